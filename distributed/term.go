@@ -1,0 +1,230 @@
+package distributed
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// Term is the life of one lease as this machine sees it: until when it lasts, whether it is being renewed, and who is
+// told of its end. Backends embed it in their leases, which gives these most of the Lease interface, and start it
+// with Keeper.Keep.
+//
+// A term is kept until one of three things happens, of which exactly one wins (decided under mu):
+//
+//	kept ── End, or its time is over ──▶ lost       Lost is closed, the Watcher is told
+//	kept ── Finish (a release begins) ──▶ finished   silence; Lost is never closed
+//	kept ── Abandon ──▶ abandoned ── its time is over, or End ──▶ lost
+//	                              └─ Finish ──▶ finished
+type Term struct {
+	keeper *Keeper
+	lease  Watched       // the lease that embeds this term; set by Keep, then read only
+	ttl    time.Duration // set by Keep, then read only
+	item   deadline.Item[*Term]
+	wanted atomic.Bool
+
+	mu      sync.Mutex // guards all below; never held while calling out
+	state   termState
+	until   time.Time
+	renewAt time.Time
+	asked   time.Time // when the renewal under way was sent; zero: none is
+	failed  bool      // the last renewal had no answer
+	watcher Watcher
+	lost    chan struct{} // made when somebody asks for it
+}
+
+type termState uint8
+
+const (
+	kept termState = iota
+	abandoned
+	finished
+	lost
+)
+
+// Until implements Lease.
+func (t *Term) Until() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.until
+}
+
+// TTL is what the lease was asked for with.
+func (t *Term) TTL() time.Duration { return t.ttl }
+
+// Healthy implements Lease.
+func (t *Term) Healthy() bool {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	late := !t.asked.IsZero() && now.Sub(t.asked) > HeartbeatInterval(t.ttl)
+	return t.state == kept && !t.failed && !late && !Over(now, t.until)
+}
+
+// Contended implements Lease.
+func (t *Term) Contended() bool { return t.wanted.Load() }
+
+// Abandon implements Lease.
+func (t *Term) Abandon() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == kept {
+		t.state = abandoned
+		t.keeper.set.Put(&t.item, t.until) // in place of the next renewal
+	}
+}
+
+// Lost implements Lease.
+func (t *Term) Lost() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost == nil {
+		t.lost = make(chan struct{})
+		if t.state == lost {
+			close(t.lost)
+		}
+	}
+	return t.lost
+}
+
+// Watch implements Watched.
+func (t *Term) Watch(w Watcher) {
+	t.mu.Lock()
+	t.watcher = w
+	gone := t.state == lost
+	t.mu.Unlock()
+	if gone {
+		w.LeaseLost(t.lease)
+	}
+	if t.wanted.Load() { // Want stores before it looks for the watcher, we the other way round: one of us sees both
+		w.LeaseWanted(t.lease)
+	}
+}
+
+// Want is called by the backend when it learns that another instance waits. Repeated calls do nothing.
+func (t *Term) Want() {
+	if t.wanted.Load() || !t.wanted.CompareAndSwap(false, true) {
+		return
+	}
+	if w := t.watched(); w != nil {
+		w.LeaseWanted(t.lease)
+	}
+}
+
+// Renewed is called by the backend when the lease has been extended, or claimed. An earlier end than the one known is
+// ignored: answers may overtake each other, and both are promises of the backend.
+func (t *Term) Renewed(until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked, t.failed = time.Time{}, false
+	if until.After(t.until) {
+		t.until = until
+	}
+	switch t.state {
+	case kept:
+		t.renewAt = t.keeper.grid(until.Add(Drift(t.ttl)-t.ttl+RenewInterval(t.ttl)), t.ttl) // T/3 after it was sent
+		t.keeper.set.Put(&t.item, earlier(t.renewAt, t.until))
+	case abandoned: // a renewal that was under way then
+		t.keeper.set.Put(&t.item, t.until)
+	}
+}
+
+// End is called by the backend when it learns that the lease is gone. It reports whether the lease was held until now.
+func (t *Term) End() bool {
+	t.mu.Lock()
+	if t.state >= finished {
+		t.mu.Unlock()
+		return false
+	}
+	t.state = lost
+	if t.lost != nil {
+		close(t.lost)
+	}
+	w := t.watcher
+	t.keeper.set.Remove(&t.item)
+	t.mu.Unlock()
+	if w != nil {
+		w.LeaseLost(t.lease)
+	}
+	return true
+}
+
+// Finish is called by the backend when a release begins: nothing is renewed or reported any more. It returns false if
+// the lease is lost, by the clocks too; for a term that was finished before it returns true again.
+func (t *Term) Finish() bool {
+	t.mu.Lock()
+	over := t.state < finished && Over(time.Now(), t.until)
+	if !over && t.state < finished {
+		t.state = finished
+		t.keeper.set.Remove(&t.item)
+	}
+	done := t.state == finished
+	t.mu.Unlock()
+	if over {
+		t.End()
+	}
+	return done
+}
+
+// Released tells the Watcher how a release ended that StartRelease began.
+func (t *Term) Released(err error) {
+	if w := t.watched(); w != nil {
+		w.LeaseReleased(t.lease, err)
+	}
+}
+
+func (t *Term) watched() Watcher {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watcher
+}
+
+// due is what the keeper does when the term's moment has come. It reports whether the lease is to be renewed now.
+func (t *Term) due(now time.Time) bool {
+	t.mu.Lock()
+	if t.state >= finished {
+		t.mu.Unlock()
+		return false
+	}
+	if Over(now, t.until) {
+		t.mu.Unlock()
+		t.End()
+		return false
+	}
+	defer t.mu.Unlock()
+	if t.keeper.closed.Load() {
+		t.state = abandoned
+	}
+	renew := t.state == kept && t.asked.IsZero() && !now.Before(t.renewAt)
+	if renew {
+		t.asked = now
+	}
+	if renew || t.state == abandoned || !t.asked.IsZero() {
+		t.keeper.set.Put(&t.item, t.until)
+	} else {
+		t.keeper.set.Put(&t.item, earlier(t.renewAt, t.until))
+	}
+	return renew
+}
+
+// unanswered plans the next try when a renewal has come back without an answer, or could not be sent (failed false).
+func (t *Term) unanswered(now time.Time, failed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != kept || t.asked.IsZero() {
+		return // answered, or over
+	}
+	t.asked = time.Time{}
+	t.failed = t.failed || failed
+	t.renewAt = now.Add(retryInterval(t.ttl))
+	t.keeper.set.Put(&t.item, earlier(t.renewAt, t.until))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,75 @@
+package distributed
+
+import (
+	"context"
+	"sync"
+)
+
+// Watcher is told of what happens to a lease that nobody is asking about at the moment. Calls come from any goroutine,
+// possibly before the method that caused them has returned, and must not block.
+type Watcher interface {
+	LeaseLost(Watched)            // Lost has been closed
+	LeaseWanted(Watched)          // Contended has become true
+	LeaseReleased(Watched, error) // the answer to StartRelease
+}
+
+// Watched is an optional ability of a Lease: to call back, so that its user needs no goroutine per lease. Leases that
+// embed Term and add StartRelease have it; Watch adds it to any other.
+type Watched interface {
+	Lease
+	// Watch names the one Watcher; it is called once per lease. What has happened before is told at once.
+	Watch(Watcher)
+	// StartRelease is Release without waiting: it returns at once, the answer goes to the Watcher.
+	StartRelease()
+}
+
+// Watch returns l with the abilities of Watched, and w as its Watcher. A lease that does not have them by itself gets
+// a goroutine, which ends with the lease; of such a lease w is not told that it is wanted.
+func Watch(l Lease, w Watcher) Watched {
+	if watched, ok := l.(Watched); ok {
+		watched.Watch(w)
+		return watched
+	}
+	a := &attended{Lease: l, watcher: w, released: make(chan struct{})}
+	go a.attend()
+	return a
+}
+
+// Unwatched returns the lease as its backend made it: what a Request names as Prev.
+func Unwatched(l Watched) Lease {
+	if a, ok := l.(*attended); ok {
+		return a.Lease
+	}
+	return l
+}
+
+// attended adds the abilities of Watched to a plain Lease, at the price of a goroutine.
+type attended struct {
+	Lease
+	watcher  Watcher
+	once     sync.Once
+	released chan struct{} // closed when a release begins
+}
+
+func (a *attended) Watch(Watcher) {} // named at birth
+
+func (a *attended) attend() {
+	select {
+	case <-a.Lost():
+		a.watcher.LeaseLost(a)
+	case <-a.released:
+	}
+}
+
+func (a *attended) Release(ctx context.Context) error {
+	a.once.Do(func() { close(a.released) })
+	return a.Lease.Release(ctx)
+}
+
+func (a *attended) StartRelease() {
+	go func() {
+		ctx, cancel := context.WithDeadline(context.Background(), a.Until()) // later it is over anyway
+		defer cancel()
+		a.watcher.LeaseReleased(a, a.Release(ctx))
+	}()
+}

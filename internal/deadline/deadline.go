@@ -1,0 +1,178 @@
+// Package deadline keeps many points in time with one runtime timer.
+//
+// A lock library has a deadline for every hold (the longest it may last) and for every lease (its next renewal, its
+// end). One time.Timer each would cost an allocation and a place in the runtime's heap per call, for something that
+// hardly ever fires. A Set keeps them in a heap of its own and arms one timer for the earliest. Removing an item
+// leaves the timer as it is: it then wakes once for nothing, which is cheaper than to move it at every call.
+package deadline
+
+import (
+	"sync"
+	"time"
+)
+
+// Item is a point in time in a Set. Owners embed it or keep it as a field, so that adding one allocates nothing.
+// All its fields are guarded by the mutex of the Set it is in.
+type Item[T any] struct {
+	Owner T // set once, before the item is first added
+
+	due time.Duration // since the Set's base, so on the monotonic clock
+	pos int           // place in the heap plus one; 0: in no Set
+}
+
+// Set holds items in a heap ordered by time. It has no goroutine of its own: the runtime's timer starts one when
+// something is due, and Close waits for it.
+type Set[T any] struct {
+	fire func(now time.Time, due []T)
+	base time.Time
+
+	mu     sync.Mutex
+	heap   []*Item[T]    // guarded by mu
+	timer  *time.Timer   // guarded by mu; nil until the first item
+	armed  time.Duration // guarded by mu; when the timer fires next; idle if it does not
+	closed bool          // guarded by mu
+	firing sync.WaitGroup
+}
+
+// idle stands for "the timer is not set": later than every deadline.
+const idle = time.Duration(1<<63 - 1)
+
+// New returns an empty Set. Everything that is due at one moment is passed to fire in one call, on a goroutine of
+// its own and with no lock held; calls of fire can overlap. The items are out of the Set by then and may be added again.
+func New[T any](fire func(now time.Time, due []T)) *Set[T] {
+	return &Set[T]{fire: fire, base: time.Now(), armed: idle}
+}
+
+// Put adds the item, or moves it when it is in the Set already. After Close it does nothing.
+func (s *Set[T]) Put(it *Item[T], at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	it.due = at.Sub(s.base)
+	if it.pos == 0 {
+		s.heap = append(s.heap, it)
+		it.pos = len(s.heap)
+	}
+	s.up(it.pos - 1)
+	s.down(it.pos - 1)
+	s.arm()
+}
+
+// Remove takes the item out. It reports false when the item was not in the Set: never put, removed, or taken out to
+// be fired; of the race between Remove and the timer there is exactly one winner.
+func (s *Set[T]) Remove(it *Item[T]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if it.pos == 0 {
+		return false
+	}
+	s.take(it.pos - 1)
+	return true
+}
+
+// Len tells how many items wait.
+func (s *Set[T]) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.heap)
+}
+
+// Close drops all items and waits until no call of fire runs any more, so fire itself must not call it.
+func (s *Set[T]) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, it := range s.heap {
+		it.pos = 0
+	}
+	s.heap = nil
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	s.firing.Wait()
+}
+
+// run is the timer's function.
+func (s *Set[T]) run() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.firing.Add(1) // under mu and before closed is set, so Close waits for us
+	defer s.firing.Done()
+	now := time.Now()
+	var due []T
+	for len(s.heap) > 0 && s.heap[0].due <= now.Sub(s.base) {
+		due = append(due, s.take(0).Owner)
+	}
+	s.armed = idle
+	s.arm()
+	s.mu.Unlock()
+	if len(due) > 0 {
+		s.fire(now, due)
+	}
+}
+
+// arm makes sure that the timer fires no later than the earliest item is due. The caller holds mu.
+func (s *Set[T]) arm() {
+	if len(s.heap) == 0 || s.armed <= s.heap[0].due {
+		return
+	}
+	s.armed = s.heap[0].due
+	wait := s.armed - time.Since(s.base)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.run)
+	} else {
+		s.timer.Reset(wait)
+	}
+}
+
+// take removes the item at place i and returns it. The caller holds mu.
+func (s *Set[T]) take(i int) *Item[T] {
+	it, last := s.heap[i], len(s.heap)-1
+	s.swap(i, last)
+	s.heap[last] = nil
+	s.heap = s.heap[:last]
+	it.pos = 0
+	if i < last {
+		s.up(i)
+		s.down(i)
+	}
+	return it
+}
+
+func (s *Set[T]) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if s.heap[parent].due <= s.heap[i].due {
+			return
+		}
+		s.swap(i, parent)
+		i = parent
+	}
+}
+
+func (s *Set[T]) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(s.heap) {
+			return
+		}
+		if right := child + 1; right < len(s.heap) && s.heap[right].due < s.heap[child].due {
+			child = right
+		}
+		if s.heap[i].due <= s.heap[child].due {
+			return
+		}
+		s.swap(i, child)
+		i = child
+	}
+}
+
+func (s *Set[T]) swap(i, j int) {
+	s.heap[i], s.heap[j] = s.heap[j], s.heap[i]
+	s.heap[i].pos, s.heap[j].pos = i+1, j+1
+}
