@@ -14,7 +14,7 @@ type Watcher interface {
 }
 
 // Watched is an optional ability of a Lease: to call back, so that its user needs no goroutine per lease. Leases that
-// embed Term and add StartRelease have it; Watch adds it to any other.
+// embed Term and add StartRelease have it; AsWatched adds it to any other.
 type Watched interface {
 	Lease
 	// Watch names the one Watcher; it is called once per lease. What has happened before is told at once.
@@ -23,16 +23,13 @@ type Watched interface {
 	StartRelease()
 }
 
-// Watch returns l with the abilities of Watched, and w as its Watcher. A lease that does not have them by itself gets
-// a goroutine, which ends with the lease; of such a lease w is not told that it is wanted.
-func Watch(l Lease, w Watcher) Watched {
-	if watched, ok := l.(Watched); ok {
-		watched.Watch(w)
-		return watched
+// AsWatched returns l with the abilities of Watched. A lease that does not have them by itself gets a goroutine when it
+// is watched, which ends with the lease; of such a lease the Watcher is not told that it is wanted.
+func AsWatched(l Lease) Watched {
+	if w, ok := l.(Watched); ok {
+		return w
 	}
-	a := &attended{Lease: l, watcher: w, released: make(chan struct{})}
-	go a.attend()
-	return a
+	return &attended{Lease: l, released: make(chan struct{})}
 }
 
 // Unwatched returns the lease as its backend made it: what a Request names as Prev.
@@ -51,7 +48,10 @@ type attended struct {
 	released chan struct{} // closed when a release begins
 }
 
-func (a *attended) Watch(Watcher) {} // named at birth
+func (a *attended) Watch(w Watcher) {
+	a.watcher = w
+	go a.attend()
+}
 
 func (a *attended) attend() {
 	select {
