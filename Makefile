@@ -1,0 +1,81 @@
+# wllock: everything a developer or a CI runs. `make` alone lists the targets.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+GO          ?= go
+
+PKG       ?= ./...# what test, bench and cover look at
+FUZZTIME  ?= 10s#   per fuzz target
+BENCHTIME ?= 1s#    per benchmark
+BENCH     ?= .#     which benchmarks
+
+# The linters live in a module of their own, so that nobody who imports wllock sees them in a go.mod.
+TOOL := $(GO) tool -modfile=tools/go.mod
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: lint race benchmarks ## all a change must pass: lint, race tests with real servers, the benchmarks module
+
+.PHONY: race
+race: compiler servers ## go test -race; a test that needs a server fails without one
+	@CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 $(GO) test -race -vet=off -timeout 4m $(PKG)
+
+.PHONY: test-long
+test-long: compiler servers ## the long simulations and soak tests as well
+	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(GO) test -race -vet=off -count=1 -timeout 2h $(PKG)
+
+.PHONY: lint
+lint: vet ## gofmt, vet, go fix, staticcheck, errcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+	@$(GO) fix -diff ./... || { echo "run: go fix ./..."; exit 1; }
+	@$(TOOL) staticcheck ./...
+	@$(TOOL) errcheck -ignoretests -exclude tools/errcheck.txt ./...
+
+.PHONY: vet
+vet: ## go vet
+	@$(GO) vet ./...
+
+.PHONY: benchmarks
+benchmarks: ## build and vet the benchmarks against other libraries (a module of its own)
+	@if [ -f benchmarks/go.mod ]; then cd benchmarks && $(GO) vet ./... && $(GO) build -o /dev/null ./...; fi
+
+.PHONY: bench
+bench: servers ## run the Go benchmarks; BENCH=regexp, BENCHTIME=1s, PKG=./local
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	@for pkg in $$($(GO) list $(PKG)); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+.PHONY: cover
+cover: servers ## coverage over all packages: coverage.out, coverage.html
+	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -coverpkg=./... -coverprofile=coverage.out $(PKG)
+	@$(GO) tool cover -html=coverage.out -o coverage.html
+	@$(GO) tool cover -func=coverage.out | tail -n 1
+
+.PHONY: flashsale
+flashsale: ## run the example: 100 pieces, many buyers, several processes
+	@$(GO) run ./example/flashsale
+
+.PHONY: servers
+servers: ## install what the tests start: redis-server
+	@tools/need redis-server redis-server
+
+.PHONY: compiler
+compiler: # the race detector needs cgo
+	@tools/need gcc gcc libc6-dev
+
+.PHONY: clean
+clean: ## remove what the other targets leave behind
+	@rm -rf coverage.out coverage.html bin
+	@find . -name '*.test' -type f -delete
+	@find . -name '*.prof' -type f -delete
