@@ -1,0 +1,242 @@
+package memlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// lease is what the server knows of an owner together with what its client knows (the Term). The two learn of each
+// other by calls only, so they can differ: a lease can be gone on the server and not be lost yet.
+type lease struct {
+	distributed.Term
+	shard    *shard
+	key      string
+	instance string
+	mode     distributed.Mode
+	ttl      time.Duration
+	granted  time.Time
+	place    *place // it was granted to; nil: by Enter itself. Set before anybody sees the lease, then read only
+
+	// Guarded by shard.mu:
+	entry     *entry // while it is an owner
+	slot      int    // index in entry.owners
+	state     leaseState
+	expires   time.Time // by the server
+	item      deadline.Item[*lease]
+	releasing bool   // a release was tried during a partition; healing carries it out
+	fence     uint64 // drawn last
+	lastFence uint64 // of the block reserved
+}
+
+type leaseState uint8
+
+const (
+	owner    leaseState = iota
+	released            // given back by its holder
+	gone                // expired, or forgotten by Expire
+)
+
+// window is the time up to which the lease holds without a renewal.
+func (l *lease) window() time.Time {
+	return distributed.Validity(l.granted, distributed.ClaimWindow(l.ttl))
+}
+
+// keep starts the client side's term. The claim is due at a third of its window, as later renewals are of theirs.
+func (l *lease) keep() {
+	claimAt := l.granted.Add(distributed.ClaimWindow(l.ttl) / 3)
+	l.shard.keeper.Keep(&l.Term, l, l.ttl, l.window(), claimAt)
+}
+
+// renew asks the server for another T. A grant that still lies unread is not claimed: nobody would release it.
+func (l *lease) renew(now time.Time) {
+	s := l.shard
+	s.mu.Lock()
+	if s.backend.reachable() != nil || l.state == owner && l.place != nil && l.place.unread() {
+		s.mu.Unlock()
+		return
+	}
+	if l.state != owner || !now.Before(l.expires) {
+		s.mu.Unlock()
+		l.End()
+		return
+	}
+	l.expires = now.Add(l.ttl)
+	s.expiry.Put(&l.item, l.expires)
+	s.mu.Unlock()
+	l.Renewed(distributed.Validity(now, l.ttl))
+}
+
+// NextFence implements distributed.Lease.
+func (l *lease) NextFence() (uint64, bool) {
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	if l.mode == distributed.Shared {
+		return l.lastFence, true
+	}
+	if l.fence == l.lastFence {
+		return 0, false
+	}
+	l.fence++
+	return l.fence, true
+}
+
+// Refill implements distributed.Lease.
+func (l *lease) Refill(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	if err := l.shard.backend.reachable(); err != nil {
+		return err
+	}
+	if l.state != owner {
+		return distributed.ErrLeaseLost // its successor may have drawn fences already
+	}
+	if l.mode == distributed.Exclusive {
+		l.reserve()
+	}
+	return nil
+}
+
+// reserve takes fences off the shard: a block, or the one that a shared lease has. The caller holds shard.mu.
+func (l *lease) reserve() {
+	if l.mode == distributed.Shared {
+		l.shard.fence++
+		l.lastFence = l.shard.fence
+		return
+	}
+	if l.shard.fence != l.lastFence || l.fence == 0 {
+		l.fence = l.shard.fence // not a continuation: others have taken fences since, the rest of our block is dropped
+	}
+	l.shard.fence += fenceBlock
+	l.lastFence = l.shard.fence
+}
+
+// giveBackFences returns what was not drawn, if nobody has taken any since. Without it the fences of a busy lock
+// could run ahead of the clock, and start below where they were when the program is started again.
+// The caller holds shard.mu.
+func (l *lease) giveBackFences() {
+	if l.mode == distributed.Shared {
+		return
+	}
+	if l.shard.fence == l.lastFence {
+		l.shard.fence = l.fence
+	}
+	l.lastFence = l.fence
+}
+
+// Release implements distributed.Lease. It does not ask ctx: the answer is there at once, and a lock is not to be
+// kept because its caller had no time left.
+func (l *lease) Release(context.Context) error {
+	held := l.Finish()
+	l.shard.mu.Lock()
+	err := l.shard.settle(l)
+	l.shard.mu.Unlock()
+	if !held {
+		return distributed.ErrLeaseLost // also if the server had not noticed yet: it knows now
+	}
+	return err
+}
+
+// StartRelease implements distributed.Watched. It calls LeaseReleased before it returns.
+func (l *lease) StartRelease() { l.Released(l.Release(context.Background())) }
+
+// place is a position in the queue of a key.
+type place struct {
+	shard    *shard
+	instance string
+	mode     distributed.Mode
+	ttl      time.Duration
+	granted  chan distributed.Lease // holds one; sent to and closed under shard.mu, received from by anybody
+
+	// Guarded by shard.mu:
+	state      placeState
+	entry      *entry // while it is queued
+	prev, next *place
+	lease      *lease // once it is granted
+	left       bool   // Leave was called during a partition; healing carries it out
+}
+
+type placeState uint8
+
+const (
+	queued      placeState = iota
+	undelivered            // granted by the server during a partition
+	delivered              // sent into the channel
+	over                   // left or lost
+)
+
+// Granted implements distributed.Place.
+func (p *place) Granted() <-chan distributed.Lease { return p.granted }
+
+// deliver tells the client of the grant, at once or when the partition is healed. The caller holds shard.mu.
+func (p *place) deliver() {
+	switch {
+	case p.state >= delivered:
+	case p.shard.backend.cut.Load():
+		p.state = undelivered
+	default:
+		p.state = delivered
+		p.lease.keep()
+		p.granted <- p.lease
+	}
+}
+
+// unread reports whether a grant lies in the channel. While mu is held only its receiver can change the answer.
+func (p *place) unread() bool { return p.state == delivered && len(p.granted) > 0 }
+
+// retract takes a grant back that nobody has received. It reports false if there is none, or its receiver was first:
+// then the lease is the receiver's. The caller holds shard.mu.
+func (p *place) retract() bool {
+	if p.state != delivered {
+		return false
+	}
+	select {
+	case <-p.granted:
+		p.state = over
+		p.lease.Finish() // nobody watches it
+		return true
+	default:
+		return false
+	}
+}
+
+// lose tells the client, unless it has left, that its place is gone. The caller holds shard.mu.
+func (p *place) lose() {
+	p.state = over
+	if !p.left {
+		close(p.granted)
+	}
+}
+
+// Leave implements distributed.Place.
+func (p *place) Leave(context.Context) error {
+	s := p.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch p.state {
+	case queued:
+		if err := s.backend.reachable(); err != nil {
+			p.left = true
+			return err
+		}
+		e := p.entry
+		e.unlink(p)
+		p.state = over
+		s.advance(e) // readers may have stood behind a writer
+	case undelivered:
+		p.left = true
+		return s.backend.reachable()
+	case delivered:
+		if p.retract() {
+			if err := s.settle(p.lease); err != distributed.ErrLeaseLost {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package memlock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// shard is the server side for a part of the keys. Its clock is the expiry set; nothing else ends a lease that nobody
+// releases.
+//
+// Locks are taken in the order shard.mu, the Term's, a deadline.Set's; none of them is held while a Watcher is called.
+type shard struct {
+	backend *Backend
+	keeper  *distributed.Keeper   // the client side's renewals of these keys
+	expiry  *deadline.Set[*lease] // the server side's clock: one item per owner, due when it expires
+
+	mu      sync.Mutex // guards all below, the entries, and the fields of leases and places marked so
+	entries map[string]*entry
+	most    int    // entries there have been since the map was made
+	spare   *entry // the entry freed last: a lone caller on changing keys then allocates its leases only
+	fence   uint64 // the last one given out; of the shard, not of a key, so a key that nobody uses takes no memory
+
+	_ [64]byte // keeps neighbours off this cache line
+}
+
+// entry is one key that somebody holds or waits for. All of it is guarded by shard.mu.
+//
+// Invariant, whenever mu is free: an entry has an owner, and admits refuses the first of its queue. So whoever may
+// pass finds no queue, and nobody barges.
+type entry struct {
+	key         string
+	owners      []*lease // one exclusive lease, or shared ones only
+	first, last *place   // the queue, in order of arrival
+}
+
+const (
+	// fenceBlock is how many fences an exclusive lease takes in advance. A lease draws from its own block only, so
+	// one that was lost can never draw above its successor, whose block was taken later.
+	fenceBlock = 1024
+	// roomyMap is from how many entries on a map that has become nearly empty is made anew: maps never shrink.
+	roomyMap = 1024
+	// roomyEntry is how many owners an entry may have had to be kept as the spare.
+	roomyEntry = 8
+)
+
+func (s *shard) init(b *Backend, fence uint64) {
+	s.backend, s.fence = b, fence
+	s.entries = make(map[string]*entry)
+	s.keeper = distributed.NewKeeper(renew)
+	s.expiry = deadline.New(s.expire)
+}
+
+// enter is the exchange behind Backend.Enter; prev, if any, is finished on the client side already.
+func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease, distributed.Place, error) {
+	now := time.Now()
+	s.mu.Lock()
+	if prev != nil {
+		_ = s.settle(prev) // whatever the answer, it is not ours any more or will not be
+	}
+	if err := s.backend.reachable(); err != nil {
+		s.mu.Unlock()
+		return nil, nil, err
+	}
+	e := s.entry(req.Key)
+	if e.first == nil && e.admits(req.Mode) {
+		l := s.grant(e, req.Instance, req.Mode, req.TTL, now)
+		l.keep()
+		s.mu.Unlock()
+		return l, nil, nil
+	}
+	if req.NoWait {
+		s.mu.Unlock()
+		return nil, nil, distributed.ErrHeld
+	}
+	p := &place{shard: s, instance: req.Instance, mode: req.Mode, ttl: req.TTL, granted: make(chan distributed.Lease, 1)}
+	e.push(p)
+	calm := e.calm(req.Instance)
+	s.mu.Unlock()
+	for _, l := range calm {
+		l.Want()
+	}
+	return nil, p, nil
+}
+
+// settle carries out a release, or puts it off until the partition is healed. It never touches an owner but l.
+// The caller holds mu.
+func (s *shard) settle(l *lease) error {
+	if l.state == owner {
+		if err := s.backend.reachable(); err != nil {
+			l.releasing = true
+			return err
+		}
+		e := l.entry
+		s.drop(l, released)
+		s.advance(e)
+		s.tidy(e)
+		return nil
+	}
+	if err := s.backend.reachable(); err != nil {
+		return err
+	}
+	if l.state == gone {
+		return distributed.ErrLeaseLost
+	}
+	return nil
+}
+
+// advance lets in whoever has come to the head of the queue: one exclusive lease, or the whole run of shared ones.
+// The caller holds mu.
+func (s *shard) advance(e *entry) {
+	if e.first == nil {
+		return
+	}
+	now, before := time.Now(), len(e.owners)
+	for p := e.first; p != nil && e.admits(p.mode); p = e.first {
+		e.unlink(p)
+		p.lease = s.grant(e, p.instance, p.mode, p.ttl, now)
+		p.lease.place = p
+	}
+	for _, l := range e.owners[before:] {
+		if e.waits(l.instance) {
+			l.Want() // nobody has seen it yet, so no Watcher is called
+		}
+		l.place.deliver()
+	}
+}
+
+// grant makes a new owner, whose time is the claim window. The caller holds mu.
+func (s *shard) grant(e *entry, instance string, mode distributed.Mode, ttl time.Duration, now time.Time) *lease {
+	l := &lease{shard: s, entry: e, key: e.key, instance: instance, mode: mode, ttl: ttl, granted: now}
+	l.slot = len(e.owners)
+	e.owners = append(e.owners, l)
+	l.reserve()
+	l.item.Owner = l
+	l.expires = now.Add(distributed.ClaimWindow(ttl))
+	s.expiry.Put(&l.item, l.expires)
+	return l
+}
+
+// drop takes an owner's right away. The caller holds mu, and calls advance and tidy.
+func (s *shard) drop(l *lease, why leaseState) {
+	e, last := l.entry, len(l.entry.owners)-1
+	e.owners[l.slot] = e.owners[last]
+	e.owners[l.slot].slot = l.slot
+	e.owners[last] = nil
+	e.owners = e.owners[:last]
+	l.entry, l.state = nil, why
+	s.expiry.Remove(&l.item)
+	if why == released {
+		l.giveBackFences()
+	}
+	if p := l.place; p != nil && p.state == undelivered {
+		p.lose() // the grant was over before its client heard of it
+	}
+}
+
+// expire is called by the server's clock. A lease renewed or released meanwhile has won against it.
+func (s *shard) expire(now time.Time, due []*lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range due {
+		if l.state == owner && !now.Before(l.expires) {
+			e := l.entry
+			s.drop(l, gone)
+			s.advance(e)
+			s.tidy(e)
+		}
+	}
+}
+
+// renew is the keeper's renewal of leases, of which each answers for itself.
+func renew(_ context.Context, due []distributed.Watched) {
+	now := time.Now()
+	for _, w := range due {
+		w.(*lease).renew(now)
+	}
+}
+
+// close gives up all places. Nobody enters any more: the Backend is marked closed, and its keeper keeps nothing.
+func (s *shard) close() {
+	s.mu.Lock()
+	for _, e := range s.entries {
+		for e.first != nil {
+			p := e.first
+			e.unlink(p)
+			p.lose()
+		}
+		for _, l := range slices.Clone(e.owners) {
+			if l.place != nil && l.place.retract() {
+				s.drop(l, released)
+				l.place.lose()
+			}
+		}
+		s.tidy(e)
+	}
+	s.mu.Unlock()
+	s.keeper.Close()
+}
+
+// heal catches up with what a partition has held back. Marked releases and departures come first, so that a grant goes
+// to somebody who still wants it.
+func (s *shard) heal() {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		for p := e.first; p != nil; {
+			next := p.next
+			if p.left {
+				e.unlink(p)
+				p.state = over
+			}
+			p = next
+		}
+		for _, l := range slices.Clone(e.owners) {
+			switch p := l.place; {
+			case l.releasing, p != nil && p.state == undelivered && (p.left || distributed.Over(now, l.window())):
+				s.drop(l, released)
+			case p != nil:
+				p.deliver()
+			}
+		}
+		s.advance(e)
+		s.tidy(e)
+	}
+}
+
+// entry finds the entry of a key or makes an empty one, which the caller must give an owner. The caller holds mu.
+func (s *shard) entry(key string) *entry {
+	e := s.entries[key]
+	if e != nil {
+		return e
+	}
+	if e = s.spare; e == nil {
+		e = new(entry)
+	}
+	s.spare = nil
+	e.key = key
+	s.entries[key] = e
+	s.most = max(s.most, len(s.entries))
+	return e
+}
+
+// tidy frees an entry without owner (and so without queue). The caller holds mu.
+func (s *shard) tidy(e *entry) {
+	if len(e.owners) > 0 {
+		return
+	}
+	delete(s.entries, e.key)
+	e.key = ""
+	if cap(e.owners) <= roomyEntry {
+		s.spare = e
+	}
+	if s.most > roomyMap && len(s.entries) < s.most/8 {
+		small := make(map[string]*entry, len(s.entries))
+		for key, e := range s.entries {
+			small[key] = e
+		}
+		s.entries, s.most = small, len(small)
+	}
+}
+
+// admits reports whether the owners let somebody in beside them.
+func (e *entry) admits(mode distributed.Mode) bool {
+	return len(e.owners) == 0 || mode == distributed.Shared && e.owners[0].mode == distributed.Shared
+}
+
+// waits reports whether an instance other than this one is queued.
+func (e *entry) waits(instance string) bool {
+	for p := e.first; p != nil; p = p.next {
+		if p.instance != instance {
+			return true
+		}
+	}
+	return false
+}
+
+// calm returns the owners that do not know yet that an instance other than theirs, this one, waits.
+func (e *entry) calm(instance string) (calm []*lease) {
+	for _, l := range e.owners {
+		if l.instance != instance && !l.Contended() {
+			calm = append(calm, l)
+		}
+	}
+	return calm
+}
+
+func (e *entry) push(p *place) {
+	p.entry, p.prev = e, e.last
+	if e.last == nil {
+		e.first = p
+	} else {
+		e.last.next = p
+	}
+	e.last = p
+}
+
+func (e *entry) unlink(p *place) {
+	if p.prev == nil {
+		e.first = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next == nil {
+		e.last = p.prev
+	} else {
+		p.next.prev = p.prev
+	}
+	p.entry, p.prev, p.next = nil, nil, nil
+}
