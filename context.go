@@ -1,0 +1,163 @@
+package wllock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// holdContext is the context that a guarded function runs with. It follows the caller's context and ends by itself when
+// the lock is lost. It is a part of the hold, so that a guarded call makes one allocation for both; a channel and a
+// watch on the caller's context are made only for a function that asks for Done.
+//
+// When the function has returned, the context goes on as the caller's: a guard put around a function does not change
+// how long the context lives for what that function has started. To leave nothing behind in the caller's context, the
+// watch on it ends then, unless contexts derived from this one are still about; so a Done channel taken while the hold
+// was open is silent afterwards, and has to be taken anew. The lock is not had any more either way.
+//
+// Of several reasons to end, the first one counts: what Err has once returned, stays.
+type holdContext struct {
+	parent context.Context
+	ended  atomic.Pointer[endedContext] // nil unless ended by the hold; set under mu
+
+	mu      sync.Mutex // guards all below
+	done    chan struct{}
+	closed  bool // the hold is over; done is kept only for derived contexts
+	stop    func() bool
+	derived map[*derivedContext]struct{}
+}
+
+// endedContext wraps the standard context that carries the cause, for context.Cause looks for one of those.
+type endedContext struct{ context.Context }
+
+// derivedContext is a context derived from this one, to be told of the end.
+type derivedContext struct{ cancel func() }
+
+// Deadline implements context.Context.
+func (c *holdContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+
+// Err implements context.Context.
+func (c *holdContext) Err() error {
+	if e := c.ended.Load(); e != nil {
+		return e.Err()
+	}
+	return c.parent.Err()
+}
+
+// Done implements context.Context.
+func (c *holdContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch e := c.ended.Load(); {
+	case e != nil:
+		return e.Done()
+	case c.done == nil && c.closed:
+		return c.parent.Done()
+	case c.done == nil:
+		c.done = make(chan struct{})
+		if c.parent.Done() != nil {
+			c.stop = context.AfterFunc(c.parent, c.parentEnded)
+		}
+	}
+	return c.done
+}
+
+// value is Value without the hold's own key.
+func (c *holdContext) value(key any) any {
+	if e := c.ended.Load(); e != nil {
+		return e.Value(key)
+	}
+	return c.parent.Value(key)
+}
+
+// AfterFunc is how package context derives from a context that is not its own, without a goroutine for each.
+func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended.Load() != nil || c.parent.Err() != nil {
+		go f()
+		return func() bool { return false }
+	}
+	if c.done == nil { // closed; while open, Done comes before
+		return context.AfterFunc(c.parent, f)
+	}
+	d := &derivedContext{cancel: f}
+	if c.derived == nil {
+		c.derived = make(map[*derivedContext]struct{})
+	}
+	c.derived[d] = struct{}{}
+	return func() bool { return c.forget(d) }
+}
+
+// end ends the context, and all derived from it, for a reason of the hold's.
+func (c *holdContext) end(cause error) {
+	c.mu.Lock()
+	if c.closed || c.ended.Load() != nil || c.parent.Err() != nil {
+		c.mu.Unlock()
+		return
+	}
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(c.parent))
+	cancel(cause)
+	c.ended.Store(&endedContext{inner})
+	derived := c.tell()
+	c.mu.Unlock()
+	for d := range derived {
+		d.cancel()
+	}
+}
+
+// parentEnded ends what follows the caller's context.
+func (c *holdContext) parentEnded() {
+	c.mu.Lock()
+	if c.ended.Load() != nil {
+		c.mu.Unlock()
+		return
+	}
+	derived := c.tell()
+	c.mu.Unlock()
+	for d := range derived {
+		d.cancel()
+	}
+}
+
+// tell closes the channel that was given out, and returns the derived contexts. Later calls of Done get another channel,
+// that is closed as well. The caller holds mu.
+func (c *holdContext) tell() map[*derivedContext]struct{} {
+	derived := c.derived
+	if c.done != nil {
+		close(c.done)
+	}
+	c.unwatch()
+	return derived
+}
+
+// close makes the context that of the caller again.
+func (c *holdContext) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if len(c.derived) == 0 {
+		c.unwatch()
+	}
+}
+
+// forget is the end of a derived context. It reports whether it came before the end of this one.
+func (c *holdContext) forget(d *derivedContext) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, was := c.derived[d]
+	delete(c.derived, d)
+	if c.closed && len(c.derived) == 0 {
+		c.unwatch()
+	}
+	return was
+}
+
+// unwatch lets go of the caller's context. The caller holds mu.
+func (c *holdContext) unwatch() {
+	if c.stop != nil {
+		c.stop()
+	}
+	c.stop, c.done, c.derived = nil, nil, nil
+}

@@ -1,0 +1,129 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/local"
+)
+
+// Why a lock was not had, or not kept; for use with errors.Is. They come wrapped in *Error.
+var (
+	// ErrQueueFull: shed; as many callers wait for the key as may.
+	ErrQueueFull = local.ErrQueueFull
+	// ErrWaitTimeout: the wait allowed by WithWait ran out. It Is also context.DeadlineExceeded. When the caller's own
+	// context ended first, the error is that context's instead.
+	ErrWaitTimeout error = waitTimeout{}
+	// ErrHeld: NoWait, and somebody has the lock.
+	ErrHeld = distributed.ErrHeld
+	// ErrUpgrade: an exclusive lock was asked for inside one's own shared one. It could only wait for itself.
+	ErrUpgrade = errors.New("exclusive lock asked for inside one's own shared lock")
+	// ErrLeaseLost: the lock was lost while it was held; also the cause of the function's context.
+	ErrLeaseLost = distributed.ErrLeaseLost
+	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax; also the cause of its context.
+	ErrLockTimeMax = errors.New("lock held for longer than its maximum")
+	// ErrUnavailable: the backend could not be reached, or refused. What it said is wrapped beside it.
+	ErrUnavailable = distributed.ErrUnavailable
+	// ErrInvalidKey: bad system, name or key; refused before any queue or network.
+	ErrInvalidKey = errors.New("invalid lock name")
+	// ErrClosed: the Locker is closed.
+	ErrClosed = errors.New("locker is closed")
+)
+
+// waitTimeout is the type of ErrWaitTimeout.
+type waitTimeout struct{}
+
+func (waitTimeout) Error() string        { return "waited for the lock for as long as allowed" }
+func (waitTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
+func (waitTimeout) Timeout() bool        { return true }
+
+// Tier names one of the two tiers.
+type Tier string
+
+const (
+	TierLocal       Tier = "local"       // the queue inside this process
+	TierDistributed Tier = "distributed" // the backend
+)
+
+// Error says why a lock was not had or not kept, and what is needed to decide what to do about it. Get at it with
+// errors.As.
+type Error struct {
+	Op              string        // "acquire" or "hold"
+	Key             string        // system:name:key, raw; it is printed and logged quoted and cut
+	Tier            Tier          // where it failed
+	Waited          time.Duration // for the lock, in both tiers together
+	LocalWait       time.Duration // of that, in the local queue
+	DistributedWait time.Duration // of that, at the backend
+	RetryAfter      time.Duration // when it may be worth trying again, estimated; 0: no use, or not known
+	Ran             bool          // the function was entered: a repeat may do the work twice
+	Err             error         // one of the errors above, maybe with more beside it
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "wllock: %s %s: %v", e.Op, quote(e.Key), e.Err)
+	if !e.Ran {
+		fmt.Fprintf(&b, " (%s tier, waited %v)", e.Tier, e.Waited.Round(time.Microsecond))
+	}
+	return b.String()
+}
+
+// Unwrap gives errors.Is and errors.As what is inside.
+func (e *Error) Unwrap() error { return e.Err }
+
+// LogValue implements slog.LogValuer.
+func (e *Error) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("op", e.Op), slog.String("key", quote(e.Key)), slog.String("tier", string(e.Tier)),
+		slog.Duration("waited", e.Waited), slog.Bool("ran", e.Ran), slog.String("error", e.Err.Error()))
+}
+
+// quotedKey is the most of a key that is printed: enough to recognise it, too little to flood a log.
+const quotedKey = 64
+
+// quote makes a key fit to print: quoted, so that it stays on its line, and cut.
+func quote(key string) string {
+	if len(key) <= quotedKey {
+		return strconv.Quote(key)
+	}
+	cut := quotedKey
+	for cut > 0 && !utf8.RuneStart(key[cut]) {
+		cut--
+	}
+	return strconv.Quote(key[:cut]) + "..."
+}
+
+// public translates what the tiers say into the errors of this package. A context's error gets its cause beside it.
+func public(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, local.ErrBusy):
+		return ErrHeld
+	case errors.Is(err, local.ErrTimeout), errors.Is(err, tenure.ErrTimeout):
+		return ErrWaitTimeout
+	case errors.Is(err, local.ErrClosed), errors.Is(err, tenure.ErrClosed):
+		return ErrClosed
+	case errors.Is(err, distributed.ErrClosed):
+		return errors.Join(ErrUnavailable, err)
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		if cause := context.Cause(ctx); cause != ctx.Err() {
+			return errors.Join(ctx.Err(), cause)
+		}
+		return ctx.Err()
+	case isOurs(err):
+		return err
+	}
+	return errors.Join(ErrUnavailable, err) // whatever a backend says beyond its contract
+}
+
+func isOurs(err error) bool {
+	return errors.Is(err, ErrQueueFull) || errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLeaseLost)
+}

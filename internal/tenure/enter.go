@@ -1,0 +1,103 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// enter asks the backend for a lease and waits for it. The caller has the turn, and no lease is at hand.
+func (t *Tenure) enter(ctx context.Context, ask Ask) (distributed.Lease, error) {
+	place := t.inherit(ask.Mode)
+	for {
+		if place == nil {
+			lease, p, err := t.ask(ctx, ask)
+			if err != nil || lease != nil {
+				return lease, err
+			}
+			place = p
+			t.setPlace(place, ask.Mode)
+		}
+		lease, err := t.await(ctx, place, ask)
+		if err != nil {
+			return nil, err // the place stays for the next
+		}
+		t.setPlace(nil, ask.Mode)
+		if lease != nil {
+			return lease, nil
+		}
+		place = nil // lost: enter again
+	}
+}
+
+// inherit returns the place that an earlier caller has left. One of the other mode is given up instead.
+func (t *Tenure) inherit(mode distributed.Mode) distributed.Place {
+	t.mu.Lock()
+	place := t.place
+	if place != nil && t.mode != mode {
+		t.place = nil
+		t.mu.Unlock()
+		go t.leave(place, func() {}) // behind it the new one stands, in the order in which the backend hears of them
+		return nil
+	}
+	t.mu.Unlock()
+	return place
+}
+
+func (t *Tenure) setPlace(p distributed.Place, mode distributed.Mode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.place, t.mode = p, mode
+}
+
+// ask makes one Enter. It names prev, if there is one, and sees to it otherwise when the outcome is not known.
+func (t *Tenure) ask(ctx context.Context, ask Ask) (distributed.Lease, distributed.Place, error) {
+	if !ask.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, ask.Deadline, ErrTimeout)
+		defer cancel()
+	}
+	c := &t.group.config
+	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: c.TTL, NoWait: ask.NoWait}
+	t.mu.Lock()
+	prev := t.prev
+	t.mu.Unlock()
+	if prev != nil {
+		req.Prev = distributed.Unwatched(prev)
+	}
+	lease, place, err := c.Backend.Enter(ctx, req)
+	if prev != nil {
+		if err == nil || errors.Is(err, distributed.ErrHeld) {
+			t.answered(prev)
+		} else {
+			t.release(nil)
+		}
+	}
+	if err != nil && context.Cause(ctx) == ErrTimeout {
+		err = ErrTimeout
+	}
+	return lease, place, err
+}
+
+// await waits for the grant of a place. Neither lease nor error: the place is lost. When the grant arrives as the
+// caller's time ends, either may win: a grant that is not taken here lies in the place, for the next caller or Leave.
+func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (distributed.Lease, error) {
+	var timeout <-chan time.Time
+	if !ask.Deadline.IsZero() {
+		timer := time.NewTimer(time.Until(ask.Deadline))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case lease := <-place.Granted():
+		return lease, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timeout:
+		return nil, ErrTimeout
+	case <-t.group.closing:
+		return nil, ErrClosed
+	}
+}

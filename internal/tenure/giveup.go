@@ -1,0 +1,209 @@
+package tenure
+
+import (
+	"context"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// GiveUp is for the holder of the turn who finds that nobody of this instance waits: what is at hand goes back to the
+// backend, and the turn ends. It does not wait for that. A lease may linger instead.
+func (t *Tenure) GiveUp(turn Turn) {
+	lingers := t.startLinger(turn)
+	if !lingers {
+		t.giveBack(turn)
+	}
+	turn.Leave()
+	if lingers && t.unwelcome() { // somebody wanted the lease while we still had the turn, and could not get at it
+		t.endLinger()
+	}
+}
+
+// GiveUpAndWait is GiveUp that waits for the backend's answer to the release, until ctx ends. The lease does not linger.
+func (t *Tenure) GiveUpAndWait(ctx context.Context, turn Turn) error {
+	lease := t.retire()
+	if lease == nil {
+		t.giveBack(turn)
+		turn.Leave()
+		return nil
+	}
+	t.mu.Lock()
+	if t.prev == lease { // else it has been lost since
+		t.releasing, t.pinned = true, true
+		turn.Pin()
+	}
+	t.mu.Unlock()
+	turn.Leave() // the next caller enters with this lease as prev
+	err := lease.Release(ctx)
+	t.LeaseReleased(lease, err)
+	return err
+}
+
+// giveBack starts what returns lease and place to the backend, and keeps the key as long as that takes.
+func (t *Tenure) giveBack(turn Turn) {
+	t.retire()
+	t.release(turn)
+	t.mu.Lock()
+	place := t.place
+	t.place = nil
+	t.mu.Unlock()
+	if place != nil {
+		turn.Pin()
+		go t.leave(place, func() { t.group.config.Queue.Unpin(t.key) })
+	}
+}
+
+// retire makes the lease at hand prev and returns it.
+func (t *Tenure) retire() distributed.Watched {
+	t.mu.Lock()
+	lease := t.lease
+	if lease != nil {
+		t.prev, t.releasing, t.lease = lease, false, nil
+	}
+	unpin := t.stopLinger()
+	t.mu.Unlock()
+	t.unpin(unpin)
+	return lease
+}
+
+// release starts the release of prev, unless it is under way. With a turn the key is pinned until the answer; without
+// one there is somebody who has it.
+func (t *Tenure) release(turn Turn) {
+	t.mu.Lock()
+	prev := t.prev
+	start := prev != nil && !t.releasing
+	if start {
+		t.releasing = true
+	}
+	t.mu.Unlock()
+	if start {
+		prev.StartRelease()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if turn != nil && t.prev != nil && !t.pinned {
+		t.pinned = true
+		turn.Pin()
+	}
+}
+
+// LeaseReleased implements distributed.Watcher.
+func (t *Tenure) LeaseReleased(l distributed.Watched, err error) {
+	if err != nil && t.group.config.Failed != nil {
+		t.group.config.Failed(t.key, err)
+	}
+	t.answered(l)
+}
+
+// answered notes that l needs no more care: it is released, or the backend said what it could.
+func (t *Tenure) answered(l distributed.Watched) {
+	t.mu.Lock()
+	unpin := t.forget(l)
+	t.mu.Unlock()
+	t.unpin(unpin)
+}
+
+// unpin takes back a pin of the key, if there was one. The caller does not hold mu.
+func (t *Tenure) unpin(pinned bool) {
+	if pinned {
+		t.group.config.Queue.Unpin(t.key)
+	}
+}
+
+// forget drops prev if it is l, and reports whether the key is to be unpinned. The caller holds mu.
+func (t *Tenure) forget(l distributed.Watched) bool {
+	if t.prev != l {
+		return false
+	}
+	unpin := t.pinned
+	t.prev, t.releasing, t.pinned = nil, false, false
+	return unpin
+}
+
+// leave gives up a place, on a context of its own, for the caller's has ended. The bound is the claim window, within
+// which the backend finds out by itself.
+func (t *Tenure) leave(place distributed.Place, done func()) {
+	defer done()
+	c := &t.group.config
+	ctx, cancel := context.WithTimeout(context.Background(), distributed.ClaimWindow(c.TTL))
+	defer cancel()
+	if err := place.Leave(ctx); err != nil && c.Failed != nil {
+		c.Failed(t.key, err)
+	}
+}
+
+// startLinger keeps the idle lease at hand for the next caller, if that is wanted and nobody else wants it.
+func (t *Tenure) startLinger(turn Turn) bool {
+	g := t.group
+	if g.config.Linger == 0 || g.closed() {
+		return false
+	}
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lease == nil || t.lease.Contended() || !t.serves(t.mode, now) {
+		return false
+	}
+	if !t.lingering { // else nobody has used it since it began to
+		t.lingering = true
+		turn.Pin()
+	}
+	t.linger.Owner = t
+	g.linger.Put(&t.linger, now.Add(g.config.Linger))
+	return true
+}
+
+// stopLinger ends the lingering because the lease is used, or gone. It reports whether the key is to be unpinned. The
+// caller holds mu.
+func (t *Tenure) stopLinger() bool {
+	was := t.lingering
+	if was {
+		t.lingering = false
+		t.group.linger.Remove(&t.linger)
+	}
+	return was
+}
+
+// unwelcome reports whether a lingering lease should go back now.
+func (t *Tenure) unwelcome() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lingering && (t.lease.Contended() || t.group.closed())
+}
+
+// endLinger gives a lingering lease back, if it still is one and nobody has the turn; whoever has it will see to the
+// lease when it is through.
+func (t *Tenure) endLinger() {
+	turn, ok := t.group.config.Queue.Idle(t.key)
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	lingering := t.lingering
+	t.mu.Unlock()
+	if lingering { // else the turn is of a later tenure of the key, or the lease has gone meanwhile
+		t.giveBack(turn)
+	}
+	turn.Leave()
+}
+
+// EndLinger is for Close.
+func (t *Tenure) EndLinger() {
+	t.mu.Lock()
+	lingering := t.lingering
+	t.mu.Unlock()
+	if lingering {
+		t.endLinger()
+	}
+}
+
+// LeaseWanted implements distributed.Watcher.
+func (t *Tenure) LeaseWanted(l distributed.Watched) {
+	t.mu.Lock()
+	lingering := t.lingering && t.lease == l
+	t.mu.Unlock()
+	if lingering {
+		t.endLinger()
+	}
+}

@@ -1,0 +1,75 @@
+package tenure
+
+import (
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// Config is what the tenures of one instance have in common.
+type Config struct {
+	Backend     distributed.Backend
+	Instance    string
+	TTL         time.Duration
+	MaxHandoffs int           // turns per tenure after the first while other instances wait; 0: none at all
+	MaxTenure   time.Duration // the same in time
+	Linger      time.Duration // how long an idle lease is kept; 0: not at all
+	Queue       Queue
+	// Failed is told of releases that the backend did not confirm.
+	Failed func(key string, err error)
+}
+
+// Queue is what a tenure needs of the local tier besides the turn it is called with.
+type Queue interface {
+	// Idle takes the turn of a pinned key that nobody has or waits for.
+	Idle(key string) (Turn, bool)
+	// Unpin takes back one Turn.Pin.
+	Unpin(key string)
+}
+
+// Turn is the local turn, as far as a tenure is concerned.
+type Turn interface {
+	Pin()        // keeps the tenure of this key although nobody uses it
+	Leave() bool // gives up the turn
+}
+
+// Group makes the tenures of one instance and ends what they keep.
+type Group struct {
+	config  Config
+	linger  *deadline.Set[*Tenure]
+	closing chan struct{} // closed by Close: nobody waits at the backend any more
+	once    sync.Once
+}
+
+// NewGroup returns a Group.
+func NewGroup(c Config) *Group {
+	g := &Group{config: c, closing: make(chan struct{})}
+	g.linger = deadline.New(func(_ time.Time, due []*Tenure) {
+		for _, t := range due {
+			t.endLinger()
+		}
+	})
+	return g
+}
+
+// New returns the tenure of a key that comes into use.
+func (g *Group) New(key string) *Tenure { return &Tenure{group: g, key: key} }
+
+// Close sends those away that wait at the backend, and ends all lingering from now on.
+func (g *Group) Close() {
+	g.once.Do(func() { close(g.closing) })
+}
+
+// Stop frees the timer, when all tenures are over.
+func (g *Group) Stop() { g.linger.Close() }
+
+func (g *Group) closed() bool {
+	select {
+	case <-g.closing:
+		return true
+	default:
+		return false
+	}
+}

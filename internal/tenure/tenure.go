@@ -1,0 +1,298 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// Errors of Begin, besides those of the backend and of the caller's context.
+var (
+	// ErrTimeout: the caller's deadline has passed.
+	ErrTimeout = errors.New("wait at the backend timed out")
+	// ErrClosed: the group has been closed.
+	ErrClosed = errors.New("tenures are closed")
+	// ErrDrain: the lease that fellow sharers work under takes no more of them. Wait until they have left, then Begin again.
+	ErrDrain = errors.New("shared lease takes no further callers")
+)
+
+// Tenure is one key's lease and who uses it. Begin and GiveUp need the turn of the key; the other methods may be called
+// by anybody. No method calls out, and none waits, while mu is held.
+type Tenure struct {
+	group  *Group
+	key    string
+	linger deadline.Item[*Tenure]
+
+	mu         sync.Mutex // guards all below
+	lease      distributed.Watched
+	mode       distributed.Mode // of lease or place
+	began      time.Time        // when lease was obtained
+	handoffs   int              // turns under lease after the first
+	closing    bool             // lease takes nobody further: somebody has overstayed under it
+	users      *Use             // who works under lease
+	overstayed int              // how many of them have
+	count      int              // how many there are
+	lingering  bool             // lease is kept for nobody in particular, and the key pinned
+	place      distributed.Place
+	prev       distributed.Watched
+	releasing  bool // prev is on its way back; else somebody has still to see to it
+	pinned     bool // for prev
+}
+
+// Use is one caller that works under a lease. It is a field of the caller's own state; its methods are for its owner.
+type Use struct {
+	Owner Owner // set before Begin
+
+	lease   distributed.Watched // these four are set by Begin, then read only
+	fence   uint64
+	handoff bool
+	began   time.Time
+
+	// guarded by Tenure.mu
+	attached      bool
+	over          bool // has overstayed
+	before, after *Use
+}
+
+// Owner is told when the lease it works under is lost. Its turn is then its owner's to pass on. It must not block.
+type Owner interface{ LeaseLost() }
+
+// Lease is what the caller works under.
+func (u *Use) Lease() distributed.Lease { return u.lease }
+
+// Fence is the caller's fence, 0 if the backend has none.
+func (u *Use) Fence() uint64 { return u.fence }
+
+// Handoff reports that the caller was served from a running tenure.
+func (u *Use) Handoff() bool { return u.handoff }
+
+// Began is when the caller was let in.
+func (u *Use) Began() time.Time { return u.began }
+
+// Ask says how a lease is wanted.
+type Ask struct {
+	Mode     distributed.Mode
+	NoWait   bool
+	Deadline time.Time // zero: none
+}
+
+// Begin lets the holder of the turn in: under the lease at hand if it may be handed on, else under a new one. After an
+// error the caller still has the turn and passes it on; a place in the backend's queue stays for the next.
+func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
+	for {
+		if err := t.over(ctx, ask); err != nil {
+			return err
+		}
+		lease, handoff, err := t.obtain(ctx, ask)
+		if err != nil {
+			return err
+		}
+		u.fence, err = fence(ctx, lease)
+		if err != nil {
+			return err // the lease stays at hand; whoever is next tries again, or GiveUp returns it
+		}
+		if t.attach(u, lease, handoff) {
+			return nil
+		} // the lease was lost on the way to us: as if it had never been
+	}
+}
+
+// obtain returns the lease at hand if it serves, else a new one, which is at hand then.
+func (t *Tenure) obtain(ctx context.Context, ask Ask) (distributed.Watched, bool, error) {
+	lease, err := t.atHand(ask.Mode)
+	if lease != nil || err != nil {
+		return lease, true, err
+	}
+	got, err := t.enter(ctx, ask)
+	if err != nil {
+		return nil, false, err
+	}
+	lease = distributed.AsWatched(got)
+	t.mu.Lock()
+	t.lease, t.mode, t.began = lease, ask.Mode, time.Now()
+	t.handoffs, t.closing, t.overstayed = 0, false, 0
+	t.mu.Unlock()
+	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
+	return lease, false, nil
+}
+
+// atHand returns the lease at hand if it may serve a caller of this mode now. If it may not, it becomes prev.
+func (t *Tenure) atHand(mode distributed.Mode) (distributed.Watched, error) {
+	t.mu.Lock()
+	if t.lease == nil {
+		t.mu.Unlock()
+		return nil, nil
+	}
+	lease, serves, busy := t.lease, t.serves(mode, time.Now()), t.count > 0
+	t.mu.Unlock()
+	switch {
+	case serves:
+		return lease, nil
+	case busy:
+		return nil, ErrDrain
+	}
+	t.retire()
+	return nil, nil
+}
+
+// serves is the rule of hand-over: whether the lease may serve one more caller. The one who is let in asks, so a caller
+// that was stopped between the hand-over and its start finds out. The caller holds mu.
+func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
+	c := &t.group.config
+	switch {
+	case t.closing || !t.lease.Healthy():
+		return false
+	case t.mode == distributed.Shared && mode == distributed.Exclusive:
+		return false
+	case distributed.Left(now, t.lease.Until()) < c.TTL/3:
+		return false
+	case t.lease.Contended():
+		return t.handoffs < c.MaxHandoffs && now.Sub(t.began) < c.MaxTenure
+	case t.count > 0: // joins fellow sharers, which asks nothing of the backend in any case
+		return true
+	}
+	return c.MaxHandoffs > 0
+}
+
+// attach puts u in, if the lease is still at hand and not over. What was checked before the fence was fetched, which
+// may have taken a round trip, counts again.
+func (t *Tenure) attach(u *Use, lease distributed.Watched, handoff bool) bool {
+	now := time.Now()
+	t.mu.Lock()
+	if t.lease != lease || distributed.Over(now, lease.Until()) {
+		t.mu.Unlock()
+		return false
+	}
+	u.lease, u.handoff, u.began = lease, handoff, now
+	u.attached, u.before, u.after = true, nil, t.users
+	if t.users != nil {
+		t.users.before = u
+	}
+	t.users = u
+	t.count++
+	if handoff {
+		t.handoffs++
+	}
+	unpin := t.stopLinger()
+	t.mu.Unlock()
+	t.unpin(unpin)
+	return true
+}
+
+// End takes the caller out. in is false if LeaseLost had done so before: then the turn has gone, too. kept tells
+// whether the lease was held to this moment.
+func (t *Tenure) End(u *Use) (in, kept bool) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !u.attached {
+		return false, false
+	}
+	t.detach(u)
+	if t.count > 0 && t.overstayed == t.count {
+		t.lease.Abandon() // u was the last for whom it was renewed
+	}
+	return true, !distributed.Over(now, u.lease.Until())
+}
+
+// Overstay notes that the caller has been in for too long: the lease is not renewed for its sake, and takes no others.
+func (t *Tenure) Overstay(u *Use) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !u.attached || u.over {
+		return
+	}
+	u.over, t.closing = true, true
+	t.overstayed++
+	if t.overstayed == t.count {
+		t.lease.Abandon()
+	}
+}
+
+// Abandon ends the keeping of the lease, whoever works under it, and calls f for each of these.
+func (t *Tenure) Abandon(f func(Owner)) {
+	t.mu.Lock()
+	var owners []Owner
+	for u := t.users; u != nil; u = u.after {
+		owners = append(owners, u.Owner)
+	}
+	if t.lease != nil {
+		t.closing = true
+		t.lease.Abandon()
+	}
+	t.mu.Unlock()
+	for _, o := range owners {
+		f(o)
+	}
+}
+
+// detach takes u out of the list of users. The caller holds mu.
+func (t *Tenure) detach(u *Use) {
+	if u.before == nil {
+		t.users = u.after
+	} else {
+		u.before.after = u.after
+	}
+	if u.after != nil {
+		u.after.before = u.before
+	}
+	u.attached, u.before, u.after = false, nil, nil
+	t.count--
+	if u.over {
+		t.overstayed--
+	}
+}
+
+// LeaseLost implements distributed.Watcher: all who work under the lease learn of it. Of the race with End there is one
+// winner, for each caller, under mu.
+func (t *Tenure) LeaseLost(l distributed.Watched) {
+	t.mu.Lock()
+	unpin := t.forget(l)
+	var owners []Owner
+	if t.lease == l {
+		t.lease = nil
+		for t.users != nil {
+			owners = append(owners, t.users.Owner)
+			t.detach(t.users)
+		}
+		unpin = t.stopLinger()
+	}
+	t.mu.Unlock()
+	for _, o := range owners {
+		o.LeaseLost()
+	}
+	t.unpin(unpin)
+}
+
+// over tells why the caller need not begin at all.
+func (t *Tenure) over(ctx context.Context, ask Ask) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !ask.Deadline.IsZero() && !time.Now().Before(ask.Deadline):
+		return ErrTimeout
+	case t.group.closed():
+		return ErrClosed
+	}
+	return nil
+}
+
+// fence takes the next fence of the lease, fetching more if they have run out; 0 if the backend has none.
+func fence(ctx context.Context, lease distributed.Lease) (uint64, error) {
+	for {
+		if fence, ok := lease.NextFence(); ok {
+			return fence, nil
+		}
+		err := lease.Refill(ctx)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package wllock
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Lock is a lock got with Acquire, for code that cannot be a function. It must be released.
+type Lock struct {
+	Held
+	ctx      context.Context
+	released atomic.Bool
+}
+
+// Acquire takes the lock system:name:key, as Do does, and leaves its release to the caller. The maximum of
+// WithLockTimeMax counts as for a function; WithFallback and SyncRelease have no meaning here. With a context of a hold
+// of the same key, the Lock is a part of that hold.
+func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOption) (*Lock, error) {
+	e, err := l.enter(ctx, name, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{Held: e.hold.self, ctx: e.ctx}, nil
+}
+
+// Context descends from that of Acquire, has the lock (HeldFrom), and ends when the lock is lost.
+func (k *Lock) Context() context.Context { return k.ctx }
+
+// Release gives the lock up and waits, until ctx ends, for the backend's answer, if the lock goes back to it. It returns
+// an error that Is ErrLeaseLost if the lock was lost before, and ErrUnavailable if the backend did not answer: the lock
+// is given up all the same, at the latest when its lease is over. Repeated calls do nothing and return nil, or
+// ErrLeaseLost as before.
+func (k *Lock) Release(ctx context.Context) error {
+	if k.released.Swap(true) {
+		if k.hold.lostLease.Load() {
+			return k.hold.lossError()
+		}
+		return nil
+	}
+	kept, err := k.hold.unpin(ctx)
+	switch {
+	case !kept:
+		k.hold.lostLease.Store(true) // also if only the clocks knew
+		return k.hold.lossError()
+	case err != nil:
+		return &Error{Op: "release", Key: k.hold.key, Tier: TierDistributed, Ran: true, Err: public(ctx, err)}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package wllock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/local"
+)
+
+// Locker is one instance: a local queue in front of a backend. Make one per process and system, with New, and Close it
+// at the end. All methods are safe for concurrent use.
+type Locker struct {
+	system   string
+	instance string
+	backend  distributed.Backend
+	settings settings
+	limit    atomic.Int64 // default threshold
+	names    sync.Map     // string to *nameState
+	queue    *local.Queue[*tenure.Tenure]
+	tenures  *tenure.Group
+	limits   *deadline.Set[*hold] // when each hold overstays
+	watch    *telemetry           // nil: nobody measures
+}
+
+// New returns a Locker for the locks of system, which all processes that share them give alike. It does not talk to the
+// backend: see Ping. Everything that is wrong with its arguments is in the one error.
+func New(system string, backend distributed.Backend, opts ...Option) (*Locker, error) {
+	s := defaultSettings()
+	if err := checkPart("system", system); err != nil {
+		s.errs = append(s.errs, err)
+	}
+	if backend == nil {
+		s.wrong("backend is nil: want one, for example memlock.New()")
+	}
+	for _, o := range opts {
+		o.apply(&s)
+	}
+	s.check()
+	if len(s.errs) > 0 {
+		return nil, fmt.Errorf("wllock: %w", errors.Join(s.errs...))
+	}
+	l := &Locker{system: system, instance: rand.Text(), backend: backend, settings: s}
+	l.limit.Store(int64(s.defaults.threshold))
+	l.tenures = tenure.NewGroup(tenure.Config{
+		Backend: backend, Instance: l.instance, TTL: s.leaseTTL,
+		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger,
+		Queue: (*turns)(l), Failed: l.releaseFailed,
+	})
+	l.queue = local.New(l.tenures.New)
+	l.limits = deadline.New(func(_ time.Time, due []*hold) {
+		for _, h := range due {
+			h.overstay()
+		}
+	})
+	var err error
+	l.watch, err = newTelemetry(l)
+	return l, err
+}
+
+// check looks at what call options were given for all calls and for names.
+func (s *settings) check() {
+	if s.defaults.err != nil {
+		s.errs = append(s.errs, s.defaults.err)
+	}
+	for name, with := range s.names {
+		if c := with(callOptions{}); c.err != nil {
+			s.errs = append(s.errs, fmt.Errorf("WithName(%s): %w", quote(name), c.err))
+		}
+	}
+}
+
+// turns is what the tenures need of the local queue.
+type turns Locker
+
+func (t *turns) Idle(key string) (tenure.Turn, bool) {
+	turn := new(local.Turn[*tenure.Tenure])
+	return turn, t.queue.Idle(turn, key)
+}
+
+func (t *turns) Unpin(key string) { t.queue.Unpin(key) }
+
+// pass hands the turn on, with what the tenure has at hand; if nobody waits, that goes back to the backend. With a
+// context it waits for the backend's answer.
+func (l *Locker) pass(turn *local.Turn[*tenure.Tenure], t *tenure.Tenure, wait context.Context) error {
+	if turn.Pass() != local.Kept {
+		return nil
+	}
+	if wait != nil {
+		return t.GiveUpAndWait(wait, turn)
+	}
+	t.GiveUp(turn)
+	return nil
+}
+
+// Ping asks the backend whether it can do its work: readiness. The error Is ErrUnavailable or the context's.
+func (l *Locker) Ping(ctx context.Context) error {
+	if err := l.backend.Ping(ctx); err != nil {
+		return fmt.Errorf("wllock: ping: %w", public(ctx, err))
+	}
+	return nil
+}
+
+// Close lets no new caller in (ErrClosed), sends those that wait away with ErrClosed, and waits until the functions that
+// hold locks have returned, guards nested in them included, and every lease has been given back. When ctx ends before
+// that, the contexts of these functions end with ErrClosed, their leases are renewed no more, and Close returns the
+// context's error. It closes no backend that it was given, unless WithOwnedBackend. Repeated calls do the same again.
+func (l *Locker) Close(ctx context.Context) error {
+	l.queue.Close()
+	l.tenures.Close()
+	for _, t := range l.inUse() {
+		t.EndLinger()
+	}
+	var err error
+	select {
+	case <-l.queue.Drained():
+	case <-ctx.Done():
+		err = l.abandon(ctx)
+	}
+	l.limits.Close()
+	l.tenures.Stop()
+	if l.settings.owned {
+		err = errors.Join(err, l.backend.Close())
+	}
+	return err
+}
+
+// abandon ends the contexts of all who hold locks, and the keeping of their leases.
+func (l *Locker) abandon(ctx context.Context) error {
+	held := 0
+	for _, t := range l.inUse() {
+		t.Abandon(func(o tenure.Owner) {
+			held++
+			o.(*hold).end(ErrClosed)
+		})
+	}
+	return fmt.Errorf("wllock: close: %d locks were still held: %w", held, ctx.Err())
+}
+
+// inUse returns the tenures of all keys that are in use.
+func (l *Locker) inUse() []*tenure.Tenure {
+	var all []*tenure.Tenure
+	l.queue.Each(func(_ string, t *tenure.Tenure, _ int) { all = append(all, t) })
+	return all
+}
+
+// log tells of what has happened to a hold.
+func (l *Locker) log(what string, h *hold) {
+	l.settings.logger.LogAttrs(h.parent, slog.LevelWarn, what,
+		slog.String("key", quote(h.key)), slog.Uint64("fence", h.use.Fence()),
+		slog.Duration("held", time.Since(h.use.Began())), slog.String("mode", h.mode.String()))
+}
+
+func (l *Locker) releaseFailed(key string, err error) {
+	if errors.Is(err, distributed.ErrLeaseLost) {
+		return // told of already, or too late to matter
+	}
+	l.settings.logger.LogAttrs(context.Background(), slog.LevelWarn, "lock not given back: others wait until its lease is over",
+		slog.String("key", quote(key)), slog.String("error", err.Error()))
+}

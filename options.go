@@ -1,0 +1,283 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/local"
+)
+
+// Unlimited as a threshold lets any number of callers wait.
+const Unlimited = local.Unlimited
+
+// The defaults of a Locker and of its calls.
+const (
+	DefaultThreshold   = 1000
+	DefaultLeaseTTL    = 5 * time.Second
+	DefaultMaxHandoffs = 128
+	DefaultMaxTenure   = 100 * time.Millisecond
+	DefaultLockTimeMax = 10 * time.Second
+)
+
+// Outage says what a Locker does when its backend is away.
+type Outage uint8
+
+const (
+	// FailClosed: calls fail with ErrUnavailable.
+	FailClosed Outage = iota
+	// LocalOnly: turns are served without a lease once all leases of others are over. Not available yet: New refuses it.
+	LocalOnly
+)
+
+// Option configures a Locker.
+type Option interface{ apply(*settings) }
+
+// settings are what New has been told.
+type settings struct {
+	leaseTTL    time.Duration
+	maxHandoffs int
+	maxTenure   time.Duration
+	linger      time.Duration
+	outage      Outage
+	owned       bool
+	logger      *slog.Logger
+	tracers     trace.TracerProvider
+	meters      metric.MeterProvider
+	defaults    callOptions
+	names       map[string]func(callOptions) callOptions
+	errs        []error // what was wrong with the options
+}
+
+type option func(*settings)
+
+func (o option) apply(s *settings) { o(s) }
+
+func defaultSettings() settings {
+	return settings{
+		leaseTTL: DefaultLeaseTTL, maxHandoffs: DefaultMaxHandoffs, maxTenure: DefaultMaxTenure,
+		logger:   slog.New(slog.DiscardHandler),
+		defaults: callOptions{threshold: DefaultThreshold, lockTimeMax: DefaultLockTimeMax},
+		names:    map[string]func(callOptions) callOptions{},
+	}
+}
+
+// wrong notes a bad option; New reports them all together.
+func (s *settings) wrong(format string, args ...any) {
+	s.errs = append(s.errs, fmt.Errorf(format, args...))
+}
+
+// WithThreshold sets how many callers may wait per key in this process [DefaultThreshold]. The one at the head, who
+// waits at the backend, is not counted. 0: nobody waits. Unlimited: no threshold.
+func WithThreshold(n int) Option { return WithDefaults(WithCallThreshold(n)) }
+
+// WithLeaseTTL sets T, the time to live of a lease [DefaultLeaseTTL], at least distributed.MinTTL. Leases are renewed
+// while they are held, so T is not how long a function may run but how long others wait after a process has died.
+func WithLeaseTTL(d time.Duration) Option {
+	return option(func(s *settings) {
+		s.leaseTTL = d
+		if d < distributed.MinTTL {
+			s.wrong("WithLeaseTTL(%v): want %v or more, for example %v", d, distributed.MinTTL, DefaultLeaseTTL)
+		}
+	})
+}
+
+// WithMaxHandoffs sets how many local callers in a row one lease may serve, after the first, while other instances wait
+// [DefaultMaxHandoffs]. 0: every turn asks the backend.
+func WithMaxHandoffs(n int) Option {
+	return option(func(s *settings) {
+		s.maxHandoffs = n
+		if n < 0 {
+			s.wrong("WithMaxHandoffs(%d): want 0 or more", n)
+		}
+	})
+}
+
+// WithMaxTenure sets for how long one lease may serve local callers in a row while other instances wait
+// [DefaultMaxTenure].
+func WithMaxTenure(d time.Duration) Option {
+	return option(func(s *settings) {
+		s.maxTenure = d
+		if d <= 0 {
+			s.wrong("WithMaxTenure(%v): want more than 0; WithMaxHandoffs(0) makes every turn ask the backend", d)
+		}
+	})
+}
+
+// WithLinger keeps the lease of a key that nobody here wants any more for d, for the next local caller, unless another
+// instance wants it [0: off].
+func WithLinger(d time.Duration) Option {
+	return option(func(s *settings) {
+		s.linger = d
+		if d < 0 {
+			s.wrong("WithLinger(%v): want 0 (off) or more", d)
+		}
+	})
+}
+
+// WithOutage sets what to do when the backend is away [FailClosed].
+func WithOutage(o Outage) Option {
+	return option(func(s *settings) {
+		s.outage = o
+		if o != FailClosed {
+			s.wrong("WithOutage: only FailClosed is available in this version")
+		}
+	})
+}
+
+// WithDefaults sets options for all calls of the Locker.
+func WithDefaults(opts ...CallOption) Option {
+	return option(func(s *settings) { s.defaults = s.defaults.with(opts) })
+}
+
+// WithName sets options for all calls of one name. They beat the defaults.
+func WithName(name string, opts ...CallOption) Option {
+	return option(func(s *settings) {
+		if err := checkPart("name", name); err != nil {
+			s.errs = append(s.errs, err)
+		}
+		before := s.names[name]
+		s.names[name] = func(c callOptions) callOptions {
+			if before != nil {
+				c = before(c)
+			}
+			return c.with(opts)
+		}
+	})
+}
+
+// WithOwnedBackend makes Close close the backend, too.
+func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
+
+// WithLogger sets where losses, overstays and failed releases are told of [nowhere].
+func WithLogger(l *slog.Logger) Option {
+	return option(func(s *settings) {
+		s.logger = l
+		if l == nil {
+			s.wrong("WithLogger(nil): want a logger")
+		}
+	})
+}
+
+// WithTracerProvider makes every acquisition a span, a child of the caller's [none].
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return option(func(s *settings) { s.tracers = p })
+}
+
+// WithMeterProvider measures waits, holds, sheds, hand-offs and losses, per name [none].
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return option(func(s *settings) { s.meters = p })
+}
+
+// CallOption configures one call, or by WithName and WithDefaults many. A call's own option beats its name's, that
+// beats the defaults; of two for the same thing, the last one wins.
+type CallOption func(callOptions) callOptions
+
+// callOptions are passed by value, so that they stay off the heap.
+type callOptions struct {
+	wait        time.Duration // 0: until the context ends
+	noWait      bool
+	mode        distributed.Mode
+	lockTimeMax time.Duration // 0: no cap
+	threshold   int
+	ownLimit    bool // threshold was set by the call, or its name, itself
+	sync        bool
+	fallback    func(ctx context.Context, err error) error
+	err         error // the first wrong option
+}
+
+func (c callOptions) with(opts []CallOption) callOptions {
+	for _, o := range opts {
+		c = o(c)
+	}
+	return c
+}
+
+func (c callOptions) wrong(format string, args ...any) callOptions {
+	if c.err == nil {
+		c.err = fmt.Errorf("wllock: "+format, args...)
+	}
+	return c
+}
+
+// WithWait sets how long the call may wait for the lock, over both tiers. 0 (the default): until its context ends.
+func WithWait(d time.Duration) CallOption {
+	return func(c callOptions) callOptions {
+		if d < 0 {
+			return c.wrong("WithWait(%v): want 0 (until the context ends) or more", d)
+		}
+		c.wait, c.noWait = d, false
+		return c
+	}
+}
+
+// NoWait has the lock now or never: ErrHeld if anybody has it. It is one setting with WithWait.
+func NoWait() CallOption {
+	return func(c callOptions) callOptions {
+		c.wait, c.noWait = 0, true
+		return c
+	}
+}
+
+// Shared asks for a read lock: any number of shared holders, no exclusive one beside them.
+func Shared() CallOption {
+	return func(c callOptions) callOptions {
+		c.mode = distributed.Shared
+		return c
+	}
+}
+
+// WithLockTimeMax sets the longest the function may hold the lock, from its start [DefaultLockTimeMax]. After it the
+// function's context ends with ErrLockTimeMax, and the lease is left to run out. 0: no cap.
+func WithLockTimeMax(d time.Duration) CallOption {
+	return func(c callOptions) callOptions {
+		if d < 0 {
+			return c.wrong("WithLockTimeMax(%v): want 0 (no cap) or more", d)
+		}
+		c.lockTimeMax = d
+		return c
+	}
+}
+
+// WithCallThreshold sets the threshold of the call: see WithThreshold.
+func WithCallThreshold(n int) CallOption {
+	return func(c callOptions) callOptions {
+		if err := checkThreshold(n); err != nil {
+			return c.wrong("WithCallThreshold(%d): %v", n, err)
+		}
+		c.threshold, c.ownLimit = n, true
+		return c
+	}
+}
+
+// WithFallback runs f instead of the function when the lock was not had, for whatever reason, which is passed to it. It
+// runs with the caller's context, holding nothing in either tier; its error is the call's. Of Acquire it is no part.
+func WithFallback(f func(ctx context.Context, err error) error) CallOption {
+	return func(c callOptions) callOptions {
+		c.fallback = f
+		return c
+	}
+}
+
+// SyncRelease makes the call return only after the backend has answered the release. For programs that end then.
+func SyncRelease() CallOption {
+	return func(c callOptions) callOptions {
+		c.sync = true
+		return c
+	}
+}
+
+var errThreshold = errors.New("want 0 (nobody waits) or more, or Unlimited")
+
+func checkThreshold(n int) error {
+	if n < Unlimited {
+		return errThreshold
+	}
+	return nil
+}
