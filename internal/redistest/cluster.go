@@ -1,0 +1,110 @@
+package redistest
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const slots = 16384
+
+// Cluster is three primaries that share the hash slots.
+type Cluster struct {
+	Nodes []*Server
+	t     testing.TB
+}
+
+// StartCluster starts the nodes, introduces them to each other and waits until every one serves.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	for range 3 {
+		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
+			"--cluster-port", strconv.Itoa(freePort(t))))
+	}
+	for i, n := range c.Nodes {
+		first, last := i*slots/3, (i+1)*slots/3-1
+		n.Do("CLUSTER", "ADDSLOTSRANGE", first, last)
+		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+	}
+	for _, n := range c.Nodes[1:] {
+		c.Nodes[0].Do("CLUSTER", "MEET", "127.0.0.1", n.Port, n.busPort())
+	}
+	for _, n := range c.Nodes {
+		Eventually(t, readyWait, "the cluster is ok", func() bool {
+			info, _ := n.Do("CLUSTER", "INFO").(string)
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
+		})
+	}
+	return c
+}
+
+func (s *Server) busPort() int {
+	for i, a := range s.args {
+		if a == "--cluster-port" {
+			port, _ := strconv.Atoi(s.args[i+1])
+			return port
+		}
+	}
+	return s.Port + 10000
+}
+
+// Addrs returns the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, n := range c.Nodes {
+		addrs = append(addrs, n.Addr)
+	}
+	return addrs
+}
+
+// Client returns a cluster client, closed with the test.
+func (c *Cluster) Client() *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	c.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Owner returns the node that serves the key's slot now, and the slot.
+func (c *Cluster) Owner(key string) (*Server, int64) {
+	slot, _ := c.Nodes[0].Do("CLUSTER", "KEYSLOT", key).(int64)
+	ranges, err := c.Nodes[0].Client().ClusterSlots(context.Background()).Result()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, r := range ranges {
+		if int(slot) < r.Start || int(slot) > r.End {
+			continue
+		}
+		for _, n := range c.Nodes {
+			if n.Addr == r.Nodes[0].Addr {
+				return n, slot
+			}
+		}
+	}
+	c.t.Fatalf("nobody serves slot %d", slot)
+	return nil, 0
+}
+
+// ID returns the node's name in the cluster.
+func (s *Server) ID() string {
+	id, _ := s.Do("CLUSTER", "MYID").(string)
+	return id
+}
+
+// Eventually waits until ok, at most d, and fails the test otherwise.
+func Eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for until := time.Now().Add(d); ; time.Sleep(2 * time.Millisecond) {
+		if ok() {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package redistest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestServerRestartsOnItsPort(t *testing.T) {
+	t.Parallel()
+	s := Start(t, "--requirepass", "secret")
+	c := s.Client(func(o *redis.Options) { o.Password = "secret" })
+	require.NoError(t, c.Ping(t.Context()).Err())
+	s.Kill()
+	require.Error(t, c.Ping(t.Context()).Err())
+	s.Restart()
+	require.NoError(t, c.Ping(t.Context()).Err())
+}
+
+func TestServerPauses(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	c := s.Client()
+	require.NoError(t, c.Ping(t.Context()).Err())
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.Error(t, c.Ping(ctx).Err())
+	s.Resume()
+	require.NoError(t, c.Ping(t.Context()).Err())
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	require.NoError(t, c.Client().Set(t.Context(), "a", "b", 0).Err())
+	owner, _ := c.Owner("a")
+	require.Equal(t, "b", owner.Do("GET", "a"))
+}
+
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t)
+	require.Equal(t, s.Primary.Addr, s.PrimaryAddr())
+	require.NoError(t, s.Client().Ping(t.Context()).Err())
+}
+
+func TestProxyLosesReplies(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	p := NewProxy(t, s.Addr)
+	c := s.Client(func(o *redis.Options) { o.Addr = p.Addr })
+	p.SwallowReply("incr")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.Error(t, c.Incr(ctx, "n").Err())
+	require.Equal(t, 1, p.Swallowed())
+	require.Equal(t, "1", s.Do("GET", "n"))
+	require.NoError(t, c.Incr(t.Context(), "n").Err())
+	p.SetHalfOpen(true)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.Error(t, c.Incr(ctx, "n").Err())
+}
