@@ -1,0 +1,141 @@
+// Command flashsale shows what wllock is for. It sells the same pieces to the same buyers in three rounds:
+//
+//   - without a lock: the shop sells more than it has;
+//   - one tier: every buyer asks the lock service himself, as with a plain distributed lock;
+//   - wllock: the buyers wait in the queue of their instance, and one of them asks for all.
+//
+// It needs nothing but a Go toolchain: the database is SQLite in a temporary file, the lock service is in memory.
+//
+//	go run ./example/flashsale
+//
+// Read rounds.go first, for it holds the three ways to sell, then shop.go for the order and its fence.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit statuses.
+const (
+	statusOK          = 0
+	statusFailed      = 1 // wllock sold a piece twice, or the run could not be done
+	statusUsage       = 2
+	statusInterrupted = 130 // as a shell says of a program that SIGINT has ended
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if os.Getenv(childVariable) != "" {
+		return serveParent(ctx, stdin, stdout)
+	}
+	s, err := parseFlags(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return statusOK
+	case err != nil:
+		fmt.Fprintf(stderr, "flashsale: %v\nflashsale -help shows all flags\n", err)
+		return statusUsage
+	}
+	reports, err := compare(ctx, s, newDisplay(stderr))
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "flashsale: interrupted")
+		return statusInterrupted
+	case err != nil:
+		fmt.Fprintf(stderr, "flashsale: %v\n", err)
+		return statusFailed
+	}
+	return conclude(s, reports, stdout, stderr)
+}
+
+// compare plays all rounds over one database.
+func compare(ctx context.Context, s settings, show display) ([]report, error) {
+	shop, file, remove, err := createShop(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	backend, err := openBackend(s.Backend)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = backend.Close() }()
+	if err := backend.Ping(ctx); err != nil {
+		return nil, err
+	}
+
+	system := "flashsale-" + rand.Text()[:8] // a name of its own, so that two runs do not meet on one server
+	var reports []report
+	for i, r := range rounds {
+		sell := func(m *meter) (result, error) {
+			if s.Procs > 1 {
+				return runProcs(ctx, task{Settings: s, Backend: s.Backend, System: system, Database: file, Round: i}, m)
+			}
+			c := &crew{settings: s, system: system, shop: shop, backend: backend, stride: 1}
+			return c.run(ctx, r, m)
+		}
+		rep, err := play(ctx, s, r, shop, show, sell)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, rep)
+	}
+	return reports, nil
+}
+
+// play fills the shelf, sells, and asks the database what has happened.
+func play(ctx context.Context, s settings, r round, shop *shop, show display, sell func(*meter) (result, error)) (report, error) {
+	if err := shop.Stock(ctx, r.id, s.Stock); err != nil {
+		return report{}, err
+	}
+	m := new(meter)
+	stop := show.watch(r, s.Instances*s.Buyers, m)
+	seen, err := sell(m)
+	stop()
+	if err != nil {
+		return report{}, err
+	}
+	a, err := shop.Audit(ctx, r.id)
+	return newReport(r, s.Stock, a, seen), err
+}
+
+// conclude prints the reports and says, by its exit status too, whether wllock has kept its promise.
+func conclude(s settings, reports []report, stdout, stderr io.Writer) int {
+	last := reports[len(reports)-1]
+	kept := last.kept()
+	if s.JSON {
+		out := json.NewEncoder(stdout)
+		out.SetIndent("", "  ")
+		_ = out.Encode(map[string]any{"settings": s, "rounds": reports, "ok": kept})
+	} else {
+		printTable(stdout, reports)
+	}
+	for _, r := range reports {
+		if r.Failure != "" {
+			fmt.Fprintf(stderr, "flashsale: %s: %d failed, the first with: %s\n", r.Round, r.Failed, r.Failure)
+		}
+	}
+	if !kept {
+		fmt.Fprintf(stderr, "flashsale: wllock did not keep its promise: %d pieces oversold, %d in stock besides %d orders of %d, "+
+			"%d fences out of order\n", last.Oversold, last.Left, last.Sold, s.Stock, last.FenceViolations)
+		return statusFailed
+	}
+	if last.Failed > 0 {
+		return statusFailed
+	}
+	return statusOK
+}

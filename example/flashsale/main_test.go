@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// TestMain makes the test binary a child when runProcs starts it as one.
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(run(context.Background(), nil, os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// sale runs the program and returns its exit status and what it wrote.
+func sale(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = run(ctx, args, strings.NewReader(""), &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestWllockSellsEachPieceOnce(t *testing.T) {
+	status, stdout, stderr := sale(t.Context(), "-json", "-buyers", "60", "-stock", "20", "-threshold", "10", "-ramp", "20ms")
+	require.Equal(t, statusOK, status, stderr)
+
+	var got struct {
+		Rounds []report `json:"rounds"`
+		OK     bool     `json:"ok"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+	require.Len(t, got.Rounds, 3)
+	assert.True(t, got.OK)
+	for _, r := range got.Rounds {
+		assert.Zero(t, r.Failed, "%s: %s", r.Round, r.Failure)
+		assert.Equal(t, 4*60, r.Sold+r.SoldOut+r.Refused, "%s: each buyer gets one answer", r.Round)
+	}
+	noLock, oneTier, wllock := got.Rounds[0], got.Rounds[1], got.Rounds[2]
+	assert.Positive(t, noLock.Oversold, "a round without a lock that does not oversell shows nothing")
+	assert.Equal(t, 20, oneTier.Sold)
+	assert.Equal(t, 20, wllock.Sold)
+	assert.Zero(t, wllock.FenceViolations)
+	assert.Less(t, wllock.Requests, oneTier.Requests)
+}
+
+func TestTheQueueRefusesBeyondItsThreshold(t *testing.T) {
+	status, stdout, stderr := sale(t.Context(), "-json", "-instances", "1", "-buyers", "50", "-stock", "40", "-threshold", "5", "-ramp", "0s")
+	require.Equal(t, statusOK, status, stderr)
+	var got struct {
+		Rounds []report `json:"rounds"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+	assert.Positive(t, got.Rounds[2].Refused)
+	assert.Less(t, got.Rounds[2].Sold, 40, "those who were refused did not buy")
+}
+
+func TestPlainLinesAndATable(t *testing.T) {
+	status, stdout, stderr := sale(t.Context(), "-instances", "2", "-buyers", "5", "-stock", "3", "-ramp", "0s")
+	require.Equal(t, statusOK, status, stderr)
+	assert.Equal(t, 3, strings.Count(stderr, "10 of 10 buyers answered"))
+	assert.NotContains(t, stderr, "\r", "no terminal, no bar that moves")
+	assert.Contains(t, stdout, "per order")
+}
+
+func TestInterrupted(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	status, _, stderr := sale(ctx)
+	assert.Equal(t, statusInterrupted, status)
+	assert.Contains(t, stderr, "interrupted")
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "flashsale-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left, "the database is removed")
+}
+
+func TestAConclusionFromTheDatabase(t *testing.T) {
+	cases := map[string]struct {
+		of     audit
+		status int
+	}{
+		"all sold":             {audit{Sold: 10}, statusOK},
+		"some left":            {audit{Sold: 7, Left: 3}, statusOK},
+		"oversold":             {audit{Sold: 11}, statusFailed},
+		"one piece sold twice": {audit{Sold: 8, Left: 3}, statusFailed},
+		"fences out of order":  {audit{Sold: 10, OutOfOrder: 1}, statusFailed},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			r := newReport(rounds[2], 10, c.of, result{Bought: 10})
+			assert.Equal(t, c.status, conclude(settings{Stock: 10}, []report{r}, &out, &errs))
+		})
+	}
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// With -procs N each round runs in N child processes of this program. Parent and child talk in JSON over the child's
+// standard input and output:
+//
+//	parent  task ──▶                    go ──▶
+//	child            ready ──▶                  progress ──▶ ... result ──▶
+//
+// All children are ready before the first is told to go, so that no one starts the sale alone.
+
+// childVariable makes this program a child. It is a variable and no flag, for it is nothing a user could ask for.
+const childVariable = "FLASHSALE_CHILD"
+
+// task is what a child is to do. It goes over a pipe because the URL may hold a password and command lines can be seen.
+type task struct {
+	Settings settings `json:"settings"`
+	Backend  string   `json:"backend"`
+	System   string   `json:"system"`
+	Database string   `json:"database"`
+	Round    int      `json:"round"`
+	Proc     int      `json:"proc"`
+}
+
+// message is what a child says.
+type message struct {
+	Ready    bool    `json:"ready,omitempty"`
+	Answered int64   `json:"answered,omitempty"` // progress: the totals so far
+	Bought   int64   `json:"bought,omitempty"`
+	Result   *result `json:"result,omitempty"`
+	Failure  string  `json:"failure,omitempty"`
+}
+
+// runProcs lets children run the task, each its part, and merges what their buyers saw.
+func runProcs(ctx context.Context, t task, m *meter) (result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // before the children are waited for, so that an error here ends them all
+	var children []*child
+	for t.Proc = range t.Settings.Procs {
+		c, err := startChild(ctx, t)
+		if err != nil {
+			cancel()
+			return result{}, errors.Join(err, waitAll(children))
+		}
+		children = append(children, c)
+	}
+	all, err := sell(children, m)
+	if err != nil {
+		cancel()
+	}
+	return all, errors.Join(err, waitAll(children))
+}
+
+// sell lets the children go when all are ready, and collects their results.
+func sell(children []*child, m *meter) (result, error) {
+	for _, c := range children {
+		if said, err := c.hear(); err != nil || !said.Ready {
+			return result{}, fmt.Errorf("child process %d did not get ready: %w", c.proc, err)
+		}
+	}
+	for _, c := range children {
+		if err := c.in.Encode("go"); err != nil {
+			return result{}, err
+		}
+	}
+	var (
+		mu   sync.Mutex
+		all  result
+		errs error
+		wg   sync.WaitGroup
+	)
+	for _, c := range children {
+		wg.Go(func() {
+			part, err := c.collect(m)
+			mu.Lock()
+			defer mu.Unlock()
+			all.merge(part)
+			errs = errors.Join(errs, err)
+		})
+	}
+	wg.Wait()
+	return all, errs
+}
+
+// child is a child process as its parent sees it.
+type child struct {
+	proc int
+	cmd  *exec.Cmd
+	in   *json.Encoder
+	out  *json.Decoder
+}
+
+// leaveTime is what an interrupted child has to come to an end by itself.
+const leaveTime = 2 * leaseTTL
+
+func startChild(ctx context.Context, t task) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), childVariable+"=1")
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = leaveTime
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c := &child{proc: t.Proc, cmd: cmd, in: json.NewEncoder(in), out: json.NewDecoder(out)}
+	return c, c.in.Encode(t)
+}
+
+// hear returns the next thing the child says; a failure it tells of is an error.
+func (c *child) hear() (said message, err error) {
+	if err := c.out.Decode(&said); err != nil {
+		return said, err
+	}
+	if said.Failure != "" {
+		return said, fmt.Errorf("child process %d: %s", c.proc, said.Failure)
+	}
+	return said, nil
+}
+
+// collect adds the child's progress to m until its result comes.
+func (c *child) collect(m *meter) (result, error) {
+	var before message
+	for {
+		said, err := c.hear()
+		if err != nil {
+			return result{}, err
+		}
+		if said.Result != nil {
+			said.Answered, said.Bought = int64(said.Result.answered()), int64(said.Result.Bought)
+		}
+		m.answered.Add(said.Answered - before.Answered)
+		m.bought.Add(said.Bought - before.Bought)
+		if said.Result != nil {
+			return *said.Result, nil
+		}
+		before = said
+	}
+}
+
+func waitAll(children []*child) (err error) {
+	for _, c := range children {
+		err = errors.Join(err, c.cmd.Wait())
+	}
+	return err
+}
+
+// serveParent is the main program of a child.
+func serveParent(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
+	out := &messenger{out: json.NewEncoder(stdout)}
+	if err := obey(ctx, json.NewDecoder(stdin), out); err != nil {
+		out.say(message{Failure: err.Error()})
+		return 1
+	}
+	return 0
+}
+
+// obey does one task.
+func obey(ctx context.Context, in *json.Decoder, out *messenger) error {
+	var t task
+	if err := in.Decode(&t); err != nil {
+		return err
+	}
+	shop, err := openShop(t.Database)
+	if err != nil {
+		return err
+	}
+	defer shop.Close()
+	backend, err := openBackend(t.Backend)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = backend.Close() }()
+	if err := backend.Ping(ctx); err != nil {
+		return err
+	}
+
+	out.say(message{Ready: true})
+	if err := in.Decode(new(string)); err != nil { // "go", or the end of a parent that is gone
+		return err
+	}
+	c := &crew{settings: t.Settings, system: t.System, shop: shop, backend: backend, first: t.Proc, stride: t.Settings.Procs}
+	m := new(meter)
+	stop := out.report(m)
+	seen, err := c.run(ctx, rounds[t.Round], m)
+	stop()
+	if err == nil {
+		out.say(message{Result: &seen})
+	}
+	return err
+}
+
+// messenger writes one message at a time. Nobody is left to be told when it cannot.
+type messenger struct {
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func (p *messenger) say(m message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.out.Encode(m)
+}
+
+// report says how far the round is, until stop is called and has returned.
+func (p *messenger) report(m *meter) (stop func()) {
+	return every(reportInterval, func() {
+		p.say(message{Answered: m.answered.Load(), Bought: m.bought.Load()})
+	})
+}
+
+// reportInterval is as often as an eye can follow.
+const reportInterval = 50 * time.Millisecond
+
+// every calls do at each interval until stop is called; when stop returns, do runs no more.
+func every(interval time.Duration, do func()) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				do()
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+)
+
+// errTryLater is the answer to a buyer who was not let in. It says that somebody else was served, so it is no failure.
+var errTryLater = errors.New("sold out, try later")
+
+// round is one way to sell: each has the same stock and the same buyers, and keeps them apart in its own way.
+type round struct {
+	id     string // of its product, which is also the key of the lock
+	title  string
+	locked bool // buyers wait for each other
+	fenced bool // orders carry a fence
+	open   func(*instance) (clerk, closer, error)
+}
+
+var rounds = []round{
+	{id: "piece-a", title: "no lock", open: withoutLock},
+	{id: "piece-b", title: "one tier", locked: true, open: withBackendOnly},
+	{id: "piece-c", title: "wllock", locked: true, fenced: true, open: withWllock},
+}
+
+// instance is one shop server in one round.
+type instance struct {
+	settings
+	system  string // the first part of every lock name
+	product string
+	shop    *shop
+	backend distributed.Backend
+}
+
+// clerk serves one visit: nil means bought, errSoldOut and errTryLater are answers, anything else is a failure.
+type clerk func(ctx context.Context, v *visit) error
+
+// closer ends what a clerk needed. It returns when all of it has ended.
+type closer func(ctx context.Context) error
+
+// visit is one buyer in the shop.
+type visit struct {
+	buyer   string
+	arrived time.Time
+	waited  time.Duration
+	letIn   bool
+}
+
+// enter is what a clerk calls when nobody else is served any more.
+func (v *visit) enter() {
+	v.waited, v.letIn = time.Since(v.arrived), true
+}
+
+// withoutLock lets every buyer in at once.
+func withoutLock(i *instance) (clerk, closer, error) {
+	sell := func(ctx context.Context, v *visit) error {
+		return i.shop.Order(ctx, i.product, v.buyer)
+	}
+	return sell, func(context.Context) error { return nil }, nil
+}
+
+// withBackendOnly sends every buyer to the lock service by himself, as a plain distributed lock does: all buyers of all
+// instances wait there, and each pays for his own lease.
+func withBackendOnly(i *instance) (clerk, closer, error) {
+	sell := func(ctx context.Context, v *visit) error {
+		lease, err := i.lease(ctx, v.buyer)
+		if err != nil {
+			return err
+		}
+		v.enter()
+		err = i.shop.Order(ctx, i.product, v.buyer)
+		return errors.Join(err, lease.Release(context.WithoutCancel(ctx)))
+	}
+	return sell, func(context.Context) error { return nil }, nil
+}
+
+// lease waits for the lock in the queue of the lock service, where each buyer counts as an instance.
+func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, i.Wait, errTryLater)
+	defer cancel()
+	for {
+		lease, place, err := i.backend.Enter(ctx, distributed.Request{
+			Key: i.system + ":product:" + i.product, Instance: buyer, TTL: leaseTTL,
+		})
+		switch {
+		case ctx.Err() != nil && lease == nil && place == nil:
+			return nil, context.Cause(ctx)
+		case err != nil || lease != nil:
+			return lease, err
+		}
+		select {
+		case lease, ok := <-place.Granted():
+			if ok {
+				return lease, nil
+			} // the place was lost, so enter again
+		case <-ctx.Done():
+			_ = place.Leave(context.WithoutCancel(ctx)) // what it cannot give back runs out by itself
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// leaseTTL is the default of a Locker, so that both rounds with a lock ask for the same.
+const leaseTTL = 5 * time.Second
+
+// withWllock lets the buyers of an instance wait in their own queue, a threshold of them; the others are told at once.
+func withWllock(i *instance) (clerk, closer, error) {
+	locker, err := wllock.New(i.system, i.backend,
+		wllock.WithThreshold(i.Threshold),
+		wllock.WithLeaseTTL(leaseTTL),
+		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	sell := func(ctx context.Context, v *visit) error {
+		return locker.Do(ctx, "product", i.product, func(ctx context.Context) error {
+			v.enter()
+			held, _ := wllock.HeldFrom(ctx)
+			return i.shop.OrderFenced(ctx, i.product, v.buyer, held.Fence())
+		})
+	}
+	return sell, locker.Close, nil
+}
+
+// tryLater answers a buyer for whom the queue was too long. An outage of the lock service stays the failure it is.
+func tryLater(_ context.Context, err error) error {
+	if errors.Is(err, wllock.ErrQueueFull) || errors.Is(err, wllock.ErrWaitTimeout) {
+		return errTryLater
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// result is what the buyers of a round saw, in one process or, merged, in all of them.
+type result struct {
+	Bought   int             `json:"bought"`
+	SoldOut  int             `json:"sold_out"` // let in, and nothing was left
+	Refused  int             `json:"refused"`  // not let in: try later
+	Failed   int             `json:"failed"`
+	Requests int64           `json:"requests"`   // to the lock service
+	Selling  time.Duration   `json:"selling_ns"` // from the start to the last piece sold
+	Waits    []time.Duration `json:"waits_ns"`   // of those who were let in; none in a round without a lock
+	Failure  string          `json:"failure,omitempty"`
+}
+
+// merge adds what another process saw. The processes were started together, so the longest selling time is that of all.
+func (r *result) merge(o result) {
+	r.Bought += o.Bought
+	r.SoldOut += o.SoldOut
+	r.Refused += o.Refused
+	r.Failed += o.Failed
+	r.Requests += o.Requests
+	r.Selling = max(r.Selling, o.Selling)
+	r.Waits = append(r.Waits, o.Waits...)
+	if r.Failure == "" {
+		r.Failure = o.Failure
+	}
+}
+
+// answered is the number of buyers that got any answer.
+func (r *result) answered() int { return r.Bought + r.SoldOut + r.Refused + r.Failed }
+
+// percentile is the smallest element of sorted that at least p percent of them do not exceed (nearest rank); 0 of none.
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// report is one line of the table: what the database says first, then what the buyers saw.
+type report struct {
+	Round            string  `json:"round"`
+	Sold             int     `json:"sold"`
+	Oversold         int     `json:"oversold"`
+	Left             int     `json:"left"` // in stock
+	FenceViolations  int     `json:"fence_violations"`
+	SoldOut          int     `json:"sold_out"`
+	Refused          int     `json:"refused"`
+	Failed           int     `json:"failed"`
+	OrdersPerSecond  float64 `json:"orders_per_second"`
+	Requests         int64   `json:"backend_requests"`
+	RequestsPerOrder float64 `json:"backend_requests_per_order"`
+	P50Wait          float64 `json:"p50_wait_ms"`
+	P99Wait          float64 `json:"p99_wait_ms"`
+	Failure          string  `json:"failure,omitempty"`
+
+	stock  int
+	locked bool // there was a lock to wait for and requests to count
+}
+
+func newReport(r round, stock int, a audit, seen result) report {
+	slices.Sort(seen.Waits)
+	rep := report{
+		Round:    r.title,
+		Sold:     a.Sold,
+		Oversold: max(0, a.Sold-stock),
+		Left:     a.Left,
+		SoldOut:  seen.SoldOut,
+		Refused:  seen.Refused,
+		Failed:   seen.Failed,
+		Requests: seen.Requests,
+		P50Wait:  milliseconds(percentile(seen.Waits, 50)),
+		P99Wait:  milliseconds(percentile(seen.Waits, 99)),
+		Failure:  seen.Failure,
+		stock:    stock,
+		locked:   r.locked,
+	}
+	if r.fenced {
+		rep.FenceViolations = a.OutOfOrder
+	}
+	if a.Sold > 0 && seen.Selling > 0 {
+		rep.OrdersPerSecond = float64(a.Sold) / seen.Selling.Seconds()
+		rep.RequestsPerOrder = float64(seen.Requests) / float64(a.Sold)
+	}
+	return rep
+}
+
+// kept reports that each piece was sold at most once: every order took one from the stock, in the order of the fences.
+func (r report) kept() bool {
+	return r.Oversold == 0 && r.FenceViolations == 0 && r.Sold+r.Left == r.stock
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// legend says what the columns count, for a table is often pasted without its program.
+const legend = `
+sold, oversold: rows in the database. sold out: let in, nothing left. refused: not let in ("try later").
+orders/s: until the last piece was sold. requests: to the lock service, renewals and heartbeats not counted;
+per order: for each piece sold. wait: from arriving to being let in, of those who were.
+`
+
+// column is a title and how a report is shown under it.
+type column struct {
+	title string
+	cell  func(report) string
+}
+
+var columns = []column{
+	{"round", func(r report) string { return r.Round }},
+	{"sold", func(r report) string { return fmt.Sprint(r.Sold) }},
+	{"oversold", func(r report) string { return fmt.Sprint(r.Oversold) }},
+	{"sold out", func(r report) string { return fmt.Sprint(r.SoldOut) }},
+	{"refused", func(r report) string { return fmt.Sprint(r.Refused) }},
+	{"failed", func(r report) string { return fmt.Sprint(r.Failed) }},
+	{"orders/s", func(r report) string { return fmt.Sprintf("%.0f", r.OrdersPerSecond) }},
+	{"requests", func(r report) string { return r.ifLocked("%d", r.Requests) }},
+	{"per order", func(r report) string { return r.ifLocked("%.2f", r.RequestsPerOrder) }},
+	{"p50 wait", func(r report) string { return r.ifLocked("%.1f ms", r.P50Wait) }},
+	{"p99 wait", func(r report) string { return r.ifLocked("%.1f ms", r.P99Wait) }},
+}
+
+// ifLocked shows a dash where there is no lock that a number could speak of.
+func (r report) ifLocked(format string, value any) string {
+	if !r.locked {
+		return "-"
+	}
+	return fmt.Sprintf(format, value)
+}
+
+// printTable writes the reports in columns, titles left of their own column's numbers, the first column to the left.
+func printTable(w io.Writer, reports []report) {
+	lines := make([]strings.Builder, len(reports)+1)
+	for i, c := range columns {
+		cells := []string{c.title}
+		for _, r := range reports {
+			cells = append(cells, c.cell(r))
+		}
+		width := widest(cells)
+		for line, cell := range cells {
+			padding := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+			if i == 0 {
+				lines[line].WriteString(cell + padding)
+			} else {
+				lines[line].WriteString("  " + padding + cell)
+			}
+		}
+	}
+	for i := range lines {
+		fmt.Fprintln(w, strings.TrimRight(lines[i].String(), " "))
+	}
+	fmt.Fprint(w, legend)
+}
+
+func widest(cells []string) (width int) {
+	for _, c := range cells {
+		width = max(width, utf8.RuneCountInString(c))
+	}
+	return width
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestTable(t *testing.T) {
+	const want = `
+round     sold  oversold  sold out  refused  failed  orders/s  requests  per order  p50 wait  p99 wait
+no lock    812       712       188        0       0      3271         -          -         -         -
+one tier   100         0       900        0       0       745      2000      20.00  101.2 ms  187.0 ms
+wllock     100         0       104      796       0       759        12       0.12    0.0 ms   49.1 ms
+`
+	var got strings.Builder
+	printTable(&got, []report{
+		{Round: "no lock", Sold: 812, Oversold: 712, SoldOut: 188, OrdersPerSecond: 3271.4},
+		{Round: "one tier", Sold: 100, SoldOut: 900, OrdersPerSecond: 745, Requests: 2000, RequestsPerOrder: 20,
+			P50Wait: 101.2, P99Wait: 187, locked: true},
+		{Round: "wllock", Sold: 100, SoldOut: 104, Refused: 796, OrdersPerSecond: 758.6, Requests: 12, RequestsPerOrder: 0.12,
+			P50Wait: 0.04, P99Wait: 49.1, locked: true},
+	})
+	assert.Equal(t, strings.TrimPrefix(want, "\n")+legend, got.String())
+}
+
+func TestBar(t *testing.T) {
+	assert.Equal(t, "[........................]", bar(0, 100))
+	assert.Equal(t, "[############............]", bar(50, 100))
+	assert.Equal(t, "[########################]", bar(100, 100))
+	assert.Equal(t, "[########################]", bar(101, 100), "never longer than its frame")
+}
+
+func TestBarMovesOnATerminal(t *testing.T) {
+	var got strings.Builder
+	m := new(meter)
+	stop := display{w: &got, terminal: true}.watch(rounds[0], 10, m)
+	m.answered.Store(10)
+	stop()
+	assert.True(t, strings.HasPrefix(got.String(), "\r"))
+	assert.Contains(t, got.String(), "10 of 10 buyers answered")
+	assert.True(t, strings.HasSuffix(got.String(), "\n"), "what follows begins a line")
+}
