@@ -1,0 +1,116 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var closeCases = []Case{
+	{"after Close every call says so", closedCalls},
+	{"Close gives up places", closedPlaces},
+	{"Close lets leases run out", closedLeases},
+	{"Close in the middle of everything ends", closedAmidst},
+}
+
+func (e *env) close() {
+	e.Helper()
+	for range 2 { // repeated calls do nothing
+		if err := e.Backend.Close(); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+	}
+}
+
+func closedCalls(e *env) {
+	key, m := e.key("k"), e.memberOf(e.Backend)
+	l := m.lease(key)
+	e.close()
+	ctx, cancel := timely()
+	defer cancel()
+	_, _, entered := m.enter(ctx, key)
+	_, _, asked := m.enter(ctx, e.key("another"), noWait)
+	for call, err := range map[string]error{
+		"Enter": entered, "Enter with NoWait": asked, "Ping": e.Backend.Ping(ctx), "Release": l.Release(ctx),
+	} {
+		if !errors.Is(err, distributed.ErrClosed) {
+			e.Errorf("%s: %v; want ErrClosed", call, err)
+		}
+	}
+}
+
+// A caller that waits must not wait for a backend that is not there any more.
+func closedPlaces(e *env) {
+	key := e.key("k")
+	e.memberOf(e.Backend).lease(key)
+	p := e.memberOf(e.Backend).place(key)
+	e.close()
+	select {
+	case l, ok := <-p.Granted():
+		if ok {
+			e.Errorf("Close granted lease %v", l)
+		}
+	case <-time.After(patience):
+		e.Errorf("the place was not given up")
+	}
+	if err := p.Leave(context.Background()); err != nil && !errors.Is(err, distributed.ErrClosed) {
+		e.Errorf("Leave: %v; want nil or ErrClosed", err)
+	}
+}
+
+func closedLeases(e *env) {
+	key := e.key("k")
+	l, w := e.watch(e.memberOf(e.Backend).lease(key, lasting(e.ttl)))
+	e.close()
+	e.told("lost", w.lost, l)
+	e.lost(l)
+	if early := distributed.Left(time.Now(), l.Until()); early > 0 {
+		e.Errorf("the lease was said to be lost %v before Until", early)
+	}
+	if len(e.open) > 1 {
+		e.free(key) // for the other process
+	}
+}
+
+func closedAmidst(e *env) {
+	key, ended := e.key("k"), make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.together(loadMembers, func(m *member, rnd *rand.Rand) {
+			m.backend = e.Backend
+			for m.enterUntilClosed(key, rnd) {
+				time.Sleep(upTo(rnd, e.ttl/40))
+			}
+		})
+	}()
+	time.Sleep(e.ttl / 8)
+	e.close()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		e.Fatalf("a call was still under way %v after Close", patience)
+	}
+}
+
+// enterUntilClosed takes the lock once, and reports false when the backend is closed.
+func (m *member) enterUntilClosed(key string, rnd *rand.Rand) bool {
+	ctx, cancel := timely()
+	defer cancel()
+	l, p, err := m.enter(ctx, key)
+	if p != nil {
+		if l = <-p.Granted(); l == nil {
+			return true // lost; the next Enter says why
+		}
+	}
+	if l != nil {
+		time.Sleep(upTo(rnd, m.ttl/40))
+		err = l.Release(ctx)
+	}
+	if err != nil && !errors.Is(err, distributed.ErrClosed) {
+		m.Errorf("%v; want nil or ErrClosed", err)
+	}
+	return err == nil
+}

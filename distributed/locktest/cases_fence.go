@@ -1,0 +1,133 @@
+package locktest
+
+import (
+	"errors"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var fenceCases = []Case{
+	{"fences grow from lease to lease", fencesGrow},
+	{"fences grow within a lease and over refills", fencesGrowWithin},
+	{"fences grow over a hand-over", fencesGrowHandedOver},
+	{"fences grow over an expiry", fencesGrowExpired},
+	{"a lost lease draws no fence above its successor's", fenceOfTheLost},
+	{"a released lease draws no fence above its successor's", fenceOfTheReleased},
+	{"a shared lease has one fence between the writers'", sharedFence},
+}
+
+// The key is not used between the leases, so the order must not depend on anything kept for it.
+func fencesGrow(e *env) {
+	key, last := e.key("k"), uint64(0)
+	for range 20 {
+		l := e.member().lease(key)
+		last = e.above(last, e.fence(l))
+		last = e.above(last, e.fence(l))
+		e.release(l)
+	}
+}
+
+func fencesGrowWithin(e *env) {
+	key, last := e.key("k"), uint64(0)
+	l := e.member().lease(key)
+	for i := range 3000 {
+		if i%1000 == 500 { // ahead of need, with some of the reserve left
+			ctx, cancel := timely()
+			if err := l.Refill(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				e.Errorf("Refill: %v", err)
+			}
+			cancel()
+		}
+		last = e.above(last, e.fence(l))
+	}
+	e.release(l)
+	l = e.member().lease(key)
+	e.above(last, e.fence(l))
+	e.release(l)
+}
+
+func fencesGrowHandedOver(e *env) {
+	key, last := e.key("k"), uint64(0)
+	l := e.member().lease(key)
+	for range 10 {
+		p := e.member().place(key)
+		last = e.above(last, e.fence(l))
+		e.release(l)
+		l = e.granted(p)
+	}
+	e.release(l)
+}
+
+func fencesGrowExpired(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key, lasting(e.ttl))
+	last := e.fence(l)
+	e.runOut(l)
+	e.free(key)
+	l = e.member().lease(key)
+	e.above(last, e.fence(l))
+	e.release(l)
+}
+
+// A holder that was paused past its lease goes on with a fence, and a store must be able to refuse it.
+func fenceOfTheLost(e *env) {
+	key := e.key("k")
+	stale := e.member().lease(key, lasting(e.ttl))
+	p := e.member().place(key)
+	e.fence(stale)
+	e.runOut(stale)
+	l := e.granted(p)
+	e.stale(stale, e.fence(l))
+	e.release(l)
+}
+
+func fenceOfTheReleased(e *env) {
+	key := e.key("k")
+	stale := e.member().lease(key)
+	e.fence(stale)
+	e.release(stale)
+	l := e.member().lease(key)
+	e.stale(stale, e.fence(l))
+	e.release(l)
+}
+
+// stale asserts that a lease that is over draws nothing that a store would take for newer than its successor.
+func (e *env) stale(l distributed.Lease, successor uint64) {
+	e.Helper()
+	for range 2 {
+		for range 10_000 { // more than any reserve
+			n, ok := l.NextFence()
+			if !ok {
+				break
+			}
+			if n >= successor {
+				e.Fatalf("a lease that is over drew fence %d, its successor has %d", n, successor)
+			}
+		}
+		ctx, cancel := timely()
+		_ = l.Refill(ctx) // may fail or not, if only it gives nothing that is too new
+		cancel()
+	}
+}
+
+func sharedFence(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key)
+	before := e.fence(l)
+	a, b := e.member().place(key, shared), e.member().place(key, shared)
+	after := e.member().place(key)
+	e.release(l)
+	highest := before
+	for _, p := range []distributed.Place{a, b} {
+		l := e.granted(p)
+		n := e.above(before, e.fence(l))
+		if again := e.fence(l); again != n {
+			e.Errorf("a shared lease has fences %d and %d; want one", n, again)
+		}
+		highest = max(highest, n)
+		e.release(l)
+	}
+	l = e.granted(after)
+	e.above(highest, e.fence(l))
+	e.release(l)
+}

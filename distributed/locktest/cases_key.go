@@ -1,0 +1,58 @@
+package locktest
+
+import (
+	"strings"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var keyCases = []Case{
+	{"keys do not touch each other", manyKeys},
+	{"any valid key is a key of its own", awkwardKeys},
+	{"a backend that works answers a ping", ping},
+}
+
+func manyKeys(e *env) {
+	m, other := e.member(), e.member()
+	leases := make(map[string]distributed.Lease)
+	for i := range 300 {
+		key := e.key(strings.Repeat("k", i+1))
+		leases[key] = m.lease(key)
+	}
+	for key, l := range leases {
+		other.refused(key)
+		e.release(l)
+		e.release(other.lease(key))
+	}
+}
+
+// awkward are keys that a backend could mistake for its own punctuation, or for one another.
+var awkward = []string{
+	"a", "a:", ":a", "a:b", "a::b", "a:b:c", "{a}", "{a}b", "}a{", "{}a", "{", "}", "{{a}}", "a b", " a", "a ", "*", "a*",
+	"a/b", "a\\b", "a'b", `a"b`, "a;b", "a--b", "a%sb", "a\u00e9", "ae\u0301", "\u4ef7\u683c", "\U0001f512", "A",
+	strings.Repeat("x", 400), strings.Repeat("x", 401), strings.Repeat("{", 400),
+}
+
+func awkwardKeys(e *env) {
+	m, other := e.member(), e.member()
+	leases := make([]distributed.Lease, len(awkward))
+	for i, key := range awkward {
+		leases[i] = m.lease(e.key(key), noWait) // none is held by way of another
+	}
+	for i, key := range awkward {
+		p := other.place(e.key(key))
+		e.release(leases[i])
+		e.release(e.granted(p))
+	}
+	for _, key := range awkward {
+		e.release(other.lease(e.key(key), noWait))
+	}
+}
+
+func ping(e *env) {
+	ctx, cancel := timely()
+	defer cancel()
+	if err := e.Backend.Ping(ctx); err != nil {
+		e.Errorf("Ping: %v", err)
+	}
+}

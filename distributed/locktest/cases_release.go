@@ -1,0 +1,204 @@
+package locktest
+
+import (
+	"context"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var releaseCases = []Case{
+	{"a second release is answered nil and touches nobody", secondRelease},
+	{"a release of a lease that ran out touches nobody", staleRelease},
+	{"a release of a lease that was taken away touches nobody", robbedRelease},
+	{"a release whose caller has no time left goes on", releaseWithoutTime},
+	{"a release in the middle of a renewal is final", releaseDuringRenewal},
+	{"started releases are answered to the watcher", startedRelease},
+}
+
+var prevCases = []Case{
+	{"prev is given up in the same exchange", prevAlone},
+	{"prev does not pass those who wait", prevBehindQueue},
+	{"prev is given up though no wait is refused", prevNoWait},
+	{"prev that was lost touches nobody", prevLost},
+	{"prev that was released touches nobody", prevReleased},
+	{"prev can be of the other mode", prevOtherMode},
+	{"a loop is never held up by its own earlier release", prevLoop},
+}
+
+func secondRelease(e *env) {
+	key := e.key("k")
+	a := e.member().lease(key)
+	e.release(a)
+	e.release(a)
+	b := e.member().lease(key)
+	e.release(a)
+	e.held(key, b)
+	p := e.member().place(key)
+	e.release(a)
+	e.waiting(p)
+	e.release(b)
+	e.release(e.granted(p))
+	e.free(key)
+}
+
+func staleRelease(e *env) {
+	key := e.key("k")
+	stale := e.member().lease(key, lasting(e.ttl))
+	p := e.member().place(key)
+	e.runOut(stale)
+	l := e.granted(p)
+	e.lostRelease(stale)
+	e.held(key, l)
+	e.lostRelease(stale)
+	e.release(l)
+	e.free(key)
+}
+
+func robbedRelease(e *env) {
+	key := e.key("k")
+	robbed := e.member().lease(key)
+	p := e.member().place(key)
+	e.expire(key)
+	l := e.granted(p)
+	e.lostRelease(robbed) // its holder has not been told before
+	e.held(key, l)
+	e.release(l)
+	e.free(key)
+}
+
+// A caller that has run out of time is when locks are most often given back.
+func releaseWithoutTime(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key)
+	p := e.member().place(key)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.Release(over) // nil, or that it could not wait for the answer
+	e.release(e.granted(p))
+	e.free(key)
+}
+
+// The renewal and the release cross; a renewal that comes second must not make the lease anew.
+func releaseDuringRenewal(e *env) {
+	key, rnd := e.key("k"), e.random()
+	for range 8 {
+		l := e.member().lease(key, lasting(e.ttl))
+		time.Sleep(e.ttl/8 + upTo(rnd, e.ttl/4)) // T/6 and T/3, when renewals are usual, are within
+		e.release(l)
+		e.release(e.member().lease(key, noWait)) // at once
+	}
+	time.Sleep(e.ttl / 3)
+	e.release(e.member().lease(key, noWait)) // at once
+}
+
+func startedRelease(e *env) {
+	key := e.key("k")
+	l, w := e.watch(e.member().lease(key))
+	p := e.member().place(key)
+	l.StartRelease()
+	e.release(e.granted(p))
+	if err := <-w.released; err != nil {
+		e.Errorf("LeaseReleased was told %v; want nil", err)
+	}
+	e.blink()
+	if len(w.lost) > 0 || gone(l) {
+		e.Errorf("a released lease was said to be lost")
+	}
+	e.free(key)
+}
+
+func prevAlone(e *env) {
+	key, m := e.key("k"), e.member()
+	first := m.lease(key)
+	second := m.lease(key, prev(first))
+	e.held(key, second)
+	e.release(first) // a duplicate by now
+	e.held(key, second)
+	e.release(second)
+	e.free(key)
+}
+
+func prevBehindQueue(e *env) {
+	key, m := e.key("k"), e.member()
+	l := m.lease(key)
+	other := e.member().place(key)
+	own := m.place(key, prev(l))
+	l = e.granted(other)
+	e.waiting(own)
+	e.release(l)
+	e.release(e.granted(own))
+	e.free(key)
+}
+
+func prevNoWait(e *env) {
+	key, m := e.key("k"), e.member()
+	l := m.lease(key)
+	l = m.lease(key, prev(l), noWait)
+	p := e.member().place(key)
+	m.refused(key, prev(l))
+	e.release(e.granted(p))
+	e.free(key)
+}
+
+func prevLost(e *env) {
+	key, m := e.key("k"), e.member()
+	stale := m.lease(key, lasting(e.ttl))
+	other := e.member().place(key)
+	e.runOut(stale)
+	l := e.granted(other)
+	own := m.place(key, prev(stale))
+	m.refused(key, prev(stale))
+	e.held(key, l)
+	e.release(l)
+	e.release(e.granted(own))
+	e.free(key)
+}
+
+func prevReleased(e *env) {
+	key, m := e.key("k"), e.member()
+	stale := m.lease(key)
+	other := e.member().place(key)
+	e.release(stale)
+	l := e.granted(other)
+	own := m.place(key, prev(stale))
+	e.held(key, l)
+	e.release(l)
+	e.release(e.granted(own))
+	e.free(key)
+}
+
+func prevOtherMode(e *env) {
+	key, m := e.key("k"), e.member()
+	reader := m.lease(key, shared)
+	writer := m.lease(key, prev(reader))
+	e.member().refused(key, shared)
+	reader = m.lease(key, shared, prev(writer))
+	other := e.member().lease(key, shared)
+	own := m.place(key, prev(reader)) // the other reader is still in
+	e.release(other)
+	e.release(e.granted(own))
+	e.free(key)
+}
+
+func prevLoop(e *env) {
+	key, m := e.key("k"), e.member()
+	l, _ := e.watch(m.lease(key))
+	for i := range 200 {
+		if i%2 == 0 {
+			l.StartRelease() // on its way while the next request is
+		}
+		l, _ = e.watch(m.lease(key, prev(distributed.Unwatched(l))))
+	}
+	e.release(l)
+	e.free(key)
+}
+
+// expire makes the service forget the holder, or skips the case.
+func (e *env) expire(key string) {
+	e.Helper()
+	if e.Expire == nil {
+		e.Skipf("the service cannot be made to forget a lease")
+	}
+	e.Expire(key)
+}

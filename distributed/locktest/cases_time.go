@@ -1,0 +1,203 @@
+package locktest
+
+import (
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var noticeCases = []Case{
+	{"a holder learns that another instance waits, for good", contended},
+	{"a holder that was queued learns that others still wait", contendedFromStart},
+	{"all readers learn that a writer waits", contendedReaders},
+	{"a watcher is told what happened before it came", lateWatcher},
+	{"a holder learns that its lease was taken away", robbed},
+}
+
+var timeCases = []Case{
+	{"a held lease outlives its TTL", renewed},
+	{"a fresh lease lasts for the claim window, then for T", claimed},
+	{"a fresh grant that is received is claimed", claimedGrant},
+	{"a grant that nobody receives holds others up for the claim window", unreceived},
+	{"an abandoned lease runs out, and not before Until", abandoned},
+	{"an abandoned reader runs out alone", abandonedReader},
+}
+
+func contended(e *env) {
+	key := e.key("k")
+	l, w := e.watch(e.member().lease(key))
+	e.member().refused(key) // asking is not waiting
+	e.blink()
+	if l.Contended() || len(w.wanted) > 0 {
+		e.Errorf("a lease is contended though nobody waits")
+	}
+	p := e.member().place(key)
+	e.wanted(l, w)
+	e.leave(p)
+	e.leave(e.member().place(key))
+	e.blink()
+	if !l.Contended() {
+		e.Errorf("a lease is not contended any more after the waiter has left; want it for good")
+	}
+	if len(w.wanted) > 0 {
+		e.Errorf("the watcher was told twice that the lease is wanted")
+	}
+	e.release(l)
+	e.free(key)
+}
+
+// The notice may come before the grant is used, or even received.
+func contendedFromStart(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key)
+	first, second := e.member().place(key), e.member().place(key)
+	e.release(l)
+	watched, w := e.watch(e.granted(first))
+	e.wanted(watched, w)
+	e.release(watched)
+	l = e.granted(second)
+	e.blink()
+	if l.Contended() {
+		e.Errorf("the last one of the queue is contended")
+	}
+	e.release(l)
+}
+
+func contendedReaders(e *env) {
+	key := e.key("k")
+	a, b := e.member().lease(key, shared), e.member().lease(key, shared)
+	p := e.member().place(key)
+	e.eventually("both readers are contended", func() bool { return a.Contended() && b.Contended() })
+	e.release(a)
+	e.release(b)
+	e.release(e.granted(p))
+}
+
+func lateWatcher(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key, lasting(e.ttl))
+	p := e.member().place(key)
+	e.eventually("the lease is contended", l.Contended)
+	e.runOut(l)
+	watched, w := e.watch(l)
+	e.told("lost", w.lost, watched)
+	e.wanted(watched, w)
+	e.release(e.granted(p))
+}
+
+// A service can lose a lease: by an operator's hand, or a restart without its data.
+func robbed(e *env) {
+	key := e.key("k")
+	l, w := e.watch(e.member().lease(key, lasting(e.ttl)))
+	p := e.member().place(key)
+	e.expire(key)
+	next := e.granted(p)
+	e.told("lost", w.lost, l)
+	e.lost(l)
+	e.lostRelease(l)
+	e.held(key, next)
+	e.blink()
+	if len(w.lost) > 0 {
+		e.Errorf("the watcher was told of one loss twice")
+	}
+	e.release(next)
+	e.free(key)
+}
+
+func renewed(e *env) {
+	key, ttl := e.key("k"), 2*e.ttl
+	l := e.member().lease(key, lasting(ttl))
+	for start := time.Now(); time.Since(start) < 2*ttl; time.Sleep(ttl / 5) {
+		e.held(key, l)
+		if distributed.Over(time.Now(), l.Until()) {
+			e.Fatalf("a held lease is over by its Until")
+		}
+	}
+	e.release(l)
+	e.free(key)
+}
+
+func claimed(e *env) {
+	key, ttl := e.key("k"), 4*e.ttl
+	l := e.member().lease(key, lasting(ttl))
+	entered, until := time.Now(), l.Until()
+	if most := entered.Add(distributed.ClaimWindow(ttl)); until.After(most) {
+		e.Errorf("a fresh lease is said to last %v; want at most the claim window %v",
+			until.Sub(entered), distributed.ClaimWindow(ttl))
+	}
+	e.claimed(l, until)
+	e.release(l)
+}
+
+// claimed waits until a lease is extended beyond its claim window, which must happen before that is over.
+func (e *env) claimed(l distributed.Lease, window time.Time) {
+	e.Helper()
+	e.eventually("the lease is claimed", func() bool { return l.Until().After(window) })
+	if gone(l) {
+		e.Errorf("a lease was lost before it was claimed")
+	}
+}
+
+func claimedGrant(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key)
+	p := e.member().place(key, lasting(4*e.ttl))
+	e.release(l)
+	l = e.granted(p)
+	e.claimed(l, l.Until())
+	e.held(key, l)
+	e.release(l)
+	e.free(key)
+}
+
+// The receiver of a grant can be paused, or gone. The lease must not be kept alive for it.
+func unreceived(e *env) {
+	key, ttl := e.key("k"), 4*e.ttl
+	l := e.member().lease(key)
+	absent := e.member().place(key, lasting(ttl))
+	next := e.member().place(key)
+	start := time.Now()
+	e.release(l)
+	l = e.granted(next)
+	if took, most := time.Since(start), distributed.ClaimWindow(ttl)+ttl/3; took > most {
+		e.Errorf("a grant that nobody received held the next one up for %v; want at most %v", took, most)
+	}
+	if late, ok := <-absent.Granted(); ok { // closed is right as well
+		e.lost(late)
+		e.lostRelease(late)
+	}
+	e.held(key, l)
+	e.release(l)
+	e.free(key)
+}
+
+func abandoned(e *env) {
+	key := e.key("k")
+	l, w := e.watch(e.member().lease(key, lasting(e.ttl)))
+	p := e.member().place(key)
+	l.Abandon()
+	next := e.granted(p)
+	if early := distributed.Left(time.Now(), l.Until()); early > 0 {
+		e.Errorf("the next one was let in %v before the lease was over", early)
+	}
+	e.told("lost", w.lost, l)
+	e.lost(l)
+	e.lostRelease(l)
+	e.held(key, next)
+	e.release(next)
+	e.free(key)
+}
+
+func abandonedReader(e *env) {
+	key := e.key("k")
+	stale := e.member().lease(key, shared, lasting(e.ttl))
+	l := e.member().lease(key, shared)
+	p := e.member().place(key)
+	e.runOut(stale)
+	e.lostRelease(stale)
+	e.waiting(p)
+	e.held(key, l)
+	e.release(l)
+	e.release(e.granted(p))
+	e.free(key)
+}

@@ -1,0 +1,307 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+const (
+	// long is the TTL in cases about order. Its claim window (30 s) is far beyond patience, so nothing that a case
+	// waits for can come about by expiry.
+	long = time.Minute
+	// patience is how long a case waits for what should happen at once. Only a failing case waits so long.
+	patience = 10 * time.Second
+	// seedVariable names the environment variable that replays a random case.
+	seedVariable = "LOCKTEST_SEED"
+)
+
+// env is what a case works with: a fresh service, and words to say what is asked of it and what must come of it.
+type env struct {
+	TB
+	Service
+	ttl     time.Duration // in cases about time
+	open    []distributed.Backend
+	prefix  string
+	members atomic.Int32
+}
+
+func newEnv(t TB, f Fixture) *env {
+	e := &env{TB: t, ttl: f.TTL, Service: f.Open(t)}
+	e.prefix = fmt.Sprintf("locktest:%08x:", rand.Uint32()) // a real service keeps keys of earlier runs
+	e.open = []distributed.Backend{e.Backend}
+	if e.Another != nil {
+		e.open = append(e.open, e.Another())
+	}
+	t.Cleanup(func() {
+		for _, b := range e.open {
+			b.Close()
+		}
+	})
+	return e
+}
+
+// key returns a name that nobody else uses.
+func (e *env) key(name string) string { return e.prefix + name }
+
+// random returns the source of a random case, and says how to replay it if it fails.
+func (e *env) random() *rand.Rand {
+	seed := rand.Uint64()
+	if fixed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64); err == nil {
+		seed = fixed
+	}
+	e.Cleanup(func() {
+		if e.Failed() {
+			e.Logf("replay with %s=%d", seedVariable, seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func upTo(rnd *rand.Rand, d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
+
+// member is one instance that asks for locks.
+type member struct {
+	*env
+	backend distributed.Backend
+	name    string
+}
+
+// member returns a new instance. They belong to the processes in turn.
+func (e *env) member() *member {
+	return e.memberOf(e.open[int(e.members.Load())%len(e.open)])
+}
+
+func (e *env) memberOf(b distributed.Backend) *member {
+	return &member{env: e, backend: b, name: fmt.Sprintf("%sinstance-%d", e.prefix, e.members.Add(1))}
+}
+
+// how changes a request from the usual one: exclusive, long, patient.
+type how func(*distributed.Request)
+
+func shared(r *distributed.Request) { r.Mode = distributed.Shared }
+func noWait(r *distributed.Request) { r.NoWait = true }
+
+func prev(l distributed.Lease) how { return func(r *distributed.Request) { r.Prev = l } }
+func lasting(d time.Duration) how  { return func(r *distributed.Request) { r.TTL = d } }
+func timely() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), patience)
+}
+
+// enter asks, and holds the answer to the rule that it is a lease, or a place, or an error.
+func (m *member) enter(ctx context.Context, key string, hows ...how) (distributed.Lease, distributed.Place, error) {
+	m.Helper()
+	req := distributed.Request{Key: key, Instance: m.name, TTL: long}
+	for _, h := range hows {
+		h(&req)
+	}
+	l, p, err := m.backend.Enter(ctx, req)
+	answers := 0
+	for _, is := range []bool{l != nil, p != nil, err != nil} {
+		if is {
+			answers++
+		}
+	}
+	if answers != 1 {
+		m.Errorf("Enter answered lease %v, place %v and error %v; want exactly one", l, p, err)
+	}
+	return l, p, err
+}
+
+// lease enters and must get a lease at once.
+func (m *member) lease(key string, hows ...how) distributed.Lease {
+	m.Helper()
+	ctx, cancel := timely()
+	defer cancel()
+	l, p, err := m.enter(ctx, key, hows...)
+	if l == nil {
+		m.Fatalf("Enter answered place %v and error %v; want a lease", p, err)
+	}
+	return l
+}
+
+// place enters and must be queued.
+func (m *member) place(key string, hows ...how) distributed.Place {
+	m.Helper()
+	ctx, cancel := timely()
+	defer cancel()
+	l, p, err := m.enter(ctx, key, hows...)
+	if p == nil {
+		m.Fatalf("Enter answered lease %v and error %v; want a place", l, err)
+	}
+	return p
+}
+
+// refused asks without waiting and must be told that the lock is held.
+func (m *member) refused(key string, hows ...how) {
+	m.Helper()
+	ctx, cancel := timely()
+	defer cancel()
+	if _, _, err := m.enter(ctx, key, append(hows, noWait)...); !errors.Is(err, distributed.ErrHeld) {
+		m.Fatalf("Enter with NoWait answered %v; want ErrHeld", err)
+	}
+}
+
+// granted waits for the lease of a place.
+func (e *env) granted(p distributed.Place) distributed.Lease {
+	e.Helper()
+	select {
+	case l, ok := <-p.Granted():
+		if !ok {
+			e.Fatalf("the place was lost; want a lease")
+		}
+		return l
+	case <-time.After(patience):
+		e.Fatalf("no lease was granted within %v", patience)
+	}
+	return nil
+}
+
+// waiting asserts that none of the places is granted or lost. It lets a wrong grant some time to arrive.
+func (e *env) waiting(places ...distributed.Place) {
+	e.Helper()
+	e.blink()
+	for i, p := range places {
+		select {
+		case l, ok := <-p.Granted():
+			e.Fatalf("place %d of those that must wait got lease %v (%t)", i, l, ok)
+		default:
+		}
+	}
+}
+
+// release gives the lease back, which must be answered with nil.
+func (e *env) release(l distributed.Lease) {
+	e.Helper()
+	if err := e.tryRelease(l); err != nil {
+		e.Fatalf("Release: %v", err)
+	}
+}
+
+func (e *env) tryRelease(l distributed.Lease) error {
+	ctx, cancel := timely()
+	defer cancel()
+	return l.Release(ctx)
+}
+
+// lostRelease gives back a lease that is lost, which must be answered so.
+func (e *env) lostRelease(l distributed.Lease) {
+	e.Helper()
+	if err := e.tryRelease(l); !errors.Is(err, distributed.ErrLeaseLost) {
+		e.Fatalf("Release of a lost lease: %v; want ErrLeaseLost", err)
+	}
+}
+
+func (e *env) leave(p distributed.Place) {
+	e.Helper()
+	ctx, cancel := timely()
+	defer cancel()
+	if err := p.Leave(ctx); err != nil {
+		e.Fatalf("Leave: %v", err)
+	}
+}
+
+// held asserts that the lease is alive: for its holder, and for everybody else.
+func (e *env) held(key string, l distributed.Lease) {
+	e.Helper()
+	if gone(l) || !l.Healthy() {
+		e.Fatalf("lease is lost (%t) or not healthy (%t)", gone(l), !l.Healthy())
+	}
+	e.member().refused(key)
+}
+
+// free waits until a newcomer gets the lock: nothing of what was before is left.
+func (e *env) free(key string) {
+	e.Helper()
+	m := e.member()
+	e.eventually("the key is free", func() bool {
+		ctx, cancel := timely()
+		defer cancel()
+		l, _, err := m.enter(ctx, key, noWait)
+		if l != nil {
+			e.release(l)
+		} else if !errors.Is(err, distributed.ErrHeld) {
+			e.Fatalf("Enter with NoWait: %v", err)
+		}
+		return l != nil
+	})
+}
+
+// lost waits until the lease's holder has been told that it is gone.
+func (e *env) lost(l distributed.Lease) {
+	e.Helper()
+	select {
+	case <-l.Lost():
+	case <-time.After(patience):
+		e.Fatalf("Lost was not closed within %v", patience)
+	}
+	if l.Healthy() {
+		e.Errorf("a lost lease says that it is healthy")
+	}
+}
+
+// runOut makes a lease end without release.
+func (e *env) runOut(l distributed.Lease) {
+	e.Helper()
+	l.Abandon()
+	e.lost(l)
+}
+
+// eventually polls until the condition is true.
+func (e *env) eventually(what string, cond func() bool) {
+	e.Helper()
+	for start := time.Now(); !cond(); e.blink() {
+		if time.Since(start) > patience {
+			e.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// blink is the pause between two looks.
+func (e *env) blink() { time.Sleep(e.ttl / 40) }
+
+// gone reports whether the lease has been told lost.
+func gone(l distributed.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// fence draws one, and fetches more when the reserve is used up.
+func (e *env) fence(l distributed.Lease) uint64 {
+	e.Helper()
+	if n, ok := l.NextFence(); ok {
+		return n
+	}
+	ctx, cancel := timely()
+	defer cancel()
+	if err := l.Refill(ctx); errors.Is(err, errors.ErrUnsupported) {
+		e.Skipf("the backend has no fences")
+	} else if err != nil {
+		e.Fatalf("Refill: %v", err)
+	}
+	n, ok := l.NextFence()
+	if !ok {
+		e.Fatalf("no fence after Refill")
+	}
+	return n
+}
+
+// above asserts that a fence is greater than an earlier one, and returns it.
+func (e *env) above(earlier, later uint64) uint64 {
+	e.Helper()
+	if later <= earlier {
+		e.Fatalf("fence %d after %d; want it greater", later, earlier)
+	}
+	return later
+}

@@ -1,0 +1,55 @@
+package locktest
+
+import (
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// witness is a Watcher that writes down what it is told, with room for what it must not be told.
+type witness struct {
+	lost     chan distributed.Watched
+	wanted   chan distributed.Watched
+	released chan error
+}
+
+func newWitness() *witness {
+	return &witness{
+		lost:     make(chan distributed.Watched, 8),
+		wanted:   make(chan distributed.Watched, 8),
+		released: make(chan error, 8),
+	}
+}
+
+func (w *witness) LeaseLost(l distributed.Watched)                { w.lost <- l }
+func (w *witness) LeaseWanted(l distributed.Watched)              { w.wanted <- l }
+func (w *witness) LeaseReleased(_ distributed.Watched, err error) { w.released <- err }
+
+// told waits until the witness has been told of this lease.
+func (e *env) told(what string, of chan distributed.Watched, l distributed.Watched) {
+	e.Helper()
+	select {
+	case got := <-of:
+		if got != l {
+			e.Errorf("the watcher was told that another lease is %s", what)
+		}
+	case <-time.After(patience):
+		e.Fatalf("the watcher was not told within %v that its lease is %s", patience, what)
+	}
+}
+
+// watch makes a witness of what happens to the lease.
+func (e *env) watch(l distributed.Lease) (distributed.Watched, *witness) {
+	watched, w := distributed.AsWatched(l), newWitness()
+	watched.Watch(w)
+	return watched, w
+}
+
+// wanted waits until the holder knows that another instance waits.
+func (e *env) wanted(l distributed.Watched, w *witness) {
+	e.Helper()
+	e.eventually("the lease is contended", l.Contended)
+	if distributed.Unwatched(l) == l { // of leases that cannot call back, nobody is told
+		e.told("wanted", w.wanted, l)
+	}
+}
