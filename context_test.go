@@ -1,0 +1,113 @@
+package wllock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+)
+
+// watched is a context that counts who watches it.
+type watched struct {
+	context.Context
+	mu      sync.Mutex
+	watches int
+}
+
+func (w *watched) count(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watches += n
+	return w.watches
+}
+
+// Done differs from the standard context's, so that package context uses AfterFunc.
+func (w *watched) Done() <-chan struct{} { return w.Context.Done() }
+func (w *watched) Value(key any) any     { return nil }
+
+func (w *watched) AfterFunc(f func()) func() bool {
+	w.count(1)
+	stop := context.AfterFunc(w.Context, f)
+	return func() bool { w.count(-1); return stop() }
+}
+
+func TestHoldLeavesNoWatchInTheCallersContext(t *testing.T) {
+	l, _ := newLocker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	parent := &watched{Context: ctx}
+	var derived context.Context
+	var stop context.CancelFunc
+	require.NoError(t, l.Do(parent, "n", "k", func(ctx context.Context) error {
+		require.Zero(t, parent.count(0), "nobody has asked for Done")
+		_ = ctx.Done()
+		require.Equal(t, 1, parent.count(0))
+		return nil
+	}))
+	require.Zero(t, parent.count(0))
+
+	require.NoError(t, l.Do(parent, "n", "k", func(ctx context.Context) error {
+		derived, stop = context.WithCancel(ctx)
+		return nil
+	}))
+	require.Equal(t, 1, parent.count(0), "a derived context is about")
+	require.NoError(t, derived.Err())
+	stop()
+	require.Zero(t, parent.count(0))
+}
+
+func TestHoldContextFollowsTheCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		type key struct{}
+		why := errors.New("client went away")
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, 1))
+		deadline, stop := context.WithTimeout(ctx, time.Hour)
+		defer stop()
+		require.NoError(t, l.Do(deadline, "n", "k", func(ctx context.Context) error {
+			require.Equal(t, 1, ctx.Value(key{}))
+			at, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.Equal(t, time.Hour, time.Until(at))
+			derived, stop := context.WithCancel(ctx)
+			defer stop()
+			after := make(chan struct{})
+			context.AfterFunc(ctx, func() { close(after) })
+			done := ctx.Done()
+			cancel(why)
+			<-done
+			<-after
+			<-derived.Done()
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), why)
+			require.ErrorIs(t, context.Cause(derived), why)
+			return nil
+		}))
+	})
+}
+
+func TestContextsDerivedFromALostHoldEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			derived, stop := context.WithCancel(ctx)
+			defer stop()
+			stopped := context.AfterFunc(ctx, func() { t.Error("was stopped") })
+			require.True(t, stopped())
+			b.Expire("test:n:k")
+			<-derived.Done()
+			late, stop := context.WithTimeout(ctx, time.Hour)
+			defer stop()
+			<-late.Done()
+			require.ErrorIs(t, context.Cause(late), wllock.ErrLeaseLost)
+			return nil
+		})
+		lostAfter(t, err)
+	})
+}
