@@ -1,0 +1,70 @@
+package config
+
+import "time"
+
+// Config is what an application is told about its locks. FromEnv fills it; programs that get their settings elsewhere
+// start from Default and set fields. The zero Config is not valid.
+//
+// It can be printed, logged and marshalled in any way: URL and Secret keep to themselves what must not be seen.
+type Config struct {
+	SystemName          string        `split_words:"true"`
+	Backend             URL           `split_words:"true" default:"memory://"`
+	SingleWaitThreshold Thresholds    `split_words:"true" default:"1000"`
+	LockTimeMax         time.Duration `split_words:"true" default:"10s"`
+	LeaseTTL            time.Duration `split_words:"true" default:"5s"`
+	MaxHandoffs         int           `split_words:"true" default:"128"`
+	MaxTenure           time.Duration `split_words:"true" default:"100ms"`
+	Linger              time.Duration `split_words:"true" default:"0s"`
+	Wait                time.Duration `split_words:"true" default:"0s"`
+	Outage              Outage        `split_words:"true" default:"closed"`
+	RedisUsername       string        `split_words:"true"`
+	RedisPassword       Secret        `split_words:"true"`
+	RedisPasswordFile   string        `split_words:"true"`
+}
+
+// Default returns the settings of an empty environment. It lacks a SystemName, which has no default.
+func Default() Config {
+	var c Config
+	for _, s := range settings {
+		if err := s.read(&c, noVariables); err != nil {
+			panic(err) // a default in the tags above does not parse: no test has run
+		}
+	}
+	return c
+}
+
+// FromEnv reads the WLLOCK_ variables. Its error is an *Error, which names everything that is wrong; the Config is of
+// use only without one.
+func FromEnv() (Config, error) {
+	var (
+		c     Config
+		wrong []Problem
+	)
+	for _, s := range settings {
+		if err := s.read(&c, variablesPrefix); err != nil {
+			wrong = append(wrong, s.unreadable(err))
+		} else if fault := s.check(c); fault != "" { // looks at this field and those before it
+			wrong = append(wrong, s.problem(fault))
+		}
+	}
+	wrong = append(wrong, unknownVariables()...)
+	if len(wrong) > 0 {
+		return Config{}, &Error{Problems: wrong}
+	}
+	return c, nil
+}
+
+// Validate returns an *Error with everything that is wrong, or nil. It looks at the password file too, if one is named.
+// Which backends can be opened is for Open to say.
+func (c Config) Validate() error {
+	var wrong []Problem
+	for _, s := range settings {
+		if fault := s.check(c); fault != "" {
+			wrong = append(wrong, s.problem(fault))
+		}
+	}
+	if len(wrong) > 0 {
+		return &Error{Problems: wrong}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package config_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/config"
+)
+
+func TestFromEnvReadsEveryVariable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("from a file\n"), 0o600))
+	setenv(t, map[string]string{
+		"WLLOCK_SYSTEM_NAME":           "order",
+		"WLLOCK_BACKEND":               "redis://redis:6379/1",
+		"WLLOCK_SINGLE_WAIT_THRESHOLD": "500, product=200,cart=unlimited",
+		"WLLOCK_LOCK_TIME_MAX":         "1m",
+		"WLLOCK_LEASE_TTL":             "3s",
+		"WLLOCK_MAX_HANDOFFS":          "7",
+		"WLLOCK_MAX_TENURE":            "20ms",
+		"WLLOCK_LINGER":                "5ms",
+		"WLLOCK_WAIT":                  "2s",
+		"WLLOCK_OUTAGE":                "local",
+		"WLLOCK_REDIS_USERNAME":        "locks",
+		"WLLOCK_REDIS_PASSWORD_FILE":   file,
+	})
+	got, err := config.FromEnv()
+	require.NoError(t, err)
+	require.Equal(t, config.Config{
+		SystemName: "order", Backend: config.NewURL("redis://redis:6379/1"),
+		SingleWaitThreshold: config.Thresholds{Default: 500, Names: map[string]int{"product": 200, "cart": wllock.Unlimited}},
+		LockTimeMax:         time.Minute, LeaseTTL: 3 * time.Second, MaxHandoffs: 7, MaxTenure: 20 * time.Millisecond,
+		Linger: 5 * time.Millisecond, Wait: 2 * time.Second, Outage: config.LocalOnly,
+		RedisUsername: "locks", RedisPasswordFile: file,
+	}, got)
+}
+
+func TestDefaultsAreThoseOfTheLibrary(t *testing.T) {
+	setenv(t, map[string]string{"WLLOCK_SYSTEM_NAME": "order"})
+	got, err := config.FromEnv()
+	require.NoError(t, err)
+
+	want := config.Default()
+	want.SystemName = "order"
+	require.Equal(t, want, got)
+	require.Equal(t, wllock.DefaultThreshold, got.SingleWaitThreshold.Default)
+	require.Equal(t, wllock.DefaultLeaseTTL, got.LeaseTTL)
+	require.Equal(t, wllock.DefaultLockTimeMax, got.LockTimeMax)
+	require.Equal(t, wllock.DefaultMaxHandoffs, got.MaxHandoffs)
+	require.Equal(t, wllock.DefaultMaxTenure, got.MaxTenure)
+	require.Zero(t, got.Linger)
+	require.Zero(t, got.Wait)
+}
+
+func TestSetButEmptyIsNotSet(t *testing.T) {
+	setenv(t, map[string]string{
+		"WLLOCK_SYSTEM_NAME": "order", "WLLOCK_LEASE_TTL": "", "WLLOCK_MAX_HANDOFFS": " ", "WLLOCK_BACKEND": "",
+		"WLLOCK_SINGLE_WAIT_THRESHOLD": "", "WLLOCK_OUTAGE": "", "WLLOCK_REDIS_PASSWORD": "", "WLLOCK_REDIS_PASSWORD_FILE": "",
+	})
+	got, err := config.FromEnv()
+	require.NoError(t, err)
+	want := config.Default()
+	want.SystemName = "order"
+	require.Equal(t, want, got)
+}
+
+func TestWrongSettings(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	for _, test := range []struct{ variable, value, fault string }{
+		{"WLLOCK_SYSTEM_NAME", "", "is required"},
+		{"WLLOCK_SYSTEM_NAME", "two words", `"two words" is not a name`},
+		{"WLLOCK_SYSTEM_NAME", "or:der", `"or:der" is not a name`},
+		{"WLLOCK_SYSTEM_NAME", strings.Repeat("x", 65), `"` + strings.Repeat("x", 64) + `"... is not a name`},
+		{"WLLOCK_BACKEND", "redis", "is not a URL"},
+		{"WLLOCK_BACKEND", "redis://:pa/ss@redis", "has one of / ? #"},
+		{"WLLOCK_BACKEND", "redis://:password", "has no host"},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "many", `has "many" where a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "-1", `has "-1" where a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,", `has "" where a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,6", "has two numbers without a name"},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "a=5,a=6", `names "a" twice`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "=5", `has "" where a name`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "a:5", `has "a:5" where a number`},
+		{"WLLOCK_LOCK_TIME_MAX", "-1s", "-1s is less than 0s"},
+		{"WLLOCK_LEASE_TTL", "5", `"5" is not a length of time`},
+		{"WLLOCK_LEASE_TTL", "10ms", "10ms is less than 50ms"},
+		{"WLLOCK_MAX_HANDOFFS", "1.5", `"1.5" is not a whole number`},
+		{"WLLOCK_MAX_HANDOFFS", "-1", "-1 is less than 0"},
+		{"WLLOCK_MAX_TENURE", "0s", "0s is less than 1ns"},
+		{"WLLOCK_LINGER", "-5ms", "-5ms is less than 0s"},
+		{"WLLOCK_WAIT", "-1s", "-1s is less than 0s"},
+		{"WLLOCK_OUTAGE", "open", `"open" is no way to handle an outage`},
+		{"WLLOCK_REDIS_USERNAME", "locks", "is set, but WLLOCK_BACKEND is not Redis"},
+		{"WLLOCK_REDIS_PASSWORD", "hunter2", "is set, but WLLOCK_BACKEND is not Redis"},
+		{"WLLOCK_REDIS_PASSWORD_FILE", empty, "is set, but WLLOCK_BACKEND is not Redis"},
+		{"WLLOCK_LEASE_TLT", "5s", "is not a setting; did you mean WLLOCK_LEASE_TTL?"},
+	} {
+		t.Run(test.variable+"="+test.value, func(t *testing.T) {
+			setenv(t, map[string]string{"WLLOCK_SYSTEM_NAME": "order", test.variable: test.value})
+			_, err := config.FromEnv()
+			var wrong *config.Error
+			require.ErrorAs(t, err, &wrong)
+			require.Len(t, wrong.Problems, 1, err)
+			require.Equal(t, test.variable, wrong.Problems[0].Variable)
+			require.Contains(t, wrong.Problems[0].Fault, test.fault)
+			require.NotEmpty(t, wrong.Problems[0].Allowed)
+			require.Contains(t, wrong.Problems[0].Example, "WLLOCK_")
+		})
+	}
+}
+
+func TestEverythingWrongIsToldAtOnce(t *testing.T) {
+	setenv(t, map[string]string{
+		"WLLOCK_LEASE_TTL": "soon", "WLLOCK_LINGER": "-1s", "WLLOCK_BACKEND": "nowhere", "WLLOCK_MAX_HANDOFS": "3", "WLLOCK_WIAT": "3",
+	})
+	_, err := config.FromEnv()
+	require.EqualError(t, err, strings.TrimSpace(`
+wllock: 6 wrong settings:
+  WLLOCK_SYSTEM_NAME is required (allowed: 1 to 64 of the characters A-Z a-z 0-9 . _ / -; example: WLLOCK_SYSTEM_NAME=order)
+  WLLOCK_BACKEND is not a URL (allowed: scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded; example: WLLOCK_BACKEND=redis://redis:6379/0)
+  WLLOCK_LEASE_TTL "soon" is not a length of time (allowed: a length of time, 50ms or more; example: WLLOCK_LEASE_TTL=5s)
+  WLLOCK_LINGER -1s is less than 0s (allowed: a length of time, not negative; example: WLLOCK_LINGER=20ms)
+  WLLOCK_MAX_HANDOFS is not a setting; did you mean WLLOCK_MAX_HANDOFFS? (allowed: a whole number, not negative; example: WLLOCK_MAX_HANDOFFS=128)
+  WLLOCK_WIAT is not a setting; did you mean WLLOCK_WAIT? (allowed: a length of time, not negative; example: WLLOCK_WAIT=2s)`))
+}
+
+func TestVariablesOfOthersAreLeftAlone(t *testing.T) {
+	setenv(t, map[string]string{
+		"WLLOCK_SYSTEM_NAME": "order",
+		"WLLOCK_LOCK_KEY":    "order:product:7", "WLLOCK_LOCK_FENCE": "12", // we run under `wllock run`
+		"WLLOCK_SERVICE_HOST": "10.0.0.1", "WLLOCK_SERVICE_PORT": "80", "WLLOCK_PORT": "tcp://10.0.0.1:80", // a service named wllock
+		"WLLOCK_REDIS_PORT_6379_TCP_ADDR": "10.0.0.1", "WLLOCK_REDIS_SERVICE_PORT_REDIS": "6379", // and one named wllock-redis
+	})
+	_, err := config.FromEnv()
+	require.NoError(t, err)
+}
+
+func TestTheBareNameIsNotRead(t *testing.T) { // envconfig does so for fields with an explicit name
+	setenv(t, map[string]string{"WLLOCK_SYSTEM_NAME": "order"})
+	t.Setenv("WAIT", "3s")
+	got, err := config.FromEnv()
+	require.NoError(t, err)
+	require.Zero(t, got.Wait)
+}
+
+func TestZeroConfigIsNotValid(t *testing.T) {
+	var wrong *config.Error
+	require.ErrorAs(t, config.Config{}.Validate(), &wrong)
+	require.Greater(t, len(wrong.Problems), 1)
+}
+
+func TestValidateWhatIsMadeInCode(t *testing.T) {
+	c := config.Default()
+	c.SystemName = "order"
+	require.NoError(t, c.Validate())
+
+	c.SingleWaitThreshold = config.Thresholds{Default: -7, Names: map[string]int{"a:b": 1}}
+	require.ErrorContains(t, c.Validate(), "WLLOCK_SINGLE_WAIT_THRESHOLD has -7 where a number")
+	c.SingleWaitThreshold.Default = 0
+	require.ErrorContains(t, c.Validate(), `has "a:b" where a name`)
+}
+
+func TestUsageHasEveryVariable(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, config.Usage(&out))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 14)
+	require.Regexp(t, `^VARIABLE +DEFAULT +EXAMPLE +MEANING$`, lines[0])
+	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +after this time`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
+}

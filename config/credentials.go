@@ -1,0 +1,128 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// redisSchemes are the backends to which the user name and password of the WLLOCK_REDIS_ variables go.
+var redisSchemes = []string{"redis", "rediss", "redis+sentinel", "redis+cluster", "redlock", "unix"}
+
+// target returns the backend's URL with the credentials of the other settings in it. c is valid.
+func (c Config) target() (*url.URL, error) {
+	u, err := c.Backend.Parse()
+	if err != nil {
+		return nil, err
+	}
+	user := u.User.Username() + c.RedisUsername // Validate has seen to it that one of them is empty
+	password, has := u.User.Password()
+	switch {
+	case c.RedisPassword.Reveal() != "":
+		password, has = c.RedisPassword.Reveal(), true
+	case c.RedisPasswordFile != "":
+		if password, err = readPassword(c.RedisPasswordFile); err != nil {
+			return nil, fmt.Errorf("wllock: WLLOCK_REDIS_PASSWORD_FILE %w", err)
+		}
+		has = true
+	}
+	switch {
+	case has:
+		u.User = url.UserPassword(user, password)
+	case user != "":
+		u.User = url.User(user)
+	}
+	return u, nil
+}
+
+// secretsOf lists what must not be shown of a URL.
+func secretsOf(u *url.URL) []string {
+	password, _ := u.User.Password()
+	secrets := []string{password, u.RawQuery}
+	if !hasPassword(u) {
+		secrets = append(secrets, u.User.Username())
+	}
+	for _, values := range u.Query() {
+		secrets = append(secrets, values...)
+	}
+	return secrets
+}
+
+func (c Config) usernameFault() string {
+	if c.RedisUsername == "" {
+		return ""
+	}
+	return c.misplaced("a user name", func(u *url.URL) bool { return u.User.Username() != "" })
+}
+
+func (c Config) passwordFault() string {
+	if c.RedisPassword.Reveal() == "" {
+		return ""
+	}
+	return c.misplaced("a password", hasPassword)
+}
+
+func (c Config) passwordFileFault() string {
+	if c.RedisPasswordFile == "" {
+		return ""
+	}
+	if wrong := c.misplaced("a password", hasPassword); wrong != "" {
+		return wrong
+	}
+	if c.RedisPassword.Reveal() != "" {
+		return "is set, but WLLOCK_REDIS_PASSWORD gives a password too"
+	}
+	if _, err := readPassword(c.RedisPasswordFile); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// misplaced says why a credential cannot go into the backend's URL.
+func (c Config) misplaced(what string, has func(*url.URL) bool) string {
+	u, err := c.Backend.Parse()
+	switch {
+	case err != nil: // is told of by itself
+		return ""
+	case !slices.Contains(redisSchemes, u.Scheme):
+		return "is set, but WLLOCK_BACKEND is not Redis"
+	case has(u):
+		return "is set, but WLLOCK_BACKEND has " + what + " too"
+	}
+	return ""
+}
+
+func hasPassword(u *url.URL) bool {
+	_, has := u.User.Password()
+	return has
+}
+
+// readPassword returns what the file holds, without the line end that editors add. Its error does not show the path: it
+// may be the password itself, given to the wrong variable.
+func readPassword(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fault("names a file that cannot be read: " + reason(err))
+	}
+	password := strings.TrimRight(string(content), "\r\n")
+	if password == "" {
+		return "", fault("names an empty file")
+	}
+	return password, nil
+}
+
+func reason(err error) string {
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, fs.ErrInvalid):
+		return fs.ErrInvalid.Error()
+	}
+	return "input/output error"
+}

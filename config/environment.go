@@ -1,0 +1,108 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+const (
+	variablesPrefix = "WLLOCK"
+	// noVariables is a prefix under which envconfig finds defaults only: no variable has an equals sign in its name.
+	noVariables = "="
+)
+
+// read sets the one field of c that s is about, from the environment or to its default.
+//
+// envconfig stops at the first value it cannot read. Given one field at a time it reads all the others as well.
+func (s setting) read(c *Config, prefix string) error {
+	if strings.TrimSpace(os.Getenv(s.variable)) == "" {
+		prefix = noVariables // set but empty is not set: that is what orchestrators and .env files mean by it
+	}
+	field, _ := reflect.TypeFor[Config]().FieldByName(s.field)
+	one := reflect.New(reflect.StructOf([]reflect.StructField{field}))
+	if err := envconfig.Process(prefix, one.Interface()); err != nil {
+		return err
+	}
+	reflect.ValueOf(c).Elem().FieldByName(s.field).Set(one.Elem().Field(0))
+	return nil
+}
+
+// unreadable says what is wrong with a value that could not be parsed. The error itself must not be shown: envconfig
+// puts the value into it.
+func (s setting) unreadable(err error) Problem {
+	var parse *envconfig.ParseError
+	if !errors.As(err, &parse) {
+		return s.problem("cannot be read")
+	}
+	if own, ok := errors.AsType[fault](parse.Err); ok { // of one of our Decode methods
+		return s.problem(string(own))
+	}
+	kind := "a whole number"
+	if parse.TypeName == reflect.TypeFor[time.Duration]().String() {
+		kind = "a length of time"
+	}
+	return s.problem(quote(parse.Value) + " is not " + kind)
+}
+
+// othersVariables begin with our prefix and are not settings: what `wllock run` gives to its child, and what the
+// project's own tests are run with.
+var othersVariables = []string{"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG"}
+
+// serviceLink matches the variables that Kubernetes and Docker set for a service whose name begins with wllock.
+var serviceLink = regexp.MustCompile(`^WLLOCK_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_[A-Z0-9_]+)?$`)
+
+// unknownVariables finds typing errors: variables with our prefix that nobody reads. It is envconfig.CheckDisallowed
+// for all of them, where that names the first.
+func unknownVariables() []Problem {
+	var wrong []Problem
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		ours := slices.ContainsFunc(settings, func(s setting) bool { return s.variable == name })
+		if ours || !strings.HasPrefix(name, variablesPrefix+"_") || slices.Contains(othersVariables, name) ||
+			serviceLink.MatchString(name) {
+			continue
+		}
+		near := nearest(name)
+		wrong = append(wrong, Problem{
+			Variable: name,
+			Fault:    "is not a setting; did you mean " + near.variable + "?",
+			Allowed:  near.allowed,
+			Example:  near.variable + "=" + near.example,
+		})
+	}
+	slices.SortFunc(wrong, func(a, b Problem) int { return strings.Compare(a.Variable, b.Variable) })
+	return wrong
+}
+
+// nearest is the setting whose variable takes the fewest edits to get to from name.
+func nearest(name string) setting {
+	return slices.MinFunc(settings, func(a, b setting) int { return edits(name, a.variable) - edits(name, b.variable) })
+}
+
+// edits is the Levenshtein distance, kept one row at a time.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,104 @@
+package config_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/url"
+	"os"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func Example() {
+	os.Setenv("WLLOCK_SYSTEM_NAME", "order") // what a deployment does
+	defer os.Unsetenv("WLLOCK_SYSTEM_NAME")
+
+	cfg, err := config.FromEnv()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	locker, err := cfg.Open(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close(ctx)
+
+	err = locker.Do(ctx, "product", "1000", func(ctx context.Context) error {
+		held, _ := wllock.HeldFrom(ctx)
+		fmt.Println("holding", held.Key())
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// holding order:product:1000
+	// <nil>
+}
+
+func ExampleFromEnv_wrong() {
+	os.Setenv("WLLOCK_LEASE_TTL", "5")
+	defer os.Unsetenv("WLLOCK_LEASE_TTL")
+
+	_, err := config.FromEnv()
+	var wrong *config.Error
+	if errors.As(err, &wrong) {
+		for _, p := range wrong.Problems {
+			fmt.Println(p.Variable, p.Fault)
+		}
+	}
+	// Output:
+	// WLLOCK_SYSTEM_NAME is required
+	// WLLOCK_LEASE_TTL "5" is not a length of time
+}
+
+func ExampleConfig() {
+	cfg := config.Default()
+	cfg.SystemName = "order"
+	cfg.Backend = config.NewURL("redis://locks:hunter2@redis:6379/0")
+	fmt.Println(cfg.Backend)
+	// Output:
+	// redis://locks:xxxxx@redis:6379/0
+}
+
+func ExampleWithOpener() {
+	cfg := config.Default()
+	cfg.SystemName = "order"
+	cfg.Backend = config.NewURL("etcd://etcd-1:2379,etcd-2:2379")
+
+	ctx := context.Background()
+	locker, err := cfg.Open(ctx, config.WithOpener("etcd", func(ctx context.Context, u *url.URL) (distributed.Backend, error) {
+		fmt.Println("connecting to", u.Host)
+		return memlock.New(), nil // yours
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(locker.Close(ctx))
+	// Output:
+	// connecting to etcd-1:2379,etcd-2:2379
+	// <nil>
+}
+
+func ExampleUsage() {
+	config.Usage(os.Stdout)
+	// Output:
+	// VARIABLE                      DEFAULT    EXAMPLE                         MEANING
+	// WLLOCK_SYSTEM_NAME                       order                           first part of every lock's name; required
+	// WLLOCK_BACKEND                memory://  redis://redis:6379/0            where the locks are kept; memory:// is this one Locker alone
+	// WLLOCK_SINGLE_WAIT_THRESHOLD  1000       500,product=200,cart=unlimited  callers that may wait for one key in one process
+	// WLLOCK_LOCK_TIME_MAX          10s        10s                             longest a function may hold a lock; 0s: no limit
+	// WLLOCK_LEASE_TTL              5s         5s                              after this time a crashed process's lock is free
+	// WLLOCK_MAX_HANDOFFS           128        128                             callers served in a row while other processes wait; 0: each asks the backend
+	// WLLOCK_MAX_TENURE             100ms      100ms                           the same budget in time
+	// WLLOCK_LINGER                 0s         20ms                            how long an idle lock that nobody wants is kept for the next caller; 0s: not at all
+	// WLLOCK_WAIT                   0s         2s                              how long a caller waits for a lock; 0s: until its context ends
+	// WLLOCK_OUTAGE                 closed     closed                          while the backend is away: closed refuses, local locks within the process only
+	// WLLOCK_REDIS_USERNAME                    wllock                          user name, when the URL has none
+	// WLLOCK_REDIS_PASSWORD                    ...                             password, when the URL has none; a file is better, for processes inherit variables
+	// WLLOCK_REDIS_PASSWORD_FILE               /run/secrets/redis              a file that holds the password
+}

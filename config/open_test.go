@@ -1,0 +1,253 @@
+package config_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func valid() config.Config {
+	c := config.Default()
+	c.SystemName = "order"
+	return c
+}
+
+func TestOpenMemory(t *testing.T) {
+	locker, err := valid().Open(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, locker.Do(t.Context(), "product", "1", func(ctx context.Context) error {
+		held, ok := wllock.HeldFrom(ctx)
+		require.True(t, ok)
+		require.Equal(t, "order:product:1", held.Key())
+		return nil
+	}))
+	require.NoError(t, locker.Close(t.Context()))
+	require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrClosed)
+}
+
+// spy is a backend that remembers what it was asked and whether it is closed.
+type spy struct {
+	distributed.Backend
+	asked  distributed.Request
+	ping   error
+	closed bool
+}
+
+func (s *spy) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	s.asked = req
+	return s.Backend.Enter(ctx, req)
+}
+
+func (s *spy) Ping(context.Context) error { return s.ping }
+
+func (s *spy) Close() error {
+	s.closed = true
+	return s.Backend.Close()
+}
+
+// opener makes Open use s for spy:// and returns where the URL goes.
+func (s *spy) opener() (wllock.Option, *url.URL) {
+	var got url.URL
+	s.Backend = memlock.New()
+	return config.WithOpener("spy", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		got = *u
+		return s, nil
+	}), &got
+}
+
+func TestSettingsReachTheLocker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := valid()
+		c.Backend = config.NewURL("spy://host/path")
+		c.LeaseTTL, c.Wait, c.LockTimeMax = 3*time.Second, time.Second, time.Minute
+		c.SingleWaitThreshold = config.Thresholds{Default: 0, Names: map[string]int{"cart": 1}}
+		var backend spy
+		opener, opened := backend.opener()
+		locker, err := c.Open(t.Context(), opener)
+		require.NoError(t, err)
+		require.Equal(t, "spy://host/path", opened.String())
+
+		start := time.Now()
+		err = locker.Do(t.Context(), "product", "1", func(ctx context.Context) error {
+			require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrQueueFull)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, wllock.ErrLockTimeMax)
+		require.Equal(t, time.Minute, time.Since(start))
+		require.Equal(t, c.LeaseTTL, backend.asked.TTL)
+
+		start = time.Now()
+		require.NoError(t, locker.Do(t.Context(), "cart", "1", func(context.Context) error {
+			require.ErrorIs(t, locker.Do(t.Context(), "cart", "1", nil), wllock.ErrWaitTimeout)
+			return nil
+		}))
+		require.Equal(t, c.Wait, time.Since(start))
+
+		require.NoError(t, locker.Close(t.Context()))
+		require.True(t, backend.closed, "the Locker owns its backend")
+	})
+}
+
+func TestOptionsBeatSettings(t *testing.T) {
+	c := valid()
+	c.Backend = config.NewURL("spy://")
+	c.SingleWaitThreshold.Default = 5
+	var backend spy
+	opener, _ := backend.opener()
+	locker, err := c.Open(t.Context(), wllock.WithThreshold(0), opener, wllock.WithLeaseTTL(7*time.Second))
+	require.NoError(t, err)
+	require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error {
+		require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrQueueFull)
+		return nil
+	}))
+	require.Equal(t, 7*time.Second, backend.asked.TTL)
+	require.NoError(t, locker.Close(t.Context()))
+}
+
+func TestOpenRefuses(t *testing.T) {
+	c := valid()
+	c.LeaseTTL = 0
+	_, err := c.Open(t.Context())
+	require.ErrorContains(t, err, "WLLOCK_LEASE_TTL 0s is less than 50ms")
+
+	for _, backend := range []string{"zookeeper://zk", "redlock://a,b,c"} {
+		c = valid()
+		c.Backend = config.NewURL(backend)
+		_, err = c.Open(t.Context())
+		require.ErrorContains(t, err, "is not a kind of backend that this program can open")
+		require.ErrorContains(t, err, "memory://")
+		require.ErrorContains(t, err, "config.WithOpener")
+		require.IsType(t, new(config.Error), err)
+	}
+
+	c.Backend = config.NewURL("memory://host")
+	_, err = c.Open(t.Context())
+	require.ErrorContains(t, err, "memory:// takes no host")
+}
+
+func TestOpenAsksTheBackend(t *testing.T) {
+	c := valid()
+	c.Backend = config.NewURL("spy://:hunter2@host")
+	backend := spy{ping: fmt.Errorf("dial host with hunter2: %w", distributed.ErrUnavailable)}
+	opener, _ := backend.opener()
+	_, err := c.Open(t.Context(), opener)
+	require.ErrorIs(t, err, wllock.ErrUnavailable)
+	require.ErrorContains(t, err, "spy://:xxxxx@host")
+	require.NotContains(t, err.Error(), "hunter2")
+	require.True(t, backend.closed)
+}
+
+func TestOpenClosesTheBackendThatNewRefuses(t *testing.T) {
+	c := valid()
+	c.Backend = config.NewURL("spy://")
+	var backend spy
+	opener, _ := backend.opener()
+	_, err := c.Open(t.Context(), opener, wllock.WithMaxHandoffs(-1))
+	require.ErrorContains(t, err, "WithMaxHandoffs(-1)")
+	require.True(t, backend.closed)
+}
+
+// An opener may be told of a password in a form of its own; however its error spells it, ours does not.
+func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
+	const secret = `p"ä s/%w`
+	for _, spell := range []func(*url.URL) string{
+		func(u *url.URL) string { return u.String() },
+		func(u *url.URL) string { return fmt.Sprintf("%q", u.String()) },
+		func(u *url.URL) string { p, _ := u.User.Password(); return p },
+		func(u *url.URL) string { p, _ := u.User.Password(); return fmt.Sprintf("%q %+q", p, p) },
+		func(u *url.URL) string {
+			p, _ := u.User.Password()
+			return url.QueryEscape(p) + " " + url.PathEscape(p)
+		},
+		func(u *url.URL) string { return u.RawQuery + " " + u.Query().Get("other") },
+	} {
+		c := valid()
+		c.Backend = config.NewURL("broken://user:" + url.PathEscape(secret) + "@host?other=" + url.QueryEscape("o"+secret))
+		var inner error
+		_, err := c.Open(t.Context(), config.WithOpener("broken", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+			inner = fmt.Errorf("cannot read %s: %w", spell(u), io.ErrUnexpectedEOF)
+			return nil, inner
+		}))
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.ErrorContains(t, err, "cannot read")
+		for e := err; e != nil; e = errors.Unwrap(e) { // no layer shows it
+			for _, form := range []string{secret, url.PathEscape(secret), url.QueryEscape(secret), `p\"`} {
+				require.NotContains(t, e.Error(), form, inner)
+				require.NotContains(t, fmt.Sprintf("%#v", e), form, inner)
+			}
+		}
+	}
+}
+
+func TestCredentialsGoIntoTheURL(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("p/w\r\n"), 0o600))
+	for _, test := range []struct {
+		name, url, user, password, file, want string
+	}{
+		{name: "none", url: "redis://h", want: "redis://h"},
+		{name: "in the URL", url: "redis://u:p@h", want: "redis://u:p@h"},
+		{name: "file", url: "redis://h", file: file, want: "redis://:p%2Fw@h"},
+		{name: "user and file", url: "redis://h/1?a=b", user: "u@", file: file, want: "redis://u%40:p%2Fw@h/1?a=b"},
+		{name: "user of the URL and file", url: "redis://u@h", file: file, want: "redis://u:p%2Fw@h"},
+		{name: "variable", url: "redis+sentinel://a:1,b:2/m", password: "pw", want: "redis+sentinel://:pw@a:1,b:2/m"},
+		{name: "user alone", url: "unix:///run/redis.sock", user: "u", want: "unix://u@/run/redis.sock"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := valid()
+			c.Backend, c.RedisUsername = config.NewURL(test.url), test.user
+			c.RedisPassword, c.RedisPasswordFile = config.NewSecret(test.password), test.file
+			var got string
+			done := errors.New("seen")
+			open := func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+				got = u.String()
+				return nil, done
+			}
+			var openers []wllock.Option
+			for _, scheme := range []string{"redis", "redis+sentinel", "unix"} {
+				openers = append(openers, config.WithOpener(scheme, open))
+			}
+			_, err := c.Open(t.Context(), openers...)
+			require.ErrorIs(t, err, done)
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestCredentialsThatDoNotGoTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("hunter2"), 0o600))
+	require.NoError(t, os.WriteFile(file+".empty", nil, 0o600))
+	for _, test := range []struct{ url, user, password, file, want string }{
+		{"redis://u@h", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND has a user name too"},
+		{"redis://:p@h", "", "hunter2", "", "WLLOCK_REDIS_PASSWORD is set, but WLLOCK_BACKEND has a password too"},
+		{"redis://:p@h", "", "", file, "WLLOCK_REDIS_PASSWORD_FILE is set, but WLLOCK_BACKEND has a password too"},
+		{"redis://h", "", "hunter2", file, "WLLOCK_REDIS_PASSWORD_FILE is set, but WLLOCK_REDIS_PASSWORD gives"},
+		{"redis://h", "", "", "hunter2", "WLLOCK_REDIS_PASSWORD_FILE names a file that cannot be read: no such file"},
+		{"redis://h", "", "", filepath.Dir(file), "names a file that cannot be read: is a directory"},
+		{"redis://h", "", "", file + ".empty", "names an empty file"},
+		{"memory://", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND is not Redis"},
+	} {
+		c := valid()
+		c.Backend, c.RedisUsername = config.NewURL(test.url), test.user
+		c.RedisPassword, c.RedisPasswordFile = config.NewSecret(test.password), test.file
+		err := c.Validate()
+		require.ErrorContains(t, err, test.want)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}

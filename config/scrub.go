@@ -1,0 +1,54 @@
+package config
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// scrubbed is an error of somebody who was given secrets, with a text that is free of them. It does not unwrap, for
+// what is inside would show them; errors.Is looks inside.
+type scrubbed struct {
+	err  error
+	text string
+}
+
+// scrub returns err with the secrets, however they are spelled, blotted out of its text.
+func scrub(err error, secrets []string) error {
+	var forms []string
+	for _, secret := range secrets {
+		forms = append(forms, spellings(secret)...)
+	}
+	// the longest first: a part that is blotted out would spoil the search for the whole
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	text := err.Error()
+	for _, form := range slices.Compact(forms) {
+		text = strings.ReplaceAll(text, form, hidden)
+	}
+	return &scrubbed{err: err, text: text}
+}
+
+func (s *scrubbed) Error() string        { return s.text }
+func (s *scrubbed) Is(target error) bool { return errors.Is(s.err, target) }
+
+// GoString is Error for %#v.
+func (s *scrubbed) GoString() string { return s.text }
+
+// spellings are the forms in which a text turns up in URLs and quoted in errors.
+func spellings(text string) []string {
+	if text == "" {
+		return nil
+	}
+	quoted := strconv.Quote(text)
+	ascii := strconv.QuoteToASCII(text)
+	return []string{
+		text,
+		url.QueryEscape(text),
+		url.PathEscape(text),
+		strings.TrimPrefix(url.UserPassword("", text).String(), ":"),
+		quoted[1 : len(quoted)-1],
+		ascii[1 : len(ascii)-1],
+	}
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wllock/wllock"
+)
+
+// Thresholds say how many callers may wait for one key in one process; wllock.Unlimited is no limit.
+// As a text they are "500,product=200,cart=unlimited".
+type Thresholds struct {
+	Default int            // for every name that is not in Names
+	Names   map[string]int // for the locks of one name
+}
+
+const unlimited = "unlimited"
+
+// String returns the text that Decode reads, with names in order.
+func (t Thresholds) String() string {
+	parts := []string{thresholdText(t.Default)}
+	for _, name := range slices.Sorted(maps.Keys(t.Names)) {
+		parts = append(parts, name+"="+thresholdText(t.Names[name]))
+	}
+	return strings.Join(parts, ",")
+}
+
+// MarshalText returns String.
+func (t Thresholds) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// Decode is how envconfig sets the Thresholds.
+func (t *Thresholds) Decode(text string) error {
+	out := Thresholds{Default: wllock.DefaultThreshold} // for a text that sets single names only
+	hasDefault := false
+	for part := range strings.SplitSeq(text, ",") {
+		name, number, named := strings.Cut(part, "=")
+		if !named {
+			name, number = "", part
+		}
+		name = strings.TrimSpace(name)
+		n, err := parseThreshold(strings.TrimSpace(number))
+		if err != nil {
+			return err
+		}
+		switch _, twice := out.Names[name]; {
+		case !named && hasDefault:
+			return fault("has two numbers without a name")
+		case twice:
+			return fault("names " + quote(name) + " twice")
+		case !named:
+			out.Default, hasDefault = n, true
+		default:
+			if out.Names == nil {
+				out.Names = make(map[string]int)
+			}
+			out.Names[name] = n
+		}
+	}
+	if wrong := out.fault(); wrong != "" {
+		return fault(wrong)
+	}
+	*t = out
+	return nil
+}
+
+func parseThreshold(text string) (int, error) {
+	if text == unlimited {
+		return wllock.Unlimited, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fault("has " + quote(text) + " where a number from 0 or unlimited should be")
+	}
+	return n, nil
+}
+
+func thresholdText(n int) string {
+	if n == wllock.Unlimited {
+		return unlimited
+	}
+	return strconv.Itoa(n)
+}
+
+func (t Thresholds) fault() string {
+	if wrong := thresholdFault(t.Default); wrong != "" {
+		return wrong
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Names)) {
+		if !namePattern.MatchString(name) {
+			return "has " + quote(name) + " where a name (" + nameRule + ") should be"
+		}
+		if wrong := thresholdFault(t.Names[name]); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
+}
+
+func thresholdFault(n int) string {
+	if n < 0 && n != wllock.Unlimited {
+		return fmt.Sprintf("has %d where a number from 0 or unlimited should be", n)
+	}
+	return ""
+}
