@@ -69,7 +69,7 @@ var (
 	errNoURL    = errors.New("is not a URL")
 	errReserved = errors.New("has one of / ? # in its user name or password, or an @ or # after the host: " +
 		"percent-encode it")
-	errHost     = errors.New("has no host, or none of the form host:port,host:port")
+	errHost = errors.New("has no host, or none of the form host:port,host:port")
 )
 
 // hostPattern is one host of a list: a name or an address, and a port.
