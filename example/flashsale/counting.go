@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -99,15 +101,17 @@ func (r renaming) LeaseLost(distributed.Watched)                { r.to.LeaseLost
 func (r renaming) LeaseWanted(distributed.Watched)              { r.to.LeaseWanted(r.lease) }
 func (r renaming) LeaseReleased(_ distributed.Watched, e error) { r.to.LeaseReleased(r.lease, e) }
 
-// countedPlace wraps the lease that a place is granted. It costs a goroutine per place, which ends with the place.
+// countedPlace wraps the lease that a place is granted. It costs a goroutine per place, which ends with the grant. What
+// has been read from the place inside is received, as its backend sees it, so it is done here what a backend does with
+// a grant that nobody takes.
 type countedPlace struct {
 	distributed.Place
 	counting *counting
-	granted  chan distributed.Lease // buffered, as the one inside: a grant waits for nobody
+	granted  chan distributed.Lease // buffered: a grant waits for nobody
 	leave    sync.Once
 	leaving  chan struct{} // closed when the place is given up
 	relayed  chan struct{} // closed when the goroutine has ended
-	taken    bool          // a grant has gone through, or the place was lost; read after relayed
+	over     bool          // the place inside has granted, or was lost; may be read after relayed
 }
 
 func (c *counting) follow(place distributed.Place) *countedPlace {
@@ -123,32 +127,50 @@ func (p *countedPlace) relay() {
 	defer close(p.relayed)
 	select {
 	case lease, ok := <-p.Place.Granted():
-		p.taken = true
-		if ok {
-			p.granted <- p.counting.wrap(lease)
-		} else {
+		p.over = true
+		if !ok {
 			close(p.granted)
+			return
 		}
+		p.granted <- p.counting.wrap(lease)
+		time.AfterFunc(time.Until(lease.Until()), p.expire) // its claim window, for which the others wait
 	case <-p.leaving: // if a grant is there as well, it lies unread inside, and Leave gives it back there
+	}
+}
+
+// expire takes a grant back that nobody has received in time. Its receiver, should he come yet, finds the place lost.
+func (p *countedPlace) expire() {
+	if lease := p.retract(); lease != nil {
+		close(p.granted)
+		_ = lease.Release(context.Background()) // what it cannot give back runs out by itself
+	}
+}
+
+// retract returns the grant if it lies unread, else nil: then it is its receiver's.
+func (p *countedPlace) retract() distributed.Lease {
+	select {
+	case lease := <-p.granted: // nil of a lost place, for its channel is closed
+		return lease
+	default:
+		return nil
 	}
 }
 
 func (p *countedPlace) Granted() <-chan distributed.Lease { return p.granted }
 
-// Leave gives a grant back that has been relayed but not read: the place inside takes that one for received.
 func (p *countedPlace) Leave(ctx context.Context) error {
 	p.leave.Do(func() { close(p.leaving) })
 	<-p.relayed
-	if !p.taken {
+	if !p.over {
 		p.counting.requests.Add(1)
 		return p.Place.Leave(ctx)
 	}
-	select {
-	case lease, ok := <-p.granted:
-		if ok {
-			return lease.Release(ctx)
-		}
-	default:
+	lease := p.retract()
+	if lease == nil {
+		return nil
+	}
+	if err := lease.Release(ctx); !errors.Is(err, distributed.ErrLeaseLost) {
+		return err
 	}
 	return nil
 }

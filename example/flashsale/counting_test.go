@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -28,9 +31,11 @@ func (s *script) Enter(_ context.Context, req distributed.Request) (distributed.
 type callback struct {
 	distributed.Lease
 	watcher  distributed.Watcher
+	until    time.Time
 	released int
 }
 
+func (l *callback) Until() time.Time             { return l.until }
 func (l *callback) Watch(w distributed.Watcher)  { l.watcher = w }
 func (l *callback) StartRelease()                { l.watcher.LeaseReleased(l, nil) }
 func (l *callback) Refill(context.Context) error { return nil }
@@ -115,7 +120,7 @@ func enterQueue(t *testing.T) (*queued, distributed.Place) {
 
 func TestCountingWrapsAGrant(t *testing.T) {
 	inner, place := enterQueue(t)
-	lease := &callback{}
+	lease := &callback{until: time.Now().Add(time.Hour)}
 	inner.granted <- lease
 	got := <-place.Granted()
 	assert.Same(t, lease, unwrap(got))
@@ -124,13 +129,27 @@ func TestCountingWrapsAGrant(t *testing.T) {
 }
 
 func TestCountingGivesBackAGrantThatNobodyRead(t *testing.T) {
-	inner, place := enterQueue(t)
-	lease := &callback{}
-	inner.granted <- lease
-	<-place.(*countedPlace).relayed
-	require.NoError(t, place.Leave(t.Context()))
-	require.NoError(t, place.Leave(t.Context()))
-	assert.Equal(t, 1, lease.released)
+	synctest.Test(t, func(t *testing.T) {
+		inner, place := enterQueue(t)
+		lease := &callback{until: time.Now().Add(time.Second)}
+		inner.granted <- lease
+		synctest.Wait() // until it waits for its receiver
+		require.NoError(t, place.Leave(t.Context()))
+		assert.Equal(t, 1, lease.released)
+	})
+}
+
+func TestCountingTakesBackAGrantAfterItsClaimWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner, place := enterQueue(t)
+		lease := &callback{until: time.Now().Add(time.Second)}
+		inner.granted <- lease
+		time.Sleep(time.Second)
+		synctest.Wait()
+		_, ok := <-place.Granted()
+		assert.False(t, ok, "the place was lost")
+		assert.Equal(t, 1, lease.released)
+	})
 }
 
 func TestCountingLeaves(t *testing.T) {
@@ -172,4 +191,12 @@ func TestCountingOverMemory(t *testing.T) {
 	third := <-again.Granted()
 	require.NoError(t, third.Release(ctx))
 	assert.EqualValues(t, 5, c.requests.Load())
+}
+
+// What counts requests must be as good a backend as the one it counts for.
+func TestCountingConforms(t *testing.T) {
+	locktest.Run(t, locktest.Fixture{Bubble: true, Open: func(locktest.TB) locktest.Service {
+		b := memlock.New()
+		return locktest.Service{Backend: &counting{Backend: b}, Expire: b.Expire, Cut: b.Partition}
+	}})
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"time"
 )
 
 // With -procs N each round runs in N child processes of this program. Parent and child talk in JSON over the child's
@@ -229,29 +228,4 @@ func (p *messenger) report(m *meter) (stop func()) {
 	return every(reportInterval, func() {
 		p.say(message{Answered: m.answered.Load(), Bought: m.bought.Load()})
 	})
-}
-
-// reportInterval is as often as an eye can follow.
-const reportInterval = 50 * time.Millisecond
-
-// every calls do at each interval until stop is called; when stop returns, do runs no more.
-func every(interval time.Duration, do func()) (stop func()) {
-	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				do()
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() {
-		close(quit)
-		<-ended
-	}
 }

@@ -50,3 +50,28 @@ func bar(done, total int) string {
 	full := min(barWidth, barWidth*done/max(total, 1))
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
+
+// reportInterval is as often as an eye can follow.
+const reportInterval = 50 * time.Millisecond
+
+// every calls do at each interval until stop is called; when stop returns, do runs no more.
+func every(interval time.Duration, do func()) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				do()
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}
+}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTable(t *testing.T) {
@@ -23,6 +26,22 @@ wllock     100         0       104      796       0       759        12       0.
 			P50Wait: 0.04, P99Wait: 49.1, locked: true},
 	})
 	assert.Equal(t, strings.TrimPrefix(want, "\n")+legend, got.String())
+}
+
+// The README shows a table that this program has printed, so its columns are those of today.
+func TestREADMETable(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	var table strings.Builder
+	printTable(&table, nil)
+	titles, _, _ := strings.Cut(table.String(), "\n")
+	found := slices.ContainsFunc(strings.Split(string(readme), "\n"), func(line string) bool {
+		return slices.Equal(strings.Fields(line), strings.Fields(titles))
+	})
+	assert.True(t, found, "no table with the titles %q", titles)
+	for _, r := range rounds {
+		assert.Contains(t, string(readme), "\n"+r.title+" ", "its line")
+	}
 }
 
 func TestBar(t *testing.T) {

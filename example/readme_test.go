@@ -1,0 +1,67 @@
+// Package example holds programs that use wllock, and checks that those in the README do what it says.
+package example
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// blocks returns the fenced blocks of that language in the README, in their order.
+func blocks(t *testing.T, language string) []string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	var found []string
+	for _, m := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllSubmatch(readme, -1) {
+		if string(m[1]) == language {
+			found = append(found, string(m[2]))
+		}
+	}
+	return found
+}
+
+// program writes a block to a file of its own. It is built as a part of this module, for go takes files from anywhere.
+func program(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func TestREADMEProgramsCompile(t *testing.T) {
+	t.Parallel()
+	found := blocks(t, "go")
+	require.Len(t, found, 2)
+	for _, text := range found {
+		require.True(t, strings.HasPrefix(text, "package main\n"), "a Go block of the README is a complete program")
+		out, err := exec.CommandContext(t.Context(), "go", "vet", program(t, text)).CombinedOutput()
+		assert.NoError(t, err, "%s", out)
+		formatted, err := exec.CommandContext(t.Context(), "gofmt", "-l", program(t, text)).CombinedOutput()
+		assert.NoError(t, err)
+		assert.Empty(t, string(formatted), "gofmt would change it")
+	}
+}
+
+func TestREADMEQuickStartPrintsWhatItSays(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "run", program(t, blocks(t, "go")[0])).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, blocks(t, ""), string(out))
+}
+
+func TestREADMELinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllSubmatch(readme, -1) {
+		_, err := os.Stat(filepath.Join("..", string(m[1])))
+		assert.NoError(t, err)
+	}
+}
