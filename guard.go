@@ -137,8 +137,10 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 		within.sync, within.fallback = e.sync, e.fallback
 		return within, err
 	}
-	h := &hold{holdContext: holdContext{parent: ctx}, locker: l, name: n, key: full, mode: c.mode}
+	h := &hold{locker: l, name: n, key: full, mode: c.mode}
 	h.self.hold = h
+	ctx = l.watch.begin(ctx, h)
+	h.parent = ctx
 	e.hold, e.ctx = h, h
 	return e, l.acquire(ctx, h, &c)
 }
@@ -181,7 +183,10 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 		turn.Deadline = h.asked.Add(c.wait)
 	}
 	err := l.queue.Enter(ctx, &h.turn, h.key, turn)
-	h.turnAt = time.Now()
+	h.turnAt = h.asked
+	if h.turn.Queued() {
+		h.turnAt = time.Now()
+	}
 	if err != nil {
 		return l.refused(ctx, h, TierLocal, turn.Limit, err)
 	}
@@ -192,6 +197,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 		return l.refused(ctx, h, tier, turn.Limit, err)
 	}
 	l.admitted(h, c)
+	l.watch.acquired(ctx, h)
 	return nil
 }
 
@@ -247,5 +253,6 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, limit int, err
 		h.name.unavailable.Add(1)
 		e.RetryAfter = l.settings.leaseTTL / 3
 	}
+	l.watch.refused(ctx, h, e)
 	return e
 }

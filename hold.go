@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
 	"github.com/wllock/wllock/internal/tenure"
@@ -30,8 +32,9 @@ type hold struct {
 	use    tenure.Use
 	limit  deadline.Item[*hold] // of LockTimeMax
 
-	asked  time.Time // these two are set before the lease is had
+	asked  time.Time // these are set before the lease is had
 	turnAt time.Time
+	span   trace.Span // nil: nobody traces
 
 	pins      atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so
 	overstaid atomic.Bool
@@ -119,25 +122,29 @@ func (h *hold) unpin(wait context.Context) (kept bool, err error) {
 	if h.limit.Owner != nil {
 		l.limits.Remove(&h.limit)
 	}
-	in, kept := h.tenure.End(&h.use)
+	now := time.Now()
+	in, kept := h.tenure.End(&h.use, now)
 	if !in {
 		return false, nil // LeaseLost has passed the turn on
 	}
-	h.left()
+	h.left(now, !kept)
 	return kept, l.pass(&h.turn, h.tenure, wait)
 }
 
 // left does the accounts at the end of the turn.
-func (h *hold) left() {
-	h.name.took(time.Since(h.turnAt))
+func (h *hold) left(now time.Time, lost bool) {
+	h.name.took(now.Sub(h.turnAt))
+	if lost {
+		h.name.lost.Add(1)
+	}
+	h.locker.watch.ended(h, now, lost)
 	h.name.held.Add(-1)
 }
 
 // LeaseLost implements tenure.Owner: the context ends, and the turn goes to the next even if the function stays.
 func (h *hold) LeaseLost() {
 	h.lostLease.Store(true)
-	h.name.lost.Add(1)
-	h.left()
+	h.left(time.Now(), true)
 	h.end(h.err())
 	h.locker.log("lock lost while held", h)
 	h.locker.pass(&h.turn, h.tenure, nil)

@@ -1,6 +1,181 @@
 package wllock
 
-// telemetry is what a Locker reports to OpenTelemetry.
-type telemetry struct{}
+import (
+	"context"
+	"errors"
+	"time"
 
-func newTelemetry(l *Locker) (*telemetry, error) { return nil, nil }
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope names the library as the source of its measurements.
+const scope = "github.com/wllock/wllock"
+
+// bucketAdvice are the boundaries, in seconds, at which times are told apart: from a hand-over within the process to
+// the longest waits.
+var bucketAdvice = []float64{.00001, .0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+// telemetry is what a Locker reports to OpenTelemetry. A nil telemetry reports nothing and costs nothing. The key is in
+// no attribute of a metric: there are too many of them.
+type telemetry struct {
+	system                  attribute.KeyValue
+	tracer                  trace.Tracer // nil: no spans
+	acquire, hold           metric.Float64Histogram
+	sheds, handoffs, losses metric.Int64Counter
+}
+
+// newTelemetry returns nil if no provider was given.
+func newTelemetry(l *Locker) (*telemetry, error) {
+	s := &l.settings
+	if s.tracers == nil && s.meters == nil {
+		return nil, nil
+	}
+	t := &telemetry{system: attribute.String("wllock.system", l.system)}
+	if s.tracers != nil {
+		t.tracer = s.tracers.Tracer(scope)
+	}
+	if s.meters == nil {
+		return t, nil
+	}
+	return t, t.instruments(l, s.meters.Meter(scope))
+}
+
+func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
+	var errs [8]error
+	buckets := metric.WithExplicitBucketBoundaries(bucketAdvice...)
+	t.acquire, errs[0] = m.Float64Histogram("wllock.acquire.duration", metric.WithUnit("s"), buckets,
+		metric.WithDescription("Time spent waiting for a lock, by tier and outcome"))
+	t.hold, errs[1] = m.Float64Histogram("wllock.hold.duration", metric.WithUnit("s"), buckets,
+		metric.WithDescription("Time a lock was held"))
+	t.sheds, errs[2] = m.Int64Counter("wllock.sheds", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests refused because the local queue was full"))
+	t.handoffs, errs[3] = m.Int64Counter("wllock.handoffs", metric.WithUnit("{handoff}"),
+		metric.WithDescription("Locks served from a running tenure"))
+	t.losses, errs[4] = m.Int64Counter("wllock.losses", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks lost while held"))
+	waiting, err5 := m.Int64ObservableUpDownCounter("wllock.waiter.count", metric.WithUnit("{waiter}"),
+		metric.WithDescription("Callers that wait in a local queue"))
+	held, err6 := m.Int64ObservableUpDownCounter("wllock.lock.count", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks held"))
+	limit, err7 := m.Int64ObservableGauge("wllock.waiter.limit", metric.WithUnit("{waiter}"),
+		metric.WithDescription("Callers that may wait per key; -1: any number"))
+	errs[5], errs[6], errs[7] = err5, err6, err7
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		l.names.Range(func(_, v any) bool {
+			n := v.(*nameState)
+			o.ObserveInt64(waiting, n.waiting.Load(), t.of(n))
+			o.ObserveInt64(held, n.held.Load(), t.of(n))
+			o.ObserveInt64(limit, int64(l.threshold(n, &n.options)), t.of(n))
+			return true
+		})
+		return nil
+	}, waiting, held, limit)
+	return err
+}
+
+// of are the attributes of a name.
+func (t *telemetry) of(n *nameState, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(more, t.system, attribute.String("wllock.name", n.name))...)
+}
+
+// begin starts the span of an acquisition; it ends with the hold, or with the refusal.
+func (t *telemetry) begin(ctx context.Context, h *hold) context.Context {
+	if t == nil || t.tracer == nil {
+		return ctx
+	}
+	ctx, h.span = t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
+		trace.WithAttributes(t.system, attribute.String("wllock.name", h.name.name)))
+	return ctx
+}
+
+// acquired notes that the caller is in.
+func (t *telemetry) acquired(ctx context.Context, h *hold) {
+	if t == nil {
+		return
+	}
+	if h.span != nil {
+		if h.turn.Queued() {
+			h.span.AddEvent("queued", trace.WithTimestamp(h.asked))
+		}
+		h.span.AddEvent("acquired", trace.WithAttributes(attribute.Bool("wllock.handoff", h.use.Handoff())))
+	}
+	if t.acquire == nil {
+		return
+	}
+	t.waited(ctx, h, TierLocal, h.localWait(), "acquired")
+	t.waited(ctx, h, TierDistributed, h.distributedWait(), "acquired")
+	if h.use.Handoff() {
+		t.handoffs.Add(ctx, 1, t.of(h.name))
+	}
+}
+
+// refused ends what begin began.
+func (t *telemetry) refused(ctx context.Context, h *hold, e *Error) {
+	if t == nil {
+		return
+	}
+	reason := outcome(e.Err)
+	if h.span != nil {
+		h.span.SetAttributes(attribute.String("wllock.tier", string(e.Tier)), attribute.String("error.type", reason))
+		h.span.SetStatus(codes.Error, reason)
+		h.span.End()
+	}
+	if t.acquire == nil {
+		return
+	}
+	t.waited(ctx, h, e.Tier, e.Waited, reason)
+	if reason == "queue_full" {
+		t.sheds.Add(ctx, 1, t.of(h.name))
+	}
+}
+
+// ended is the end of a hold.
+func (t *telemetry) ended(h *hold, now time.Time, lost bool) {
+	if t == nil {
+		return
+	}
+	if h.span != nil {
+		if lost {
+			h.span.AddEvent("lost")
+			h.span.SetStatus(codes.Error, "lease_lost")
+		}
+		h.span.End()
+	}
+	if t.hold == nil {
+		return
+	}
+	t.hold.Record(h.parent, now.Sub(h.use.Began()).Seconds(), t.of(h.name))
+	if lost {
+		t.losses.Add(h.parent, 1, t.of(h.name))
+	}
+}
+
+func (t *telemetry) waited(ctx context.Context, h *hold, tier Tier, d time.Duration, outcome string) {
+	more := []attribute.KeyValue{attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome)}
+	if outcome != "acquired" {
+		more = append(more, attribute.String("error.type", outcome))
+	}
+	t.acquire.Record(ctx, d.Seconds(), t.of(h.name, more...))
+}
+
+// outcome is the error as a word for attributes: a fixed few, so that they stay countable.
+func outcome(err error) string {
+	for _, o := range []struct {
+		err  error
+		word string
+	}{
+		{ErrQueueFull, "queue_full"}, {ErrWaitTimeout, "wait_timeout"}, {ErrHeld, "held"}, {ErrUnavailable, "unavailable"},
+		{ErrClosed, "closed"}, {ErrLeaseLost, "lease_lost"}, {context.DeadlineExceeded, "deadline_exceeded"}, {context.Canceled, "canceled"},
+	} {
+		if errors.Is(err, o.err) {
+			return o.word
+		}
+	}
+	return "other"
+}

@@ -1,0 +1,88 @@
+package wllock_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/wllock/wllock"
+)
+
+// counts sums every metric up over its points, and fails on a point that names a key.
+func counts(t *testing.T, r metric.Reader) map[string]float64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, r.Collect(t.Context(), &all))
+	sums := map[string]float64{}
+	add := func(name string, attrs attribute.Set, v float64) {
+		for _, a := range attrs.ToSlice() {
+			require.NotContains(t, a.Value.Emit(), "secret-key", "%s %s", name, a.Key)
+		}
+		sums[name] += v
+	}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		switch d := m.Data.(type) {
+		case metricdata.Histogram[float64]:
+			for _, p := range d.DataPoints {
+				add(m.Name, p.Attributes, float64(p.Count))
+			}
+		case metricdata.Sum[int64]:
+			for _, p := range d.DataPoints {
+				add(m.Name, p.Attributes, float64(p.Value))
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range d.DataPoints {
+				add(m.Name, p.Attributes, float64(p.Value))
+			}
+		}
+	}
+	return sums
+}
+
+func TestMetricsCountWithoutKeys(t *testing.T) {
+	reader := metric.NewManualReader()
+	l, b := newLocker(t, wllock.WithThreshold(0), wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	require.NoError(t, l.Do(t.Context(), "n", "secret-key", func(ctx context.Context) error {
+		require.Error(t, l.Do(context.Background(), "n", "secret-key", never(t)))
+		got := counts(t, reader)
+		require.EqualValues(t, 1, got["wllock.lock.count"])
+		require.EqualValues(t, 1, got["wllock.sheds"])
+		return nil
+	}))
+	lostAfter(t, l.Do(t.Context(), "n", "secret-key", func(ctx context.Context) error {
+		b.Expire("test:n:secret-key")
+		<-ctx.Done()
+		return nil
+	}))
+	got := counts(t, reader)
+	require.Zero(t, got["wllock.lock.count"])
+	require.Zero(t, got["wllock.waiter.count"])
+	require.Zero(t, got["wllock.waiter.limit"])
+	require.EqualValues(t, 2, got["wllock.hold.duration"])
+	require.EqualValues(t, 2*2+1, got["wllock.acquire.duration"], "both tiers of two, one tier of the one refused")
+	require.EqualValues(t, 1, got["wllock.losses"])
+}
+
+func TestSpansTellHowItWent(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	l, _ := newLocker(t, wllock.WithThreshold(0), wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+		return l.Do(context.Background(), "n", "k", never(t), wllock.WithFallback(func(context.Context, error) error { return nil }))
+	}))
+	spans := recorder.Ended()
+	require.Len(t, spans, 2)
+	require.Contains(t, spans[0].Attributes(), attribute.String("error.type", "queue_full"))
+	require.Equal(t, "acquired", spans[1].Events()[0].Name)
+	for _, s := range spans {
+		require.Equal(t, "wllock.acquire", s.Name())
+		for _, a := range s.Attributes() {
+			require.NotEqual(t, "test:n:k", a.Value.Emit())
+		}
+	}
+}
