@@ -1,0 +1,92 @@
+package wllocktest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+// Shop is the application under test.
+type Shop struct {
+	locks *wllock.Locker
+	stock int
+}
+
+// Buy sells one piece, or asks the customer to come again when there is a crowd.
+func (s *Shop) Buy(ctx context.Context) (answer string, err error) {
+	err = s.locks.Do(ctx, "product", "1000", func(context.Context) error {
+		s.stock--
+		answer = fmt.Sprintf("sold, %d left", s.stock)
+		return nil
+	}, wllock.NoWait(), wllock.WithFallback(func(context.Context, error) error {
+		answer = "come again"
+		return nil
+	}))
+	return answer, err
+}
+
+// Tests get a Locker with New, and Hold puts somebody else in the way.
+func Example() {
+	testShop := func(t testing.TB) {
+		locker := wllocktest.New(t)
+		shop := &Shop{locks: locker, stock: 3}
+
+		release := wllocktest.Hold(t, locker, "product", "1000")
+		fmt.Println(shop.Buy(t.Context()))
+
+		release()
+		fmt.Println(shop.Buy(t.Context()))
+	}
+
+	run(testShop) // in a program of its own, `go test` does this
+	// Output:
+	// come again <nil>
+	// sold, 2 left <nil>
+}
+
+// NewWithFaults makes happen what is hard to wait for.
+func ExampleNewWithFaults() {
+	testShop := func(t testing.TB) {
+		locker, faults := wllocktest.NewWithFaults(t)
+
+		err := locker.Do(t.Context(), "product", "1000", func(ctx context.Context) error {
+			faults.Lose("product", "1000")
+			<-ctx.Done()
+			fmt.Println(context.Cause(ctx))
+			return nil
+		})
+		fmt.Println(err)
+
+		faults.Partition()
+		fmt.Println(locker.Ping(t.Context()) != nil)
+	}
+
+	run(testShop)
+	// Output:
+	// lease lost
+	// wllock: hold "test:product:1000": lease lost
+	// true
+}
+
+// run gives test what it needs of a testing.T, for examples have none.
+func run(test func(t testing.TB)) {
+	t := &exampleTB{}
+	test(t)
+	for i := len(t.cleanups) - 1; i >= 0; i-- {
+		t.cleanups[i]()
+	}
+}
+
+type exampleTB struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (*exampleTB) Helper()                           {}
+func (*exampleTB) Context() context.Context          { return context.Background() }
+func (t *exampleTB) Cleanup(f func())                { t.cleanups = append(t.cleanups, f) }
+func (*exampleTB) Errorf(format string, args ...any) { fmt.Printf(format, args...) }
+func (*exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
