@@ -103,7 +103,7 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 		return ErrClosed
 	}
 	e := s.entry(key)
-	t.entry, t.shared = e, ask.Shared
+	t.entry, t.shared, t.ready = e, ask.Shared, nil
 	if e.admits(ask.Shared) {
 		e.holders++
 		t.state = held

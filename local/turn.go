@@ -17,7 +17,7 @@ type Turn[B any] struct {
 	state          turnState
 	shared         bool
 	before, behind *Turn[B]
-	ready          chan struct{} // gets one value when the wait is over
+	ready          chan struct{} // gets one value when the wait is over; nil: has not stood in the line
 }
 
 type turnState uint8
@@ -43,6 +43,9 @@ const (
 
 // Baton returns what this key's turn carries. Only the holder of the turn may call it.
 func (t *Turn[B]) Baton() B { return t.entry.baton }
+
+// Queued reports that the caller stood in the line for the turn it has, or has given up.
+func (t *Turn[B]) Queued() bool { return t.ready != nil }
 
 // Pass hands the turn to the first of the line. If nobody waits, the caller keeps it.
 func (t *Turn[B]) Pass() Outcome {

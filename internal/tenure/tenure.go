@@ -30,7 +30,7 @@ type Tenure struct {
 	mu         sync.Mutex // guards all below
 	lease      distributed.Watched
 	mode       distributed.Mode // of lease or place
-	began      time.Time        // when lease was obtained
+	began      time.Time        // when the first caller was let in under lease
 	handoffs   int              // turns under lease after the first
 	closing    bool             // lease takes nobody further: somebody has overstayed under it
 	users      *Use             // who works under lease
@@ -113,7 +113,7 @@ func (t *Tenure) obtain(ctx context.Context, ask Ask) (distributed.Watched, bool
 	}
 	lease = distributed.AsWatched(got)
 	t.mu.Lock()
-	t.lease, t.mode, t.began = lease, ask.Mode, time.Now()
+	t.lease, t.mode = lease, ask.Mode
 	t.handoffs, t.closing, t.overstayed = 0, false, 0
 	t.mu.Unlock()
 	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
@@ -176,6 +176,8 @@ func (t *Tenure) attach(u *Use, lease distributed.Watched, handoff bool) bool {
 	t.count++
 	if handoff {
 		t.handoffs++
+	} else {
+		t.began = now
 	}
 	unpin := t.stopLinger()
 	t.mu.Unlock()
@@ -184,9 +186,8 @@ func (t *Tenure) attach(u *Use, lease distributed.Watched, handoff bool) bool {
 }
 
 // End takes the caller out. in is false if LeaseLost had done so before: then the turn has gone, too. kept tells
-// whether the lease was held to this moment.
-func (t *Tenure) End(u *Use) (in, kept bool) {
-	now := time.Now()
+// whether the lease was held to this moment, now.
+func (t *Tenure) End(u *Use, now time.Time) (in, kept bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !u.attached {
