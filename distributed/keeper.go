@@ -82,7 +82,7 @@ func (k *Keeper) fire(now time.Time, due []*Term) {
 	case k.slots <- struct{}{}:
 	default: // all calls are stuck; these leases are asked for again a little later
 		for _, t := range batch {
-			t.unanswered(now, false)
+			t.unanswered(now, now, false)
 		}
 		return
 	}
@@ -95,9 +95,9 @@ func (k *Keeper) fire(now time.Time, due []*Term) {
 		leases[i] = t.lease
 	}
 	k.renew(ctx, leases)
-	now = time.Now()
+	back := time.Now()
 	for _, t := range batch {
-		t.unanswered(now, true)
+		t.unanswered(now, back, true)
 	}
 }
 

@@ -30,6 +30,7 @@ type Term struct {
 	until   time.Time
 	renewAt time.Time
 	asked   time.Time // when the renewal under way was sent; zero: none is
+	overdue time.Time // when the renewal fell due that has no answer yet; zero: none is missing
 	failed  bool      // the last renewal had no answer
 	watcher Watcher
 	lost    chan struct{} // made when somebody asks for it
@@ -59,7 +60,7 @@ func (t *Term) Healthy() bool {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	late := !t.asked.IsZero() && now.Sub(t.asked) > HeartbeatInterval(t.ttl)
+	late := !t.overdue.IsZero() && now.Sub(t.overdue) > HeartbeatInterval(t.ttl)
 	return t.state == kept && !t.failed && !late && !Over(now, t.until)
 }
 
@@ -93,22 +94,28 @@ func (t *Term) Lost() <-chan struct{} {
 func (t *Term) Watch(w Watcher) {
 	t.mu.Lock()
 	t.watcher = w
-	gone := t.state == lost
+	gone, wanted := t.state == lost, t.wanted.Load()
 	t.mu.Unlock()
 	if gone {
 		w.LeaseLost(t.lease)
 	}
-	if t.wanted.Load() { // Want stores before it looks for the watcher, we the other way round: one of us sees both
+	if wanted {
 		w.LeaseWanted(t.lease)
 	}
 }
 
-// Want is called by the backend when it learns that another instance waits. Repeated calls do nothing.
+// Want is called by the backend when it learns that another instance waits. Repeated calls do nothing, and nobody is
+// told once a release has begun.
 func (t *Term) Want() {
-	if t.wanted.Load() || !t.wanted.CompareAndSwap(false, true) {
+	if t.wanted.Load() {
 		return
 	}
-	if w := t.watched(); w != nil {
+	t.mu.Lock()
+	first := !t.wanted.Swap(true) // under mu, so that either we find the watcher or Watch finds this: one of us tells it
+	w := t.watcher
+	told := first && w != nil && t.state != finished
+	t.mu.Unlock()
+	if told {
 		w.LeaseWanted(t.lease)
 	}
 }
@@ -118,7 +125,7 @@ func (t *Term) Want() {
 func (t *Term) Renewed(until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked, t.failed = time.Time{}, false
+	t.asked, t.overdue, t.failed = time.Time{}, time.Time{}, false
 	if until.After(t.until) {
 		t.until = until
 	}
@@ -200,6 +207,9 @@ func (t *Term) due(now time.Time) bool {
 	renew := t.state == kept && t.asked.IsZero() && !now.Before(t.renewAt)
 	if renew {
 		t.asked = now
+		if t.overdue.IsZero() {
+			t.overdue = t.renewAt
+		}
 	}
 	if renew || t.state == abandoned || !t.asked.IsZero() {
 		t.keeper.set.Put(&t.item, t.until)
@@ -209,12 +219,13 @@ func (t *Term) due(now time.Time) bool {
 	return renew
 }
 
-// unanswered plans the next try when a renewal has come back without an answer, or could not be sent (failed false).
-func (t *Term) unanswered(now time.Time, failed bool) {
+// unanswered plans the next try when the renewal sent at asked has come back without an answer, or could not be sent
+// (failed false).
+func (t *Term) unanswered(asked, now time.Time, failed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.state != kept || t.asked.IsZero() {
-		return // answered, or over
+	if t.state != kept || !t.asked.Equal(asked) {
+		return // answered, or over; after an answer the next one may be under way before the rest of this batch is back
 	}
 	t.asked = time.Time{}
 	t.failed = t.failed || failed

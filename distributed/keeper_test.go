@@ -1,0 +1,235 @@
+package distributed_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(renewed)
+		defer s.Close()
+		start, l := time.Now(), s.grant()
+		for range 100 {
+			require.True(t, l.Healthy())
+			require.False(t, distributed.Over(time.Now(), l.Until()))
+			time.Sleep(ttl / 10)
+		}
+		require.True(t, l.Finish())
+
+		at := s.times(l)
+		assert.Equal(t, ttl/6, at[0].Sub(start), "the claim comes at a third of its window")
+		for i := 1; i < len(at); i++ {
+			gap := at[i].Sub(at[i-1])
+			assert.LessOrEqual(t, gap, ttl/3)
+			assert.Greater(t, gap, ttl/3-ttl/50, "no more often than needed")
+		}
+		time.Sleep(ttl)
+		assert.Len(t, s.times(l), len(at), "a finished lease is not renewed")
+		assert.False(t, isLost(l))
+	})
+}
+
+func TestRenewalAnsweredGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := serve(ended), new(witness)
+		defer s.Close()
+		l := s.grant()
+		l.Watch(w)
+		time.Sleep(ttl / 6)
+		synctest.Wait()
+		assert.True(t, isLost(l))
+		assert.False(t, l.Healthy())
+		assert.Equal(t, []distributed.Watched{l}, w.lost)
+		time.Sleep(ttl)
+		synctest.Wait()
+		assert.Len(t, s.times(l), 1)
+		assert.Len(t, w.lost, 1)
+	})
+}
+
+func TestUnknownThenRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var healed atomic.Bool
+		s := serve(func(ctx context.Context, l *lease) {
+			if healed.Load() {
+				renewed(ctx, l)
+			}
+		})
+		defer s.Close()
+		l := s.grant()
+		time.Sleep(ttl/6 + ttl/5)
+		assert.False(t, l.Healthy())
+		assert.InDelta(t, 1+30/5, len(s.times(l)), 1, "it is asked again every T/30")
+		assert.False(t, isLost(l))
+		healed.Store(true)
+		time.Sleep(ttl / 30)
+		synctest.Wait()
+		assert.True(t, l.Healthy())
+		time.Sleep(2 * ttl)
+		assert.True(t, l.Healthy())
+		l.Finish()
+	})
+}
+
+func TestUnknownUntilOver(t *testing.T) {
+	for name, answer := range map[string]func(context.Context, *lease){"refused": unknown, "hanging": hangs} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(answer)
+				defer s.Close()
+				l := s.grant()
+				until := l.Until()
+				<-l.Lost()
+				assert.Equal(t, until, l.Until(), "nothing has moved it")
+				assert.Zero(t, time.Until(until), "the end is noticed when it comes, whatever is under way")
+			})
+		})
+	}
+}
+
+func TestHealthyKnowsALateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(hangs)
+		defer s.Close()
+		l := s.grant()
+		time.Sleep(ttl/6 + ttl/12)
+		assert.True(t, l.Healthy(), "an answer may take a while")
+		time.Sleep(ttl/12 + 1)
+		assert.False(t, l.Healthy(), "but not longer than T/6")
+	})
+}
+
+// The answers of one batch come apart: a lease whose answer was early is due again while the rest is still waited for.
+func TestEarlyAnswerInALateBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var early, late *lease
+		var running atomic.Int32
+		s := serve(func(ctx context.Context, l *lease) {
+			if l == late {
+				hangs(ctx, l)
+				return
+			}
+			assert.EqualValues(t, 1, running.Add(1), "two renewals of one lease at a time")
+			until := distributed.Validity(time.Now(), ttl)
+			time.Sleep(ttl / 20)
+			l.Renewed(until)
+			running.Add(-1)
+		})
+		defer s.Close()
+		time.Sleep(ttl / 200) // off the grid, so that the next renewal is planned a little before T/3 has passed
+		early, late = s.grant(), s.grant()
+		for range 300 {
+			time.Sleep(ttl / 100)
+			require.True(t, early.Healthy())
+		}
+		early.Finish()
+	})
+}
+
+// However many leases are due and however long the backend hangs, a few calls are under way, and all leases end on time.
+func TestHangingBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		s := serve(nil)
+		defer s.Close()
+		s.answer = func(ctx context.Context, _ *lease) {
+			if ctx.Err() == nil {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				<-ctx.Done()
+			}
+		}
+		var leases []*lease
+		for range 200 {
+			leases = append(leases, s.grant())
+			time.Sleep(ttl / 250)
+		}
+		last := leases[199]
+		time.Sleep(ttl/6 + ttl/6 + time.Millisecond)
+		assert.False(t, last.Healthy(), "it could not even be asked for")
+		assert.False(t, isLost(last))
+		for _, l := range leases {
+			<-l.Lost()
+			assert.LessOrEqual(t, time.Until(last.Until()), last.Until().Sub(l.Until()), "noticed late")
+		}
+		assert.EqualValues(t, 4, most.Load())
+	})
+}
+
+func TestManyLeasesAreRenewedOnTime(t *testing.T) {
+	type timed struct {
+		lease
+		last time.Time
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const n = manyLeases
+		var calls, late atomic.Int64
+		k := distributed.NewKeeper(func(_ context.Context, due []distributed.Watched) {
+			now := time.Now()
+			until := distributed.Validity(now, ttl)
+			calls.Add(1)
+			for _, w := range due {
+				l := w.(*timed) // renewals of one lease do not overlap, so its fields need no lock
+				if now.Sub(l.last) > ttl/3 {
+					late.Add(1)
+				}
+				l.last = now
+				l.Renewed(until)
+			}
+		})
+		defer k.Close()
+		leases := make([]timed, n)
+		for i := range leases {
+			l, now := &leases[i], time.Now()
+			l.last = now
+			k.Keep(&l.Term, l, ttl, distributed.Validity(now, ttl/2), now.Add(ttl/6))
+			if i%100 == 0 {
+				time.Sleep(ttl / 1000)
+			}
+		}
+		time.Sleep(ttl)
+		for i := range leases {
+			require.True(t, leases[i].Finish())
+		}
+		assert.Zero(t, late.Load())
+		assert.Less(t, calls.Load(), int64(n/50), "renewals are gathered")
+	})
+}
+
+func TestKeeperClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var under atomic.Int32
+		s := serve(func(ctx context.Context, _ *lease) {
+			under.Add(1)
+			<-ctx.Done()
+			time.Sleep(time.Second) // to clean up
+			under.Add(-1)
+		})
+		w := new(witness)
+		asked := s.grant()
+		time.Sleep(ttl/6 + 1)
+		calm := s.grant()
+		calm.Watch(w)
+		require.EqualValues(t, 1, under.Load())
+		s.Close()
+		assert.Zero(t, under.Load(), "Close waits for renewals under way")
+		s.Close()
+		assert.False(t, isLost(asked) || isLost(calm), "leases are not ended")
+
+		<-calm.Lost()
+		synctest.Wait()
+		assert.Zero(t, time.Until(calm.Until()), "they run out")
+		assert.True(t, isLost(asked))
+		assert.Len(t, w.lost, 1)
+		assert.Empty(t, s.times(calm))
+	})
+}

@@ -1,0 +1,117 @@
+package distributed_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ttl = 6 * time.Second // T/3 and T/6 are whole seconds
+
+// lease is the least a backend makes of a Term.
+type lease struct {
+	distributed.Term
+	id int
+}
+
+func (*lease) NextFence() (uint64, bool)    { return 0, false }
+func (*lease) Refill(context.Context) error { return errors.ErrUnsupported }
+func (l *lease) Release(context.Context) error {
+	if !l.Finish() {
+		return distributed.ErrLeaseLost
+	}
+	return nil
+}
+func (l *lease) StartRelease() { l.Released(l.Release(context.Background())) }
+
+// service is a keeper with something to ask: each renewal is answered by what answer does.
+type service struct {
+	*distributed.Keeper
+	answer func(ctx context.Context, l *lease)
+	mu     sync.Mutex
+	asked  map[*lease][]time.Time // when each lease was to be renewed
+	calls  int
+}
+
+func serve(answer func(ctx context.Context, l *lease)) *service {
+	s := &service{answer: answer, asked: make(map[*lease][]time.Time)}
+	s.Keeper = distributed.NewKeeper(s.renew)
+	return s
+}
+
+func (s *service) renew(ctx context.Context, due []distributed.Watched) {
+	now := time.Now()
+	s.mu.Lock()
+	s.calls++
+	for _, w := range due {
+		l := w.(*lease)
+		s.asked[l] = append(s.asked[l], now)
+	}
+	s.mu.Unlock()
+	for _, w := range due {
+		s.answer(ctx, w.(*lease))
+	}
+}
+
+// grant starts a lease with its claim window, as a backend does.
+func (s *service) grant() *lease {
+	l, now := new(lease), time.Now()
+	window := distributed.ClaimWindow(ttl)
+	s.Keep(&l.Term, l, ttl, distributed.Validity(now, window), now.Add(window/3))
+	return l
+}
+
+func (s *service) times(l *lease) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked[l])
+}
+
+func renewed(_ context.Context, l *lease) { l.Renewed(distributed.Validity(time.Now(), ttl)) }
+func ended(_ context.Context, l *lease)   { l.End() }
+func unknown(context.Context, *lease)     {}
+func hangs(ctx context.Context, _ *lease) { <-ctx.Done() }
+
+// witness counts what a Watcher is told.
+type witness struct {
+	mu       sync.Mutex
+	lost     []distributed.Watched
+	wanted   []distributed.Watched
+	released []error
+}
+
+func (w *witness) LeaseLost(l distributed.Watched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = append(w.lost, l)
+}
+
+func (w *witness) LeaseWanted(l distributed.Watched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wanted = append(w.wanted, l)
+}
+
+func (w *witness) LeaseReleased(_ distributed.Watched, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.released = append(w.released, err)
+}
+
+func isLost(l distributed.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}

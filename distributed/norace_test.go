@@ -1,0 +1,5 @@
+//go:build !race
+
+package distributed_test
+
+const manyLeases = 100_000

@@ -1,0 +1,213 @@
+package distributed_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := serve(renewed), new(witness)
+		defer s.Close()
+		l := s.grant()
+		l.Watch(w)
+		l.Abandon()
+		l.Abandon()
+		assert.False(t, l.Healthy())
+		assert.False(t, isLost(l))
+		<-l.Lost()
+		synctest.Wait()
+		assert.Zero(t, time.Until(l.Until()))
+		assert.Len(t, w.lost, 1)
+		assert.Empty(t, s.times(l))
+		assert.False(t, l.Finish())
+	})
+}
+
+func TestAbandonedCanBeReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(renewed)
+		defer s.Close()
+		l := s.grant()
+		l.Abandon()
+		assert.True(t, l.Finish())
+		time.Sleep(ttl)
+		assert.False(t, isLost(l))
+	})
+}
+
+// The answer to a renewal that was under way when the lease was abandoned counts, but is the last one.
+func TestAbandonedDuringRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(unknown)
+		defer s.Close()
+		l := s.grant()
+		window := l.Until()
+		l.Abandon()
+		l.Renewed(distributed.Validity(time.Now(), ttl))
+		assert.True(t, l.Until().After(window))
+		<-l.Lost()
+		assert.Zero(t, time.Until(l.Until()))
+		assert.Empty(t, s.times(l))
+	})
+}
+
+func TestRenewedNeverShortens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(renewed)
+		defer s.Close()
+		l := s.grant()
+		until := l.Until()
+		l.Renewed(until.Add(-time.Second))
+		assert.Equal(t, until, l.Until())
+		l.Finish()
+	})
+}
+
+func TestFinishIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := serve(renewed), new(witness)
+		defer s.Close()
+		l := s.grant()
+		l.Watch(w)
+		require.True(t, l.Finish())
+		assert.True(t, l.Finish(), "again")
+		assert.False(t, l.End(), "it is not held any more")
+		l.Want()
+		assert.True(t, l.Contended())
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		assert.False(t, isLost(l))
+		assert.Empty(t, w.lost)
+		assert.Empty(t, w.wanted)
+		l.Released(nil)
+		assert.Equal(t, []error{nil}, w.released)
+	})
+}
+
+func TestFinishOfALeaseThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := serve(unknown), new(witness)
+		defer s.Close()
+		l := new(lease)
+		s.Keep(&l.Term, l, ttl, time.Now(), time.Now().Add(time.Second))
+		l.Watch(w)
+		assert.False(t, l.Finish(), "before any timer has fired")
+		assert.True(t, isLost(l))
+		synctest.Wait()
+		assert.Len(t, w.lost, 1)
+	})
+}
+
+// Of a release, a loss and the clock exactly one wins, and who asks is told the same as who watches.
+func TestFinishRacesEnd(t *testing.T) {
+	s := serve(renewed)
+	defer s.Close()
+	for range 2000 {
+		l, w := s.grant(), new(witness)
+		l.Watch(w)
+		var finished, ended atomic.Bool
+		var all sync.WaitGroup
+		all.Go(func() { finished.Store(l.Finish()) })
+		all.Go(func() { ended.Store(l.End()) })
+		all.Go(l.Want)
+		all.Wait()
+		require.NotEqual(t, finished.Load(), ended.Load())
+		require.Equal(t, ended.Load(), isLost(l))
+		require.Equal(t, ended.Load(), len(w.lost) == 1)
+	}
+}
+
+// Whichever comes first, the watcher or the notice, it is told once.
+func TestWatchRacesNotices(t *testing.T) {
+	s := serve(renewed)
+	defer s.Close()
+	for range 2000 {
+		l, w := s.grant(), new(witness)
+		var all sync.WaitGroup
+		all.Go(func() { l.Watch(w) })
+		all.Go(l.Want)
+		all.Go(l.Want)
+		all.Go(func() { l.End() })
+		all.Wait()
+		require.Len(t, w.wanted, 1)
+		require.Len(t, w.lost, 1)
+	}
+}
+
+func TestWatchTellsWhatWas(t *testing.T) {
+	s, w := serve(renewed), new(witness)
+	defer s.Close()
+	l := s.grant()
+	l.Want()
+	l.End()
+	l.Watch(w)
+	assert.Equal(t, []distributed.Watched{l}, w.wanted)
+	assert.Equal(t, []distributed.Watched{l}, w.lost)
+}
+
+// skew moves the monotonic reading of a time and leaves its wall clock alone: what a machine that was suspended, or
+// whose clock was set, sees. The standard library offers no way to make such a time, so this looks into it.
+func skew(at time.Time, d time.Duration) time.Time {
+	type inside struct {
+		wall uint64
+		ext  int64
+	}
+	moved := at
+	(*inside)(unsafe.Pointer(&moved)).ext += int64(d)
+	if moved.Sub(at) != d || !moved.Round(0).Equal(at.Round(0)) {
+		panic("time.Time is made in another way now")
+	}
+	return moved
+}
+
+func TestOverByEitherClock(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		now  time.Time
+		left time.Duration
+	}{
+		"both clocks go":                      {now.Add(time.Second), 4 * time.Second},
+		"at the end":                          {now.Add(5 * time.Second), 0},
+		"suspended: only the wall clock went": {skew(now.Add(time.Hour), -time.Hour), 5*time.Second - time.Hour},
+		"set back: only the monotonic went":   {skew(now, time.Hour), 5*time.Second - time.Hour},
+		"set forward by little":               {skew(now.Add(time.Second), -time.Second), 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			until := now.Add(5 * time.Second)
+			assert.Equal(t, c.left, distributed.Left(c.now, until))
+			assert.Equal(t, c.left <= 0, distributed.Over(c.now, until))
+		})
+	}
+}
+
+// A lease whose wall clock is over is over, though no timer can know it yet.
+func TestSuspendedHolder(t *testing.T) {
+	s := serve(renewed)
+	defer s.Close()
+	now, l := time.Now(), new(lease)
+	s.Keep(&l.Term, l, ttl, skew(now, ttl), now.Add(ttl))
+	assert.False(t, l.Healthy())
+	assert.False(t, isLost(l), "nobody has looked")
+	assert.False(t, l.Finish())
+	assert.True(t, isLost(l))
+}
+
+func TestTimesFitTogether(t *testing.T) {
+	for _, ttl := range []time.Duration{distributed.MinTTL, time.Second, time.Minute} {
+		window := distributed.ClaimWindow(ttl)
+		assert.Greater(t, distributed.Validity(time.Time{}, window).Sub(time.Time{}), window/3, "the claim comes in time")
+		assert.Less(t, distributed.RenewInterval(ttl)+distributed.HeartbeatInterval(ttl), ttl-distributed.Drift(ttl),
+			"a late renewal is noticed before the lease is over")
+		assert.Less(t, distributed.HeartbeatInterval(ttl), window, "a heartbeat finds a lost grant within its window")
+	}
+}
