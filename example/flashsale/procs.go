@@ -17,7 +17,8 @@ import (
 //	parent  task ──▶                    go ──▶
 //	child            ready ──▶                  progress ──▶ ... result ──▶
 //
-// All children are ready before the first is told to go, so that no one starts the sale alone.
+// All children are ready before the first is told to go, so that no one starts the sale alone. The end of its input ends
+// a child: that is how its parent interrupts it, and what happens when the parent is killed.
 
 // childVariable makes this program a child. It is a variable and no flag, for it is nothing a user could ask for.
 const childVariable = "FLASHSALE_CHILD"
@@ -111,12 +112,12 @@ func startChild(ctx context.Context, t task) (*child, error) {
 	cmd := exec.CommandContext(ctx, self)
 	cmd.Env = append(os.Environ(), childVariable+"=1")
 	cmd.Stderr = os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = leaveTime
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
+	cmd.Cancel = in.Close
+	cmd.WaitDelay = leaveTime
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -200,6 +201,8 @@ func obey(ctx context.Context, in *json.Decoder, out *messenger) error {
 	if err := in.Decode(new(string)); err != nil { // "go", or the end of a parent that is gone
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() { cancel(in.Decode(new(string))) }() // nothing more comes but the end; this process ends with its task
 	c := &crew{settings: t.Settings, system: t.System, shop: shop, backend: backend, first: t.Proc, stride: t.Settings.Procs}
 	m := new(meter)
 	stop := out.report(m)
