@@ -8,42 +8,28 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// enter asks the backend for a lease and waits for it. The caller has the turn, and no lease is at hand.
-func (t *Tenure) enter(ctx context.Context, ask Ask) (distributed.Lease, error) {
-	place := t.inherit(ask.Mode)
+// enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
+func (t *Tenure) enter(ctx context.Context, ask Ask, at hand) (distributed.Lease, error) {
+	if at.other != nil {
+		go t.leave(at.other, func() {}) // behind it we stand, in the order in which the backend hears of the two
+	}
+	place, prev := at.place, at.prev
 	for {
 		if place == nil {
-			lease, p, err := t.ask(ctx, ask)
+			lease, p, err := t.ask(ctx, ask, prev)
 			if err != nil || lease != nil {
 				return lease, err
 			}
-			place = p
+			place, prev = p, nil
 			t.setPlace(place, ask.Mode)
 		}
 		lease, err := t.await(ctx, place, ask)
-		if err != nil {
-			return nil, err // the place stays for the next
+		if err != nil || lease != nil {
+			return lease, err // after an error the place stays for the next
 		}
 		t.setPlace(nil, ask.Mode)
-		if lease != nil {
-			return lease, nil
-		}
 		place = nil // lost: enter again
 	}
-}
-
-// inherit returns the place that an earlier caller has left. One of the other mode is given up instead.
-func (t *Tenure) inherit(mode distributed.Mode) distributed.Place {
-	t.mu.Lock()
-	place := t.place
-	if place != nil && t.mode != mode {
-		t.place = nil
-		t.mu.Unlock()
-		go t.leave(place, func() {}) // behind it the new one stands, in the order in which the backend hears of them
-		return nil
-	}
-	t.mu.Unlock()
-	return place
 }
 
 func (t *Tenure) setPlace(p distributed.Place, mode distributed.Mode) {
@@ -53,7 +39,7 @@ func (t *Tenure) setPlace(p distributed.Place, mode distributed.Mode) {
 }
 
 // ask makes one Enter. It names prev, if there is one, and sees to it otherwise when the outcome is not known.
-func (t *Tenure) ask(ctx context.Context, ask Ask) (distributed.Lease, distributed.Place, error) {
+func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (distributed.Lease, distributed.Place, error) {
 	if !ask.Deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, ask.Deadline, ErrTimeout)
@@ -61,9 +47,6 @@ func (t *Tenure) ask(ctx context.Context, ask Ask) (distributed.Lease, distribut
 	}
 	c := &t.group.config
 	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: c.TTL, NoWait: ask.NoWait}
-	t.mu.Lock()
-	prev := t.prev
-	t.mu.Unlock()
 	if prev != nil {
 		req.Prev = distributed.Unwatched(prev)
 	}
@@ -72,7 +55,7 @@ func (t *Tenure) ask(ctx context.Context, ask Ask) (distributed.Lease, distribut
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
 			t.answered(prev)
 		} else {
-			t.release(nil)
+			t.giveBackPrev()
 		}
 	}
 	if err != nil && context.Cause(ctx) == ErrTimeout {

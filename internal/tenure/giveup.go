@@ -22,17 +22,17 @@ func (t *Tenure) GiveUp(turn Turn) {
 
 // GiveUpAndWait is GiveUp that waits for the backend's answer to the release, until ctx ends. The lease does not linger.
 func (t *Tenure) GiveUpAndWait(ctx context.Context, turn Turn) error {
-	lease := t.retire()
+	t.mu.Lock()
+	lease := t.lease
 	if lease == nil {
+		t.mu.Unlock()
 		t.giveBack(turn)
 		turn.Leave()
 		return nil
 	}
-	t.mu.Lock()
-	if t.prev == lease { // else it has been lost since
-		t.releasing, t.pinned = true, true
-		turn.Pin()
-	}
+	t.retire()
+	t.releasing = true
+	t.pin(turn)
 	t.mu.Unlock()
 	turn.Leave() // the next caller enters with this lease as prev
 	err := lease.Release(ctx)
@@ -42,47 +42,52 @@ func (t *Tenure) GiveUpAndWait(ctx context.Context, turn Turn) error {
 
 // giveBack starts what returns lease and place to the backend, and keeps the key as long as that takes.
 func (t *Tenure) giveBack(turn Turn) {
-	t.retire()
-	t.release(turn)
 	t.mu.Lock()
+	t.retire()
+	prev, start := t.prev, t.prev != nil && !t.releasing
+	t.releasing = prev != nil
 	place := t.place
 	t.place = nil
 	t.mu.Unlock()
+	if start {
+		prev.StartRelease() // may be answered before it returns; then nothing keeps the key
+	}
 	if place != nil {
 		turn.Pin()
 		go t.leave(place, func() { t.group.config.Queue.Unpin(t.key) })
 	}
-}
-
-// retire makes the lease at hand prev and returns it.
-func (t *Tenure) retire() distributed.Watched {
-	t.mu.Lock()
-	lease := t.lease
-	if lease != nil {
-		t.prev, t.releasing, t.lease = lease, false, nil
+	if prev == nil {
+		return
 	}
-	unpin := t.stopLinger()
+	t.mu.Lock()
+	if t.prev != nil {
+		t.pin(turn)
+	}
 	t.mu.Unlock()
-	t.unpin(unpin)
-	return lease
 }
 
-// release starts the release of prev, unless it is under way. With a turn the key is pinned until the answer; without
-// one there is somebody who has it.
-func (t *Tenure) release(turn Turn) {
+// giveBackPrev is for a holder of the turn whose Enter may or may not have given up prev.
+func (t *Tenure) giveBackPrev() {
 	t.mu.Lock()
-	prev := t.prev
-	start := prev != nil && !t.releasing
-	if start {
-		t.releasing = true
-	}
+	prev, start := t.prev, t.prev != nil && !t.releasing
+	t.releasing = prev != nil
 	t.mu.Unlock()
 	if start {
 		prev.StartRelease()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if turn != nil && t.prev != nil && !t.pinned {
+}
+
+// retire makes the lease at hand prev. It is lingering no more, but prev takes over its pin. The caller holds mu.
+func (t *Tenure) retire() {
+	if t.lease == nil {
+		return
+	}
+	t.prev, t.releasing, t.pinned, t.lease = t.lease, false, t.stopLinger(), nil
+}
+
+// pin keeps the key for prev. The caller holds mu and the turn.
+func (t *Tenure) pin(turn Turn) {
+	if !t.pinned {
 		t.pinned = true
 		turn.Pin()
 	}

@@ -103,40 +103,50 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 
 // obtain returns the lease at hand if it serves, else a new one, which is at hand then.
 func (t *Tenure) obtain(ctx context.Context, ask Ask) (distributed.Watched, bool, error) {
-	lease, err := t.atHand(ask.Mode)
-	if lease != nil || err != nil {
-		return lease, true, err
+	at, err := t.look(ask.Mode)
+	if at.lease != nil || err != nil {
+		return at.lease, true, err
 	}
-	got, err := t.enter(ctx, ask)
+	got, err := t.enter(ctx, ask, at)
 	if err != nil {
 		return nil, false, err
 	}
-	lease = distributed.AsWatched(got)
+	lease := distributed.AsWatched(got)
 	t.mu.Lock()
-	t.lease, t.mode = lease, ask.Mode
+	t.lease, t.mode, t.place = lease, ask.Mode, nil
 	t.handoffs, t.closing, t.overstayed = 0, false, 0
 	t.mu.Unlock()
 	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
 	return lease, false, nil
 }
 
-// atHand returns the lease at hand if it may serve a caller of this mode now. If it may not, it becomes prev.
-func (t *Tenure) atHand(mode distributed.Mode) (distributed.Watched, error) {
+// hand is what the holder of the turn finds: a lease that serves, or what to go on with towards a new one.
+type hand struct {
+	lease distributed.Watched
+	prev  distributed.Watched
+	place distributed.Place // of the mode asked for
+	other distributed.Place // of the other mode: to be given up
+}
+
+// look returns what is at hand for a caller of this mode. A lease that does not serve it becomes prev.
+func (t *Tenure) look(mode distributed.Mode) (hand, error) {
 	t.mu.Lock()
-	if t.lease == nil {
-		t.mu.Unlock()
-		return nil, nil
-	}
-	lease, serves, busy := t.lease, t.serves(mode, time.Now()), t.count > 0
-	t.mu.Unlock()
+	defer t.mu.Unlock()
 	switch {
-	case serves:
-		return lease, nil
-	case busy:
-		return nil, ErrDrain
+	case t.lease == nil:
+	case t.serves(mode, time.Now()):
+		return hand{lease: t.lease}, nil
+	case t.count > 0:
+		return hand{}, ErrDrain
+	default:
+		t.retire()
 	}
-	t.retire()
-	return nil, nil
+	if t.place != nil && t.mode != mode {
+		other := t.place
+		t.place = nil
+		return hand{prev: t.prev, other: other}, nil
+	}
+	return hand{prev: t.prev, place: t.place}, nil
 }
 
 // serves is the rule of hand-over: whether the lease may serve one more caller. The one who is let in asks, so a caller
