@@ -32,8 +32,8 @@ func (f *Faults) Process(opts ...wllock.Option) *wllock.Locker {
 // of the lease TTL.
 func (f *Faults) Lose(name, key string) { f.backend.Expire(System + ":" + name + ":" + key) }
 
-// Partition cuts all Lockers off from the backend until Heal. New callers get wllock.ErrUnavailable, and leases that are
-// held are lost when they run out.
+// Partition cuts all Lockers off from the backend until Heal. New callers get wllock.ErrUnavailable, and leases that
+// are held are lost when they run out.
 func (f *Faults) Partition() { f.backend.Partition(true) }
 
 // Heal ends a Partition.

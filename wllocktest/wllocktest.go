@@ -43,8 +43,8 @@ func New(t testing.TB, opts ...wllock.Option) *wllock.Locker {
 	return newLocker(t, newBackend(t), opts)
 }
 
-// Hold takes the lock name, key of l, as somebody does who is in the way of what is to be tested, and returns what gives
-// it back; at the latest that is done when the test ends. The test fails if the lock cannot be had.
+// Hold takes the lock name, key of l, as somebody does who is in the way of what is to be tested, and returns what
+// gives it back; at the latest that is done when the test ends. The test fails if the lock cannot be had.
 func Hold(t testing.TB, l *wllock.Locker, name, key string) (release func()) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // which ends before the clean-up

@@ -1,0 +1,134 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+func TestArrows(t *testing.T) {
+	for _, wrong := range violations(list(t), rooms) {
+		t.Error(wrong)
+	}
+}
+
+// list asks go for the graph of this module.
+func list(t *testing.T) graph {
+	t.Helper()
+	noteFiles(t)
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
+	cmd.Dir = root
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+
+	g := graph{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		g[p.ImportPath] = p
+	}
+	require.Contains(t, g, module)
+	return g
+}
+
+// noteFiles looks at all source files, for `go test` caches results by the files that the test itself has looked at;
+// what `go list` reads it does not see.
+func noteFiles(t *testing.T) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") {
+			_, err = os.Stat(path)
+		}
+		return err
+	}))
+}
+
+// The table itself: known rooms stand further down, so no room can know one above it.
+func TestRoomsKnowOnlyWhatIsBelow(t *testing.T) {
+	for i, r := range rooms {
+		for _, known := range r.knows {
+			if known == public {
+				continue
+			}
+			at := indexOf(known, rooms)
+			require.NotEqual(t, -1, at, "%s knows %s, which is no room", r.path, known)
+			require.Less(t, at, i, "%s knows %s, which stands above it", r.path, known)
+		}
+		require.Equal(t, i, indexOf(r.path, rooms), "%s is listed twice", r.path)
+	}
+}
+
+// A checker that finds nothing would pass for ever: here is a broken arrow of each kind.
+func TestCheckerFindsBrokenArrows(t *testing.T) {
+	const (
+		redis, testify = redisClient, "github.com/stretchr/testify/require"
+		otel, sdk      = "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/sdk/trace"
+	)
+	for _, test := range []struct {
+		name string
+		in   string // the package that is looked at, below the module
+		pkg  pkg
+		want string // "": nothing is wrong
+	}{
+		{"root knows what it is built of", "", pkg{Imports: paths("local", "internal/tenure", "distributed")}, ""},
+		{"root knows telemetry", "", pkg{Imports: []string{otel}, Deps: []string{otel}}, ""},
+		{"std", "local", pkg{Imports: []string{"sync"}, Deps: []string{"sync"}}, ""},
+		{"a backend knows the contract", "distributed/redislock", pkg{Imports: paths("distributed")}, ""},
+		{"a backend knows its client", "distributed/redislock", pkg{Imports: []string{redis}, Deps: []string{redis}}, ""},
+		{"a package inside a room", "distributed/redislock/inner", pkg{Imports: paths("distributed")}, ""},
+		{"the command knows what is public", "cmd/wllock", pkg{Imports: paths("config", "distributed/memlock", "")}, ""},
+		{"a program and the SDK", "example/flashsale", pkg{Deps: []string{sdk}}, ""},
+
+		{"back to the root", "local", pkg{Imports: paths("")}, "local imports .: local may know []"},
+		{"upwards", "distributed", pkg{Imports: paths("internal/tenure")}, "distributed imports internal/tenure"},
+		{"siblings", "distributed/redlock", pkg{Imports: paths("distributed/redislock")}, "imports distributed/redislock"},
+		{"tiers", "local", pkg{Imports: paths("distributed")}, "local imports distributed"},
+		{"root and a backend", "", pkg{Imports: paths("distributed/memlock")}, ". imports distributed/memlock"},
+		{"root and a middleware", "", pkg{Imports: paths("middleware/httpguard")}, ". imports middleware/httpguard"},
+		{"command and internals", "cmd/wllock", pkg{Imports: paths("internal/tenure")}, "cmd/wllock imports internal/tenure"},
+		{"a client imported", "", pkg{Imports: []string{redis}}, ". imports " + redis},
+		{"a client linked", "", pkg{Deps: []string{redis}}, ". links " + redis},
+		{"telemetry below the root", "local", pkg{Deps: []string{otel}}, "local links " + otel},
+		{"the SDK", "", pkg{Deps: []string{sdk}}, ". links " + sdk + ", which is for tests"},
+		{"testify outside tests", "config", pkg{Deps: []string{testify}}, "config links " + testify + ", which is for tests"},
+		{"a new backend", "distributed/newlock", pkg{}, "distributed/newlock is in no room"},
+		{"a new directory", "util", pkg{}, "util is in no room"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := graph{"sync": {ImportPath: "sync", Standard: true}}
+			g[paths(test.in)[0]] = test.pkg
+			got := violations(g, rooms)
+			if test.want == "" {
+				require.Empty(t, got)
+				return
+			}
+			require.Len(t, got, 1)
+			require.Contains(t, got[0], test.want)
+		})
+	}
+}
+
+// paths returns the import paths of directories of this module.
+func paths(dirs ...string) []string {
+	all := make([]string, len(dirs))
+	for i, dir := range dirs {
+		all[i] = strings.TrimSuffix(module+"/"+dir, "/")
+	}
+	return all
+}

@@ -1,0 +1,84 @@
+package archtest
+
+// room is a directory and who its packages may know. Packages in directories below belong to it, unless some of these
+// are rooms themselves: then it has the one package of its own directory.
+type room struct {
+	path    string   // below the module; "." is its root
+	knows   []string // rooms it may import
+	imports []string // what it may import from other modules; below is included
+	// sealed is all that a program links from other modules when it imports the room, however indirectly.
+	// Rooms without it are judged by their own imports only.
+	sealed []string
+	// program says that nobody imports it, so that it may link what is an application's choice.
+	program bool
+}
+
+// public, as a room that is known, stands for every room further down that is not internal.
+const public = "*"
+
+// nothing seals a room: it links the standard library and other rooms like it.
+var nothing = []string{}
+
+// telemetry is the OpenTelemetry API and what it brings along. The SDK is not part of it: see neverLinked.
+var telemetry = []string{
+	"go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/go-logr", "github.com/cespare/xxhash/v2",
+}
+
+// neverLinked is what no room that can be imported may link, whatever its imports allow.
+var neverLinked = []string{
+	"go.opentelemetry.io/otel/sdk", "github.com/stretchr/testify", "go.uber.org/goleak",
+}
+
+// backend is what every backend knows: the contract, and a heap of deadlines, which is a tool without a thought of its
+// own.
+var backend = []string{"distributed", "internal/deadline"}
+
+const redisClient = "github.com/redis/go-redis/v9"
+
+// rooms are listed from the bottom to the top: a room knows only such as stand before it. Some are yet to be built.
+var rooms = []room{
+	{path: "local", sealed: nothing},
+	{path: "internal/deadline", sealed: nothing},
+	{path: "distributed", knows: []string{"internal/deadline"}, sealed: nothing},
+	{path: "internal/tenure", knows: []string{"distributed", "internal/deadline"}, sealed: nothing},
+
+	{path: "distributed/locktest", knows: []string{"distributed"}, sealed: nothing},
+	{path: "distributed/memlock", knows: backend, sealed: nothing},
+	{path: "distributed/redislock", knows: backend, imports: []string{redisClient}},
+	{path: "distributed/redlock", knows: backend, imports: []string{redisClient}},
+	{path: "distributed/zklock", knows: backend, imports: []string{"github.com/go-zookeeper/zk"}},
+	{path: "distributed/sqllock", knows: backend, sealed: nothing},
+
+	{
+		path: ".", knows: []string{"local", "internal/deadline", "internal/tenure", "distributed"},
+		imports: []string{"go.opentelemetry.io/otel"}, sealed: telemetry,
+	},
+
+	{path: "middleware/httpguard", knows: []string{"."}, sealed: telemetry},
+	{
+		path: "middleware/grpcguard", knows: []string{"."},
+		imports: []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"},
+	},
+	{
+		path: "middleware/ratelimit", knows: []string{"."},
+		imports: []string{"github.com/go-redis/redis_rate/v10", "golang.org/x/time/rate", redisClient},
+	},
+	{path: "debug", knows: []string{"."}, sealed: telemetry},
+	{path: "wllocktest", knows: []string{".", "distributed/memlock"}, sealed: telemetry},
+	{
+		path:    "config",
+		knows:   []string{".", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		imports: []string{"github.com/kelseyhightower/envconfig"},
+	},
+
+	{path: "internal/redistest", imports: []string{redisClient}},
+	{path: "internal/archtest", sealed: nothing},
+	{
+		path: "cmd/wllock", knows: []string{public}, program: true,
+		imports: []string{redisClient, "golang.org/x/sys", "golang.org/x/term"},
+	},
+	{
+		path: "example", knows: []string{public, "internal/redistest"}, program: true,
+		imports: []string{redisClient, "modernc.org/sqlite", "github.com/mattn/go-isatty", "go.opentelemetry.io/otel"},
+	},
+}
