@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,8 @@ const (
 	shardCount = 64
 	// maxSpare bounds the unused entries a shard keeps for reuse.
 	maxSpare = 32
-	// shrinkAbove is the number of keys after which an emptied map is given back: a Go map never shrinks.
+	// shrinkAbove is the number of keys after which a map that has become nearly empty, to an eighth, is made anew: a Go
+	// map never shrinks.
 	shrinkAbove = 512
 )
 
@@ -198,13 +200,19 @@ func (s *shard[B]) tidy(e *entry[B]) {
 		e.key, e.baton = "", none
 		s.spare = append(s.spare, e)
 	}
-	if len(s.entries) > 0 {
-		return
+	if s.peak > shrinkAbove && len(s.entries) < s.peak/8 {
+		s.shrink()
 	}
-	if s.peak > shrinkAbove {
-		s.entries, s.peak = make(map[string]*entry[B]), 0
+	if len(s.entries) == 0 {
+		s.empty()
 	}
-	s.empty()
+}
+
+// shrink gives the memory back that many keys have left in the map. The caller holds mu.
+func (s *shard[B]) shrink() {
+	small := make(map[string]*entry[B], len(s.entries))
+	maps.Copy(small, s.entries)
+	s.entries, s.peak = small, len(small)
 }
 
 // empty notes that a closed shard has no key left: nothing can come any more. The caller holds mu.

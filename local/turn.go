@@ -6,7 +6,8 @@ import (
 )
 
 // Turn is one caller's right to go next for one key, or its stand in the line. It is the caller's own variable, so a
-// turn costs no allocation; the zero value is ready for Enter, and after the turn is gone it may be used again.
+// turn costs no allocation; the zero value is ready for Enter. After the turn is gone it may be used again, once nobody
+// can come late with it any more.
 //
 // A turn can be taken from its holder: whoever calls Pass or Leave first wins, for the second the turn is Taken. So a
 // function that comes back after its turn was taken changes nothing.
@@ -88,8 +89,9 @@ func (t *Turn[B]) Share() {
 }
 
 // Again is for the holder of a shared turn who finds that it came too late, because what the baton carries may not be
-// used any longer. It returns when t has the turn alone: all fellow holders have left and nobody has come in, for t
-// stands first in the line meanwhile. Errors are those of Enter; t does not have the turn then.
+// used any longer. It returns when t has the turn again: alone, when all fellow holders have left, for t stands first in
+// the line meanwhile and nobody comes in; or beside one of them that calls Share, which may have made the baton good.
+// Errors are those of Enter, but for ErrQueueFull; t does not have the turn then.
 func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	s := t.lock()
 	if s == nil {
