@@ -40,12 +40,19 @@ func Unwatched(l Watched) Lease {
 	return l
 }
 
+// GivenUp ends what waits for news of l, which an Enter has given up that named it as Prev.
+func GivenUp(l Watched) {
+	if a, ok := l.(*attended); ok {
+		a.end()
+	}
+}
+
 // attended adds the abilities of Watched to a plain Lease, at the price of a goroutine.
 type attended struct {
 	Lease
 	watcher  Watcher
 	once     sync.Once
-	released chan struct{} // closed when a release begins
+	released chan struct{} // closed when a release begins, or another has given the lease up
 }
 
 func (a *attended) Watch(w Watcher) {
@@ -62,9 +69,11 @@ func (a *attended) attend() {
 }
 
 func (a *attended) Release(ctx context.Context) error {
-	a.once.Do(func() { close(a.released) })
+	a.end()
 	return a.Lease.Release(ctx)
 }
+
+func (a *attended) end() { a.once.Do(func() { close(a.released) }) }
 
 func (a *attended) StartRelease() {
 	go func() {

@@ -10,9 +10,6 @@ import (
 
 // enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
 func (t *Tenure) enter(ctx context.Context, ask Ask, at hand) (distributed.Lease, error) {
-	if at.other != nil {
-		go t.leave(at.other, func() {}) // behind it we stand, in the order in which the backend hears of the two
-	}
 	place, prev := at.place, at.prev
 	for {
 		if place == nil {
@@ -53,6 +50,7 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (di
 	lease, place, err := c.Backend.Enter(ctx, req)
 	if prev != nil {
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
+			distributed.GivenUp(prev)
 			t.answered(prev)
 		} else {
 			t.giveBackPrev()
@@ -67,6 +65,14 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (di
 // await waits for the grant of a place. Neither lease nor error: the place is lost. When the grant arrives as the
 // caller's time ends, either may win: a grant that is not taken here lies in the place, for the next caller or Leave.
 func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (distributed.Lease, error) {
+	if ask.NoWait { // the place is inherited: has the grant come?
+		select {
+		case lease := <-place.Granted():
+			return lease, nil
+		default:
+			return nil, distributed.ErrHeld
+		}
+	}
 	var timeout <-chan time.Time
 	if !ask.Deadline.IsZero() {
 		timer := time.NewTimer(time.Until(ask.Deadline))

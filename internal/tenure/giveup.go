@@ -33,6 +33,7 @@ func (t *Tenure) GiveUpAndWait(ctx context.Context, turn Turn) error {
 	t.retire()
 	t.releasing = true
 	t.pin(turn)
+	t.pinLeaving(turn)
 	t.mu.Unlock()
 	turn.Leave() // the next caller enters with this lease as prev
 	err := lease.Release(ctx)
@@ -46,15 +47,11 @@ func (t *Tenure) giveBack(turn Turn) {
 	t.retire()
 	prev, start := t.prev, t.prev != nil && !t.releasing
 	t.releasing = prev != nil
-	place := t.place
-	t.place = nil
+	t.part()
+	t.pinLeaving(turn)
 	t.mu.Unlock()
 	if start {
 		prev.StartRelease() // may be answered before it returns; then nothing keeps the key
-	}
-	if place != nil {
-		turn.Pin()
-		go t.leave(place, func() { t.group.config.Queue.Unpin(t.key) })
 	}
 	if prev == nil {
 		return
@@ -83,6 +80,24 @@ func (t *Tenure) retire() {
 		return
 	}
 	t.prev, t.releasing, t.pinned, t.lease = t.lease, false, t.stopLinger(), nil
+}
+
+// part starts what gives up the place at hand, if there is one. The caller holds mu.
+func (t *Tenure) part() {
+	if t.place == nil {
+		return
+	}
+	t.leaving++
+	go t.leave(t.place)
+	t.place = nil
+}
+
+// pinLeaving keeps the key until the places that are on their way back have arrived, so that Close waits for them. Every
+// turn that ends with nobody behind it comes by here. The caller holds mu and the turn.
+func (t *Tenure) pinLeaving(turn Turn) {
+	for ; t.leaving > 0; t.leaving-- {
+		turn.Pin()
+	}
 }
 
 // pin keeps the key for prev. The caller holds mu and the turn.
@@ -128,14 +143,25 @@ func (t *Tenure) forget(l distributed.Watched) bool {
 
 // leave gives up a place, on a context of its own, for the caller's has ended. The bound is the claim window, within
 // which the backend finds out by itself.
-func (t *Tenure) leave(place distributed.Place, done func()) {
-	defer done()
+func (t *Tenure) leave(place distributed.Place) {
+	defer t.left()
 	c := &t.group.config
 	ctx, cancel := context.WithTimeout(context.Background(), distributed.ClaimWindow(c.TTL))
 	defer cancel()
 	if err := place.Leave(ctx); err != nil && c.Failed != nil {
 		c.Failed(t.key, err)
 	}
+}
+
+// left takes back the pin for a place, or sees to it that none is made.
+func (t *Tenure) left() {
+	t.mu.Lock()
+	pinned := t.leaving == 0
+	if !pinned {
+		t.leaving--
+	}
+	t.mu.Unlock()
+	t.unpin(pinned)
 }
 
 // startLinger keeps the idle lease at hand for the next caller, if that is wanted and nobody else wants it.
@@ -154,7 +180,7 @@ func (t *Tenure) startLinger(turn Turn) bool {
 		t.lingering = true
 		turn.Pin()
 	}
-	t.linger.Owner = t
+	t.pinLeaving(turn)
 	g.linger.Put(&t.linger, now.Add(g.config.Linger))
 	return true
 }
@@ -184,11 +210,14 @@ func (t *Tenure) endLinger() {
 	if !ok {
 		return
 	}
-	t.mu.Lock()
-	lingering := t.lingering
-	t.mu.Unlock()
-	if lingering { // else the turn is of a later tenure of the key, or the lease has gone meanwhile
-		t.giveBack(turn)
+	// When t is over, this is the turn of a later tenure of the key. As long as we have it, nobody else can end that one's
+	// lingering; so we do, for one who has just tried in vain will not try again.
+	of := turn.Baton()
+	of.mu.Lock()
+	lingering := of.lingering
+	of.mu.Unlock()
+	if lingering { // else the lease has gone meanwhile
+		of.giveBack(turn)
 	}
 	turn.Leave()
 }

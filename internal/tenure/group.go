@@ -31,8 +31,9 @@ type Queue interface {
 
 // Turn is the local turn, as far as a tenure is concerned.
 type Turn interface {
-	Pin()        // keeps the tenure of this key although nobody uses it
-	Leave() bool // gives up the turn
+	Baton() *Tenure // the tenure of this key
+	Pin()           // keeps it although nobody uses it
+	Leave() bool    // gives up the turn
 }
 
 // Group makes the tenures of one instance and ends what they keep.
@@ -55,7 +56,11 @@ func NewGroup(c Config) *Group {
 }
 
 // New returns the tenure of a key that comes into use.
-func (g *Group) New(key string) *Tenure { return &Tenure{group: g, key: key} }
+func (g *Group) New(key string) *Tenure {
+	t := &Tenure{group: g, key: key}
+	t.linger.Owner = t // once: the timer's goroutine reads it
+	return t
+}
 
 // Close sends those away that wait at the backend, and ends all lingering from now on.
 func (g *Group) Close() {

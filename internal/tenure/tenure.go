@@ -21,7 +21,8 @@ var (
 )
 
 // Tenure is one key's lease and who uses it. Begin and GiveUp need the turn of the key; the other methods may be called
-// by anybody. No method calls out, and none waits, while mu is held.
+// by anybody. A shared turn has several holders: of these, one at a time goes to the backend, and the lease changes only
+// while none of them works under it. No method calls out, and none waits, while mu is held.
 type Tenure struct {
 	group  *Group
 	key    string
@@ -30,14 +31,16 @@ type Tenure struct {
 	mu         sync.Mutex // guards all below
 	lease      distributed.Watched
 	mode       distributed.Mode // of lease or place
-	began      time.Time        // when the first caller was let in under lease
-	handoffs   int              // turns under lease after the first
-	closing    bool             // lease takes nobody further: somebody has overstayed under it
+	began      time.Time        // when the first caller was let in under lease; zero: none was yet
+	handoffs   int              // how often lease was handed on
+	entering   bool             // somebody is at the backend, or on the way in from there with a fresh lease
+	closing    bool             // lease takes nobody further: somebody has overstayed under it, or the backend disowns it
 	users      *Use             // who works under lease
 	overstayed int              // how many of them have
 	count      int              // how many there are
 	lingering  bool             // lease is kept for nobody in particular, and the key pinned
 	place      distributed.Place
+	leaving    int // places on their way back for which the key is not pinned yet
 	prev       distributed.Watched
 	releasing  bool // prev is on its way back; else somebody has still to see to it
 	pinned     bool // for prev
@@ -92,16 +95,19 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 			return err
 		}
 		u.fence, err = fence(ctx, lease)
-		if err != nil {
-			return err // the lease stays at hand; whoever is next tries again, or GiveUp returns it
-		}
-		if t.attach(u, lease, handoff) {
+		if err == nil && t.attach(u, lease, handoff) {
 			return nil
-		} // the lease was lost on the way to us: as if it had never been
+		}
+		disowned := errors.Is(err, distributed.ErrLeaseLost)
+		t.miss(lease, handoff, disowned)
+		if err != nil && !disowned {
+			return err // the lease stays at hand; whoever is next tries again, or GiveUp returns it
+		} // else it was lost on the way to us: as if it had never been
 	}
 }
 
-// obtain returns the lease at hand if it serves, else a new one, which is at hand then.
+// obtain returns the lease at hand if it serves, else a new one, which is at hand then; nobody else goes to the backend
+// until attach or miss.
 func (t *Tenure) obtain(ctx context.Context, ask Ask) (distributed.Watched, bool, error) {
 	at, err := t.look(ask.Mode)
 	if at.lease != nil || err != nil {
@@ -109,11 +115,12 @@ func (t *Tenure) obtain(ctx context.Context, ask Ask) (distributed.Watched, bool
 	}
 	got, err := t.enter(ctx, ask, at)
 	if err != nil {
+		t.entered()
 		return nil, false, err
 	}
 	lease := distributed.AsWatched(got)
 	t.mu.Lock()
-	t.lease, t.mode, t.place = lease, ask.Mode, nil
+	t.lease, t.mode, t.place, t.began = lease, ask.Mode, nil, time.Time{}
 	t.handoffs, t.closing, t.overstayed = 0, false, 0
 	t.mu.Unlock()
 	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
@@ -125,28 +132,47 @@ type hand struct {
 	lease distributed.Watched
 	prev  distributed.Watched
 	place distributed.Place // of the mode asked for
-	other distributed.Place // of the other mode: to be given up
 }
 
-// look returns what is at hand for a caller of this mode. A lease that does not serve it becomes prev.
+// look returns what is at hand for a caller of this mode. A lease that does not serve it becomes prev; a place of the other
+// mode is given up. All this is one decision under mu, for a fellow sharer may come in at any moment, and must not find its
+// lease given up under it. One that would go to the backend while somebody else does, waits in line instead.
 func (t *Tenure) look(mode distributed.Mode) (hand, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.lease == nil:
-	case t.serves(mode, time.Now()):
+	case t.lease != nil && t.serves(mode, time.Now()):
+		t.handoffs++ // here, not in attach: sharers who look at the same moment must all count
 		return hand{lease: t.lease}, nil
-	case t.count > 0:
+	case t.count > 0 || t.entering:
 		return hand{}, ErrDrain
-	default:
-		t.retire()
 	}
-	if t.place != nil && t.mode != mode {
-		other := t.place
-		t.place = nil
-		return hand{prev: t.prev, other: other}, nil
+	t.entering = true
+	t.retire()
+	if t.mode != mode {
+		t.part()
 	}
 	return hand{prev: t.prev, place: t.place}, nil
+}
+
+// entered lets others go to the backend again.
+func (t *Tenure) entered() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entering = false
+}
+
+// miss notes that the caller did not get in under the lease. disowned: the backend says that the lease is over, before
+// anything else has noticed.
+func (t *Tenure) miss(lease distributed.Watched, handoff, disowned bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !handoff {
+		t.entering = false
+	}
+	if disowned && t.lease == lease {
+		t.closing = true
+	}
 }
 
 // serves is the rule of hand-over: whether the lease may serve one more caller. The one who is let in asks, so a caller
@@ -161,19 +187,19 @@ func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
 	case distributed.Left(now, t.lease.Until()) < c.TTL/3:
 		return false
 	case t.lease.Contended():
-		return t.handoffs < c.MaxHandoffs && now.Sub(t.began) < c.MaxTenure
+		return t.handoffs < c.MaxHandoffs && (t.began.IsZero() || now.Sub(t.began) < c.MaxTenure)
 	case t.count > 0: // joins fellow sharers, which asks nothing of the backend in any case
 		return true
 	}
 	return c.MaxHandoffs > 0
 }
 
-// attach puts u in, if the lease is still at hand and not over. What was checked before the fence was fetched, which
-// may have taken a round trip, counts again.
+// attach puts u in, if the lease is still at hand and may be used. Since that was checked the fence was fetched, which
+// may have taken a round trip; and a Close that ends the holders must not miss one who comes after it.
 func (t *Tenure) attach(u *Use, lease distributed.Watched, handoff bool) bool {
 	now := time.Now()
 	t.mu.Lock()
-	if t.lease != lease || distributed.Over(now, lease.Until()) {
+	if t.lease != lease || t.closing || t.group.closed() || distributed.Over(now, lease.Until()) {
 		t.mu.Unlock()
 		return false
 	}
@@ -184,9 +210,10 @@ func (t *Tenure) attach(u *Use, lease distributed.Watched, handoff bool) bool {
 	}
 	t.users = u
 	t.count++
-	if handoff {
-		t.handoffs++
-	} else {
+	if !handoff {
+		t.entering = false
+	}
+	if t.began.IsZero() {
 		t.began = now
 	}
 	unpin := t.stopLinger()
