@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -33,12 +32,19 @@ type link struct {
 	deaf           bool // its replies are lost from now on
 }
 
+// Cleaner is the part of a testing.TB that a Proxy needs.
+type Cleaner interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+}
+
 // NewProxy listens on a free port and passes on to target until the test ends.
-func NewProxy(t testing.TB, target string) *Proxy {
+func NewProxy(t Cleaner, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("listen: %v", err)
 	}
 	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, links: make(map[*link]struct{})}
 	p.wg.Go(p.accept)

@@ -1,0 +1,298 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// attempt is one Enter and what came of it. It is registered from before it is sent until it is over.
+//
+//	asking ──"lease"──────────────────────────────▶ leased
+//	   └─"place"─▶ waiting ──grant (notice, heartbeat)─▶ leased, or claiming first if little is left of W
+//	                  ├─"gone"─▶ over: Granted is closed
+//	                  └─Leave───▶ over: silence
+//
+// A grant that comes while asking is kept until the reply says whether it was needed.
+type attempt struct {
+	b        *Backend
+	id       uint64
+	key      string
+	instance string // as it stands in tokens
+	mode     distributed.Mode
+	ttl      time.Duration
+	nowait   bool
+	keys     []string
+
+	item deadline.Item[*attempt] // the next heartbeat; guarded by b.beats
+
+	mu     sync.Mutex
+	state  attemptState
+	since  time.Time // a pushed grant is younger than this: the last question answered "place" was sent then
+	early  *grant    // came before the reply
+	polls  int       // of a foreigner's key, without a break
+	wanted bool      // a notice said so, perhaps before the grant
+	lease  *lease    // set once leased
+	// granted is made with the attempt's place and then read only. One lease fits, and it is sent under mu in the
+	// one change from waiting to leased, so sending never blocks.
+	granted chan distributed.Lease
+}
+
+type attemptState uint8
+
+const (
+	asking attemptState = iota
+	waiting
+	claiming
+	leased
+	over
+)
+
+// grant is the server's word that an attempt owns the lock.
+type grant struct {
+	fence  uint64
+	count  uint64
+	wanted bool
+	since  time.Time // its claim window began at this time or later
+}
+
+func newAttempt(b *Backend, req distributed.Request) *attempt {
+	a := &attempt{
+		b: b, id: b.last.Add(1), key: req.Key, instance: instanceName(req.Instance), mode: req.Mode, ttl: req.TTL, nowait: req.NoWait,
+		since: time.Now(),
+	}
+	keys := keysOf(a.key, a.instance)
+	a.keys = keys[:]
+	a.item.Owner = a
+	return a
+}
+
+// call returns a call of one of the attempt's scripts.
+func (a *attempt) call(s *script, more ...any) *call {
+	return &call{script: s, keys: a.keys, args: append(a.b.args(a.id, a.instance, a.mode, a.ttl, firstBlock), more...)}
+}
+
+// args are ARGV 1 to 9 of every script, see lua/common.lua.
+func (b *Backend) args(id uint64, instance string, mode distributed.Mode, ttl time.Duration, block int) []any {
+	args := make([]any, 0, 13)
+	return append(args, b.process, strconv.FormatUint(id, 10), instance, modeName(mode), ttl.Milliseconds(),
+		b.single.Load(), fenceText(b.seen.Load()), block, b.settings.gap.Milliseconds())
+}
+
+// enterArgs are ARGV 10 to 13 of enter.
+func (a *attempt) enterArgs(prev *lease) []any {
+	if prev == nil {
+		return []any{a.nowait, "", "x", ""}
+	}
+	return []any{a.nowait, strconv.FormatUint(prev.a.id, 10), modeName(prev.a.mode), fenceText(prev.fences.close())}
+}
+
+func modeName(m distributed.Mode) string {
+	if m == distributed.Shared {
+		return "s"
+	}
+	return "x"
+}
+
+// answered turns the reply to enter into what Enter returns. sent is when the question left that was answered.
+func (a *attempt) answered(ctx context.Context, c *call, sent time.Time) (distributed.Lease, distributed.Place, error) {
+	switch c.word(0) {
+	case "lease":
+		return a.direct(ctx, readGrant(c, sent))
+	case "place":
+		return nil, a.placed(c, sent), nil
+	case "held":
+		a.finish()
+		return nil, nil, distributed.ErrHeld
+	default: // "old": somebody uses our instance and process id; the attempt counter cannot have gone back
+		a.finish()
+		return nil, nil, fmt.Errorf("redislock: enter: %w: the server knows a later attempt", distributed.ErrUnavailable)
+	}
+}
+
+// direct makes the lease of a grant that came with the reply. With little left of the claim window, which means a
+// slow server, it is claimed before anybody uses it.
+func (a *attempt) direct(ctx context.Context, g grant) (distributed.Lease, distributed.Place, error) {
+	window := distributed.ClaimWindow(a.ttl)
+	until := distributed.Validity(g.since, window)
+	if late(until, window) {
+		c := a.call(renewScript)
+		sent, err := a.b.ask(ctx, c, a.ttl, window)
+		if err == nil && c.word(0) != "held" {
+			err = fmt.Errorf("redislock: enter: %w: answers take longer than the claim window of %v", distributed.ErrUnavailable, window)
+		}
+		if err != nil {
+			a.abandon()
+			return nil, nil, err
+		}
+		until = distributed.Validity(sent, a.ttl)
+	}
+	a.mu.Lock()
+	if a.state == over { // Close was quicker and gives the grant back
+		a.mu.Unlock()
+		return nil, nil, distributed.ErrClosed
+	}
+	a.state = leased
+	l := newLease(a, g)
+	l.start(until, a.wanted || g.wanted) // no watcher yet, so nothing is called back
+	a.mu.Unlock()
+	return l, nil, nil
+}
+
+// late reports that too little of a claim window is left to leave the claim to the background.
+func late(until time.Time, window time.Duration) bool {
+	return distributed.Left(time.Now(), until) < window/4
+}
+
+// placed makes the place and delivers the grant that was quicker than the reply.
+func (a *attempt) placed(c *call, sent time.Time) distributed.Place {
+	a.mu.Lock()
+	a.granted = make(chan distributed.Lease, 1)
+	if a.state == over { // Close was quicker
+		close(a.granted)
+		a.mu.Unlock()
+		return place{a}
+	}
+	a.state = waiting
+	early := a.early
+	if early == nil {
+		a.since = sent
+	}
+	a.mu.Unlock()
+	if early != nil {
+		a.receive(*early)
+	} else {
+		a.schedule(c)
+	}
+	return place{a}
+}
+
+// receive takes a grant that was pushed or found by a heartbeat. It returns false if nobody here waits for it; then
+// the caller gives it back. A repeated grant is ignored.
+func (a *attempt) receive(g grant) bool {
+	window := distributed.ClaimWindow(a.ttl)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch a.state {
+	case asking:
+		if g.since.IsZero() {
+			g.since = a.since
+		}
+		a.early = &g
+		return true
+	case waiting:
+		if g.since.IsZero() {
+			g.since = a.since
+		}
+		until := distributed.Validity(g.since, window)
+		if late(until, window) {
+			a.claim(g)
+		} else {
+			a.deliver(g, until)
+		}
+		return true
+	default:
+		return a.state != over
+	}
+}
+
+// deliver ends the waiting with a lease. The caller holds mu.
+func (a *attempt) deliver(g grant, until time.Time) {
+	a.state = leased
+	a.b.beats.Remove(&a.item)
+	l := newLease(a, g)
+	l.start(until, a.wanted || g.wanted) // no watcher yet, so nothing is called back
+	a.granted <- l
+}
+
+// claim renews a grant before it is delivered. The caller holds mu.
+func (a *attempt) claim(g grant) {
+	a.state = claiming
+	a.b.beats.Remove(&a.item)
+	a.b.errands.add(&errand{call: a.call(renewScript), ttl: a.ttl, until: time.Now().Add(a.ttl), done: func(c *call, sent time.Time) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		switch {
+		case a.state != claiming: // left meanwhile
+		case c.err == nil && c.word(0) == "held":
+			a.deliver(g, distributed.Validity(sent, a.ttl))
+		default:
+			a.end()
+		}
+	}})
+}
+
+// end says that the place is lost: enter again. The caller holds mu, the state is waiting or claiming. The attempt is
+// forgotten by the next sweep.
+func (a *attempt) end() {
+	a.state = over
+	a.b.beats.Remove(&a.item)
+	close(a.granted)
+}
+
+// want notes that another instance waits for what this attempt has or is going to have.
+func (a *attempt) want() {
+	a.mu.Lock()
+	a.wanted = true
+	l := a.lease
+	a.mu.Unlock()
+	if l != nil {
+		l.Want()
+	}
+}
+
+// finish forgets an attempt that has nothing at the server.
+func (a *attempt) finish() {
+	a.mu.Lock()
+	a.state = over
+	a.mu.Unlock()
+	a.b.forget(a)
+}
+
+// abandon forgets an attempt of which nobody knows what it has at the server, and has it given up there in the
+// background: the caller's context has ended, and what it leaves behind would hold up others.
+func (a *attempt) abandon() {
+	a.finish()
+	a.b.errands.add(a.leaving(nil))
+}
+
+// leaving is the errand of giving up all that the attempt has. A lease takes the claim window at most to run out, a
+// place is passed over at its turn for as long.
+func (a *attempt) leaving(done func(*call, time.Time)) *errand {
+	return &errand{call: a.call(leaveScript, ""), ttl: a.ttl, until: time.Now().Add(a.ttl), done: done}
+}
+
+// close gives up a place when the Backend is closed. Leases run out by themselves.
+func (a *attempt) close() {
+	a.mu.Lock()
+	was := a.state
+	if was == leased || was == over {
+		a.mu.Unlock()
+		return
+	}
+	a.state = over
+	if was == waiting || was == claiming {
+		close(a.granted)
+	}
+	a.mu.Unlock()
+	a.b.errands.add(a.leaving(nil))
+}
+
+// stale reports that the attempt is over, or that its lease was lost and never released.
+func (a *attempt) stale() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.lease
+	return a.state == over || l != nil && distributed.Over(time.Now(), l.Until())
+}
+
+// jittered is d more or less a tenth, so that what began together does not stay together.
+func jittered(d time.Duration) time.Duration {
+	return d - d/10 + time.Duration(rand.Int64N(int64(d)/5+1))
+}

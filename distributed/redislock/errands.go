@@ -1,0 +1,170 @@
+package redislock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+const (
+	// maxWorkers bounds the goroutines of the errands, and with them the connections. One pipeline under way is not
+	// enough: while it waits for its answers the next should leave.
+	maxWorkers = 4
+	// Pauses between repeated tries: the first short, for most failures are a lost connection; then longer, so that
+	// a server that comes back is not met by a storm.
+	firstPause, longestPause = 5 * time.Millisecond, 250 * time.Millisecond
+	// closeGrace bounds how long Close waits for a server that does not answer. What is not given back by then runs
+	// out by itself.
+	closeGrace = 2 * time.Second
+)
+
+// errand is a call that nobody stands and waits for: a release, a refill, a claim, the giving back of a grant.
+type errand struct {
+	call  *call
+	ttl   time.Duration
+	until time.Time                     // later it need not be tried
+	done  func(c *call, sent time.Time) // gets the answer or the last error; may be nil
+}
+
+// errands runs them in the background. What comes while the workers are busy goes out together in one pipeline.
+type errands struct {
+	b *Backend
+
+	mu      sync.Mutex
+	queue   []*errand // guarded by mu
+	workers int       // guarded by mu
+	closed  bool      // guarded by mu: nothing more is taken
+	give    time.Time // guarded by mu; set by close: when to give up
+	wg      sync.WaitGroup
+}
+
+// add takes an errand and returns at once; false after close.
+func (r *errands) add(e *errand) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.queue = append(r.queue, e)
+	if r.workers < maxWorkers {
+		r.workers++
+		r.wg.Go(r.work) // close waits for it
+	}
+	return true
+}
+
+// close waits until all errands have ended.
+func (r *errands) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.give = time.Now().Add(closeGrace)
+	r.mu.Unlock()
+	r.wg.Wait()
+}
+
+// work runs batches until there are none.
+func (r *errands) work() {
+	for {
+		r.mu.Lock()
+		batch := r.queue
+		if len(batch) > maxBatch {
+			batch = batch[:maxBatch]
+		}
+		r.queue = r.queue[len(batch):]
+		if len(batch) == 0 {
+			r.queue = nil
+			r.workers--
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		r.run(batch)
+	}
+}
+
+// run tries a batch until every errand in it has an answer or its time is over.
+func (r *errands) run(batch []*errand) {
+	pause := firstPause
+	for {
+		batch = r.try(batch)
+		if len(batch) == 0 {
+			return
+		}
+		time.Sleep(jittered(pause))
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// try asks once and returns what is to be tried again.
+func (r *errands) try(batch []*errand) []*errand {
+	calls := make([]*call, len(batch))
+	shortest := batch[0].ttl
+	for i, e := range batch {
+		calls[i] = e.call
+		shortest = min(shortest, e.ttl)
+	}
+	sent := time.Now()
+	r.b.tr.do(within(context.Background(), tryTimeout(shortest)), calls...)
+	again := batch[:0:0]
+	for _, e := range batch {
+		if classify(e.call.err) == passing && time.Now().Before(r.limit(e)) {
+			again = append(again, e)
+		} else if e.done != nil {
+			e.done(e.call, sent)
+		}
+	}
+	return again
+}
+
+// limit is when an errand is given up.
+func (r *errands) limit(e *errand) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.give.IsZero() && r.give.Before(e.until) {
+		return r.give
+	}
+	return e.until
+}
+
+// tryTimeout is how long one exchange may take before it is repeated: H, for an answer that takes longer leaves too
+// little of the claim window; but no less than a busy machine may need.
+func tryTimeout(ttl time.Duration) time.Duration {
+	return max(distributed.HeartbeatInterval(ttl), 20*time.Millisecond)
+}
+
+// ask runs a call until it is answered, at most for the budget: the scripts answer a repeat like the first time. It
+// returns when the question left that was answered. The caller's cancellation is noticed between tries.
+func (b *Backend) ask(ctx context.Context, c *call, ttl, budget time.Duration) (sent time.Time, err error) {
+	end := time.Now().Add(budget)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		sent = time.Now()
+		b.tr.do(within(ctx, tryTimeout(ttl)), c)
+		kind := classify(c.err)
+		if kind == none {
+			return sent, nil
+		}
+		if b.ctx.Err() != nil {
+			return sent, distributed.ErrClosed
+		}
+		if ctx.Err() != nil {
+			return sent, interrupted(ctx, c)
+		}
+		if kind == permanent || time.Now().After(end) {
+			return sent, unavailable(c.script.name, c.err)
+		}
+		b.pause(ctx, jittered(pause))
+	}
+}
+
+// pause sleeps, but not past the end of ctx or of the Backend.
+func (b *Backend) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-b.ctx.Done():
+	}
+}

@@ -1,0 +1,105 @@
+package redislock
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// firstBlock fences come with a grant. A process knows of fences up to the end of its blocks and asks for later
+	// ones, so blocks that are taken often must be small, or the fences run ahead of the clock: 1024 ns for each
+	// lease is slower than any server grants them.
+	firstBlock = 1024
+	// laterBlock fences come with a refill: a lease that used up its first block passes the lock on inside its
+	// process, up to a million times a second, and then refills every 65 ms at most.
+	laterBlock = 1 << 16
+
+	fenceDigits = 19
+)
+
+// fences is a lease's reserve. An exclusive lease gives each out once, a shared one always the same.
+type fences struct {
+	shared bool // set by open, then read only
+
+	mu        sync.Mutex
+	from, to  uint64    // guarded by mu; the next to give, and the first past the block
+	spare     [2]uint64 // guarded by mu; the block after, the same way; empty if equal
+	last      uint64    // guarded by mu; the largest given, or the one before the first
+	half      uint64    // guarded by mu; with fewer left a refill is due
+	refilling bool      // guarded by mu; one was asked for
+	closed    bool      // guarded by mu; the lease is being released
+}
+
+func (f *fences) open(first, count uint64, shared bool) {
+	f.shared = shared
+	f.from, f.to, f.last, f.half = first, first+count, first-1, count/2
+}
+
+// next returns the next fence, and whether this is the moment to refill.
+func (f *fences) next() (fence uint64, ok, low bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shared {
+		return f.from, !f.closed, false
+	}
+	if f.from == f.to {
+		f.from, f.to = f.spare[0], f.spare[1]
+		f.spare = [2]uint64{}
+		f.half = (f.to - f.from) / 2
+	}
+	ok = f.from < f.to && !f.closed
+	if ok {
+		f.last = f.from
+		f.from++
+	}
+	low = !f.closed && !f.refilling && f.spare[0] == f.spare[1] && f.to-f.from <= f.half
+	f.refilling = f.refilling || low
+	return f.last, ok, low
+}
+
+// add takes a further block. With one in reserve already it is dropped: a gap in the fences is nothing.
+func (f *fences) add(first, count uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refilling = false
+	if f.spare[0] == f.spare[1] {
+		f.spare = [2]uint64{first, first + count}
+	}
+}
+
+// failed allows another refill to be asked for.
+func (f *fences) failed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refilling = false
+}
+
+// close ends the giving and returns the last fence that was used.
+func (f *fences) close() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	return f.last
+}
+
+// fenceText writes a fence the way the scripts compare them: as 19 digits.
+func fenceText(fence uint64) string {
+	s := strconv.FormatUint(fence, 10)
+	if len(s) < fenceDigits {
+		s = strings.Repeat("0", fenceDigits-len(s)) + s
+	}
+	return s
+}
+
+// parseFence reads what a script wrote; anything else is 0, which no store accepts after a fence.
+func parseFence(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64)
+	return n
+}
+
+// readGrant reads a "lease" reply to a question that was sent then.
+func readGrant(c *call, sent time.Time) grant {
+	return grant{fence: parseFence(c.word(1)), count: uint64(c.number(2)), wanted: c.number(3) == 1, since: sent}
+}

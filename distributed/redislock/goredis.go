@@ -1,0 +1,135 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// goRedis is the transport for real servers.
+type goRedis struct {
+	client  redis.UniversalClient // our own: nobody else closes it
+	cluster bool
+}
+
+// do implements transport. A lone call takes the plain way; several share a pipeline, which the cluster client splits
+// by node.
+func (g *goRedis) do(ctx context.Context, calls ...*call) {
+	if len(calls) == 1 {
+		calls[0].take(g.client.EvalSha(ctx, calls[0].script.sha, calls[0].keys, calls[0].args...))
+	} else {
+		cmds := make([]*redis.Cmd, len(calls))
+		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+			for i, c := range calls {
+				cmds[i] = p.EvalSha(ctx, c.script.sha, c.keys, c.args...)
+			}
+			return nil
+		})
+		for i, c := range calls {
+			c.take(cmds[i])
+		}
+	}
+	for _, c := range calls {
+		if redis.HasErrorPrefix(c.err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
+			c.take(g.client.Eval(ctx, c.script.text, c.keys, c.args...))
+		}
+	}
+}
+
+func (c *call) take(cmd *redis.Cmd) {
+	c.reply, c.err = cmd.Slice()
+}
+
+// ping implements transport.
+func (g *goRedis) ping(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	err := g.client.Ping(ctx).Err()
+	return time.Since(start), err
+}
+
+// about implements transport. INFO may be forbidden to our user; then only what the client knows is told.
+func (g *goRedis) about(ctx context.Context) (serverInfo, error) {
+	info := serverInfo{single: !g.cluster}
+	text, err := g.client.Info(ctx).Result()
+	if redis.IsPermissionError(err) {
+		return info, nil
+	}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "redis_version":
+			info.version = value
+		case "maxmemory_policy":
+			info.policy = value
+		case "maxmemory":
+			info.memory = value
+		case "cluster_enabled":
+			info.single = info.single && value == "0"
+		}
+	}
+	return info, err
+}
+
+// close implements transport.
+func (g *goRedis) close() error { return g.client.Close() }
+
+// pauses between attempts to subscribe; short, for heartbeats alone find grants while we are deaf.
+const (
+	firstListenPause = 20 * time.Millisecond
+	longListenPause  = time.Second
+)
+
+// listen implements transport.
+func (g *goRedis) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
+	pause := firstListenPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		e.deafened(g.subscription(ctx, channel, interval, e))
+		if time.Since(began) > longListenPause {
+			pause = firstListenPause
+		}
+		wait(ctx, pause)
+		pause = min(2*pause, longListenPause)
+	}
+}
+
+var errSilent = errors.New("the subscription's connection is silent")
+
+// subscription serves one connection until it breaks. The client would replace it by itself and say nothing of what
+// was missed; every break ends here instead, and what comes after subscribed is complete.
+func (g *goRedis) subscription(ctx context.Context, channel string, interval func() time.Duration, e ears) error {
+	ps := g.client.Subscribe(ctx)
+	// The dog closes the connection, which ends Receive below. It is waited for, so it never outlives this call.
+	ctx, cancel := context.WithCancel(ctx)
+	dog := &watchdog{ps: ps, interval: interval, done: make(chan struct{})}
+	dog.hear()
+	if err := ps.Subscribe(ctx, channel); err != nil {
+		cancel()
+		_ = ps.Close()
+		return err
+	}
+	go dog.run(ctx)
+	defer func() {
+		cancel()
+		<-dog.done
+	}()
+	for {
+		msg, err := ps.Receive(ctx)
+		if err != nil {
+			if dog.bitten.Load() {
+				return errSilent
+			}
+			return err
+		}
+		dog.hear()
+		switch m := msg.(type) {
+		case *redis.Subscription:
+			e.subscribed()
+		case *redis.Message:
+			e.heard(m.Payload)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package redislock
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// prefix starts the name of every helper key and channel, and the value of every lock.
+const prefix = "wllock:"
+
+// slots is the number of hash slots of a Redis cluster.
+const slots = 16384
+
+// keysOf returns the lock's key and its helper keys, in the order of common.lua; all live in one cluster slot.
+// done is per instance, the others per lock.
+func keysOf(key, instance string) [6]string {
+	base := helperBase(key)
+	return [6]string{key, base + "s", base + "q", base + "w", base + "r", base + "d:" + instance}
+}
+
+// helperBase is what the helper keys of a lock start with. Redis hashes what stands between the first brace and the
+// next closing one, and else the whole key. A key without braces is its own hash tag; for one with braces a short tag
+// of the same slot is looked up, for "{a}b}" would hash as "a" only.
+func helperBase(key string) string {
+	if !strings.ContainsAny(key, "{}") {
+		return prefix + "{" + key + "}:"
+	}
+	return prefix + "{" + tags()[slotOf(key)] + "}:" + key + ":"
+}
+
+// slotOf returns the cluster slot of a key.
+func slotOf(key string) int {
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if n := strings.IndexByte(key[open+1:], '}'); n > 0 {
+			key = key[open+1 : open+1+n]
+		}
+	}
+	return int(crc16(key)) % slots
+}
+
+// tags returns a short text for every slot. It is built when the first key with braces comes, in about 10 ms.
+var tags = sync.OnceValue(func() []string {
+	table := make([]string, slots)
+	for n, missing := 0, slots; missing > 0; n++ {
+		tag := strconv.FormatInt(int64(n), 36)
+		if slot := int(crc16(tag)) % slots; table[slot] == "" {
+			table[slot] = tag
+			missing--
+		}
+	}
+	return table
+})
+
+// crc16 is CRC-16/XMODEM (polynomial 0x1021), which the cluster specification prescribes.
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^s[i]]
+	}
+	return crc
+}
+
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()

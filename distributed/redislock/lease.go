@@ -1,0 +1,232 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// lease is a grant in use. Its life is kept by the Term; what is here is its fences and its release.
+type lease struct {
+	distributed.Term
+	a      *attempt
+	fences fences
+
+	mu   sync.Mutex    // guards what follows
+	done chan struct{} // made when a release begins, closed when it is answered
+	err  error         // of the release; valid once done is closed
+	tell bool          // StartRelease was called: the answer goes to the Watcher
+}
+
+// newLease makes the lease of a grant; start lets its time run. The caller holds a.mu.
+func newLease(a *attempt, g grant) *lease {
+	l := &lease{a: a}
+	l.fences.open(g.fence, g.count, a.mode == distributed.Shared)
+	a.b.see(g.fence + g.count - 1)
+	a.lease = l
+	return l
+}
+
+// start has the lease kept. It is claimed after a third of the claim window, in the background: most holds are over
+// by then and never pay for it, and two tries are left.
+func (l *lease) start(until time.Time, wanted bool) {
+	window := distributed.ClaimWindow(l.a.ttl)
+	l.a.b.keeper.Keep(&l.Term, l, l.a.ttl, until, time.Now().Add(window/3))
+	if wanted {
+		l.Want()
+	}
+}
+
+// renewed takes the answer to a renewal. No answer changes nothing: the Keeper asks again.
+func (l *lease) renewed(c *call, sent time.Time) {
+	switch {
+	case c.err != nil:
+	case c.word(0) == "held":
+		l.Renewed(distributed.Validity(sent, l.a.ttl))
+		if c.number(1) == 1 {
+			l.Want()
+		}
+	default:
+		l.End()
+		l.a.b.forget(l.a)
+	}
+}
+
+// NextFence implements distributed.Lease. More are fetched in the background when half are used.
+func (l *lease) NextFence() (uint64, bool) {
+	fence, ok, low := l.fences.next()
+	if low {
+		l.a.b.errands.add(&errand{call: l.refilling(), ttl: l.a.ttl, until: l.Until(), done: func(c *call, _ time.Time) {
+			_ = l.refilled(c)
+		}})
+	}
+	return fence, ok
+}
+
+// Refill implements distributed.Lease.
+func (l *lease) Refill(ctx context.Context) error {
+	if l.fences.shared {
+		return nil
+	}
+	c := l.refilling()
+	if _, err := l.a.b.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
+		return err
+	}
+	return l.refilled(c)
+}
+
+func (l *lease) refilling() *call {
+	c := &call{script: refillScript, keys: l.a.keys}
+	c.args = l.a.b.args(l.a.id, l.a.instance, l.a.mode, l.a.ttl, laterBlock)
+	return c
+}
+
+// refilled takes the answer to a refill.
+func (l *lease) refilled(c *call) error {
+	if c.err != nil {
+		l.fences.failed()
+		return unavailable("refill", c.err)
+	}
+	if c.word(0) != "fences" {
+		l.End()
+		l.a.b.forget(l.a)
+		return distributed.ErrLeaseLost
+	}
+	first, count := parseFence(c.word(1)), uint64(c.number(2))
+	l.a.b.see(first + count - 1)
+	l.fences.add(first, count)
+	if c.number(3) == 1 {
+		l.Want()
+	}
+	return nil
+}
+
+// Release implements distributed.Lease.
+func (l *lease) Release(ctx context.Context) error {
+	if !l.Finish() {
+		return distributed.ErrLeaseLost
+	}
+	if !l.begin() {
+		return l.wait(ctx)
+	}
+	c := l.leaving()
+	if _, err := l.a.b.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
+		l.background()
+		return err
+	}
+	return l.settle(outcome(c))
+}
+
+// StartRelease implements distributed.Watched.
+func (l *lease) StartRelease() {
+	if !l.Finish() {
+		l.Released(distributed.ErrLeaseLost)
+		return
+	}
+	l.mu.Lock()
+	l.tell = true
+	l.mu.Unlock()
+	if l.begin() {
+		l.background()
+		return
+	}
+	select {
+	case <-l.done: // answered before we asked to be told; else settle tells
+		l.told()
+	default:
+	}
+}
+
+// begin starts a release. It returns false if one was started before.
+func (l *lease) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done != nil {
+		return false
+	}
+	l.done = make(chan struct{})
+	return true
+}
+
+// background has the lease released by an errand, which is repeated until the lease is over anyway.
+func (l *lease) background() {
+	e := &errand{call: l.leaving(), ttl: l.a.ttl, until: l.Until(), done: func(c *call, _ time.Time) { _ = l.settle(outcome(c)) }}
+	if !l.a.b.errands.add(e) {
+		_ = l.settle(distributed.ErrClosed)
+	}
+}
+
+// giveUp releases the lease that an Enter named as Prev, when that Enter has failed. Of nil it does nothing.
+func (l *lease) giveUp() {
+	if l != nil {
+		l.background()
+	}
+}
+
+func (l *lease) leaving() *call { return l.a.call(leaveScript, fenceText(l.fences.close())) }
+
+// outcome reads the answer to leave.
+func outcome(c *call) error {
+	switch {
+	case c.err != nil:
+		return unavailable("release", c.err)
+	case c.word(0) == "lost":
+		return distributed.ErrLeaseLost
+	default:
+		return nil
+	}
+}
+
+// settle ends the release with its first answer and returns that; later ones are of repeats. Of nil it does nothing.
+func (l *lease) settle(err error) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	select {
+	case <-l.done:
+		defer l.mu.Unlock()
+		return l.err
+	default:
+	}
+	l.err = err
+	close(l.done)
+	l.mu.Unlock()
+	l.a.b.forget(l.a)
+	l.told()
+	return err
+}
+
+// told tells the Watcher, once.
+func (l *lease) told() {
+	l.mu.Lock()
+	tell, err := l.tell, l.err
+	l.tell = false
+	l.mu.Unlock()
+	if tell {
+		l.Released(err)
+	}
+}
+
+// wait waits for a release that is under way.
+func (l *lease) wait(ctx context.Context) error {
+	select {
+	case <-l.done:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.err
+	case <-ctx.Done():
+		return fmt.Errorf("redislock: release: %w: %w", distributed.ErrUnavailable, ctx.Err())
+	}
+}
+
+func ignoreLost(err error) error {
+	if errors.Is(err, distributed.ErrLeaseLost) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+#!lua
+-- enter gives up the lease before, if it is still ours, and asks for the lock.
+-- KEYS and ARGV 1-9: see common.lua
+-- ARGV  10 nowait    1: take no place
+--       11 prev      attempt of the lease to give up first; "" for none
+--       12 prevmode  its mode
+--       13 used      the last fence it used
+-- Returns {"lease", first fence, number of fences, wanted}, {"place", rank, ms, foreign}, {"held", ms}, or {"old"}.
+-- The uncontended way: MGET, TIME, SET, SET.
+-- include: common queue
+local nowait, prev, prevmode, used = ARGV[10] == '1', ARGV[11], ARGV[12], ARGV[13]
+local raw = redis.call('MGET', LOCK, STATE, DONE)
+local value, state = raw[1], load(raw[2])
+if raw[3] and tonumber(raw[3]) >= tonumber(attempt) then return {'old'} end
+local time = redis.call('TIME')
+local now, window = millis(time), math.floor(ttl / 2)
+local me = {id = id, window = window}
+
+-- A repeat gets the first answer, and an older attempt of ours nothing.
+if holds(value, id, mode) then
+  if mode == 's' then
+    admit(me, now)
+    state.fence = nextfence(state.fence, time)
+    save(state)
+    return lease(state.fence, 1, state)
+  end
+  redis.call('PEXPIRE', LOCK, window)
+  return lease(string.match(value, '(%d+)$'), block, state)
+end
+if value then
+  local p, a, i = string.match(value, '^wllock:x:([^:]+):(%d+):([^:]+):')
+  if p == process and i == instance and tonumber(a) > tonumber(attempt) then return {'old'} end
+end
+local again = false
+if state.queued then
+  local w = waiter(instance)
+  if w and tonumber(w.attempt) > tonumber(attempt) then return {'old'} end
+  again = w and w.attempt == attempt
+  if w and not again and not nowait then drop(instance) end
+  state.queued = redis.call('ZCARD', QUEUE) > 0
+end
+
+-- Give up the lease before. The key itself is overwritten or deleted below.
+local ours = false
+if prev ~= '' and holds(value, process .. ':' .. prev .. ':' .. instance, prevmode) then
+  if prevmode == 's' then
+    redis.call('ZREM', READERS, process .. ':' .. prev .. ':' .. instance)
+    ours = redis.call('ZCOUNT', READERS, now, '+inf') == 0
+  else
+    ours, state.fence = true, used
+  end
+  over(prev, raw[3])
+  if ours and gap > 0 then state.free = now + gap end
+end
+local free, strange = (not value or ours) and now >= state.free, false
+
+if free and not state.queued then
+  local fence, count = nextfence(state.fence, time), block
+  local how = ours and 'over' or 'free'
+  local got
+  if mode == 's' then
+    count, got = 1, own('wllock:s:' .. fence, window, how)
+    if got then
+      redis.call('DEL', READERS)
+      admit(me, now)
+    end
+  else
+    got = own('wllock:x:' .. id .. ':' .. fence, window, how)
+  end
+  if got then
+    state.fence = plus(fence, count - 1)
+    save(state)
+    return lease(fence, count, state)
+  end
+  free, strange = false, true -- a foreigner's key of another type
+elseif mode == 's' and shared(value) and not ours and not state.queued then
+  state.fence = nextfence(state.fence, time)
+  admit(me, now)
+  save(state)
+  return lease(state.fence, 1, state)
+end
+
+local alone = not state.queued
+if not nowait then
+  if not again then
+    local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or 0
+    redis.call('ZADD', QUEUE, last + 1, instance)
+  end
+  beaten(now)
+  state.queued = true
+end
+local list = {}
+if free then
+  list = pop(state, time, ours and 'over' or 'free')
+end
+if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
+save(state)
+announce(list, state)
+for _, w in ipairs(list) do
+  if w.id == id then return lease(w.fence, w.count, state) end
+end
+if nowait then return {'held', math.max(redis.call('PTTL', LOCK), 0)} end
+if alone and value and not ours then want(value) end
+return place(value, strange or (free and #list == 0), state, now)

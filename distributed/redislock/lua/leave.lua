@@ -1,0 +1,62 @@
+#!lua flags=allow-oom
+-- leave gives up whatever this attempt has, a lease or a place; the lock goes to the next.
+-- KEYS and ARGV 1-9: see common.lua
+-- ARGV  10 used  the last fence used; "" for none: the block counts as used
+-- Returns {"released"}: a lease, now or by an earlier leave; {"left"}: a place; {"lost"}: it had nothing.
+-- The uncontended way: MGET, DEL, SET, SET.
+-- include: common queue
+local used = ARGV[10]
+local raw = redis.call('MGET', LOCK, STATE, DONE)
+local value, state = raw[1], load(raw[2])
+
+if holds(value, id, mode) then
+  if mode == 's' then
+    redis.call('ZREM', READERS, id)
+    redis.call('ZREMRANGEBYSCORE', READERS, '-inf', '(' .. millis(redis.call('TIME')))
+    local latest = redis.call('ZRANGE', READERS, -1, -1, 'WITHSCORES')[2]
+    if latest then
+      redis.call('PEXPIREAT', LOCK, latest)
+      over(attempt, raw[3])
+      return {'released'}
+    end
+  elseif used ~= '' then
+    state.fence = used
+  end
+  local list = {}
+  if gap > 0 then
+    state.free = millis(redis.call('TIME')) + gap
+  elseif state.queued then
+    list = pop(state, redis.call('TIME'), 'over')
+  end
+  if #list == 0 then
+    if mode == 's' then redis.call('DEL', LOCK, READERS) else redis.call('DEL', LOCK) end
+  end
+  save(state)
+  over(attempt, raw[3])
+  announce(list, state)
+  if gap > 0 and state.queued then
+    local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    local w = member and waiter(member)
+    if w then publish(w.process, string.format('p %s %d', w.attempt, gap)) end
+  end
+  return {'released'}
+end
+
+local w = waiter(instance)
+if w and w.attempt == attempt then
+  drop(instance)
+  state.queued = redis.call('ZCARD', QUEUE) > 0
+  local list, time = {}, redis.call('TIME')
+  if state.queued and not value and millis(time) >= state.free then
+    list = pop(state, time, 'free')
+  elseif state.queued and shared(value) then
+    list = pop(state, time, 'join')
+  end
+  save(state)
+  over(attempt, raw[3])
+  announce(list, state)
+  return {'left'}
+end
+if raw[3] and tonumber(raw[3]) >= tonumber(attempt) then return {'released'} end
+over(attempt, raw[3])
+return {'lost'}

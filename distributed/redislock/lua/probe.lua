@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- probe runs every command the other scripts use, on a key of its own, and returns those that were refused:
+-- {command, error, command, error, ...}.
+-- KEYS  1 a key that nobody uses
+-- ARGV  1 this process's channel
+local KEY = KEYS[1]
+local tries = {
+  {'DEL', KEY}, {'TIME'}, {'MGET', KEY},
+  {'ZADD', KEY, 1, 'a'}, {'ZRANGE', KEY, 0, 0}, {'ZRANK', KEY, 'a'}, {'ZSCORE', KEY, 'a'}, {'ZCARD', KEY},
+  {'ZCOUNT', KEY, 0, 1}, {'ZREMRANGEBYSCORE', KEY, 5, 6}, {'ZREM', KEY, 'a'},
+  {'HSET', KEY, 'a', 'b'}, {'HGET', KEY, 'a'}, {'HDEL', KEY, 'a'},
+  {'SET', KEY, 'a', 'PX', 1000}, {'EXISTS', KEY}, {'PTTL', KEY}, {'PEXPIRE', KEY, 1000, 'GT'}, {'PEXPIREAT', KEY, 1},
+  {'PUBLISH', ARGV[1], 'p 0 0'},
+}
+local refused = {}
+for _, try in ipairs(tries) do
+  local answer = redis.pcall(unpack(try))
+  if type(answer) == 'table' and answer.err then
+    refused[#refused + 1] = try[1]
+    refused[#refused + 1] = answer.err
+  end
+end
+return refused

@@ -1,0 +1,54 @@
+package redislock
+
+import (
+	"crypto/sha1" //nolint:gosec // what EVALSHA names scripts by, not a protection
+	"embed"
+	"encoding/hex"
+	"strings"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// script is one step of the protocol as the server runs it.
+type script struct {
+	name string
+	text string
+	sha  string
+}
+
+var (
+	enterScript  = newScript("enter")
+	beatScript   = newScript("beat")
+	renewScript  = newScript("renew")
+	refillScript = newScript("refill")
+	leaveScript  = newScript("leave")
+	probeScript  = newScript("probe")
+
+	allScripts = []*script{enterScript, beatScript, renewScript, refillScript, leaveScript, probeScript}
+)
+
+// includeMark names, in the head of a script, the shared parts it needs.
+const includeMark = "-- include: "
+
+// newScript puts the shared parts in place of the include line. The first line stays first: it carries the flags.
+func newScript(name string) *script {
+	text := source(name)
+	if before, rest, ok := strings.Cut(text, includeMark); ok {
+		parts, body, _ := strings.Cut(rest, "\n")
+		for _, part := range strings.Fields(parts) {
+			before += source(part)
+		}
+		text = before + body
+	}
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+func source(name string) string {
+	b, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // embedded at build time
+	}
+	return string(b)
+}

@@ -1,0 +1,86 @@
+package redislock
+
+import (
+	"context"
+	"time"
+)
+
+// transport is all that the protocol needs of a server: scripts go in, answers and notices come out. goRedis is the
+// one for real servers; a simulated server is another.
+type transport interface {
+	// do runs the calls in as few exchanges as it can and fills in each one's answer or error. It returns when all
+	// are known or ctx has ended; a call without an answer may have run.
+	do(ctx context.Context, calls ...*call)
+	// ping measures one exchange with a server.
+	ping(ctx context.Context) (time.Duration, error)
+	// about asks the server what it is.
+	about(ctx context.Context) (serverInfo, error)
+	// listen subscribes to one channel and passes on what comes, until ctx ends. It reconnects by itself; interval
+	// tells how often the connection is to be tried: after two of them without a sign of life it is replaced.
+	listen(ctx context.Context, channel string, interval func() time.Duration, ears ears)
+	close() error
+}
+
+// ears is who listens. Calls come one after the other and must not block.
+type ears interface {
+	heard(notice string)
+	subscribed()        // from now on notices arrive; earlier ones may be lost
+	deafened(err error) // the subscription failed or broke
+}
+
+// call is one script to run.
+type call struct {
+	script *script
+	keys   []string
+	args   []any
+
+	reply []any // the script's answer
+	err   error // nil if it has answered
+}
+
+// serverInfo is what matters of a server's INFO.
+type serverInfo struct {
+	version string
+	policy  string // maxmemory-policy
+	memory  string // maxmemory; "0" is no limit
+	single  bool   // no cluster, so that PUBLISH counts all receivers
+}
+
+// word returns the reply's i-th element as text.
+func (c *call) word(i int) string {
+	if i < len(c.reply) {
+		if s, ok := c.reply[i].(string); ok {
+			return s
+		}
+	}
+	return ""
+}
+
+// number returns the reply's i-th element as a number.
+func (c *call) number(i int) int64 {
+	if i < len(c.reply) {
+		if n, ok := c.reply[i].(int64); ok {
+			return n
+		}
+	}
+	return 0
+}
+
+// by is a context that ends at a moment, if its parent does not end before. Only the deadline is told, which is all
+// that a connection needs; there is no timer to pay for.
+type by struct {
+	context.Context
+	at time.Time
+}
+
+// within returns a context whose deadline is d from now, or the parent's if that is earlier.
+func within(ctx context.Context, d time.Duration) context.Context {
+	at := time.Now().Add(d)
+	if parent, ok := ctx.Deadline(); ok && parent.Before(at) {
+		return ctx
+	}
+	return by{ctx, at}
+}
+
+// Deadline implements context.Context.
+func (b by) Deadline() (time.Time, bool) { return b.at, true }
