@@ -9,10 +9,14 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 )
 
-// redisSchemes are the backends to which the user name and password of the WLLOCK_REDIS_ variables go.
-var redisSchemes = []string{"redis", "rediss", "redis+sentinel", "redis+cluster", "redlock", "unix"}
+// redisSchemes are the backends to which the user name and password of the WLLOCK_REDIS_ variables go: what
+// redislock.Open reads.
+var redisSchemes = []string{
+	"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
+}
 
 // target returns the backend's URL with the credentials of the other settings in it. c is valid.
 func (c Config) target() (*url.URL, error) {
@@ -102,14 +106,14 @@ func hasPassword(u *url.URL) bool {
 	return has
 }
 
-// readPassword returns what the file holds, without the line end that editors add. Its error does not show the path: it
-// may be the password itself, given to the wrong variable.
+// readPassword returns what the file holds, without the line end that editors add; redislock.WithPasswordFile reads it
+// the same way. Its error does not show the path: it may be the password itself, given to the wrong variable.
 func readPassword(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", fault("names a file that cannot be read: " + reason(err))
 	}
-	password := strings.TrimRight(string(content), "\r\n")
+	password := strings.TrimRightFunc(string(content), unicode.IsSpace)
 	if password == "" {
 		return "", fault("names an empty file")
 	}

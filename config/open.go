@@ -12,10 +12,14 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/distributed/redislock"
 )
 
 // Open connects to the backend, asks it whether it can do its work, and returns a Locker that closes it when it is
 // closed itself. ctx bounds the connecting only.
+//
+// Backends are memory://, which each call of Open makes anew, and whatever redislock.Open reads: one Redis server,
+// a primary found by sentinels, a cluster. For others, and for options of redislock, see WithOpener.
 //
 // Options beat the settings of the Config. An unknown scheme is an *Error; a backend that does not answer, or refuses
 // the credentials, is an error that Is wllock.ErrUnavailable.
@@ -27,7 +31,7 @@ func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker
 	if err != nil {
 		return nil, err
 	}
-	openers, opts := withOpeners(opts)
+	openers, opts := c.openers(opts)
 	open, known := openers[u.Scheme]
 	if !known {
 		return nil, &Error{Problems: []Problem{unsupported(u.Scheme, openers)}}
@@ -79,9 +83,13 @@ func (c Config) options() []wllock.Option {
 // opener makes a backend of a URL, which holds the password.
 type opener func(ctx context.Context, u *url.URL) (distributed.Backend, error)
 
-// builtIn has the backends that need no opener of the application's.
-var builtIn = map[string]opener{
-	"memory": openMemory,
+// builtIn are the backends that need no opener of the application's.
+func (c Config) builtIn() map[string]opener {
+	openers := map[string]opener{"memory": openMemory}
+	for _, scheme := range redisSchemes {
+		openers[scheme] = c.openRedis
+	}
+	return openers
 }
 
 func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
@@ -91,8 +99,17 @@ func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
 	return memlock.New(), nil
 }
 
-// WithOpener lets Open make backends of further kinds: URLs of this scheme are given to open, with their password. It
-// is of use with Open only; New takes it and does nothing.
+// openRedis leaves a password file to the client, which reads it again for each connection.
+func (c Config) openRedis(_ context.Context, u *url.URL) (distributed.Backend, error) {
+	var opts []redislock.Option
+	if c.RedisPasswordFile != "" {
+		opts = append(opts, redislock.WithPasswordFile(c.RedisPasswordFile))
+	}
+	return redislock.Open(u.String(), opts...)
+}
+
+// WithOpener lets Open make backends of further kinds, or those of a kind it knows in another way: URLs of this scheme
+// are given to open, with their password. It is of use with Open only; New takes it and does nothing.
 func WithOpener(scheme string, open func(ctx context.Context, u *url.URL) (distributed.Backend, error)) wllock.Option {
 	return openerOption{Option: wllock.WithDefaults(), scheme: strings.ToLower(scheme), open: open}
 }
@@ -104,9 +121,9 @@ type openerOption struct {
 	open   opener
 }
 
-// withOpeners splits the openers off the options, and adds them to those that are built in.
-func withOpeners(opts []wllock.Option) (map[string]opener, []wllock.Option) {
-	openers := maps.Clone(builtIn)
+// openers splits those that the application passes off the options, and adds those that are built in.
+func (c Config) openers(opts []wllock.Option) (map[string]opener, []wllock.Option) {
+	openers := c.builtIn()
 	var rest []wllock.Option
 	for _, opt := range opts {
 		if o, ok := opt.(openerOption); ok {

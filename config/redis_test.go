@@ -1,0 +1,80 @@
+package config_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// use takes and gives back a lock, so that it is known to be kept where the Config says.
+func use(t *testing.T, c config.Config) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	locker, err := c.Open(ctx)
+	require.NoError(t, err)
+	require.NoError(t, locker.Do(ctx, "product", "1", func(ctx context.Context) error {
+		held, ok := wllock.HeldFrom(ctx)
+		require.True(t, ok)
+		require.NotZero(t, held.Fence())
+		return nil
+	}))
+	require.NoError(t, locker.Close(ctx))
+}
+
+func TestOpenRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := valid()
+	c.Backend = config.NewURL("redis://" + server.Addr + "/3")
+	use(t, c)
+}
+
+func TestOpenRedisWithCredentials(t *testing.T) {
+	t.Parallel()
+	const password = "hun ter/2@%"
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "locks", "on", ">"+password, "~*", "&*", "+@all")
+	server.Do("ACL", "SETUSER", "default", "off")
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
+
+	c := valid()
+	c.Backend, c.RedisUsername = config.NewURL("redis://"+server.Addr), "locks"
+	_, err := c.Open(t.Context())
+	require.ErrorIs(t, err, wllock.ErrUnavailable, "no password")
+
+	c.RedisPasswordFile = file
+	use(t, c)
+	c.RedisPasswordFile, c.RedisPassword = "", config.NewSecret(password)
+	use(t, c)
+
+	c.RedisPassword = config.NewSecret("wrong-" + password)
+	_, err = c.Open(t.Context())
+	require.ErrorIs(t, err, wllock.ErrUnavailable)
+	require.NotContains(t, err.Error(), password)
+}
+
+func TestOpenSentinel(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.StartSentinel(t)
+	c := valid()
+	c.Backend = config.NewURL("redis+sentinel://" + strings.Join(sentinel.Addrs(), ",") + "/" + redistest.MasterName)
+	use(t, c)
+}
+
+func TestOpenCluster(t *testing.T) {
+	t.Parallel()
+	c := valid()
+	c.Backend = config.NewURL("redis+cluster://" + strings.Join(redistest.StartCluster(t).Addrs(), ","))
+	use(t, c)
+}
