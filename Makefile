@@ -28,11 +28,15 @@ race: compiler servers ## go test -race; a test that needs a server fails withou
 test-long: compiler servers ## the long simulations and soak tests as well
 	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(GO) test -race -vet=off -count=1 -timeout 2h $(PKG)
 
-.PHONY: lint
-lint: vet ## gofmt, vet, go fix, staticcheck, errcheck
-	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+.PHONY: lint format fix staticcheck errcheck
+lint: format vet fix staticcheck errcheck ## gofmt, vet, go fix, staticcheck, errcheck; make -k lint goes on after a finding
+format:
+	@found=$$(gofmt -l .); test -z "$$found" || { echo "gofmt -w these files:"; echo "$$found"; exit 1; }
+fix:
 	@$(GO) fix -diff ./... || { echo "run: go fix ./..."; exit 1; }
+staticcheck:
 	@$(TOOL) staticcheck ./...
+errcheck:
 	@$(TOOL) errcheck -ignoretests -exclude tools/errcheck.txt ./...
 
 .PHONY: vet
