@@ -1,0 +1,85 @@
+package redislock
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+func TestUncontendedCostsTwoCommandsOfFourCalls(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr)).lasting(60e9) // no renewal comes between
+	release(t, u.lease(key(t)))                    // scripts are loaded
+	const n = 100
+	before := commandStats(s)
+	for range n {
+		release(t, u.lease(key(t)))
+	}
+	after := commandStats(s)
+	calls := func(name string) int { return after[name] - before[name] }
+	require.Equal(t, 2*n, calls("evalsha"))
+	inside := map[string]int{"mget": 2 * n, "time": n, "set": 4 * n, "del": n}
+	for name, want := range inside {
+		require.Equal(t, want, calls(name), name)
+	}
+	inside["evalsha"] = 2 * n
+	for _, ours := range []string{"info", "hello", "client|setinfo", "ping"} { // this test's, and the watchdog's
+		inside[ours] = 0
+	}
+	for name := range after {
+		if _, ok := inside[name]; !ok {
+			require.Zero(t, calls(name), "%s: a command of which the hot path knows nothing", name)
+		}
+	}
+}
+
+func TestPrevCostsOneCommand(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr)).lasting(60e9)
+	l := u.lease(key(t))
+	const n = 100
+	before := commandStats(s)
+	for range n {
+		l = u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
+	}
+	require.Equal(t, n, commandStats(s)["evalsha"]-before["evalsha"])
+	release(t, l)
+}
+
+func BenchmarkFreeKey(b *testing.B) {
+	s := redistest.Start(b)
+	u := newUser(b, open(b, s.Addr)).lasting(5e9)
+	release(b, u.lease("bench:free:1"))
+	b.ReportAllocs()
+	for b.Loop() {
+		release(b, u.lease("bench:free:1"))
+	}
+}
+
+// BenchmarkSetNX is what the common convention costs: SET key unique NX PX, and DEL.
+func BenchmarkSetNX(b *testing.B) {
+	s := redistest.Start(b)
+	c, ctx := s.Client(), b.Context()
+	for b.Loop() {
+		if !c.SetNX(ctx, "bench:setnx:1", "unique", 5e9).Val() {
+			b.Fatal("held")
+		}
+		c.Del(ctx, "bench:setnx:1")
+	}
+}
+
+func BenchmarkHandOver(b *testing.B) {
+	s := redistest.Start(b)
+	x, y := newUser(b, open(b, s.Addr)).lasting(5e9), newUser(b, open(b, s.Addr)).lasting(5e9)
+	var l distributed.Lease = x.lease("bench:hand:1")
+	for i := 0; b.Loop(); i++ {
+		p := []user{y, x}[i%2].place("bench:hand:1")
+		release(b, l)
+		l = granted(b, p)
+	}
+}

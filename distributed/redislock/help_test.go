@@ -1,0 +1,169 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+const (
+	// testTTL is the TTL of leases in tests about time: H is 100 ms, W 300 ms.
+	testTTL = 600 * time.Millisecond
+	// slack is what a busy machine may add to a bound.
+	slack = 250 * time.Millisecond
+	// patience is how long something may take that has no bound of its own.
+	patience = 10 * time.Second
+)
+
+// long skips a test that takes more than a few seconds, unless WLLOCK_LONG=1.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("WLLOCK_LONG") != "1" {
+		t.Skip("takes long; WLLOCK_LONG=1 runs it")
+	}
+}
+
+// open returns a backend on the address, closed with the test.
+func open(t testing.TB, addr string, opts ...Option) *Backend {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	b, err := New(client, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = b.Close()
+		_ = client.Close()
+	})
+	return b
+}
+
+// swapTransport puts another transport before the backend's own. Call it before the first use.
+func swapTransport(b *Backend, wrap func(transport) transport) { b.tr = wrap(b.tr) }
+
+var instances atomic.Int64
+
+// instance returns a name not used before.
+func instance() string { return "i" + strconv.FormatInt(instances.Add(1), 10) }
+
+// user is one instance of a backend.
+type user struct {
+	t    testing.TB
+	b    *Backend
+	name string
+	ttl  time.Duration
+}
+
+func newUser(t testing.TB, b *Backend) user { return user{t: t, b: b, name: instance(), ttl: testTTL} }
+
+func (u user) lasting(ttl time.Duration) user { u.ttl = ttl; return u }
+
+func (u user) enter(ctx context.Context, key string, change ...func(*distributed.Request)) (distributed.Lease, distributed.Place, error) {
+	req := distributed.Request{Key: key, Instance: u.name, TTL: u.ttl}
+	for _, f := range change {
+		f(&req)
+	}
+	return u.b.Enter(ctx, req)
+}
+
+func shared(r *distributed.Request) { r.Mode = distributed.Shared }
+func noWait(r *distributed.Request) { r.NoWait = true }
+
+func (u user) lease(key string, change ...func(*distributed.Request)) *lease {
+	u.t.Helper()
+	l, p, err := u.enter(u.t.Context(), key, change...)
+	require.NoError(u.t, err)
+	require.Nil(u.t, p, "queued; want a lease")
+	return l.(*lease)
+}
+
+func (u user) place(key string, change ...func(*distributed.Request)) distributed.Place {
+	u.t.Helper()
+	l, p, err := u.enter(u.t.Context(), key, change...)
+	require.NoError(u.t, err)
+	require.Nil(u.t, l, "got a lease; want a place")
+	return p
+}
+
+// get enters and waits, again when a place is lost.
+func (u user) get(key string, change ...func(*distributed.Request)) distributed.Lease {
+	u.t.Helper()
+	for until := time.Now().Add(patience); time.Now().Before(until); {
+		l, p, err := u.enter(u.t.Context(), key, change...)
+		require.NoError(u.t, err)
+		if l != nil {
+			return l
+		}
+		select {
+		case l, ok := <-p.Granted():
+			if ok {
+				return l
+			}
+		case <-time.After(patience):
+		}
+	}
+	u.t.Fatalf("no lease within %v", patience)
+	return nil
+}
+
+func granted(t testing.TB, p distributed.Place) distributed.Lease {
+	t.Helper()
+	select {
+	case l, ok := <-p.Granted():
+		require.True(t, ok, "the place was lost")
+		return l
+	case <-time.After(patience):
+		t.Fatalf("nothing granted within %v", patience)
+		return nil
+	}
+}
+
+func release(t testing.TB, l distributed.Lease) {
+	t.Helper()
+	require.NoError(t, l.Release(t.Context()))
+}
+
+func fence(t testing.TB, l distributed.Lease) uint64 {
+	t.Helper()
+	n, ok := l.NextFence()
+	require.True(t, ok, "no fence left")
+	return n
+}
+
+// inTime asserts that something took no longer than the bound and a machine's slack, and logs it.
+func inTime(t testing.TB, what string, took, bound time.Duration) {
+	t.Helper()
+	t.Logf("%s: %v (bound %v)", what, took.Round(time.Millisecond), bound)
+	require.LessOrEqual(t, took, bound+slack, what)
+}
+
+// commandStats returns how often each command has run, those inside scripts included.
+func commandStats(s *redistest.Server) map[string]int {
+	text, _ := s.Do("INFO", "commandstats").(string)
+	stats := make(map[string]int)
+	for line := range strings.Lines(text) {
+		name, values, ok := strings.Cut(strings.TrimSpace(line), ":")
+		var calls int
+		if n, _ := fmt.Sscanf(values, "calls=%d", &calls); ok && n == 1 {
+			stats[strings.TrimPrefix(name, "cmdstat_")] = calls
+		}
+	}
+	return stats
+}
+
+// queueLength is how many instances wait for the key.
+func queueLength(s *redistest.Server, key string) int64 {
+	n, _ := s.Do("ZCARD", keysOf(key, "")[2]).(int64)
+	return n
+}
+
+func key(t testing.TB) string { return "test:" + strings.ReplaceAll(t.Name(), "/", ".") + ":1" }

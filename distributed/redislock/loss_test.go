@@ -1,0 +1,125 @@
+package redislock
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+func TestLockTakenAwayIsNoticedAtTheNextRenewal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, take := range map[string]func(key string){
+		"DEL":      func(key string) { s.Do("DEL", key) },
+		"FLUSHALL": func(string) { s.Do("FLUSHALL") },
+	} {
+		u := newUser(t, open(t, s.Addr))
+		l := u.lease(key(t))
+		last := fence(t, l)
+		time.Sleep(testTTL / 2) // claimed by now, so the next renewal comes within T/3
+		take(key(t))
+		start := time.Now()
+		<-l.Lost()
+		took := time.Since(start)
+		t.Logf("%s while held: lost after %v", name, took)
+		require.LessOrEqual(t, took, testTTL/3+100*time.Millisecond)
+		require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+		next := newUser(t, open(t, s.Addr)).lease(key(t)) // of a process that has seen no fence
+		require.Greater(t, fence(t, next), last)
+		release(t, next)
+	}
+}
+
+func TestScriptFlushUnderLoadIsUnseen(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range 4 {
+		u := newUser(t, b)
+		wg.Go(func() {
+			for !stop.Load() {
+				if l := u.get(key(t)); l.Release(t.Context()) != nil {
+					t.Error("a release failed")
+				}
+			}
+		})
+	}
+	for range 50 {
+		s.Do("SCRIPT", "FLUSH")
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+func TestFencesGrowOverARestartWithoutData(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr))
+	l := u.lease(key(t))
+	last := fence(t, l)
+	other := newUser(t, open(t, s.Addr))
+	p := other.place(key(t))
+	s.Restart()
+	<-l.Lost()
+	_, ok := <-p.Granted()
+	require.False(t, ok, "the queue was lost with the data: enter again")
+	next := other.get(key(t))
+	require.Greater(t, fence(t, next), last)
+	release(t, next)
+}
+
+func TestFencesCarryAndObeyWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr))
+	k := keysOf(key(t), "")
+	// the stored fence is ahead of the clock, and its nanoseconds are about to carry
+	s.Do("SET", k[1], "4000000000999999999 0 0")
+	l := u.lease(key(t))
+	require.Equal(t, uint64(4000000001000000000), fence(t, l))
+	release(t, l)
+	require.Equal(t, "4000000001000000000 0 0", s.Do("GET", k[1]), "the unused rest is returned")
+	// the server has forgotten, the process has not
+	s.Do("FLUSHALL")
+	l = u.lease(key(t))
+	require.Greater(t, fence(t, l), uint64(4000000001000000000))
+	release(t, l)
+}
+
+func TestHelperKeysExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	l, reader := newUser(t, b).lease(key(t)), newUser(t, b).lease(key(t)+"s", shared)
+	p, q := newUser(t, b).place(key(t)), newUser(t, b).place(key(t)+"s")
+	release(t, newUser(t, b).lease(key(t)+"r"))
+	names := s.Do("KEYS", "*").([]any)
+	require.GreaterOrEqual(t, len(names), 10)
+	for _, name := range names {
+		require.Positive(t, s.Do("PTTL", name), name)
+	}
+	release(t, l)
+	release(t, granted(t, p))
+	release(t, reader)
+	release(t, granted(t, q))
+}
+
+func TestLeaseOutlivesManyTTLs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr)).lasting(150 * time.Millisecond)
+	l := u.lease(key(t))
+	for start := time.Now(); time.Since(start) < 2*time.Second; time.Sleep(20 * time.Millisecond) {
+		require.False(t, distributed.Over(time.Now(), l.Until()))
+	}
+	release(t, l)
+}

@@ -1,0 +1,308 @@
+package redislock
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// TestALostReplyHasOneEffect swallows the reply of each step in turn: the step succeeds, and the next who asks finds
+// that it was done once.
+func TestALostReplyHasOneEffect(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	steps := map[string]func(t *testing.T, p *redistest.Proxy, far, near user){
+		"enter that gets a lease": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			p.SwallowReply(enterScript.sha)
+			l := far.lease(key(t))
+			last := fence(t, l)
+			release(t, l)
+			next := near.lease(key(t), noWait)
+			require.Greater(t, fence(t, next), last)
+			release(t, next)
+		},
+		"enter that gets a place": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			l := near.lease(key(t))
+			p.SwallowReply(enterScript.sha)
+			place := far.place(key(t))
+			require.Equal(t, int64(1), queueLength(s, key(t)))
+			release(t, l)
+			release(t, granted(t, place))
+		},
+		"enter with prev": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			l := far.lease(key(t))
+			place := near.place(key(t))
+			p.SwallowReply(enterScript.sha)
+			own := far.place(key(t), func(r *distributed.Request) { r.Prev = l })
+			release(t, granted(t, place))
+			release(t, granted(t, own))
+		},
+		"heartbeat": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			l := near.lease(key(t))
+			place := far.place(key(t))
+			p.SwallowReply(beatScript.sha)
+			require.Eventually(t, func() bool { return p.Swallowed() == 1 }, patience, time.Millisecond)
+			release(t, l)
+			release(t, granted(t, place))
+		},
+		"claim": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			p.SwallowReply(renewScript.sha)
+			l := far.lease(key(t))
+			claimed := l.Until()
+			require.Eventually(t, func() bool { return l.Until().After(claimed) }, patience, time.Millisecond)
+			release(t, l)
+		},
+		"refill": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			l := far.lease(key(t))
+			last := fence(t, l)
+			p.SwallowReply(refillScript.sha)
+			require.NoError(t, l.Refill(t.Context()))
+			for range 2 * firstBlock {
+				n := fence(t, l)
+				require.Greater(t, n, last)
+				last = n
+			}
+			release(t, l)
+		},
+		"release": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			l := far.lease(key(t))
+			place, last := near.place(key(t)), newUser(t, near.b).place(key(t))
+			p.SwallowReply(leaveScript.sha)
+			release(t, l)
+			l2 := granted(t, place)
+			time.Sleep(50 * time.Millisecond)
+			require.Empty(t, last.Granted(), "a release that was repeated has released another's lease")
+			release(t, l2)
+			release(t, granted(t, last))
+		},
+		"leave": func(t *testing.T, p *redistest.Proxy, far, near user) {
+			l := near.lease(key(t))
+			place := far.place(key(t))
+			p.SwallowReply(leaveScript.sha)
+			require.NoError(t, place.Leave(t.Context()))
+			require.Zero(t, queueLength(s, key(t)))
+			release(t, l)
+		},
+	}
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, s.Addr)
+			far, near := newUser(t, open(t, p.Addr)), newUser(t, open(t, s.Addr))
+			require.NoError(t, far.b.Ping(t.Context()))
+			for _, sc := range allScripts { // loaded, so that the first EVALSHA is the step
+				s.Do("SCRIPT", "LOAD", sc.text)
+			}
+			step(t, p, far, near)
+			require.Equal(t, 1, p.Swallowed())
+		})
+	}
+}
+
+func TestWithoutNoticesHeartbeatsFindTheGrant(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	p.SetSilent(true)
+	near, far := newUser(t, open(t, s.Addr)), newUser(t, open(t, p.Addr))
+	for range 3 {
+		l := near.lease(key(t))
+		place := far.place(key(t))
+		release(t, l)
+		start := time.Now()
+		l2 := granted(t, place)
+		inTime(t, "without notices", time.Since(start), distributed.HeartbeatInterval(testTTL))
+		release(t, l2)
+	}
+}
+
+func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	b := open(t, p.Addr)
+	counted := &earCount{}
+	swapTransport(b, func(tr transport) transport { return listening{tr, counted} })
+	release(t, newUser(t, b).lease(key(t))) // brings the TTL, and with it the watchdog's interval
+	require.Eventually(t, func() bool { return counted.subscribed.Load() == 1 }, patience, time.Millisecond)
+	time.Sleep(distributed.HeartbeatInterval(testTTL)) // an interval that began before the TTL was known may be longer
+	p.SetHalfOpen(true)
+	start := time.Now()
+	require.Eventually(t, func() bool { return counted.broken.Load() == 1 }, patience, time.Millisecond)
+	inTime(t, "half-open subscription noticed", time.Since(start), 2*distributed.HeartbeatInterval(testTTL))
+	p.SetHalfOpen(false)
+	require.Eventually(t, func() bool { return counted.subscribed.Load() == 2 }, patience, time.Millisecond)
+}
+
+// listening counts what happens to the subscription.
+type listening struct {
+	transport
+	count *earCount
+}
+
+type earCount struct{ subscribed, broken atomic.Int32 }
+
+func (l listening) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
+	l.transport.listen(ctx, channel, interval, countedEars{e, l.count})
+}
+
+type countedEars struct {
+	ears
+	count *earCount
+}
+
+func (c countedEars) subscribed()        { c.count.subscribed.Add(1); c.ears.subscribed() }
+func (c countedEars) deafened(err error) { c.count.broken.Add(1); c.ears.deafened(err) }
+
+func TestKilledSubscriptionsLoseNoPlace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newUser(t, open(t, s.Addr))
+	var l distributed.Lease = holder.lease(key(t))
+	var places []distributed.Place
+	for range 10 {
+		places = append(places, newUser(t, open(t, s.Addr)).place(key(t)))
+	}
+	for _, p := range places {
+		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		release(t, l)
+		start := time.Now()
+		l = granted(t, p)
+		inTime(t, "granted with all subscriptions killed", time.Since(start), distributed.HeartbeatInterval(testTTL))
+	}
+	release(t, l)
+}
+
+func TestAPushCanBeatItsReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	slow := open(t, s.Addr)
+	queued := make(chan struct{})
+	swapTransport(slow, func(tr transport) transport { return slowReplies{tr, queued} })
+	holder, waiter := newUser(t, open(t, s.Addr)), newUser(t, slow)
+	require.NoError(t, slow.Ping(t.Context()))
+	l := holder.lease(key(t))
+	go func() {
+		<-queued
+		_ = l.Release(context.Background())
+	}()
+	start := time.Now()
+	p := waiter.place(key(t)) // the reply comes long after the grant
+	l2 := granted(t, p)
+	require.Less(t, time.Since(start), replyDelay+distributed.HeartbeatInterval(testTTL)/2, "found by the heartbeat, not the notice")
+	require.True(t, l2.Until().Before(start.Add(testTTL/2)), "its time counts from when enter was sent")
+	release(t, l2)
+}
+
+const replyDelay = 60 * time.Millisecond
+
+// slowReplies holds the replies of enter back.
+type slowReplies struct {
+	transport
+	queued chan struct{}
+}
+
+func (s slowReplies) do(ctx context.Context, calls ...*call) {
+	s.transport.do(ctx, calls...)
+	if calls[0].script == enterScript {
+		close(s.queued)
+		time.Sleep(replyDelay)
+	}
+}
+
+func TestAGhostCostsAtMostItsClaimWindow(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	ghost := newAttempt(b, distributed.Request{Key: key(t), Instance: "ghost", TTL: testTTL}) // nobody registers it
+	b.tr.do(t.Context(), ghost.call(enterScript, ghost.enterArgs(nil)...))
+	p := newUser(t, b).place(key(t))
+	start := time.Now()
+	l := granted(t, p)
+	inTime(t, "a ghost that got the lock", time.Since(start), distributed.ClaimWindow(testTTL))
+
+	b.tr.do(t.Context(), ghost.call(enterScript, ghost.enterArgs(nil)...)) // and now it is queued
+	require.Equal(t, int64(1), queueLength(s, key(t)))
+	p = newUser(t, b).place(key(t))
+	start = time.Now()
+	release(t, l)
+	l = granted(t, p)
+	inTime(t, "a ghost that got a place: its grant is given back", time.Since(start), 0)
+	release(t, l)
+}
+
+func TestAnEnterAfterItsLeaveChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	late := newAttempt(b, distributed.Request{Key: key(t), Instance: "late", TTL: testTTL})
+	for _, script := range []*script{leaveScript, enterScript} {
+		c := late.call(script, append(late.enterArgs(nil)[:0:0], "", "", "x", "")...)
+		b.tr.do(t.Context(), c)
+		require.NoError(t, c.err)
+	}
+	release(t, newUser(t, b).lease(key(t), noWait))
+}
+
+func TestRepeatedRelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b)
+	l := u.lease(key(t))
+	release(t, l)
+	for range 2 { // the same again at the server, where it is known as done
+		c := l.leaving()
+		b.tr.do(t.Context(), c)
+		require.NoError(t, outcome(c))
+	}
+	other := newUser(t, b).lease(key(t))
+	c := l.leaving()
+	b.tr.do(t.Context(), c)
+	require.NoError(t, outcome(c))
+	require.NotNil(t, s.Do("GET", key(t)), "another's lock was touched")
+	release(t, other)
+}
+
+// TestOwnReleaseNeverHoldsUp: release in the background, enter at once, in any order on the wire.
+func TestOwnReleaseNeverHoldsUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr))
+	for k := range 100 {
+		name := key(t) + ":" + string(rune('a'+k%26)) + string(rune('a'+k/26))
+		l := u.lease(name)
+		for range 3 {
+			l.StartRelease()
+			l = u.lease(name, func(r *distributed.Request) { r.Prev = l })
+		}
+		l.StartRelease()
+	}
+}
+
+func TestCancelLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	u := newUser(t, open(t, p.Addr))
+	release(t, u.lease(key(t)))
+	p.SwallowReply(enterScript.sha)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, _, err := u.enter(ctx, key(t))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	inTime(t, "returned", time.Since(start), 50*time.Millisecond)
+	l := newUser(t, open(t, s.Addr)).get(key(t))
+	inTime(t, "free again", time.Since(start), 70*time.Millisecond)
+	release(t, l)
+}
