@@ -29,9 +29,6 @@ func (c Config) String() string {
 // GoString is String for %#v.
 func (c Config) GoString() string { return c.String() }
 
-// Format prints String whatever the verb, for %d would walk through the fields.
-func (c Config) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.String()) }
-
 // MarshalJSON returns an object of variables and their values, without secrets.
 func (c Config) MarshalJSON() ([]byte, error) {
 	object := make(map[string]string, len(settings))

@@ -57,6 +57,20 @@ func TestNoRenderingShowsASecret(t *testing.T) {
 	}
 }
 
+func TestWhatIsShownOfASecret(t *testing.T) {
+	secret, url := config.NewSecret("hunter2"), config.NewURL("redis://:hunter2@h")
+	require.Equal(t, "xxxxx xxxxx", fmt.Sprintf("%v %#v", secret, secret))
+	require.Equal(t, "redis://:xxxxx@h redis://:xxxxx@h", fmt.Sprintf("%v %#v", url, url))
+	require.Empty(t, config.Secret{}.String())
+	require.Equal(t, "hunter2", secret.Reveal())
+
+	c := valid()
+	c.Backend, c.RedisUsername = url, "two words"
+	require.Equal(t, c.String(), fmt.Sprintf("%#v", c))
+	require.Contains(t, c.String(), "WLLOCK_SYSTEM_NAME=order WLLOCK_BACKEND=redis://:xxxxx@h WLLOCK_SINGLE_WAIT_THRESHOLD=1000")
+	require.Contains(t, c.String(), `WLLOCK_REDIS_USERNAME="two words"`)
+}
+
 func TestURLString(t *testing.T) {
 	for _, test := range []struct{ url, want string }{
 		{"", ""},

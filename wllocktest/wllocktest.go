@@ -71,7 +71,6 @@ func newLocker(t testing.TB, b *memlock.Backend, opts []wllock.Option) *wllock.L
 		t.Fatalf("wllocktest: %v", err)
 	}
 	t.Cleanup(func() {
-		b.Partition(false) // or nothing could be given back
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {

@@ -126,5 +126,18 @@ func TestPartition(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		require.ErrorIs(t, err, wllock.ErrLeaseLost)
-	}) // and the end of the test heals it
+	})
+}
+
+func TestPartitionEndsWithTheTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		locker, faults := wllocktest.NewWithFaults(r, wllock.WithLeaseTTL(time.Hour))
+		require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error {
+			faults.Partition()
+			return nil
+		}))
+		r.end() // which could not give the lease back
+		require.Empty(t, r.errors)
+	})
 }
