@@ -93,19 +93,22 @@ func (e entered) run(fn Func) (err error) {
 	return fn(e.ctx)
 }
 
-// leave ends the stay and returns an error if the lock was lost.
+// leave ends the stay and returns an error if the lock was lost. That a release had no answer has been logged; it is no
+// failure of fn's.
 func (e entered) leave() error {
-	var wait context.Context
+	h := e.hold
+	var kept bool
 	if e.sync {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.hold.parent), e.hold.locker.settings.leaseTTL)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(h.parent), h.locker.settings.leaseTTL)
 		defer cancel()
-		wait = ctx
+		kept, _ = h.unpinAndWait(ctx)
+	} else {
+		kept = h.unpin()
 	}
-	kept, _ := e.hold.unpin(wait) // what a release fails of has been logged; it is not fn's failure
 	if kept {
 		return nil
 	}
-	return e.hold.lossError()
+	return h.lossError()
 }
 
 // lossError says that the lock was lost while fn ran.
@@ -164,7 +167,7 @@ func (l *Locker) within(ctx context.Context, key string, c *callOptions) (entere
 			reason = ErrUpgrade
 		}
 		if reason != nil {
-			h.unpin(nil)
+			h.unpin()
 			return entered{}, &Error{Op: "acquire", Key: key, Tier: TierLocal, Err: reason}
 		}
 		if linkOf(ctx).held() != h {
@@ -210,7 +213,7 @@ func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier,
 			return "", nil
 		}
 		if err != tenure.ErrDrain {
-			h.locker.pass(&h.turn, h.tenure, nil)
+			h.locker.pass(&h.turn, h.tenure)
 			return TierDistributed, err
 		}
 		if err := h.turn.Again(ctx, turn); err != nil {

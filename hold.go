@@ -111,24 +111,40 @@ func (h *hold) pin() bool {
 	}
 }
 
-// unpin ends one function's stay. The last one closes the hold; then, with a context to wait with, it waits for the
-// backend's answer to the release, if there is one. kept is false if the lease was lost before.
-func (h *hold) unpin(wait context.Context) (kept bool, err error) {
+// unpin ends one function's stay; the last one closes the hold. It returns false if the lease was lost before.
+func (h *hold) unpin() bool {
+	kept, pass := h.out()
+	if pass {
+		h.locker.pass(&h.turn, h.tenure)
+	}
+	return kept
+}
+
+// unpinAndWait is unpin that waits, until ctx ends, for the backend's answer to the release, if there is one.
+func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) {
+	kept, pass := h.out()
+	if pass && h.turn.Pass() == local.Kept {
+		err = h.tenure.GiveUpAndWait(ctx, &h.turn)
+	}
+	return kept, err
+}
+
+// out is the end of one stay. pass: it was the last, and the turn is the caller's to pass on.
+func (h *hold) out() (kept, pass bool) {
 	if h.pins.Add(-1) > 0 {
-		return !h.lost(), nil
+		return !h.lost(), false
 	}
 	h.close()
-	l := h.locker
 	if h.limit.Owner != nil {
-		l.limits.Remove(&h.limit)
+		h.locker.limits.Remove(&h.limit)
 	}
 	now := time.Now()
 	in, kept := h.tenure.End(&h.use, now)
 	if !in {
-		return false, nil // LeaseLost has passed the turn on
+		return false, false // LeaseLost passes the turn on
 	}
 	h.left(now, !kept)
-	return kept, l.pass(&h.turn, h.tenure, wait)
+	return kept, true
 }
 
 // left does the accounts at the end of the turn.
@@ -147,7 +163,7 @@ func (h *hold) LeaseLost() {
 	h.left(time.Now(), true)
 	h.end(h.err())
 	h.locker.log("lock lost while held", h)
-	h.locker.pass(&h.turn, h.tenure, nil)
+	h.locker.pass(&h.turn, h.tenure)
 }
 
 // overstay is called when the function has been in for LockTimeMax.

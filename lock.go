@@ -37,7 +37,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		}
 		return nil
 	}
-	kept, err := k.hold.unpin(ctx)
+	kept, err := k.hold.unpinAndWait(ctx)
 	switch {
 	case !kept:
 		k.hold.lostLease.Store(true) // also if only the clocks knew

@@ -88,17 +88,11 @@ func (t *turns) Idle(key string) (tenure.Turn, bool) {
 
 func (t *turns) Unpin(key string) { t.queue.Unpin(key) }
 
-// pass hands the turn on, with what the tenure has at hand; if nobody waits, that goes back to the backend. With a
-// context it waits for the backend's answer.
-func (l *Locker) pass(turn *local.Turn[*tenure.Tenure], t *tenure.Tenure, wait context.Context) error {
-	if turn.Pass() != local.Kept {
-		return nil
+// pass hands the turn on, with what the tenure has at hand; if nobody waits, that goes back to the backend.
+func (l *Locker) pass(turn *local.Turn[*tenure.Tenure], t *tenure.Tenure) {
+	if turn.Pass() == local.Kept {
+		t.GiveUp(turn)
 	}
-	if wait != nil {
-		return t.GiveUpAndWait(wait, turn)
-	}
-	t.GiveUp(turn)
-	return nil
 }
 
 // Ping asks the backend whether it can do its work: readiness. The error Is ErrUnavailable or the context's.
