@@ -1,0 +1,98 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/wllock/wllock/local"
+)
+
+var benchAsk = local.Ask{Limit: local.Unlimited}
+
+func newBenchQueue() *local.Queue[int] { return local.New(func(string) int { return 0 }) }
+
+// BenchmarkFreeKey is what a caller pays who has a key to itself; BenchmarkSemaphore is what it is measured against: one
+// lock, without keys.
+func BenchmarkFreeKey(b *testing.B) {
+	q, ctx := newBenchQueue(), context.Background()
+	var turn local.Turn[int]
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = q.Enter(ctx, &turn, "order:product:1000", benchAsk)
+		turn.Leave()
+	}
+}
+
+func BenchmarkSemaphore(b *testing.B) {
+	s, ctx := semaphore.NewWeighted(1), context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = s.Acquire(ctx, 1)
+		s.Release(1)
+	}
+}
+
+// BenchmarkHandOver has so many goroutines stand in line for one key: an operation is one turn.
+func BenchmarkHandOver(b *testing.B) {
+	for _, n := range []int{2, 64, 1024} {
+		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
+			q, ctx := newBenchQueue(), context.Background()
+			crowd(b, n, func() {
+				var turn local.Turn[int]
+				_ = q.Enter(ctx, &turn, "order:product:1000", benchAsk)
+				if turn.Pass() == local.Kept {
+					turn.Leave()
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkSemaphoreHandOver(b *testing.B) {
+	for _, n := range []int{2, 64, 1024} {
+		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
+			s, ctx := semaphore.NewWeighted(1), context.Background()
+			crowd(b, n, func() {
+				_ = s.Acquire(ctx, 1)
+				s.Release(1)
+			})
+		})
+	}
+}
+
+// crowd shares b.N calls of f among n goroutines.
+func crowd(b *testing.B, n int, f func()) {
+	var all sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range n {
+		all.Go(func() {
+			for left.Add(-1) >= 0 {
+				f()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// BenchmarkOwnKeys shows that callers of different keys do not get in each other's way.
+func BenchmarkOwnKeys(b *testing.B) {
+	q := newBenchQueue()
+	var workers atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		var turn local.Turn[int]
+		ctx, key := context.Background(), fmt.Sprintf("order:product:%d", workers.Add(1))
+		for pb.Next() {
+			_ = q.Enter(ctx, &turn, key, benchAsk)
+			turn.Leave()
+		}
+	})
+}

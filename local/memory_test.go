@@ -1,0 +1,146 @@
+package local_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/local"
+)
+
+// heap is what is in use, after all garbage has gone.
+func heap() uint64 {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// settled uses the queue as it will be used, so that what it keeps for good is there before anything is measured.
+func settled(t *testing.T) *queue {
+	q := newQueue()
+	useOnce(t, q, 0, 10_000)
+	useTogether(t, q, 0, 10_000)
+	return q
+}
+
+func useOnce(t *testing.T, q *queue, from, n int) {
+	var turn local.Turn[*baton]
+	for i := range n {
+		if q.Enter(t.Context(), &turn, strconv.Itoa(from+i), exclusive) != nil || turn.Pass() != local.Kept || !turn.Leave() {
+			t.Fatal("a key of its own was not had")
+		}
+	}
+}
+
+// useTogether has n keys in use at the same time.
+func useTogether(t *testing.T, q *queue, from, n int) {
+	turns := make([]local.Turn[*baton], n)
+	for i := range turns {
+		require.NoError(t, q.Enter(t.Context(), &turns[i], strconv.Itoa(from+i), exclusive))
+	}
+	for i := range turns {
+		turns[i].Leave()
+	}
+}
+
+// A key that nobody uses takes no memory, however many there have been.
+func TestKeysLeaveNoMemory(t *testing.T) {
+	const once, together = 1_000_000, 100_000
+	for name, use := range map[string]func(q *queue){
+		"used once":             func(q *queue) { useOnce(t, q, 0, once) },
+		"used at the same time": func(q *queue) { useTogether(t, q, 0, together) },
+		"beside some that stay": func(q *queue) { stay(t, q, 4000, func() { useTogether(t, q, 4000, together) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := settled(t)
+			before := heap()
+			use(q)
+			after := heap()
+			requireUnused(t, q)
+			t.Logf("heap: %d KB before, %d KB after", before>>10, after>>10)
+			assert.LessOrEqual(t, after, before+before/10)
+			runtime.KeepAlive(q)
+		})
+	}
+}
+
+// stay has some keys in use while others come and go, and measures what those leave before it lets go of its own.
+func stay(t *testing.T, q *queue, n int, others func()) {
+	turns := make([]local.Turn[*baton], n)
+	for i := range turns {
+		require.NoError(t, q.Enter(t.Context(), &turns[i], strconv.Itoa(i), exclusive))
+	}
+	before := heap()
+	others()
+	after := heap()
+	t.Logf("heap with %d keys in use: %d KB before, %d KB after", n, before>>10, after>>10)
+	assert.LessOrEqual(t, after, before+before/4, "a map is made anew when it is an eighth full, so some room stays")
+	for i := range turns {
+		turns[i].Leave()
+	}
+}
+
+// Giving up costs the same wherever one stands: 100,000 who do so together are gone within a second.
+func TestAllWaitersCancelAtOnce(t *testing.T) {
+	const waiters = 100_000
+	q := newQueue()
+	var holder local.Turn[*baton]
+	require.NoError(t, q.Enter(t.Context(), &holder, "k", exclusive))
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	turns := make([]local.Turn[*baton], waiters)
+	for i := range turns {
+		all.Go(func() {
+			if err := q.Enter(ctx, &turns[i], "k", exclusive); err != context.Canceled {
+				t.Error(err)
+			}
+		})
+	}
+	for waiting := 0; waiting < waiters; _, waiting = inUse(q) {
+		time.Sleep(time.Millisecond)
+	}
+	start := time.Now()
+	cancel()
+	all.Wait()
+	took := time.Since(start)
+	t.Logf("%d waiters gone within %v", waiters, took)
+	assert.Less(t, took, time.Second*raceFactor)
+	require.Equal(t, local.Kept, holder.Pass(), "nobody is left in the line")
+	holder.Leave()
+	requireUnused(t, q)
+}
+
+func TestFreeKeyAllocatesNothing(t *testing.T) {
+	q, ctx := local.New(func(string) int { return 0 }), t.Context()
+	var turn local.Turn[int]
+	use := func(leave func()) float64 {
+		return testing.AllocsPerRun(1000, func() {
+			if err := q.Enter(ctx, &turn, "order:product:1000", local.Ask{Limit: 1000}); err != nil {
+				t.Fatal(err)
+			}
+			leave()
+		})
+	}
+	assert.Zero(t, use(func() { turn.Leave() }), "Enter, Leave")
+	assert.Zero(t, use(func() { turn.Pass(); turn.Leave() }), "Enter, Pass, Leave")
+	assert.Zero(t, use(func() { turn.Share(); turn.Leave() }), "Enter, Share, Leave")
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	i := 0
+	assert.Zero(t, testing.AllocsPerRun(10_000, func() {
+		i++
+		_ = q.Enter(ctx, &turn, keys[i%len(keys)], local.Ask{})
+		turn.Leave()
+	}), "ever other keys")
+}

@@ -1,0 +1,159 @@
+package local_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/local"
+)
+
+func TestTurnGoesToTheFirstOfTheLine(t *testing.T) {
+	for name, hand := range map[string]func(*caller){
+		"by Pass":  func(c *caller) { c.passes() },
+		"by Leave": func(c *caller) { c.leaves() },
+	} {
+		bubble(t, name, func(t *testing.T, q *queue) {
+			all := arrive(q, "k", exclusive, exclusive, shared, exclusive, shared)
+			for i, c := range all[:4] {
+				hand(c)
+				require.Equal(t, "out", states(c))
+				require.Equal(t, "in", states(all[i+1]))
+				for _, later := range all[min(i+2, 4):] {
+					if later != all[i+1] {
+						require.Equal(t, "waiting", states(later))
+					}
+				}
+			}
+			require.Equal(t, local.Kept, all[4].passes())
+			require.True(t, all[4].leaves())
+			requireUnused(t, q)
+		})
+	}
+}
+
+func TestNobodyBarges(t *testing.T) {
+	bubble(t, "in front of the line", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", exclusive, exclusive)
+		all[0].turn.Pass() // not waited for: the first of the line may not have woken yet
+		require.Equal(t, "busy", states(arrives(q, "k", noWait)))
+	})
+	bubble(t, "no reader past a writer", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", shared)
+		all[0].shares()
+		all = append(all, arrive(q, "k", shared, exclusive, shared, ask{Shared: true, NoWait: true})...)
+		require.Equal(t, "in in waiting waiting busy", states(all...))
+		end(q, all[:2]...)
+	})
+	bubble(t, "who kept the turn still has it", func(t *testing.T, q *queue) {
+		holder := arrives(q, "k", shared)
+		holder.shares()
+		require.Equal(t, local.Kept, holder.passes())
+		late := arrive(q, "k", shared, exclusive)
+		require.Equal(t, "in waiting waiting", states(holder, late[0], late[1]))
+		holder.leaves()
+		require.Equal(t, "out in waiting", states(holder, late[0], late[1]))
+		end(q, late[0])
+	})
+}
+
+func TestSharers(t *testing.T) {
+	bubble(t, "the first is in alone until it shares", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", shared, shared, shared, exclusive, shared)
+		require.Equal(t, "in waiting waiting waiting waiting", states(all...))
+		all[0].shares()
+		require.Equal(t, "in in in waiting waiting", states(all...))
+		all[0].passes()
+		all[2].leaves()
+		require.Equal(t, "out in out waiting waiting", states(all...), "the last of them hands over")
+		all[1].passes()
+		require.Equal(t, "out out out in waiting", states(all...))
+		all[3].passes()
+		require.Equal(t, "out out out out in", states(all...))
+		all[4].leaves()
+		requireUnused(t, q)
+	})
+	bubble(t, "late ones come in beside as long as nobody waits", func(t *testing.T, q *queue) {
+		holder := arrives(q, "k", shared)
+		holder.shares()
+		assert.Equal(t, "in in", states(arrive(q, "k", shared, ask{Shared: true, NoWait: true})...))
+	})
+	bubble(t, "an opening does not outlast those who made it", func(t *testing.T, q *queue) {
+		a := arrives(q, "k", shared)
+		a.shares()
+		b := arrives(q, "k", exclusive)
+		a.passes()
+		require.Equal(t, "in waiting", states(b, arrives(q, "k", shared)))
+		end(q, b)
+	})
+	bubble(t, "of several one passes, the last one keeps", func(t *testing.T, q *queue) {
+		a := arrives(q, "k", shared)
+		a.shares()
+		b := arrives(q, "k", shared)
+		require.Equal(t, local.Passed, a.passes())
+		require.Equal(t, local.Kept, b.passes())
+		require.True(t, b.leaves())
+		requireUnused(t, q)
+	})
+}
+
+func TestWriterGivesUpBetweenSharers(t *testing.T) {
+	bubble(t, "those behind it come in", func(t *testing.T, q *queue) {
+		a := arrives(q, "k", shared)
+		a.shares()
+		all := arrive(q, "k", exclusive, shared, shared, exclusive, shared)
+		all[0].givesUp()
+		require.Equal(t, "in canceled in in waiting waiting", states(append([]*caller{a}, all...)...))
+		end(q, a, all[1], all[2])
+	})
+	bubble(t, "not past another writer", func(t *testing.T, q *queue) {
+		a := arrives(q, "k", shared)
+		a.shares()
+		all := arrive(q, "k", exclusive, exclusive, shared)
+		all[1].givesUp()
+		require.Equal(t, "waiting canceled waiting", states(all...))
+		all[0].givesUp()
+		require.Equal(t, "canceled canceled in", states(all...))
+		end(q, a, all[2])
+	})
+	bubble(t, "not beside one that has not shared", func(t *testing.T, q *queue) {
+		for _, holder := range []ask{shared, exclusive} {
+			all := arrive(q, "k", holder, exclusive, shared)
+			all[1].givesUp()
+			require.Equal(t, "in canceled waiting", states(all...))
+			all[0].passes()
+			all[2].leaves()
+		}
+	})
+}
+
+// Neither kind can starve the other: with new ones of the other kind arriving at every step, each waits only for those
+// that were there before it.
+func TestNobodyStarves(t *testing.T) {
+	bubble(t, "a writer among readers", func(t *testing.T, q *queue) {
+		readers := arrive(q, "k", shared)
+		readers[0].shares()
+		readers = append(readers, arrive(q, "k", shared, shared)...)
+		writer := arrives(q, "k", exclusive)
+		for i := range 3 {
+			require.Equal(t, "waiting", states(writer))
+			late := arrives(q, "k", shared)
+			require.Equal(t, "waiting", states(late))
+			readers[i].passes()
+		}
+		require.Equal(t, "in", states(writer))
+		end(q, writer)
+	})
+	bubble(t, "a reader among writers", func(t *testing.T, q *queue) {
+		writers := arrive(q, "k", exclusive, exclusive, exclusive)
+		reader := arrives(q, "k", shared)
+		for i := range 3 {
+			require.Equal(t, "waiting", states(reader))
+			arrives(q, "k", exclusive)
+			writers[i].passes()
+		}
+		require.Equal(t, "in", states(reader))
+		end(q, reader)
+	})
+}

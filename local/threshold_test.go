@@ -1,0 +1,97 @@
+package local_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/local"
+)
+
+// With one who holds and 64 who come at the same moment, exactly as many wait as may, and exactly the rest is refused.
+func TestThresholdIsExact(t *testing.T) {
+	const comers = 64
+	for _, limit := range []int{0, 1, 7, 31, 62, 63, 64, 100} {
+		for range 50 {
+			q := newQueue()
+			served, refused := rush(t, q, comers, limit)
+			require.Equal(t, min(limit, comers), served, "limit %d", limit)
+			require.Equal(t, comers-min(limit, comers), refused, "limit %d", limit)
+			requireUnused(t, q)
+		}
+	}
+}
+
+// rush lets comers enter at once while one holds the key, until all of them wait or have been refused.
+func rush(t *testing.T, q *queue, comers, limit int) (served, refused int) {
+	var holder local.Turn[*baton]
+	require.NoError(t, q.Enter(t.Context(), &holder, "k", exclusive))
+	var all, here sync.WaitGroup
+	var in, out atomic.Int64
+	start := make(chan struct{})
+	for range comers {
+		here.Add(1)
+		all.Go(func() {
+			var turn local.Turn[*baton]
+			here.Done()
+			<-start
+			switch err := q.Enter(t.Context(), &turn, "k", ask{Limit: limit}); err {
+			case nil:
+				in.Add(1)
+				if turn.Pass() == local.Kept {
+					turn.Leave()
+				}
+			case local.ErrQueueFull:
+				out.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	here.Wait()
+	close(start)
+	for waiting := 0; waiting+int(out.Load()) < comers; _, waiting = inUse(q) {
+	}
+	require.Equal(t, local.Passed == holder.Pass(), limit > 0)
+	if limit == 0 {
+		holder.Leave()
+	}
+	all.Wait()
+	return int(in.Load()), int(out.Load())
+}
+
+// While callers come, give up and go all the time, there are never more waiting than may, and nobody is refused while
+// there is room: with 64 callers of whom one at least is in, 63 is enough for all.
+func TestThresholdWhileTheyComeAndGo(t *testing.T) {
+	const callers, rounds = 64, 300
+	for _, limit := range []int{callers - 2, callers - 1} {
+		q := newQueue()
+		var all sync.WaitGroup
+		var refused, most atomic.Int64
+		for range callers {
+			all.Go(func() {
+				var turn local.Turn[*baton]
+				for range rounds {
+					if q.Enter(t.Context(), &turn, "k", ask{Limit: limit}) != nil {
+						refused.Add(1)
+						continue
+					}
+					if _, n := inUse(q); int64(n) > most.Load() {
+						most.Store(int64(n)) // only one has the turn
+					}
+					if turn.Pass() == local.Kept {
+						turn.Leave()
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, most.Load(), int64(limit))
+		if limit == callers-1 {
+			require.Zero(t, refused.Load(), "refused early")
+		}
+		requireUnused(t, q)
+	}
+}
