@@ -1,0 +1,112 @@
+package redislock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// conventional is a client of the common convention, by hand: SET key unique NX PX, and DEL if the value is its own.
+type conventional struct {
+	c   *redis.Client
+	key string
+}
+
+var ownDel = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+
+func (c conventional) lock(ctx context.Context) bool {
+	return c.c.SetNX(ctx, c.key, "unique", 5*time.Second).Val()
+}
+
+func (c conventional) unlock(ctx context.Context) bool {
+	n, _ := ownDel.Run(ctx, c.c, []string{c.key}, "unique").Int()
+	return n == 1
+}
+
+func TestInteropEachRespectsTheOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u, other := newUser(t, open(t, s.Addr)), conventional{s.Client(), key(t)}
+
+	l := u.lease(key(t))
+	require.False(t, other.lock(t.Context()), "it must see our lock")
+	release(t, l)
+
+	require.True(t, other.lock(t.Context()), "our release must free the key")
+	_, _, err := u.enter(t.Context(), key(t), noWait)
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	p := u.place(key(t))
+	time.Sleep(200 * time.Millisecond)
+	require.Empty(t, p.Granted())
+	start := time.Now()
+	require.True(t, other.unlock(t.Context()), "we must not touch its lock")
+	l2 := granted(t, p)
+	inTime(t, "after a foreigner's unlock", time.Since(start), 75*time.Millisecond)
+	release(t, l2)
+}
+
+func TestInteropForeignTypesAreRespected(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr))
+	for _, mode := range []func(*distributed.Request){shared, func(*distributed.Request) {}} {
+		s.Do("HSET", key(t), "redisson", "1") // as Redisson's locks are
+		_, _, err := u.enter(t.Context(), key(t), noWait, mode)
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		p := u.place(key(t), mode)
+		time.Sleep(100 * time.Millisecond)
+		require.Empty(t, p.Granted())
+		require.Equal(t, "1", s.Do("HGET", key(t), "redisson"))
+		s.Do("DEL", key(t))
+		release(t, granted(t, p))
+	}
+}
+
+// TestInteropGapGivesEachItsShare: two of ours queue without end, a foreigner polls. With the gap both sides get in.
+func TestInteropGapGivesEachItsShare(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const gap, run = 10 * time.Millisecond, 1500 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), run)
+	defer cancel()
+	var wg sync.WaitGroup
+	var ours, theirs atomic.Int64
+	var inside atomic.Int32
+	enter := func() { require.Equal(t, int32(1), inside.Add(1), "two inside at once") }
+	for range 2 {
+		u := newUser(t, open(t, s.Addr, WithInteropGap(gap)))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				l := u.get(key(t))
+				enter()
+				ours.Add(1)
+				inside.Add(-1)
+				_ = l.Release(context.Background())
+			}
+		})
+	}
+	other := conventional{s.Client(), key(t)}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if other.lock(context.Background()) {
+				enter()
+				theirs.Add(1)
+				inside.Add(-1)
+				other.unlock(context.Background())
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	wg.Wait()
+	t.Logf("in %v: ours %d, theirs %d", run, ours.Load(), theirs.Load())
+	require.Greater(t, ours.Load(), int64(10))
+	require.Greater(t, theirs.Load(), int64(10))
+}
