@@ -53,7 +53,8 @@ type Backend interface {
 	// Ping returns nil when the backend answers and can do its work, else an error that Is ErrUnavailable and says why not.
 	Ping(ctx context.Context) error
 	// Close ends all renewals and waits for what runs in the background. Leases that are still held run out by
-	// themselves; places are given up. After it every call returns ErrClosed. Repeated calls do nothing.
+	// themselves; places are given up, and lost to whoever waits. After it every call returns ErrClosed. Repeated calls
+	// do nothing.
 	Close() error
 }
 
@@ -70,10 +71,12 @@ type Request struct {
 // Place is a position in the backend's queue for one key.
 type Place interface {
 	// Granted delivers the lease once, through a buffer: the grant does not wait for its receiver, whose claim window
-	// runs from the grant. Closed without a lease: the place was lost, enter again.
+	// runs from the grant. While it lies unread it is not claimed, so a receiver that is away costs others no more than
+	// that window. Closed without a lease: the place was lost, enter again.
 	Granted() <-chan Lease
 	// Leave gives up the place, and a grant that arrived meanwhile, also one that lies unread in Granted. After it
-	// nothing is delivered and Granted stays silent. It returns nil when the place is gone, also if it was before.
+	// nothing is delivered and Granted stays silent. A lease that was received is its receiver's and is left alone. It
+	// returns nil when the place is gone, also if it was before.
 	Leave(ctx context.Context) error
 }
 
@@ -98,6 +101,6 @@ type Lease interface {
 	Lost() <-chan struct{}
 	// Release gives the lease back and waits for the answer. Of a lease that was lost before it returns ErrLeaseLost;
 	// again after a release that was answered, nil. It never touches a lease of anybody else.
-	// After ErrUnavailable the backend goes on trying in the background until the lease is over.
+	// After ErrUnavailable, or when ctx ends first, the backend goes on trying in the background until the lease is over.
 	Release(ctx context.Context) error
 }

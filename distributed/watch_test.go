@@ -28,14 +28,29 @@ func TestPlainLeaseIsReleased(t *testing.T) {
 		defer s.Close()
 		original := &plain{s.grant()}
 		l := distributed.AsWatched(original)
-		assert.Same(t, original, distributed.Unwatched(l))
 		l.Watch(w)
 		l.StartRelease()
 		synctest.Wait()
 		assert.Equal(t, []error{nil}, w.released)
+		assert.Same(t, original, distributed.Unwatched(l))
 		assert.NoError(t, l.Release(context.Background()), "again")
 		time.Sleep(ttl)
 		synctest.Wait()
+		assert.Empty(t, w.lost)
+	})
+}
+
+// An Enter that names the lease as Prev gives it up, and only its caller can tell the watch.
+func TestPlainLeaseIsGivenUpAsPrev(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // complains of a goroutine that is left
+		s, w := serve(renewed), new(witness)
+		defer s.Close()
+		original := s.grant()
+		l := distributed.AsWatched(&plain{original})
+		l.Watch(w)
+		original.Finish()
+		distributed.GivenUp(l)
+		time.Sleep(ttl)
 		assert.Empty(t, w.lost)
 	})
 }

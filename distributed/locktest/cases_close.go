@@ -49,9 +49,9 @@ func closedPlaces(e *env) {
 	p := e.memberOf(e.Backend).place(key)
 	e.close()
 	select {
-	case l, ok := <-p.Granted():
-		if ok {
-			e.Errorf("Close granted lease %v", l)
+	case _, granted := <-p.Granted():
+		if granted {
+			e.Errorf("Close granted a lease")
 		}
 	case <-time.After(patience):
 		e.Errorf("the place was not given up")
@@ -101,7 +101,11 @@ func (m *member) enterUntilClosed(key string, rnd *rand.Rand) bool {
 	defer cancel()
 	l, p, err := m.enter(ctx, key)
 	if p != nil {
-		if l = <-p.Granted(); l == nil {
+		select {
+		case l = <-p.Granted():
+		case <-ctx.Done():
+		}
+		if l == nil {
 			return true // lost; the next Enter says why
 		}
 	}

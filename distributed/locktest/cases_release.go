@@ -188,7 +188,9 @@ func prevLoop(e *env) {
 		if i%2 == 0 {
 			l.StartRelease() // on its way while the next request is
 		}
-		l, _ = e.watch(m.lease(key, prev(distributed.Unwatched(l))))
+		next := m.lease(key, prev(distributed.Unwatched(l)))
+		distributed.GivenUp(l)
+		l, _ = e.watch(next)
 	}
 	e.release(l)
 	e.free(key)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -103,16 +104,28 @@ func (m *member) enter(ctx context.Context, key string, hows ...how) (distribute
 		h(&req)
 	}
 	l, p, err := m.backend.Enter(ctx, req)
-	answers := 0
-	for _, is := range []bool{l != nil, p != nil, err != nil} {
-		if is {
-			answers++
-		}
-	}
-	if answers != 1 {
-		m.Errorf("Enter answered lease %v, place %v and error %v; want exactly one", l, p, err)
+	if strings.Contains(answer(l, p, err), " and ") {
+		m.Errorf("Enter answered %s; want exactly one of them", answer(l, p, err))
 	}
 	return l, p, err
+}
+
+// answer says what Enter has answered. Leases and places are not printed: others are writing to them.
+func answer(l distributed.Lease, p distributed.Place, err error) string {
+	var parts []string
+	if l != nil {
+		parts = append(parts, "a lease")
+	}
+	if p != nil {
+		parts = append(parts, "a place")
+	}
+	if err != nil {
+		parts = append(parts, fmt.Sprintf("error %q", err))
+	}
+	if parts == nil {
+		return "nothing and no error"
+	}
+	return strings.Join(parts, " and ")
 }
 
 // lease enters and must get a lease at once.
@@ -122,7 +135,7 @@ func (m *member) lease(key string, hows ...how) distributed.Lease {
 	defer cancel()
 	l, p, err := m.enter(ctx, key, hows...)
 	if l == nil {
-		m.Fatalf("Enter answered place %v and error %v; want a lease", p, err)
+		m.Fatalf("Enter answered %s; want a lease", answer(l, p, err))
 	}
 	return l
 }
@@ -134,7 +147,7 @@ func (m *member) place(key string, hows ...how) distributed.Place {
 	defer cancel()
 	l, p, err := m.enter(ctx, key, hows...)
 	if p == nil {
-		m.Fatalf("Enter answered lease %v and error %v; want a place", l, err)
+		m.Fatalf("Enter answered %s; want a place", answer(l, p, err))
 	}
 	return p
 }
@@ -144,8 +157,8 @@ func (m *member) refused(key string, hows ...how) {
 	m.Helper()
 	ctx, cancel := timely()
 	defer cancel()
-	if _, _, err := m.enter(ctx, key, append(hows, noWait)...); !errors.Is(err, distributed.ErrHeld) {
-		m.Fatalf("Enter with NoWait answered %v; want ErrHeld", err)
+	if l, p, err := m.enter(ctx, key, append(hows, noWait)...); !errors.Is(err, distributed.ErrHeld) {
+		m.Fatalf("Enter with NoWait answered %s; want ErrHeld", answer(l, p, err))
 	}
 }
 
@@ -170,8 +183,8 @@ func (e *env) waiting(places ...distributed.Place) {
 	e.blink()
 	for i, p := range places {
 		select {
-		case l, ok := <-p.Granted():
-			e.Fatalf("place %d of those that must wait got lease %v (%t)", i, l, ok)
+		case _, granted := <-p.Granted():
+			e.Fatalf("place %d of those that must wait: granted %t, lost %t", i, granted, !granted)
 		default:
 		}
 	}

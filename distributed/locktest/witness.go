@@ -8,6 +8,7 @@ import (
 
 // witness is a Watcher that writes down what it is told, with room for what it must not be told.
 type witness struct {
+	native   bool // the backend's lease calls back by itself
 	lost     chan distributed.Watched
 	wanted   chan distributed.Watched
 	released chan error
@@ -41,7 +42,9 @@ func (e *env) told(what string, of chan distributed.Watched, l distributed.Watch
 // watch makes a witness of what happens to the lease.
 func (e *env) watch(l distributed.Lease) (distributed.Watched, *witness) {
 	watched, w := distributed.AsWatched(l), newWitness()
+	_, w.native = l.(distributed.Watched)
 	watched.Watch(w)
+	e.Cleanup(func() { distributed.GivenUp(watched) }) // a case that fails leaves no goroutine either
 	return watched, w
 }
 
@@ -49,7 +52,7 @@ func (e *env) watch(l distributed.Lease) (distributed.Watched, *witness) {
 func (e *env) wanted(l distributed.Watched, w *witness) {
 	e.Helper()
 	e.eventually("the lease is contended", l.Contended)
-	if distributed.Unwatched(l) == l { // of leases that cannot call back, nobody is told
+	if w.native { // of other leases nobody is told
 		e.told("wanted", w.wanted, l)
 	}
 }

@@ -1,0 +1,321 @@
+package memlock
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// flaws are the mistakes a backend can make, each with the case that finds it.
+var flaws = map[string]flaw{
+	"nobody is excluded": {
+		caught: "an exclusive lease excludes everybody else",
+		ask:    func(r *distributed.Request) { r.Key += r.Instance },
+	},
+	"an instance gets its own lease again": {
+		caught: "an instance is excluded by its own lease too",
+		enter: func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+			if l := holder(b, req.Key); l != nil && l.instance == req.Instance {
+				return l, nil, nil
+			}
+			return b.Enter(ctx, req)
+		},
+	},
+	"last come first served": {
+		caught: "first come first served across instances",
+		queued: func(p *place) { locked(p.shard, func() { toFront(p) }) },
+	},
+	"a release leaves the key free for a moment": {
+		caught:  "a hand-over leaves no gap for a newcomer",
+		release: releaseWithGap,
+	},
+	"no wait is queued": {
+		caught: "no wait is never queued",
+		ask:    func(r *distributed.Request) { r.NoWait = false },
+	},
+	"readers exclude each other": {
+		caught: "readers hold together and keep writers out",
+		ask:    func(r *distributed.Request) { r.Mode = distributed.Exclusive },
+	},
+	"a reader barges": {
+		caught: "a reader does not pass a queued writer",
+		enter:  enterAsBargingReader,
+	},
+	"a writer that leaves forgets the readers behind": {
+		caught: "readers enter beside others when the writer before them leaves",
+		leave: func(p *place) error {
+			return locked(p.shard, func() {
+				if p.state == queued {
+					p.entry.unlink(p)
+					p.state = over
+				}
+			})
+		},
+	},
+	"fences start anew with each lease": {
+		caught: "fences grow from lease to lease",
+		fence:  func(l *lease) (uint64, bool) { return l.lastFence - l.fence, true },
+	},
+	"fences repeat within a lease": {
+		caught: "fences grow within a lease and over refills",
+		fence:  func(l *lease) (uint64, bool) { return l.lastFence, true },
+	},
+	"fences are drawn from the service by whoever asks": {
+		caught: "a lost lease draws no fence above its successor's",
+		fence: func(l *lease) (n uint64, ok bool) {
+			locked(l.shard, func() {
+				l.shard.fence++
+				n = l.shard.fence
+			})
+			return n, true
+		},
+	},
+	"a release does not ask whose lease it is": {
+		caught:  "a second release is answered nil and touches nobody",
+		release: func(l *lease) error { return releaseAnybody(l) },
+	},
+	"a stale release does not ask whose lease it is": {
+		caught:  "a release of a lease that ran out touches nobody",
+		release: func(l *lease) error { return releaseAnybody(l) },
+	},
+	"a release needs time": {
+		caught:  "a release whose caller has no time left goes on",
+		release: func(l *lease) error { return context.Canceled },
+	},
+	"a renewal makes a released lease anew": {
+		caught:  "a release in the middle of a renewal is final",
+		release: releaseAndRevive,
+	},
+	"prev is ignored": {
+		caught: "prev is given up in the same exchange",
+		ask:    func(r *distributed.Request) { r.Prev = nil },
+	},
+	"prev is kept": {
+		caught: "prev does not pass those who wait",
+		enter: func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+			if l, ok := req.Prev.(*lease); ok && l == holder(b, req.Key) {
+				return l, nil, nil
+			}
+			return b.Enter(ctx, req)
+		},
+	},
+	"prev is ignored without wait": {
+		caught: "prev is given up though no wait is refused",
+		ask: func(r *distributed.Request) {
+			if r.NoWait && r.Prev.(*lease).Contended() {
+				r.Prev = nil
+			}
+		},
+	},
+	"prev is given up whosever the lease is": {
+		caught: "prev that was lost touches nobody",
+		ask: func(r *distributed.Request) {
+			if l, ok := r.Prev.(*lease); ok {
+				releaseAnybody(l)
+			}
+		},
+	},
+	"leaving loses a grant": {
+		caught: "leaving gives back a grant that lies unread",
+		leave: func(p *place) error {
+			if len(p.granted) > 0 {
+				<-p.granted
+				return nil
+			}
+			return p.Leave(context.Background())
+		},
+	},
+	"leaving releases whoever holds the key": {
+		caught: "leaving twice is fine",
+		leave: func(p *place) error {
+			if p.state == over {
+				drop(p.shard, p.shard.entries, gone)
+			}
+			return p.Leave(context.Background())
+		},
+	},
+	"leaving takes a received lease away": {
+		caught: "leaving after the lease was received keeps the lease",
+		leave: func(p *place) error {
+			if p.state == delivered {
+				return p.lease.Release(context.Background())
+			}
+			return p.Leave(context.Background())
+		},
+	},
+	"contended is not for good": {
+		caught: "a holder learns that another instance waits, for good",
+		contended: func(l *lease) (is bool) {
+			locked(l.shard, func() { is = l.entry != nil && l.entry.waits(l.instance) })
+			return is
+		},
+	},
+	"a loss is told late": {
+		caught: "a holder learns that its lease was taken away",
+		lost: func(*lease) <-chan struct{} {
+			late := make(chan struct{})
+			time.AfterFunc(time.Minute, func() { close(late) })
+			return late
+		},
+	},
+	"leases are not renewed": {
+		caught:  "a held lease outlives its TTL",
+		entered: func(l *lease) { l.Abandon() },
+	},
+	"leases last for T at once": {
+		caught:  "a fresh lease lasts for the claim window, then for T",
+		entered: func(l *lease) { l.Renewed(distributed.Validity(l.granted, l.ttl)) },
+	},
+	"grants are claimed for whoever is not there": {
+		caught:  "a grant that nobody receives holds others up for the claim window",
+		release: releaseAndClaim,
+	},
+	"leases never expire": {
+		caught:  "an abandoned lease runs out, and not before Until",
+		entered: func(l *lease) { l.shard.expiry.Remove(&l.item) },
+	},
+	"leases expire early": {
+		caught: "an abandoned lease runs out, and not before Until",
+		entered: func(l *lease) {
+			time.AfterFunc(l.ttl/4, func() { drop(l.shard, l.shard.entries, gone) })
+		},
+	},
+	"a release without network is forgotten": {
+		caught: "a release without network is carried out later",
+		release: func(l *lease) error {
+			l.Finish()
+			err := l.shard.backend.reachable()
+			if err == nil {
+				locked(l.shard, func() { err = l.shard.settle(l) })
+			}
+			return err
+		},
+	},
+	"a dead context still takes the lock": {
+		caught: "an enter with a dead context leaves nothing",
+		enter: func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+			l, p, err := b.Enter(context.WithoutCancel(ctx), req)
+			if ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+			return l, p, err
+		},
+	},
+	"keys are cut at braces": {
+		caught: "any valid key is a key of its own",
+		ask:    func(r *distributed.Request) { r.Key, _, _ = strings.Cut(r.Key, "{") },
+	},
+	"closing forgets who waits": {
+		caught: "Close gives up places",
+		close: func(b *Backend) error {
+			b.closed.Store(true)
+			return nil
+		},
+	},
+}
+
+// locked runs fn with the shard's mu held.
+func locked(s *shard, fn func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+	return nil
+}
+
+func holder(b *Backend, key string) (l *lease) {
+	s := b.shardOf(key)
+	locked(s, func() {
+		if e := s.entries[key]; e != nil {
+			l = e.owners[0]
+		}
+	})
+	return l
+}
+
+// drop takes the leases of these entries away.
+func drop(s *shard, entries map[string]*entry, why leaseState) {
+	locked(s, func() {
+		for _, e := range entries {
+			for len(e.owners) > 0 {
+				s.drop(e.owners[0], why)
+			}
+			s.advance(e)
+			s.tidy(e)
+		}
+	})
+}
+
+func toFront(p *place) {
+	e := p.entry
+	e.unlink(p)
+	if p.entry, p.next = e, e.first; e.first == nil {
+		e.last = p
+	} else {
+		e.first.prev = p
+	}
+	e.first = p
+}
+
+func releaseAnybody(l *lease) error {
+	s := l.shard
+	if e := s.entries[l.key]; e != nil {
+		drop(s, map[string]*entry{l.key: e}, gone)
+	}
+	return l.Release(context.Background())
+}
+
+// releaseWithGap takes the queue aside while the lease is released, and lets it in later.
+func releaseWithGap(l *lease) error {
+	var waits *place
+	locked(l.shard, func() {
+		waits = l.entry.first
+		l.entry.unlink(waits)
+	})
+	time.AfterFunc(time.Millisecond, func() {
+		locked(l.shard, func() {
+			e := l.shard.entry(l.key)
+			e.push(waits)
+			l.shard.advance(e)
+		})
+	})
+	return l.Release(context.Background())
+}
+
+func releaseAndRevive(l *lease) error {
+	err := l.Release(context.Background())
+	time.AfterFunc(l.ttl/100, func() {
+		locked(l.shard, func() {
+			if e := l.shard.entry(l.key); len(e.owners) == 0 {
+				l.shard.grant(e, l.instance, l.mode, l.ttl, time.Now())
+			}
+		})
+	})
+	return err
+}
+
+func releaseAndClaim(l *lease) error {
+	err := l.Release(context.Background())
+	locked(l.shard, func() {
+		for _, next := range l.shard.entries[l.key].owners {
+			next.place = nil // so it does not know that its grant lies unread
+		}
+	})
+	return err
+}
+
+func enterAsBargingReader(ctx context.Context, b *Backend, req distributed.Request) (l distributed.Lease, p distributed.Place, err error) {
+	s := b.shardOf(req.Key)
+	locked(s, func() {
+		if e := s.entries[req.Key]; req.Mode == distributed.Shared && e != nil && e.admits(req.Mode) {
+			fresh := s.grant(e, req.Instance, req.Mode, req.TTL, time.Now())
+			fresh.keep()
+			l = fresh
+		}
+	})
+	if l != nil {
+		return l, nil, nil
+	}
+	return b.Enter(ctx, req)
+}

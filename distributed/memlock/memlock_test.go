@@ -1,0 +1,150 @@
+package memlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+const ttl = 6 * time.Second
+
+func enter(t *testing.T, b *memlock.Backend, instance string) (distributed.Lease, distributed.Place) {
+	t.Helper()
+	l, p, err := b.Enter(context.Background(), distributed.Request{Key: "k", Instance: instance, TTL: ttl})
+	require.NoError(t, err)
+	return l, p
+}
+
+// grantedInTheDark returns a place that the server grants while its client is cut off, and waits until it has.
+func grantedInTheDark(t *testing.T, b *memlock.Backend) distributed.Place {
+	l, _ := enter(t, b, "a")
+	_, p := enter(t, b, "b")
+	l.Abandon()
+	b.Partition(true)
+	time.Sleep(ttl / 2)
+	synctest.Wait()
+	assert.Empty(t, p.Granted())
+	return p
+}
+
+func TestGrantDuringPartitionIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		defer b.Close()
+		granted := time.Now().Add(ttl / 2)
+		p := grantedInTheDark(t, b)
+		time.Sleep(ttl / 4)
+		b.Partition(false)
+		l := <-p.Granted()
+		assert.Equal(t, distributed.Validity(granted, distributed.ClaimWindow(ttl)), l.Until(), "it counts from the grant")
+		time.Sleep(2 * ttl)
+		assert.True(t, l.Healthy(), "it has been claimed")
+		assert.NoError(t, l.Release(t.Context()))
+	})
+}
+
+func TestGrantDuringPartitionIsLost(t *testing.T) {
+	for name, wait := range map[string]time.Duration{
+		"after its window":                         ttl,
+		"in the time its holder must not count on": ttl/2 - time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memlock.New()
+				defer b.Close()
+				p := grantedInTheDark(t, b)
+				time.Sleep(wait)
+				b.Partition(false)
+				_, ok := <-p.Granted()
+				assert.False(t, ok, "the place is lost")
+				l, _ := enter(t, b, "c")
+				require.NotNil(t, l)
+				assert.NoError(t, l.Release(t.Context()))
+			})
+		})
+	}
+}
+
+func TestLeaveDuringPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		defer b.Close()
+		p := grantedInTheDark(t, b)
+		assert.ErrorIs(t, p.Leave(t.Context()), distributed.ErrUnavailable)
+		b.Partition(false)
+		assert.Empty(t, p.Granted())
+		l, _ := enter(t, b, "c")
+		require.NotNil(t, l, "the grant was given back by healing")
+		assert.NoError(t, l.Release(t.Context()))
+		assert.NoError(t, p.Leave(t.Context()))
+	})
+}
+
+func TestReleaseDuringPartitionComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		defer b.Close()
+		l, _ := enter(t, b, "a")
+		b.Partition(true)
+		assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrUnavailable)
+		time.Sleep(ttl)
+		b.Partition(false)
+		other, _ := enter(t, b, "b")
+		require.NotNil(t, other)
+		assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+		assert.True(t, other.Healthy())
+		assert.NoError(t, other.Release(t.Context()))
+	})
+}
+
+// giver gives its lease back as soon as somebody wants it, from within the notice.
+type giver struct{ released chan error }
+
+func (g giver) LeaseLost(distributed.Watched)                  {}
+func (g giver) LeaseWanted(l distributed.Watched)              { l.StartRelease() }
+func (g giver) LeaseReleased(_ distributed.Watched, err error) { g.released <- err }
+
+func TestWatcherMayCallBack(t *testing.T) {
+	b := memlock.New()
+	defer b.Close()
+	l, _ := enter(t, b, "a")
+	g := giver{make(chan error, 1)}
+	l.(distributed.Watched).Watch(g)
+	_, p := enter(t, b, "b")
+	assert.Len(t, p.Granted(), 1, "released before Enter has returned")
+	assert.NoError(t, <-g.released)
+	assert.NoError(t, p.Leave(t.Context()))
+}
+
+func TestTTLTooShort(t *testing.T) {
+	b := memlock.New()
+	defer b.Close()
+	_, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: distributed.MinTTL - 1})
+	assert.ErrorContains(t, err, "lease TTL")
+}
+
+// A program that is started again goes on with greater fences, which a store remembers.
+func TestFencesSurviveARestart(t *testing.T) {
+	last := uint64(0)
+	for range 3 {
+		b := memlock.New()
+		for range 100 {
+			l, _ := enter(t, b, "a")
+			for range 10 {
+				n, ok := l.NextFence()
+				require.True(t, ok)
+				require.Greater(t, n, last)
+				last = n
+			}
+			require.NoError(t, l.Release(t.Context()))
+		}
+		require.NoError(t, b.Close())
+	}
+}

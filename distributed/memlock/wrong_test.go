@@ -1,0 +1,148 @@
+package memlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/locktest"
+)
+
+// wrong is a Backend with one flaw, made to see that the suite finds it. What a flaw leaves nil is as it should be.
+type wrong struct {
+	*Backend
+	flaw
+}
+
+type flaw struct {
+	caught string // the case that must find it
+
+	ask       func(*distributed.Request) // changes what is asked
+	enter     func(context.Context, *Backend, distributed.Request) (distributed.Lease, distributed.Place, error)
+	entered   func(*lease) // does something to a lease that Enter has granted
+	queued    func(*place) // does something to a place that Enter has given
+	release   func(*lease) error
+	fence     func(*lease) (uint64, bool)
+	contended func(*lease) bool
+	lost      func(*lease) <-chan struct{}
+	leave     func(*place) error
+	close     func(*Backend) error
+}
+
+func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if l, ok := req.Prev.(*wrongLease); ok {
+		req.Prev = l.inner
+	}
+	enter := func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+		return b.Enter(ctx, req)
+	}
+	if w.enter != nil {
+		enter = w.enter
+	}
+	if w.ask != nil {
+		w.ask(&req)
+	}
+	l, p, err := enter(ctx, w.Backend, req)
+	if l, ok := l.(*lease); ok {
+		if w.entered != nil {
+			w.entered(l)
+		}
+		return &wrongLease{Lease: l, inner: l, flaw: &w.flaw}, nil, err
+	}
+	if p, ok := p.(*place); ok {
+		if w.queued != nil {
+			w.queued(p)
+		}
+		return nil, &wrongPlace{place: p, flaw: &w.flaw}, err
+	}
+	return l, p, err
+}
+
+func (w *wrong) Close() error {
+	if w.close != nil {
+		return w.close(w.Backend)
+	}
+	return w.Backend.Close()
+}
+
+// wrongLease is a lease that Enter granted. Those of places are as they should be.
+type wrongLease struct {
+	distributed.Lease
+	inner *lease
+	*flaw
+}
+
+func (l *wrongLease) Release(ctx context.Context) error {
+	if l.release != nil {
+		return l.release(l.inner)
+	}
+	return l.Lease.Release(ctx)
+}
+
+func (l *wrongLease) NextFence() (uint64, bool) {
+	if l.fence != nil {
+		return l.fence(l.inner)
+	}
+	return l.Lease.NextFence()
+}
+
+func (l *wrongLease) Contended() bool {
+	if l.contended != nil {
+		return l.contended(l.inner)
+	}
+	return l.Lease.Contended()
+}
+
+func (l *wrongLease) Lost() <-chan struct{} {
+	if l.lost != nil {
+		return l.lost(l.inner)
+	}
+	return l.Lease.Lost()
+}
+
+type wrongPlace struct {
+	*place
+	*flaw
+}
+
+func (p *wrongPlace) Leave(ctx context.Context) error {
+	if p.leave != nil {
+		return p.leave(p.place)
+	}
+	return p.place.Leave(ctx)
+}
+
+func fixture(f flaw) locktest.Fixture {
+	return locktest.Fixture{Bubble: true, Open: func(locktest.TB) locktest.Service {
+		w := &wrong{Backend: New(), flaw: f}
+		return locktest.Service{Backend: w, Expire: w.Expire, Cut: w.Partition}
+	}}
+}
+
+// What stands around a flaw is not itself what the suite complains of.
+func TestWrongWithoutFlaw(t *testing.T) {
+	locktest.Run(t, fixture(flaw{}))
+}
+
+func TestFlawsAreFound(t *testing.T) {
+	cases := make(map[string]locktest.Case)
+	for _, c := range locktest.Cases() {
+		cases[c.Name] = c
+	}
+	for name, f := range flaws {
+		t.Run(name, func(t *testing.T) {
+			c, ok := cases[f.caught]
+			if !ok {
+				t.Fatalf("no case is named %q", f.caught)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				failures := c.Failures(fixture(f))
+				if len(failures) == 0 {
+					t.Errorf("not found by %q", f.caught)
+				}
+				t.Log(failures)
+			})
+		})
+	}
+}
