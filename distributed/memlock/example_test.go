@@ -21,11 +21,10 @@ func Example() {
 	_, place, _ := backend.Enter(ctx, ask)
 	fmt.Println("wanted by another:", first.Contended())
 
+	older, _ := first.NextFence()
 	first.Release(ctx)
 	second := <-place.Granted()
 	defer second.Release(ctx)
-
-	older, _ := first.NextFence()
 	newer, _ := second.NextFence()
 	fmt.Println("the fence has grown:", newer > older)
 	// Output:
