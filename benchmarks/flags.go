@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/load"
+)
+
+// The default lasts about ten minutes, -quick one and a half.
+const (
+	defaultDuration = 1200 * time.Millisecond
+	defaultRounds   = 3
+	quickDuration   = 300 * time.Millisecond
+	quickRounds     = 1
+)
+
+// job is one scenario over one link.
+type job struct {
+	scenario load.Scenario
+	link     load.Link
+}
+
+// plan is what the flags ask for.
+type plan struct {
+	jobs       []job
+	contenders []contender.Contender
+	duration   time.Duration
+	rounds     int
+	out        string
+	cpuProfile string
+}
+
+// parse reads the command line. Its errors are for the user; flag.ErrHelp means that help was asked for and given.
+func parse(args []string, help io.Writer) (plan, error) {
+	var p plan
+	set := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	scenarios := set.String("scenarios", "all", "comma-separated names, of one link with name/loopback or name/0.5ms")
+	contenders := set.String("contenders", "all", "comma-separated names; variants take part only when named")
+	set.DurationVar(&p.duration, "duration", defaultDuration, "measured time of a round")
+	set.IntVar(&p.rounds, "rounds", defaultRounds, "rounds of each contender in each scenario")
+	quick := set.Bool("quick", false, fmt.Sprintf("one round of %v unless -duration or -rounds say otherwise", quickDuration))
+	set.StringVar(&p.out, "out", "results", "folder for results.json, results.md and the plots")
+	set.StringVar(&p.cpuProfile, "cpuprofile", "", "write a CPU profile of the whole run to this file")
+	if err := set.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			usage(set, help)
+		}
+		return p, err
+	}
+	if *quick {
+		p.hurry(set)
+	}
+	return p, errors.Join(p.check(set), p.chooseJobs(*scenarios), p.chooseContenders(*contenders))
+}
+
+func (p *plan) hurry(set *flag.FlagSet) {
+	given := make(map[string]bool)
+	set.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !given["duration"] {
+		p.duration = quickDuration
+	}
+	if !given["rounds"] {
+		p.rounds = quickRounds
+	}
+}
+
+func (p *plan) check(set *flag.FlagSet) error {
+	switch {
+	case set.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", set.Arg(0))
+	case p.duration < 10*time.Millisecond:
+		return fmt.Errorf("-duration %v: want 10ms or more", p.duration)
+	case p.rounds < 1:
+		return fmt.Errorf("-rounds %d: want 1 or more", p.rounds)
+	}
+	return nil
+}
+
+func (p *plan) chooseJobs(list string) error {
+	wanted := strings.Split(list, ",")
+	used := make([]bool, len(wanted))
+	for _, s := range load.Scenarios() {
+		for _, link := range s.Links {
+			for i, name := range wanted {
+				if name == "all" || name == s.Name || name == s.Name+"/"+string(link) {
+					used[i] = true
+					p.jobs = append(p.jobs, job{s, link})
+					break
+				}
+			}
+		}
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return fmt.Errorf("-scenarios: no scenario %q; there are: all, %s", wanted[i], strings.Join(scenarioNames(), ", "))
+	}
+	return nil
+}
+
+func (p *plan) chooseContenders(list string) error {
+	wanted := strings.Split(list, ",")
+	used := make([]bool, len(wanted))
+	for _, c := range contender.All() {
+		for i, name := range wanted {
+			if name == c.Name || name == "all" && !c.Variant {
+				used[i] = true
+				p.contenders = append(p.contenders, c)
+				break
+			}
+		}
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return fmt.Errorf("-contenders: no contender %q; there are: all, %s", wanted[i], strings.Join(contenderNames(), ", "))
+	}
+	return nil
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range load.Scenarios() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func contenderNames() []string {
+	var names []string
+	for _, c := range contender.All() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+func usage(set *flag.FlagSet, w io.Writer) {
+	fmt.Fprintln(w, "benchmarks compares wllock with other locks over a redis-server that it starts itself.")
+	set.SetOutput(w)
+	set.PrintDefaults()
+	fmt.Fprintf(w, "scenarios: %s\n", strings.Join(scenarioNames(), ", "))
+	fmt.Fprintf(w, "contenders: %s\n", strings.Join(contenderNames(), ", "))
+}

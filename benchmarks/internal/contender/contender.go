@@ -1,0 +1,93 @@
+// Package contender has what is compared: wllock, other libraries, and the limits of the machine, behind one interface.
+//
+// Each is used the way its documentation recommends for speed on a single server of Redis 7. Where a library has a
+// setting that matters, several were tried; the best one has the plain name, the others stay selectable under a name
+// with the setting, so that the choice can be checked: -contenders redsync,redsync-250us,redsync-5ms.
+package contender
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock"
+)
+
+// ttl is the time to live of the locks of all contenders: wllock's default.
+const ttl = wllock.DefaultLeaseTTL
+
+// Contender is one way to run a function under a lock in Redis.
+type Contender struct {
+	Name     string
+	Settings string // those that matter, and which others were tried
+	Module   string // what it comes from; its version is told in the results
+	Commands []string
+	Open     func(o Options) (Instance, error)
+
+	Role    Role
+	Variant bool // takes part only when named
+}
+
+// Commands are those a client of the contender sends by itself, by their names in INFO commandstats. The server counts
+// the calls of scripts in the same figures, so a name must be either here or used in scripts; the harness holds each
+// contender to that by MONITOR.
+
+// Role says how a contender's figures are to be read.
+type Role uint8
+
+const (
+	Subject Role = iota // wllock itself
+	Rival               // another lock
+	Limit               // no lock at all: what the machine can do
+)
+
+// Options are what an instance is opened with. Each stands for a process of its own, with its own connections.
+type Options struct {
+	Addr     string
+	Workers  int             // goroutines that will call Do
+	Locker   []wllock.Option // for wllock alone: what the scenario is about
+	Instance int
+}
+
+// Instance is one process's side of a lock.
+type Instance interface {
+	// Do runs f under the lock of key. It returns an error when ctx ended before the lock was had.
+	Do(ctx context.Context, key string, f func(context.Context) error) error
+	Close() error
+}
+
+// All returns all contenders, wllock first, limits last.
+func All() []Contender {
+	all := []Contender{wllockDefault()}
+	all = append(all, redsyncs()...)
+	all = append(all, redislocks()...)
+	all = append(all, rueidislocks()...)
+	return append(all, javaAlgorithm(), Ping(), Ideal())
+}
+
+// Calls counts the top-level commands among all calls the server has counted.
+func (c Contender) Calls(counted map[string]int64) int64 {
+	var n int64
+	for _, name := range c.Commands {
+		n += counted[name]
+		for sub, calls := range counted { // such as client|setinfo
+			if strings.HasPrefix(sub, name+"|") {
+				n += calls
+			}
+		}
+	}
+	return n
+}
+
+// newClient returns a go-redis client with a connection for each goroutine, so that none waits for one. For short
+// commands one that waits for a connection would be served later, never sooner.
+func newClient(o Options) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: o.Addr, PoolSize: o.Workers, PoolTimeout: time.Minute, ReadTimeout: time.Minute, DisableIdentity: true,
+	})
+}
+
+// cleanUp is the context of releases: they must not be cut off when the measurement ends.
+var cleanUp = context.Background()

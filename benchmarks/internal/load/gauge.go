@@ -1,0 +1,85 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/server"
+	"github.com/wllock/wllock/benchmarks/internal/stats"
+)
+
+// gauge is what is read at the start and the end of a measurement.
+type gauge struct {
+	at       time.Time
+	commands map[string]int64
+	own      time.Duration // CPU of this process
+	redis    time.Duration // CPU of the server
+	proxy    time.Duration // CPU of the proxy's thread, which is in own
+	late     stats.Summary // since the last gauge
+}
+
+func (m Machine) gauge(ctx context.Context) (gauge, error) {
+	commands, err := m.Server.Commands(ctx)
+	g := gauge{at: time.Now(), commands: commands, own: server.OwnCPU(), redis: m.Server.CPU()}
+	if m.Proxy != nil {
+		g.late, g.proxy = m.Proxy.Late()
+	}
+	return g, err
+}
+
+// account fills in what the gauges say.
+func (m Machine) account(r *Round, c contender.Contender, link Link, before, after gauge) {
+	r.Seconds = after.at.Sub(before.at).Seconds()
+	r.OpsPerSecond = float64(r.Ops) / r.Seconds
+	ops := float64(max(r.Ops, 1))
+	r.CommandsPerOp = float64(c.Calls(after.commands)-c.Calls(before.commands)) / ops
+	r.ProcessCPUPerOp = float64(after.own-before.own-(after.proxy-before.proxy)) / ops
+	r.RedisCPUPerOp = float64(after.redis-before.redis) / ops
+	if link == Delayed {
+		r.ProxyLate = &after.late
+	}
+}
+
+// monitorTime is how long each contender is watched.
+const monitorTime = 100 * time.Millisecond
+
+// CheckCommands runs a contender under MONITOR, contended and not, and compares what its clients sent with what it
+// declares: the count of its commands is then exact, though the server counts the calls of scripts in the same figures.
+func (m Machine) CheckCommands(ctx context.Context, c contender.Contender) error {
+	for _, keys := range []Keys{Hot, Own} {
+		s := Scenario{Name: "check", Instances: 2, Workers: 2, Keys: keys}
+		seen, err := m.Server.Monitor(ctx, func() error {
+			_, err := m.Run(ctx, c, s, Loopback, monitorTime)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("watch the commands of %s: %w", c.Name, err)
+		}
+		if err := compare(c, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ours are the commands of the harness itself.
+var ours = []string{"flushall", "config", "info", "echo"}
+
+func compare(c contender.Contender, seen server.Seen) error {
+	for _, name := range slices.Sorted(maps.Keys(seen.Clients)) {
+		// What a client says of itself once per connection is no part of the steady state.
+		if !slices.Contains(c.Commands, name) && !slices.Contains(ours, name) && name != "hello" && name != "client" {
+			return fmt.Errorf("%s sends %q, which is not counted", c.Name, name)
+		}
+	}
+	for _, name := range c.Commands {
+		if seen.Scripts[name] > 0 {
+			return fmt.Errorf("%s calls %q in scripts, too: it cannot be counted", c.Name, name)
+		}
+	}
+	return nil
+}

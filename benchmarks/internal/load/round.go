@@ -1,0 +1,197 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/server"
+	"github.com/wllock/wllock/benchmarks/internal/slowlink"
+	"github.com/wllock/wllock/benchmarks/internal/stats"
+)
+
+// drainTime bounds the wait for the calls that are under way when a round ends.
+const drainTime = 20 * time.Second
+
+// Machine is what rounds run on.
+type Machine struct {
+	Server *server.Server
+	Proxy  *slowlink.Proxy // nil when no scenario needs it
+}
+
+func (m Machine) addr(link Link) string {
+	if link == Delayed {
+		return m.Proxy.Addr
+	}
+	return m.Server.Addr
+}
+
+// Round is what one contender did in one scenario over one link, once.
+type Round struct {
+	Seconds         float64        `json:"seconds"`
+	Ops             int64          `json:"ops"`
+	OpsPerSecond    float64        `json:"ops_per_second"`
+	Latency         stats.Summary  `json:"latency"`
+	HandOver        *stats.Summary `json:"hand_over,omitempty"`
+	JainGoroutines  float64        `json:"jain_goroutines"`
+	JainInstances   float64        `json:"jain_instances"`
+	CommandsPerOp   float64        `json:"commands_per_op"`
+	ProcessCPUPerOp float64        `json:"process_cpu_ns_per_op"` // without the proxy's thread
+	RedisCPUPerOp   float64        `json:"redis_cpu_ns_per_op"`
+	Violations      int64          `json:"violations"`
+	Failed          int64          `json:"failed"`
+	Failure         string         `json:"failure,omitempty"`
+	ProxyLate       *stats.Summary `json:"proxy_late,omitempty"` // how long after their time packets were sent on
+}
+
+// Run measures one contender for duration, after a shorter time to warm up.
+func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, link Link, duration time.Duration) (Round, error) {
+	s = s.shapeFor(c)
+	if err := m.Server.Flush(ctx); err != nil {
+		return Round{}, err
+	}
+	instances, err := openAll(c, s, m.addr(link))
+	if err != nil {
+		return Round{}, fmt.Errorf("open %s: %w", c.Name, err)
+	}
+	r, err := m.measure(ctx, c, s, link, instances, duration)
+	return r, errors.Join(err, closeAll(instances))
+}
+
+// shapeFor makes limits run in the shape of the bound.
+func (s Scenario) shapeFor(c contender.Contender) Scenario {
+	if c.Role != contender.Limit {
+		return s
+	}
+	if s.Bound != BoundPings {
+		s.Instances, s.Workers = 1, 1
+	}
+	if s.Bound == BoundRoundTrip {
+		s.Work = 0
+	}
+	s.HandOvers = false
+	return s
+}
+
+func openAll(c contender.Contender, s Scenario, addr string) ([]contender.Instance, error) {
+	var all []contender.Instance
+	for i := range s.Instances {
+		in, err := c.Open(contender.Options{Addr: addr, Workers: s.Workers, Locker: s.Locker, Instance: i})
+		if err != nil {
+			return nil, errors.Join(err, closeAll(all))
+		}
+		all = append(all, in)
+	}
+	return all, nil
+}
+
+func closeAll(all []contender.Instance) error {
+	var errs []error
+	for _, in := range all {
+		errs = append(errs, in.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario, link Link,
+	instances []contender.Instance, duration time.Duration,
+) (Round, error) {
+	var phase atomic.Int32
+	workers, cells := newWorkers(c, s, instances, &phase)
+	// redislock gives up after one TTL unless its context ends later; so does this one, later than any round.
+	calls, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, w := range workers {
+		wg.Go(func() { w.run(calls) })
+	}
+	pause(ctx, duration/5)
+	before, err := m.gauge(ctx)
+	phase.Store(measuring)
+	pause(ctx, duration)
+	phase.Store(stopping)
+	after, err2 := m.gauge(ctx)
+	cancel() // who waits need not wait any longer
+	drained := drain(&wg)
+	if err = errors.Join(err, err2, drained, ctx.Err()); err != nil {
+		return Round{}, err
+	}
+	r := sum(workers, cells)
+	m.account(&r, c, link, before, after)
+	return r, nil
+}
+
+func newWorkers(c contender.Contender, s Scenario, instances []contender.Instance, phase *atomic.Int32) ([]*worker, []cell) {
+	keys := s.keyNames()
+	cells := make([]cell, len(keys))
+	var workers []*worker
+	for i, in := range instances {
+		for range s.Workers {
+			workers = append(workers, &worker{
+				id: len(workers) + 1, number: i + 1, instance: in, locked: c.Role != contender.Limit,
+				handOvers: s.HandOvers, work: s.Work, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
+			})
+		}
+	}
+	return workers, cells
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func drain(wg *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(drainTime):
+		return fmt.Errorf("calls did not return within %v of their context's end", drainTime)
+	}
+}
+
+// sum adds up what the workers have seen. Their goroutines have ended.
+func sum(workers []*worker, cells []cell) Round {
+	var r Round
+	var latency, handOver stats.Histogram
+	var inside, entered int64
+	perWorker := make([]int64, len(workers))
+	perInstance := make([]int64, workers[len(workers)-1].number)
+	for i, w := range workers {
+		perWorker[i] = w.ops
+		perInstance[w.number-1] += w.ops
+		latency.Merge(&w.latency)
+		handOver.Merge(&w.handOver)
+		r.Ops += w.ops
+		r.Violations += w.violations
+		r.Failed += w.failed
+		if w.err != nil && r.Failure == "" {
+			r.Failure = w.err.Error()
+		}
+		inside += w.inside
+	}
+	for i := range cells {
+		entered += cells[i].entered
+	}
+	if entered != inside {
+		r.Violations++ // increments were lost
+	}
+	r.Latency = latency.Summary()
+	if workers[0].handOvers {
+		h := handOver.Summary()
+		r.HandOver = &h
+	}
+	r.JainGoroutines, r.JainInstances = stats.Jain(perWorker), stats.Jain(perInstance)
+	return r
+}

@@ -1,0 +1,133 @@
+// Package load drives contenders through scenarios and measures them.
+package load
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/wllock/wllock"
+)
+
+// Link is the way to the server.
+type Link string
+
+// The links.
+const (
+	Loopback Link = "loopback"
+	Delayed  Link = "0.5ms" // each way, through slowlink
+)
+
+// Delay is the time packets take on a delayed link, each way.
+const Delay = 500 * time.Microsecond
+
+// Bound is what limits a scenario; it is measured in the same run, as one more contender.
+type Bound uint8
+
+const (
+	BoundPings     Bound = iota // as many callers, each sending PINGs
+	BoundRoundTrip              // one caller sending PINGs: one round trip after the other
+	BoundWork                   // the same work, one after the other, without a lock
+)
+
+// Keys says which keys a goroutine asks for.
+type Keys uint8
+
+const (
+	Hot    Keys = iota // all the same one
+	Own                // each its own one
+	Free               // each its own ones, going round: a key is free and not the last one used
+	Zipfian            // some of zipfKeys, the first ones much more often
+)
+
+const (
+	zipfKeys     = 10_000
+	zipfExponent = 1.1
+	freeKeys     = 4096
+	workTime     = time.Millisecond
+	lingerTime   = time.Second
+)
+
+// Scenario is one kind of load.
+type Scenario struct {
+	Name      string
+	Title     string
+	Instances int // each with its own clients, as if it were a process
+	Workers   int // goroutines per instance
+	Work      time.Duration
+	Keys      Keys
+	Links     []Link
+	Bound     Bound
+	HandOvers bool // measure from one instance's return to another's start
+	OnlyOurs  bool // rivals have nothing like it
+	Locker    []wllock.Option
+}
+
+var both = []Link{Loopback, Delayed}
+
+// Scenarios returns all, in the order of the results.
+func Scenarios() []Scenario {
+	everyTurn := []wllock.Option{wllock.WithMaxHandoffs(0)}
+	linger := []wllock.Option{wllock.WithLinger(lingerTime)}
+	return []Scenario{
+		{Name: "hot-1x64", Title: "One hot key, 1 instance of 64 goroutines", Instances: 1, Workers: 64, Links: both},
+		{Name: "hot-8x16", Title: "One hot key, 8 instances of 16 goroutines", Instances: 8, Workers: 16, Links: both},
+		{Name: "work-1x64", Title: "1 ms of work, 1 instance of 64 goroutines",
+			Instances: 1, Workers: 64, Work: workTime, Links: both, Bound: BoundWork},
+		{Name: "work-8x16", Title: "1 ms of work, 8 instances of 16 goroutines",
+			Instances: 8, Workers: 16, Work: workTime, Links: both, Bound: BoundWork},
+		{Name: "work-4x32", Title: "1 ms of work, 4 instances of 32 goroutines",
+			Instances: 4, Workers: 32, Work: workTime, Links: []Link{Delayed}, Bound: BoundWork},
+		{Name: "every-turn-8x16", Title: "One hot key, 8 x 16, every turn over Redis (MaxHandoffs 0)",
+			Instances: 8, Workers: 16, Links: both, Bound: BoundRoundTrip, Locker: everyTurn},
+		{Name: "free-1", Title: "One caller, free keys", Instances: 1, Workers: 1, Keys: Free, Links: both},
+		{Name: "own-1", Title: "One caller, always the same key", Instances: 1, Workers: 1, Keys: Own, Links: both},
+		{Name: "own-64", Title: "64 goroutines, each with its own key", Instances: 1, Workers: 64, Keys: Own, Links: both},
+		{Name: "zipf-64", Title: "64 goroutines, 10,000 keys by Zipf(1.1)", Instances: 1, Workers: 64, Keys: Zipfian, Links: both},
+		{Name: "alternate", Title: "Two instances handing over alternately, 1 ms of work",
+			Instances: 2, Workers: 1, Work: workTime, Links: both, Bound: BoundRoundTrip, HandOvers: true},
+		{Name: "linger", Title: "One instance, one key, linger on", Instances: 1, Workers: 1, Keys: Own, Links: both,
+			OnlyOurs: true, Locker: linger},
+	}
+}
+
+// keyNames returns the keys a scenario needs.
+func (s Scenario) keyNames() []string {
+	n := 1
+	switch s.Keys {
+	case Own:
+		n = s.Instances * s.Workers
+	case Free:
+		n = s.Instances * s.Workers * freeKeys
+	case Zipfian:
+		n = zipfKeys
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "bench:" + s.Name + ":" + strconv.Itoa(i)
+	}
+	return names
+}
+
+// chooser returns the function by which a worker, counted over all instances, chooses its next key.
+func (s Scenario) chooser(worker int) func() int {
+	switch s.Keys {
+	case Own:
+		return func() int { return worker }
+	case Free:
+		next := 0
+		return func() int {
+			next = (next + 1) % freeKeys
+			return worker*freeKeys + next
+		}
+	case Zipfian:
+		zipf := rand.NewZipf(rand.New(rand.NewPCG(uint64(worker), 1)), zipfExponent, 1, zipfKeys-1)
+		return func() int { return int(zipf.Uint64()) }
+	default:
+		return func() int { return 0 }
+	}
+}
+
+// On reports whether the scenario is run over a link.
+func (s Scenario) On(link Link) bool { return slices.Contains(s.Links, link) }

@@ -1,0 +1,104 @@
+package load
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/precise"
+	"github.com/wllock/wllock/benchmarks/internal/stats"
+)
+
+// The phases of a round. Only calls that return while it measures count.
+const (
+	warming int32 = iota
+	measuring
+	stopping
+)
+
+// worker is one goroutine that calls Do in a loop.
+type worker struct {
+	id        int // from 1, over all instances
+	number    int // of its instance, from 1
+	instance  contender.Instance
+	locked    bool // the contender locks: its cells are checked
+	handOvers bool
+	work      time.Duration
+	keys      []string
+	cells     []cell
+	choose    func() int
+	phase     *atomic.Int32
+
+	now        *cell // of the call under way
+	ops        int64
+	inside     int64 // entries, measured or not
+	latency    stats.Histogram
+	handOver   stats.Histogram
+	violations int64
+	failed     int64
+	err        error // the first failure
+}
+
+func (w *worker) run(ctx context.Context) {
+	inside := w.critical // made once: a method value is an allocation
+	for w.phase.Load() != stopping {
+		k := w.choose()
+		w.now = &w.cells[k]
+		start := time.Now()
+		err := w.instance.Do(ctx, w.keys[k], inside)
+		took := time.Since(start)
+		if w.phase.Load() != measuring {
+			continue
+		}
+		if err != nil {
+			w.failure(err)
+			continue
+		}
+		w.ops++
+		w.latency.Add(took)
+	}
+}
+
+func (w *worker) failure(err error) {
+	if w.failed++; w.err == nil {
+		w.err = err
+	}
+}
+
+// critical is the function that runs under the lock.
+func (w *worker) critical(context.Context) error {
+	if !w.locked {
+		w.doWork()
+		return nil
+	}
+	c := w.now
+	w.inside++
+	if w.handOvers {
+		w.takeOver(c)
+	}
+	if !c.enter(w.id) {
+		w.violations++
+	}
+	w.doWork()
+	if !c.leave(w.id) {
+		w.violations++
+	}
+	if w.handOvers {
+		c.left, c.instance = time.Now(), w.number
+	}
+	return nil
+}
+
+// takeOver measures how long ago another instance returned.
+func (w *worker) takeOver(c *cell) {
+	if c.instance != 0 && c.instance != w.number && w.phase.Load() == measuring {
+		w.handOver.Add(time.Since(c.left))
+	}
+}
+
+func (w *worker) doWork() {
+	if w.work > 0 {
+		precise.Sleep(w.work)
+	}
+}

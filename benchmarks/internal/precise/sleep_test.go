@@ -1,0 +1,27 @@
+package precise
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestSleepIsNeverShortAndHardlyLong(t *testing.T) {
+	for _, d := range []time.Duration{200 * time.Microsecond, time.Millisecond} {
+		took := make([]time.Duration, 200)
+		for i := range took {
+			start := time.Now()
+			Sleep(d)
+			took[i] = time.Since(start)
+		}
+		slices.Sort(took)
+		assert.GreaterOrEqual(t, took[0], d)
+		if runtime.GOOS == "linux" { // generous, for the machine may be busy
+			assert.Less(t, took[len(took)/2], d+time.Millisecond/2)
+		}
+		t.Logf("%v: median %v, worst %v", d, took[len(took)/2], took[len(took)-1])
+	}
+}

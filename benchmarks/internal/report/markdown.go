@@ -1,0 +1,126 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/load"
+)
+
+// WriteMarkdown writes the whole report as tables.
+func WriteMarkdown(w io.Writer, r Report) error {
+	var b strings.Builder
+	writeHead(&b, r.Environment)
+	writeContenders(&b, r.Contenders)
+	writeGoals(&b, r.Goals)
+	for i, t := range r.Tables {
+		if i == 0 || r.Tables[i-1].Scenario != t.Scenario {
+			fmt.Fprintf(&b, "\n## %s\n\n![%s](%s.svg)\n", t.Title, t.Title, t.Scenario)
+		}
+		fmt.Fprintf(&b, "\n### %s, %s\n\n", t.Scenario, linkName(string(t.Link)))
+		writeTable(&b, t)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeHead(b *strings.Builder, e Environment) {
+	fmt.Fprintf(b, "# Results\n\n%s, Redis %s, %s, %d cores (%s), %s.\n", e.Go, e.Redis, e.System, e.Cores, e.CPU,
+		e.Time.Format("2006-01-02"))
+	fmt.Fprintf(b, "%d rounds of %v per row, the contenders' order rotated from round to round; medians, and in brackets the\n"+
+		"lowest and the highest round. Contenders, proxy and server share the cores, so figures differ from machine to\n"+
+		"machine, and from run to run; ratios within a table are what counts.\n", e.Rounds, e.Duration)
+	for _, link := range []load.Link{load.Loopback, load.Delayed} {
+		if p, ok := e.Ping[link]; ok {
+			fmt.Fprintf(b, "\nPING of one caller, %s: p50 %s, p99 %s.\n", linkName(string(link)), span(p.P50), span(p.P99))
+		}
+	}
+	b.WriteString("\nLatency is that of the whole call: wait, function, release as far as the caller waits for it. Calls still\n" +
+		"waiting at the end of a round are left out. Jain is the index of fairness over what each goroutine and each\n" +
+		"instance got; with few operations per goroutine it says little. Commands are those that clients send, not what\n" +
+		"scripts call. CPU is per operation, of the process that calls (without the proxy) and of Redis.\n")
+}
+
+func writeContenders(b *strings.Builder, all []Participant) {
+	b.WriteString("\n| contender | version | settings |\n|---|---|---|\n")
+	for _, p := range all {
+		version := strings.TrimSpace(strings.TrimPrefix(p.Module, "github.com/") + " " + p.Version)
+		fmt.Fprintf(b, "| %s | %s | %s |\n", p.Name, version, p.Settings)
+	}
+}
+
+func writeGoals(b *strings.Builder, goals []Verdict) {
+	if len(goals) == 0 {
+		return
+	}
+	b.WriteString("\n## Goals\n\n| scenario | goal | measured | |\n|---|---|---|---|\n")
+	for _, g := range goals {
+		met := "met"
+		if !g.Met {
+			met = "**missed**"
+		}
+		fmt.Fprintf(b, "| %s, %s | %s: %s %s | %s | %s |\n", g.Scenario, linkName(string(g.Link)), g.What, g.bound(),
+			count(g.Want), count(g.Got), met)
+	}
+}
+
+func writeTable(b *strings.Builder, t Table) {
+	handOvers := len(t.Rows) > 0 && t.Rows[0].Total.HandOver != nil
+	head := "| contender | ops/s | to the best rival | p50 | p99 | p99.9 | max | Jain goroutines | Jain instances | commands/op | CPU/op | Redis CPU/op |"
+	if handOvers {
+		head += " hand-over p50 | p99 |"
+	}
+	fmt.Fprintf(b, "%s\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")-1))
+	for _, r := range t.Rows {
+		writeRow(b, t, r, handOvers)
+	}
+	for _, r := range t.Rows {
+		writeTroubles(b, r)
+	}
+}
+
+func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
+	s := r.Total
+	name := r.Contender
+	if r.Role == contender.Limit {
+		name = "*limit: " + name + "*"
+	}
+	ops := s.OpsPerSecond
+	fmt.Fprintf(b, "| %s | %s (%s to %s) | %s |", name, count(ops.Median), count(ops.Min), count(ops.Max), toBest(t, r))
+	fmt.Fprintf(b, " %s | %s | %s | %s |", span(s.Latency.P50), span(s.Latency.P99), span(s.Latency.P999), span(s.Latency.Max))
+	fmt.Fprintf(b, " %.3f | %.3f | %s |", s.JainGoroutines, s.JainInstances, count(s.CommandsPerOp))
+	fmt.Fprintf(b, " %s | %s |", span(time.Duration(s.ProcessCPUPerOp)), span(time.Duration(s.RedisCPUPerOp)))
+	switch {
+	case handOvers && s.HandOver != nil:
+		fmt.Fprintf(b, " %s | %s |", span(s.HandOver.P50), span(s.HandOver.P99))
+	case handOvers:
+		b.WriteString(" | |")
+	}
+	b.WriteString("\n")
+}
+
+func toBest(t Table, r Row) string {
+	best, ok := t.bestRival()
+	if !ok || best.Total.OpsPerSecond.Median == 0 {
+		return ""
+	}
+	return "× " + count(r.Total.OpsPerSecond.Median/best.Total.OpsPerSecond.Median)
+}
+
+func writeTroubles(b *strings.Builder, r Row) {
+	if r.Total.Violations > 0 {
+		fmt.Fprintf(b, "\n**%s let two in at once, %d times.**\n", r.Contender, r.Total.Violations)
+	}
+	if r.Total.Failed == 0 {
+		return
+	}
+	for _, round := range r.Rounds {
+		if round.Failure != "" {
+			fmt.Fprintf(b, "\n%s: %d calls failed, the first with: %s\n", r.Contender, r.Total.Failed, round.Failure)
+			return
+		}
+	}
+}

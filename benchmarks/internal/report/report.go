@@ -1,0 +1,137 @@
+// Package report turns rounds into results: JSON with everything, Markdown tables, and a plot per scenario.
+package report
+
+import (
+	"time"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/load"
+	"github.com/wllock/wllock/benchmarks/internal/stats"
+)
+
+// Report is all that a run found out.
+type Report struct {
+	Environment Environment   `json:"environment"`
+	Contenders  []Participant `json:"contenders"`
+	Tables      []Table       `json:"tables"`
+	Goals       []Verdict     `json:"goals"`
+}
+
+// Participant tells with which version and settings a contender ran.
+type Participant struct {
+	Name     string `json:"name"`
+	Module   string `json:"module,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Settings string `json:"settings"`
+}
+
+// Table is one scenario over one link.
+type Table struct {
+	Scenario string    `json:"scenario"`
+	Title    string    `json:"title"`
+	Link     load.Link `json:"link"`
+	Rows     []Row     `json:"rows"`
+}
+
+// Row is one contender in a table. Where rounds differ, Total holds medians, of the longest duration the longest.
+type Row struct {
+	Contender string         `json:"contender"`
+	Role      contender.Role `json:"role"` // 0 wllock, 1 rival, 2 limit
+	Total     Total          `json:"total"`
+	Rounds    []load.Round   `json:"rounds"`
+}
+
+// Total sums up the rounds of a row.
+type Total struct {
+	OpsPerSecond    stats.Spread   `json:"ops_per_second"`
+	Latency         stats.Summary  `json:"latency"`
+	HandOver        *stats.Summary `json:"hand_over,omitempty"`
+	JainGoroutines  float64        `json:"jain_goroutines"`
+	JainInstances   float64        `json:"jain_instances"`
+	CommandsPerOp   float64        `json:"commands_per_op"`
+	ProcessCPUPerOp float64        `json:"process_cpu_ns_per_op"`
+	RedisCPUPerOp   float64        `json:"redis_cpu_ns_per_op"`
+	Violations      int64          `json:"violations"`
+	Failed          int64          `json:"failed"`
+}
+
+// NewRow sums up the rounds of a contender.
+func NewRow(c contender.Contender, rounds []load.Round) Row {
+	t := Total{
+		OpsPerSecond:    stats.SpreadOf(each(rounds, func(r load.Round) float64 { return r.OpsPerSecond })),
+		Latency:         summary(rounds, func(r load.Round) stats.Summary { return r.Latency }),
+		JainGoroutines:  median(rounds, func(r load.Round) float64 { return r.JainGoroutines }),
+		JainInstances:   median(rounds, func(r load.Round) float64 { return r.JainInstances }),
+		CommandsPerOp:   median(rounds, func(r load.Round) float64 { return r.CommandsPerOp }),
+		ProcessCPUPerOp: median(rounds, func(r load.Round) float64 { return r.ProcessCPUPerOp }),
+		RedisCPUPerOp:   median(rounds, func(r load.Round) float64 { return r.RedisCPUPerOp }),
+	}
+	for _, r := range rounds {
+		t.Violations += r.Violations
+		t.Failed += r.Failed
+	}
+	if len(rounds) > 0 && rounds[0].HandOver != nil {
+		h := summary(rounds, func(r load.Round) stats.Summary { return *r.HandOver })
+		t.HandOver = &h
+	}
+	return Row{Contender: c.Name, Role: c.Role, Total: t, Rounds: rounds}
+}
+
+func each[T any](rounds []load.Round, f func(load.Round) T) []T {
+	values := make([]T, len(rounds))
+	for i, r := range rounds {
+		values[i] = f(r)
+	}
+	return values
+}
+
+func median(rounds []load.Round, f func(load.Round) float64) float64 {
+	return stats.Median(each(rounds, f))
+}
+
+func summary(rounds []load.Round, f func(load.Round) stats.Summary) stats.Summary {
+	var s stats.Summary
+	quantile := func(q func(stats.Summary) time.Duration) time.Duration {
+		return stats.Median(each(rounds, func(r load.Round) time.Duration { return q(f(r)) }))
+	}
+	s.P50 = quantile(func(s stats.Summary) time.Duration { return s.P50 })
+	s.P99 = quantile(func(s stats.Summary) time.Duration { return s.P99 })
+	s.P999 = quantile(func(s stats.Summary) time.Duration { return s.P999 })
+	for _, r := range rounds {
+		s.Max = max(s.Max, f(r).Max)
+		s.Count += f(r).Count
+	}
+	return s
+}
+
+// Violations returns how often a lock failed to exclude, over all rows.
+func (r Report) Violations() int64 {
+	var n int64
+	for _, t := range r.Tables {
+		for _, row := range t.Rows {
+			n += row.Total.Violations
+		}
+	}
+	return n
+}
+
+// find returns the rows of a role in a table.
+func (t Table) find(role contender.Role) []Row {
+	var rows []Row
+	for _, r := range t.Rows {
+		if r.Role == role {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// bestRival returns the rival with the most operations per second.
+func (t Table) bestRival() (best Row, ok bool) {
+	for _, r := range t.find(contender.Rival) {
+		if !ok || r.Total.OpsPerSecond.Median > best.Total.OpsPerSecond.Median {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/load"
+	"github.com/wllock/wllock/benchmarks/internal/report"
+	"github.com/wllock/wllock/benchmarks/internal/stats"
+)
+
+// measure runs all jobs and returns the report.
+func (p plan) measure(ctx context.Context, m load.Machine, out io.Writer) (report.Report, error) {
+	r := report.Report{Environment: report.Here(), Contenders: report.Participants(p.contenders)}
+	r.Environment.Duration, r.Environment.Rounds = p.duration, p.rounds
+	if err := p.survey(ctx, m, &r.Environment); err != nil {
+		return r, err
+	}
+	for _, c := range p.contenders {
+		if err := m.CheckCommands(ctx, c); err != nil {
+			return r, err
+		}
+	}
+	for i, j := range p.jobs {
+		fmt.Fprintf(out, "\n%d/%d %s, %s\n", i+1, len(p.jobs), j.scenario.Name, j.link)
+		t, err := p.table(ctx, m, j, out)
+		if err != nil {
+			return r, err
+		}
+		r.Tables = append(r.Tables, t)
+	}
+	r.Goals = report.Judge(r.Tables)
+	return r, nil
+}
+
+// survey learns the server's version and how long a round trip takes.
+func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment) (err error) {
+	if e.Redis, err = m.Server.Version(ctx); err != nil {
+		return err
+	}
+	pings := load.Scenario{Name: "ping", Instances: 1, Workers: 1}
+	for _, link := range []load.Link{load.Loopback, load.Delayed} {
+		if link == load.Delayed && m.Proxy == nil {
+			continue
+		}
+		round, err := m.Run(ctx, contender.Ping(), pings, link, 500*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		e.Ping[link] = round.Latency
+	}
+	return nil
+}
+
+// table runs the contenders of a job round by round, each round beginning with another one.
+func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (report.Table, error) {
+	takePart := p.participants(j)
+	rounds := make([][]load.Round, len(takePart))
+	for n := range p.rounds {
+		for k := range takePart {
+			i := (k + n) % len(takePart)
+			round, err := m.Run(ctx, takePart[i], j.scenario, j.link, p.duration)
+			if err != nil {
+				return report.Table{}, fmt.Errorf("%s in %s, %s: %w", takePart[i].Name, j.scenario.Name, j.link, err)
+			}
+			rounds[i] = append(rounds[i], round)
+		}
+	}
+	t := report.Table{Scenario: j.scenario.Name, Title: j.scenario.Title, Link: j.link}
+	for i, c := range takePart {
+		row := report.NewRow(c, rounds[i])
+		t.Rows = append(t.Rows, row)
+		show(out, row)
+	}
+	return t, nil
+}
+
+// participants are the contenders of a job: those chosen, with the limit that suits it.
+func (p plan) participants(j job) []contender.Contender {
+	limit := contender.Ping().Name
+	if j.scenario.Bound == load.BoundWork {
+		limit = contender.Ideal().Name
+	}
+	var all []contender.Contender
+	for _, c := range p.contenders {
+		skip := c.Role == contender.Limit && c.Name != limit || c.Role == contender.Rival && j.scenario.OnlyOurs
+		if !skip {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// show prints a row while the run goes on.
+func show(out io.Writer, r report.Row) {
+	t := r.Total
+	fmt.Fprintf(out, "  %-18s %10.0f/s  p50 %-10v p99 %-10v p99.9 %-10v  Jain %.3f %.3f  %7.4f cmds",
+		r.Contender, t.OpsPerSecond.Median, short(t.Latency.P50), short(t.Latency.P99), short(t.Latency.P999),
+		t.JainGoroutines, t.JainInstances, t.CommandsPerOp)
+	if t.HandOver != nil {
+		fmt.Fprintf(out, "  hand-over %v", summaryText(*t.HandOver))
+	}
+	if t.Violations > 0 {
+		fmt.Fprintf(out, "  VIOLATIONS %d", t.Violations)
+	}
+	if t.Failed > 0 {
+		fmt.Fprintf(out, "  failed %d", t.Failed)
+	}
+	if late := r.Rounds[0].ProxyLate; late != nil {
+		fmt.Fprintf(out, "  proxy late %v", summaryText(*late))
+	}
+	fmt.Fprintln(out)
+}
+
+func summaryText(s stats.Summary) string { return fmt.Sprintf("%v/%v", short(s.P50), short(s.P99)) }
+
+// short cuts a duration to what is worth reading.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d > time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	default:
+		return d.Round(100 * time.Nanosecond)
+	}
+}
