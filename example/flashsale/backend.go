@@ -2,24 +2,32 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/distributed/redislock"
 )
 
 const (
 	memoryURL       = "memory://"
-	backendsAllowed = "memory:// (inside one process)"
+	backendsAllowed = "memory:// (inside one process), redis://host:port, rediss://, unix://, redis+sentinel://, redis+cluster://"
 )
 
-func knownScheme(scheme string) bool { return scheme == "memory" }
+var redisSchemes = []string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
+
+func knownScheme(scheme string) bool {
+	return scheme == "memory" || slices.Contains(redisSchemes, scheme)
+}
 
 // openBackend opens the lock service that url names.
 func openBackend(url string) (distributed.Backend, error) {
-	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
-	case "memory":
+	switch scheme, _, _ := strings.Cut(url, "://"); {
+	case scheme == "memory":
 		return memlock.New(), nil
+	case knownScheme(scheme):
+		return redislock.Open(url)
 	default:
 		return nil, fmt.Errorf("no lock service for %q; allowed is %s", scheme, backendsAllowed)
 	}

@@ -27,7 +27,7 @@ const usage = `Usage: flashsale [flags]
 
 Sells the same pieces three times to the same buyers (without a lock, with a distributed lock alone, with wllock) and
 prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
-service is in memory.
+service is in memory unless -backend names another.
 
 Exit status: 0 wllock sold no piece twice, 1 it did or the run failed, 2 a wrong flag, 130 interrupted.
 
