@@ -19,6 +19,8 @@ const (
 	// hearWait is how long a probe waits to learn whether the subscription is allowed. Without an outcome by then the
 	// backend works on, by heartbeats.
 	hearWait = time.Second
+	// firstBudget is given to the first use, which takes half a dozen exchanges and as many more to connect.
+	firstBudget = time.Second
 	// pingBudget bounds a Ping whose context has no end.
 	pingBudget = 5 * time.Second
 )

@@ -133,7 +133,7 @@ func (b *Backend) open(ctx context.Context, req distributed.Request) (*attempt, 
 	}
 	b.noteTTL(req.TTL)
 	if !b.proven.Load() {
-		if err := b.prove(ctx, distributed.ClaimWindow(req.TTL)); err != nil {
+		if err := b.prove(ctx, max(distributed.ClaimWindow(req.TTL), firstBudget)); err != nil {
 			return nil, err
 		}
 	}

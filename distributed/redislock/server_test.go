@@ -1,0 +1,292 @@
+package redislock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+func TestFullMemory(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--maxmemory-policy", "noeviction")
+	b := open(t, s.Addr)
+	holder := newUser(t, b)
+	l := holder.lease(key(t))
+	p := newUser(t, b).place(key(t))
+	s.Do("CONFIG", "SET", "maxmemory", "1") // all is used up
+	start := time.Now()
+	_, _, err := newUser(t, b).enter(t.Context(), key(t)+"new")
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorContains(t, err, "OOM")
+	require.Less(t, time.Since(start), slack, "said at once")
+	until := l.Until()
+	require.Eventually(t, func() bool { return l.Until().After(until) }, patience, time.Millisecond, "renewals work")
+	time.Sleep(testTTL)
+	require.Empty(t, p.Granted())
+	require.NoError(t, l.Refill(t.Context()))
+	release(t, l)
+	release(t, granted(t, p)) // the place was kept, and the hand-over works
+	require.Nil(t, s.Do("GET", key(t)+"new"))
+}
+
+func TestEvictingPolicyIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	var out bytes.Buffer
+	b := open(t, s.Addr, WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+	require.NoError(t, b.Ping(t.Context()))
+	require.Contains(t, out.String(), "allkeys-lru")
+	require.Equal(t, 1, strings.Count(out.String(), "level=WARN"))
+	require.NoError(t, b.Ping(t.Context()))
+	require.Equal(t, 1, strings.Count(out.String(), "level=WARN"), "once is enough")
+}
+
+// userLine reads the ACL line that docs/redis.md recommends.
+func userLine(t *testing.T) []any {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/redis.md")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ACL SETUSER "); ok {
+			args := []any{"ACL", "SETUSER"}
+			for _, f := range strings.Fields(rest) {
+				args = append(args, f)
+			}
+			return args
+		}
+	}
+	t.Fatal("docs/redis.md has no line ACL SETUSER")
+	return nil
+}
+
+// asUser opens a backend as the user of the documented ACL line.
+func asUser(t *testing.T, s *redistest.Server) *Backend {
+	t.Helper()
+	args := userLine(t)
+	s.Do(args...)
+	var name, password string
+	for i, a := range args[2:] {
+		if i == 0 {
+			name = a.(string)
+		} else if p, ok := strings.CutPrefix(a.(string), ">"); ok {
+			password = p
+		}
+	}
+	client := s.Client(func(o *redis.Options) { o.Username, o.Password = name, password })
+	b, err := New(client)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func TestTheDocumentedACLLineIsEnough(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := asUser(t, s)
+	require.NoError(t, b.Ping(t.Context()))
+	u, other := newUser(t, b), newUser(t, b)
+	for _, mode := range []func(*distributed.Request){shared, func(*distributed.Request) {}} {
+		l := u.lease("shop:product:1", mode)
+		p := other.place("shop:product:1")
+		q := newUser(t, b).place("shop:product:1", shared)
+		time.Sleep(testTTL / 2) // heartbeats, claim
+		if mode == nil {
+			require.NoError(t, l.Refill(t.Context()))
+		}
+		release(t, l)
+		release(t, granted(t, p))
+		release(t, granted(t, q))
+	}
+	require.Empty(t, s.Do("ACL", "LOG"), "nothing was refused")
+}
+
+func TestMissingACLRuleIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ change, says string }{
+		"a command":          {"-zrank", "+zrank"},
+		"publish":            {"-publish", "+publish"},
+		"the channel":        {"resetchannels", "&wllock:*"},
+		"helper keys":        {"resetkeys ~shop:*", "~wllock:*"},
+		"running scripts":    {"-evalsha", "evalsha"},
+		"subscribing at all": {"-subscribe", "subscribe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			b := asUser(t, s)
+			args := []any{"ACL", "SETUSER", userLine(t)[2]}
+			for _, f := range strings.Fields(c.change) {
+				args = append(args, f)
+			}
+			s.Do(args...)
+			err := b.Ping(t.Context())
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			require.ErrorContains(t, err, c.says)
+			_, _, err = newUser(t, b).enter(t.Context(), "shop:product:1")
+			require.ErrorContains(t, err, c.says, "at the first use as well")
+			t.Log(err)
+		})
+	}
+}
+
+func TestKeyOutsideTheACLIsNamed(t *testing.T) {
+	t.Parallel()
+	b := asUser(t, redistest.Start(t))
+	_, _, err := newUser(t, b).enter(t.Context(), "another:system:1")
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorContains(t, err, "~pattern")
+	t.Log(err)
+}
+
+func TestPublishRevokedWhileRunning(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := asUser(t, s)
+	u, other := newUser(t, b), newUser(t, b)
+	var l distributed.Lease = u.lease("shop:product:1")
+	s.Do("ACL", "SETUSER", userLine(t)[2], "-publish")
+	for range 2 {
+		p := other.place("shop:product:1")
+		start := time.Now()
+		release(t, l)
+		l = granted(t, p)
+		inTime(t, "found by a heartbeat", time.Since(start), distributed.HeartbeatInterval(testTTL))
+		u, other = other, u
+	}
+	release(t, l)
+}
+
+func TestPasswordFromAFileCanChange(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--requirepass", "first-secret")
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("first-secret\n"), 0o600))
+	b, err := Open("redis://"+s.Addr, WithPasswordFile(file))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	u := newUser(t, b)
+	release(t, u.lease(key(t)))
+
+	admin := s.Client(func(o *redis.Options) { o.Password = "first-secret" })
+	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "second-secret").Err())
+	require.NoError(t, os.WriteFile(file, []byte("second-secret\n"), 0o600))
+	for _, kind := range []string{"normal", "pubsub"} {
+		require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err())
+	}
+	release(t, u.get(key(t)))
+}
+
+func TestWrongPasswordIsSaidWithoutIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--requirepass", "right-secret")
+	for name, c := range map[string]struct{ url, says string }{
+		"none":  {"redis://" + s.Addr, "NOAUTH"},
+		"wrong": {"redis://:wrong-secret@" + s.Addr, "WRONGPASS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := Open(c.url)
+			require.NoError(t, err)
+			defer b.Close()
+			start := time.Now()
+			_, _, err = newUser(t, b).enter(t.Context(), key(t))
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "secret")
+			require.Less(t, time.Since(start), time.Second, "said at once")
+		})
+	}
+}
+
+func TestTooOldServerIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	swapTransport(b, func(tr transport) transport { return aged{tr} })
+	err := b.Ping(t.Context())
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorContains(t, err, "too old: version 6.2.7")
+}
+
+// aged is a server that says it is old.
+type aged struct{ transport }
+
+func (a aged) about(ctx context.Context) (serverInfo, error) {
+	info, err := a.transport.about(ctx)
+	info.version = "6.2.7"
+	return info, err
+}
+
+func TestTooSlowServerIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	p.SetDelay(15 * time.Millisecond) // 30 ms there and back; H + drift + 60 ms is more than W of 100 ms
+	u := newUser(t, open(t, p.Addr)).lasting(200 * time.Millisecond)
+	_, _, err := u.enter(t.Context(), key(t))
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorContains(t, err, "too short for round trips")
+	release(t, u.lasting(2*time.Second).lease(key(t)))
+}
+
+func TestNothingPrintsSecrets(t *testing.T) {
+	for _, url := range []string{
+		"redis://user:secret@localhost:6379/1", "rediss://user:secret@localhost", "unix://user:secret@/tmp/s?db=1",
+		"redis+unix://user:secret@/tmp/s", "redis+sentinel://user:secret@h1,h2:1/main/2", "redis+cluster://user:secret@h1,h2:1",
+		"rediss+cluster://user:secret@[::1],h2:1", "redis://us%zz:secret@localhost", "redis://user:secret@local host/1",
+		"redis+cluster://user:sec%zzret-secret@h1", "redis://user:secret@localhost/x/y", "redis://user:secret@localhost:port",
+		"redis+sentinel://user:secret@h1", "redis+cluster://user:secret@h1/1", "redis+cluster://user:secret@", "other://user:secret@h",
+		"redis+sentinel://user:secret@h1/main/x", "user:secret@h",
+	} {
+		b, err := Open(url)
+		if err != nil {
+			require.NotContains(t, err.Error(), "secret", url)
+			continue
+		}
+		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+			require.NotContains(t, fmt.Sprintf(format, b), "secret", "%s of %s", format, url)
+		}
+		require.NoError(t, b.Close())
+	}
+}
+
+func TestOpenOverAUnixSocket(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, scheme := range []string{"unix", "redis+unix"} {
+		b, err := Open(scheme + "://" + s.Socket + "?db=2")
+		require.NoError(t, err)
+		release(t, newUser(t, b).lease(key(t)))
+		require.NoError(t, b.Close())
+	}
+}
+
+func TestOpenCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	b, err := Open("redis+cluster://" + strings.Join(c.Addrs()[:2], ","))
+	require.NoError(t, err)
+	require.NoError(t, b.Ping(t.Context()))
+	release(t, newUser(t, b).lease(key(t)))
+	require.NoError(t, b.Close())
+}
+
+func TestNewRefusesARing(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "localhost:1"}, HeartbeatFrequency: time.Hour})
+	defer ring.Close()
+	_, err := New(ring)
+	require.ErrorContains(t, err, "Ring")
+	_, err = New(nil)
+	require.Error(t, err)
+}
