@@ -48,7 +48,11 @@ benchmarks: ## build and vet the benchmarks against other libraries (a module of
 	@if [ -f benchmarks/go.mod ]; then cd benchmarks && $(GO) vet ./... && $(GO) build -o /dev/null ./...; fi
 
 .PHONY: bench
-bench: servers ## run the Go benchmarks; BENCH=regexp, BENCHTIME=1s, PKG=./local
+bench: servers ## wllock beside other locks over Redis, ten minutes; BENCHFLAGS=-quick, or -help
+	@$(GO) -C benchmarks run . $(BENCHFLAGS)
+
+.PHONY: gobench
+gobench: servers ## run the Go benchmarks; BENCH=regexp, BENCHTIME=1s, PKG=./local
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)
 
 .PHONY: fuzz

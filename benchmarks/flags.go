@@ -15,7 +15,7 @@ import (
 
 // The default lasts about ten minutes, -quick one and a half.
 const (
-	defaultDuration = 1200 * time.Millisecond
+	defaultDuration = time.Second
 	defaultRounds   = 3
 	quickDuration   = 300 * time.Millisecond
 	quickRounds     = 1

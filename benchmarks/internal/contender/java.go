@@ -12,7 +12,7 @@ import (
 // without a pause; DEL on release, whoever owns the key by then.
 func javaAlgorithm() Contender {
 	return Contender{
-		Name:     "wllock (Java)",
+		Name:     "wllock-java",
 		Settings: "its algorithm in Go: fair local lock, SET NX PX without a pause, DEL",
 		Module:   "github.com/redis/go-redis/v9",
 		Commands: []string{"set", "del"},
@@ -62,4 +62,3 @@ func (l *javaLock) Do(ctx context.Context, key string, f func(context.Context) e
 }
 
 func (l *javaLock) Close() error { return l.client.Close() }
-

@@ -109,10 +109,12 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 	for _, w := range workers {
 		wg.Go(func() { w.run(calls) })
 	}
+	duration *= time.Duration(max(s.Longer, 1))
 	pause(ctx, duration/5)
 	before, err := m.gauge(ctx)
 	phase.Store(measuring)
 	pause(ctx, duration)
+	stopped := time.Now()
 	phase.Store(stopping)
 	after, err2 := m.gauge(ctx)
 	cancel() // who waits need not wait any longer
@@ -121,6 +123,7 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 		return Round{}, err
 	}
 	r := sum(workers, cells)
+	r.Latency.Max = max(r.Latency.Max, longestWait(workers, stopped))
 	m.account(&r, c, link, before, after)
 	return r, nil
 }
@@ -159,6 +162,15 @@ func drain(wg *sync.WaitGroup) error {
 	case <-time.After(drainTime):
 		return fmt.Errorf("calls did not return within %v of their context's end", drainTime)
 	}
+}
+
+// longestWait is that of the calls that had not returned when the round ended. It counts only as the maximum.
+func longestWait(workers []*worker, stopped time.Time) time.Duration {
+	var longest time.Duration
+	for _, w := range workers {
+		longest = max(longest, stopped.Sub(w.begun))
+	}
+	return longest
 }
 
 // sum adds up what the workers have seen. Their goroutines have ended.

@@ -35,10 +35,10 @@ const (
 type Keys uint8
 
 const (
-	Hot    Keys = iota // all the same one
-	Own                // each its own one
-	Free               // each its own ones, going round: a key is free and not the last one used
-	Zipfian            // some of zipfKeys, the first ones much more often
+	Hot     Keys = iota // all the same one
+	Own                 // each its own one
+	Free                // each its own ones, going round: a key is free and not the last one used
+	Zipfian             // some of zipfKeys, the first ones much more often
 )
 
 const (
@@ -59,6 +59,7 @@ type Scenario struct {
 	Keys      Keys
 	Links     []Link
 	Bound     Bound
+	Longer    int  // how many times as long its rounds are; 0: once. Fairness shows over several tenures
 	HandOvers bool // measure from one instance's return to another's start
 	OnlyOurs  bool // rivals have nothing like it
 	Locker    []wllock.Option
@@ -74,11 +75,11 @@ func Scenarios() []Scenario {
 		{Name: "hot-1x64", Title: "One hot key, 1 instance of 64 goroutines", Instances: 1, Workers: 64, Links: both},
 		{Name: "hot-8x16", Title: "One hot key, 8 instances of 16 goroutines", Instances: 8, Workers: 16, Links: both},
 		{Name: "work-1x64", Title: "1 ms of work, 1 instance of 64 goroutines",
-			Instances: 1, Workers: 64, Work: workTime, Links: both, Bound: BoundWork},
+			Instances: 1, Workers: 64, Work: workTime, Links: both, Bound: BoundWork, Longer: 2},
 		{Name: "work-8x16", Title: "1 ms of work, 8 instances of 16 goroutines",
-			Instances: 8, Workers: 16, Work: workTime, Links: both, Bound: BoundWork},
+			Instances: 8, Workers: 16, Work: workTime, Links: both, Bound: BoundWork, Longer: 2},
 		{Name: "work-4x32", Title: "1 ms of work, 4 instances of 32 goroutines",
-			Instances: 4, Workers: 32, Work: workTime, Links: []Link{Delayed}, Bound: BoundWork},
+			Instances: 4, Workers: 32, Work: workTime, Links: []Link{Delayed}, Bound: BoundWork, Longer: 2},
 		{Name: "every-turn-8x16", Title: "One hot key, 8 x 16, every turn over Redis (MaxHandoffs 0)",
 			Instances: 8, Workers: 16, Links: both, Bound: BoundRoundTrip, Locker: everyTurn},
 		{Name: "free-1", Title: "One caller, free keys", Instances: 1, Workers: 1, Keys: Free, Links: both},

@@ -30,7 +30,8 @@ type worker struct {
 	choose    func() int
 	phase     *atomic.Int32
 
-	now        *cell // of the call under way
+	now        *cell     // of the call under way
+	begun      time.Time // when the last call began
 	ops        int64
 	inside     int64 // entries, measured or not
 	latency    stats.Histogram
@@ -45,9 +46,9 @@ func (w *worker) run(ctx context.Context) {
 	for w.phase.Load() != stopping {
 		k := w.choose()
 		w.now = &w.cells[k]
-		start := time.Now()
+		w.begun = time.Now()
 		err := w.instance.Do(ctx, w.keys[k], inside)
-		took := time.Since(start)
+		took := time.Since(w.begun)
 		if w.phase.Load() != measuring {
 			continue
 		}

@@ -20,6 +20,7 @@ type Environment struct {
 	System   string                      `json:"system"`
 	CPU      string                      `json:"cpu"`
 	Cores    int                         `json:"cores"`
+	Load     string                      `json:"load_average"` // of the last minute, before the run: should be near 0
 	Redis    string                      `json:"redis"`
 	Duration time.Duration               `json:"duration_ns"`
 	Rounds   int                         `json:"rounds"`
@@ -30,8 +31,17 @@ type Environment struct {
 func Here() Environment {
 	return Environment{
 		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
-		CPU: processor(), Cores: runtime.GOMAXPROCS(0), Ping: make(map[load.Link]stats.Summary),
+		CPU: processor(), Load: loadAverage(), Cores: runtime.GOMAXPROCS(0), Ping: make(map[load.Link]stats.Summary),
 	}
+}
+
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }
 
 func processor() string {

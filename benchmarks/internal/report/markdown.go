@@ -28,9 +28,9 @@ func WriteMarkdown(w io.Writer, r Report) error {
 }
 
 func writeHead(b *strings.Builder, e Environment) {
-	fmt.Fprintf(b, "# Results\n\n%s, Redis %s, %s, %d cores (%s), %s.\n", e.Go, e.Redis, e.System, e.Cores, e.CPU,
-		e.Time.Format("2006-01-02"))
-	fmt.Fprintf(b, "%d rounds of %v per row, the contenders' order rotated from round to round; medians, and in brackets the\n"+
+	fmt.Fprintf(b, "# Results\n\n%s, Redis %s, %s, %d cores (%s), load average %s at the start, %s.\n",
+		e.Go, e.Redis, e.System, e.Cores, e.CPU, e.Load, e.Time.Format("2006-01-02"))
+	fmt.Fprintf(b, "%d rounds of %v per row (twice that where work is 1 ms), the contenders' order rotated from round to round; medians, and in brackets the\n"+
 		"lowest and the highest round. Contenders, proxy and server share the cores, so figures differ from machine to\n"+
 		"machine, and from run to run; ratios within a table are what counts.\n", e.Rounds, e.Duration)
 	for _, link := range []load.Link{load.Loopback, load.Delayed} {
@@ -39,7 +39,7 @@ func writeHead(b *strings.Builder, e Environment) {
 		}
 	}
 	b.WriteString("\nLatency is that of the whole call: wait, function, release as far as the caller waits for it. Calls still\n" +
-		"waiting at the end of a round are left out. Jain is the index of fairness over what each goroutine and each\n" +
+		"waiting at the end of a round count in max alone. Jain is the index of fairness over what each goroutine and each\n" +
 		"instance got; with few operations per goroutine it says little. Commands are those that clients send, not what\n" +
 		"scripts call. CPU is per operation, of the process that calls (without the proxy) and of Redis.\n")
 }

@@ -96,9 +96,12 @@ func scale(a axis) string {
 	return ""
 }
 
+// shortTick takes the decimals off a power of ten.
+var shortTick = strings.NewReplacer(".00 ", " ", ".0 ", " ")
+
 func (p *plot) axes() {
 	p.grid(p.ops, count)
-	p.grid(p.latency, func(v float64) string { return span(time.Duration(v + 0.5)) })
+	p.grid(p.latency, func(v float64) string { return shortTick.Replace(span(time.Duration(v + 0.5))) })
 }
 
 func (p *plot) grid(a axis, label func(float64) string) {

@@ -1,0 +1,130 @@
+package load
+
+import (
+	"context"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/server"
+	"github.com/wllock/wllock/benchmarks/internal/slowlink"
+)
+
+// inMemory is a contender whose instances share one mutex, or none.
+type inMemory struct{ mutex sync.Locker }
+
+func (m inMemory) Do(ctx context.Context, _ string, f func(context.Context) error) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return f(ctx)
+}
+
+func (inMemory) Close() error { return nil }
+
+type noLock struct{}
+
+func (noLock) Lock()   {}
+func (noLock) Unlock() {}
+
+func fake(l sync.Locker) contender.Contender {
+	return contender.Contender{Name: "fake", Role: contender.Rival, Open: func(contender.Options) (contender.Instance, error) {
+		return inMemory{l}, nil
+	}}
+}
+
+func machine(t *testing.T) Machine {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not in PATH")
+	}
+	s, err := server.Start(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	p, err := slowlink.Start(s.Addr, Delay)
+	require.NoError(t, err)
+	t.Cleanup(p.Stop)
+	return Machine{Server: s, Proxy: p}
+}
+
+var hot = Scenario{Name: "test", Instances: 2, Workers: 4, HandOvers: true, Work: 100 * time.Microsecond}
+
+func TestALockThatExcludesHasNoViolations(t *testing.T) {
+	r, err := machine(t).Run(t.Context(), fake(new(sync.Mutex)), hot, Loopback, 50*time.Millisecond)
+	require.NoError(t, err)
+	assert.Zero(t, r.Violations)
+	assert.Positive(t, r.Ops)
+	assert.Equal(t, uint64(r.Ops), r.Latency.Count)
+	assert.Positive(t, r.HandOver.Count)
+	assert.Zero(t, r.CommandsPerOp)
+}
+
+func TestALockThatDoesNotIsFound(t *testing.T) {
+	r, err := machine(t).Run(t.Context(), fake(noLock{}), hot, Loopback, 50*time.Millisecond)
+	require.NoError(t, err)
+	assert.Positive(t, r.Violations)
+}
+
+func TestCommandsAreCountedExactly(t *testing.T) {
+	m := machine(t)
+	r, err := m.Run(t.Context(), contender.Ping(), Scenario{Name: "ping", Instances: 1, Workers: 1}, Delayed, 100*time.Millisecond)
+	require.NoError(t, err)
+	assert.InDelta(t, r.Ops, r.CommandsPerOp*float64(r.Ops), 1, "one may be under way at each end")
+	assert.GreaterOrEqual(t, r.Latency.P50, 2*Delay)
+}
+
+func TestEveryContenderIsCountedRightAndExcludes(t *testing.T) {
+	m := machine(t)
+	for _, c := range contender.All() {
+		require.NoError(t, m.CheckCommands(t.Context(), c), c.Name)
+		r, err := m.Run(t.Context(), c, hot, Loopback, 50*time.Millisecond)
+		require.NoError(t, err, c.Name)
+		assert.Zero(t, r.Violations, c.Name)
+		assert.Zero(t, r.Failed, "%s: %s", c.Name, r.Failure)
+		assert.Positive(t, r.Ops, c.Name)
+	}
+}
+
+func TestAContenderThatHidesACommandIsRefused(t *testing.T) {
+	m := machine(t)
+	c := contender.Ping()
+	c.Commands = nil
+	require.ErrorContains(t, m.CheckCommands(t.Context(), c), `"ping"`)
+	seen := server.Seen{Scripts: map[string]int64{"set": 1}}
+	require.ErrorContains(t, compare(contender.Contender{Name: "x", Commands: []string{"set"}}, seen), "scripts")
+}
+
+func TestTheLongestWaitCountsCallsThatHaveNotReturned(t *testing.T) {
+	stopped := time.Now()
+	workers := []*worker{{begun: stopped.Add(-time.Second)}, {begun: stopped.Add(-time.Minute)}}
+	assert.Equal(t, time.Minute, longestWait(workers, stopped))
+}
+
+func TestKeysAreWhatTheScenarioSays(t *testing.T) {
+	for _, s := range Scenarios() {
+		names := s.keyNames()
+		seen := make(map[int]int)
+		for w := range s.Instances * s.Workers {
+			choose := s.chooser(w)
+			for range 100 {
+				k := choose()
+				require.Less(t, k, len(names), s.Name)
+				seen[k]++
+			}
+		}
+		switch s.Keys {
+		case Hot:
+			assert.Len(t, seen, 1, s.Name)
+		case Own:
+			assert.Len(t, seen, s.Instances*s.Workers, s.Name)
+		case Free:
+			assert.Len(t, seen, 100*s.Instances*s.Workers, s.Name)
+		case Zipfian:
+			assert.Greater(t, seen[0], 100*s.Workers/20, "the first key is the hottest")
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/benchmarks/internal/load"
+)
+
+func TestWrongFlagsEndWithStatusTwoAndSayWhatIsWrong(t *testing.T) {
+	for arg, message := range map[string]string{
+		"-rounds=0":          "-rounds 0: want 1 or more",
+		"-rounds=many":       "invalid value",
+		"-duration=1ms":      "-duration 1ms: want 10ms or more",
+		"-scenarios=cold":    `no scenario "cold"; there are: all, hot-1x64`,
+		"-contenders=mutex":  `no contender "mutex"; there are: all, wllock`,
+		"-contenders=":       `no contender ""`,
+		"-fast":              "not defined: -fast",
+		"hot-8x16":           `unexpected argument "hot-8x16"`,
+		"-scenarios=hot/1ms": `no scenario "hot/1ms"`,
+	} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, 2, run(t.Context(), []string{arg}, &out, &errs), arg)
+		assert.Contains(t, errs.String(), message)
+		assert.Empty(t, out.String())
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out, errs bytes.Buffer
+	assert.Equal(t, 0, run(t.Context(), []string{"-help"}, &out, &errs))
+	assert.Contains(t, out.String(), "-quick")
+	assert.Contains(t, out.String(), "hot-8x16")
+	assert.Contains(t, out.String(), "redsync-250us")
+	assert.Empty(t, errs.String())
+}
+
+func TestFlags(t *testing.T) {
+	p, err := parse([]string{"-quick", "-rounds", "2", "-scenarios", "work-4x32,hot-8x16/0.5ms", "-contenders", "all,redsync-5ms"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, quickDuration, p.duration)
+	assert.Equal(t, 2, p.rounds)
+	require.Len(t, p.jobs, 2)
+	assert.Equal(t, "hot-8x16", p.jobs[0].scenario.Name, "in the order of the results")
+	assert.Equal(t, load.Delayed, p.jobs[0].link)
+	assert.True(t, p.needsProxy())
+	assert.Equal(t, []string{"wllock", "redsync", "redsync-5ms", "redislock", "rueidislock", "wllock-java", "PING", "ideal"}, names(p))
+}
+
+func names(p plan) []string {
+	var all []string
+	for _, c := range p.contenders {
+		all = append(all, c.Name)
+	}
+	return all
+}
+
+func TestLimitsFollowTheScenario(t *testing.T) {
+	p, err := parse([]string{"-scenarios", "work-4x32,linger/loopback", "-contenders", "wllock,redsync,PING,ideal"}, nil)
+	require.NoError(t, err)
+	of := func(i int) []string { return names(plan{contenders: p.participants(p.jobs[i])}) }
+	assert.Equal(t, []string{"wllock", "redsync", "ideal"}, of(0))
+	assert.Equal(t, []string{"wllock", "PING"}, of(1), "rivals have no linger")
+}
+
+func needRedis(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not in PATH")
+	}
+}
+
+func TestAShortRunWritesAllFiles(t *testing.T) {
+	needRedis(t)
+	dir := filepath.Join(t.TempDir(), "results")
+	var out, errs bytes.Buffer
+	args := []string{"-scenarios", "hot-8x16", "-contenders", "wllock,redislock,PING", "-duration", "50ms", "-rounds", "2", "-out", dir}
+	require.Equal(t, 0, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
+	for _, name := range []string{"results.json", "results.md", "hot-8x16.svg"} {
+		assert.FileExists(t, filepath.Join(dir, name))
+	}
+}
+
+func TestAnInterruptEndsTheRunSoon(t *testing.T) {
+	needRedis(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	dir := filepath.Join(t.TempDir(), "results")
+	var out, errs bytes.Buffer
+	start := time.Now()
+	assert.Equal(t, 1, run(ctx, []string{"-duration", "1m", "-out", dir}, &out, &errs))
+	assert.Contains(t, errs.String(), "interrupted")
+	assert.Less(t, time.Since(start), 30*time.Second)
+	assert.NoDirExists(t, dir)
+}
