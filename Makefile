@@ -32,8 +32,9 @@ test-long: compiler servers ## the long simulations and soak tests as well
 lint: format vet fix staticcheck errcheck ## gofmt, vet, go fix, staticcheck, errcheck; make -k lint goes on after a finding
 format:
 	@found=$$(gofmt -l .); test -z "$$found" || { echo "gofmt -w these files:"; echo "$$found"; exit 1; }
+# What go fix proposes grows with Go; only the release that the module names is held to it.
 fix:
-	@$(GO) fix -diff ./... || { echo "run: go fix ./..."; exit 1; }
+	@case "$$($(GO) env GOVERSION)" in go1.26*) $(GO) fix -diff ./... || { echo "run: go fix ./..."; exit 1; };; esac
 staticcheck:
 	@$(TOOL) staticcheck ./...
 errcheck:

@@ -20,7 +20,6 @@ const ttl = 6 * time.Second // T/3 and T/6 are whole seconds
 // lease is the least a backend makes of a Term.
 type lease struct {
 	distributed.Term
-	id int
 }
 
 func (*lease) NextFence() (uint64, bool)    { return 0, false }

@@ -170,17 +170,16 @@ func (m *member) enterAndGiveUp(key string, rnd *rand.Rand) {
 		select {
 		case l = <-p.Granted():
 		case <-time.After(upTo(rnd, 2*time.Millisecond)):
-			err = p.Leave(late)
+			if err := p.Leave(late); err != nil {
+				m.Errorf("giving up a place: %v", err)
+			}
 		}
 	}
-	if l != nil {
-		err = l.Release(late)
-		if errors.Is(err, distributed.ErrLeaseLost) {
-			err = nil // it was paused for so long
-		}
-		if err != nil {
-			m.Errorf("giving up: %v", err)
-		}
+	if l == nil {
+		return
+	}
+	if err := l.Release(late); err != nil && !errors.Is(err, distributed.ErrLeaseLost) { // lost: it was paused for so long
+		m.Errorf("giving up a lease: %v", err)
 	}
 }
 

@@ -63,6 +63,9 @@ func BenchmarkHandOver(b *testing.B) {
 	backend, ctx := memlock.New(), context.Background()
 	req := distributed.Request{Key: "order:product:1000", Instance: "a", TTL: 5 * time.Second}
 	lease, _, err := backend.Enter(ctx, req)
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		var place distributed.Place

@@ -2,6 +2,7 @@ package memlock
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -258,9 +259,7 @@ func (s *shard) tidy(e *entry) {
 	}
 	if s.most > roomyMap && len(s.entries) < s.most/8 {
 		small := make(map[string]*entry, len(s.entries))
-		for key, e := range s.entries {
-			small[key] = e
-		}
+		maps.Copy(small, s.entries)
 		s.entries, s.most = small, len(small)
 	}
 }

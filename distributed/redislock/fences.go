@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// firstBlock fences come with a grant. A process knows of fences up to the end of its blocks and asks for later
-	// ones, so blocks that are taken often must be small, or the fences run ahead of the clock: 1024 ns for each
-	// lease is slower than any server grants them.
-	firstBlock = 1024
+	// firstBlock fences come with a grant: those of a microsecond. A process knows of fences up to the end of its
+	// blocks and asks for later ones, so blocks that are taken often must be small, or the fences run ahead of the
+	// clock: a microsecond for each lease is less than any server takes to grant it.
+	firstBlock = 1000
 	// laterBlock fences come with a refill: a lease that used up its first block passes the lock on inside its
 	// process, up to a million times a second, and then refills every 65 ms at most.
 	laterBlock = 1 << 16

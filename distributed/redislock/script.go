@@ -28,10 +28,10 @@ var (
 	allScripts = []*script{enterScript, beatScript, renewScript, refillScript, leaveScript, probeScript}
 )
 
-// includeMark names, in the head of a script, the shared parts it needs.
+// includeMark begins the line of a script that the shared parts named in it are put in place of.
 const includeMark = "-- include: "
 
-// newScript puts the shared parts in place of the include line. The first line stays first: it carries the flags.
+// newScript puts a script together.
 func newScript(name string) *script {
 	text := source(name)
 	if before, rest, ok := strings.Cut(text, includeMark); ok {

@@ -2,6 +2,7 @@ package deadline_test
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -174,7 +175,7 @@ func TestRemoveRacesTimer(t *testing.T) {
 				it := newItem(w)
 				s.Put(it, time.Now().Add(time.Duration(rnd.IntN(20))*time.Microsecond))
 				for range rnd.IntN(3) {
-					time.Now()
+					runtime.Gosched()
 				}
 				if s.Remove(it) {
 					removed.Add(1)

@@ -13,13 +13,13 @@ import (
 
 // redsyncs are redsync with several delays between tries; its own default is 50 to 250 ms, at random, and 32 tries.
 func redsyncs() []Contender {
-	best := newRedsync("redsync", time.Millisecond)
-	best.Settings = "retry delay 1 ms, tries without limit (250 µs and 5 ms tried too)"
-	variants := []Contender{
+	best := newRedsync("redsync", 5*time.Millisecond)
+	best.Settings += " (1 ms, 250 µs and 20 ms tried too)"
+	return append([]Contender{best}, asVariants([]Contender{
 		newRedsync("redsync-250us", 250*time.Microsecond),
-		newRedsync("redsync-5ms", 5*time.Millisecond),
-	}
-	return append([]Contender{best}, asVariants(variants)...)
+		newRedsync("redsync-1ms", time.Millisecond),
+		newRedsync("redsync-20ms", 20*time.Millisecond),
+	})...)
 }
 
 func asVariants(cs []Contender) []Contender {

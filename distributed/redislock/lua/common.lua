@@ -1,4 +1,4 @@
--- Shared by all scripts that follow; placed in front of each by the Go side.
+-- What all scripts share. The Go side puts it in place of their include line.
 --
 -- KEYS  1 lock     string   the lock's own name: "wllock:x:<id>:<fence>", "wllock:s:<generation>", or a foreigner's
 --       2 state    string   "<last fence reserved> <1: somebody is queued> <ms since 1970 before which the lock stays free>"
@@ -13,7 +13,7 @@
 --       5 ttl      T in ms; a fresh grant gets half of it
 --       6 single   1: PUBLISH counts all receivers (no cluster)
 --       7 seen     the largest fence this process knows of
---       8 block    how many fences to reserve
+--       8 block    how many fences to reserve; 1000 with enter
 --       9 gap      ms for which a released lock is left free for foreigners
 -- An id is "<process>:<attempt>:<instance>" and with it the full token of a grant.
 local LOCK, STATE, QUEUE, WAITERS, READERS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
