@@ -1,0 +1,231 @@
+package tenure_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/local"
+)
+
+// The mixture has several instances share a backend, with everything at random that callers do, and keeps books.
+const (
+	mixCalls   = 600_000 // in the long run; a tenth of it otherwise
+	mixHouses  = 3
+	mixWorkers = 8                // per house
+	longTTL    = 20 * time.Second // no lease runs out, however loaded the machine
+	shortTTL   = 100 * time.Millisecond
+	// mixPatience, in minutes, is many times what a run takes: then somebody waits for ever.
+	mixPatience = 20
+)
+
+// mix is one run.
+type mix struct {
+	left   atomic.Int64
+	inside atomic.Int64 // -1: a writer; n: readers
+	fence  uint64       // of the last writer; guarded by nothing but the lock that is tested
+	fences sync.Map     // all that writers had
+	lossy  bool         // leases get lost: then only the fences tell the order
+	broken atomic.Pointer[string]
+
+	in, refused, lost atomic.Int64
+}
+
+func (m *mix) fail(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	m.broken.CompareAndSwap(nil, &text)
+	m.left.Store(0)
+}
+
+func TestMixture(t *testing.T) {
+	for name, lossy := range map[string]bool{"leases hold": false, "leases get lost": true} {
+		t.Run(name, func(t *testing.T) {
+			seed, ttl := seed(t), longTTL
+			if lossy {
+				ttl = shortTTL
+			}
+			m, backend := &mix{lossy: lossy}, memlock.New()
+			m.left.Store(int64(scale(mixCalls)))
+			houses := []*house{
+				mixed(t, backend, ttl, "a", handoffs(4), longest(time.Millisecond)),
+				mixed(t, backend, ttl, "b", lingering(5*time.Millisecond)),
+				mixed(t, backend, ttl, "c", handoffs(0), lingering(time.Millisecond)),
+			}
+			m.run(t, seed, houses, backend)
+			for _, h := range houses {
+				h.shuts()
+				requireSoon(t, h.drained)
+				h.group.Stop()
+			}
+			_, _, err := backend.Enter(t.Context(), distributed.Request{Key: key, Instance: "last", TTL: ttl, NoWait: true})
+			assert.NoError(t, err, "somebody still has it")
+			require.NoError(t, backend.Close())
+		})
+	}
+}
+
+func mixed(t *testing.T, backend distributed.Backend, ttl time.Duration, name string, opts ...option) *house {
+	return opened(t, backend, append(opts, named(name), func(c *tenure.Config) { c.TTL = ttl })...)
+}
+
+func (m *mix) run(t *testing.T, seed uint64, houses []*house, backend *memlock.Backend) {
+	var all sync.WaitGroup
+	for i, h := range houses {
+		for j := range mixWorkers {
+			w := &walker{mix: m, house: h, rand: rand.New(rand.NewPCG(seed, uint64(i*mixWorkers+j)))}
+			all.Go(w.walk)
+		}
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	patience := time.After(time.Duration(scale(mixPatience)) * time.Minute)
+	forget := time.NewTicker(3 * time.Millisecond)
+	defer forget.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		case <-forget.C:
+			if m.lossy {
+				backend.Expire(key)
+			}
+		case <-patience:
+			t.Fatal("somebody waits for ever")
+		}
+	}
+	if text := m.broken.Load(); text != nil {
+		t.Fatal(*text)
+	}
+	t.Logf("in %d, refused %d, lost %d", m.in.Load(), m.refused.Load(), m.lost.Load())
+	require.Positive(t, m.in.Load())
+	require.Positive(t, m.refused.Load())
+	require.Equal(t, m.lossy, m.lost.Load() > 0)
+}
+
+type walker struct {
+	*mix
+	house *house
+	rand  *rand.Rand
+}
+
+func (w *walker) walk() {
+	for w.left.Add(-1) >= 0 {
+		w.call()
+	}
+}
+
+func (w *walker) percent(n int) bool { return w.rand.IntN(100) < n }
+
+func (w *walker) call() {
+	g := w.house.guest(tenure.Ask{Mode: exclusive, NoWait: w.percent(5)})
+	defer g.cancel()
+	if w.percent(50) {
+		g.ask.Mode = shared
+	}
+	if w.percent(20) {
+		g.ask.Deadline = time.Now().Add(time.Duration(w.rand.IntN(2000)) * time.Microsecond)
+	}
+	if w.percent(10) {
+		time.AfterFunc(time.Duration(w.rand.IntN(2000))*time.Microsecond, g.cancel)
+	}
+	switch err := g.enter(); outcome(err) {
+	case "in":
+		w.stay(g)
+	case "canceled", "timeout", "local timeout", "held", "busy":
+		w.refused.Add(1)
+	default:
+		w.fail("unexpected: %v", err)
+	}
+}
+
+// stay is one caller inside.
+func (w *walker) stay(g *guest) {
+	w.in.Add(1)
+	if g.ask.Mode == exclusive {
+		if _, twice := w.fences.LoadOrStore(g.use.Fence(), true); twice {
+			w.fail("fence %d twice", g.use.Fence())
+		}
+	}
+	if !w.lossy {
+		w.look(g)
+	}
+	if w.percent(2) {
+		time.Sleep(time.Duration(w.rand.IntN(1000)) * time.Microsecond)
+	}
+	if w.lossy && w.rand.IntN(2000) == 0 {
+		time.Sleep(shortTTL / 3) // the renewal finds out that the lease is gone
+	}
+	if w.percent(1) {
+		g.tenure.Overstay(&g.use)
+	}
+	if !w.lossy {
+		w.inside.Add(map[distributed.Mode]int64{exclusive: 1, shared: -1}[g.ask.Mode])
+	}
+	w.ends(g)
+}
+
+// look checks that nobody is inside whom the caller excludes, and that fences grow.
+func (w *walker) look(g *guest) {
+	if g.ask.Mode == shared {
+		if w.inside.Add(1) <= 0 || g.use.Fence() <= w.fence {
+			w.fail("a reader beside a writer, or with fence %d after %d", g.use.Fence(), w.fence)
+		}
+		return
+	}
+	if !w.inside.CompareAndSwap(0, -1) || g.use.Fence() <= w.fence {
+		w.fail("a writer beside another, or with fence %d after %d", g.use.Fence(), w.fence)
+	}
+	w.fence = g.use.Fence()
+}
+
+func (w *walker) ends(g *guest) {
+	if in, _ := g.tenure.End(&g.use, time.Now()); !in {
+		w.lost.Add(1)
+		return
+	}
+	if w.percent(10) {
+		if g.turn.Pass() == local.Kept {
+			_ = g.tenure.GiveUpAndWait(context.Background(), &g.turn)
+		}
+		return
+	}
+	g.pass()
+}
+
+func requireSoon(t *testing.T, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
+}
+
+// seed is what a random test is made from. WLLOCK_SEED replays one that failed.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := rand.Uint64()
+	if given := os.Getenv("WLLOCK_SEED"); given != "" {
+		var err error
+		s, err = strconv.ParseUint(given, 10, 64)
+		require.NoError(t, err, "WLLOCK_SEED")
+	}
+	t.Logf("replay with WLLOCK_SEED=%d", s)
+	return s
+}
+
+// scale is a tenth of full, or all of it in the long run of `make test-long`.
+func scale(full int) int {
+	if os.Getenv("WLLOCK_LONG") != "" {
+		return full
+	}
+	return full / 10
+}
