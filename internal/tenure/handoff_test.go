@@ -79,6 +79,22 @@ func TestLeaseIsHandedOn(t *testing.T) {
 		c.goes()
 		h.closed()
 	})
+	bubble(t, "and each lease has a budget of its own", func(t *testing.T) {
+		d := new(desk)
+		h := opened(t, d, handoffs(2))
+		wanted := func(int) { d.paper(len(d.papers) - 1).set(func(p *paper) { p.wanted = true }) }
+		require.Equal(t, 3, turns(t, h, d, 9, wanted))
+		a, b, c := h.comes(exclusive), h.comes(exclusive), h.comes(exclusive)
+		wanted(0)
+		time.Sleep(100 * time.Millisecond)
+		a.goes()
+		wanted(1)
+		require.False(t, b.use.Handoff())
+		b.goes()
+		require.True(t, c.use.Handoff())
+		c.goes()
+		h.closed()
+	})
 	bubble(t, "not at all with MaxHandoffs 0", func(t *testing.T) {
 		d := new(desk)
 		h := opened(t, d, handoffs(0))
@@ -202,6 +218,23 @@ func TestFences(t *testing.T) {
 		a.goes()
 		require.Equal(t, "unavailable", b.state())
 		require.Equal(t, 1, d.paper(0).releases())
+		h.closed()
+	})
+	bubble(t, "of a fresh lease, too, and the next may go to the backend", func(t *testing.T) {
+		d, grant := new(desk), make(chan struct{})
+		h := opened(t, d, handoffs(0))
+		d.will(func(d *desk, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+			<-grant
+			p := d.grant()
+			empty(p, func(context.Context) error { return distributed.ErrUnavailable })
+			return p, nil, nil
+		})
+		a, b := h.comes(exclusive), h.comes(exclusive)
+		close(grant)
+		synctest.Wait()
+		require.Equal(t, "unavailable in", states(a, b))
+		require.Same(t, d.paper(1), b.use.Lease())
+		b.goes()
 		h.closed()
 	})
 	bubble(t, "a lease that the backend disowns is as if it had never been", func(t *testing.T) {

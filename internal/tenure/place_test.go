@@ -239,6 +239,20 @@ func TestLostPlaceEntersAgain(t *testing.T) {
 	})
 }
 
+func TestLostPlaceIsForgotten(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		d := new(desk)
+		h := opened(t, d)
+		d.will(queues, fails(distributed.ErrUnavailable))
+		a := h.comes(exclusive)
+		close(d.slip(0).granted)
+		synctest.Wait()
+		require.Equal(t, "unavailable", a.state())
+		require.Zero(t, d.slip(0).left(), "there is nothing to give up")
+		h.closed()
+	})
+}
+
 func TestEnterEnds(t *testing.T) {
 	bubble(t, "at the deadline", func(t *testing.T) {
 		d := new(desk)
