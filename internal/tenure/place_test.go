@@ -139,7 +139,7 @@ func TestLeavingAPlaceIsAwaited(t *testing.T) {
 	})
 	bubble(t, "also with a lease that lingers, or is waited for", func(t *testing.T) {
 		for name, end := range map[string]func(*guest){
-			"lingers": func(g *guest) { g.goes() },
+			"lingers": func(g *guest) { g.goes(); g.use.Lease().(*paper).lose() },
 			"waits":   func(g *guest) { _ = g.goesAndWaits(context.Background()) },
 		} {
 			d, answering := new(desk), make(chan struct{})
