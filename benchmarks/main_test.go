@@ -38,7 +38,7 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, 0, run(t.Context(), []string{"-help"}, &out, &errs))
 	assert.Contains(t, out.String(), "-quick")
 	assert.Contains(t, out.String(), "hot-8x16")
-	assert.Contains(t, out.String(), "redsync-250us")
+	assert.Contains(t, out.String(), "redsync-1ms")
 	assert.Empty(t, errs.String())
 }
 

@@ -2,7 +2,7 @@
 //
 // Each is used the way its documentation recommends for speed on a single server of Redis 7. Where a library has a
 // setting that matters, several were tried; the best one has the plain name, the others stay selectable under a name
-// with the setting, so that the choice can be checked: -contenders redsync,redsync-250us,redsync-5ms.
+// with the setting, so that the choice can be checked: -contenders redsync,redsync-1ms,redsync-5ms.
 package contender
 
 import (

@@ -11,12 +11,13 @@ import (
 
 // redislocks are bsm/redislock with several pauses between tries; its default is not to try again.
 func redislocks() []Contender {
-	best := newRedislock("redislock", 5*time.Millisecond)
-	best.Settings += " (1 ms, 250 µs and 20 ms tried too)"
+	best := newRedislock("redislock", 10*time.Millisecond)
+	best.Settings += " (1, 5, 20 and 100 ms tried too)"
 	return append([]Contender{best}, asVariants([]Contender{
-		newRedislock("redislock-250us", 250*time.Microsecond),
+		newRedislock("redislock-5ms", 5*time.Millisecond),
 		newRedislock("redislock-1ms", time.Millisecond),
 		newRedislock("redislock-20ms", 20*time.Millisecond),
+		newRedislock("redislock-100ms", 100*time.Millisecond),
 	})...)
 }
 

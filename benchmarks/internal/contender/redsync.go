@@ -13,12 +13,13 @@ import (
 
 // redsyncs are redsync with several delays between tries; its own default is 50 to 250 ms, at random, and 32 tries.
 func redsyncs() []Contender {
-	best := newRedsync("redsync", 5*time.Millisecond)
-	best.Settings += " (1 ms, 250 µs and 20 ms tried too)"
+	best := newRedsync("redsync", 10*time.Millisecond)
+	best.Settings += " (1, 5, 20 and 100 ms tried too)"
 	return append([]Contender{best}, asVariants([]Contender{
-		newRedsync("redsync-250us", 250*time.Microsecond),
+		newRedsync("redsync-5ms", 5*time.Millisecond),
 		newRedsync("redsync-1ms", time.Millisecond),
 		newRedsync("redsync-20ms", 20*time.Millisecond),
+		newRedsync("redsync-100ms", 100*time.Millisecond),
 	})...)
 }
 
