@@ -14,7 +14,7 @@ import (
 
 var benchAsk = local.Ask{Limit: local.Unlimited}
 
-func newBenchQueue() *local.Queue[int] { return local.New(func(string) int { return 0 }) }
+func newBenchQueue() *local.Queue[int] { return local.New(func(string, int) int { return 0 }) }
 
 // BenchmarkFreeKey is what a caller pays who has a key to itself; BenchmarkSemaphore is what it is measured against: one
 // lock, without keys.

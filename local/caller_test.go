@@ -21,7 +21,7 @@ type (
 )
 
 func newQueue() *queue {
-	return local.New(func(key string) *baton { return &baton{key: key} })
+	return local.New(func(key string, _ *baton) *baton { return &baton{key: key} })
 }
 
 var (

@@ -39,7 +39,7 @@ const (
 // Queue gives turns, per key, in the order they were asked for. Keys that nobody uses take no memory.
 // All methods are safe for concurrent use.
 type Queue[B any] struct {
-	newBaton func(key string) B
+	baton    func(key string, spare B) B
 	seed     maphash.Seed
 	draining atomic.Int32  // shards that are not closed, or not empty yet
 	drained  chan struct{} // closed when draining reaches 0
@@ -80,10 +80,10 @@ type Ask struct {
 	Waiting  *atomic.Int64 // counts this caller while it waits; nil: not counted
 }
 
-// New returns an empty queue. newBaton makes the baton of a key that comes into use; it must be quick and must not call
-// the queue.
-func New[B any](newBaton func(key string) B) *Queue[B] {
-	q := &Queue[B]{newBaton: newBaton, seed: maphash.MakeSeed(), drained: make(chan struct{})}
+// New returns an empty queue. baton makes the baton of a key that comes into use, from that of a key that nobody uses any
+// more or, if there is none to spare, from B's zero value. It must be quick and must not call the queue.
+func New[B any](baton func(key string, spare B) B) *Queue[B] {
+	q := &Queue[B]{baton: baton, seed: maphash.MakeSeed(), drained: make(chan struct{})}
 	q.draining.Store(shardCount)
 	for i := range q.shards {
 		q.shards[i].queue = q
@@ -183,7 +183,7 @@ func (s *shard[B]) entry(key string) *entry[B] {
 	} else {
 		e = &entry[B]{shard: s}
 	}
-	e.key, e.baton = key, s.queue.newBaton(key)
+	e.key, e.baton = key, s.queue.baton(key, e.baton)
 	s.entries[key] = e
 	s.peak = max(s.peak, len(s.entries))
 	return e
@@ -196,8 +196,7 @@ func (s *shard[B]) tidy(e *entry[B]) {
 	}
 	delete(s.entries, e.key)
 	if len(s.spare) < maxSpare {
-		var none B
-		e.key, e.baton = "", none
+		e.key = ""
 		s.spare = append(s.spare, e)
 	}
 	if s.peak > shrinkAbove && len(s.entries) < s.peak/8 {

@@ -73,7 +73,7 @@ func (s *stress) fail(format string, args ...any) {
 
 func TestStress(t *testing.T) {
 	seed := seed(t)
-	s := &stress{queue: local.New(func(string) *ledger { return new(ledger) })}
+	s := &stress{queue: local.New(func(string, *ledger) *ledger { return new(ledger) })}
 	s.ops.Store(int64(scale(stressOps)))
 	var all sync.WaitGroup
 	for i := range stressWorkers {

@@ -110,10 +110,18 @@ func (t *Tenure) pin(turn Turn) {
 
 // LeaseReleased implements distributed.Watcher.
 func (t *Tenure) LeaseReleased(l distributed.Watched, err error) {
-	if err != nil && t.group.config.Failed != nil {
-		t.group.config.Failed(t.key, err)
+	t.mu.Lock()
+	var key string
+	ours := t.prev == l // else an Enter was answered before, and by now t may be another key's
+	if ours {
+		key = t.key
 	}
-	t.answered(l)
+	unpin := t.forget(l)
+	t.mu.Unlock()
+	if ours && err != nil && t.group.config.Failed != nil {
+		t.group.config.Failed(key, err)
+	}
+	t.unpin(unpin)
 }
 
 // answered notes that l needs no more care: it is released, or the backend said what it could.
@@ -177,7 +185,7 @@ func (t *Tenure) startLinger(turn Turn) bool {
 		return false
 	}
 	if !t.lingering { // else nobody has used it since it began to
-		t.lingering = true
+		t.lingering, t.lingered = true, true
 		turn.Pin()
 	}
 	t.pinLeaving(turn)

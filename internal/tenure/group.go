@@ -55,8 +55,14 @@ func NewGroup(c Config) *Group {
 	return g
 }
 
-// New returns the tenure of a key that comes into use.
-func (g *Group) New(key string) *Tenure {
+// New returns the tenure of a key that comes into use: that of a key of former times, if it is fit for it. Nothing is at
+// hand in a tenure that nobody uses, and what may still be said of its former leases it does not know any more; only the
+// timer of lingering may come late and read the key.
+func (g *Group) New(key string, former *Tenure) *Tenure {
+	if former != nil && !former.lingered {
+		former.key = key
+		return former
+	}
 	t := &Tenure{group: g, key: key}
 	t.linger.Owner = t // once: the timer's goroutine reads it
 	return t

@@ -213,7 +213,7 @@ func TestAbandon(t *testing.T) {
 	})
 	bubble(t, "of a key that nobody works for tells nobody", func(t *testing.T) {
 		h := opened(t, new(desk))
-		h.group.New(key).Abandon(func(tenure.Owner) { t.Error("told") })
+		h.group.New(key, nil).Abandon(func(tenure.Owner) { t.Error("told") })
 	})
 	bubble(t, "nobody comes in afterwards who was at the backend", func(t *testing.T) {
 		d, grant := new(desk), make(chan struct{})

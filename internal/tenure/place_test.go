@@ -202,7 +202,7 @@ func TestGrantLyingInAPlace(t *testing.T) {
 		d := new(desk)
 		h := opened(t, d)
 		d.will(queues)
-		at, ctx := h.group.New(key), t.Context()
+		at, ctx := h.group.New(key, nil), t.Context()
 		var use tenure.Use
 		now := tenure.Ask{Mode: exclusive, NoWait: true}
 		soon := tenure.Ask{Mode: exclusive, Deadline: time.Now().Add(time.Second)}

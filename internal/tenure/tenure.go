@@ -39,6 +39,7 @@ type Tenure struct {
 	overstayed int              // how many of them have
 	count      int              // how many there are
 	lingering  bool             // lease is kept for nobody in particular, and the key pinned
+	lingered   bool             // that has happened once
 	place      distributed.Place
 	leaving    int // places on their way back for which the key is not pinned yet
 	prev       distributed.Watched
@@ -90,41 +91,68 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 		if err := t.over(ctx, ask); err != nil {
 			return err
 		}
-		lease, handoff, err := t.obtain(ctx, ask)
+		at, err := t.look(ask.Mode)
 		if err != nil {
 			return err
 		}
-		u.fence, err = fence(ctx, lease)
-		if err == nil && t.attach(u, lease, handoff) {
-			return nil
+		in, err := false, error(nil)
+		if at.lease != nil {
+			in, err = t.handOn(ctx, u, at.lease)
+		} else {
+			in, err = t.fresh(ctx, u, ask, at)
 		}
-		disowned := errors.Is(err, distributed.ErrLeaseLost)
-		t.miss(lease, handoff, disowned)
-		if err != nil && !disowned {
-			return err // the lease stays at hand; whoever is next tries again, or GiveUp returns it
-		} // else it was lost on the way to us: as if it had never been
+		if in || err != nil {
+			return err
+		} // else the lease was lost on the way to us: as if it had never been
 	}
 }
 
-// obtain returns the lease at hand if it serves, else a new one, which is at hand then; nobody else goes to the backend
-// until attach or miss.
-func (t *Tenure) obtain(ctx context.Context, ask Ask) (distributed.Watched, bool, error) {
-	at, err := t.look(ask.Mode)
-	if at.lease != nil || err != nil {
-		return at.lease, true, err
+// handOn lets the caller in under the lease at hand.
+func (t *Tenure) handOn(ctx context.Context, u *Use, lease distributed.Watched) (in bool, err error) {
+	fence, err := fence(ctx, lease)
+	now := time.Now()
+	t.mu.Lock()
+	if err == nil && t.usable(lease, now) {
+		t.attach(u, lease, fence, now)
+		u.handoff = true
+		unpin := t.stopLinger()
+		t.mu.Unlock()
+		t.unpin(unpin)
+		return true, nil
 	}
+	defer t.mu.Unlock()
+	if errors.Is(err, distributed.ErrLeaseLost) { // the backend disowns it, maybe before anything else has noticed
+		t.closing = t.closing || t.lease == lease
+		err = nil
+	}
+	return false, err // after an error the lease stays at hand; whoever is next tries again, or GiveUp returns it
+}
+
+// fresh gets a new lease, which is at hand from then on, and lets the caller in under it. Nobody else goes to the backend
+// meanwhile.
+func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) (in bool, err error) {
 	got, err := t.enter(ctx, ask, at)
 	if err != nil {
-		t.entered()
-		return nil, false, err
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.entering = false
+		return false, err
 	}
 	lease := distributed.AsWatched(got)
+	fence, err := fence(ctx, lease)
+	now := time.Now()
 	t.mu.Lock()
 	t.lease, t.mode, t.place, t.began = lease, ask.Mode, nil, time.Time{}
-	t.handoffs, t.closing, t.overstayed = 0, false, 0
+	t.handoffs, t.closing, t.overstayed, t.entering = 0, false, 0, false
+	if errors.Is(err, distributed.ErrLeaseLost) {
+		t.closing, err = true, nil
+	} else if err == nil && t.usable(lease, now) {
+		t.attach(u, lease, fence, now)
+		in = true
+	}
 	t.mu.Unlock()
 	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
-	return lease, false, nil
+	return in, err
 }
 
 // hand is what the holder of the turn finds: a lease that serves, or what to go on with towards a new one.
@@ -155,26 +183,6 @@ func (t *Tenure) look(mode distributed.Mode) (hand, error) {
 	return hand{prev: t.prev, place: t.place}, nil
 }
 
-// entered lets others go to the backend again.
-func (t *Tenure) entered() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.entering = false
-}
-
-// miss notes that the caller did not get in under the lease. disowned: the backend says that the lease is over, before
-// anything else has noticed.
-func (t *Tenure) miss(lease distributed.Watched, handoff, disowned bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !handoff {
-		t.entering = false
-	}
-	if disowned && t.lease == lease {
-		t.closing = true
-	}
-}
-
 // serves is the rule of hand-over: whether the lease may serve one more caller. The one who is let in asks, so a caller
 // that was stopped between the hand-over and its start finds out. The caller holds mu.
 func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
@@ -194,32 +202,24 @@ func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
 	return c.MaxHandoffs > 0
 }
 
-// attach puts u in, if the lease is still at hand and may be used. Since that was checked the fence was fetched, which
-// may have taken a round trip; and a Close that ends the holders must not miss one who comes after it.
-func (t *Tenure) attach(u *Use, lease distributed.Watched, handoff bool) bool {
-	now := time.Now()
-	t.mu.Lock()
-	if t.lease != lease || t.closing || t.group.closed() || distributed.Over(now, lease.Until()) {
-		t.mu.Unlock()
-		return false
-	}
-	u.lease, u.handoff, u.began = lease, handoff, now
-	u.attached, u.before, u.after = true, nil, t.users
+// usable is the last look before a caller is let in. Since the lease was found good its fence was fetched, which may have
+// taken a round trip; and a Close that ends the holders must not miss one who comes after it. The caller holds mu.
+func (t *Tenure) usable(lease distributed.Watched, now time.Time) bool {
+	return t.lease == lease && !t.closing && !t.group.closed() && !distributed.Over(now, lease.Until())
+}
+
+// attach puts u in. The caller holds mu.
+func (t *Tenure) attach(u *Use, lease distributed.Watched, fence uint64, now time.Time) {
+	u.lease, u.fence, u.began = lease, fence, now
+	u.attached, u.after = true, t.users
 	if t.users != nil {
 		t.users.before = u
 	}
 	t.users = u
 	t.count++
-	if !handoff {
-		t.entering = false
-	}
 	if t.began.IsZero() {
 		t.began = now
 	}
-	unpin := t.stopLinger()
-	t.mu.Unlock()
-	t.unpin(unpin)
-	return true
 }
 
 // End takes the caller out. in is false if LeaseLost had done so before: then the turn has gone, too. kept tells
