@@ -117,8 +117,8 @@ func (h *hold) lossError() error {
 	if h.overstaid.Load() {
 		reason = errors.Join(ErrLeaseLost, ErrLockTimeMax)
 	}
-	return &Error{Op: "hold", Key: h.key, Tier: TierDistributed, Waited: h.localWait() + h.distributedWait(),
-		LocalWait: h.localWait(), DistributedWait: h.distributedWait(), Ran: true, Err: reason}
+	return &Error{Op: "hold", Key: h.key, Tier: TierDistributed, Waited: h.localWait + h.distributedWait(),
+		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason}
 }
 
 // enter is the way in: options, key, nested guard, local queue, backend.
@@ -180,15 +180,16 @@ func (l *Locker) within(ctx context.Context, key string, c *callOptions) (entere
 
 // acquire takes h through both tiers. One budget covers them both.
 func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
-	h.asked = time.Now()
+	asked := time.Now()
 	turn := local.Ask{Shared: c.mode == distributed.Shared, NoWait: c.noWait, Limit: l.threshold(h.name, c), Waiting: &h.name.waiting}
 	if c.wait > 0 {
-		turn.Deadline = h.asked.Add(c.wait)
+		turn.Deadline = asked.Add(c.wait)
 	}
 	err := l.queue.Enter(ctx, &h.turn, h.key, turn)
-	h.turnAt = h.asked
+	h.turnAt = asked
 	if h.turn.Queued() {
 		h.turnAt = time.Now()
+		h.localWait = h.turnAt.Sub(asked)
 	}
 	if err != nil {
 		return l.refused(ctx, h, TierLocal, turn.Limit, err)
@@ -240,9 +241,11 @@ func (l *Locker) admitted(h *hold, c *callOptions) {
 
 // refused makes the error of a caller that did not get in, and counts it.
 func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, limit int, err error) error {
-	now := time.Now()
-	e := &Error{Op: "acquire", Key: h.key, Tier: tier, Waited: now.Sub(h.asked), LocalWait: h.localWait(), Err: public(ctx, err)}
-	e.DistributedWait = e.Waited - e.LocalWait
+	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
+	if tier == TierDistributed {
+		e.DistributedWait = time.Since(h.turnAt)
+	}
+	e.Waited = e.LocalWait + e.DistributedWait
 	switch {
 	case errors.Is(e.Err, ErrQueueFull):
 		h.name.shed.Add(1)

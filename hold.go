@@ -32,9 +32,9 @@ type hold struct {
 	use    tenure.Use
 	limit  deadline.Item[*hold] // of LockTimeMax
 
-	asked  time.Time // these are set before the lease is had
-	turnAt time.Time
-	span   trace.Span // nil: nobody traces
+	localWait time.Duration // these are set before the lease is had
+	turnAt    time.Time
+	span      trace.Span // nil: nobody traces
 
 	pins      atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so
 	overstaid atomic.Bool
@@ -52,7 +52,7 @@ func (h *Held) Key() string { return h.hold.key }
 func (h *Held) Fence() uint64 { return h.hold.use.Fence() }
 
 // LocalWait is how long the caller stood in the local queue.
-func (h *Held) LocalWait() time.Duration { return h.hold.localWait() }
+func (h *Held) LocalWait() time.Duration { return h.hold.localWait }
 
 // DistributedWait is how long the caller waited for the backend.
 func (h *Held) DistributedWait() time.Duration { return h.hold.distributedWait() }
@@ -76,7 +76,6 @@ func (h *Held) Err() error {
 	return h.hold.err()
 }
 
-func (h *hold) localWait() time.Duration       { return h.turnAt.Sub(h.asked) }
 func (h *hold) distributedWait() time.Duration { return h.use.Began().Sub(h.turnAt) }
 
 // err says what is wrong with the hold now.

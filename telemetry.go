@@ -101,14 +101,14 @@ func (t *telemetry) acquired(ctx context.Context, h *hold) {
 	}
 	if h.span != nil {
 		if h.turn.Queued() {
-			h.span.AddEvent("queued", trace.WithTimestamp(h.asked))
+			h.span.AddEvent("queued", trace.WithTimestamp(h.turnAt.Add(-h.localWait)))
 		}
 		h.span.AddEvent("acquired", trace.WithAttributes(attribute.Bool("wllock.handoff", h.use.Handoff())))
 	}
 	if t.acquire == nil {
 		return
 	}
-	t.waited(ctx, h, TierLocal, h.localWait(), "acquired")
+	t.waited(ctx, h, TierLocal, h.localWait, "acquired")
 	t.waited(ctx, h, TierDistributed, h.distributedWait(), "acquired")
 	if h.use.Handoff() {
 		t.handoffs.Add(ctx, 1, t.of(h.name))
