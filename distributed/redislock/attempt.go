@@ -28,7 +28,7 @@ type attempt struct {
 	mode     distributed.Mode
 	ttl      time.Duration
 	nowait   bool
-	keys     []string
+	wire     []any // what all its calls begin with
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by b.beats
 
@@ -67,22 +67,34 @@ func newAttempt(b *Backend, req distributed.Request) *attempt {
 		b: b, id: b.last.Add(1), key: req.Key, instance: instanceName(req.Instance), mode: req.Mode, ttl: req.TTL, nowait: req.NoWait,
 		since: time.Now(),
 	}
-	keys := keysOf(a.key, a.instance)
-	a.keys = keys[:]
+	a.wire = b.wire(a.id, a.key, a.instance, a.mode, a.ttl)
 	a.item.Owner = a
 	return a
 }
 
 // call returns a call of one of the attempt's scripts.
 func (a *attempt) call(s *script, more ...any) *call {
-	return &call{script: s, keys: a.keys, args: append(a.b.args(a.id, a.instance, a.mode, a.ttl, firstBlock), more...)}
+	return a.b.call(s, a.wire, firstBlock, more...)
 }
 
-// args are ARGV 1 to 9 of every script, see lua/common.lua.
-func (b *Backend) args(id uint64, instance string, mode distributed.Mode, ttl time.Duration, block int) []any {
-	args := make([]any, 0, 13)
-	return append(args, b.process, strconv.FormatUint(id, 10), instance, modeName(mode), ttl.Milliseconds(),
-		b.single.Load(), fenceText(b.seen.Load()), block, b.settings.gap.Milliseconds())
+// wire is what the calls about one attempt begin with: the command, the keys, and ARGV 1 to 5 as
+// lua/common.lua has them.
+func (b *Backend) wire(id uint64, key, instance string, mode distributed.Mode, ttl time.Duration) []any {
+	keys := keysOf(key, instance)
+	w := append(make([]any, 0, wireHead+len(keys)+5), "evalsha", nil, len(keys))
+	for _, k := range keys {
+		w = append(w, k)
+	}
+	return append(w, b.process, strconv.FormatUint(id, 10), instance, modeName(mode), ttl.Milliseconds())
+}
+
+// call adds ARGV 6 to 9, which are as of now, and those that only this script has.
+func (b *Backend) call(s *script, wire []any, block int, more ...any) *call {
+	w := make([]any, 0, len(wire)+4+len(more))
+	w = append(w, wire...)
+	w[1] = s.digest
+	w = append(w, b.single.Load(), fenceText(b.seen.Load()), block, b.settings.gap.Milliseconds())
+	return &call{script: s, wire: append(w, more...)}
 }
 
 // enterArgs are ARGV 10 to 13 of enter.

@@ -144,8 +144,7 @@ func (e *ear) grant(f []string) {
 	if mode == "s" {
 		m = distributed.Shared
 	}
-	keys := keysOf(key, instance)
-	c := &call{script: leaveScript, keys: keys[:], args: append(e.b.args(id, instance, m, strayTTL, firstBlock), "")}
+	c := e.b.call(leaveScript, e.b.wire(id, key, instance, m, strayTTL), firstBlock, "")
 	e.b.errands.add(&errand{call: c, ttl: strayTTL, until: time.Now().Add(strayTTL)})
 }
 

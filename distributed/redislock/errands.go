@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	// Pauses between repeated tries: the first short, for most failures are a lost connection; then longer, so that
 	// a server that comes back is not met by a storm.
 	firstPause, longestPause = 5 * time.Millisecond, 250 * time.Millisecond
+	shortestTry, longestTry  = 20 * time.Millisecond, time.Second // see tryTimeout
 	// closeGrace bounds how long Close waits for a server that does not answer. What is not given back by then runs
 	// out by itself.
 	closeGrace = 2 * time.Second
@@ -26,6 +28,7 @@ type errand struct {
 	ttl   time.Duration
 	until time.Time                     // later it need not be tried
 	done  func(c *call, sent time.Time) // gets the answer or the last error; may be nil
+	moot  func() bool                   // asked before it is sent: has somebody else done it? may be nil
 }
 
 // errands runs them in the background. What comes while the workers are busy goes out together in one pipeline.
@@ -73,6 +76,11 @@ func (r *errands) work() {
 			batch = batch[:maxBatch]
 		}
 		r.queue = r.queue[len(batch):]
+		batch = slices.DeleteFunc(batch, func(e *errand) bool { return e.moot != nil && e.moot() })
+		if len(batch) == 0 && len(r.queue) > 0 {
+			r.mu.Unlock()
+			continue
+		}
 		if len(batch) == 0 {
 			r.queue = nil
 			r.workers--
@@ -129,9 +137,10 @@ func (r *errands) limit(e *errand) time.Time {
 }
 
 // tryTimeout is how long one exchange may take before it is repeated: H, for an answer that takes longer leaves too
-// little of the claim window; but no less than a busy machine may need.
+// little of the claim window; but no less than a busy machine may need, and no more than makes sense in any network,
+// for others may wait for the same exchange.
 func tryTimeout(ttl time.Duration) time.Duration {
-	return max(distributed.HeartbeatInterval(ttl), 20*time.Millisecond)
+	return min(max(distributed.HeartbeatInterval(ttl), shortestTry), longestTry)
 }
 
 // ask runs a call until it is answered, at most for the budget: the scripts answer a repeat like the first time. It

@@ -18,29 +18,34 @@ type goRedis struct {
 // do implements transport. A lone call takes the plain way; several share a pipeline, which the cluster client splits
 // by node.
 func (g *goRedis) do(ctx context.Context, calls ...*call) {
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, c := range calls {
+		cmds[i] = command(ctx, c.wire)
+	}
 	if len(calls) == 1 {
-		calls[0].take(g.client.EvalSha(ctx, calls[0].script.sha, calls[0].keys, calls[0].args...))
+		_ = g.client.Process(ctx, cmds[0]) // each command has its own error
 	} else {
-		cmds := make([]*redis.Cmd, len(calls))
-		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-			for i, c := range calls {
-				cmds[i] = p.EvalSha(ctx, c.script.sha, c.keys, c.args...)
+		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, cmd := range cmds {
+				_ = p.Process(ctx, cmd)
 			}
 			return nil
 		})
-		for i, c := range calls {
-			c.take(cmds[i])
-		}
 	}
-	for _, c := range calls {
-		if redis.HasErrorPrefix(c.err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
-			c.take(g.client.Eval(ctx, c.script.text, c.keys, c.args...))
+	for i, c := range calls {
+		c.reply, c.err = cmds[i].Slice()
+		if c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
+			cmd := command(ctx, append([]any{"eval", c.script.text}, c.wire[2:]...))
+			_ = g.client.Process(ctx, cmd)
+			c.reply, c.err = cmd.Slice()
 		}
 	}
 }
 
-func (c *call) take(cmd *redis.Cmd) {
-	c.reply, c.err = cmd.Slice()
+func command(ctx context.Context, wire []any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, wire...)
+	cmd.SetFirstKeyPos(wireHead) // which tells the cluster client the slot
+	return cmd
 }
 
 // ping implements transport.

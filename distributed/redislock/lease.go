@@ -80,9 +80,7 @@ func (l *lease) Refill(ctx context.Context) error {
 }
 
 func (l *lease) refilling() *call {
-	c := &call{script: refillScript, keys: l.a.keys}
-	c.args = l.a.b.args(l.a.id, l.a.instance, l.a.mode, l.a.ttl, laterBlock)
-	return c
+	return l.a.b.call(refillScript, l.a.wire, laterBlock)
 }
 
 // refilled takes the answer to a refill.
@@ -134,10 +132,8 @@ func (l *lease) StartRelease() {
 		l.background()
 		return
 	}
-	select {
-	case <-l.done: // answered before we asked to be told; else settle tells
+	if l.settled() { // before we asked to be told; else settle tells
 		l.told()
-	default:
 	}
 }
 
@@ -154,7 +150,8 @@ func (l *lease) begin() bool {
 
 // background has the lease released by an errand, which is repeated until the lease is over anyway.
 func (l *lease) background() {
-	e := &errand{call: l.leaving(), ttl: l.a.ttl, until: l.Until(), done: func(c *call, _ time.Time) { _ = l.settle(outcome(c)) }}
+	e := &errand{call: l.leaving(), ttl: l.a.ttl, until: l.Until(), moot: l.settled,
+		done: func(c *call, _ time.Time) { _ = l.settle(outcome(c)) }}
 	if !l.a.b.errands.add(e) {
 		_ = l.settle(distributed.ErrClosed)
 	}
@@ -187,11 +184,9 @@ func (l *lease) settle(err error) error {
 		return nil
 	}
 	l.mu.Lock()
-	select {
-	case <-l.done:
+	if l.settled() {
 		defer l.mu.Unlock()
 		return l.err
-	default:
 	}
 	l.err = err
 	close(l.done)
@@ -199,6 +194,16 @@ func (l *lease) settle(err error) error {
 	l.a.b.forget(l.a)
 	l.told()
 	return err
+}
+
+// settled reports that the release under way has been answered, by an Enter that named the lease as Prev.
+func (l *lease) settled() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // told tells the Watcher, once.

@@ -69,8 +69,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// group is a URL with several hosts, which net/url does not parse.
-type group struct {
+// target is a URL with several hosts, which net/url does not parse.
+type target struct {
 	addrs              []string
 	username, password string
 	path               []string
@@ -78,8 +78,8 @@ type group struct {
 }
 
 // parseGroup reads "[user[:password]@]host[:port][,host...][/path]". Its errors show no part of the credentials.
-func parseGroup(rest string) (group, error) {
-	var g group
+func parseGroup(rest string) (target, error) {
+	var g target
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		name, password, _ := strings.Cut(rest[:i], ":")
 		var err1, err2 error
@@ -116,7 +116,7 @@ func withPort(addrs []string, port string) []string {
 	return addrs
 }
 
-func openSentinel(g group, s settings) (*Backend, error) {
+func openSentinel(g target, s settings) (*Backend, error) {
 	if len(g.path) == 0 || len(g.path) > 2 {
 		return nil, errors.New("redislock: the URL must name the primary: redis+sentinel://host/primary")
 	}
@@ -135,7 +135,7 @@ func openSentinel(g group, s settings) (*Backend, error) {
 	return newBackend(failover(o, s), name, s), nil
 }
 
-func openCluster(g group, s settings) (*Backend, error) {
+func openCluster(g target, s settings) (*Backend, error) {
 	if len(g.path) > 0 {
 		return nil, errors.New("redislock: a cluster has no databases: the URL must end after the hosts")
 	}

@@ -88,7 +88,7 @@ func (b *Backend) probe(ctx context.Context) error {
 	if err = b.fit(info); err != nil {
 		return err
 	}
-	c := &call{script: probeScript, keys: []string{prefix + "{probe}:" + b.process}, args: []any{prefix + b.process}}
+	c := newCall(probeScript, []string{prefix + "{probe}:" + b.process}, prefix+b.process)
 	b.tr.do(ctx, c)
 	if c.err != nil {
 		return c.err

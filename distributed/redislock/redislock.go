@@ -61,7 +61,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 
 func newBackend(tr transport, name string, s settings) *Backend {
 	b := &Backend{
-		settings: s, name: name, process: rand.Text()[:processLength], tr: tr,
+		settings: s, name: name, process: rand.Text()[:processLength], tr: &group{transport: tr},
 		beating: make(chan struct{}, maxBeating), probes: make(chan struct{}, 1),
 		attempts: make(map[uint64]*attempt),
 	}

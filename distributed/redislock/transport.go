@@ -31,11 +31,24 @@ type ears interface {
 // call is one script to run.
 type call struct {
 	script *script
-	keys   []string
-	args   []any
+	// wire is the command as it is sent: EVALSHA, digest, number of keys, keys, arguments. Nobody changes it: a call
+	// that is asked again may still be under way. What is the same for all calls of an attempt is put into
+	// interfaces only once.
+	wire []any
 
 	reply []any // the script's answer
 	err   error // nil if it has answered
+}
+
+// wireHead is the number of elements before the keys.
+const wireHead = 3
+
+func newCall(s *script, keys []string, args ...any) *call {
+	w := append(make([]any, 0, wireHead+len(keys)+len(args)), "evalsha", s.digest, len(keys))
+	for _, k := range keys {
+		w = append(w, k)
+	}
+	return &call{script: s, wire: append(w, args...)}
 }
 
 // serverInfo is what matters of a server's INFO.

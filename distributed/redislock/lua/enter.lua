@@ -10,14 +10,19 @@ local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return {'old'} end
 local time = redis.call('TIME')
 
--- The usual case, a free key that nobody is queued for, comes before the functions of the others are even made, which
--- takes as long as to run it: MGET, TIME, SET, SET. Its fences are those of this microsecond, 000 to 999.
-if not raw[1] and ARGV[4] == 'x' and ARGV[11] == '' and (not raw[2] or string.sub(raw[2], 20) == ' 0 0') then
+-- The usual case, a key that is free, or held by the lease to give up, and nobody is queued for, comes before the
+-- functions of the others are even made, which takes as long as to run it: MGET, TIME, SET, SET, and a SET for the
+-- lease given up. Its fences are those of this microsecond, 000 to 999.
+if ARGV[4] == 'x' and ARGV[9] == '0' and (not raw[2] or string.sub(raw[2], 20) == ' 0 0') then
+  local token, from = 'wllock:x:' .. ARGV[1] .. ':', ':' .. ARGV[3] .. ':'
+  local before = token .. ARGV[11] .. from
+  local ours = raw[1] and ARGV[12] == 'x' and string.sub(raw[1], 1, #before) == before
   local tick = time[1] .. string.sub('00000' .. time[2], -6)
   local fence = tick .. '000'
-  if fence > ARGV[7] and (not raw[2] or fence > raw[2]) and redis.call('SET', KEYS[1],
-    'wllock:x:' .. ARGV[1] .. ':' .. ARGV[2] .. ':' .. ARGV[3] .. ':' .. fence, 'NX', 'PX', math.floor(ARGV[5] / 2)) then
+  if (ours or not raw[1]) and fence > ARGV[7] and (not raw[2] or fence > raw[2]) and redis.call('SET', KEYS[1],
+    token .. ARGV[2] .. from .. fence, 'PX', math.floor(ARGV[5] / 2), ours and 'XX' or 'NX') then
     redis.call('SET', KEYS[2], tick .. '999 0 0', 'PX', math.max(60000, 4 * ARGV[5]))
+    if ours then redis.call('SET', KEYS[6], ARGV[11], 'PX', math.max(10000, 2 * ARGV[5])) end
     return {'lease', fence, 1000, 0}
   end
 end

@@ -1,0 +1,123 @@
+package redislock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// maxLanes is how many exchanges of single calls may be under way together before calls share one. Up to then each
+// goes straight through on a connection of its own, so a caller among few never waits for another's answer.
+const maxLanes = 4
+
+// group lets single calls share pipelines (group commit). While all lanes are busy calls gather; the one whose
+// exchange ends passes its lane to the first of them, which sends all that have gathered in one pipeline. There is no
+// goroutine for this: a call is carried by its own caller or by another one's.
+type group struct {
+	transport
+
+	mu      sync.Mutex
+	busy    int          // guarded by mu; lanes in use
+	waiting []*passenger // guarded by mu; none while a lane is free
+}
+
+// passenger is a call that waits for a lane, on behalf of its caller.
+type passenger struct {
+	call call      // a copy: its caller may have gone, or ask again, when the answer comes
+	by   time.Time // its caller's deadline
+	// wake is sent one message, by the one who took the passenger out of waiting: the passengers it is to carry, itself
+	// the first, or none: it was carried, and call has its answer.
+	wake chan []*passenger
+}
+
+// do implements transport. Several calls at once are a pipeline by themselves.
+func (g *group) do(ctx context.Context, calls ...*call) {
+	if len(calls) != 1 {
+		g.transport.do(ctx, calls...)
+		return
+	}
+	c := calls[0]
+	g.mu.Lock()
+	if g.busy < maxLanes {
+		g.busy++
+		g.mu.Unlock()
+		g.transport.do(ctx, c)
+		g.next()
+		return
+	}
+	p := &passenger{call: *c, wake: make(chan []*passenger, 1)}
+	p.by, _ = ctx.Deadline() // ours always have one
+	g.waiting = append(g.waiting, p)
+	g.mu.Unlock()
+	c.reply, c.err = g.ride(ctx, p)
+}
+
+// ride waits until p was carried, carries, or gives up.
+func (g *group) ride(ctx context.Context, p *passenger) ([]any, error) {
+	timer := time.NewTimer(time.Until(p.by))
+	defer timer.Stop()
+	select {
+	case load := <-p.wake:
+		g.carry(load)
+		return p.call.reply, p.call.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if !g.withdraw(p) {
+		// Taken at the same moment. As the driver we must see the others off, and have an answer after all; as one of
+		// those carried we leave the answer to nobody.
+		select {
+		case load := <-p.wake:
+			g.carry(load)
+			return p.call.reply, p.call.err
+		default:
+		}
+	}
+	return nil, context.DeadlineExceeded
+}
+
+// withdraw takes p out of waiting; false if somebody did so before.
+func (g *group) withdraw(p *passenger) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, w := range g.waiting {
+		if w == p {
+			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// carry sends a load in one pipeline, wakes the others and passes the lane on. An empty load was carried by another.
+func (g *group) carry(load []*passenger) {
+	if len(load) == 0 {
+		return
+	}
+	calls, latest := make([]*call, len(load)), load[0].by
+	for i, p := range load {
+		calls[i] = &p.call
+		if p.by.After(latest) {
+			latest = p.by
+		}
+	}
+	g.transport.do(by{context.Background(), latest}, calls...) // no single caller's end may break it off
+	for _, p := range load[1:] {
+		p.wake <- nil
+	}
+	g.next()
+}
+
+// next passes a lane on to those who gathered, or gives it up.
+func (g *group) next() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), maxBatch)
+	if n == 0 {
+		g.busy--
+		return
+	}
+	load := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	load[0].wake <- load
+}
