@@ -136,6 +136,7 @@ type paper struct {
 	released  int // how often a release was begun
 	answer    error
 	answering <-chan struct{} // the release is not answered before this is closed; nil: at once
+	watching  func()          // called when Watch begins; nil: not
 }
 
 // set changes the paper.
@@ -176,7 +177,12 @@ func (p *paper) Contended() bool       { return get(p, func(p *paper) bool { ret
 func (p *paper) Abandon()              { p.set(func(p *paper) { p.abandoned = true }) }
 func (p *paper) Lost() <-chan struct{} { return p.lost }
 
-func (p *paper) Watch(w distributed.Watcher) { p.set(func(p *paper) { p.watcher = w }) }
+func (p *paper) Watch(w distributed.Watcher) {
+	if watching := get(p, func(p *paper) func() { return p.watching }); watching != nil {
+		watching()
+	}
+	p.set(func(p *paper) { p.watcher = w })
+}
 
 func (p *paper) watched() distributed.Watcher {
 	return get(p, func(p *paper) distributed.Watcher { return p.watcher })

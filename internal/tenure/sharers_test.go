@@ -138,6 +138,29 @@ func TestOneSharerAtATimeIsAtTheBackend(t *testing.T) {
 		in[1].goes()
 		h.closed()
 	})
+	bubble(t, "and a lease that nobody got in under is watched before another retires it", func(t *testing.T) {
+		d, first, second := new(desk), make(chan struct{}), make(chan struct{})
+		h := opened(t, d, handoffs(0))
+		h.comes(shared)
+		b, c := stuck(h, d.paper(0), first, nil), stuck(h, d.paper(0), second, nil)
+		unfenced := func(d *desk, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+			p := d.grant()
+			p.set(func(p *paper) {
+				p.fences, p.refill = 0, func(context.Context) error { return distributed.ErrUnavailable }
+				p.watching = func() { close(second); time.Sleep(time.Millisecond) } // c looks meanwhile
+			})
+			return p, nil, nil
+		}
+		d.will(unfenced, fails(distributed.ErrUnavailable))
+		d.paper(0).lose()
+		close(first)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, "unavailable unavailable", states(b, c))
+		require.Equal(t, 1, d.paper(1).releases())
+		require.False(t, h.inUse())
+		h.closed()
+	})
 	bubble(t, "and retires no lease under which another has come in", func(t *testing.T) {
 		d, let := new(desk), make(chan struct{})
 		h := opened(t, d, handoffs(1))

@@ -133,9 +133,7 @@ func (t *Tenure) handOn(ctx context.Context, u *Use, lease distributed.Watched) 
 func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) (in bool, err error) {
 	got, err := t.enter(ctx, ask, at)
 	if err != nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.entering = false
+		t.entered()
 		return false, err
 	}
 	lease := distributed.AsWatched(got)
@@ -143,16 +141,26 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) (in bool, 
 	now := time.Now()
 	t.mu.Lock()
 	t.lease, t.mode, t.place, t.began = lease, ask.Mode, nil, time.Time{}
-	t.handoffs, t.closing, t.overstayed, t.entering = 0, false, 0, false
+	t.handoffs, t.closing, t.overstayed = 0, false, 0
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		t.closing, err = true, nil
 	} else if err == nil && t.usable(lease, now) {
 		t.attach(u, lease, fence, now)
-		in = true
+		in, t.entering = true, false
 	}
 	t.mu.Unlock()
 	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
+	if !in {
+		t.entered() // only now: a fellow sharer may retire the lease that nobody works under, and would wait for its Watcher
+	}
 	return in, err
+}
+
+// entered lets others go to the backend again.
+func (t *Tenure) entered() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entering = false
 }
 
 // hand is what the holder of the turn finds: a lease that serves, or what to go on with towards a new one.
