@@ -54,7 +54,8 @@ var rooms = []room{
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: telemetry,
 	},
 
-	{path: "middleware/httpguard", knows: []string{"."}, sealed: telemetry},
+	{path: "internal/problem", sealed: nothing},
+	{path: "middleware/httpguard", knows: []string{".", "internal/problem"}, sealed: telemetry},
 	{
 		path: "middleware/grpcguard", knows: []string{"."},
 		imports: []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"},

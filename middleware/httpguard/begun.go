@@ -1,0 +1,75 @@
+package httpguard
+
+import (
+	"net/http"
+	"reflect"
+)
+
+// knowledge of whether a response has been begun.
+type knowledge int
+
+const (
+	unknown knowledge = iota
+	no
+	yes
+)
+
+// begun tells whether something has been written, or the connection been taken over, through w.
+//
+// The ResponseWriter is not wrapped, and net/http has no question for it, so this is what is left: writers that tell
+// (those of gin and chi), and the field in which a writer notes it, which is read by reflection as long as it is there.
+// A wrapper that cannot tell may keep back what was written; then only the writer inside can be believed, and only
+// when it says yes.
+func begun(w http.ResponseWriter) knowledge {
+	switch w := w.(type) {
+	case interface{ Written() bool }:
+		return known(w.Written())
+	case interface{ Status() int }: // chi's is 0 until then
+		return known(w.Status() != 0)
+	}
+	if k := noted(w); k != unknown {
+		return k
+	}
+	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok && begun(outer.Unwrap()) == yes {
+		return yes
+	}
+	return unknown
+}
+
+func known(is bool) knowledge {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// noted reads what net/http's own writers (and httptest's, and many others) note. The handler has returned, so nobody
+// writes to it now.
+func noted(w http.ResponseWriter) knowledge {
+	v := reflect.ValueOf(w)
+	header := flag(v, "wroteHeader")
+	if header == unknown {
+		return flag(v, "rws", "wroteHeader") // HTTP/2
+	}
+	if flag(v, "conn", "hijackedv") == yes {
+		return yes
+	}
+	return header
+}
+
+// flag reads a bool at the end of a path of struct fields.
+func flag(v reflect.Value, path ...string) knowledge {
+	for _, name := range path {
+		for v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct {
+			return unknown
+		}
+		v = v.FieldByName(name)
+	}
+	if v.Kind() != reflect.Bool {
+		return unknown
+	}
+	return known(v.Bool())
+}

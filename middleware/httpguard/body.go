@@ -1,0 +1,103 @@
+package httpguard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// BodyJSON takes the key from a field at the top of a JSON object in the body, a string or a whole number. A body longer
+// than maxBytes is refused with 413. The body is read to its end and given to the handler from memory, so this is a
+// body buffer, too: see WithBodyBuffer.
+func BodyJSON(field string, maxBytes int64) KeyFunc {
+	if maxBytes <= 0 {
+		panic(fmt.Sprintf("httpguard: BodyJSON(%q, %d): want more than 0 bytes", field, maxBytes))
+	}
+	return func(r *http.Request) (string, error) {
+		body, err := buffer(r, maxBytes)
+		if err != nil {
+			return "", err
+		}
+		return jsonField(body, field)
+	}
+}
+
+// buffer reads the body to its end, and puts what was read in its place.
+func buffer(r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	if r.ContentLength > limit { // before the client is told to go on (Expect: 100-continue)
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBody, err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body)) // the server closes the one it has given
+	return body, nil
+}
+
+var (
+	errBody  = errors.New("body cannot be read")
+	errShape = errors.New("body is not one JSON object")
+)
+
+// jsonField returns one field of an object. The object is read by tokens and not into a map, for a handler may see
+// another of several fields of the same name, and encoding/json takes a field for a struct's also when its name differs
+// in case. A request that has more than one candidate could hold the lock of one product and order the other.
+func jsonField(body []byte, field string) (key string, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return "", errShape
+	}
+	found := 0
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return "", errShape
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return "", errShape
+		}
+		if strings.EqualFold(name.(string), field) { // names of an object's fields are always strings
+			found++
+		}
+		if name == field {
+			if key, err = jsonKey(value); err != nil {
+				return "", fmt.Errorf("%s %w", field, err)
+			}
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return "", errShape
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return "", errShape
+	}
+	if found > 1 {
+		return "", fmt.Errorf("%s is there %d times", field, found)
+	}
+	return key, nil
+}
+
+// whole is a number that has one spelling only: 1000 and 1e3 are the same product, and must not be two locks.
+var whole = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
+
+func jsonKey(value json.RawMessage) (string, error) {
+	if value[0] != '"' {
+		if whole.Match(value) {
+			return string(value), nil
+		}
+		return "", errors.New("is neither a string nor a whole number")
+	}
+	var s string
+	err := json.Unmarshal(value, &s)
+	return s, err
+}

@@ -1,0 +1,37 @@
+// Package httpguard puts a wllock lock around HTTP handlers.
+//
+//	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
+//		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
+//	mux.Handle("POST /orders/{id}", guard(orderHandler))
+//
+// A request goes this way:
+//
+//	request ──▶ body buffer ──▶ key ──▶ Locker: queue, backend ──▶ handler, with the lock in r.Context()
+//	              (off)          │              │                    │
+//	               413          400        429, 409, 503            503, if the lock was lost
+//	                                                                     and nothing was written
+//
+// What clients get, each but the last with a problem (RFC 9457) that has nothing of the request in it:
+//
+//	ErrQueueFull                             429  queue-full           Retry-After
+//	ErrWaitTimeout                           429  wait-timeout         Retry-After
+//	ErrHeld (wllock.NoWait)                  409  held                 Retry-After
+//	ErrUnavailable                           503  backend-unavailable  Retry-After
+//	ErrClosed                                503  shutting-down        Retry-After
+//	ErrLeaseLost, ErrLockTimeMax, when
+//	  nothing has been written yet           503  lease-lost
+//	ErrInvalidKey, an empty key, an error
+//	  of the key function                    400  invalid-key
+//	a body longer than allowed               413  body-too-large
+//	the client went away                     nothing is written
+//
+// Nothing is ever tried again here: a handler that was entered may have done its work.
+//
+// # A lock that is lost
+//
+// r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. A handler that sees this should return; if it
+// has written nothing, the client gets the 503. The ResponseWriter is not wrapped, so whether something was written is
+// asked of the writer itself: those of net/http, httptest, gin and chi can tell, and so can wrappers around these that
+// have an Unwrap method, mostly. Behind any other writer the client gets the status 503 without a problem, if nothing
+// was written; if something was, that goes out as it is, and net/http may log a superfluous WriteHeader.
+package httpguard

@@ -1,0 +1,106 @@
+package httpguard_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/middleware/httpguard"
+)
+
+// newLocker is what main of a service has; over Redis with redislock.Open instead of memlock.
+func newLocker() *wllock.Locker {
+	locker, err := wllock.New("order", memlock.New(), wllock.WithThreshold(500))
+	if err != nil {
+		log.Fatal(err)
+	}
+	return locker
+}
+
+// request asks h as a server would be asked, and prints the answer.
+func request(h http.Handler, target, body string) {
+	server := httptest.NewServer(h)
+	defer server.Close()
+	resp, err := http.Post(server.URL+target, "application/json", strings.NewReader(body))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	fmt.Println(resp.StatusCode, strings.TrimSpace(string(b)))
+}
+
+// One order at a time for each product, over all servers.
+func Example() {
+	locker := newLocker()
+	defer func() { _ = locker.Close(context.Background()) }()
+
+	order := func(w http.ResponseWriter, r *http.Request) { // r.Context() ends when the lock is lost
+		held, _ := wllock.HeldFrom(r.Context())
+		fmt.Fprintln(w, "ordered under", held.Key())
+	}
+	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
+		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}", guard(http.HandlerFunc(order)))
+
+	request(mux, "/orders/1000", "")
+	// Output: 200 ordered under order:product:1000
+}
+
+func ExampleBodyJSON() {
+	locker := newLocker()
+	defer func() { _ = locker.Close(context.Background()) }()
+
+	guard := httpguard.New(locker, "product", httpguard.BodyJSON("product_id", 64<<10))
+	order := guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		held, _ := wllock.HeldFrom(r.Context())
+		body, _ := io.ReadAll(r.Body) // it is all there
+		fmt.Fprintf(w, "%s: %s", held.Key(), body)
+	}))
+
+	request(order, "/", `{"product_id": 1000, "pieces": 1}`)
+	// Output: 200 order:product:1000: {"product_id": 1000, "pieces": 1}
+}
+
+// Two sizes of a product have locks of their own.
+func ExampleJoin() {
+	locker := newLocker()
+	defer func() { _ = locker.Close(context.Background()) }()
+
+	guard := httpguard.New(locker, "product", httpguard.Join(httpguard.PathValue("id"), httpguard.Query("size")))
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}", guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		held, _ := wllock.HeldFrom(r.Context())
+		fmt.Fprintln(w, held.Key())
+	})))
+
+	request(mux, "/orders/1000?size=XL", "")
+	// Output: 200 order:product:1000:XL
+}
+
+// A shop shows its own page to those who are not let in.
+func ExampleWithResponder() {
+	locker := newLocker()
+	defer func() { _ = locker.Close(context.Background()) }()
+	busy, _ := locker.Acquire(context.Background(), "product", "1000") // by somebody else
+	defer func() { _ = busy.Release(context.Background()) }()
+
+	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
+		httpguard.WithCallOptions(wllock.NoWait()),
+		httpguard.WithResponder(func(w http.ResponseWriter, r *http.Request, status int, err error) {
+			http.Error(w, "A crowd is at the counter, please come again.", status)
+		}))
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}", guard(http.NotFoundHandler()))
+
+	request(mux, "/orders/1000", "")
+	// Output: 409 A crowd is at the counter, please come again.
+}

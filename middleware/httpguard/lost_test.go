@@ -1,0 +1,250 @@
+package httpguard_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/middleware/httpguard"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+// plain is a wrapper that tells nothing, but lets through at once.
+type plain struct{ http.ResponseWriter }
+
+// open is plain, and says what it wraps.
+type open struct{ http.ResponseWriter }
+
+func (o open) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// keeping keeps back what is written until the end, as some that compress do.
+type keeping struct {
+	http.ResponseWriter
+	status int
+	body   strings.Builder
+}
+
+func (k *keeping) Unwrap() http.ResponseWriter { return k.ResponseWriter }
+func (k *keeping) WriteHeader(status int) {
+	if k.status == 0 {
+		k.status = status
+	}
+}
+
+func (k *keeping) Write(b []byte) (int, error) {
+	k.WriteHeader(http.StatusOK)
+	return k.body.Write(b)
+}
+
+func (k *keeping) end() {
+	if k.status != 0 {
+		k.ResponseWriter.WriteHeader(k.status)
+	}
+	fmt.Fprint(k.ResponseWriter, k.body.String())
+}
+
+// telling is as gin's writer is.
+type telling struct {
+	http.ResponseWriter
+	written bool
+}
+
+func (w *telling) Written() bool { return w.written }
+func (w *telling) Write(b []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(b)
+}
+
+// status is as chi's writer is.
+type status struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *status) Status() int { return w.code }
+func (w *status) WriteHeader(code int) {
+	w.code = code
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// writers are ways to get at a response. Each returns the writer for the handler, and what is to be done at the end.
+var writers = map[string]func(http.ResponseWriter) (http.ResponseWriter, func()){
+	"as it is": func(w http.ResponseWriter) (http.ResponseWriter, func()) { return w, func() {} },
+	"plain":    func(w http.ResponseWriter) (http.ResponseWriter, func()) { return plain{w}, func() {} },
+	"open":     func(w http.ResponseWriter) (http.ResponseWriter, func()) { return open{w}, func() {} },
+	"telling": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		return &telling{ResponseWriter: w}, func() {}
+	},
+	"status": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		return &status{ResponseWriter: w}, func() {}
+	},
+	"keeping": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		k := &keeping{ResponseWriter: w}
+		return k, k.end
+	},
+}
+
+// losing runs a request whose lock is lost before handler gets to work, and returns the answer and what the server logged.
+func losing(t *testing.T, http2 bool, wrap func(http.ResponseWriter) (http.ResponseWriter, func()), handler http.HandlerFunc) (answer, string) {
+	t.Helper()
+	l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
+	var runs atomic.Int32
+	guarded := httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		faults.Lose("product", secret)
+		<-r.Context().Done()
+		require.ErrorIs(t, context.Cause(r.Context()), wllock.ErrLeaseLost)
+		handler(w, r)
+	}))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, end := wrap(w)
+		guarded.ServeHTTP(w, r)
+		end()
+	}))
+	var logged logs
+	s.Config.ErrorLog = log.New(&logged, "", 0)
+	s.EnableHTTP2 = http2
+	if http2 {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	defer s.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"?id="+secret, nil)
+	require.NoError(t, err)
+	a := do(t, s, r)
+	require.EqualValues(t, 1, runs.Load(), "a handler that was entered is not entered again")
+	isFree(t, l)
+	return a, logged.String()
+}
+
+// logs is a strings.Builder for several goroutines.
+type logs struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestLostBeforeAnythingWasWritten(t *testing.T) {
+	for name, wrap := range writers {
+		for _, http2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, http2), func(t *testing.T) {
+				t.Parallel()
+				a, logged := losing(t, http2, wrap, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("ETag", "x")
+					if name != "keeping" { // it gets them back as they were
+						w.Header().Set("Content-Length", "1")
+					}
+				})
+				require.Empty(t, logged)
+				require.Equal(t, http.StatusServiceUnavailable, a.status)
+				if name == "plain" || name == "keeping" { // which cannot be asked: only the status
+					return
+				}
+				require.Empty(t, a.header.Get("ETag"))
+				a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+			})
+		}
+	}
+}
+
+func TestLostAfterSomethingWasWritten(t *testing.T) {
+	for name, wrap := range writers {
+		for _, http2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, http2), func(t *testing.T) {
+				t.Parallel()
+				a, logged := losing(t, http2, wrap, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "text/x-own")
+					w.WriteHeader(http.StatusCreated)
+					fmt.Fprint(w, "done")
+				})
+				require.Equal(t, http.StatusCreated, a.status)
+				require.Equal(t, "done", a.body)
+				require.Equal(t, "text/x-own", a.header.Get("Content-Type"))
+				if name != "plain" {
+					require.Empty(t, logged)
+				}
+			})
+		}
+	}
+}
+
+func TestLostAfterHijack(t *testing.T) {
+	a, logged := losing(t, false, writers["as it is"], func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		require.NoError(t, err)
+		fmt.Fprint(conn, "HTTP/1.1 418 mine\r\nContent-Length: 0\r\n\r\n")
+		conn.Close()
+	})
+	require.Equal(t, http.StatusTeapot, a.status)
+	require.Empty(t, logged)
+}
+
+func TestOverstaid(t *testing.T) {
+	for name, written := range map[string]string{"nothing written": "", "written": "done"} {
+		t.Run(name, func(t *testing.T) {
+			l := wllocktest.New(t)
+			s := serve(t, l, byPath, func(w http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+				require.ErrorIs(t, context.Cause(r.Context()), wllock.ErrLockTimeMax)
+				fmt.Fprint(&skipEmpty{w}, written)
+			}, httpguard.WithCallOptions(wllock.WithLockTimeMax(10*time.Millisecond)))
+			a := get(t, s)
+			isFree(t, l)
+			if written == "" {
+				a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+				return
+			}
+			require.Equal(t, http.StatusOK, a.status)
+			require.Equal(t, written, a.body)
+		})
+	}
+}
+
+// skipEmpty does not begin a response for nothing.
+type skipEmpty struct{ w http.ResponseWriter }
+
+func (s *skipEmpty) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	return s.w.Write(b)
+}
+
+// The Locker's Close has run out of patience: the handler's context ends, and silence must not go out as 200.
+func TestClosedUnderTheHandler(t *testing.T) {
+	l := wllocktest.New(t)
+	inside := make(chan struct{})
+	s := serve(t, l, byPath, func(_ http.ResponseWriter, r *http.Request) {
+		close(inside)
+		<-r.Context().Done()
+	})
+	go func() {
+		<-inside
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = l.Close(ctx)
+	}()
+	get(t, s).isProblem(t, http.StatusServiceUnavailable, "shutting-down", true)
+}

@@ -1,0 +1,225 @@
+package httpguard_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/middleware/httpguard"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+func TestHandlerHasTheLock(t *testing.T) {
+	l := wllocktest.New(t)
+	s := serve(t, l, byPath, func(w http.ResponseWriter, r *http.Request) {
+		held, ok := wllock.HeldFrom(r.Context())
+		assert.True(t, ok)
+		assert.Equal(t, "test:product:"+secret, held.Key())
+		assert.Positive(t, held.Fence())
+		assert.EqualValues(t, 1, l.Stats().Total.Held)
+		w.WriteHeader(http.StatusCreated)
+	})
+	require.Equal(t, http.StatusCreated, get(t, s).status)
+	isFree(t, l)
+}
+
+func TestQueueFull(t *testing.T) {
+	l := wllocktest.New(t, wllock.WithThreshold(0))
+	wllocktest.Hold(t, l, "product", secret)
+	get(t, serve(t, l, byPath, never(t))).isProblem(t, http.StatusTooManyRequests, "queue-full", true)
+	get(t, serve(t, l, byPath, never(t), httpguard.WithShedStatus(http.StatusServiceUnavailable))).
+		isProblem(t, http.StatusServiceUnavailable, "queue-full", true)
+}
+
+func TestWaitTimeout(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.WithWait(10*time.Millisecond)))
+	get(t, s).isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
+}
+
+func TestHeld(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.NoWait()))
+	get(t, s).isProblem(t, http.StatusConflict, "held", true)
+}
+
+func TestBackendUnavailable(t *testing.T) {
+	l, faults := wllocktest.NewWithFaults(t)
+	s := serve(t, l, byPath, never(t))
+	faults.Partition()
+	get(t, s).isProblem(t, http.StatusServiceUnavailable, "backend-unavailable", true)
+	faults.Heal()
+}
+
+func TestClosed(t *testing.T) {
+	l := wllocktest.New(t)
+	require.NoError(t, l.Close(t.Context()))
+	get(t, serve(t, l, byPath, never(t))).isProblem(t, http.StatusServiceUnavailable, "shutting-down", true)
+}
+
+func TestInvalidKey(t *testing.T) {
+	for name, key := range map[string]httpguard.KeyFunc{
+		"empty":    func(*http.Request) (string, error) { return "", nil },
+		"error":    func(*http.Request) (string, error) { return "", errors.New(secret) },
+		"control":  func(*http.Request) (string, error) { return secret + "\n", nil },
+		"too long": func(*http.Request) (string, error) { return strings.Repeat("x", 513), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := wllocktest.New(t)
+			get(t, serve(t, l, key, never(t))).isProblem(t, http.StatusBadRequest, "invalid-key", false)
+		})
+	}
+}
+
+func TestMistakesOfTheProgramAre500(t *testing.T) {
+	l := wllocktest.New(t)
+	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.WithWait(-1)))
+	get(t, s).isProblem(t, http.StatusInternalServerError, "internal", false)
+	for name, mistake := range map[string]func(){
+		"locker": func() { httpguard.New(nil, "product", byPath) },
+		"key":    func() { httpguard.New(l, "product", nil) },
+		"status": func() { httpguard.WithShedStatus(200) },
+		"buffer": func() { httpguard.WithBodyBuffer(0) },
+		"body":   func() { httpguard.BodyJSON("id", 0) },
+		"answer": func() { httpguard.WithResponder(nil) },
+	} {
+		assert.Panics(t, mistake, name)
+	}
+}
+
+func TestFallbackOfTheLockerAnswersNothing(t *testing.T) {
+	fallback := wllock.WithFallback(func(context.Context, error) error { t.Error("called"); return nil })
+	l := wllocktest.New(t, wllock.WithDefaults(fallback))
+	wllocktest.Hold(t, l, "product", secret)
+	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.NoWait(), fallback))
+	get(t, s).isProblem(t, http.StatusConflict, "held", true)
+}
+
+func TestResponder(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.NoWait()),
+		httpguard.WithResponder(func(w http.ResponseWriter, r *http.Request, status int, err error) {
+			assert.ErrorIs(t, err, wllock.ErrHeld)
+			assert.Equal(t, http.StatusConflict, status)
+			http.Error(w, "sold out, come again", http.StatusTeapot)
+		}))
+	a := get(t, s)
+	require.Equal(t, http.StatusTeapot, a.status)
+	require.Equal(t, "sold out, come again\n", a.body)
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+}
+
+// The estimate is never undercut, and those who were refused together do not come back together.
+func TestRetryAfterIsJittered(t *testing.T) {
+	l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(60*time.Second)) // an unavailable backend: TTL/3
+	faults.Partition()
+	s := serve(t, l, byPath, never(t))
+	seen := map[string]bool{}
+	for range 30 {
+		after := get(t, s).header.Get("Retry-After")
+		require.GreaterOrEqual(t, after, "20")
+		require.LessOrEqual(t, after, "30")
+		seen[after] = true
+	}
+	require.Greater(t, len(seen), 3)
+	faults.Heal()
+}
+
+func TestBodyTooLarge(t *testing.T) {
+	l := wllocktest.New(t)
+	buffered := serve(t, l, byPath, never(t), httpguard.WithBodyBuffer(4))
+	keyed := serve(t, l, httpguard.BodyJSON("product_id", 4), never(t))
+	for _, s := range []*httptest.Server{buffered, keyed} {
+		send(t, s, http.MethodPost, "12345").isProblem(t, http.StatusRequestEntityTooLarge, "body-too-large", false)
+
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/orders/"+secret, chunks{strings.NewReader("12345")})
+		require.NoError(t, err)
+		do(t, s, r).isProblem(t, http.StatusRequestEntityTooLarge, "body-too-large", false)
+	}
+}
+
+// chunks is a body whose length is not known beforehand.
+type chunks struct{ *strings.Reader }
+
+// A deadline that a middleware further out has set is not the client's leaving: there is somebody to answer.
+func TestDeadlineOfTheRequest(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	guarded := httpguard.New(l, "product", httpguard.Query("id"))(never(t))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 10*time.Millisecond)
+		defer cancel()
+		guarded.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	defer s.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"?id="+secret, nil)
+	require.NoError(t, err)
+	do(t, s, r).isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
+}
+
+// When it is the server that cancels, for example all its requests on SIGTERM, an empty 200 would be a lie.
+func TestCancelledByTheServer(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	guarded := httpguard.New(l, "product", httpguard.Query("id"))(never(t))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		guarded.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	defer s.Close()
+	resp, err := s.Client().Get(s.URL + "?id=" + secret)
+	if err == nil {
+		resp.Body.Close()
+	}
+	require.Error(t, err, "nothing is written")
+}
+
+func TestCancelledWithoutServer(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/?id="+secret, nil)
+	httpguard.New(l, "product", httpguard.Query("id"))(never(t)).ServeHTTP(w, r)
+	require.Zero(t, w.Body.Len())
+}
+
+func TestPanicReleases(t *testing.T) {
+	for name, what := range map[string]any{"any": "boom", "ErrAbortHandler": http.ErrAbortHandler} {
+		t.Run(name, func(t *testing.T) {
+			l := wllocktest.New(t)
+			var seen atomic.Value
+			guarded := httpguard.New(l, "product", httpguard.Query("id"))(
+				http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(what) }))
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() {
+					seen.Store(recover())
+					panic(http.ErrAbortHandler)
+				}()
+				guarded.ServeHTTP(w, r)
+			}))
+			defer s.Close()
+			resp, err := s.Client().Get(s.URL + "?id=" + secret)
+			if err == nil {
+				resp.Body.Close()
+			}
+			require.Error(t, err)
+			require.Equal(t, what, seen.Load())
+			isFree(t, l)
+		})
+	}
+}
