@@ -250,6 +250,21 @@ func TestFences(t *testing.T) {
 		b.goes()
 		h.closed()
 	})
+	bubble(t, "a fresh one, too", func(t *testing.T) {
+		d, asked := new(desk), 0
+		h := opened(t, d)
+		d.will(func(d *desk, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+			p := d.grant()
+			empty(p, func(context.Context) error { asked++; return distributed.ErrLeaseLost })
+			return p, nil, nil
+		})
+		a := h.comes(exclusive)
+		require.Equal(t, "in", a.state())
+		require.Same(t, d.paper(1), a.use.Lease())
+		require.Equal(t, 1, asked, "once is enough")
+		a.goes()
+		h.closed()
+	})
 }
 
 func refilled(p *paper, n int) { p.set(func(p *paper) { p.fences = n }) }

@@ -176,6 +176,23 @@ func TestLateEndOfLingering(t *testing.T) {
 	})
 }
 
+// The state of a key is used again for others, but not if a timer may still come late for the key it was of.
+func TestStateIsUsedAgain(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		h := opened(t, new(desk), lingering(linger))
+		plain, lingered := h.group.New(key, nil), (*tenureOf)(nil)
+		require.Same(t, plain, h.group.New("other", plain))
+		a := h.comes(exclusive)
+		lingered = a.tenure
+		a.goes()
+		time.Sleep(linger)
+		synctest.Wait()
+		require.False(t, h.inUse())
+		require.NotSame(t, lingered, h.group.New("other", lingered))
+		h.closed()
+	})
+}
+
 func TestLingerWithMemlock(t *testing.T) {
 	bubble(t, "an idle lease is renewed, and handed to another instance at once", func(t *testing.T) {
 		backend := memlock.New()

@@ -37,7 +37,7 @@ func TestReleaseGoesOnInTheBackground(t *testing.T) {
 		d := new(desk)
 		h := opened(t, d)
 		a := h.comes(exclusive)
-		answer := slowly(d.paper(0), nil)
+		answer := slowly(d.paper(0), distributed.ErrUnavailable)
 		a.goes()
 		b := h.comes(exclusive)
 		_, req := d.enters()
@@ -50,6 +50,7 @@ func TestReleaseGoesOnInTheBackground(t *testing.T) {
 		close(answer) // late
 		synctest.Wait()
 		require.Equal(t, "in", c.state())
+		require.Empty(t, h.failures(), "it has been given up, whatever a late answer says")
 		c.goes()
 		h.closed()
 	})
