@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -99,4 +100,14 @@ func TestAnInterruptEndsTheRunSoon(t *testing.T) {
 	assert.Contains(t, errs.String(), "interrupted")
 	assert.Less(t, time.Since(start), 30*time.Second)
 	assert.NoDirExists(t, dir)
+}
+
+func TestRivalsStayOutOfTheLibrarysModule(t *testing.T) {
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		require.NoError(t, err)
+		for _, rival := range []string{"redsync", "bsm/redislock", "rueidis"} {
+			assert.NotContains(t, string(text), rival, name)
+		}
+	}
 }
