@@ -120,21 +120,22 @@ func (l *lease) Release(ctx context.Context) error {
 }
 
 // StartRelease implements distributed.Watched.
-func (l *lease) StartRelease() {
+func (l *lease) StartRelease() bool {
 	if !l.Finish() {
 		l.Released(distributed.ErrLeaseLost)
-		return
+		return false
 	}
 	l.mu.Lock()
 	l.tell = true
 	l.mu.Unlock()
 	if l.begin() {
 		l.background()
-		return
+		return false
 	}
 	if l.settled() { // before we asked to be told; else settle tells
 		l.told()
 	}
+	return false
 }
 
 // begin starts a release. It returns false if one was started before.

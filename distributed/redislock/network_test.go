@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -250,6 +251,31 @@ func TestAnEnterAfterItsLeaveChangesNothing(t *testing.T) {
 		require.NoError(t, c.err)
 	}
 	release(t, newUser(t, b).lease(key(t), noWait))
+}
+
+// TestALateCopyDoesNotShortenAClaim: the network delivers an enter and a heartbeat once more, when the lease has been
+// claimed already.
+func TestALateCopyDoesNotShortenAClaim(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	for name, mode := range map[string]func(*distributed.Request){"exclusive": func(*distributed.Request) {}, "shared": shared} {
+		u := newUser(t, b).lasting(10 * time.Second)
+		l := u.lease(key(t)+name, mode)
+		b.renewBatch(t.Context(), []*lease{l})
+		require.Greater(t, time.Until(l.Until()), 9*time.Second)
+		for _, c := range []*call{l.a.call(enterScript, l.a.enterArgs(nil)...), l.a.call(beatScript)} {
+			b.tr.do(t.Context(), c)
+			require.NoError(t, c.err)
+			require.Equal(t, "lease", c.word(0), "the first answer again")
+		}
+		require.Greater(t, s.Do("PTTL", key(t)+name), int64(9000), name)
+		if name == "shared" {
+			score, _ := s.Do("ZSCORE", l.a.wire[wireHead+4], b.process+":"+fmt.Sprint(l.a.id)+":"+u.name).(float64)
+			require.Greater(t, score, float64(time.Now().Add(9*time.Second).UnixMilli()))
+		}
+		release(t, l)
+	}
 }
 
 func TestRepeatedRelease(t *testing.T) {

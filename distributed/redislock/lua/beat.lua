@@ -18,7 +18,7 @@ if holds(value, id, mode) then
     save(state)
     return lease(state.fence, 1, state)
   end
-  redis.call('PEXPIRE', LOCK, window)
+  redis.call('PEXPIRE', LOCK, window, 'GT') -- see enter
   return lease(string.match(value, '(%d+)$'), block, state)
 end
 

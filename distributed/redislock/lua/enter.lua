@@ -41,7 +41,7 @@ if holds(value, id, mode) then
     save(state)
     return lease(state.fence, 1, state)
   end
-  redis.call('PEXPIRE', LOCK, window)
+  redis.call('PEXPIRE', LOCK, window, 'GT') -- a copy that comes late must not shorten what was claimed since
   return lease(string.match(value, '(%d+)$'), block, state)
 end
 if value then

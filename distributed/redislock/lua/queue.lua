@@ -65,7 +65,7 @@ end
 
 -- admit makes w a reader. Its share of the lock lasts as long as any reader's.
 local function admit(w, now)
-  redis.call('ZADD', READERS, now + w.window, w.id)
+  redis.call('ZADD', READERS, 'GT', now + w.window, w.id) -- GT: a repeat that comes late must not shorten a claim
   redis.call('PEXPIRE', READERS, KEEP)
   redis.call('PEXPIRE', LOCK, w.window, 'GT')
 end
