@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bufio"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -45,13 +44,12 @@ func loadAverage() string {
 }
 
 func processor() string {
-	f, err := os.Open("/proc/cpuinfo")
+	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return "unknown"
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}
