@@ -35,6 +35,8 @@ var backend = []string{"distributed", "internal/deadline"}
 
 const redisClient = "github.com/redis/go-redis/v9"
 
+var grpcClient = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"}
+
 // rooms are listed from the bottom to the top: a room knows only such as stand before it. Some are yet to be built.
 var rooms = []room{
 	{path: "local", sealed: nothing},
@@ -56,10 +58,8 @@ var rooms = []room{
 
 	{path: "internal/problem", sealed: nothing},
 	{path: "middleware/httpguard", knows: []string{".", "internal/problem"}, sealed: telemetry},
-	{
-		path: "middleware/grpcguard", knows: []string{"."},
-		imports: []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"},
-	},
+	{path: "internal/rpcstatus", imports: grpcClient},
+	{path: "middleware/grpcguard", knows: []string{".", "internal/rpcstatus"}, imports: grpcClient},
 	{
 		path: "middleware/ratelimit", knows: []string{"."},
 		imports: []string{"github.com/go-redis/redis_rate/v10", "golang.org/x/time/rate", redisClient},

@@ -1,0 +1,152 @@
+package grpcguard
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/rpcstatus"
+)
+
+// UnaryClientInterceptor makes a call when it has the lock name and the key that is made of the call. What gRPC itself
+// tries again it does under the same hold.
+func UnaryClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryClientInterceptor {
+	g := newGuard(locker, name, key, opts)
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		key, err := g.keyOf(asServer(ctx), method, req)
+		if err != nil {
+			return refuse(err)
+		}
+		refused, err := g.run(ctx, key, func(ctx context.Context) error {
+			return invoker(ctx, method, req, reply, cc, opts...)
+		})
+		if refused != nil {
+			return refused
+		}
+		return err
+	}
+}
+
+// StreamClientInterceptor opens a stream when it has the lock, and holds that until the last RecvMsg. If the key is in a
+// message, the stream must be one with a single request: it is opened when that is sent.
+func StreamClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamClientInterceptor {
+	g := newGuard(locker, name, key, opts)
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		open := func(req any) (grpc.ClientStream, error) {
+			key, err := g.keyOf(asServer(ctx), method, req)
+			if err != nil {
+				return nil, refuse(err)
+			}
+			return g.open(ctx, key, desc, func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error) {
+				return streamer(ctx, desc, cc, method, append(opts[:len(opts):len(opts)], finished)...)
+			})
+		}
+		stream, err := open(nil)
+		if errors.Is(err, ErrNoMessage) && !desc.ClientStreams {
+			return &lateClientStream{ClientStream: unsent{ctx}, open: open}, nil
+		}
+		return stream, err
+	}
+}
+
+// open opens a stream under the lock. It is released once, by whoever is the first to know that the stream is finished:
+// a method of the stream, gRPC, or the caller's context.
+func (g *guard) open(ctx context.Context, key string, desc *grpc.StreamDesc,
+	streamer func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
+	l, refused := g.acquire(ctx, key)
+	if refused != nil {
+		return nil, refused
+	}
+	stop := context.AfterFunc(ctx, func() { _ = l.release() })
+	stream, err := streamer(l.Context(), grpc.OnFinish(func(error) {
+		stop()
+		_ = l.release() // asked for again, and answered the same, by end
+	}))
+	s := &clientStream{ClientStream: stream, lock: l, many: desc.ServerStreams}
+	if err != nil {
+		stop()
+		return nil, s.end(err)
+	}
+	return s, nil
+}
+
+// clientStream is a stream that has a lock.
+type clientStream struct {
+	grpc.ClientStream
+	lock *lock
+	many bool // messages may come
+}
+
+// RecvMsg releases the lock with the last message.
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil && s.many {
+		return nil
+	}
+	return s.end(err)
+}
+
+// SendMsg releases the lock with an error that ends the stream. After io.EOF it is RecvMsg that tells how that ended.
+func (s *clientStream) SendMsg(m any) error {
+	err := s.ClientStream.SendMsg(m)
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return s.end(err)
+}
+
+// Header releases the lock with an error, which ends the stream.
+func (s *clientStream) Header() (metadata.MD, error) {
+	md, err := s.ClientStream.Header()
+	if err != nil {
+		err = s.end(err)
+	}
+	return md, err
+}
+
+// end releases the lock and returns the stream's error, or, in its place, that the lock was lost.
+func (s *clientStream) end(err error) error {
+	failed := err
+	if err == io.EOF { // success
+		failed = nil
+	}
+	if refused := s.lock.end(failed); refused != nil {
+		return refused
+	}
+	return err
+}
+
+// lateClientStream is opened when its only request is sent. The embedded stream is unsent until then.
+type lateClientStream struct {
+	grpc.ClientStream
+	open func(req any) (grpc.ClientStream, error)
+}
+
+// SendMsg opens the stream and sends its request.
+func (s *lateClientStream) SendMsg(m any) error {
+	if _, first := s.ClientStream.(unsent); first {
+		stream, err := s.open(m)
+		if err != nil {
+			return err
+		}
+		s.ClientStream = stream
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+// unsent is a stream before its request, of which generated code sees nothing.
+type unsent struct{ ctx context.Context }
+
+var errUnsent = rpcstatus.Plain(codes.FailedPrecondition, "the request, which has the lock's key, is not sent yet", nil)
+
+func (u unsent) Context() context.Context   { return u.ctx }
+func (unsent) Header() (metadata.MD, error) { return nil, errUnsent }
+func (unsent) Trailer() metadata.MD         { return nil }
+func (unsent) CloseSend() error             { return errUnsent }
+func (unsent) SendMsg(any) error            { return errUnsent }
+func (unsent) RecvMsg(any) error            { return errUnsent }

@@ -1,0 +1,77 @@
+package grpcguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/wllock/wllock"
+)
+
+// guard is what all four interceptors have in common.
+type guard struct {
+	locker *wllock.Locker
+	name   string
+	key    KeyFunc
+	calls  []wllock.CallOption
+}
+
+// Option changes an interceptor.
+type Option func(*guard)
+
+// WithCallOptions sets options of the lock, such as wllock.WithWait. A wllock.WithFallback has no effect.
+func WithCallOptions(opts ...wllock.CallOption) Option {
+	return func(g *guard) { g.calls = append(g.calls, opts...) }
+}
+
+func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *guard {
+	if locker == nil || key == nil {
+		panic("grpcguard: an interceptor wants a Locker and a key function")
+	}
+	g := &guard{locker: locker, name: name, key: key}
+	for _, o := range opts {
+		o(g)
+	}
+	g.calls = append(g.calls, wllock.WithFallback(nil)) // it could not make a response
+	return g
+}
+
+// errEmpty: an empty key is no key. It would be one lock for all who forgot theirs.
+var errEmpty = fmt.Errorf("%w: empty", wllock.ErrInvalidKey)
+
+// keyOf makes the key of a call.
+func (g *guard) keyOf(ctx context.Context, method string, req any) (string, error) {
+	key, err := g.key(ctx, method, req)
+	switch {
+	case errors.Is(err, ErrNoMessage):
+		return "", err
+	case err != nil:
+		return "", fmt.Errorf("%w: %w", wllock.ErrInvalidKey, err)
+	case key == "":
+		return "", errEmpty
+	}
+	return key, nil
+}
+
+// run runs f under the lock and returns its error. A refusal, which outranks it, says that the lock was not had or not
+// kept.
+func (g *guard) run(ctx context.Context, key string, f func(ctx context.Context) error) (refused *refusal, err error) {
+	var inside context.Context
+	lock := g.locker.Do(ctx, g.name, key, func(held context.Context) error {
+		inside = held
+		err = f(held)
+		return nil
+	}, g.calls...)
+	if lock == nil {
+		lock = cutShort(ctx, inside, err)
+	}
+	return refuse(lock), err
+}
+
+// cutShort says why the lock has ended the context of a call that failed. nil: it has not.
+func cutShort(outside, inside context.Context, err error) error {
+	if err != nil && inside.Err() != nil && outside.Err() == nil {
+		return context.Cause(inside)
+	}
+	return nil
+}

@@ -1,0 +1,406 @@
+package grpcguard_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/middleware/grpcguard"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+var (
+	byMetadata = grpcguard.Metadata("product-id")
+	request    = &pb.StreamingOutputCallRequest{Payload: payload}
+	response   = &pb.StreamingOutputCallResponse{}
+)
+
+// keys are the two ways to know a stream's key: at once, and with the first message.
+var keys = map[string]grpcguard.KeyFunc{"metadata": byMetadata, "first message": byPayload}
+
+func withKeys(t *testing.T, test func(t *testing.T, key grpcguard.KeyFunc)) {
+	for name, key := range keys {
+		t.Run(name, func(t *testing.T) { test(t, key) })
+	}
+}
+
+// drain reads a stream to its end.
+func drain(s grpc.ClientStream) (n int, err error) {
+	for ; ; n++ {
+		if err := s.RecvMsg(&pb.StreamingOutputCallResponse{}); err != nil {
+			return n, err
+		}
+	}
+}
+
+func TestServerStreamHasTheLock(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		own := status.Error(codes.DataLoss, "own")
+		answers := make(chan error, 2)
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			h, ok := wllock.HeldFrom(s.Context())
+			assert.True(t, ok)
+			assert.Equal(t, "test:product:"+secret, h.Key())
+			assert.EqualValues(t, 1, l.Stats().Total.Held)
+			assert.NoError(t, s.SendMsg(response))
+			return <-answers
+		}}, streamServer(l, key))
+		for _, want := range []error{nil, own} {
+			answers <- want
+			s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+			require.NoError(t, err)
+			n, err := drain(s)
+			require.Equal(t, 1, n)
+			if want == nil {
+				want = io.EOF
+			}
+			require.Equal(t, want.Error(), err.Error())
+			isFree(t, l)
+		}
+	})
+}
+
+func TestServerBidiTakesTheLockWithTheFirstMessage(t *testing.T) {
+	l := wllocktest.New(t)
+	c := start(t, &service{both: func(s grpc.ServerStream) error {
+		_, ok := wllock.HeldFrom(s.Context())
+		assert.False(t, ok)
+		for range 2 {
+			if err := s.RecvMsg(&pb.StreamingOutputCallRequest{}); !assert.NoError(t, err) {
+				return err
+			}
+			_, ok = wllock.HeldFrom(s.Context())
+			assert.True(t, ok)
+		}
+		return nil
+	}}, streamServer(l, byPayload))
+	s, err := c.FullDuplexCall(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Send(request))
+	require.NoError(t, s.Send(request))
+	_, err = s.Recv()
+	require.ErrorIs(t, err, io.EOF)
+	isFree(t, l)
+}
+
+func TestServerStreamRefused(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		for name, test := range map[string]struct {
+			key grpcguard.KeyFunc
+			row row
+		}{
+			"held":          {key, heldRow},
+			"empty":         {constant("", nil), invalidKeyRow},
+			"empty message": {grpcguard.KeyFrom(func(*pb.StreamingOutputCallRequest) string { return "" }), invalidKeyRow},
+		} {
+			t.Run(name, func(t *testing.T) {
+				l := wllocktest.New(t)
+				wllocktest.Hold(t, l, "product", secret)
+				c := start(t, &service{out: func(grpc.ServerStream) error {
+					t.Error("called without the lock")
+					return nil
+				}}, streamServer(l, test.key, wllock.NoWait()))
+				s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+				require.NoError(t, err)
+				_, err = drain(s)
+				test.row.check(t, err, s.Trailer())
+			})
+		}
+	})
+}
+
+// A handler that does not mind the refusal of its first message gets no further, and its caller hears of it.
+func TestServerStreamCannotIgnoreARefusal(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	c := start(t, &service{both: func(s grpc.ServerStream) error {
+		for range 2 {
+			heldRow.check(t, s.RecvMsg(&pb.StreamingOutputCallRequest{}), nil)
+		}
+		return nil
+	}}, streamServer(l, byPayload, wllock.NoWait()))
+	s, err := c.FullDuplexCall(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Send(request))
+	_, err = s.Recv()
+	heldRow.check(t, err, s.Trailer())
+}
+
+func TestServerStreamLost(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			faults.Lose("product", secret)
+			<-s.Context().Done()
+			return nil
+		}}, streamServer(l, key))
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		_, err = drain(s)
+		lostRow.check(t, err, s.Trailer())
+		isFree(t, l)
+	})
+}
+
+func TestServerStreamOverstaid(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			<-s.Context().Done()
+			return s.Context().Err()
+		}}, streamServer(l, key, wllock.WithLockTimeMax(10*time.Millisecond)))
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		_, err = drain(s)
+		lostRow.check(t, err, s.Trailer())
+		isFree(t, l)
+	})
+}
+
+func TestCancelledStreamFreesTheLock(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			<-s.Context().Done()
+			return s.Context().Err()
+		}}, streamServer(l, key))
+		ctx, cancel := context.WithCancel(withKey(t.Context()))
+		s, err := c.StreamingOutputCall(ctx, request)
+		require.NoError(t, err)
+		held(t, l, 1)
+		cancel()
+		left := time.Now()
+		isFree(t, l)
+		t.Logf("the lock was free after %v", time.Since(left).Round(time.Microsecond))
+		require.Less(t, time.Since(left), 50*time.Millisecond)
+		_, err = drain(s)
+		require.Equal(t, codes.Canceled, status.Code(err))
+	})
+}
+
+func TestCancelledStreamFreesItsPlace(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		wllocktest.Hold(t, l, "product", secret)
+		c := start(t, &service{}, streamServer(l, key))
+		ctx, cancel := context.WithCancel(withKey(t.Context()))
+		_, err := c.StreamingOutputCall(ctx, request)
+		require.NoError(t, err)
+		waiting(t, l, 1)
+		cancel()
+		left := time.Now()
+		waiting(t, l, 0)
+		require.Less(t, time.Since(left), 50*time.Millisecond)
+	})
+}
+
+func TestServerStreamPanicReleases(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		var seen any
+		recovering := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
+			defer func() {
+				seen = recover()
+				err = errors.New("panic")
+			}()
+			return h(srv, ss)
+		}
+		c := start(t, &service{out: func(grpc.ServerStream) error { panic("boom") }}, []grpc.ServerOption{
+			grpc.ChainStreamInterceptor(recovering, grpcguard.StreamServerInterceptor(l, "product", key))})
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		_, err = drain(s)
+		require.Error(t, err)
+		require.Equal(t, "boom", seen)
+		isFree(t, l)
+	})
+}
+
+func TestClientStreamHoldsUntilItsLastMessage(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			for range 3 {
+				assert.NoError(t, s.SendMsg(response))
+			}
+			return nil
+		}}, nil, streamClient(l, key))
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		for range 3 {
+			_, err = s.Recv()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, l.Stats().Total.Held)
+		}
+		_, err = s.Recv()
+		require.ErrorIs(t, err, io.EOF)
+		require.Zero(t, l.Stats().Total.Held)
+		_, err = s.Recv()
+		require.ErrorIs(t, err, io.EOF)
+		isFree(t, l)
+	})
+}
+
+func TestClientStreamOfManyRequests(t *testing.T) {
+	l := wllocktest.New(t)
+	c := start(t, &service{in: func(s grpc.ServerStream) error {
+		for {
+			if err := s.RecvMsg(&pb.StreamingInputCallRequest{}); err == io.EOF {
+				return s.SendMsg(&pb.StreamingInputCallResponse{AggregatedPayloadSize: 7})
+			} else if err != nil {
+				return err
+			}
+		}
+	}}, nil, streamClient(l, byMetadata))
+	s, err := c.StreamingInputCall(withKey(t.Context()))
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, s.Send(&pb.StreamingInputCallRequest{}))
+		require.EqualValues(t, 1, l.Stats().Total.Held)
+	}
+	resp, err := s.CloseAndRecv()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, resp.GetAggregatedPayloadSize())
+	require.Zero(t, l.Stats().Total.Held)
+}
+
+func TestClientStreamRefused(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		wllocktest.Hold(t, l, "product", secret)
+		c := start(t, &service{}, nil, streamClient(l, key, wllock.NoWait()))
+		_, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		heldRow.check(t, err, nil)
+		require.ErrorIs(t, err, wllock.ErrHeld)
+	})
+}
+
+func TestClientStreamWithoutKey(t *testing.T) {
+	l := wllocktest.New(t)
+	c := start(t, &service{}, nil, streamClient(l, byMetadata))
+	_, err := c.StreamingOutputCall(t.Context(), request)
+	invalidKeyRow.check(t, err, nil)
+	// The key of the first of many messages comes too late: the stream has been opened by then.
+	c = start(t, &service{}, nil, streamClient(l, byPayload))
+	_, err = c.FullDuplexCall(t.Context())
+	row{codes.Internal, "LOCK_INTERNAL", false}.check(t, err, nil)
+}
+
+// Each way in which a stream may end without its last message being read.
+func TestClientStreamThatIsAbandoned(t *testing.T) {
+	for name, end := range map[string]func(cancel context.CancelFunc, conn *grpc.ClientConn){
+		"cancelled":         func(cancel context.CancelFunc, _ *grpc.ClientConn) { cancel() },
+		"connection closed": func(_ context.CancelFunc, conn *grpc.ClientConn) { conn.Close() },
+	} {
+		withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+			t.Run(name, func(t *testing.T) {
+				l := wllocktest.New(t)
+				c, conn := startConn(t, &service{out: func(s grpc.ServerStream) error {
+					_ = s.SendMsg(response)
+					<-s.Context().Done()
+					return nil
+				}}, nil, streamClient(l, key))
+				ctx, cancel := context.WithCancel(withKey(t.Context()))
+				defer cancel()
+				s, err := c.StreamingOutputCall(ctx, request)
+				require.NoError(t, err)
+				_, err = s.Recv()
+				require.NoError(t, err)
+				require.EqualValues(t, 1, l.Stats().Total.Held)
+				end(cancel, conn)
+				isFree(t, l)
+			})
+		})
+	}
+}
+
+func TestClientStreamLost(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
+		var runs atomic.Int32
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			runs.Add(1)
+			faults.Lose("product", secret)
+			<-s.Context().Done() // the client ends the stream whose lock is lost
+			return nil
+		}}, nil, streamClient(l, key))
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		_, err = drain(s)
+		lostRow.check(t, err, nil)
+		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+		require.EqualValues(t, 1, runs.Load())
+		isFree(t, l)
+	})
+}
+
+func TestClientStreamServerFails(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		c := start(t, &service{out: func(grpc.ServerStream) error { return status.Error(codes.DataLoss, "own") }}, nil, streamClient(l, key))
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		_, err = s.Header()
+		require.NoError(t, err)
+		_, err = drain(s)
+		require.Equal(t, codes.DataLoss, status.Code(err))
+		require.Zero(t, l.Stats().Total.Held)
+	})
+}
+
+func TestClientStreamThatIsNotOpened(t *testing.T) {
+	l := wllocktest.New(t)
+	guard := grpcguard.StreamClientInterceptor(l, "product", byPayload)
+	broken := errors.New("broken")
+	desc := &grpc.StreamDesc{ServerStreams: true}
+	s, err := guard(t.Context(), desc, nil, "/x", func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+		return nil, broken
+	})
+	require.NoError(t, err)
+	require.Equal(t, t.Context(), s.Context())
+	_, err = s.Header()
+	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+	require.Error(t, s.RecvMsg(nil))
+	require.Error(t, s.CloseSend())
+	require.Nil(t, s.Trailer())
+	require.Equal(t, broken, s.SendMsg(request))
+	isFree(t, l)
+}
+
+// Before the lock is had nothing is sent: the server does not see the call.
+func TestClientStreamWaits(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		release := wllocktest.Hold(t, l, "product", secret)
+		var seen atomic.Bool
+		c := start(t, &service{out: func(grpc.ServerStream) error {
+			seen.Store(true)
+			return nil
+		}}, nil, streamClient(l, key))
+		done := make(chan error)
+		go func() {
+			s, err := c.StreamingOutputCall(withKey(context.Background()), request)
+			if err == nil {
+				_, err = drain(s)
+			}
+			done <- err
+		}()
+		waiting(t, l, 1)
+		require.False(t, seen.Load())
+		release()
+		require.ErrorIs(t, <-done, io.EOF)
+		require.True(t, seen.Load())
+	})
+}

@@ -1,0 +1,270 @@
+package grpcguard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/middleware/grpcguard"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+// sides are the two ways to guard a unary call.
+var sides = map[string]func(t testing.TB, s *service, l *wllock.Locker, key grpcguard.KeyFunc, opts ...wllock.CallOption) pb.TestServiceClient{
+	"server": func(t testing.TB, s *service, l *wllock.Locker, key grpcguard.KeyFunc, opts ...wllock.CallOption) pb.TestServiceClient {
+		return start(t, s, []grpc.ServerOption{grpc.UnaryInterceptor(
+			grpcguard.UnaryServerInterceptor(l, "product", key, grpcguard.WithCallOptions(opts...)))})
+	},
+	"client": func(t testing.TB, s *service, l *wllock.Locker, key grpcguard.KeyFunc, opts ...wllock.CallOption) pb.TestServiceClient {
+		return start(t, s, nil, grpc.WithUnaryInterceptor(
+			grpcguard.UnaryClientInterceptor(l, "product", key, grpcguard.WithCallOptions(opts...))))
+	},
+}
+
+// onBoth runs a test with the guard on each side.
+func onBoth(t *testing.T, test func(t *testing.T, guarded guarded)) {
+	for name, side := range sides {
+		t.Run(name, func(t *testing.T) { test(t, guarded{name == "server", side}) })
+	}
+}
+
+type guarded struct {
+	server bool
+	start  func(t testing.TB, s *service, l *wllock.Locker, key grpcguard.KeyFunc, opts ...wllock.CallOption) pb.TestServiceClient
+}
+
+// refused makes a call and checks that it is answered with the row.
+func (g guarded) refused(t testing.TB, c pb.TestServiceClient, r row) {
+	t.Helper()
+	var trailer metadata.MD
+	_, err := c.UnaryCall(t.Context(), simple, grpc.Trailer(&trailer))
+	if !g.server {
+		trailer = nil // the refusal comes from this side
+	}
+	r.check(t, err, trailer)
+}
+
+func never(t testing.TB) *service {
+	return &service{unary: func(context.Context) error { t.Error("called without the lock"); return nil }}
+}
+
+func TestUnary(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l := wllocktest.New(t)
+		own := status.Error(codes.NotFound, "no such product")
+		answers := make(chan error, 2)
+		c := g.start(t, &service{unary: func(ctx context.Context) error {
+			assert.EqualValues(t, 1, l.Stats().Total.Held)
+			if h, ok := wllock.HeldFrom(ctx); assert.Equal(t, g.server, ok) && ok {
+				assert.Equal(t, "test:product:"+secret, h.Key())
+			}
+			return <-answers
+		}}, l, byPayload)
+
+		answers <- nil
+		resp, err := c.UnaryCall(t.Context(), simple)
+		require.NoError(t, err)
+		require.Equal(t, "done", resp.GetUsername())
+
+		answers <- own
+		_, err = c.UnaryCall(t.Context(), simple)
+		require.Equal(t, own.Error(), err.Error())
+		isFree(t, l)
+	})
+}
+
+func TestUnaryRefusals(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		for name, test := range map[string]struct {
+			opts []wllock.CallOption
+			key  grpcguard.KeyFunc
+			row  row
+		}{
+			"queue full":    {opts: []wllock.CallOption{wllock.WithCallThreshold(0)}, row: row{codes.ResourceExhausted, "LOCK_QUEUE_FULL", true}},
+			"wait timeout":  {opts: []wllock.CallOption{wllock.WithWait(5 * time.Millisecond)}, row: row{codes.ResourceExhausted, "LOCK_WAIT_TIMEOUT", true}},
+			"held":          {opts: []wllock.CallOption{wllock.NoWait()}, row: heldRow},
+			"wrong option":  {opts: []wllock.CallOption{wllock.WithWait(-1)}, row: row{codes.Internal, "LOCK_INTERNAL", false}},
+			"key too long":  {key: constant(strings.Repeat("x", 513), nil), row: invalidKeyRow},
+			"key empty":     {key: constant("", nil), row: invalidKeyRow},
+			"key error":     {key: constant("", errors.New(secret)), row: invalidKeyRow},
+			"key not there": {key: grpcguard.Metadata("product-id"), row: invalidKeyRow},
+			"key of another type": {
+				key: grpcguard.KeyFrom(func(*pb.StreamingOutputCallRequest) string { return secret }), row: invalidKeyRow},
+			"fallback": {row: heldRow, opts: []wllock.CallOption{wllock.NoWait(), wllock.WithFallback(
+				func(context.Context, error) error { t.Error("called"); return nil })}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				l := wllocktest.New(t)
+				wllocktest.Hold(t, l, "product", secret)
+				if test.key == nil {
+					test.key = byPayload
+				}
+				g.refused(t, g.start(t, never(t), l, test.key, test.opts...), test.row)
+			})
+		}
+	})
+}
+
+func constant(key string, err error) grpcguard.KeyFunc {
+	return func(context.Context, string, any) (string, error) { return key, err }
+}
+
+func TestUnaryBackendUnavailable(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l, faults := wllocktest.NewWithFaults(t)
+		faults.Partition()
+		g.refused(t, g.start(t, never(t), l, byPayload), row{codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", true})
+		faults.Heal()
+	})
+}
+
+func TestUnaryClosed(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l := wllocktest.New(t)
+		require.NoError(t, l.Close(t.Context()))
+		g.refused(t, g.start(t, never(t), l, byPayload), row{codes.Unavailable, "LOCK_CLOSED", true})
+	})
+}
+
+func TestUnaryLost(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
+		var runs atomic.Int32
+		c := g.start(t, &service{unary: func(ctx context.Context) error {
+			runs.Add(1)
+			faults.Lose("product", secret)
+			<-ctx.Done()
+			return nil // as if all were well
+		}}, l, byPayload)
+		g.refused(t, c, lostRow)
+		require.EqualValues(t, 1, runs.Load())
+		isFree(t, l)
+	})
+}
+
+func TestUnaryOverstaid(t *testing.T) {
+	l := wllocktest.New(t)
+	results := make(chan error, 2)
+	c := start(t, &service{unary: func(ctx context.Context) error {
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), wllock.ErrLockTimeMax)
+		return <-results
+	}}, unaryServer(l, wllock.WithLockTimeMax(10*time.Millisecond)))
+	var trailer metadata.MD
+	results <- context.Canceled
+	_, err := c.UnaryCall(t.Context(), simple, grpc.Trailer(&trailer))
+	lostRow.check(t, err, trailer)
+
+	results <- nil // late, but done while the lease lasted
+	_, err = c.UnaryCall(t.Context(), simple)
+	require.NoError(t, err)
+}
+
+func TestUnaryCallerLeaves(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l := wllocktest.New(t)
+		wllocktest.Hold(t, l, "product", secret)
+		c := g.start(t, never(t), l, byPayload)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := c.UnaryCall(ctx, simple)
+			done <- err
+		}()
+		waiting(t, l, 1)
+		cancel()
+		left := time.Now()
+		row{code: codes.Canceled}.check(t, <-done, nil)
+		waiting(t, l, 0)
+		require.Less(t, time.Since(left), 50*time.Millisecond)
+
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := c.UnaryCall(ctx, simple)
+		row{code: codes.DeadlineExceeded}.check(t, err, nil)
+		waiting(t, l, 0)
+	})
+}
+
+// The server's own view of a call whose context ended; the client has not waited for it.
+func TestUnaryServerStatusOfAnEndedContext(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	guard := grpcguard.UnaryServerInterceptor(l, "product", byPayload)
+	call := func(ctx context.Context) error {
+		_, err := guard(ctx, simple, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { panic("called") })
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	row{code: codes.DeadlineExceeded}.check(t, call(ctx), metadata.MD{})
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	row{code: codes.Canceled}.check(t, call(ctx), metadata.MD{})
+}
+
+func TestUnaryPanicReleases(t *testing.T) {
+	l := wllocktest.New(t)
+	var seen any
+	recovering := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (_ any, err error) {
+		defer func() {
+			seen = recover()
+			err = status.Error(codes.Internal, "panic")
+		}()
+		return h(ctx, req)
+	}
+	c := start(t, &service{unary: func(context.Context) error { panic("boom") }}, []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(recovering, grpcguard.UnaryServerInterceptor(l, "product", byPayload))})
+	_, err := c.UnaryCall(t.Context(), simple)
+	require.Error(t, err)
+	require.Equal(t, "boom", seen)
+	isFree(t, l)
+}
+
+// Interceptors further out can tell what it was, and log it: with no more of the key than the text of the status has.
+func TestRefusalIsTheErrorOfTheLock(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	_, err := grpcguard.UnaryServerInterceptor(l, "product", byPayload, grpcguard.WithCallOptions(wllock.NoWait()))(
+		t.Context(), simple, &grpc.UnaryServerInfo{}, nil)
+	require.ErrorIs(t, err, wllock.ErrHeld)
+	_, ok := errors.AsType[*wllock.Error](err)
+	require.True(t, ok)
+	require.NotContains(t, err.Error(), secret)
+}
+
+func TestMetadataAsKey(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l := wllocktest.New(t)
+		c := g.start(t, &service{unary: func(context.Context) error {
+			assert.EqualValues(t, 1, l.Stats().Names["product"].Held)
+			return nil
+		}}, l, grpcguard.Metadata("product-id"))
+		_, err := c.UnaryCall(withKey(t.Context()), simple)
+		require.NoError(t, err)
+		_, err = c.UnaryCall(withKey(withKey(t.Context())), simple)
+		invalidKeyRow.check(t, err, nil)
+		// What came in to a server that is a client itself is no key of what goes out.
+		in := metadata.NewIncomingContext(t.Context(), metadata.Pairs("product-id", secret))
+		_, err = c.UnaryCall(in, simple)
+		invalidKeyRow.check(t, err, nil)
+	})
+}
+
+func TestMistakesPanic(t *testing.T) {
+	l := wllocktest.New(t)
+	require.Panics(t, func() { grpcguard.UnaryServerInterceptor(nil, "product", byPayload) })
+	require.Panics(t, func() { grpcguard.StreamClientInterceptor(l, "product", nil) })
+}
