@@ -30,7 +30,10 @@ func (l *lease) Release(context.Context) error {
 	}
 	return nil
 }
-func (l *lease) StartRelease() { l.Released(l.Release(context.Background())) }
+func (l *lease) StartRelease() bool {
+	l.Released(l.Release(context.Background()))
+	return false
+}
 
 // service is a keeper with something to ask: each renewal is answered by what answer does.
 type service struct {

@@ -163,16 +163,22 @@ func (t *Term) End() bool {
 func (t *Term) Finish() bool {
 	t.mu.Lock()
 	over := t.state < finished && Over(time.Now(), t.until)
-	if !over && t.state < finished {
-		t.state = finished
-		t.keeper.set.Remove(&t.item)
-	}
-	done := t.state == finished
 	t.mu.Unlock()
 	if over {
 		t.End()
 	}
-	return done
+	return t.Stop()
+}
+
+// Stop is Finish that does not look at the clocks: for a release of which the backend will say what it was worth.
+func (t *Term) Stop() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state < finished {
+		t.state = finished
+		t.keeper.set.Remove(&t.item)
+	}
+	return t.state == finished
 }
 
 // Released tells the Watcher how a release ended that StartRelease began.

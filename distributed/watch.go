@@ -19,8 +19,9 @@ type Watched interface {
 	Lease
 	// Watch names the one Watcher; it is called once per lease. What has happened before is told at once.
 	Watch(Watcher)
-	// StartRelease is Release without waiting: it returns at once, the answer goes to the Watcher.
-	StartRelease()
+	// StartRelease is Release without waiting: it returns at once. true: the lease is back already, and that was all.
+	// false: the answer goes to the Watcher, maybe before StartRelease returns.
+	StartRelease() bool
 }
 
 // AsWatched returns l with the abilities of Watched. A lease that does not have them by itself gets a goroutine when it
@@ -75,10 +76,11 @@ func (a *attended) Release(ctx context.Context) error {
 
 func (a *attended) end() { a.once.Do(func() { close(a.released) }) }
 
-func (a *attended) StartRelease() {
+func (a *attended) StartRelease() bool {
 	go func() {
 		ctx, cancel := context.WithDeadline(context.Background(), a.Until()) // later it is over anyway
 		defer cancel()
 		a.watcher.LeaseReleased(a, a.Release(ctx))
 	}()
+	return false
 }

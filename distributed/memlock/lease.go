@@ -131,8 +131,9 @@ func (l *lease) giveBackFences() {
 
 // Release implements distributed.Lease. It does not ask ctx: the answer is there at once, and a lock is not to be
 // kept because its caller had no time left.
-func (l *lease) Release(context.Context) error {
-	held := l.Finish()
+func (l *lease) Release(context.Context) error { return l.release(l.Finish()) }
+
+func (l *lease) release(held bool) error {
 	l.shard.mu.Lock()
 	err := l.shard.settle(l)
 	l.shard.mu.Unlock()
@@ -142,8 +143,14 @@ func (l *lease) Release(context.Context) error {
 	return err
 }
 
-// StartRelease implements distributed.Watched. It calls LeaseReleased before it returns.
-func (l *lease) StartRelease() { l.Released(l.Release(context.Background())) }
+// StartRelease implements distributed.Watched. All is done, or has failed, when it returns.
+func (l *lease) StartRelease() bool {
+	err := l.release(l.Stop())
+	if err != nil {
+		l.Released(err)
+	}
+	return err == nil
+}
 
 // place is a position in the queue of a key.
 type place struct {

@@ -83,9 +83,9 @@ func (l *watchedLease) Release(ctx context.Context) error {
 	return l.Watched.Release(ctx)
 }
 
-func (l *watchedLease) StartRelease() {
+func (l *watchedLease) StartRelease() bool {
 	l.requests.Add(1)
-	l.Watched.StartRelease()
+	return l.Watched.StartRelease()
 }
 
 // Watch sees to it that the watcher is told of the lease it knows, the wrapped one, not of the one inside.

@@ -37,7 +37,7 @@ type callback struct {
 
 func (l *callback) Until() time.Time             { return l.until }
 func (l *callback) Watch(w distributed.Watcher)  { l.watcher = w }
-func (l *callback) StartRelease()                { l.watcher.LeaseReleased(l, nil) }
+func (l *callback) StartRelease() bool           { l.watcher.LeaseReleased(l, nil); return false }
 func (l *callback) Refill(context.Context) error { return nil }
 func (l *callback) Release(context.Context) error {
 	l.released++

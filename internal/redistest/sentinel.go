@@ -101,7 +101,7 @@ func (s *Sentinel) Failover() {
 // PrimaryAddr is who the first sentinel takes for the primary.
 func (s *Sentinel) PrimaryAddr() string {
 	c := redis.NewSentinelClient(&redis.Options{Addr: s.Sentinels[0].Addr})
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	a, err := c.GetMasterAddrByName(context.Background(), MasterName).Result()
 	if err != nil || len(a) != 2 {
 		return ""

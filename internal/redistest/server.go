@@ -137,7 +137,7 @@ func answers(addr string) bool {
 	if err != nil {
 		return false
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
 	if _, err = conn.Write([]byte("PING\r\n")); err != nil {
 		return false
@@ -162,7 +162,7 @@ func (s *Server) Client(change ...func(*redis.Options)) *redis.Client {
 func (s *Server) Do(args ...any) any {
 	s.t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, PoolSize: 1})
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	v, err := c.Do(context.Background(), args...).Result()
 	if err != nil && err != redis.Nil {
 		s.t.Fatalf("%v: %v", args, err)

@@ -211,12 +211,13 @@ func (p *paper) Release(ctx context.Context) error {
 	return get(p, func(p *paper) error { return p.answer })
 }
 
-func (p *paper) StartRelease() {
+func (p *paper) StartRelease() bool {
 	if get(p, func(p *paper) bool { return p.answering == nil }) {
 		p.watched().LeaseReleased(p, p.Release(context.Background()))
-		return
+		return false
 	}
 	go func() { p.watched().LeaseReleased(p, p.Release(context.Background())) }()
+	return false
 }
 
 // slip is a place.

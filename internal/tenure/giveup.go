@@ -45,33 +45,38 @@ func (t *Tenure) GiveUpAndWait(ctx context.Context, turn Turn) error {
 func (t *Tenure) giveBack(turn Turn) {
 	t.mu.Lock()
 	t.retire()
-	prev, start := t.prev, t.prev != nil && !t.releasing
-	t.releasing = prev != nil
 	t.part()
 	t.pinLeaving(turn)
+	prev, start := t.releasePrev()
 	t.mu.Unlock()
-	if start {
-		prev.StartRelease() // may be answered before it returns; then nothing keeps the key
+	switch {
+	case prev == nil:
+	case start && prev.StartRelease():
+		t.answered(prev)
+	default:
+		t.mu.Lock()
+		if t.prev != nil { // else it was answered meanwhile
+			t.pin(turn)
+		}
+		t.mu.Unlock()
 	}
-	if prev == nil {
-		return
-	}
-	t.mu.Lock()
-	if t.prev != nil {
-		t.pin(turn)
-	}
-	t.mu.Unlock()
 }
 
 // giveBackPrev is for a holder of the turn whose Enter may or may not have given up prev.
 func (t *Tenure) giveBackPrev() {
 	t.mu.Lock()
-	prev, start := t.prev, t.prev != nil && !t.releasing
-	t.releasing = prev != nil
+	prev, start := t.releasePrev()
 	t.mu.Unlock()
-	if start {
-		prev.StartRelease()
+	if start && prev.StartRelease() {
+		t.answered(prev)
 	}
+}
+
+// releasePrev notes that the release of prev is under way; start: the caller has to start it. The caller holds mu.
+func (t *Tenure) releasePrev() (prev distributed.Watched, start bool) {
+	start = t.prev != nil && !t.releasing
+	t.releasing = t.prev != nil
+	return t.prev, start
 }
 
 // retire makes the lease at hand prev. It is lingering no more, but prev takes over its pin. The caller holds mu.
