@@ -1,0 +1,162 @@
+// Package debug shows the locks of a process over HTTP: who waits, who holds, for how long.
+//
+//	admin.Handle("GET /debug/wllock", debug.Handler(locker))
+//
+// It is never mounted by itself. Mount it where only operators come: keys may name customers and their orders. People
+// get a table, programs JSON: with ?format=json, or when the Accept header asks for application/json. It only reads, and
+// shows the 100 keys that are waited for the most.
+package debug
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/wllock/wllock"
+)
+
+const (
+	// limit is the most keys that are shown: more than anybody reads, too few to be a burden.
+	limit = 100
+	// quotedKey is the most of a key that is printed for people: enough to recognise it, too little to spoil the table.
+	quotedKey = 64
+)
+
+// Handler shows the locks of a Locker.
+func Handler(locker *wllock.Locker) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "this only shows", http.StatusMethodNotAllowed)
+			return
+		}
+		p := take(locker)
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff") // keys are what clients have sent
+		w.Header().Add("Vary", "Accept")
+		if wantsJSON(r) {
+			w.Header().Set("Content-Type", "application/json")
+			p.writeJSON(w)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		p.writeText(w)
+	})
+}
+
+func wantsJSON(r *http.Request) bool {
+	if format := r.URL.Query().Get("format"); format != "" {
+		return format == "json"
+	}
+	return strings.Contains(r.Header.Get("Accept"), "application/json")
+}
+
+// page is what there is to show.
+type page struct {
+	at    time.Time
+	total wllock.NameStats
+	locks []wllock.LockInfo
+	more  bool // there are others
+}
+
+func take(l *wllock.Locker) page {
+	p := page{at: time.Now(), total: l.Stats().Total, locks: l.Locks(limit + 1)}
+	if p.more = len(p.locks) > limit; p.more {
+		p.locks = p.locks[:limit]
+	}
+	return p
+}
+
+// document is the page for programs.
+type document struct {
+	Time    time.Time `json:"time"`
+	Waiting int64     `json:"waiting"` // callers, over all keys
+	Held    int64     `json:"held"`    // locks, over all keys
+	More    bool      `json:"more"`    // there are further keys, that are waited for less
+	Locks   []entry   `json:"locks"`
+}
+
+type entry struct {
+	Key         string    `json:"key"`
+	Mode        string    `json:"mode"`
+	Waiting     int       `json:"waiting"`
+	AtBackend   bool      `json:"at_backend"`
+	Holders     int       `json:"holders"`
+	HeldSeconds float64   `json:"held_seconds"`
+	Fence       uint64    `json:"fence,string"` // beyond 2^53, where many programs round numbers
+	Turns       int       `json:"turns"`
+	Until       time.Time `json:"until,omitzero"`
+	Lingering   bool      `json:"lingering"`
+}
+
+func (p page) writeJSON(w io.Writer) {
+	d := document{Time: p.at, Waiting: p.total.Waiting, Held: p.total.Held, More: p.more, Locks: []entry{}}
+	for _, l := range p.locks {
+		d.Locks = append(d.Locks, entry{Key: l.Key, Mode: l.Mode, Waiting: l.Waiting, AtBackend: l.AtBackend,
+			Holders: l.Holders, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until, Lingering: l.Lingering})
+	}
+	_ = json.NewEncoder(w).Encode(d) // fails only if the client is gone
+}
+
+// writeText is the page for people.
+func (p page) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%d waiting, %d held\n\n", p.total.Waiting, p.total.Held)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
+	for _, l := range p.locks {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\n", quote(l.Key), l.Mode, l.Waiting, l.Holders,
+			short(l.HeldFor), l.Fence, l.Turns, p.left(l.Until), state(l))
+	}
+	_ = t.Flush() // as above
+	if p.more {
+		fmt.Fprintf(w, "and more: these %d are waited for the most\n", limit)
+	}
+}
+
+// left is how long a lease lasts if it is not renewed.
+func (p page) left(until time.Time) string {
+	if until.IsZero() {
+		return "-"
+	}
+	return short(until.Sub(p.at))
+}
+
+// state says in a word what goes on.
+func state(l wllock.LockInfo) string {
+	switch {
+	case l.Holders > 0:
+		return "held"
+	case l.AtBackend:
+		return "queued" // in the backend
+	case l.Lingering:
+		return "lingering"
+	default:
+		return "passing" // between two of these
+	}
+}
+
+// short leaves out digits that nobody reads.
+func short(d time.Duration) string {
+	if d < time.Millisecond && d > -time.Millisecond {
+		return d.Round(time.Microsecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// quote makes a key fit for a line of the table.
+func quote(key string) string {
+	if len(key) <= quotedKey {
+		return strconv.Quote(key)
+	}
+	cut := quotedKey
+	for !utf8.RuneStart(key[cut]) {
+		cut--
+	}
+	return strconv.Quote(key[:cut]) + "..."
+}

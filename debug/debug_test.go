@@ -1,0 +1,199 @@
+package debug_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/debug"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func get(t testing.TB, l *wllock.Locker, target, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+	r.Header.Set("Accept", accept)
+	debug.Handler(l).ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code)
+	return w
+}
+
+type entry struct {
+	Key, Mode        string
+	Waiting, Holders int
+	AtBackend        bool    `json:"at_backend"`
+	HeldSeconds      float64 `json:"held_seconds"`
+	Fence            string
+	Turns            int
+	Until            time.Time
+	Lingering        bool
+}
+
+type document struct {
+	Time          time.Time
+	Waiting, Held int64
+	More          bool
+	Locks         []entry
+}
+
+func getJSON(t testing.TB, l *wllock.Locker) (d document) {
+	t.Helper()
+	w := get(t, l, "/?format=json", "")
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
+	return d
+}
+
+// crowd makes n callers wait for a key, in the local queue as many as counted, until the returned function is called.
+func crowd(t testing.TB, l *wllock.Locker, key string, n, counted int) (leave func()) {
+	t.Helper()
+	before := l.Stats().Total.Waiting
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			assert.ErrorIs(t, l.Do(ctx, "product", key, func(context.Context) error { return nil }), context.Canceled)
+		})
+	}
+	require.Eventually(t, func() bool { return l.Stats().Total.Waiting == before+int64(counted) }, 5*time.Second, time.Millisecond)
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func TestNothing(t *testing.T) {
+	l := wllocktest.New(t)
+	require.Equal(t, []entry{}, getJSON(t, l).Locks)
+	require.Contains(t, get(t, l, "/", "").Body.String(), "0 waiting, 0 held")
+}
+
+func TestWhoHoldsAndWaits(t *testing.T) {
+	l := wllocktest.New(t)
+	lock, err := l.Acquire(t.Context(), "product", "1")
+	require.NoError(t, err)
+	defer func() { _ = lock.Release(context.WithoutCancel(t.Context())) }()
+	wllocktest.Hold(t, l, "product", "2")
+	defer crowd(t, l, "1", 3, 3)()
+
+	d := getJSON(t, l)
+	require.EqualValues(t, 3, d.Waiting)
+	require.EqualValues(t, 2, d.Held)
+	require.Len(t, d.Locks, 2)
+	first := d.Locks[0]
+	assert.Equal(t, "test:product:1", first.Key)
+	assert.Equal(t, "exclusive", first.Mode)
+	assert.Equal(t, 3, first.Waiting)
+	assert.Equal(t, 1, first.Holders)
+	assert.Equal(t, strconv.FormatUint(lock.Fence(), 10), first.Fence)
+	assert.Equal(t, 1, first.Turns)
+	assert.Positive(t, first.HeldSeconds)
+	assert.Greater(t, first.Until, d.Time)
+	assert.Equal(t, 0, d.Locks[1].Waiting)
+
+	text := get(t, l, "/", "text/html").Body.String()
+	assert.Regexp(t, `(?m)^KEY +MODE +WAITING +HOLDERS +HELD +FENCE +TURNS +LEASE +STATE$`, text)
+	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +[0-9.]+[mµ]?s +`+first.Fence+` +1 +[0-9.]+s +held$`, text)
+}
+
+func TestOtherStates(t *testing.T) {
+	l, faults := wllocktest.NewWithFaults(t, wllock.WithLinger(time.Minute))
+	wllocktest.Hold(t, faults.Process(), "product", "1")
+	waiting := crowd(t, l, "1", 1, 0) // its head waits in the backend, and is not counted here
+	defer waiting()
+	require.NoError(t, l.Do(t.Context(), "product", "2", func(context.Context) error { return nil }))
+	require.Eventually(t, func() bool { return len(getJSON(t, l).Locks) == 2 && getJSON(t, l).Locks[0].AtBackend },
+		5*time.Second, time.Millisecond)
+	text := get(t, l, "/", "").Body.String()
+	assert.Regexp(t, `(?m)^"test:product:1" .* -  +queued$`, text)
+	assert.Regexp(t, `(?m)^"test:product:2" .* lingering$`, text)
+}
+
+func TestFormats(t *testing.T) {
+	l := wllocktest.New(t)
+	for _, test := range []struct{ target, accept, want string }{
+		{"/", "", "text/plain; charset=utf-8"},
+		{"/", "text/html,*/*", "text/plain; charset=utf-8"},
+		{"/", "application/json", "application/json"},
+		{"/?format=json", "text/html", "application/json"},
+		{"/?format=text", "application/json", "text/plain; charset=utf-8"},
+	} {
+		require.Equal(t, test.want, get(t, l, test.target, test.accept).Header().Get("Content-Type"), test)
+	}
+}
+
+func TestOnlyReads(t *testing.T) {
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		w := httptest.NewRecorder()
+		debug.Handler(wllocktest.New(t)).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "/", nil))
+		require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	}
+}
+
+func TestBounded(t *testing.T) {
+	l := wllocktest.New(t)
+	for i := range 101 {
+		if i == 100 {
+			require.NotContains(t, get(t, l, "/", "").Body.String(), "more")
+			require.False(t, getJSON(t, l).More)
+		}
+		wllocktest.Hold(t, l, "product", strconv.Itoa(i))
+	}
+	defer crowd(t, l, "77", 1, 1)()
+	d := getJSON(t, l)
+	require.True(t, d.More)
+	require.Len(t, d.Locks, 100)
+	require.Equal(t, "test:product:77", d.Locks[0].Key, "what is waited for comes first")
+	text := get(t, l, "/", "").Body.String()
+	require.Len(t, regexp.MustCompile(`(?m)^"`).FindAllString(text, -1), 100)
+	require.Contains(t, text, "and more")
+}
+
+// A key is what a client has sent: it can neither break the table nor fill the screen.
+func TestKeysAreQuotedAndCut(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", `<script>"\`)
+	wllocktest.Hold(t, l, "product", "long "+strings.Repeat("ü", 200))
+	text := get(t, l, "/", "").Body.String()
+	require.Contains(t, text, `"test:product:<script>\"\\" `)
+	require.Regexp(t, `"test:product:long ü{10,25}"\.\.\. `, text)
+}
+
+func ExampleHandler() {
+	locker, err := wllock.New("order", memlock.New())
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locker.Close(context.Background()) }()
+	admin := http.NewServeMux() // of a port that only operators reach
+	admin.Handle("GET /debug/wllock", debug.Handler(locker))
+
+	server := httptest.NewServer(admin)
+	defer server.Close()
+	resp, err := http.Get(server.URL + "/debug/wllock")
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close()
+	page, _ := io.ReadAll(resp.Body)
+	fmt.Println(strings.Split(string(page), "\n")[0])
+	// Output: 0 waiting, 0 held
+}
