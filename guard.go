@@ -196,7 +196,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
-	tier, err := h.begin(ctx, turn, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline})
+	tier, err := h.begin(ctx, turn, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt})
 	if err != nil {
 		return l.refused(ctx, h, tier, turn.Limit, err)
 	}
@@ -220,6 +220,7 @@ func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier,
 		if err := h.turn.Again(ctx, turn); err != nil {
 			return TierLocal, err
 		}
+		ask.Now = time.Now()
 	}
 }
 

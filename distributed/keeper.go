@@ -48,7 +48,9 @@ func NewKeeper(renew func(ctx context.Context, due []Watched)) *Keeper {
 // Keep starts the term of lease, which embeds t: it lasts until then, and is first renewed (claimed) at renewAt.
 // Call it once, before anybody else sees the lease.
 func (k *Keeper) Keep(t *Term, lease Watched, ttl time.Duration, until, renewAt time.Time) {
-	t.keeper, t.lease, t.ttl, t.until, t.renewAt = k, lease, ttl, until, renewAt
+	t.keeper, t.lease, t.ttl, t.renewAt = k, lease, ttl, renewAt
+	t.first.until = until
+	t.now.Store(&t.first)
 	t.item.Owner = t
 	k.set.Put(&t.item, earlier(renewAt, until))
 }

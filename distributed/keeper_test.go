@@ -111,10 +111,10 @@ func TestHealthyKnowsALateAnswer(t *testing.T) {
 // The answers of one batch come apart: a lease whose answer was early is due again while the rest is still waited for.
 func TestEarlyAnswerInALateBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var early, late *lease
+		var late atomic.Pointer[lease]
 		var running atomic.Int32
 		s := serve(func(ctx context.Context, l *lease) {
-			if l == late {
+			if l == late.Load() {
 				hangs(ctx, l)
 				return
 			}
@@ -126,7 +126,8 @@ func TestEarlyAnswerInALateBatch(t *testing.T) {
 		})
 		defer s.Close()
 		time.Sleep(ttl / 200) // off the grid, so that the next renewal is planned a little before T/3 has passed
-		early, late = s.grant(), s.grant()
+		early := s.grant()
+		late.Store(s.grant())
 		for range 300 {
 			time.Sleep(ttl / 100)
 			require.True(t, early.Healthy())

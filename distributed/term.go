@@ -24,19 +24,25 @@ type Term struct {
 	ttl    time.Duration // set by Keep, then read only
 	item   deadline.Item[*Term]
 	wanted atomic.Bool
+	state  atomic.Uint32        // termState; written under mu, read without: it only goes up
+	now    atomic.Pointer[view] // the same; what it points to never changes
+	first  view                 // what now points to first
 
 	mu      sync.Mutex // guards all below; never held while calling out
-	state   termState
-	until   time.Time
 	renewAt time.Time
 	asked   time.Time // when the renewal under way was sent; zero: none is
-	overdue time.Time // when the renewal fell due that has no answer yet; zero: none is missing
-	failed  bool      // the last renewal had no answer
 	watcher Watcher
 	lost    chan struct{} // made when somebody asks for it
 }
 
-type termState uint8
+// view is what is asked of a term at every turn, and changes with a renewal only.
+type view struct {
+	until   time.Time
+	overdue time.Time // when the renewal fell due that has no answer yet; zero: none is missing
+	failed  bool      // the last renewal had no answer
+}
+
+type termState = uint32
 
 const (
 	kept termState = iota
@@ -46,22 +52,23 @@ const (
 )
 
 // Until implements Lease.
-func (t *Term) Until() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.until
-}
+func (t *Term) Until() time.Time { return t.now.Load().until }
 
 // TTL is what the lease was asked for with.
 func (t *Term) TTL() time.Duration { return t.ttl }
 
 // Healthy implements Lease.
 func (t *Term) Healthy() bool {
-	now := time.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	late := !t.overdue.IsZero() && now.Sub(t.overdue) > HeartbeatInterval(t.ttl)
-	return t.state == kept && !t.failed && !late && !Over(now, t.until)
+	_, healthy := t.At(time.Now())
+	return healthy
+}
+
+// At implements Watched.
+func (t *Term) At(now time.Time) (left time.Duration, healthy bool) {
+	v := t.now.Load()
+	left = Left(now, v.until)
+	late := !v.overdue.IsZero() && now.Sub(v.overdue) > HeartbeatInterval(t.ttl)
+	return left, t.state.Load() == kept && !v.failed && !late && left > 0
 }
 
 // Contended implements Lease.
@@ -71,9 +78,9 @@ func (t *Term) Contended() bool { return t.wanted.Load() }
 func (t *Term) Abandon() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.state == kept {
-		t.state = abandoned
-		t.keeper.set.Put(&t.item, t.until) // in place of the next renewal
+	if t.state.Load() == kept {
+		t.state.Store(abandoned)
+		t.keeper.set.Put(&t.item, t.Until()) // in place of the next renewal
 	}
 }
 
@@ -83,7 +90,7 @@ func (t *Term) Lost() <-chan struct{} {
 	defer t.mu.Unlock()
 	if t.lost == nil {
 		t.lost = make(chan struct{})
-		if t.state == lost {
+		if t.state.Load() == lost {
 			close(t.lost)
 		}
 	}
@@ -94,7 +101,7 @@ func (t *Term) Lost() <-chan struct{} {
 func (t *Term) Watch(w Watcher) {
 	t.mu.Lock()
 	t.watcher = w
-	gone, wanted := t.state == lost, t.wanted.Load()
+	gone, wanted := t.state.Load() == lost, t.wanted.Load()
 	t.mu.Unlock()
 	if gone {
 		w.LeaseLost(t.lease)
@@ -113,7 +120,7 @@ func (t *Term) Want() {
 	t.mu.Lock()
 	first := !t.wanted.Swap(true) // under mu, so that either we find the watcher or Watch finds this: one of us tells it
 	w := t.watcher
-	told := first && w != nil && t.state != finished
+	told := first && w != nil && t.state.Load() != finished
 	t.mu.Unlock()
 	if told {
 		w.LeaseWanted(t.lease)
@@ -125,27 +132,29 @@ func (t *Term) Want() {
 func (t *Term) Renewed(until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked, t.overdue, t.failed = time.Time{}, time.Time{}, false
-	if until.After(t.until) {
-		t.until = until
+	t.asked = time.Time{}
+	latest := t.Until()
+	if until.After(latest) {
+		latest = until
 	}
-	switch t.state {
+	t.now.Store(&view{until: latest})
+	switch t.state.Load() {
 	case kept:
 		t.renewAt = t.keeper.grid(until.Add(Drift(t.ttl)-t.ttl+RenewInterval(t.ttl)), t.ttl) // T/3 after it was sent
-		t.keeper.set.Put(&t.item, earlier(t.renewAt, t.until))
+		t.keeper.set.Put(&t.item, earlier(t.renewAt, latest))
 	case abandoned: // a renewal that was under way then
-		t.keeper.set.Put(&t.item, t.until)
+		t.keeper.set.Put(&t.item, latest)
 	}
 }
 
 // End is called by the backend when it learns that the lease is gone. It reports whether the lease was held until now.
 func (t *Term) End() bool {
 	t.mu.Lock()
-	if t.state >= finished {
+	if t.state.Load() >= finished {
 		t.mu.Unlock()
 		return false
 	}
-	t.state = lost
+	t.state.Store(lost)
 	if t.lost != nil {
 		close(t.lost)
 	}
@@ -161,10 +170,7 @@ func (t *Term) End() bool {
 // Finish is called by the backend when a release begins: nothing is renewed or reported any more. It returns false if
 // the lease is lost, by the clocks too; for a term that was finished before it returns true again.
 func (t *Term) Finish() bool {
-	t.mu.Lock()
-	over := t.state < finished && Over(time.Now(), t.until)
-	t.mu.Unlock()
-	if over {
+	if t.state.Load() < finished && Over(time.Now(), t.Until()) {
 		t.End()
 	}
 	return t.Stop()
@@ -174,11 +180,11 @@ func (t *Term) Finish() bool {
 func (t *Term) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.state < finished {
-		t.state = finished
+	if t.state.Load() < finished {
+		t.state.Store(finished)
 		t.keeper.set.Remove(&t.item)
 	}
-	return t.state == finished
+	return t.state.Load() == finished
 }
 
 // Released tells the Watcher how a release ended that StartRelease began.
@@ -197,30 +203,32 @@ func (t *Term) watched() Watcher {
 // due is what the keeper does when the term's moment has come. It reports whether the lease is to be renewed now.
 func (t *Term) due(now time.Time) bool {
 	t.mu.Lock()
-	if t.state >= finished {
+	if t.state.Load() >= finished {
 		t.mu.Unlock()
 		return false
 	}
-	if Over(now, t.until) {
+	at := *t.now.Load()
+	if Over(now, at.until) {
 		t.mu.Unlock()
 		t.End()
 		return false
 	}
 	defer t.mu.Unlock()
 	if t.keeper.closed.Load() {
-		t.state = abandoned
+		t.state.Store(abandoned)
 	}
-	renew := t.state == kept && t.asked.IsZero() && !now.Before(t.renewAt)
+	renew := t.state.Load() == kept && t.asked.IsZero() && !now.Before(t.renewAt)
 	if renew {
 		t.asked = now
-		if t.overdue.IsZero() {
-			t.overdue = t.renewAt
+		if at.overdue.IsZero() {
+			at.overdue = t.renewAt
+			t.now.Store(&at)
 		}
 	}
-	if renew || t.state == abandoned || !t.asked.IsZero() {
-		t.keeper.set.Put(&t.item, t.until)
+	if renew || t.state.Load() == abandoned || !t.asked.IsZero() {
+		t.keeper.set.Put(&t.item, at.until)
 	} else {
-		t.keeper.set.Put(&t.item, earlier(t.renewAt, t.until))
+		t.keeper.set.Put(&t.item, earlier(t.renewAt, at.until))
 	}
 	return renew
 }
@@ -230,13 +238,15 @@ func (t *Term) due(now time.Time) bool {
 func (t *Term) unanswered(asked, now time.Time, failed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.state != kept || !t.asked.Equal(asked) {
+	if t.state.Load() != kept || !t.asked.Equal(asked) {
 		return // answered, or over; after an answer the next one may be under way before the rest of this batch is back
 	}
+	at := *t.now.Load()
+	at.failed = at.failed || failed
+	t.now.Store(&at)
 	t.asked = time.Time{}
-	t.failed = t.failed || failed
 	t.renewAt = now.Add(retryInterval(t.ttl))
-	t.keeper.set.Put(&t.item, earlier(t.renewAt, t.until))
+	t.keeper.set.Put(&t.item, earlier(t.renewAt, at.until))
 }
 
 func earlier(a, b time.Time) time.Time {

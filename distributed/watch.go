@@ -3,6 +3,7 @@ package distributed
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Watcher is told of what happens to a lease that nobody is asking about at the moment. Calls come from any goroutine,
@@ -19,6 +20,8 @@ type Watched interface {
 	Lease
 	// Watch names the one Watcher; it is called once per lease. What has happened before is told at once.
 	Watch(Watcher)
+	// At is Until and Healthy in one, for a caller who knows what time it is: the time left, by the clock that leaves less.
+	At(now time.Time) (left time.Duration, healthy bool)
 	// StartRelease is Release without waiting: it returns at once. true: the lease is back already, and that was all.
 	// false: the answer goes to the Watcher, maybe before StartRelease returns.
 	StartRelease() bool
@@ -60,6 +63,8 @@ func (a *attended) Watch(w Watcher) {
 	a.watcher = w
 	go a.attend()
 }
+
+func (a *attended) At(now time.Time) (time.Duration, bool) { return Left(now, a.Until()), a.Healthy() }
 
 func (a *attended) attend() {
 	select {

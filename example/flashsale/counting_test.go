@@ -35,10 +35,11 @@ type callback struct {
 	released int
 }
 
-func (l *callback) Until() time.Time             { return l.until }
-func (l *callback) Watch(w distributed.Watcher)  { l.watcher = w }
-func (l *callback) StartRelease() bool           { l.watcher.LeaseReleased(l, nil); return false }
-func (l *callback) Refill(context.Context) error { return nil }
+func (l *callback) At(time.Time) (time.Duration, bool) { return 0, false }
+func (l *callback) Until() time.Time                   { return l.until }
+func (l *callback) Watch(w distributed.Watcher)        { l.watcher = w }
+func (l *callback) StartRelease() bool                 { l.watcher.LeaseReleased(l, nil); return false }
+func (l *callback) Refill(context.Context) error       { return nil }
 func (l *callback) Release(context.Context) error {
 	l.released++
 	return nil

@@ -211,6 +211,10 @@ func (p *paper) Release(ctx context.Context) error {
 	return get(p, func(p *paper) error { return p.answer })
 }
 
+func (p *paper) At(now time.Time) (time.Duration, bool) {
+	return distributed.Left(now, p.Until()), p.Healthy()
+}
+
 func (p *paper) StartRelease() bool {
 	if get(p, func(p *paper) bool { return p.answering == nil }) {
 		p.watched().LeaseReleased(p, p.Release(context.Background()))

@@ -1,7 +1,7 @@
 package tenure
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -41,7 +41,7 @@ type Group struct {
 	config  Config
 	linger  *deadline.Set[*Tenure]
 	closing chan struct{} // closed by Close: nobody waits at the backend any more
-	once    sync.Once
+	shut    atomic.Bool   // set before closing is closed
 }
 
 // NewGroup returns a Group.
@@ -70,17 +70,12 @@ func (g *Group) New(key string, former *Tenure) *Tenure {
 
 // Close sends those away that wait at the backend, and ends all lingering from now on.
 func (g *Group) Close() {
-	g.once.Do(func() { close(g.closing) })
+	if !g.shut.Swap(true) {
+		close(g.closing)
+	}
 }
 
 // Stop frees the timer, when all tenures are over.
 func (g *Group) Stop() { g.linger.Close() }
 
-func (g *Group) closed() bool {
-	select {
-	case <-g.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (g *Group) closed() bool { return g.shut.Load() }

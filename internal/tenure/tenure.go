@@ -34,6 +34,7 @@ type Tenure struct {
 	began      time.Time        // when the first caller was let in under lease; zero: none was yet
 	handoffs   int              // how often lease was handed on
 	entering   bool             // somebody is at the backend, or on the way in from there with a fresh lease
+	fenceless  bool             // lease has no fences to give
 	closing    bool             // lease takes nobody further: somebody has overstayed under it, or the backend disowns it
 	users      *Use             // who works under lease
 	overstayed int              // how many of them have
@@ -82,78 +83,80 @@ type Ask struct {
 	Mode     distributed.Mode
 	NoWait   bool
 	Deadline time.Time // zero: none
+	Now      time.Time // read after the turn was had, if the caller has just looked at the clock
 }
 
 // Begin lets the holder of the turn in: under the lease at hand if it may be handed on, else under a new one. After an
 // error the caller still has the turn and passes it on; a place in the backend's queue stays for the next.
 func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
-	for {
-		if err := t.over(ctx, ask); err != nil {
+	now := ask.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	for ; ; now = time.Now() {
+		if err := t.over(ctx, ask, now); err != nil {
 			return err
 		}
-		at, err := t.look(ask.Mode)
-		if err != nil {
+		at, err := t.look(u, ask.Mode, now)
+		t.unpin(at.unpin)
+		switch {
+		case err != nil || at.in:
 			return err
+		case at.lease != nil:
+			err = t.refill(ctx, at.lease)
+		default:
+			err = t.fresh(ctx, u, ask, at)
 		}
-		in, err := false, error(nil)
-		if at.lease != nil {
-			in, err = t.handOn(ctx, u, at.lease)
-		} else {
-			in, err = t.fresh(ctx, u, ask, at)
-		}
-		if in || err != nil {
+		if err != nil || u.lease != nil {
 			return err
-		} // else the lease was lost on the way to us: as if it had never been
+		} // else the lease got fences, or was lost on the way to us, as if it had never been: look again
 	}
 }
 
-// handOn lets the caller in under the lease at hand.
-func (t *Tenure) handOn(ctx context.Context, u *Use, lease distributed.Watched) (in bool, err error) {
-	fence, err := fence(ctx, lease)
-	now := time.Now()
+// refill fetches fences for the lease at hand. After an error it stays at hand; whoever is next tries again, or GiveUp
+// returns it.
+func (t *Tenure) refill(ctx context.Context, lease distributed.Watched) error {
+	err := lease.Refill(ctx)
+	none, disowned := errors.Is(err, errors.ErrUnsupported), errors.Is(err, distributed.ErrLeaseLost)
+	if !none && !disowned {
+		return err
+	}
 	t.mu.Lock()
-	if err == nil && t.usable(lease, now) {
-		t.attach(u, lease, fence, now)
-		u.handoff = true
-		unpin := t.stopLinger()
-		t.mu.Unlock()
-		t.unpin(unpin)
-		return true, nil
-	}
 	defer t.mu.Unlock()
-	if errors.Is(err, distributed.ErrLeaseLost) { // the backend disowns it, maybe before anything else has noticed
-		t.closing = t.closing || t.lease == lease
-		err = nil
+	if t.lease == lease { // else something has noticed the loss before
+		t.fenceless = t.fenceless || none
+		t.closing = t.closing || disowned
 	}
-	return false, err // after an error the lease stays at hand; whoever is next tries again, or GiveUp returns it
+	return nil
 }
 
 // fresh gets a new lease, which is at hand from then on, and lets the caller in under it. Nobody else goes to the backend
 // meanwhile.
-func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) (in bool, err error) {
+func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) error {
 	got, err := t.enter(ctx, ask, at)
 	if err != nil {
 		t.entered()
-		return false, err
+		return err
 	}
 	lease := distributed.AsWatched(got)
 	fence, err := fence(ctx, lease)
-	now := time.Now()
+	now := time.Now() // after the wait, and after fetching fences may have taken a round trip
+	left, _ := lease.At(now)
 	t.mu.Lock()
 	t.lease, t.mode, t.place, t.began = lease, ask.Mode, nil, time.Time{}
-	t.handoffs, t.closing, t.overstayed = 0, false, 0
+	t.handoffs, t.closing, t.overstayed, t.fenceless = 0, false, 0, fence == 0
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		t.closing, err = true, nil
-	} else if err == nil && t.usable(lease, now) {
-		t.attach(u, lease, fence, now)
-		in, t.entering = true, false
+	} else if err == nil && left > 0 && !t.group.closed() {
+		t.attach(u, fence, now)
+		t.entering = false
 	}
 	t.mu.Unlock()
 	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
-	if !in {
+	if u.lease == nil {
 		t.entered() // only now: a fellow sharer may retire the lease that nobody works under, and would wait for its Watcher
 	}
-	return in, err
+	return err
 }
 
 // entered lets others go to the backend again.
@@ -163,23 +166,32 @@ func (t *Tenure) entered() {
 	t.entering = false
 }
 
-// hand is what the holder of the turn finds: a lease that serves, or what to go on with towards a new one.
+// hand is what the holder of the turn finds: a lease that lets it in, or what to go on with towards one.
 type hand struct {
-	lease distributed.Watched
+	in    bool
+	unpin bool                // the lease was lingering
+	lease distributed.Watched // would serve, but has no fence left
 	prev  distributed.Watched
 	place distributed.Place // of the mode asked for
 }
 
-// look returns what is at hand for a caller of this mode. A lease that does not serve it becomes prev; a place of the other
-// mode is given up. All this is one decision under mu, for a fellow sharer may come in at any moment, and must not find its
-// lease given up under it. One that would go to the backend while somebody else does, waits in line instead.
-func (t *Tenure) look(mode distributed.Mode) (hand, error) {
+// look lets the caller in under the lease at hand, if that serves it; if it only lacks a fence, it is returned. A lease
+// that does not serve becomes prev; a place of the other mode is given up. All this is one decision under mu, for a fellow
+// sharer may come in at any moment, and must not find its lease given up under it. One that would go to the backend while
+// somebody else does, waits in line instead.
+func (t *Tenure) look(u *Use, mode distributed.Mode, now time.Time) (hand, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.lease != nil && t.serves(mode, time.Now()):
-		t.handoffs++ // here, not in attach: sharers who look at the same moment must all count
-		return hand{lease: t.lease}, nil
+	case t.lease != nil && t.serves(mode, now):
+		fence, ok := t.lease.NextFence()
+		if !ok && !t.fenceless {
+			return hand{lease: t.lease}, nil
+		}
+		t.handoffs++
+		t.attach(u, fence, now)
+		u.handoff = true
+		return hand{in: true, unpin: t.stopLinger()}, nil
 	case t.count > 0 || t.entering:
 		return hand{}, ErrDrain
 	}
@@ -195,12 +207,11 @@ func (t *Tenure) look(mode distributed.Mode) (hand, error) {
 // that was stopped between the hand-over and its start finds out. The caller holds mu.
 func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
 	c := &t.group.config
+	left, healthy := t.lease.At(now)
 	switch {
-	case t.closing || !t.lease.Healthy():
+	case !healthy || left < c.TTL/3 || t.closing || t.group.closed(): // closed: who ends the holders must not miss one
 		return false
 	case t.mode == distributed.Shared && mode == distributed.Exclusive:
-		return false
-	case distributed.Left(now, t.lease.Until()) < c.TTL/3:
 		return false
 	case t.lease.Contended():
 		return t.handoffs < c.MaxHandoffs && (t.began.IsZero() || now.Sub(t.began) < c.MaxTenure)
@@ -210,15 +221,9 @@ func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
 	return c.MaxHandoffs > 0
 }
 
-// usable is the last look before a caller is let in. Since the lease was found good its fence was fetched, which may have
-// taken a round trip; and a Close that ends the holders must not miss one who comes after it. The caller holds mu.
-func (t *Tenure) usable(lease distributed.Watched, now time.Time) bool {
-	return t.lease == lease && !t.closing && !t.group.closed() && !distributed.Over(now, lease.Until())
-}
-
 // attach puts u in. The caller holds mu.
-func (t *Tenure) attach(u *Use, lease distributed.Watched, fence uint64, now time.Time) {
-	u.lease, u.fence, u.began = lease, fence, now
+func (t *Tenure) attach(u *Use, fence uint64, now time.Time) {
+	u.lease, u.fence, u.began = t.lease, fence, now
 	u.attached, u.after = true, t.users
 	if t.users != nil {
 		t.users.before = u
@@ -242,7 +247,8 @@ func (t *Tenure) End(u *Use, now time.Time) (in, kept bool) {
 	if t.count > 0 && t.overstayed == t.count {
 		t.lease.Abandon() // u was the last for whom it was renewed
 	}
-	return true, !distributed.Over(now, u.lease.Until())
+	left, _ := u.lease.At(now)
+	return true, left > 0
 }
 
 // Overstay notes that the caller has been in for too long: the lease is not renewed for its sake, and takes no others.
@@ -315,11 +321,11 @@ func (t *Tenure) LeaseLost(l distributed.Watched) {
 }
 
 // over tells why the caller need not begin at all.
-func (t *Tenure) over(ctx context.Context, ask Ask) error {
+func (t *Tenure) over(ctx context.Context, ask Ask, now time.Time) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case !ask.Deadline.IsZero() && !time.Now().Before(ask.Deadline):
+	case !ask.Deadline.IsZero() && !now.Before(ask.Deadline):
 		return ErrTimeout
 	case t.group.closed():
 		return ErrClosed
