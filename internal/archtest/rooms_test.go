@@ -61,8 +61,16 @@ var rooms = []room{
 	{path: "internal/rpcstatus", imports: grpcClient},
 	{path: "middleware/grpcguard", knows: []string{".", "internal/rpcstatus"}, imports: grpcClient},
 	{
-		path: "middleware/ratelimit", knows: []string{"."},
-		imports: []string{"github.com/go-redis/redis_rate/v10", "golang.org/x/time/rate", redisClient},
+		path: "middleware/ratelimit", knows: []string{"internal/problem"},
+		imports: []string{"golang.org/x/time/rate"}, sealed: []string{"golang.org/x/time"},
+	},
+	{
+		path: "middleware/ratelimit/redislimit", knows: []string{"middleware/ratelimit"},
+		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient},
+	},
+	{
+		path: "middleware/ratelimit/grpclimit", knows: []string{"internal/rpcstatus", "middleware/ratelimit"},
+		imports: grpcClient,
 	},
 	{path: "debug", knows: []string{"."}, sealed: telemetry},
 	{path: "wllocktest", knows: []string{".", "distributed/memlock"}, sealed: telemetry},

@@ -1,0 +1,140 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/internal/problem"
+)
+
+// Rule is a policy, and whom or what it is for.
+type Rule struct {
+	Policy Policy
+	// Of returns the identity that a request is charged to, such as its caller or its key. The key functions of httpguard
+	// will do. An error, or an empty identity, refuses the request with 400.
+	Of func(r *http.Request) (string, error)
+}
+
+// Option changes what New returns.
+type Option func(*handler)
+
+// WithRequestID sets what a request has in common with its retries [the header Idempotency-Key]. "": it has none.
+func WithRequestID(f func(r *http.Request) string) Option {
+	return func(h *handler) { h.requestID = f }
+}
+
+// WithFailClosed refuses requests with 503 while the limiter cannot be asked.
+func WithFailClosed() Option { return func(h *handler) { h.failClosed = true } }
+
+// New returns a middleware that lets those requests through that all rules allow. Put it before that of httpguard. It
+// panics when something is wrong with its arguments: they are part of the program's text.
+func New(limiter Limiter, rules []Rule, opts ...Option) func(http.Handler) http.Handler {
+	if limiter == nil {
+		panic("ratelimit: New wants a Limiter")
+	}
+	for _, r := range rules {
+		if err := r.Policy.Check(); err != nil || r.Of == nil {
+			panic(fmt.Sprintf("ratelimit: New wants rules with a policy and a function: %v", err))
+		}
+	}
+	h := handler{limiter: limiter, rules: rules, policies: policyField(rules),
+		requestID: func(r *http.Request) string { return r.Header.Get("Idempotency-Key") }}
+	for _, o := range opts {
+		o(&h)
+	}
+	return func(next http.Handler) http.Handler {
+		h := h
+		h.next = next
+		return &h
+	}
+}
+
+type handler struct {
+	limiter    Limiter
+	rules      []Rule
+	policies   string // RateLimit-Policy
+	requestID  func(*http.Request) string
+	failClosed bool
+	next       http.Handler
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	charges := make([]Charge, len(h.rules))
+	for i, rule := range h.rules {
+		id, err := rule.Of(r)
+		if err != nil || id == "" {
+			invalid(w, err)
+			return
+		}
+		charges[i] = Charge{rule.Policy, id}
+	}
+	v, err := Take(r.Context(), h.limiter, charges, h.requestID(r))
+	if err != nil && h.failClosed && !errors.Is(r.Context().Err(), context.Canceled) {
+		unavailable(w)
+		return
+	}
+	h.tell(w.Header(), v)
+	if policy, after := v.Refused(); policy != nil {
+		exceeded(w, policy.Name, after)
+		return
+	}
+	h.next.ServeHTTP(w, r) // also without an answer; and one who has left, the next one will find out
+}
+
+// tell sets the fields of the draft.
+func (h *handler) tell(header http.Header, v Verdict) {
+	header.Set("RateLimit-Policy", h.policies)
+	if len(v.Results) > 0 {
+		header.Set("RateLimit", stateField(v))
+	}
+}
+
+// policyField is `"caller";q=5;w=1, "product";q=1000;w=1`: quota, and window in seconds.
+func policyField(rules []Rule) string {
+	items := make([]string, len(rules))
+	for i, r := range rules {
+		items[i] = fmt.Sprintf("%q;q=%d;w=%d", r.Policy.Name, r.Policy.Quota, seconds(r.Policy.Window))
+	}
+	return strings.Join(items, ", ")
+}
+
+// stateField is `"caller";r=3;t=1`: what remains, and after how many seconds all of it is back.
+func stateField(v Verdict) string {
+	items := make([]string, len(v.Results))
+	for i, r := range v.Results {
+		items[i] = fmt.Sprintf("%q;r=%d;t=%d", v.Policies[i].Name, r.Remaining, seconds(r.ResetAfter))
+	}
+	return strings.Join(items, ", ")
+}
+
+// seconds are whole, and never too few.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func exceeded(w http.ResponseWriter, policy string, after time.Duration) {
+	problem.RetryAfter(w.Header(), after)
+	p := of(problem.QuotaExceeded, http.StatusTooManyRequests, "More requests than are allowed. Try again later.")
+	p.ViolatedPolicies = []string{policy}
+	p.Write(w)
+}
+
+func unavailable(w http.ResponseWriter) {
+	problem.RetryAfter(w.Header(), 0)
+	of(problem.Type("backend-unavailable"), http.StatusServiceUnavailable, "The limit service does not answer. Try again later.").Write(w)
+}
+
+func invalid(w http.ResponseWriter, err error) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		of(problem.Type("body-too-large"), http.StatusRequestEntityTooLarge, "The request's body is longer than allowed.").Write(w)
+		return
+	}
+	of(problem.Type("invalid-key"), http.StatusBadRequest, "Who sends the request, or what it is about, is missing or malformed.").Write(w)
+}
+
+func of(kind string, status int, detail string) problem.Problem {
+	return problem.Problem{Type: kind, Title: http.StatusText(status), Status: status, Detail: detail}
+}

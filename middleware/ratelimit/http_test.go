@@ -1,0 +1,191 @@
+package ratelimit_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/middleware/ratelimit"
+)
+
+const secret = "s3cret"
+
+func caller(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }
+
+func product(r *http.Request) (string, error) { return r.URL.Query().Get("id"), nil }
+
+var (
+	perCaller  = ratelimit.Rule{Policy: ratelimit.Policy{Name: "caller", Quota: 2, Window: time.Minute}, Of: caller}
+	perProduct = ratelimit.Rule{Policy: ratelimit.Policy{Name: "product", Quota: 3, Window: 90 * time.Second}, Of: product}
+)
+
+// limited is a server behind limits, and how often its handler was called.
+type limited struct {
+	*httptest.Server
+	served atomic.Int32
+}
+
+func serve(t testing.TB, limiter ratelimit.Limiter, rules []ratelimit.Rule, opts ...ratelimit.Option) *limited {
+	t.Helper()
+	s := &limited{}
+	s.Server = httptest.NewServer(ratelimit.New(limiter, rules, opts...)(http.HandlerFunc(
+		func(http.ResponseWriter, *http.Request) { s.served.Add(1) })))
+	t.Cleanup(s.Close)
+	return s
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (s *limited) get(t testing.TB, caller, product, idempotencyKey string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"?id="+product, nil)
+	require.NoError(t, err)
+	r.Header.Set("Authorization", caller)
+	r.Header.Set("Idempotency-Key", idempotencyKey)
+	resp, err := s.Client().Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return answer{resp.StatusCode, resp.Header, string(b)}
+}
+
+func TestQuotaExceeded(t *testing.T) {
+	s := serve(t, ratelimit.NewLocal(), []ratelimit.Rule{perCaller, perProduct})
+	a := s.get(t, secret, "1", "")
+	require.Equal(t, http.StatusOK, a.status)
+	require.Equal(t, `"caller";q=2;w=60, "product";q=3;w=90`, a.header.Get("RateLimit-Policy"))
+	require.Equal(t, `"caller";r=1;t=30, "product";r=2;t=30`, a.header.Get("RateLimit"))
+	require.Equal(t, http.StatusOK, s.get(t, secret, "1", "").status)
+
+	a = s.get(t, secret, "1", "")
+	require.Equal(t, http.StatusTooManyRequests, a.status)
+	require.Equal(t, `"caller";r=0;t=60`, a.header.Get("RateLimit"), "nobody else was charged")
+	require.GreaterOrEqual(t, a.header.Get("Retry-After"), "30")
+	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
+	var p struct {
+		Type     string
+		Status   int
+		Violated []string `json:"violated-policies"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.body), &p))
+	require.Equal(t, "https://iana.org/assignments/http-problem-types#quota-exceeded", p.Type)
+	require.Equal(t, []string{"caller"}, p.Violated)
+	require.NotContains(t, a.body, secret)
+
+	require.Equal(t, http.StatusOK, s.get(t, "other", "1", "").status)
+	require.Contains(t, s.get(t, "third", "1", "").body, `"violated-policies":["product"]`)
+	require.Equal(t, http.StatusOK, s.get(t, "third", "2", "").status)
+	require.EqualValues(t, 4, s.served.Load())
+}
+
+func TestRetryIsNotChargedTwice(t *testing.T) {
+	s := serve(t, ratelimit.NewLocal(), []ratelimit.Rule{perCaller, perProduct})
+	for _, key := range []string{"one", "one", "two", "two"} {
+		require.Equal(t, http.StatusOK, s.get(t, secret, "1", key).status)
+	}
+	a := s.get(t, secret, "1", "three")
+	require.Equal(t, http.StatusTooManyRequests, a.status)
+	require.Equal(t, http.StatusOK, s.get(t, "other", "1", "one").status, "the same key of another caller is another request")
+	require.Equal(t, http.StatusTooManyRequests, s.get(t, "third", "1", "one").status, "for it was charged, to the product as well")
+}
+
+func TestRequestID(t *testing.T) {
+	s := serve(t, ratelimit.NewLocal(), []ratelimit.Rule{perCaller},
+		ratelimit.WithRequestID(func(r *http.Request) string { return r.URL.Query().Get("id") }))
+	for range 4 {
+		require.Equal(t, http.StatusOK, s.get(t, secret, "1", "").status)
+	}
+	require.Equal(t, http.StatusTooManyRequests, s.get(t, secret, "1", "").status)
+}
+
+func TestWithoutIdentity(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		status int
+		kind   string
+	}{
+		"empty":     {nil, http.StatusBadRequest, "#invalid-key"},
+		"error":     {errors.New(secret), http.StatusBadRequest, "#invalid-key"},
+		"too large": {&http.MaxBytesError{}, http.StatusRequestEntityTooLarge, "#body-too-large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := perCaller
+			rule.Of = func(*http.Request) (string, error) { return "", test.err }
+			s := serve(t, ratelimit.NewLocal(), []ratelimit.Rule{rule})
+			a := s.get(t, "", "", "")
+			require.Equal(t, test.status, a.status)
+			require.Contains(t, a.body, test.kind)
+			require.NotContains(t, a.body, secret)
+			require.Zero(t, s.served.Load())
+		})
+	}
+	_, err := ratelimit.Take(t.Context(), ratelimit.NewLocal(), []ratelimit.Charge{{Policy: perCaller.Policy}}, "")
+	require.ErrorIs(t, err, ratelimit.ErrIdentity)
+}
+
+// away is a limiter that cannot be asked.
+type away struct{}
+
+func (away) Take(context.Context, ratelimit.Policy, string, string) (ratelimit.Result, error) {
+	return ratelimit.Result{}, errors.New("away")
+}
+
+func TestLimiterAway(t *testing.T) {
+	s := serve(t, away{}, []ratelimit.Rule{perCaller})
+	a := s.get(t, secret, "1", "")
+	require.Equal(t, http.StatusOK, a.status)
+	require.Equal(t, `"caller";q=2;w=60`, a.header.Get("RateLimit-Policy"))
+	require.Empty(t, a.header.Get("RateLimit"))
+
+	s = serve(t, away{}, []ratelimit.Rule{perCaller}, ratelimit.WithFailClosed())
+	a = s.get(t, secret, "1", "")
+	require.Equal(t, http.StatusServiceUnavailable, a.status)
+	require.Contains(t, a.body, "#backend-unavailable")
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	require.Zero(t, s.served.Load())
+}
+
+// spy notes what a limiter gets to see.
+type spy struct {
+	ratelimit.Limiter
+	seen []string
+}
+
+func (s *spy) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
+	s.seen = append(s.seen, id, request)
+	return s.Limiter.Take(ctx, p, id, request)
+}
+
+func TestLimiterSeesNoSecrets(t *testing.T) {
+	l := &spy{Limiter: ratelimit.NewLocal()}
+	s := serve(t, l, []ratelimit.Rule{perCaller})
+	require.Equal(t, http.StatusOK, s.get(t, strings.Repeat(secret, 100), "1", secret).status)
+	require.Len(t, l.seen, 2)
+	for _, name := range l.seen {
+		require.Regexp(t, `^[0-9a-f]{32}$`, name)
+	}
+}
+
+func TestMistakesPanic(t *testing.T) {
+	for _, p := range []ratelimit.Policy{
+		{Quota: 1, Window: 1}, {Name: "a b", Quota: 1, Window: 1}, {Name: "a", Window: 1}, {Name: "a", Quota: 1}, {Name: "a", Quota: 1, Window: 1, Burst: -1},
+	} {
+		require.Panics(t, func() { ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{Policy: p, Of: caller}}) }, p)
+	}
+	require.Panics(t, func() { ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{Policy: perCaller.Policy}}) })
+	require.Panics(t, func() { ratelimit.New(nil, nil) })
+}

@@ -1,0 +1,131 @@
+package redislimit_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/middleware/ratelimit"
+	"github.com/wllock/wllock/middleware/ratelimit/redislimit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var five = ratelimit.Policy{Name: "caller", Quota: 5, Window: time.Hour}
+
+func take(t testing.TB, l ratelimit.Limiter, id, request string) ratelimit.Result {
+	t.Helper()
+	r, err := l.Take(t.Context(), five, id, request)
+	require.NoError(t, err)
+	return r
+}
+
+// All on one server, each with identities of its own.
+func TestLimiter(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	l := redislimit.New(client)
+
+	t.Run("counts over all processes", func(t *testing.T) {
+		other := redislimit.New(server.Client())
+		for left := 4; left >= 0; left-- {
+			l, other = other, l
+			r := take(t, l, "count", "")
+			require.True(t, r.Allowed)
+			require.Equal(t, left, r.Remaining)
+			require.Zero(t, r.RetryAfter)
+			require.InDelta(t, time.Duration(5-left)*12*time.Minute, r.ResetAfter, float64(time.Second))
+		}
+		r := take(t, l, "count", "")
+		require.False(t, r.Allowed)
+		require.InDelta(t, 12*time.Minute, r.RetryAfter, float64(time.Second))
+		require.True(t, take(t, l, "somebody else", "").Allowed)
+	})
+
+	t.Run("a retry is charged once", func(t *testing.T) {
+		require.Equal(t, 4, take(t, l, "retry", "r1").Remaining)
+		require.Equal(t, 4, take(t, l, "retry", "r1").Remaining, "its retry")
+		require.Equal(t, 3, take(t, l, "retry", "r1").Remaining, "a third time")
+		for range 3 {
+			require.True(t, take(t, l, "retry", "").Allowed)
+		}
+		require.True(t, take(t, l, "retry", "r1").Allowed, "the retry of the third, though the quota is used up")
+		require.False(t, take(t, l, "retry", "r2").Allowed)
+		require.False(t, take(t, l, "retry", "r2").Allowed, "what was refused has paid for no retry")
+	})
+
+	t.Run("of two at once one is charged", func(t *testing.T) {
+		var wg sync.WaitGroup
+		var allowed atomic.Int32
+		for range 2 {
+			wg.Go(func() {
+				r, err := l.Take(t.Context(), five, "twice", "r")
+				assert.NoError(t, err)
+				if r.Allowed {
+					allowed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 2, allowed.Load())
+		require.Equal(t, 3, take(t, l, "twice", "").Remaining)
+	})
+
+	t.Run("every key expires", func(t *testing.T) {
+		take(t, l, "expires", "r")
+		keys, err := client.Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(keys, " "), "ratepaid:expires:r")
+		for _, key := range keys {
+			ttl, err := client.TTL(t.Context(), key).Result()
+			require.NoError(t, err)
+			require.Positive(t, ttl, key)
+			require.LessOrEqual(t, ttl, time.Hour, key)
+		}
+	})
+
+	t.Run("in the middleware", func(t *testing.T) {
+		charges := []ratelimit.Charge{{Policy: five, Identity: "a very secret token"}}
+		for range 5 {
+			v, err := ratelimit.Take(t.Context(), l, charges, "")
+			require.NoError(t, err)
+			refused, _ := v.Refused()
+			require.Nil(t, refused)
+		}
+		v, err := ratelimit.Take(t.Context(), l, charges, "")
+		require.NoError(t, err)
+		refused, after := v.Refused()
+		require.Equal(t, &five, refused)
+		require.Positive(t, after)
+		keys, err := client.Keys(t.Context(), "*secret*").Result()
+		require.NoError(t, err)
+		require.Empty(t, keys)
+	})
+}
+
+// A server that hangs holds requests up for a moment only.
+func TestAway(t *testing.T) {
+	server := redistest.Start(t)
+	l := redislimit.New(server.Client())
+	take(t, l, "a", "")
+	server.Pause()
+	for _, request := range []string{"", "r"} {
+		began := time.Now()
+		_, err := l.Take(context.Background(), five, "a", request)
+		require.Error(t, err)
+		require.Less(t, time.Since(began), time.Second)
+	}
+	server.Resume()
+	require.Eventually(t, func() bool {
+		_, err := l.Take(context.Background(), five, "a", "")
+		return err == nil
+	}, 5*time.Second, 10*time.Millisecond)
+}
