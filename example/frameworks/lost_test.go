@@ -1,8 +1,11 @@
 package frameworks_test
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -53,5 +56,47 @@ func TestLost(t *testing.T) {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
 		})
+	}
+}
+
+// Who was cancelled while waiting gets no empty 200, nor is the handler run.
+func TestGinCancelled(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", "1000")
+	router := gin.New()
+	router.Use(gin.RecoveryWithWriter(io.Discard), func(c *gin.Context) { // as when SIGTERM ends all requests
+		ctx, cancel := context.WithCancel(c.Request.Context())
+		c.Request = c.Request.WithContext(ctx)
+		time.AfterFunc(10*time.Millisecond, cancel)
+	})
+	router.POST("/orders/:id", frameworks.Gin(httpguard.New(l, "product", httpguard.PathValue("id"))),
+		func(*gin.Context) { t.Error("run without the lock") })
+	server := httptest.NewServer(router)
+	defer server.Close()
+	resp, err := http.Post(server.URL+"/orders/1000", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Fatal(resp.Status)
+	}
+}
+
+// The guide has the adapters for those who copy them from there.
+func TestGuideHasTheAdapters(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/middleware.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"echo.go", "gin.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := strings.Index(string(source), "\nfunc "); !strings.Contains(string(guide), string(source[at:])) {
+			t.Errorf("docs/middleware.md has not what is in %s", file)
+		}
 	}
 }

@@ -149,3 +149,20 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 	_, err = os.Stat(file)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// What the middleware adds to a request, the lock itself included.
+func BenchmarkGuard(b *testing.B) {
+	l := wllocktest.New(b)
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for name, h := range map[string]http.Handler{
+		"bare": handler, "guarded": httpguard.New(l, "product", httpguard.Query("id"))(handler),
+	} {
+		b.Run(name, func(b *testing.B) {
+			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/?id=1", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
