@@ -45,8 +45,9 @@ vet: ## go vet
 	@$(GO) vet ./...
 
 .PHONY: benchmarks
-benchmarks: ## build and vet the benchmarks against other libraries (a module of its own)
-	@if [ -f benchmarks/go.mod ]; then cd benchmarks && $(GO) vet ./... && $(GO) build -o /dev/null ./...; fi
+benchmarks: ## vet what is in modules of its own: the comparison with other libraries, examples for web frameworks
+	@cd benchmarks && $(GO) vet ./... && $(GO) build -o /dev/null ./...
+	@cd example/frameworks && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: bench
 bench: servers ## wllock beside other locks over Redis, ten minutes; BENCHFLAGS=-quick, or -help
