@@ -24,28 +24,38 @@ type LockInfo struct {
 }
 
 // Locks returns what is in use now, the most waited for and longest held first, at most limit of them. It is for people
-// who ask what is going on: it looks at every key in use, and no two of them at the same moment.
+// who ask what is going on: it looks at every key in use, and at no two of them at the same moment.
 func (l *Locker) Locks(limit int) []LockInfo {
-	var all []LockInfo
-	var tenures []*tenure.Tenure
-	l.queue.Each(func(key string, t *tenure.Tenure, waiting int) {
-		all = append(all, LockInfo{Key: key, Waiting: waiting})
-		tenures = append(tenures, t)
-	})
+	tenures := map[string]*tenure.Tenure{}
+	l.queue.Each(func(key string, t *tenure.Tenure, _ int) { tenures[key] = t })
 	now := time.Now()
-	for i, t := range tenures {
-		s, at := t.Snapshot(), &all[i]
-		at.Mode, at.AtBackend, at.Holders = s.Mode.String(), s.AtBackend, s.Holders
-		at.Fence, at.Until, at.Lingering = s.Fence, s.Until, s.Lingering
-		if s.Holders > 0 {
-			at.HeldFor = now.Sub(s.Since)
-		}
-		if !s.Until.IsZero() {
-			at.Turns = s.Handoffs + 1
-		}
+	infos := make(map[string]LockInfo, len(tenures))
+	for key, t := range tenures {
+		infos[key] = describe(t.Snapshot(), now)
 	}
+	var all []LockInfo
+	l.queue.Each(func(key string, t *tenure.Tenure, waiting int) {
+		if info, ok := infos[key]; ok && tenures[key] == t { // else it has become another key's before we looked at it
+			info.Key, info.Waiting = key, waiting
+			all = append(all, info)
+		}
+	})
 	slices.SortFunc(all, func(a, b LockInfo) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.HeldFor, a.HeldFor), cmp.Compare(a.Key, b.Key))
 	})
 	return all[:min(max(limit, 0), len(all))]
+}
+
+func describe(s tenure.Snapshot, now time.Time) LockInfo {
+	info := LockInfo{
+		Mode: s.Mode.String(), AtBackend: s.AtBackend, Holders: s.Holders,
+		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering,
+	}
+	if s.Holders > 0 {
+		info.HeldFor = now.Sub(s.Since)
+	}
+	if !s.Until.IsZero() {
+		info.Turns = s.Handoffs + 1
+	}
+	return info
 }
