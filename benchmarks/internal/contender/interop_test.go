@@ -1,0 +1,91 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// others are the libraries that lock with the common convention, SET key unique NX PX, under the key they are given.
+func others() []Contender {
+	var found []Contender
+	for _, c := range All() {
+		if c.Name == "redsync" || c.Name == "redislock" || c.Name == "wllock-java" {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// A service can be moved from another library to wllock one instance at a time: on one key they exclude each other, and
+// with a gap between tenures each gets in.
+func TestOnOneKeyWithOtherLibraries(t *testing.T) {
+	for _, other := range others() {
+		t.Run(other.Name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			theirs, err := other.Open(Options{Addr: s.Addr, Workers: 4})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = theirs.Close() })
+			backend, err := redislock.Open("redis://"+s.Addr, redislock.WithInteropGap(20*time.Millisecond))
+			require.NoError(t, err)
+			locker, err := wllock.New("bench", backend, wllock.WithMaxTenure(20*time.Millisecond))
+			require.NoError(t, err)
+			ours := ourLock{locker: locker, backend: backend}
+			t.Cleanup(func() { _ = ours.Close() })
+			share := contend(t, "bench:key:hot", 2*time.Second, map[string]func(context.Context, func(context.Context) error) error{
+				"ours":   func(ctx context.Context, f func(context.Context) error) error { return ours.Do(ctx, "hot", f) },
+				"theirs": func(ctx context.Context, f func(context.Context) error) error { return theirs.Do(ctx, "bench:key:hot", f) },
+			})
+			t.Logf("turns: %v", share)
+			require.Greater(t, share["ours"], int64(20))
+			require.Greater(t, share["theirs"], int64(5))
+		})
+	}
+}
+
+// contend lets four callers of each side ask for the lock over and over, and counts who was in.
+func contend(t *testing.T, key string, run time.Duration, sides map[string]func(context.Context, func(context.Context) error) error) map[string]int64 {
+	ctx, cancel := context.WithTimeout(t.Context(), run)
+	defer cancel()
+	var inside atomic.Int32
+	counts := map[string]*atomic.Int64{}
+	var wg sync.WaitGroup
+	for name, do := range sides {
+		count := new(atomic.Int64)
+		counts[name] = count
+		for range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					err := do(ctx, func(context.Context) error {
+						if inside.Add(1) != 1 {
+							t.Errorf("two inside %s", key)
+						}
+						time.Sleep(time.Millisecond)
+						inside.Add(-1)
+						count.Add(1)
+						return nil
+					})
+					if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	share := map[string]int64{}
+	for name, c := range counts {
+		share[name] = c.Load()
+	}
+	return share
+}
