@@ -165,6 +165,13 @@ func (l *lease) giveUp() {
 	}
 }
 
+// givenUp notes that an Enter has released the lease. Of nil it does nothing.
+func (l *lease) givenUp() {
+	if l != nil {
+		_ = l.settle(nil)
+	}
+}
+
 func (l *lease) leaving() *call { return l.a.call(leaveScript, fenceText(l.fences.close())) }
 
 // outcome reads the answer to leave.
@@ -179,11 +186,8 @@ func outcome(c *call) error {
 	}
 }
 
-// settle ends the release with its first answer and returns that; later ones are of repeats. Of nil it does nothing.
+// settle ends the release with its first answer and returns that; later ones are of repeats.
 func (l *lease) settle(err error) error {
-	if l == nil {
-		return nil
-	}
 	l.mu.Lock()
 	if l.settled() {
 		defer l.mu.Unlock()

@@ -102,7 +102,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 		prev.giveUp()
 		return nil, nil, err
 	}
-	prev.settle(nil)
+	prev.givenUp()
 	return a.answered(ctx, c, sent)
 }
 

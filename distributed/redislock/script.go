@@ -37,7 +37,7 @@ func newScript(name string) *script {
 	text := source(name)
 	if before, rest, ok := strings.Cut(text, includeMark); ok {
 		parts, body, _ := strings.Cut(rest, "\n")
-		for _, part := range strings.Fields(parts) {
+		for part := range strings.FieldsSeq(parts) {
 			before += source(part)
 		}
 		text = before + body

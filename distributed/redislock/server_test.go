@@ -61,7 +61,7 @@ func userLine(t *testing.T) []any {
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ACL SETUSER "); ok {
 			args := []any{"ACL", "SETUSER"}
-			for _, f := range strings.Fields(rest) {
+			for f := range strings.FieldsSeq(rest) {
 				args = append(args, f)
 			}
 			return args
@@ -127,7 +127,7 @@ func TestMissingACLRuleIsNamed(t *testing.T) {
 			s := redistest.Start(t)
 			b := asUser(t, s)
 			args := []any{"ACL", "SETUSER", userLine(t)[2]}
-			for _, f := range strings.Fields(c.change) {
+			for f := range strings.FieldsSeq(c.change) {
 				args = append(args, f)
 			}
 			s.Do(args...)

@@ -23,7 +23,7 @@ func (d *watchdog) hear() { d.last.Store(time.Now().UnixNano()) }
 // run ends when ctx does, or with the connection; either way the subscription is closed by then.
 func (d *watchdog) run(ctx context.Context) {
 	defer close(d.done)
-	defer d.ps.Close()
+	defer func() { _ = d.ps.Close() }()
 	for {
 		every := d.interval()
 		wait(ctx, every)

@@ -48,9 +48,7 @@ local function first(now)
     elseif dead(w, now) then
       head, rank = head or w, rank + 1
     else
-      for _, corpse in ipairs(redis.call('ZRANGE', QUEUE, 0, rank)) do
-        if corpse ~= member then drop(corpse) end
-      end
+      for _ = 1, rank do drop(redis.call('ZRANGE', QUEUE, 0, 0)[1]) end
       return w
     end
   end
