@@ -102,9 +102,7 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 		p := other.place("shop:product:1")
 		q := newUser(t, b).place("shop:product:1", shared)
 		time.Sleep(testTTL / 2) // heartbeats, claim
-		if mode == nil {
-			require.NoError(t, l.Refill(t.Context()))
-		}
+		require.NoError(t, l.Refill(t.Context()))
 		release(t, l)
 		release(t, granted(t, p))
 		release(t, granted(t, q))
