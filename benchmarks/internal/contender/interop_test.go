@@ -43,8 +43,10 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 			ours := ourLock{locker: locker, backend: backend}
 			t.Cleanup(func() { _ = ours.Close() })
 			share := contend(t, "bench:key:hot", 2*time.Second, map[string]func(context.Context, func(context.Context) error) error{
-				"ours":   func(ctx context.Context, f func(context.Context) error) error { return ours.Do(ctx, "hot", f) },
-				"theirs": func(ctx context.Context, f func(context.Context) error) error { return theirs.Do(ctx, "bench:key:hot", f) },
+				"ours": func(ctx context.Context, f func(context.Context) error) error { return ours.Do(ctx, "hot", f) },
+				"theirs": func(ctx context.Context, f func(context.Context) error) error {
+					return theirs.Do(ctx, "bench:key:hot", f)
+				},
 			})
 			t.Logf("turns: %v", share)
 			require.Greater(t, share["ours"], int64(20))
