@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +23,7 @@ type Locker struct {
 	backend  distributed.Backend
 	settings settings
 	limit    atomic.Int64 // default threshold
-	names    sync.Map     // string to *nameState
+	names    names
 	queue    *local.Queue[*tenure.Tenure]
 	tenures  *tenure.Group
 	limits   *deadline.Set[*hold] // when each hold overstays

@@ -2,6 +2,8 @@ package wllock
 
 import (
 	"fmt"
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -54,10 +56,40 @@ func (n *nameState) retryAfter(ahead int) time.Duration {
 	return min(turn*time.Duration(ahead+1), maxRetryAfter)
 }
 
+// names are the states of all names seen. They are few and soon known, so the map is copied to add one and read without a
+// lock.
+type names struct {
+	known atomic.Pointer[map[string]*nameState]
+	mu    sync.Mutex // held to replace known
+}
+
+func (n *names) all() map[string]*nameState {
+	if m := n.known.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// add returns the state under that name, which is n unless another was added before.
+func (n *names) add(state *nameState) *nameState {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if first := n.all()[state.name]; first != nil {
+		return first
+	}
+	more := maps.Clone(n.all())
+	if more == nil {
+		more = map[string]*nameState{}
+	}
+	more[state.name] = state
+	n.known.Store(&more)
+	return state
+}
+
 // name returns the state of a name, checking it when it is seen for the first time.
 func (l *Locker) name(name string) (*nameState, error) {
-	if n, ok := l.names.Load(name); ok {
-		return n.(*nameState), nil
+	if n := l.names.all()[name]; n != nil {
+		return n, nil
 	}
 	if err := checkPart("name", name); err != nil {
 		return nil, err
@@ -72,8 +104,7 @@ func (l *Locker) name(name string) (*nameState, error) {
 		n.limit.Store(int64(n.options.threshold))
 		n.options.ownLimit = false
 	}
-	first, _ := l.names.LoadOrStore(name, n)
-	return first.(*nameState), nil
+	return l.names.add(n), nil
 }
 
 // threshold is the number of callers that may wait, by the call's own option, its name's, or the default.
@@ -128,13 +159,11 @@ type NameStats struct {
 // Stats returns the figures of now. Each is exact; together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
 	s := Stats{Names: map[string]NameStats{}}
-	l.names.Range(func(_, v any) bool {
-		n := v.(*nameState)
+	for name, n := range l.names.all() {
 		one := n.stats()
-		s.Names[n.name] = one
+		s.Names[name] = one
 		s.Total.add(one)
-		return true
-	})
+	}
 	return s
 }
 

@@ -67,13 +67,11 @@ func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
 		return err
 	}
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		l.names.Range(func(_, v any) bool {
-			n := v.(*nameState)
+		for _, n := range l.names.all() {
 			o.ObserveInt64(waiting, n.waiting.Load(), t.of(n))
 			o.ObserveInt64(held, n.held.Load(), t.of(n))
 			o.ObserveInt64(limit, int64(l.threshold(n, &n.options)), t.of(n))
-			return true
-		})
+		}
 		return nil
 	}, waiting, held, limit)
 	return err

@@ -24,9 +24,9 @@ type lease struct {
 	entry     *entry // while it is an owner
 	slot      int    // index in entry.owners
 	state     leaseState
+	releasing bool      // a release was tried during a partition; healing carries it out
 	expires   time.Time // by the server
 	item      deadline.Item[*lease]
-	releasing bool   // a release was tried during a partition; healing carries it out
 	fence     uint64 // drawn last
 	lastFence uint64 // of the block reserved
 }
