@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -259,6 +260,9 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, limit int, err
 	case errors.Is(e.Err, ErrUnavailable):
 		h.name.unavailable.Add(1)
 		e.RetryAfter = l.settings.leaseTTL / 3
+		if r := (*outage.Refused)(nil); errors.As(err, &r) {
+			e.RetryAfter = r.RetryAfter
+		}
 	}
 	l.watch.refused(ctx, h, e)
 	return e

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -50,7 +51,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	l := &Locker{system: system, instance: rand.Text(), backend: backend, settings: s}
 	l.limit.Store(int64(s.defaults.threshold))
 	l.tenures = tenure.NewGroup(tenure.Config{
-		Backend: backend, Instance: l.instance, TTL: s.leaseTTL,
+		Backend: outage.New(backend, s.logger), Instance: l.instance, TTL: s.leaseTTL,
 		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger,
 		Queue: (*turns)(l), Failed: l.releaseFailed,
 	})

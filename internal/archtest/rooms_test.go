@@ -24,6 +24,11 @@ var telemetry = []string{
 	"go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/go-logr", "github.com/cespare/xxhash/v2",
 }
 
+const breaker = "github.com/sony/gobreaker/v2"
+
+// underRoot is all that the root brings along.
+var underRoot = append([]string{breaker}, telemetry...)
+
 // neverLinked is what no room that can be imported may link, whatever its imports allow.
 var neverLinked = []string{
 	"go.opentelemetry.io/otel/sdk", "github.com/stretchr/testify", "go.uber.org/goleak",
@@ -44,6 +49,11 @@ var rooms = []room{
 	{path: "distributed", knows: []string{"internal/deadline"}, sealed: nothing},
 	{path: "internal/tenure", knows: []string{"distributed", "internal/deadline"}, sealed: nothing},
 
+	{
+		path: "internal/outage", knows: []string{"distributed"},
+		imports: []string{breaker}, sealed: []string{breaker},
+	},
+
 	{path: "distributed/locktest", knows: []string{"distributed"}, sealed: nothing},
 	{path: "distributed/memlock", knows: backend, sealed: nothing},
 	{path: "distributed/redislock", knows: backend, imports: []string{redisClient}},
@@ -52,12 +62,12 @@ var rooms = []room{
 	{path: "distributed/sqllock", knows: backend, sealed: nothing},
 
 	{
-		path: ".", knows: []string{"local", "internal/deadline", "internal/tenure", "distributed"},
-		imports: []string{"go.opentelemetry.io/otel"}, sealed: telemetry,
+		path: ".", knows: []string{"local", "internal/deadline", "internal/outage", "internal/tenure", "distributed"},
+		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 
 	{path: "internal/problem", sealed: nothing},
-	{path: "middleware/httpguard", knows: []string{".", "internal/problem"}, sealed: telemetry},
+	{path: "middleware/httpguard", knows: []string{".", "internal/problem"}, sealed: underRoot},
 	{path: "internal/rpcstatus", imports: grpcClient},
 	{path: "middleware/grpcguard", knows: []string{".", "internal/rpcstatus"}, imports: grpcClient},
 	{
@@ -72,8 +82,8 @@ var rooms = []room{
 		path: "middleware/ratelimit/grpclimit", knows: []string{"internal/rpcstatus", "middleware/ratelimit"},
 		imports: grpcClient,
 	},
-	{path: "debug", knows: []string{"."}, sealed: telemetry},
-	{path: "wllocktest", knows: []string{".", "distributed/memlock"}, sealed: telemetry},
+	{path: "debug", knows: []string{"."}, sealed: underRoot},
+	{path: "wllocktest", knows: []string{".", "distributed/memlock"}, sealed: underRoot},
 	{
 		path:    "config",
 		knows:   []string{".", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},

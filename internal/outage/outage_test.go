@@ -1,0 +1,212 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/outage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a backend whose Enter does what the test says.
+type fake struct {
+	distributed.Backend
+	calls, at, peak atomic.Int32
+	enter           func(ctx context.Context) error
+}
+
+func (f *fake) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+	f.calls.Add(1)
+	if n := f.at.Add(1); n > f.peak.Load() {
+		f.peak.Store(n)
+	}
+	defer f.at.Add(-1)
+	return nil, nil, f.enter(ctx)
+}
+
+func down(context.Context) error { return distributed.ErrUnavailable }
+func up(context.Context) error   { return nil }
+
+const dialTimeout = 5 * time.Second
+
+// hang is a network that swallows everything.
+func hang(ctx context.Context) error {
+	select {
+	case <-time.After(dialTimeout):
+		return distributed.ErrUnavailable
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func try(k *outage.Breaker) error {
+	_, _, err := k.Enter(context.Background(), distributed.Request{})
+	return err
+}
+
+// open returns a breaker that is open, over a backend that is down.
+func open(t testing.TB, log *slog.Logger) (*outage.Breaker, *fake) {
+	f := &fake{enter: down}
+	k := outage.New(f, log)
+	for range 3 {
+		require.ErrorIs(t, try(k), distributed.ErrUnavailable)
+	}
+	require.EqualValues(t, 3, f.calls.Load())
+	return k, f
+}
+
+var silent = slog.New(slog.DiscardHandler)
+
+func TestOpensAfterFailuresInARowAndRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		k, f := open(t, slog.New(slog.NewTextHandler(&log, nil)))
+		err := try(k)
+		var r *outage.Refused
+		require.ErrorAs(t, err, &r)
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.EqualValues(t, 3, f.calls.Load(), "not asked")
+		time.Sleep(r.RetryAfter + 1)
+		require.ErrorIs(t, try(k), distributed.ErrUnavailable)
+		require.EqualValues(t, 4, f.calls.Load(), "a probe")
+		require.ErrorAs(t, try(k), &r, "open again")
+
+		f.enter = up
+		time.Sleep(r.RetryAfter + 1)
+		for range 10 {
+			require.NoError(t, try(k))
+		}
+		require.Contains(t, log.String(), "backend is away")
+		require.Contains(t, log.String(), "backend is back")
+	})
+}
+
+func TestOnlyTheBackendsFailuresCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{enter: hang}
+		k := outage.New(f, silent)
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, _, err := k.Enter(ctx, distributed.Request{})
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		for _, err := range []error{distributed.ErrHeld, errors.New("odd"), distributed.ErrClosed} {
+			f.enter = func(context.Context) error { return err }
+			for range 10 {
+				require.ErrorIs(t, try(k), err)
+			}
+		}
+		for range 10 { // two of three
+			f.enter = down
+			require.ErrorIs(t, try(k), distributed.ErrUnavailable)
+			require.ErrorIs(t, try(k), distributed.ErrUnavailable)
+			f.enter = up
+			require.NoError(t, try(k))
+		}
+		require.EqualValues(t, 70, f.calls.Load(), "none was refused")
+	})
+}
+
+// While one probe hangs, others are refused at once; the probe ends long before the backend's own time-out.
+func TestOneProbeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, f := open(t, silent)
+		f.enter = hang
+		f.peak.Store(0)
+		errs := make(chan error, 100)
+		time.Sleep(time.Second)
+		begin := time.Now()
+		for range cap(errs) {
+			go func() { errs <- try(k) }()
+		}
+		synctest.Wait()
+		require.Len(t, errs, cap(errs)-1)
+		for range cap(errs) {
+			require.ErrorIs(t, <-errs, distributed.ErrUnavailable)
+		}
+		require.LessOrEqual(t, time.Since(begin), time.Second)
+		require.EqualValues(t, 1, f.peak.Load())
+	})
+}
+
+// What was sent during the outage fails late, and is no sign that the backend is away again.
+func TestStaleFailuresDoNotOpenAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{enter: hang}
+		k := outage.New(f, silent)
+		for range 20 {
+			go func() { _ = try(k) }()
+		}
+		synctest.Wait()
+		f.enter = down
+		for range 3 {
+			_ = try(k)
+		}
+		f.enter = up
+		time.Sleep(time.Second)
+		for range 100 {
+			require.NoError(t, try(k))
+			time.Sleep(dialTimeout / 50)
+		}
+	})
+}
+
+func TestPanicOfAProbeLeavesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, f := open(t, silent)
+		time.Sleep(time.Second)
+		f.enter = func(context.Context) error { panic("probe") }
+		require.Panics(t, func() { _ = try(k) })
+		f.enter = up
+		time.Sleep(time.Second)
+		require.NoError(t, try(k))
+	})
+}
+
+func TestProbeOfACallerInHasteSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, f := open(t, silent)
+		time.Sleep(time.Second)
+		f.enter = hang
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, _, err := k.Enter(ctx, distributed.Request{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		f.enter = up
+		require.NoError(t, try(k), "the next is the probe")
+	})
+}
+
+func TestHealthyPathAllocatesNothing(t *testing.T) {
+	k := outage.New(&fake{enter: up}, silent)
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = try(k) }))
+}
+
+func BenchmarkEnter(b *testing.B) {
+	b.Run("healthy", func(b *testing.B) {
+		k := outage.New(&fake{enter: up}, silent)
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = try(k)
+		}
+	})
+	b.Run("open", func(b *testing.B) {
+		k, _ := open(b, silent)
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = try(k)
+		}
+	})
+}

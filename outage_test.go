@@ -1,0 +1,114 @@
+package wllock_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+// hangs is a backend behind a network that may swallow everything.
+type hangs struct {
+	*memlock.Backend
+	until time.Time
+}
+
+func (b *hangs) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if time.Now().Before(b.until) {
+		select {
+		case <-time.After(5 * time.Second): // a dial time-out
+			return nil, nil, distributed.ErrUnavailable
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	return b.Backend.Enter(ctx, req)
+}
+
+// The backend hangs for 60 s under load: after the first time-outs all are refused at once, but for one probe at a time;
+// 2 s after its return nobody is refused any more.
+func TestFailClosedAnswersFastAndRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &hangs{Backend: memlock.New(), until: time.Now().Add(time.Minute)}
+		l := lockerOn(t, b)
+		slow, fast := 0, 0
+		for i := range 700 {
+			asked := time.Now()
+			err := l.Do(t.Context(), "n", strconv.Itoa(i), nothing)
+			if asked.After(b.until.Add(2 * time.Second)) {
+				require.NoError(t, err)
+			} else if err != nil {
+				var e *wllock.Error
+				require.ErrorAs(t, err, &e)
+				require.ErrorIs(t, err, wllock.ErrUnavailable)
+				require.Positive(t, e.RetryAfter)
+				if time.Since(asked) < time.Millisecond {
+					require.Less(t, e.RetryAfter, time.Second)
+					fast++
+				} else {
+					slow++
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Less(t, slow, 50)
+		require.Greater(t, fast, 100)
+	})
+}
+
+// The lease that a refused Enter was to give up is given up all the same: when the backend is back, another instance
+// has the lock at once, and Close has nothing to wait for.
+func TestRefusedEnterStrandsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithMaxHandoffs(0), wllock.WithLeaseTTL(time.Hour))
+		release := hold(t, l, "n", "k", wllock.WithLockTimeMax(0))
+		b.Partition(true)
+		for range 3 {
+			require.ErrorIs(t, l.Do(t.Context(), "n", "other", never(t)), wllock.ErrUnavailable)
+		}
+		next := make(chan error, 1)
+		go func() { next <- l.Do(context.Background(), "n", "k", never(t)) }() // its Enter names the lease
+		synctest.Wait()
+		go func() { _ = l.Do(context.Background(), "n", "k", nothing) }() // keeps the first one's release from asking
+		synctest.Wait()
+		release()
+		require.ErrorIs(t, <-next, wllock.ErrUnavailable)
+		b.Partition(false)
+		time.Sleep(time.Second)
+		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.WithWait(time.Second)))
+	})
+}
+
+// In real time: a refusal takes microseconds.
+func TestOpenPathIsFast(t *testing.T) {
+	l, b := newLocker(t)
+	b.Partition(true)
+	defer b.Partition(false)
+	refused := func() { require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable) }
+	for range 3 {
+		refused()
+	}
+	const many = 1000
+	begin := time.Now()
+	for range many {
+		refused()
+	}
+	require.Less(t, time.Since(begin)/many, time.Millisecond)
+}
+
+func BenchmarkOutage(b *testing.B) {
+	l, backend := newLocker(b)
+	backend.Partition(true)
+	defer backend.Partition(false)
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = l.Do(context.Background(), "n", "k", nothing)
+	}
+}
