@@ -138,6 +138,24 @@ func ExampleWithFallback() {
 	// Output: busy in the local tier, try later
 }
 
+func ExampleWithShedHopeless() {
+	locker, _ := wllock.New("order", memlock.New())
+	defer func() { _ = locker.Close(context.Background()) }()
+	err := locker.Do(context.Background(), "product", "1000",
+		func(context.Context) error { return nil },
+		wllock.WithWait(200*time.Millisecond), // no use to anybody after that,
+		wllock.WithShedHopeless())             // so do not even queue if it will be longer
+	switch {
+	case errors.Is(err, wllock.ErrQueueFull):
+		fmt.Println("too many before us, at once")
+	case errors.Is(err, wllock.ErrWaitTimeout):
+		fmt.Println("waited in vain")
+	default:
+		fmt.Println(err)
+	}
+	// Output: <nil>
+}
+
 func ExampleShared() {
 	locker, _ := wllock.New("catalog", memlock.New())
 	defer func() { _ = locker.Close(context.Background()) }()

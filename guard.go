@@ -186,6 +186,9 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 	if c.wait > 0 {
 		turn.Deadline = asked.Add(c.wait)
 	}
+	if c.hopeless && !c.noWait {
+		turn.Hopeful = h.name.hopeful(ctx, asked, turn.Deadline)
+	}
 	err := l.queue.Enter(ctx, &h.turn, h.key, turn)
 	h.turnAt = asked
 	if h.turn.Queued() {
@@ -193,7 +196,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 		h.localWait = h.turnAt.Sub(asked)
 	}
 	if err != nil {
-		return l.refused(ctx, h, TierLocal, turn.Limit, err)
+		return l.refused(ctx, h, TierLocal, ahead(turn, err), err)
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
@@ -241,8 +244,19 @@ func (l *Locker) admitted(h *hold, c *callOptions) {
 	}
 }
 
+// ahead is how many others are to have their turn before one that was refused may try again.
+func ahead(ask local.Ask, err error) int {
+	if err == local.ErrHopeless {
+		return ask.Hopeful
+	}
+	return ask.Limit
+}
+
 // refused makes the error of a caller that did not get in, and counts it.
-func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, limit int, err error) error {
+func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
+	if h.mode == distributed.Exclusive && (h.turn.Queued() || tier == TierDistributed) {
+		h.name.pace.took(time.Since(h.turnAt)) // one who leaves the line holds those behind up for no time at all
+	}
 	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
 	if tier == TierDistributed {
 		e.DistributedWait = time.Since(h.turnAt)
@@ -251,7 +265,7 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, limit int, err
 	switch {
 	case errors.Is(e.Err, ErrQueueFull):
 		h.name.shed.Add(1)
-		e.RetryAfter = h.name.retryAfter(limit)
+		e.RetryAfter = h.name.retryAfter(ahead)
 	case errors.Is(e.Err, ErrWaitTimeout):
 		h.name.timeouts.Add(1)
 		e.RetryAfter = h.name.retryAfter(0)

@@ -149,6 +149,9 @@ func (h *hold) out() (kept, pass bool) {
 // left does the accounts at the end of the turn.
 func (h *hold) left(now time.Time, lost bool) {
 	h.name.took(now.Sub(h.turnAt))
+	if h.mode == distributed.Exclusive {
+		h.name.pace.took(now.Sub(h.turnAt))
+	}
 	if lost {
 		h.name.lost.Add(1)
 	}

@@ -16,6 +16,7 @@ type nameState struct {
 	options callOptions  // defaults and WithName; its threshold is not used
 	limit   atomic.Int64 // threshold of this name; inherit: the Locker's
 	turn    atomic.Int64 // moving average of the time a turn takes, ns; 0: none seen
+	pace    pace         // for WithShedHopeless
 
 	waiting, held                                                    atomic.Int64
 	acquired, handoffs, shed, timeouts, lost, overstays, unavailable atomic.Uint64

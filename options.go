@@ -30,7 +30,7 @@ const (
 type Outage uint8
 
 const (
-	// FailClosed: calls fail with ErrUnavailable.
+	// FailClosed: calls fail with ErrUnavailable; at once, after some have failed in a row, until the backend is back.
 	FailClosed Outage = iota
 	// LocalOnly: turns are served without a lease once all leases of others are over. Not available yet: New refuses it.
 	LocalOnly
@@ -186,6 +186,7 @@ type callOptions struct {
 	mode        distributed.Mode
 	lockTimeMax time.Duration // 0: no cap
 	threshold   int
+	hopeless    bool // refuse at once what would wait for too long
 	ownLimit    bool // threshold was set by the call, or its name, itself
 	sync        bool
 	fallback    func(ctx context.Context, err error) error
@@ -252,6 +253,21 @@ func WithCallThreshold(n int) CallOption {
 			return c.wrong("WithCallThreshold(%d): %v", n, err)
 		}
 		c.threshold, c.ownLimit = n, true
+		return c
+	}
+}
+
+// WithShedHopeless refuses the call at once, before it queues, when its time (WithWait, or its context's deadline,
+// whichever is less) is likely to be over before its turn: with an error that Is ErrQueueFull, in the local tier, and
+// with a RetryAfter. Better an answer now than one after the whole wait, and those behind have one less before them.
+//
+// How long the wait will be is estimated from how long the turns of the name have lately taken and how much they vary,
+// and the callers in line. It errs towards letting in: under a steady load, of those refused not one in a hundred would
+// have had its turn in time; some of those let in will not have it either. Until some turns of the name have been
+// measured nobody is refused. It has no effect on a call without a limit to its wait, and with NoWait.
+func WithShedHopeless() CallOption {
+	return func(c callOptions) callOptions {
+		c.hopeless = true
 		return c
 	}
 }

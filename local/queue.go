@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"maps"
 	"sync"
@@ -14,6 +15,8 @@ import (
 var (
 	// ErrQueueFull: as many callers wait for the key as may.
 	ErrQueueFull = errors.New("local queue is full")
+	// ErrHopeless: so many stand before the caller that its turn would come too late. It Is also ErrQueueFull.
+	ErrHopeless = fmt.Errorf("the wait would be longer than allowed: %w", ErrQueueFull)
 	// ErrBusy: somebody has the turn and the caller did not want to wait.
 	ErrBusy = errors.New("local turn is taken")
 	// ErrTimeout: the caller's deadline has passed.
@@ -65,6 +68,7 @@ type entry[B any] struct {
 	key         string
 	first, last *Turn[B] // the line
 	waiting     int      // its length
+	exclusive   int      // of these, how many are not shared
 	holders     int      // turns given out: 1, or more when shared
 	open        bool     // shared callers may come in beside the holders
 	pins        int
@@ -76,6 +80,7 @@ type Ask struct {
 	Shared   bool
 	NoWait   bool
 	Limit    int           // callers that may wait for this key, this one included; Unlimited
+	Hopeful  int           // exclusive callers in line from which on the caller does not want to wait; 0: any number
 	Deadline time.Time     // zero: none
 	Waiting  *atomic.Int64 // counts this caller while it waits; nil: not counted
 }
@@ -250,6 +255,8 @@ func (e *entry[B]) refuses(ask Ask) error {
 		return ErrBusy
 	case ask.Limit >= 0 && e.waiting >= ask.Limit:
 		return ErrQueueFull
+	case ask.Hopeful > 0 && e.exclusive >= ask.Hopeful:
+		return ErrHopeless
 	}
 	return nil
 }
@@ -280,6 +287,9 @@ func (e *entry[B]) enqueueFirst(t *Turn[B]) {
 
 func (e *entry[B]) stand(t *Turn[B]) {
 	e.waiting++
+	if !t.shared {
+		e.exclusive++
+	}
 	t.state, t.ready = waiting, make(chan struct{}, 1)
 }
 
@@ -297,6 +307,9 @@ func (e *entry[B]) dequeue(t *Turn[B]) *Turn[B] {
 	}
 	t.before, t.behind = nil, nil
 	e.waiting--
+	if !t.shared {
+		e.exclusive--
+	}
 	return t
 }
 
