@@ -38,4 +38,8 @@
 // Every refusal says what it is: ErrQueueFull, ErrWaitTimeout, ErrHeld, ErrUnavailable, or the caller's own context's
 // error, in an *Error with the tier, the time waited, and whether the function ran. A lock that is lost while the
 // function runs ends its context with ErrLeaseLost, and Do returns that error.
+//
+// While the backend is away, calls fail with ErrUnavailable. The first few wait for its time-out; then a breaker opens
+// and the others that would ask it are refused in microseconds, with a RetryAfter, while one at a time finds out whether
+// it is back. Two seconds after its return nobody is refused any more. Safety comes before availability: docs/outage.md.
 package wllock
