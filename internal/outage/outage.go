@@ -71,8 +71,8 @@ type Breaker struct {
 type verdict error
 
 var (
-	away    verdict = errors.New("away")
-	unknown verdict = errors.New("unknown") // the caller left before the backend answered
+	errAway    verdict = errors.New("away")
+	errUnknown verdict = errors.New("unknown") // the caller left before the backend answered
 )
 
 // New wraps b. Changes of state are told to logger.
@@ -82,7 +82,7 @@ func New(b distributed.Backend, logger *slog.Logger) *Breaker {
 		MaxRequests: 1, // probes at a time
 		Timeout:     k.pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
-		IsExcluded:  func(err error) bool { return err == unknown },
+		IsExcluded:  func(err error) bool { return err == errUnknown },
 		OnStateChange: func(_ string, _, to gobreaker.State) { // under mu
 			if to == gobreaker.StateOpen {
 				k.until = time.Now().Add(k.pause)
@@ -100,7 +100,7 @@ func (k *Breaker) Enter(ctx context.Context, req distributed.Request) (distribut
 		return k.enterSuspect(ctx, req)
 	}
 	lease, place, err := k.Backend.Enter(ctx, req)
-	if err != nil && judge(ctx, err) == away {
+	if err != nil && judge(ctx, err) == errAway {
 		k.failed(era)
 	}
 	return lease, place, err
@@ -114,9 +114,9 @@ func judge(ctx context.Context, err error) verdict {
 	case err == nil, errors.Is(err, distributed.ErrHeld):
 		return nil
 	case errors.Is(err, distributed.ErrUnavailable) && ctx.Err() == nil:
-		return away
+		return errAway
 	}
-	return unknown
+	return errUnknown
 }
 
 // enterSuspect is Enter by way of the breaker.
@@ -125,7 +125,7 @@ func (k *Breaker) enterSuspect(ctx context.Context, req distributed.Request) (di
 	if err != nil {
 		return nil, nil, err
 	}
-	said := away // unless it comes back to say something else: a panic must not keep the probe's place for ever
+	said := errAway // unless it comes back to say something else: a panic must not keep the probe's place for ever
 	defer func() { k.answered(ctx, done, said) }()
 	if probe {
 		return k.probe(ctx, req, &said)
@@ -140,8 +140,8 @@ func (k *Breaker) probe(ctx context.Context, req distributed.Request, said *verd
 	short, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	lease, place, err := k.Backend.Enter(short, req)
-	if *said = judge(ctx, err); *said == unknown && ctx.Err() == nil && short.Err() != nil {
-		*said = away
+	if *said = judge(ctx, err); *said == errUnknown && ctx.Err() == nil && short.Err() != nil {
+		*said = errAway
 		err = fmt.Errorf("%w: no answer within %v: %w", distributed.ErrUnavailable, probeTime, err)
 	}
 	return lease, place, err
@@ -194,7 +194,7 @@ func (k *Breaker) failed(era uint64) {
 	}
 	if k.breaker.State() == gobreaker.StateClosed { // else this call would take the place of a probe
 		if done, err := k.breaker.Allow(); err == nil {
-			done(away)
+			done(errAway)
 		}
 	}
 	changes := k.take()
