@@ -123,18 +123,17 @@ func TestResponder(t *testing.T) {
 
 // The estimate is never undercut, and those who were refused together do not come back together.
 func TestRetryAfterIsJittered(t *testing.T) {
-	l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(60*time.Second)) // an unavailable backend: TTL/3
-	faults.Partition()
-	s := serve(t, l, byPath, never(t))
 	seen := map[string]bool{}
-	for range 30 {
-		after := get(t, s).header.Get("Retry-After")
+	for range 30 { // a first failure: TTL/3; after some, a Locker would say when it asks its backend again
+		l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(60*time.Second))
+		faults.Partition()
+		after := get(t, serve(t, l, byPath, never(t))).header.Get("Retry-After")
+		faults.Heal()
 		require.GreaterOrEqual(t, after, "20")
 		require.LessOrEqual(t, after, "30")
 		seen[after] = true
 	}
 	require.Greater(t, len(seen), 3)
-	faults.Heal()
 }
 
 func TestBodyTooLarge(t *testing.T) {
