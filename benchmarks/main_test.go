@@ -74,6 +74,9 @@ func TestLimitsFollowTheScenario(t *testing.T) {
 func needRedis(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("WLLOCK_REQUIRE_SERVERS") == "1" {
+			t.Fatal("redis-server is not in PATH")
+		}
 		t.Skip("redis-server is not in PATH")
 	}
 }

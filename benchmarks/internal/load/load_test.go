@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"sync"
 	"testing"
@@ -40,6 +41,9 @@ func fake(l sync.Locker) contender.Contender {
 func machine(t *testing.T) Machine {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("WLLOCK_REQUIRE_SERVERS") == "1" {
+			t.Fatal("redis-server is not in PATH")
+		}
 		t.Skip("redis-server is not in PATH")
 	}
 	s, err := server.Start(t.Context())

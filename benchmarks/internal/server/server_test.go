@@ -1,6 +1,7 @@
 package server
 
 import (
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -13,6 +14,9 @@ import (
 func start(t *testing.T) (*Server, *redis.Client) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("WLLOCK_REQUIRE_SERVERS") == "1" {
+			t.Fatal("redis-server is not in PATH")
+		}
 		t.Skip("redis-server is not in PATH")
 	}
 	s, err := Start(t.Context())
