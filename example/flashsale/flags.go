@@ -21,6 +21,7 @@ type settings struct {
 	Ramp      time.Duration `json:"ramp_ns"`
 	Procs     int           `json:"procs"`
 	JSON      bool          `json:"-"`
+	Serve     string        `json:"-"` // where to listen; "": compare the rounds
 }
 
 const usage = `Usage: flashsale [flags]
@@ -51,6 +52,8 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	flags.Var(durationFlag{&s.Ramp, 0, time.Minute}, "ramp", "`duration` over which the buyers arrive, evenly; 0: all at once")
 	flags.Var(numberFlag{&s.Procs, 1, 64}, "procs", "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
 	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
+
+	flags.Var(addressFlag{&s.Serve}, "serve", "`address` to serve the shop on instead, as in 127.0.0.1:8080: /orders/1000, /metrics, /debug/wllock")
 
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {

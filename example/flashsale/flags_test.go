@@ -37,6 +37,7 @@ func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 		"-procs 2":          "memory:// is inside one process",
 		"-backend etcd://x": "allowed is memory://",
 		"-backend nonsense": "allowed is memory://",
+		"-serve 8080":       "allowed is host:port",
 		"-colour":           "flag provided but not defined: -colour",
 		"100":               `unexpected argument "100": only flags are allowed`,
 	}

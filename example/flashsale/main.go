@@ -50,6 +50,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "flashsale: %v\nflashsale -help shows all flags\n", err)
 		return statusUsage
 	}
+	if s.Serve != "" {
+		if err := serve(ctx, s, stderr); err != nil {
+			fmt.Fprintf(stderr, "flashsale: %v\n", err)
+			return statusFailed
+		}
+		return statusOK
+	}
 	reports, err := compare(ctx, s, newDisplay(stderr))
 	switch {
 	case ctx.Err() != nil:
