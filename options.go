@@ -49,6 +49,7 @@ type settings struct {
 	owned       bool
 	logger      *slog.Logger
 	tracers     trace.TracerProvider
+	spanKeys    bool
 	meters      metric.MeterProvider
 	defaults    callOptions
 	names       map[string]func(callOptions) callOptions
@@ -169,6 +170,10 @@ func WithLogger(l *slog.Logger) Option {
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }
+
+// WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key [left out]. It is not cut there, and
+// keys may hold personal data: choose it only if traces are kept from those who must not see it.
+func WithSpanKeys() Option { return option(func(s *settings) { s.spanKeys = true }) }
 
 // WithMeterProvider measures waits, holds, sheds, hand-offs and losses, per name [none].
 func WithMeterProvider(p metric.MeterProvider) Option {

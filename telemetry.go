@@ -23,6 +23,7 @@ var bucketAdvice = []float64{.00001, .0001, .0005, .001, .005, .01, .025, .05, .
 type telemetry struct {
 	system                  attribute.KeyValue
 	tracer                  trace.Tracer // nil: no spans
+	spanKeys                bool
 	acquire, hold           metric.Float64Histogram
 	sheds, handoffs, losses metric.Int64Counter
 }
@@ -33,7 +34,7 @@ func newTelemetry(l *Locker) (*telemetry, error) {
 	if s.tracers == nil && s.meters == nil {
 		return nil, nil
 	}
-	t := &telemetry{system: attribute.String("wllock.system", l.system)}
+	t := &telemetry{system: attribute.String("wllock.system", l.system), spanKeys: s.spanKeys}
 	if s.tracers != nil {
 		t.tracer = s.tracers.Tracer(scope)
 	}
@@ -89,6 +90,9 @@ func (t *telemetry) begin(ctx context.Context, h *hold) context.Context {
 	}
 	ctx, h.span = t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
 		trace.WithAttributes(t.system, attribute.String("wllock.name", h.name.name)))
+	if t.spanKeys {
+		h.span.SetAttributes(attribute.String("wllock.key", h.key))
+	}
 	return ctx
 }
 

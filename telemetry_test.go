@@ -2,6 +2,9 @@ package wllock_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,5 +87,17 @@ func TestSpansTellHowItWent(t *testing.T) {
 		for _, a := range s.Attributes() {
 			require.NotEqual(t, "test:n:k", a.Value.String())
 		}
+	}
+}
+
+func TestKeysAreOnSpansOnlyIfAskedFor(t *testing.T) {
+	for asked, opts := range map[bool][]wllock.Option{false: nil, true: {wllock.WithSpanKeys()}} {
+		recorder := tracetest.NewSpanRecorder()
+		l, _ := newLocker(t, append(opts, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))...)
+		require.NoError(t, l.Do(t.Context(), "n", "secret-key", nothing))
+		require.Len(t, recorder.Ended(), 1)
+		span := fmt.Sprint(recorder.Ended()[0].Attributes(), recorder.Ended()[0].Events())
+		require.Equal(t, asked, strings.Contains(span, "secret-key"), span)
+		require.Equal(t, asked, slices.Contains(recorder.Ended()[0].Attributes(), attribute.String("wllock.key", "test:n:secret-key")))
 	}
 }
