@@ -39,7 +39,7 @@ type payloader interface {
 	proto.Message
 }
 
-// service is the test service, made of functions. Those that are nil are not implemented.
+// service is the test service, made of functions. A test sets those that its calls reach.
 type service struct {
 	pb.UnimplementedTestServiceServer
 	unary func(ctx context.Context) error
