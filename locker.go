@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -148,15 +149,23 @@ func (l *Locker) inUse() []*tenure.Tenure {
 
 // log tells of what has happened to a hold.
 func (l *Locker) log(what string, h *hold) {
-	l.settings.logger.LogAttrs(h.parent, slog.LevelWarn, what,
-		slog.String("key", quote(h.key)), slog.Uint64("fence", h.use.Fence()),
+	l.warn(h.parent, what, h.key, slog.Uint64("fence", h.use.Fence()),
 		slog.Duration("held", time.Since(h.use.Began())), slog.String("mode", h.mode.String()))
+}
+
+// warn names the key only to a logger that takes debug lines, for keys may hold personal data.
+func (l *Locker) warn(ctx context.Context, what, key string, attrs ...slog.Attr) {
+	name, _, _ := strings.Cut(key[len(l.system)+1:], ":")
+	attrs = append(attrs, slog.String("system", l.system), slog.String("name", name))
+	if l.settings.logger.Enabled(ctx, slog.LevelDebug) {
+		attrs = append(attrs, slog.String("key", quote(key)))
+	}
+	l.settings.logger.LogAttrs(ctx, slog.LevelWarn, what, attrs...)
 }
 
 func (l *Locker) releaseFailed(key string, err error) {
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		return // told of already, or too late to matter
 	}
-	l.settings.logger.LogAttrs(context.Background(), slog.LevelWarn, "lock not given back: others wait until its lease is over",
-		slog.String("key", quote(key)), slog.String("error", err.Error()))
+	l.warn(context.Background(), "lock not given back: others wait until its lease is over", key, slog.String("error", err.Error()))
 }

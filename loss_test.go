@@ -55,6 +55,36 @@ func TestLostLeaseEndsTheContextWithItsCause(t *testing.T) {
 	})
 }
 
+// Keys may hold personal data: who wants them in the log asks for the debug level.
+func TestKeysAreLoggedFromDebugOn(t *testing.T) {
+	for level, named := range map[slog.Level]bool{slog.LevelWarn: false, slog.LevelInfo: false, slog.LevelDebug: true} {
+		t.Run(level.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logged strings.Builder
+				l, b := newLocker(t, wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: level}))))
+				lostAfter(t, l.Do(t.Context(), "n", "marker:"+strings.Repeat("x", 100), func(ctx context.Context) error {
+					b.Expire("test:n:marker:" + strings.Repeat("x", 100))
+					<-ctx.Done()
+					return nil
+				}))
+				require.NoError(t, l.Do(t.Context(), "n", "marker:1", func(ctx context.Context) error {
+					<-ctx.Done()
+					b.Partition(true)
+					return nil
+				}, wllock.WithLockTimeMax(time.Millisecond), wllock.SyncRelease()))
+				b.Partition(false)
+				synctest.Wait()
+				require.Contains(t, logged.String(), "system=test name=n")
+				for _, what := range []string{"lost while held", "held for longer", "not given back"} {
+					require.Contains(t, logged.String(), what)
+				}
+				require.Equal(t, named, strings.Contains(logged.String(), "marker"), logged.String())
+				require.NotContains(t, logged.String(), strings.Repeat("x", 64), "cut")
+			})
+		})
+	}
+}
+
 func TestHeldErrKnowsByTheClockBeforeAnyTimer(t *testing.T) {
 	l, b := newLocker(t, wllock.WithLeaseTTL(60*time.Millisecond))
 	err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {

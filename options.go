@@ -156,7 +156,8 @@ func WithName(name string, opts ...CallOption) Option {
 // WithOwnedBackend makes Close close the backend, too.
 func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
 
-// WithLogger sets where losses, overstays and failed releases are told of [nowhere].
+// WithLogger sets where losses, overstays and failed releases are told of [nowhere]. Keys, which may hold personal data,
+// are named only to a logger that takes debug lines, quoted and cut.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(s *settings) {
 		s.logger = l
