@@ -28,6 +28,7 @@ type attempt struct {
 	mode     distributed.Mode
 	ttl      time.Duration
 	nowait   bool
+	token    any   // ARGV 1 of lua/common.lua, in an interface once for all
 	wire     []any // what all its calls begin with
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by b.beats
@@ -68,41 +69,73 @@ func newAttempt(b *Backend, req distributed.Request) *attempt {
 		since: time.Now(),
 	}
 	a.wire = b.wire(a.id, a.key, a.instance, a.mode, a.ttl)
+	a.token = a.wire[tokenAt]
 	a.item.Owner = a
 	return a
 }
 
 // call returns a call of one of the attempt's scripts.
-func (a *attempt) call(s *script, more ...any) *call {
-	return a.b.call(s, a.wire, firstBlock, more...)
-}
+func (a *attempt) call(s *script, more ...any) *call { return a.b.call(s, a.wire, more...) }
 
-// wire is what the calls about one attempt begin with: the command, the keys, and ARGV 1 to 5 as
-// lua/common.lua has them.
+// wire is what the calls about one attempt begin with: the command, the keys, and ARGV 1 to 7 as lua/common.lua has
+// them.
 func (b *Backend) wire(id uint64, key, instance string, mode distributed.Mode, ttl time.Duration) []any {
 	keys := keysOf(key, instance)
-	w := append(make([]any, 0, wireHead+len(keys)+5), "evalsha", nil, len(keys))
+	t := b.termsOf(ttl)
+	w := append(make([]any, 0, wireHead+len(keys)+7), "evalsha", nil, len(keys))
 	for _, k := range keys {
 		w = append(w, k)
 	}
-	return append(w, b.process, strconv.FormatUint(id, 10), instance, modeName(mode), ttl.Milliseconds())
+	attempt := strconv.FormatUint(id, 10)
+	token := prefix + "x:" + b.process + ":" + attempt + ":" + instance + ":"
+	return append(w, token, attempt, modeName(mode), t.window, t.keep, t.past, t.settings)
 }
 
-// call adds ARGV 6 to 9, which are as of now, and those that only this script has.
-func (b *Backend) call(s *script, wire []any, block int, more ...any) *call {
-	w := make([]any, 0, len(wire)+4+len(more))
+// call adds ARGV 8, which is as of now, and those that only this script has.
+func (b *Backend) call(s *script, wire []any, more ...any) *call {
+	w := make([]any, 0, len(wire)+1+len(more))
 	w = append(w, wire...)
 	w[1] = s.digest
-	w = append(w, b.single.Load(), fenceText(b.seen.Load()), block, b.settings.gap.Milliseconds())
+	w = append(w, fenceText(b.seen.Load()))
 	return &call{script: s, wire: append(w, more...)}
 }
 
-// enterArgs are ARGV 10 to 13 of enter.
-func (a *attempt) enterArgs(prev *lease) []any {
-	if prev == nil {
-		return []any{a.nowait, "", "x", ""}
+// terms are the arguments that follow from a TTL, put into interfaces once.
+type terms struct {
+	ttl                          time.Duration
+	single                       bool
+	window, keep, past, settings any
+	refill                       any // settings with the larger block
+}
+
+// termsOf returns the terms for a TTL. A process has one TTL as a rule, so the last ones are kept.
+func (b *Backend) termsOf(ttl time.Duration) *terms {
+	single := b.single.Load()
+	if t := b.terms.Load(); t != nil && t.ttl == ttl && t.single == single {
+		return t
 	}
-	return []any{a.nowait, strconv.FormatUint(prev.a.id, 10), modeName(prev.a.mode), fenceText(prev.fences.close())}
+	ms, counts := ttl.Milliseconds(), 0
+	if single {
+		counts = 1
+	}
+	settings := func(block int) any { return fmt.Sprint(ms, counts, block, b.settings.gap.Milliseconds()) }
+	t := &terms{ttl: ttl, single: single, window: ms / 2, keep: max(60_000, 4*ms), past: max(10_000, 2*ms),
+		settings: settings(firstBlock), refill: settings(laterBlock)}
+	b.terms.Store(t)
+	return t
+}
+
+// enterArgs are ARGV 9 and 10 of enter.
+func (a *attempt) enterArgs(prev *lease) []any {
+	var token any = "-"
+	how := "x"
+	if prev != nil {
+		token, how = prev.a.token, modeName(prev.a.mode)
+	}
+	if a.nowait {
+		how += "n"
+	}
+	return []any{token, how}
 }
 
 func modeName(m distributed.Mode) string {
@@ -277,7 +310,7 @@ func (a *attempt) abandon() {
 // leaving is the errand of giving up all that the attempt has. A lease takes the claim window at most to run out, a
 // place is passed over at its turn for as long.
 func (a *attempt) leaving(done func(*call, time.Time)) *errand {
-	return &errand{call: a.call(leaveScript, ""), ttl: a.ttl, until: time.Now().Add(a.ttl), done: done}
+	return &errand{call: a.call(leaveScript), ttl: a.ttl, until: time.Now().Add(a.ttl), done: done}
 }
 
 // close gives up a place when the Backend is closed. Leases run out by themselves.

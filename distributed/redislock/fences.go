@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// firstBlock fences come with a grant: those of a microsecond. A process knows of fences up to the end of its
-	// blocks and asks for later ones, so blocks that are taken often must be small, or the fences run ahead of the
-	// clock: a microsecond for each lease is less than any server takes to grant it.
+	// firstBlock fences come with a grant: those of a microsecond. What of a block is not used is not given back, so
+	// blocks that are taken often must be small, or the fences run ahead of the clock: a microsecond for each lease is
+	// less than any server takes to grant it.
 	firstBlock = 1000
-	// laterBlock fences come with a refill: a lease that used up its first block passes the lock on inside its
-	// process, up to a million times a second, and then refills every 65 ms at most.
+	// laterBlock fences come with a refill: 65 microseconds, for a lease that used half a block to pass the lock on
+	// inside its process, which takes longer, and which then refills every 65 ms at most.
 	laterBlock = 1 << 16
 
 	fenceDigits = 19
@@ -26,7 +26,6 @@ type fences struct {
 	mu        sync.Mutex
 	from, to  uint64    // guarded by mu; the next to give, and the first past the block
 	spare     [2]uint64 // guarded by mu; the block after, the same way; empty if equal
-	last      uint64    // guarded by mu; the largest given, or the one before the first
 	half      uint64    // guarded by mu; with fewer left a refill is due
 	refilling bool      // guarded by mu; one was asked for
 	closed    bool      // guarded by mu; the lease is being released
@@ -34,7 +33,7 @@ type fences struct {
 
 func (f *fences) open(first, count uint64, shared bool) {
 	f.shared = shared
-	f.from, f.to, f.last, f.half = first, first+count, first-1, count/2
+	f.from, f.to, f.half = first, first+count, count/2
 }
 
 // next returns the next fence, and whether this is the moment to refill.
@@ -51,12 +50,12 @@ func (f *fences) next() (fence uint64, ok, low bool) {
 	}
 	ok = f.from < f.to && !f.closed
 	if ok {
-		f.last = f.from
+		fence = f.from
 		f.from++
 	}
 	low = !f.closed && !f.refilling && f.spare[0] == f.spare[1] && f.to-f.from <= f.half
 	f.refilling = f.refilling || low
-	return f.last, ok, low
+	return fence, ok, low
 }
 
 // add takes a further block. With one in reserve already it is dropped: a gap in the fences is nothing.
@@ -76,12 +75,11 @@ func (f *fences) failed() {
 	f.refilling = false
 }
 
-// close ends the giving and returns the last fence that was used.
-func (f *fences) close() uint64 {
+// close ends the giving.
+func (f *fences) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	return f.last
 }
 
 // fenceText writes a fence the way the scripts compare them: as 19 digits.

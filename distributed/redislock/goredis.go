@@ -33,11 +33,11 @@ func (g *goRedis) do(ctx context.Context, calls ...*call) {
 		})
 	}
 	for i, c := range calls {
-		c.reply, c.err = cmds[i].Slice()
+		c.reply, c.err = cmds[i].Text()
 		if c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
 			cmd := command(ctx, append([]any{"eval", c.script.text}, c.wire[2:]...))
 			_ = g.client.Process(ctx, cmd)
-			c.reply, c.err = cmd.Slice()
+			c.reply, c.err = cmd.Text()
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (g *group) do(ctx context.Context, calls ...*call) {
 }
 
 // ride waits until p was carried, carries, or gives up.
-func (g *group) ride(ctx context.Context, p *passenger) ([]any, error) {
+func (g *group) ride(ctx context.Context, p *passenger) (string, error) {
 	timer := time.NewTimer(time.Until(p.by))
 	defer timer.Stop()
 	select {
@@ -73,7 +73,7 @@ func (g *group) ride(ctx context.Context, p *passenger) ([]any, error) {
 		default:
 		}
 	}
-	return nil, context.DeadlineExceeded
+	return "", context.DeadlineExceeded
 }
 
 // withdraw takes p out of waiting; false if somebody did so before.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -15,6 +16,8 @@ type lease struct {
 	distributed.Term
 	a      *attempt
 	fences fences
+
+	adopted atomic.Bool // an Enter names the lease as Prev: what waits to release it need not be sent
 
 	mu   sync.Mutex    // guards what follows
 	done chan struct{} // made when a release begins, closed when it is answered
@@ -80,7 +83,9 @@ func (l *lease) Refill(ctx context.Context) error {
 }
 
 func (l *lease) refilling() *call {
-	return l.a.b.call(refillScript, l.a.wire, laterBlock)
+	c := l.a.call(refillScript)
+	c.wire[settingsAt] = l.a.b.termsOf(l.a.ttl).refill
+	return c
 }
 
 // refilled takes the answer to a refill.
@@ -151,7 +156,7 @@ func (l *lease) begin() bool {
 
 // background has the lease released by an errand, which is repeated until the lease is over anyway.
 func (l *lease) background() {
-	e := &errand{call: l.leaving(), ttl: l.a.ttl, until: l.Until(), moot: l.settled,
+	e := &errand{call: l.leaving(), ttl: l.a.ttl, until: l.Until(), moot: func() bool { return l.adopted.Load() || l.settled() },
 		done: func(c *call, _ time.Time) { _ = l.settle(outcome(c)) }}
 	if !l.a.b.errands.add(e) {
 		_ = l.settle(distributed.ErrClosed)
@@ -161,6 +166,7 @@ func (l *lease) background() {
 // giveUp releases the lease that an Enter named as Prev, when that Enter has failed. Of nil it does nothing.
 func (l *lease) giveUp() {
 	if l != nil {
+		l.adopted.Store(false)
 		l.background()
 	}
 }
@@ -172,7 +178,11 @@ func (l *lease) givenUp() {
 	}
 }
 
-func (l *lease) leaving() *call { return l.a.call(leaveScript, fenceText(l.fences.close())) }
+// leaving is the call that gives the lease back. No fence is used after it.
+func (l *lease) leaving() *call {
+	l.fences.close()
+	return l.a.call(leaveScript)
+}
 
 // outcome reads the answer to leave.
 func outcome(c *call) error {

@@ -39,7 +39,7 @@ func (p place) Leave(ctx context.Context) error {
 // leave asks the server to drop the place. Without an answer in time it is dropped in the background.
 func (a *attempt) leave(ctx context.Context) error {
 	a.b.forget(a)
-	c := a.call(leaveScript, "")
+	c := a.call(leaveScript)
 	_, err := a.b.ask(ctx, c, a.ttl, a.ttl)
 	if err != nil {
 		a.b.errands.add(a.leaving(nil))

@@ -133,12 +133,11 @@ func (b *Backend) fit(info serverInfo) error {
 }
 
 // refusals turns the answer of the probe script into an error that names the missing ACL rules.
-func refusals(reply []any) error {
+func refusals(reply string) error {
 	var rules []string
 	var why string
-	for i := 0; i+1 < len(reply); i += 2 {
-		command, _ := reply[i].(string)
-		text, _ := reply[i+1].(string)
+	for line := range strings.Lines(reply) {
+		command, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		rule := "+" + strings.ToLower(command)
 		switch {
 		case strings.Contains(text, "channel"):

@@ -22,6 +22,7 @@ type Backend struct {
 	settings settings
 	name     string // for String: no secrets
 	process  string // our id in tokens and in the channel's name
+	terms    atomic.Pointer[terms]
 	tr       transport
 	keeper   *distributed.Keeper
 	beats    *deadline.Set[*attempt]
@@ -119,6 +120,8 @@ func (b *Backend) before(req distributed.Request) (*lease, error) {
 		return nil, nil
 	}
 	l.begin()
+	l.fences.close()
+	l.adopted.Store(true)
 	return l, nil
 }
 

@@ -2,6 +2,8 @@ package redislock
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -36,12 +38,18 @@ type call struct {
 	// interfaces only once.
 	wire []any
 
-	reply []any // the script's answer
-	err   error // nil if it has answered
+	reply string // the script's answer: words, with a blank between them
+	err   error  // nil if it has answered
 }
 
 // wireHead is the number of elements before the keys.
 const wireHead = 3
+
+// Where ARGV 1 and ARGV 7 stand, behind six keys.
+const (
+	tokenAt    = wireHead + 6
+	settingsAt = tokenAt + 6
+)
 
 func newCall(s *script, keys []string, args ...any) *call {
 	w := append(make([]any, 0, wireHead+len(keys)+len(args)), "evalsha", s.digest, len(keys))
@@ -59,24 +67,19 @@ type serverInfo struct {
 	single  bool   // no cluster, so that PUBLISH counts all receivers
 }
 
-// word returns the reply's i-th element as text.
+// word returns the reply's i-th word, "" if there are fewer.
 func (c *call) word(i int) string {
-	if i < len(c.reply) {
-		if s, ok := c.reply[i].(string); ok {
-			return s
-		}
+	word, rest, _ := strings.Cut(c.reply, " ")
+	for ; i > 0; i-- {
+		word, rest, _ = strings.Cut(rest, " ")
 	}
-	return ""
+	return word
 }
 
-// number returns the reply's i-th element as a number.
+// number returns the reply's i-th word as a number.
 func (c *call) number(i int) int64 {
-	if i < len(c.reply) {
-		if n, ok := c.reply[i].(int64); ok {
-			return n
-		}
-	}
-	return 0
+	n, _ := strconv.ParseInt(c.word(i), 10, 64)
+	return n
 }
 
 // by is a context that ends at a moment, if its parent does not end before. Only the deadline is told, which is all

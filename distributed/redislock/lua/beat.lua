@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- beat keeps a place, finds a grant whose notice was lost, and lets the head in when the key is missing. It never
 -- enqueues.
--- KEYS and ARGV 1-9: see common.lua
--- Returns {"lease", first fence, number of fences, wanted}, {"place", rank, ms, foreign}, or {"gone"}.
+-- KEYS and ARGV 1-8: see common.lua
+-- Returns "lease <first fence> <number of fences> <1: wanted>", "place <rank> <ms> <1: foreign>", or "gone".
 -- include: common queue
 local raw = redis.call('MGET', LOCK, STATE)
 local value, state = raw[1], load(raw[2])
@@ -10,8 +10,7 @@ local time = redis.call('TIME')
 local now = millis(time)
 
 -- A grant found here begins its claim window anew: that it still waits shows that nobody has used it.
-if holds(value, id, mode) then
-  local window = math.floor(ttl / 2)
+if holds(value, TOKEN, mode) then
   if mode == 's' then
     admit({id = id, window = window}, now)
     state.fence = nextfence(state.fence, time)
@@ -23,7 +22,7 @@ if holds(value, id, mode) then
 end
 
 local w = waiter(instance)
-if not w or w.attempt ~= attempt or not redis.call('ZSCORE', QUEUE, instance) then return {'gone'} end
+if not w or w.attempt ~= attempt or not redis.call('ZSCORE', QUEUE, instance) then return 'gone' end
 beaten(now)
 state.queued = true
 local list, strange = {}, false

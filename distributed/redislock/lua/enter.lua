@@ -1,40 +1,35 @@
 #!lua
 -- enter gives up the lease before, if it is still ours, and asks for the lock.
--- KEYS and ARGV 1-9: see common.lua
--- ARGV  10 nowait    1: take no place
---       11 prev      attempt of the lease to give up first; "" for none
---       12 prevmode  its mode
---       13 used      the last fence it used
--- Returns {"lease", first fence, number of fences, wanted}, {"place", rank, ms, foreign}, {"held", ms}, or {"old"}.
+-- KEYS and ARGV 1-8: see common.lua
+-- ARGV  9 prev  token of the lease to give up first; "-" for none
+--       10 how  "x" or "s", the mode of prev, and "n" to take no place
+-- Returns "lease <first fence> <number of fences> <1: wanted>", "place <rank> <ms> <1: foreign>", "held <ms>", or "old".
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
-if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return {'old'} end
+if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end
 local time = redis.call('TIME')
 
 -- The usual case, a key that is free, or held by the lease to give up, and nobody is queued for, comes before the
--- functions of the others are even made, which takes as long as to run it: MGET, TIME, SET, SET, and a SET for the
--- lease given up. Its fences are those of this microsecond, 000 to 999.
-if ARGV[4] == 'x' and ARGV[9] == '0' and (not raw[2] or string.sub(raw[2], 20) == ' 0 0') then
-  local token, from = 'wllock:x:' .. ARGV[1] .. ':', ':' .. ARGV[3] .. ':'
-  local before = token .. ARGV[11] .. from
-  local ours = raw[1] and ARGV[12] == 'x' and string.sub(raw[1], 1, #before) == before
-  local tick = time[1] .. string.sub('00000' .. time[2], -6)
-  local fence = tick .. '000'
-  if (ours or not raw[1]) and fence > ARGV[7] and (not raw[2] or fence > raw[2]) and redis.call('SET', KEYS[1],
-    token .. ARGV[2] .. from .. fence, 'PX', math.floor(ARGV[5] / 2), ours and 'XX' or 'NX') then
-    redis.call('SET', KEYS[2], tick .. '999 0 0', 'PX', math.max(60000, 4 * ARGV[5]))
-    if ours then redis.call('SET', KEYS[6], ARGV[11], 'PX', math.max(10000, 2 * ARGV[5])) end
-    return {'lease', fence, 1000, 0}
+-- functions of the others are even made, which takes as long as to run it: MGET, TIME, SET, SET. Its fences are those of
+-- this microsecond, 000 to 999. That prev is over need not be noted: the lock names a later attempt of its instance.
+if ARGV[3] == 'x' and (not raw[2] or #raw[2] == 19) and string.sub(ARGV[7], -2) == ' 0' then
+  local ours = raw[1] and string.sub(raw[1], 1, #ARGV[9]) == ARGV[9]
+  local s, us = time[1], time[2]
+  if #us < 6 then us = string.sub('00000' .. us, -6) end
+  local fence = s .. us .. '000'
+  if (ours or not raw[1]) and fence > ARGV[8] and (not raw[2] or fence > raw[2])
+    and redis.call('SET', KEYS[1], ARGV[1] .. fence, 'PX', ARGV[4], ours and 'XX' or 'NX') then
+    redis.call('SET', KEYS[2], s .. us .. '999', 'PX', ARGV[5])
+    return 'lease ' .. fence .. ' 1000 0'
   end
 end
 
 -- include: common queue
-local nowait, prev, prevmode, used = ARGV[10] == '1', ARGV[11], ARGV[12], ARGV[13]
-local value, state = raw[1], load(raw[2])
-local now, window = millis(time), math.floor(ttl / 2)
+local prev, prevmode, nowait = ARGV[9], string.sub(ARGV[10], 1, 1), #ARGV[10] == 2
+local value, state, now = raw[1], load(raw[2]), millis(time)
 local me = {id = id, window = window}
 
 -- A repeat gets the first answer, and an older attempt of ours nothing.
-if holds(value, id, mode) then
+if holds(value, TOKEN, mode) then
   if mode == 's' then
     admit(me, now)
     state.fence = nextfence(state.fence, time)
@@ -44,14 +39,11 @@ if holds(value, id, mode) then
   redis.call('PEXPIRE', LOCK, window, 'GT') -- a copy that comes late must not shorten what was claimed since
   return lease(string.match(value, '(%d+)$'), block, state)
 end
-if value then
-  local p, a, i = string.match(value, '^wllock:x:([^:]+):(%d+):([^:]+):')
-  if p == process and i == instance and tonumber(a) > tonumber(attempt) then return {'old'} end
-end
+if later(value) then return 'old' end
 local again = false
 if state.queued then
   local w = waiter(instance)
-  if w and tonumber(w.attempt) > tonumber(attempt) then return {'old'} end
+  if w and tonumber(w.attempt) > tonumber(attempt) then return 'old' end
   again = w and w.attempt == attempt
   if w and not again and not nowait then drop(instance) end
   state.queued = redis.call('ZCARD', QUEUE) > 0
@@ -59,14 +51,14 @@ end
 
 -- Give up the lease before. The key itself is overwritten or deleted below.
 local ours = false
-if prev ~= '' and holds(value, process .. ':' .. prev .. ':' .. instance, prevmode) then
+if holds(value, prev, prevmode) then
   if prevmode == 's' then
-    redis.call('ZREM', READERS, process .. ':' .. prev .. ':' .. instance)
+    redis.call('ZREM', READERS, idof(prev))
     ours = redis.call('ZCOUNT', READERS, now, '+inf') == 0
   else
-    ours, state.fence = true, used
+    ours = true
   end
-  over(prev, raw[3])
+  over(string.match(prev, ':(%d+):[^:]+:$'), raw[3])
   if ours and gap > 0 then state.free = now + gap end
 end
 local free, strange = (not value or ours) and now >= state.free, false
@@ -82,7 +74,7 @@ if free and not state.queued then
       admit(me, now)
     end
   else
-    got = own('wllock:x:' .. id .. ':' .. fence, window, how)
+    got = own(TOKEN .. fence, window, how)
   end
   if got then
     state.fence = plus(fence, count - 1)
@@ -116,6 +108,6 @@ announce(list, state)
 for _, w in ipairs(list) do
   if w.id == id then return lease(w.fence, w.count, state) end
 end
-if nowait then return {'held', math.max(redis.call('PTTL', LOCK), 0)} end
+if nowait then return 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
 if alone and value and not ours then want(value) end
 return place(value, strange or (free and #list == 0), state, now)

@@ -1,27 +1,22 @@
 #!lua flags=allow-oom
 -- leave gives up whatever this attempt has, a lease or a place; the lock goes to the next.
--- KEYS and ARGV 1-9: see common.lua
--- ARGV  10 used  the last fence used; "" for none: the block counts as used
--- Returns {"released"}: a lease, now or by an earlier leave; {"left"}: a place; {"lost"}: it had nothing.
+-- KEYS and ARGV 1-8: see common.lua
+-- Returns "released": a lease, now or by an earlier leave; "left": a place; "lost": it had nothing.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
-if raw[3] == ARGV[2] then return {'released'} end -- a repeat, or an enter that named it as prev was quicker
+if raw[3] == ARGV[2] then return 'released' end -- a repeat
 
--- The usual case, a lease that nobody waits for: MGET, DEL, SET, SET. See enter.
-if raw[1] and raw[2] and ARGV[4] == 'x' and ARGV[9] == '0' and ARGV[10] ~= '' and string.sub(raw[2], 20) == ' 0 0' then
-  local token = 'wllock:x:' .. ARGV[1] .. ':' .. ARGV[2] .. ':' .. ARGV[3] .. ':'
-  if string.sub(raw[1], 1, #token) == token and (not raw[3] or tonumber(raw[3]) < tonumber(ARGV[2])) then
-    redis.call('DEL', KEYS[1])
-    redis.call('SET', KEYS[2], ARGV[10] .. ' 0 0', 'PX', math.max(60000, 4 * ARGV[5]))
-    redis.call('SET', KEYS[6], ARGV[2], 'PX', math.max(10000, 2 * ARGV[5]))
-    return {'released'}
-  end
+-- The usual case, a lease that nobody waits for: MGET, DEL, SET. See enter.
+if raw[1] and raw[2] and #raw[2] == 19 and ARGV[3] == 'x' and string.sub(ARGV[7], -2) == ' 0'
+  and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1] and (not raw[3] or tonumber(raw[3]) < tonumber(ARGV[2])) then
+  redis.call('DEL', KEYS[1])
+  redis.call('SET', KEYS[6], ARGV[2], 'PX', ARGV[6])
+  return 'released'
 end
 
 -- include: common queue
-local used = ARGV[10]
 local value, state = raw[1], load(raw[2])
 
-if holds(value, id, mode) then
+if holds(value, TOKEN, mode) then
   if mode == 's' then
     redis.call('ZREM', READERS, id)
     redis.call('ZREMRANGEBYSCORE', READERS, '-inf', '(' .. millis(redis.call('TIME')))
@@ -29,10 +24,8 @@ if holds(value, id, mode) then
     if latest then
       redis.call('PEXPIREAT', LOCK, latest)
       over(attempt, raw[3])
-      return {'released'}
+      return 'released'
     end
-  elseif used ~= '' then
-    state.fence = used
   end
   local list = {}
   if gap > 0 then
@@ -51,7 +44,7 @@ if holds(value, id, mode) then
     local w = member and waiter(member)
     if w then publish(w.process, string.format('p %s %d', w.attempt, gap)) end
   end
-  return {'released'}
+  return 'released'
 end
 
 local w = waiter(instance)
@@ -67,8 +60,8 @@ if w and w.attempt == attempt then
   save(state)
   over(attempt, raw[3])
   announce(list, state)
-  return {'left'}
+  return 'left'
 end
-if raw[3] and tonumber(raw[3]) >= tonumber(attempt) then return {'released'} end
+if raw[3] and tonumber(raw[3]) >= tonumber(attempt) or later(value) then return 'released' end -- by a later enter
 over(attempt, raw[3])
-return {'lost'}
+return 'lost'

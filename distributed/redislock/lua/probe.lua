@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- probe runs every command the other scripts use, on a key of its own, and returns those that were refused:
--- {command, error, command, error, ...}.
+-- probe runs every command the other scripts use, on a key of its own, and returns those that were refused, a line for
+-- each: the command and the error.
 -- KEYS  1 a key that nobody uses
 -- ARGV  1 this process's channel
 local KEY = KEYS[1]
@@ -16,8 +16,7 @@ local refused = {}
 for _, try in ipairs(tries) do
   local answer = redis.pcall(unpack(try))
   if type(answer) == 'table' and answer.err then
-    refused[#refused + 1] = try[1]
-    refused[#refused + 1] = answer.err
+    refused[#refused + 1] = try[1] .. ' ' .. answer.err
   end
 end
-return refused
+return table.concat(refused, '\n')

@@ -122,12 +122,14 @@ local function want(value)
   end
 end
 
-local function lease(fence, count, state) return {'lease', fence, count, state.queued and 1 or 0} end
+local function lease(fence, count, state)
+  return string.format('lease %s %d %d', fence, count, state.queued and 1 or 0)
+end
 
 -- place is what a waiter is told: how many are before it, when to look again (ms until the lock runs out or may be
 -- taken; -1: never), and whether a foreigner has it, who will not tell.
 local function place(value, strange, state, now)
   local wait = redis.call('PTTL', LOCK)
   if wait == -2 then wait = math.max(state.free - now, 0) end
-  return {'place', redis.call('ZRANK', QUEUE, instance) or 0, wait, (strange or foreign(value)) and 1 or 0}
+  return string.format('place %d %d %d', redis.call('ZRANK', QUEUE, instance) or 0, wait, (strange or foreign(value)) and 1 or 0)
 end

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- refill reserves more fences for an exclusive lease.
--- KEYS and ARGV 1-9: see common.lua
--- Returns {"fences", first, number, wanted} or {"lost"}.
+-- KEYS and ARGV 1-8: see common.lua
+-- Returns "fences <first> <number> <1: wanted>" or "lost".
 -- include: common
 local raw = redis.call('MGET', LOCK, STATE)
 local value, state = raw[1], load(raw[2])
-if not holds(value, id, mode) then return {'lost'} end
+if not holds(value, TOKEN, mode) then return 'lost' end
 local fence = nextfence(state.fence, redis.call('TIME'))
 state.fence = plus(fence, block - 1)
 save(state)
-return {'fences', fence, block, redis.call('EXISTS', QUEUE)}
+return string.format('fences %s %d %d', fence, block, redis.call('EXISTS', QUEUE))

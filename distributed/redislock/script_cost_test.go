@@ -1,0 +1,82 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// BenchmarkScript is what the scripts of the hot path cost the server: its CPU time for each, parsing and answering
+// included, with SETNX+DEL as the measure. Calls come in pipelines, so that the network's part is small.
+func BenchmarkScript(b *testing.B) {
+	s := redistest.Start(b)
+	u := newUser(b, open(b, s.Addr)).lasting(5e9)
+	release(b, u.lease("bench:script:0")) // scripts are loaded
+	const pipe = 64
+	run := func(name string, perOp int, make func(n int, a *attempt) []*call) {
+		b.Run(name, func(b *testing.B) {
+			tr := u.b.tr.(*group).transport
+			var batch []*call
+			before, ops := cpu(b, s), 0
+			for n := 0; b.Loop(); n++ {
+				a := newAttempt(u.b, distributed.Request{Key: fmt.Sprintf("bench:script:%d", n%pipe), Instance: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", TTL: 5e9})
+				batch = append(batch, make(n, a)...)
+				if n%pipe == pipe-1 {
+					tr.do(context.Background(), batch...)
+					for _, c := range batch {
+						if c.err != nil || c.word(0) != "lease" && c.word(0) != "released" {
+							b.Fatal(c.reply, c.err)
+						}
+					}
+					batch, ops = batch[:0], ops+pipe
+				}
+			}
+			b.ReportMetric((cpu(b, s)-before)*1e6/float64(max(ops, 1)*perOp), "server-µs/op")
+		})
+	}
+	run("lock+unlock", 1, func(_ int, a *attempt) []*call {
+		return []*call{a.call(enterScript, a.enterArgs(nil)...), (&lease{a: a}).leaving()}
+	})
+	last := map[string]*lease{}
+	b.Cleanup(func() { s.Do("FLUSHALL") })
+	run("prev", 1, func(_ int, a *attempt) []*call {
+		c := a.call(enterScript, a.enterArgs(last[a.key])...)
+		last[a.key] = &lease{a: a}
+		return []*call{c}
+	})
+	b.Run("setnx+del", func(b *testing.B) {
+		c, ctx := s.Client(), b.Context()
+		before, ops := cpu(b, s), 0
+		p := c.Pipeline()
+		for n := 0; b.Loop(); n++ {
+			k := fmt.Sprintf("bench:setnx:%d", n%pipe)
+			p.SetNX(ctx, k, strings.Repeat("x", 24), 5e9)
+			p.Del(ctx, k)
+			if n%pipe == pipe-1 {
+				if _, err := p.Exec(ctx); err != nil {
+					b.Fatal(err)
+				}
+				ops += pipe
+			}
+		}
+		b.ReportMetric((cpu(b, s)-before)*1e6/float64(max(ops, 1)), "server-µs/op")
+	})
+}
+
+// cpu is the processor time the server has used, in seconds.
+func cpu(b *testing.B, s *redistest.Server) float64 {
+	var user, sys float64
+	info, err := s.Client().Info(b.Context(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		_, _ = fmt.Sscanf(line, "used_cpu_user:%g", &user)
+		_, _ = fmt.Sscanf(line, "used_cpu_sys:%g", &sys)
+	}
+	return user + sys
+}
