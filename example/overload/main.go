@@ -1,6 +1,6 @@
 // Command overload sends a guarded handler ten times the load it can bear, once for each threshold, and prints what
-// came of it as a Markdown table. With -svg FILE it draws the same. It talks to itself over the loopback only, and ends
-// by itself in about half a minute.
+// came of it as Markdown. With -svg FILE it draws the same. Server and clients are one process, which talks to itself
+// over the loopback only, and ends by itself in about a minute.
 //
 //	go run ./example/overload -svg docs/tuning.svg
 package main
@@ -9,85 +9,101 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
-	"strconv"
+	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/wllock/wllock"
 )
 
-const (
-	hold     = 3 * time.Millisecond // what an order takes, with the lock
-	overload = 10                   // times the orders that fit into a second
-	patience = 2 * time.Second      // of a client
-	warmUp   = 3 * time.Second      // longer than patience: a queue without a limit takes that long to go bad
-	measured = 4 * time.Second
-	rate     = overload * int(time.Second/hold) // requests per second
-)
-
-var thresholds = []int{0, 50, 500, wllock.Unlimited}
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	svg := flag.String("svg", "", "`file` to draw the plot into; none without it")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "overload: unexpected argument %q: only flags are allowed\n", flag.Arg(0))
-		os.Exit(2)
-	}
-	if err := run(ctx, *svg); err != nil {
-		fmt.Fprintf(os.Stderr, "overload: %v\n", err)
-		os.Exit(1)
-	}
+// load is what is sent to the handler, and for how long.
+type load struct {
+	hold     time.Duration // what an order takes, with the lock
+	times    int           // so many times the orders that fit, one after the other
+	patience time.Duration // of a client
+	warmUp   time.Duration // longer than patience: a queue without a limit takes that long to go bad
+	measured time.Duration
+	pause    func(time.Duration)
 }
 
-func run(ctx context.Context, svg string) error {
-	fmt.Printf("hold %v, %d requests per second, clients wait %v\n\n", hold, rate, patience)
-	fmt.Println("| threshold | goodput/s | p99 of the accepted | refused/s | clients timed out/s | 5xx | work for nobody/s | peak heap |")
-	fmt.Println("|---|---|---|---|---|---|---|---|")
-	var points []point
-	for _, n := range thresholds {
-		p, err := measure(ctx, n)
+// rate is how many requests are sent in a second.
+func (l load) rate() float64 { return float64(l.times) / l.hold.Seconds() }
+
+var full = load{
+	hold: 3 * time.Millisecond, times: 10, patience: 2 * time.Second, warmUp: 3 * time.Second, measured: 6 * time.Second,
+	pause: pause,
+}
+
+var thresholds = []int{0, 5, 50, 500, wllock.Unlimited}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], full, os.Stdout, os.Stderr))
+}
+
+// run returns the exit status: 1 if it failed, 2 for a wrong flag.
+func run(ctx context.Context, args []string, l load, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("overload", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	svg := flags.String("svg", "", "`file` to draw the plot into; none without it")
+	switch err := flags.Parse(args); {
+	case err == flag.ErrHelp:
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "overload: unexpected argument %q: only flags are allowed\n", flags.Arg(0))
+		return 2
+	}
+	if err := show(ctx, l, *svg, stdout, stderr); err != nil {
+		fmt.Fprintf(stderr, "overload: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func show(ctx context.Context, l load, svg string, stdout, stderr io.Writer) error {
+	if svg != "" { // a wrong path shows itself before a minute has passed
+		f, err := os.OpenFile(svg, os.O_WRONLY|os.O_CREATE, 0o644)
 		if err != nil {
 			return err
 		}
-		points = append(points, p)
-		fmt.Println(p.row())
+		if err := f.Close(); err != nil {
+			return err
+		}
 	}
+	points, err := measureAll(ctx, l, stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(stdout, tables(l, points))
 	if svg == "" {
 		return nil
 	}
-	return os.WriteFile(svg, []byte(plot(points)), 0o644)
+	return os.WriteFile(svg, []byte(plot(l, points)), 0o644)
 }
 
-// point is what came of one threshold; the counts are of requests that began in the measured time.
-type point struct {
-	threshold                         int
-	good, refused, timedOut, failures int
-	wasted                            int // orders done whose clients had left
-	p99                               time.Duration
-	heap                              uint64
-}
-
-func (p point) title() string {
-	if p.threshold == wllock.Unlimited {
-		return "unlimited"
+func measureAll(ctx context.Context, l load, stderr io.Writer) (points []point, err error) {
+	for _, n := range thresholds {
+		fmt.Fprintf(stderr, "overload: threshold %s, %v\n", title(n), l.warmUp+l.measured)
+		debug.FreeOSMemory() // what is seen is not what the one before has left
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", listener.Addr().String())
+		}
+		p, err := measure(ctx, l, n, listener, dial)
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, p)
 	}
-	return strconv.Itoa(p.threshold)
+	return points, nil
 }
-
-func (p point) row() string {
-	return fmt.Sprintf("| %s | %.0f | %s | %.0f | %.0f | %d | %.0f | %.0f MB |", p.title(), perSecond(p.good), p.wait(),
-		perSecond(p.refused), perSecond(p.timedOut), p.failures, perSecond(p.wasted), float64(p.heap)/1e6)
-}
-
-func (p point) wait() string {
-	if p.good == 0 {
-		return "none accepted"
-	}
-	return fmt.Sprintf("%.0f ms", float64(p.p99)/1e6)
-}
-
-func perSecond(n int) float64 { return float64(n) / measured.Seconds() }

@@ -100,7 +100,7 @@ var rooms = []room{
 		path: "example", knows: []string{public, "internal/redistest"}, program: true,
 		imports: []string{
 			redisClient, "modernc.org/sqlite", "github.com/mattn/go-isatty", "go.opentelemetry.io/otel",
-			"github.com/prometheus/client_golang",
+			"github.com/prometheus/client_golang", "golang.org/x/sys",
 		},
 	},
 }

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pipes is a listener without a network, so that a load takes no time in a bubble.
+type pipes struct {
+	conns chan net.Conn
+	once  sync.Once
+	shut  chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), shut: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.shut:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.shut) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-p.shut:
+	case <-ctx.Done():
+	}
+	return nil, errors.Join(net.ErrClosed, client.Close(), server.Close())
+}
+
+var small = load{
+	hold: 20 * time.Millisecond, times: 10, patience: time.Second, warmUp: 1500 * time.Millisecond, measured: 3 * time.Second,
+	pause: time.Sleep,
+}
+
+// ofSmall is what the load came to with a threshold. In a bubble nothing takes time but the holds and the waits.
+func ofSmall(t *testing.T, threshold int) (p point) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newPipes()
+		var err error
+		p, err = measure(t.Context(), small, threshold, net, net.dial)
+		require.NoError(t, err)
+	})
+	assert.Zero(t, p.failures, "5xx")
+	assert.Zero(t, p.broken)
+	assert.Equal(t, small.hold, p.holds.mean())
+	assert.InDelta(t, small.rate()*small.measured.Seconds(), p.good+p.refused+p.timedOut, 150, "all are answered, or leave")
+	assert.NotEmpty(t, p.bare)
+	return p
+}
+
+// capacity is the orders that fit into the measured time, one after the other.
+var capacity = float64(small.measured / small.hold)
+
+func TestWithAThresholdTheGoodputStays(t *testing.T) {
+	for _, threshold := range []int{1, 5, 40} {
+		p := ofSmall(t, threshold)
+		assert.GreaterOrEqual(t, float64(p.good), .97*capacity, "threshold %d", threshold)
+		assert.Zero(t, p.timedOut)
+		assert.Zero(t, p.wasted)
+		assert.Positive(t, p.refused)
+		assert.LessOrEqual(t, p.server.quantile(1), time.Duration(threshold+1)*small.hold, "threshold %d", threshold)
+		assert.Greater(t, p.server.quantile(.99), time.Duration(threshold-1)*small.hold, "the line is used")
+	}
+}
+
+// With threshold 0 the lock is idle until the next client comes: of 11 parts of the time, 1.
+func TestThresholdZeroWaitsForTheNext(t *testing.T) {
+	p := ofSmall(t, 0)
+	assert.InDelta(t, 10./11, p.busy(small), .04)
+	assert.InDelta(t, 10./11*capacity, float64(p.good), .04*capacity)
+	assert.LessOrEqual(t, p.server.quantile(1), small.hold)
+}
+
+func TestWithoutAThresholdTheGoodputCollapses(t *testing.T) {
+	p := ofSmall(t, wllock.Unlimited)
+	assert.Less(t, float64(p.good), .2*capacity)
+	assert.Greater(t, p.timedOut, p.good)
+	assert.Greater(t, p.wasted, p.good, "the lock works for those who have left")
+	assert.Greater(t, p.busy(small), .9)
+}
+
+// The whole program, over the loopback and with its real clock: that it ends, and shows all it has to.
+func TestRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plot.svg")
+	var out, errs bytes.Buffer
+	short := load{
+		hold: 2 * time.Millisecond, times: 3, patience: 100 * time.Millisecond,
+		warmUp: 100 * time.Millisecond, measured: 150 * time.Millisecond, pause: pause,
+	}
+	require.Zero(t, run(t.Context(), []string{"-svg", file}, short, &out, &errs), errs.String())
+	for _, n := range thresholds {
+		require.Equal(t, 2, strings.Count(out.String(), "\n| "+title(n)+" |"), out.String())
+	}
+	svg, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+		_, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+	}
+	for _, n := range thresholds {
+		require.Contains(t, string(svg), ">"+title(n)+"<")
+	}
+}
+
+func TestWrongFlags(t *testing.T) {
+	for _, args := range [][]string{{"-speed"}, {"now"}, {"-svg"}} {
+		var errs bytes.Buffer
+		assert.Equal(t, 2, run(t.Context(), args, full, io.Discard, &errs), args)
+		assert.NotEmpty(t, errs.String())
+	}
+	var errs bytes.Buffer
+	assert.Equal(t, 1, run(t.Context(), []string{"-svg", filepath.Join(t.TempDir(), "no", "plot.svg")}, full, io.Discard, &errs))
+	assert.Contains(t, errs.String(), "plot.svg")
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.Equal(t, 1, run(ctx, nil, full, io.Discard, io.Discard))
+}
+
+func TestQuantiles(t *testing.T) {
+	var none times
+	assert.Zero(t, none.quantile(.99))
+	assert.Zero(t, none.mean())
+	all := times{4, 1, 3, 2}
+	assert.EqualValues(t, 1, all.quantile(0))
+	assert.EqualValues(t, 2, all.quantile(.5))
+	assert.EqualValues(t, 4, all.quantile(.99))
+	assert.EqualValues(t, 2, all.mean())
+	assert.Equal(t, [2]float64{}, thirds(nil))
+	assert.Equal(t, [2]float64{1.5, 5.5}, thirds([]float64{1, 2, 3, 4, 5, 6}))
+}
