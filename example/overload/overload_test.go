@@ -65,14 +65,19 @@ var small = load{
 	pause: time.Sleep,
 }
 
-// ofSmall is what the load came to with a threshold. In a bubble nothing takes time but the holds and the waits.
-func ofSmall(t *testing.T, threshold int) (p point) {
+// ofLoad is what a load comes to with a threshold. In a bubble nothing takes time but the holds and the waits.
+func ofLoad(t *testing.T, l load, threshold int) (p point) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newPipes()
 		var err error
-		p, err = measure(t.Context(), small, threshold, net, net.dial)
+		p, err = measure(t.Context(), l, threshold, net, net.dial)
 		require.NoError(t, err)
 	})
+	return p
+}
+
+func ofSmall(t *testing.T, threshold int) point {
+	p := ofLoad(t, small, threshold)
 	assert.Zero(t, p.failures, "5xx")
 	assert.Zero(t, p.broken)
 	assert.Equal(t, small.hold, p.holds.mean())

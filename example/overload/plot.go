@@ -11,7 +11,7 @@ const (
 	barWide = 180 // of the longest bar
 )
 
-const plotHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1040 %d" font-family="sans-serif" font-size="14">
+const plotHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1060 %d" font-family="sans-serif" font-size="14">
 <title>Goodput, p99 and memory by threshold, at %d times the capacity</title>
 <rect width="100%%" height="100%%" fill="white"/>
 <defs><pattern id="stripes" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
