@@ -234,3 +234,49 @@ func TestKeeperClose(t *testing.T) {
 		assert.Empty(t, s.times(calm))
 	})
 }
+
+// renewals is a witness of renewals, too.
+type renewals struct {
+	witness
+	told []error
+	sent []time.Time
+}
+
+func (r *renewals) LeaseRenewed(_ distributed.Watched, sent time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told, r.sent = append(r.told, err), append(r.sent, sent)
+}
+
+// Who watches learns of each renewal and of each that had no answer, and of none once a release has begun.
+func TestRenewalWatcherIsToldOfEachRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		s := serve(func(ctx context.Context, l *lease) {
+			if !away.Load() {
+				renewed(ctx, l)
+			}
+		})
+		defer s.Close()
+		l, r := s.grant(), new(renewals)
+		l.Watch(r)
+		start := time.Now()
+		time.Sleep(ttl/6 + ttl/2)
+		synctest.Wait()
+		require.Equal(t, []error{nil, nil}, r.told, "the claim and a renewal")
+		require.Equal(t, start.Add(ttl/6), r.sent[0])
+		away.Store(true)
+		time.Sleep(ttl/6 + ttl/10)
+		synctest.Wait()
+		require.Greater(t, len(r.told), 3, "each try")
+		for _, err := range r.told[2:] {
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+		}
+		require.True(t, l.Finish())
+		n := len(r.told)
+		time.Sleep(ttl)
+		synctest.Wait()
+		require.Len(t, r.told, n)
+		require.Empty(t, r.lost)
+	})
+}

@@ -131,7 +131,16 @@ func (t *Term) Want() {
 // ignored: answers may overtake each other, and both are promises of the backend.
 func (t *Term) Renewed(until time.Time) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	sent, w, over := t.asked, t.watcher, t.state.Load() >= finished
+	t.extend(until)
+	t.mu.Unlock()
+	if !over {
+		t.tellRenewal(w, sent, nil)
+	}
+}
+
+// extend takes the answer to a renewal. The caller holds mu.
+func (t *Term) extend(until time.Time) {
 	t.asked = time.Time{}
 	latest := t.Until()
 	if until.After(latest) {
@@ -237,9 +246,17 @@ func (t *Term) due(now time.Time) bool {
 // (failed false).
 func (t *Term) unanswered(asked, now time.Time, failed bool) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	again, w := t.retry(asked, now, failed), t.watcher
+	t.mu.Unlock()
+	if again && failed {
+		t.tellRenewal(w, asked, ErrUnavailable)
+	}
+}
+
+// retry reports whether there is to be another try. The caller holds mu.
+func (t *Term) retry(asked, now time.Time, failed bool) bool {
 	if t.state.Load() != kept || !t.asked.Equal(asked) {
-		return // answered, or over; after an answer the next one may be under way before the rest of this batch is back
+		return false // answered, or over; after an answer the next one may be under way before the rest of this batch is back
 	}
 	at := *t.now.Load()
 	at.failed = at.failed || failed
@@ -247,6 +264,14 @@ func (t *Term) unanswered(asked, now time.Time, failed bool) {
 	t.asked = time.Time{}
 	t.renewAt = now.Add(retryInterval(t.ttl))
 	t.keeper.set.Put(&t.item, earlier(t.renewAt, at.until))
+	return true
+}
+
+// tellRenewal is called without mu.
+func (t *Term) tellRenewal(w Watcher, sent time.Time, err error) {
+	if r, ok := w.(RenewalWatcher); ok {
+		r.LeaseRenewed(t.lease, sent, err)
+	}
 }
 
 func earlier(a, b time.Time) time.Time {

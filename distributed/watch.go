@@ -14,6 +14,15 @@ type Watcher interface {
 	LeaseReleased(Watched, error) // the answer to StartRelease
 }
 
+// RenewalWatcher is an optional ability of a Watcher: it is told how renewals go as well. A lease that embeds Term
+// tells it.
+type RenewalWatcher interface {
+	Watcher
+	// LeaseRenewed is called when a renewal has been answered (nil), and for each try that had no answer (an error that
+	// Is ErrUnavailable). sent is when it left; zero: not known.
+	LeaseRenewed(l Watched, sent time.Time, err error)
+}
+
 // Watched is an optional ability of a Lease: to call back, so that its user needs no goroutine per lease. Leases that
 // embed Term and add StartRelease have it; AsWatched adds it to any other.
 type Watched interface {
