@@ -210,7 +210,7 @@ func TestErrorPrintsKeysQuotedAndCut(t *testing.T) {
 
 func TestWrongOptionsAreAllNamedAtOnce(t *testing.T) {
 	_, err := wllock.New("bad system", nil, wllock.WithLeaseTTL(time.Millisecond), wllock.WithMaxHandoffs(-1),
-		wllock.WithMaxTenure(0), wllock.WithLinger(-1), wllock.WithOutage(wllock.LocalOnly), wllock.WithThreshold(-2),
+		wllock.WithMaxTenure(0), wllock.WithLinger(-1), wllock.WithOutage(2), wllock.WithThreshold(-2),
 		wllock.WithName("a:b"), wllock.WithName("n", wllock.WithWait(-1)), wllock.WithLogger(nil))
 	for _, part := range []string{"bad system", "backend", "WithLeaseTTL", "WithMaxHandoffs", "WithMaxTenure", "WithLinger",
 		"WithOutage", "WithCallThreshold(-2)", "a:b", "WithWait", "WithLogger"} {

@@ -60,10 +60,12 @@ func (h *Held) DistributedWait() time.Duration { return h.hold.distributedWait()
 // Handoff reports that the caller was served from a running tenure, without asking the backend.
 func (h *Held) Handoff() bool { return h.hold.use.Handoff() }
 
-// Degraded reports that there is only the local turn, because the backend is away and LocalOnly was chosen.
-func (h *Held) Degraded() bool { return false }
+// Degraded reports that there is only the local turn, because the backend is away and LocalOnly was chosen: from the
+// start, and then there is no fence, or since the lease ran out. It stays so when the backend is back.
+func (h *Held) Degraded() bool { return h.hold.use.Degraded() }
 
-// Until is the time up to which the lock is held at least. It moves with every renewal.
+// Until is the time up to which the lock is held at least. It moves with every renewal. A degraded lock is the caller's
+// until it is given up, so it is T from now; past LockTimeMax, when it will be taken away, it stands still.
 func (h *Held) Until() time.Time { return h.hold.use.Lease().Until() }
 
 // Err looks at the clocks now. It returns an error that Is ErrLeaseLost as soon as the lease is over, even if nothing
@@ -155,7 +157,11 @@ func (h *hold) left(now time.Time, lost bool) {
 	if lost {
 		h.name.lost.Add(1)
 	}
-	h.locker.watch.ended(h, now, lost)
+	degraded := h.locker.outage != nil && h.use.Degraded()
+	if degraded {
+		h.name.degraded.Add(1)
+	}
+	h.locker.watch.ended(h, now, lost, degraded)
 	h.name.held.Add(-1)
 }
 

@@ -29,6 +29,7 @@ type Locker struct {
 	queue    *local.Queue[*tenure.Tenure]
 	tenures  *tenure.Group
 	limits   *deadline.Set[*hold] // when each hold overstays
+	outage   *outage.Local        // nil: FailClosed
 	watch    *telemetry           // nil: nobody measures
 }
 
@@ -51,11 +52,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	}
 	l := &Locker{system: system, instance: rand.Text(), backend: backend, settings: s}
 	l.limit.Store(int64(s.defaults.threshold))
-	l.tenures = tenure.NewGroup(tenure.Config{
-		Backend: outage.New(backend, s.logger), Instance: l.instance, TTL: s.leaseTTL,
-		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger,
-		Queue: (*turns)(l), Failed: l.releaseFailed,
-	})
+	l.tenures = tenure.NewGroup(l.tenureConfig())
 	l.queue = local.New(l.tenures.New)
 	l.limits = deadline.New(func(_ time.Time, due []*hold) {
 		for _, h := range due {
@@ -65,6 +62,26 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	var err error
 	l.watch, err = newTelemetry(l)
 	return l, err
+}
+
+// tenureConfig puts between the tenures and the backend what the outage is met with.
+func (l *Locker) tenureConfig() tenure.Config {
+	s := &l.settings
+	c := tenure.Config{
+		Instance: l.instance, TTL: s.leaseTTL,
+		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger,
+		Queue: (*turns)(l), Failed: l.releaseFailed,
+	}
+	if s.meters != nil {
+		c.Renewed = l.renewed
+	}
+	if s.outage == LocalOnly {
+		l.outage = outage.NewLocal(l.backend, s.leaseTTL, s.logger)
+		c.Backend, c.Outage = l.outage, l.outage
+	} else {
+		c.Backend = outage.New(l.backend, s.logger)
+	}
+	return c
 }
 
 // check looks at what call options were given for all calls and for names.
@@ -122,6 +139,9 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 	l.limits.Close()
 	l.tenures.Stop()
+	if l.outage != nil {
+		err = errors.Join(err, l.outage.Close())
+	}
 	if l.settings.owned {
 		err = errors.Join(err, l.backend.Close())
 	}
@@ -155,12 +175,17 @@ func (l *Locker) log(what string, h *hold) {
 
 // warn names the key only to a logger that takes debug lines, for keys may hold personal data.
 func (l *Locker) warn(ctx context.Context, what, key string, attrs ...slog.Attr) {
-	name, _, _ := strings.Cut(key[len(l.system)+1:], ":")
-	attrs = append(attrs, slog.String("system", l.system), slog.String("name", name))
+	attrs = append(attrs, slog.String("system", l.system), slog.String("name", l.nameIn(key)))
 	if l.settings.logger.Enabled(ctx, slog.LevelDebug) {
 		attrs = append(attrs, slog.String("key", quote(key)))
 	}
 	l.settings.logger.LogAttrs(ctx, slog.LevelWarn, what, attrs...)
+}
+
+// nameIn is the name in a full key.
+func (l *Locker) nameIn(key string) string {
+	name, _, _ := strings.Cut(key[len(l.system)+1:], ":")
+	return name
 }
 
 func (l *Locker) releaseFailed(key string, err error) {

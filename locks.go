@@ -21,6 +21,7 @@ type LockInfo struct {
 	Turns     int           `json:"turns"`      // callers served by the running tenure
 	Until     time.Time     `json:"until"`      // the lease lasts at least so long; zero: there is none
 	Lingering bool          `json:"lingering"`  // the lease is kept for nobody in particular
+	Degraded  bool          `json:"degraded"`   // held without a lease, because the backend is away or was (LocalOnly)
 }
 
 // Locks returns what is in use now, the most waited for and longest held first, at most limit of them. It is for people
@@ -49,13 +50,16 @@ func (l *Locker) Locks(limit int) []LockInfo {
 func describe(s tenure.Snapshot, now time.Time) LockInfo {
 	info := LockInfo{
 		Mode: s.Mode.String(), AtBackend: s.AtBackend, Holders: s.Holders,
-		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering,
+		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering, Degraded: s.Degraded,
 	}
 	if s.Holders > 0 {
 		info.HeldFor = now.Sub(s.Since)
 	}
 	if !s.Until.IsZero() {
 		info.Turns = s.Handoffs + 1
+	}
+	if s.Degraded {
+		info.Until = time.Time{} // what is T from now says nothing
 	}
 	return info
 }

@@ -18,8 +18,8 @@ type nameState struct {
 	turn    atomic.Int64 // moving average of the time a turn takes, ns; 0: none seen
 	pace    pace         // for WithShedHopeless
 
-	waiting, held                                                    atomic.Int64
-	acquired, handoffs, shed, timeouts, lost, overstays, unavailable atomic.Uint64
+	waiting, held                                                              atomic.Int64
+	acquired, handoffs, shed, timeouts, lost, overstays, unavailable, degraded atomic.Uint64
 }
 
 // inherit as the limit of a name: the Locker's default applies.
@@ -154,6 +154,7 @@ type NameStats struct {
 	Unavailable uint64        // failed with ErrUnavailable
 	Lost        uint64        // locks lost while held
 	Overstays   uint64        // locks held for longer than WithLockTimeMax
+	Degraded    uint64        // locks that were held without a lease at their end (LocalOnly)
 	TurnTime    time.Duration // moving average of how long a turn takes; not summed up in Total
 }
 
@@ -173,6 +174,7 @@ func (n *nameState) stats() NameStats {
 		Waiting: n.waiting.Load(), Held: n.held.Load(),
 		Acquired: n.acquired.Load(), Handoffs: n.handoffs.Load(), Shed: n.shed.Load(), Timeouts: n.timeouts.Load(),
 		Unavailable: n.unavailable.Load(), Lost: n.lost.Load(), Overstays: n.overstays.Load(),
+		Degraded: n.degraded.Load(),
 		TurnTime: time.Duration(n.turn.Load()),
 	}
 }
@@ -187,4 +189,5 @@ func (s *NameStats) add(o NameStats) {
 	s.Unavailable += o.Unavailable
 	s.Lost += o.Lost
 	s.Overstays += o.Overstays
+	s.Degraded += o.Degraded
 }

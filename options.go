@@ -32,7 +32,10 @@ type Outage uint8
 const (
 	// FailClosed: calls fail with ErrUnavailable; at once, after some have failed in a row, until the backend is back.
 	FailClosed Outage = iota
-	// LocalOnly: turns are served without a lease once all leases of others are over. Not available yet: New refuses it.
+	// LocalOnly: callers wait until the backend has been away for one T, by when all leases of others are over; from then
+	// on they are let in without a lease, one after the other in each process: Held.Degraded, fence 0. A running hold goes
+	// on without its lease. When the backend is back, new callers take leases again. Callers on both sides of a partition
+	// are inside at the same time, and no fence tells them apart.
 	LocalOnly
 )
 
@@ -122,12 +125,13 @@ func WithLinger(d time.Duration) Option {
 	})
 }
 
-// WithOutage sets what to do when the backend is away [FailClosed].
+// WithOutage sets what to do when the backend is away [FailClosed]. With LocalOnly, calls should be allowed to wait for
+// longer than one and a half T; with NoWait they fail with ErrUnavailable until then.
 func WithOutage(o Outage) Option {
 	return option(func(s *settings) {
 		s.outage = o
-		if o != FailClosed {
-			s.wrong("WithOutage: only FailClosed is available in this version")
+		if o != FailClosed && o != LocalOnly {
+			s.wrong("WithOutage(%d): want FailClosed or LocalOnly", o)
 		}
 	})
 }

@@ -26,6 +26,7 @@ type telemetry struct {
 	spanKeys                bool
 	acquire, hold           metric.Float64Histogram
 	sheds, handoffs, losses metric.Int64Counter
+	renewals, degradations  metric.Int64Counter
 }
 
 // newTelemetry returns nil if no provider was given.
@@ -45,7 +46,7 @@ func newTelemetry(l *Locker) (*telemetry, error) {
 }
 
 func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
-	var errs [8]error
+	var errs [11]error
 	buckets := metric.WithExplicitBucketBoundaries(bucketAdvice...)
 	t.acquire, errs[0] = m.Float64Histogram("wllock.acquire.duration", metric.WithUnit("s"), buckets,
 		metric.WithDescription("Time spent waiting for a lock, by tier and outcome"))
@@ -57,13 +58,19 @@ func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
 		metric.WithDescription("Locks served from a running tenure"))
 	t.losses, errs[4] = m.Int64Counter("wllock.losses", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks lost while held"))
+	t.renewals, errs[8] = m.Int64Counter("wllock.renewals", metric.WithUnit("{renewal}"),
+		metric.WithDescription("Renewals of leases, by outcome"))
+	t.degradations, errs[9] = m.Int64Counter("wllock.degradations", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks held without a lease at their end, because the backend was away"))
+	degraded, err10 := m.Int64ObservableGauge("wllock.degraded", metric.WithUnit("1"),
+		metric.WithDescription("1 while locks are had within the process only, because the backend is away"))
 	waiting, err5 := m.Int64ObservableUpDownCounter("wllock.waiter.count", metric.WithUnit("{waiter}"),
 		metric.WithDescription("Callers that wait in a local queue"))
 	held, err6 := m.Int64ObservableUpDownCounter("wllock.lock.count", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks held"))
 	limit, err7 := m.Int64ObservableGauge("wllock.waiter.limit", metric.WithUnit("{waiter}"),
 		metric.WithDescription("Callers that may wait per key; -1: any number"))
-	errs[5], errs[6], errs[7] = err5, err6, err7
+	errs[5], errs[6], errs[7], errs[10] = err5, err6, err7, err10
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -73,9 +80,30 @@ func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
 			o.ObserveInt64(held, n.held.Load(), t.of(n))
 			o.ObserveInt64(limit, int64(l.threshold(n, &n.options)), t.of(n))
 		}
+		if l.outage != nil {
+			o.ObserveInt64(degraded, one(l.outage.Serving()), metric.WithAttributes(t.system))
+		}
 		return nil
-	}, waiting, held, limit)
+	}, waiting, held, limit, degraded)
 	return err
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// renewed counts a renewal of a lease that callers here work under. err: it had no answer.
+func (l *Locker) renewed(key string, err error) {
+	outcome := "renewed"
+	if err != nil {
+		outcome = "failed"
+	}
+	if n := l.names.all()[l.nameIn(key)]; n != nil {
+		l.watch.renewals.Add(context.Background(), 1, l.watch.of(n, attribute.String("wllock.outcome", outcome)))
+	}
 }
 
 // of are the attributes of a name.
@@ -138,11 +166,14 @@ func (t *telemetry) refused(ctx context.Context, h *hold, e *Error) {
 }
 
 // ended is the end of a hold.
-func (t *telemetry) ended(h *hold, now time.Time, lost bool) {
+func (t *telemetry) ended(h *hold, now time.Time, lost, degraded bool) {
 	if t == nil {
 		return
 	}
 	if h.span != nil {
+		if degraded {
+			h.span.AddEvent("degraded")
+		}
 		if lost {
 			h.span.AddEvent("lost")
 			h.span.SetStatus(codes.Error, "lease_lost")
@@ -155,6 +186,9 @@ func (t *telemetry) ended(h *hold, now time.Time, lost bool) {
 	t.hold.Record(h.parent, now.Sub(h.use.Began()).Seconds(), t.of(h.name))
 	if lost {
 		t.losses.Add(h.parent, 1, t.of(h.name))
+	}
+	if degraded {
+		t.degradations.Add(h.parent, 1, t.of(h.name))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -70,6 +72,29 @@ func TestMetricsCountWithoutKeys(t *testing.T) {
 	require.EqualValues(t, 2, got["wllock.hold.duration"])
 	require.EqualValues(t, 2*2+1, got["wllock.acquire.duration"], "both tiers of two, one tier of the one refused")
 	require.EqualValues(t, 1, got["wllock.losses"])
+}
+
+func TestMetricsOfRenewalsAndAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := metric.NewManualReader()
+		l, b := localOnly(t, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+		require.NoError(t, l.Do(t.Context(), "n", "secret-key", func(ctx context.Context) error {
+			time.Sleep(ttl / 4)
+			got := counts(t, reader)
+			require.EqualValues(t, 1, got["wllock.renewals"])
+			require.Zero(t, got["wllock.degraded"])
+			b.Partition(true)
+			time.Sleep(2 * ttl)
+			got = counts(t, reader)
+			require.Greater(t, got["wllock.renewals"], 2.0, "failed ones, too")
+			require.EqualValues(t, 1, got["wllock.degraded"])
+			b.Partition(false)
+			time.Sleep(ttl / 4)
+			require.Zero(t, counts(t, reader)["wllock.degraded"])
+			return nil
+		}))
+		require.EqualValues(t, 1, counts(t, reader)["wllock.degradations"])
+	})
 }
 
 func TestSpansTellHowItWent(t *testing.T) {

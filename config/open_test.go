@@ -251,3 +251,23 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 }
+
+// WLLOCK_OUTAGE=local reaches the Locker: after one lease TTL without its backend it lets callers in.
+func TestOpenLocalOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		c := valid()
+		c.Backend, c.Outage, c.LeaseTTL = config.NewURL("spy://host"), config.LocalOnly, time.Second
+		locker, err := c.Open(t.Context(), config.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) { return b, nil }))
+		require.NoError(t, err)
+		b.Partition(true)
+		begin := time.Now()
+		require.NoError(t, locker.Do(t.Context(), "product", "1", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.True(t, held.Degraded())
+			return nil
+		}))
+		require.Equal(t, c.LeaseTTL, time.Since(begin))
+		require.NoError(t, locker.Close(t.Context()))
+	})
+}

@@ -93,13 +93,15 @@ type entry struct {
 	Turns       int       `json:"turns"`
 	Until       time.Time `json:"until,omitzero"`
 	Lingering   bool      `json:"lingering"`
+	Degraded    bool      `json:"degraded"`
 }
 
 func (p page) writeJSON(w io.Writer) {
 	d := document{Time: p.at, Waiting: p.total.Waiting, Held: p.total.Held, More: p.more, Locks: []entry{}}
 	for _, l := range p.locks {
 		d.Locks = append(d.Locks, entry{Key: l.Key, Mode: l.Mode, Waiting: l.Waiting, AtBackend: l.AtBackend,
-			Holders: l.Holders, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until, Lingering: l.Lingering})
+			Holders: l.Holders, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
+			Lingering: l.Lingering, Degraded: l.Degraded})
 	}
 	_ = json.NewEncoder(w).Encode(d) // fails only if the client is gone
 }
@@ -130,6 +132,8 @@ func (p page) left(until time.Time) string {
 // state says in a word what goes on.
 func state(l wllock.LockInfo) string {
 	switch {
+	case l.Holders > 0 && l.Degraded:
+		return "degraded" // held, without a lease
 	case l.Holders > 0:
 		return "held"
 	case l.AtBackend:

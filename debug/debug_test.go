@@ -44,6 +44,7 @@ type entry struct {
 	Fence            string
 	Turns            int
 	Until            time.Time
+	Degraded         bool
 	Lingering        bool
 }
 
@@ -125,6 +126,21 @@ func TestOtherStates(t *testing.T) {
 	text := get(t, l, "/", "").Body.String()
 	assert.Regexp(t, `(?m)^"test:product:1" .* -  +queued$`, text)
 	assert.Regexp(t, `(?m)^"test:product:2" .* lingering$`, text)
+}
+
+// A lock that is held without a lease says so.
+func TestDegraded(t *testing.T) {
+	b := memlock.New()
+	b.Partition(true)
+	l, err := wllock.New("test", b, wllock.WithLeaseTTL(50*time.Millisecond), wllock.WithOutage(wllock.LocalOnly))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(t.Context())) }()
+	require.NoError(t, l.Do(t.Context(), "product", "1", func(context.Context) error {
+		assert.True(t, getJSON(t, l).Locks[0].Degraded)
+		assert.Regexp(t, `(?m)^"test:product:1" .* 0 +1 +- +degraded$`, get(t, l, "/", "").Body.String())
+		return nil
+	}))
+	b.Partition(false)
 }
 
 func TestFormats(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package outage makes calls fail fast while the backend is away: a circuit breaker around Enter.
+// Package outage is what a Locker does while its backend is away. Local, for LocalOnly, goes on without it. Breaker, for
+// FailClosed, makes calls fail fast: a circuit breaker around Enter.
 //
 //	healthy ── failure ──▶ suspect, closed ── tripAfter failures in a row ──▶ open: refused at once
 //	   ▲                          │                                            ▲        │ openTime

@@ -62,7 +62,7 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (di
 	return lease, place, err
 }
 
-// await waits for the grant of a place. Neither lease nor error: the place is lost. When the grant arrives as the
+// await waits for the grant of a place. Neither lease nor error: the place is lost, or of no use. When the grant arrives as the
 // caller's time ends, either may win: a grant that is not taken here lies in the place, for the next caller or Leave.
 func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (distributed.Lease, error) {
 	if ask.NoWait { // the place is inherited: has the grant come?
@@ -79,9 +79,19 @@ func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (d
 		defer timer.Stop()
 		timeout = timer.C
 	}
+	var moot <-chan struct{}
+	if o := t.group.config.Outage; o != nil {
+		moot = o.Await()
+		defer o.Awaited()
+	}
 	select {
 	case lease := <-place.Granted():
 		return lease, nil
+	case <-moot: // a grant of the same moment goes back with the place
+		t.mu.Lock()
+		t.part()
+		t.mu.Unlock()
+		return nil, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timeout:

@@ -19,6 +19,10 @@ type Config struct {
 	Queue       Queue
 	// Failed is told of releases that the backend did not confirm.
 	Failed func(key string, err error)
+	// Renewed is told of renewals; err: one had no answer. nil: nobody wants to know.
+	Renewed func(key string, err error)
+	// Outage is what Backend does besides to have turns served while it is away; nil: nothing.
+	Outage Outage
 }
 
 // Queue is what a tenure needs of the local tier besides the turn it is called with.

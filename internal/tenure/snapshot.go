@@ -16,6 +16,7 @@ type Snapshot struct {
 	Until     time.Time // of the lease; zero: there is none
 	Lingering bool
 	AtBackend bool // somebody waits at the backend
+	Degraded  bool // there is no lease of the backend's
 }
 
 // Snapshot may be called by anybody.
@@ -24,7 +25,7 @@ func (t *Tenure) Snapshot() Snapshot {
 	defer t.mu.Unlock()
 	s := Snapshot{Mode: t.mode, Holders: t.count, Handoffs: t.handoffs, Lingering: t.lingering, AtBackend: t.place != nil}
 	if t.lease != nil {
-		s.Until = t.lease.Until()
+		s.Until, s.Degraded = t.lease.Until(), degraded(t.lease)
 	}
 	for u := t.users; u != nil; u = u.after {
 		s.Fence = max(s.Fence, u.fence)

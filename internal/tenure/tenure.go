@@ -138,7 +138,7 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) error {
 		t.entered()
 		return err
 	}
-	lease := distributed.AsWatched(got)
+	lease := t.group.adopt(got)
 	fence, err := fence(ctx, lease)
 	now := time.Now() // after the wait, and after fetching fences may have taken a round trip
 	left, _ := lease.At(now)

@@ -1,0 +1,47 @@
+package tenure
+
+import (
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Outage is a Backend that gives leases of its own while what it stands for is away.
+type Outage interface {
+	// Adopt makes of a lease that was granted the one that callers work under.
+	Adopt(distributed.Lease) distributed.Watched
+	// Await says that a caller begins to wait for a grant. The channel is closed when that is of no use any more: Enter
+	// answers at once then. Awaited says that the wait is over.
+	Await() (moot <-chan struct{})
+	Awaited()
+}
+
+func (g *Group) adopt(l distributed.Lease) distributed.Watched {
+	if o := g.config.Outage; o != nil {
+		return o.Adopt(l)
+	}
+	return distributed.AsWatched(l)
+}
+
+// Degraded reports that the caller works without a lease of the backend's, be it since its start or since that one ran out.
+func (u *Use) Degraded() bool { return degraded(u.lease) }
+
+// degraded: the leases of an Outage can say so.
+func degraded(l distributed.Lease) bool {
+	d, ok := l.(interface{ Degraded() bool })
+	return ok && d.Degraded()
+}
+
+// LeaseRenewed implements distributed.RenewalWatcher.
+func (t *Tenure) LeaseRenewed(l distributed.Watched, _ time.Time, err error) {
+	tell := t.group.config.Renewed
+	if tell == nil {
+		return
+	}
+	t.mu.Lock()
+	ours, key := t.lease == l, t.key // else by now t may be another key's
+	t.mu.Unlock()
+	if ours {
+		tell(key, err)
+	}
+}

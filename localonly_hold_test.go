@@ -1,0 +1,143 @@
+package wllock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+)
+
+func TestLocalOnlyRunningHoldBecomesDegraded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := localOnly(t)
+		own := errors.New("own")
+		for _, shared := range []bool{false, true} {
+			var opts []wllock.CallOption
+			if shared {
+				opts = append(opts, wllock.Shared())
+			}
+			err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+				h, _ := wllock.HeldFrom(ctx)
+				fence, until := h.Fence(), h.Until()
+				b.Partition(true)
+				time.Sleep(time.Until(until) - 1)
+				require.False(t, h.Degraded())
+				require.NoError(t, h.Err())
+				time.Sleep(time.Nanosecond)
+				require.True(t, h.Degraded(), "by the clock")
+				require.NoError(t, h.Err())
+				require.Equal(t, time.Now().Add(ttl), h.Until())
+				time.Sleep(3 * ttl)
+				require.True(t, h.Degraded())
+				require.NoError(t, h.Err())
+				require.NoError(t, ctx.Err())
+				require.Equal(t, fence, h.Fence(), "it keeps the fence it had")
+				b.Partition(false)
+				time.Sleep(ttl)
+				require.True(t, h.Degraded(), "a lease that is over does not come back")
+				return own
+			}, opts...)
+			require.Equal(t, own, err)
+			s := try(l, "k", opts...)
+			require.NoError(t, s.err)
+			require.False(t, s.degraded)
+			require.Zero(t, s.after, "the lease that ran out blocks nobody")
+		}
+		require.Zero(t, l.Stats().Total.Lost)
+		require.EqualValues(t, 2, l.Stats().Total.Degraded)
+	})
+}
+
+func TestLocalOnlyHoldThatBecameDegradedIsNotHandedOnBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := localOnly(t)
+		k, err := l.Acquire(t.Context(), "n", "k")
+		require.NoError(t, err)
+		b.Partition(true)
+		asked := time.Now()
+		next := make(chan served)
+		go func() { next <- try(l, "k") }()
+		time.Sleep(time.Until(k.Until()) + 1)
+		require.True(t, k.Degraded())
+		require.NoError(t, k.Release(t.Context()))
+		s := <-next
+		require.True(t, s.degraded)
+		require.Zero(t, s.fence)
+		require.GreaterOrEqual(t, time.Since(asked), ttl)
+		require.Less(t, time.Since(asked), 2*ttl)
+	})
+}
+
+func TestLocalOnlyDisownedLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := localOnly(t)
+		lostAfter(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			h, _ := wllock.HeldFrom(ctx)
+			time.Sleep(ttl)
+			b.Partition(true)
+			time.Sleep(ttl / 2) // renewals fail
+			b.Expire("test:n:k")
+			b.Partition(false)
+			<-ctx.Done()
+			require.False(t, h.Degraded())
+			require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+			return nil
+		}))
+		require.Zero(t, l.Stats().Total.Degraded)
+	})
+}
+
+func TestLocalOnlyClockReaderAndTimerAgree(t *testing.T) {
+	l, b := localOnly(t, wllock.WithLeaseTTL(100*time.Millisecond))
+	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+		h, _ := wllock.HeldFrom(ctx)
+		until := h.Until()
+		b.Partition(true)
+		for time.Now().Before(until.Add(100 * time.Millisecond)) {
+			require.NoError(t, h.Err())
+			require.False(t, time.Until(h.Until()) <= 0)
+		}
+		require.True(t, h.Degraded())
+		return ctx.Err()
+	}))
+	b.Partition(false)
+}
+
+func TestLocalOnlyOverstayingDegradedHoldBlocksNobodyForEver(t *testing.T) {
+	for _, when := range []string{"from the start", "while it runs"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, b := localOnly(t)
+				if when == "from the start" {
+					away(t, l, b)
+				}
+				stay, first := make(chan struct{}), make(chan error)
+				over := make(chan error, 1)
+				go func() {
+					first <- l.Do(context.Background(), "n", "k", func(ctx context.Context) error {
+						<-ctx.Done()
+						over <- context.Cause(ctx)
+						<-stay
+						return nil
+					}, wllock.WithLockTimeMax(3*ttl))
+				}()
+				synctest.Wait()
+				b.Partition(true)
+				s := try(l, "k")
+				require.NoError(t, s.err)
+				require.True(t, s.degraded)
+				require.Equal(t, 4*ttl, s.after, "LockTimeMax and one T")
+				require.ErrorIs(t, <-over, wllock.ErrLockTimeMax)
+				close(stay)
+				err := <-first
+				lostAfter(t, err)
+				require.ErrorIs(t, err, wllock.ErrLockTimeMax)
+			})
+		})
+	}
+}
