@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ Sells the same pieces three times to the same buyers (without a lock, with a dis
 prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
 service is in memory unless -backend names another.
 
+With -serve it is one server of the shop instead, until it is interrupted: for your own load, and for Prometheus.
+
 Exit status: 0 wllock sold no piece twice, 1 it did or the run failed, 2 a wrong flag, 130 interrupted.
 
 Flags:
@@ -52,7 +55,6 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	flags.Var(durationFlag{&s.Ramp, 0, time.Minute}, "ramp", "`duration` over which the buyers arrive, evenly; 0: all at once")
 	flags.Var(numberFlag{&s.Procs, 1, 64}, "procs", "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
 	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
-
 	flags.Var(addressFlag{&s.Serve}, "serve", "`address` to serve the shop on instead, as in 127.0.0.1:8080: /orders/1000, /metrics, /debug/wllock")
 
 	err := flags.Parse(args)
@@ -67,7 +69,20 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	if flags.NArg() > 0 {
 		return settings{}, fmt.Errorf("unexpected argument %q: only flags are allowed", flags.Arg(0))
 	}
+	if s.Serve != "" {
+		return s, onlyServing(flags)
+	}
 	return s, s.fit(isSet(flags, "instances"))
+}
+
+// onlyServing refuses flags that have no effect on a server, for whoever sets one expects some.
+func onlyServing(flags *flag.FlagSet) (err error) {
+	flags.Visit(func(f *flag.Flag) {
+		if !slices.Contains([]string{"serve", "backend", "stock", "threshold", "wait"}, f.Name) {
+			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: with -serve, allowed are -backend, -stock, -threshold and -wait", f.Name))
+		}
+	})
+	return err
 }
 
 // fit checks what no flag can say alone. With more processes than instances, each process gets one, unless the number of

@@ -28,18 +28,20 @@ func TestFlags(t *testing.T) {
 
 func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 	cases := map[string]string{
-		"-instances 0":      "allowed is a whole number from 1 to 64",
-		"-buyers many":      "allowed is a whole number from 1 to 10000",
-		"-stock -1":         "allowed is a whole number from 1 to 1000000",
-		"-threshold -1":     "allowed is a whole number from 0",
-		"-wait 5":           "allowed is a duration from 1ms to 1m0s, as in 250ms or 10s",
-		"-ramp 2h":          "allowed is a duration from 0s to 1m0s",
-		"-procs 2":          "memory:// is inside one process",
-		"-backend etcd://x": "allowed is memory://",
-		"-backend nonsense": "allowed is memory://",
-		"-serve 8080":       "allowed is host:port",
-		"-colour":           "flag provided but not defined: -colour",
-		"100":               `unexpected argument "100": only flags are allowed`,
+		"-instances 0":                          "allowed is a whole number from 1 to 64",
+		"-buyers many":                          "allowed is a whole number from 1 to 10000",
+		"-stock -1":                             "allowed is a whole number from 1 to 1000000",
+		"-threshold -1":                         "allowed is a whole number from 0",
+		"-wait 5":                               "allowed is a duration from 1ms to 1m0s, as in 250ms or 10s",
+		"-ramp 2h":                              "allowed is a duration from 0s to 1m0s",
+		"-procs 2":                              "memory:// is inside one process",
+		"-backend etcd://x":                     "allowed is memory://",
+		"-backend nonsense":                     "allowed is memory://",
+		"-serve 8080":                           "allowed is host:port",
+		"-serve :0 -json":                       "-json is for the rounds",
+		"-serve :0 -procs 2 -backend redis://x": "-procs is for the rounds",
+		"-colour":                               "flag provided but not defined: -colour",
+		"100":                                   `unexpected argument "100": only flags are allowed`,
 	}
 	for args, want := range cases {
 		t.Run(args, func(t *testing.T) {

@@ -12,11 +12,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/debug"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
@@ -28,72 +31,103 @@ const (
 	headerTime = 5 * time.Second
 )
 
-// serve is the shop as a server, until ctx ends.
+// store is the shop as a server.
+type store struct {
+	shop    *shop
+	locker  *wllock.Locker
+	metrics *prometheus.Registry
+	meters  *metric.MeterProvider
+	wait    time.Duration
+	log     *slog.Logger
+	remove  func() // the database
+}
+
+// serve runs the store until ctx ends.
 func serve(ctx context.Context, s settings, stderr io.Writer) error {
-	shop, _, remove, err := createShop(ctx)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	if err := shop.Stock(ctx, servedProduct, s.Stock); err != nil {
-		return err
-	}
 	backend, err := openBackend(s.Backend)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = backend.Close() }()
-	registry := prometheus.NewRegistry()
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
+	if err := backend.Ping(ctx); err != nil {
+		return err
+	}
+	store, err := openStore(ctx, s, backend, stderr)
 	if err != nil {
 		return err
 	}
-	locker, err := wllock.New("flashsale", backend, wllock.WithThreshold(s.Threshold), wllock.WithLeaseTTL(leaseTTL),
-		wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))),
-		wllock.WithLogger(slog.New(slog.NewTextHandler(stderr, nil))))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Serve)
 	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", s.Serve)
-	if err != nil {
-		return errors.Join(err, locker.Close(ctx))
+		return errors.Join(err, store.close(ctx))
 	}
 	fmt.Fprintf(stderr, "flashsale: POST http://%v/orders/%s, GET /metrics, /debug/wllock\n", listener.Addr(), servedProduct)
-	return serveUntil(ctx, listener, handler(shop, locker, registry, s.Wait), locker)
+	return store.serveUntil(ctx, listener)
+}
+
+func openStore(ctx context.Context, s settings, backend distributed.Backend, stderr io.Writer) (st *store, err error) {
+	st = &store{metrics: prometheus.NewRegistry(), wait: s.Wait, log: slog.New(slog.NewTextHandler(stderr, nil))}
+	if st.shop, _, st.remove, err = createShop(ctx); err != nil {
+		return nil, err
+	}
+	if err := st.shop.Stock(ctx, servedProduct, s.Stock); err != nil {
+		st.remove()
+		return nil, err
+	}
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(st.metrics))
+	if err != nil {
+		st.remove()
+		return nil, err
+	}
+	st.meters = metric.NewMeterProvider(metric.WithReader(exporter),
+		metric.WithResource(resource.NewSchemaless(attribute.String("service.name", "flashsale"))))
+	st.locker, err = wllock.New("flashsale", backend, wllock.WithThreshold(s.Threshold), wllock.WithLeaseTTL(leaseTTL),
+		wllock.WithMeterProvider(st.meters), wllock.WithLogger(st.log))
+	if err != nil {
+		st.remove()
+		return nil, errors.Join(err, st.meters.Shutdown(ctx))
+	}
+	return st, nil
+}
+
+// close comes after the requests: first the Locker, whose releases they have begun, then what it reports to.
+func (s *store) close(ctx context.Context) error {
+	defer s.remove()
+	return errors.Join(s.locker.Close(ctx), s.meters.Shutdown(ctx))
 }
 
 // handler has what operators see beside the shop; a real one has a listener of its own for it.
-func handler(shop *shop, locker *wllock.Locker, registry *prometheus.Registry, wait time.Duration) http.Handler {
-	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
-		httpguard.WithCallOptions(wllock.WithWait(wait)), httpguard.WithBodyBuffer(1<<10))
+func (s *store) handler() http.Handler {
+	guard := httpguard.New(s.locker, "product", httpguard.PathValue("id"),
+		httpguard.WithCallOptions(wllock.WithWait(s.wait)), httpguard.WithBodyBuffer(1<<10))
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}", guard(http.HandlerFunc(shop.serveOrder)))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("GET /debug/wllock", debug.Handler(locker))
+	mux.Handle("POST /orders/{id}", guard(http.HandlerFunc(s.order)))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /debug/wllock", debug.Handler(s.locker))
 	return mux
 }
 
-// serveOrder runs with the lock. When that was lost it writes nothing: the guard answers.
-func (s *shop) serveOrder(w http.ResponseWriter, r *http.Request) {
+// order runs with the lock. When that was lost it writes nothing: the guard answers.
+func (s *store) order(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("id") != servedProduct {
 		http.Error(w, "no such product", http.StatusNotFound)
 		return
 	}
 	held, _ := wllock.HeldFrom(r.Context())
-	err := s.OrderFenced(r.Context(), servedProduct, r.RemoteAddr, held.Fence())
+	err := s.shop.OrderFenced(r.Context(), servedProduct, r.RemoteAddr, held.Fence())
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusCreated)
 	case errors.Is(err, errSoldOut):
 		http.Error(w, "sold out", http.StatusGone)
 	case r.Context().Err() == nil:
+		s.log.ErrorContext(r.Context(), "order failed", "error", err)
 		http.Error(w, "please try again", http.StatusServiceUnavailable)
 	}
 }
 
-// serveUntil serves until ctx ends. Then first the requests end, then the Locker, whose releases they have begun.
-func serveUntil(ctx context.Context, listener net.Listener, h http.Handler, locker *wllock.Locker) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTime}
+// serveUntil serves until ctx ends. Then the requests that are under way end first, the store after them.
+func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: headerTime, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	var err error
@@ -103,7 +137,7 @@ func serveUntil(ctx context.Context, listener net.Listener, h http.Handler, lock
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
 	defer cancel()
-	return errors.Join(err, server.Shutdown(grace), locker.Close(grace))
+	return errors.Join(err, server.Shutdown(grace), s.close(grace))
 }
 
 // addressFlag is where to listen.

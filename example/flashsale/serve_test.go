@@ -4,10 +4,14 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,6 +57,64 @@ func TestServe(t *testing.T) {
 	_, page := ask(http.MethodGet, "/debug/wllock")
 	assert.Contains(t, page, "0 waiting")
 
+	listening := regexp.MustCompile(`127[^/]+`).FindString(said)
+	failed, _, told := sale(t.Context(), "-serve", listening)
+	assert.Equal(t, statusFailed, failed)
+	assert.Contains(t, told, "address already in use")
+
 	stop()
 	assert.Equal(t, statusOK, <-status)
+}
+
+func TestServeNeedsItsBackend(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	status, _, stderr := sale(ctx, "-serve", "127.0.0.1:0", "-backend", "redis://:hunter2@127.0.0.1:1")
+	assert.Equal(t, statusFailed, status)
+	assert.Contains(t, stderr, "unavailable")
+	assert.NotContains(t, stderr, "hunter2")
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "flashsale-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// Those who are being served when the signal comes get their answer, and those who stand in line as well.
+func TestServeEndsGracefully(t *testing.T) {
+	const buyers = 20
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	store := openTestStore(t, settings{Stock: buyers, Threshold: buyers, Wait: time.Minute})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- store.serveUntil(ctx, listener) }()
+
+	quiet := store.busy(t)
+	answers := make(chan int, buyers)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for range buyers {
+		go func() { answers <- post(t, client, "http://"+listener.Addr().String()) }()
+	}
+	require.Eventually(t, func() bool { return store.locker.Stats().Total.Waiting == buyers-1 }, 5*time.Second, time.Millisecond)
+	stop()
+	time.Sleep(10 * time.Millisecond)
+	quiet()
+	for range buyers {
+		assert.Equal(t, http.StatusCreated, <-answers)
+	}
+	assert.NoError(t, <-ended)
+}
+
+func post(t *testing.T, client *http.Client, base string) (status int) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/orders/"+servedProduct, http.NoBody)
+	if !assert.NoError(t, err) {
+		return 0
+	}
+	resp, err := client.Do(r)
+	if !assert.NoError(t, err) {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
