@@ -1,6 +1,7 @@
 package httpguard
 
 import (
+	"io"
 	"net/http"
 	"reflect"
 )
@@ -57,19 +58,49 @@ func noted(w http.ResponseWriter) knowledge {
 	return header
 }
 
+// sent is how many bytes of a body have come to the writer inside, or -1 if it does not tell.
+func sent(w http.ResponseWriter) int64 {
+	v := reflect.ValueOf(w)
+	for _, path := range [][]string{{"written"}, {"rws", "wroteBytes"}} { // HTTP/1, HTTP/2
+		if n := field(v, path...); n.Kind() == reflect.Int64 {
+			return n.Int()
+		}
+	}
+	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+		return sent(outer.Unwrap())
+	}
+	return -1
+}
+
+// passes reports whether w lets a body through at once and has kept nothing back before. To see that, it writes a line
+// end, with which JSON may begin.
+func passes(w http.ResponseWriter) bool {
+	if sent(w) != 0 {
+		return false
+	}
+	_, err := io.WriteString(w, "\n")
+	return err == nil && sent(w) == 1
+}
+
 // flag reads a bool at the end of a path of struct fields.
 func flag(v reflect.Value, path ...string) knowledge {
+	v = field(v, path...)
+	if v.Kind() != reflect.Bool {
+		return unknown
+	}
+	return known(v.Bool())
+}
+
+// field follows a path of struct fields; the zero Value if there is none.
+func field(v reflect.Value, path ...string) reflect.Value {
 	for _, name := range path {
 		for v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
 		if v.Kind() != reflect.Struct {
-			return unknown
+			return reflect.Value{}
 		}
 		v = v.FieldByName(name)
 	}
-	if v.Kind() != reflect.Bool {
-		return unknown
-	}
-	return known(v.Bool())
+	return v
 }

@@ -161,14 +161,14 @@ func (g *guard) lost(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // tryAnswer is for a writer that does not tell whether it has begun. A second WriteHeader has no effect, a second body is
-// appended to the first. So the body goes out only if the header is seen to have done so; else the client gets a mere 503,
-// or what the handler has written.
+// appended to the first. So the body goes out only if the header is seen to have done so, and what is written after it
+// to follow with nothing between; else the client gets a mere 503, or what the handler has written.
 func tryAnswer(w http.ResponseWriter, err error) {
 	p := problemOf(err, http.StatusServiceUnavailable)
 	before := w.Header().Clone()
 	problem.Header(w.Header())
 	w.WriteHeader(p.Status)
-	if begun(w) == yes {
+	if begun(w) == yes && passes(w) {
 		p.WriteBody(w)
 		return
 	}

@@ -1,6 +1,7 @@
 package httpguard_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log"
@@ -53,6 +54,16 @@ func (k *keeping) end() {
 	fmt.Fprint(k.ResponseWriter, k.body.String())
 }
 
+// buffering keeps back the body only: WriteHeader goes through at once.
+type buffering struct {
+	http.ResponseWriter
+	body *bufio.Writer
+}
+
+func (b *buffering) Unwrap() http.ResponseWriter       { return b.ResponseWriter }
+func (b *buffering) Write(p []byte) (int, error)       { return b.body.Write(p) }
+func (b *buffering) WriteString(s string) (int, error) { return b.body.WriteString(s) }
+
 // telling is as gin's writer is.
 type telling struct {
 	http.ResponseWriter
@@ -87,6 +98,10 @@ var writers = map[string]func(http.ResponseWriter) (http.ResponseWriter, func())
 	},
 	"status": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		return &status{ResponseWriter: w}, func() {}
+	},
+	"buffering": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		b := &buffering{ResponseWriter: w, body: bufio.NewWriter(w)}
+		return b, func() { b.body.Flush() }
 	},
 	"keeping": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		k := &keeping{ResponseWriter: w}
@@ -159,7 +174,7 @@ func TestLostBeforeAnythingWasWritten(t *testing.T) {
 				})
 				require.Empty(t, logged)
 				require.Equal(t, http.StatusServiceUnavailable, a.status)
-				if name == "plain" || name == "keeping" { // which cannot be asked: only the status
+				if name == "plain" || name == "keeping" || name == "buffering" { // which cannot be asked: only the status
 					return
 				}
 				require.Empty(t, a.header.Get("ETag"))
@@ -187,6 +202,16 @@ func TestLostAfterSomethingWasWritten(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A body that is kept back while the header goes through: that is the handler's answer, whatever its status has become.
+func TestLostAfterABodyWasKeptBack(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		a, logged := losing(t, http2, writers["buffering"], func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
+		require.Equal(t, "done\n", a.body, "no second body")
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		require.Empty(t, logged)
 	}
 }
 

@@ -1,0 +1,66 @@
+package httpguard
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What begun.go reads of net/http is not promised to stay. When this fails with a new release of Go, look there: a lost
+// lock is still answered with a 503 then, but without its problem.
+func TestNetHTTPStillTells(t *testing.T) {
+	const changed = "net/http has changed the fields that begun.go reads"
+	steps := []struct {
+		name string
+		do   func(w http.ResponseWriter)
+		want knowledge
+		sent int64
+	}{
+		{"nothing", func(http.ResponseWriter) {}, no, 0},
+		{"a header set", func(w http.ResponseWriter) { w.Header().Set("A", "b") }, no, 0},
+		{"an informational status", func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, no, 0},
+		{"a status", func(w http.ResponseWriter) { w.WriteHeader(http.StatusCreated) }, yes, 0},
+		{"a body", func(w http.ResponseWriter) { fmt.Fprint(w, "four") }, yes, 4},
+		{"a flush", func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, yes, 0},
+	}
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		for _, step := range steps {
+			t.Run(proto+", "+step.name, func(t *testing.T) {
+				s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					step.do(w)
+					if r.Proto != proto || begun(w) != step.want || sent(w) != step.sent {
+						t.Errorf("%s: %s %v, %d bytes; want %v, %d", changed, r.Proto, begun(w), sent(w), step.want, step.sent)
+					}
+				}))
+				s.EnableHTTP2 = proto == "HTTP/2.0"
+				s.StartTLS()
+				defer s.Close()
+				resp, err := s.Client().Get(s.URL)
+				require.NoError(t, err)
+				resp.Body.Close()
+			})
+		}
+	}
+	t.Run("hijacked", func(t *testing.T) {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil || begun(w) != yes {
+				t.Errorf("%s: %v, %v", changed, begun(w), err)
+				return
+			}
+			conn.Close()
+		}))
+		defer s.Close()
+		resp, err := s.Client().Get(s.URL)
+		if err == nil {
+			resp.Body.Close()
+		}
+	})
+	w := httptest.NewRecorder()
+	require.Equal(t, no, begun(w), changed)
+	w.WriteHeader(http.StatusCreated)
+	require.Equal(t, yes, begun(w), changed)
+}
