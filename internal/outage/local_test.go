@@ -1,0 +1,311 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/outage"
+)
+
+const ttl = time.Second
+
+// line is a backend behind a line that the test cuts. It gives leases.
+type line struct {
+	distributed.Backend
+	enters, pings atomic.Int32
+	enter, ping   atomic.Pointer[func(ctx context.Context) error]
+}
+
+func (b *line) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+	b.enters.Add(1)
+	if err := (*b.enter.Load())(ctx); err != nil {
+		return nil, nil, err
+	}
+	return newPaper(time.Hour), nil, nil
+}
+
+func (b *line) Ping(ctx context.Context) error {
+	b.pings.Add(1)
+	return (*b.ping.Load())(ctx)
+}
+
+func (b *line) does(f func(context.Context) error) {
+	b.enter.Store(&f)
+	b.ping.Store(&f)
+}
+
+// paper is a lease that lasts until it says, and is not renewed.
+type paper struct {
+	mu       sync.Mutex
+	until    time.Time
+	watcher  distributed.Watcher
+	refill   error
+	released int
+}
+
+func newPaper(d time.Duration) *paper { return &paper{until: time.Now().Add(d)} }
+
+func (p *paper) NextFence() (uint64, bool)    { return 7, true }
+func (p *paper) Refill(context.Context) error { return p.refill }
+func (p *paper) Until() time.Time             { return p.until }
+func (p *paper) Healthy() bool                { return !distributed.Over(time.Now(), p.until) }
+func (p *paper) Contended() bool              { return false }
+func (p *paper) Abandon()                     {}
+func (p *paper) Lost() <-chan struct{}        { return nil }
+func (p *paper) Watch(w distributed.Watcher)  { p.watcher = w }
+func (p *paper) Release(context.Context) error {
+	p.StartRelease()
+	return nil
+}
+
+func (p *paper) At(now time.Time) (time.Duration, bool) {
+	left := distributed.Left(now, p.until)
+	return left, left > 0
+}
+
+func (p *paper) StartRelease() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released++
+	return true
+}
+
+// losses is a Watcher that counts them.
+type losses struct{ n atomic.Int32 }
+
+func (l *losses) LeaseLost(distributed.Watched)            { l.n.Add(1) }
+func (l *losses) LeaseWanted(distributed.Watched)          {}
+func (l *losses) LeaseReleased(distributed.Watched, error) {}
+
+// newLocal returns a Local over a backend that works.
+func newLocal(t *testing.T) (*outage.Local, *line) {
+	b := new(line)
+	b.does(up)
+	l := outage.NewLocal(b, ttl, silent)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l, b
+}
+
+// fail makes l know that the backend is away.
+func fail(t *testing.T, l *outage.Local, b *line) {
+	b.does(down)
+	lease, place, err := l.Enter(t.Context(), distributed.Request{})
+	require.NoError(t, err)
+	require.Nil(t, lease)
+	require.NotNil(t, place)
+}
+
+func isDegraded(l distributed.Lease) bool { return l.(interface{ Degraded() bool }).Degraded() }
+
+// A lease that ran out is degraded only by what was known before, and what has once been said of it stays so.
+func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		before   func(t *testing.T, l *outage.Local, b *line)
+		degraded bool
+	}{
+		{"the backend is away", fail, true},
+		{"nothing is known", func(*testing.T, *outage.Local, *line) {}, false},
+		{"it has answered since", func(t *testing.T, l *outage.Local, b *line) {
+			fail(t, l, b)
+			time.Sleep(ttl / 4)
+			b.does(up)
+		}, false},
+		{"stopped since", func(t *testing.T, l *outage.Local, b *line) {
+			fail(t, l, b)
+			stopped := func(context.Context) error { // nothing happens in a process that is stopped
+				time.Sleep(5 * ttl)
+				return distributed.ErrUnavailable
+			}
+			b.ping.Store(&stopped)
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, b := newLocal(t)
+				defer func() { require.NoError(t, l.Close()) }()
+				inner, w := newPaper(ttl), new(losses)
+				p := l.Adopt(inner)
+				p.Watch(w)
+				c.before(t, l, b)
+				time.Sleep(ttl - time.Nanosecond)
+				require.False(t, isDegraded(p))
+				time.Sleep(time.Nanosecond)
+				require.Equal(t, c.degraded, isDegraded(p))
+				fail := time.Now()
+				for time.Since(fail) < 2*ttl { // later knowledge, of whatever kind, changes nothing
+					b.does(down)
+					_, _, _ = l.Enter(t.Context(), distributed.Request{})
+					require.Equal(t, c.degraded, isDegraded(p))
+					require.Equal(t, c.degraded, !distributed.Over(time.Now(), p.Until()))
+					left, _ := p.At(time.Now())
+					require.Equal(t, c.degraded, left > 0)
+					time.Sleep(ttl / 10)
+				}
+				p.(distributed.Watcher).LeaseLost(inner) // the timer comes late
+				p.(distributed.Watcher).LeaseLost(inner)
+				require.EqualValues(t, map[bool]int{true: 0, false: 1}[c.degraded], w.n.Load())
+			})
+		})
+	}
+}
+
+// A failure that becomes known after the end of the lease is too late, be it by a nanosecond.
+func TestFailureAfterTheEndIsTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocal(t)
+		p := l.Adopt(newPaper(ttl))
+		time.Sleep(ttl)
+		fail(t, l, b)
+		require.False(t, isDegraded(p))
+		require.NoError(t, l.Close())
+	})
+}
+
+// Who was stopped during an outage knows nothing of the meantime: local service begins anew, one T later.
+func TestStopBreaksTheOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocal(t)
+		fail(t, l, b)
+		stopped := func(context.Context) error {
+			time.Sleep(3 * ttl)
+			b.does(down)
+			return distributed.ErrUnavailable
+		}
+		b.ping.Store(&stopped)
+		time.Sleep(3*ttl + ttl/2)
+		require.False(t, l.Serving())
+		time.Sleep(ttl)
+		require.True(t, l.Serving())
+		require.NoError(t, l.Close())
+	})
+}
+
+// What was sent before the backend's return and fails after it says nothing of the time since.
+func TestStaleFailureIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocal(t)
+		stale := make(chan distributed.Place)
+		b.does(func(context.Context) error { time.Sleep(ttl / 5); return distributed.ErrUnavailable })
+		go func() {
+			_, place, _ := l.Enter(t.Context(), distributed.Request{})
+			stale <- place
+		}()
+		synctest.Wait()
+		fail(t, l, b)
+		b.does(up)
+		place := <-stale
+		_, open := <-place.Granted()
+		require.False(t, open, "enter again")
+		pings := b.pings.Load()
+		time.Sleep(ttl)
+		require.Equal(t, pings, b.pings.Load())
+	}) // and no goroutine is left, without Close
+}
+
+// A backend that is there and refuses is not away: its errors are passed on.
+func TestRefusalsArePassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocal(t)
+		full := errors.Join(distributed.ErrUnavailable, errors.New("out of memory"))
+		refuse := func(context.Context) error { return full }
+		b.enter.Store(&refuse)
+		var err error
+		for range 5 {
+			var place distributed.Place
+			if _, place, err = l.Enter(t.Context(), distributed.Request{}); err != nil {
+				break
+			}
+			<-place.Granted()
+		}
+		require.ErrorIs(t, err, full)
+		b.does(up)
+		synctest.Wait() // it is asked whether it is back
+		lease, _, err := l.Enter(t.Context(), distributed.Request{})
+		require.NoError(t, err)
+		require.NotNil(t, lease)
+	})
+}
+
+// Callers that never wait for as long as it takes the backend to fail are served all the same.
+func TestImpatientCallersLearnOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocal(t)
+		b.does(hang)
+		begin := time.Now()
+		for !l.Serving() {
+			ctx, cancel := context.WithTimeout(t.Context(), ttl/50)
+			_, _, _ = l.Enter(ctx, distributed.Request{})
+			cancel()
+			time.Sleep(ttl / 50)
+		}
+		require.LessOrEqual(t, time.Since(begin), 3*ttl/2)
+		b.does(up)
+		time.Sleep(ttl / 2)
+		require.False(t, l.Serving())
+		require.NoError(t, l.Close())
+	})
+}
+
+// A lease without fences, which cannot be had now, is given up for a place, and given back.
+func TestRefillDuringAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocal(t)
+		inner := newPaper(ttl)
+		p := l.Adopt(inner)
+		b.does(down)
+		inner.refill = distributed.ErrUnavailable
+		require.ErrorIs(t, p.Refill(t.Context()), distributed.ErrLeaseLost)
+		_, place, err := l.Enter(t.Context(), distributed.Request{Prev: p})
+		require.NoError(t, err)
+		require.NotNil(t, place)
+		require.Equal(t, 1, inner.released)
+		require.Zero(t, b.enters.Load(), "the backend is not asked")
+		time.Sleep(2 * ttl)
+		lease, _, err := l.Enter(t.Context(), distributed.Request{})
+		require.NoError(t, err)
+		require.ErrorIs(t, lease.Refill(t.Context()), errors.ErrUnsupported)
+		require.False(t, isDegraded(p), "given up before it ran out")
+		require.NoError(t, l.Close())
+	})
+}
+
+// Looks from many sides at the moment of the end, and Abandon at the same time, have one outcome.
+func TestLeaseEndHasOneOutcome(t *testing.T) {
+	for range 200 {
+		l, b := newLocal(t)
+		fail(t, l, b)
+		inner, w := newPaper(time.Millisecond), new(losses)
+		p := l.Adopt(inner)
+		p.Watch(w)
+		said := make([]bool, 4)
+		var wg sync.WaitGroup
+		time.Sleep(time.Until(inner.until))
+		for i := range said {
+			wg.Go(func() {
+				switch i {
+				case 0:
+					p.(distributed.Watcher).LeaseLost(inner)
+				case 1:
+					p.Abandon()
+				}
+				said[i] = isDegraded(p)
+			})
+		}
+		wg.Wait()
+		for _, s := range said {
+			require.Equal(t, said[0], s)
+		}
+		require.EqualValues(t, map[bool]int{true: 0, false: 1}[said[0]], w.n.Load())
+		p.StartRelease()
+		require.NoError(t, l.Close())
+	}
+}

@@ -1,0 +1,98 @@
+package wllock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+const stopTTL = 500 * time.Millisecond
+
+// stopShop is a Locker with LocalOnly on a Redis server.
+func stopShop(t *testing.T, addr string) *wllock.Locker {
+	b, err := redislock.Open("redis://" + addr)
+	require.NoError(t, err)
+	return lockerOn(t, b, wllock.WithLeaseTTL(stopTTL), wllock.WithOutage(wllock.LocalOnly), wllock.WithOwnedBackend())
+}
+
+// A process that was stopped past its lease is in no outage: the lock is lost, not degraded. Its first look tells so.
+func TestLocalOnlyStoppedProcessHasLostItsLock(t *testing.T) {
+	s := redistest.Start(t)
+	child := exec.Command(os.Args[0], "-test.run=^TestChildThatHoldsLocalOnly$")
+	child.Env = append(os.Environ(), "WLLOCK_TEST_HOLD="+s.Addr)
+	in, err := child.StdinPipe()
+	require.NoError(t, err)
+	pipe, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	out := bufio.NewScanner(pipe)
+	require.True(t, out.Scan())
+	require.Equal(t, "in", out.Text())
+
+	require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
+	time.Sleep(2 * stopTTL)
+	other := try(stopShop(t, s.Addr), "k")
+	require.NoError(t, other.err)
+	require.False(t, other.degraded)
+	require.NoError(t, child.Process.Signal(syscall.SIGCONT))
+	_, err = in.Write([]byte("go on\n"))
+	require.NoError(t, err)
+	require.True(t, out.Scan())
+	require.Equal(t, "lost: true, degraded: false", out.Text())
+	require.True(t, out.Scan())
+	require.Equal(t, "lost: true", out.Text())
+}
+
+// TestChildThatHoldsLocalOnly is the process of the test above. What it says, it says as soon as it goes on.
+func TestChildThatHoldsLocalOnly(t *testing.T) {
+	addr := os.Getenv("WLLOCK_TEST_HOLD")
+	if addr == "" {
+		return
+	}
+	err := stopShop(t, addr).Do(t.Context(), "n", "k", func(ctx context.Context) error {
+		h, _ := wllock.HeldFrom(ctx)
+		time.Sleep(stopTTL) // so that the lease is claimed
+		fmt.Println("in")
+		_, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		fmt.Printf("lost: %v, degraded: %v\n", errors.Is(h.Err(), wllock.ErrLeaseLost), h.Degraded())
+		return err
+	})
+	fmt.Printf("lost: %v\n", errors.Is(err, wllock.ErrLeaseLost))
+	_ = os.Stdout.Sync()
+}
+
+// A server that hangs, without closing a connection, is away like one that is gone.
+func TestLocalOnlyServerThatHangs(t *testing.T) {
+	s := redistest.Start(t)
+	l := stopShop(t, s.Addr)
+	require.NoError(t, try(l, "k").err)
+	k, err := l.Acquire(t.Context(), "n", "held")
+	require.NoError(t, err)
+	s.Pause()
+	got := try(l, "k", wllock.WithWait(3*stopTTL))
+	require.NoError(t, got.err)
+	require.True(t, got.degraded)
+	require.GreaterOrEqual(t, got.after, stopTTL)
+	require.NoError(t, k.Err())
+	require.True(t, k.Degraded(), "the hold that ran")
+	s.Resume()
+	require.Eventually(t, func() bool { return !try(l, "k").degraded }, 2*time.Second, 10*time.Millisecond)
+	require.NoError(t, k.Release(t.Context()))
+	after := try(l, "held", wllock.WithWait(2*stopTTL))
+	require.NoError(t, after.err)
+	require.False(t, after.degraded)
+	require.Greater(t, after.fence, k.Fence())
+}

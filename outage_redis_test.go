@@ -1,0 +1,236 @@
+package wllock_test
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/middleware/httpguard"
+)
+
+const (
+	shopKeys    = 8
+	shopWorkers = 24
+)
+
+// shop is one instance behind a real HTTP server, and what its handler has seen.
+type shop struct {
+	*httptest.Server
+	locker *wllock.Locker
+	store  *[shopKeys]atomic.Uint64 // the largest fence, of all instances
+
+	inside           [shopKeys]atomic.Int32
+	overlaps, stale  atomic.Int32 // two of this instance inside at once; a leased hold with a fence of the past
+	degraded, leased atomic.Int32
+}
+
+func openShop(t *testing.T, addr string, store *[shopKeys]atomic.Uint64, opts ...wllock.Option) *shop {
+	t.Helper()
+	b, err := redislock.Open("redis://" + addr)
+	require.NoError(t, err)
+	l := lockerOn(t, b, append(opts, wllock.WithOwnedBackend())...)
+	s := &shop{locker: l, store: store}
+	mux := http.NewServeMux()
+	guard := httpguard.New(l, "product", httpguard.PathValue("id"), httpguard.WithCallOptions(wllock.WithWait(3*ttl)))
+	mux.Handle("POST /buy/{id}", guard(http.HandlerFunc(s.buy)))
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
+	key, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	h, _ := wllock.HeldFrom(r.Context())
+	if s.inside[key].Add(1) != 1 {
+		s.overlaps.Add(1)
+	}
+	begun := !h.Degraded()
+	fence := h.Fence()
+	before := s.store[key].Load()
+	time.Sleep(time.Duration(rand.N(3)) * time.Millisecond)
+	switch {
+	case h.Degraded():
+		s.degraded.Add(1)
+	case begun && h.Err() == nil:
+		s.leased.Add(1)
+		if fence <= before || !s.store[key].CompareAndSwap(before, fence) {
+			s.stale.Add(1)
+		}
+	}
+	s.inside[key].Add(-1)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// answer is what a client got.
+type answer struct {
+	asked  time.Time
+	took   time.Duration
+	status int
+	hot    bool // one of few keys; else nobody else asks for it
+}
+
+// load keeps the shops busy until ctx ends, and returns all answers in the order of asking.
+func load(ctx context.Context, shops []*shop) []answer {
+	var mu sync.Mutex
+	var all []answer
+	var wg sync.WaitGroup
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: shopWorkers}}
+	defer client.CloseIdleConnections()
+	for i := range shopWorkers * len(shops) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				a := answer{asked: time.Now(), hot: rand.IntN(4) > 0}
+				id := "own" + strconv.FormatUint(rand.Uint64(), 36)
+				if a.hot {
+					id = strconv.Itoa(rand.IntN(shopKeys))
+				}
+				resp, err := client.Post(shops[i%len(shops)].URL+"/buy/"+id, "", nil)
+				if err == nil {
+					a.status = resp.StatusCode
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				}
+				a.took = time.Since(a.asked)
+				mu.Lock()
+				all = append(all, a)
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(all, func(a, b answer) int { return a.asked.Compare(b.asked) })
+	return all
+}
+
+// redisAway is what happened: two shops under load, whose Redis is killed and started again without its data.
+type redisAway struct {
+	shops        []*shop
+	gone, back   time.Time
+	answers      []answer
+	atReturn     [2]int32 // leased holds of each shop at the return
+	degradedTill [2]int32 // degraded ones until two seconds after it
+}
+
+func takeAway(t *testing.T, outage time.Duration, opts ...wllock.Option) (r redisAway) {
+	t.Helper()
+	s := redistest.Start(t)
+	store := new([shopKeys]atomic.Uint64)
+	for range r.atReturn {
+		r.shops = append(r.shops, openShop(t, s.Addr, store, opts...))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() { defer close(done); r.answers = load(ctx, r.shops) }()
+	time.Sleep(ttl)
+	r.gone = time.Now()
+	s.Kill()
+	time.Sleep(outage)
+	s.Restart()
+	r.back = time.Now()
+	for i, shop := range r.shops {
+		r.atReturn[i] = shop.leased.Load()
+	}
+	time.Sleep(2 * time.Second)
+	for i, shop := range r.shops {
+		r.degradedTill[i] = shop.degraded.Load()
+	}
+	time.Sleep(time.Second)
+	cancel()
+	<-done
+	return r
+}
+
+// outages are the lengths that are tried: ten seconds only where there is time.
+func outages(t *testing.T, f func(t *testing.T, outage time.Duration)) {
+	t.Run("3s", func(t *testing.T) { f(t, 3*time.Second) })
+	t.Run("10s", func(t *testing.T) {
+		if os.Getenv("WLLOCK_LONG") != "1" {
+			t.Skip("takes long; WLLOCK_LONG=1 runs it")
+		}
+		f(t, 10*time.Second)
+	})
+}
+
+// Redis is away for longer than T: no request fails that may wait for longer than that, none is inside beside another of
+// its own instance, leased or not, and after the return the fences go on growing.
+func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
+	outages(t, func(t *testing.T, outage time.Duration) {
+		r := takeAway(t, outage, wllock.WithOutage(wllock.LocalOnly))
+		longest := time.Duration(0)
+		for _, a := range r.answers {
+			require.Equal(t, http.StatusNoContent, a.status, "asked %v after Redis had gone, took %v", a.asked.Sub(r.gone), a.took)
+			longest = max(longest, a.took)
+		}
+		require.Less(t, longest, 2*ttl, "T, until the outage is known, and then it is known")
+		for i, s := range r.shops {
+			t.Logf("%d answers, %d leased, %d degraded, longest %v", len(r.answers), s.leased.Load(), s.degraded.Load(), longest)
+			require.Zero(t, s.overlaps.Load())
+			require.Zero(t, s.stale.Load())
+			require.Positive(t, s.degraded.Load())
+			require.Greater(t, s.leased.Load(), r.atReturn[i])
+			require.Equal(t, r.degradedTill[i], s.degraded.Load(), "none is degraded 2 s after the return")
+			require.Zero(t, s.locker.Stats().Total.Lost)
+		}
+	})
+}
+
+// The same with FailClosed. Requests that ask Redis fail fast while it is away; those behind one that had a place in its
+// queue wait as long as they may. None fails 2 s after the return.
+func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
+	outages(t, func(t *testing.T, outage time.Duration) {
+		r := takeAway(t, outage)
+		var failed [2][]time.Duration
+		for _, a := range r.answers {
+			if since := a.asked.Sub(r.back); since > 2*time.Second || a.asked.Before(r.gone.Add(-ttl/2)) {
+				require.Equal(t, http.StatusNoContent, a.status, "%v after the return", since)
+			}
+			if a.status != http.StatusNoContent {
+				require.Contains(t, []int{http.StatusServiceUnavailable, http.StatusTooManyRequests}, a.status)
+				kind := 0
+				if a.hot {
+					kind = 1
+				}
+				failed[kind] = append(failed[kind], a.took)
+			}
+		}
+		for i, kind := range []string{"own keys", "hot keys"} {
+			slices.Sort(failed[i])
+			t.Logf("%d answers, of %s failed %d: 50%% after %v, 90%% %v, 99%% %v, 100%% %v", len(r.answers), kind, len(failed[i]),
+				quantile(failed[i], .5), quantile(failed[i], .9), quantile(failed[i], .99), quantile(failed[i], 1))
+		}
+		require.Less(t, quantile(failed[0], .9), 100*time.Millisecond, "nine of ten fail at once")
+		require.Less(t, quantile(failed[1], 1), 3*ttl+ttl/2, "none waits for longer than it may")
+		for _, s := range r.shops {
+			require.Zero(t, s.overlaps.Load())
+			require.Zero(t, s.stale.Load())
+			require.Zero(t, s.degraded.Load())
+		}
+	})
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(q*float64(len(sorted)-1))]
+}
