@@ -10,6 +10,10 @@ import (
 // goes straight through on a connection of its own, so a caller among few never waits for another's answer.
 const maxLanes = 4
 
+// fairLoad is how many calls a lane takes at least, if there are as many. It takes no more than its share, or else
+// one lane ends up with all of them and server and client wait for each other in turn.
+const fairLoad = 16
+
 // group lets single calls share pipelines (group commit). While all lanes are busy calls gather; the one whose
 // exchange ends passes its lane to the first of them, which sends all that have gathered in one pipeline. There is no
 // goroutine for this: a call is carried by its own caller or by another one's.
@@ -112,7 +116,7 @@ func (g *group) carry(load []*passenger) {
 func (g *group) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(g.waiting), maxBatch)
+	n := min(len(g.waiting), max(len(g.waiting)/maxLanes, fairLoad), maxBatch)
 	if n == 0 {
 		g.busy--
 		return
