@@ -41,5 +41,7 @@
 //
 // While the backend is away, calls fail with ErrUnavailable. The first few wait for its time-out; then a breaker opens
 // and the others that would ask it are refused in microseconds, with a RetryAfter, while one at a time finds out whether
-// it is back. Two seconds after its return nobody is refused any more. Safety comes before availability: docs/outage.md.
+// it is back. Two seconds after its return nobody is refused any more. Safety comes before availability; LocalOnly turns
+// that round: after one lease TTL without the backend, the callers of one process exclude each other, and no others. See
+// Held.Degraded and docs/outage.md.
 package wllock

@@ -185,3 +185,32 @@ func ExampleHeldFrom() {
 	// not under the product's lock
 	// <nil>
 }
+
+// With LocalOnly callers are let in without a lease when the backend has been away for one TTL. What they do then has to be
+// right whoever else is inside.
+func ExampleWithOutage() {
+	backend := memlock.New()
+	locker, err := wllock.New("order", backend, wllock.WithOutage(wllock.LocalOnly), wllock.WithLeaseTTL(100*time.Millisecond))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = locker.Close(context.Background()) }()
+	sell := func(ctx context.Context) error {
+		if held, _ := wllock.HeldFrom(ctx); held.Degraded() {
+			fmt.Println("noted for later; fence", held.Fence())
+			return nil
+		}
+		fmt.Println("sold")
+		return nil
+	}
+
+	_ = locker.Do(context.Background(), "product", "1000", sell)
+	backend.Partition(true)
+	err = locker.Do(context.Background(), "product", "1000", sell, wllock.WithWait(time.Second))
+	backend.Partition(false)
+	fmt.Println(err)
+	// Output:
+	// sold
+	// noted for later; fence 0
+	// <nil>
+}
