@@ -111,24 +111,50 @@ func (t *telemetry) of(n *nameState, more ...attribute.KeyValue) metric.Measurem
 	return metric.WithAttributes(append(more, t.system, attribute.String("wllock.name", n.name))...)
 }
 
-// begin starts the span of an acquisition; it ends with the hold, or with the refusal.
+// begin starts the span of an acquisition; it ends with the hold, or with the refusal. This and the three that follow are
+// small enough to be inlined, so that nobody who does not measure makes a call.
 func (t *telemetry) begin(ctx context.Context, h *hold) context.Context {
 	if t == nil || t.tracer == nil {
 		return ctx
 	}
-	ctx, h.span = t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
+	return t.start(ctx, h)
+}
+
+// acquired notes that the caller is in.
+func (t *telemetry) acquired(ctx context.Context, h *hold) {
+	if t != nil {
+		t.noteAcquired(ctx, h)
+	}
+}
+
+// refused ends what begin began.
+func (t *telemetry) refused(ctx context.Context, h *hold, e *Error) {
+	if t != nil {
+		t.noteRefused(ctx, h, e)
+	}
+}
+
+// ended is the end of a hold.
+func (t *telemetry) ended(h *hold, now time.Time, lost, degraded bool) {
+	if t != nil {
+		t.noteEnded(h, now, lost, degraded)
+	}
+}
+
+func (t *telemetry) start(ctx context.Context, h *hold) context.Context {
+	ctx, span := t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
 		trace.WithAttributes(t.system, attribute.String("wllock.name", h.name.name)))
+	if !span.IsRecording() { // nobody would see what comes
+		return ctx
+	}
+	h.span = span
 	if t.spanKeys {
 		h.span.SetAttributes(attribute.String("wllock.key", h.key))
 	}
 	return ctx
 }
 
-// acquired notes that the caller is in.
-func (t *telemetry) acquired(ctx context.Context, h *hold) {
-	if t == nil {
-		return
-	}
+func (t *telemetry) noteAcquired(ctx context.Context, h *hold) {
 	if h.span != nil {
 		if h.turn.Queued() {
 			h.span.AddEvent("queued", trace.WithTimestamp(h.turnAt.Add(-h.localWait)))
@@ -141,15 +167,11 @@ func (t *telemetry) acquired(ctx context.Context, h *hold) {
 	t.waited(ctx, h, TierLocal, h.localWait, "acquired")
 	t.waited(ctx, h, TierDistributed, h.distributedWait(), "acquired")
 	if h.use.Handoff() {
-		t.handoffs.Add(ctx, 1, t.of(h.name))
+		t.count(ctx, t.handoffs, h.name)
 	}
 }
 
-// refused ends what begin began.
-func (t *telemetry) refused(ctx context.Context, h *hold, e *Error) {
-	if t == nil {
-		return
-	}
+func (t *telemetry) noteRefused(ctx context.Context, h *hold, e *Error) {
 	reason := outcome(e.Err)
 	if h.span != nil {
 		h.span.SetAttributes(attribute.String("wllock.tier", string(e.Tier)), attribute.String("error.type", reason))
@@ -161,15 +183,11 @@ func (t *telemetry) refused(ctx context.Context, h *hold, e *Error) {
 	}
 	t.waited(ctx, h, e.Tier, e.Waited, reason)
 	if reason == "queue_full" {
-		t.sheds.Add(ctx, 1, t.of(h.name))
+		t.count(ctx, t.sheds, h.name)
 	}
 }
 
-// ended is the end of a hold.
-func (t *telemetry) ended(h *hold, now time.Time, lost, degraded bool) {
-	if t == nil {
-		return
-	}
+func (t *telemetry) noteEnded(h *hold, now time.Time, lost, degraded bool) {
 	if h.span != nil {
 		if degraded {
 			h.span.AddEvent("degraded")
@@ -183,16 +201,28 @@ func (t *telemetry) ended(h *hold, now time.Time, lost, degraded bool) {
 	if t.hold == nil {
 		return
 	}
-	t.hold.Record(h.parent, now.Sub(h.use.Began()).Seconds(), t.of(h.name))
+	if t.hold.Enabled(h.parent) {
+		t.hold.Record(h.parent, now.Sub(h.use.Began()).Seconds(), t.of(h.name))
+	}
 	if lost {
-		t.losses.Add(h.parent, 1, t.of(h.name))
+		t.count(h.parent, t.losses, h.name)
 	}
 	if degraded {
-		t.degradations.Add(h.parent, 1, t.of(h.name))
+		t.count(h.parent, t.degradations, h.name)
+	}
+}
+
+// count adds one, if anybody counts: the attributes are most of what that costs.
+func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameState) {
+	if c.Enabled(ctx) {
+		c.Add(ctx, 1, t.of(n))
 	}
 }
 
 func (t *telemetry) waited(ctx context.Context, h *hold, tier Tier, d time.Duration, outcome string) {
+	if !t.acquire.Enabled(ctx) {
+		return
+	}
 	more := []attribute.KeyValue{attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome)}
 	if outcome != "acquired" {
 		more = append(more, attribute.String("error.type", outcome))

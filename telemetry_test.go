@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -125,4 +126,16 @@ func TestKeysAreOnSpansOnlyIfAskedFor(t *testing.T) {
 		require.Equal(t, asked, strings.Contains(span, "secret-key"), span)
 		require.Equal(t, asked, slices.Contains(recorder.Ended()[0].Attributes(), attribute.String("wllock.key", "test:n:secret-key")))
 	}
+}
+
+// Providers that do nothing make a call pay for one span of theirs, and for no attributes of ours.
+func TestDisabledInstrumentsAreNotFed(t *testing.T) {
+	do := func(opts ...wllock.Option) float64 {
+		l, _ := newLocker(t, opts...)
+		return testing.AllocsPerRun(1000, func() { _ = l.Do(context.Background(), "n", "k", nothing) })
+	}
+	none := do()
+	require.LessOrEqual(t, do(wllock.WithMeterProvider(metricnoop.NewMeterProvider())), none+1)
+	dropped := trace.NewTracerProvider(trace.WithSampler(trace.NeverSample()))
+	require.Less(t, do(wllock.WithTracerProvider(dropped)), do(wllock.WithTracerProvider(trace.NewTracerProvider())))
 }
