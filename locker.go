@@ -192,5 +192,8 @@ func (l *Locker) releaseFailed(key string, err error) {
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		return // told of already, or too late to matter
 	}
+	if l.outage != nil && l.outage.Serving() {
+		return // told of once for all: here nobody waits for it
+	}
 	l.warn(context.Background(), "lock not given back: others wait until its lease is over", key, slog.String("error", err.Error()))
 }

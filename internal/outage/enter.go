@@ -31,7 +31,7 @@ func (l *Local) Enter(ctx context.Context, req distributed.Request) (distributed
 			l.refused.Store(0)
 		}
 	case errAway:
-		l.failed(sent)
+		l.enterFailed(sent)
 		if l.refused.Load() < maxRefused {
 			return prev.instead(l.unasked(ctx, req, err))
 		}

@@ -30,7 +30,7 @@ type Local struct {
 
 	away    atomic.Pointer[stretch] // nil: the backend answers. Written under mu
 	waiting atomic.Int64            // callers that wait for a grant
-	refused atomic.Int32            // stretches in a row that another answer ended than one to Enter
+	refused atomic.Int32            // stretches in a row in which Enter failed, and that another answer ended
 
 	wake chan struct{}   // holds one; hurries the watch
 	ctx  context.Context // ends with Close
@@ -83,6 +83,7 @@ type stretch struct {
 	timer *time.Timer            // of service; set once, under mu
 	last  time.Time              // when the last failure became known
 	local bool                   // turns are served without a lease
+	enter bool                   // Enter has failed, too
 }
 
 // NewLocal wraps b for leases of T ttl. What begins and ends is told to logger.
@@ -136,6 +137,16 @@ func (l *Local) before(until, now time.Time) *stretch {
 // broken reports that nothing was heard for too long. The caller holds mu.
 func (l *Local) broken(s *stretch, now time.Time) bool {
 	return max(now.Sub(s.last), now.Round(0).Sub(s.last.Round(0))) > l.silence
+}
+
+// enterFailed is failed for an Enter.
+func (l *Local) enterFailed(sent time.Time) {
+	l.failed(sent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.away.Load(); s != nil {
+		s.enter = true
+	}
 }
 
 // failed notes that what was sent then has got no answer. A failure that has lasted since before the backend's last
@@ -215,7 +226,9 @@ func (l *Local) answered() {
 	now := time.Now()
 	l.finish(s)
 	l.ended = now
-	l.refused.Add(1) // Enter takes it back
+	if s.enter {
+		l.refused.Add(1) // an answer to Enter takes it back
+	}
 	l.mu.Unlock()
 	level, what := slog.LevelDebug, "backend answers again"
 	if s.local {

@@ -235,6 +235,30 @@ func TestRefusalsArePassedOn(t *testing.T) {
 	})
 }
 
+// Pings that fail now and then, while nobody enters, make no refusals: when the backend goes away in earnest, callers wait.
+func TestLatePingsAreNoRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocal(t)
+		moot := l.Await()
+		for range 10 {
+			b.does(down)
+			time.Sleep(ttl / 4)
+			b.does(up)
+			time.Sleep(ttl / 4)
+		}
+		l.Awaited()
+		fail(t, l, b)
+		select {
+		case <-moot:
+			t.Fatal("it has never been away for long")
+		default:
+		}
+		time.Sleep(ttl)
+		<-moot
+		require.NoError(t, l.Close())
+	})
+}
+
 // Callers that never wait for as long as it takes the backend to fail are served all the same.
 func TestImpatientCallersLearnOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
