@@ -62,7 +62,7 @@ func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
 		metric.WithDescription("Renewals of leases, by outcome"))
 	t.degradations, errs[9] = m.Int64Counter("wllock.degradations", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks held without a lease at their end, because the backend was away"))
-	degraded, err10 := m.Int64ObservableGauge("wllock.degraded", metric.WithUnit("1"),
+	degraded, err10 := m.Int64ObservableGauge("wllock.degraded", metric.WithUnit("{locker}"),
 		metric.WithDescription("1 while locks are had within the process only, because the backend is away"))
 	waiting, err5 := m.Int64ObservableUpDownCounter("wllock.waiter.count", metric.WithUnit("{waiter}"),
 		metric.WithDescription("Callers that wait in a local queue"))

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -24,9 +25,9 @@ func openTestStore(t *testing.T, s settings) *store {
 	return openStoreOn(t, s, memlock.New())
 }
 
-func openStoreOn(t *testing.T, s settings, backend *memlock.Backend) *store {
+func openStoreOn(t *testing.T, s settings, backend *memlock.Backend, opts ...wllock.Option) *store {
 	t.Helper()
-	store, err := openStore(t.Context(), s, backend, io.Discard)
+	store, err := openStore(t.Context(), s, backend, io.Discard, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = backend.Close() })
 	return store
@@ -149,6 +150,12 @@ func TestDashboardFitsTheMetrics(t *testing.T) {
 			check(p.Title, target.Expr, target.LegendFormat)
 		}
 	}
+	for m := range told {
+		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(m, "_bucket"), "_sum"), "_count")
+		if strings.HasPrefix(m, "wllock_") {
+			assert.Contains(t, string(text), base, "no panel shows it")
+		}
+	}
 	for _, v := range d.Templating.List {
 		if m := regexp.MustCompile(`^label_values\((.+),\s*(\w+)\)$`).FindStringSubmatch(v.Query); m != nil {
 			check(v.Name, m[1], "{{"+m[2]+"}}")
@@ -156,10 +163,12 @@ func TestDashboardFitsTheMetrics(t *testing.T) {
 	}
 }
 
-// metricsAfterLoad has orders, a line, refusals, and a lock that is lost.
+// metricsAfterLoad has orders, a line, refusals, a renewal, a lock that is lost, and an order without the backend.
 func metricsAfterLoad(t *testing.T) string {
 	backend := memlock.New()
-	store := openStoreOn(t, settings{Stock: 100, Threshold: 3, Wait: time.Minute}, backend)
+	const ttl = time.Second
+	store := openStoreOn(t, settings{Stock: 100, Threshold: 3, Wait: time.Minute}, backend,
+		wllock.WithLeaseTTL(ttl), wllock.WithOutage(wllock.LocalOnly))
 	server := httptest.NewServer(store.handler())
 	defer func() {
 		server.Close()
@@ -172,11 +181,13 @@ func metricsAfterLoad(t *testing.T) string {
 	}
 	stats := store.locker.Stats
 	require.Eventually(t, func() bool { return stats().Total.Held == 1 && stats().Total.Shed == 6 }, 5*time.Second, time.Millisecond)
-	time.Sleep(leaseTTL / 5) // for a renewal
+	time.Sleep(ttl / 4) // a renewal comes after a sixth
 	backend.Expire("flashsale:product:" + servedProduct)
-	require.Eventually(t, func() bool { return stats().Total.Lost == 1 }, leaseTTL, time.Millisecond)
+	require.Eventually(t, func() bool { return stats().Total.Lost == 1 }, ttl, time.Millisecond)
 	quiet()
 	buyers.Wait()
+	backend.Partition(true)
+	assert.Equal(t, http.StatusServiceUnavailable, post(t, server.Client(), server.URL), "no fence, no order")
 
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/metrics", http.NoBody)
 	require.NoError(t, err)

@@ -64,7 +64,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	return store.serveUntil(ctx, listener)
 }
 
-func openStore(ctx context.Context, s settings, backend distributed.Backend, stderr io.Writer) (st *store, err error) {
+func openStore(ctx context.Context, s settings, backend distributed.Backend, stderr io.Writer, opts ...wllock.Option) (st *store, err error) {
 	st = &store{metrics: prometheus.NewRegistry(), wait: s.Wait, log: slog.New(slog.NewTextHandler(stderr, nil))}
 	if st.shop, _, st.remove, err = createShop(ctx); err != nil {
 		return nil, err
@@ -80,8 +80,10 @@ func openStore(ctx context.Context, s settings, backend distributed.Backend, std
 	}
 	st.meters = metric.NewMeterProvider(metric.WithReader(exporter),
 		metric.WithResource(resource.NewSchemaless(attribute.String("service.name", "flashsale"))))
-	st.locker, err = wllock.New("flashsale", backend, wllock.WithThreshold(s.Threshold), wllock.WithLeaseTTL(leaseTTL),
-		wllock.WithMeterProvider(st.meters), wllock.WithLogger(st.log))
+	st.locker, err = wllock.New("flashsale", backend, append([]wllock.Option{
+		wllock.WithThreshold(s.Threshold), wllock.WithLeaseTTL(leaseTTL),
+		wllock.WithMeterProvider(st.meters), wllock.WithLogger(st.log),
+	}, opts...)...)
 	if err != nil {
 		st.remove()
 		return nil, errors.Join(err, st.meters.Shutdown(ctx))
