@@ -15,8 +15,11 @@ const maxLanes = 4
 const fairLoad = 16
 
 // group lets single calls share pipelines (group commit). While all lanes are busy calls gather; the one whose
-// exchange ends passes its lane to the first of them, which sends all that have gathered in one pipeline. There is no
+// exchange ends passes its lane to the first of them, which sends a fair share of them in one pipeline. There is no
 // goroutine for this: a call is carried by its own caller or by another one's.
+//
+// The AutoPipeline of go-redis would do the same (BenchmarkSharing has them side by side), but its callers wait past
+// the deadline of their context until the connection times out, and one connection, when ordered, carries all.
 type group struct {
 	transport
 

@@ -53,7 +53,8 @@ func TestGroupSharesAnExchangeBeyondTheLanes(t *testing.T) {
 	t.Parallel()
 	server := &gated{gate: make(chan struct{})}
 	g := &group{transport: server}
-	const callers = maxLanes + 50
+	const gathered, loads = 3 * fairLoad, 3
+	const callers = maxLanes + gathered
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
@@ -64,12 +65,12 @@ func TestGroupSharesAnExchangeBeyondTheLanes(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return g.gathered() == 50 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return g.gathered() == gathered }, patience, time.Millisecond)
 	require.Equal(t, int32(maxLanes), server.exchanges.Load())
 	close(server.gate)
 	wg.Wait()
-	require.Equal(t, int32(maxLanes+1), server.exchanges.Load())
-	require.Equal(t, int32(50), server.together.Load())
+	require.Equal(t, int32(maxLanes+loads), server.exchanges.Load())
+	require.Equal(t, int32(fairLoad), server.together.Load())
 	require.Zero(t, g.busy)
 }
 
