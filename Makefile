@@ -50,7 +50,7 @@ benchmarks: servers ## vet and test what is in modules of its own: beside other 
 	@cd example/frameworks && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: bench
-bench: servers ## wllock beside other locks over Redis, ten minutes; BENCHFLAGS=-quick, or -help
+bench: servers ## wllock beside other locks over Redis, a quarter of an hour; BENCHFLAGS=-quick, or -help
 	@$(GO) -C benchmarks run . $(BENCHFLAGS)
 
 .PHONY: gobench

@@ -13,7 +13,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/load"
 )
 
-// The default lasts about ten minutes, -quick one and a half.
+// The default lasts about a quarter of an hour, -quick two minutes.
 const (
 	defaultDuration = time.Second
 	defaultRounds   = 3

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
@@ -58,6 +59,12 @@ func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment)
 // table runs the contenders of a job round by round, each round beginning with another one.
 func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (report.Table, error) {
 	takePart := p.participants(j)
+	for i, c := range takePart {
+		var err error
+		if takePart[i], err = p.tune(ctx, m, j, c); err != nil {
+			return report.Table{}, err
+		}
+	}
 	rounds := make([][]load.Round, len(takePart))
 	for n := range p.rounds {
 		for k := range takePart {
@@ -76,6 +83,21 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 		show(out, row)
 	}
 	return t, nil
+}
+
+// tune tries the settings of a contender under the load of a job, and returns it with the one that did most.
+func (p plan) tune(ctx context.Context, m load.Machine, j job, c contender.Contender) (contender.Contender, error) {
+	most := 0.0
+	for _, with := range c.Tunings {
+		trial, err := m.Run(ctx, with, j.scenario, j.link, p.duration/2)
+		if err != nil {
+			return c, fmt.Errorf("%s in %s, %s: %w", with.Name, j.scenario.Name, j.link, err)
+		}
+		if trial.OpsPerSecond > most {
+			most, c.Setting, c.Open = trial.OpsPerSecond, with.Setting, with.Open
+		}
+	}
+	return c, nil
 }
 
 // participants are the contenders of a job: those chosen, with the limit that suits it.
@@ -98,7 +120,7 @@ func (p plan) participants(j job) []contender.Contender {
 func show(out io.Writer, r report.Row) {
 	t := r.Total
 	fmt.Fprintf(out, "  %-18s %10.0f/s  p50 %-10v p99 %-10v p99.9 %-10v  Jain %.3f %.3f  %7.4f cmds",
-		r.Contender, t.OpsPerSecond.Median, short(t.Latency.P50), short(t.Latency.P99), short(t.Latency.P999),
+		strings.TrimSpace(r.Contender+" "+r.Setting), t.OpsPerSecond.Median, short(t.Latency.P50), short(t.Latency.P99), short(t.Latency.P999),
 		t.JainGoroutines, t.JainInstances, t.CommandsPerOp)
 	if t.HandOver != nil {
 		fmt.Fprintf(out, "  hand-over %v", summaryText(*t.HandOver))

@@ -1,8 +1,8 @@
 // Package contender has what is compared: wllock, other libraries, and the limits of the machine, behind one interface.
 //
 // Each is used the way its documentation recommends for speed on a single server of Redis 7. Where a library has a
-// setting that matters, several were tried; the best one has the plain name, the others stay selectable under a name
-// with the setting, so that the choice can be checked: -contenders redsync,redsync-1ms,redsync-5ms.
+// setting that matters, several are tried before each table, and the one with the most operations per second takes part.
+// Each can be chosen as well, under a name with the setting: -contenders redsync-1ms,redsync-20ms.
 package contender
 
 import (
@@ -28,7 +28,23 @@ type Contender struct {
 
 	Role    Role
 	Variant bool // takes part only when named
+
+	Tunings []Contender // the same with each of its settings; it takes part with the one that suits the load
+	Setting string      // of a tuning
 }
+
+// tuned returns a contender that takes part with the best of these, and each of them as a variant.
+func tuned(name, settings string, tunings ...Contender) []Contender {
+	for i := range tunings {
+		tunings[i].Variant = true
+	}
+	c := tunings[0]
+	c.Name, c.Settings, c.Tunings, c.Setting, c.Variant = name, settings, tunings, "", false
+	return append([]Contender{c}, tunings...)
+}
+
+// pauses are tried with libraries that poll.
+var pauses = []time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond}
 
 // Commands are those a client of the contender sends by itself, by their names in INFO commandstats. The server counts
 // the calls of scripts in the same figures, so a name must be either here or used in scripts; the harness holds each

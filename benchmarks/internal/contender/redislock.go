@@ -3,7 +3,6 @@ package contender
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/redis/go-redis/v9"
@@ -11,29 +10,23 @@ import (
 
 // redislocks are bsm/redislock with several pauses between tries; its default is not to try again.
 func redislocks() []Contender {
-	best := newRedislock("redislock", 10*time.Millisecond)
-	best.Settings += " (1, 5, 20 and 100 ms tried too)"
-	return append([]Contender{best}, asVariants([]Contender{
-		newRedislock("redislock-5ms", 5*time.Millisecond),
-		newRedislock("redislock-1ms", time.Millisecond),
-		newRedislock("redislock-20ms", 20*time.Millisecond),
-		newRedislock("redislock-100ms", 100*time.Millisecond),
-	})...)
-}
-
-func newRedislock(name string, pause time.Duration) Contender {
-	return Contender{
-		Name:     name,
-		Settings: "LinearBackoff " + pause.String(),
-		Module:   "github.com/bsm/redislock",
-		Commands: []string{"evalsha", "eval"},
-		Open: func(o Options) (Instance, error) {
-			client := newClient(o)
-			options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(pause)}
-			return bsmLock{redis: client, client: redislock.New(client), options: options}, nil
-		},
-		Role: Rival,
+	var all []Contender
+	for _, pause := range pauses {
+		all = append(all, Contender{
+			Name:     "redislock-" + pause.String(),
+			Settings: "LinearBackoff " + pause.String(),
+			Setting:  pause.String(),
+			Module:   "github.com/bsm/redislock",
+			Commands: []string{"evalsha", "eval"},
+			Open: func(o Options) (Instance, error) {
+				client := newClient(o)
+				options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(pause)}
+				return bsmLock{redis: client, client: redislock.New(client), options: options}, nil
+			},
+			Role: Rival,
+		})
 	}
+	return tuned("redislock", "LinearBackoff, the best of 1, 5, 10, 20 and 100 ms", all...)
 }
 
 type bsmLock struct {

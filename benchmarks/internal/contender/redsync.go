@@ -13,32 +13,19 @@ import (
 
 // redsyncs are redsync with several delays between tries; its own default is 50 to 250 ms, at random, and 32 tries.
 func redsyncs() []Contender {
-	best := newRedsync("redsync", 10*time.Millisecond)
-	best.Settings += " (1, 5, 20 and 100 ms tried too)"
-	return append([]Contender{best}, asVariants([]Contender{
-		newRedsync("redsync-5ms", 5*time.Millisecond),
-		newRedsync("redsync-1ms", time.Millisecond),
-		newRedsync("redsync-20ms", 20*time.Millisecond),
-		newRedsync("redsync-100ms", 100*time.Millisecond),
-	})...)
-}
-
-func asVariants(cs []Contender) []Contender {
-	for i := range cs {
-		cs[i].Variant = true
+	var all []Contender
+	for _, delay := range pauses {
+		all = append(all, Contender{
+			Name:     "redsync-" + delay.String(),
+			Settings: "retry delay " + delay.String() + ", tries without limit",
+			Setting:  delay.String(),
+			Module:   "github.com/go-redsync/redsync/v4",
+			Commands: []string{"set", "evalsha", "eval"},
+			Open:     func(o Options) (Instance, error) { return openRedsync(o, delay), nil },
+			Role:     Rival,
+		})
 	}
-	return cs
-}
-
-func newRedsync(name string, delay time.Duration) Contender {
-	return Contender{
-		Name:     name,
-		Settings: "retry delay " + delay.String() + ", tries without limit",
-		Module:   "github.com/go-redsync/redsync/v4",
-		Commands: []string{"set", "evalsha", "eval"},
-		Open:     func(o Options) (Instance, error) { return openRedsync(o, delay), nil },
-		Role:     Rival,
-	}
+	return tuned("redsync", "retry delay the best of 1, 5, 10, 20 and 100 ms, tries without limit", all...)
 }
 
 type redsyncLock struct {

@@ -8,27 +8,22 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// rueidislocks are rueidislock with several time-outs of one try. It does not poll: the server tells it of a released
-// key (client-side caching).
+// rueidislocks are rueidislock with several time-outs of one try; its default is 20 ms. It does not poll: the server
+// tells it of a released key (client-side caching).
 func rueidislocks() []Contender {
-	best := newRueidislock("rueidislock", time.Second)
-	best.Settings = "KeyMajority 1, NoLoopTracking, TryNextAfter 1 s (its default of 20 ms and 100 ms tried too)"
-	variants := []Contender{
-		newRueidislock("rueidislock-20ms", 20*time.Millisecond),
-		newRueidislock("rueidislock-100ms", 100*time.Millisecond),
+	var all []Contender
+	for _, after := range []time.Duration{time.Second, 100 * time.Millisecond, 20 * time.Millisecond} {
+		all = append(all, Contender{
+			Name:     "rueidislock-" + after.String(),
+			Settings: "KeyMajority 1, NoLoopTracking, TryNextAfter " + after.String(),
+			Setting:  after.String(),
+			Module:   "github.com/redis/rueidis",
+			Commands: []string{"evalsha", "eval", "hello", "client", "ping"},
+			Open:     func(o Options) (Instance, error) { return openRueidislock(o, after) },
+			Role:     Rival,
+		})
 	}
-	return append([]Contender{best}, asVariants(variants)...)
-}
-
-func newRueidislock(name string, tryNextAfter time.Duration) Contender {
-	return Contender{
-		Name:     name,
-		Settings: "KeyMajority 1, NoLoopTracking, TryNextAfter " + tryNextAfter.String(),
-		Module:   "github.com/redis/rueidis",
-		Commands: []string{"evalsha", "eval", "hello", "client", "ping"},
-		Open:     func(o Options) (Instance, error) { return openRueidislock(o, tryNextAfter) },
-		Role:     Rival,
-	}
+	return tuned("rueidislock", "KeyMajority 1, NoLoopTracking, TryNextAfter the best of 20 ms, 100 ms and 1 s", all...)
 }
 
 type rueidisLock struct{ locker rueidislock.Locker }

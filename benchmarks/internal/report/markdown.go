@@ -30,9 +30,11 @@ func WriteMarkdown(w io.Writer, r Report) error {
 func writeHead(b *strings.Builder, e Environment) {
 	fmt.Fprintf(b, "# Results\n\n%s, Redis %s, %s, %d cores (%s), load average %s at the start, %s.\n",
 		e.Go, e.Redis, e.System, e.Cores, e.CPU, e.Load, e.Time.Format("2006-01-02"))
-	fmt.Fprintf(b, "%d rounds of %v per row (twice that where work is 1 ms), the contenders' order rotated from round to round; medians, and in brackets the\n"+
-		"lowest and the highest round. Contenders, proxy and server share the cores, so figures differ from machine to\n"+
-		"machine, and from run to run; ratios within a table are what counts.\n", e.Rounds, e.Duration)
+	fmt.Fprintf(b, "%d rounds of %v per row (twice that where work is 1 ms), the contenders' order rotated from round to round;\n"+
+		"medians, and in brackets the lowest and the highest round. Where a rival has a setting that matters, each value was\n"+
+		"tried before each table, for half a round, and the one with most operations per second took part. Contenders,\n"+
+		"proxy and server share the cores, so figures differ from machine to machine, and from run to run; ratios within a\n"+
+		"table are what counts.\n", e.Rounds, e.Duration)
 	for _, link := range []load.Link{load.Loopback, load.Delayed} {
 		if p, ok := e.Ping[link]; ok {
 			fmt.Fprintf(b, "\nPING of one caller, %s: p50 %s, p99 %s.\n", linkName(string(link)), span(p.P50), span(p.P99))
@@ -85,6 +87,9 @@ func writeTable(b *strings.Builder, t Table) {
 func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
 	s := r.Total
 	name := r.Contender
+	if r.Setting != "" {
+		name += ", " + r.Setting
+	}
 	if r.Role == contender.Limit {
 		name = "*limit: " + name + "*"
 	}

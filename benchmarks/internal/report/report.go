@@ -36,7 +36,8 @@ type Table struct {
 // Row is one contender in a table. Where rounds differ, Total holds medians, of the longest duration the longest.
 type Row struct {
 	Contender string         `json:"contender"`
-	Role      contender.Role `json:"role"` // 0 wllock, 1 rival, 2 limit
+	Setting   string         `json:"setting,omitempty"` // of those tried, the best here
+	Role      contender.Role `json:"role"`              // 0 wllock, 1 rival, 2 limit
 	Total     Total          `json:"total"`
 	Rounds    []load.Round   `json:"rounds"`
 }
@@ -74,7 +75,7 @@ func NewRow(c contender.Contender, rounds []load.Round) Row {
 		h := summary(rounds, func(r load.Round) stats.Summary { return *r.HandOver })
 		t.HandOver = &h
 	}
-	return Row{Contender: c.Name, Role: c.Role, Total: t, Rounds: rounds}
+	return Row{Contender: c.Name, Setting: c.Setting, Role: c.Role, Total: t, Rounds: rounds}
 }
 
 func each[T any](rounds []load.Round, f func(load.Round) T) []T {
