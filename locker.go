@@ -29,9 +29,13 @@ type Locker struct {
 	queue    *local.Queue[*tenure.Tenure]
 	tenures  *tenure.Group
 	limits   *deadline.Set[*hold] // when each hold overstays
+	breaker  *outage.Breaker      // nil: LocalOnly
 	outage   *outage.Local        // nil: FailClosed
 	watch    *telemetry           // nil: nobody measures
 }
+
+// instanceLength is how many letters of 5 bits make an instance's id: 80 bits, enough never to meet another.
+const instanceLength = 16
 
 // New returns a Locker for the locks of system, which all processes that share them give alike. It does not talk to the
 // backend: see Ping. Everything that is wrong with its arguments is in the one error.
@@ -50,7 +54,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	if len(s.errs) > 0 {
 		return nil, fmt.Errorf("wllock: %w", errors.Join(s.errs...))
 	}
-	l := &Locker{system: system, instance: rand.Text(), backend: backend, settings: s}
+	l := &Locker{system: system, instance: rand.Text()[:instanceLength], backend: backend, settings: s}
 	l.limit.Store(int64(s.defaults.threshold))
 	l.tenures = tenure.NewGroup(l.tenureConfig())
 	l.queue = local.New(l.tenures.New)
@@ -79,7 +83,8 @@ func (l *Locker) tenureConfig() tenure.Config {
 		l.outage = outage.NewLocal(l.backend, s.leaseTTL, s.logger)
 		c.Backend, c.Outage = l.outage, l.outage
 	} else {
-		c.Backend = outage.New(l.backend, s.logger)
+		l.breaker = outage.New(l.backend, s.logger)
+		c.Backend, c.Outage = l.breaker, l.breaker
 	}
 	return c
 }
@@ -141,6 +146,8 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.tenures.Stop()
 	if l.outage != nil {
 		err = errors.Join(err, l.outage.Close())
+	} else {
+		err = errors.Join(err, l.breaker.Close())
 	}
 	if l.settings.owned {
 		err = errors.Join(err, l.backend.Close())

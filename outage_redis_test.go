@@ -194,8 +194,8 @@ func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
 	})
 }
 
-// The same with FailClosed. Requests that ask Redis fail fast while it is away; those behind one that had a place in its
-// queue wait as long as they may. None fails 2 s after the return.
+// The same with FailClosed: all fail fast while it is away, also those that had a place in its queue and those behind
+// them. None fails 2 s after the return.
 func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 	outages(t, func(t *testing.T, outage time.Duration) {
 		r := takeAway(t, outage)
@@ -218,8 +218,10 @@ func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 			t.Logf("%d answers, of %s failed %d: 50%% after %v, 90%% %v, 99%% %v, 100%% %v", len(r.answers), kind, len(failed[i]),
 				quantile(failed[i], .5), quantile(failed[i], .9), quantile(failed[i], .99), quantile(failed[i], 1))
 		}
-		require.Less(t, quantile(failed[0], .9), 100*time.Millisecond, "nine of ten fail at once")
-		require.Less(t, quantile(failed[1], 1), 3*ttl+ttl/2, "none waits for longer than it may")
+		for _, took := range failed {
+			require.Less(t, quantile(took, .9), 100*time.Millisecond, "nine of ten fail at once")
+			require.Less(t, quantile(took, 1), 2*ttl, "the first ones have to find out")
+		}
 		for _, s := range r.shops {
 			require.Zero(t, s.overlaps.Load())
 			require.Zero(t, s.stale.Load())

@@ -66,6 +66,13 @@ type Breaker struct {
 	pause   time.Duration // of the open state
 	until   time.Time     // the end of the open state
 	changes []gobreaker.State
+
+	moot     chan struct{} // closed while the breaker is open, or half so
+	watching bool          // the watch runs
+	waiting  atomic.Int64  // callers that wait for a grant
+	ctx      context.Context
+	stop     context.CancelFunc // ends the watch; called under mu
+	wg       sync.WaitGroup     // the watch; Add under mu, unless ctx has ended
 }
 
 // verdict is what the end of an Enter says about the backend, as an error for gobreaker. nil: it works.
@@ -78,15 +85,22 @@ var (
 
 // New wraps b. Changes of state are told to logger.
 func New(b distributed.Backend, logger *slog.Logger) *Breaker {
-	k := &Breaker{Backend: b, logger: logger, pause: openTime + rand.N(openJitter)}
+	k := &Breaker{Backend: b, logger: logger, pause: openTime + rand.N(openJitter), moot: make(chan struct{})}
+	k.ctx, k.stop = context.WithCancel(context.Background())
 	k.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1, // probes at a time
 		Timeout:     k.pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
 		IsExcluded:  func(err error) bool { return err == errUnknown },
-		OnStateChange: func(_ string, _, to gobreaker.State) { // under mu
-			if to == gobreaker.StateOpen {
+		OnStateChange: func(_ string, from, to gobreaker.State) { // under mu
+			switch to {
+			case gobreaker.StateOpen:
 				k.until = time.Now().Add(k.pause)
+				if from == gobreaker.StateClosed {
+					close(k.moot)
+				}
+			case gobreaker.StateClosed:
+				k.moot = make(chan struct{})
 			}
 			k.changes = append(k.changes, to)
 		},

@@ -6,7 +6,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Outage is a Backend that gives leases of its own while what it stands for is away.
+// Outage is a Backend that knows when what it stands for is away.
 type Outage interface {
 	// Adopt makes of a lease that was granted the one that callers work under.
 	Adopt(distributed.Lease) distributed.Watched
