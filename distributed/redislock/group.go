@@ -8,7 +8,7 @@ import (
 
 // maxLanes is how many exchanges of single calls may be under way together before calls share one. Up to then each
 // goes straight through on a connection of its own, so a caller among few never waits for another's answer.
-const maxLanes = 4
+const maxLanes = 8
 
 // fairLoad is how many calls a lane takes at least, if there are as many. It takes no more than its share, or else
 // one lane ends up with all of them and server and client wait for each other in turn.
