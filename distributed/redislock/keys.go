@@ -16,7 +16,9 @@ const slots = 16384
 // done is per instance, the others per lock.
 func keysOf(key, instance string) [6]string {
 	base := helperBase(key)
-	return [6]string{key, base + "s", base + "q", base + "w", base + "r", base + "d:" + instance}
+	all := base + "s" + base + "q" + base + "w" + base + "r" + base + "d:" + instance // one allocation for all
+	n := len(base) + 1
+	return [6]string{key, all[:n], all[n : 2*n], all[2*n : 3*n], all[3*n : 4*n], all[4*n:]}
 }
 
 // helperBase is what the helper keys of a lock start with. Redis hashes what stands between the first brace and the
