@@ -1,6 +1,7 @@
 package httpguard
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"reflect"
@@ -64,6 +65,11 @@ func sent(w http.ResponseWriter) int64 {
 	for _, path := range [][]string{{"written"}, {"rws", "wroteBytes"}} { // HTTP/1, HTTP/2
 		if n := field(v, path...); n.Kind() == reflect.Int64 {
 			return n.Int()
+		}
+	}
+	if body := field(v, "Body"); body.Kind() == reflect.Pointer && !body.IsNil() && body.CanInterface() { // httptest
+		if b, ok := body.Interface().(*bytes.Buffer); ok {
+			return int64(b.Len())
 		}
 	}
 	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
