@@ -2,6 +2,7 @@ package distributed
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,10 +18,14 @@ type Keeper struct {
 	renew  func(ctx context.Context, due []Watched)
 	set    *deadline.Set[*Term]
 	base   time.Time
-	slots  chan struct{} // one for each call of renew under way
-	closed atomic.Bool
+	closed atomic.Bool // set under mu
 	ctx    context.Context
 	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	calls int            // guarded by mu; of renew, under way
+	late  []*Term        // guarded by mu; fell due meanwhile, and the next of those calls to end is followed by one for them
+	ended sync.WaitGroup // calls; Add under mu, unless closed
 }
 
 const (
@@ -39,7 +44,7 @@ const (
 // backend says that the lease is gone, or neither when it could not find out. It returns when ctx ends, and runs on a
 // goroutine of the keeper's; calls can overlap, but not for one lease.
 func NewKeeper(renew func(ctx context.Context, due []Watched)) *Keeper {
-	k := &Keeper{renew: renew, base: time.Now(), slots: make(chan struct{}, maxRenewing)}
+	k := &Keeper{renew: renew, base: time.Now()}
 	k.set = deadline.New(k.fire)
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
@@ -49,7 +54,7 @@ func NewKeeper(renew func(ctx context.Context, due []Watched)) *Keeper {
 // Call it once, before anybody else sees the lease.
 func (k *Keeper) Keep(t *Term, lease Watched, ttl time.Duration, until, renewAt time.Time) {
 	t.keeper, t.lease, t.ttl, t.renewAt = k, lease, ttl, renewAt
-	t.first.until = until
+	t.first.until, t.first.due = until, renewAt
 	t.now.Store(&t.first)
 	t.item.Owner = t
 	k.set.Put(&t.item, earlier(renewAt, until))
@@ -58,48 +63,88 @@ func (k *Keeper) Keep(t *Term, lease Watched, ttl time.Duration, until, renewAt 
 // Close stops all renewals and waits for those under way. Leases that are held are not ended: they run out, and what
 // is told of their end is still told.
 func (k *Keeper) Close() {
-	if k.closed.Swap(true) {
-		return
-	}
+	k.mu.Lock()
+	k.closed.Store(true)
+	k.mu.Unlock()
 	k.cancel()
-	for range maxRenewing { // with every slot taken, no renewal runs and none can begin
-		k.slots <- struct{}{}
-	}
+	k.ended.Wait()
 }
 
 // fire is called by the timer with the terms whose next moment has come.
 func (k *Keeper) fire(now time.Time, due []*Term) {
-	var batch []*Term
-	shortest := time.Duration(1<<63 - 1)
+	batch := toRenew(now, due)
+	if len(batch) == 0 || !k.begin(now, batch) {
+		return
+	}
+	for {
+		if len(batch) > 0 {
+			k.call(now, batch)
+		}
+		if batch = k.next(); batch == nil {
+			return
+		}
+		now = time.Now()
+		batch = toRenew(now, batch)
+	}
+}
+
+// toRenew keeps those of due that are to be renewed now.
+func toRenew(now time.Time, due []*Term) []*Term {
+	batch := due[:0]
 	for _, t := range due {
 		if t.due(now) {
 			batch = append(batch, t)
-			shortest = min(shortest, t.ttl)
 		}
 	}
-	if len(batch) == 0 {
-		return
-	}
-	select {
-	case k.slots <- struct{}{}:
-	default: // all calls are stuck; these leases are asked for again a little later
-		for _, t := range batch {
-			t.unanswered(now, now, false)
-		}
-		return
-	}
-	defer func() { <-k.slots }()
+	return batch
+}
 
-	ctx, cancel := context.WithTimeout(k.ctx, RenewInterval(shortest))
-	defer cancel()
+// begin reports whether there may be another call of renew. If not, the batch is left to those under way. Were it to try
+// again by itself, it could find them busy each time, with leases that came later.
+func (k *Keeper) begin(now time.Time, batch []*Term) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.closed.Load():
+		return false
+	case k.calls < maxRenewing:
+		k.calls++
+		k.ended.Add(1)
+		return true
+	}
+	for _, t := range batch {
+		t.unasked(now)
+	}
+	k.late = append(k.late, batch...)
+	return false
+}
+
+// next returns what fell due during a call that has ended; nil: nothing, and there is one call less.
+func (k *Keeper) next() []*Term {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	batch := k.late
+	k.late = nil
+	if batch == nil {
+		k.calls--
+		k.ended.Done()
+	}
+	return batch
+}
+
+func (k *Keeper) call(now time.Time, batch []*Term) {
+	shortest := batch[0].ttl
 	leases := make([]Watched, len(batch))
 	for i, t := range batch {
 		leases[i] = t.lease
+		shortest = min(shortest, t.ttl)
 	}
+	ctx, cancel := context.WithTimeout(k.ctx, RenewInterval(shortest))
+	defer cancel()
 	k.renew(ctx, leases)
 	back := time.Now()
 	for _, t := range batch {
-		t.unanswered(now, back, true)
+		t.unanswered(now, back)
 	}
 }
 

@@ -166,6 +166,35 @@ func TestHangingBackend(t *testing.T) {
 	})
 }
 
+// Where all calls are busy with others' claims all the time, a lease has its turn after the calls under way when it fell
+// due, and not when it happens to find one of them at its end.
+func TestLateLeasesComeNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const exchange = 50 * time.Millisecond
+		k := distributed.NewKeeper(func(_ context.Context, due []distributed.Watched) {
+			sent := time.Now()
+			time.Sleep(exchange)
+			for _, w := range due {
+				w.(*lease).Renewed(distributed.Validity(sent, ttl))
+			}
+		})
+		defer k.Close()
+		var leases []*lease
+		for range 2000 {
+			l, now := new(lease), time.Now()
+			k.Keep(&l.Term, l, ttl, distributed.Validity(now, ttl/2), now.Add(ttl/6))
+			leases = append(leases, l)
+			time.Sleep(time.Millisecond)
+			if n := len(leases) - 1 - int((ttl/6+2*exchange)/time.Millisecond) - 1; n >= 0 {
+				require.Greater(t, time.Until(leases[n].Until()), ttl/2, "lease %d is not claimed yet", n)
+			}
+		}
+		for _, l := range leases {
+			require.True(t, l.Finish())
+		}
+	})
+}
+
 func TestManyLeasesAreRenewedOnTime(t *testing.T) {
 	type timed struct {
 		lease

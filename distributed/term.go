@@ -26,20 +26,21 @@ type Term struct {
 	wanted atomic.Bool
 	state  atomic.Uint32        // termState; written under mu, read without: it only goes up
 	now    atomic.Pointer[view] // the same; what it points to never changes
-	first  view                 // what now points to first
 
 	mu      sync.Mutex // guards all below; never held while calling out
 	renewAt time.Time
 	asked   time.Time // when the renewal under way was sent; zero: none is
 	watcher Watcher
 	lost    chan struct{} // made when somebody asks for it
+
+	first view // what now points to first
 }
 
 // view is what is asked of a term at every turn, and changes with a renewal only.
 type view struct {
-	until   time.Time
-	overdue time.Time // when the renewal fell due that has no answer yet; zero: none is missing
-	failed  bool      // the last renewal had no answer
+	until  time.Time
+	due    time.Time // when the renewal falls due whose answer will replace this view
+	failed bool      // it was tried, and had no answer
 }
 
 type termState = uint32
@@ -67,7 +68,7 @@ func (t *Term) Healthy() bool {
 func (t *Term) At(now time.Time) (left time.Duration, healthy bool) {
 	v := t.now.Load()
 	left = Left(now, v.until)
-	late := !v.overdue.IsZero() && now.Sub(v.overdue) > HeartbeatInterval(t.ttl)
+	late := now.Sub(v.due) > HeartbeatInterval(t.ttl)
 	return left, t.state.Load() == kept && !v.failed && !late && left > 0
 }
 
@@ -146,10 +147,11 @@ func (t *Term) extend(until time.Time) {
 	if until.After(latest) {
 		latest = until
 	}
-	t.now.Store(&view{until: latest})
+	next := t.keeper.grid(until.Add(Drift(t.ttl)-t.ttl+RenewInterval(t.ttl)), t.ttl) // T/3 after it was sent
+	t.now.Store(&view{until: latest, due: next})
 	switch t.state.Load() {
 	case kept:
-		t.renewAt = t.keeper.grid(until.Add(Drift(t.ttl)-t.ttl+RenewInterval(t.ttl)), t.ttl) // T/3 after it was sent
+		t.renewAt = next
 		t.keeper.set.Put(&t.item, earlier(t.renewAt, latest))
 	case abandoned: // a renewal that was under way then
 		t.keeper.set.Put(&t.item, latest)
@@ -216,8 +218,8 @@ func (t *Term) due(now time.Time) bool {
 		t.mu.Unlock()
 		return false
 	}
-	at := *t.now.Load()
-	if Over(now, at.until) {
+	until := t.Until()
+	if Over(now, until) {
 		t.mu.Unlock()
 		t.End()
 		return false
@@ -229,37 +231,41 @@ func (t *Term) due(now time.Time) bool {
 	renew := t.state.Load() == kept && t.asked.IsZero() && !now.Before(t.renewAt)
 	if renew {
 		t.asked = now
-		if at.overdue.IsZero() {
-			at.overdue = t.renewAt
-			t.now.Store(&at)
-		}
 	}
 	if renew || t.state.Load() == abandoned || !t.asked.IsZero() {
-		t.keeper.set.Put(&t.item, at.until)
+		t.keeper.set.Put(&t.item, until)
 	} else {
-		t.keeper.set.Put(&t.item, earlier(t.renewAt, at.until))
+		t.keeper.set.Put(&t.item, earlier(t.renewAt, until))
 	}
 	return renew
 }
 
-// unanswered plans the next try when the renewal sent at asked has come back without an answer, or could not be sent
-// (failed false).
-func (t *Term) unanswered(asked, now time.Time, failed bool) {
+// unasked takes back that the term is to be renewed now; its time for it stays.
+func (t *Term) unasked(asked time.Time) {
 	t.mu.Lock()
-	again, w := t.retry(asked, now, failed), t.watcher
+	defer t.mu.Unlock()
+	if t.asked.Equal(asked) {
+		t.asked = time.Time{}
+	}
+}
+
+// unanswered plans the next try when the renewal sent at asked has come back without an answer.
+func (t *Term) unanswered(asked, now time.Time) {
+	t.mu.Lock()
+	again, w := t.retry(asked, now), t.watcher
 	t.mu.Unlock()
-	if again && failed {
+	if again {
 		t.tellRenewal(w, asked, ErrUnavailable)
 	}
 }
 
 // retry reports whether there is to be another try. The caller holds mu.
-func (t *Term) retry(asked, now time.Time, failed bool) bool {
+func (t *Term) retry(asked, now time.Time) bool {
 	if t.state.Load() != kept || !t.asked.Equal(asked) {
 		return false // answered, or over; after an answer the next one may be under way before the rest of this batch is back
 	}
 	at := *t.now.Load()
-	at.failed = at.failed || failed
+	at.failed = true
 	t.now.Store(&at)
 	t.asked = time.Time{}
 	t.renewAt = now.Add(retryInterval(t.ttl))
