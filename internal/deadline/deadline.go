@@ -16,8 +16,14 @@ import (
 type Item[T any] struct {
 	Owner T // set once, before the item is first added
 
+	pos int // place in the heap plus one; 0: in no Set
+}
+
+// entry is an item's place in the heap. The time stands in it, not in the item: the heap of many items is walked
+// without a look at any of them, which would be a miss of the cache each.
+type entry[T any] struct {
 	due time.Duration // since the Set's base, so on the monotonic clock
-	pos int           // place in the heap plus one; 0: in no Set
+	it  *Item[T]
 }
 
 // Set holds items in a heap ordered by time. It has no goroutine of its own: the runtime's timer starts one when
@@ -27,7 +33,7 @@ type Set[T any] struct {
 	base time.Time
 
 	mu     sync.Mutex
-	heap   []*Item[T]    // guarded by mu
+	heap   []entry[T]    // guarded by mu
 	timer  *time.Timer   // guarded by mu; nil until the first item
 	armed  time.Duration // guarded by mu; when the timer fires next; idle if it does not
 	closed bool          // guarded by mu
@@ -50,13 +56,13 @@ func (s *Set[T]) Put(it *Item[T], at time.Time) {
 	if s.closed {
 		return
 	}
-	it.due = at.Sub(s.base)
-	if it.pos == 0 {
-		s.heap = append(s.heap, it)
-		it.pos = len(s.heap)
+	e := entry[T]{at.Sub(s.base), it}
+	i := it.pos - 1
+	if i < 0 {
+		i = len(s.heap)
+		s.heap = append(s.heap, e)
 	}
-	s.up(it.pos - 1)
-	s.down(it.pos - 1)
+	s.settle(i, e)
 	s.arm()
 }
 
@@ -83,8 +89,8 @@ func (s *Set[T]) Len() int {
 func (s *Set[T]) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for _, it := range s.heap {
-		it.pos = 0
+	for _, e := range s.heap {
+		e.it.pos = 0
 	}
 	s.heap = nil
 	if s.timer != nil {
@@ -132,47 +138,47 @@ func (s *Set[T]) arm() {
 
 // take removes the item at place i and returns it. The caller holds mu.
 func (s *Set[T]) take(i int) *Item[T] {
-	it, last := s.heap[i], len(s.heap)-1
-	s.swap(i, last)
-	s.heap[last] = nil
-	s.heap = s.heap[:last]
+	it, n := s.heap[i].it, len(s.heap)-1
+	last := s.heap[n]
+	s.heap[n] = entry[T]{}
+	s.heap = s.heap[:n]
 	it.pos = 0
-	if i < last {
-		s.up(i)
-		s.down(i)
+	if i < n {
+		s.settle(i, last)
 	}
 	return it
 }
 
-func (s *Set[T]) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if s.heap[parent].due <= s.heap[i].due {
-			return
-		}
-		s.swap(i, parent)
-		i = parent
+// settle puts an entry where it belongs, when place i is free. The caller holds mu.
+func (s *Set[T]) settle(i int, e entry[T]) {
+	free := i
+	for i > 0 && s.heap[(i-1)/2].due > e.due {
+		s.place(i, s.heap[(i-1)/2])
+		i = (i - 1) / 2
 	}
+	if i == free {
+		for child := s.earlierChild(i); child > 0 && s.heap[child].due < e.due; child = s.earlierChild(i) {
+			s.place(i, s.heap[child])
+			i = child
+		}
+	}
+	s.place(i, e)
 }
 
-func (s *Set[T]) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(s.heap) {
-			return
-		}
-		if right := child + 1; right < len(s.heap) && s.heap[right].due < s.heap[child].due {
-			child = right
-		}
-		if s.heap[i].due <= s.heap[child].due {
-			return
-		}
-		s.swap(i, child)
-		i = child
-	}
+func (s *Set[T]) place(i int, e entry[T]) {
+	s.heap[i] = e
+	e.it.pos = i + 1
 }
 
-func (s *Set[T]) swap(i, j int) {
-	s.heap[i], s.heap[j] = s.heap[j], s.heap[i]
-	s.heap[i].pos, s.heap[j].pos = i+1, j+1
+// earlierChild returns the place below i that is due first; 0: there is none.
+func (s *Set[T]) earlierChild(i int) int {
+	left := 2*i + 1
+	switch {
+	case left >= len(s.heap):
+		return 0
+	case left+1 < len(s.heap) && s.heap[left+1].due < s.heap[left].due:
+		return left + 1
+	default:
+		return left
+	}
 }

@@ -256,3 +256,27 @@ func BenchmarkPutRemove(b *testing.B) {
 		s.Remove(it)
 	}
 }
+
+// BenchmarkAmongMany takes the first of 100,000 items out and puts it to the end, as renewals do. Items are as far apart
+// as the leases they are part of.
+func BenchmarkAmongMany(b *testing.B) {
+	s := deadline.New(func(time.Time, []int) {})
+	defer s.Close()
+	const n = 100_000
+	type lease struct {
+		deadline.Item[int]
+		_ [1000]byte
+	}
+	leases, order, start := make([]lease, n), rand.Perm(n), time.Now().Add(time.Hour)
+	for i := range leases {
+		s.Put(&leases[i].Item, start.Add(time.Duration(order[i])))
+	}
+	for i, k := range order {
+		leases[k].Owner = i
+	}
+	for i := 0; b.Loop(); i++ {
+		first := &leases[leases[i%n].Owner].Item
+		s.Remove(first)
+		s.Put(first, start.Add(time.Duration(n+i)))
+	}
+}
