@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
@@ -116,35 +115,5 @@ func (a *attempt) later(d time.Duration) {
 	defer a.mu.Unlock()
 	if a.state == waiting {
 		a.b.beats.Put(&a.item, time.Now().Add(d))
-	}
-}
-
-// renew is what the Keeper calls: all leases that are due, in pipelines. A grant that lies unread is not claimed:
-// nobody would release it.
-func (b *Backend) renew(ctx context.Context, due []distributed.Watched) {
-	batch := make([]*lease, 0, len(due))
-	for _, w := range due {
-		if l := w.(*lease); len(l.a.granted) == 0 {
-			batch = append(batch, l)
-		}
-	}
-	for len(batch) > 0 {
-		n := min(len(batch), maxBatch)
-		b.renewBatch(ctx, batch[:n])
-		batch = batch[n:]
-	}
-}
-
-func (b *Backend) renewBatch(ctx context.Context, batch []*lease) {
-	calls := make([]*call, len(batch))
-	shortest := batch[0].a.ttl
-	for i, l := range batch {
-		calls[i] = l.a.call(renewScript)
-		shortest = min(shortest, l.a.ttl)
-	}
-	sent := time.Now()
-	b.tr.do(within(ctx, tryTimeout(shortest)), calls...)
-	for i, l := range batch {
-		l.renewed(calls[i], sent)
 	}
 }

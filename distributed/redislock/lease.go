@@ -44,21 +44,6 @@ func (l *lease) start(until time.Time, wanted bool) {
 	}
 }
 
-// renewed takes the answer to a renewal. No answer changes nothing: the Keeper asks again.
-func (l *lease) renewed(c *call, sent time.Time) {
-	switch {
-	case c.err != nil:
-	case c.word(0) == "held":
-		l.Renewed(distributed.Validity(sent, l.a.ttl))
-		if c.number(1) == 1 {
-			l.Want()
-		}
-	default:
-		l.End()
-		l.a.b.forget(l.a)
-	}
-}
-
 // NextFence implements distributed.Lease. More are fetched in the background when half are used.
 func (l *lease) NextFence() (uint64, bool) {
 	fence, ok, low := l.fences.next()

@@ -19,14 +19,15 @@ type script struct {
 }
 
 var (
-	enterScript  = newScript("enter")
-	beatScript   = newScript("beat")
-	renewScript  = newScript("renew")
-	refillScript = newScript("refill")
-	leaveScript  = newScript("leave")
-	probeScript  = newScript("probe")
+	enterScript    = newScript("enter")
+	beatScript     = newScript("beat")
+	renewScript    = newScript("renew")
+	renewAllScript = newScript("renewall")
+	refillScript   = newScript("refill")
+	leaveScript    = newScript("leave")
+	probeScript    = newScript("probe")
 
-	allScripts = []*script{enterScript, beatScript, renewScript, refillScript, leaveScript, probeScript}
+	allScripts = []*script{enterScript, beatScript, renewScript, renewAllScript, refillScript, leaveScript, probeScript}
 )
 
 // includeMark begins the line of a script that the shared parts named in it are put in place of.

@@ -21,7 +21,7 @@ func BenchmarkScript(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			tr := u.b.tr.(*group).transport
 			var batch []*call
-			before, ops := cpu(b, s), 0
+			before, ops := serverCPU(b, s), 0
 			for n := 0; b.Loop(); n++ {
 				a := newAttempt(u.b, distributed.Request{Key: fmt.Sprintf("bench:script:%d", n%pipe), Instance: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", TTL: 5e9})
 				batch = append(batch, make(n, a)...)
@@ -35,7 +35,7 @@ func BenchmarkScript(b *testing.B) {
 					batch, ops = batch[:0], ops+pipe
 				}
 			}
-			b.ReportMetric((cpu(b, s)-before)*1e6/float64(max(ops, 1)*perOp), "server-µs/op")
+			b.ReportMetric((serverCPU(b, s)-before)*1e6/float64(max(ops, 1)*perOp), "server-µs/op")
 		})
 	}
 	run("lock+unlock", 1, func(_ int, a *attempt) []*call {
@@ -50,7 +50,7 @@ func BenchmarkScript(b *testing.B) {
 	})
 	b.Run("setnx+del", func(b *testing.B) {
 		c, ctx := s.Client(), b.Context()
-		before, ops := cpu(b, s), 0
+		before, ops := serverCPU(b, s), 0
 		p := c.Pipeline()
 		for n := 0; b.Loop(); n++ {
 			k := fmt.Sprintf("bench:setnx:%d", n%pipe)
@@ -63,12 +63,12 @@ func BenchmarkScript(b *testing.B) {
 				ops += pipe
 			}
 		}
-		b.ReportMetric((cpu(b, s)-before)*1e6/float64(max(ops, 1)), "server-µs/op")
+		b.ReportMetric((serverCPU(b, s)-before)*1e6/float64(max(ops, 1)), "server-µs/op")
 	})
 }
 
-// cpu is the processor time the server has used, in seconds.
-func cpu(b *testing.B, s *redistest.Server) float64 {
+// serverCPU is the processor time the server has used, in seconds.
+func serverCPU(b testing.TB, s *redistest.Server) float64 {
 	var user, sys float64
 	info, err := s.Client().Info(b.Context(), "cpu").Result()
 	if err != nil {

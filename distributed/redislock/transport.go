@@ -45,6 +45,9 @@ type call struct {
 // wireHead is the number of elements before the keys.
 const wireHead = 3
 
+// queueKey is the queue's place among the keys.
+const queueKey = 2
+
 // Where ARGV 1 and ARGV 7 stand, behind six keys.
 const (
 	tokenAt    = wireHead + 6

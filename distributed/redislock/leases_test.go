@@ -1,0 +1,144 @@
+package redislock
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// TestManyLeases holds very many leases in one process: a fixed number of goroutines renews them, each in time.
+func TestManyLeases(t *testing.T) {
+	t.Run("2000", func(t *testing.T) {
+		t.Parallel()
+		manyLeases(t, 2000, 1500*time.Millisecond, 0.5)
+	})
+	t.Run("100000", func(t *testing.T) {
+		long(t)
+		if raceDetector {
+			manyLeases(t, 20_000, 5*time.Second, 0) // what the detector adds is many times the work
+			return
+		}
+		manyLeases(t, 100_000, 5*time.Second, 0.2) // twice what benchmarks/ holds it to, on an idle machine
+	})
+}
+
+// TestRenewedTogether is one call for leases of which one is held, one deleted, one another's, and one wanted.
+func TestRenewedTogether(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	var batch []*lease
+	for i := range 4 {
+		batch = append(batch, u.lease(fmt.Sprint(key(t), i)))
+	}
+	s.Do("DEL", batch[1].a.key)
+	s.Do("SET", batch[2].a.key, "another's")
+	wants := newUser(t, open(t, s.Addr)).lasting(30 * time.Second).place(batch[3].a.key)
+
+	c := renewingAll(batch)
+	u.b.tr.do(within(t.Context(), time.Second), c)
+	require.NoError(t, c.err)
+	require.Equal(t, "hllw", c.reply)
+
+	require.True(t, u.b.renewAll(within(t.Context(), time.Second), batch))
+	for i, l := range batch {
+		require.Equal(t, i == 0 || i == 3, l.Healthy(), i)
+		if l.Healthy() {
+			require.Greater(t, s.Do("PTTL", l.a.key), int64(29_000), "claimed")
+		}
+	}
+	require.True(t, batch[3].Contended())
+	require.Equal(t, "another's", s.Do("GET", batch[2].a.key))
+	require.False(t, u.b.renewAll(t.Context(), batch[:1]), "a lease alone")
+	release(t, batch[0])
+	release(t, batch[3])
+	release(t, granted(t, wants))
+}
+
+const (
+	fillers        = 64 // goroutines that take the leases, and end
+	mostGoroutines = 40 // that one backend may need, whatever it holds
+)
+
+// manyLeases takes n leases and looks at them for three T. cpu is how much of one core the process may use meanwhile;
+// 0: any.
+func manyLeases(t *testing.T, n int, ttl time.Duration, cpu float64) {
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b).lasting(ttl)
+	release(t, u.lease(key(t)))
+	books, leases, next := &renewals{ttl: ttl}, make([]*lease, n), atomic.Int64{}
+	var wg sync.WaitGroup
+	for range fillers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				leases[i] = u.lease(fmt.Sprint("shop:order:", i))
+				leases[i].Watch(&renewal{of: books})
+			}
+		})
+	}
+	wg.Wait()
+	time.Sleep(ttl) // all claimed
+	books.latest.Store(0)
+	start, own, redis := time.Now(), ownCPU(t), serverCPU(t, s)
+	for time.Since(start) < 3*ttl {
+		require.Less(t, runtime.NumGoroutine(), mostGoroutines)
+		time.Sleep(ttl / 50)
+	}
+	took := time.Since(start)
+	used := (ownCPU(t) - own).Seconds() / took.Seconds()
+	t.Logf("%d leases of %v: CPU %.1f%% of a core, of the server %.1f%%; renewed at most %v late, goroutines %d, load %s",
+		n, ttl, 100*used, 100*(serverCPU(t, s)-redis)/took.Seconds(), time.Duration(books.latest.Load()), runtime.NumGoroutine(), load())
+	require.Zero(t, books.lost.Load())
+	require.Zero(t, books.failed.Load())
+	require.Less(t, time.Duration(books.latest.Load()), distributed.HeartbeatInterval(ttl))
+	for _, l := range leases {
+		require.True(t, l.Healthy())
+	}
+	if cpu > 0 && !testing.Short() && !raceDetector {
+		require.Less(t, used, cpu)
+	}
+}
+
+// renewals are the books on all leases of a test.
+type renewals struct {
+	ttl          time.Duration
+	failed, lost atomic.Int64
+	latest       atomic.Int64 // by how much the latest renewal came late, in ns
+}
+
+// renewal watches one lease.
+type renewal struct {
+	of   *renewals
+	last time.Time
+}
+
+func (r *renewal) LeaseLost(distributed.Watched)            { r.of.lost.Add(1) }
+func (r *renewal) LeaseWanted(distributed.Watched)          {}
+func (r *renewal) LeaseReleased(distributed.Watched, error) {}
+
+func (r *renewal) LeaseRenewed(l distributed.Watched, _ time.Time, err error) {
+	if err != nil {
+		r.of.failed.Add(1)
+		return
+	}
+	sent := l.Until().Add(distributed.Drift(r.of.ttl) - r.of.ttl)
+	if late := int64(sent.Sub(r.last) - distributed.RenewInterval(r.of.ttl)); !r.last.IsZero() && late > r.of.latest.Load() {
+		r.of.latest.Store(late) // of two at once one may be missed
+	}
+	r.last = sent
+}
+
+func load() string {
+	b, _ := os.ReadFile("/proc/loadavg")
+	return string(b[:min(len(b), 4)])
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package redislock
+
+const raceDetector = true
