@@ -1,0 +1,200 @@
+package wllock_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// long is what a test does in the long run of `make test-long`, and else a part of it.
+func long[N int | time.Duration](full, part N) N {
+	if os.Getenv("WLLOCK_LONG") == "1" {
+		return full
+	}
+	return part
+}
+
+// Hand-offs, releases, reads, waits that are cut short at any moment, over instances of every habit: nobody is beside a
+// writer, and each one's fence is above all that were given before.
+func TestFencesGrowThroughAMixture(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		mixFences(t, memlock.New(), long(1_000_000, 50_000))
+	})
+	t.Run("redis", func(t *testing.T) {
+		b, err := redislock.Open("redis://" + redistest.Start(t).Addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+		mixFences(t, b, long(100_000, 10_000))
+	})
+}
+
+// guarded is what the lock guards: only a writer changes it, so the race detector sees whoever gets beside one.
+type guarded struct {
+	fence                   uint64
+	readers                 atomic.Int32
+	writes, handoffs, reads atomic.Int64
+	cut, overlaps, ungrown  atomic.Int64
+	unknown                 atomic.Int64 // errors that nobody should see
+}
+
+func mixFences(t *testing.T, b distributed.Backend, n int) {
+	seed := rand.Uint64()
+	if given := os.Getenv("WLLOCK_SEED"); given != "" {
+		var err error
+		seed, err = strconv.ParseUint(given, 10, 64)
+		require.NoError(t, err, "WLLOCK_SEED")
+	}
+	t.Logf("replay with WLLOCK_SEED=%d", seed)
+	var lockers []*wllock.Locker
+	for _, habit := range [][]wllock.Option{
+		{wllock.WithMaxHandoffs(0)},
+		{wllock.WithMaxHandoffs(5), wllock.WithLinger(time.Millisecond)},
+		{wllock.WithMaxTenure(2 * time.Millisecond)},
+	} {
+		lockers = append(lockers, lockerOn(t, b, append(habit, wllock.WithLeaseTTL(10*time.Second))...))
+	}
+	var g guarded
+	var wg sync.WaitGroup
+	for i := range 24 {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		wg.Go(func() {
+			for g.writes.Load() < int64(n) {
+				g.call(t.Context(), lockers[i%len(lockers)], r)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d writes, of these %d hand-offs; %d reads; %d waits cut short", g.writes.Load(), g.handoffs.Load(), g.reads.Load(), g.cut.Load())
+	require.Zero(t, g.overlaps.Load())
+	require.Zero(t, g.ungrown.Load())
+	require.Zero(t, g.unknown.Load())
+	require.Positive(t, g.handoffs.Load())
+	require.Positive(t, g.reads.Load())
+	require.Positive(t, g.cut.Load())
+}
+
+// call is one caller, by chance a reader, impatient, or cancelled.
+func (g *guarded) call(ctx context.Context, l *wllock.Locker, r *rand.Rand) {
+	var opts []wllock.CallOption
+	do := g.write
+	if r.IntN(10) == 0 {
+		opts, do = append(opts, wllock.Shared()), g.read
+	}
+	switch r.IntN(20) {
+	case 0:
+		opts = append(opts, wllock.NoWait())
+	case 1:
+		opts = append(opts, wllock.WithWait(time.Duration(1+r.IntN(200))*time.Microsecond))
+	case 2:
+		opts = append(opts, wllock.SyncRelease())
+	case 3, 4:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer time.AfterFunc(time.Duration(r.IntN(200))*time.Microsecond, cancel).Stop()
+		defer cancel()
+	}
+	ran := false
+	err := l.Do(ctx, "n", "k", func(ctx context.Context) error {
+		ran = true
+		h, _ := wllock.HeldFrom(ctx)
+		do(h)
+		return nil
+	}, opts...)
+	switch {
+	case err == nil:
+	case ran:
+		g.unknown.Add(1)
+	default:
+		g.cut.Add(1)
+	}
+}
+
+func (g *guarded) write(h *wllock.Held) {
+	if g.readers.Load() != 0 {
+		g.overlaps.Add(1)
+	}
+	if h.Fence() <= g.fence {
+		g.ungrown.Add(1)
+	}
+	g.fence = h.Fence()
+	g.writes.Add(1)
+	if h.Handoff() {
+		g.handoffs.Add(1)
+	}
+}
+
+func (g *guarded) read(h *wllock.Held) {
+	g.readers.Add(1)
+	defer g.readers.Add(-1)
+	if h.Fence() <= g.fence {
+		g.ungrown.Add(1)
+	}
+	g.reads.Add(1)
+}
+
+// Two instances under full load: how long one waits for its next tenure, from the end of its last hold.
+func TestWaitForTheNextTenureIsBounded(t *testing.T) {
+	const maxTenure, slack = 10 * time.Millisecond, 10 * time.Millisecond // slack is for a machine with more to do
+	s := redistest.Start(t)
+	b, err := redislock.Open("redis://" + s.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	var (
+		last  [2]time.Time // guarded by the lock, as are the others
+		who   = -1
+		waits []time.Duration
+		hold  time.Duration
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), long(30*time.Second, 2*time.Second))
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range last {
+		l := lockerOn(t, b, wllock.WithLeaseTTL(5*time.Second), wllock.WithMaxTenure(maxTenure), wllock.WithMaxHandoffs(1<<30))
+		for range 16 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					_ = l.Do(ctx, "n", "k", func(context.Context) error {
+						in := time.Now()
+						if who != i && !last[i].IsZero() {
+							waits = append(waits, in.Sub(last[i]))
+						}
+						for time.Since(in) < 100*time.Microsecond { // work, so that the bound is on tenures and not on sleeps
+						}
+						who, last[i] = i, time.Now()
+						hold = max(hold, last[i].Sub(in))
+						return nil
+					})
+				}
+			})
+		}
+	}
+	wg.Wait()
+	slices.Sort(waits)
+	var pings []time.Duration
+	for c := s.Client(); len(pings) < 1000; {
+		asked := time.Now()
+		require.NoError(t, c.Ping(t.Context()).Err())
+		pings = append(pings, time.Since(asked))
+	}
+	slices.Sort(pings)
+	trip := quantile(pings, .5)
+	bound := maxTenure + 2*trip + 100*time.Microsecond
+	t.Logf("%d tenures; waits: 50%% %v, 99%% %v, 99.9%% %v, longest %v; bound %v; round trip %v, longest hold %v", len(waits),
+		quantile(waits, .5), quantile(waits, .99), quantile(waits, .999), quantile(waits, 1), bound, trip, hold)
+	require.Greater(t, len(waits), 50)
+	require.Less(t, quantile(waits, .9), bound+slack)
+}
