@@ -147,6 +147,7 @@ func tryTimeout(ttl time.Duration) time.Duration {
 // returns when the question left that was answered. The caller's cancellation is noticed between tries.
 func (b *Backend) ask(ctx context.Context, c *call, ttl, budget time.Duration) (sent time.Time, err error) {
 	end := time.Now().Add(budget)
+	var why error
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		sent = time.Now()
 		b.tr.do(within(ctx, tryTimeout(ttl)), c)
@@ -154,14 +155,15 @@ func (b *Backend) ask(ctx context.Context, c *call, ttl, budget time.Duration) (
 		if kind == none {
 			return sent, nil
 		}
+		why = telling(why, c.err)
 		if b.ctx.Err() != nil {
 			return sent, distributed.ErrClosed
 		}
 		if ctx.Err() != nil {
-			return sent, interrupted(ctx, c)
+			return sent, interrupted(ctx, c, why)
 		}
 		if kind == permanent || time.Now().After(end) {
-			return sent, unavailable(c.script.name, c.err)
+			return sent, unavailable(c.script.name, why)
 		}
 		b.pause(ctx, jittered(pause))
 	}

@@ -72,9 +72,25 @@ func explained(err error) error {
 
 // interrupted is the error of a step whose caller's context has ended. If that was a deadline, the server did not
 // answer in time, which is worth saying too.
-func interrupted(ctx context.Context, c *call) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
+func interrupted(ctx context.Context, c *call, why error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("redislock: %s: %w", c.script.name, ctx.Err())
+	case errors.Is(why, ctx.Err()):
+		return fmt.Errorf("redislock: %s: %w: %w", c.script.name, distributed.ErrUnavailable, why)
 	}
-	return fmt.Errorf("redislock: %s: %w: %w: %w", c.script.name, distributed.ErrUnavailable, ctx.Err(), explained(c.err))
+	return fmt.Errorf("redislock: %s: %w: %w: %w", c.script.name, distributed.ErrUnavailable, ctx.Err(), explained(why))
+}
+
+// telling returns which of two errors of one question, the later one second, says more: the server's own words why, then
+// what became of the connection, and least that time was over.
+func telling(before, now error) error {
+	var answer redis.Error
+	switch {
+	case before == nil, errors.As(now, &answer):
+		return now
+	case errors.As(before, &answer), errors.Is(now, context.DeadlineExceeded):
+		return before
+	}
+	return now
 }

@@ -55,6 +55,7 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 	if first && b.proven.Load() {
 		return nil
 	}
+	var why error
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := b.probe(ctx)
 		if err == nil {
@@ -64,8 +65,12 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 		if b.ctx.Err() != nil {
 			return distributed.ErrClosed
 		}
+		why = telling(why, err)
+		if ctx.Err() != nil && !errors.Is(why, ctx.Err()) {
+			why = fmt.Errorf("%w: %w", ctx.Err(), why)
+		}
 		if ctx.Err() != nil || classify(err) == permanent {
-			return unavailable("probe", err)
+			return unavailable("probe", why)
 		}
 		b.pause(ctx, jittered(pause))
 	}
