@@ -80,15 +80,17 @@ func (a *attempt) call(s *script, more ...any) *call { return a.b.call(s, a.wire
 // wire is what the calls about one attempt begin with: the command, the keys, and ARGV 1 to 7 as lua/common.lua has
 // them.
 func (b *Backend) wire(id uint64, key, instance string, mode distributed.Mode, ttl time.Duration) []any {
-	keys := keysOf(key, instance)
-	t := b.termsOf(ttl)
-	w := append(make([]any, 0, wireHead+len(keys)+7), "evalsha", nil, len(keys))
-	for _, k := range keys {
-		w = append(w, k)
+	texts := &struct {
+		keys           [6]string
+		token, attempt string
+	}{keys: keysOf(key, instance), attempt: strconv.FormatUint(id, 10)}
+	texts.token = prefix + "x:" + b.process + ":" + texts.attempt + ":" + instance + ":"
+	w := append(make([]any, 0, wireHead+len(texts.keys)+7), "evalsha", nil, len(texts.keys))
+	for i := range texts.keys {
+		w = append(w, &texts.keys[i]) // a pointer, for a string in an interface is an allocation
 	}
-	attempt := strconv.FormatUint(id, 10)
-	token := prefix + "x:" + b.process + ":" + attempt + ":" + instance + ":"
-	return append(w, token, attempt, modeName(mode), t.window, t.keep, t.past, t.settings)
+	t := b.termsOf(ttl)
+	return append(w, &texts.token, &texts.attempt, modeName(mode), t.window, t.keep, t.past, t.settings)
 }
 
 // call adds ARGV 8, which is as of now, and those that only this script has.

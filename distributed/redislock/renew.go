@@ -78,7 +78,7 @@ func renewingAll(batch []*lease) *call {
 	queues, args := locks[n:], locks[2*n:]
 	args[0] = batch[0].a.ttl.Milliseconds()
 	for i, l := range batch {
-		locks[i], queues[i], args[i+1] = &l.a.key, l.a.wire[wireHead+queueKey], l.a.token
+		locks[i], queues[i], args[i+1] = l.a.wire[wireHead], l.a.wire[wireHead+queueKey], l.a.token
 	}
 	return &call{script: renewAllScript, wire: wire}
 }
