@@ -28,8 +28,8 @@ type attempt struct {
 	mode     distributed.Mode
 	ttl      time.Duration
 	nowait   bool
-	token    any   // ARGV 1 of lua/common.lua, in an interface once for all
-	wire     []any // what all its calls begin with
+	token    *string // ARGV 1 of lua/common.lua
+	wire     []any   // what all its calls begin with
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by b.beats
 
@@ -69,7 +69,7 @@ func newAttempt(b *Backend, req distributed.Request) *attempt {
 		since: time.Now(),
 	}
 	a.wire = b.wire(a.id, a.key, a.instance, a.mode, a.ttl)
-	a.token = a.wire[tokenAt]
+	a.token = a.wire[tokenAt].(*string)
 	a.item.Owner = a
 	return a
 }
@@ -77,7 +77,19 @@ func newAttempt(b *Backend, req distributed.Request) *attempt {
 // call returns a call of one of the attempt's scripts.
 func (a *attempt) call(s *script, more ...any) *call { return a.b.call(s, a.wire, more...) }
 
-// wire is what the calls about one attempt begin with: the command, the keys, and ARGV 1 to 7 as lua/common.lua has
+// entering is the call that asks for the lock, and gives up the lease before.
+func (a *attempt) entering(prev *lease) *call {
+	c := a.call(enterScript, prev.named())
+	if a.nowait {
+		c.wire[settingsAt] = a.b.termsOf(a.ttl).nowait
+	}
+	return c
+}
+
+// leaving is the call that gives up all that the attempt has.
+func (a *attempt) leaving() *call { return a.call(leaveScript, a.b.termsOf(a.ttl).past) }
+
+// wire is what the calls about one attempt begin with: the command, the keys, and ARGV 1 to 6 as lua/common.lua has
 // them.
 func (b *Backend) wire(id uint64, key, instance string, mode distributed.Mode, ttl time.Duration) []any {
 	texts := &struct {
@@ -85,29 +97,31 @@ func (b *Backend) wire(id uint64, key, instance string, mode distributed.Mode, t
 		token, attempt string
 	}{keys: keysOf(key, instance), attempt: strconv.FormatUint(id, 10)}
 	texts.token = prefix + "x:" + b.process + ":" + texts.attempt + ":" + instance + ":"
-	w := append(make([]any, 0, wireHead+len(texts.keys)+7), "evalsha", nil, len(texts.keys))
+	w := append(make([]any, 0, wireHead+len(texts.keys)+6), "evalsha", nil, len(texts.keys))
 	for i := range texts.keys {
 		w = append(w, &texts.keys[i]) // a pointer, for a string in an interface is an allocation
 	}
 	t := b.termsOf(ttl)
-	return append(w, &texts.token, &texts.attempt, modeName(mode), t.window, t.keep, t.past, t.settings)
+	return append(w, &texts.token, &texts.attempt, t.mode(mode), t.window, t.keep, t.settings)
 }
 
-// call adds ARGV 8, which is as of now, and those that only this script has.
+// call adds ARGV 7, which is as of now, and what only this script has.
 func (b *Backend) call(s *script, wire []any, more ...any) *call {
 	w := make([]any, 0, len(wire)+1+len(more))
 	w = append(w, wire...)
 	w[1] = s.digest
-	w = append(w, fenceText(b.seen.Load()))
+	w = append(w, fenceArg(b.seen.Load()))
 	return &call{script: s, wire: append(w, more...)}
 }
 
 // terms are the arguments that follow from a TTL, put into interfaces once.
 type terms struct {
-	ttl                          time.Duration
-	single                       bool
-	window, keep, past, settings any
-	refill                       any // settings with the larger block
+	ttl                time.Duration
+	single             bool
+	exclusive          any // mode
+	window, keep, past any
+	settings           any
+	refill, nowait     any // settings with the larger block; with the wish to take no place
 }
 
 // termsOf returns the terms for a TTL. A process has one TTL as a rule, so the last ones are kept.
@@ -116,39 +130,35 @@ func (b *Backend) termsOf(ttl time.Duration) *terms {
 	if t := b.terms.Load(); t != nil && t.ttl == ttl && t.single == single {
 		return t
 	}
-	ms, counts := ttl.Milliseconds(), 0
+	ms, gap, counts := ttl.Milliseconds(), b.settings.gap.Milliseconds(), 0
 	if single {
 		counts = 1
 	}
-	settings := func(block int) any { return fmt.Sprint(ms, counts, block, b.settings.gap.Milliseconds()) }
-	t := &terms{ttl: ttl, single: single, window: ms / 2, keep: max(60_000, 4*ms), past: max(10_000, 2*ms),
-		settings: settings(firstBlock), refill: settings(laterBlock)}
+	past := max(10_000, 2*ms)
+	settings := func(block, nowait int) any { return fmt.Sprint(ms, counts, block, gap, past, nowait) }
+	t := &terms{
+		ttl: ttl, single: single, exclusive: "x", window: ms / 2, keep: max(60_000, 4*ms), past: past,
+		settings: settings(firstBlock, 0), refill: settings(laterBlock, 0), nowait: settings(firstBlock, 1),
+	}
+	if gap > 0 {
+		t.exclusive = "xg"
+	}
 	b.terms.Store(t)
 	return t
 }
 
-// enterArgs are ARGV 9 and 10 of enter.
-func (a *attempt) enterArgs(prev *lease) []any {
-	var token any = "-"
-	how := "x"
-	if prev != nil {
-		token, how = prev.a.token, modeName(prev.a.mode)
-	}
-	if a.nowait {
-		how += "n"
-	}
-	return []any{token, how}
-}
-
-func modeName(m distributed.Mode) string {
+func (t *terms) mode(m distributed.Mode) any {
 	if m == distributed.Shared {
 		return "s"
 	}
-	return "x"
+	return t.exclusive
 }
 
 // answered turns the reply to enter into what Enter returns. sent is when the question left that was answered.
 func (a *attempt) answered(ctx context.Context, c *call, sent time.Time) (distributed.Lease, distributed.Place, error) {
+	if g, ok := microsecond(c.reply, sent); ok {
+		return a.direct(ctx, g)
+	}
 	switch c.word(0) {
 	case "lease":
 		return a.direct(ctx, readGrant(c, sent))
@@ -306,13 +316,13 @@ func (a *attempt) finish() {
 // background: the caller's context has ended, and what it leaves behind would hold up others.
 func (a *attempt) abandon() {
 	a.finish()
-	a.b.errands.add(a.leaving(nil))
+	a.b.errands.add(a.giveBack())
 }
 
-// leaving is the errand of giving up all that the attempt has. A lease takes the claim window at most to run out, a
+// giveBack is the errand of giving up all that the attempt has. A lease takes the claim window at most to run out, a
 // place is passed over at its turn for as long.
-func (a *attempt) leaving(done func(*call, time.Time)) *errand {
-	return &errand{call: a.call(leaveScript), ttl: a.ttl, until: time.Now().Add(a.ttl), done: done}
+func (a *attempt) giveBack() *errand {
+	return &errand{call: a.leaving(), ttl: a.ttl, until: time.Now().Add(a.ttl)}
 }
 
 // close gives up a place when the Backend is closed. Leases run out by themselves.
@@ -328,7 +338,7 @@ func (a *attempt) close() {
 		close(a.granted)
 	}
 	a.mu.Unlock()
-	a.b.errands.add(a.leaving(nil))
+	a.b.errands.add(a.giveBack())
 }
 
 // stale reports that the attempt is over, or that its lease was lost and never released.

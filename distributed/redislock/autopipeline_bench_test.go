@@ -103,7 +103,7 @@ func shareOf(b *testing.B, tr transport, callers int) share {
 			for !stop.Load() {
 				began := time.Now()
 				a := newAttempt(backend, req)
-				for _, c := range []*call{a.call(enterScript, a.enterArgs(nil)...), a.call(leaveScript)} {
+				for _, c := range []*call{a.entering(nil), a.leaving()} {
 					if tr.do(within(context.Background(), ioTimeout), c); c.err != nil {
 						b.Error(c.err)
 						return

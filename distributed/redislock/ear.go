@@ -144,7 +144,7 @@ func (e *ear) grant(f []string) {
 	if mode == "s" {
 		m = distributed.Shared
 	}
-	c := e.b.call(leaveScript, e.b.wire(id, key, instance, m, strayTTL))
+	c := e.b.call(leaveScript, e.b.wire(id, key, instance, m, strayTTL), e.b.termsOf(strayTTL).past)
 	e.b.errands.add(&errand{call: c, ttl: strayTTL, until: time.Now().Add(strayTTL)})
 }
 

@@ -82,6 +82,14 @@ func (f *fences) close() {
 	f.closed = true
 }
 
+// fenceArg is fenceText as an argument.
+func fenceArg(fence uint64) any {
+	if fence >= 1e18 {
+		return fence // has 19 digits anyway, and is written straight into the connection's buffer
+	}
+	return fenceText(fence)
+}
+
 // fenceText writes a fence the way the scripts compare them: as 19 digits.
 func fenceText(fence uint64) string {
 	s := strconv.FormatUint(fence, 10)
@@ -95,6 +103,15 @@ func fenceText(fence uint64) string {
 func parseFence(s string) uint64 {
 	n, _ := strconv.ParseUint(s, 10, 64)
 	return n
+}
+
+// microsecond reads the short reply of enter; ok is false if it is another.
+func microsecond(reply string, sent time.Time) (g grant, ok bool) {
+	if len(reply) != fenceDigits-3 {
+		return grant{}, false
+	}
+	us, err := strconv.ParseUint(reply, 10, 64)
+	return grant{fence: us * 1000, count: 1000, since: sent}, err == nil
 }
 
 // readGrant reads a "lease" reply to a question that was sent then.

@@ -70,6 +70,28 @@ func TestInteropForeignTypesAreRespected(t *testing.T) {
 	}
 }
 
+// TestInteropAnyForeignValueIsRespected: "-" once meant "no lease to give up" to enter, which then took a value that
+// began with it for that lease.
+func TestInteropAnyForeignValueIsRespected(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr))
+	for _, value := range []string{"-", "-Zq0base64url", "", "0", "1795245543793029", "wllock", "wllock-like:x:a:1:b:2"} {
+		for _, state := range []string{"", "1795245543793029", "1795245543793029999 1 0"} { // helper keys of ours are left
+			s.Do("SET", key(t), value)
+			if state != "" {
+				s.Do("SET", keysOf(key(t), "")[1], state)
+			}
+			for _, mode := range []func(*distributed.Request){shared, func(*distributed.Request) {}} {
+				_, _, err := u.enter(t.Context(), key(t), noWait, mode)
+				require.ErrorIs(t, err, distributed.ErrHeld, value)
+				require.Equal(t, value, s.Do("GET", key(t)))
+			}
+			s.Do("DEL", key(t), keysOf(key(t), "")[1])
+		}
+	}
+}
+
 // TestInteropGapGivesEachItsShare: two of ours queue without end, a foreigner polls. With the gap both sides get in.
 func TestInteropGapGivesEachItsShare(t *testing.T) {
 	t.Parallel()

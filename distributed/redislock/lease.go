@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 type lease struct {
 	distributed.Term
 	a      *attempt
+	first  uint64 // the fence in the lock's value
 	fences fences
 
 	adopted atomic.Bool // an Enter names the lease as Prev: what waits to release it need not be sent
@@ -27,7 +29,7 @@ type lease struct {
 
 // newLease makes the lease of a grant; start lets its time run. The caller holds a.mu.
 func newLease(a *attempt, g grant) *lease {
-	l := &lease{a: a}
+	l := &lease{a: a, first: g.fence}
 	l.fences.open(g.fence, g.count, a.mode == distributed.Shared)
 	a.b.see(g.fence + g.count - 1)
 	a.lease = l
@@ -166,7 +168,19 @@ func (l *lease) givenUp() {
 // leaving is the call that gives the lease back. No fence is used after it.
 func (l *lease) leaving() *call {
 	l.fences.close()
-	return l.a.call(leaveScript)
+	return l.a.leaving()
+}
+
+// named is how enter is told which lease to give up: ARGV 8. Nil is none.
+func (l *lease) named() any {
+	switch {
+	case l == nil:
+		return "wllock:none:"
+	case l.a.mode == distributed.Shared:
+		return prefix + "s:" + strings.TrimPrefix(*l.a.token, prefix+"x:")
+	default:
+		return *l.a.token + fenceText(l.first)
+	}
 }
 
 // outcome reads the answer to leave.

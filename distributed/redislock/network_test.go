@@ -223,13 +223,13 @@ func TestAGhostCostsAtMostItsClaimWindow(t *testing.T) {
 	b := open(t, s.Addr)
 	require.NoError(t, b.Ping(t.Context()))
 	ghost := newAttempt(b, distributed.Request{Key: key(t), Instance: "ghost", TTL: testTTL}) // nobody registers it
-	b.tr.do(t.Context(), ghost.call(enterScript, ghost.enterArgs(nil)...))
+	b.tr.do(t.Context(), ghost.entering(nil))
 	p := newUser(t, b).place(key(t))
 	start := time.Now()
 	l := granted(t, p)
 	inTime(t, "a ghost that got the lock", time.Since(start), distributed.ClaimWindow(testTTL))
 
-	b.tr.do(t.Context(), ghost.call(enterScript, ghost.enterArgs(nil)...)) // and now it is queued
+	b.tr.do(t.Context(), ghost.entering(nil)) // and now it is queued
 	require.Equal(t, int64(1), queueLength(s, key(t)))
 	p = newUser(t, b).place(key(t))
 	start = time.Now()
@@ -245,8 +245,7 @@ func TestAnEnterAfterItsLeaveChangesNothing(t *testing.T) {
 	b := open(t, s.Addr)
 	require.NoError(t, b.Ping(t.Context()))
 	late := newAttempt(b, distributed.Request{Key: key(t), Instance: "late", TTL: testTTL})
-	for _, script := range []*script{leaveScript, enterScript} {
-		c := late.call(script, append(late.enterArgs(nil)[:0:0], "", "", "x", "")...)
+	for _, c := range []*call{late.leaving(), late.entering(nil)} {
 		b.tr.do(t.Context(), c)
 		require.NoError(t, c.err)
 	}
@@ -264,7 +263,7 @@ func TestALateCopyDoesNotShortenAClaim(t *testing.T) {
 		l := u.lease(key(t)+name, mode)
 		b.renewBatch(t.Context(), []*lease{l})
 		require.Greater(t, time.Until(l.Until()), 9*time.Second)
-		for _, c := range []*call{l.a.call(enterScript, l.a.enterArgs(nil)...), l.a.call(beatScript)} {
+		for _, c := range []*call{l.a.entering(nil), l.a.call(beatScript)} {
 			b.tr.do(t.Context(), c)
 			require.NoError(t, c.err)
 			require.Equal(t, "lease", c.word(0), "the first answer again")

@@ -39,10 +39,10 @@ func (p place) Leave(ctx context.Context) error {
 // leave asks the server to drop the place. Without an answer in time it is dropped in the background.
 func (a *attempt) leave(ctx context.Context) error {
 	a.b.forget(a)
-	c := a.call(leaveScript)
+	c := a.leaving()
 	_, err := a.b.ask(ctx, c, a.ttl, a.ttl)
 	if err != nil {
-		a.b.errands.add(a.leaving(nil))
+		a.b.errands.add(a.giveBack())
 	}
 	return err
 }

@@ -96,7 +96,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 		return nil, nil, err
 	}
 	defer b.calls.Done()
-	c := a.call(enterScript, a.enterArgs(prev)...)
+	c := a.entering(prev)
 	sent, err := b.ask(ctx, c, req.TTL, distributed.ClaimWindow(req.TTL))
 	if err != nil {
 		a.abandon()

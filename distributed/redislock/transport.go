@@ -48,10 +48,10 @@ const wireHead = 3
 // queueKey is the queue's place among the keys.
 const queueKey = 2
 
-// Where ARGV 1 and ARGV 7 stand, behind six keys.
+// Where ARGV 1 and ARGV 6 stand, behind six keys.
 const (
 	tokenAt    = wireHead + 6
-	settingsAt = tokenAt + 6
+	settingsAt = tokenAt + 5
 )
 
 func newCall(s *script, keys []string, args ...any) *call {

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- beat keeps a place, finds a grant whose notice was lost, and lets the head in when the key is missing. It never
 -- enqueues.
--- KEYS and ARGV 1-8: see common.lua
+-- KEYS and ARGV 1-7: see common.lua
 -- Returns "lease <first fence> <number of fences> <1: wanted>", "place <rank> <ms> <1: foreign>", or "gone".
 -- include: common queue
 local raw = redis.call('MGET', LOCK, STATE)

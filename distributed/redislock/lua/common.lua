@@ -1,32 +1,32 @@
 -- What all scripts share. The Go side puts it in place of their include line.
 --
 -- KEYS  1 lock     string   the lock's own name: "wllock:x:<id>:<fence>", "wllock:s:<generation>", or a foreigner's
---       2 state    string   "<last fence reserved>", and if it is so, " <1: somebody is queued> <ms since 1970 before
---                           which the lock stays free>"
+--       2 state    string   "<last fence reserved>", or "<microsecond>" if that is the last fence of a microsecond, 999;
+--                           and if it is so, " <1: somebody is queued> <ms since 1970 before which the lock stays free>"
 --       3 queue    zset     instance -> ticket
 --       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>"
 --       5 readers  zset     id -> ms since 1970 when it is over; means something only while the lock says "s"
 --       6 done     string   the latest attempt of this instance that is over
 -- ARGV  1 token     "wllock:x:<process>:<attempt>:<instance>:", what an exclusive lock's value begins with
 --       2 attempt   grows with every enter of a process
---       3 mode      x exclusive, s shared
+--       3 mode      "x" exclusive, "s" shared; "xg" if gap is not 0
 --       4 window    ms; what a fresh grant gets
 --       5 keep      ms; how long helper keys outlive their last use: a minute, so that the order of fences survives a
 --                   clock set back by less; four leases, so that a queue survives a server that does not answer for a while
---       6 past      ms; how long an attempt that is over is remembered
---       7 settings  "<T in ms> <1: PUBLISH counts all receivers (no cluster)> <how many fences to reserve; 1000 with
---                   enter> <ms for which a released lock is left free for foreigners>"
---       8 seen      the largest fence this process knows of
+--       6 settings  "<T in ms> <1: PUBLISH counts all receivers (no cluster)> <how many fences to reserve; 1000 with
+--                   enter> <gap: ms for which a released lock is left free for foreigners> <past: ms for which an
+--                   attempt that is over is remembered> <1: enter takes no place>"
+--       7 seen      the largest fence this process knows of
 -- The process says where notices go: channel "wllock:<process>". An id, "<process>:<attempt>:<instance>", names a grant.
 -- Every answer is one string of words. Texts are passed on as they came where it counts: writing a number, or joining
 -- strings, costs the server about as much as running a command.
 local LOCK, STATE, QUEUE, WAITERS, READERS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local TOKEN, attempt, mode, window, KEEP, seen = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[8]
+local TOKEN, attempt, mode, window, KEEP, seen = ARGV[1], ARGV[2], string.sub(ARGV[3], 1, 1), tonumber(ARGV[4]), ARGV[5], ARGV[7]
 local function idof(token) return string.sub(token, 10, -2) end
 local id = idof(TOKEN)
 local process, instance = string.match(id, '^([^:]+):%d+:([^:]+)$')
-local ttl, single, block, gap = string.match(ARGV[7], '^(%d+) ([01]) (%d+) (%d+)$')
-ttl, single, block, gap = tonumber(ttl), single == '1', tonumber(block), tonumber(gap)
+local ttl, single, block, gap, PAST, nowait = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+) ([01])$')
+ttl, single, block, gap, nowait = tonumber(ttl), single == '1', tonumber(block), tonumber(gap), nowait == '1'
 
 -- A fence is an int64 of nanoseconds and does not fit the 53 bits of a Lua number. It is a string of 19 digits, which
 -- compare like the numbers, and is counted in two halves: seconds, and nanoseconds.
@@ -48,6 +48,7 @@ local function millis(time) return time[1] * 1000 + math.floor(time[2] / 1000) e
 
 local function load(raw)
   local fence, queued, free = string.match(raw or '', '^(%d+) ?([01]?) ?(%d*)$')
+  if fence and #fence == 16 then fence = fence .. '999' end
   return {fence = fence or ZERO, queued = queued == '1', free = tonumber(free) or 0}
 end
 local function save(state)
@@ -59,7 +60,7 @@ end
 -- over notes that this attempt is over: its enter, arriving late, changes nothing any more, and leaving again is fine.
 local function over(a, known)
   if not known or tonumber(known) < tonumber(a) then
-    redis.call('SET', DONE, a, 'PX', ARGV[6])
+    redis.call('SET', DONE, a, 'PX', PAST)
   end
 end
 

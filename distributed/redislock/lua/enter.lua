@@ -1,30 +1,37 @@
 #!lua
 -- enter gives up the lease before, if it is still ours, and asks for the lock.
--- KEYS and ARGV 1-8: see common.lua
--- ARGV  9 prev  token of the lease to give up first; "-" for none
---       10 how  "x" or "s", the mode of prev, and "n" to take no place
--- Returns "lease <first fence> <number of fences> <1: wanted>", "place <rank> <ms> <1: foreign>", "held <ms>", or "old".
+-- KEYS and ARGV 1-7: see common.lua
+-- ARGV  8 prev  the lease to give up first: the lock's value if it is exclusive, or "wllock:s:<id>:"; "wllock:none:", which
+--         no value begins with
+-- Returns "lease <first fence> <number of fences> <1: wanted>", which is cut to the microsecond for its fences 000 to 999
+-- with nobody waiting; "place <rank> <ms> <1: foreign>", "held <ms>", or "old".
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end
 local time = redis.call('TIME')
 
 -- The usual case, a key that is free, or held by the lease to give up, and nobody is queued for, comes before the
 -- functions of the others are even made, which takes as long as to run it: MGET, TIME, SET, SET. Its fences are those of
--- this microsecond, 000 to 999. That prev is over need not be noted: the lock names a later attempt of its instance.
-if ARGV[3] == 'x' and (not raw[2] or #raw[2] == 19) and string.sub(ARGV[7], -2) == ' 0' then
-  local ours = raw[1] and string.sub(raw[1], 1, #ARGV[9]) == ARGV[9]
-  local s, us = time[1], time[2]
+-- this microsecond. That prev is over need not be noted: the lock names a later attempt of its instance.
+if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
+  local us = time[2]
   if #us < 6 then us = string.sub('00000' .. us, -6) end
-  local fence = s .. us .. '000'
-  if (ours or not raw[1]) and fence > ARGV[8] and (not raw[2] or fence > raw[2])
-    and redis.call('SET', KEYS[1], ARGV[1] .. fence, 'PX', ARGV[4], ours and 'XX' or 'NX') then
-    redis.call('SET', KEYS[2], s .. us .. '999', 'PX', ARGV[5])
-    return 'lease ' .. fence .. ' 1000 0'
+  us = time[1] .. us
+  if #us == 16 and us > ARGV[7] and (not raw[2] or us > raw[2]) then -- 16 digits against 19: of two that begin alike the longer is larger
+    local got
+    if not raw[1] then
+      got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4], 'NX') -- a foreigner's may be of another type
+    elseif raw[1] == ARGV[8] then
+      got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4])
+    end
+    if got then
+      redis.call('SET', KEYS[2], us, 'PX', ARGV[5])
+      return us
+    end
   end
 end
 
 -- include: common queue
-local prev, prevmode, nowait = ARGV[9], string.sub(ARGV[10], 1, 1), #ARGV[10] == 2
+local prev, prevmode = string.match(ARGV[8], '^(.*:)%d*$'), string.sub(ARGV[8], 8, 8)
 local value, state, now = raw[1], load(raw[2]), millis(time)
 local me = {id = id, window = window}
 

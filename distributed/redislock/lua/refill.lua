@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- refill reserves more fences for an exclusive lease.
--- KEYS and ARGV 1-8: see common.lua
+-- KEYS and ARGV 1-7: see common.lua
 -- Returns "fences <first> <number> <1: wanted>" or "lost".
 -- include: common
 local raw = redis.call('MGET', LOCK, STATE)

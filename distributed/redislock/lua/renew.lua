@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- renew extends a lease to T from now; the first time this claims it. A missing lease is never made again.
--- KEYS and ARGV 1-8: see common.lua
+-- KEYS and ARGV 1-7: see common.lua
 -- Returns "held <1: wanted>" or "lost".
 -- include: common
 local value = redis.call('MGET', LOCK)[1]
