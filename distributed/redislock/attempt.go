@@ -27,7 +27,6 @@ type attempt struct {
 	instance string // as it stands in tokens
 	mode     distributed.Mode
 	ttl      time.Duration
-	nowait   bool
 	token    *string // ARGV 1 of lua/common.lua
 	wire     []any   // what all its calls begin with
 
@@ -65,11 +64,14 @@ type grant struct {
 
 func newAttempt(b *Backend, req distributed.Request) *attempt {
 	a := &attempt{
-		b: b, id: b.last.Add(1), key: req.Key, instance: instanceName(req.Instance), mode: req.Mode, ttl: req.TTL, nowait: req.NoWait,
+		b: b, id: b.last.Add(1), key: req.Key, instance: instanceName(req.Instance), mode: req.Mode, ttl: req.TTL,
 		since: time.Now(),
 	}
 	a.wire = b.wire(a.id, a.key, a.instance, a.mode, a.ttl)
 	a.token = a.wire[tokenAt].(*string)
+	if req.NoWait {
+		a.wire[settingsAt] = b.termsOf(a.ttl).nowait // which enter alone looks at
+	}
 	a.item.Owner = a
 	return a
 }
@@ -77,27 +79,28 @@ func newAttempt(b *Backend, req distributed.Request) *attempt {
 // call returns a call of one of the attempt's scripts.
 func (a *attempt) call(s *script, more ...any) *call { return a.b.call(s, a.wire, more...) }
 
-// entering is the call that asks for the lock, and gives up the lease before.
+// entering is the call that asks for the lock, and gives up the lease before. It is made once, and so has the room
+// behind wire for itself.
 func (a *attempt) entering(prev *lease) *call {
-	c := a.call(enterScript, prev.named())
-	if a.nowait {
-		c.wire[settingsAt] = a.b.termsOf(a.ttl).nowait
-	}
-	return c
+	return &call{script: enterScript, wire: append(a.wire, fenceArg(a.b.seen.Load()), prev.named())}
 }
 
 // leaving is the call that gives up all that the attempt has.
 func (a *attempt) leaving() *call { return a.call(leaveScript, a.b.termsOf(a.ttl).past) }
 
 // wire is what the calls about one attempt begin with: the command, the keys, and ARGV 1 to 6 as lua/common.lua has
-// them.
+// them. It is enter's as it is; behind it is room for what that adds.
 func (b *Backend) wire(id uint64, key, instance string, mode distributed.Mode, ttl time.Duration) []any {
 	texts := &struct {
 		keys           [6]string
 		token, attempt string
-	}{keys: keysOf(key, instance), attempt: strconv.FormatUint(id, 10)}
-	texts.token = prefix + "x:" + b.process + ":" + texts.attempt + ":" + instance + ":"
-	w := append(make([]any, 0, wireHead+len(texts.keys)+6), "evalsha", nil, len(texts.keys))
+	}{keys: keysOf(key, instance)}
+	var digits [20]byte
+	attempt := strconv.AppendUint(digits[:0], id, 10)
+	texts.token = prefix + "x:" + b.process + ":" + string(attempt) + ":" + instance + ":"
+	start := len(prefix) + len("x:") + len(b.process) + len(":")
+	texts.attempt = texts.token[start : start+len(attempt)]
+	w := append(make([]any, 0, wireHead+len(texts.keys)+6+2), "evalsha", enterScript.digest, len(texts.keys))
 	for i := range texts.keys {
 		w = append(w, &texts.keys[i]) // a pointer, for a string in an interface is an allocation
 	}
@@ -272,17 +275,28 @@ func (a *attempt) deliver(g grant, until time.Time) {
 func (a *attempt) claim(g grant) {
 	a.state = claiming
 	a.b.beats.Remove(&a.item)
-	a.b.errands.add(&errand{call: a.call(renewScript), ttl: a.ttl, until: time.Now().Add(a.ttl), done: func(c *call, sent time.Time) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		switch {
-		case a.state != claiming: // left meanwhile
-		case c.err == nil && c.word(0) == "held":
-			a.deliver(g, distributed.Validity(sent, a.ttl))
-		default:
-			a.end()
-		}
-	}})
+	a.b.errands.add(claimed{a, g}, a.ttl, time.Now().Add(a.ttl))
+}
+
+// claimed is the errand of renewing a grant before it is delivered.
+type claimed struct {
+	a *attempt
+	g grant
+}
+
+func (e claimed) make() *call { return e.a.call(renewScript) }
+
+func (e claimed) answered(c *call, sent time.Time) {
+	a := e.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.state != claiming: // left meanwhile
+	case c.err == nil && c.word(0) == "held":
+		a.deliver(e.g, distributed.Validity(sent, a.ttl))
+	default:
+		a.end()
+	}
 }
 
 // end says that the place is lost: enter again. The caller holds mu, the state is waiting or claiming. The attempt is
@@ -316,14 +330,17 @@ func (a *attempt) finish() {
 // background: the caller's context has ended, and what it leaves behind would hold up others.
 func (a *attempt) abandon() {
 	a.finish()
-	a.b.errands.add(a.giveBack())
+	a.giveBack()
 }
 
-// giveBack is the errand of giving up all that the attempt has. A lease takes the claim window at most to run out, a
+// giveBack gives up all that the attempt has, in the background. A lease takes the claim window at most to run out, a
 // place is passed over at its turn for as long.
-func (a *attempt) giveBack() *errand {
-	return &errand{call: a.leaving(), ttl: a.ttl, until: time.Now().Add(a.ttl)}
-}
+func (a *attempt) giveBack() { a.b.errands.add((*givenBack)(a), a.ttl, time.Now().Add(a.ttl)) }
+
+type givenBack attempt
+
+func (a *givenBack) make() *call               { return (*attempt)(a).leaving() }
+func (a *givenBack) answered(*call, time.Time) {}
 
 // close gives up a place when the Backend is closed. Leases run out by themselves.
 func (a *attempt) close() {
@@ -338,7 +355,7 @@ func (a *attempt) close() {
 		close(a.granted)
 	}
 	a.mu.Unlock()
-	a.b.errands.add(a.giveBack())
+	a.giveBack()
 }
 
 // stale reports that the attempt is over, or that its lease was lost and never released.

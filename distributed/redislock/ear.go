@@ -144,9 +144,17 @@ func (e *ear) grant(f []string) {
 	if mode == "s" {
 		m = distributed.Shared
 	}
-	c := e.b.call(leaveScript, e.b.wire(id, key, instance, m, strayTTL), e.b.termsOf(strayTTL).past)
-	e.b.errands.add(&errand{call: c, ttl: strayTTL, until: time.Now().Add(strayTTL)})
+	e.b.errands.add(stray{e.b, e.b.wire(id, key, instance, m, strayTTL)}, strayTTL, time.Now().Add(strayTTL))
 }
+
+// stray is the errand of giving back a grant of which no attempt is known.
+type stray struct {
+	b    *Backend
+	wire []any
+}
+
+func (s stray) make() *call               { return s.b.call(leaveScript, s.wire, s.b.termsOf(strayTTL).past) }
+func (s stray) answered(*call, time.Time) {}
 
 // strayTTL is assumed of a grant whose attempt is not known any more.
 const strayTTL = 5 * time.Second

@@ -23,12 +23,19 @@ const (
 )
 
 // errand is a call that nobody stands and waits for: a release, a refill, a claim, the giving back of a grant.
-type errand struct {
-	call  *call
+type errand interface {
+	// make is called when it is the errand's turn; nil: somebody else has done it.
+	make() *call
+	// answered gets the answer, or the last error.
+	answered(c *call, sent time.Time)
+}
+
+// queued is an errand that waits, or is under way.
+type queued struct {
+	errand
 	ttl   time.Duration
-	until time.Time                     // later it need not be tried
-	done  func(c *call, sent time.Time) // gets the answer or the last error; may be nil
-	moot  func() bool                   // asked before it is sent: has somebody else done it? may be nil
+	until time.Time // later it need not be tried
+	call  *call     // what make returned
 }
 
 // errands runs them in the background. What comes while the workers are busy goes out together in one pipeline.
@@ -36,7 +43,7 @@ type errands struct {
 	b *Backend
 
 	mu      sync.Mutex
-	queue   []*errand // guarded by mu
+	queue   []queued  // guarded by mu
 	workers int       // guarded by mu
 	closed  bool      // guarded by mu: nothing more is taken
 	give    time.Time // guarded by mu; set by close: when to give up
@@ -44,13 +51,13 @@ type errands struct {
 }
 
 // add takes an errand and returns at once; false after close.
-func (r *errands) add(e *errand) bool {
+func (r *errands) add(e errand, ttl time.Duration, until time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return false
 	}
-	r.queue = append(r.queue, e)
+	r.queue = append(r.queue, queued{errand: e, ttl: ttl, until: until})
 	if r.workers < maxWorkers {
 		r.workers++
 		r.wg.Go(r.work) // close waits for it
@@ -76,11 +83,6 @@ func (r *errands) work() {
 			batch = batch[:maxBatch]
 		}
 		r.queue = r.queue[len(batch):]
-		batch = slices.DeleteFunc(batch, func(e *errand) bool { return e.moot != nil && e.moot() })
-		if len(batch) == 0 && len(r.queue) > 0 {
-			r.mu.Unlock()
-			continue
-		}
 		if len(batch) == 0 {
 			r.queue = nil
 			r.workers--
@@ -88,14 +90,17 @@ func (r *errands) work() {
 			return
 		}
 		r.mu.Unlock()
-		r.run(batch)
+		for i := range batch {
+			batch[i].call = batch[i].make()
+		}
+		r.run(slices.DeleteFunc(batch, func(e queued) bool { return e.call == nil }))
 	}
 }
 
 // run tries a batch until every errand in it has an answer or its time is over.
-func (r *errands) run(batch []*errand) {
+func (r *errands) run(batch []queued) {
 	pause := firstPause
-	for {
+	for len(batch) > 0 {
 		batch = r.try(batch)
 		if len(batch) == 0 {
 			return
@@ -106,7 +111,7 @@ func (r *errands) run(batch []*errand) {
 }
 
 // try asks once and returns what is to be tried again.
-func (r *errands) try(batch []*errand) []*errand {
+func (r *errands) try(batch []queued) []queued {
 	calls := make([]*call, len(batch))
 	shortest := batch[0].ttl
 	for i, e := range batch {
@@ -119,15 +124,15 @@ func (r *errands) try(batch []*errand) []*errand {
 	for _, e := range batch {
 		if classify(e.call.err) == passing && time.Now().Before(r.limit(e)) {
 			again = append(again, e)
-		} else if e.done != nil {
-			e.done(e.call, sent)
+		} else {
+			e.answered(e.call, sent)
 		}
 	}
 	return again
 }
 
 // limit is when an errand is given up.
-func (r *errands) limit(e *errand) time.Time {
+func (r *errands) limit(e queued) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.give.IsZero() && r.give.Before(e.until) {

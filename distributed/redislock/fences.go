@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -82,21 +81,20 @@ func (f *fences) close() {
 	f.closed = true
 }
 
-// fenceArg is fenceText as an argument.
+// fenceArg is a fence as an argument of the scripts.
 func fenceArg(fence uint64) any {
 	if fence >= 1e18 {
-		return fence // has 19 digits anyway, and is written straight into the connection's buffer
+		return fence // has its digits anyway, and is written straight into the connection's buffer
 	}
-	return fenceText(fence)
+	return string(appendFence(nil, fence))
 }
 
-// fenceText writes a fence the way the scripts compare them: as 19 digits.
-func fenceText(fence uint64) string {
-	s := strconv.FormatUint(fence, 10)
-	if len(s) < fenceDigits {
-		s = strings.Repeat("0", fenceDigits-len(s)) + s
+// appendFence writes a fence the way the scripts compare them: as 19 digits.
+func appendFence(b []byte, fence uint64) []byte {
+	for least := uint64(1e18); fence < least && least > 1; least /= 10 {
+		b = append(b, '0')
 	}
-	return s
+	return strconv.AppendUint(b, fence, 10)
 }
 
 // parseFence reads what a script wrote; anything else is 0, which no store accepts after a fence.

@@ -102,6 +102,30 @@ func TestGroupCallerCanGiveUp(t *testing.T) {
 	require.Equal(t, int32(maxLanes), server.exchanges.Load())
 }
 
+// TestGroupKeepsNobodyPastItsDeadline: whoever carried was once kept until the last of those it carried gave up.
+func TestGroupKeepsNobodyPastItsDeadline(t *testing.T) {
+	t.Parallel()
+	server := &gated{} // never answers
+	g := &group{transport: server}
+	var wg sync.WaitGroup
+	for range maxLanes {
+		wg.Go(func() { g.do(within(t.Context(), 100*time.Millisecond), newCall(beatScript, nil, 0)) })
+	}
+	require.Eventually(t, func() bool { return server.exchanges.Load() == maxLanes }, patience, time.Millisecond)
+	for n, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 300 * time.Millisecond} {
+		wg.Go(func() {
+			start := time.Now()
+			g.do(within(t.Context(), limit), newCall(beatScript, nil, 1))
+			if took := time.Since(start); took > limit+150*time.Millisecond {
+				t.Errorf("%v took %v", limit, took)
+			}
+		})
+		require.Eventually(t, func() bool { return g.gathered() == n+1 }, patience, time.Millisecond)
+	}
+	wg.Wait()
+	require.Zero(t, g.busy)
+}
+
 // TestGroupUnderRandomEnds: callers that give up at any moment lose no lane and take no other's answer.
 func TestGroupUnderRandomEnds(t *testing.T) {
 	t.Parallel()

@@ -21,10 +21,12 @@ type lease struct {
 
 	adopted atomic.Bool // an Enter names the lease as Prev: what waits to release it need not be sent
 
-	mu   sync.Mutex    // guards what follows
-	done chan struct{} // made when a release begins, closed when it is answered
-	err  error         // of the release; valid once done is closed
-	tell bool          // StartRelease was called: the answer goes to the Watcher
+	mu    sync.Mutex    // guards what follows
+	begun bool          // a release
+	ended bool          // it is answered
+	err   error         // of the release; valid once it is answered
+	done  chan struct{} // closed then; made when somebody waits
+	tell  bool          // StartRelease was called: the answer goes to the Watcher
 }
 
 // newLease makes the lease of a grant; start lets its time run. The caller holds a.mu.
@@ -50,12 +52,16 @@ func (l *lease) start(until time.Time, wanted bool) {
 func (l *lease) NextFence() (uint64, bool) {
 	fence, ok, low := l.fences.next()
 	if low {
-		l.a.b.errands.add(&errand{call: l.refilling(), ttl: l.a.ttl, until: l.Until(), done: func(c *call, _ time.Time) {
-			_ = l.refilled(c)
-		}})
+		l.a.b.errands.add((*refill)(l), l.a.ttl, l.Until())
 	}
 	return fence, ok
 }
+
+// refill is the errand of fetching more fences.
+type refill lease
+
+func (r *refill) make() *call                   { return (*lease)(r).refilling() }
+func (r *refill) answered(c *call, _ time.Time) { _ = (*lease)(r).refilled(c) }
 
 // Refill implements distributed.Lease.
 func (l *lease) Refill(ctx context.Context) error {
@@ -103,7 +109,8 @@ func (l *lease) Release(ctx context.Context) error {
 	if !l.begin() {
 		return l.wait(ctx)
 	}
-	c := l.leaving()
+	l.fences.close()
+	c := l.a.leaving()
 	if _, err := l.a.b.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
 		l.background()
 		return err
@@ -134,21 +141,33 @@ func (l *lease) StartRelease() bool {
 func (l *lease) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.done != nil {
+	if l.begun {
 		return false
 	}
-	l.done = make(chan struct{})
+	l.begun = true
 	return true
 }
 
 // background has the lease released by an errand, which is repeated until the lease is over anyway.
 func (l *lease) background() {
-	e := &errand{call: l.leaving(), ttl: l.a.ttl, until: l.Until(), moot: func() bool { return l.adopted.Load() || l.settled() },
-		done: func(c *call, _ time.Time) { _ = l.settle(outcome(c)) }}
-	if !l.a.b.errands.add(e) {
+	l.fences.close()
+	if !l.a.b.errands.add((*releasing)(l), l.a.ttl, l.Until()) {
 		_ = l.settle(distributed.ErrClosed)
 	}
 }
+
+// releasing is the errand of giving a lease back.
+type releasing lease
+
+func (r *releasing) make() *call {
+	l := (*lease)(r)
+	if l.adopted.Load() || l.settled() {
+		return nil
+	}
+	return l.a.leaving()
+}
+
+func (r *releasing) answered(c *call, _ time.Time) { _ = (*lease)(r).settle(outcome(c)) }
 
 // giveUp releases the lease that an Enter named as Prev, when that Enter has failed. Of nil it does nothing.
 func (l *lease) giveUp() {
@@ -165,12 +184,6 @@ func (l *lease) givenUp() {
 	}
 }
 
-// leaving is the call that gives the lease back. No fence is used after it.
-func (l *lease) leaving() *call {
-	l.fences.close()
-	return l.a.leaving()
-}
-
 // named is how enter is told which lease to give up: ARGV 8. Nil is none.
 func (l *lease) named() any {
 	switch {
@@ -179,7 +192,8 @@ func (l *lease) named() any {
 	case l.a.mode == distributed.Shared:
 		return prefix + "s:" + strings.TrimPrefix(*l.a.token, prefix+"x:")
 	default:
-		return *l.a.token + fenceText(l.first)
+		var digits [20]byte
+		return *l.a.token + string(appendFence(digits[:0], l.first))
 	}
 }
 
@@ -198,12 +212,14 @@ func outcome(c *call) error {
 // settle ends the release with its first answer and returns that; later ones are of repeats.
 func (l *lease) settle(err error) error {
 	l.mu.Lock()
-	if l.settled() {
+	if l.ended {
 		defer l.mu.Unlock()
 		return l.err
 	}
-	l.err = err
-	close(l.done)
+	l.ended, l.err = true, err
+	if l.done != nil {
+		close(l.done)
+	}
 	l.mu.Unlock()
 	l.a.b.forget(l.a)
 	l.told()
@@ -212,12 +228,9 @@ func (l *lease) settle(err error) error {
 
 // settled reports that the release under way has been answered, by an Enter that named the lease as Prev.
 func (l *lease) settled() bool {
-	select {
-	case <-l.done:
-		return true
-	default:
-		return false
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
 }
 
 // told tells the Watcher, once.
@@ -233,8 +246,18 @@ func (l *lease) told() {
 
 // wait waits for a release that is under way.
 func (l *lease) wait(ctx context.Context) error {
+	l.mu.Lock()
+	if l.ended {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	if l.done == nil {
+		l.done = make(chan struct{})
+	}
+	done := l.done
+	l.mu.Unlock()
 	select {
-	case <-l.done:
+	case <-done:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.err

@@ -285,12 +285,12 @@ func TestRepeatedRelease(t *testing.T) {
 	l := u.lease(key(t))
 	release(t, l)
 	for range 2 { // the same again at the server, where it is known as done
-		c := l.leaving()
+		c := l.a.leaving()
 		b.tr.do(t.Context(), c)
 		require.NoError(t, outcome(c))
 	}
 	other := newUser(t, b).lease(key(t))
-	c := l.leaving()
+	c := l.a.leaving()
 	b.tr.do(t.Context(), c)
 	require.NoError(t, outcome(c))
 	require.NotNil(t, s.Do("GET", key(t)), "another's lock was touched")

@@ -42,7 +42,7 @@ func (a *attempt) leave(ctx context.Context) error {
 	c := a.leaving()
 	_, err := a.b.ask(ctx, c, a.ttl, a.ttl)
 	if err != nil {
-		a.b.errands.add(a.giveBack())
+		a.giveBack()
 	}
 	return err
 }
