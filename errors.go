@@ -20,7 +20,8 @@ var (
 	// ErrQueueFull: shed; as many callers wait for the key as may.
 	ErrQueueFull = local.ErrQueueFull
 	// ErrWaitTimeout: the wait allowed by WithWait ran out. It Is also context.DeadlineExceeded. When the caller's own
-	// context ended first, the error is that context's instead.
+	// context ended first, the error is that context's instead. Either Is ErrUnavailable, too, if the backend had not
+	// answered by then.
 	ErrWaitTimeout error = waitTimeout{}
 	// ErrHeld: NoWait, and somebody has the lock.
 	ErrHeld = distributed.ErrHeld
@@ -108,16 +109,22 @@ func public(ctx context.Context, err error) error {
 	case errors.Is(err, local.ErrBusy):
 		return ErrHeld
 	case errors.Is(err, local.ErrTimeout), errors.Is(err, tenure.ErrTimeout):
+		if errors.Is(err, ErrUnavailable) {
+			return fmt.Errorf("%w: %w", ErrWaitTimeout, err)
+		}
 		return ErrWaitTimeout
 	case errors.Is(err, local.ErrClosed), errors.Is(err, tenure.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, distributed.ErrClosed):
 		return errors.Join(ErrUnavailable, err)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		if cause := context.Cause(ctx); cause != ctx.Err() {
-			return errors.Join(ctx.Err(), cause)
+		if !errors.Is(err, ErrUnavailable) {
+			err = ctx.Err()
 		}
-		return ctx.Err()
+		if cause := context.Cause(ctx); cause != ctx.Err() {
+			return errors.Join(err, cause)
+		}
+		return err
 	case isOurs(err):
 		return err
 	}

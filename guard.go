@@ -222,6 +222,8 @@ func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier,
 			return TierDistributed, err
 		}
 		if err := h.turn.Again(ctx, turn); err != nil {
+			now := time.Now()
+			h.localWait, h.turnAt = h.localWait+now.Sub(h.turnAt), now
 			return TierLocal, err
 		}
 		ask.Now = time.Now()
@@ -266,17 +268,17 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 	case errors.Is(e.Err, ErrQueueFull):
 		h.name.shed.Add(1)
 		e.RetryAfter = h.name.retryAfter(ahead)
-	case errors.Is(e.Err, ErrWaitTimeout):
-		h.name.timeouts.Add(1)
-		e.RetryAfter = h.name.retryAfter(0)
-	case errors.Is(e.Err, ErrHeld):
-		e.RetryAfter = h.name.retryAfter(0)
-	case errors.Is(e.Err, ErrUnavailable):
+	case errors.Is(e.Err, ErrUnavailable): // before those of a time that was over meanwhile
 		h.name.unavailable.Add(1)
 		e.RetryAfter = l.settings.leaseTTL / 3
 		if r := (*outage.Refused)(nil); errors.As(err, &r) {
 			e.RetryAfter = r.RetryAfter
 		}
+	case errors.Is(e.Err, ErrWaitTimeout):
+		h.name.timeouts.Add(1)
+		e.RetryAfter = h.name.retryAfter(0)
+	case errors.Is(e.Err, ErrHeld):
+		e.RetryAfter = h.name.retryAfter(0)
 	}
 	l.watch.refused(ctx, h, e)
 	return e

@@ -152,7 +152,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	if l.settings.owned {
 		err = errors.Join(err, l.backend.Close())
 	}
-	return err
+	return errors.Join(err, l.watch.close())
 }
 
 // abandon ends the contexts of all who hold locks, and the keeping of their leases.

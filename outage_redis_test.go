@@ -230,6 +230,33 @@ func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 	})
 }
 
+// TestFailClosedForCallersInHaste: the breaker opens, too, when no caller waits for as long as the backend takes to fail.
+func TestFailClosedForCallersInHaste(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "hanging": (*redistest.Server).Pause} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			t.Cleanup(server.Resume)
+			b, err := redislock.Open("redis://" + server.Addr)
+			require.NoError(t, err)
+			l := lockerOn(t, b, wllock.WithOwnedBackend())
+			require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+			away(server)
+			gone, fast := time.Now(), 0
+			for fast < 3 {
+				began := time.Now()
+				err := l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(200*time.Millisecond))
+				require.ErrorIs(t, err, wllock.ErrUnavailable)
+				if time.Since(began) < 20*time.Millisecond {
+					fast++
+				}
+				require.Less(t, time.Since(gone), 5*time.Second)
+			}
+		})
+	}
+}
+
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

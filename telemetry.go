@@ -27,6 +27,7 @@ type telemetry struct {
 	acquire, hold           metric.Float64Histogram
 	sheds, handoffs, losses metric.Int64Counter
 	renewals, degradations  metric.Int64Counter
+	observed                metric.Registration // nil: no metrics
 }
 
 // newTelemetry returns nil if no provider was given.
@@ -74,7 +75,7 @@ func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	observed, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for _, n := range l.names.all() {
 			o.ObserveInt64(waiting, n.waiting.Load(), t.of(n))
 			o.ObserveInt64(held, n.held.Load(), t.of(n))
@@ -85,7 +86,16 @@ func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
 		}
 		return nil
 	}, waiting, held, limit, degraded)
+	t.observed = observed
 	return err
+}
+
+// close ends what the providers ask by themselves: they live longer than the Locker, and would keep it.
+func (t *telemetry) close() error {
+	if t == nil || t.observed == nil {
+		return nil
+	}
+	return t.observed.Unregister()
 }
 
 func one(is bool) int64 {
@@ -156,9 +166,7 @@ func (t *telemetry) start(ctx context.Context, h *hold) context.Context {
 
 func (t *telemetry) noteAcquired(ctx context.Context, h *hold) {
 	if h.span != nil {
-		if h.turn.Queued() {
-			h.span.AddEvent("queued", trace.WithTimestamp(h.turnAt.Add(-h.localWait)))
-		}
+		t.noteQueued(h)
 		h.span.AddEvent("acquired", trace.WithAttributes(attribute.Bool("wllock.handoff", h.use.Handoff())))
 	}
 	if t.acquire == nil {
@@ -171,9 +179,16 @@ func (t *telemetry) noteAcquired(ctx context.Context, h *hold) {
 	}
 }
 
+func (t *telemetry) noteQueued(h *hold) {
+	if h.turn.Queued() {
+		h.span.AddEvent("queued", trace.WithTimestamp(h.turnAt.Add(-h.localWait)))
+	}
+}
+
 func (t *telemetry) noteRefused(ctx context.Context, h *hold, e *Error) {
 	reason := outcome(e.Err)
 	if h.span != nil {
+		t.noteQueued(h)
 		h.span.SetAttributes(attribute.String("wllock.tier", string(e.Tier)), attribute.String("error.type", reason))
 		h.span.SetStatus(codes.Error, reason)
 		h.span.End()
@@ -181,7 +196,12 @@ func (t *telemetry) noteRefused(ctx context.Context, h *hold, e *Error) {
 	if t.acquire == nil {
 		return
 	}
-	t.waited(ctx, h, e.Tier, e.Waited, reason)
+	if e.Tier == TierLocal {
+		t.waited(ctx, h, TierLocal, e.LocalWait, reason)
+	} else {
+		t.waited(ctx, h, TierLocal, e.LocalWait, "acquired") // the turn was had
+		t.waited(ctx, h, TierDistributed, e.DistributedWait, reason)
+	}
 	if reason == "queue_full" {
 		t.count(ctx, t.sheds, h.name)
 	}
@@ -236,7 +256,7 @@ func outcome(err error) string {
 		err  error
 		word string
 	}{
-		{ErrQueueFull, "queue_full"}, {ErrWaitTimeout, "wait_timeout"}, {ErrHeld, "held"}, {ErrUnavailable, "unavailable"},
+		{ErrQueueFull, "queue_full"}, {ErrUnavailable, "unavailable"}, {ErrWaitTimeout, "wait_timeout"}, {ErrHeld, "held"},
 		{ErrClosed, "closed"}, {ErrLeaseLost, "lease_lost"}, {context.DeadlineExceeded, "deadline_exceeded"}, {context.Canceled, "canceled"},
 	} {
 		if errors.Is(err, o.err) {

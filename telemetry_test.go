@@ -3,12 +3,15 @@ package wllock_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
@@ -18,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // counts sums every metric up over its points, and fails on a point that names a key.
@@ -138,4 +142,83 @@ func TestDisabledInstrumentsAreNotFed(t *testing.T) {
 	require.LessOrEqual(t, do(wllock.WithMeterProvider(metricnoop.NewMeterProvider())), none+1)
 	dropped := trace.NewTracerProvider(trace.WithSampler(trace.NeverSample()))
 	require.Less(t, do(wllock.WithTracerProvider(dropped)), do(wllock.WithTracerProvider(trace.NewTracerProvider())))
+}
+
+// TestRefusedWaitIsSplitByTier: a caller that waited 3 s in the local queue and 1 s at the backend, and then gave up.
+func TestRefusedWaitIsSplitByTier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		reader := metric.NewManualReader()
+		a, err := wllock.New("test", b, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))), wllock.WithMaxHandoffs(0))
+		require.NoError(t, err)
+		other, err := wllock.New("test", b)
+		require.NoError(t, err)
+		var holders sync.WaitGroup
+		in := make(chan struct{})
+		holders.Go(func() {
+			assert.NoError(t, a.Do(t.Context(), "n", "k", func(context.Context) error { close(in); time.Sleep(3 * time.Second); return nil }))
+		})
+		<-in
+		holders.Go(func() { // is queued at the backend before the next one of a
+			assert.NoError(t, other.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(5 * time.Second); return nil }))
+		})
+		synctest.Wait()
+		err = a.Do(t.Context(), "n", "k", never(t), wllock.WithWait(4*time.Second))
+		require.ErrorIs(t, err, wllock.ErrWaitTimeout)
+		var all metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(t.Context(), &all))
+		sums := map[string]float64{}
+		for _, m := range all.ScopeMetrics[0].Metrics {
+			if m.Name != "wllock.acquire.duration" {
+				continue
+			}
+			for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
+				tier, _ := p.Attributes.Value("wllock.tier")
+				outcome, _ := p.Attributes.Value("wllock.outcome")
+				sums[tier.AsString()+" "+outcome.AsString()] += p.Sum
+			}
+		}
+		require.InDelta(t, 3, sums["local acquired"], .01)
+		require.InDelta(t, 1, sums["distributed wait_timeout"], .01)
+		holders.Wait()
+		require.NoError(t, a.Close(t.Context()))
+		require.NoError(t, other.Close(t.Context()))
+	})
+}
+
+// TestClosedLockerIsForgotten: a provider outlives many Lockers.
+func TestClosedLockerIsForgotten(t *testing.T) {
+	reader := metric.NewManualReader()
+	p := metric.NewMeterProvider(metric.WithReader(reader))
+	gone := make(chan struct{})
+	func() {
+		l, err := wllock.New("test", memlock.New(), wllock.WithMeterProvider(p))
+		require.NoError(t, err)
+		runtime.AddCleanup(l, func(int) { close(gone) }, 0)
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+		require.NoError(t, l.Close(t.Context()))
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	}, 5*time.Second, 10*time.Millisecond)
+	runtime.KeepAlive(p)
+}
+
+func TestQueuedEventOfARefusedCaller(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	l, _ := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+		require.Error(t, l.Do(context.Background(), "n", "k", never(t), wllock.WithWait(20*time.Millisecond)))
+		return nil
+	}))
+	s := recorder.Ended()[0]
+	require.Contains(t, s.Attributes(), attribute.String("error.type", "wait_timeout"))
+	require.Len(t, s.Events(), 1)
+	require.Equal(t, "queued", s.Events()[0].Name)
 }

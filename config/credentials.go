@@ -51,10 +51,29 @@ func secretsOf(u *url.URL) []string {
 	if !hasPassword(u) {
 		secrets = append(secrets, u.User.Username())
 	}
-	for _, values := range u.Query() {
-		secrets = append(secrets, values...)
+	for name, values := range u.Query() {
+		for _, v := range values {
+			if len(v) >= longSetting || secretName(name) {
+				secrets = append(secrets, v)
+			}
+		}
 	}
 	return secrets
+}
+
+// longSetting is how long an option's value has to be to be taken for a secret whatever the option is called: longer
+// than numbers and times, which stand in errors for other reasons.
+const longSetting = 8
+
+// secretName reports that an option is called like something secret.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	for _, part := range []string{"pass", "pwd", "secret", "token", "key", "auth", "cred", "user", "sig"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c Config) usernameFault() string {

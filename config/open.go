@@ -54,7 +54,7 @@ func (c Config) connect(ctx context.Context, u *url.URL, open opener, opts []wll
 		return nil, errors.Join(err, backend.Close())
 	}
 	if err := locker.Ping(ctx); err != nil {
-		return nil, errors.Join(err, locker.Close(ctx))
+		return nil, errors.Join(err, locker.Close(context.WithoutCancel(ctx))) // nobody holds a lock, so it does not wait
 	}
 	return locker, nil
 }

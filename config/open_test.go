@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,4 +271,34 @@ func TestOpenLocalOnly(t *testing.T) {
 		require.Equal(t, c.LeaseTTL, time.Since(begin))
 		require.NoError(t, locker.Close(t.Context()))
 	})
+}
+
+// TestErrorOfOpenIsReadable: of the options only what may be a secret is blotted out.
+func TestErrorOfOpenIsReadable(t *testing.T) {
+	for _, options := range []string{"", "?db=0", "?dial_timeout=1s&pool_size=10", "?token=127&x=127.0.0.1:1"} {
+		c := valid()
+		c.Backend = config.NewURL("spy://127.0.0.1:1" + options)
+		_, err := c.Open(t.Context(), config.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) {
+			return nil, errors.New("dial tcp 127.0.0.1:1: connection refused, 10 tries in 1s")
+		}))
+		if strings.Contains(options, "token") {
+			require.NotContains(t, err.Error(), "127.0.0.1:1:")
+			continue
+		}
+		require.ErrorContains(t, err, "dial tcp 127.0.0.1:1: connection refused, 10 tries in 1s")
+	}
+}
+
+// TestOpenOfABackendThatDoesNotAnswerInTime: the error says so, and nothing of locks that were held.
+func TestOpenOfABackendThatDoesNotAnswerInTime(t *testing.T) {
+	c := valid()
+	c.Backend = config.NewURL("redis://127.0.0.1:1")
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err := c.Open(ctx)
+		cancel()
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotContains(t, err.Error(), "held")
+	}
 }

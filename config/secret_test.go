@@ -68,7 +68,16 @@ func TestWhatIsShownOfASecret(t *testing.T) {
 	c.Backend, c.RedisUsername = url, "two words"
 	require.Equal(t, c.String(), fmt.Sprintf("%#v", c))
 	require.Contains(t, c.String(), "WLLOCK_SYSTEM_NAME=order WLLOCK_BACKEND=redis://:xxxxx@h WLLOCK_SINGLE_WAIT_THRESHOLD=1000")
-	require.Contains(t, c.String(), `WLLOCK_REDIS_USERNAME="two words"`)
+	c.RedisPasswordFile = "/run/secrets/locks"
+	encoded, err := json.Marshal(c)
+	require.NoError(t, err)
+	for _, text := range []string{fmt.Sprintf("%+v", c), string(encoded), c.LogValue().String()} {
+		require.NotContains(t, text, "two words")
+		require.NotContains(t, text, "secrets/locks")
+		require.Contains(t, text, "xxxxx")
+	}
+	c.RedisUsername, c.RedisPasswordFile, c.SystemName = "", "", "two words"
+	require.Contains(t, c.String(), `WLLOCK_SYSTEM_NAME="two words"`)
 }
 
 func TestURLString(t *testing.T) {

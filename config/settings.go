@@ -16,6 +16,7 @@ type setting struct {
 	means    string
 	allowed  string
 	example  string
+	private  bool // not shown
 	// check says what is wrong with it, or does not go with a field before it, without secrets; "": nothing
 	check func(Config) string
 }
@@ -73,7 +74,7 @@ var settings = []setting{
 		allowed: "closed or local",
 		check:   func(c Config) string { return c.Outage.fault() },
 	}, {
-		field: "RedisUsername", variable: "WLLOCK_REDIS_USERNAME", example: "wllock",
+		field: "RedisUsername", variable: "WLLOCK_REDIS_USERNAME", example: "wllock", private: true,
 		means:   "user name, when the URL has none",
 		allowed: "nothing, or a name when WLLOCK_BACKEND is Redis and has no user in it",
 		check:   Config.usernameFault,
@@ -83,7 +84,7 @@ var settings = []setting{
 		allowed: "nothing, or a password when WLLOCK_BACKEND is Redis and has none in it",
 		check:   Config.passwordFault,
 	}, {
-		field: "RedisPasswordFile", variable: "WLLOCK_REDIS_PASSWORD_FILE", example: "/run/secrets/redis",
+		field: "RedisPasswordFile", variable: "WLLOCK_REDIS_PASSWORD_FILE", example: "/run/secrets/redis", private: true,
 		means:   "a file that holds the password",
 		allowed: "nothing, or a readable file when no other setting gives a password",
 		check:   Config.passwordFileFault,
@@ -96,7 +97,11 @@ func (s setting) problem(fault string) Problem {
 
 // show renders the setting's value in c, without secrets.
 func (s setting) show(c Config) string {
-	return fmt.Sprint(reflect.ValueOf(c).FieldByName(s.field).Interface())
+	text := fmt.Sprint(reflect.ValueOf(c).FieldByName(s.field).Interface())
+	if s.private && text != "" {
+		return hidden
+	}
+	return text
 }
 
 // The first two parts of a lock's name; wllock.New and every call check the same.

@@ -69,6 +69,8 @@ type Breaker struct {
 
 	moot     chan struct{} // closed while the breaker is open, or half so
 	watching bool          // the watch runs
+	doubted  bool          // it is to look soon
+	wake     chan struct{} // holds one; ends the watch's long pause
 	waiting  atomic.Int64  // callers that wait for a grant
 	ctx      context.Context
 	stop     context.CancelFunc // ends the watch; called under mu
@@ -85,7 +87,7 @@ var (
 
 // New wraps b. Changes of state are told to logger.
 func New(b distributed.Backend, logger *slog.Logger) *Breaker {
-	k := &Breaker{Backend: b, logger: logger, pause: openTime + rand.N(openJitter), moot: make(chan struct{})}
+	k := &Breaker{Backend: b, logger: logger, pause: openTime + rand.N(openJitter), moot: make(chan struct{}), wake: make(chan struct{}, 1)}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	k.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1, // probes at a time
@@ -115,8 +117,13 @@ func (k *Breaker) Enter(ctx context.Context, req distributed.Request) (distribut
 		return k.enterSuspect(ctx, req)
 	}
 	lease, place, err := k.Backend.Enter(ctx, req)
-	if err != nil && judge(ctx, err) == errAway {
-		k.failed(era)
+	if err != nil {
+		switch judge(ctx, err) {
+		case errAway:
+			k.failed(era)
+		case errUnknown:
+			k.unanswered(ctx)
+		}
 	}
 	return lease, place, err
 }
@@ -124,6 +131,7 @@ func (k *Breaker) Enter(ctx context.Context, req distributed.Request) (distribut
 func suspect(era uint64) bool { return era%2 == 1 }
 
 // judge says what an answer tells of the backend. A caller whose own time is over tells nothing: it may have been short.
+// See unanswered.
 func judge(ctx context.Context, err error) verdict {
 	switch {
 	case err == nil, errors.Is(err, distributed.ErrHeld):
@@ -142,21 +150,23 @@ func (k *Breaker) enterSuspect(ctx context.Context, req distributed.Request) (di
 	}
 	said := errAway // unless it comes back to say something else: a panic must not keep the probe's place for ever
 	defer func() { k.answered(ctx, done, said) }()
+	enter := k.Backend.Enter
 	if probe {
-		return k.probe(ctx, req, &said)
+		enter = k.probe
 	}
-	lease, place, err := k.Backend.Enter(ctx, req)
-	said = judge(ctx, err)
+	lease, place, err := enter(ctx, req)
+	if said = judge(ctx, err); said == errUnknown {
+		k.unanswered(ctx)
+	}
 	return lease, place, err
 }
 
 // probe is an Enter that has to answer within probeTime.
-func (k *Breaker) probe(ctx context.Context, req distributed.Request, said *verdict) (distributed.Lease, distributed.Place, error) {
+func (k *Breaker) probe(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	short, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	lease, place, err := k.Backend.Enter(short, req)
-	if *said = judge(ctx, err); *said == errUnknown && ctx.Err() == nil && short.Err() != nil {
-		*said = errAway
+	if judge(ctx, err) == errUnknown && ctx.Err() == nil && short.Err() != nil {
 		err = fmt.Errorf("%w: no answer within %v: %w", distributed.ErrUnavailable, probeTime, err)
 	}
 	return lease, place, err

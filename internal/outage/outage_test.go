@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,6 +26,7 @@ type fake struct {
 	distributed.Backend
 	calls, at, peak atomic.Int32
 	enter           func(ctx context.Context) error
+	ping            func(ctx context.Context) error // nil: as enter
 }
 
 func (f *fake) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -33,6 +36,13 @@ func (f *fake) Enter(ctx context.Context, _ distributed.Request) (distributed.Le
 	}
 	defer f.at.Add(-1)
 	return nil, nil, f.enter(ctx)
+}
+
+func (f *fake) Ping(ctx context.Context) error {
+	if f.ping != nil {
+		return f.ping(ctx)
+	}
+	return f.enter(ctx)
 }
 
 func down(context.Context) error { return distributed.ErrUnavailable }
@@ -50,6 +60,12 @@ func hang(ctx context.Context) error {
 	}
 }
 
+func newBreaker(t testing.TB, f *fake, log *slog.Logger) *outage.Breaker {
+	k := outage.New(f, log)
+	t.Cleanup(func() { _ = k.Close() })
+	return k
+}
+
 func try(k *outage.Breaker) error {
 	_, _, err := k.Enter(context.Background(), distributed.Request{})
 	return err
@@ -58,7 +74,7 @@ func try(k *outage.Breaker) error {
 // open returns a breaker that is open, over a backend that is down.
 func open(t testing.TB, log *slog.Logger) (*outage.Breaker, *fake) {
 	f := &fake{enter: down}
-	k := outage.New(f, log)
+	k := newBreaker(t, f, log)
 	for range 3 {
 		require.ErrorIs(t, try(k), distributed.ErrUnavailable)
 	}
@@ -94,8 +110,8 @@ func TestOpensAfterFailuresInARowAndRecovers(t *testing.T) {
 
 func TestOnlyTheBackendsFailuresCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{enter: hang}
-		k := outage.New(f, silent)
+		f := &fake{enter: hang, ping: up}
+		k := newBreaker(t, f, silent)
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_, _, err := k.Enter(ctx, distributed.Request{})
@@ -145,7 +161,7 @@ func TestOneProbeAtATime(t *testing.T) {
 func TestStaleFailuresDoNotOpenAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{enter: hang}
-		k := outage.New(f, silent)
+		k := newBreaker(t, f, silent)
 		for range 20 {
 			go func() { _ = try(k) }()
 		}
@@ -189,14 +205,100 @@ func TestProbeOfACallerInHasteSaysNothing(t *testing.T) {
 	})
 }
 
+// TestOpensForCallersInHaste: callers whose time is over before the backend's own learn of an outage, too.
+func TestOpensForCallersInHaste(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{enter: hang}
+		k := newBreaker(t, f, silent)
+		began := time.Now()
+		for refused := (*outage.Refused)(nil); refused == nil; {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, _, err := k.Enter(ctx, distributed.Request{})
+			cancel()
+			require.Error(t, err)
+			errors.As(err, &refused)
+			require.Less(t, time.Since(began), 4*time.Second)
+		}
+		time.Sleep(time.Minute) // with nobody there, nobody looks
+		before := f.calls.Load()
+		f.enter = up
+		require.NoError(t, try(k))
+		require.Equal(t, before+1, f.calls.Load())
+	})
+}
+
+// TestHasteAtAHealthyBackendIsNoFailure: what callers do not wait for, the backend may well answer.
+func TestHasteAtAHealthyBackendIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(ctx context.Context) error {
+			select {
+			case <-time.After(10 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		k := newBreaker(t, &fake{enter: slow}, silent)
+		for range 1000 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			_, _, err := k.Enter(ctx, distributed.Request{})
+			cancel()
+			require.Equal(t, context.DeadlineExceeded, err)
+		}
+		require.NoError(t, try(k))
+	})
+}
+
+// TestRecoversWhateverHappens: random moods of the backend, callers in haste and patient ones, and such as wait for a
+// grant; when it is well again, so is the breaker within two seconds.
+func TestRecoversWhateverHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mood atomic.Int32
+		moods := []func(context.Context) error{up, down, hang}
+		k := newBreaker(t, &fake{enter: func(ctx context.Context) error { return moods[mood.Load()](ctx) }}, silent)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			var callers sync.WaitGroup
+			for range 16 {
+				callers.Go(func() {
+					for ctx.Err() == nil {
+						short, cancel := context.WithTimeout(ctx, rand.N(40*time.Millisecond))
+						if rand.N(4) == 0 {
+							moot := k.Await()
+							select {
+							case <-moot:
+							case <-short.Done():
+							}
+							k.Awaited()
+						}
+						_, _, _ = k.Enter(short, distributed.Request{})
+						cancel()
+						time.Sleep(time.Millisecond)
+					}
+				})
+			}
+			for ctx.Err() == nil {
+				mood.Store(rand.N[int32](3))
+				time.Sleep(50 * time.Millisecond)
+			}
+			callers.Wait()
+			cancel()
+			mood.Store(0)
+			for began := time.Now(); try(k) != nil; time.Sleep(time.Millisecond) {
+				require.Less(t, time.Since(began), 2*time.Second)
+			}
+		}
+	})
+}
+
 func TestHealthyPathAllocatesNothing(t *testing.T) {
-	k := outage.New(&fake{enter: up}, silent)
+	k := newBreaker(t, &fake{enter: up}, silent)
 	require.Zero(t, testing.AllocsPerRun(100, func() { _ = try(k) }))
 }
 
 func BenchmarkEnter(b *testing.B) {
 	b.Run("healthy", func(b *testing.B) {
-		k := outage.New(&fake{enter: up}, silent)
+		k := newBreaker(b, &fake{enter: up}, silent)
 		b.ReportAllocs()
 		for b.Loop() {
 			_ = try(k)

@@ -57,10 +57,25 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (di
 		}
 	}
 	if err != nil && context.Cause(ctx) == ErrTimeout {
-		err = ErrTimeout
+		err = timeout(err)
 	}
 	return lease, place, err
 }
+
+// timeout makes ErrTimeout of the error of an Enter that the deadline broke off, and keeps it beside if the backend
+// could not be reached.
+func timeout(err error) error {
+	if errors.Is(err, distributed.ErrUnavailable) {
+		return unanswered{err}
+	}
+	return ErrTimeout
+}
+
+// unanswered Is ErrTimeout as well as what it wraps.
+type unanswered struct{ error }
+
+func (u unanswered) Is(target error) bool { return target == ErrTimeout }
+func (u unanswered) Unwrap() error        { return u.error }
 
 // await waits for the grant of a place. Neither lease nor error: the place is lost, or of no use. When the grant arrives as the
 // caller's time ends, either may win: a grant that is not taken here lies in the place, for the next caller or Leave.
