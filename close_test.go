@@ -122,3 +122,13 @@ func TestCloseClosesOnlyAnOwnedBackend(t *testing.T) {
 	require.NoError(t, l.Close(t.Context()))
 	require.Error(t, b.Ping(t.Context()))
 }
+
+func TestCloseWithNothingHeldSucceedsWhateverItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		l, err := wllock.New("test", memlock.New())
+		require.NoError(t, err)
+		require.NoError(t, l.Close(ctx))
+	}
+}

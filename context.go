@@ -2,6 +2,7 @@ package wllock
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,9 @@ import (
 // watch on the caller's context are made only for a function that asks for Done.
 //
 // When the function has returned, the context goes on as the caller's: a guard put around a function does not change
-// how long the context lives for what that function has started. To leave nothing behind in the caller's context, the
-// watch on it ends then, unless contexts derived from this one are still about; so a Done channel taken while the hold
-// was open is silent afterwards, and has to be taken anew. The lock is not had any more either way.
+// how long the context lives for what that function has started. The lock is not had any more. To leave nothing behind in
+// the caller's context, which may live as long as the process, the watch on it has no hold of this context from then on
+// and ends with it, unless contexts derived directly from this one are still about.
 //
 // Of several reasons to end, the first one counts: what Err has once returned, stays.
 type holdContext struct {
@@ -52,7 +53,7 @@ func (c *holdContext) Done() <-chan struct{} {
 	switch e := c.ended.Load(); {
 	case e != nil:
 		return e.Done()
-	case c.done == nil && c.closed:
+	case c.done == nil && c.closed, c.parent.Err() != nil: // in the latter case done may not be closed yet, or be forgotten
 		return c.parent.Done()
 	case c.done == nil:
 		c.done = make(chan struct{})
@@ -79,7 +80,7 @@ func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 		go f()
 		return func() bool { return false }
 	}
-	if c.done == nil { // closed; while open, Done comes before
+	if c.closed {
 		return context.AfterFunc(c.parent, f)
 	}
 	d := &derivedContext{cancel: f}
@@ -121,8 +122,8 @@ func (c *holdContext) parentEnded() {
 	}
 }
 
-// tell closes the channel that was given out, and returns the derived contexts. Later calls of Done get another channel,
-// that is closed as well. The caller holds mu.
+// tell closes the channel that was given out, and returns the derived contexts. Later calls of Done get that of what has
+// ended. The caller holds mu.
 func (c *holdContext) tell() map[*derivedContext]struct{} {
 	derived := c.derived
 	if c.done != nil {
@@ -137,9 +138,7 @@ func (c *holdContext) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if len(c.derived) == 0 {
-		c.unwatch()
-	}
+	c.weaken()
 }
 
 // forget is the end of a derived context. It reports whether it came before the end of this one.
@@ -148,10 +147,22 @@ func (c *holdContext) forget(d *derivedContext) bool {
 	defer c.mu.Unlock()
 	_, was := c.derived[d]
 	delete(c.derived, d)
-	if c.closed && len(c.derived) == 0 {
-		c.unwatch()
+	if c.closed {
+		c.weaken()
 	}
 	return was
+}
+
+// weaken has the watch on the caller's context keep the channel that was given out, and not c. It stays as it is for
+// derived contexts. The caller holds mu.
+func (c *holdContext) weaken() {
+	if len(c.derived) > 0 || c.stop == nil || !c.stop() { // the last: parentEnded is about to close the channel
+		return
+	}
+	done := c.done
+	stop := context.AfterFunc(c.parent, func() { close(done) })
+	runtime.AddCleanup(c, func(stop func() bool) { stop() }, stop)
+	c.stop = nil
 }
 
 // unwatch lets go of the caller's context. The caller holds mu.

@@ -3,6 +3,7 @@ package wllock_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -50,7 +51,11 @@ func TestHoldLeavesNoWatchInTheCallersContext(t *testing.T) {
 		require.Equal(t, 1, parent.count(0))
 		return nil
 	}))
-	require.Zero(t, parent.count(0))
+	unwatched := func() bool { // once the hold's memory is free
+		runtime.GC()
+		return parent.count(0) == 0
+	}
+	require.Eventually(t, unwatched, 5*time.Second, time.Millisecond)
 
 	require.NoError(t, l.Do(parent, "n", "k", func(ctx context.Context) error {
 		derived, stop = context.WithCancel(ctx)
@@ -59,7 +64,68 @@ func TestHoldLeavesNoWatchInTheCallersContext(t *testing.T) {
 	require.Equal(t, 1, parent.count(0), "a derived context is about")
 	require.NoError(t, derived.Err())
 	stop()
-	require.Zero(t, parent.count(0))
+	derived, stop = nil, nil
+	require.Eventually(t, unwatched, 5*time.Second, time.Millisecond)
+}
+
+// TestContextOfAHoldFollowsTheCallerForWhomeverItIsPassedTo: also when the function has returned, and by way of a value,
+// which package context follows by the channel alone.
+func TestContextOfAHoldFollowsTheCallerForWhomeverItIsPassedTo(t *testing.T) {
+	type key struct{}
+	for name, derive := range map[string]func(context.Context) context.Context{
+		"direct": func(ctx context.Context) context.Context { return ctx },
+		"value":  func(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := newLocker(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			var started, itself context.Context
+			require.NoError(t, l.Do(ctx, "n", "k", func(ctx context.Context) error {
+				itself = ctx
+				var stop context.CancelFunc
+				started, stop = context.WithCancel(derive(ctx))
+				t.Cleanup(stop)
+				return nil
+			}))
+			done := itself.Done()
+			runtime.GC()
+			cancel()
+			for _, c := range []<-chan struct{}{started.Done(), done, itself.Done()} {
+				select {
+				case <-c:
+				case <-time.After(5 * time.Second):
+					t.Fatal("the caller's context has ended, and this one has not")
+				}
+			}
+		})
+	}
+}
+
+// TestPollingDoneSeesTheCallersEnd: a channel made after the caller's end was once closed a moment later, and each poll
+// made another.
+func TestPollingDoneSeesTheCallersEnd(t *testing.T) {
+	l, _ := newLocker(t)
+	for _, asked := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, l.Do(ctx, "n", "a", func(ctx context.Context) error {
+			return l.Do(ctx, "n", "b", func(ctx context.Context) error {
+				if asked {
+					_ = ctx.Done()
+				}
+				cancel()
+				require.ErrorIs(t, ctx.Err(), context.Canceled)
+				require.Eventually(t, func() bool {
+					select {
+					case <-ctx.Done():
+						return true
+					default:
+						return false
+					}
+				}, 5*time.Second, 100*time.Microsecond)
+				return nil
+			})
+		}))
+	}
 }
 
 func TestHoldContextFollowsTheCallers(t *testing.T) {

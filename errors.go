@@ -57,7 +57,7 @@ const (
 // Error says why a lock was not had or not kept, and what is needed to decide what to do about it. Get at it with
 // errors.As.
 type Error struct {
-	Op              string        // "acquire" or "hold"
+	Op              string        // "acquire", "hold" or "release"
 	Key             string        // system:name:key, raw; it is printed and logged quoted and cut
 	Tier            Tier          // where it failed
 	Waited          time.Duration // for the lock, in both tiers together

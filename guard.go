@@ -213,21 +213,34 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 // is its own. After an error the turn has been passed on; tier tells where it was.
 func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier, error) {
 	for {
-		err := h.tenure.Begin(ctx, &h.use, ask)
+		err := h.beginOnce(ctx, ask)
 		if err == nil {
 			return "", nil
 		}
 		if err != tenure.ErrDrain {
-			h.locker.pass(&h.turn, h.tenure)
 			return TierDistributed, err
 		}
-		if err := h.turn.Again(ctx, turn); err != nil {
-			now := time.Now()
-			h.localWait, h.turnAt = h.localWait+now.Sub(h.turnAt), now
+		err = h.turn.Again(ctx, turn)
+		now := time.Now()
+		h.localWait, h.turnAt, ask.Now = h.localWait+now.Sub(h.turnAt), now, now
+		if err != nil {
 			return TierLocal, err
 		}
-		ask.Now = time.Now()
 	}
+}
+
+// beginOnce passes the turn on if the tenure does not let us in, and if the backend panics: its key must not be lost
+// with it. After ErrDrain the turn is still had.
+func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
+	pass := true
+	defer func() {
+		if pass {
+			h.locker.pass(&h.turn, h.tenure)
+		}
+	}()
+	err := h.tenure.Begin(ctx, &h.use, ask)
+	pass = err != nil && err != tenure.ErrDrain
+	return err
 }
 
 // admitted is the last step in: nothing can go wrong any more, but for the lease.

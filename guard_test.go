@@ -3,8 +3,10 @@ package wllock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 func TestDoReturnsTheFunctionsErrorUnchanged(t *testing.T) {
@@ -318,5 +322,88 @@ func TestStatsCount(t *testing.T) {
 		require.Zero(t, s.Total.Waiting)
 		require.EqualValues(t, 2, s.Total.Acquired)
 		require.EqualValues(t, 1, s.Total.Handoffs)
+	})
+}
+
+// TestWaitForFellowSharersIsLocal: of a sharer that came too late for a running lease, be it refused or let in.
+func TestWaitForFellowSharersIsLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
+		other := lockerOn(t, b)
+		release := hold(t, l, "n", "k", wllock.Shared())
+		go func() { _ = other.Do(context.Background(), "n", "k", nothing) }() // the lease is contended
+		time.Sleep(ttl)
+		begin := time.Now()
+		_, err := l.Acquire(context.Background(), "n", "k", wllock.Shared(), wllock.WithWait(ttl))
+		took := time.Since(begin)
+		var e *wllock.Error
+		require.ErrorAs(t, err, &e)
+		release()
+		synctest.Wait()
+		require.Equal(t, took, e.Waited)
+		require.Equal(t, took, e.LocalWait)
+	})
+}
+
+func TestWaitOfALateSharerIsLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
+		other := lockerOn(t, b)
+		release := hold(t, l, "n", "k", wllock.Shared())
+		go func() { _ = other.Do(context.Background(), "n", "k", nothing) }()
+		time.Sleep(ttl)
+		time.AfterFunc(ttl, release)
+		k, err := l.Acquire(context.Background(), "n", "k", wllock.Shared())
+		require.NoError(t, err)
+		require.NoError(t, k.Release(t.Context()))
+		require.Equal(t, ttl, k.LocalWait())
+	})
+}
+
+// panics is a backend that panics a few times.
+type panics struct {
+	distributed.Backend
+	times atomic.Int32
+}
+
+func (p *panics) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if p.times.Add(-1) >= 0 {
+		panic("backend")
+	}
+	return p.Backend.Enter(ctx, req)
+}
+
+func TestPanicOfTheBackendPassesTheTurnOn(t *testing.T) {
+	b := &panics{Backend: memlock.New()}
+	b.times.Store(1)
+	l, err := wllock.New("test", b)
+	require.NoError(t, err)
+	require.Panics(t, func() { _ = l.Do(t.Context(), "n", "k", nothing) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = l.Do(ctx, "n", "k", nothing)
+	require.NoError(t, err)
+	require.NoError(t, l.Close(ctx))
+}
+
+// TestLongestTimes: the largest of every length of time is as good as no limit.
+func TestLongestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, wllock.WithLeaseTTL(math.MaxInt64), wllock.WithLinger(math.MaxInt64), wllock.WithMaxTenure(math.MaxInt64))
+		for range 3 {
+			require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+				time.Sleep(time.Hour)
+				return ctx.Err()
+			}, wllock.WithLockTimeMax(math.MaxInt64), wllock.WithWait(math.MaxInt64)))
+			require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithWait(1)))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		release := hold(t, l, "n", "k", wllock.WithLockTimeMax(math.MaxInt64))
+		done := make(chan error)
+		go func() { done <- l.Do(ctx, "n", "k", nothing, wllock.WithWait(math.MaxInt64)) }()
+		time.Sleep(time.Hour)
+		release()
+		require.NoError(t, <-done)
+		cancel()
 	})
 }

@@ -121,11 +121,15 @@ func (h *hold) unpin() bool {
 	return kept
 }
 
-// unpinAndWait is unpin that waits, until ctx ends, for the backend's answer to the release, if there is one.
+// unpinAndWait is unpin that waits, until ctx ends, for the backend's answer to the release, if there is one. That can
+// be that the lease was lost before.
 func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) {
 	kept, pass := h.out()
 	if pass && h.turn.Pass() == local.Kept {
 		err = h.tenure.GiveUpAndWait(ctx, &h.turn)
+	}
+	if errors.Is(err, distributed.ErrLeaseLost) { // which only the backend knew
+		return false, nil
 	}
 	return kept, err
 }
@@ -144,12 +148,12 @@ func (h *hold) out() (kept, pass bool) {
 	if !in {
 		return false, false // LeaseLost passes the turn on
 	}
-	h.left(now, !kept)
+	h.locker.watch.ended(h, now, !kept, h.left(now, !kept))
 	return kept, true
 }
 
 // left does the accounts at the end of the turn.
-func (h *hold) left(now time.Time, lost bool) {
+func (h *hold) left(now time.Time, lost bool) (degraded bool) {
 	h.name.took(now.Sub(h.turnAt))
 	if h.mode == distributed.Exclusive {
 		h.name.pace.took(now.Sub(h.turnAt))
@@ -157,21 +161,25 @@ func (h *hold) left(now time.Time, lost bool) {
 	if lost {
 		h.name.lost.Add(1)
 	}
-	degraded := h.locker.outage != nil && h.use.Degraded()
+	degraded = h.locker.outage != nil && h.use.Degraded()
 	if degraded {
 		h.name.degraded.Add(1)
 	}
-	h.locker.watch.ended(h, now, lost, degraded)
 	h.name.held.Add(-1)
+	return degraded
 }
 
 // LeaseLost implements tenure.Owner: the context ends, and the turn goes to the next even if the function stays.
 func (h *hold) LeaseLost() {
 	h.lostLease.Store(true)
-	h.left(time.Now(), true)
+	now := time.Now()
+	degraded := h.left(now, true)
 	h.end(h.err())
-	h.locker.log("lock lost while held", h)
 	h.locker.pass(&h.turn, h.tenure)
+	h.locker.tell(func() {
+		h.locker.watch.ended(h, now, true, degraded)
+		h.locker.log("lock lost while held", h)
+	})
 }
 
 // overstay is called when the function has been in for LockTimeMax.
@@ -180,7 +188,7 @@ func (h *hold) overstay() {
 	h.name.overstays.Add(1)
 	h.end(h.err())
 	h.tenure.Overstay(&h.use)
-	h.locker.log("lock held for longer than its maximum", h)
+	h.locker.tell(func() { h.locker.log("lock held for longer than its maximum", h) })
 }
 
 // Value implements context.Context.

@@ -27,9 +27,9 @@ func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOpti
 func (k *Lock) Context() context.Context { return k.ctx }
 
 // Release gives the lock up and waits, until ctx ends, for the backend's answer, if the lock goes back to it. It returns
-// an error that Is ErrLeaseLost if the lock was lost before, and ErrUnavailable if the backend did not answer: the lock
-// is given up all the same, at the latest when its lease is over. Repeated calls do nothing and return nil, or
-// ErrLeaseLost as before.
+// an error that Is ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and the error
+// of ctx if that ended: the lock is given up all the same, in the background, at the latest when its lease is over.
+// Repeated calls do nothing and return nil, or ErrLeaseLost as before.
 func (k *Lock) Release(ctx context.Context) error {
 	if k.released.Swap(true) {
 		if k.hold.lostLease.Load() {

@@ -32,6 +32,7 @@ type Locker struct {
 	breaker  *outage.Breaker      // nil: LocalOnly
 	outage   *outage.Local        // nil: FailClosed
 	watch    *telemetry           // nil: nobody measures
+	teller
 }
 
 // instanceLength is how many letters of 5 bits make an instance's id: 80 bits, enough never to meet another.
@@ -136,12 +137,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	for _, t := range l.inUse() {
 		t.EndLinger()
 	}
-	var err error
-	select {
-	case <-l.queue.Drained():
-	case <-ctx.Done():
-		err = l.abandon(ctx)
-	}
+	err := l.drained(ctx)
 	l.limits.Close()
 	l.tenures.Stop()
 	if l.outage != nil {
@@ -152,7 +148,23 @@ func (l *Locker) Close(ctx context.Context) error {
 	if l.settings.owned {
 		err = errors.Join(err, l.backend.Close())
 	}
+	l.told(ctx)
 	return errors.Join(err, l.watch.close())
+}
+
+// drained waits until nobody holds a lock, or ctx ends.
+func (l *Locker) drained(ctx context.Context) error {
+	select {
+	case <-l.queue.Drained(): // also if ctx has ended
+		return nil
+	default:
+	}
+	select {
+	case <-l.queue.Drained():
+		return nil
+	case <-ctx.Done():
+		return l.abandon(ctx)
+	}
 }
 
 // abandon ends the contexts of all who hold locks, and the keeping of their leases.
@@ -196,11 +208,18 @@ func (l *Locker) nameIn(key string) string {
 }
 
 func (l *Locker) releaseFailed(key string, err error) {
-	if errors.Is(err, distributed.ErrLeaseLost) {
-		return // told of already, or too late to matter
+	if errors.Is(err, distributed.ErrLeaseLost) { // or else LeaseLost would have come
+		if n := l.names.all()[l.nameIn(key)]; n != nil {
+			n.lost.Add(1)
+			l.tell(func() { l.watch.lost(n) })
+		}
+		l.tell(func() { l.warn(context.Background(), "lock was lost before it was given back", key) })
+		return
 	}
 	if l.outage != nil && l.outage.Serving() {
 		return // told of once for all: here nobody waits for it
 	}
-	l.warn(context.Background(), "lock not given back: others wait until its lease is over", key, slog.String("error", err.Error()))
+	l.tell(func() {
+		l.warn(context.Background(), "lock not given back: others wait until its lease is over", key, slog.String("error", err.Error()))
+	})
 }

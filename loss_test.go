@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // lostAfter asserts that err is a loss during the function's run.
@@ -205,5 +206,84 @@ func TestOverstayingReaderDoesNotEndItsFellow(t *testing.T) {
 			return h.Err()
 		}, wllock.Shared()))
 		lostAfter(t, <-done) // after its fellow had left, the lease ran out
+	})
+}
+
+// A loss that only the backend knows, for it has had no occasion to tell, comes out when the lock is given back.
+func TestReleaseTellsOfALossEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		k, err := l.Acquire(t.Context(), "n", "k")
+		require.NoError(t, err)
+		b.Expire("test:n:k")
+		first := k.Release(t.Context())
+		again := k.Release(t.Context())
+		require.ErrorIs(t, first, wllock.ErrLeaseLost)
+		require.ErrorIs(t, again, wllock.ErrLeaseLost)
+		require.EqualValues(t, 1, l.Stats().Total.Lost)
+	})
+}
+
+func TestSyncReleaseTellsOfALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		err := l.Do(t.Context(), "n", "k", func(context.Context) error {
+			b.Expire("test:n:k")
+			return nil
+		}, wllock.SyncRelease())
+		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+	})
+}
+
+// slowLog is a log that stands still for a while: a full pipe, a hanging collector.
+type slowLog struct {
+	slog.Handler
+	pause time.Duration
+}
+
+func (s slowLog) Enabled(context.Context, slog.Level) bool { return true }
+func (s slowLog) Handle(context.Context, slog.Record) error {
+	time.Sleep(s.pause)
+	return nil
+}
+
+// TestSlowLogOfALossHarmsNobody: neither the next in the line nor the leases that are renewed together with the lost one.
+func TestSlowLogOfALossHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl), wllock.WithLogger(slog.New(slowLog{slog.DiscardHandler, 5 * ttl})))
+		require.NoError(t, err)
+		const n = 6
+		var locks []*wllock.Lock
+		for i := range n {
+			k, err := l.Acquire(t.Context(), "n", string(rune('a'+i)))
+			require.NoError(t, err)
+			locks = append(locks, k)
+		}
+		next := make(chan time.Duration, 1)
+		begin := time.Now()
+		go func() {
+			_ = l.Do(context.Background(), "n", "a", nothing)
+			next <- time.Since(begin)
+		}()
+		synctest.Wait()
+		b.Expire("test:n:a")
+		time.Sleep(3 * ttl)
+		lost := 0
+		for _, k := range locks[1:] {
+			if k.Err() != nil {
+				lost++
+			}
+		}
+		for _, k := range locks {
+			_ = k.Release(t.Context())
+		}
+		waited := <-next
+		_ = l.Close(t.Context())
+		_ = b.Close()
+		if lost > 0 {
+			t.Errorf("%d leases of others were lost", lost)
+		}
+		require.LessOrEqual(t, waited, 2*ttl)
 	})
 }

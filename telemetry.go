@@ -179,6 +179,13 @@ func (t *telemetry) noteAcquired(ctx context.Context, h *hold) {
 	}
 }
 
+// lost counts a lock whose loss was found out when it was given back.
+func (t *telemetry) lost(n *nameState) {
+	if t != nil && t.losses != nil {
+		t.count(context.Background(), t.losses, n)
+	}
+}
+
 func (t *telemetry) noteQueued(h *hold) {
 	if h.turn.Queued() {
 		h.span.AddEvent("queued", trace.WithTimestamp(h.turnAt.Add(-h.localWait)))

@@ -37,11 +37,8 @@ func (t *Tenure) setPlace(p distributed.Place, mode distributed.Mode) {
 
 // ask makes one Enter. It names prev, if there is one, and sees to it otherwise when the outcome is not known.
 func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (distributed.Lease, distributed.Place, error) {
-	if !ask.Deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, ask.Deadline, ErrTimeout)
-		defer cancel()
-	}
+	ctx, cancel := ask.within(ctx)
+	defer cancel()
 	c := &t.group.config
 	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: c.TTL, NoWait: ask.NoWait}
 	if prev != nil {
@@ -56,16 +53,24 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (di
 			t.giveBackPrev()
 		}
 	}
-	if err != nil && context.Cause(ctx) == ErrTimeout {
-		err = timeout(err)
-	}
-	return lease, place, err
+	return lease, place, ask.timeout(ctx, err)
 }
 
-// timeout makes ErrTimeout of the error of an Enter that the deadline broke off, and keeps it beside if the backend
-// could not be reached.
-func timeout(err error) error {
-	if errors.Is(err, distributed.ErrUnavailable) {
+// within returns ctx with the caller's deadline.
+func (a Ask) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if a.Deadline.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadlineCause(ctx, a.Deadline, ErrTimeout)
+}
+
+// timeout makes ErrTimeout of the error of a question that the deadline in ctx broke off, and keeps it beside if the
+// backend could not be reached.
+func (a Ask) timeout(ctx context.Context, err error) error {
+	switch {
+	case err == nil || context.Cause(ctx) != ErrTimeout:
+		return err
+	case errors.Is(err, distributed.ErrUnavailable):
 		return unanswered{err}
 	}
 	return ErrTimeout

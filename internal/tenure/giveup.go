@@ -2,6 +2,7 @@ package tenure
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -20,7 +21,8 @@ func (t *Tenure) GiveUp(turn Turn) {
 	}
 }
 
-// GiveUpAndWait is GiveUp that waits for the backend's answer to the release, until ctx ends. The lease does not linger.
+// GiveUpAndWait is GiveUp that waits for the backend's answer to the release, until ctx ends; then that goes on in the
+// background. The lease does not linger.
 func (t *Tenure) GiveUpAndWait(ctx context.Context, turn Turn) error {
 	t.mu.Lock()
 	lease := t.lease
@@ -37,7 +39,12 @@ func (t *Tenure) GiveUpAndWait(ctx context.Context, turn Turn) error {
 	t.mu.Unlock()
 	turn.Leave() // the next caller enters with this lease as prev
 	err := lease.Release(ctx)
-	t.LeaseReleased(lease, err)
+	switch {
+	case err == nil || errors.Is(err, distributed.ErrLeaseLost):
+		t.LeaseReleased(lease, err)
+	case lease.StartRelease(): // else the answer comes to LeaseReleased; until then it is prev
+		t.answered(lease)
+	}
 	return err
 }
 

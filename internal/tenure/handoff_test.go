@@ -3,6 +3,8 @@ package tenure_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/local"
 )
 
 // turns has n guests in a row, who stand in line from the start, and returns how many of them entered the backend.
@@ -346,4 +349,103 @@ func TestUnhealthyInPartition(t *testing.T) {
 		d.goes()
 		h.closed()
 	})
+}
+
+// grantsBare grants a lease without fences; the first refill fails, later ones bring fences.
+func grantsBare(first error) answer {
+	return func(d *desk, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+		p := d.grant()
+		tries := 0
+		p.set(func(p *paper) {
+			p.fences = 0
+			p.refill = func(context.Context) error {
+				if tries++; tries == 1 {
+					return first
+				}
+				p.set(func(p *paper) { p.fences = 10 })
+				return nil
+			}
+		})
+		return p, nil, nil
+	}
+}
+
+func TestFailedRefillOfAFreshLeaseIsNotNoFences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(desk)
+		gate := make(chan struct{})
+		d.will(after(gate, grantsBare(distributed.ErrUnavailable)))
+		h := opened(t, d)
+		a := h.comes(exclusive)
+		b := h.comes(exclusive)
+		close(gate)
+		synctest.Wait()
+		require.Equal(t, "unavailable in", states(a, b))
+		require.NotZero(t, b.use.Fence(), "the backend has fences")
+		b.goes()
+		h.closed()
+	})
+}
+
+func TestDeadlineCoversRefill(t *testing.T) {
+	for _, fresh := range []bool{true, false} {
+		t.Run(fmt.Sprint("fresh ", fresh), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := new(desk)
+				h := opened(t, d)
+				slow := func(ctx context.Context) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(2 * time.Second):
+						return distributed.ErrUnavailable
+					}
+				}
+				var first *guest
+				if fresh {
+					d.will(func(d *desk, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+						p := d.grant()
+						p.set(func(p *paper) { p.fences, p.refill = 0, slow })
+						return p, nil, nil
+					})
+				} else {
+					first = h.comes(exclusive)
+				}
+				begin := time.Now()
+				g := h.guest(tenure.Ask{Mode: exclusive, Deadline: begin.Add(10 * time.Millisecond)})
+				done := make(chan error, 1)
+				go func() { done <- g.enter() }()
+				synctest.Wait()
+				if first != nil {
+					d.paper(0).set(func(p *paper) { p.fences, p.refill = 0, slow })
+					first.goes()
+				}
+				require.ErrorIs(t, <-done, tenure.ErrTimeout)
+				require.Equal(t, 10*time.Millisecond, time.Since(begin))
+				h.closed()
+			})
+		})
+	}
+}
+
+// TestLateRenewalMeetsATenureUsedAgain: a term tells of its renewal after it has unlocked, and may be late.
+func TestLateRenewalMeetsATenureUsedAgain(t *testing.T) {
+	d := new(desk)
+	h := opened(t, d, func(c *tenure.Config) { c.Renewed = func(string, error) {} })
+	var wg sync.WaitGroup
+	for i := range 2000 {
+		g := h.guest(exclusively)
+		k := fmt.Sprint("order:product:", i)
+		require.NoError(t, h.queue.Enter(g.ctx, &g.turn, k, local.Ask{Limit: local.Unlimited}))
+		g.tenure = g.turn.Baton()
+		require.NoError(t, g.tenure.Begin(g.ctx, &g.use, exclusively))
+		paper := g.use.Lease().(*paper)
+		w := paper.watched()
+		// Term.Renewed has looked at the state of the term, which is not finished, and is about to tell its watcher
+		wg.Go(func() { w.(distributed.RenewalWatcher).LeaseRenewed(paper, time.Time{}, nil) })
+		g.tenure.End(&g.use, time.Now())
+		g.pass()
+		g.cancel()
+	}
+	wg.Wait()
 }

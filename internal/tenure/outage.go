@@ -39,7 +39,10 @@ func (t *Tenure) LeaseRenewed(l distributed.Watched, _ time.Time, err error) {
 		return
 	}
 	t.mu.Lock()
-	ours, key := t.lease == l, t.key // else by now t may be another key's
+	ours, key := t.lease == l, ""
+	if ours { // else by now t may be another key's
+		key = t.key
+	}
 	t.mu.Unlock()
 	if ours {
 		tell(key, err)

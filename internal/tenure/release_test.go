@@ -113,7 +113,7 @@ func TestReleaseGoesOnInTheBackground(t *testing.T) {
 
 func TestGiveUpAndWait(t *testing.T) {
 	bubble(t, "returns the backend's answer when it is there", func(t *testing.T) {
-		for _, answer := range []error{nil, distributed.ErrUnavailable} {
+		for _, answer := range []error{nil, distributed.ErrLeaseLost} {
 			d := new(desk)
 			h := opened(t, d)
 			a := h.comes(exclusive)
@@ -127,15 +127,45 @@ func TestGiveUpAndWait(t *testing.T) {
 			h.closed()
 		}
 	})
-	bubble(t, "or the end of ctx", func(t *testing.T) {
+	bubble(t, "or the end of ctx, and goes on in the background", func(t *testing.T) {
 		d := new(desk)
 		h := opened(t, d)
 		a := h.comes(exclusive)
-		slowly(d.paper(0), nil)
+		answer := slowly(d.paper(0), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.Equal(t, context.DeadlineExceeded, a.goesAndWaits(ctx))
+		require.True(t, h.inUse(), "Close waits for the answer")
+		close(answer)
+		synctest.Wait()
 		require.False(t, h.inUse())
+		require.Empty(t, h.failures())
+		h.closed()
+	})
+	bubble(t, "and also without an answer", func(t *testing.T) {
+		d := new(desk)
+		h := opened(t, d)
+		a := h.comes(exclusive)
+		d.paper(0).set(func(p *paper) { p.answer = distributed.ErrUnavailable })
+		require.Equal(t, distributed.ErrUnavailable, a.goesAndWaits(t.Context()))
+		require.Equal(t, 2, d.paper(0).releases())
+		require.Equal(t, []error{distributed.ErrUnavailable}, h.failures())
+		require.False(t, h.inUse())
+		h.closed()
+	})
+	bubble(t, "the next caller names a lease whose release is still under way", func(t *testing.T) {
+		d := new(desk)
+		h := opened(t, d)
+		a := h.comes(exclusive)
+		answer := slowly(d.paper(0), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Equal(t, context.Canceled, a.goesAndWaits(ctx))
+		b := h.comes(exclusive)
+		_, req := d.enters()
+		require.Same(t, d.paper(0), req.Prev)
+		close(answer)
+		b.goes()
 		h.closed()
 	})
 	bubble(t, "the next caller does not wait for it", func(t *testing.T) {

@@ -103,7 +103,7 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 		case err != nil || at.in:
 			return err
 		case at.lease != nil:
-			err = t.refill(ctx, at.lease)
+			err = t.refill(ctx, ask, at.lease)
 		default:
 			err = t.fresh(ctx, u, ask, at)
 		}
@@ -115,8 +115,8 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 
 // refill fetches fences for the lease at hand. After an error it stays at hand; whoever is next tries again, or GiveUp
 // returns it.
-func (t *Tenure) refill(ctx context.Context, lease distributed.Watched) error {
-	err := lease.Refill(ctx)
+func (t *Tenure) refill(ctx context.Context, ask Ask, lease distributed.Watched) error {
+	err := ask.refill(ctx, lease)
 	none, disowned := errors.Is(err, errors.ErrUnsupported), errors.Is(err, distributed.ErrLeaseLost)
 	if !none && !disowned {
 		return err
@@ -133,18 +133,22 @@ func (t *Tenure) refill(ctx context.Context, lease distributed.Watched) error {
 // fresh gets a new lease, which is at hand from then on, and lets the caller in under it. Nobody else goes to the backend
 // meanwhile.
 func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) error {
+	defer func() {
+		if u.lease == nil { // also after a panic of the backend's
+			t.entered() // only now: a fellow sharer may retire the lease that nobody works under, and would wait for its Watcher
+		}
+	}()
 	got, err := t.enter(ctx, ask, at)
 	if err != nil {
-		t.entered()
 		return err
 	}
 	lease := t.group.adopt(got)
-	fence, err := fence(ctx, lease)
+	fence, err := ask.fence(ctx, lease)
 	now := time.Now() // after the wait, and after fetching fences may have taken a round trip
 	left, _ := lease.At(now)
 	t.mu.Lock()
 	t.lease, t.mode, t.place, t.began = lease, ask.Mode, nil, time.Time{}
-	t.handoffs, t.closing, t.overstayed, t.fenceless = 0, false, 0, fence == 0
+	t.handoffs, t.closing, t.overstayed, t.fenceless = 0, false, 0, fence == 0 && err == nil
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		t.closing, err = true, nil
 	} else if err == nil && left > 0 && !t.group.closed() {
@@ -153,9 +157,6 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) error {
 	}
 	t.mu.Unlock()
 	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
-	if u.lease == nil {
-		t.entered() // only now: a fellow sharer may retire the lease that nobody works under, and would wait for its Watcher
-	}
 	return err
 }
 
@@ -334,12 +335,12 @@ func (t *Tenure) over(ctx context.Context, ask Ask, now time.Time) error {
 }
 
 // fence takes the next fence of the lease, fetching more if they have run out; 0 if the backend has none.
-func fence(ctx context.Context, lease distributed.Lease) (uint64, error) {
+func (a Ask) fence(ctx context.Context, lease distributed.Lease) (uint64, error) {
 	for {
 		if fence, ok := lease.NextFence(); ok {
 			return fence, nil
 		}
-		err := lease.Refill(ctx)
+		err := a.refill(ctx, lease)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return 0, nil
 		}
@@ -347,4 +348,11 @@ func fence(ctx context.Context, lease distributed.Lease) (uint64, error) {
 			return 0, err
 		}
 	}
+}
+
+// refill is Refill within the caller's time.
+func (a Ask) refill(ctx context.Context, lease distributed.Lease) error {
+	ctx, cancel := a.within(ctx)
+	defer cancel()
+	return a.timeout(ctx, lease.Refill(ctx))
 }
