@@ -138,6 +138,22 @@ func TestClientStreamLost(t *testing.T) {
 	})
 }
 
+func TestClientStreamClosedUnderIt(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			closeUnder(l)
+			<-s.Context().Done() // the client ends the stream
+			return nil
+		}}, nil, streamClient(l, key))
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		_, err = drain(s)
+		lostRow.check(t, err, nil)
+		require.ErrorIs(t, err, wllock.ErrClosed)
+	})
+}
+
 func TestClientStreamServerFails(t *testing.T) {
 	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
 		l := wllocktest.New(t)

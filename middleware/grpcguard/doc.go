@@ -15,6 +15,7 @@
 //	ErrUnavailable                  UNAVAILABLE         LOCK_BACKEND_UNAVAILABLE  retry later
 //	ErrClosed                       UNAVAILABLE         LOCK_CLOSED               retry later
 //	ErrLeaseLost, ErrLockTimeMax    ABORTED             LOCK_LOST                 do not retry
+//	ErrClosed, during the call      ABORTED             LOCK_LOST                 do not retry
 //	ErrInvalidKey, no key           INVALID_ARGUMENT    LOCK_INVALID_KEY          do not retry
 //	the call's own context ended    CANCELLED, DEADLINE_EXCEEDED
 //

@@ -68,10 +68,16 @@ func (g *guard) run(ctx context.Context, key string, f func(ctx context.Context)
 	return refuse(lock), err
 }
 
-// cutShort says why the lock has ended the context of a call that failed. nil: it has not.
+// cutShort says why the lock has ended the context of a call that failed. nil: it has not. The call had been let in, and
+// the error says so.
 func cutShort(outside, inside context.Context, err error) error {
-	if err != nil && inside.Err() != nil && outside.Err() == nil {
-		return context.Cause(inside)
+	if err == nil || inside.Err() == nil || outside.Err() != nil {
+		return nil
 	}
-	return nil
+	e := &wllock.Error{Op: "hold", Tier: wllock.TierDistributed, Ran: true, Err: context.Cause(inside)}
+	if h, ok := wllock.HeldFrom(inside); ok { // always
+		e.Key, e.LocalWait, e.DistributedWait = h.Key(), h.LocalWait(), h.DistributedWait()
+		e.Waited = e.LocalWait + e.DistributedWait
+	}
+	return e
 }

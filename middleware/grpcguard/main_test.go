@@ -186,6 +186,13 @@ func isFree(t testing.TB, l *wllock.Locker) {
 		wllock.WithWait(time.Second), wllock.WithCallThreshold(wllock.Unlimited)))
 }
 
+// closeUnder closes l without patience for those who hold its locks: their contexts end.
+func closeUnder(l *wllock.Locker) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.Close(ctx) // says how many there were
+}
+
 // waiting waits until n callers wait for locks, held until n locks are held.
 func waiting(t testing.TB, l *wllock.Locker, n int64) {
 	t.Helper()

@@ -34,6 +34,10 @@ var answers = []answer{
 	{wllock.ErrClosed, codes.Unavailable, "LOCK_CLOSED", "the locks of this process are closed", true},
 }
 
+// cut is for a call that had been let in when the lock was taken from it for any other reason: the Locker closes. The
+// code and the reason are not those of a call that may be made elsewhere, for clients that do not look at the pushback.
+var cut = answer{code: codes.Aborted, reason: "LOCK_LOST", message: "the lock was taken away during the call, which may have done its work in part"}
+
 // refuse makes what a caller gets for an error of the lock. nil: there was none.
 func refuse(err error) *refusal {
 	if err == nil {
@@ -41,6 +45,9 @@ func refuse(err error) *refusal {
 	}
 	for _, a := range answers {
 		if errors.Is(err, a.err) {
+			if a.retry && entered(err) {
+				a = cut
+			}
 			return rpcstatus.New(a.code, a.reason, a.message, a.delay(err), err)
 		}
 	}
@@ -51,6 +58,13 @@ func refuse(err error) *refusal {
 		return rpcstatus.Plain(codes.Canceled, "cancelled before the lock was had", err)
 	}
 	return rpcstatus.New(codes.Internal, "LOCK_INTERNAL", "the lock could not be asked for", rpcstatus.Never, err)
+}
+
+// entered reports that err came after the call was let in. A guard further out may have done that: its context is what
+// a guard inside it waits with, and ends with ErrClosed as the cause.
+func entered(err error) bool {
+	e, ok := errors.AsType[*wllock.Error](err)
+	return ok && (e.Ran || errors.Is(err, wllock.ErrClosed) && errors.Is(err, context.Canceled))
 }
 
 // delay is when to try again.

@@ -71,3 +71,17 @@ func TestRetryPolicyObeysTheProhibition(t *testing.T) {
 	lostRow.check(t, err, nil)
 	require.Empty(t, a.gaps(), "a call that may have done its work is not made again")
 }
+
+// In a shop the next server would get it, and do the work a second time.
+func TestRetryPolicyDoesNotRepeatACallCutShortByClose(t *testing.T) {
+	l := wllocktest.New(t)
+	a := &arrivals{}
+	c := start(t, &service{unary: func(ctx context.Context) error {
+		closeUnder(l)
+		<-ctx.Done()
+		return ctx.Err()
+	}}, []grpc.ServerOption{grpc.ChainUnaryInterceptor(a.note, guardOf(l))}, grpc.WithDefaultServiceConfig(policy))
+	_, err := c.UnaryCall(t.Context(), simple)
+	lostRow.check(t, err, nil)
+	require.Empty(t, a.gaps(), "a call that may have done its work is not made again")
+}

@@ -168,6 +168,21 @@ func TestServerStreamOverstaid(t *testing.T) {
 	})
 }
 
+func TestServerStreamClosedUnderTheHandler(t *testing.T) {
+	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
+		l := wllocktest.New(t)
+		c := start(t, &service{out: func(s grpc.ServerStream) error {
+			closeUnder(l)
+			<-s.Context().Done()
+			return s.Context().Err()
+		}}, streamServer(l, key))
+		s, err := c.StreamingOutputCall(withKey(t.Context()), request)
+		require.NoError(t, err)
+		_, err = drain(s)
+		lostRow.check(t, err, s.Trailer())
+	})
+}
+
 func TestCancelledStreamFreesTheLock(t *testing.T) {
 	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
 		l := wllocktest.New(t)

@@ -172,6 +172,50 @@ func TestUnaryOverstaid(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Close has run out of patience. That the locks are closed is no reason to come again, as it is for a call that was not
+// let in: this one may have done its work.
+func TestUnaryClosedUnderTheCall(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l := wllocktest.New(t)
+		c := g.start(t, &service{unary: func(ctx context.Context) error {
+			closeUnder(l)
+			<-ctx.Done()
+			return ctx.Err()
+		}}, l, byPayload)
+		g.refused(t, c, lostRow)
+	})
+}
+
+// Closed under it, and yet done: the lease has lasted.
+func TestUnaryDoneInSpiteOfClose(t *testing.T) {
+	l := wllocktest.New(t)
+	resp, err := guardOf(l)(t.Context(), simple, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+		closeUnder(l)
+		return "done", nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "done", resp)
+}
+
+// A call that has entered one lock and waits for another: the guard of that one must not invite it to come again either.
+func TestUnaryClosedUnderTheCallThatWaitsFurtherIn(t *testing.T) {
+	outer, inner := wllocktest.New(t), wllocktest.New(t)
+	wllocktest.Hold(t, inner, "product", secret)
+	c := start(t, never(t), []grpc.ServerOption{grpc.ChainUnaryInterceptor(guardOf(outer), guardOf(inner))})
+	var trailer metadata.MD
+	done := make(chan error)
+	go func() {
+		_, err := c.UnaryCall(context.Background(), simple, grpc.Trailer(&trailer))
+		done <- err
+	}()
+	waiting(t, inner, 1)
+	closeUnder(outer)
+	lostRow.check(t, <-done, nil)
+	for _, pushback := range trailer.Get("grpc-retry-pushback-ms") {
+		require.Equal(t, "-1", pushback)
+	}
+}
+
 func TestUnaryCallerLeaves(t *testing.T) {
 	onBoth(t, func(t *testing.T, g guarded) {
 		l := wllocktest.New(t)
@@ -240,9 +284,32 @@ func TestRefusalIsTheErrorOfTheLock(t *testing.T) {
 	_, err := grpcguard.UnaryServerInterceptor(l, "product", byPayload, grpcguard.WithCallOptions(wllock.NoWait()))(
 		t.Context(), simple, &grpc.UnaryServerInfo{}, nil)
 	require.ErrorIs(t, err, wllock.ErrHeld)
-	_, ok := errors.AsType[*wllock.Error](err)
+	e, ok := errors.AsType[*wllock.Error](err)
 	require.True(t, ok)
+	require.False(t, e.Ran)
 	require.NotContains(t, err.Error(), secret)
+}
+
+func TestRefusalTellsThatTheCallWasLetIn(t *testing.T) {
+	for _, why := range []error{wllock.ErrClosed, wllock.ErrLockTimeMax} {
+		t.Run(why.Error(), func(t *testing.T) {
+			l := wllocktest.New(t)
+			_, err := guardOf(l, wllock.WithLockTimeMax(10*time.Millisecond))(t.Context(), simple, &grpc.UnaryServerInfo{},
+				func(ctx context.Context, _ any) (any, error) {
+					if why == wllock.ErrClosed {
+						closeUnder(l)
+					}
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+			require.ErrorIs(t, err, why)
+			e, ok := errors.AsType[*wllock.Error](err)
+			require.True(t, ok)
+			require.True(t, e.Ran)
+			require.Equal(t, "test:product:"+secret, e.Key)
+			require.NotContains(t, err.Error(), secret)
+		})
+	}
 }
 
 func TestMetadataAsKey(t *testing.T) {
