@@ -38,6 +38,9 @@ var answers = []answer{
 	{context.DeadlineExceeded, http.StatusTooManyRequests, "wait-timeout", tooLong, true}, // set by a middleware further out
 }
 
+// cut is for a request that had been let in when the Locker closed, and took its lock away.
+var cut = answer{status: http.StatusServiceUnavailable, kind: "shutting-down", detail: "This server is being stopped. The request may have been done in part."}
+
 // other is for what is wrong with the program: an exclusive lock inside a shared one, a wrong option.
 var other = answer{status: http.StatusInternalServerError, kind: "internal", detail: "The request could not be handled."}
 
@@ -50,10 +53,21 @@ func answerTo(err error) answer {
 	}
 	for _, a := range answers {
 		if errors.Is(err, a.err) {
+			if a.err == wllock.ErrClosed && entered(err) {
+				return cut
+			}
 			return a
 		}
 	}
 	return other
+}
+
+// entered reports that an error that Is ErrClosed came after the request was let in. The door's own is an *wllock.Error;
+// else it is the cause of a context that the Locker has ended: the handler's, or, beside that context's error, the one
+// that a guard further out has let this one wait with.
+func entered(err error) bool {
+	e, ok := errors.AsType[*wllock.Error](err)
+	return !ok || e.Ran || errors.Is(err, context.Canceled)
 }
 
 // prepareAnswer returns the status for an error, and sets Retry-After if it has one.
