@@ -2,12 +2,14 @@ package redislimit_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -83,7 +85,7 @@ func TestLimiter(t *testing.T) {
 		take(t, l, "expires", "r")
 		keys, err := client.Keys(t.Context(), "*").Result()
 		require.NoError(t, err)
-		require.Contains(t, strings.Join(keys, " "), "ratepaid:expires:r")
+		require.Contains(t, strings.Join(keys, " "), "ratepaid:{expires}:r")
 		for _, key := range keys {
 			ttl, err := client.TTL(t.Context(), key).Result()
 			require.NoError(t, err)
@@ -109,6 +111,82 @@ func TestLimiter(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, keys)
 	})
+}
+
+// Requests that come at once must not pay for each other with what nobody has paid.
+func TestNobodyPassesAtTheCostOfTheRefused(t *testing.T) {
+	server := redistest.Start(t)
+	l := redislimit.New(server.Client())
+
+	// together sends requests of an identity at once, and returns how many of them are let through.
+	together := func(t *testing.T, n int, id, request string) int {
+		var allowed atomic.Int32
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() {
+				r, err := l.Take(t.Context(), five, id, request)
+				assert.NoError(t, err)
+				if r.Allowed {
+					allowed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		return int(allowed.Load())
+	}
+
+	t.Run("pairs", func(t *testing.T) {
+		for range five.Quota {
+			require.True(t, take(t, l, "pairs", "").Allowed)
+		}
+		for n := range 300 {
+			require.Zero(t, together(t, 2, "pairs", strconv.Itoa(n)), "the quota is used up, and for these nobody has paid")
+		}
+	})
+
+	t.Run("one id gives twice the quota at most", func(t *testing.T) {
+		allowed := 0
+		for range 100 {
+			allowed += together(t, 4, "one", "the same")
+		}
+		require.Equal(t, 2*five.Quota, allowed)
+	})
+}
+
+// Who leaves is charged all the same, and once: whenever that is, no note is left behind for which nobody has paid.
+func TestWhoLeavesIsCharged(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	l := redislimit.New(server.Client(func(o *redis.Options) { o.Addr = proxy.Addr }))
+	take(t, l, "another", "r")
+	proxy.SetDelay(time.Millisecond)
+	ids := 2 * five.Quota
+	for n := range ids { // from before it is sent until after its answer
+		ctx, cancel := context.WithCancel(t.Context())
+		stop := time.AfterFunc(time.Duration(n)*time.Millisecond/2, cancel)
+		if n == 0 {
+			cancel()
+		}
+		r, err := l.Take(ctx, five, "gone", strconv.Itoa(n))
+		stop.Stop()
+		cancel()
+		require.NoError(t, err)
+		require.Equal(t, n < five.Quota, r.Allowed)
+	}
+	for n := range ids {
+		require.Equal(t, n < five.Quota, take(t, l, "gone", strconv.Itoa(n)).Allowed, "the retry of what was charged, and of nothing else")
+	}
+}
+
+// The keys of one charge are on one node, whichever that is.
+func TestCluster(t *testing.T) {
+	l := redislimit.New(redistest.StartCluster(t).Client())
+	for n := range 20 {
+		id := strconv.Itoa(n)
+		require.Equal(t, 4, take(t, l, id, "r").Remaining)
+		require.Equal(t, 4, take(t, l, id, "r").Remaining)
+		require.Equal(t, 3, take(t, l, id, "").Remaining)
+	}
 }
 
 // A server that hangs holds requests up for a moment only.

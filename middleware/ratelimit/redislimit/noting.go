@@ -1,0 +1,43 @@
+package redislimit
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed noted.lua
+var noted string
+
+// chargeMark is the line of noted.lua that redis_rate's script is put in place of.
+const chargeMark = "-- here: redis_rate's script\n"
+
+// noting is a client as redis_rate sees it for one request that has an id. What redis_rate sends is sent inside of
+// noted.lua, and so in one step with the look at the note.
+type noting struct {
+	redis.UniversalClient
+	around func(charge string) *redis.Script
+	note   string // its key
+	memory time.Duration
+}
+
+// EvalSha asks for the script's text, which comes to Eval. Nothing is sent.
+func (n noting) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(redis.ErrNoScript)
+	return cmd
+}
+
+// Eval runs noted.lua around the script.
+func (n noting) Eval(ctx context.Context, charge string, keys []string, args ...any) *redis.Cmd {
+	return n.around(charge).Run(ctx, n.UniversalClient, append(keys, n.note), append(args, n.memory.Milliseconds())...)
+}
+
+// around puts noted.lua around redis_rate's script, which is always the same.
+func (l *Limiter) around(charge string) *redis.Script {
+	l.once.Do(func() { l.script = redis.NewScript(strings.Replace(noted, chargeMark, charge, 1)) })
+	return l.script
+}
