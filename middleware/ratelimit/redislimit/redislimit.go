@@ -1,9 +1,13 @@
 // Package redislimit counts requests in Redis, for all processes together (GCRA, by redis_rate).
 //
-//	limits := ratelimit.New(redislimit.New(client), rules)
+//	limiter := redislimit.New(client)
+//	defer limiter.Close()
+//	limits := ratelimit.New(limiter, rules)
 //
 // Each charge is one round trip. Every key that is made expires by itself: rate:{ID} when the quota is full again,
 // ratepaid:{ID}:REQUEST, which notes a request that was charged, after Policy.RetryMemory. Identities and ids are hashed.
+//
+// Nobody is held up for longer than 250 ms: a Take that has no answer by then has failed.
 package redislimit
 
 import (
@@ -24,15 +28,28 @@ const answerWait = 250 * time.Millisecond
 // Limiter implements ratelimit.Limiter.
 type Limiter struct {
 	client redis.UniversalClient
+	own    bool // client is ours to close
 	rate   *redis_rate.Limiter
 
 	once   sync.Once
 	script *redis.Script // set in once
 }
 
-// New returns a Limiter that counts with client, which it does not close.
+// New returns a Limiter that counts in the server, sentinel group, cluster or ring that client is connected to. It takes
+// the client's settings, but neither its time-outs nor its hooks, for connections of its own, which Close closes, and
+// leaves the client alone; of a sentinel client the original must stay open, for it finds the primary. A client of any
+// other type is used as it is, and not closed: it should have MaxRetries -1 and ContextTimeoutEnabled.
 func New(client redis.UniversalClient) *Limiter {
-	return &Limiter{client: client, rate: redis_rate.NewLimiter(client)}
+	client, own := derive(client)
+	return &Limiter{client: client, own: own, rate: redis_rate.NewLimiter(client)}
+}
+
+// Close closes the connections that New has made. A Take after it fails.
+func (l *Limiter) Close() error {
+	if !l.own {
+		return nil
+	}
+	return l.client.Close()
 }
 
 // Take implements ratelimit.Limiter. Who leaves meanwhile is charged all the same: else a limit could be passed by

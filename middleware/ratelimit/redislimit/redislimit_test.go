@@ -2,6 +2,7 @@ package redislimit_test
 
 import (
 	"context"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var five = ratelimit.Policy{Name: "caller", Quota: 5, Window: time.Hour}
 
+// open returns a Limiter that is closed with the test.
+func open(t testing.TB, client redis.UniversalClient) *redislimit.Limiter {
+	t.Helper()
+	l := redislimit.New(client)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
 func take(t testing.TB, l ratelimit.Limiter, id, request string) ratelimit.Result {
 	t.Helper()
 	r, err := l.Take(t.Context(), five, id, request)
@@ -34,10 +43,9 @@ func take(t testing.TB, l ratelimit.Limiter, id, request string) ratelimit.Resul
 func TestLimiter(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	l := redislimit.New(client)
+	l, other := open(t, client), open(t, server.Client())
 
 	t.Run("counts over all processes", func(t *testing.T) {
-		other := redislimit.New(server.Client())
 		for left := 4; left >= 0; left-- {
 			l, other = other, l
 			r := take(t, l, "count", "")
@@ -116,7 +124,7 @@ func TestLimiter(t *testing.T) {
 // Requests that come at once must not pay for each other with what nobody has paid.
 func TestNobodyPassesAtTheCostOfTheRefused(t *testing.T) {
 	server := redistest.Start(t)
-	l := redislimit.New(server.Client())
+	l := open(t, server.Client())
 
 	// together sends requests of an identity at once, and returns how many of them are let through.
 	together := func(t *testing.T, n int, id, request string) int {
@@ -157,7 +165,7 @@ func TestNobodyPassesAtTheCostOfTheRefused(t *testing.T) {
 func TestWhoLeavesIsCharged(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
-	l := redislimit.New(server.Client(func(o *redis.Options) { o.Addr = proxy.Addr }))
+	l := open(t, server.Client(func(o *redis.Options) { o.Addr = proxy.Addr }))
 	take(t, l, "another", "r")
 	proxy.SetDelay(time.Millisecond)
 	ids := 2 * five.Quota
@@ -180,7 +188,7 @@ func TestWhoLeavesIsCharged(t *testing.T) {
 
 // The keys of one charge are on one node, whichever that is.
 func TestCluster(t *testing.T) {
-	l := redislimit.New(redistest.StartCluster(t).Client())
+	l := open(t, redistest.StartCluster(t).Client())
 	for n := range 20 {
 		id := strconv.Itoa(n)
 		require.Equal(t, 4, take(t, l, id, "r").Remaining)
@@ -189,21 +197,103 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A server that hangs holds requests up for a moment only.
+// withDefaults are clients of a server as most programs make them.
+func withDefaults(addr string) map[string]redis.UniversalClient {
+	return map[string]redis.UniversalClient{
+		"client":  redis.NewClient(&redis.Options{Addr: addr}),
+		"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}}),
+		"ring":    redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}}),
+	}
+}
+
+// closeAll closes clients with the test, before their server.
+func closeAll(t testing.TB, clients map[string]redis.UniversalClient) {
+	t.Cleanup(func() {
+		for _, c := range clients {
+			require.NoError(t, c.Close())
+		}
+	})
+}
+
+// A server that hangs holds requests up for a moment only, whatever the time-outs of the client are.
 func TestAway(t *testing.T) {
 	server := redistest.Start(t)
-	l := redislimit.New(server.Client())
-	take(t, l, "a", "")
-	server.Pause()
-	for _, request := range []string{"", "r"} {
-		began := time.Now()
-		_, err := l.Take(context.Background(), five, "a", request)
-		require.Error(t, err)
-		require.Less(t, time.Since(began), time.Second)
+	clients := withDefaults(server.Addr)
+	delete(clients, "cluster") // is none
+	closeAll(t, clients)
+	for name, client := range clients {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, client)
+			take(t, l, "a", "")
+			server.Pause()
+			defer server.Resume()
+			for _, request := range []string{"", "r"} {
+				isBrief(t, l, request)
+			}
+			server.Resume()
+			require.Eventually(t, func() bool {
+				_, err := l.Take(context.Background(), five, "a", "")
+				return err == nil
+			}, 5*time.Second, 10*time.Millisecond)
+		})
 	}
-	server.Resume()
-	require.Eventually(t, func() bool {
-		_, err := l.Take(context.Background(), five, "a", "")
-		return err == nil
-	}, 5*time.Second, 10*time.Millisecond)
+}
+
+// The same of a server to which no connection was made before it came to hang, and of one that is not there.
+func TestAwayFromTheBeginning(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
+	require.NoError(t, err)
+	defer silent.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, gone.Close())
+	for what, addr := range map[string]string{"silent": silent.Addr().String(), "gone": gone.Addr().String()} {
+		clients := withDefaults(addr)
+		closeAll(t, clients)
+		for name, client := range clients {
+			t.Run(what+", "+name, func(t *testing.T) { isBrief(t, open(t, client), "") })
+		}
+	}
+}
+
+// isBrief checks that a charge fails, and soon.
+func isBrief(t testing.TB, l *redislimit.Limiter, request string) {
+	t.Helper()
+	began := time.Now()
+	_, err := l.Take(context.Background(), five, "a", request)
+	require.Error(t, err)
+	require.Less(t, time.Since(began), time.Second)
+}
+
+// A client repeats by default what was not answered, though it may have been done.
+func TestLostAnswerIsNotChargedTwice(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	clients := withDefaults(proxy.Addr)
+	closeAll(t, clients)
+	l := open(t, clients["client"])
+	require.Equal(t, 4, take(t, l, "lost", "").Remaining)
+	proxy.SwallowReply("evalsha")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for proxy.Swallowed() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		proxy.Cut()
+	})
+	_, err := l.Take(t.Context(), five, "lost", "")
+	wg.Wait()
+	require.Error(t, err)
+	require.Equal(t, 2, take(t, l, "lost", "").Remaining)
+}
+
+// The caller's client is the caller's, and so is one of a type that is not known.
+func TestCloseLeavesTheClientAlone(t *testing.T) {
+	client := redistest.Start(t).Client()
+	for name, given := range map[string]redis.UniversalClient{"known": client, "unknown": struct{ redis.UniversalClient }{client}} {
+		l := redislimit.New(given)
+		take(t, l, name, "r")
+		require.NoError(t, l.Close())
+		require.NoError(t, client.Ping(t.Context()).Err())
+	}
 }
