@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/wllock/wllock/internal/rpcstatus"
 	"github.com/wllock/wllock/middleware/ratelimit"
@@ -109,6 +110,9 @@ func (l *limits) take(ctx context.Context, method string, req any) *rpcstatus.Re
 	}
 	v, err := ratelimit.Take(ctx, l.limiter, charges, l.requestID(ctx))
 	if err != nil && l.failClosed {
+		if end := ctx.Err(); end != nil { // who has left, or whose time is over, need not come again
+			return rpcstatus.Plain(status.FromContextError(end).Code(), "the call ended before the limit service had answered", err)
+		}
 		return rpcstatus.New(codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the limit service does not answer", rpcstatus.Jitter(0), err)
 	}
 	if policy, after := v.Refused(); policy != nil {

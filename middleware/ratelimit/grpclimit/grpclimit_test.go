@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/wllock/wllock/internal/rpcstatus"
 	"github.com/wllock/wllock/middleware/grpcguard"
 	"github.com/wllock/wllock/middleware/ratelimit"
 	"github.com/wllock/wllock/middleware/ratelimit/grpclimit"
@@ -147,6 +148,26 @@ func TestLimiterAway(t *testing.T) {
 	require.NoError(t, err)
 	trailer, err := calls["unary"](from(t, "1"), start(t, away{}, grpclimit.WithFailClosed()))
 	isRefused(t, err, trailer, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", time.Millisecond)
+}
+
+// A call that ends while the limiter is asked is not a limiter that is away: its caller is not told to come again.
+func TestCallEndsWhileTheLimiterIsAway(t *testing.T) {
+	limits := grpclimit.UnaryServerInterceptor(away{}, perCaller, grpclimit.WithFailClosed())
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	for code, ctx := range map[codes.Code]context.Context{codes.Canceled: cancelled, codes.DeadlineExceeded: late} {
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("caller-id", "1"))
+		_, err := limits(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+			t.Error("let in")
+			return nil, nil
+		})
+		require.Equal(t, code, status.Code(err))
+		refusal, ok := errors.AsType[*rpcstatus.Refusal](err)
+		require.True(t, ok)
+		require.Empty(t, refusal.Trailer())
+	}
 }
 
 func TestMistakesPanic(t *testing.T) {
