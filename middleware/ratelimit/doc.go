@@ -15,8 +15,8 @@
 // first: what one caller sends too much of then costs the others nothing.
 //
 // A request that is refused gets 429 with a problem (RFC 9457) of the type quota-exceeded, and Retry-After. Every
-// response tells the policies and what is left of them in RateLimit-Policy and RateLimit, as in
-// draft-ietf-httpapi-ratelimit-headers.
+// response, a refusal too, tells the policies in RateLimit-Policy, and what is left of those that were looked at in
+// RateLimit, as in draft-ietf-httpapi-ratelimit-headers. Several middleware in a row each add theirs.
 //
 // # A retry is not charged twice
 //

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -62,8 +61,10 @@ type handler struct {
 	next       http.Handler
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. What it tells is told before anybody is refused, and added to what limits further
+// out have told: the fields of the draft are lists.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Add("RateLimit-Policy", h.policies)
 	charges := make([]Charge, len(h.rules))
 	for i, rule := range h.rules {
 		id, err := rule.Of(r)
@@ -74,24 +75,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		charges[i] = Charge{rule.Policy, id}
 	}
 	v, err := Take(r.Context(), h.limiter, charges, h.requestID(r))
-	if err != nil && h.failClosed && !errors.Is(r.Context().Err(), context.Canceled) {
-		unavailable(w)
+	if len(v.Results) > 0 {
+		w.Header().Add("RateLimit", stateField(v))
+	}
+	if err != nil && h.failClosed {
+		unavailable(w) // also if the client has left: the next one may not notice, and nobody was charged
 		return
 	}
-	h.tell(w.Header(), v)
 	if policy, after := v.Refused(); policy != nil {
 		exceeded(w, policy.Name, after)
 		return
 	}
-	h.next.ServeHTTP(w, r) // also without an answer; and one who has left, the next one will find out
-}
-
-// tell sets the fields of the draft.
-func (h *handler) tell(header http.Header, v Verdict) {
-	header.Set("RateLimit-Policy", h.policies)
-	if len(v.Results) > 0 {
-		header.Set("RateLimit", stateField(v))
-	}
+	h.next.ServeHTTP(w, r) // also without an answer
 }
 
 // policyField is `"caller";q=5;w=1, "product";q=1000;w=1`: quota, and window in seconds.

@@ -128,6 +128,7 @@ func TestWithoutIdentity(t *testing.T) {
 			s := serve(t, ratelimit.NewLocal(), []ratelimit.Rule{rule})
 			a := s.get(t, "", "", "")
 			require.Equal(t, test.status, a.status)
+			require.Equal(t, `"caller";q=2;w=60`, a.header.Get("RateLimit-Policy"))
 			require.Contains(t, a.body, test.kind)
 			require.NotContains(t, a.body, secret)
 			require.Zero(t, s.served.Load())
@@ -155,8 +156,61 @@ func TestLimiterAway(t *testing.T) {
 	a = s.get(t, secret, "1", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.Contains(t, a.body, "#backend-unavailable")
+	require.Equal(t, `"caller";q=2;w=60`, a.header.Get("RateLimit-Policy"))
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 	require.Zero(t, s.served.Load())
+
+	s = serve(t, &goes{Limiter: ratelimit.NewLocal()}, []ratelimit.Rule{perCaller, perProduct}, ratelimit.WithFailClosed())
+	a = s.get(t, secret, "1", "")
+	require.Equal(t, http.StatusServiceUnavailable, a.status)
+	require.Equal(t, `"caller";q=2;w=60, "product";q=3;w=90`, a.header.Get("RateLimit-Policy"))
+	require.Equal(t, `"caller";r=1;t=30`, a.header.Get("RateLimit"), "what it said before it went")
+}
+
+// goes is a limiter that goes away after one charge.
+type goes struct {
+	ratelimit.Limiter
+	gone bool
+}
+
+func (g *goes) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
+	if g.gone {
+		return ratelimit.Result{}, errors.New("away")
+	}
+	g.gone = true
+	return g.Limiter.Take(ctx, p, id, request)
+}
+
+// Who leaves while the limiter is away does not get past it by that.
+func TestLimiterAwayAndClientGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	r.Header.Set("Authorization", secret)
+	limits := ratelimit.New(away{}, []ratelimit.Rule{perCaller}, ratelimit.WithFailClosed())
+	w := httptest.NewRecorder()
+	limits(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") })).ServeHTTP(w, r)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+}
+
+// A limit for all routes and one for a route: neither takes back what the other has told.
+func TestLimitsInARowTellOfBoth(t *testing.T) {
+	all, route := perCaller, perProduct
+	all.Policy.Name, route.Policy.Name = "all", "route"
+	h := http.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, rule := range []ratelimit.Rule{route, all} {
+		h = ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{rule})(h)
+	}
+	s := &limited{Server: httptest.NewServer(h)}
+	defer s.Close()
+	a := s.get(t, secret, "1", "")
+	require.Equal(t, []string{`"all";q=2;w=60`, `"route";q=3;w=90`}, a.header.Values("RateLimit-Policy"))
+	require.Equal(t, []string{`"all";r=1;t=30`, `"route";r=2;t=30`}, a.header.Values("RateLimit"))
+
+	a = s.get(t, secret, "", "") // which the second one refuses
+	require.Equal(t, http.StatusBadRequest, a.status)
+	require.Len(t, a.header.Values("RateLimit-Policy"), 2)
+	require.Equal(t, []string{`"all";r=0;t=60`}, a.header.Values("RateLimit"))
 }
 
 // spy notes what a limiter gets to see.
