@@ -27,9 +27,9 @@ var answers = []answer{
 	{wllock.ErrLeaseLost, codes.Aborted, "LOCK_LOST", "the lock was lost during the call, which may have done its work in part", false},
 	{wllock.ErrLockTimeMax, codes.Aborted, "LOCK_LOST", "the call took longer than it may, and may have done its work in part", false},
 	{wllock.ErrQueueFull, codes.ResourceExhausted, "LOCK_QUEUE_FULL", "too many wait for the lock", true},
+	{wllock.ErrUnavailable, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the lock service does not answer", true},
 	{wllock.ErrWaitTimeout, codes.ResourceExhausted, "LOCK_WAIT_TIMEOUT", "waited for the lock for as long as allowed", true},
 	{wllock.ErrHeld, codes.Aborted, "LOCK_HELD", "somebody else has the lock", true},
-	{wllock.ErrUnavailable, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the lock service does not answer", true},
 	{wllock.ErrInvalidKey, codes.InvalidArgument, "LOCK_INVALID_KEY", "the key of the lock is missing or malformed", false},
 	{wllock.ErrClosed, codes.Unavailable, "LOCK_CLOSED", "the locks of this process are closed", true},
 }

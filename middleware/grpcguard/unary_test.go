@@ -3,6 +3,7 @@ package grpcguard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/middleware/grpcguard"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -119,6 +122,25 @@ func TestUnaryRefusals(t *testing.T) {
 
 func constant(key string, err error) grpcguard.KeyFunc {
 	return func(context.Context, string, any) (string, error) { return key, err }
+}
+
+// silent is a backend that does not answer.
+type silent struct{ distributed.Backend }
+
+func (silent) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+	<-ctx.Done()
+	return nil, nil, fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
+}
+
+// That the wait was over meanwhile is not what is wrong.
+func TestUnaryBackendUnavailableForAShortWait(t *testing.T) {
+	onBoth(t, func(t *testing.T, g guarded) {
+		l, err := wllock.New("test", silent{memlock.New()})
+		require.NoError(t, err)
+		defer l.Close(t.Context())
+		start := g.start(t, never(t), l, byPayload, wllock.WithWait(10*time.Millisecond))
+		g.refused(t, start, row{codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", true})
+	})
 }
 
 func TestUnaryBackendUnavailable(t *testing.T) {

@@ -3,6 +3,7 @@ package httpguard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/middleware/httpguard"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -60,6 +63,23 @@ func TestBackendUnavailable(t *testing.T) {
 	faults.Partition()
 	get(t, s).isProblem(t, http.StatusServiceUnavailable, "backend-unavailable", true)
 	faults.Heal()
+}
+
+// silent is a backend that does not answer.
+type silent struct{ distributed.Backend }
+
+func (silent) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+	<-ctx.Done()
+	return nil, nil, fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
+}
+
+// TestBackendUnavailableForAShortWait: that the wait was over meanwhile is not what is wrong.
+func TestBackendUnavailableForAShortWait(t *testing.T) {
+	l, err := wllock.New("test", silent{memlock.New()})
+	require.NoError(t, err)
+	defer l.Close(t.Context())
+	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.WithWait(10*time.Millisecond)))
+	get(t, s).isProblem(t, http.StatusServiceUnavailable, "backend-unavailable", true)
 }
 
 func TestClosed(t *testing.T) {
