@@ -3,7 +3,7 @@ package grpcguard
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 
 	"google.golang.org/grpc"
 
@@ -69,31 +69,35 @@ func (s *guardedStream) Context() context.Context { return s.ctx }
 
 // late runs a handler whose first message has the key.
 func (g *guard) late(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	s := &lateServerStream{ServerStream: ss, guard: g, method: info.FullMethod}
+	ctx, cancel := context.WithCancel(ss.Context())
+	defer cancel() // whoever still waits for the lock waits for nothing
+	s := &lateServerStream{ServerStream: ss, ctx: ctx, guard: g, method: info.FullMethod}
 	defer func() { // also after a panic, which goes on
-		refused := s.refused
-		if l := s.lock.Load(); l != nil {
-			refused = l.end(err)
-		}
-		if refused != nil {
+		if refused := s.end(err); refused != nil {
 			err = sent(ss.Context(), refused)
 		}
 	}()
 	return handler(srv, s)
 }
 
-// lateServerStream takes the lock with its first message.
+// lateServerStream takes the lock with its first message. That may come to a goroutine of the handler's while the
+// handler returns. The end and the lock meet under mu: a lock that comes first is given up by the end, one that comes
+// later goes back at once.
 type lateServerStream struct {
 	grpc.ServerStream
-	guard   *guard
-	method  string
-	lock    atomic.Pointer[lock] // set by RecvMsg; Context may be called beside it
-	refused *refusal             // of RecvMsg; read there and when the handler has returned
+	ctx    context.Context // the stream's, until the handler returns: what the lock is waited for with
+	guard  *guard
+	method string
+
+	mu      sync.Mutex // guards what follows
+	lock    *lock
+	refused *refusal // what came in place of the lock
+	ended   bool     // the handler has returned
 }
 
 // Context has the lock once the first message has come.
 func (s *lateServerStream) Context() context.Context {
-	if l := s.lock.Load(); l != nil {
+	if l, _ := s.got(); l != nil {
 		return l.Context()
 	}
 	return s.ServerStream.Context()
@@ -101,23 +105,55 @@ func (s *lateServerStream) Context() context.Context {
 
 // RecvMsg returns the first message when the lock is had.
 func (s *lateServerStream) RecvMsg(m any) error {
-	if s.refused != nil {
-		return s.refused
-	}
-	if err := s.ServerStream.RecvMsg(m); err != nil || s.lock.Load() != nil {
-		return err
-	}
-	ctx := s.ServerStream.Context()
-	key, err := s.guard.keyOf(ctx, s.method, m)
-	if err != nil {
-		s.refused = refuse(err)
-		return s.refused
-	}
-	l, refused := s.guard.acquire(ctx, key)
+	l, refused := s.got()
 	if refused != nil {
-		s.refused = refused
 		return refused
 	}
-	s.lock.Store(l)
+	if err := s.ServerStream.RecvMsg(m); err != nil || l != nil {
+		return err
+	}
+	key, err := s.guard.keyOf(s.ctx, s.method, m)
+	if err != nil {
+		refused = refuse(err)
+	} else {
+		l, refused = s.guard.acquire(s.ctx, key)
+	}
+	if refused = s.take(l, refused); refused != nil {
+		return refused
+	}
 	return nil
+}
+
+// got is what the first message has brought; neither: it has not come.
+func (s *lateServerStream) got() (*lock, *refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lock, s.refused
+}
+
+// take keeps what the first message has brought for the end, if that is still to come. It returns why there is no lock.
+func (s *lateServerStream) take(l *lock, refused *refusal) *refusal {
+	s.mu.Lock()
+	ended := s.ended
+	if !ended {
+		s.lock, s.refused = l, refused
+	}
+	s.mu.Unlock()
+	if !ended || l == nil {
+		return refused
+	}
+	_ = l.release() // nobody has worked under it
+	return refuse(context.Canceled)
+}
+
+// end ends the stream after the handler has returned err, and says why that does not count. nil: it does.
+func (s *lateServerStream) end(err error) *refusal {
+	s.mu.Lock()
+	s.ended = true
+	l, refused := s.lock, s.refused
+	s.mu.Unlock()
+	if l != nil {
+		return l.end(err)
+	}
+	return refused
 }

@@ -1,0 +1,134 @@
+package grpcguard_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/middleware/grpcguard"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+// The usual shape of a handler of many requests: a goroutine receives them. Here the handler returns while the first one,
+// which has the key, is on its way to that goroutine.
+
+// forEver are the options of a lock that only its holder gives up: one that is left behind is noticed.
+var forEver = []wllock.CallOption{wllock.WithLockTimeMax(0)}
+
+// receiver is a server stream of one message, which comes when the test says so.
+type receiver struct {
+	grpc.ServerStream
+	ctx  context.Context
+	sent chan struct{}
+}
+
+func (r *receiver) Context() context.Context { return r.ctx }
+func (r *receiver) RecvMsg(m any) error {
+	<-r.sent
+	m.(*pb.StreamingOutputCallRequest).Payload = payload
+	return nil
+}
+
+// leaving runs a handler that has a goroutine receive, and returns after ready has. It returns what that goroutine will
+// get. gRPC has not ended the stream's context by then.
+func leaving(t *testing.T, l *wllock.Locker, r *receiver, ready func()) <-chan error {
+	t.Helper()
+	received := make(chan error, 1)
+	guard := grpcguard.StreamServerInterceptor(l, "product", byPayload, grpcguard.WithCallOptions(forEver...))
+	require.NoError(t, guard(nil, r, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+		go func() { received <- s.RecvMsg(&pb.StreamingOutputCallRequest{}) }()
+		ready()
+		return nil
+	}))
+	return received
+}
+
+func TestFirstMessageAfterTheHandlerTakesNoLock(t *testing.T) {
+	l := wllocktest.New(t)
+	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
+	received := leaving(t, l, r, func() {})
+	close(r.sent)
+	require.Error(t, <-received)
+	isFree(t, l)
+}
+
+func TestWaitForTheLockEndsWithTheHandler(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
+	close(r.sent)
+	require.Error(t, <-leaving(t, l, r, func() { waiting(t, l, 1) }))
+	require.EqualValues(t, 1, l.Stats().Total.Held, "somebody else still has it")
+}
+
+// slow is a backend whose first answer is under way until the test lets it come, whoever has stopped to wait for it.
+type slow struct {
+	distributed.Backend
+	once          sync.Once
+	asked, answer chan struct{}
+}
+
+func (s *slow) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	s.once.Do(func() {
+		close(s.asked)
+		<-s.answer
+	})
+	return s.Backend.Enter(context.WithoutCancel(ctx), r)
+}
+
+func TestLockThatComesAfterTheHandlerGoesBack(t *testing.T) {
+	b := memlock.New()
+	s := &slow{Backend: b, asked: make(chan struct{}), answer: make(chan struct{})}
+	l, err := wllock.New("test", s, wllock.WithOwnedBackend())
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		assert.NoError(t, l.Close(ctx))
+	})
+	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
+	close(r.sent)
+	received := leaving(t, l, r, func() { <-s.asked })
+	close(s.answer)
+	require.Error(t, <-received)
+	isFree(t, l)
+}
+
+// The same over a real connection, where either may come first.
+func TestHandlerLeavesAsItsFirstMessageComes(t *testing.T) {
+	for name, opts := range map[string][]wllock.CallOption{
+		"lock": forEver, "refusal": {wllock.WithWait(-1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := wllocktest.New(t)
+			var receiving sync.WaitGroup
+			c := start(t, &service{both: func(s grpc.ServerStream) error {
+				begun := make(chan struct{})
+				receiving.Go(func() {
+					close(begun)
+					_ = s.RecvMsg(&pb.StreamingOutputCallRequest{})
+				})
+				<-begun
+				return nil
+			}}, streamServer(l, byPayload, opts...))
+			for range 1000 {
+				s, err := c.FullDuplexCall(t.Context())
+				require.NoError(t, err)
+				_ = s.Send(request)
+				_, err = s.Recv()
+				require.Error(t, err)
+			}
+			receiving.Wait()
+			assert.Zero(t, l.Stats().Total.Held)
+		})
+	}
+}
