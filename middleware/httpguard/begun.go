@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strings"
 )
 
 // knowledge of whether a response has been begun.
@@ -18,24 +19,38 @@ const (
 
 // begun tells whether something has been written, or the connection been taken over, through w.
 //
-// The ResponseWriter is not wrapped, and net/http has no question for it, so this is what is left: writers that tell
-// (those of gin and chi), and the field in which a writer notes it, which is read by reflection as long as it is there.
-// A wrapper that cannot tell may keep back what was written; then only the writer inside can be believed, and only
-// when it says yes.
+// The ResponseWriter is not wrapped, and net/http has no question for it, so this is what is left: the field in which its
+// own writers note it, which is read by reflection as long as it is there, and gin's method. Nobody else is believed,
+// whatever fields and methods of such names there are: a wrapper may note what is written and not what Write begins, may
+// note a status of 103, or begin with one of 200. And it may keep back what was written; so of a wrapper only the writer
+// inside is asked, and only its yes counts.
 func begun(w http.ResponseWriter) knowledge {
-	switch w := w.(type) {
-	case interface{ Written() bool }:
-		return known(w.Written())
-	case interface{ Status() int }: // chi's is 0 until then
-		return known(w.Status() != 0)
+	if isOwn(w) {
+		return noted(w)
 	}
-	if k := noted(w); k != unknown {
-		return k
+	if gin, ok := w.(interface{ Written() bool }); ok && packageOf(w) == "github.com/gin-gonic/gin" {
+		return known(gin.Written())
 	}
 	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok && begun(outer.Unwrap()) == yes {
 		return yes
 	}
 	return unknown
+}
+
+// isOwn reports whether w is one of net/http's own writers, or httptest's, or that of HTTP/2 from outside of the standard
+// library.
+func isOwn(w http.ResponseWriter) bool {
+	p := packageOf(w)
+	return p == "net/http" || strings.HasPrefix(p, "net/http/") || p == "golang.org/x/net/http2"
+}
+
+// packageOf returns the path of the package that w's type is from.
+func packageOf(w http.ResponseWriter) string {
+	t := reflect.TypeOf(w)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath()
 }
 
 func known(is bool) knowledge {
@@ -45,8 +60,7 @@ func known(is bool) knowledge {
 	return no
 }
 
-// noted reads what net/http's own writers (and httptest's, and many others) note. The handler has returned, so nobody
-// writes to it now.
+// noted reads what a writer of net/http's own notes. The handler has returned, so nobody writes to it now.
 func noted(w http.ResponseWriter) knowledge {
 	v := reflect.ValueOf(w)
 	header := flag(v, "wroteHeader")
@@ -61,6 +75,12 @@ func noted(w http.ResponseWriter) knowledge {
 
 // sent is how many bytes of a body have come to the writer inside, or -1 if it does not tell.
 func sent(w http.ResponseWriter) int64 {
+	if !isOwn(w) { // a count of its own may have what it keeps back
+		if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+			return sent(outer.Unwrap())
+		}
+		return -1
+	}
 	v := reflect.ValueOf(w)
 	for _, path := range [][]string{{"written"}, {"rws", "wroteBytes"}} { // HTTP/1, HTTP/2
 		if n := field(v, path...); n.Kind() == reflect.Int64 {
@@ -71,9 +91,6 @@ func sent(w http.ResponseWriter) int64 {
 		if b, ok := body.Interface().(*bytes.Buffer); ok {
 			return int64(b.Len())
 		}
-	}
-	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
-		return sent(outer.Unwrap())
 	}
 	return -1
 }

@@ -1,6 +1,7 @@
 package httpguard
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -63,4 +64,30 @@ func TestNetHTTPStillTells(t *testing.T) {
 	require.Equal(t, no, begun(w), changed)
 	w.WriteHeader(http.StatusCreated)
 	require.Equal(t, yes, begun(w), changed)
+}
+
+// claiming is a wrapper with all that net/http's own writers have, which it means otherwise.
+type claiming struct {
+	http.ResponseWriter
+	wroteHeader bool
+	written     int64
+	Body        *bytes.Buffer
+}
+
+func (c *claiming) Written() bool               { return c.wroteHeader }
+func (c *claiming) Status() int                 { return http.StatusOK }
+func (c *claiming) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func TestOnlyTheWriterInsideIsBelieved(t *testing.T) {
+	inside := httptest.NewRecorder()
+	w := &claiming{ResponseWriter: inside, wroteHeader: true, written: 7, Body: bytes.NewBufferString("kept back")}
+	require.Equal(t, unknown, begun(w), "its yes")
+	require.Zero(t, sent(w))
+	fmt.Fprint(inside, "four")
+	w.wroteHeader = false
+	require.Equal(t, yes, begun(w))
+	require.EqualValues(t, 4, sent(w))
+	w.ResponseWriter = httptest.NewRecorder()
+	require.Equal(t, unknown, begun(w), "its no")
+	require.Equal(t, unknown, begun(struct{ http.ResponseWriter }{inside}), "an embedded writer may be anything")
 }

@@ -31,7 +31,8 @@
 //
 // r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. A handler that sees this should return; if it
 // has written nothing, the client gets the 503. The ResponseWriter is not wrapped, so whether something was written is
-// asked of the writer itself: those of net/http, httptest, gin and chi can tell, and so can wrappers around these that
-// have an Unwrap method, mostly. Behind any other writer the client gets the status 503 without a problem, if nothing
-// was written; if something was, that goes out as it is, and net/http may log a superfluous WriteHeader.
+// asked of the writer itself: those of net/http, httptest and gin can tell. Around these it can be seen, mostly, while
+// the 503 is written through a wrapper that has an Unwrap method, as those of chi, echo and OpenTelemetry have. Behind any
+// other writer the client gets the status 503 without a problem, if nothing was written; if something was, that goes out
+// as it is, and net/http may log a superfluous WriteHeader.
 package httpguard

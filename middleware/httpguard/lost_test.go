@@ -1,12 +1,13 @@
 package httpguard_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,95 +20,6 @@ import (
 	"github.com/wllock/wllock/middleware/httpguard"
 	"github.com/wllock/wllock/wllocktest"
 )
-
-// plain is a wrapper that tells nothing, but lets through at once.
-type plain struct{ http.ResponseWriter }
-
-// open is plain, and says what it wraps.
-type open struct{ http.ResponseWriter }
-
-func (o open) Unwrap() http.ResponseWriter { return o.ResponseWriter }
-
-// keeping keeps back what is written until the end, as some that compress do.
-type keeping struct {
-	http.ResponseWriter
-	status int
-	body   strings.Builder
-}
-
-func (k *keeping) Unwrap() http.ResponseWriter { return k.ResponseWriter }
-func (k *keeping) WriteHeader(status int) {
-	if k.status == 0 {
-		k.status = status
-	}
-}
-
-func (k *keeping) Write(b []byte) (int, error) {
-	k.WriteHeader(http.StatusOK)
-	return k.body.Write(b)
-}
-
-func (k *keeping) end() {
-	if k.status != 0 {
-		k.ResponseWriter.WriteHeader(k.status)
-	}
-	fmt.Fprint(k.ResponseWriter, k.body.String())
-}
-
-// buffering keeps back the body only: WriteHeader goes through at once.
-type buffering struct {
-	http.ResponseWriter
-	body *bufio.Writer
-}
-
-func (b *buffering) Unwrap() http.ResponseWriter       { return b.ResponseWriter }
-func (b *buffering) Write(p []byte) (int, error)       { return b.body.Write(p) }
-func (b *buffering) WriteString(s string) (int, error) { return b.body.WriteString(s) }
-
-// telling is as gin's writer is.
-type telling struct {
-	http.ResponseWriter
-	written bool
-}
-
-func (w *telling) Written() bool { return w.written }
-func (w *telling) Write(b []byte) (int, error) {
-	w.written = true
-	return w.ResponseWriter.Write(b)
-}
-
-// status is as chi's writer is.
-type status struct {
-	http.ResponseWriter
-	code int
-}
-
-func (w *status) Status() int { return w.code }
-func (w *status) WriteHeader(code int) {
-	w.code = code
-	w.ResponseWriter.WriteHeader(code)
-}
-
-// writers are ways to get at a response. Each returns the writer for the handler, and what is to be done at the end.
-var writers = map[string]func(http.ResponseWriter) (http.ResponseWriter, func()){
-	"as it is": func(w http.ResponseWriter) (http.ResponseWriter, func()) { return w, func() {} },
-	"plain":    func(w http.ResponseWriter) (http.ResponseWriter, func()) { return plain{w}, func() {} },
-	"open":     func(w http.ResponseWriter) (http.ResponseWriter, func()) { return open{w}, func() {} },
-	"telling": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
-		return &telling{ResponseWriter: w}, func() {}
-	},
-	"status": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
-		return &status{ResponseWriter: w}, func() {}
-	},
-	"buffering": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
-		b := &buffering{ResponseWriter: w, body: bufio.NewWriter(w)}
-		return b, func() { b.body.Flush() }
-	},
-	"keeping": func(w http.ResponseWriter) (http.ResponseWriter, func()) {
-		k := &keeping{ResponseWriter: w}
-		return k, k.end
-	},
-}
 
 // losing runs a request whose lock is lost before handler gets to work, and returns the answer and what the server logged.
 func losing(t *testing.T, http2 bool, wrap func(http.ResponseWriter) (http.ResponseWriter, func()), handler http.HandlerFunc) (answer, string) {
@@ -161,48 +73,81 @@ func (l *logs) String() string {
 	return l.b.String()
 }
 
-func TestLostBeforeAnythingWasWritten(t *testing.T) {
-	for name, wrap := range writers {
+// overEach runs a test for each of the writers named, over HTTP/1 and HTTP/2.
+func overEach(t *testing.T, names []string, test func(t *testing.T, name string, http2 bool)) {
+	for _, name := range names {
 		for _, http2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, http2), func(t *testing.T) {
 				t.Parallel()
-				a, logged := losing(t, http2, wrap, func(w http.ResponseWriter, _ *http.Request) {
-					w.Header().Set("ETag", "x")
-					if name != "keeping" { // it gets them back as they were
-						w.Header().Set("Content-Length", "1")
-					}
-				})
-				require.Empty(t, logged)
-				require.Equal(t, http.StatusServiceUnavailable, a.status)
-				if name == "plain" || name == "keeping" || name == "buffering" { // which cannot be asked: only the status
-					return
-				}
-				require.Empty(t, a.header.Get("ETag"))
-				a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+				test(t, name, http2)
 			})
 		}
 	}
 }
 
-func TestLostAfterSomethingWasWritten(t *testing.T) {
-	for name, wrap := range writers {
-		for _, http2 := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, http2), func(t *testing.T) {
-				t.Parallel()
-				a, logged := losing(t, http2, wrap, func(w http.ResponseWriter, _ *http.Request) {
-					w.Header().Set("Content-Type", "text/x-own")
-					w.WriteHeader(http.StatusCreated)
-					fmt.Fprint(w, "done")
-				})
-				require.Equal(t, http.StatusCreated, a.status)
-				require.Equal(t, "done", a.body)
-				require.Equal(t, "text/x-own", a.header.Get("Content-Type"))
-				if name != "plain" {
-					require.Empty(t, logged)
-				}
-			})
+var everyWriter = slices.Sorted(maps.Keys(writers))
+
+func TestLostBeforeAnythingWasWritten(t *testing.T) {
+	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
+		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", "x")
+			if name != "keeping" { // it gets them back as they were
+				w.Header().Set("Content-Length", "1")
+			}
+		})
+		require.Empty(t, logged)
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		if !slices.Contains(telling, name) { // only the status
+			return
 		}
-	}
+		require.Empty(t, a.header.Get("ETag"))
+		a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+	})
+}
+
+// An informational status is no response yet, though a wrapper may note it as one.
+func TestLostAfterEarlyHints(t *testing.T) {
+	overEach(t, append([]string{"plain", "optimist"}, telling...), func(t *testing.T, name string, http2 bool) {
+		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+		})
+		require.Empty(t, logged)
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		if slices.Contains(telling, name) {
+			a.isProblem(t, http.StatusServiceUnavailable, "lease-lost", false)
+		}
+	})
+}
+
+func TestLostAfterSomethingWasWritten(t *testing.T) {
+	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
+		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/x-own")
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, "done")
+		})
+		require.Equal(t, http.StatusCreated, a.status)
+		require.Equal(t, "done", a.body)
+		require.Equal(t, "text/x-own", a.header.Get("Content-Type"))
+		if !slices.Contains(mute, name) {
+			require.Empty(t, logged)
+		}
+	})
+}
+
+// Write alone begins a response as well, and a wrapper need not see it.
+func TestLostAfterABodyWithoutStatus(t *testing.T) {
+	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
+		if name == "buffering" { // see TestLostAfterABodyWasKeptBack
+			return
+		}
+		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
+		require.Equal(t, http.StatusOK, a.status)
+		require.Equal(t, "done", a.body, "no second body")
+		if !slices.Contains(mute, name) {
+			require.Empty(t, logged)
+		}
+	})
 }
 
 // A body that is kept back while the header goes through: that is the handler's answer, whatever its status has become.
