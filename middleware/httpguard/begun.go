@@ -2,7 +2,6 @@ package httpguard
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -93,16 +92,6 @@ func sent(w http.ResponseWriter) int64 {
 		}
 	}
 	return -1
-}
-
-// passes reports whether w lets a body through at once and has kept nothing back before. To see that, it writes a line
-// end, with which JSON may begin.
-func passes(w http.ResponseWriter) bool {
-	if sent(w) != 0 {
-		return false
-	}
-	_, err := io.WriteString(w, "\n")
-	return err == nil && sent(w) == 1
 }
 
 // flag reads a bool at the end of a path of struct fields.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/internal/problem"
 )
 
 // guard is a handler with the lock before it.
@@ -79,7 +77,8 @@ func WithBodyBuffer(limit int64) Option {
 
 // WithResponder sets what answers a request that is refused, or whose lock was lost before anything was written [a problem
 // of RFC 9457]. The status is the proposed one, Retry-After is set where it belongs. The error's text is for logs, not for
-// clients: it has a part of the key.
+// clients: it has a part of the key. After a lock was lost behind a writer that does not tell whether it has begun, w is
+// another than the handler's: it leaves out a body that may come to stand behind another one.
 func WithResponder(f func(w http.ResponseWriter, r *http.Request, status int, err error)) Option {
 	if f == nil {
 		panic("httpguard: WithResponder(nil): want a function")
@@ -144,6 +143,10 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		abort(r)
 		return
 	}
+	g.answer(w, r, err)
+}
+
+func (g *guard) answer(w http.ResponseWriter, r *http.Request, err error) {
 	status := g.prepareAnswer(w, err)
 	g.respond(w, r, status, err)
 }
@@ -155,25 +158,11 @@ func (g *guard) lost(w http.ResponseWriter, r *http.Request, err error) {
 	case yes:
 	case no:
 		g.refuse(w, r, err)
-	case unknown:
-		tryAnswer(w, err)
+	case unknown: // not to be aborted either: there may be a response
+		t := newTrial(w)
+		g.answer(t, r, err)
+		t.end()
 	}
-}
-
-// tryAnswer is for a writer that does not tell whether it has begun. A second WriteHeader has no effect, a second body is
-// appended to the first. So the body goes out only if the header is seen to have done so, and what is written after it
-// to follow with nothing between; else the client gets a mere 503, or what the handler has written.
-func tryAnswer(w http.ResponseWriter, err error) {
-	p := problemOf(err, http.StatusServiceUnavailable)
-	before := w.Header().Clone()
-	problem.Header(w.Header())
-	w.WriteHeader(p.Status)
-	if begun(w) == yes && passes(w) {
-		p.WriteBody(w)
-		return
-	}
-	clear(w.Header()) // they may be those of a response that is still kept back
-	maps.Copy(w.Header(), before)
 }
 
 // abort is for a request whose context was cancelled while it waited: nothing is written. To return would not do, for

@@ -22,11 +22,12 @@ import (
 )
 
 // losing runs a request whose lock is lost before handler gets to work, and returns the answer and what the server logged.
-func losing(t *testing.T, http2 bool, wrap func(http.ResponseWriter) (http.ResponseWriter, func()), handler http.HandlerFunc) (answer, string) {
+func losing(t *testing.T, http2 bool, wrap func(http.ResponseWriter) (http.ResponseWriter, func()), handler http.HandlerFunc,
+	opts ...httpguard.Option) (answer, string) {
 	t.Helper()
 	l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
 	var runs atomic.Int32
-	guarded := httpguard.New(l, "product", httpguard.Query("id"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	guarded := httpguard.New(l, "product", httpguard.Query("id"), opts...)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
 		faults.Lose("product", secret)
 		<-r.Context().Done()
@@ -158,6 +159,44 @@ func TestLostAfterABodyWasKeptBack(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, a.status)
 		require.Empty(t, logged)
 	}
+}
+
+// ownPage is a responder with a body of more than one piece, and a length.
+func ownPage(w http.ResponseWriter, _ *http.Request, status int, _ error) {
+	w.Header().Set("Content-Type", "text/x-own")
+	w.Header().Set("Content-Length", "7")
+	w.WriteHeader(status)
+	w.WriteHeader(http.StatusTeapot) // too late
+	fmt.Fprint(w, "my ")
+	fmt.Fprint(w, "page")
+}
+
+func TestLostIsAnsweredByTheResponder(t *testing.T) {
+	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
+		a, logged := losing(t, http2, writers[name], func(http.ResponseWriter, *http.Request) {}, httpguard.WithResponder(ownPage))
+		require.Equal(t, http.StatusServiceUnavailable, a.status)
+		if slices.Contains(telling, name) {
+			require.Equal(t, "my page", a.body)
+			require.Equal(t, "text/x-own", a.header.Get("Content-Type"))
+		}
+		if name != "as it is" {
+			require.Empty(t, logged)
+		}
+	})
+}
+
+// The responder's page is no second body either.
+func TestLostAfterSomethingWasWrittenIsNotAnswered(t *testing.T) {
+	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
+		a, _ := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/x-done")
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, "done")
+		}, httpguard.WithResponder(ownPage))
+		require.Equal(t, http.StatusCreated, a.status)
+		require.Equal(t, "done", a.body)
+		require.Equal(t, "text/x-done", a.header.Get("Content-Type"))
+	})
 }
 
 func TestLostAfterHijack(t *testing.T) {
