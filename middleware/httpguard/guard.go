@@ -137,13 +137,23 @@ func (g *guard) serve(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	g.next.ServeHTTP(w, inner)
 }
 
-// refuse answers a request that was not let in.
+// refuse answers a request that was not let in. When its context was cancelled by the loss of a lock further out, the
+// client is still there, and gets what that lock's guard would answer.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		abort(r)
-		return
+		cause := context.Cause(r.Context())
+		if !endsHold(cause) {
+			abort(r)
+			return
+		}
+		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	g.answer(w, r, err)
+}
+
+// endsHold reports whether a context's end is that of a lock.
+func endsHold(cause error) bool {
+	return errors.Is(cause, wllock.ErrLeaseLost) || errors.Is(cause, wllock.ErrLockTimeMax) || errors.Is(cause, wllock.ErrClosed)
 }
 
 func (g *guard) answer(w http.ResponseWriter, r *http.Request, err error) {
