@@ -16,10 +16,9 @@ import (
 // The outer lock ends while the inner one is waited for. It is not the client who has gone then, but a lock.
 func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct {
-		opts  []wllock.CallOption
-		end   func(l *wllock.Locker, faults *wllocktest.Faults)
-		kind  string
-		retry bool
+		opts []wllock.CallOption
+		end  func(l *wllock.Locker, faults *wllocktest.Faults)
+		kind string
 	}{
 		"lost":      {end: func(_ *wllock.Locker, faults *wllocktest.Faults) { faults.Lose("product", secret) }, kind: "lease-lost"},
 		"overstaid": {opts: []wllock.CallOption{wllock.WithLockTimeMax(50 * time.Millisecond)}, kind: "lease-lost"},
@@ -27,7 +26,7 @@ func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			_ = l.Close(ctx)
-		}, kind: "shutting-down", retry: true},
+		}, kind: "shutting-down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			outer, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
@@ -45,7 +44,7 @@ func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 					test.end(outer, faults)
 				}
 			}()
-			get(t, s).isProblem(t, http.StatusServiceUnavailable, test.kind, test.retry)
+			get(t, s).isProblem(t, http.StatusServiceUnavailable, test.kind, false)
 			<-done
 		})
 	}
