@@ -18,16 +18,18 @@ const (
 	fenceDigits = 19
 )
 
-// fences is a lease's reserve. An exclusive lease gives each out once, a shared one always the same.
+// fences is a lease's reserve. An exclusive lease gives each out once, a shared one always the same. One refill is under
+// way at a time: of two the later block could come first, and the earlier one would then be given out after it.
 type fences struct {
 	shared bool // set by open, then read only
 
 	mu        sync.Mutex
-	from, to  uint64    // guarded by mu; the next to give, and the first past the block
-	spare     [2]uint64 // guarded by mu; the block after, the same way; empty if equal
-	half      uint64    // guarded by mu; with fewer left a refill is due
-	refilling bool      // guarded by mu; one was asked for
-	closed    bool      // guarded by mu; the lease is being released
+	from, to  uint64        // guarded by mu; the next to give, and the first past the block
+	spare     [2]uint64     // guarded by mu; the block after, the same way; empty if equal
+	half      uint64        // guarded by mu; with fewer left a refill is due
+	refilling bool          // guarded by mu; one was asked for
+	refilled  chan struct{} // guarded by mu; closed when that is answered, or given up; made when somebody waits for it
+	closed    bool          // guarded by mu; the lease is being released
 }
 
 func (f *fences) open(first, count uint64, shared bool) {
@@ -57,12 +59,34 @@ func (f *fences) next() (fence uint64, ok, low bool) {
 	return fence, ok, low
 }
 
-// add takes a further block. With one in reserve already it is dropped: a gap in the fences is nothing.
+// refill says what to do for more fences: wait for the refill under way, or (nil) ask for one, which add or failed ends.
+func (f *fences) refill() (wait <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.refilling {
+		f.refilling = true
+		return nil
+	}
+	if f.refilled == nil {
+		f.refilled = make(chan struct{})
+	}
+	return f.refilled
+}
+
+// some reports that there are fences to give.
+func (f *fences) some() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shared || f.from < f.to || f.spare[0] < f.spare[1]
+}
+
+// add takes the block that a refill has brought. One that is not above what was given out is dropped: a gap in the fences
+// is nothing.
 func (f *fences) add(first, count uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.refilling = false
-	if f.spare[0] == f.spare[1] {
+	f.over()
+	if f.spare[0] == f.spare[1] && first >= f.to {
 		f.spare = [2]uint64{first, first + count}
 	}
 }
@@ -71,7 +95,16 @@ func (f *fences) add(first, count uint64) {
 func (f *fences) failed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.over()
+}
+
+// over ends a refill. The caller holds mu.
+func (f *fences) over() {
 	f.refilling = false
+	if f.refilled != nil {
+		close(f.refilled)
+		f.refilled = nil
+	}
 }
 
 // close ends the giving.

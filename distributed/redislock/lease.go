@@ -51,8 +51,8 @@ func (l *lease) start(until time.Time, wanted bool) {
 // NextFence implements distributed.Lease. More are fetched in the background when half are used.
 func (l *lease) NextFence() (uint64, bool) {
 	fence, ok, low := l.fences.next()
-	if low {
-		l.a.b.errands.add((*refill)(l), l.a.ttl, l.Until())
+	if low && !l.a.b.errands.add((*refill)(l), l.a.ttl, l.Until()) {
+		l.fences.failed()
 	}
 	return fence, ok
 }
@@ -63,13 +63,24 @@ type refill lease
 func (r *refill) make() *call                   { return (*lease)(r).refilling() }
 func (r *refill) answered(c *call, _ time.Time) { _ = (*lease)(r).refilled(c) }
 
-// Refill implements distributed.Lease.
+// Refill implements distributed.Lease. It waits for one that is under way rather than ask again.
 func (l *lease) Refill(ctx context.Context) error {
 	if l.fences.shared {
 		return nil
 	}
+	for wait := l.fences.refill(); wait != nil; wait = l.fences.refill() {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return interrupted(ctx, l.refilling(), ctx.Err())
+		}
+		if l.fences.some() {
+			return nil
+		}
+	}
 	c := l.refilling()
 	if _, err := l.a.b.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
+		l.fences.failed()
 		return err
 	}
 	return l.refilled(c)
@@ -88,6 +99,7 @@ func (l *lease) refilled(c *call) error {
 		return unavailable("refill", c.err)
 	}
 	if c.word(0) != "fences" {
+		l.fences.failed()
 		l.End()
 		l.a.b.forget(l.a)
 		return distributed.ErrLeaseLost

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -122,4 +123,72 @@ func TestLeaseOutlivesManyTTLs(t *testing.T) {
 		require.False(t, distributed.Over(time.Now(), l.Until()))
 	}
 	release(t, l)
+}
+
+// heldUp delivers the answer to the first refill when the gate is open.
+type heldUp struct {
+	transport
+	answered, gate chan struct{}
+	once           atomic.Bool
+}
+
+func (h *heldUp) do(ctx context.Context, calls ...*call) {
+	h.transport.do(ctx, calls...)
+	for _, c := range calls {
+		if c.script == refillScript && h.once.CompareAndSwap(false, true) {
+			close(h.answered)
+			<-h.gate
+		}
+	}
+}
+
+// TestFencesGrowOverRefills: of two refills under way the later block came first now and then, and the earlier one was
+// given out after it.
+func TestFencesGrowOverRefills(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	h := &heldUp{transport: b.tr, answered: make(chan struct{}), gate: make(chan struct{})}
+	b.tr = h
+	l := newUser(t, b).lasting(30 * time.Second).lease(key(t))
+	last := uint64(0)
+	next := func() bool {
+		n, ok := l.NextFence()
+		if ok {
+			require.Greater(t, n, last)
+			last = n
+		}
+		return ok
+	}
+	for next() { // at half of the block a refill leaves in the background
+	}
+	<-h.answered
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, l.Refill(ctx), distributed.ErrUnavailable, "it waits for the one under way")
+	close(h.gate)
+	for range 3 * laterBlock {
+		if !next() {
+			require.NoError(t, l.Refill(t.Context()))
+		}
+	}
+	release(t, l)
+}
+
+func TestFencesBelowTheLastAreDropped(t *testing.T) {
+	t.Parallel()
+	var f fences
+	f.open(5000, 1000, false)
+	f.add(4000, 1000)
+	for want := uint64(5000); want < 6000; want++ {
+		n, ok, _ := f.next()
+		require.True(t, ok)
+		require.Equal(t, want, n)
+	}
+	_, ok, _ := f.next()
+	require.False(t, ok)
+	f.add(7000, 1)
+	n, ok, _ := f.next()
+	require.True(t, ok)
+	require.Equal(t, uint64(7000), n)
 }
