@@ -125,6 +125,32 @@ func TestLeaseOutlivesManyTTLs(t *testing.T) {
 	release(t, l)
 }
 
+// TestReadersOfDifferentTTL: the set of readers once lived for as long as the last one to touch it wanted; a long lease was
+// no member any more then, and a writer got in beside it.
+func TestReadersOfDifferentTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	long, short := newUser(t, open(t, s.Addr)).lasting(20*time.Minute), newUser(t, open(t, s.Addr)).lasting(5*time.Second)
+	writer := newUser(t, open(t, s.Addr)).lasting(5 * time.Second)
+	k := keysOf(key(t), "")
+	l := long.lease(key(t), shared)
+	w := writer.place(key(t))
+	l2 := newUser(t, open(t, s.Addr)).lasting(20 * time.Minute).place(key(t))
+	p := short.place(key(t), shared)
+	for _, name := range k[2:5] { // queue, waiters, readers
+		require.Greater(t, s.Do("PTTL", name), int64(79*60*1000), name)
+	}
+	require.NoError(t, p.Leave(t.Context()))
+	require.NoError(t, w.Leave(t.Context()))
+	require.NoError(t, l2.Leave(t.Context()))
+	release(t, short.lease(key(t), shared))
+	short.b.renewBatch(t.Context(), []*lease{short.lease(key(t), shared)})
+	require.Greater(t, s.Do("PTTL", k[4]), int64(79*60*1000))
+	_, _, err := writer.enter(t.Context(), key(t), noWait)
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	release(t, l)
+}
+
 // heldUp delivers the answer to the first refill when the gate is open.
 type heldUp struct {
 	transport

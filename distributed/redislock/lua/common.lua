@@ -57,6 +57,14 @@ local function save(state)
   redis.call('SET', STATE, state.fence .. more, 'PX', KEEP)
 end
 
+-- keep has a key outlive its last use, for as long as the longest lease needs that is used with it: a set of readers that
+-- ended with the shortest would let a writer in beside one of the others. new: the key had no time to live yet.
+local function keep(key, new)
+  if new or redis.call('PEXPIRE', key, KEEP, 'GT') == 0 and redis.call('PTTL', key) == -1 then
+    redis.call('PEXPIRE', key, KEEP)
+  end
+end
+
 -- over notes that this attempt is over: its enter, arriving late, changes nothing any more, and leaving again is fine.
 local function over(a, known)
   if not known or tonumber(known) < tonumber(a) then

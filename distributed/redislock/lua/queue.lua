@@ -8,11 +8,11 @@ local function waiter(member)
     window = math.floor(t / 2), id = p .. ':' .. a .. ':' .. member}
 end
 
--- beaten notes a heartbeat of this attempt's place and keeps the queue.
-local function beaten(now)
+-- beaten notes a heartbeat of this attempt's place and keeps the queue. alone: there was none before.
+local function beaten(now, alone)
   redis.call('HSET', WAITERS, instance, string.format('%s %s %s %d %d', attempt, process, mode, ttl, now))
-  redis.call('PEXPIRE', WAITERS, KEEP)
-  redis.call('PEXPIRE', QUEUE, KEEP)
+  keep(WAITERS, alone)
+  keep(QUEUE, alone)
 end
 
 local function drop(member)
@@ -64,7 +64,7 @@ end
 -- admit makes w a reader. Its share of the lock lasts as long as any reader's.
 local function admit(w, now)
   redis.call('ZADD', READERS, 'GT', now + w.window, w.id) -- GT: a repeat that comes late must not shorten a claim
-  redis.call('PEXPIRE', READERS, KEEP)
+  keep(READERS)
   redis.call('PEXPIRE', LOCK, w.window, 'GT')
 end
 

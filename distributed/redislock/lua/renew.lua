@@ -7,7 +7,7 @@ local value = redis.call('MGET', LOCK)[1]
 if not holds(value, TOKEN, mode) then return 'lost' end
 if mode == 's' then
   redis.call('ZADD', READERS, 'XX', millis(redis.call('TIME')) + ttl, id)
-  redis.call('PEXPIRE', READERS, KEEP)
+  keep(READERS)
   redis.call('PEXPIRE', LOCK, ttl, 'GT')
 else
   redis.call('PEXPIRE', LOCK, ttl)
