@@ -30,7 +30,7 @@ func runChild(part string) {
 	if err != nil {
 		panic(err)
 	}
-	l, p, err := b.Enter(context.Background(), distributed.Request{Key: f[2], Instance: "child", TTL: ttl})
+	l, p, err := b.Enter(context.Background(), distributed.Request{Key: f[2], Instance: fmt.Sprint("child", os.Getpid()), TTL: ttl})
 	if err != nil {
 		panic(err)
 	}

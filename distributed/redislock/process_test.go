@@ -66,6 +66,7 @@ func TestWaitersLongDeadAreSkippedAtOnce(t *testing.T) {
 	for _, c := range dead {
 		c.signal(syscall.SIGKILL)
 	}
+	require.Equal(t, int64(11), queueLength(s, key(t)))
 	time.Sleep(testTTL/3 + 200*time.Millisecond) // their heartbeats are stale
 	release(t, l)
 	start := time.Now()
@@ -105,4 +106,49 @@ func TestPausedWaiterIsPassedOver(t *testing.T) {
 	l2 := granted(t, p)
 	inTime(t, "SIGSTOP of a waiter across its grant", time.Since(start), distributed.ClaimWindow(testTTL))
 	release(t, l2)
+}
+
+// dies is kill -9 as far as the server can see: no heartbeats, nobody listens, nothing is given back.
+func dies(b *Backend) { b.cancel(); b.ear.close(); b.beats.Close() }
+
+func TestDeadWriterBeforeReadersIsPassedOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	near, dead := open(t, s.Addr), open(t, s.Addr)
+	l := newUser(t, near).lease(key(t), shared) // a reader that stays
+	_ = newUser(t, dead).place(key(t))          // a writer, killed
+	p := newUser(t, near).place(key(t), shared) // a reader behind it
+	dies(dead)
+	start := time.Now()
+	select {
+	case l2 := <-p.Granted():
+		inTime(t, "reader behind a dead writer", time.Since(start), testTTL)
+		release(t, l2)
+	case <-time.After(8 * testTTL):
+		t.Errorf("the reader still waits after %v (8 T, 16 W); reader 1 healthy: %v", time.Since(start), l.Healthy())
+	}
+	release(t, l)
+}
+
+func TestDeadReaderAmongReadersIsPassedOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	near, dead := open(t, s.Addr), open(t, s.Addr)
+	w := newUser(t, near).lease(key(t))
+	p1 := newUser(t, near).place(key(t), shared)
+	_ = newUser(t, dead).place(key(t), shared)
+	p3 := newUser(t, near).place(key(t), shared)
+	dies(dead)
+	time.Sleep(testTTL) // the claim of w goes on, the dead one is stale
+	release(t, w)
+	l1 := granted(t, p1)
+	start := time.Now()
+	select {
+	case l3 := <-p3.Granted():
+		inTime(t, "reader behind a dead reader", time.Since(start), testTTL)
+		release(t, l3)
+	case <-time.After(8 * testTTL):
+		t.Errorf("the reader behind a dead one still waits after %v", time.Since(start))
+	}
+	release(t, l1)
 }

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- beat keeps a place, finds a grant whose notice was lost, and lets the head in when the key is missing. It never
--- enqueues.
+-- beat keeps a place, finds a grant whose notice was lost, and lets the head in when the key is missing, or readers hold
+-- it. It never enqueues.
 -- KEYS and ARGV 1-7: see common.lua
 -- Returns "lease <first fence> <number of fences> <1: wanted>", "place <rank> <ms> <1: foreign>", or "gone".
 -- include: common queue
@@ -29,7 +29,7 @@ local list, strange = {}, false
 if not value and now >= state.free then
   list = pop(state, time, 'free')
   strange = #list == 0
-elseif shared(value) and mode == 's' and redis.call('ZRANK', QUEUE, instance) == 0 then
+elseif shared(value) and mode == 's' then -- who is before us may be dead, and nobody else would find out
   list = pop(state, time, 'join')
 end
 save(state)

@@ -92,8 +92,7 @@ local function pop(state, time, how)
         admit(w, now)
         drop(w.instance)
         list[#list + 1] = w
-        local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-        w = member and waiter(member)
+        w = first(now)
       end
     end
   end
