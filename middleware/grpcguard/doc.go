@@ -34,4 +34,7 @@
 // On a client a stream has the lock until the last RecvMsg, that is, until gRPC says it is finished: after an error or
 // io.EOF from RecvMsg, when its context ends, when the connection is closed. A stream that is abandoned without any of
 // these leaks in gRPC itself, and its lock with it until WithLockTimeMax.
+//
+// The end of a stream does not wait for the backend's answer to the release, unless wllock.SyncRelease is among the
+// options.
 package grpcguard

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/wllock/wllock"
 )
-
-// releaseWait bounds the wait for the backend's answer to a release. The lock is given up all the same.
-const releaseWait = 5 * time.Second
 
 // lock is that of a stream, which does not begin and end in one function.
 type lock struct {
@@ -24,14 +20,23 @@ func (g *guard) acquire(ctx context.Context, key string) (*lock, *refusal) {
 	if err != nil {
 		return nil, refuse(err)
 	}
-	return &lock{Lock: l, outside: ctx, release: sync.OnceValue(func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait) // the stream's is over, perhaps
-		defer cancel()
-		if err := l.Release(ctx); errors.Is(err, wllock.ErrLeaseLost) {
-			return err
-		}
-		return nil // without an answer the lease runs out, which is no failure of the call's
-	})}, nil
+	return &lock{Lock: l, outside: ctx, release: sync.OnceValue(func() error { return g.release(l, key) })}, nil
+}
+
+// release gives a lock up as a guard of a function does: the backend is told in the background, unless SyncRelease is
+// asked for. Whether the lock was kept is known here, and the caller's end of stream would wait for the answer with us.
+// Lock.Release waits for it if it is the last to leave the hold; inside a Do, which is nested in the hold, that is Do.
+func (g *guard) release(l *wllock.Lock, key string) error {
+	ctx, cancel := context.WithCancel(l.Context())
+	cancel() // nobody waits
+	err := g.locker.Do(ctx, g.name, key, l.Release, g.calls...)
+	if lost := l.Release(ctx); lost != nil { // nothing more can be nested in a lock that is lost: Do has not run it
+		err = lost
+	}
+	if errors.Is(err, wllock.ErrLeaseLost) {
+		return err
+	}
+	return nil
 }
 
 // end releases the lock at the end of a call that returned err, and says whether the lock was kept.

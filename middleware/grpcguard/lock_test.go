@@ -1,0 +1,67 @@
+package grpcguard_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/middleware/grpcguard"
+)
+
+// unanswered is a backend that does not answer a release until the test lets it.
+type unanswered struct {
+	distributed.Backend
+	answer chan struct{}
+}
+
+func (u unanswered) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	l, p, err := u.Backend.Enter(ctx, r)
+	return unansweredLease{l, u.answer}, p, err
+}
+
+type unansweredLease struct {
+	distributed.Lease
+	answer chan struct{}
+}
+
+func (l unansweredLease) Release(ctx context.Context) error {
+	<-l.answer
+	return l.Lease.Release(ctx)
+}
+
+func TestEndOfStreamWaitsForTheBackendOnlyIfToldTo(t *testing.T) {
+	for name, opts := range map[string][]wllock.CallOption{"not told": nil, "told": {wllock.SyncRelease()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := unanswered{memlock.New(), make(chan struct{})}
+				l, err := wllock.New("test", b, wllock.WithOwnedBackend())
+				require.NoError(t, err)
+				r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
+				close(r.sent)
+				guard := grpcguard.StreamServerInterceptor(l, "product", byPayload, grpcguard.WithCallOptions(opts...))
+				ended := false
+				go func() {
+					assert.NoError(t, guard(nil, r, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+						return s.RecvMsg(&pb.StreamingOutputCallRequest{})
+					}))
+					ended = true
+				}()
+				synctest.Wait()
+				assert.Equal(t, opts == nil, ended)
+				require.Zero(t, l.Stats().Total.Held)
+				close(b.answer)
+				synctest.Wait()
+				require.True(t, ended)
+				require.NoError(t, l.Close(t.Context()))
+			})
+		})
+	}
+}
