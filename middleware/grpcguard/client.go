@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -48,7 +49,7 @@ func StreamClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, op
 		}
 		stream, err := open(nil)
 		if errors.Is(err, ErrNoMessage) && !desc.ClientStreams {
-			return &lateClientStream{ClientStream: unsent{ctx}, open: open}, nil
+			return newLateClientStream(ctx, open), nil
 		}
 		return stream, err
 	}
@@ -121,22 +122,37 @@ func (s *clientStream) end(err error) error {
 	return err
 }
 
-// lateClientStream is opened when its only request is sent. The embedded stream is unsent until then.
+// lateClientStream is opened when its only request is sent. Who receives may do so beside that.
 type lateClientStream struct {
-	grpc.ClientStream
 	open func(req any) (grpc.ClientStream, error)
+	now  atomic.Pointer[grpc.ClientStream] // unsent until SendMsg has opened another
 }
+
+func newLateClientStream(ctx context.Context, open func(req any) (grpc.ClientStream, error)) *lateClientStream {
+	s := &lateClientStream{open: open}
+	s.become(unsent{ctx})
+	return s
+}
+
+func (s *lateClientStream) become(stream grpc.ClientStream) { s.now.Store(&stream) }
+func (s *lateClientStream) stream() grpc.ClientStream       { return *s.now.Load() }
+
+func (s *lateClientStream) Context() context.Context     { return s.stream().Context() }
+func (s *lateClientStream) Header() (metadata.MD, error) { return s.stream().Header() }
+func (s *lateClientStream) Trailer() metadata.MD         { return s.stream().Trailer() }
+func (s *lateClientStream) CloseSend() error             { return s.stream().CloseSend() }
+func (s *lateClientStream) RecvMsg(m any) error          { return s.stream().RecvMsg(m) }
 
 // SendMsg opens the stream and sends its request.
 func (s *lateClientStream) SendMsg(m any) error {
-	if _, first := s.ClientStream.(unsent); first {
+	if _, first := s.stream().(unsent); first {
 		stream, err := s.open(m)
 		if err != nil {
 			return err
 		}
-		s.ClientStream = stream
+		s.become(stream)
 	}
-	return s.ClientStream.SendMsg(m)
+	return s.stream().SendMsg(m)
 }
 
 // unsent is a stream before its request, of which generated code sees nothing.

@@ -190,6 +190,28 @@ func TestClientStreamThatIsNotOpened(t *testing.T) {
 	isFree(t, l)
 }
 
+// One goroutine may send while another receives. It gets nothing before the request is out, but no half of a stream either.
+func TestClientStreamIsAskedWhileItsRequestIsSent(t *testing.T) {
+	l := wllocktest.New(t)
+	_, conn := startConn(t, &service{out: func(s grpc.ServerStream) error { return s.SendMsg(response) }}, nil, streamClient(l, byPayload))
+	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, pb.TestService_StreamingOutputCall_FullMethodName)
+	require.NoError(t, err)
+	received := make(chan error)
+	go func() {
+		err := s.RecvMsg(&pb.StreamingOutputCallResponse{})
+		for status.Code(err) == codes.FailedPrecondition { // not sent yet
+			err = s.RecvMsg(&pb.StreamingOutputCallResponse{})
+		}
+		received <- err
+	}()
+	require.NoError(t, s.SendMsg(request))
+	require.NoError(t, s.CloseSend())
+	require.NoError(t, <-received)
+	_, err = drain(s)
+	require.ErrorIs(t, err, io.EOF)
+	isFree(t, l)
+}
+
 // Before the lock is had nothing is sent: the server does not see the call.
 func TestClientStreamWaits(t *testing.T) {
 	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
