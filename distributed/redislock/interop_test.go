@@ -132,3 +132,38 @@ func TestInteropGapGivesEachItsShare(t *testing.T) {
 	require.Greater(t, ours.Load(), int64(10))
 	require.Greater(t, theirs.Load(), int64(10))
 }
+
+// TestGapCostsAHandOverNoMoreThanItself: the head of the queue is told when the lock was given up, be it by an Enter.
+func TestGapCostsAHandOverNoMoreThanItself(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const gap = 20 * time.Millisecond
+	ttl := 5 * time.Second
+	a := newUser(t, open(t, s.Addr, WithInteropGap(gap))).lasting(ttl)
+	b := newUser(t, open(t, s.Addr, WithInteropGap(gap))).lasting(ttl)
+	for name, hand := range map[string]func(l *lease) distributed.Place{
+		"leave": func(l *lease) distributed.Place { release(t, l); return nil },
+		"enter": func(l *lease) distributed.Place {
+			return a.place(key(t), func(r *distributed.Request) { r.Prev = l })
+		},
+	} {
+		var worst time.Duration
+		for range 5 {
+			l := a.get(key(t)).(*lease)
+			p := b.place(key(t))
+			start := time.Now()
+			pa := hand(l)
+			lb := granted(t, p)
+			worst = max(worst, time.Since(start))
+			release(t, lb)
+			if pa != nil {
+				release(t, granted(t, pa))
+			}
+			time.Sleep(2 * gap)
+		}
+		t.Logf("%s: worst hand-over %v", name, worst)
+		if worst > gap+200*time.Millisecond {
+			t.Errorf("%s: the gap of %v took %v", name, gap, worst)
+		}
+	}
+}

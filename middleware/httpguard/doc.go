@@ -17,7 +17,7 @@
 //	ErrWaitTimeout                           429  wait-timeout         Retry-After
 //	ErrHeld (wllock.NoWait)                  409  held                 Retry-After
 //	ErrUnavailable                           503  backend-unavailable  Retry-After
-//	ErrClosed                                503  shutting-down        Retry-After
+//	ErrClosed                                503  shutting-down        Retry-After, if it was not let in
 //	ErrLeaseLost, ErrLockTimeMax, when
 //	  nothing has been written yet           503  lease-lost
 //	ErrInvalidKey, an empty key, an error

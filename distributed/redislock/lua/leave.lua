@@ -40,11 +40,7 @@ if holds(value, TOKEN, mode) then
   save(state)
   over(attempt, raw[3])
   announce(list, state)
-  if gap > 0 and state.queued then
-    local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-    local w = member and waiter(member)
-    if w then publish(w.process, string.format('p %s %d', w.attempt, gap)) end
-  end
+  if gap > 0 and state.queued then soon() end
   return 'released'
 end
 
