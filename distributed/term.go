@@ -249,6 +249,19 @@ func (t *Term) unasked(asked time.Time) {
 	}
 }
 
+// Postpone is called by the backend, in place of the renewal that it was asked for, when it is not the time for that yet:
+// it will be asked again soon, and nothing has failed.
+func (t *Term) Postpone() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state.Load() != kept || t.asked.IsZero() {
+		return
+	}
+	t.asked = time.Time{}
+	t.renewAt = time.Now().Add(retryInterval(t.ttl))
+	t.keeper.set.Put(&t.item, earlier(t.renewAt, t.Until()))
+}
+
 // unanswered plans the next try when the renewal sent at asked has come back without an answer.
 func (t *Term) unanswered(asked, now time.Time) {
 	t.mu.Lock()

@@ -296,6 +296,9 @@ func (e claimed) answered(c *call, sent time.Time) {
 		a.deliver(e.g, distributed.Validity(sent, a.ttl))
 	default:
 		a.end()
+		if c.err != nil { // it may have been renewed, for T
+			a.giveBack()
+		}
 	}
 }
 

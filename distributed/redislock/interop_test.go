@@ -167,3 +167,18 @@ func TestGapCostsAHandOverNoMoreThanItself(t *testing.T) {
 		}
 	}
 }
+
+func TestGapBelowAMillisecondIsOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b, err := New(s.Client(), WithInteropGap(500*time.Microsecond))
+	require.NoError(t, err)
+	defer b.Close()
+	l := newUser(t, b).lasting(5 * time.Second).lease(key(t))
+	p := newUser(t, b).lasting(5 * time.Second).place(key(t))
+	release(t, l)
+	require.NotNil(t, p)
+	v := s.Do("GET", keysOf(key(t), "")[1])
+	require.Contains(t, v, " ", "the gap is off, and nobody said so")
+	release(t, granted(t, p))
+}

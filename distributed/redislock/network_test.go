@@ -331,3 +331,56 @@ func TestCancelLeavesNothingBehind(t *testing.T) {
 	inTime(t, "free again", time.Since(start), 70*time.Millisecond)
 	release(t, l)
 }
+
+// A claim that runs but whose replies are lost until T leaves a ghost for a further T.
+type deafClaims struct {
+	transport
+	until time.Time
+}
+
+func (d *deafClaims) do(ctx context.Context, calls ...*call) {
+	d.transport.do(ctx, calls...)
+	for _, c := range calls {
+		if c.script == renewScript && time.Now().Before(d.until) {
+			c.reply, c.err = "", context.DeadlineExceeded
+		}
+	}
+}
+
+// A claim of a late grant whose reply stays away: the place is lost, and its lease is given back.
+func TestUnansweredClaimLeavesNoLongGhost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	d := &deafClaims{until: time.Now().Add(time.Hour)}
+	swapTransport(b, func(tr transport) transport { d.transport = tr; return d })
+	holder := newUser(t, open(t, s.Addr))
+	l := holder.lease(key(t))
+	u := newUser(t, b)
+	p := u.place(key(t)).(place)
+	p.a.mu.Lock()
+	p.a.since = time.Now().Add(-testTTL / 2) // as after a stall: the grant counts as late
+	p.a.mu.Unlock()
+	release(t, l)
+	_, ok := <-p.Granted()
+	require.False(t, ok)
+	start := time.Now()
+	release(t, holder.get(key(t)))
+	inTime(t, "ghost of a claim", time.Since(start), distributed.ClaimWindow(testTTL))
+}
+
+// TestUnreadGrantIsHealthyWhenRead: it is not claimed until it is read, which is no failure.
+func TestUnreadGrantIsHealthyWhenRead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr)).lasting(3 * time.Second)
+	l := u.lease(key(t))
+	p := newUser(t, u.b).lasting(3 * time.Second).place(key(t))
+	release(t, l)
+	time.Sleep(600 * time.Millisecond) // W is 1.5 s, the claim is due at 0.5 s
+	l2 := granted(t, p)
+	require.True(t, l2.Healthy())
+	until := l2.Until()
+	require.Eventually(t, func() bool { return l2.Until().After(until) }, patience, time.Millisecond, "and soon after")
+	release(t, l2)
+}

@@ -27,12 +27,12 @@ func newSettings(opts []Option) settings {
 // nowhere.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithInteropGap leaves a released lock free for d, at least a millisecond, before the next in wllock's queue gets it.
+// WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before the next in wllock's queue gets it.
 // Hand-overs in the queue never leave the key free, so a client of the common convention (SET key unique NX PX) that
 // polls for it may starve beside a busy queue; with a gap longer than its polling it gets its share. The price is d
 // per hand-over. Default 0: off. All processes that share keys should use the same.
 func WithInteropGap(d time.Duration) Option {
-	return func(s *settings) { s.gap = max(d, 0) }
+	return func(s *settings) { s.gap = max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) }
 }
 
 // WithUsername is the ACL user to connect as; it goes before the one in a URL or client.

@@ -11,13 +11,15 @@ import (
 // maxBatch calls.
 const maxRenewed = 512
 
-// renew is what the Keeper calls: all leases that are due. A grant that lies unread is not claimed: nobody would
-// release it.
+// renew is what the Keeper calls: all leases that are due. A grant that lies unread is not claimed yet: perhaps nobody
+// will release it.
 func (b *Backend) renew(ctx context.Context, due []distributed.Watched) {
 	batch := make([]*lease, 0, len(due))
 	for _, w := range due {
 		if l := w.(*lease); len(l.a.granted) == 0 {
 			batch = append(batch, l)
+		} else {
+			l.Postpone()
 		}
 	}
 	for len(batch) > 1 && b.single.Load() {

@@ -288,3 +288,13 @@ func TestNewRefusesARing(t *testing.T) {
 	_, err = New(nil)
 	require.Error(t, err)
 }
+
+func TestProbeNamesOnlyWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := asUser(t, s)
+	s.Do("ACL", "SETUSER", userLine(t)[2], "-zrem")
+	err := b.Ping(t.Context())
+	require.ErrorContains(t, err, "+zrem")
+	require.NotContains(t, err.Error(), "~wllock", "the key's rule is there")
+}

@@ -15,7 +15,8 @@ local tries = {
 local refused = {}
 for _, try in ipairs(tries) do
   local answer = redis.pcall(unpack(try))
-  if type(answer) == 'table' and answer.err then
+  -- of another type: something was refused before that would have deleted the key
+  if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE', 1, true) then
     refused[#refused + 1] = try[1] .. ' ' .. answer.err
   end
 end
