@@ -82,7 +82,7 @@ func (a *attempt) call(s *script, more ...any) *call { return a.b.call(s, a.wire
 // entering is the call that asks for the lock, and gives up the lease before. It is made once, and so has the room
 // behind wire for itself.
 func (a *attempt) entering(prev *lease) *call {
-	return &call{script: enterScript, wire: append(a.wire, fenceArg(a.b.seen.Load()), prev.named())}
+	return &call{script: enterScript, wire: append(a.wire, fenceArg(a.b.seen.Load()), prev.asPrev())}
 }
 
 // leaving is the call that gives up all that the attempt has.
@@ -157,6 +157,9 @@ func (t *terms) mode(m distributed.Mode) any {
 	return t.exclusive
 }
 
+// oldAnswer is enter's when the server knows a later attempt of the instance.
+const oldAnswer = "old"
+
 // answered turns the reply to enter into what Enter returns. sent is when the question left that was answered.
 func (a *attempt) answered(ctx context.Context, c *call, sent time.Time) (distributed.Lease, distributed.Place, error) {
 	if g, ok := microsecond(c.reply, sent); ok {
@@ -170,9 +173,15 @@ func (a *attempt) answered(ctx context.Context, c *call, sent time.Time) (distri
 	case "held":
 		a.finish()
 		return nil, nil, distributed.ErrHeld
-	default: // "old": somebody uses our instance and process id; the attempt counter cannot have gone back
+	case oldAnswer: // somebody uses our instance and process id; the attempt counter cannot have gone back
 		a.finish()
+		if a.b.ctx.Err() != nil { // Close has given the attempt up
+			return nil, nil, distributed.ErrClosed
+		}
 		return nil, nil, fmt.Errorf("redislock: enter: %w: the server knows a later attempt", distributed.ErrUnavailable)
+	default:
+		a.finish()
+		return nil, nil, fmt.Errorf("redislock: enter: %w: the server answers %q", distributed.ErrUnavailable, c.reply)
 	}
 }
 

@@ -116,6 +116,7 @@ func (r *errands) try(batch []queued) []queued {
 	shortest := batch[0].ttl
 	for i, e := range batch {
 		calls[i] = e.call
+		e.call.tries++
 		shortest = min(shortest, e.ttl)
 	}
 	sent := time.Now()
@@ -155,6 +156,7 @@ func (b *Backend) ask(ctx context.Context, c *call, ttl, budget time.Duration) (
 	var why error
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		sent = time.Now()
+		c.tries++
 		b.tr.do(within(ctx, tryTimeout(ttl)), c)
 		kind := classify(c.err)
 		if kind == none {

@@ -19,7 +19,8 @@ type lease struct {
 	first  uint64 // the fence in the lock's value
 	fences fences
 
-	adopted atomic.Bool // an Enter names the lease as Prev: what waits to release it need not be sent
+	named   atomic.Bool // an Enter has named the lease as Prev, and may have given it up
+	adopted atomic.Bool // and that is under way, or has: what waits to release it need not be sent
 
 	mu    sync.Mutex    // guards what follows
 	begun bool          // a release
@@ -127,7 +128,7 @@ func (l *lease) Release(ctx context.Context) error {
 		l.background()
 		return err
 	}
-	return l.settle(outcome(c))
+	return l.settle(l.outcome(c))
 }
 
 // StartRelease implements distributed.Watched.
@@ -179,7 +180,7 @@ func (r *releasing) make() *call {
 	return l.a.leaving()
 }
 
-func (r *releasing) answered(c *call, _ time.Time) { _ = (*lease)(r).settle(outcome(c)) }
+func (r *releasing) answered(c *call, _ time.Time) { l := (*lease)(r); _ = l.settle(l.outcome(c)) }
 
 // giveUp releases the lease that an Enter named as Prev, when that Enter has failed. Of nil it does nothing.
 func (l *lease) giveUp() {
@@ -189,15 +190,19 @@ func (l *lease) giveUp() {
 	}
 }
 
-// givenUp notes that an Enter has released the lease. Of nil it does nothing.
-func (l *lease) givenUp() {
-	if l != nil {
+// givenUp notes that an Enter has released the lease, or has found it lost. Of nil it does nothing.
+func (l *lease) givenUp(lost bool) {
+	switch {
+	case l == nil:
+	case lost:
+		_ = l.settle(distributed.ErrLeaseLost)
+	default:
 		_ = l.settle(nil)
 	}
 }
 
-// named is how enter is told which lease to give up: ARGV 8. Nil is none.
-func (l *lease) named() any {
+// asPrev is how enter is told which lease to give up: ARGV 8. Nil is none.
+func (l *lease) asPrev() any {
 	switch {
 	case l == nil:
 		return "wllock:none:"
@@ -210,11 +215,12 @@ func (l *lease) named() any {
 }
 
 // outcome reads the answer to leave.
-func outcome(c *call) error {
+func (l *lease) outcome(c *call) error {
 	switch {
 	case c.err != nil:
 		return unavailable("release", c.err)
-	case c.word(0) == "lost":
+	case c.word(0) == "lost",
+		c.word(0) == "over" && c.tries == 1 && !l.named.Load(): // else it was given up by an earlier try, or an Enter
 		return distributed.ErrLeaseLost
 	default:
 		return nil

@@ -218,3 +218,52 @@ func TestFencesBelowTheLastAreDropped(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, uint64(7000), n)
 }
+
+// A lease that was lost at the server is not told as released, be it that an Enter names it as Prev:
+func TestLostPrevIsNotReleased(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u, other := newUser(t, b), newUser(t, open(t, s.Addr))
+	l := u.lease(key(t))
+	s.Do("DEL", key(t))
+	theirs := other.lease(key(t)) // somebody else is in
+	p := u.place(key(t), func(r *distributed.Request) { r.Prev = l })
+	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+	_ = p
+	release(t, theirs)
+}
+
+// or that a later attempt of its instance has got the lock.
+func TestLostLeaseIsNotReleasedByALaterAttempt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u, other := newUser(t, b), newUser(t, open(t, s.Addr))
+	l := u.lease(key(t))
+	s.Do("DEL", key(t))
+	release(t, other.lease(key(t))) // somebody else was in
+	l2 := u.lease(key(t))
+	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+	release(t, l2)
+}
+
+// TestPrevReleasedInTheBackgroundIsNotLost: whichever comes to the server first, the release or the Enter.
+func TestPrevReleasedInTheBackgroundIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr))
+	l := u.lease(key(t))
+	for range 300 {
+		l.StartRelease()
+		next := u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
+		require.NoError(t, l.Release(t.Context()))
+		l = next
+	}
+	for range 20 { // the release is there already
+		l.StartRelease()
+		require.NoError(t, l.Release(t.Context()))
+		l = u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
+	}
+	release(t, l)
+}

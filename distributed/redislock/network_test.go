@@ -287,12 +287,12 @@ func TestRepeatedRelease(t *testing.T) {
 	for range 2 { // the same again at the server, where it is known as done
 		c := l.a.leaving()
 		b.tr.do(t.Context(), c)
-		require.NoError(t, outcome(c))
+		require.NoError(t, l.outcome(c))
 	}
 	other := newUser(t, b).lease(key(t))
 	c := l.a.leaving()
 	b.tr.do(t.Context(), c)
-	require.NoError(t, outcome(c))
+	require.NoError(t, l.outcome(c))
 	require.NotNil(t, s.Do("GET", key(t)), "another's lock was touched")
 	release(t, other)
 }

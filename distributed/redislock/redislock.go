@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +104,13 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 		prev.giveUp()
 		return nil, nil, err
 	}
-	prev.givenUp()
+	if c.reply == oldAnswer { // and it has done nothing
+		prev.giveUp()
+	} else {
+		var lost bool
+		c.reply, lost = strings.CutPrefix(c.reply, "lost ")
+		prev.givenUp(lost)
+	}
 	return a.answered(ctx, c, sent)
 }
 
@@ -121,6 +128,7 @@ func (b *Backend) before(req distributed.Request) (*lease, error) {
 	}
 	l.begin()
 	l.fences.close()
+	l.named.Store(true)
 	l.adopted.Store(true)
 	return l, nil
 }

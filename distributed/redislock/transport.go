@@ -38,6 +38,7 @@ type call struct {
 	// interfaces only once.
 	wire []any
 
+	tries int    // how often it was sent
 	reply string // the script's answer: words, with a blank between them
 	err   error  // nil if it has answered
 }

@@ -4,7 +4,8 @@
 -- ARGV  8 prev  the lease to give up first: the lock's value if it is exclusive, or "wllock:s:<id>:"; "wllock:none:", which
 --         no value begins with
 -- Returns "lease <first fence> <number of fences> <1: wanted>", which is cut to the microsecond for its fences 000 to 999
--- with nobody waiting; "place <rank> <ms> <1: foreign>", "held <ms>", or "old".
+-- with nobody waiting; "place <rank> <ms> <1: foreign>", "held <ms>"; before these "lost " if the lease to give up was not
+-- had any more. Or "old", and nothing was done.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end
 local time = redis.call('TIME')
@@ -19,7 +20,9 @@ if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
   if #us == 16 and us > ARGV[7] and (not raw[2] or us > raw[2]) then -- 16 digits against 19: of two that begin alike the longer is larger
     local got
     if not raw[1] then
-      got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4], 'NX') -- a foreigner's may be of another type
+      if ARGV[8] == 'wllock:none:' or raw[3] and string.find(ARGV[8], ':' .. raw[3] .. ':', 1, true) then -- or released meanwhile
+        got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4], 'NX') -- a foreigner's may be of another type
+      end
     elseif raw[1] == ARGV[8] then
       got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4])
     end
@@ -57,7 +60,7 @@ if state.queued then
 end
 
 -- Give up the lease before. The key itself is overwritten or deleted below.
-local ours = false
+local ours, lost = false, ''
 if holds(value, prev, prevmode) then
   if prevmode == 's' then
     redis.call('ZREM', READERS, idof(prev))
@@ -67,6 +70,8 @@ if holds(value, prev, prevmode) then
   end
   over(string.match(prev, ':(%d+):[^:]+:$'), raw[3])
   if ours and gap > 0 then state.free = now + gap end
+elseif prev ~= 'wllock:none:' and not again then
+  if not raw[3] or tonumber(raw[3]) < tonumber(string.match(prev, ':(%d+):[^:]+:$')) then lost = 'lost ' end
 end
 local free, strange = (not value or ours) and now >= state.free, false
 
@@ -86,14 +91,14 @@ if free and not state.queued then
   if got then
     state.fence = plus(fence, count - 1)
     save(state)
-    return lease(fence, count, state)
+    return lost .. lease(fence, count, state)
   end
   free, strange = false, true -- a foreigner's key of another type
 elseif mode == 's' and shared(value) and not ours and not state.queued then
   state.fence = nextfence(state.fence, time)
   admit(me, now)
   save(state)
-  return lease(state.fence, 1, state)
+  return lost .. lease(state.fence, 1, state)
 end
 
 local alone = not state.queued
@@ -114,8 +119,8 @@ save(state)
 announce(list, state)
 if ours and gap > 0 and state.queued then soon() end
 for _, w in ipairs(list) do
-  if w.id == id then return lease(w.fence, w.count, state) end
+  if w.id == id then return lost .. lease(w.fence, w.count, state) end
 end
-if nowait then return 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
+if nowait then return lost .. 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
 if alone and value and not ours then want(value) end
-return place(value, strange or (free and #list == 0), state, now)
+return lost .. place(value, strange or (free and #list == 0), state, now)

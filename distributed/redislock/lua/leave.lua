@@ -2,7 +2,8 @@
 -- leave gives up whatever this attempt has, a lease or a place; the lock goes to the next.
 -- KEYS and ARGV 1-7: see common.lua
 -- ARGV  8 past, of the settings
--- Returns "released": a lease, now or by an earlier leave; "left": a place; "lost": it had nothing.
+-- Returns "released": a lease, now or by an earlier leave; "left": a place; "lost": it had nothing; "over": a later attempt
+-- of its instance has been here, which may have given it up, unless it was lost before.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] == ARGV[2] then return 'released' end -- a repeat
 
@@ -59,6 +60,6 @@ if w and w.attempt == attempt then
   announce(list, state)
   return 'left'
 end
-if raw[3] and tonumber(raw[3]) >= tonumber(attempt) or later(value) then return 'released' end -- by a later enter
+if raw[3] and tonumber(raw[3]) > tonumber(attempt) or later(value) then return 'over' end
 over(attempt, raw[3])
 return 'lost'
