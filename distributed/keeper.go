@@ -41,8 +41,8 @@ const (
 )
 
 // NewKeeper returns a Keeper that renews through renew. For each lease it is given, renew calls Renewed, or End if the
-// backend says that the lease is gone, or neither when it could not find out. It returns when ctx ends, and runs on a
-// goroutine of the keeper's; calls can overlap, but not for one lease.
+// backend says that the lease is gone, or Postpone if it is not to be renewed yet, or none of these when it could not find
+// out. It returns when ctx ends, and runs on a goroutine of the keeper's; calls can overlap, but not for one lease.
 func NewKeeper(renew func(ctx context.Context, due []Watched)) *Keeper {
 	k := &Keeper{renew: renew, base: time.Now()}
 	k.set = deadline.New(k.fire)

@@ -309,3 +309,33 @@ func TestRenewalWatcherIsToldOfEachRenewal(t *testing.T) {
 		require.Empty(t, r.lost)
 	})
 }
+
+// A grant that nobody has received yet is not claimed. That is no failure, and once it is received it is claimed soon.
+func TestPostponedRenewalIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var received atomic.Bool
+		s := serve(func(ctx context.Context, l *lease) {
+			if !received.Load() {
+				l.Postpone()
+				return
+			}
+			renewed(ctx, l)
+		})
+		defer s.Close()
+		l, r := s.grant(), new(renewals)
+		l.Watch(r)
+		for time.Until(l.Until()) > ttl/30 {
+			require.True(t, l.Healthy())
+			time.Sleep(ttl / 300)
+		}
+		synctest.Wait()
+		require.Empty(t, r.told)
+		received.Store(true)
+		window := l.Until()
+		time.Sleep(ttl / 30)
+		synctest.Wait()
+		require.True(t, l.Until().After(window), "claimed")
+		require.Equal(t, []error{nil}, r.told)
+		l.Finish()
+	})
+}

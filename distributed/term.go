@@ -259,7 +259,10 @@ func (t *Term) Postpone() {
 	}
 	t.asked = time.Time{}
 	t.renewAt = time.Now().Add(retryInterval(t.ttl))
-	t.keeper.set.Put(&t.item, earlier(t.renewAt, t.Until()))
+	at := *t.now.Load()
+	at.due = t.renewAt // or the lease would count as late meanwhile
+	t.now.Store(&at)
+	t.keeper.set.Put(&t.item, earlier(t.renewAt, at.until))
 }
 
 // unanswered plans the next try when the renewal sent at asked has come back without an answer.

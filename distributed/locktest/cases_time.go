@@ -18,6 +18,7 @@ var timeCases = []Case{
 	{"a held lease outlives its TTL", renewed},
 	{"a fresh lease lasts for the claim window, then for T", claimed},
 	{"a fresh grant that is received is claimed", claimedGrant},
+	{"a grant that is received late is healthy, and claimed", receivedLate},
 	{"a grant that nobody receives holds others up for the claim window", unreceived},
 	{"an abandoned lease runs out, and not before Until", abandoned},
 	{"an abandoned reader runs out alone", abandonedReader},
@@ -146,6 +147,21 @@ func claimedGrant(e *env) {
 	l = e.granted(p)
 	e.claimed(l, l.Until())
 	e.held(key, l)
+	e.release(l)
+	e.free(key)
+}
+
+// That nobody has claimed it while it lay there is no failure. The receiver comes late, but within the claim window.
+func receivedLate(e *env) {
+	key, ttl := e.key("k"), 4*e.ttl
+	l := e.member().lease(key)
+	p := e.member().place(key, lasting(ttl))
+	e.release(l)
+	e.eventually("the grant arrives", func() bool { return len(p.Granted()) > 0 })
+	time.Sleep(distributed.ClaimWindow(ttl) * 7 / 10)
+	l = e.granted(p)
+	e.held(key, l)
+	e.claimed(l, l.Until())
 	e.release(l)
 	e.free(key)
 }

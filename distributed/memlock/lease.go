@@ -50,12 +50,17 @@ func (l *lease) keep() {
 	l.shard.keeper.Keep(&l.Term, l, l.ttl, l.window(), claimAt)
 }
 
-// renew asks the server for another T. A grant that still lies unread is not claimed: nobody would release it.
+// renew asks the server for another T. A grant that still lies unread is not claimed yet: perhaps nobody will release it.
 func (l *lease) renew(now time.Time) {
 	s := l.shard
 	s.mu.Lock()
-	if s.backend.reachable() != nil || l.state == owner && l.place != nil && l.place.unread() {
+	if s.backend.reachable() != nil {
 		s.mu.Unlock()
+		return
+	}
+	if l.state == owner && l.place != nil && l.place.unread() {
+		s.mu.Unlock()
+		l.Postpone()
 		return
 	}
 	if l.state != owner || !now.Before(l.expires) {
