@@ -2,6 +2,9 @@ package redislock
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -181,4 +184,30 @@ func TestGapBelowAMillisecondIsOne(t *testing.T) {
 	v := s.Do("GET", keysOf(key(t), "")[1])
 	require.Contains(t, v, " ", "the gap is off, and nobody said so")
 	release(t, granted(t, p))
+}
+
+// TestGapEndsThoughTheClockIsSetBack: until when a lock is left free was noted by a clock that is set back then.
+func TestGapEndsThoughTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const gap = 20 * time.Millisecond
+	u := newUser(t, open(t, s.Addr, WithInteropGap(gap))).lasting(5 * time.Second)
+	l := u.lease(key(t))
+	p := newUser(t, u.b).lasting(5 * time.Second).place(key(t))
+	state := keysOf(key(t), "")[1]
+	release(t, l)
+	noted, _ := s.Do("GET", state).(string)
+	words := strings.Fields(noted)
+	require.Len(t, words, 3, noted)
+	free, err := strconv.ParseInt(words[2], 10, 64)
+	require.NoError(t, err)
+	s.Do("SET", state, fmt.Sprintf("%s %s %d", words[0], words[1], free+time.Hour.Milliseconds()))
+	start := time.Now()
+	l2 := granted(t, p)
+	inTime(t, "after the clock was set back", time.Since(start), 2*gap)
+	release(t, l2)
+	s.Do("SET", state, fmt.Sprintf("%s 0 %d", words[0], free+time.Hour.Milliseconds()))
+	start = time.Now()
+	release(t, u.get(key(t)))
+	inTime(t, "with nobody queued", time.Since(start), 2*gap)
 }

@@ -26,7 +26,7 @@ if not w or w.attempt ~= attempt or not redis.call('ZSCORE', QUEUE, instance) th
 beaten(now)
 state.queued = true
 local list, strange = {}, false
-if not value and now >= state.free then
+if not value and not resting(state, now) then
   list = pop(state, time, 'free')
   strange = #list == 0
 elseif shared(value) and mode == 's' then -- who is before us may be dead, and nobody else would find out

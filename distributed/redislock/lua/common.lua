@@ -57,6 +57,13 @@ local function save(state)
   redis.call('SET', STATE, state.fence .. more, 'PX', KEEP)
 end
 
+-- resting tells whether the lock is still left free for foreigners: no longer than for the gap, for the clock may have been
+-- set back since.
+local function resting(state, now)
+  state.free = math.min(state.free, now + gap)
+  return now < state.free
+end
+
 -- keep has a key outlive its last use, for as long as the longest lease needs that is used with it: a set of readers that
 -- ended with the shortest would let a writer in beside one of the others. new: the key had no time to live yet.
 local function keep(key, new)

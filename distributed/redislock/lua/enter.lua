@@ -73,7 +73,7 @@ if holds(value, prev, prevmode) then
 elseif prev ~= 'wllock:none:' and not again then
   if not raw[3] or tonumber(raw[3]) < tonumber(string.match(prev, ':(%d+):[^:]+:$')) then lost = 'lost ' end
 end
-local free, strange = (not value or ours) and now >= state.free, false
+local free, strange = (not value or ours) and not resting(state, now), false
 
 if free and not state.queued then
   local fence, count = nextfence(state.fence, time), block

@@ -50,7 +50,7 @@ if w and w.attempt == attempt then
   drop(instance)
   state.queued = redis.call('ZCARD', QUEUE) > 0
   local list, time = {}, redis.call('TIME')
-  if state.queued and not value and millis(time) >= state.free then
+  if state.queued and not value and not resting(state, millis(time)) then
     list = pop(state, time, 'free')
   elseif state.queued and shared(value) then
     list = pop(state, time, 'join')
