@@ -21,7 +21,9 @@ var prevCases = []Case{
 	{"prev does not pass those who wait", prevBehindQueue},
 	{"prev is given up though no wait is refused", prevNoWait},
 	{"prev that was lost touches nobody", prevLost},
+	{"prev that was taken away is not told as released", prevRobbed},
 	{"prev that was released touches nobody", prevReleased},
+	{"prev whose release is under way is not told as lost", prevUnderWay},
 	{"prev can be of the other mode", prevOtherMode},
 	{"a loop is never held up by its own earlier release", prevLoop},
 }
@@ -157,6 +159,28 @@ func prevLost(e *env) {
 	e.free(key)
 }
 
+// Its holder has not been told before; whether the lock is free then, or somebody else's, the answer to Enter says it.
+func prevRobbed(e *env) {
+	key, m := e.key("k"), e.member()
+	first := m.lease(key)
+	e.expire(key)
+	second := m.lease(key, prev(first))
+	e.lostRelease(first)
+	e.expire(key)
+	l := e.member().lease(key)
+	own := m.place(key, prev(second), lasting(e.ttl))
+	e.lostRelease(second)
+	e.expire(key)
+	e.lostRelease(l)
+	e.release(e.granted(own))
+	shares := m.lease(key, shared)
+	e.expire(key)
+	l = m.lease(key, prev(shares))
+	e.lostRelease(shares)
+	e.release(l)
+	e.free(key)
+}
+
 func prevReleased(e *env) {
 	key, m := e.key("k"), e.member()
 	stale := m.lease(key)
@@ -167,6 +191,23 @@ func prevReleased(e *env) {
 	e.held(key, l)
 	e.release(l)
 	e.release(e.granted(own))
+	e.free(key)
+}
+
+// Whichever of the two is served first, the lease was given up.
+func prevUnderWay(e *env) {
+	key, m := e.key("k"), e.member()
+	l := m.lease(key)
+	for range 50 {
+		answer := make(chan error)
+		go func() { answer <- e.tryRelease(l) }()
+		next := m.lease(key, prev(l))
+		if err := <-answer; err != nil {
+			e.Fatalf("Release: %v", err)
+		}
+		l = next
+	}
+	e.release(l)
 	e.free(key)
 }
 

@@ -117,6 +117,13 @@ var flaws = map[string]flaw{
 			}
 		},
 	},
+	"a lost lease is told as released": {
+		caught: "prev that was taken away is not told as released",
+		release: func(l *lease) error {
+			_ = l.Release(context.Background())
+			return nil
+		},
+	},
 	"leaving loses a grant": {
 		caught: "leaving gives back a grant that lies unread",
 		leave: func(p *place) error {

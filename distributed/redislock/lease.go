@@ -128,6 +128,9 @@ func (l *lease) Release(ctx context.Context) error {
 		l.background()
 		return err
 	}
+	if l.leftToEnter(c) {
+		return l.wait(ctx)
+	}
 	return l.settle(l.outcome(c))
 }
 
@@ -180,7 +183,11 @@ func (r *releasing) make() *call {
 	return l.a.leaving()
 }
 
-func (r *releasing) answered(c *call, _ time.Time) { l := (*lease)(r); _ = l.settle(l.outcome(c)) }
+func (r *releasing) answered(c *call, _ time.Time) {
+	if l := (*lease)(r); !l.leftToEnter(c) {
+		_ = l.settle(l.outcome(c))
+	}
+}
 
 // giveUp releases the lease that an Enter named as Prev, when that Enter has failed. Of nil it does nothing.
 func (l *lease) giveUp() {
@@ -212,6 +219,12 @@ func (l *lease) asPrev() any {
 		var digits [20]byte
 		return *l.a.token + string(appendFence(digits[:0], l.first))
 	}
+}
+
+// leftToEnter reports that leave came after an Enter that names the lease as Prev and whose answer, when it comes, says
+// what became of it. If none comes, giveUp asks again.
+func (l *lease) leftToEnter(c *call) bool {
+	return c.err == nil && c.word(0) == "over" && l.adopted.Load()
 }
 
 // outcome reads the answer to leave.

@@ -297,6 +297,75 @@ func TestRepeatedRelease(t *testing.T) {
 	release(t, other)
 }
 
+// TestRepeatedReleaseOfALostLease: the answer to a release that found nothing is lost, and the same is asked again.
+func TestRepeatedReleaseOfALostLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b)
+	l := u.lease(key(t))
+	s.Do("DEL", key(t))
+	for range 3 {
+		c := l.a.leaving()
+		b.tr.do(t.Context(), c)
+		require.ErrorIs(t, l.outcome(c), distributed.ErrLeaseLost)
+	}
+	c := newAttempt(b, distributed.Request{Key: key(t), Instance: u.name, TTL: testTTL}).entering(l)
+	b.tr.do(t.Context(), c)
+	require.NoError(t, c.err)
+	require.Equal(t, "lost", c.word(0), "and an enter that names it as prev")
+	c = l.a.entering(nil)
+	b.tr.do(t.Context(), c)
+	require.NoError(t, c.err)
+	require.Equal(t, oldAnswer, c.word(0), "but its own enter, coming late, changes nothing")
+}
+
+// crossing has the server see an enter before a leave that was sent first, and the leave's answer come first.
+type crossing struct {
+	transport
+	leaving, entered, left chan struct{}
+}
+
+func (x *crossing) do(ctx context.Context, calls ...*call) {
+	switch calls[0].script {
+	case leaveScript:
+		close(x.leaving)
+		<-x.entered
+		x.transport.do(ctx, calls...)
+		time.AfterFunc(20*time.Millisecond, func() { close(x.left) })
+	case enterScript:
+		x.transport.do(ctx, calls...)
+		close(x.entered)
+		<-x.left
+	default:
+		x.transport.do(ctx, calls...)
+	}
+}
+
+// TestReleaseThatAnEnterOvertakes: what became of the lease is known to the enter, be its answer the later one.
+func TestReleaseThatAnEnterOvertakes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, want := range map[string]error{"held": nil, "lost": distributed.ErrLeaseLost} {
+		b := open(t, s.Addr)
+		u := newUser(t, b).lasting(5 * time.Second)
+		l := u.lease(key(t))
+		if want != nil {
+			s.Do("DEL", key(t))
+		}
+		straight := b.tr
+		x := &crossing{straight, make(chan struct{}), make(chan struct{}), make(chan struct{})}
+		b.tr = x
+		answer := make(chan error)
+		go func() { answer <- l.Release(t.Context()) }()
+		<-x.leaving
+		next := u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
+		require.ErrorIs(t, <-answer, want, name)
+		b.tr = straight
+		release(t, next)
+	}
+}
+
 // TestOwnReleaseNeverHoldsUp: release in the background, enter at once, in any order on the wire.
 func TestOwnReleaseNeverHoldsUp(t *testing.T) {
 	t.Parallel()

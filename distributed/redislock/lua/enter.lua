@@ -71,7 +71,8 @@ if holds(value, prev, prevmode) then
   over(string.match(prev, ':(%d+):[^:]+:$'), raw[3])
   if ours and gap > 0 then state.free = now + gap end
 elseif prev ~= 'wllock:none:' and not again then
-  if not raw[3] or tonumber(raw[3]) < tonumber(string.match(prev, ':(%d+):[^:]+:$')) then lost = 'lost ' end
+  local before = string.match(prev, ':(%d+):[^:]+:$')
+  if not raw[3] or raw[3] ~= before and tonumber(raw[3]) <= tonumber(before) then lost = 'lost ' end
 end
 local free, strange = (not value or ours) and not resting(state, now), false
 

@@ -61,5 +61,5 @@ if w and w.attempt == attempt then
   return 'left'
 end
 if raw[3] and tonumber(raw[3]) > tonumber(attempt) or later(value) then return 'over' end
-over(attempt, raw[3])
+over('0' .. attempt, raw[3]) -- so that a repeat gets this answer
 return 'lost'
