@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ const (
 	// their own. The defaults of go-redis, 5 s and five tries, are longer than a lease.
 	dialTimeout = time.Second
 	ioTimeout   = 2 * time.Second
+	// askTimeout is for a sentinel's answer: after two the next one is asked, while who dials is still there.
+	askTimeout = dialTimeout / 3
 )
 
 // derive makes the private client of a Backend from the caller's. It differs in that it never repeats a command by
@@ -25,6 +28,9 @@ func derive(client redis.UniversalClient, s settings) (transport, string, error)
 	switch c := client.(type) {
 	case *redis.Client:
 		o := *c.Options()
+		if o.Addr == sentinelAddr {
+			return behindSentinels(&o, s), nameOf(&o), nil
+		}
 		return single(&o, s), nameOf(&o), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
@@ -36,7 +42,7 @@ func derive(client redis.UniversalClient, s settings) (transport, string, error)
 	}
 }
 
-func single(o *redis.Options, s settings) transport {
+func single(o *redis.Options, s settings) *goRedis {
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
@@ -48,16 +54,28 @@ func single(o *redis.Options, s settings) transport {
 	return &goRedis{client: redis.NewClient(o)}
 }
 
-func failover(o *redis.FailoverOptions, s settings) transport {
-	o.MaxRetries, o.DialerRetries = -1, 1
-	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
-	o.PipelinePoolSize = -1
-	s.authenticate(&o.Username, &o.Password, &o.CredentialsProviderContext)
-	return &goRedis{client: redis.NewFailoverClient(o)}
+// behindSentinels is single for the options of a client whose dialer asks sentinels.
+func behindSentinels(o *redis.Options, s settings) *goRedis {
+	p := newPrimary(o.Dialer)
+	o.Dialer = bounded(p.connect, dialTimeout)
+	g := single(o, s)
+	g.primary = p
+	return g
 }
 
-func cluster(o *redis.ClusterOptions, s settings) transport {
+// failover has a client of our own ask the sentinels, which is all it is for.
+func failover(o *redis.FailoverOptions, s settings) *goRedis {
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, askTimeout, askTimeout, ioTimeout
+	finder := redis.NewFailoverClient(o)
+	found := *finder.Options()
+	g := behindSentinels(&found, s)
+	g.finder = finder
+	return g
+}
+
+func cluster(o *redis.ClusterOptions, s settings) *goRedis {
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
@@ -68,6 +86,39 @@ func cluster(o *redis.ClusterOptions, s settings) transport {
 	o.PushNotificationProcessor = nil
 	s.authenticate(&o.Username, &o.Password, &o.CredentialsProviderContext)
 	return &goRedis{client: redis.NewClusterClient(o), cluster: true}
+}
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// bounded makes a dialer return after limit at the latest, or when ctx is over. By itself it may look at neither: for a
+// handshake go-redis's own goes by the time-out of the client that it was made for, and so do the sentinels it asks. Who
+// dials and is not waited for any more closes what comes of it.
+func bounded(dial dialer, limit time.Duration) dialer {
+	type dialed struct {
+		conn net.Conn
+		err  error
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		done := make(chan dialed) // without a buffer: what is sent was received
+		go func() {
+			conn, err := dial(ctx, network, addr)
+			select {
+			case done <- dialed{conn, err}:
+			case <-ctx.Done():
+				if err == nil {
+					_ = conn.Close()
+				}
+			}
+		}()
+		select {
+		case d := <-done:
+			return d.conn, d.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("dial: %w", ctx.Err())
+		}
+	}
 }
 
 type credentials = func(context.Context) (string, string, error)

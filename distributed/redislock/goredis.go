@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +14,8 @@ import (
 type goRedis struct {
 	client  redis.UniversalClient // our own: nobody else closes it
 	cluster bool
+	primary *primary      // what client connects to; nil without sentinels
+	finder  *redis.Client // whose dialer asks the sentinels, if it is ours to close
 }
 
 // do implements transport. A lone call takes the plain way; several share a pipeline, which the cluster client splits
@@ -79,7 +82,13 @@ func (g *goRedis) about(ctx context.Context) (serverInfo, error) {
 }
 
 // close implements transport.
-func (g *goRedis) close() error { return g.client.Close() }
+func (g *goRedis) close() error {
+	err := g.client.Close()
+	if g.finder != nil {
+		err = errors.Join(err, g.finder.Close())
+	}
+	return err
+}
 
 // pauses between attempts to subscribe; short, for heartbeats alone find grants while we are deaf.
 const (
@@ -89,6 +98,11 @@ const (
 
 // listen implements transport.
 func (g *goRedis) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
+	var following sync.WaitGroup
+	defer following.Wait()
+	if g.primary != nil {
+		following.Go(func() { g.primary.follow(ctx, interval) })
+	}
 	pause := firstListenPause
 	for ctx.Err() == nil {
 		began := time.Now()

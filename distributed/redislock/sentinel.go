@@ -1,0 +1,133 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// sentinelAddr is the address in the options of a client that finds its primary by sentinels.
+	sentinelAddr = "FailoverClient"
+	// busiestLook bounds how often the sentinels are asked when leases are very short.
+	busiestLook = 250 * time.Millisecond
+	// longestLook bounds one look. It is long, for go-redis gives up a sentinel that hangs, and turns to the next, only
+	// if there is time left after several time-outs.
+	longestLook = 30 * time.Second
+)
+
+// primary keeps all connections of a client, its subscription included, to the server that the sentinels name. go-redis
+// does so for idle connections alone, and for those of the client that it made itself: an old primary that is cut off
+// from its sentinels, and not from us, would go on to grant locks that the new one grants as well.
+//
+// A new connection is the question: go-redis asks the sentinels before each. Which server it leads to is the primary, and
+// connections to any other are closed.
+type primary struct {
+	dial dialer
+
+	mu    sync.Mutex
+	addr  string                 // guarded by mu; where the primary is
+	asked time.Time              // guarded by mu; when the latest question was asked that was answered
+	conns map[*followed]struct{} // guarded by mu; all open, all to addr
+}
+
+// followed is a connection to what was the primary when it was made.
+type followed struct {
+	net.Conn
+	p    *primary
+	left atomic.Bool // closed, for the primary has moved
+}
+
+var errMoved = errors.New("the primary has moved")
+
+func newPrimary(dial dialer) *primary {
+	return &primary{dial: dial, conns: make(map[*followed]struct{})}
+}
+
+// connect is a dialer.
+func (p *primary) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	asked := time.Now()
+	conn, err := p.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	f := &followed{Conn: conn, p: p}
+	left, ok := p.arrived(f, asked)
+	for _, old := range left {
+		old.left.Store(true)
+		_ = old.Conn.Close()
+	}
+	if !ok {
+		_ = conn.Close()
+		return nil, errMoved
+	}
+	return f, nil
+}
+
+// arrived notes a connection and returns those that lead elsewhere. Of two answers that differ the one to the later
+// question counts; false: it is the other one.
+func (p *primary) arrived(f *followed, asked time.Time) (left []*followed, ok bool) {
+	addr := f.RemoteAddr().String()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if addr != p.addr {
+		if asked.Before(p.asked) {
+			return nil, false
+		}
+		for old := range p.conns {
+			left = append(left, old)
+		}
+		clear(p.conns)
+		p.addr = addr
+	}
+	if asked.After(p.asked) {
+		p.asked = asked
+	}
+	p.conns[f] = struct{}{}
+	return left, true
+}
+
+// follow looks for the primary, again and again until ctx ends.
+func (p *primary) follow(ctx context.Context, interval func() time.Duration) {
+	for ctx.Err() == nil {
+		wait(ctx, max(interval(), busiestLook))
+		p.look(ctx)
+	}
+}
+
+// look asks where the primary is.
+func (p *primary) look(ctx context.Context) {
+	if conn, err := bounded(p.connect, longestLook)(ctx, "tcp", sentinelAddr); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// Close implements net.Conn.
+func (f *followed) Close() error {
+	f.p.mu.Lock()
+	delete(f.p.conns, f)
+	f.p.mu.Unlock()
+	return f.Conn.Close()
+}
+
+// SyscallConn implements syscall.Conn, by which the pool sees that an idle connection was closed before it uses it.
+func (f *followed) SyscallConn() (syscall.RawConn, error) {
+	if f.left.Load() {
+		return nil, net.ErrClosed
+	}
+	if c, ok := f.Conn.(syscall.Conn); ok {
+		return c.SyscallConn()
+	}
+	return opaque{}, nil
+}
+
+// opaque is what is to be seen of a connection over TLS: nothing, so it is taken for a good one.
+type opaque struct{}
+
+func (opaque) Control(func(uintptr)) error    { return nil }
+func (opaque) Read(func(uintptr) bool) error  { return nil }
+func (opaque) Write(func(uintptr) bool) error { return nil }

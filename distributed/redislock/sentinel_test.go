@@ -1,0 +1,106 @@
+package redislock
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// behind returns a backend that finds its primary by a client's sentinels, and one that does so by those of a URL.
+func behind(t *testing.T, group *redistest.Sentinel) map[string]*Backend {
+	t.Helper()
+	byClient, err := New(group.Client())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = byClient.Close() })
+	byURL, err := Open("redis+sentinel://" + strings.Join(group.Addrs(), ",") + "/" + redistest.MasterName)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = byURL.Close() })
+	return map[string]*Backend{"New": byClient, "Open": byURL}
+}
+
+// earsAt returns how many backends have subscribed at a server.
+func earsAt(s *redistest.Server) int {
+	channels, _ := s.Do("PUBSUB", "CHANNELS", prefix+"*").([]any)
+	return len(channels)
+}
+
+// TestSentinelOldPrimaryIsLeft: a primary hangs, another takes over, and the old one comes back and still takes writes.
+// Nobody goes on with it, though the connections to it are as good as ever.
+func TestSentinelOldPrimaryIsLeft(t *testing.T) {
+	t.Parallel()
+	group := redistest.StartSentinel(t)
+	users := make(map[string]user)
+	for name, b := range behind(t, group) {
+		users[name] = newUser(t, b).lasting(2 * time.Second)
+		release(t, users[name].lease(key(t)))
+	}
+	require.Equal(t, 2, earsAt(group.Primary))
+	before := group.PrimaryAddr()
+	group.Primary.Pause()
+	redistest.Eventually(t, 30*time.Second, "failover", func() bool { return group.PrimaryAddr() != before })
+	time.Sleep(2 * distributed.HeartbeatInterval(2*time.Second)) // the sentinels are asked once in this time
+	group.Primary.Resume()
+	for name, u := range users {
+		l, p, err := u.enter(t.Context(), key(t)+name)
+		require.NoError(t, err)
+		require.Nil(t, p)
+		require.NotNil(t, group.Replica.Do("GET", key(t)+name), "%s: granted by the old primary", name)
+		release(t, l)
+	}
+	require.Equal(t, 2, earsAt(group.Replica), "at the new primary")
+	require.Zero(t, earsAt(group.Primary), "at the old one")
+}
+
+// TestSentinelPrimaryIsKilled ends the primary in the middle of a hold. The sentinels notice by themselves.
+func TestSentinelPrimaryIsKilled(t *testing.T) {
+	t.Parallel()
+	group := redistest.StartSentinel(t)
+	last := make(map[string]uint64)
+	backends := behind(t, group)
+	for name, b := range backends {
+		l := newUser(t, b).lasting(5 * time.Second).lease(key(t) + name)
+		last[name] = fence(t, l)
+	}
+	start := time.Now()
+	group.Primary.Kill()
+	for name, b := range backends {
+		u := newUser(t, b)
+		require.Eventually(t, func() bool {
+			l, _, err := u.enter(t.Context(), key(t)+name+"2", noWait)
+			return err == nil && l.Release(t.Context()) == nil
+		}, 30*time.Second, 10*time.Millisecond, "%s: grants again", name)
+		t.Logf("%s: granted %v after the kill", name, time.Since(start))
+		l := newUser(t, b).get(key(t) + name) // the lease from before, if it was replicated, runs out
+		require.Greater(t, fence(t, l), last[name], name)
+		release(t, l)
+	}
+}
+
+// TestSentinelHangsWithItsPrimary: both are on one machine as a rule. Somebody else must be asked where the primary is.
+func TestSentinelHangsWithItsPrimary(t *testing.T) {
+	t.Parallel()
+	group := redistest.StartSentinel(t)
+	backend := behind(t, group)["Open"]
+	u := newUser(t, backend)
+	release(t, u.lease(key(t)))
+	var asked *redistest.Server
+	for _, s := range group.Sentinels {
+		if clients, _ := s.Do("CLIENT", "LIST", "TYPE", "pubsub").(string); strings.Contains(clients, "sub=2") {
+			asked = s
+		}
+	}
+	require.NotNil(t, asked)
+	group.Primary.Pause()
+	asked.Pause()
+	start := time.Now()
+	require.Eventually(t, func() bool {
+		l, _, err := u.enter(t.Context(), key(t)+"2", noWait)
+		return err == nil && l.Release(t.Context()) == nil
+	}, 30*time.Second, 10*time.Millisecond)
+	t.Logf("granted after %v", time.Since(start))
+}
