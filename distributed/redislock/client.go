@@ -31,9 +31,13 @@ func derive(client redis.UniversalClient, s settings) (transport, string, error)
 		if o.Addr == sentinelAddr {
 			return behindSentinels(&o, s), nameOf(&o), nil
 		}
+		o.Dialer = bounded(o.Dialer, dialTimeout)
 		return single(&o, s), nameOf(&o), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
+		if o.Dialer != nil {
+			o.Dialer = bounded(o.Dialer, dialTimeout)
+		}
 		return cluster(&o, s), "cluster " + strings.Join(o.Addrs, ","), nil
 	case nil:
 		return nil, "", errors.New("redislock: no client")
@@ -90,8 +94,8 @@ func cluster(o *redis.ClusterOptions, s settings) *goRedis {
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// bounded makes a dialer return after limit at the latest, or when ctx is over. By itself it may look at neither: for a
-// handshake go-redis's own goes by the time-out of the client that it was made for, and so do the sentinels it asks. Who
+// bounded makes a caller's dialer return after limit at the latest, or when ctx is over. By itself it may look at neither:
+// go-redis's own goes by the time-out of the client that it was made for, in a handshake and when it asks sentinels. Who
 // dials and is not waited for any more closes what comes of it.
 func bounded(dial dialer, limit time.Duration) dialer {
 	type dialed struct {

@@ -86,3 +86,51 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 	roots.AddCert(parsed)
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", raw), roots
 }
+
+// TestTLSHandshakeObeysOurLimit: a server that accepts and says nothing holds nobody up for the time-out of the client
+// that New was given, 5 s as a rule.
+func TestTLSHandshakeObeysOurLimit(t *testing.T) {
+	t.Parallel()
+	for name, conf := range map[string]*tls.Config{"plain": nil, "TLS": {InsecureSkipVerify: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := redis.NewClient(&redis.Options{Addr: mute(t), TLSConfig: conf})
+			t.Cleanup(func() { _ = client.Close() })
+			b, err := New(client)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = b.Close() })
+			b.proven.Store(true) // as if the server fell silent later
+			start := time.Now()
+			_, _, err = newUser(t, b).enter(t.Context(), key(t))
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			inTime(t, "refused", time.Since(start), dialTimeout+testTTL/2)
+		})
+	}
+}
+
+// mute returns the address of a server that accepts connections and never answers.
+func mute(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var conns []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns = append(conns, c)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	return l.Addr().String()
+}
