@@ -26,7 +26,7 @@ import (
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	s := newSettings(opts)
 	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok {
+	if !ok || strings.ContainsAny(scheme, ":@/?#") { // of what comes before, the scheme alone is shown
 		return nil, errors.New("redislock: not a URL: no scheme")
 	}
 	switch scheme {
@@ -52,12 +52,23 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 }
 
 func openSingle(rawURL string, s settings) (*Backend, error) {
+	if misplaced(rawURL) {
+		return nil, errors.New("redislock: the URL has one of / ? # in its credentials, or an @ after the host: percent-encode it")
+	}
 	o, err := redis.ParseURL(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", withoutURL(err))
 	}
 	name := nameOf(o)
 	return newBackend(single(o, s), name, s), nil
+}
+
+// misplaced reports that a URL has an @ behind its host. As a rule that is the one behind a password with a / ? or # in it,
+// which would be taken for a path, an option or a socket, and shown as such.
+func misplaced(rawURL string) bool {
+	_, rest, _ := strings.Cut(rawURL, "://")
+	end := strings.IndexAny(rest, "/?#")
+	return end >= 0 && strings.ContainsRune(rest[end:], '@')
 }
 
 // withoutURL takes the text of the URL, which may hold a password, out of a parse error.

@@ -245,7 +245,10 @@ func TestNothingPrintsSecrets(t *testing.T) {
 		"rediss+cluster://user:secret@[::1],h2:1", "redis://us%zz:secret@localhost", "redis://user:secret@local host/1",
 		"redis+cluster://user:sec%zzret-secret@h1", "redis://user:secret@localhost/x/y", "redis://user:secret@localhost:port",
 		"redis+sentinel://user:secret@h1", "redis+cluster://user:secret@h1/1", "redis+cluster://user:secret@", "other://user:secret@h",
-		"redis+sentinel://user:secret@h1/main/x", "user:secret@h",
+		"redis+sentinel://user:secret@h1/main/x", "user:secret@h", "user:secret@h://",
+		"redis://:12/secret@localhost:6379", "redis://:/secret@localhost", "redis://:12?secret@localhost", "redis://:12#secret@localhost",
+		"rediss://:/secret@h/0", "unix://user:12/secret@/tmp/s", "redis+unix://user:12?secret@/tmp/s",
+		"redis+sentinel://:12/secret@h1/main", "redis+cluster://:12?secret@h1",
 	} {
 		b, err := Open(url)
 		if err != nil {
