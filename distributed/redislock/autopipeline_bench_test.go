@@ -90,7 +90,9 @@ func report(b *testing.B, rounds []share) {
 
 // shareOf runs one round.
 func shareOf(b *testing.B, tr transport, callers int) share {
-	backend := newBackend(tr, "", newSettings(nil)) // only makes the calls: nothing is started
+	defaults, err := newSettings(nil)
+	require.NoError(b, err)
+	backend := newBackend(tr, "", defaults) // only makes the calls: nothing is started
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	took := make([][]time.Duration, callers)

@@ -24,7 +24,10 @@ import (
 // redis.ParseURL. A password is better kept in a file, see WithPasswordFile; no error of this package shows one.
 // Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
-	s := newSettings(opts)
+	s, err := newSettings(opts)
+	if err != nil {
+		return nil, err
+	}
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok || strings.ContainsAny(scheme, ":@/?#") { // of what comes before, the scheme alone is shown
 		return nil, errors.New("redislock: not a URL: no scheme")

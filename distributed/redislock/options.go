@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -15,16 +16,19 @@ type settings struct {
 	passwordFile string
 }
 
-func newSettings(opts []Option) settings {
+func newSettings(opts []Option) (settings, error) {
 	s := settings{log: slog.New(slog.DiscardHandler)}
 	for _, o := range opts {
 		o(&s)
 	}
-	return s
+	if s.log == nil {
+		return s, errors.New("redislock: WithLogger(nil): want a logger")
+	}
+	return s, nil
 }
 
 // WithLogger says where warnings go: a maxmemory-policy that can evict locks, a lost subscription. The default is
-// nowhere.
+// nowhere; nil is refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
 // WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before the next in wllock's queue gets it.

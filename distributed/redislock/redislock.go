@@ -53,7 +53,10 @@ type Backend struct {
 // settings for connections of its own and leaves the client alone; of a sentinel client the original must stay
 // open, for it finds the primary. New does not connect: Ping or the first Enter does.
 func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
-	s := newSettings(opts)
+	s, err := newSettings(opts)
+	if err != nil {
+		return nil, err
+	}
 	tr, name, err := derive(client, s)
 	if err != nil {
 		return nil, err

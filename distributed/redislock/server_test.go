@@ -301,3 +301,13 @@ func TestProbeNamesOnlyWhatIsMissing(t *testing.T) {
 	require.ErrorContains(t, err, "+zrem")
 	require.NotContains(t, err.Error(), "~wllock", "the key's rule is there")
 }
+
+// TestNilLoggerIsRefused: the first warning would end the program, on a goroutine of its own.
+func TestNilLoggerIsRefused(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:1"})
+	defer client.Close()
+	_, err := New(client, WithLogger(nil))
+	require.ErrorContains(t, err, "WithLogger(nil)")
+	_, err = Open("redis://localhost:1", WithLogger(nil))
+	require.ErrorContains(t, err, "WithLogger(nil)")
+}
