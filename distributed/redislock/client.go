@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -54,7 +53,7 @@ func single(o *redis.Options, s settings) *goRedis {
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.AutoPipelineOptions, o.ClientSideCacheConfig, o.ClientSideCache = nil, nil, nil
 	o.PushNotificationProcessor = nil
-	s.authenticate(&o.Username, &o.Password, &o.CredentialsProviderContext)
+	s.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
 	return &goRedis{client: redis.NewClient(o)}
 }
 
@@ -88,7 +87,7 @@ func cluster(o *redis.ClusterOptions, s settings) *goRedis {
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.AutoPipelineOptions = nil
 	o.PushNotificationProcessor = nil
-	s.authenticate(&o.Username, &o.Password, &o.CredentialsProviderContext)
+	s.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
 	return &goRedis{client: redis.NewClusterClient(o), cluster: true}
 }
 
@@ -122,27 +121,6 @@ func bounded(dial dialer, limit time.Duration) dialer {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("dial: %w", ctx.Err())
 		}
-	}
-}
-
-type credentials = func(context.Context) (string, string, error)
-
-// authenticate puts the credentials of the options in place of the client's.
-func (s settings) authenticate(username, password *string, provider *credentials) {
-	if s.username != "" {
-		*username = s.username
-	}
-	if s.passwordFile == "" {
-		return
-	}
-	name, file := *username, s.passwordFile
-	*password = ""
-	*provider = func(context.Context) (string, string, error) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return "", "", fmt.Errorf("redislock: read the password: %w", err)
-		}
-		return name, strings.TrimRight(string(text), " \t\r\n"), nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -184,6 +185,63 @@ func TestPasswordFromAFileCanChange(t *testing.T) {
 		require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err())
 	}
 	release(t, u.get(key(t)))
+}
+
+// stream is a streaming provider of credentials that do not change.
+type stream struct{ username, password string }
+
+func (s stream) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	return auth.NewBasicCredentials(s.username, s.password), func() error { return nil }, nil
+}
+
+// TestCredentialsGoBeforeTheClients, from wherever the client has its own.
+func TestCredentialsGoBeforeTheClients(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, name := range []string{"locks", "other"} {
+		s.Do("ACL", "SETUSER", name, "on", ">right", "~*", "&*", "+@all")
+	}
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("right"), 0o600))
+	sources := map[string]func(username, password string) *redis.Options{
+		"fields": func(username, password string) *redis.Options {
+			return &redis.Options{Username: username, Password: password}
+		},
+		"provider": func(username, password string) *redis.Options {
+			return &redis.Options{CredentialsProvider: func() (string, string) { return username, password }}
+		},
+		"provider with context": func(username, password string) *redis.Options {
+			return &redis.Options{CredentialsProviderContext: func(context.Context) (string, string, error) { return username, password, nil }}
+		},
+		"stream": func(username, password string) *redis.Options {
+			return &redis.Options{StreamingCredentialsProvider: stream{username, password}}
+		},
+	}
+	for name, c := range map[string]struct {
+		password, user string // the client's password, and who is connected
+		opts           []Option
+	}{
+		"user":     {"right", "locks", []Option{WithUsername("locks")}},
+		"password": {"stale", "other", []Option{WithPasswordFile(file)}},
+		"both":     {"stale", "locks", []Option{WithUsername("locks"), WithPasswordFile(file)}},
+		"none":     {"right", "other", nil},
+	} {
+		for source, options := range sources {
+			t.Run(name+"/"+source, func(t *testing.T) {
+				o := options("other", c.password)
+				o.Addr = s.Addr
+				client := redis.NewClient(o)
+				defer client.Close()
+				b, err := New(client, c.opts...)
+				require.NoError(t, err)
+				defer b.Close()
+				require.NoError(t, b.Ping(t.Context()))
+				who, err := b.tr.(*group).transport.(*goRedis).client.Do(t.Context(), "ACL", "WHOAMI").Text()
+				require.NoError(t, err)
+				require.Equal(t, c.user, who)
+			})
+		}
+	}
 }
 
 func TestWrongPasswordIsSaidWithoutIt(t *testing.T) {
