@@ -34,6 +34,9 @@ func derive(client redis.UniversalClient, s settings) (transport, string, error)
 		return single(&o, s), nameOf(&o), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
+		if o.ClusterSlots != nil { // go-redis asks sentinels so, for the clients of NewFailoverClusterClient, and looks again seldom
+			return nil, "", errors.New("redislock: a ClusterClient with ClusterSlots may stay with an old primary; use a FailoverClient")
+		}
 		if o.Dialer != nil {
 			o.Dialer = bounded(o.Dialer, dialTimeout)
 		}

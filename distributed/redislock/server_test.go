@@ -341,11 +341,15 @@ func TestOpenCluster(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
-func TestNewRefusesARing(t *testing.T) {
+func TestNewRefusesClientsThatMayChangeServersUnseen(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "localhost:1"}, HeartbeatFrequency: time.Hour})
 	defer ring.Close()
 	_, err := New(ring)
 	require.ErrorContains(t, err, "Ring")
+	cluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{"localhost:1"}})
+	defer cluster.Close()
+	_, err = New(cluster)
+	require.ErrorContains(t, err, "FailoverClient")
 	_, err = New(nil)
 	require.Error(t, err)
 }
