@@ -175,7 +175,7 @@ func (a *attempt) answered(ctx context.Context, c *call, sent time.Time) (distri
 		return nil, nil, distributed.ErrHeld
 	case oldAnswer: // somebody uses our instance and process id; the attempt counter cannot have gone back
 		a.finish()
-		if a.b.ctx.Err() != nil { // Close has given the attempt up
+		if a.b.isClosed() { // Close has given the attempt up, and was quicker
 			return nil, nil, distributed.ErrClosed
 		}
 		return nil, nil, fmt.Errorf("redislock: enter: %w: the server knows a later attempt", distributed.ErrUnavailable)

@@ -366,6 +366,44 @@ func TestReleaseThatAnEnterOvertakes(t *testing.T) {
 	}
 }
 
+// afterItsLeave has the server see an enter when the attempt has been given up.
+type afterItsLeave struct {
+	transport
+	entering, left chan struct{}
+}
+
+func (x *afterItsLeave) do(ctx context.Context, calls ...*call) {
+	if calls[0].script == enterScript {
+		close(x.entering)
+		<-x.left
+	}
+	x.transport.do(ctx, calls...)
+	if calls[0].script == leaveScript {
+		close(x.left)
+	}
+}
+
+// TestEnterAgainstCloseIsClosed: it was taken for one of somebody who uses the instance's name as well.
+func TestEnterAgainstCloseIsClosed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for range 20 { // Close may be anywhere when the answer comes
+		b := open(t, s.Addr)
+		require.NoError(t, b.Ping(t.Context()))
+		x := &afterItsLeave{b.tr, make(chan struct{}), make(chan struct{})}
+		b.tr = x
+		closed := make(chan error)
+		go func() {
+			<-x.entering
+			closed <- b.Close()
+		}()
+		_, _, err := newUser(t, b).enter(t.Context(), key(t))
+		require.ErrorIs(t, err, distributed.ErrClosed)
+		require.NoError(t, <-closed)
+	}
+	release(t, newUser(t, open(t, s.Addr)).lease(key(t), noWait))
+}
+
 // TestOwnReleaseNeverHoldsUp: release in the background, enter at once, in any order on the wire.
 func TestOwnReleaseNeverHoldsUp(t *testing.T) {
 	t.Parallel()
