@@ -186,6 +186,24 @@ func TestGapBelowAMillisecondIsOne(t *testing.T) {
 	release(t, granted(t, p))
 }
 
+// TestGapOutlivesAHeadThatLeaves: the next one is the head then, and hears when the lock may be taken.
+func TestGapOutlivesAHeadThatLeaves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const gap = 50 * time.Millisecond
+	b := open(t, s.Addr, WithInteropGap(gap))
+	ttl := 5 * time.Second
+	l := newUser(t, b).lasting(ttl).lease(key(t))
+	head, next := newUser(t, b).lasting(ttl).place(key(t)), newUser(t, b).lasting(ttl).place(key(t))
+	start := time.Now()
+	release(t, l)
+	require.NoError(t, head.Leave(t.Context()))
+	l = granted(t, next).(*lease)
+	inTime(t, "granted", time.Since(start), gap)
+	require.GreaterOrEqual(t, time.Since(start), gap-time.Millisecond, "but not before")
+	release(t, l)
+}
+
 // TestGapEndsThoughTheClockIsSetBack: until when a lock is left free was noted by a clock that is set back then.
 func TestGapEndsThoughTheClockIsSetBack(t *testing.T) {
 	t.Parallel()

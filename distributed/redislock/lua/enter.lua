@@ -118,7 +118,7 @@ end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
 announce(list, state)
-if ours and gap > 0 and state.queued then soon() end
+if ours and gap > 0 and state.queued then soon(state, now) end
 for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end
 end

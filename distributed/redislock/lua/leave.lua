@@ -29,9 +29,10 @@ if holds(value, TOKEN, mode) then
       return 'released'
     end
   end
-  local list = {}
+  local list, now = {}
   if gap > 0 then
-    state.free = millis(redis.call('TIME')) + gap
+    now = millis(redis.call('TIME'))
+    state.free = now + gap
   elseif state.queued then
     list = pop(state, redis.call('TIME'), 'over')
   end
@@ -41,7 +42,7 @@ if holds(value, TOKEN, mode) then
   save(state)
   over(attempt, raw[3])
   announce(list, state)
-  if gap > 0 and state.queued then soon() end
+  if gap > 0 and state.queued then soon(state, now) end
   return 'released'
 end
 
@@ -50,7 +51,8 @@ if w and w.attempt == attempt then
   drop(instance)
   state.queued = redis.call('ZCARD', QUEUE) > 0
   local list, time = {}, redis.call('TIME')
-  if state.queued and not value and not resting(state, millis(time)) then
+  local rests = not value and resting(state, millis(time))
+  if state.queued and not value and not rests then
     list = pop(state, time, 'free')
   elseif state.queued and shared(value) then
     list = pop(state, time, 'join')
@@ -58,6 +60,7 @@ if w and w.attempt == attempt then
   save(state)
   over(attempt, raw[3])
   announce(list, state)
+  if state.queued and rests then soon(state, millis(time)) end -- whoever is the head now has not been told
   return 'left'
 end
 if raw[3] and tonumber(raw[3]) > tonumber(attempt) or later(value) then return 'over' end

@@ -109,10 +109,10 @@ local function announce(list, state)
 end
 
 -- soon has the head of the queue look again when the lock, which is left free for foreigners, may be taken.
-local function soon()
+local function soon(state, now)
   local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
   local w = member and waiter(member)
-  if w then publish(w.process, string.format('p %s %d', w.attempt, gap)) end
+  if w then publish(w.process, string.format('p %s %d', w.attempt, state.free - now)) end
 end
 
 -- want tells the holders that somebody waits.
