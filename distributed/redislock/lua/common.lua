@@ -51,6 +51,9 @@ local function load(raw)
   if fence and #fence == 16 then fence = fence .. '999' end
   return {fence = fence or ZERO, queued = queued == '1', free = tonumber(free) or 0}
 end
+
+-- save keeps the state for as long as its caller's TTL needs. That it may be shorter than another's does no harm: a lost
+-- fence is stood in for by the clock, and that somebody is queued is noted anew with each heartbeat.
 local function save(state)
   local more = ''
   if state.queued or state.free > 0 then more = string.format(' %d %d', state.queued and 1 or 0, state.free) end
