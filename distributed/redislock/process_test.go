@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"fmt"
 	"strconv"
 	"syscall"
 	"testing"
@@ -127,6 +128,25 @@ func TestDeadWriterBeforeReadersIsPassedOver(t *testing.T) {
 	case <-time.After(8 * testTTL):
 		t.Errorf("the reader still waits after %v (8 T, 16 W); reader 1 healthy: %v", time.Since(start), l.Healthy())
 	}
+	release(t, l)
+}
+
+// TestDeadWriterBeforeReadersAfterTheClockIsSetBack: its last heartbeat seems to be yet to come, for as long as the clock
+// was set back by.
+func TestDeadWriterBeforeReadersAfterTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	near, dead := open(t, s.Addr), open(t, s.Addr)
+	l := newUser(t, near).lease(key(t), shared)
+	w := newUser(t, dead).place(key(t)).(place)
+	p := newUser(t, near).place(key(t), shared)
+	dies(dead)
+	noted := fmt.Sprintf("%d %s x %d %d", w.a.id, dead.process, testTTL.Milliseconds(), time.Now().Add(time.Hour).UnixMilli())
+	s.Do("HSET", keysOf(key(t), "")[3], w.a.instance, noted)
+	start := time.Now()
+	l2 := granted(t, p)
+	inTime(t, "reader behind a dead writer", time.Since(start), testTTL)
+	release(t, l2)
 	release(t, l)
 }
 

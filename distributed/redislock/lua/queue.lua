@@ -8,9 +8,13 @@ local function waiter(member)
     window = math.floor(t / 2), id = p .. ':' .. a .. ':' .. member}
 end
 
+local function note(w)
+  redis.call('HSET', WAITERS, w.instance, string.format('%s %s %s %d %d', w.attempt, w.process, w.mode, w.ttl, w.beat))
+end
+
 -- beaten notes a heartbeat of this attempt's place and keeps the queue. alone: there was none before.
 local function beaten(now, alone)
-  redis.call('HSET', WAITERS, instance, string.format('%s %s %s %d %d', attempt, process, mode, ttl, now))
+  note({instance = instance, attempt = attempt, process = process, mode = mode, ttl = ttl, beat = now})
   keep(WAITERS, alone)
   keep(QUEUE, alone)
 end
@@ -28,8 +32,13 @@ local function publish(to, text)
 end
 
 -- dead: two heartbeats were missed (T/3, and 100 ms for a busy machine) and, where PUBLISH can tell, nobody listens.
--- After 2 T without a sign it is dead whatever PUBLISH says.
+-- After 2 T without a sign it is dead whatever PUBLISH says. A heartbeat of later than now was noted by a clock that has been
+-- set back since; the silence is counted from here.
 local function dead(w, now)
+  if w.beat > now then
+    w.beat = now
+    note(w)
+  end
   local silence = now - w.beat
   if silence <= w.ttl / 3 + 100 then return false end
   return not single or silence > 2 * w.ttl or publish(w.process, 'p ' .. w.attempt .. ' 0') == 0
