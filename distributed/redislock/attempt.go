@@ -22,6 +22,7 @@ import (
 // A grant that comes while asking is kept until the reply says whether it was needed.
 type attempt struct {
 	b        *Backend
+	node     *node
 	id       uint64
 	key      string
 	instance string // as it stands in tokens
@@ -30,7 +31,7 @@ type attempt struct {
 	token    *string // ARGV 1 of lua/common.lua
 	wire     []any   // what all its calls begin with
 
-	item deadline.Item[*attempt] // the next heartbeat; guarded by b.beats
+	item deadline.Item[*attempt] // the next heartbeat; guarded by node.beats
 
 	mu     sync.Mutex
 	state  attemptState
@@ -64,7 +65,7 @@ type grant struct {
 
 func newAttempt(b *Backend, req distributed.Request) *attempt {
 	a := &attempt{
-		b: b, id: b.last.Add(1), key: req.Key, instance: instanceName(req.Instance), mode: req.Mode, ttl: req.TTL,
+		b: b, node: b.node(req.Key), id: b.last.Add(1), key: req.Key, instance: instanceName(req.Instance), mode: req.Mode, ttl: req.TTL,
 		since: time.Now(),
 	}
 	a.wire = b.wire(a.id, a.key, a.instance, a.mode, a.ttl)
@@ -274,7 +275,7 @@ func (a *attempt) receive(g grant) bool {
 // deliver ends the waiting with a lease. The caller holds mu.
 func (a *attempt) deliver(g grant, until time.Time) {
 	a.state = leased
-	a.b.beats.Remove(&a.item)
+	a.node.beats.Remove(&a.item)
 	l := newLease(a, g)
 	l.start(until, a.wanted || g.wanted) // no watcher yet, so nothing is called back
 	a.granted <- l
@@ -283,8 +284,8 @@ func (a *attempt) deliver(g grant, until time.Time) {
 // claim renews a grant before it is delivered. The caller holds mu.
 func (a *attempt) claim(g grant) {
 	a.state = claiming
-	a.b.beats.Remove(&a.item)
-	a.b.errands.add(claimed{a, g}, a.ttl, time.Now().Add(a.ttl))
+	a.node.beats.Remove(&a.item)
+	a.node.errands.add(claimed{a, g}, a.ttl, time.Now().Add(a.ttl))
 }
 
 // claimed is the errand of renewing a grant before it is delivered.
@@ -315,7 +316,7 @@ func (e claimed) answered(c *call, sent time.Time) {
 // forgotten by the next sweep.
 func (a *attempt) end() {
 	a.state = over
-	a.b.beats.Remove(&a.item)
+	a.node.beats.Remove(&a.item)
 	close(a.granted)
 }
 
@@ -347,7 +348,7 @@ func (a *attempt) abandon() {
 
 // giveBack gives up all that the attempt has, in the background. A lease takes the claim window at most to run out, a
 // place is passed over at its turn for as long.
-func (a *attempt) giveBack() { a.b.errands.add((*givenBack)(a), a.ttl, time.Now().Add(a.ttl)) }
+func (a *attempt) giveBack() { a.node.errands.add((*givenBack)(a), a.ttl, time.Now().Add(a.ttl)) }
 
 type givenBack attempt
 

@@ -25,11 +25,11 @@ const (
 	slowestRetry = 500 * time.Millisecond
 )
 
-// beat sends the heartbeats that are due. It runs on the timer's goroutine, which b.beats waits for in Close.
-func (b *Backend) beat(now time.Time, due []*attempt) {
+// beat sends the heartbeats that are due. It runs on the timer's goroutine, which n.beats waits for in Close.
+func (n *node) beat(now time.Time, due []*attempt) {
 	select {
-	case b.beating <- struct{}{}:
-		defer func() { <-b.beating }()
+	case n.beating <- struct{}{}:
+		defer func() { <-n.beating }()
 	default: // the server does not answer; ask a little later
 		for _, a := range due {
 			a.again(distributed.HeartbeatInterval(a.ttl) / 4)
@@ -37,9 +37,9 @@ func (b *Backend) beat(now time.Time, due []*attempt) {
 		return
 	}
 	for len(due) > 0 {
-		n := min(len(due), maxBatch)
-		b.beatBatch(due[:n])
-		due = due[n:]
+		part := due[:min(len(due), maxBatch)]
+		n.b.beatBatch(part)
+		due = due[len(part):]
 	}
 }
 
@@ -114,6 +114,6 @@ func (a *attempt) later(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == waiting {
-		a.b.beats.Put(&a.item, time.Now().Add(d))
+		a.node.beats.Put(&a.item, time.Now().Add(d))
 	}
 }

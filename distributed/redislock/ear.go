@@ -144,7 +144,7 @@ func (e *ear) grant(f []string) {
 	if mode == "s" {
 		m = distributed.Shared
 	}
-	e.b.errands.add(stray{e.b, e.b.wire(id, key, instance, m, strayTTL)}, strayTTL, time.Now().Add(strayTTL))
+	e.b.node(key).errands.add(stray{e.b, e.b.wire(id, key, instance, m, strayTTL)}, strayTTL, time.Now().Add(strayTTL))
 }
 
 // stray is the errand of giving back a grant of which no attempt is known.

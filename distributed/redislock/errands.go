@@ -34,20 +34,22 @@ type errand interface {
 type queued struct {
 	errand
 	ttl   time.Duration
-	until time.Time // later it need not be tried
-	call  *call     // what make returned
+	until time.Time     // later it need not be tried
+	call  *call         // what make returned
+	pause time.Duration // before the next try
 }
 
-// errands runs them in the background. What comes while the workers are busy goes out together in one pipeline.
+// errands runs those of one node in the background. What comes while the workers are busy goes out together in one
+// pipeline. An errand that failed waits for its next try in nobody's way.
 type errands struct {
 	b *Backend
 
 	mu      sync.Mutex
-	queue   []queued  // guarded by mu
-	workers int       // guarded by mu
-	closed  bool      // guarded by mu: nothing more is taken
-	give    time.Time // guarded by mu; set by close: when to give up
-	wg      sync.WaitGroup
+	queue   []queued       // guarded by mu
+	workers int            // guarded by mu
+	closed  bool           // guarded by mu: nothing more is taken
+	give    time.Time      // guarded by mu; set by close: when to give up
+	wg      sync.WaitGroup // workers, and pauses before a next try
 }
 
 // add takes an errand and returns at once; false after close.
@@ -57,19 +59,24 @@ func (r *errands) add(e errand, ttl time.Duration, until time.Time) bool {
 	if r.closed {
 		return false
 	}
-	r.queue = append(r.queue, queued{errand: e, ttl: ttl, until: until})
+	r.enqueue(queued{errand: e, ttl: ttl, until: until, pause: firstPause})
+	return true
+}
+
+// enqueue has a worker take errands. The caller holds mu.
+func (r *errands) enqueue(e ...queued) {
+	r.queue = append(r.queue, e...)
 	if r.workers < maxWorkers {
 		r.workers++
 		r.wg.Go(r.work) // close waits for it
 	}
-	return true
 }
 
-// close waits until all errands have ended.
-func (r *errands) close() {
+// close waits until all errands have ended, at the latest when it is time to give up.
+func (r *errands) close(give time.Time) {
 	r.mu.Lock()
 	r.closed = true
-	r.give = time.Now().Add(closeGrace)
+	r.give = give
 	r.mu.Unlock()
 	r.wg.Wait()
 }
@@ -91,23 +98,34 @@ func (r *errands) work() {
 		}
 		r.mu.Unlock()
 		for i := range batch {
-			batch[i].call = batch[i].make()
+			if batch[i].call == nil {
+				batch[i].call = batch[i].make()
+			}
 		}
-		r.run(slices.DeleteFunc(batch, func(e queued) bool { return e.call == nil }))
+		batch = slices.DeleteFunc(batch, func(e queued) bool { return e.call == nil })
+		if len(batch) > 0 {
+			r.later(r.try(batch))
+		}
 	}
 }
 
-// run tries a batch until every errand in it has an answer or its time is over.
-func (r *errands) run(batch []queued) {
-	pause := firstPause
-	for len(batch) > 0 {
-		batch = r.try(batch)
-		if len(batch) == 0 {
-			return
-		}
-		time.Sleep(jittered(pause))
-		pause = min(2*pause, longestPause)
+// later queues errands again after a pause.
+func (r *errands) later(again []queued) {
+	if len(again) == 0 {
+		return
 	}
+	var pause time.Duration
+	for i := range again {
+		pause = max(pause, again[i].pause)
+		again[i].pause = min(2*again[i].pause, longestPause)
+	}
+	r.wg.Add(1) // by a worker, so close still waits
+	time.AfterFunc(jittered(pause), func() {
+		defer r.wg.Done()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.enqueue(again...)
+	})
 }
 
 // try asks once and returns what is to be tried again.

@@ -45,6 +45,19 @@ func (g *goRedis) do(ctx context.Context, calls ...*call) {
 	}
 }
 
+// node implements transport.
+func (g *goRedis) node(ctx context.Context, key string) string {
+	c, ok := g.client.(*redis.ClusterClient)
+	if !ok {
+		return ""
+	}
+	primary, err := c.MasterForKey(ctx, key)
+	if err != nil {
+		return ""
+	}
+	return primary.Options().Addr
+}
+
 func command(ctx context.Context, wire []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, wire...)
 	cmd.SetFirstKeyPos(wireHead) // which tells the cluster client the slot

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxLanes is how many exchanges of single calls may be under way together before calls share one. Up to then each
-// goes straight through on a connection of its own, so a caller among few never waits for another's answer.
+// maxLanes is how many exchanges of single calls may be under way together, with one node, before calls share one. Up to
+// then each goes straight through on a connection of its own, so a caller among few never waits for another's answer.
 const maxLanes = 8
 
 // fairLoad is how many calls a lane takes at least, if there are as many. It takes no more than its share, or else
@@ -21,21 +21,31 @@ const fairLoad = 16
 //
 // The AutoPipeline of go-redis would do the same (BenchmarkSharing has them side by side), but its callers wait past
 // the deadline of their context until the connection times out, and one connection, when ordered, carries all.
+//
+// Each node of a cluster has lanes of its own, or one that hangs would soon have them all.
 type group struct {
 	transport
+	lanes // of a single server, and of what is asked before a cluster is known
 
+	nodesMu sync.Mutex
+	nodes   map[string]*lanes // guarded by nodesMu; of a cluster, by address
+
+	passengers sync.Pool // of *passenger
+}
+
+// lanes are the exchanges under way with one node, and those who wait for one.
+type lanes struct {
 	mu      sync.Mutex
 	busy    int          // guarded by mu; lanes in use
 	waiting []*passenger // guarded by mu; none while a lane is free
-
-	passengers sync.Pool // of *passenger
 }
 
 // passenger is a call that waits for a lane, on behalf of its caller. It is used again once its caller has the answer:
 // whoever carries it touches it last to wake that caller.
 type passenger struct {
-	call call      // a copy: its caller may have gone, or ask again, when the answer comes
-	by   time.Time // its caller's deadline
+	lanes *lanes    // it waits for one of these
+	call  call      // a copy: its caller may have gone, or ask again, when the answer comes
+	by    time.Time // its caller's deadline
 	// wake is sent one message, by the one who took the passenger out of waiting: the passengers it is to carry, itself
 	// among them, or none: it was carried, and call has its answer.
 	wake  chan []*passenger
@@ -49,29 +59,48 @@ func (g *group) do(ctx context.Context, calls ...*call) {
 		return
 	}
 	c := calls[0]
-	g.mu.Lock()
-	if g.busy < maxLanes {
-		g.busy++
-		g.mu.Unlock()
+	l := g.to(g.node(ctx, c.key()))
+	l.mu.Lock()
+	if l.busy < maxLanes {
+		l.busy++
+		l.mu.Unlock()
 		g.transport.do(ctx, c)
-		g.next()
+		l.next()
 		return
 	}
 	by, _ := ctx.Deadline() // ours always have one
-	p := g.passenger(c, by)
-	g.waiting = append(g.waiting, p)
-	g.mu.Unlock()
+	p := g.passenger(l, c, by)
+	l.waiting = append(l.waiting, p)
+	l.mu.Unlock()
 	c.reply, c.err = g.ride(ctx, p)
 }
 
-func (g *group) passenger(c *call, by time.Time) *passenger {
+// to returns the lanes to a node.
+func (g *group) to(name string) *lanes {
+	if name == "" {
+		return &g.lanes
+	}
+	g.nodesMu.Lock()
+	defer g.nodesMu.Unlock()
+	l := g.nodes[name]
+	if l == nil {
+		if g.nodes == nil {
+			g.nodes = make(map[string]*lanes)
+		}
+		l = new(lanes)
+		g.nodes[name] = l
+	}
+	return l
+}
+
+func (g *group) passenger(l *lanes, c *call, by time.Time) *passenger {
 	p, ok := g.passengers.Get().(*passenger)
 	if ok {
 		p.timer.Reset(time.Until(by))
 	} else {
 		p = &passenger{wake: make(chan []*passenger, 1), timer: time.NewTimer(time.Until(by))}
 	}
-	p.call, p.by = *c, by
+	p.lanes, p.call, p.by = l, *c, by
 	return p
 }
 
@@ -84,7 +113,7 @@ func (g *group) ride(ctx context.Context, p *passenger) (string, error) {
 	case <-ctx.Done():
 		p.timer.Stop()
 	}
-	if !g.withdraw(p) {
+	if !p.lanes.withdraw(p) {
 		// Taken at the same moment. As the driver we must see the others off, and have an answer after all; as one of
 		// those carried we leave the answer to nobody.
 		select {
@@ -109,12 +138,12 @@ func (g *group) arrive(p *passenger, load []*passenger) (string, error) {
 }
 
 // withdraw takes p out of waiting; false if somebody did so before.
-func (g *group) withdraw(p *passenger) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, w := range g.waiting {
+func (l *lanes) withdraw(p *passenger) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, w := range l.waiting {
 		if w == p {
-			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
 			return true
 		}
 	}
@@ -133,20 +162,20 @@ func (g *group) carry(driver *passenger, load []*passenger) {
 			p.wake <- nil
 		}
 	}
-	g.next()
+	driver.lanes.next()
 }
 
 // next passes a lane on to those who gathered, or gives it up.
-func (g *group) next() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := min(len(g.waiting), max(len(g.waiting)/maxLanes, fairLoad), maxBatch)
+func (l *lanes) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(len(l.waiting), max(len(l.waiting)/maxLanes, fairLoad), maxBatch)
 	if n == 0 {
-		g.busy--
+		l.busy--
 		return
 	}
-	load := g.waiting[:n:n]
-	g.waiting = g.waiting[n:]
+	load := l.waiting[:n:n]
+	l.waiting = l.waiting[n:]
 	driver := load[0]
 	for _, p := range load {
 		if p.by.After(driver.by) {

@@ -22,6 +22,9 @@ type gated struct {
 	together  atomic.Int32 // the most calls in one exchange
 }
 
+// node implements transport: a single server.
+func (g *gated) node(context.Context, string) string { return "" }
+
 func (g *gated) do(ctx context.Context, calls ...*call) {
 	g.exchanges.Add(1)
 	for n := int32(len(calls)); ; {

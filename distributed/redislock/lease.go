@@ -43,7 +43,7 @@ func newLease(a *attempt, g grant) *lease {
 // by then and never pay for it, and two tries are left.
 func (l *lease) start(until time.Time, wanted bool) {
 	window := distributed.ClaimWindow(l.a.ttl)
-	l.a.b.keeper.Keep(&l.Term, l, l.a.ttl, until, time.Now().Add(window/3))
+	l.a.node.keeper.Keep(&l.Term, l, l.a.ttl, until, time.Now().Add(window/3))
 	if wanted {
 		l.Want()
 	}
@@ -52,7 +52,7 @@ func (l *lease) start(until time.Time, wanted bool) {
 // NextFence implements distributed.Lease. More are fetched in the background when half are used.
 func (l *lease) NextFence() (uint64, bool) {
 	fence, ok, low := l.fences.next()
-	if low && !l.a.b.errands.add((*refill)(l), l.a.ttl, l.Until()) {
+	if low && !l.a.node.errands.add((*refill)(l), l.a.ttl, l.Until()) {
 		l.fences.failed()
 	}
 	return fence, ok
@@ -167,7 +167,7 @@ func (l *lease) begin() bool {
 // background has the lease released by an errand, which is repeated until the lease is over anyway.
 func (l *lease) background() {
 	l.fences.close()
-	if !l.a.b.errands.add((*releasing)(l), l.a.ttl, l.Until()) {
+	if !l.a.node.errands.add((*releasing)(l), l.a.ttl, l.Until()) {
 		_ = l.settle(distributed.ErrClosed)
 	}
 }

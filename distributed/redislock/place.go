@@ -19,7 +19,7 @@ func (p place) Leave(ctx context.Context) error {
 	switch a.state {
 	case waiting, claiming:
 		a.state = over
-		a.b.beats.Remove(&a.item)
+		a.node.beats.Remove(&a.item)
 		a.mu.Unlock()
 		return a.leave(ctx)
 	case leased:

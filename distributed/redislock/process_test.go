@@ -110,7 +110,7 @@ func TestPausedWaiterIsPassedOver(t *testing.T) {
 }
 
 // dies is kill -9 as far as the server can see: no heartbeats, nobody listens, nothing is given back.
-func dies(b *Backend) { b.cancel(); b.ear.close(); b.beats.Close() }
+func dies(b *Backend) { b.cancel(); b.ear.close(); b.home.beats.Close() }
 
 func TestDeadWriterBeforeReadersIsPassedOver(t *testing.T) {
 	t.Parallel()

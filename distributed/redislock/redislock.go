@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/deadline"
 )
 
 // Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server and give
@@ -25,10 +24,7 @@ type Backend struct {
 	process  string // our id in tokens and in the channel's name
 	terms    atomic.Pointer[terms]
 	tr       transport
-	keeper   *distributed.Keeper
-	beats    *deadline.Set[*attempt]
-	beating  chan struct{} // one for each batch of heartbeats under way
-	errands  *errands
+	home     *node // of a single server, and of what is asked before a cluster is known
 	ear      *ear
 	probes   chan struct{} // capacity 1: the right to probe
 
@@ -43,6 +39,7 @@ type Backend struct {
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
+	nodes    map[string]*node    // guarded by mu; of a cluster, by address
 	attempts map[uint64]*attempt // guarded by mu; all that are asked for, waited for or held
 	sweepAt  int                 // guarded by mu; the size at which attempts is swept
 	closed   bool                // guarded by mu
@@ -67,14 +64,11 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 func newBackend(tr transport, name string, s settings) *Backend {
 	b := &Backend{
 		settings: s, name: name, process: rand.Text()[:processLength], tr: &group{transport: tr},
-		beating: make(chan struct{}, maxBeating), probes: make(chan struct{}, 1),
-		attempts: make(map[uint64]*attempt),
+		probes: make(chan struct{}, 1), nodes: make(map[string]*node), attempts: make(map[uint64]*attempt),
 	}
 	b.last.Store(uint64(time.Now().UnixMicro())) // so that attempts grow even if an instance id is used again
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.keeper = distributed.NewKeeper(b.renew)
-	b.beats = deadline.New(b.beat)
-	b.errands = &errands{b: b}
+	b.home = newNode(b)
 	b.ear = newEar(b)
 	return b
 }
@@ -212,9 +206,7 @@ func (b *Backend) Close() error {
 	}
 	b.cancel() // no Enter asks again, so they all end
 	b.calls.Wait()
-	b.keeper.Close()
-	b.beats.Close()
-	b.errands.close()
+	b.closeNodes()
 	b.ear.close()
 	return b.tr.close()
 }

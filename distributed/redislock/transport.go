@@ -13,6 +13,8 @@ type transport interface {
 	// do runs the calls in as few exchanges as it can and fills in each one's answer or error. It returns when all
 	// are known or ctx has ended; a call without an answer may have run.
 	do(ctx context.Context, calls ...*call)
+	// node names the server that has the key; "" if there is but one, or nothing is known.
+	node(ctx context.Context, key string) string
 	// ping measures one exchange with a server.
 	ping(ctx context.Context) (time.Duration, error)
 	// about asks the server what it is.
@@ -61,6 +63,18 @@ func newCall(s *script, keys []string, args ...any) *call {
 		w = append(w, k)
 	}
 	return &call{script: s, wire: append(w, args...)}
+}
+
+// key is one of the keys that the call is about; which does not matter, for they are on one node.
+func (c *call) key() string {
+	switch k := c.wire[wireHead].(type) {
+	case *string:
+		return *k
+	case string:
+		return k
+	default: // no key
+		return ""
+	}
 }
 
 // serverInfo is what matters of a server's INFO.

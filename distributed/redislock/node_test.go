@@ -1,0 +1,128 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// hanging is a cluster whose last node can be made to hang, without the others taking it for dead.
+type hanging struct {
+	*redistest.Cluster
+	t    *testing.T
+	node *redistest.Server
+}
+
+func startHanging(t *testing.T) hanging {
+	t.Helper()
+	c := redistest.StartCluster(t)
+	for _, n := range c.Nodes {
+		n.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
+		n.Do("CONFIG", "SET", "cluster-node-timeout", "60000")
+	}
+	return hanging{c, t, c.Nodes[2]}
+}
+
+// keys returns n keys of the node that hangs, and n of the others.
+func (h hanging) keys(n int) (there, elsewhere []string) {
+	for i := 0; len(there) < n || len(elsewhere) < n; i++ {
+		k := fmt.Sprintf("%s%d", key(h.t), i)
+		if slotOf(k) < 2*slots/3 {
+			elsewhere = append(elsewhere, k)
+		} else {
+			there = append(there, k)
+		}
+	}
+	return there[:n], elsewhere[:n]
+}
+
+// free reports that nobody has a key, which is not of the node that hangs.
+func (h hanging) free(key string) bool {
+	n := h.Nodes[0]
+	if slotOf(key) >= slots/3 {
+		n = h.Nodes[1]
+	}
+	return n.Do("EXISTS", key) == int64(0)
+}
+
+// TestHungNodeCostsNoLeaseOfOthers: renewals once stood in line behind those of a node that did not answer.
+func TestHungNodeCostsNoLeaseOfOthers(t *testing.T) {
+	t.Parallel()
+	h := startHanging(t)
+	u := newUser(t, inCluster(t, h.Cluster)).lasting(3 * time.Second)
+	there, elsewhere := h.keys(700)
+	var leases []*lease
+	for i := range there {
+		u.lease(there[i])
+		leases = append(leases, u.lease(elsewhere[i]))
+	}
+	waiter := newUser(t, u.b).lasting(3 * time.Second)
+	p := waiter.place(elsewhere[0])
+	time.Sleep(2 * time.Second) // claimed
+	h.node.Pause()
+	for range 50 {
+		time.Sleep(100 * time.Millisecond)
+		for _, l := range leases {
+			require.True(t, l.Healthy())
+		}
+	}
+	release(t, leases[0])
+	release(t, granted(t, p)) // nor did a place lose its heartbeats
+	h.node.Resume()
+}
+
+// TestHungNodeHoldsUpNoReleaseOfOthers: errands for it once kept all workers until the leases were over.
+func TestHungNodeHoldsUpNoReleaseOfOthers(t *testing.T) {
+	t.Parallel()
+	h := startHanging(t)
+	u := newUser(t, inCluster(t, h.Cluster)).lasting(6 * time.Second)
+	there, elsewhere := h.keys(2 * maxWorkers)
+	var stuck []*lease
+	for _, k := range there {
+		stuck = append(stuck, u.lease(k))
+	}
+	well := u.lease(elsewhere[0])
+	h.node.Pause()
+	for _, l := range stuck {
+		l.StartRelease()
+		time.Sleep(5 * time.Millisecond) // not all in one exchange
+	}
+	start := time.Now()
+	well.StartRelease()
+	require.Eventually(t, func() bool { return h.free(well.a.key) }, patience, time.Millisecond)
+	inTime(t, "released", time.Since(start), 0)
+	h.node.Resume()
+}
+
+// TestHungNodeHoldsUpNoEnterOfOthers: calls to it once had all lanes.
+func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
+	t.Parallel()
+	h := startHanging(t)
+	u := newUser(t, inCluster(t, h.Cluster)).lasting(6 * time.Second)
+	there, elsewhere := h.keys(8 * maxLanes)
+	release(t, u.lease(elsewhere[0]))
+	h.node.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, k := range there {
+		wg.Go(func() { _, _, _ = u.enter(ctx, k) })
+	}
+	time.Sleep(100 * time.Millisecond)
+	var slowest time.Duration
+	for _, k := range elsewhere {
+		start := time.Now()
+		_, _, err := u.enter(t.Context(), k)
+		require.NoError(t, err)
+		slowest = max(slowest, time.Since(start))
+	}
+	inTime(t, "slowest Enter", slowest, 0)
+	wg.Wait()
+	h.node.Resume()
+}
