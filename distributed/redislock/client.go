@@ -19,6 +19,9 @@ const (
 	ioTimeout   = 2 * time.Second
 	// askTimeout is for a sentinel's answer: after two the next one is asked, while who dials is still there.
 	askTimeout = dialTimeout / 3
+	// connections is how many there may be to one server beside the subscription, or more if the caller's client has more:
+	// one for all that can be under way. Who finds none waits for PoolTimeout, past the deadline of its context.
+	connections = maxLanes + maxWorkers + maxBeating + 4 + 1 // 4 renewals, and a probe
 )
 
 // derive makes the private client of a Backend from the caller's. It differs in that it never repeats a command by
@@ -52,6 +55,7 @@ func single(o *redis.Options, s settings) *goRedis {
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
+	o.PoolSize, o.MaxConcurrentDials = poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1 // pipelines share the connections
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.AutoPipelineOptions, o.ClientSideCacheConfig, o.ClientSideCache = nil, nil, nil
@@ -85,6 +89,7 @@ func cluster(o *redis.ClusterOptions, s settings) *goRedis {
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
+	o.PoolSize, o.MaxConcurrentDials = poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -93,6 +98,9 @@ func cluster(o *redis.ClusterOptions, s settings) *goRedis {
 	s.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
 	return &goRedis{client: redis.NewClusterClient(o), cluster: true}
 }
+
+// poolOf returns a size for the pool that is enough for us, and as many dials.
+func poolOf(size int) (connect, dial int) { return max(size, connections), max(size, connections) }
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 

@@ -3,10 +3,12 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -490,4 +492,48 @@ func TestUnreadGrantIsHealthyWhenRead(t *testing.T) {
 	until := l2.Until()
 	require.Eventually(t, func() bool { return l2.Until().After(until) }, patience, time.Millisecond, "and soon after")
 	release(t, l2)
+}
+
+// punctual notes by how much an exchange passed its deadline.
+type punctual struct {
+	transport
+	late atomic.Int64
+}
+
+func (p *punctual) do(ctx context.Context, calls ...*call) {
+	by, _ := ctx.Deadline()
+	p.transport.do(ctx, calls...)
+	for late := int64(time.Since(by)); ; {
+		old := p.late.Load()
+		if late <= old || p.late.CompareAndSwap(old, late) {
+			return
+		}
+	}
+}
+
+// TestSmallPoolHoldsNobodyUp: who finds no connection waits for one past its deadline, so there must be one for all that can
+// be under way, whatever the application's client has. The default of go-redis is 10 for a processor.
+func TestSmallPoolHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b, err := New(s.Client(func(o *redis.Options) { o.PoolSize = maxLanes }))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	exchanges := &punctual{}
+	swapTransport(b, func(tr transport) transport { exchanges.transport = tr; return exchanges })
+	patient := newUser(t, b).lasting(longestTry * 6) // H is a second
+	patient.lease(key(t))
+	for range 4 * maxLanes { // whose heartbeats are due together now and then, and then need a connection of their own
+		newUser(t, b).place(key(t)) // H is 100 ms
+	}
+	s.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*longestTry)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range maxLanes {
+		wg.Go(func() { _, _, _ = patient.enter(ctx, fmt.Sprint(key(t), i)) })
+	}
+	wg.Wait()
+	inTime(t, "past a deadline", time.Duration(exchanges.late.Load()), 0)
+	s.Resume()
 }
