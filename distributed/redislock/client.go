@@ -17,6 +17,9 @@ const (
 	// their own. The defaults of go-redis, 5 s and five tries, are longer than a lease.
 	dialTimeout = time.Second
 	ioTimeout   = 2 * time.Second
+	// shareTimeout is ioTimeout in a cluster, where another node may answer instead: it is asked for the layout after the
+	// one that hangs. It is no less than a script's longest try.
+	shareTimeout = longestTry
 	// askTimeout is for a sentinel's answer: after two the next one is asked, while who dials is still there.
 	askTimeout = dialTimeout / 3
 	// connections is how many there may be to one server beside the subscription, or more if the caller's client has more:
@@ -88,7 +91,7 @@ func failover(o *redis.FailoverOptions, s settings) *goRedis {
 func cluster(o *redis.ClusterOptions, s settings) *goRedis {
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.ContextTimeoutEnabled = true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, shareTimeout, shareTimeout, ioTimeout
 	o.PoolSize, o.MaxConcurrentDials = poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"sync"
@@ -58,6 +59,37 @@ func (g *goRedis) node(ctx context.Context, key string) string {
 	return primary.Options().Addr
 }
 
+// elsewhere implements transport.
+func (g *goRedis) elsewhere(ctx context.Context, before string) string {
+	var was string
+	if before != "" {
+		was = g.node(ctx, before)
+	}
+	tag := rand.Text()
+	for range elsewhereTries {
+		if name := g.node(ctx, tag); name == "" || name != was {
+			break
+		}
+		tag = rand.Text()
+	}
+	return tag
+}
+
+// elsewhereTries is how many slots are looked at to find one of another node. That all are with the same one is rare even
+// in a cluster of three.
+const elsewhereTries = 6
+
+// server returns the client of the server that has the tag. What is asked of any server is asked of one that we know: the
+// cluster client takes one at random, and a subscription to the node that its channel's name happens to name.
+func (g *goRedis) server(ctx context.Context, tag string) redis.UniversalClient {
+	if c, ok := g.client.(*redis.ClusterClient); ok {
+		if primary, err := c.MasterForKey(ctx, tag); err == nil {
+			return primary
+		}
+	}
+	return g.client
+}
+
 func command(ctx context.Context, wire []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, wire...)
 	cmd.SetFirstKeyPos(wireHead) // which tells the cluster client the slot
@@ -65,16 +97,17 @@ func command(ctx context.Context, wire []any) *redis.Cmd {
 }
 
 // ping implements transport.
-func (g *goRedis) ping(ctx context.Context) (time.Duration, error) {
+func (g *goRedis) ping(ctx context.Context, tag string) (time.Duration, error) {
+	client := g.server(ctx, tag)
 	start := time.Now()
-	err := g.client.Ping(ctx).Err()
+	err := client.Ping(ctx).Err()
 	return time.Since(start), err
 }
 
 // about implements transport. INFO may be forbidden to our user; then only what the client knows is told.
-func (g *goRedis) about(ctx context.Context) (serverInfo, error) {
+func (g *goRedis) about(ctx context.Context, tag string) (serverInfo, error) {
 	info := serverInfo{single: !g.cluster}
-	text, err := g.client.Info(ctx).Result()
+	text, err := g.server(ctx, tag).Info(ctx).Result()
 	if redis.IsPermissionError(err) {
 		return info, nil
 	}
@@ -117,9 +150,11 @@ func (g *goRedis) listen(ctx context.Context, channel string, interval func() ti
 		following.Go(func() { g.primary.follow(ctx, interval) })
 	}
 	pause := firstListenPause
+	var tag string
 	for ctx.Err() == nil {
 		began := time.Now()
-		e.deafened(g.subscription(ctx, channel, interval, e))
+		tag = g.elsewhere(ctx, tag) // in a cluster every node passes on what is published
+		e.deafened(g.subscription(ctx, tag, channel, interval, e))
 		if time.Since(began) > longListenPause {
 			pause = firstListenPause
 		}
@@ -132,8 +167,8 @@ var errSilent = errors.New("the subscription's connection is silent")
 
 // subscription serves one connection until it breaks. The client would replace it by itself and say nothing of what
 // was missed; every break ends here instead, and what comes after subscribed is complete.
-func (g *goRedis) subscription(ctx context.Context, channel string, interval func() time.Duration, e ears) error {
-	ps := g.client.Subscribe(ctx)
+func (g *goRedis) subscription(ctx context.Context, tag, channel string, interval func() time.Duration, e ears) error {
+	ps := g.server(ctx, tag).Subscribe(ctx)
 	// The dog closes the connection, which ends Receive below. It is waited for, so it never outlives this call.
 	ctx, cancel := context.WithCancel(ctx)
 	dog := &watchdog{ps: ps, interval: interval, done: make(chan struct{})}

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,5 +125,23 @@ func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
 	}
 	inTime(t, "slowest Enter", slowest, 0)
 	wg.Wait()
+	h.node.Resume()
+}
+
+// TestHungNodeAtTheFirstUse: what is elsewhere can be locked by who comes new, too. The first use once failed if any of the
+// servers that it asked at random was the one that hangs.
+func TestHungNodeAtTheFirstUse(t *testing.T) {
+	t.Parallel()
+	h := startHanging(t)
+	_, elsewhere := h.keys(4)
+	h.node.Pause()
+	for _, k := range elsewhere {
+		b, err := Open("redis+cluster://" + strings.Join(h.Addrs(), ","))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = b.Close() })
+		start := time.Now()
+		release(t, newUser(t, b).lasting(8*time.Second).lease(k))
+		inTime(t, "granted", time.Since(start), 2*shareTimeout) // for the layout, and for what is asked first
+	}
 	h.node.Resume()
 }

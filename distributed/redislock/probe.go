@@ -56,8 +56,10 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 		return nil
 	}
 	var why error
+	var tag string
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := b.probe(ctx)
+		tag = b.tr.elsewhere(ctx, tag)
+		err := b.probeAt(ctx, tag, budget/2)
 		if err == nil {
 			b.proven.Store(true)
 			return nil
@@ -76,24 +78,34 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 	}
 }
 
-// probe asks the server everything that could keep us from working, so that it is known at the start.
-func (b *Backend) probe(ctx context.Context) error {
+// probeAt probes for no longer than limit if there are other servers to try.
+func (b *Backend) probeAt(ctx context.Context, tag string, limit time.Duration) error {
+	if b.tr.node(ctx, tag) != "" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	return b.probe(ctx, tag)
+}
+
+// probe asks the server that has the tag everything that could keep us from working, so that it is known at the start.
+func (b *Backend) probe(ctx context.Context, tag string) error {
 	if b.isClosed() {
 		return distributed.ErrClosed
 	}
 	b.ear.open()
-	shortest, err := b.roundTrip(ctx)
+	shortest, err := b.roundTrip(ctx, tag)
 	if err != nil {
 		return err
 	}
-	info, err := b.tr.about(ctx)
+	info, err := b.tr.about(ctx, tag)
 	if err != nil {
 		return err
 	}
 	if err = b.fit(info); err != nil {
 		return err
 	}
-	c := newCall(probeScript, []string{prefix + "{probe}:" + b.process}, prefix+b.process)
+	c := newCall(probeScript, []string{prefix + "{" + tag + "}:" + b.process}, prefix+b.process)
 	b.tr.do(ctx, c)
 	if c.err != nil {
 		return c.err
@@ -109,10 +121,10 @@ func (b *Backend) probe(ctx context.Context) error {
 	return nil
 }
 
-func (b *Backend) roundTrip(ctx context.Context) (time.Duration, error) {
+func (b *Backend) roundTrip(ctx context.Context, tag string) (time.Duration, error) {
 	shortest := time.Duration(1<<63 - 1)
 	for range pings {
-		d, err := b.tr.ping(ctx)
+		d, err := b.tr.ping(ctx, tag)
 		if err != nil {
 			return 0, err
 		}

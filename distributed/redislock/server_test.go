@@ -278,8 +278,8 @@ func TestTooOldServerIsNamed(t *testing.T) {
 // aged is a server that says it is old.
 type aged struct{ transport }
 
-func (a aged) about(ctx context.Context) (serverInfo, error) {
-	info, err := a.transport.about(ctx)
+func (a aged) about(ctx context.Context, tag string) (serverInfo, error) {
+	info, err := a.transport.about(ctx, tag)
 	info.version = "6.2.7"
 	return info, err
 }

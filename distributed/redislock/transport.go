@@ -15,10 +15,12 @@ type transport interface {
 	do(ctx context.Context, calls ...*call)
 	// node names the server that has the key; "" if there is but one, or nothing is known.
 	node(ctx context.Context, key string) string
-	// ping measures one exchange with a server.
-	ping(ctx context.Context) (time.Duration, error)
-	// about asks the server what it is.
-	about(ctx context.Context) (serverInfo, error)
+	// elsewhere returns a hash tag of another server than the one before has, "" for none, if there are several.
+	elsewhere(ctx context.Context, before string) string
+	// ping measures one exchange with the server that has the tag.
+	ping(ctx context.Context, tag string) (time.Duration, error)
+	// about asks that server what it is.
+	about(ctx context.Context, tag string) (serverInfo, error)
 	// listen subscribes to one channel and passes on what comes, until ctx ends. It reconnects by itself; interval
 	// tells how often the connection is to be tried: after two of them without a sign of life it is replaced.
 	listen(ctx context.Context, channel string, interval func() time.Duration, ears ears)
