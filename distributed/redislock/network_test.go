@@ -322,6 +322,39 @@ func TestRepeatedReleaseOfALostLease(t *testing.T) {
 	require.Equal(t, oldAnswer, c.word(0), "but its own enter, coming late, changes nothing")
 }
 
+// TestRepeatedEnterTellsOfALostPrev: the answer to an enter that found nothing of the lease before is lost, and the same is
+// asked again.
+func TestRepeatedEnterTellsOfALostPrev(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	for name, r := range map[string]distributed.Request{
+		"lease": {}, "reader": {Mode: distributed.Shared}, "place": {}, "held": {NoWait: true},
+	} {
+		u := newUser(t, b).lasting(5 * time.Second)
+		l := u.lease(key(t))
+		s.Do("DEL", key(t))
+		var theirs *lease
+		if name == "place" || name == "held" {
+			theirs = newUser(t, b).lasting(5 * time.Second).lease(key(t))
+		}
+		r.Key, r.Instance, r.TTL = key(t), u.name, 5*time.Second
+		a := newAttempt(b, r)
+		for range 3 {
+			c := a.entering(l)
+			b.tr.do(t.Context(), c)
+			require.NoError(t, c.err)
+			require.Equal(t, "lost", c.word(0), "%s: %s", name, c.reply)
+		}
+		c := a.leaving()
+		b.tr.do(t.Context(), c)
+		require.NoError(t, c.err)
+		if theirs != nil {
+			release(t, theirs)
+		}
+	}
+}
+
 // crossing has the server see an enter before a leave that was sent first, and the leave's answer come first.
 type crossing struct {
 	transport

@@ -35,6 +35,8 @@ end
 
 -- include: common queue
 local prev, prevmode = string.match(ARGV[8], '^(.*:)%d*$'), string.sub(ARGV[8], 8, 8)
+local before = string.match(prev, ':(%d+):[^:]+:$')
+local lost = before and raw[3] == '0' .. before and 'lost ' or '' -- this was noted before, by a leave or this enter
 local value, state, now = raw[1], load(raw[2]), millis(time)
 local me = {id = id, window = window}
 
@@ -44,10 +46,10 @@ if holds(value, TOKEN, mode) then
     admit(me, now)
     state.fence = nextfence(state.fence, time)
     save(state)
-    return lease(state.fence, 1, state)
+    return lost .. lease(state.fence, 1, state)
   end
   redis.call('PEXPIRE', LOCK, window, 'GT') -- a copy that comes late must not shorten what was claimed since
-  return lease(string.match(value, '(%d+)$'), block, state)
+  return lost .. lease(string.match(value, '(%d+)$'), block, state)
 end
 if later(value) then return 'old' end
 local again = false
@@ -60,7 +62,7 @@ if state.queued then
 end
 
 -- Give up the lease before. The key itself is overwritten or deleted below.
-local ours, lost = false, ''
+local ours = false
 if holds(value, prev, prevmode) then
   if prevmode == 's' then
     redis.call('ZREM', READERS, idof(prev))
@@ -68,11 +70,11 @@ if holds(value, prev, prevmode) then
   else
     ours = true
   end
-  over(string.match(prev, ':(%d+):[^:]+:$'), raw[3])
+  over(before, raw[3])
   if ours and gap > 0 then state.free = now + gap end
-elseif prev ~= 'wllock:none:' and not again then
-  local before = string.match(prev, ':(%d+):[^:]+:$')
-  if not raw[3] or raw[3] ~= before and tonumber(raw[3]) <= tonumber(before) then lost = 'lost ' end
+elseif before and not again and (not raw[3] or tonumber(raw[3]) < tonumber(before)) then
+  lost = 'lost '
+  over('0' .. before, raw[3])
 end
 local free, strange = (not value or ours) and not resting(state, now), false
 
