@@ -346,7 +346,11 @@ func TestRepeatedEnterTellsOfALostPrev(t *testing.T) {
 			require.NoError(t, c.err)
 			require.Equal(t, "lost", c.word(0), "%s: %s", name, c.reply)
 		}
-		c := a.leaving()
+		c := l.a.leaving()
+		b.tr.do(t.Context(), c)
+		require.NoError(t, c.err)
+		require.Equal(t, "lost", c.word(0), "%s: and if no answer comes at all, its release tells it", name)
+		c = a.leaving()
 		b.tr.do(t.Context(), c)
 		require.NoError(t, c.err)
 		if theirs != nil {

@@ -97,8 +97,8 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	c := a.entering(prev)
 	sent, err := b.ask(ctx, c, req.TTL, distributed.ClaimWindow(req.TTL))
 	if err != nil {
+		prev.giveUp() // first, for the server remembers only the latest attempt that is over
 		a.abandon()
-		prev.giveUp()
 		return nil, nil, err
 	}
 	if c.reply == oldAnswer { // and it has done nothing

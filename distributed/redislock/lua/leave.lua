@@ -63,6 +63,7 @@ if w and w.attempt == attempt then
   if state.queued and rests then soon(state, millis(time)) end -- whoever is the head now has not been told
   return 'left'
 end
+if raw[3] == '0' .. attempt then return 'lost' end -- a repeat, or the enter that was to give it up has found so
 if raw[3] and tonumber(raw[3]) > tonumber(attempt) or later(value) then return 'over' end
 over('0' .. attempt, raw[3]) -- so that a repeat gets this answer
 return 'lost'
