@@ -1,0 +1,195 @@
+package redislock
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// hostile is a network that delivers calls a second time, later; loses answers; and delays both ways.
+type hostile struct {
+	transport
+	wg *sync.WaitGroup
+}
+
+func (h hostile) do(ctx context.Context, calls ...*call) {
+	for _, c := range calls {
+		if rand.IntN(8) == 0 {
+			again := &call{script: c.script, wire: c.wire}
+			d := rand.N(400 * time.Millisecond)
+			h.wg.Go(func() {
+				time.Sleep(d)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				h.transport.do(ctx, again)
+			})
+		}
+	}
+	if rand.IntN(10) == 0 {
+		time.Sleep(rand.N(40 * time.Millisecond))
+	}
+	h.transport.do(ctx, calls...)
+	if rand.IntN(10) == 0 {
+		time.Sleep(rand.N(40 * time.Millisecond))
+	}
+	if rand.IntN(12) == 0 {
+		for _, c := range calls {
+			c.reply, c.err = "", context.DeadlineExceeded
+		}
+	}
+}
+
+func (h hostile) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
+	h.transport.listen(ctx, channel, interval, hostileEars{e, h.wg})
+}
+
+// hostileEars loses, doubles and delays notices.
+type hostileEars struct {
+	ears
+	wg *sync.WaitGroup
+}
+
+func (h hostileEars) heard(n string) {
+	for range rand.IntN(3) {
+		d := rand.N(100 * time.Millisecond)
+		h.wg.Go(func() { time.Sleep(d); h.ears.heard(n) })
+	}
+	if rand.IntN(3) > 0 {
+		h.ears.heard(n)
+	}
+}
+
+// TestHostileNetwork: readers and writers of six processes, five of them over a hostile network, in a hurry, giving up,
+// releasing in every way. No two are in that exclude each other, no fence goes back, nothing is left behind.
+func TestHostileNetwork(t *testing.T) {
+	t.Parallel()
+	run := 4 * time.Second
+	if os.Getenv("WLLOCK_LONG") != "" {
+		run = 40 * time.Second
+	}
+	s := redistest.Start(t)
+	var late sync.WaitGroup
+	var mu sync.Mutex
+	var last uint64 // the store's fence: writers must be larger, readers not smaller
+	readers, writers := 0, 0
+	var turns, over, lost int
+	ctx, cancel := context.WithTimeout(t.Context(), run)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range 6 {
+		b := open(t, s.Addr)
+		if i > 0 {
+			swapTransport(b, func(tr transport) transport { return hostile{tr, &late} })
+		}
+		u := newUser(t, b).lasting(400 * time.Millisecond)
+		wg.Go(func() {
+			var prev distributed.Lease
+			for ctx.Err() == nil {
+				req := distributed.Request{Key: key(t), Instance: u.name, TTL: u.ttl, Prev: prev}
+				if rand.IntN(3) == 0 {
+					req.Mode = distributed.Shared
+				}
+				c, end := context.WithTimeout(ctx, rand.N(600*time.Millisecond))
+				l, p, err := b.Enter(c, req)
+				prev = nil
+				if err != nil {
+					end()
+					continue
+				}
+				if p != nil {
+					var ok bool
+					select {
+					case l, ok = <-p.Granted():
+						if !ok {
+							mu.Lock()
+							lost++
+							mu.Unlock()
+							end()
+							continue
+						}
+					case <-c.Done():
+						_ = p.Leave(context.Background())
+						end()
+						continue
+					}
+				}
+				end()
+				f, ok := l.NextFence()
+				mu.Lock()
+				valid := func() bool { return !distributed.Over(time.Now(), l.Until()) && !isLost(l) }
+				if ok && valid() {
+					if req.Mode == distributed.Exclusive {
+						if f <= last {
+							t.Errorf("writer's fence %d after %d", f, last)
+						}
+						last = f
+						if readers+writers > 0 {
+							t.Errorf("a writer beside %d readers and %d writers", readers, writers)
+						}
+						writers++
+					} else {
+						if f <= last {
+							t.Errorf("reader's fence %d after writer's %d", f, last)
+						}
+						if writers > 0 {
+							t.Errorf("a reader beside a writer")
+						}
+						readers++
+					}
+					turns++
+					mu.Unlock()
+					hold := rand.N(10 * time.Millisecond)
+					if rand.IntN(10) == 0 {
+						hold = rand.N(500 * time.Millisecond)
+					}
+					for until := time.Now().Add(hold); time.Now().Before(until) && valid() && time.Until(l.Until()) > 15*time.Millisecond; {
+						time.Sleep(time.Millisecond)
+					}
+					mu.Lock()
+					if req.Mode == distributed.Exclusive {
+						writers--
+					} else {
+						readers--
+					}
+				} else {
+					over++
+				}
+				mu.Unlock()
+				switch rand.IntN(3) {
+				case 0:
+					prev = l
+				case 1:
+					l.(*lease).StartRelease()
+					prev = l
+				default:
+					_ = l.Release(context.Background())
+				}
+			}
+			if prev != nil {
+				_ = prev.Release(context.Background())
+			}
+		})
+	}
+	wg.Wait()
+	late.Wait()
+	t.Logf("%d turns, %d over when received, %d places lost", turns, over, lost)
+	require.Greater(t, turns, 10)
+	require.Eventually(t, func() bool { return s.Do("GET", key(t)) == nil && queueLength(s, key(t)) == 0 }, patience, 10*time.Millisecond)
+}
+
+func isLost(l distributed.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
