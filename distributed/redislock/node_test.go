@@ -141,7 +141,7 @@ func TestHungNodeAtTheFirstUse(t *testing.T) {
 		t.Cleanup(func() { _ = b.Close() })
 		start := time.Now()
 		release(t, newUser(t, b).lasting(8*time.Second).lease(k))
-		inTime(t, "granted", time.Since(start), 2*shareTimeout) // for the layout, and for what is asked first
+		inTime(t, "granted", time.Since(start), 2*shareTimeout+hearWait) // for the layout, for what is asked first, for the subscription
 	}
 	h.node.Resume()
 }
