@@ -42,6 +42,8 @@ const redisClient = "github.com/redis/go-redis/v9"
 
 var grpcClient = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"}
 
+const rpcstatus = "middleware/grpcguard/internal/rpcstatus"
+
 // rooms are listed from the bottom to the top: a room knows only such as stand before it. Some are yet to be built.
 var rooms = []room{
 	{path: "local", sealed: nothing},
@@ -68,8 +70,8 @@ var rooms = []room{
 
 	{path: "internal/problem", sealed: nothing},
 	{path: "middleware/httpguard", knows: []string{".", "internal/problem"}, sealed: underRoot},
-	{path: "internal/rpcstatus", imports: grpcClient},
-	{path: "middleware/grpcguard", knows: []string{".", "internal/rpcstatus"}, imports: grpcClient},
+	{path: rpcstatus, imports: grpcClient},
+	{path: "middleware/grpcguard", knows: []string{".", rpcstatus}, imports: grpcClient},
 	{
 		path: "middleware/ratelimit", knows: []string{"internal/problem"},
 		imports: []string{"golang.org/x/time/rate"}, sealed: []string{"golang.org/x/time"},
@@ -79,7 +81,7 @@ var rooms = []room{
 		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient},
 	},
 	{
-		path: "middleware/ratelimit/grpclimit", knows: []string{"internal/rpcstatus", "middleware/ratelimit"},
+		path: "middleware/grpcguard/grpclimit", knows: []string{rpcstatus, "middleware/ratelimit"},
 		imports: grpcClient,
 	},
 	{path: "debug", knows: []string{"."}, sealed: underRoot},

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/internal/rpcstatus"
+	"github.com/wllock/wllock/middleware/grpcguard/internal/rpcstatus"
 )
 
 // UnaryClientInterceptor makes a call when it has the lock name and the key that is made of the call. What gRPC itself

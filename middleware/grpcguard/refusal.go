@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/internal/rpcstatus"
+	"github.com/wllock/wllock/middleware/grpcguard/internal/rpcstatus"
 )
 
 type refusal = rpcstatus.Refusal

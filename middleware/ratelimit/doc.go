@@ -8,8 +8,8 @@
 //	})
 //	mux.Handle("POST /orders/{id}", limits(guard(orderHandler)))
 //
-// NewLocal counts in this process; redislimit.New counts in Redis, for all processes together. grpclimit has the same
-// for gRPC.
+// NewLocal counts in this process; redislimit.New counts in Redis, for all processes together. Package
+// grpcguard/grpclimit has the same for gRPC.
 //
 // Rules are looked at in their order, up to the first that refuses; those before it have been charged. So put the caller
 // first: what one caller sends too much of then costs the others nothing.

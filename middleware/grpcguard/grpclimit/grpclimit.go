@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/wllock/wllock/internal/rpcstatus"
+	"github.com/wllock/wllock/middleware/grpcguard/internal/rpcstatus"
 	"github.com/wllock/wllock/middleware/ratelimit"
 )
 

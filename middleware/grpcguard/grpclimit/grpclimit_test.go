@@ -19,10 +19,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/wllock/wllock/internal/rpcstatus"
 	"github.com/wllock/wllock/middleware/grpcguard"
+	"github.com/wllock/wllock/middleware/grpcguard/grpclimit"
+	"github.com/wllock/wllock/middleware/grpcguard/internal/rpcstatus"
 	"github.com/wllock/wllock/middleware/ratelimit"
-	"github.com/wllock/wllock/middleware/ratelimit/grpclimit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
