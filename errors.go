@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -71,7 +70,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "wllock: %s %s: %v", e.Op, quote(e.Key), e.Err)
+	fmt.Fprintf(&b, "wllock: %s %s: %v", e.Op, nametext.Quote(e.Key), e.Err)
 	if !e.Ran {
 		fmt.Fprintf(&b, " (%s tier, waited %v)", e.Tier, e.Waited.Round(time.Microsecond))
 	}
@@ -84,23 +83,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // LogValue implements slog.LogValuer.
 func (e *Error) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.String("op", e.Op), slog.String("key", quote(e.Key)), slog.String("tier", string(e.Tier)),
+		slog.String("op", e.Op), slog.String("key", nametext.Quote(e.Key)), slog.String("tier", string(e.Tier)),
 		slog.Duration("waited", e.Waited), slog.Bool("ran", e.Ran), slog.String("error", e.Err.Error()))
-}
-
-// quotedKey is the most of a key that is printed: enough to recognise it, too little to flood a log.
-const quotedKey = 64
-
-// quote makes a key fit to print: quoted, so that it stays on its line, and cut.
-func quote(key string) string {
-	if len(key) <= quotedKey {
-		return strconv.Quote(key)
-	}
-	cut := quotedKey
-	for cut > 0 && !utf8.RuneStart(key[cut]) {
-		cut--
-	}
-	return strconv.Quote(key[:cut]) + "..."
 }
 
 // public translates what the tiers say into the errors of this package. A context's error gets its cause beside it.

@@ -4,34 +4,19 @@ import (
 	"fmt"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/wllock/wllock/internal/nametext"
 )
 
-const (
-	maxPart = 64  // bytes of a system or a name
-	maxKey  = 512 // bytes of a key
-)
+const maxKey = 512 // bytes
 
-// checkPart refuses a system or a name that does not match [A-Za-z0-9._/-]{1,64}. There is no colon in it, so that two
-// different triples of system, name and key never meet in one lock name.
+// checkPart refuses a bad system or name. Neither has a colon, so two different triples of system, name and key never
+// meet in one lock name.
 func checkPart(what, s string) error {
-	if len(s) == 0 || len(s) > maxPart {
-		return fmt.Errorf("%w: %s has %d bytes, want 1 to %d", ErrInvalidKey, what, len(s), maxPart)
-	}
-	for i := range len(s) {
-		if !partByte(s[i]) {
-			return fmt.Errorf("%w: %s %s has %q at byte %d, want letters, digits, and . _ / - only",
-				ErrInvalidKey, what, quote(s), s[i], i)
-		}
+	if err := nametext.CheckName(what, s); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidKey, err)
 	}
 	return nil
-}
-
-func partByte(b byte) bool {
-	switch {
-	case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
-		return true
-	}
-	return b == '.' || b == '_' || b == '/' || b == '-'
 }
 
 // checkKey refuses a key that is not 1 to 512 bytes of valid UTF-8 without control characters.
@@ -50,11 +35,11 @@ func checkKey(key string) error {
 // checkRunes is the rest of checkKey, for keys that are not plain ASCII.
 func checkRunes(key string) error {
 	if !utf8.ValidString(key) {
-		return fmt.Errorf("%w: key %s is not valid UTF-8", ErrInvalidKey, quote(key))
+		return fmt.Errorf("%w: key %s is not valid UTF-8", ErrInvalidKey, nametext.Quote(key))
 	}
 	for i, r := range key {
 		if unicode.IsControl(r) {
-			return fmt.Errorf("%w: key %s has a control character at byte %d", ErrInvalidKey, quote(key), i)
+			return fmt.Errorf("%w: key %s has a control character at byte %d", ErrInvalidKey, nametext.Quote(key), i)
 		}
 	}
 	return nil

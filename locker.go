@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
@@ -97,7 +98,7 @@ func (s *settings) check() {
 	}
 	for name, with := range s.names {
 		if c := with(callOptions{}); c.err != nil {
-			s.errs = append(s.errs, fmt.Errorf("WithName(%s): %w", quote(name), c.err))
+			s.errs = append(s.errs, fmt.Errorf("WithName(%s): %w", nametext.Quote(name), c.err))
 		}
 	}
 }
@@ -196,7 +197,7 @@ func (l *Locker) log(what string, h *hold) {
 func (l *Locker) warn(ctx context.Context, what, key string, attrs ...slog.Attr) {
 	attrs = append(attrs, slog.String("system", l.system), slog.String("name", l.nameIn(key)))
 	if l.settings.logger.Enabled(ctx, slog.LevelDebug) {
-		attrs = append(attrs, slog.String("key", quote(key)))
+		attrs = append(attrs, slog.String("key", nametext.Quote(key)))
 	}
 	l.settings.logger.LogAttrs(ctx, slog.LevelWarn, what, attrs...)
 }

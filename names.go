@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // nameState is what a Locker knows of one name: its options, its counters, and how long its turns take. Names come from
@@ -123,7 +125,7 @@ func (l *Locker) threshold(n *nameState, c *callOptions) int {
 // of their own. Callers that wait already stay.
 func (l *Locker) SetThreshold(name string, n int) error {
 	if err := checkThreshold(n); err != nil {
-		return fmt.Errorf("wllock: SetThreshold(%s, %d): %w", quote(name), n, err)
+		return fmt.Errorf("wllock: SetThreshold(%s, %d): %w", nametext.Quote(name), n, err)
 	}
 	if name == "" {
 		l.limit.Store(int64(n))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/kelseyhightower/envconfig"
+
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 const (
@@ -48,7 +50,7 @@ func (s setting) unreadable(err error) Problem {
 	if parse.TypeName == reflect.TypeFor[time.Duration]().String() {
 		kind = "a length of time"
 	}
-	return s.problem(quote(parse.Value) + " is not " + kind)
+	return s.problem(nametext.Quote(parse.Value) + " is not " + kind)
 }
 
 // othersVariables begin with our prefix and are not settings: what `wllock run` gives to its child, and what the

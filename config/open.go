@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // Open connects to the backend, asks it whether it can do its work, and returns a Locker that closes it when it is
@@ -139,7 +140,7 @@ func unsupported(scheme string, openers map[string]opener) Problem {
 	supported := strings.Join(slices.Sorted(maps.Keys(openers)), "://, ") + "://"
 	return Problem{
 		Variable: "WLLOCK_BACKEND",
-		Fault:    quote(scheme) + " is not a kind of backend that this program can open",
+		Fault:    nametext.Quote(scheme) + " is not a kind of backend that this program can open",
 		Allowed:  supported + ", and what the program passes to Open with config.WithOpener",
 		Example:  "WLLOCK_BACKEND=memory://",
 	}

@@ -1,6 +1,9 @@
 package config
 
-import "github.com/wllock/wllock"
+import (
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/nametext"
+)
 
 // Outage says what happens while the backend is away.
 type Outage string
@@ -25,7 +28,7 @@ func (o Outage) fault() string {
 	case FailClosed, LocalOnly:
 		return ""
 	}
-	return quote(string(o)) + " is no way to handle an outage"
+	return nametext.Quote(string(o)) + " is no way to handle an outage"
 }
 
 func (o Outage) option() wllock.Option {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -46,14 +45,3 @@ func (p Problem) String() string {
 type fault string
 
 func (f fault) Error() string { return string(f) }
-
-// maxQuoted is how much of a wrong value is shown: enough to recognise it, too little to fill a log.
-const maxQuoted = 64
-
-// quote renders a wrong value of a setting that holds no secret.
-func quote(value string) string {
-	if len(value) > maxQuoted {
-		return strconv.Quote(value[:maxQuoted]) + "..."
-	}
-	return strconv.Quote(value)
-}

@@ -3,10 +3,10 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // setting is all there is to know about one variable, but for its type and default: those stand at its field of Config.
@@ -26,7 +26,7 @@ var settings = []setting{
 	{
 		field: "SystemName", variable: "WLLOCK_SYSTEM_NAME", example: "order",
 		means:   "first part of every lock's name; required",
-		allowed: nameRule,
+		allowed: nametext.Rule,
 		check:   func(c Config) string { return named(c.SystemName) },
 	}, {
 		field: "Backend", variable: "WLLOCK_BACKEND", example: "redis://redis:6379/0",
@@ -104,17 +104,13 @@ func (s setting) show(c Config) string {
 	return text
 }
 
-// The first two parts of a lock's name; wllock.New and every call check the same.
-const nameRule = "1 to 64 of the characters A-Z a-z 0-9 . _ / -"
-
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,64}$`)
-
+// named checks one of the first two parts of a lock's name as wllock.New and every call do.
 func named(name string) string {
 	switch {
 	case name == "":
 		return "is required"
-	case !namePattern.MatchString(name):
-		return quote(name) + " is not a name"
+	case nametext.CheckName("", name) != nil:
+		return nametext.Quote(name) + " is not a name"
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // Thresholds say how many callers may wait for one key in one process; wllock.Unlimited is no limit.
@@ -49,7 +50,7 @@ func (t *Thresholds) Decode(text string) error {
 		case !named && hasDefault:
 			return fault("has two numbers without a name")
 		case twice:
-			return fault("names " + quote(name) + " twice")
+			return fault("names " + nametext.Quote(name) + " twice")
 		case !named:
 			out.Default, hasDefault = n, true
 		default:
@@ -72,7 +73,7 @@ func parseThreshold(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, fault("has " + quote(text) + " where a number from 0 or unlimited should be")
+		return 0, fault("has " + nametext.Quote(text) + " where a number from 0 or unlimited should be")
 	}
 	return n, nil
 }
@@ -89,8 +90,8 @@ func (t Thresholds) fault() string {
 		return wrong
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Names)) {
-		if !namePattern.MatchString(name) {
-			return "has " + quote(name) + " where a name (" + nameRule + ") should be"
+		if nametext.CheckName("", name) != nil {
+			return "has " + nametext.Quote(name) + " where a name (" + nametext.Rule + ") should be"
 		}
 		if wrong := thresholdFault(t.Names[name]); wrong != "" {
 			return wrong

@@ -12,21 +12,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
-const (
-	// limit is the most keys that are shown: more than anybody reads, too few to be a burden.
-	limit = 100
-	// quotedKey is the most of a key that is printed for people: enough to recognise it, too little to spoil the table.
-	quotedKey = 64
-)
+// limit is the most keys that are shown: more than anybody reads, too few to be a burden.
+const limit = 100
 
 // Handler shows the locks of a Locker.
 func Handler(locker *wllock.Locker) http.Handler {
@@ -112,7 +107,7 @@ func (p page) writeText(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
 	for _, l := range p.locks {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\n", quote(l.Key), l.Mode, l.Waiting, l.Holders,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\n", nametext.Quote(l.Key), l.Mode, l.Waiting, l.Holders,
 			short(l.HeldFor), l.Fence, l.Turns, p.left(l.Until), state(l))
 	}
 	_ = t.Flush() // as above
@@ -151,16 +146,4 @@ func short(d time.Duration) string {
 		return d.Round(time.Microsecond).String()
 	}
 	return d.Round(time.Millisecond).String()
-}
-
-// quote makes a key fit for a line of the table.
-func quote(key string) string {
-	if len(key) <= quotedKey {
-		return strconv.Quote(key)
-	}
-	cut := quotedKey
-	for !utf8.RuneStart(key[cut]) {
-		cut--
-	}
-	return strconv.Quote(key[:cut]) + "..."
 }

@@ -47,6 +47,7 @@ const rpcstatus = "middleware/grpcguard/internal/rpcstatus"
 // rooms are listed from the bottom to the top: a room knows only such as stand before it. Some are yet to be built.
 var rooms = []room{
 	{path: "local", sealed: nothing},
+	{path: "internal/nametext", sealed: nothing},
 	{path: "internal/deadline", sealed: nothing},
 	{path: "distributed", knows: []string{"internal/deadline"}, sealed: nothing},
 	{path: "internal/tenure", knows: []string{"distributed", "internal/deadline"}, sealed: nothing},
@@ -64,7 +65,7 @@ var rooms = []room{
 	{path: "distributed/sqllock", knows: backend, sealed: nothing},
 
 	{
-		path: ".", knows: []string{"local", "internal/deadline", "internal/outage", "internal/tenure", "distributed"},
+		path: ".", knows: []string{"local", "internal/nametext", "internal/deadline", "internal/outage", "internal/tenure", "distributed"},
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 
@@ -73,7 +74,7 @@ var rooms = []room{
 	{path: rpcstatus, imports: grpcClient},
 	{path: "middleware/grpcguard", knows: []string{".", rpcstatus}, imports: grpcClient},
 	{
-		path: "middleware/ratelimit", knows: []string{"internal/problem"},
+		path: "middleware/ratelimit", knows: []string{"internal/nametext", "internal/problem"},
 		imports: []string{"golang.org/x/time/rate"}, sealed: []string{"golang.org/x/time"},
 	},
 	{
@@ -84,11 +85,11 @@ var rooms = []room{
 		path: "middleware/grpcguard/grpclimit", knows: []string{rpcstatus, "middleware/ratelimit"},
 		imports: grpcClient,
 	},
-	{path: "debug", knows: []string{"."}, sealed: underRoot},
+	{path: "debug", knows: []string{".", "internal/nametext"}, sealed: underRoot},
 	{path: "wllocktest", knows: []string{".", "distributed/memlock"}, sealed: underRoot},
 	{
 		path:    "config",
-		knows:   []string{".", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		knows:   []string{".", "internal/nametext", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 

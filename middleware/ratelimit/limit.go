@@ -6,9 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // Policy allows Quota requests per Window to each identity. What is used comes back evenly, not all at the window's end.
@@ -30,11 +31,9 @@ func (p Policy) AtOnce() int {
 // RetryMemory is how long a limiter has to remember a request that was charged, at least.
 func (p Policy) RetryMemory() time.Duration { return max(p.Window, time.Minute) }
 
-var policyName = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,64}$`)
-
 // Check says what is wrong with a policy.
 func (p Policy) Check() error {
-	if !policyName.MatchString(p.Name) || p.Quota <= 0 || p.Window <= 0 || p.Burst < 0 {
+	if nametext.CheckName("", p.Name) != nil || p.Quota <= 0 || p.Window <= 0 || p.Burst < 0 {
 		return fmt.Errorf("ratelimit: policy %+v: want a name of letters, digits, and . _ / -, a quota and a window of more than 0", p)
 	}
 	return nil
