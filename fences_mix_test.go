@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 // long is what a test does in the long run of `make test-long`, and else a part of it.
@@ -52,13 +52,7 @@ type guarded struct {
 }
 
 func mixFences(t *testing.T, b distributed.Backend, n int) {
-	seed := rand.Uint64()
-	if given := os.Getenv("WLLOCK_SEED"); given != "" {
-		var err error
-		seed, err = strconv.ParseUint(given, 10, 64)
-		require.NoError(t, err, "WLLOCK_SEED")
-	}
-	t.Logf("replay with WLLOCK_SEED=%d", seed)
+	seed := testseed.Seed(t)
 	var lockers []*wllock.Locker
 	for _, habit := range [][]wllock.Option{
 		{wllock.WithMaxHandoffs(0)},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 const (
@@ -39,8 +40,7 @@ type mix struct {
 // backend that comes and goes. In its own instance nobody is beside a writer, whatever each has; of all instances the
 // leased writers come one after the other, with growing fences; who may wait is served.
 func TestLocalOnlyRandomMixture(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testseed.Seed(t)
 	b, m := memlock.New(), new(mix)
 	sides := make([]*mixSide, 2)
 	for i := range sides {
@@ -60,7 +60,7 @@ func TestLocalOnlyRandomMixture(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 99))
 	for ctx.Err() == nil {
 		b.Partition(true)
-		time.Sleep(rand.N(3 * mixTTL))
+		time.Sleep(time.Duration(r.Int64N(int64(3 * mixTTL))))
 		b.Partition(false)
 		time.Sleep(mixTTL/2 + time.Duration(r.Int64N(int64(mixTTL))))
 	}

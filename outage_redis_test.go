@@ -19,6 +19,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
@@ -32,18 +33,19 @@ type shop struct {
 	*httptest.Server
 	locker *wllock.Locker
 	store  *[shopKeys]atomic.Uint64 // the largest fence, of all instances
+	rand   *rand.Rand               // may be used by several goroutines
 
 	inside           [shopKeys]atomic.Int32
 	overlaps, stale  atomic.Int32 // two of this instance inside at once; a leased hold with a fence of the past
 	degraded, leased atomic.Int32
 }
 
-func openShop(t *testing.T, addr string, store *[shopKeys]atomic.Uint64, opts ...wllock.Option) *shop {
+func openShop(t *testing.T, addr string, store *[shopKeys]atomic.Uint64, r *rand.Rand, opts ...wllock.Option) *shop {
 	t.Helper()
 	b, err := redislock.Open("redis://" + addr)
 	require.NoError(t, err)
 	l := lockerOn(t, b, append(opts, wllock.WithOwnedBackend())...)
-	s := &shop{locker: l, store: store}
+	s := &shop{locker: l, store: store, rand: r}
 	mux := http.NewServeMux()
 	guard := httpguard.New(l, "product", httpguard.PathValue("id"), httpguard.WithCallOptions(wllock.WithWait(3*ttl)))
 	mux.Handle("POST /buy/{id}", guard(http.HandlerFunc(s.buy)))
@@ -65,7 +67,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	begun := !h.Degraded()
 	fence := h.Fence()
 	before := s.store[key].Load()
-	time.Sleep(time.Duration(rand.N(3)) * time.Millisecond)
+	time.Sleep(time.Duration(s.rand.IntN(3)) * time.Millisecond)
 	switch {
 	case h.Degraded():
 		s.degraded.Add(1)
@@ -97,12 +99,13 @@ func load(ctx context.Context, shops []*shop) []answer {
 	for i := range shopWorkers * len(shops) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				a := answer{asked: time.Now(), hot: rand.IntN(4) > 0}
-				id := "own" + strconv.FormatUint(rand.Uint64(), 36)
+				s := shops[i%len(shops)]
+				a := answer{asked: time.Now(), hot: s.rand.IntN(4) > 0}
+				id := "own" + strconv.FormatUint(s.rand.Uint64(), 36)
 				if a.hot {
-					id = strconv.Itoa(rand.IntN(shopKeys))
+					id = strconv.Itoa(s.rand.IntN(shopKeys))
 				}
-				resp, err := client.Post(shops[i%len(shops)].URL+"/buy/"+id, "", nil)
+				resp, err := client.Post(s.URL+"/buy/"+id, "", nil)
 				if err == nil {
 					a.status = resp.StatusCode
 					_, _ = io.Copy(io.Discard, resp.Body)
@@ -133,9 +136,9 @@ type redisAway struct {
 func takeAway(t *testing.T, outage time.Duration, opts ...wllock.Option) (r redisAway) {
 	t.Helper()
 	s := redistest.Start(t)
-	store := new([shopKeys]atomic.Uint64)
+	store, random := new([shopKeys]atomic.Uint64), testseed.Rand(t)
 	for range r.atReturn {
-		r.shops = append(r.shops, openShop(t, s.Addr, store, opts...))
+		r.shops = append(r.shops, openShop(t, s.Addr, store, random, opts...))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

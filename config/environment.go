@@ -55,7 +55,7 @@ func (s setting) unreadable(err error) Problem {
 
 // othersVariables begin with our prefix and are not settings: what `wllock run` gives to its child, and what the
 // project's own tests are run with.
-var othersVariables = []string{"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG"}
+var othersVariables = []string{"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG", "WLLOCK_SEED"}
 
 // serviceLink matches the variables that Kubernetes and Docker set for a service whose name begins with wllock.
 var serviceLink = regexp.MustCompile(`^WLLOCK_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_[A-Z0-9_]+)?$`)

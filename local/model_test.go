@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/local"
 )
 
@@ -53,7 +54,7 @@ type model struct {
 }
 
 func TestModel(t *testing.T) {
-	seed := seed(t)
+	seed := testseed.Seed(t)
 	for episode := range scale(modelSteps) / modelEpisode {
 		synctest.Test(t, func(t *testing.T) { newModel(t, seed, episode).run() })
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/local"
 )
 
@@ -72,7 +73,7 @@ func (s *stress) fail(format string, args ...any) {
 }
 
 func TestStress(t *testing.T) {
-	seed := seed(t)
+	seed := testseed.Seed(t)
 	s := &stress{queue: local.New(func(string, *ledger) *ledger { return new(ledger) })}
 	s.ops.Store(int64(scale(stressOps)))
 	var all sync.WaitGroup

@@ -2,7 +2,6 @@ package local_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/local"
 )
 
@@ -80,6 +80,7 @@ func TestOneOfTwoLeaversWins(t *testing.T) {
 // turn is not lost: either it has come to the waiter, or it stayed where it was.
 func TestGrantMeetsEndOfWait(t *testing.T) {
 	const times = 3000
+	r := testseed.Rand(t)
 	for name, wait := range map[string]func(t *testing.T) (context.Context, ask, func()){
 		"cancel": func(t *testing.T) (context.Context, ask, func()) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -87,7 +88,7 @@ func TestGrantMeetsEndOfWait(t *testing.T) {
 		},
 		"deadline": func(t *testing.T) (context.Context, ask, func()) {
 			a := within(50*time.Microsecond, exclusive)
-			pass := a.Deadline.Add(-time.Duration(rand.IntN(10)) * time.Microsecond)
+			pass := a.Deadline.Add(-time.Duration(r.IntN(10)) * time.Microsecond)
 			return t.Context(), a, func() {
 				for time.Now().Before(pass) {
 				}

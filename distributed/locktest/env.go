@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 const (
@@ -20,8 +19,6 @@ const (
 	long = time.Minute
 	// patience is how long a case waits for what should happen at once. Only a failing case waits so long.
 	patience = 10 * time.Second
-	// seedVariable names the environment variable that replays a random case.
-	seedVariable = "LOCKTEST_SEED"
 )
 
 // env is what a case works with: a fresh service, and words to say what is asked of it and what must come of it.
@@ -53,18 +50,7 @@ func newEnv(t TB, f Fixture) *env {
 func (e *env) key(name string) string { return e.prefix + name }
 
 // random returns the source of a random case, and says how to replay it if it fails.
-func (e *env) random() *rand.Rand {
-	seed := rand.Uint64()
-	if fixed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64); err == nil {
-		seed = fixed
-	}
-	e.Cleanup(func() {
-		if e.Failed() {
-			e.Logf("replay with %s=%d", seedVariable, seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 0))
-}
+func (e *env) random() *rand.Rand { return testseed.Rand(e) }
 
 func upTo(rnd *rand.Rand, d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
 

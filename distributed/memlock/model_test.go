@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 // check holds the server side to its invariants and returns how many keys it knows.
@@ -46,8 +47,7 @@ func check(t *testing.T, b *Backend) (keys int) {
 
 // Whatever is done in whatever order, the invariants hold after each step, and nothing is left in the end.
 func TestInvariants(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testseed.Seed(t)
 	for i := range 12 {
 		synctest.Test(t, func(t *testing.T) {
 			stir(t, rand.New(rand.NewPCG(seed, uint64(i))))

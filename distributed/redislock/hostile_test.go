@@ -12,19 +12,23 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 // hostile is a network that delivers calls a second time, later; loses answers; and delays both ways.
 type hostile struct {
 	transport
-	wg *sync.WaitGroup
+	wg   *sync.WaitGroup
+	rand *rand.Rand // may be used by several goroutines
 }
+
+func (h hostile) upTo(d time.Duration) time.Duration { return time.Duration(h.rand.Int64N(int64(d))) }
 
 func (h hostile) do(ctx context.Context, calls ...*call) {
 	for _, c := range calls {
-		if rand.IntN(8) == 0 {
+		if h.rand.IntN(8) == 0 {
 			again := &call{script: c.script, wire: c.wire}
-			d := rand.N(400 * time.Millisecond)
+			d := h.upTo(400 * time.Millisecond)
 			h.wg.Go(func() {
 				time.Sleep(d)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -33,14 +37,14 @@ func (h hostile) do(ctx context.Context, calls ...*call) {
 			})
 		}
 	}
-	if rand.IntN(10) == 0 {
-		time.Sleep(rand.N(40 * time.Millisecond))
+	if h.rand.IntN(10) == 0 {
+		time.Sleep(h.upTo(40 * time.Millisecond))
 	}
 	h.transport.do(ctx, calls...)
-	if rand.IntN(10) == 0 {
-		time.Sleep(rand.N(40 * time.Millisecond))
+	if h.rand.IntN(10) == 0 {
+		time.Sleep(h.upTo(40 * time.Millisecond))
 	}
-	if rand.IntN(12) == 0 {
+	if h.rand.IntN(12) == 0 {
 		for _, c := range calls {
 			c.reply, c.err = "", context.DeadlineExceeded
 		}
@@ -48,21 +52,21 @@ func (h hostile) do(ctx context.Context, calls ...*call) {
 }
 
 func (h hostile) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
-	h.transport.listen(ctx, channel, interval, hostileEars{e, h.wg})
+	h.transport.listen(ctx, channel, interval, hostileEars{e, h})
 }
 
 // hostileEars loses, doubles and delays notices.
 type hostileEars struct {
 	ears
-	wg *sync.WaitGroup
+	net hostile
 }
 
 func (h hostileEars) heard(n string) {
-	for range rand.IntN(3) {
-		d := rand.N(100 * time.Millisecond)
-		h.wg.Go(func() { time.Sleep(d); h.ears.heard(n) })
+	for range h.net.rand.IntN(3) {
+		d := h.net.upTo(100 * time.Millisecond)
+		h.net.wg.Go(func() { time.Sleep(d); h.ears.heard(n) })
 	}
-	if rand.IntN(3) > 0 {
+	if h.net.rand.IntN(3) > 0 {
 		h.ears.heard(n)
 	}
 }
@@ -76,7 +80,7 @@ func TestHostileNetwork(t *testing.T) {
 		run = 40 * time.Second
 	}
 	s := redistest.Start(t)
-	var late sync.WaitGroup
+	h := hostile{wg: new(sync.WaitGroup), rand: testseed.Rand(t)}
 	var mu sync.Mutex
 	var last uint64 // the store's fence: writers must be larger, readers not smaller
 	readers, writers := 0, 0
@@ -87,17 +91,17 @@ func TestHostileNetwork(t *testing.T) {
 	for i := range 6 {
 		b := open(t, s.Addr)
 		if i > 0 {
-			swapTransport(b, func(tr transport) transport { return hostile{tr, &late} })
+			swapTransport(b, func(tr transport) transport { return hostile{tr, h.wg, h.rand} })
 		}
 		u := newUser(t, b).lasting(400 * time.Millisecond)
 		wg.Go(func() {
 			var prev distributed.Lease
 			for ctx.Err() == nil {
 				req := distributed.Request{Key: key(t), Instance: u.name, TTL: u.ttl, Prev: prev}
-				if rand.IntN(3) == 0 {
+				if h.rand.IntN(3) == 0 {
 					req.Mode = distributed.Shared
 				}
-				c, end := context.WithTimeout(ctx, rand.N(600*time.Millisecond))
+				c, end := context.WithTimeout(ctx, h.upTo(600*time.Millisecond))
 				l, p, err := b.Enter(c, req)
 				prev = nil
 				if err != nil {
@@ -146,9 +150,9 @@ func TestHostileNetwork(t *testing.T) {
 					}
 					turns++
 					mu.Unlock()
-					hold := rand.N(10 * time.Millisecond)
-					if rand.IntN(10) == 0 {
-						hold = rand.N(500 * time.Millisecond)
+					hold := h.upTo(10 * time.Millisecond)
+					if h.rand.IntN(10) == 0 {
+						hold = h.upTo(500 * time.Millisecond)
 					}
 					for until := time.Now().Add(hold); time.Now().Before(until) && valid() && time.Until(l.Until()) > 15*time.Millisecond; {
 						time.Sleep(time.Millisecond)
@@ -163,7 +167,7 @@ func TestHostileNetwork(t *testing.T) {
 					over++
 				}
 				mu.Unlock()
-				switch rand.IntN(3) {
+				switch h.rand.IntN(3) {
 				case 0:
 					prev = l
 				case 1:
@@ -179,7 +183,7 @@ func TestHostileNetwork(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	late.Wait()
+	h.wg.Wait()
 	t.Logf("%d turns, %d over when received, %d places lost", turns, over, lost)
 	require.Greater(t, turns, 10)
 	require.Eventually(t, func() bool { return s.Do("GET", key(t)) == nil && queueLength(s, key(t)) == 0 }, patience, 10*time.Millisecond)

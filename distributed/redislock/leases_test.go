@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -23,7 +24,7 @@ func TestManyLeases(t *testing.T) {
 	})
 	t.Run("100000", func(t *testing.T) {
 		long(t)
-		if raceDetector {
+		if race.Enabled {
 			manyLeases(t, 20_000, 5*time.Second, 0) // what the detector adds is many times the work
 			return
 		}
@@ -104,7 +105,7 @@ func manyLeases(t *testing.T, n int, ttl time.Duration, cpu float64) {
 	for _, l := range leases {
 		require.True(t, l.Healthy())
 	}
-	if cpu > 0 && !testing.Short() && !raceDetector {
+	if cpu > 0 && !testing.Short() && !race.Enabled {
 		require.Less(t, used, cpu)
 	}
 }

@@ -57,7 +57,9 @@ var rooms = []room{
 		imports: []string{breaker}, sealed: []string{breaker},
 	},
 
-	{path: "distributed/locktest", knows: []string{"distributed"}, sealed: nothing},
+	{path: "internal/race", sealed: nothing},
+	{path: "internal/testseed", sealed: nothing},
+	{path: "distributed/locktest", knows: []string{"distributed", "internal/testseed"}, sealed: nothing},
 	{path: "distributed/memlock", knows: backend, sealed: nothing},
 	{path: "distributed/redislock", knows: backend, imports: []string{redisClient}},
 	{path: "distributed/redlock", knows: backend, imports: []string{redisClient}},

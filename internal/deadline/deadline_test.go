@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -168,9 +169,10 @@ func TestRemoveRacesTimer(t *testing.T) {
 	var removed atomic.Int64
 	var all sync.WaitGroup
 	const workers, rounds = 4, 2000
+	seed := testseed.Seed(t)
 	for w := range workers {
 		all.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(w), 0))
+			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
 			for range rounds {
 				it := newItem(w)
 				s.Put(it, time.Now().Add(time.Duration(rnd.IntN(20))*time.Microsecond))
@@ -196,9 +198,7 @@ func FuzzAgainstModel(f *testing.F) {
 }
 
 func TestAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := testseed.Rand(t)
 	for range 100 {
 		ops := make([]byte, 500)
 		for i := range ops {

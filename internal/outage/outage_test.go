@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/outage"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -252,6 +252,7 @@ func TestHasteAtAHealthyBackendIsNoFailure(t *testing.T) {
 // TestRecoversWhateverHappens: random moods of the backend, callers in haste and patient ones, and such as wait for a
 // grant; when it is well again, so is the breaker within two seconds.
 func TestRecoversWhateverHappens(t *testing.T) {
+	r := testseed.Rand(t)
 	synctest.Test(t, func(t *testing.T) {
 		var mood atomic.Int32
 		moods := []func(context.Context) error{up, down, hang}
@@ -262,8 +263,8 @@ func TestRecoversWhateverHappens(t *testing.T) {
 			for range 16 {
 				callers.Go(func() {
 					for ctx.Err() == nil {
-						short, cancel := context.WithTimeout(ctx, rand.N(40*time.Millisecond))
-						if rand.N(4) == 0 {
+						short, cancel := context.WithTimeout(ctx, time.Duration(r.Int64N(int64(40*time.Millisecond))))
+						if r.IntN(4) == 0 {
 							moot := k.Await()
 							select {
 							case <-moot:
@@ -278,7 +279,7 @@ func TestRecoversWhateverHappens(t *testing.T) {
 				})
 			}
 			for ctx.Err() == nil {
-				mood.Store(rand.N[int32](3))
+				mood.Store(r.Int32N(3))
 				time.Sleep(50 * time.Millisecond)
 			}
 			callers.Wait()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/local"
 )
 
@@ -52,7 +52,7 @@ func (m *mix) fail(format string, args ...any) {
 func TestMixture(t *testing.T) {
 	for name, lossy := range map[string]bool{"leases hold": false, "leases get lost": true} {
 		t.Run(name, func(t *testing.T) {
-			seed, ttl := seed(t), longTTL
+			seed, ttl := testseed.Seed(t), longTTL
 			if lossy {
 				ttl = shortTTL
 			}
@@ -207,19 +207,6 @@ func (w *walker) ends(g *guest) {
 func requireSoon(t *testing.T, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
-}
-
-// seed is what a random test is made from. WLLOCK_SEED replays one that failed.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := rand.Uint64()
-	if given := os.Getenv("WLLOCK_SEED"); given != "" {
-		var err error
-		s, err = strconv.ParseUint(given, 10, 64)
-		require.NoError(t, err, "WLLOCK_SEED")
-	}
-	t.Logf("replay with WLLOCK_SEED=%d", s)
-	return s
 }
 
 // scale is a tenth of full, or all of it in the long run of `make test-long`.
