@@ -5,18 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
-	"slices"
 	"strings"
 	"syscall"
-	"unicode"
-)
 
-// redisSchemes are the backends to which the user name and password of the WLLOCK_REDIS_ variables go: what
-// redislock.Open reads.
-var redisSchemes = []string{
-	"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
-}
+	"github.com/wllock/wllock/internal/redisopts"
+)
 
 // target returns the backend's URL with the credentials of the other settings in it. c is valid.
 func (c Config) target() (*url.URL, error) {
@@ -110,9 +103,9 @@ func (c Config) passwordFileFault() string {
 func (c Config) misplaced(what string, has func(*url.URL) bool) string {
 	u, err := c.Backend.Parse()
 	switch {
-	case err != nil: // is told of by itself
+	case err != nil: // a problem of its own
 		return ""
-	case !slices.Contains(redisSchemes, u.Scheme):
+	case !isRedis(u):
 		return "is set, but WLLOCK_BACKEND is not Redis"
 	case has(u):
 		return "is set, but WLLOCK_BACKEND has " + what + " too"
@@ -120,19 +113,23 @@ func (c Config) misplaced(what string, has func(*url.URL) bool) string {
 	return ""
 }
 
+func isRedis(u *url.URL) bool {
+	_, ok := redisopts.SchemeOf(u.Scheme)
+	return ok
+}
+
 func hasPassword(u *url.URL) bool {
 	_, has := u.User.Password()
 	return has
 }
 
-// readPassword returns what the file holds, without the line end that editors add; redislock.WithPasswordFile reads it
-// the same way. Its error does not show the path: it may be the password itself, given to the wrong variable.
+// readPassword returns the password in a file. Its error does not show the path: it may be the password itself, given to
+// the wrong variable.
 func readPassword(path string) (string, error) {
-	content, err := os.ReadFile(path)
+	password, err := redisopts.ReadPassword(path)
 	if err != nil {
 		return "", fault("names a file that cannot be read: " + reason(err))
 	}
-	password := strings.TrimRightFunc(string(content), unicode.IsSpace)
 	if password == "" {
 		return "", fault("names an empty file")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // Open connects to the backend, asks it whether it can do its work, and returns a Locker that closes it when it is
@@ -87,7 +88,7 @@ type opener func(ctx context.Context, u *url.URL) (distributed.Backend, error)
 // builtIn are the backends that need no opener of the application's.
 func (c Config) builtIn() map[string]opener {
 	openers := map[string]opener{"memory": openMemory}
-	for _, scheme := range redisSchemes {
+	for _, scheme := range redisopts.Schemes() {
 		openers[scheme] = c.openRedis
 	}
 	return openers

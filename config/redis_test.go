@@ -12,6 +12,8 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/internal/redisopts"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -77,4 +79,16 @@ func TestOpenCluster(t *testing.T) {
 	c := valid()
 	c.Backend = config.NewURL("redis+cluster://" + strings.Join(redistest.StartCluster(t).Addrs(), ","))
 	use(t, c)
+}
+
+// The schemes of config and those of redislock are the same.
+func TestEveryRedisSchemeIsOpened(t *testing.T) {
+	for _, scheme := range redisopts.Schemes() {
+		b, err := redislock.Open(scheme + "://localhost/primary") // the path is wrong for some
+		if err == nil {
+			require.NoError(t, b.Close())
+			continue
+		}
+		require.NotContains(t, err.Error(), "unknown scheme")
+	}
 }

@@ -59,9 +59,10 @@ var rooms = []room{
 
 	{path: "internal/race", sealed: nothing},
 	{path: "internal/testseed", sealed: nothing},
+	{path: "internal/redisopts", imports: []string{redisClient}},
 	{path: "distributed/locktest", knows: []string{"distributed", "internal/testseed"}, sealed: nothing},
 	{path: "distributed/memlock", knows: backend, sealed: nothing},
-	{path: "distributed/redislock", knows: backend, imports: []string{redisClient}},
+	{path: "distributed/redislock", knows: append([]string{"internal/redisopts"}, backend...), imports: []string{redisClient}},
 	{path: "distributed/redlock", knows: backend, imports: []string{redisClient}},
 	{path: "distributed/zklock", knows: backend, imports: []string{"github.com/go-zookeeper/zk"}},
 	{path: "distributed/sqllock", knows: backend, sealed: nothing},
@@ -80,7 +81,7 @@ var rooms = []room{
 		imports: []string{"golang.org/x/time/rate"}, sealed: []string{"golang.org/x/time"},
 	},
 	{
-		path: "middleware/ratelimit/redislimit", knows: []string{"middleware/ratelimit"},
+		path: "middleware/ratelimit/redislimit", knows: []string{"internal/redisopts", "middleware/ratelimit"},
 		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient},
 	},
 	{
@@ -91,7 +92,7 @@ var rooms = []room{
 	{path: "wllocktest", knows: []string{".", "distributed/memlock"}, sealed: underRoot},
 	{
 		path:    "config",
-		knows:   []string{".", "internal/nametext", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		knows:   []string{".", "internal/nametext", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 
