@@ -20,6 +20,8 @@ type Config struct {
 	RedisUsername       string        `split_words:"true"`
 	RedisPassword       Secret        `split_words:"true"`
 	RedisPasswordFile   string        `split_words:"true"`
+
+	openers map[string]Opener // by scheme; never changed, see WithOpener
 }
 
 // Default returns the settings of an empty environment. It lacks a SystemName, which has no default.

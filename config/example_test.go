@@ -65,16 +65,18 @@ func ExampleConfig() {
 	// redis://locks:xxxxx@redis:6379/0
 }
 
-func ExampleWithOpener() {
+func ExampleConfig_WithOpener() {
 	cfg := config.Default()
 	cfg.SystemName = "order"
 	cfg.Backend = config.NewURL("etcd://etcd-1:2379,etcd-2:2379")
 
-	ctx := context.Background()
-	locker, err := cfg.Open(ctx, config.WithOpener("etcd", func(ctx context.Context, u *url.URL) (distributed.Backend, error) {
+	cfg = cfg.WithOpener("etcd", func(ctx context.Context, u *url.URL) (distributed.Backend, error) {
 		fmt.Println("connecting to", u.Host)
 		return memlock.New(), nil // yours
-	}))
+	})
+
+	ctx := context.Background()
+	locker, err := cfg.Open(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

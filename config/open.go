@@ -21,7 +21,7 @@ import (
 // closed itself. ctx bounds the connecting only.
 //
 // Backends are memory://, which each call of Open makes anew, and whatever redislock.Open reads: one Redis server,
-// a primary found by sentinels, a cluster. For others, and for options of redislock, see WithOpener.
+// a primary found by sentinels, a cluster. For others, and for options of redislock, see [Config.WithOpener].
 //
 // Options beat the settings of the Config. An unknown scheme is an *Error; a backend that does not answer, or refuses
 // the credentials, is an error that Is wllock.ErrUnavailable.
@@ -33,7 +33,7 @@ func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker
 	if err != nil {
 		return nil, err
 	}
-	openers, opts := c.openers(opts)
+	openers := c.allOpeners()
 	open, known := openers[u.Scheme]
 	if !known {
 		return nil, &Error{Problems: []Problem{unsupported(u.Scheme, openers)}}
@@ -45,7 +45,7 @@ func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker
 	return locker, nil
 }
 
-func (c Config) connect(ctx context.Context, u *url.URL, open opener, opts []wllock.Option) (*wllock.Locker, error) {
+func (c Config) connect(ctx context.Context, u *url.URL, open Opener, opts []wllock.Option) (*wllock.Locker, error) {
 	backend, err := open(ctx, u)
 	if err != nil {
 		return nil, err
@@ -82,15 +82,27 @@ func (c Config) options() []wllock.Option {
 	return opts
 }
 
-// opener makes a backend of a URL, which holds the password.
-type opener func(ctx context.Context, u *url.URL) (distributed.Backend, error)
+// Opener makes a backend from a URL, which contains the password.
+type Opener func(ctx context.Context, u *url.URL) (distributed.Backend, error)
 
-// builtIn are the backends that need no opener of the application's.
-func (c Config) builtIn() map[string]opener {
-	openers := map[string]opener{"memory": openMemory}
+// WithOpener returns a copy of c whose Open calls open for URLs of this scheme: to add a backend, or to replace a built-in
+// one. The last one given for a scheme applies.
+func (c Config) WithOpener(scheme string, open Opener) Config {
+	c.openers = maps.Clone(c.openers)
+	if c.openers == nil {
+		c.openers = make(map[string]Opener)
+	}
+	c.openers[strings.ToLower(scheme)] = open
+	return c
+}
+
+// allOpeners returns the built-in openers and those of WithOpener, by scheme.
+func (c Config) allOpeners() map[string]Opener {
+	openers := map[string]Opener{"memory": openMemory}
 	for _, scheme := range redisopts.Schemes() {
 		openers[scheme] = c.openRedis
 	}
+	maps.Copy(openers, c.openers)
 	return openers
 }
 
@@ -110,39 +122,12 @@ func (c Config) openRedis(_ context.Context, u *url.URL) (distributed.Backend, e
 	return redislock.Open(u.String(), opts...)
 }
 
-// WithOpener lets Open make backends of further kinds, or those of a kind it knows in another way: URLs of this scheme
-// are given to open, with their password. It is of use with Open only; New takes it and does nothing.
-func WithOpener(scheme string, open func(ctx context.Context, u *url.URL) (distributed.Backend, error)) wllock.Option {
-	return openerOption{Option: wllock.WithDefaults(), scheme: strings.ToLower(scheme), open: open}
-}
-
-// openerOption passes through the options of New as one that sets nothing, and is picked out here by its type.
-type openerOption struct {
-	wllock.Option
-	scheme string
-	open   opener
-}
-
-// openers splits those that the application passes off the options, and adds those that are built in.
-func (c Config) openers(opts []wllock.Option) (map[string]opener, []wllock.Option) {
-	openers := c.builtIn()
-	var rest []wllock.Option
-	for _, opt := range opts {
-		if o, ok := opt.(openerOption); ok {
-			openers[o.scheme] = o.open
-		} else {
-			rest = append(rest, opt)
-		}
-	}
-	return openers, rest
-}
-
-func unsupported(scheme string, openers map[string]opener) Problem {
+func unsupported(scheme string, openers map[string]Opener) Problem {
 	supported := strings.Join(slices.Sorted(maps.Keys(openers)), "://, ") + "://"
 	return Problem{
 		Variable: "WLLOCK_BACKEND",
 		Fault:    nametext.Quote(scheme) + " is not a kind of backend that this program can open",
-		Allowed:  supported + ", and what the program passes to Open with config.WithOpener",
+		Allowed:  supported + ", and what the program adds with Config.WithOpener",
 		Example:  "WLLOCK_BACKEND=memory://",
 	}
 }

@@ -60,11 +60,11 @@ func (s *spy) Close() error {
 	return s.Backend.Close()
 }
 
-// opener makes Open use s for spy:// and returns where the URL goes.
-func (s *spy) opener() (wllock.Option, *url.URL) {
+// openedBy returns c with s for spy://, and where the URL goes.
+func (s *spy) openedBy(c config.Config) (config.Config, *url.URL) {
 	var got url.URL
 	s.Backend = memlock.New()
-	return config.WithOpener("spy", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+	return c.WithOpener("spy", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
 		got = *u
 		return s, nil
 	}), &got
@@ -77,8 +77,8 @@ func TestSettingsReachTheLocker(t *testing.T) {
 		c.LeaseTTL, c.Wait, c.LockTimeMax = 3*time.Second, time.Second, time.Minute
 		c.SingleWaitThreshold = config.Thresholds{Default: 0, Names: map[string]int{"cart": 1}}
 		var backend spy
-		opener, opened := backend.opener()
-		locker, err := c.Open(t.Context(), opener)
+		c, opened := backend.openedBy(c)
+		locker, err := c.Open(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "spy://host/path", opened.String())
 
@@ -109,8 +109,8 @@ func TestOptionsBeatSettings(t *testing.T) {
 	c.Backend = config.NewURL("spy://")
 	c.SingleWaitThreshold.Default = 5
 	var backend spy
-	opener, _ := backend.opener()
-	locker, err := c.Open(t.Context(), wllock.WithThreshold(0), opener, wllock.WithLeaseTTL(7*time.Second))
+	c, _ = backend.openedBy(c)
+	locker, err := c.Open(t.Context(), wllock.WithThreshold(0), wllock.WithLeaseTTL(7*time.Second))
 	require.NoError(t, err)
 	require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error {
 		require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrQueueFull)
@@ -132,7 +132,7 @@ func TestOpenRefuses(t *testing.T) {
 		_, err = c.Open(t.Context())
 		require.ErrorContains(t, err, "is not a kind of backend that this program can open")
 		require.ErrorContains(t, err, "memory://")
-		require.ErrorContains(t, err, "config.WithOpener")
+		require.ErrorContains(t, err, "Config.WithOpener")
 		require.IsType(t, new(config.Error), err)
 	}
 
@@ -145,8 +145,8 @@ func TestOpenAsksTheBackend(t *testing.T) {
 	c := valid()
 	c.Backend = config.NewURL("spy://:hunter2@host")
 	backend := spy{ping: fmt.Errorf("dial host with hunter2: %w", distributed.ErrUnavailable)}
-	opener, _ := backend.opener()
-	_, err := c.Open(t.Context(), opener)
+	c, _ = backend.openedBy(c)
+	_, err := c.Open(t.Context())
 	require.ErrorIs(t, err, wllock.ErrUnavailable)
 	require.ErrorContains(t, err, "spy://:xxxxx@host")
 	require.NotContains(t, err.Error(), "hunter2")
@@ -157,10 +157,27 @@ func TestOpenClosesTheBackendThatNewRefuses(t *testing.T) {
 	c := valid()
 	c.Backend = config.NewURL("spy://")
 	var backend spy
-	opener, _ := backend.opener()
-	_, err := c.Open(t.Context(), opener, wllock.WithMaxHandoffs(-1))
+	c, _ = backend.openedBy(c)
+	_, err := c.Open(t.Context(), wllock.WithMaxHandoffs(-1))
 	require.ErrorContains(t, err, "WithMaxHandoffs(-1)")
 	require.True(t, backend.closed)
+}
+
+// The Config that it is called on, and others made of that, are not changed.
+func TestWithOpenerReturnsACopy(t *testing.T) {
+	open := func(name string) config.Opener {
+		return func(context.Context, *url.URL) (distributed.Backend, error) { return nil, errors.New(name) }
+	}
+	c := valid()
+	c.Backend = config.NewURL("spy://host")
+	first := c.WithOpener("SPY", open("first"))
+	second := first.WithOpener("spy", open("second"))
+	_, err := c.Open(t.Context())
+	require.ErrorContains(t, err, "is not a kind of backend")
+	_, err = first.Open(t.Context())
+	require.ErrorContains(t, err, "first")
+	_, err = second.Open(t.Context())
+	require.ErrorContains(t, err, "second")
 }
 
 // An opener may be told of a password in a form of its own; however its error spells it, ours does not.
@@ -180,10 +197,10 @@ func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
 		c := valid()
 		c.Backend = config.NewURL("broken://user:" + url.PathEscape(secret) + "@host?other=" + url.QueryEscape("o"+secret))
 		var inner error
-		_, err := c.Open(t.Context(), config.WithOpener("broken", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		_, err := c.WithOpener("broken", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
 			inner = fmt.Errorf("cannot read %s: %w", spell(u), io.ErrUnexpectedEOF)
 			return nil, inner
-		}))
+		}).Open(t.Context())
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.ErrorContains(t, err, "cannot read")
 		for e := err; e != nil; e = errors.Unwrap(e) { // no layer shows it
@@ -219,11 +236,10 @@ func TestCredentialsGoIntoTheURL(t *testing.T) {
 				got = u.String()
 				return nil, done
 			}
-			var openers []wllock.Option
 			for _, scheme := range []string{"redis", "redis+sentinel", "unix"} {
-				openers = append(openers, config.WithOpener(scheme, open))
+				c = c.WithOpener(scheme, open)
 			}
-			_, err := c.Open(t.Context(), openers...)
+			_, err := c.Open(t.Context())
 			require.ErrorIs(t, err, done)
 			require.Equal(t, test.want, got)
 		})
@@ -259,7 +275,7 @@ func TestOpenLocalOnly(t *testing.T) {
 		b := memlock.New()
 		c := valid()
 		c.Backend, c.Outage, c.LeaseTTL = config.NewURL("spy://host"), config.LocalOnly, time.Second
-		locker, err := c.Open(t.Context(), config.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) { return b, nil }))
+		locker, err := c.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) { return b, nil }).Open(t.Context())
 		require.NoError(t, err)
 		b.Partition(true)
 		begin := time.Now()
@@ -278,9 +294,9 @@ func TestErrorOfOpenIsReadable(t *testing.T) {
 	for _, options := range []string{"", "?db=0", "?dial_timeout=1s&pool_size=10", "?token=127&x=127.0.0.1:1"} {
 		c := valid()
 		c.Backend = config.NewURL("spy://127.0.0.1:1" + options)
-		_, err := c.Open(t.Context(), config.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) {
+		_, err := c.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) {
 			return nil, errors.New("dial tcp 127.0.0.1:1: connection refused, 10 tries in 1s")
-		}))
+		}).Open(t.Context())
 		if strings.Contains(options, "token") {
 			require.NotContains(t, err.Error(), "127.0.0.1:1:")
 			continue

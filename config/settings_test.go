@@ -14,7 +14,9 @@ import (
 func TestSettingsAreTheFieldsOfConfig(t *testing.T) {
 	var fields, variables []string
 	for field := range reflect.TypeFor[Config]().Fields() {
-		fields = append(fields, field.Name)
+		if field.IsExported() {
+			fields = append(fields, field.Name)
+		}
 	}
 	var keys bytes.Buffer
 	require.NoError(t, envconfig.Usagef(variablesPrefix, new(Config), &keys, `{{range .}}{{usage_key .}} {{end}}`))
