@@ -5,20 +5,22 @@ SHELL       := bash
 MAKEFLAGS   += --no-print-directory
 GO          ?= go
 
-PKG       ?= ./...# what test, bench and cover look at
+PKG       ?= $(RACED)# what race, gobench, fuzz and cover look at
 FUZZTIME  ?= 10s#   per fuzz target
 BENCHTIME ?= 1s#    per benchmark
 BENCH     ?= .#     which benchmarks
 
-# The linters live in a module of their own, so that nobody who imports wllock sees them in a go.mod.
-TOOL := $(GO) tool -modfile=tools/go.mod
+# The packages of all modules: "..." ends where another module begins. Those that compare are not run under the detector.
+ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
+PLAIN := ./benchmarks/... ./example/frameworks/...
+RACED := $(filter-out $(PLAIN),$(ALL))
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: lint race benchmarks ## all a change must pass: lint, race tests with real servers, the benchmarks module
+test: lint race benchmarks ## all a change must pass: lint, race tests with real servers, the tests without race detector
 
 .PHONY: race
 race: compiler servers ## go test -race; a test that needs a server fails without one
@@ -28,26 +30,28 @@ race: compiler servers ## go test -race; a test that needs a server fails withou
 test-long: compiler servers ## the long simulations and soak tests as well
 	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(GO) test -race -vet=off -count=1 -timeout 2h $(PKG)
 
-.PHONY: lint format fix staticcheck errcheck
+.PHONY: lint format fix staticcheck errcheck linters
 lint: format vet fix staticcheck errcheck ## gofmt, vet, go fix, staticcheck, errcheck; make -k lint goes on after a finding
 format:
 	@found=$$(gofmt -l .); test -z "$$found" || { echo "gofmt -w these files:"; echo "$$found"; exit 1; }
-# What go fix proposes grows with Go; only the release that the module names is held to it.
+# What go fix proposes grows with Go; only the release that the modules name is held to it.
 fix:
-	@case "$$($(GO) env GOVERSION)" in go1.26*) $(GO) fix -diff ./... || { echo "run: go fix ./..."; exit 1; };; esac
-staticcheck:
-	@$(TOOL) staticcheck ./...
-errcheck:
-	@$(TOOL) errcheck -ignoretests -exclude tools/errcheck.txt ./...
+	@case "$$($(GO) env GOVERSION)" in go1.26*) $(GO) fix -diff $(ALL) || { echo "run: go fix $(ALL)"; exit 1; };; esac
+staticcheck: linters
+	@bin/staticcheck $(ALL)
+errcheck: linters
+	@bin/errcheck -ignoretests -exclude tools/errcheck.txt $(ALL)
+# The linters are in no go.mod but that of tools, which is not in go.work: it must not choose versions for the others.
+linters:
+	@GOWORK=off $(GO) -C tools build -o ../bin/ tool
 
 .PHONY: vet
 vet: ## go vet
-	@$(GO) vet ./...
+	@$(GO) vet $(ALL)
 
 .PHONY: benchmarks
-benchmarks: servers ## vet and test what is in modules of its own: beside other libraries, examples for web frameworks
-	@cd benchmarks && $(GO) vet ./... && WLLOCK_REQUIRE_SERVERS=1 $(GO) test -timeout 4m ./...
-	@cd example/frameworks && $(GO) vet ./... && $(GO) test ./...
+benchmarks: servers ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks
+	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -vet=off -timeout 4m $(PLAIN)
 
 .PHONY: bench
 bench: servers ## wllock beside other locks over Redis, a quarter of an hour; BENCHFLAGS=-quick, or -help
@@ -68,7 +72,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 
 .PHONY: cover
 cover: servers ## coverage over all packages: coverage.out, coverage.html
-	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -coverpkg=./... -coverprofile=coverage.out $(PKG)
+	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -coverpkg="$$(echo $(RACED) | tr ' ' ,)" -coverprofile=coverage.out $(PKG)
 	@$(GO) tool cover -html=coverage.out -o coverage.html
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 

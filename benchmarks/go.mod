@@ -8,7 +8,7 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
-	github.com/wllock/wllock v0.0.0-00010101000000-000000000000
+	github.com/wllock/wllock v0.0.0
 	golang.org/x/sys v0.49.0
 )
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,37 +23,46 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// list asks go for the graph of this module.
+// list asks go for the graph of all modules in go.work, each as it stands in its own go.mod.
 func list(t *testing.T) graph {
 	t.Helper()
 	noteFiles(t)
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
-	cmd.Dir = root
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, stderr.String())
-
 	g := graph{}
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p pkg
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else {
-			require.NoError(t, err)
+	for _, dir := range workspace(t) {
+		out := goIn(t, dir, "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
+		for dec := json.NewDecoder(strings.NewReader(out)); ; {
+			var p pkg
+			if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+				break
+			} else {
+				require.NoError(t, err)
+			}
+			g[p.ImportPath] = p
 		}
-		g[p.ImportPath] = p
 	}
 	require.Contains(t, g, module)
 	return g
 }
 
-// noteFiles looks at all source files, for `go test` caches results by the files that the test itself has looked at;
+// goIn runs go in a directory of the repository, outside of the workspace, and returns what it prints.
+func goIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = filepath.Join(root, dir)
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s: %s", dir, stderr.String())
+	return string(out)
+}
+
+// noteFiles looks at all source and module files, because `go test` caches results by the files that the test itself has looked at;
 // what `go list` reads it does not see.
 func noteFiles(t *testing.T) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".go") {
+		if err == nil && slices.Contains([]string{".go", ".mod", ".sum", ".work"}, filepath.Ext(path)) {
 			_, err = os.Stat(path)
 		}
 		return err
@@ -93,6 +103,7 @@ func TestCheckerFindsBrokenArrows(t *testing.T) {
 		{"a backend knows its client", "distributed/redislock", pkg{Imports: []string{redis}, Deps: []string{redis}}, ""},
 		{"a package inside a room", "distributed/redislock/inner", pkg{Imports: paths("distributed")}, ""},
 		{"the command knows what is public", "cmd/wllock", pkg{Imports: paths("config", "distributed/memlock", "")}, ""},
+		{"a program around a program", "example/flashsale/inner", pkg{Imports: paths("config")}, ""},
 		{"a program and the SDK", "example/flashsale", pkg{Deps: []string{sdk}}, ""},
 
 		{"back to the root", "local", pkg{Imports: paths("")}, "local imports .: local may know []"},
@@ -101,6 +112,8 @@ func TestCheckerFindsBrokenArrows(t *testing.T) {
 		{"tiers", "local", pkg{Imports: paths("distributed")}, "local imports distributed"},
 		{"root and a backend", "", pkg{Imports: paths("distributed/memlock")}, ". imports distributed/memlock"},
 		{"root and a middleware", "", pkg{Imports: paths("middleware/httpguard")}, ". imports middleware/httpguard"},
+		{"a program and another", "example/frameworks", pkg{Imports: paths("example/flashsale")}, "imports example/flashsale"},
+		{"a benchmark and internals", "benchmarks/internal/load", pkg{Imports: paths("internal/tenure")}, "imports internal/tenure"},
 		{"command and internals", "cmd/wllock", pkg{Imports: paths("internal/tenure")}, "cmd/wllock imports internal/tenure"},
 		{"a client imported", "", pkg{Imports: []string{redis}}, ". imports " + redis},
 		{"a client linked", "", pkg{Deps: []string{redis}}, ". links " + redis},

@@ -104,9 +104,9 @@ func roomOf(dir string, rooms []room) *room {
 	return found
 }
 
-// hasRooms reports whether other rooms lie below this one.
+// hasRooms reports whether other rooms lie below this one, so that each directory there needs one. A program's do not.
 func (r *room) hasRooms(rooms []room) bool {
-	return r.path == "." || slices.ContainsFunc(rooms, func(o room) bool { return strings.HasPrefix(o.path, r.path+"/") })
+	return r.path == "." || !r.program && slices.ContainsFunc(rooms, func(o room) bool { return strings.HasPrefix(o.path, r.path+"/") })
 }
 
 // mayKnow reports whether r may import target.

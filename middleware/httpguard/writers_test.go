@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // plain is a wrapper that tells nothing, but lets through at once.
@@ -94,12 +91,28 @@ func (o *optimist) WriteHeader(status int) {
 	o.ResponseWriter.WriteHeader(status)
 }
 
-// measured makes a writer that counts and times, and unwraps.
-func measured(w http.ResponseWriter) (measuring http.ResponseWriter) {
-	h := promhttp.InstrumentHandlerResponseSize(prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "size"}, nil),
-		http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) { measuring = inner }))
-	h.ServeHTTP(w, &http.Request{})
-	return measuring
+// measured counts and unwraps, as promhttp's writer does. The module test has the same with promhttp itself.
+type measured struct {
+	http.ResponseWriter
+	status  int
+	written int64
+}
+
+func (m *measured) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+func (m *measured) Status() int                 { return m.status }
+func (m *measured) Written() int64              { return m.written }
+func (m *measured) WriteHeader(status int) {
+	m.status = status
+	m.ResponseWriter.WriteHeader(status)
+}
+
+func (m *measured) Write(b []byte) (int, error) {
+	if m.status == 0 {
+		m.WriteHeader(http.StatusOK)
+	}
+	n, err := m.ResponseWriter.Write(b)
+	m.written += int64(n)
+	return n, err
 }
 
 // through is a wrapper for which nothing is to be done at the end.
@@ -111,7 +124,7 @@ func through[W http.ResponseWriter](wrap func(http.ResponseWriter) W) func(http.
 var writers = map[string]func(http.ResponseWriter) (http.ResponseWriter, func()){
 	"as it is": through(func(w http.ResponseWriter) http.ResponseWriter { return w }),
 	"open":     through(func(w http.ResponseWriter) open { return open{w} }),
-	"measured": through(measured),
+	"measured": through(func(w http.ResponseWriter) *measured { return &measured{ResponseWriter: w} }),
 	"plain":    through(func(w http.ResponseWriter) plain { return plain{w} }),
 	"logging":  through(func(w http.ResponseWriter) *logging { return &logging{ResponseWriter: w} }),
 	"noting":   through(func(w http.ResponseWriter) *noting { return &noting{ResponseWriter: w} }),

@@ -1,4 +1,4 @@
-package wllock_test
+package telemetry_test
 
 import (
 	"context"
@@ -82,7 +82,7 @@ func TestMetricsCountWithoutKeys(t *testing.T) {
 func TestMetricsOfRenewalsAndAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()
-		l, b := localOnly(t, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly), wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
 		require.NoError(t, l.Do(t.Context(), "n", "secret-key", func(ctx context.Context) error {
 			time.Sleep(ttl / 4)
 			got := counts(t, reader)

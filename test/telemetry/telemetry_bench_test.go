@@ -1,4 +1,4 @@
-package wllock_test
+package telemetry_test
 
 import (
 	"context"
