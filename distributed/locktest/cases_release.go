@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/watch"
 )
 
 var releaseCases = []Case{
@@ -25,6 +26,7 @@ var prevCases = []Case{
 	{"prev that was released touches nobody", prevReleased},
 	{"prev whose release is under way is not told as lost", prevUnderWay},
 	{"prev can be of the other mode", prevOtherMode},
+	{"prev is found inside a decorator", prevDecorated},
 	{"a loop is never held up by its own earlier release", prevLoop},
 }
 
@@ -224,6 +226,22 @@ func prevOtherMode(e *env) {
 	e.free(key)
 }
 
+// decorated is what a decorator makes of a lease: see distributed.As.
+type decorated struct{ distributed.Lease }
+
+func (d *decorated) Unwrap() distributed.Lease { return d.Lease }
+
+func prevDecorated(e *env) {
+	key, m := e.key("k"), e.member()
+	var l distributed.Lease = &decorated{&decorated{m.lease(key)}}
+	waiting := e.member().place(key)
+	back := m.place(key, prev(l))
+	e.release(e.granted(waiting))
+	l = &decorated{e.granted(back)}
+	e.release(m.lease(key, prev(l)))
+	e.free(key)
+}
+
 func prevLoop(e *env) {
 	key, m := e.key("k"), e.member()
 	l, _ := e.watch(m.lease(key))
@@ -231,8 +249,8 @@ func prevLoop(e *env) {
 		if i%2 == 0 {
 			l.StartRelease() // on its way while the next request is
 		}
-		next := m.lease(key, prev(distributed.Unwatched(l)))
-		distributed.GivenUp(l)
+		next := m.lease(key, prev(watch.Inner(l)))
+		watch.Stop(l)
 		l, _ = e.watch(next)
 	}
 	e.release(l)

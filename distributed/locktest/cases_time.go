@@ -29,7 +29,7 @@ func contended(e *env) {
 	l, w := e.watch(e.member().lease(key))
 	e.member().refused(key) // asking is not waiting
 	e.blink()
-	if l.Contended() || len(w.wanted) > 0 {
+	if l.Contended() || len(w.contended) > 0 {
 		e.Errorf("a lease is contended though nobody waits")
 	}
 	p := e.member().place(key)
@@ -40,7 +40,7 @@ func contended(e *env) {
 	if !l.Contended() {
 		e.Errorf("a lease is not contended any more after the waiter has left; want it for good")
 	}
-	if len(w.wanted) > 0 {
+	if len(w.contended) > 0 {
 		e.Errorf("the watcher was told twice that the lease is wanted")
 	}
 	e.release(l)

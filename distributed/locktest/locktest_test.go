@@ -74,7 +74,7 @@ func (*process) Close() error { return nil }
 type bare struct{ *memlock.Backend }
 
 func (b bare) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if l, ok := r.Prev.(*bareLease); ok {
+	if l, ok := distributed.As[*bareLease](r.Prev); ok {
 		r.Prev = l.Lease
 	}
 	l, p, err := b.Backend.Enter(ctx, r)

@@ -4,30 +4,31 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/watch"
 )
 
 // witness is a Watcher that writes down what it is told, with room for what it must not be told.
 type witness struct {
-	native   bool // the backend's lease calls back by itself
-	lost     chan distributed.Watched
-	wanted   chan distributed.Watched
-	released chan error
+	native    bool // the backend's lease calls back by itself
+	lost      chan distributed.Lease
+	contended chan distributed.Lease
+	released  chan error
 }
 
 func newWitness() *witness {
 	return &witness{
-		lost:     make(chan distributed.Watched, 8),
-		wanted:   make(chan distributed.Watched, 8),
-		released: make(chan error, 8),
+		lost:      make(chan distributed.Lease, 8),
+		contended: make(chan distributed.Lease, 8),
+		released:  make(chan error, 8),
 	}
 }
 
-func (w *witness) LeaseLost(l distributed.Watched)                { w.lost <- l }
-func (w *witness) LeaseWanted(l distributed.Watched)              { w.wanted <- l }
-func (w *witness) LeaseReleased(_ distributed.Watched, err error) { w.released <- err }
+func (w *witness) LeaseLost(l distributed.Lease)                { w.lost <- l }
+func (w *witness) LeaseContended(l distributed.Lease)           { w.contended <- l }
+func (w *witness) LeaseReleased(_ distributed.Lease, err error) { w.released <- err }
 
 // told waits until the witness has been told of this lease.
-func (e *env) told(what string, of chan distributed.Watched, l distributed.Watched) {
+func (e *env) told(what string, of chan distributed.Lease, l distributed.AsyncLease) {
 	e.Helper()
 	select {
 	case got := <-of:
@@ -40,19 +41,19 @@ func (e *env) told(what string, of chan distributed.Watched, l distributed.Watch
 }
 
 // watch makes a witness of what happens to the lease.
-func (e *env) watch(l distributed.Lease) (distributed.Watched, *witness) {
-	watched, w := distributed.AsWatched(l), newWitness()
-	_, w.native = l.(distributed.Watched)
-	watched.Watch(w)
-	e.Cleanup(func() { distributed.GivenUp(watched) }) // a case that fails leaves no goroutine either
+func (e *env) watch(l distributed.Lease) (distributed.AsyncLease, *witness) {
+	watched, w := watch.Async(l), newWitness()
+	_, w.native = distributed.As[distributed.AsyncLease](l)
+	watched.Watch(w, watched)
+	e.Cleanup(func() { watch.Stop(watched) }) // a case that fails leaves no goroutine either
 	return watched, w
 }
 
 // wanted waits until the holder knows that another instance waits.
-func (e *env) wanted(l distributed.Watched, w *witness) {
+func (e *env) wanted(l distributed.AsyncLease, w *witness) {
 	e.Helper()
 	e.eventually("the lease is contended", l.Contended)
 	if w.native { // of other leases nobody is told
-		e.told("wanted", w.wanted, l)
+		e.told("wanted", w.contended, l)
 	}
 }

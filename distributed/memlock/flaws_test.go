@@ -92,6 +92,14 @@ var flaws = map[string]flaw{
 		caught: "prev is given up in the same exchange",
 		ask:    func(r *distributed.Request) { r.Prev = nil },
 	},
+	"prev is known only by itself": {
+		caught: "prev is found inside a decorator",
+		askWrapped: func(r *distributed.Request) {
+			if _, ok := r.Prev.(*wrongLease); !ok {
+				r.Prev = nil
+			}
+		},
+	},
 	"prev is kept": {
 		caught: "prev does not pass those who wait",
 		enter: func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/deadline"
 )
 
 // lease is what the server knows of an owner together with what its client knows (the Term). The two learn of each
 // other by calls only, so they can differ: a lease can be gone on the server and not be lost yet.
 type lease struct {
-	distributed.Term
+	keepalive.Lease
 	shard    *shard
 	key      string
 	instance string
@@ -47,7 +48,7 @@ func (l *lease) window() time.Time {
 // keep starts the client side's term. The claim is due at a third of its window, as later renewals are of theirs.
 func (l *lease) keep() {
 	claimAt := l.granted.Add(distributed.ClaimWindow(l.ttl) / 3)
-	l.shard.keeper.Keep(&l.Term, l, l.ttl, l.window(), claimAt)
+	l.shard.keeper.Keep(&l.Lease, l, l.ttl, l.window(), claimAt)
 }
 
 // renew asks the server for another T. A grant that still lies unread is not claimed yet: perhaps nobody will release it.
@@ -148,7 +149,7 @@ func (l *lease) release(held bool) error {
 	return err
 }
 
-// StartRelease implements distributed.Watched. All is done, or has failed, when it returns.
+// StartRelease implements distributed.AsyncLease. All is done, or has failed, when it returns.
 func (l *lease) StartRelease() bool {
 	err := l.release(l.Stop())
 	if err != nil {

@@ -66,7 +66,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 		return nil, nil, fmt.Errorf("lease TTL %v is below %v", req.TTL, distributed.MinTTL)
 	}
 	s := b.shardOf(req.Key)
-	prev, ok := req.Prev.(*lease)
+	prev, ok := distributed.As[*lease](req.Prev)
 	if ok && prev.shard == s && prev.key == req.Key && prev.instance == req.Instance {
 		prev.Finish() // before the lock is taken: it may call the Watcher
 	} else {

@@ -107,10 +107,10 @@ func TestReleaseDuringPartitionComesTooLate(t *testing.T) {
 // giver gives its lease back as soon as somebody wants it, from within the notice.
 type giver struct{ released chan error }
 
-func (g giver) LeaseLost(distributed.Watched)                  {}
-func (g giver) LeaseReleased(_ distributed.Watched, err error) { g.released <- err }
-func (g giver) LeaseWanted(l distributed.Watched) {
-	if l.StartRelease() {
+func (g giver) LeaseLost(distributed.Lease)                  {}
+func (g giver) LeaseReleased(_ distributed.Lease, err error) { g.released <- err }
+func (g giver) LeaseContended(l distributed.Lease) {
+	if l.(distributed.AsyncLease).StartRelease() {
 		g.released <- nil
 	}
 }
@@ -120,7 +120,7 @@ func TestWatcherMayCallBack(t *testing.T) {
 	defer b.Close()
 	l, _ := enter(t, b, "a")
 	g := giver{make(chan error, 1)}
-	l.(distributed.Watched).Watch(g)
+	l.(distributed.AsyncLease).Watch(g, l)
 	_, p := enter(t, b, "b")
 	assert.Len(t, p.Granted(), 1, "released before Enter has returned")
 	assert.NoError(t, <-g.released)

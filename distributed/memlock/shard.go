@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/deadline"
 )
 
@@ -17,7 +18,7 @@ import (
 // Locks are taken in the order shard.mu, the Term's, a deadline.Set's; none of them is held while a Watcher is called.
 type shard struct {
 	backend *Backend
-	keeper  *distributed.Keeper   // the client side's renewals of these keys
+	keeper  *keepalive.Keeper     // the client side's renewals of these keys
 	expiry  *deadline.Set[*lease] // the server side's clock: one item per owner, due when it expires
 
 	mu      sync.Mutex // guards all below, the entries, and the fields of leases and places marked so
@@ -52,7 +53,7 @@ const (
 func (s *shard) init(b *Backend, fence uint64) {
 	s.backend, s.fence = b, fence
 	s.entries = make(map[string]*entry)
-	s.keeper = distributed.NewKeeper(renew)
+	s.keeper = keepalive.NewKeeper(renew)
 	s.expiry = deadline.New(s.expire)
 }
 
@@ -83,7 +84,7 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 	calm := e.calm(req.Instance)
 	s.mu.Unlock()
 	for _, l := range calm {
-		l.Want()
+		l.SetContended()
 	}
 	return nil, p, nil
 }
@@ -125,7 +126,7 @@ func (s *shard) advance(e *entry) {
 	}
 	for _, l := range e.owners[before:] {
 		if e.waits(l.instance) {
-			l.Want() // nobody has seen it yet, so no Watcher is called
+			l.SetContended() // nobody has seen it yet, so no Watcher is called
 		}
 		l.place.deliver()
 	}
@@ -175,7 +176,7 @@ func (s *shard) expire(now time.Time, due []*lease) {
 }
 
 // renew is the keeper's renewal of leases, of which each answers for itself.
-func renew(_ context.Context, due []distributed.Watched) {
+func renew(_ context.Context, due []distributed.Lease) {
 	now := time.Now()
 	for _, w := range due {
 		w.(*lease).renew(now)

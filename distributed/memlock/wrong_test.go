@@ -18,27 +18,31 @@ type wrong struct {
 type flaw struct {
 	caught string // the case that must find it
 
-	ask       func(*distributed.Request) // changes what is asked
-	enter     func(context.Context, *Backend, distributed.Request) (distributed.Lease, distributed.Place, error)
-	entered   func(*lease) // does something to a lease that Enter has granted
-	queued    func(*place) // does something to a place that Enter has given
-	release   func(*lease) error
-	fence     func(*lease) (uint64, bool)
-	contended func(*lease) bool
-	lost      func(*lease) <-chan struct{}
-	leave     func(*place) error
-	close     func(*Backend) error
+	ask        func(*distributed.Request) // changes what is asked
+	askWrapped func(*distributed.Request) // the same, with Prev as it came
+	enter      func(context.Context, *Backend, distributed.Request) (distributed.Lease, distributed.Place, error)
+	entered    func(*lease) // does something to a lease that Enter has granted
+	queued     func(*place) // does something to a place that Enter has given
+	release    func(*lease) error
+	fence      func(*lease) (uint64, bool)
+	contended  func(*lease) bool
+	lost       func(*lease) <-chan struct{}
+	leave      func(*place) error
+	close      func(*Backend) error
 }
 
 func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if l, ok := req.Prev.(*wrongLease); ok {
-		req.Prev = l.inner
-	}
 	enter := func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 		return b.Enter(ctx, req)
 	}
 	if w.enter != nil {
 		enter = w.enter
+	}
+	if w.askWrapped != nil {
+		w.askWrapped(&req)
+	}
+	if l, ok := distributed.As[*wrongLease](req.Prev); ok {
+		req.Prev = l.inner
 	}
 	if w.ask != nil {
 		w.ask(&req)

@@ -327,7 +327,7 @@ func (a *attempt) want() {
 	l := a.lease
 	a.mu.Unlock()
 	if l != nil {
-		l.Want()
+		l.SetContended()
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 // # A call's way
 //
-//	Enter ─▶ attempt ─▶ ask ─▶ group ─▶ transport ─▶ enter.lua ─▶ "lease": a lease, kept by distributed.Keeper
+//	Enter ─▶ attempt ─▶ ask ─▶ group ─▶ transport ─▶ enter.lua ─▶ "lease": a lease, kept by keepalive.Keeper
 //	            ▲       (asks again until answered)              └▶ "place": heartbeats, in pipelines
 //	            └── ear ◀── PUBLISH wllock:<process>, by whoever released
 //

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
 )
 
 // lease is a grant in use. Its life is kept by the Term; what is here is its fences and its release.
 type lease struct {
-	distributed.Term
+	keepalive.Lease
 	a      *attempt
 	first  uint64 // the fence in the lock's value
 	fences fences
@@ -43,9 +44,9 @@ func newLease(a *attempt, g grant) *lease {
 // by then and never pay for it, and two tries are left.
 func (l *lease) start(until time.Time, wanted bool) {
 	window := distributed.ClaimWindow(l.a.ttl)
-	l.a.node.keeper.Keep(&l.Term, l, l.a.ttl, until, time.Now().Add(window/3))
+	l.a.node.keeper.Keep(&l.Lease, l, l.a.ttl, until, time.Now().Add(window/3))
 	if wanted {
-		l.Want()
+		l.SetContended()
 	}
 }
 
@@ -109,7 +110,7 @@ func (l *lease) refilled(c *call) error {
 	l.a.b.see(first + count - 1)
 	l.fences.add(first, count)
 	if c.number(3) == 1 {
-		l.Want()
+		l.SetContended()
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.settle(l.outcome(c))
 }
 
-// StartRelease implements distributed.Watched.
+// StartRelease implements distributed.AsyncLease.
 func (l *lease) StartRelease() bool {
 	if !l.Finish() {
 		l.Released(distributed.ErrLeaseLost)

@@ -83,7 +83,7 @@ func manyLeases(t *testing.T, n int, ttl time.Duration, cpu float64) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				leases[i] = u.lease(fmt.Sprint("shop:order:", i))
-				leases[i].Watch(&renewal{of: books})
+				leases[i].Watch(&renewal{of: books}, leases[i])
 			}
 		})
 	}
@@ -123,11 +123,11 @@ type renewal struct {
 	last time.Time
 }
 
-func (r *renewal) LeaseLost(distributed.Watched)            { r.of.lost.Add(1) }
-func (r *renewal) LeaseWanted(distributed.Watched)          {}
-func (r *renewal) LeaseReleased(distributed.Watched, error) {}
+func (r *renewal) LeaseLost(distributed.Lease)            { r.of.lost.Add(1) }
+func (r *renewal) LeaseContended(distributed.Lease)       {}
+func (r *renewal) LeaseReleased(distributed.Lease, error) {}
 
-func (r *renewal) LeaseRenewed(l distributed.Watched, _ time.Time, err error) {
+func (r *renewal) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
 	if err != nil {
 		r.of.failed.Add(1)
 		return

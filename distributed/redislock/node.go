@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/deadline"
 )
 
@@ -14,7 +14,7 @@ import (
 // with the one it had; where its calls go is the client's affair.
 type node struct {
 	b       *Backend
-	keeper  *distributed.Keeper
+	keeper  *keepalive.Keeper
 	beats   *deadline.Set[*attempt]
 	beating chan struct{} // one for each batch of heartbeats under way
 	errands *errands
@@ -22,7 +22,7 @@ type node struct {
 
 func newNode(b *Backend) *node {
 	n := &node{b: b, beating: make(chan struct{}, maxBeating), errands: &errands{b: b}}
-	n.keeper = distributed.NewKeeper(b.renew)
+	n.keeper = keepalive.NewKeeper(b.renew)
 	n.beats = deadline.New(n.beat)
 	return n
 }

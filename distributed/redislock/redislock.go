@@ -116,7 +116,7 @@ func (b *Backend) before(req distributed.Request) (*lease, error) {
 	if req.Prev == nil {
 		return nil, nil
 	}
-	l, ok := req.Prev.(*lease)
+	l, ok := distributed.As[*lease](req.Prev)
 	if !ok || l.a.b != b || l.a.key != req.Key {
 		return nil, errors.New("redislock: Prev is not a lease of this backend and key")
 	}

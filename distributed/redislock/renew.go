@@ -13,7 +13,7 @@ const maxRenewed = 512
 
 // renew is what the Keeper calls: all leases that are due. A grant that lies unread is not claimed yet: perhaps nobody
 // will release it.
-func (b *Backend) renew(ctx context.Context, due []distributed.Watched) {
+func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
 	batch := make([]*lease, 0, len(due))
 	for _, w := range due {
 		if l := w.(*lease); len(l.a.granted) == 0 {
@@ -114,7 +114,7 @@ func (l *lease) renewed(c *call, sent time.Time) {
 func (l *lease) held(sent time.Time, wanted bool) {
 	l.Renewed(distributed.Validity(sent, l.a.ttl))
 	if wanted {
-		l.Want()
+		l.SetContended()
 	}
 }
 

@@ -36,7 +36,7 @@ var neverLinked = []string{
 
 // backend is what every backend knows: the contract, and a heap of deadlines, which is a tool without a thought of its
 // own.
-var backend = []string{"distributed", "internal/deadline"}
+var backend = []string{"distributed", "distributed/keepalive", "internal/deadline"}
 
 const redisClient = "github.com/redis/go-redis/v9"
 
@@ -49,18 +49,21 @@ var rooms = []room{
 	{path: "local", sealed: nothing},
 	{path: "internal/nametext", sealed: nothing},
 	{path: "internal/deadline", sealed: nothing},
-	{path: "distributed", knows: []string{"internal/deadline"}, sealed: nothing},
-	{path: "internal/tenure", knows: []string{"distributed", "internal/deadline"}, sealed: nothing},
+	{path: "distributed", sealed: nothing},
+	{path: "distributed/keepalive", knows: []string{"distributed", "internal/deadline"}, sealed: nothing},
+	{path: "distributed/wrap", knows: []string{"distributed"}, sealed: nothing},
+	{path: "internal/watch", knows: []string{"distributed"}, sealed: nothing},
+	{path: "internal/tenure", knows: []string{"distributed", "internal/deadline", "internal/watch"}, sealed: nothing},
 
 	{
-		path: "internal/outage", knows: []string{"distributed"},
+		path: "internal/outage", knows: []string{"distributed", "internal/watch"},
 		imports: []string{breaker}, sealed: []string{breaker},
 	},
 
 	{path: "internal/race", sealed: nothing},
 	{path: "internal/testseed", sealed: nothing},
 	{path: "internal/redisopts", imports: []string{redisClient}},
-	{path: "distributed/locktest", knows: []string{"distributed", "internal/testseed"}, sealed: nothing},
+	{path: "distributed/locktest", knows: []string{"distributed", "internal/testseed", "internal/watch"}, sealed: nothing},
 	{path: "distributed/memlock", knows: backend, sealed: nothing},
 	{path: "distributed/redislock", knows: append([]string{"internal/redisopts"}, backend...), imports: []string{redisClient}},
 	{path: "distributed/redlock", knows: backend, imports: []string{redisClient}},

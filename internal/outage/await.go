@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/watch"
 )
 
 const (
@@ -46,7 +47,7 @@ func (k *Breaker) begin() {
 }
 
 // Adopt implements tenure.Outage: leases stay as they are.
-func (k *Breaker) Adopt(l distributed.Lease) distributed.Watched { return distributed.AsWatched(l) }
+func (k *Breaker) Adopt(l distributed.Lease) distributed.AsyncLease { return watch.Async(l) }
 
 // Await implements tenure.Outage: whoever waits for a grant is called away when the breaker opens, and refused like the
 // others. While anybody waits, the watch pings the backend.

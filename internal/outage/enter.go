@@ -13,7 +13,7 @@ import (
 // when there is something new, so that it enters again, or in time a lease that is none. With NoWait, who cannot be
 // served now gets ErrUnavailable, not ErrHeld: nobody is known to have the lock.
 func (l *Local) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	prev, _ := req.Prev.(*lease)
+	prev, _ := distributed.As[*lease](req.Prev)
 	req.Prev = prev.unwrapped()
 	if l.away.Load() != nil {
 		if lease, place, err := l.unasked(ctx, req, nil); lease != nil || place != nil || err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/watch"
 )
 
 // Release implements distributed.Lease. Of a degraded one there is nothing to be given back but what the backend may
@@ -17,7 +18,7 @@ func (p *lease) Release(ctx context.Context) error {
 	return p.inner.Release(ctx)
 }
 
-// StartRelease implements distributed.Watched.
+// StartRelease implements distributed.AsyncLease.
 func (p *lease) StartRelease() bool {
 	if p.settle() {
 		p.giveUpInner()
@@ -62,7 +63,7 @@ func (p *lease) instead(l distributed.Lease, place distributed.Place, err error)
 // givenUp is for an Enter that named p as Prev and was answered. Of nil it does nothing.
 func (p *lease) givenUp() {
 	if p != nil && p.inner != nil {
-		distributed.GivenUp(p.inner)
+		watch.Stop(p.inner)
 	}
 }
 
@@ -71,62 +72,62 @@ func (p *lease) unwrapped() distributed.Lease {
 	if p == nil || p.inner == nil {
 		return nil
 	}
-	return distributed.Unwatched(p.inner)
+	return watch.Inner(p.inner)
 }
 
-// Watch implements distributed.Watched.
-func (p *lease) Watch(w distributed.Watcher) {
+// Watch implements distributed.AsyncLease.
+func (p *lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	p.mu.Lock()
-	p.watcher = w
+	p.watcher, p.as = w, as
 	p.mu.Unlock()
 	if p.inner != nil {
-		p.inner.Watch(p)
+		p.inner.Watch(p, p.inner)
 	}
 }
 
 // LeaseLost implements distributed.Watcher, for the backend's lease: if it ran out, p may be degraded; if it ended before
 // its time, the backend has said so, which settles it.
-func (p *lease) LeaseLost(distributed.Watched) {
+func (p *lease) LeaseLost(distributed.Lease) {
 	if !p.without(time.Now()) {
 		p.lose(false)
 	}
 }
 
-// LeaseWanted implements distributed.Watcher.
-func (p *lease) LeaseWanted(distributed.Watched) {
-	if w := p.told(); w != nil {
-		w.LeaseWanted(p)
+// LeaseContended implements distributed.Watcher.
+func (p *lease) LeaseContended(distributed.Lease) {
+	if w, as := p.told(); w != nil {
+		w.LeaseContended(as)
 	}
 }
 
 // LeaseReleased implements distributed.Watcher.
-func (p *lease) LeaseReleased(_ distributed.Watched, err error) {
-	if w := p.told(); w != nil {
-		w.LeaseReleased(p, err)
+func (p *lease) LeaseReleased(_ distributed.Lease, err error) {
+	if w, as := p.told(); w != nil {
+		w.LeaseReleased(as, err)
 	}
 }
 
 // told returns who is told of what the backend says; nil: p has no part in it any more.
-func (p *lease) told() distributed.Watcher {
+func (p *lease) told() (distributed.Watcher, distributed.Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.Load() == degraded {
-		return nil
+		return nil, nil
 	}
-	return p.watcher
+	return p.watcher, p.as
 }
 
 // LeaseRenewed implements distributed.RenewalWatcher: every renewal tells of the backend, too.
-func (p *lease) LeaseRenewed(_ distributed.Watched, sent time.Time, err error) {
+func (p *lease) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
 	if err == nil {
 		p.of.answered()
 	} else {
 		p.of.failed(sent)
 	}
 	p.mu.Lock()
-	w := p.watcher
+	w, as := p.watcher, p.as
 	p.mu.Unlock()
 	if r, ok := w.(distributed.RenewalWatcher); ok {
-		r.LeaseRenewed(p, sent, err)
+		r.LeaseRenewed(as, sent, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/watch"
 )
 
 // lease is what callers work under with LocalOnly: a lease of the backend's for as long as there is one, then, or from
@@ -25,14 +26,15 @@ import (
 // lease, in the one stretch it was in: in between others may have taken the lock.
 type lease struct {
 	of    *Local
-	inner distributed.Watched // nil: degraded from the start
-	state atomic.Uint32       // leaseState; written under mu; goes up once
+	inner distributed.AsyncLease // nil: degraded from the start
+	state atomic.Uint32          // leaseState; written under mu; goes up once
 	end   atomic.Pointer[time.Time]
 
 	stretch *stretch // of a degraded one; set before state is
 
 	mu        sync.Mutex // guards all below; never held while calling out
 	watcher   distributed.Watcher
+	as        distributed.Lease // what the watcher calls p
 	abandoned bool
 	givenBack bool
 	timer     *time.Timer // of end
@@ -47,11 +49,11 @@ const (
 )
 
 // Adopt implements tenure.Outage.
-func (l *Local) Adopt(got distributed.Lease) distributed.Watched {
+func (l *Local) Adopt(got distributed.Lease) distributed.AsyncLease {
 	if p, ok := got.(*lease); ok {
 		return p
 	}
-	return &lease{of: l, inner: distributed.AsWatched(got)}
+	return &lease{of: l, inner: watch.Async(got)}
 }
 
 // degraded makes a lease that is none.
@@ -95,7 +97,7 @@ func (p *lease) ranOut(now time.Time) bool {
 	return is
 }
 
-// At implements distributed.Watched. A degraded lease has T left: nobody takes it away sooner.
+// At implements distributed.AsyncLease. A degraded lease has T left: nobody takes it away sooner.
 func (p *lease) At(now time.Time) (left time.Duration, healthy bool) {
 	if state := p.state.Load(); state != degraded {
 		left, healthy = p.inner.At(now)
@@ -199,10 +201,10 @@ func (p *lease) lose(really bool) {
 	if p.lost != nil {
 		close(p.lost)
 	}
-	w := p.watcher
+	w, as := p.watcher, p.as
 	p.mu.Unlock()
 	if w != nil {
-		w.LeaseLost(p)
+		w.LeaseLost(as)
 	}
 }
 

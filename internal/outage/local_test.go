@@ -53,14 +53,14 @@ type paper struct {
 
 func newPaper(d time.Duration) *paper { return &paper{until: time.Now().Add(d)} }
 
-func (p *paper) NextFence() (uint64, bool)    { return 7, true }
-func (p *paper) Refill(context.Context) error { return p.refill }
-func (p *paper) Until() time.Time             { return p.until }
-func (p *paper) Healthy() bool                { return !distributed.Over(time.Now(), p.until) }
-func (p *paper) Contended() bool              { return false }
-func (p *paper) Abandon()                     {}
-func (p *paper) Lost() <-chan struct{}        { return nil }
-func (p *paper) Watch(w distributed.Watcher)  { p.watcher = w }
+func (p *paper) NextFence() (uint64, bool)                        { return 7, true }
+func (p *paper) Refill(context.Context) error                     { return p.refill }
+func (p *paper) Until() time.Time                                 { return p.until }
+func (p *paper) Healthy() bool                                    { return !distributed.Over(time.Now(), p.until) }
+func (p *paper) Contended() bool                                  { return false }
+func (p *paper) Abandon()                                         {}
+func (p *paper) Lost() <-chan struct{}                            { return nil }
+func (p *paper) Watch(w distributed.Watcher, _ distributed.Lease) { p.watcher = w }
 func (p *paper) Release(context.Context) error {
 	p.StartRelease()
 	return nil
@@ -81,9 +81,9 @@ func (p *paper) StartRelease() bool {
 // losses is a Watcher that counts them.
 type losses struct{ n atomic.Int32 }
 
-func (l *losses) LeaseLost(distributed.Watched)            { l.n.Add(1) }
-func (l *losses) LeaseWanted(distributed.Watched)          {}
-func (l *losses) LeaseReleased(distributed.Watched, error) {}
+func (l *losses) LeaseLost(distributed.Lease)            { l.n.Add(1) }
+func (l *losses) LeaseContended(distributed.Lease)       {}
+func (l *losses) LeaseReleased(distributed.Lease, error) {}
 
 // newLocal returns a Local over a backend that works.
 func newLocal(t *testing.T) (*outage.Local, *line) {
@@ -134,7 +134,7 @@ func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 				defer func() { require.NoError(t, l.Close()) }()
 				inner, w := newPaper(ttl), new(losses)
 				p := l.Adopt(inner)
-				p.Watch(w)
+				p.Watch(w, p)
 				c.before(t, l, b)
 				time.Sleep(ttl - time.Nanosecond)
 				require.False(t, isDegraded(p))
@@ -309,7 +309,7 @@ func TestLeaseEndHasOneOutcome(t *testing.T) {
 		fail(t, l, b)
 		inner, w := newPaper(time.Millisecond), new(losses)
 		p := l.Adopt(inner)
-		p.Watch(w)
+		p.Watch(w, p)
 		said := make([]bool, 4)
 		var wg sync.WaitGroup
 		time.Sleep(time.Until(inner.until))

@@ -177,7 +177,7 @@ func (p *paper) Contended() bool       { return get(p, func(p *paper) bool { ret
 func (p *paper) Abandon()              { p.set(func(p *paper) { p.abandoned = true }) }
 func (p *paper) Lost() <-chan struct{} { return p.lost }
 
-func (p *paper) Watch(w distributed.Watcher) {
+func (p *paper) Watch(w distributed.Watcher, _ distributed.Lease) {
 	if watching := get(p, func(p *paper) func() { return p.watching }); watching != nil {
 		watching()
 	}
@@ -196,7 +196,7 @@ func (p *paper) lose() {
 
 func (p *paper) want() {
 	p.set(func(p *paper) { p.wanted = true })
-	p.watched().LeaseWanted(p)
+	p.watched().LeaseContended(p)
 }
 
 func (p *paper) Release(ctx context.Context) error {

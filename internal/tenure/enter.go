@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/watch"
 )
 
 // enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
@@ -36,18 +37,18 @@ func (t *Tenure) setPlace(p distributed.Place, mode distributed.Mode) {
 }
 
 // ask makes one Enter. It names prev, if there is one, and sees to it otherwise when the outcome is not known.
-func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.Watched) (distributed.Lease, distributed.Place, error) {
+func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) (distributed.Lease, distributed.Place, error) {
 	ctx, cancel := ask.within(ctx)
 	defer cancel()
 	c := &t.group.config
 	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: c.TTL, NoWait: ask.NoWait}
 	if prev != nil {
-		req.Prev = distributed.Unwatched(prev)
+		req.Prev = watch.Inner(prev)
 	}
 	lease, place, err := c.Backend.Enter(ctx, req)
 	if prev != nil {
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
-			distributed.GivenUp(prev)
+			watch.Stop(prev)
 			t.answered(prev)
 		} else {
 			t.giveBackPrev()

@@ -80,7 +80,7 @@ func (t *Tenure) giveBackPrev() {
 }
 
 // releasePrev notes that the release of prev is under way; start: the caller has to start it. The caller holds mu.
-func (t *Tenure) releasePrev() (prev distributed.Watched, start bool) {
+func (t *Tenure) releasePrev() (prev distributed.AsyncLease, start bool) {
 	start = t.prev != nil && !t.releasing
 	t.releasing = t.prev != nil
 	return t.prev, start
@@ -121,7 +121,7 @@ func (t *Tenure) pin(turn Turn) {
 }
 
 // LeaseReleased implements distributed.Watcher.
-func (t *Tenure) LeaseReleased(l distributed.Watched, err error) {
+func (t *Tenure) LeaseReleased(l distributed.Lease, err error) {
 	t.mu.Lock()
 	var key string
 	ours := t.prev == l // else an Enter was answered before, and by now t may be another key's
@@ -137,7 +137,7 @@ func (t *Tenure) LeaseReleased(l distributed.Watched, err error) {
 }
 
 // answered notes that l needs no more care: it is released, or the backend said what it could.
-func (t *Tenure) answered(l distributed.Watched) {
+func (t *Tenure) answered(l distributed.Lease) {
 	t.mu.Lock()
 	unpin := t.forget(l)
 	t.mu.Unlock()
@@ -152,7 +152,7 @@ func (t *Tenure) unpin(pinned bool) {
 }
 
 // forget drops prev if it is l, and reports whether the key is to be unpinned. The caller holds mu.
-func (t *Tenure) forget(l distributed.Watched) bool {
+func (t *Tenure) forget(l distributed.Lease) bool {
 	if t.prev != l {
 		return false
 	}
@@ -252,8 +252,8 @@ func (t *Tenure) EndLinger() {
 	}
 }
 
-// LeaseWanted implements distributed.Watcher.
-func (t *Tenure) LeaseWanted(l distributed.Watched) {
+// LeaseContended implements distributed.Watcher.
+func (t *Tenure) LeaseContended(l distributed.Lease) {
 	t.mu.Lock()
 	lingering := t.lingering && t.lease == l
 	t.mu.Unlock()

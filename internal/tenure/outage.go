@@ -4,23 +4,24 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/watch"
 )
 
 // Outage is a Backend that knows when what it stands for is away.
 type Outage interface {
 	// Adopt makes of a lease that was granted the one that callers work under.
-	Adopt(distributed.Lease) distributed.Watched
+	Adopt(distributed.Lease) distributed.AsyncLease
 	// Await says that a caller begins to wait for a grant. The channel is closed when that is of no use any more: Enter
 	// answers at once then. Awaited says that the wait is over.
 	Await() (moot <-chan struct{})
 	Awaited()
 }
 
-func (g *Group) adopt(l distributed.Lease) distributed.Watched {
+func (g *Group) adopt(l distributed.Lease) distributed.AsyncLease {
 	if o := g.config.Outage; o != nil {
 		return o.Adopt(l)
 	}
-	return distributed.AsWatched(l)
+	return watch.Async(l)
 }
 
 // Degraded reports that the caller works without a lease of the backend's, be it since its start or since that one ran out.
@@ -33,7 +34,7 @@ func degraded(l distributed.Lease) bool {
 }
 
 // LeaseRenewed implements distributed.RenewalWatcher.
-func (t *Tenure) LeaseRenewed(l distributed.Watched, _ time.Time, err error) {
+func (t *Tenure) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
 	tell := t.group.config.Renewed
 	if tell == nil {
 		return

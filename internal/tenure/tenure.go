@@ -29,7 +29,7 @@ type Tenure struct {
 	linger deadline.Item[*Tenure]
 
 	mu         sync.Mutex // guards all below
-	lease      distributed.Watched
+	lease      distributed.AsyncLease
 	mode       distributed.Mode // of lease or place
 	began      time.Time        // when the first caller was let in under lease; zero: none was yet
 	handoffs   int              // how often lease was handed on
@@ -43,7 +43,7 @@ type Tenure struct {
 	lingered   bool             // that has happened once
 	place      distributed.Place
 	leaving    int // places on their way back for which the key is not pinned yet
-	prev       distributed.Watched
+	prev       distributed.AsyncLease
 	releasing  bool // prev is on its way back; else somebody has still to see to it
 	pinned     bool // for prev
 }
@@ -52,7 +52,7 @@ type Tenure struct {
 type Use struct {
 	Owner Owner // set before Begin
 
-	lease   distributed.Watched // these four are set by Begin, then read only
+	lease   distributed.AsyncLease // these four are set by Begin, then read only
 	fence   uint64
 	handoff bool
 	began   time.Time
@@ -115,7 +115,7 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 
 // refill fetches fences for the lease at hand. After an error it stays at hand; whoever is next tries again, or GiveUp
 // returns it.
-func (t *Tenure) refill(ctx context.Context, ask Ask, lease distributed.Watched) error {
+func (t *Tenure) refill(ctx context.Context, ask Ask, lease distributed.AsyncLease) error {
 	err := ask.refill(ctx, lease)
 	none, disowned := errors.Is(err, errors.ErrUnsupported), errors.Is(err, distributed.ErrLeaseLost)
 	if !none && !disowned {
@@ -156,7 +156,7 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, at hand) error {
 		t.entering = false
 	}
 	t.mu.Unlock()
-	lease.Watch(t) // tells at once what has happened before; therefore after t.lease is set
+	lease.Watch(t, lease) // tells at once what has happened before; therefore after t.lease is set
 	return err
 }
 
@@ -170,9 +170,9 @@ func (t *Tenure) entered() {
 // hand is what the holder of the turn finds: a lease that lets it in, or what to go on with towards one.
 type hand struct {
 	in    bool
-	unpin bool                // the lease was lingering
-	lease distributed.Watched // would serve, but has no fence left
-	prev  distributed.Watched
+	unpin bool                   // the lease was lingering
+	lease distributed.AsyncLease // would serve, but has no fence left
+	prev  distributed.AsyncLease
 	place distributed.Place // of the mode asked for
 }
 
@@ -302,7 +302,7 @@ func (t *Tenure) detach(u *Use) {
 
 // LeaseLost implements distributed.Watcher: all who work under the lease learn of it. Of the race with End there is one
 // winner, for each caller, under mu.
-func (t *Tenure) LeaseLost(l distributed.Watched) {
+func (t *Tenure) LeaseLost(l distributed.Lease) {
 	t.mu.Lock()
 	unpin := t.forget(l)
 	var owners []Owner

@@ -1,4 +1,4 @@
-package distributed_test
+package keepalive_test
 
 import (
 	"sync"
@@ -19,7 +19,7 @@ func TestAbandoned(t *testing.T) {
 		s, w := serve(renewed), new(witness)
 		defer s.Close()
 		l := s.grant()
-		l.Watch(w)
+		l.Watch(w, l)
 		l.Abandon()
 		l.Abandon()
 		assert.False(t, l.Healthy())
@@ -78,11 +78,11 @@ func TestFinishIsSilent(t *testing.T) {
 		s, w := serve(renewed), new(witness)
 		defer s.Close()
 		l := s.grant()
-		l.Watch(w)
+		l.Watch(w, l)
 		require.True(t, l.Finish())
 		assert.True(t, l.Finish(), "again")
 		assert.False(t, l.End(), "it is not held any more")
-		l.Want()
+		l.SetContended()
 		assert.True(t, l.Contended())
 		time.Sleep(2 * ttl)
 		synctest.Wait()
@@ -99,8 +99,8 @@ func TestFinishOfALeaseThatIsOver(t *testing.T) {
 		s, w := serve(unknown), new(witness)
 		defer s.Close()
 		l := new(lease)
-		s.Keep(&l.Term, l, ttl, time.Now(), time.Now().Add(time.Second))
-		l.Watch(w)
+		s.Keep(&l.Lease, l, ttl, time.Now(), time.Now().Add(time.Second))
+		l.Watch(w, l)
 		assert.False(t, l.Finish(), "before any timer has fired")
 		assert.True(t, isLost(l))
 		synctest.Wait()
@@ -114,12 +114,12 @@ func TestFinishRacesEnd(t *testing.T) {
 	defer s.Close()
 	for range 2000 {
 		l, w := s.grant(), new(witness)
-		l.Watch(w)
+		l.Watch(w, l)
 		var finished, ended atomic.Bool
 		var all sync.WaitGroup
 		all.Go(func() { finished.Store(l.Finish()) })
 		all.Go(func() { ended.Store(l.End()) })
-		all.Go(l.Want)
+		all.Go(l.SetContended)
 		all.Wait()
 		require.NotEqual(t, finished.Load(), ended.Load())
 		require.Equal(t, ended.Load(), isLost(l))
@@ -134,9 +134,9 @@ func TestWatchRacesNotices(t *testing.T) {
 	for range 2000 {
 		l, w := s.grant(), new(witness)
 		var all sync.WaitGroup
-		all.Go(func() { l.Watch(w) })
-		all.Go(l.Want)
-		all.Go(l.Want)
+		all.Go(func() { l.Watch(w, l) })
+		all.Go(l.SetContended)
+		all.Go(l.SetContended)
 		all.Go(func() { l.End() })
 		all.Wait()
 		require.Len(t, w.wanted, 1)
@@ -148,11 +148,11 @@ func TestWatchTellsWhatWas(t *testing.T) {
 	s, w := serve(renewed), new(witness)
 	defer s.Close()
 	l := s.grant()
-	l.Want()
+	l.SetContended()
 	l.End()
-	l.Watch(w)
-	assert.Equal(t, []distributed.Watched{l}, w.wanted)
-	assert.Equal(t, []distributed.Watched{l}, w.lost)
+	l.Watch(w, l)
+	assert.Equal(t, []distributed.Lease{l}, w.wanted)
+	assert.Equal(t, []distributed.Lease{l}, w.lost)
 }
 
 // skew moves the monotonic reading of a time and leaves its wall clock alone: what a machine that was suspended, or
@@ -195,7 +195,7 @@ func TestSuspendedHolder(t *testing.T) {
 	s := serve(renewed)
 	defer s.Close()
 	now, l := time.Now(), new(lease)
-	s.Keep(&l.Term, l, ttl, skew(now, ttl), now.Add(ttl))
+	s.Keep(&l.Lease, l, ttl, skew(now, ttl), now.Add(ttl))
 	assert.False(t, l.Healthy())
 	assert.False(t, isLost(l), "nobody has looked")
 	assert.False(t, l.Finish())

@@ -1,4 +1,4 @@
-package distributed_test
+package keepalive_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,7 +20,7 @@ const ttl = 6 * time.Second // T/3 and T/6 are whole seconds
 
 // lease is the least a backend makes of a Term.
 type lease struct {
-	distributed.Term
+	keepalive.Lease
 }
 
 func (*lease) NextFence() (uint64, bool)    { return 0, false }
@@ -37,7 +38,7 @@ func (l *lease) StartRelease() bool {
 
 // service is a keeper with something to ask: each renewal is answered by what answer does.
 type service struct {
-	*distributed.Keeper
+	*keepalive.Keeper
 	answer func(ctx context.Context, l *lease)
 	mu     sync.Mutex
 	asked  map[*lease][]time.Time // when each lease was to be renewed
@@ -46,11 +47,11 @@ type service struct {
 
 func serve(answer func(ctx context.Context, l *lease)) *service {
 	s := &service{answer: answer, asked: make(map[*lease][]time.Time)}
-	s.Keeper = distributed.NewKeeper(s.renew)
+	s.Keeper = keepalive.NewKeeper(s.renew)
 	return s
 }
 
-func (s *service) renew(ctx context.Context, due []distributed.Watched) {
+func (s *service) renew(ctx context.Context, due []distributed.Lease) {
 	now := time.Now()
 	s.mu.Lock()
 	s.calls++
@@ -68,7 +69,7 @@ func (s *service) renew(ctx context.Context, due []distributed.Watched) {
 func (s *service) grant() *lease {
 	l, now := new(lease), time.Now()
 	window := distributed.ClaimWindow(ttl)
-	s.Keep(&l.Term, l, ttl, distributed.Validity(now, window), now.Add(window/3))
+	s.Keep(&l.Lease, l, ttl, distributed.Validity(now, window), now.Add(window/3))
 	return l
 }
 
@@ -86,24 +87,24 @@ func hangs(ctx context.Context, _ *lease) { <-ctx.Done() }
 // witness counts what a Watcher is told.
 type witness struct {
 	mu       sync.Mutex
-	lost     []distributed.Watched
-	wanted   []distributed.Watched
+	lost     []distributed.Lease
+	wanted   []distributed.Lease
 	released []error
 }
 
-func (w *witness) LeaseLost(l distributed.Watched) {
+func (w *witness) LeaseLost(l distributed.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost = append(w.lost, l)
 }
 
-func (w *witness) LeaseWanted(l distributed.Watched) {
+func (w *witness) LeaseContended(l distributed.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wanted = append(w.wanted, l)
 }
 
-func (w *witness) LeaseReleased(_ distributed.Watched, err error) {
+func (w *witness) LeaseReleased(_ distributed.Lease, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.released = append(w.released, err)

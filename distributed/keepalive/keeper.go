@@ -1,4 +1,4 @@
-package distributed
+package keepalive
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
 )
 
@@ -15,8 +16,8 @@ import (
 // An unknown outcome is tried again until the lease is over; a lease that the backend says is gone ends at once. The
 // end of a lease is watched while its renewal is under way, so a backend that hangs makes leases end, not linger.
 type Keeper struct {
-	renew  func(ctx context.Context, due []Watched)
-	set    *deadline.Set[*Term]
+	renew  func(ctx context.Context, due []distributed.Lease)
+	set    *deadline.Set[*Lease]
 	base   time.Time
 	closed atomic.Bool // set under mu
 	ctx    context.Context
@@ -24,7 +25,7 @@ type Keeper struct {
 
 	mu    sync.Mutex
 	calls int            // guarded by mu; of renew, under way
-	late  []*Term        // guarded by mu; fell due meanwhile, and the next of those calls to end is followed by one for them
+	late  []*Lease       // guarded by mu; fell due meanwhile, and the next of those calls to end is followed by one for them
 	ended sync.WaitGroup // calls; Add under mu, unless closed
 }
 
@@ -43,21 +44,21 @@ const (
 // NewKeeper returns a Keeper that renews through renew. For each lease it is given, renew calls Renewed, or End if the
 // backend says that the lease is gone, or Postpone if it is not to be renewed yet, or none of these when it could not find
 // out. It returns when ctx ends, and runs on a goroutine of the keeper's; calls can overlap, but not for one lease.
-func NewKeeper(renew func(ctx context.Context, due []Watched)) *Keeper {
+func NewKeeper(renew func(ctx context.Context, due []distributed.Lease)) *Keeper {
 	k := &Keeper{renew: renew, base: time.Now()}
 	k.set = deadline.New(k.fire)
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
 }
 
-// Keep starts the term of lease, which embeds t: it lasts until then, and is first renewed (claimed) at renewAt.
+// Keep starts l, which the lease outer embeds: it lasts until then, and is first renewed (claimed) at renewAt.
 // Call it once, before anybody else sees the lease.
-func (k *Keeper) Keep(t *Term, lease Watched, ttl time.Duration, until, renewAt time.Time) {
-	t.keeper, t.lease, t.ttl, t.renewAt = k, lease, ttl, renewAt
-	t.first.until, t.first.due = until, renewAt
-	t.now.Store(&t.first)
-	t.item.Owner = t
-	k.set.Put(&t.item, earlier(renewAt, until))
+func (k *Keeper) Keep(l *Lease, outer distributed.Lease, ttl time.Duration, until, renewAt time.Time) {
+	l.keeper, l.outer, l.ttl, l.renewAt = k, outer, ttl, renewAt
+	l.first.until, l.first.due = until, renewAt
+	l.now.Store(&l.first)
+	l.item.Owner = l
+	k.set.Put(&l.item, earlier(renewAt, until))
 }
 
 // Close stops all renewals and waits for those under way. Leases that are held are not ended: they run out, and what
@@ -70,8 +71,8 @@ func (k *Keeper) Close() {
 	k.ended.Wait()
 }
 
-// fire is called by the timer with the terms whose next moment has come.
-func (k *Keeper) fire(now time.Time, due []*Term) {
+// fire is called by the timer with the leases whose next moment has come.
+func (k *Keeper) fire(now time.Time, due []*Lease) {
 	batch := toRenew(now, due)
 	if len(batch) == 0 || !k.begin(now, batch) {
 		return
@@ -89,11 +90,11 @@ func (k *Keeper) fire(now time.Time, due []*Term) {
 }
 
 // toRenew keeps those of due that are to be renewed now.
-func toRenew(now time.Time, due []*Term) []*Term {
+func toRenew(now time.Time, due []*Lease) []*Lease {
 	batch := due[:0]
-	for _, t := range due {
-		if t.due(now) {
-			batch = append(batch, t)
+	for _, l := range due {
+		if l.due(now) {
+			batch = append(batch, l)
 		}
 	}
 	return batch
@@ -101,7 +102,7 @@ func toRenew(now time.Time, due []*Term) []*Term {
 
 // begin reports whether there may be another call of renew. If not, the batch is left to those under way. Were it to try
 // again by itself, it could find them busy each time, with leases that came later.
-func (k *Keeper) begin(now time.Time, batch []*Term) bool {
+func (k *Keeper) begin(now time.Time, batch []*Lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -112,15 +113,15 @@ func (k *Keeper) begin(now time.Time, batch []*Term) bool {
 		k.ended.Add(1)
 		return true
 	}
-	for _, t := range batch {
-		t.unasked(now)
+	for _, l := range batch {
+		l.unasked(now)
 	}
 	k.late = append(k.late, batch...)
 	return false
 }
 
 // next returns what fell due during a call that has ended; nil: nothing, and there is one call less.
-func (k *Keeper) next() []*Term {
+func (k *Keeper) next() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	batch := k.late
@@ -132,19 +133,19 @@ func (k *Keeper) next() []*Term {
 	return batch
 }
 
-func (k *Keeper) call(now time.Time, batch []*Term) {
+func (k *Keeper) call(now time.Time, batch []*Lease) {
 	shortest := batch[0].ttl
-	leases := make([]Watched, len(batch))
-	for i, t := range batch {
-		leases[i] = t.lease
-		shortest = min(shortest, t.ttl)
+	leases := make([]distributed.Lease, len(batch))
+	for i, l := range batch {
+		leases[i] = l.outer
+		shortest = min(shortest, l.ttl)
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, RenewInterval(shortest))
+	ctx, cancel := context.WithTimeout(k.ctx, distributed.RenewInterval(shortest))
 	defer cancel()
 	k.renew(ctx, leases)
 	back := time.Now()
-	for _, t := range batch {
-		t.unanswered(now, back)
+	for _, l := range batch {
+		l.unanswered(now, back)
 	}
 }
 

@@ -1,4 +1,4 @@
-package distributed_test
+package keepalive_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/race"
 )
 
@@ -44,12 +45,12 @@ func TestRenewalAnsweredGone(t *testing.T) {
 		s, w := serve(ended), new(witness)
 		defer s.Close()
 		l := s.grant()
-		l.Watch(w)
+		l.Watch(w, l)
 		time.Sleep(ttl / 6)
 		synctest.Wait()
 		assert.True(t, isLost(l))
 		assert.False(t, l.Healthy())
-		assert.Equal(t, []distributed.Watched{l}, w.lost)
+		assert.Equal(t, []distributed.Lease{l}, w.lost)
 		time.Sleep(ttl)
 		synctest.Wait()
 		assert.Len(t, s.times(l), 1)
@@ -172,7 +173,7 @@ func TestHangingBackend(t *testing.T) {
 func TestLateLeasesComeNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const exchange = 50 * time.Millisecond
-		k := distributed.NewKeeper(func(_ context.Context, due []distributed.Watched) {
+		k := keepalive.NewKeeper(func(_ context.Context, due []distributed.Lease) {
 			sent := time.Now()
 			time.Sleep(exchange)
 			for _, w := range due {
@@ -183,7 +184,7 @@ func TestLateLeasesComeNext(t *testing.T) {
 		var leases []*lease
 		for range 2000 {
 			l, now := new(lease), time.Now()
-			k.Keep(&l.Term, l, ttl, distributed.Validity(now, ttl/2), now.Add(ttl/6))
+			k.Keep(&l.Lease, l, ttl, distributed.Validity(now, ttl/2), now.Add(ttl/6))
 			leases = append(leases, l)
 			time.Sleep(time.Millisecond)
 			if n := len(leases) - 1 - int((ttl/6+2*exchange)/time.Millisecond) - 1; n >= 0 {
@@ -207,7 +208,7 @@ func TestManyLeasesAreRenewedOnTime(t *testing.T) {
 			n = 20_000 // heaps of 100,000 would take many seconds
 		}
 		var calls, late atomic.Int64
-		k := distributed.NewKeeper(func(_ context.Context, due []distributed.Watched) {
+		k := keepalive.NewKeeper(func(_ context.Context, due []distributed.Lease) {
 			now := time.Now()
 			until := distributed.Validity(now, ttl)
 			calls.Add(1)
@@ -225,7 +226,7 @@ func TestManyLeasesAreRenewedOnTime(t *testing.T) {
 		for i := range leases {
 			l, now := &leases[i], time.Now()
 			l.last = now
-			k.Keep(&l.Term, l, ttl, distributed.Validity(now, ttl/2), now.Add(ttl/6))
+			k.Keep(&l.Lease, l, ttl, distributed.Validity(now, ttl/2), now.Add(ttl/6))
 			if i%100 == 0 {
 				time.Sleep(ttl / 1000)
 			}
@@ -252,7 +253,7 @@ func TestKeeperClose(t *testing.T) {
 		asked := s.grant()
 		time.Sleep(ttl/6 + 1)
 		calm := s.grant()
-		calm.Watch(w)
+		calm.Watch(w, calm)
 		require.EqualValues(t, 1, under.Load())
 		s.Close()
 		assert.Zero(t, under.Load(), "Close waits for renewals under way")
@@ -275,7 +276,7 @@ type renewals struct {
 	sent []time.Time
 }
 
-func (r *renewals) LeaseRenewed(_ distributed.Watched, sent time.Time, err error) {
+func (r *renewals) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.told, r.sent = append(r.told, err), append(r.sent, sent)
@@ -292,7 +293,7 @@ func TestRenewalWatcherIsToldOfEachRenewal(t *testing.T) {
 		})
 		defer s.Close()
 		l, r := s.grant(), new(renewals)
-		l.Watch(r)
+		l.Watch(r, l)
 		start := time.Now()
 		time.Sleep(ttl/6 + ttl/2)
 		synctest.Wait()
@@ -327,7 +328,7 @@ func TestPostponedRenewalIsNoFailure(t *testing.T) {
 		})
 		defer s.Close()
 		l, r := s.grant(), new(renewals)
-		l.Watch(r)
+		l.Watch(r, l)
 		for time.Until(l.Until()) > ttl/30 {
 			require.True(t, l.Healthy())
 			time.Sleep(ttl / 300)

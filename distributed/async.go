@@ -1,0 +1,51 @@
+package distributed
+
+import "time"
+
+// AsyncLease is an optional ability of a Lease: it calls back, so that its user needs no goroutine per lease. A lease
+// that embeds keepalive.Lease and adds StartRelease has it. A lease without it costs its user a goroutine.
+type AsyncLease interface {
+	Lease
+	// Watch names the one Watcher; it is called once per lease. What has happened before is reported at once. The
+	// Watcher is given as, the lease as its user knows it, which may be a wrapper of this one.
+	Watch(w Watcher, as Lease)
+	// At is Until and Healthy in one, for a caller that knows the time: the time left, by the clock that leaves less.
+	At(now time.Time) (left time.Duration, healthy bool)
+	// StartRelease is Release without waiting: it returns at once. true: the lease has been released, and that was all.
+	// false: the answer goes to the Watcher, maybe before StartRelease returns.
+	StartRelease() bool
+}
+
+// Watcher receives events of a lease that nobody is blocked on. Calls come from any goroutine, possibly before the
+// method that caused them has returned, and must not block.
+type Watcher interface {
+	LeaseLost(Lease)            // Lost has been closed
+	LeaseContended(Lease)       // Contended has become true
+	LeaseReleased(Lease, error) // the answer to StartRelease
+}
+
+// RenewalWatcher is an optional ability of a Watcher: it also receives the outcome of renewals, from leases that embed
+// keepalive.Lease.
+type RenewalWatcher interface {
+	Watcher
+	// LeaseRenewed is called when a renewal has been answered (nil), and for each try that was not (an error that Is
+	// ErrUnavailable). sent is when it left; zero: not known.
+	LeaseRenewed(l Lease, sent time.Time, err error)
+}
+
+// As finds the first lease that is a T in l and the leases it wraps, as errors.As does for errors: a wrapper has a method
+// Unwrap() Lease. A backend finds its own lease in Request.Prev with it, so that its leases can be decorated.
+func As[T any](l Lease) (T, bool) {
+	for l != nil {
+		if t, ok := l.(T); ok {
+			return t, true
+		}
+		w, ok := l.(interface{ Unwrap() Lease })
+		if !ok {
+			break
+		}
+		l = w.Unwrap()
+	}
+	var none T
+	return none, false
+}

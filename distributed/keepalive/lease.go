@@ -1,0 +1,302 @@
+package keepalive
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// Lease is what this machine knows of one lease: how long it lasts, whether it is being renewed, and who is notified of
+// its end. A backend embeds it in its own lease type, which gives that most of distributed.AsyncLease, and starts it
+// with Keeper.Keep.
+//
+// A lease is kept until one of three things happens. Exactly one of them wins; the winner is decided under mu:
+//
+//	kept ── End, or it expires ──▶ lost             Lost is closed, the Watcher is notified
+//	kept ── Finish (a release begins) ──▶ finished   silence; Lost is never closed
+//	kept ── Abandon ──▶ abandoned ── it expires, or End ──▶ lost
+//	                              └─ Finish ──▶ finished
+type Lease struct {
+	keeper    *Keeper
+	outer     distributed.Lease // the backend's lease, which embeds this one; set by Keep, then read only
+	ttl       time.Duration     // set by Keep, then read only
+	item      deadline.Item[*Lease]
+	contended atomic.Bool
+	state     atomic.Uint32        // a leaseState; written under mu, read without: it only goes up
+	now       atomic.Pointer[view] // written under mu, read without; what it points to never changes
+
+	mu      sync.Mutex // guards all below; never held while calling out
+	renewAt time.Time
+	asked   time.Time // when the renewal under way was sent; zero: none is
+	watcher distributed.Watcher
+	as      distributed.Lease // what the watcher calls this lease
+	lost    chan struct{}     // made when somebody asks for it
+
+	first view // the first value of now
+}
+
+// view is what every turn reads. Only a renewal replaces it.
+type view struct {
+	until  time.Time
+	due    time.Time // when the renewal falls due whose answer will replace this view
+	failed bool      // it was tried, and was not answered
+}
+
+type leaseState = uint32
+
+const (
+	kept leaseState = iota
+	abandoned
+	finished
+	lost
+)
+
+// Until implements distributed.Lease.
+func (l *Lease) Until() time.Time { return l.now.Load().until }
+
+// Healthy implements distributed.Lease.
+func (l *Lease) Healthy() bool {
+	_, healthy := l.At(time.Now())
+	return healthy
+}
+
+// At implements distributed.AsyncLease.
+func (l *Lease) At(now time.Time) (left time.Duration, healthy bool) {
+	v := l.now.Load()
+	left = distributed.Left(now, v.until)
+	late := now.Sub(v.due) > distributed.HeartbeatInterval(l.ttl)
+	return left, l.state.Load() == kept && !v.failed && !late && left > 0
+}
+
+// Contended implements distributed.Lease.
+func (l *Lease) Contended() bool { return l.contended.Load() }
+
+// Abandon implements distributed.Lease.
+func (l *Lease) Abandon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Load() == kept {
+		l.state.Store(abandoned)
+		l.keeper.set.Put(&l.item, l.Until()) // in place of the next renewal
+	}
+}
+
+// Lost implements distributed.Lease.
+func (l *Lease) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.state.Load() == lost {
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
+
+// Watch implements distributed.AsyncLease.
+func (l *Lease) Watch(w distributed.Watcher, as distributed.Lease) {
+	l.mu.Lock()
+	l.watcher, l.as = w, as
+	gone, contended := l.state.Load() == lost, l.contended.Load()
+	l.mu.Unlock()
+	if gone {
+		w.LeaseLost(as)
+	}
+	if contended {
+		w.LeaseContended(as)
+	}
+}
+
+// SetContended is called by the backend when it learns that another instance waits. Repeated calls do nothing, and
+// nobody is notified once a release has begun.
+func (l *Lease) SetContended() {
+	if l.contended.Load() {
+		return
+	}
+	l.mu.Lock()
+	first := !l.contended.Swap(true) // under mu, so that either we find the watcher or Watch finds this: one of us notifies it
+	w, as := l.watcher, l.as
+	notify := first && w != nil && l.state.Load() != finished
+	l.mu.Unlock()
+	if notify {
+		w.LeaseContended(as)
+	}
+}
+
+// Renewed is called by the backend when the lease has been extended, or claimed. An earlier end than the one known is
+// ignored: answers may overtake each other, and both are promises of the backend.
+func (l *Lease) Renewed(until time.Time) {
+	l.mu.Lock()
+	sent, ended := l.asked, l.state.Load() >= finished
+	w, as := l.watcher, l.as
+	l.extend(until)
+	l.mu.Unlock()
+	if !ended {
+		notifyRenewed(w, as, sent, nil)
+	}
+}
+
+// extend takes the answer to a renewal. The caller holds mu.
+func (l *Lease) extend(until time.Time) {
+	l.asked = time.Time{}
+	latest := l.Until()
+	if until.After(latest) {
+		latest = until
+	}
+	next := l.keeper.grid(until.Add(distributed.Drift(l.ttl)-l.ttl+distributed.RenewInterval(l.ttl)), l.ttl) // T/3 after it was sent
+	l.now.Store(&view{until: latest, due: next})
+	switch l.state.Load() {
+	case kept:
+		l.renewAt = next
+		l.keeper.set.Put(&l.item, earlier(l.renewAt, latest))
+	case abandoned: // a renewal that was under way then
+		l.keeper.set.Put(&l.item, latest)
+	}
+}
+
+// End is called by the backend when it learns that the lease is gone. It reports whether the lease was held until now.
+func (l *Lease) End() bool {
+	l.mu.Lock()
+	if l.state.Load() >= finished {
+		l.mu.Unlock()
+		return false
+	}
+	l.state.Store(lost)
+	if l.lost != nil {
+		close(l.lost)
+	}
+	w, as := l.watcher, l.as
+	l.keeper.set.Remove(&l.item)
+	l.mu.Unlock()
+	if w != nil {
+		w.LeaseLost(as)
+	}
+	return true
+}
+
+// Finish is called by the backend when a release begins: nothing is renewed or reported any more. It returns false if
+// the lease is lost, also if only the clocks say so. Repeated calls give the same answer.
+func (l *Lease) Finish() bool {
+	if l.state.Load() < finished && distributed.Over(time.Now(), l.Until()) {
+		l.End()
+	}
+	return l.Stop()
+}
+
+// Stop is Finish without a look at the clocks, for a release whose answer will say whether the lease was still held.
+func (l *Lease) Stop() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Load() < finished {
+		l.state.Store(finished)
+		l.keeper.set.Remove(&l.item)
+	}
+	return l.state.Load() == finished
+}
+
+// Released notifies the Watcher how a release ended that StartRelease began.
+func (l *Lease) Released(err error) {
+	l.mu.Lock()
+	w, as := l.watcher, l.as
+	l.mu.Unlock()
+	if w != nil {
+		w.LeaseReleased(as, err)
+	}
+}
+
+// due is what the keeper does when the lease's moment has come. It reports whether the lease is to be renewed now.
+func (l *Lease) due(now time.Time) bool {
+	l.mu.Lock()
+	if l.state.Load() >= finished {
+		l.mu.Unlock()
+		return false
+	}
+	until := l.Until()
+	if distributed.Over(now, until) {
+		l.mu.Unlock()
+		l.End()
+		return false
+	}
+	defer l.mu.Unlock()
+	if l.keeper.closed.Load() {
+		l.state.Store(abandoned)
+	}
+	renew := l.state.Load() == kept && l.asked.IsZero() && !now.Before(l.renewAt)
+	if renew {
+		l.asked = now
+	}
+	if renew || l.state.Load() == abandoned || !l.asked.IsZero() {
+		l.keeper.set.Put(&l.item, until)
+	} else {
+		l.keeper.set.Put(&l.item, earlier(l.renewAt, until))
+	}
+	return renew
+}
+
+// unasked takes back that the lease is to be renewed now; its time for it stays.
+func (l *Lease) unasked(asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked.Equal(asked) {
+		l.asked = time.Time{}
+	}
+}
+
+// Postpone is called by the backend, in place of the renewal that it was asked for, when it is not the time for that yet:
+// it will be asked again soon, and nothing has failed.
+func (l *Lease) Postpone() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Load() != kept || l.asked.IsZero() {
+		return
+	}
+	l.asked = time.Time{}
+	l.renewAt = time.Now().Add(retryInterval(l.ttl))
+	at := *l.now.Load()
+	at.due = l.renewAt // or the lease would count as late meanwhile
+	l.now.Store(&at)
+	l.keeper.set.Put(&l.item, earlier(l.renewAt, at.until))
+}
+
+// unanswered plans the next try when the renewal sent at asked has come back without an answer.
+func (l *Lease) unanswered(asked, now time.Time) {
+	l.mu.Lock()
+	again := l.retry(asked, now)
+	w, as := l.watcher, l.as
+	l.mu.Unlock()
+	if again {
+		notifyRenewed(w, as, asked, distributed.ErrUnavailable)
+	}
+}
+
+// retry reports whether there is to be another try. The caller holds mu.
+func (l *Lease) retry(asked, now time.Time) bool {
+	if l.state.Load() != kept || !l.asked.Equal(asked) {
+		return false // answered, or ended; after an answer the next one may be under way before the rest of this batch is back
+	}
+	at := *l.now.Load()
+	at.failed = true
+	l.now.Store(&at)
+	l.asked = time.Time{}
+	l.renewAt = now.Add(retryInterval(l.ttl))
+	l.keeper.set.Put(&l.item, earlier(l.renewAt, at.until))
+	return true
+}
+
+// notifyRenewed reports how a renewal went to a watcher that wants to know. The caller does not hold mu.
+func notifyRenewed(w distributed.Watcher, as distributed.Lease, sent time.Time, err error) {
+	if r, ok := w.(distributed.RenewalWatcher); ok {
+		r.LeaseRenewed(as, sent, err)
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

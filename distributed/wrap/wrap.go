@@ -1,0 +1,94 @@
+// Package wrap helps to decorate a backend: to count, log, delay or refuse what is asked of it.
+//
+// A decorator embeds a distributed.Backend and overrides Enter. It wraps the leases that come out in a type that embeds
+// distributed.Lease and has a method Unwrap() distributed.Lease; the backend finds its own lease in Request.Prev by that
+// method (see distributed.As), so the decorator need not take the wrapping off. The leases that a place delivers are
+// wrapped by Place. The example counts requests.
+package wrap
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Place returns p with every lease that it delivers replaced by lease(l). It costs a goroutine, which ends with the grant
+// or with Leave.
+//
+// As p sees it, the relay receives the grant at once. The relay therefore does what a backend does with a grant that
+// nobody receives: it releases the grant when its claim window has passed.
+func Place(p distributed.Place, lease func(distributed.Lease) distributed.Lease) distributed.Place {
+	r := &relay{
+		inner: p, wrap: lease,
+		granted: make(chan distributed.Lease, 1), leaving: make(chan struct{}), relayed: make(chan struct{}),
+	}
+	go r.relay()
+	return r
+}
+
+// relay is a place whose grants are wrapped.
+type relay struct {
+	inner   distributed.Place
+	wrap    func(distributed.Lease) distributed.Lease
+	granted chan distributed.Lease // buffered: a grant waits for nobody
+	leave   sync.Once
+	leaving chan struct{} // closed by Leave
+	relayed chan struct{} // closed when the goroutine has ended
+	ended   bool          // inner has granted, or was lost; may be read after relayed
+}
+
+func (r *relay) relay() {
+	defer close(r.relayed)
+	select {
+	case lease, ok := <-r.inner.Granted():
+		r.ended = true
+		if !ok {
+			close(r.granted)
+			return
+		}
+		r.granted <- r.wrap(lease)
+		time.AfterFunc(time.Until(lease.Until()), r.expire) // its claim window, for which the others wait
+	case <-r.leaving: // a grant that is there as well lies unread in inner, and its Leave releases it
+	}
+}
+
+// expire releases a grant that nobody has received in time. A receiver that comes later finds the place lost.
+func (r *relay) expire() {
+	if lease := r.retract(); lease != nil {
+		close(r.granted)
+		_ = lease.Release(context.Background()) // a lease that cannot be released expires by itself
+	}
+}
+
+// retract returns the grant if it lies unread, else nil: then it is its receiver's.
+func (r *relay) retract() distributed.Lease {
+	select {
+	case lease := <-r.granted: // nil of a lost place, because its channel is closed
+		return lease
+	default:
+		return nil
+	}
+}
+
+// Granted implements distributed.Place.
+func (r *relay) Granted() <-chan distributed.Lease { return r.granted }
+
+// Leave implements distributed.Place.
+func (r *relay) Leave(ctx context.Context) error {
+	r.leave.Do(func() { close(r.leaving) })
+	<-r.relayed
+	if !r.ended {
+		return r.inner.Leave(ctx)
+	}
+	lease := r.retract()
+	if lease == nil {
+		return nil
+	}
+	if err := lease.Release(ctx); !errors.Is(err, distributed.ErrLeaseLost) {
+		return err
+	}
+	return nil
+}
