@@ -187,7 +187,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 		turn.Deadline = asked.Add(c.wait)
 	}
 	if c.hopeless && !c.noWait {
-		turn.Hopeful = h.name.hopeful(ctx, asked, turn.Deadline)
+		turn.MaxAhead = h.name.hopeful(ctx, asked, turn.Deadline)
 	}
 	err := l.queue.Enter(ctx, &h.turn, h.key, turn)
 	h.turnAt = asked
@@ -262,7 +262,7 @@ func (l *Locker) admitted(h *hold, c *callOptions) {
 // ahead is how many others are to have their turn before one that was refused may try again.
 func ahead(ask local.Ask, err error) int {
 	if err == local.ErrHopeless {
-		return ask.Hopeful
+		return ask.MaxAhead
 	}
 	return ask.Limit
 }

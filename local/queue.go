@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// The errors of Enter. When the caller's context ended, it is that context's own error instead.
+// The errors of Enter. If the caller's context ends, Enter returns that context's error instead.
 var (
-	// ErrQueueFull: as many callers wait for the key as may.
+	// ErrQueueFull: the number of callers that wait for the key is at its limit.
 	ErrQueueFull = errors.New("local queue is full")
-	// ErrHopeless: so many stand before the caller that its turn would come too late. It Is also ErrQueueFull.
+	// ErrHopeless: too many callers are ahead for the turn to come in time. It Is also ErrQueueFull.
 	ErrHopeless = fmt.Errorf("the wait would be longer than allowed: %w", ErrQueueFull)
-	// ErrBusy: somebody has the turn and the caller did not want to wait.
+	// ErrBusy: the turn is held and the caller did not want to wait.
 	ErrBusy = errors.New("local turn is taken")
 	// ErrTimeout: the caller's deadline has passed.
 	ErrTimeout = errors.New("local wait timed out")
@@ -25,21 +25,20 @@ var (
 	ErrClosed = errors.New("local queue is closed")
 )
 
-// Unlimited as Ask.Limit lets any number of callers wait.
+// Unlimited, as Ask.Limit, lets any number of callers wait.
 const Unlimited = -1
 
 const (
-	// shardCount spreads the keys over so many locks that callers of different keys seldom meet, on any machine of
-	// today. A power of two.
+	// shardCount spreads the keys over enough mutexes that callers of different keys rarely contend on today's machines.
+	// A power of two.
 	shardCount = 64
 	// maxSpare bounds the unused entries a shard keeps for reuse.
 	maxSpare = 32
-	// shrinkAbove is the number of keys after which a map that has become nearly empty, to an eighth, is made anew: a Go
-	// map never shrinks.
+	// shrinkAbove is the size from which a map is replaced once it is seven eighths empty: a Go map never shrinks.
 	shrinkAbove = 512
 )
 
-// Queue gives turns, per key, in the order they were asked for. Keys that nobody uses take no memory.
+// Queue grants turns per key, first come, first served. Unused keys take no memory.
 // All methods are safe for concurrent use.
 type Queue[B any] struct {
 	baton    func(key string, spare B) B
@@ -58,35 +57,35 @@ type shard[B any] struct {
 	spare   []*entry[B]
 	closed  bool
 
-	_ [40]byte // apart from the neighbour's cache line
+	_ [40]byte // keeps shards on separate cache lines
 }
 
-// entry is one key in use: somebody has its turn, waits for it, or has pinned it. All fields are guarded by the shard's
-// mutex, except baton, which belongs to whoever has the turn.
+// entry is one key in use: its turn is held, waited for, or pinned. All fields are guarded by the shard's mutex, except
+// baton, which belongs to the holder of the turn.
 type entry[B any] struct {
 	shard       *shard[B]
 	key         string
-	first, last *Turn[B] // the line
-	waiting     int      // its length
-	exclusive   int      // of these, how many are not shared
-	holders     int      // turns given out: 1, or more when shared
-	open        bool     // shared callers may come in beside the holders
+	first, last *Turn[B] // the waiters
+	waiting     int      // number of waiters
+	exclusive   int      // number of waiters that are not shared
+	holders     int      // turns held: 1, or more when shared
+	open        bool     // shared callers may enter beside the holders
 	pins        int
 	baton       B
 }
 
-// Ask says how a turn is wanted.
+// Ask describes the turn a caller wants.
 type Ask struct {
 	Shared   bool
 	NoWait   bool
-	Limit    int           // callers that may wait for this key, this one included; Unlimited
-	Hopeful  int           // exclusive callers in line from which on the caller does not want to wait; 0: any number
+	Limit    int           // callers that may wait for this key, including this one; or Unlimited
+	MaxAhead int           // exclusive waiters from which on the caller does not want to wait; 0: any number
 	Deadline time.Time     // zero: none
 	Waiting  *atomic.Int64 // counts this caller while it waits; nil: not counted
 }
 
-// New returns an empty queue. baton makes the baton of a key that comes into use, from that of a key that nobody uses any
-// more or, if there is none to spare, from B's zero value. It must be quick and must not call the queue.
+// New returns an empty queue. baton makes the baton of a key that comes into use, from the baton of a key no longer used
+// or, if there is none to spare, from B's zero value. It must be quick and must not call the queue.
 func New[B any](baton func(key string, spare B) B) *Queue[B] {
 	q := &Queue[B]{baton: baton, seed: maphash.MakeSeed(), drained: make(chan struct{})}
 	q.draining.Store(shardCount)
@@ -97,11 +96,11 @@ func New[B any](baton func(key string, spare B) B) *Queue[B] {
 	return q
 }
 
-// Enter waits until t has the turn of key. t must not be in use; it is the caller's own until Enter returns an error, or
-// until the turn has been passed on.
+// Enter waits until t has the turn of key. t must not be in use, and must not be used again until Enter has returned an
+// error or the turn has been passed on.
 //
-// When the turn is handed over at the very moment at which ctx or the deadline ends, the turn wins: Enter returns nil,
-// and the caller, who has the turn, looks at its context itself and passes the turn on. So a turn is never lost.
+// If the turn is handed over at the moment ctx or the deadline ends, the turn wins: Enter returns nil, and the caller,
+// which then has the turn, checks its context itself and passes the turn on. So a turn is never lost.
 func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) error {
 	s := q.shard(key)
 	s.mu.Lock()
@@ -126,7 +125,7 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 	return t.wait(ctx, ask)
 }
 
-// Idle takes the turn of a key that is pinned and that nobody has or waits for, also after Close. It reports whether it did.
+// Idle takes the turn of a key that is pinned and has no holder, also after Close. It reports whether it did.
 func (q *Queue[B]) Idle(t *Turn[B], key string) bool {
 	s := q.shard(key)
 	s.mu.Lock()
@@ -150,8 +149,8 @@ func (q *Queue[B]) Unpin(key string) {
 	s.tidy(e)
 }
 
-// Each calls f for every key in use, with its baton and the number of callers that wait. Keys that come or go meanwhile
-// may be missed; f must not call the queue, and must not change the baton, for it does not have the turn.
+// Each calls f for every key in use, with its baton and the number of waiters. Keys that come or go meanwhile may be
+// missed. f must not call the queue, and must not change the baton, because it does not have the turn.
 func (q *Queue[B]) Each(f func(key string, baton B, waiting int)) {
 	for i := range q.shards {
 		s := &q.shards[i]
@@ -163,7 +162,7 @@ func (q *Queue[B]) Each(f func(key string, baton B, waiting int)) {
 	}
 }
 
-// Close refuses all new callers and sends those that wait away with ErrClosed. Turns that are held stay so.
+// Close refuses new callers and ends all waits with ErrClosed. Held turns stay held.
 func (q *Queue[B]) Close() {
 	for i := range q.shards {
 		q.shards[i].close()
@@ -177,7 +176,7 @@ func (q *Queue[B]) shard(key string) *shard[B] {
 	return &q.shards[maphash.String(q.seed, key)%shardCount]
 }
 
-// entry returns the entry of key, a new one if need be. The caller holds mu.
+// entry returns the entry of key and creates it if necessary. The caller holds mu.
 func (s *shard[B]) entry(key string) *entry[B] {
 	e := s.entries[key]
 	if e != nil {
@@ -194,7 +193,7 @@ func (s *shard[B]) entry(key string) *entry[B] {
 	return e
 }
 
-// tidy forgets the entry when nothing uses it any more. The caller holds mu.
+// tidy removes the entry if nothing uses it any more. The caller holds mu.
 func (s *shard[B]) tidy(e *entry[B]) {
 	if e.holders > 0 || e.waiting > 0 || e.pins > 0 {
 		return
@@ -212,14 +211,14 @@ func (s *shard[B]) tidy(e *entry[B]) {
 	}
 }
 
-// shrink gives the memory back that many keys have left in the map. The caller holds mu.
+// shrink frees the memory of a map that once had many keys. The caller holds mu.
 func (s *shard[B]) shrink() {
 	small := make(map[string]*entry[B], len(s.entries))
 	maps.Copy(small, s.entries)
 	s.entries, s.peak = small, len(small)
 }
 
-// empty notes that a closed shard has no key left: nothing can come any more. The caller holds mu.
+// empty notes that a closed shard has no key left; no caller can enter it again. The caller holds mu.
 func (s *shard[B]) empty() {
 	if s.closed && s.queue.draining.Add(-1) == 0 {
 		close(s.queue.drained)
@@ -243,25 +242,25 @@ func (s *shard[B]) close() {
 	}
 }
 
-// admits reports whether a newcomer gets the turn at once. Nobody may wait before it.
+// admits reports whether a newcomer gets the turn at once, which it does not while others wait.
 func (e *entry[B]) admits(shared bool) bool {
 	return e.first == nil && (e.holders == 0 || shared && e.open)
 }
 
-// refuses says why a newcomer that must wait may not.
+// refuses returns why a newcomer that would have to wait is refused, or nil.
 func (e *entry[B]) refuses(ask Ask) error {
 	switch {
 	case ask.NoWait:
 		return ErrBusy
 	case ask.Limit >= 0 && e.waiting >= ask.Limit:
 		return ErrQueueFull
-	case ask.Hopeful > 0 && e.exclusive >= ask.Hopeful:
+	case ask.MaxAhead > 0 && e.exclusive >= ask.MaxAhead:
 		return ErrHopeless
 	}
 	return nil
 }
 
-// enqueue puts t at the end of the line.
+// enqueue appends t to the queue.
 func (e *entry[B]) enqueue(t *Turn[B]) {
 	t.before, t.behind = e.last, nil
 	if e.last == nil {
@@ -270,10 +269,10 @@ func (e *entry[B]) enqueue(t *Turn[B]) {
 		e.last.behind = t
 	}
 	e.last = t
-	e.stand(t)
+	e.addWaiter(t)
 }
 
-// enqueueFirst puts t at the head of the line.
+// enqueueFirst puts t at the head of the queue.
 func (e *entry[B]) enqueueFirst(t *Turn[B]) {
 	t.before, t.behind = nil, e.first
 	if e.first == nil {
@@ -282,10 +281,10 @@ func (e *entry[B]) enqueueFirst(t *Turn[B]) {
 		e.first.before = t
 	}
 	e.first = t
-	e.stand(t)
+	e.addWaiter(t)
 }
 
-func (e *entry[B]) stand(t *Turn[B]) {
+func (e *entry[B]) addWaiter(t *Turn[B]) {
 	e.waiting++
 	if !t.shared {
 		e.exclusive++
@@ -293,7 +292,7 @@ func (e *entry[B]) stand(t *Turn[B]) {
 	t.state, t.ready = waiting, make(chan struct{}, 1)
 }
 
-// dequeue takes t, wherever it stands, out of the line.
+// dequeue removes t from the queue, wherever it stands.
 func (e *entry[B]) dequeue(t *Turn[B]) *Turn[B] {
 	if t.before == nil {
 		e.first = t.behind
@@ -313,13 +312,13 @@ func (e *entry[B]) dequeue(t *Turn[B]) *Turn[B] {
 	return t
 }
 
-// admitFirst gives the turn to the first of the line.
+// admitFirst gives the turn to the first waiter.
 func (e *entry[B]) admitFirst() {
 	e.holders++
 	e.dequeue(e.first).resolve(held)
 }
 
-// admitShared lets the shared callers at the head of the line in, up to the first exclusive one.
+// admitShared gives the turn to the shared waiters at the head, up to the first exclusive one.
 func (e *entry[B]) admitShared() {
 	for e.first != nil && e.first.shared {
 		e.admitFirst()

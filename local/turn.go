@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// Turn is one caller's right to go next for one key, or its stand in the line. It is the caller's own variable, so a
-// turn costs no allocation; the zero value is ready for Enter. After the turn is gone it may be used again, once nobody
-// can come late with it any more.
+// Turn is one caller's right to run next for one key, or its position in the queue. The caller allocates it, so a turn
+// costs no allocation of its own; the zero value is ready for Enter. A turn that is gone may be reused once no late call
+// can refer to it.
 //
-// A turn can be taken from its holder: whoever calls Pass or Leave first wins, for the second the turn is Taken. So a
-// function that comes back after its turn was taken changes nothing.
+// A turn can be taken from its holder: the first call of Pass or Leave wins, and for the second the turn is Taken. So a
+// function that returns after its turn was taken changes nothing.
 type Turn[B any] struct {
 	entry *entry[B] // set by Enter; not to be followed unless state is held or waiting
 
-	// Guarded by the shard's mutex. The sender of ready has set state before, so the receiver may read it, too.
+	// Guarded by the shard's mutex. state is set before ready is sent, so the receiver may read it, too.
 	state          turnState
 	shared         bool
 	before, behind *Turn[B]
-	ready          chan struct{} // gets one value when the wait is over; nil: has not stood in the line
+	ready          chan struct{} // receives one value at the end of the wait; nil: has not waited
 }
 
 type turnState uint8
 
 const (
 	gone    turnState = iota // not entered, passed on, taken, or given up
-	waiting                  // in the line
+	waiting                  // in the queue
 	held
-	refused // sent away by Close
+	refused // wait ended by Close
 )
 
 // Outcome says what Pass did.
 type Outcome uint8
 
 const (
-	// Taken: the caller did not have the turn any more.
+	// Taken: the caller no longer had the turn.
 	Taken Outcome = iota
-	// Passed: the turn has gone to the next in line, or it was a shared one and others still have theirs.
+	// Passed: the turn has gone to the next waiter, or it was a shared one and others still have theirs.
 	Passed
-	// Kept: nobody waits. The caller still has the turn, alone, and tidies up before it calls Leave.
+	// Kept: there is no waiter. The caller still has the turn, alone, and cleans up before it calls Leave.
 	Kept
 )
 
-// Baton returns what this key's turn carries. Only the holder of the turn may call it.
+// Baton returns the baton of the key. Only the holder of the turn may call it.
 func (t *Turn[B]) Baton() B { return t.entry.baton }
 
-// Queued reports that the caller stood in the line for the turn it has, or has given up.
+// Queued reports whether the caller waited for the turn it has, or has given up.
 func (t *Turn[B]) Queued() bool { return t.ready != nil }
 
-// Pass hands the turn to the first of the line. If nobody waits, the caller keeps it.
+// Pass hands the turn to the first waiter. If there is none, the caller keeps it.
 func (t *Turn[B]) Pass() Outcome {
 	s := t.lock()
 	if s == nil {
@@ -63,7 +63,7 @@ func (t *Turn[B]) Pass() Outcome {
 	return Passed
 }
 
-// Leave gives the turn up in any case. It reports false if the caller did not have it any more.
+// Leave gives up the turn in any case. It reports false if the caller no longer had it.
 func (t *Turn[B]) Leave() bool {
 	s := t.lock()
 	if s == nil {
@@ -76,8 +76,8 @@ func (t *Turn[B]) Leave() bool {
 	return true
 }
 
-// Share lets the shared callers that stand first in the line come in beside t, and those that come later as long as
-// nobody waits.
+// Share lets the shared waiters at the head of the queue enter beside t, and later shared callers as long as no caller
+// waits.
 func (t *Turn[B]) Share() {
 	s := t.lock()
 	if s == nil {
@@ -88,14 +88,14 @@ func (t *Turn[B]) Share() {
 	t.entry.admitShared()
 }
 
-// Again is for the holder of a shared turn who finds that it came too late, because what the baton carries may not be
-// used any longer. It returns when t has the turn again: alone, when all fellow holders have left, for t stands first in
-// the line meanwhile and nobody comes in; or beside one of them that calls Share, which may have made the baton good.
-// Errors are those of Enter, but for ErrQueueFull; t does not have the turn then.
+// Again is for the holder of a shared turn that finds it came too late, because the baton may no longer be used. It
+// returns when t has the turn again: alone, when all other holders have left, because t waits at the head meanwhile and
+// no caller enters; or beside one of them that calls Share, which may have made the baton usable. The errors are those of
+// Enter, except ErrQueueFull; t does not have the turn then.
 func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	s := t.lock()
 	if s == nil {
-		return ErrClosed // never: a shared turn is taken only from one who got in
+		return ErrClosed // never: a shared turn is taken only from a caller that was admitted
 	}
 	e := t.entry
 	e.open = false
@@ -126,7 +126,7 @@ func (t *Turn[B]) Pin() {
 }
 
 // lock returns the locked shard of the turn, or nil if the turn is not held. The entry of a turn that is not held may
-// serve another key by now; its shard never changes, so the mutex is the right one all the same.
+// serve another key by now, but its shard never changes, so the mutex is still the right one.
 func (t *Turn[B]) lock() *shard[B] {
 	if t.entry == nil {
 		return nil
@@ -140,7 +140,7 @@ func (t *Turn[B]) lock() *shard[B] {
 	return s
 }
 
-// drop ends a held turn; the last holder hands over to the first of the line. The caller holds the mutex.
+// drop ends a held turn; the last holder hands it to the first waiter. The caller holds the mutex.
 func (t *Turn[B]) drop() {
 	e := t.entry
 	t.state = gone
@@ -154,13 +154,13 @@ func (t *Turn[B]) drop() {
 	}
 }
 
-// resolve ends the wait of t. The caller holds the mutex; the channel has room for the one value.
+// resolve ends the wait of t. The caller holds the mutex; the channel has room for the value.
 func (t *Turn[B]) resolve(state turnState) {
 	t.state = state
 	t.ready <- struct{}{}
 }
 
-// wait returns when t has the turn or has left the line.
+// wait returns when t has the turn or has left the queue.
 func (t *Turn[B]) wait(ctx context.Context, ask Ask) error {
 	if ask.Waiting != nil {
 		ask.Waiting.Add(1)
@@ -189,9 +189,9 @@ func (t *Turn[B]) wait(ctx context.Context, ask Ask) error {
 	return nil
 }
 
-// giveUp leaves the line. It reports false when the wait was over already: what was decided then, stands.
+// giveUp leaves the queue. It reports false if the wait has ended already: that decision stands.
 func (t *Turn[B]) giveUp() bool {
-	s := t.entry.shard // t is in the line or has just been given the turn, so the entry is this key's
+	s := t.entry.shard // t waits or has just been given the turn, so the entry is this key's
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.state != waiting {
@@ -199,7 +199,7 @@ func (t *Turn[B]) giveUp() bool {
 	}
 	t.entry.dequeue(t)
 	t.state = gone
-	if t.entry.open { // only then can t have stood between sharers and those behind it
+	if t.entry.open { // only then can t have separated sharers from shared waiters behind it
 		t.entry.admitShared()
 	}
 	return true
