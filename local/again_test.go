@@ -10,7 +10,7 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// together lets n sharers in beside each other.
+// together returns n sharers that hold the turn side by side.
 func together(q *queue, key string, n int) []*caller {
 	all := arrive(q, key, shared)
 	all[0].shares()
@@ -21,14 +21,14 @@ func together(q *queue, key string, n int) []*caller {
 }
 
 func TestAgain(t *testing.T) {
-	bubble(t, "alone it returns at once, and the turn is open no more", func(t *testing.T, q *queue) {
+	bubble(t, "a lone holder gets it back at once, no longer open", func(t *testing.T, q *queue) {
 		a := together(q, "k", 1)[0]
 		a.again(shared)
 		require.Equal(t, "in busy", states(a, arrives(q, "k", ask{Shared: true, NoWait: true})))
 		require.True(t, a.leaves())
 		requireUnused(t, q)
 	})
-	bubble(t, "it returns alone when the fellows have left", func(t *testing.T, q *queue) {
+	bubble(t, "it returns alone when the other holders have left", func(t *testing.T, q *queue) {
 		all := together(q, "k", 3)
 		all[1].again(shared)
 		require.Equal(t, "in waiting in", states(all...))
@@ -36,10 +36,10 @@ func TestAgain(t *testing.T) {
 		require.Equal(t, "out waiting in", states(all...))
 		all[2].leaves()
 		require.Equal(t, "out in out", states(all...))
-		require.Equal(t, "waiting", states(arrives(q, "k", shared)), "nobody comes in before it shares")
+		require.Equal(t, "waiting", states(arrives(q, "k", shared)), "no caller enters before it shares")
 		end(q, all[1])
 	})
-	bubble(t, "it stands before all who wait, and nobody comes in meanwhile", func(t *testing.T, q *queue) {
+	bubble(t, "it waits at the head, and no caller enters meanwhile", func(t *testing.T, q *queue) {
 		all := together(q, "k", 2)
 		writer := arrives(q, "k", exclusive)
 		all[1].again(shared)
@@ -51,7 +51,7 @@ func TestAgain(t *testing.T) {
 		writer.passes()
 		require.Equal(t, "in", states(reader))
 	})
-	bubble(t, "a fellow that shares takes it along", func(t *testing.T, q *queue) {
+	bubble(t, "another holder that shares lets it in", func(t *testing.T, q *queue) {
 		all := together(q, "k", 3)
 		all[1].again(shared)
 		all[2].again(shared)
@@ -61,13 +61,13 @@ func TestAgain(t *testing.T) {
 		require.Equal(t, "in in", states(all[1], all[2]))
 		end(q, all[1], all[2])
 	})
-	bubble(t, "it gives up, and its fellows go on", func(t *testing.T, q *queue) {
+	bubble(t, "it gives up, and the other holders go on", func(t *testing.T, q *queue) {
 		all := together(q, "k", 2)
 		waiting := arrives(q, "k", shared)
 		require.Equal(t, "in", states(waiting))
 		all[1].again(within(time.Second, shared))
 		waiting.again(shared)
-		all[0].shares() // takes the waiting ones along
+		all[0].shares() // lets the waiting ones in
 		all[1].again(within(time.Second, shared))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -78,21 +78,21 @@ func TestAgain(t *testing.T) {
 		all[0].leaves()
 		requireUnused(t, q)
 	})
-	bubble(t, "who does not want to wait loses the turn", func(t *testing.T, q *queue) {
+	bubble(t, "a caller that does not want to wait loses the turn", func(t *testing.T, q *queue) {
 		all := together(q, "k", 2)
 		all[1].again(ask{Shared: true, NoWait: true})
 		require.Equal(t, "in busy", states(all...))
 		require.Equal(t, local.Taken, all[1].turn.Pass())
 		require.Equal(t, local.Kept, all[0].passes())
 	})
-	bubble(t, "it is not refused for the length of the line, but counts in it", func(t *testing.T, q *queue) {
+	bubble(t, "it is not refused when the queue is full, but counts as a waiter", func(t *testing.T, q *queue) {
 		all := together(q, "k", 2)
 		all[1].again(ask{Shared: true, Limit: 0})
 		require.Equal(t, "waiting full", states(all[1], arrives(q, "k", ask{Limit: 1})))
 		all[0].passes()
 		require.Equal(t, "in", states(all[1]))
 	})
-	bubble(t, "a closed queue sends it away, unless it is alone", func(t *testing.T, q *queue) {
+	bubble(t, "a closed queue refuses it, unless it is alone", func(t *testing.T, q *queue) {
 		all := together(q, "k", 3)
 		all[2].again(shared)
 		q.Close()
@@ -104,7 +104,7 @@ func TestAgain(t *testing.T) {
 		all[0].leaves()
 		require.True(t, drained(q))
 	})
-	bubble(t, "of a turn that was taken it says closed", func(t *testing.T, q *queue) {
+	bubble(t, "a turn that was taken is refused with closed", func(t *testing.T, q *queue) {
 		a := together(q, "k", 1)[0]
 		a.leaves()
 		a.again(shared)

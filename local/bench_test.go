@@ -16,8 +16,7 @@ var benchAsk = local.Ask{Limit: local.Unlimited}
 
 func newBenchQueue() *local.Queue[int] { return local.New(func(string, int) int { return 0 }) }
 
-// BenchmarkFreeKey is what a caller pays who has a key to itself; BenchmarkSemaphore is what it is measured against: one
-// lock, without keys.
+// BenchmarkFreeKey is the cost of an uncontended key; BenchmarkSemaphore is the reference: one lock, without keys.
 func BenchmarkFreeKey(b *testing.B) {
 	q, ctx := newBenchQueue(), context.Background()
 	var turn local.Turn[int]
@@ -37,7 +36,7 @@ func BenchmarkSemaphore(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver has so many goroutines stand in line for one key: an operation is one turn.
+// BenchmarkHandOver has many goroutines queue for one key; an operation is one turn.
 func BenchmarkHandOver(b *testing.B) {
 	for _, n := range []int{2, 64, 1024} {
 		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
@@ -82,7 +81,7 @@ func crowd(b *testing.B, n int, f func()) {
 	all.Wait()
 }
 
-// BenchmarkOwnKeys shows that callers of different keys do not get in each other's way.
+// BenchmarkOwnKeys shows that callers of different keys do not contend.
 func BenchmarkOwnKeys(b *testing.B) {
 	q := newBenchQueue()
 	var workers atomic.Int64

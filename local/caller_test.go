@@ -30,13 +30,13 @@ var (
 	noWait    = ask{Limit: local.Unlimited, NoWait: true}
 )
 
-// within is ask with a deadline so long from now.
+// within returns a with a deadline d from now.
 func within(d time.Duration, a ask) ask {
 	a.Deadline = time.Now().Add(d)
 	return a
 }
 
-// caller is somebody at the queue, in a goroutine of its own while it waits. For use in a synctest bubble.
+// caller is a caller of the queue, on its own goroutine while it waits. For use in a synctest bubble.
 type caller struct {
 	turn   local.Turn[*baton]
 	cancel context.CancelFunc
@@ -44,7 +44,7 @@ type caller struct {
 	state  string // waiting, in, out, or what refused it
 }
 
-// arrives lets a new caller enter and returns when it is in, waits, or has been refused.
+// arrives lets a new caller enter and returns when it holds the turn, waits, or has been refused.
 func arrives(q *queue, key string, a ask) *caller {
 	c := &caller{state: "waiting"}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -53,7 +53,7 @@ func arrives(q *queue, key string, a ask) *caller {
 	return c
 }
 
-// arrive lets one after the other enter.
+// arrive lets callers enter one after the other.
 func arrive(q *queue, key string, asks ...ask) []*caller {
 	all := make([]*caller, len(asks))
 	for i, a := range asks {
@@ -120,7 +120,7 @@ func states(callers ...*caller) string {
 	return strings.Join(words, " ")
 }
 
-// inUse is the number of keys in use and of callers that wait.
+// inUse returns the number of keys in use and of waiters.
 func inUse(q *queue) (keys, waiting int) {
 	q.Each(func(_ string, _ *baton, n int) {
 		keys++

@@ -11,14 +11,14 @@ import (
 )
 
 func TestClose(t *testing.T) {
-	bubble(t, "of an unused queue drains it at once", func(t *testing.T, q *queue) {
+	bubble(t, "drains an unused queue at once", func(t *testing.T, q *queue) {
 		require.False(t, drained(q))
 		q.Close()
 		require.True(t, drained(q))
 		q.Close()
 		require.Equal(t, "closed", states(arrives(q, "k", exclusive)))
 	})
-	bubble(t, "sends those away that wait, and leaves those alone that have the turn", func(t *testing.T, q *queue) {
+	bubble(t, "ends all waits and leaves the holders alone", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", exclusive, exclusive, shared)
 		other := together(q, "shared", 2)
 		q.Close()
@@ -39,11 +39,11 @@ func TestClose(t *testing.T) {
 		var idle local.Turn[*baton]
 		require.True(t, q.Idle(&idle, "b"), "works after Close, too")
 		q.Unpin("b")
-		require.False(t, drained(q), "its turn is had")
+		require.False(t, drained(q), "its turn is held")
 		require.True(t, idle.Leave())
 		require.True(t, drained(q))
 	})
-	bubble(t, "drains by Unpin", func(t *testing.T, q *queue) {
+	bubble(t, "drains with the last Unpin", func(t *testing.T, q *queue) {
 		a := arrives(q, "a", exclusive)
 		a.turn.Pin()
 		q.Close()
@@ -53,7 +53,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Close against callers that come and go: all of them end, and then the queue is drained.
+// Close while callers come and go: all of them return, and then the queue is drained.
 func TestCloseWhileBusy(t *testing.T) {
 	for range 30 {
 		q := newQueue()
@@ -85,26 +85,26 @@ func TestPinnedKey(t *testing.T) {
 		q.Unpin("k")
 		b := arrives(q, "k", exclusive)
 		require.Same(t, of, b.turn.Baton())
-		require.False(t, b.turn.Queued(), "a pin keeps nobody out")
+		require.False(t, b.turn.Queued(), "a pin excludes no caller")
 		q.Unpin("k")
 		require.Same(t, of, b.turn.Baton())
 		b.leaves()
 		requireUnused(t, q)
 	})
-	bubble(t, "has its turn taken by Idle only when nobody has it", func(t *testing.T, q *queue) {
+	bubble(t, "gives its turn to Idle only when there is no holder", func(t *testing.T, q *queue) {
 		var idle local.Turn[*baton]
 		require.False(t, q.Idle(&idle, "k"), "not in use")
 		require.Equal(t, local.Taken, idle.Pass())
 		a := arrives(q, "k", exclusive)
 		a.turn.Pin()
-		require.False(t, q.Idle(&idle, "k"), "somebody has it")
+		require.False(t, q.Idle(&idle, "k"), "it has a holder")
 		b := arrives(q, "k", exclusive)
 		a.passes()
-		require.False(t, q.Idle(&idle, "k"), "it went to the next")
+		require.False(t, q.Idle(&idle, "k"), "it went to the next caller")
 		b.leaves()
 		require.True(t, q.Idle(&idle, "k"))
 		c := arrives(q, "k", exclusive)
-		require.Equal(t, "waiting", states(c), "one who has it idle has it")
+		require.Equal(t, "waiting", states(c), "the turn taken by Idle is held")
 		require.Equal(t, local.Passed, idle.Pass())
 		synctest.Wait()
 		require.Equal(t, "in", states(c))

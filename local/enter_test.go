@@ -15,7 +15,7 @@ import (
 )
 
 func TestEnter(t *testing.T) {
-	bubble(t, "a free key is had at once, and takes no memory afterwards", func(t *testing.T, q *queue) {
+	bubble(t, "a free key is acquired at once, and takes no memory afterwards", func(t *testing.T, q *queue) {
 		for _, a := range []ask{exclusive, shared, noWait, {Limit: 0}, within(-time.Second, exclusive)} {
 			c := arrives(q, "k", a)
 			require.Equal(t, "in", states(c))
@@ -28,10 +28,10 @@ func TestEnter(t *testing.T) {
 	bubble(t, "keys do not wait for each other", func(t *testing.T, q *queue) {
 		assert.Equal(t, "in in in", states(arrives(q, "a", exclusive), arrives(q, "b", exclusive), arrives(q, "c", shared)))
 	})
-	bubble(t, "who does not want to wait is told that the key is busy", func(t *testing.T, q *queue) {
+	bubble(t, "a caller that does not want to wait is refused with busy", func(t *testing.T, q *queue) {
 		assert.Equal(t, "in busy busy", states(arrive(q, "k", exclusive, noWait, ask{NoWait: true, Shared: true})...))
 	})
-	bubble(t, "a turn may be used again", func(t *testing.T, q *queue) {
+	bubble(t, "a turn can be reused", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", exclusive, exclusive)
 		all[0].leaves()
 		again := &all[1].turn
@@ -54,17 +54,17 @@ func TestEnter(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
-		bubble(t, fmt.Sprintf("%d may wait and not one more", n), func(t *testing.T, q *queue) {
+		bubble(t, fmt.Sprintf("%d may wait and no more", n), func(t *testing.T, q *queue) {
 			holder := arrives(q, "k", exclusive)
 			for range n {
 				require.Equal(t, "waiting", states(arrives(q, "k", ask{Limit: n})))
 			}
 			require.Equal(t, "full full", states(arrive(q, "k", ask{Limit: n}, ask{Limit: n, Shared: true})...))
-			require.Equal(t, "waiting", states(arrives(q, "k", ask{Limit: n + 1})), "each is measured by its own limit")
+			require.Equal(t, "waiting", states(arrives(q, "k", ask{Limit: n + 1})), "each caller has its own limit")
 			end(q, holder)
 		})
 	}
-	bubble(t, "one that gives up makes room for one", func(t *testing.T, q *queue) {
+	bubble(t, "a waiter that gives up makes room for one", func(t *testing.T, q *queue) {
 		limit := ask{Limit: 2}
 		all := arrive(q, "k", limit, limit, limit, limit)
 		require.Equal(t, "in waiting waiting full", states(all...))
@@ -84,7 +84,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// end sends those away that still wait, so that their goroutines end.
+// end ends all waits, so that their goroutines return.
 func end(q *queue, holders ...*caller) {
 	q.Close()
 	for _, h := range holders {
@@ -94,7 +94,7 @@ func end(q *queue, holders ...*caller) {
 }
 
 func TestWaitingEnds(t *testing.T) {
-	bubble(t, "with the caller's context, and its own error", func(t *testing.T, q *queue) {
+	bubble(t, "with the caller's context and that context's error", func(t *testing.T, q *queue) {
 		holder := arrives(q, "k", exclusive)
 		a := arrives(q, "k", exclusive)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -104,7 +104,7 @@ func TestWaitingEnds(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 		a.givesUp()
 		require.Equal(t, "in canceled", states(holder, a))
-		require.Equal(t, local.Kept, holder.passes(), "nobody is left in the line")
+		require.Equal(t, local.Kept, holder.passes(), "no waiter is left")
 	})
 	bubble(t, "at the deadline", func(t *testing.T, q *queue) {
 		arrives(q, "k", exclusive)
@@ -114,7 +114,7 @@ func TestWaitingEnds(t *testing.T) {
 		require.Equal(t, "timeout", states(arrives(q, "k", within(-time.Second, exclusive))))
 		require.Equal(t, time.Second, time.Since(start))
 	})
-	bubble(t, "and wakes nobody else, wherever it stood", func(t *testing.T, q *queue) {
+	bubble(t, "and wakes no other waiter, wherever it stood", func(t *testing.T, q *queue) {
 		for gone := 1; gone <= 3; gone++ {
 			all := arrive(q, "k", exclusive, exclusive, exclusive, exclusive)
 			all[gone].givesUp()

@@ -15,7 +15,7 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// heap is what is in use, after all garbage has gone.
+// heap returns the memory in use after garbage collection.
 func heap() uint64 {
 	for range 3 {
 		runtime.GC()
@@ -25,7 +25,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// settled uses the queue as it will be used, so that what it keeps for good is there before anything is measured.
+// settled returns a queue that already keeps what it keeps for good, so that this is not measured.
 func settled(t *testing.T) *queue {
 	q := newQueue()
 	useOnce(t, q, 0, 10_000)
@@ -37,7 +37,7 @@ func useOnce(t *testing.T, q *queue, from, n int) {
 	var turn local.Turn[*baton]
 	for i := range n {
 		if q.Enter(t.Context(), &turn, strconv.Itoa(from+i), exclusive) != nil || turn.Pass() != local.Kept || !turn.Leave() {
-			t.Fatal("a key of its own was not had")
+			t.Fatal("an uncontended key was not acquired")
 		}
 	}
 }
@@ -53,7 +53,7 @@ func useTogether(t *testing.T, q *queue, from, n int) {
 	}
 }
 
-// A key that nobody uses takes no memory, however many there have been.
+// Unused keys take no memory, however many there have been.
 func TestKeysLeaveNoMemory(t *testing.T) {
 	const once, together = 1_000_000, 100_000
 	for name, use := range map[string]func(q *queue){
@@ -74,7 +74,7 @@ func TestKeysLeaveNoMemory(t *testing.T) {
 	}
 }
 
-// stay has some keys in use while others come and go, and measures what those leave before it lets go of its own.
+// stay keeps n keys in use while others come and go, and measures what the others leave behind.
 func stay(t *testing.T, q *queue, n int, others func()) {
 	turns := make([]local.Turn[*baton], n)
 	for i := range turns {
@@ -84,13 +84,13 @@ func stay(t *testing.T, q *queue, n int, others func()) {
 	others()
 	after := heap()
 	t.Logf("heap with %d keys in use: %d KB before, %d KB after", n, before>>10, after>>10)
-	assert.LessOrEqual(t, after, before+before/4, "a map is made anew when it is an eighth full, so some room stays")
+	assert.LessOrEqual(t, after, before+before/4, "a map is replaced when it is an eighth full, so some room stays")
 	for i := range turns {
 		turns[i].Leave()
 	}
 }
 
-// Giving up costs the same wherever one stands: 100,000 who do so together are gone within a second.
+// Giving up costs the same at every position: 100,000 waiters that give up together are gone within a second.
 func TestAllWaitersCancelAtOnce(t *testing.T) {
 	const waiters = 100_000
 	q := newQueue()
@@ -119,7 +119,7 @@ func TestAllWaitersCancelAtOnce(t *testing.T) {
 		limit *= 5
 	}
 	assert.Less(t, took, limit)
-	require.Equal(t, local.Kept, holder.Pass(), "nobody is left in the line")
+	require.Equal(t, local.Kept, holder.Pass(), "no waiter is left")
 	holder.Leave()
 	requireUnused(t, q)
 }
@@ -147,5 +147,5 @@ func TestFreeKeyAllocatesNothing(t *testing.T) {
 		i++
 		_ = q.Enter(ctx, &turn, keys[i%len(keys)], local.Ask{})
 		turn.Leave()
-	}), "ever other keys")
+	}), "changing keys")
 }

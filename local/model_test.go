@@ -14,8 +14,8 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// The model test takes one random step after the other, and after each compares what every caller sees with a model
-// that is too simple to be wrong: a list of those inside and a list of those who wait.
+// The model test takes random steps, and after each compares what every caller sees with a model that is too simple to be
+// wrong: a list of holders and a list of waiters.
 const (
 	modelSteps   = 400_000
 	modelEpisode = 400 // steps with one queue; then it is closed and drained
@@ -24,14 +24,14 @@ const (
 
 var modelKeys = []string{"a", "b"}
 
-// modelKey is what is to be true of one key.
+// modelKey is the expected state of one key.
 type modelKey struct {
-	inside, line []*actor
-	open         bool
-	pins         int
+	inside, waiting []*actor
+	open            bool
+	pins            int
 }
 
-// actor is a caller, with what it ought to see.
+// actor is a caller and what it should see.
 type actor struct {
 	*caller
 	name    int
@@ -48,7 +48,7 @@ type model struct {
 	queue  *queue
 	keys   map[string]*modelKey
 	actors []*actor
-	clock  int // gives each deadline a moment of its own
+	clock  int // makes each deadline unique
 	closed bool
 	last   string // the step taken, for the message
 }
@@ -115,8 +115,8 @@ func (m *model) compare() {
 	m.queue.Each(func(key string, _ *baton, waiting int) { got[key] = waiting })
 	for key, k := range m.keys {
 		waiting, used := got[key]
-		if used != k.used() || waiting != len(k.line) {
-			m.t.Fatalf("after %s: key %s used %v, waiting %d, should be %v, %d", m.last, key, used, waiting, k.used(), len(k.line))
+		if used != k.used() || waiting != len(k.waiting) {
+			m.t.Fatalf("after %s: key %s used %v, waiting %d, should be %v, %d", m.last, key, used, waiting, k.used(), len(k.waiting))
 		}
 	}
 	if drained(m.queue) != (m.closed && m.empty()) {
@@ -124,41 +124,41 @@ func (m *model) compare() {
 	}
 }
 
-func (k *modelKey) used() bool { return len(k.inside)+len(k.line)+k.pins > 0 }
+func (k *modelKey) used() bool { return len(k.inside)+len(k.waiting)+k.pins > 0 }
 
 func (m *model) empty() bool {
 	return !slices.ContainsFunc(modelKeys, func(key string) bool { return m.keys[key].used() })
 }
 
-// admit lets in who may come in now.
+// admit admits the waiters that may enter now.
 func (k *modelKey) admit() {
 	if len(k.inside) == 0 {
 		k.open = false
 	}
-	for len(k.line) > 0 && (len(k.inside) == 0 || k.open && k.line[0].shared) {
-		a := k.line[0]
-		k.line, k.inside = k.line[1:], append(k.inside, a)
+	for len(k.waiting) > 0 && (len(k.inside) == 0 || k.open && k.waiting[0].shared) {
+		a := k.waiting[0]
+		k.waiting, k.inside = k.waiting[1:], append(k.inside, a)
 		a.want = "in"
 	}
 }
 
-// out takes a away from where it is.
+// out removes a from where it is.
 func (k *modelKey) out(a *actor, want string) {
 	same := func(b *actor) bool { return a == b }
 	k.inside = slices.DeleteFunc(k.inside, same)
-	k.line = slices.DeleteFunc(k.line, same)
+	k.waiting = slices.DeleteFunc(k.waiting, same)
 	a.want = want
 	k.admit()
 }
 
-// refuses is what keeps a newcomer, or one that comes again, from waiting.
+// refuses returns why a newcomer, or a caller of Again, may not wait.
 func (m *model) refuses(k *modelKey, want ask, again bool) string {
 	switch {
 	case m.closed:
 		return "closed"
 	case want.NoWait:
 		return "busy"
-	case !again && want.Limit >= 0 && len(k.line) >= want.Limit:
+	case !again && want.Limit >= 0 && len(k.waiting) >= want.Limit:
 		return "full"
 	}
 	return ""
@@ -171,7 +171,7 @@ func (m *model) ask(a *actor) ask {
 	}
 	a.expires = time.Time{}
 	if m.rand.IntN(4) == 0 {
-		m.clock++ // no two at the same moment: who of them goes first would be open
+		m.clock++ // no two at the same moment: their order would be undefined
 		a.expires = time.Now().Add(time.Duration(1+m.rand.IntN(20))*time.Millisecond + time.Duration(m.clock))
 		want.Deadline = a.expires
 	}
@@ -183,13 +183,13 @@ func (m *model) enter(a *actor) {
 	k, want := m.keys[a.key], m.ask(a)
 	m.last = fmt.Sprintf("%d entering %s as %+v", a.name, a.key, want)
 	a.at = k
-	admitted := len(k.line) == 0 && (len(k.inside) == 0 || a.shared && k.open)
+	admitted := len(k.waiting) == 0 && (len(k.inside) == 0 || a.shared && k.open)
 	reason := m.refuses(k, want, false)
 	switch {
 	case reason == "closed" || !admitted && reason != "":
 		a.want = reason
 	default:
-		k.line = append(k.line, a)
+		k.waiting = append(k.waiting, a)
 		a.want = "waiting"
 		k.admit()
 	}
@@ -202,9 +202,9 @@ func (m *model) giveUp(a *actor) {
 	a.givesUp()
 }
 
-// inside is one of the things one may do that has the turn.
+// inside does one of the things that a holder of the turn may do.
 func (m *model) inside(a *actor) {
-	alone := len(a.at.inside) == 1 && len(a.at.line) == 0
+	alone := len(a.at.inside) == 1 && len(a.at.waiting) == 0
 	switch n := m.rand.IntN(10); {
 	case n < 4:
 		m.last = fmt.Sprintf("%d passing", a.name)
@@ -238,7 +238,7 @@ func (m *model) again(a *actor) {
 			k.out(a, reason)
 		} else {
 			k.out(a, "waiting")
-			k.line = slices.Insert(k.line, 0, a)
+			k.waiting = slices.Insert(k.waiting, 0, a)
 		}
 	}
 	a.again(want)
@@ -280,10 +280,10 @@ func (m *model) close() {
 	m.last = "closing"
 	m.closed = true
 	for _, k := range m.keys {
-		for _, a := range k.line {
+		for _, a := range k.waiting {
 			a.want = "closed"
 		}
-		k.line = nil
+		k.waiting = nil
 	}
 	m.queue.Close()
 }

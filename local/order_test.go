@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-func TestTurnGoesToTheFirstOfTheLine(t *testing.T) {
+func TestTurnGoesToTheFirstWaiter(t *testing.T) {
 	for name, hand := range map[string]func(*caller){
 		"by Pass":  func(c *caller) { c.passes() },
 		"by Leave": func(c *caller) { c.leaves() },
@@ -34,9 +34,9 @@ func TestTurnGoesToTheFirstOfTheLine(t *testing.T) {
 }
 
 func TestNobodyBarges(t *testing.T) {
-	bubble(t, "in front of the line", func(t *testing.T, q *queue) {
+	bubble(t, "before the first waiter", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", exclusive, exclusive)
-		all[0].turn.Pass() // not waited for: the first of the line may not have woken yet
+		all[0].turn.Pass() // not waited for: the first waiter may not have woken yet
 		require.Equal(t, "busy", states(arrives(q, "k", noWait)))
 	})
 	bubble(t, "no reader past a writer", func(t *testing.T, q *queue) {
@@ -46,7 +46,7 @@ func TestNobodyBarges(t *testing.T) {
 		require.Equal(t, "in in waiting waiting busy", states(all...))
 		end(q, all[:2]...)
 	})
-	bubble(t, "who kept the turn still has it", func(t *testing.T, q *queue) {
+	bubble(t, "a holder that kept the turn still has it", func(t *testing.T, q *queue) {
 		holder := arrives(q, "k", shared)
 		holder.shares()
 		require.Equal(t, local.Kept, holder.passes())
@@ -59,14 +59,14 @@ func TestNobodyBarges(t *testing.T) {
 }
 
 func TestSharers(t *testing.T) {
-	bubble(t, "the first is in alone until it shares", func(t *testing.T, q *queue) {
+	bubble(t, "the first holds the turn alone until it shares", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", shared, shared, shared, exclusive, shared)
 		require.Equal(t, "in waiting waiting waiting waiting", states(all...))
 		all[0].shares()
 		require.Equal(t, "in in in waiting waiting", states(all...))
 		all[0].passes()
 		all[2].leaves()
-		require.Equal(t, "out in out waiting waiting", states(all...), "the last of them hands over")
+		require.Equal(t, "out in out waiting waiting", states(all...), "the last of them hands the turn over")
 		all[1].passes()
 		require.Equal(t, "out out out in waiting", states(all...))
 		all[3].passes()
@@ -74,12 +74,12 @@ func TestSharers(t *testing.T) {
 		all[4].leaves()
 		requireUnused(t, q)
 	})
-	bubble(t, "late ones come in beside as long as nobody waits", func(t *testing.T, q *queue) {
+	bubble(t, "later sharers enter as long as no caller waits", func(t *testing.T, q *queue) {
 		holder := arrives(q, "k", shared)
 		holder.shares()
 		assert.Equal(t, "in in", states(arrive(q, "k", shared, ask{Shared: true, NoWait: true})...))
 	})
-	bubble(t, "an opening does not outlast those who made it", func(t *testing.T, q *queue) {
+	bubble(t, "sharing ends with the last sharer", func(t *testing.T, q *queue) {
 		a := arrives(q, "k", shared)
 		a.shares()
 		b := arrives(q, "k", exclusive)
@@ -87,7 +87,7 @@ func TestSharers(t *testing.T) {
 		require.Equal(t, "in waiting", states(b, arrives(q, "k", shared)))
 		end(q, b)
 	})
-	bubble(t, "of several one passes, the last one keeps", func(t *testing.T, q *queue) {
+	bubble(t, "each of several passes, the last one keeps", func(t *testing.T, q *queue) {
 		a := arrives(q, "k", shared)
 		a.shares()
 		b := arrives(q, "k", shared)
@@ -99,7 +99,7 @@ func TestSharers(t *testing.T) {
 }
 
 func TestWriterGivesUpBetweenSharers(t *testing.T) {
-	bubble(t, "those behind it come in", func(t *testing.T, q *queue) {
+	bubble(t, "sharers behind it enter", func(t *testing.T, q *queue) {
 		a := arrives(q, "k", shared)
 		a.shares()
 		all := arrive(q, "k", exclusive, shared, shared, exclusive, shared)
@@ -117,7 +117,7 @@ func TestWriterGivesUpBetweenSharers(t *testing.T) {
 		require.Equal(t, "canceled canceled in", states(all...))
 		end(q, a, all[2])
 	})
-	bubble(t, "not beside one that has not shared", func(t *testing.T, q *queue) {
+	bubble(t, "not beside a holder that has not shared", func(t *testing.T, q *queue) {
 		for _, holder := range []ask{shared, exclusive} {
 			all := arrive(q, "k", holder, exclusive, shared)
 			all[1].givesUp()
@@ -128,8 +128,8 @@ func TestWriterGivesUpBetweenSharers(t *testing.T) {
 	})
 }
 
-// Neither kind can starve the other: with new ones of the other kind arriving at every step, each waits only for those
-// that were there before it.
+// Neither kind can starve the other: with callers of the other kind arriving at every step, each waits only for those
+// ahead of it.
 func TestNobodyStarves(t *testing.T) {
 	bubble(t, "a writer among readers", func(t *testing.T, q *queue) {
 		readers := arrive(q, "k", shared)

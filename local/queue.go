@@ -198,7 +198,7 @@ func (s *shard[B]) tidy(e *entry[B]) {
 	if e.holders > 0 || e.waiting > 0 || e.pins > 0 {
 		return
 	}
-	delete(s.entries, e.key)
+	delete(s.entries, e.key) // rule L4
 	if len(s.spare) < maxSpare {
 		e.key = ""
 		s.spare = append(s.spare, e)
@@ -220,7 +220,7 @@ func (s *shard[B]) shrink() {
 
 // empty notes that a closed shard has no key left; no caller can enter it again. The caller holds mu.
 func (s *shard[B]) empty() {
-	if s.closed && s.queue.draining.Add(-1) == 0 {
+	if s.closed && s.queue.draining.Add(-1) == 0 { // rule L5
 		close(s.queue.drained)
 	}
 }
@@ -231,7 +231,7 @@ func (s *shard[B]) close() {
 	if s.closed {
 		return
 	}
-	s.closed = true
+	s.closed = true // rule L5
 	for _, e := range s.entries {
 		for e.first != nil {
 			e.dequeue(e.first).resolve(refused)
@@ -244,7 +244,7 @@ func (s *shard[B]) close() {
 
 // admits reports whether a newcomer gets the turn at once, which it does not while others wait.
 func (e *entry[B]) admits(shared bool) bool {
-	return e.first == nil && (e.holders == 0 || shared && e.open)
+	return e.first == nil && (e.holders == 0 || shared && e.open) // rule L1
 }
 
 // refuses returns why a newcomer that would have to wait is refused, or nil.
@@ -252,7 +252,7 @@ func (e *entry[B]) refuses(ask Ask) error {
 	switch {
 	case ask.NoWait:
 		return ErrBusy
-	case ask.Limit >= 0 && e.waiting >= ask.Limit:
+	case ask.Limit >= 0 && e.waiting >= ask.Limit: // rule L2
 		return ErrQueueFull
 	case ask.MaxAhead > 0 && e.exclusive >= ask.MaxAhead:
 		return ErrHopeless
@@ -320,7 +320,7 @@ func (e *entry[B]) admitFirst() {
 
 // admitShared gives the turn to the shared waiters at the head, up to the first exclusive one.
 func (e *entry[B]) admitShared() {
-	for e.first != nil && e.first.shared {
+	for e.first != nil && e.first.shared { // rule L1
 		e.admitFirst()
 	}
 }

@@ -17,24 +17,24 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// The stress test has many goroutines do everything at random that may be done to a queue, and keeps books. That nobody
-// barges and the line is kept is shown, step by step, by the model test; here real threads meet.
+// The stress test has many goroutines use a queue at random in every way, and counts. That no caller barges and the order
+// is kept is shown, step by step, by the model test; here real threads race.
 const (
 	stressOps     = 10_000_000 // Enter, Again, Pass, Leave, Idle
 	stressWorkers = 48
 	stressKeys    = 5
-	// stressPatience, in minutes, is many times what the test takes: when it is over, a turn has been lost.
+	// stressPatience, in minutes, is many times what the test takes: when it has passed, a turn has been lost.
 	stressPatience = 30
 )
 
-// ledger is the baton of the stress test: who is inside.
+// ledger is the baton of the stress test: the holders.
 type ledger struct {
 	inside atomic.Int64 // -1: one exclusive; n: sharers
-	turns  int          // of exclusive ones; unguarded but for the turn, so the race detector sees two who have it
+	turns  int          // of exclusive ones; guarded by the turn alone, so the race detector sees two holders
 	check  atomic.Int64 // the same
 }
 
-// in notes that one more has come inside. It reports false if another should have kept it out.
+// in adds a holder. It reports false if another should have excluded it.
 func (l *ledger) in(shared bool) bool {
 	if shared {
 		return l.inside.Add(1) > 0
@@ -54,13 +54,13 @@ func (l *ledger) out(shared bool) {
 	}
 }
 
-// stress is one run, and its accounts.
+// stress is one run and its counters.
 type stress struct {
 	queue   *local.Queue[*ledger]
 	waiting atomic.Int64
 
 	ops                            atomic.Int64 // still to be done
-	entered, left                  atomic.Int64 // turns had, turns given up
+	entered, left                  atomic.Int64 // turns acquired, turns given up
 	canceled, timedOut, shed, busy atomic.Int64
 	broken                         atomic.Pointer[string]
 	unpinning                      sync.WaitGroup
@@ -89,25 +89,25 @@ func TestStress(t *testing.T) {
 	s.audit(t)
 }
 
-// requireEnd waits for all workers; one who waits for ever has lost a turn.
+// requireEnd waits for all workers; one that waits for ever has lost a turn.
 func requireEnd(t *testing.T, all *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-time.After(time.Duration(scale(stressPatience)) * time.Minute):
-		t.Fatal("a turn was lost: somebody waits for ever")
+		t.Fatal("a turn was lost: a worker waits for ever")
 	}
 }
 
-// audit looks at the books when everybody has gone.
+// audit checks the counters when all workers have returned.
 func (s *stress) audit(t *testing.T) {
 	t.Logf("turns %d, canceled %d, timed out %d, shed %d, busy %d", s.entered.Load(), s.canceled.Load(),
 		s.timedOut.Load(), s.shed.Load(), s.busy.Load())
 	for name, n := range map[string]*atomic.Int64{"canceled": &s.canceled, "timed out": &s.timedOut, "shed": &s.shed, "busy": &s.busy} {
 		assert.Positive(t, n.Load(), "the run has not tried: %s", name)
 	}
-	assert.Equal(t, s.entered.Load(), s.left.Load(), "turns had and given up")
+	assert.Equal(t, s.entered.Load(), s.left.Load(), "turns acquired and given up")
 	assert.Zero(t, s.waiting.Load())
 	s.queue.Each(func(key string, _ *ledger, n int) { t.Errorf("key %s still in use, %d waiting", key, n) })
 	s.queue.Close()
@@ -130,12 +130,12 @@ func (w *worker) work() {
 	}
 }
 
-// percent is true that often.
+// percent is true in n of 100 cases.
 func (w *worker) percent(n int) bool { return w.rand.IntN(100) < n }
 
 func (w *worker) soon() time.Duration { return time.Duration(w.rand.IntN(300)) * time.Microsecond }
 
-// call is one caller from its coming to its going.
+// call is one caller from Enter to its end.
 func (w *worker) call() {
 	key := fmt.Sprint(w.rand.IntN(stressKeys))
 	if w.percent(2) {
@@ -192,11 +192,11 @@ func (w *worker) refused(err error) bool {
 	return true
 }
 
-// inside is the caller's stay. It reports whether the turn is still had at its end.
+// inside is what the holder does. It reports whether it still has the turn at the end.
 func (w *worker) inside(ctx context.Context, turn *local.Turn[*ledger], key string, a local.Ask) bool {
 	l := turn.Baton()
 	if !l.in(a.Shared) {
-		w.fail("key %s: two inside who exclude each other, shared %v", key, a.Shared)
+		w.fail("key %s: two holders that exclude each other, shared %v", key, a.Shared)
 	}
 	if w.percent(3) {
 		turn.Pin()
@@ -224,7 +224,7 @@ func (w *worker) again(ctx context.Context, turn *local.Turn[*ledger], a local.A
 	}
 	l := turn.Baton()
 	if !l.in(true) {
-		w.fail("an exclusive one beside one that came in again")
+		w.fail("an exclusive holder beside one that entered again")
 	}
 	if w.percent(80) {
 		turn.Share()
@@ -233,7 +233,7 @@ func (w *worker) again(ctx context.Context, turn *local.Turn[*ledger], a local.A
 	return true
 }
 
-// goes passes the turn on or leaves, in some of the cases while another does the same.
+// goes passes the turn on or leaves, sometimes while another goroutine does the same.
 func (w *worker) goes(turn *local.Turn[*ledger]) {
 	w.ops.Add(-1)
 	switch {
@@ -245,20 +245,20 @@ func (w *worker) goes(turn *local.Turn[*ledger]) {
 		w.pass(turn)
 	}
 	if turn.Leave() || turn.Pass() != local.Taken {
-		w.fail("a turn was had after it was given up")
+		w.fail("a turn was held after it was given up")
 	}
 }
 
 func (w *worker) pass(turn *local.Turn[*ledger]) {
 	switch turn.Pass() {
 	case local.Taken:
-		w.fail("a turn was taken by nobody")
+		w.fail("a turn was taken, but no caller took it")
 	case local.Passed:
 		w.gone(true)
-	case local.Kept: // then it is had alone
+	case local.Kept: // then there is no other holder
 		l := turn.Baton()
 		if !l.in(false) {
-			w.fail("somebody beside one who kept the turn")
+			w.fail("another holder beside one that kept the turn")
 		}
 		l.out(false)
 		w.gone(turn.Leave())
@@ -272,17 +272,17 @@ func (w *worker) gone(ok bool) {
 	w.left.Add(1)
 }
 
-// race has two leave at once, of whom one must win.
+// race has two goroutines leave at once; exactly one must win.
 func (w *worker) race(turn *local.Turn[*ledger]) {
 	other := make(chan bool)
 	go func() { other <- turn.Leave() }()
 	if mine := turn.Leave(); mine == <-other {
-		w.fail("two leavers, both or none of whom had the turn: %v", mine)
+		w.fail("two calls of Leave with the same result: %v", mine)
 	}
 	w.left.Add(1)
 }
 
-// idle takes the turn of a key that may be pinned, as the end of a lease does that nobody uses.
+// idle takes the turn of a key that may be pinned, as the end of an unused lease does.
 func (w *worker) idle(key string) {
 	turn := new(local.Turn[*ledger])
 	w.ops.Add(-1)

@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// A function that comes back late, after its turn was taken, changes nothing for those who came after it.
+// A function that returns late, after its turn was taken, changes nothing for later holders.
 func TestTakenTurnChangesNothing(t *testing.T) {
 	late := func(t *testing.T, c *caller) {
 		require.Equal(t, local.Taken, c.turn.Pass())
@@ -23,7 +23,7 @@ func TestTakenTurnChangesNothing(t *testing.T) {
 		c.turn.Pin()
 		synctest.Wait()
 	}
-	bubble(t, "while others have and await it", func(t *testing.T, q *queue) {
+	bubble(t, "while others hold and await it", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", shared, exclusive, shared, exclusive)
 		all[0].turn.Pass()
 		synctest.Wait()
@@ -35,7 +35,7 @@ func TestTakenTurnChangesNothing(t *testing.T) {
 		end(q, all[2])
 		requireUnused(t, q)
 	})
-	bubble(t, "when the key is not in use any more", func(t *testing.T, q *queue) {
+	bubble(t, "when the key is no longer in use", func(t *testing.T, q *queue) {
 		c := arrives(q, "k", exclusive)
 		c.leaves()
 		late(t, c)
@@ -46,7 +46,7 @@ func TestTakenTurnChangesNothing(t *testing.T) {
 		other.leaves()
 		requireUnused(t, q)
 	})
-	bubble(t, "of one that was refused, or gave up", func(t *testing.T, q *queue) {
+	bubble(t, "of a caller that was refused or gave up", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", exclusive, noWait, exclusive)
 		all[2].givesUp()
 		late(t, all[1])
@@ -76,8 +76,8 @@ func TestOneOfTwoLeaversWins(t *testing.T) {
 	requireUnused(t, q)
 }
 
-// The end of a wait and a grant meet: the waiter has been told to go, and the turn is passed on before it has gone. The
-// turn is not lost: either it has come to the waiter, or it stayed where it was.
+// The end of a wait races with a grant: the waiter is to give up, and the turn is passed before it has. The turn is not
+// lost: either the waiter gets it, or the holder keeps it.
 func TestGrantMeetsEndOfWait(t *testing.T) {
 	const times = 3000
 	r := testseed.Rand(t)
@@ -105,12 +105,12 @@ func TestGrantMeetsEndOfWait(t *testing.T) {
 				requireUnused(t, q)
 			}
 			t.Logf("the grant came first %d times in %d", arrived, times)
-			require.Positive(t, arrived, "they have not met")
+			require.Positive(t, arrived, "they have not raced")
 		})
 	}
 }
 
-// meet reports whether the turn has come to one whose wait ends as it is passed on.
+// meet reports whether a waiter whose wait ends while the turn is passed got the turn.
 func meet(t *testing.T, q *queue, ctx context.Context, a ask, ends func()) bool {
 	var holder, turn local.Turn[*baton]
 	require.NoError(t, q.Enter(t.Context(), &holder, "k", exclusive))
@@ -122,7 +122,7 @@ func meet(t *testing.T, q *queue, ctx context.Context, a ask, ends func()) bool 
 	outcome := holder.Pass()
 	err := <-answer
 	if outcome == local.Kept {
-		require.Error(t, err, "nobody was there to hand over to")
+		require.Error(t, err, "there was no waiter to hand the turn to")
 		require.True(t, holder.Leave())
 		return false
 	}

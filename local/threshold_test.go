@@ -10,28 +10,28 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// With one who holds and 64 who come at the same moment, exactly as many wait as may, and exactly the rest is refused.
+// With one holder and 64 callers that arrive at the same moment, exactly limit callers wait, and the rest is refused.
 func TestThresholdIsExact(t *testing.T) {
-	const comers = 64
+	const callers = 64
 	for _, limit := range []int{0, 1, 7, 31, 62, 63, 64, 100} {
 		for range 50 {
 			q := newQueue()
-			served, refused := rush(t, q, comers, limit)
-			require.Equal(t, min(limit, comers), served, "limit %d", limit)
-			require.Equal(t, comers-min(limit, comers), refused, "limit %d", limit)
+			served, refused := rush(t, q, callers, limit)
+			require.Equal(t, min(limit, callers), served, "limit %d", limit)
+			require.Equal(t, callers-min(limit, callers), refused, "limit %d", limit)
 			requireUnused(t, q)
 		}
 	}
 }
 
-// rush lets comers enter at once while one holds the key, until all of them wait or have been refused.
-func rush(t *testing.T, q *queue, comers, limit int) (served, refused int) {
+// rush lets callers enter at once while the key is held, until all of them wait or have been refused.
+func rush(t *testing.T, q *queue, callers, limit int) (served, refused int) {
 	var holder local.Turn[*baton]
 	require.NoError(t, q.Enter(t.Context(), &holder, "k", exclusive))
 	var all, here sync.WaitGroup
 	var in, out atomic.Int64
 	start := make(chan struct{})
-	for range comers {
+	for range callers {
 		here.Add(1)
 		all.Go(func() {
 			var turn local.Turn[*baton]
@@ -52,7 +52,7 @@ func rush(t *testing.T, q *queue, comers, limit int) (served, refused int) {
 	}
 	here.Wait()
 	close(start)
-	for waiting := 0; waiting+int(out.Load()) < comers; _, waiting = inUse(q) {
+	for waiting := 0; waiting+int(out.Load()) < callers; _, waiting = inUse(q) {
 	}
 	require.Equal(t, local.Passed == holder.Pass(), limit > 0)
 	if limit == 0 {
@@ -62,8 +62,8 @@ func rush(t *testing.T, q *queue, comers, limit int) (served, refused int) {
 	return int(in.Load()), int(out.Load())
 }
 
-// While callers come, give up and go all the time, there are never more waiting than may, and nobody is refused while
-// there is room: with 64 callers of whom one at least is in, 63 is enough for all.
+// While callers come and go all the time, there are never more waiters than the limit, and no caller is refused while
+// there is room: with 64 callers, at least one of which holds the turn, a limit of 63 is enough.
 func TestThresholdWhileTheyComeAndGo(t *testing.T) {
 	const callers, rounds = 64, 300
 	for _, limit := range []int{callers - 2, callers - 1} {

@@ -133,7 +133,7 @@ func (t *Turn[B]) lock() *shard[B] {
 	}
 	s := t.entry.shard
 	s.mu.Lock()
-	if t.state != held {
+	if t.state != held { // rule L3: a late call changes nothing
 		s.mu.Unlock()
 		return nil
 	}
@@ -150,7 +150,7 @@ func (t *Turn[B]) drop() {
 	}
 	e.open = false
 	if e.first != nil {
-		e.admitFirst()
+		e.admitFirst() // rule L1
 	}
 }
 
@@ -194,7 +194,7 @@ func (t *Turn[B]) giveUp() bool {
 	s := t.entry.shard // t waits or has just been given the turn, so the entry is this key's
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.state != waiting {
+	if t.state != waiting { // rule L3: the turn was handed over, so the caller has to pass it on
 		return false
 	}
 	t.entry.dequeue(t)
