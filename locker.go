@@ -31,7 +31,7 @@ type Locker struct {
 	tenures  *tenure.Group
 	limits   *deadline.Set[*hold] // when each hold overstays
 	breaker  *outage.Breaker      // nil: LocalOnly
-	outage   *outage.Local        // nil: FailClosed
+	outage   *outage.LocalOnly    // nil: FailClosed
 	watch    *telemetry           // nil: nobody measures
 	teller
 }
@@ -82,10 +82,10 @@ func (l *Locker) tenureConfig() tenure.Config {
 		c.Renewed = l.renewed
 	}
 	if s.outage == LocalOnly {
-		l.outage = outage.NewLocal(l.backend, s.leaseTTL, s.logger)
+		l.outage = outage.NewLocalOnly(l.backend, s.leaseTTL, s.logger)
 		c.Backend, c.Outage = l.outage, l.outage
 	} else {
-		l.breaker = outage.New(l.backend, s.logger)
+		l.breaker = outage.NewBreaker(l.backend, s.logger)
 		c.Backend, c.Outage = l.breaker, l.breaker
 	}
 	return c
@@ -142,9 +142,9 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.limits.Close()
 	l.tenures.Stop()
 	if l.outage != nil {
-		err = errors.Join(err, l.outage.Close())
+		l.outage.Stop()
 	} else {
-		err = errors.Join(err, l.breaker.Close())
+		l.breaker.Stop()
 	}
 	if l.settings.owned {
 		err = errors.Join(err, l.backend.Close())
@@ -217,7 +217,7 @@ func (l *Locker) releaseFailed(key string, err error) {
 		l.tell(func() { l.warn(context.Background(), "lock was lost before it was given back", key) })
 		return
 	}
-	if l.outage != nil && l.outage.Serving() {
+	if l.outage != nil && l.outage.Degraded() {
 		return // told of once for all: here nobody waits for it
 	}
 	l.tell(func() {

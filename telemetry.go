@@ -82,7 +82,7 @@ func (t *telemetry) instruments(l *Locker, m metric.Meter) error {
 			o.ObserveInt64(limit, int64(l.threshold(n, &n.options)), t.of(n))
 		}
 		if l.outage != nil {
-			o.ObserveInt64(degraded, one(l.outage.Serving()), metric.WithAttributes(t.system))
+			o.ObserveInt64(degraded, one(l.outage.Degraded()), metric.WithAttributes(t.system))
 		}
 		return nil
 	}, waiting, held, limit, degraded)

@@ -62,13 +62,15 @@ func (k *Breaker) Await() (moot <-chan struct{}) {
 // Awaited implements tenure.Outage.
 func (k *Breaker) Awaited() { k.waiting.Add(-1) }
 
-// Close ends the watch and waits for it. It does not close the backend.
-func (k *Breaker) Close() error {
+// Degraded is false: with FailClosed no lock is acquired without a lease.
+func (k *Breaker) Degraded() bool { return false }
+
+// Stop ends the background work and waits for it. The backend stays open.
+func (k *Breaker) Stop() {
 	k.mu.Lock()
 	k.stop() // under mu: either Await finds it, or Wait the goroutine
 	k.mu.Unlock()
 	k.wg.Wait()
-	return nil
 }
 
 // watch lives while callers wait for grants, or the backend is doubted, and a pause longer.

@@ -12,7 +12,7 @@ import (
 // Enter implements distributed.Backend. While the backend is away it does not ask: the caller gets a place that is lost
 // when there is something new, so that it enters again, or in time a lease that is none. With NoWait, who cannot be
 // served now gets ErrUnavailable, not ErrHeld: nobody is known to have the lock.
-func (l *Local) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+func (l *LocalOnly) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	prev, _ := distributed.As[*lease](req.Prev)
 	req.Prev = prev.unwrapped()
 	if l.away.Load() != nil {
@@ -44,7 +44,7 @@ func (l *Local) Enter(ctx context.Context, req distributed.Request) (distributed
 }
 
 // within is an Enter that has to be answered within patience.
-func (l *Local) within(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+func (l *LocalOnly) within(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	short, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	lease, place, err := l.Backend.Enter(short, req)
@@ -52,7 +52,7 @@ func (l *Local) within(ctx context.Context, req distributed.Request) (distribute
 }
 
 // tooLong makes ErrUnavailable of the error of a call that was broken off because its patience, not the caller's, was over.
-func (l *Local) tooLong(ctx, short context.Context, err error) error {
+func (l *LocalOnly) tooLong(ctx, short context.Context, err error) error {
 	if err == nil || errors.Is(err, distributed.ErrUnavailable) || ctx.Err() != nil || short.Err() == nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (l *Local) tooLong(ctx, short context.Context, err error) error {
 }
 
 // unasked answers an Enter without asking the backend; failed is why, if it was asked before. All nil: it is not away.
-func (l *Local) unasked(ctx context.Context, req distributed.Request, failed error) (distributed.Lease, distributed.Place, error) {
+func (l *LocalOnly) unasked(ctx context.Context, req distributed.Request, failed error) (distributed.Lease, distributed.Place, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}

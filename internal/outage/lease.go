@@ -25,7 +25,7 @@ import (
 // A degraded lease lasts until it is given up; abandoned, T longer. It is handed on only while turns are served without a
 // lease, in the one stretch it was in: in between others may have taken the lock.
 type lease struct {
-	of    *Local
+	of    *LocalOnly
 	inner distributed.AsyncLease // nil: degraded from the start
 	state atomic.Uint32          // leaseState; written under mu; goes up once
 	end   atomic.Pointer[time.Time]
@@ -49,7 +49,7 @@ const (
 )
 
 // Adopt implements tenure.Outage.
-func (l *Local) Adopt(got distributed.Lease) distributed.AsyncLease {
+func (l *LocalOnly) Adopt(got distributed.Lease) distributed.AsyncLease {
 	if p, ok := got.(*lease); ok {
 		return p
 	}
@@ -57,7 +57,7 @@ func (l *Local) Adopt(got distributed.Lease) distributed.AsyncLease {
 }
 
 // degraded makes a lease that is none.
-func (l *Local) degraded(s *stretch) *lease {
+func (l *LocalOnly) degraded(s *stretch) *lease {
 	p := &lease{of: l, stretch: s}
 	p.state.Store(degraded)
 	return p

@@ -10,7 +10,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Local is a Backend for LocalOnly: while the one it wraps is away, it lets callers in without a lease.
+// LocalOnly is the policy of that name: while the one it wraps is away, it lets callers in without a lease.
 //
 //	              first failure known                     T old
 //	answering ─────────────────────────▶ away: callers wait ────▶ served without a lease
@@ -23,7 +23,7 @@ import (
 // It needs no Breaker: with the first failure nobody asks any more but one goroutine, the watch, that pings the backend
 // until it answers. The watch lives while the backend is away, is doubted, or callers wait for a grant of it (who would
 // otherwise not learn of an outage); it ends by itself.
-type Local struct {
+type LocalOnly struct {
 	distributed.Backend
 	times
 	logger *slog.Logger
@@ -33,7 +33,7 @@ type Local struct {
 	refused atomic.Int32            // stretches in a row in which Enter failed, and that another answer ended
 
 	wake chan struct{}   // holds one; hurries the watch
-	ctx  context.Context // ends with Close
+	ctx  context.Context // ends with Stop
 	stop context.CancelFunc
 	wg   sync.WaitGroup // the watch; Add under mu, unless closed
 
@@ -86,15 +86,15 @@ type stretch struct {
 	enter bool                   // Enter has failed, too
 }
 
-// NewLocal wraps b for leases of T ttl. What begins and ends is told to logger.
-func NewLocal(b distributed.Backend, ttl time.Duration, logger *slog.Logger) *Local {
-	l := &Local{Backend: b, times: timesOf(ttl), logger: logger, wake: make(chan struct{}, 1), moot: make(chan struct{})}
+// NewLocalOnly wraps b for leases of T ttl. What begins and ends is told to logger.
+func NewLocalOnly(b distributed.Backend, ttl time.Duration, logger *slog.Logger) *LocalOnly {
+	l := &LocalOnly{Backend: b, times: timesOf(ttl), logger: logger, wake: make(chan struct{}, 1), moot: make(chan struct{})}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
 }
 
-// Close ends the watch and waits for it. It does not close the backend.
-func (l *Local) Close() error {
+// Stop ends the background work and waits for it. The backend stays open.
+func (l *LocalOnly) Stop() {
 	l.mu.Lock()
 	l.closed = true
 	if s := l.away.Load(); s != nil {
@@ -103,11 +103,10 @@ func (l *Local) Close() error {
 	l.mu.Unlock()
 	l.stop()
 	l.wg.Wait()
-	return nil
 }
 
-// Serving reports that turns are served without a lease now.
-func (l *Local) Serving() bool {
+// Degraded reports that turns are served without a lease now.
+func (l *LocalOnly) Degraded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.away.Load()
@@ -115,7 +114,7 @@ func (l *Local) Serving() bool {
 }
 
 // serves reports that turns are served in the stretch s, and that it is still the same one.
-func (l *Local) serves(s *stretch, now time.Time) bool {
+func (l *LocalOnly) serves(s *stretch, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.away.Load() == s && s.local && !l.broken(s, now)
@@ -124,7 +123,7 @@ func (l *Local) serves(s *stretch, now time.Time) bool {
 // before returns the stretch that is known to go on, and was known before the lease ended that lasted until then; nil if
 // there is none. A process that was stopped meanwhile has no such knowledge: what it learns after its lease is too late,
 // and what it learnt before is too old. Both clocks have to say so, for one stands still while a machine is suspended.
-func (l *Local) before(until, now time.Time) *stretch {
+func (l *LocalOnly) before(until, now time.Time) *stretch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.away.Load()
@@ -135,12 +134,12 @@ func (l *Local) before(until, now time.Time) *stretch {
 }
 
 // broken reports that nothing was heard for too long. The caller holds mu.
-func (l *Local) broken(s *stretch, now time.Time) bool {
+func (l *LocalOnly) broken(s *stretch, now time.Time) bool {
 	return max(now.Sub(s.last), now.Round(0).Sub(s.last.Round(0))) > l.silence
 }
 
 // enterFailed is failed for an Enter.
-func (l *Local) enterFailed(sent time.Time) {
+func (l *LocalOnly) enterFailed(sent time.Time) {
 	l.failed(sent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +150,7 @@ func (l *Local) enterFailed(sent time.Time) {
 
 // failed notes that what was sent then has got no answer. A failure that has lasted since before the backend's last
 // return says nothing of the time after it.
-func (l *Local) failed(sent time.Time) {
+func (l *LocalOnly) failed(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || sent.Before(l.ended) {
@@ -171,7 +170,7 @@ func (l *Local) failed(sent time.Time) {
 }
 
 // begin starts a stretch. The caller holds mu; there is none.
-func (l *Local) begin(now time.Time) {
+func (l *LocalOnly) begin(now time.Time) {
 	s := &stretch{began: now, last: now, over: make(chan distributed.Lease)}
 	s.timer = time.AfterFunc(l.ttl, func() { l.serve(s) })
 	l.away.Store(s)
@@ -179,7 +178,7 @@ func (l *Local) begin(now time.Time) {
 }
 
 // finish ends a stretch: those who wait enter again. The caller holds mu.
-func (l *Local) finish(s *stretch) {
+func (l *LocalOnly) finish(s *stretch) {
 	s.timer.Stop()
 	l.away.Store(nil)
 	if s.local {
@@ -190,7 +189,7 @@ func (l *Local) finish(s *stretch) {
 }
 
 // serve is called when a stretch is T old.
-func (l *Local) serve(s *stretch) {
+func (l *LocalOnly) serve(s *stretch) {
 	l.mu.Lock()
 	now := time.Now()
 	switch {
@@ -213,7 +212,7 @@ func (l *Local) serve(s *stretch) {
 }
 
 // answered ends the stretch, if there is one. The first answer counts, to whatever question.
-func (l *Local) answered() {
+func (l *LocalOnly) answered() {
 	if l.away.Load() == nil {
 		return
 	}
@@ -238,7 +237,7 @@ func (l *Local) answered() {
 }
 
 // Await implements tenure.Outage.
-func (l *Local) Await() (moot <-chan struct{}) {
+func (l *LocalOnly) Await() (moot <-chan struct{}) {
 	l.waiting.Add(1) // before the watch, under mu, looks at it for the last time; or else it is not running below
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,4 +246,4 @@ func (l *Local) Await() (moot <-chan struct{}) {
 }
 
 // Awaited implements tenure.Outage.
-func (l *Local) Awaited() { l.waiting.Add(-1) }
+func (l *LocalOnly) Awaited() { l.waiting.Add(-1) }

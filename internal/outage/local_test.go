@@ -86,16 +86,16 @@ func (l *losses) LeaseContended(distributed.Lease)       {}
 func (l *losses) LeaseReleased(distributed.Lease, error) {}
 
 // newLocal returns a Local over a backend that works.
-func newLocal(t *testing.T) (*outage.Local, *line) {
+func newLocal(t *testing.T) (*outage.LocalOnly, *line) {
 	b := new(line)
 	b.does(up)
-	l := outage.NewLocal(b, ttl, silent)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	l := outage.NewLocalOnly(b, ttl, silent)
+	t.Cleanup(l.Stop)
 	return l, b
 }
 
 // fail makes l know that the backend is away.
-func fail(t *testing.T, l *outage.Local, b *line) {
+func fail(t *testing.T, l *outage.LocalOnly, b *line) {
 	b.does(down)
 	lease, place, err := l.Enter(t.Context(), distributed.Request{})
 	require.NoError(t, err)
@@ -109,17 +109,17 @@ func isDegraded(l distributed.Lease) bool { return l.(interface{ Degraded() bool
 func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		before   func(t *testing.T, l *outage.Local, b *line)
+		before   func(t *testing.T, l *outage.LocalOnly, b *line)
 		degraded bool
 	}{
 		{"the backend is away", fail, true},
-		{"nothing is known", func(*testing.T, *outage.Local, *line) {}, false},
-		{"it has answered since", func(t *testing.T, l *outage.Local, b *line) {
+		{"nothing is known", func(*testing.T, *outage.LocalOnly, *line) {}, false},
+		{"it has answered since", func(t *testing.T, l *outage.LocalOnly, b *line) {
 			fail(t, l, b)
 			time.Sleep(ttl / 4)
 			b.does(up)
 		}, false},
-		{"stopped since", func(t *testing.T, l *outage.Local, b *line) {
+		{"stopped since", func(t *testing.T, l *outage.LocalOnly, b *line) {
 			fail(t, l, b)
 			stopped := func(context.Context) error { // nothing happens in a process that is stopped
 				time.Sleep(5 * ttl)
@@ -131,7 +131,7 @@ func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, b := newLocal(t)
-				defer func() { require.NoError(t, l.Close()) }()
+				defer l.Stop()
 				inner, w := newPaper(ttl), new(losses)
 				p := l.Adopt(inner)
 				p.Watch(w, p)
@@ -166,7 +166,7 @@ func TestFailureAfterTheEndIsTooLate(t *testing.T) {
 		time.Sleep(ttl)
 		fail(t, l, b)
 		require.False(t, isDegraded(p))
-		require.NoError(t, l.Close())
+		l.Stop()
 	})
 }
 
@@ -182,10 +182,10 @@ func TestStopBreaksTheOutage(t *testing.T) {
 		}
 		b.ping.Store(&stopped)
 		time.Sleep(3*ttl + ttl/2)
-		require.False(t, l.Serving())
+		require.False(t, l.Degraded())
 		time.Sleep(ttl)
-		require.True(t, l.Serving())
-		require.NoError(t, l.Close())
+		require.True(t, l.Degraded())
+		l.Stop()
 	})
 }
 
@@ -208,7 +208,7 @@ func TestStaleFailureIsNoOutage(t *testing.T) {
 		pings := b.pings.Load()
 		time.Sleep(ttl)
 		require.Equal(t, pings, b.pings.Load())
-	}) // and no goroutine is left, without Close
+	}) // and no goroutine is left, without Stop
 }
 
 // A backend that is there and refuses is not away: its errors are passed on.
@@ -255,7 +255,7 @@ func TestLatePingsAreNoRefusals(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		<-moot
-		require.NoError(t, l.Close())
+		l.Stop()
 	})
 }
 
@@ -265,7 +265,7 @@ func TestImpatientCallersLearnOfAnOutage(t *testing.T) {
 		l, b := newLocal(t)
 		b.does(hang)
 		begin := time.Now()
-		for !l.Serving() {
+		for !l.Degraded() {
 			ctx, cancel := context.WithTimeout(t.Context(), ttl/50)
 			_, _, _ = l.Enter(ctx, distributed.Request{})
 			cancel()
@@ -274,8 +274,8 @@ func TestImpatientCallersLearnOfAnOutage(t *testing.T) {
 		require.LessOrEqual(t, time.Since(begin), 3*ttl/2)
 		b.does(up)
 		time.Sleep(ttl / 2)
-		require.False(t, l.Serving())
-		require.NoError(t, l.Close())
+		require.False(t, l.Degraded())
+		l.Stop()
 	})
 }
 
@@ -298,7 +298,7 @@ func TestRefillDuringAnOutage(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, lease.Refill(t.Context()), errors.ErrUnsupported)
 		require.False(t, isDegraded(p), "given up before it ran out")
-		require.NoError(t, l.Close())
+		l.Stop()
 	})
 }
 
@@ -330,6 +330,6 @@ func TestLeaseEndHasOneOutcome(t *testing.T) {
 		}
 		require.EqualValues(t, map[bool]int{true: 0, false: 1}[said[0]], w.n.Load())
 		p.StartRelease()
-		require.NoError(t, l.Close())
+		l.Stop()
 	}
 }

@@ -85,8 +85,8 @@ var (
 	errUnknown verdict = errors.New("unknown") // the caller left before the backend answered
 )
 
-// New wraps b. Changes of state are told to logger.
-func New(b distributed.Backend, logger *slog.Logger) *Breaker {
+// NewBreaker wraps b. Changes of state are told to logger.
+func NewBreaker(b distributed.Backend, logger *slog.Logger) *Breaker {
 	k := &Breaker{Backend: b, logger: logger, pause: openTime + rand.N(openJitter), moot: make(chan struct{}), wake: make(chan struct{}, 1)}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	k.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{

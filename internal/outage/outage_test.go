@@ -61,8 +61,8 @@ func hang(ctx context.Context) error {
 }
 
 func newBreaker(t testing.TB, f *fake, log *slog.Logger) *outage.Breaker {
-	k := outage.New(f, log)
-	t.Cleanup(func() { _ = k.Close() })
+	k := outage.NewBreaker(f, log)
+	t.Cleanup(k.Stop)
 	return k
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // doubt has the backend asked at once. The caller holds mu.
-func (l *Local) doubt() {
+func (l *LocalOnly) doubt() {
 	l.doubted = true
 	l.watch()
 	select {
@@ -19,14 +19,14 @@ func (l *Local) doubt() {
 }
 
 // doubtIt is doubt for who does not hold mu.
-func (l *Local) doubtIt() {
+func (l *LocalOnly) doubtIt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doubt()
 }
 
 // watch starts the watch unless it runs. The caller holds mu.
-func (l *Local) watch() {
+func (l *LocalOnly) watch() {
 	if l.closed || l.watching {
 		return
 	}
@@ -35,7 +35,7 @@ func (l *Local) watch() {
 }
 
 // run is the watch.
-func (l *Local) run() {
+func (l *LocalOnly) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -56,7 +56,7 @@ func (l *Local) run() {
 
 // next is how long to wait before the next ping; false: the watch has ended, and is started anew when it is needed.
 // Whoever needs it has said so under mu before, or will find that it does not run.
-func (l *Local) next() (pause time.Duration, ok bool) {
+func (l *LocalOnly) next() (pause time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -73,7 +73,7 @@ func (l *Local) next() (pause time.Duration, ok bool) {
 }
 
 // ask pings the backend. An error that is no ErrUnavailable is an answer, too: what is wrong is for Enter to say.
-func (l *Local) ask() {
+func (l *LocalOnly) ask() {
 	l.mu.Lock()
 	l.doubted = false
 	l.mu.Unlock()
