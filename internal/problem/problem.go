@@ -1,4 +1,4 @@
-// Package problem writes refusals as problem details (RFC 9457), alike in all middleware.
+// Package problem writes refusals as problem details (RFC 9457), the same way in all middleware.
 package problem
 
 import (
@@ -15,10 +15,10 @@ const ContentType = "application/problem+json"
 // QuotaExceeded is the type of the draft that defines the RateLimit fields.
 const QuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// docs explains every other type, each under a heading of its name.
+// docs explains every other type, each under a heading with its name.
 const docs = "https://github.com/wllock/wllock/blob/main/docs/middleware.md#"
 
-// Problem is a refusal as clients see it. Nothing of the request is in it: no key, no header, no body.
+// Problem is a refusal as clients see it. It contains nothing of the request: no key, no header, no body.
 type Problem struct {
 	Type             string   `json:"type"`
 	Title            string   `json:"title"`
@@ -30,31 +30,21 @@ type Problem struct {
 // Type is the URI of a problem type of this library.
 func Type(name string) string { return docs + name }
 
-// Header sets the fields of a response that has a problem, and takes back those that a handler has meant for another
-// body.
-func Header(h http.Header) {
+// Write sends the problem. It deletes header fields that a handler has set for another body.
+func (p Problem) Write(w http.ResponseWriter) {
+	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
 		h.Del(name)
 	}
 	h.Set("Content-Type", ContentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-}
-
-// Write sends the problem.
-func (p Problem) Write(w http.ResponseWriter) {
-	Header(w.Header())
 	w.WriteHeader(p.Status)
-	p.WriteBody(w)
+	_ = json.NewEncoder(w).Encode(p) // fails only if the client has disconnected
 }
 
-// WriteBody sends what follows the header.
-func (p Problem) WriteBody(w http.ResponseWriter) {
-	_ = json.NewEncoder(w).Encode(p) // fails only if the client is gone
-}
-
-// RetryAfter sets the header of that name, which has whole seconds: rounded up, so that nobody comes too early, and up
-// to half as long again, at least a second, by chance, so that those who were refused together do not come back together.
+// RetryAfter sets the header of that name, in whole seconds: rounded up, so that no client returns too early, plus a random
+// part of up to half as much, at least a second, so that clients that were refused together do not return together.
 func RetryAfter(h http.Header, d time.Duration) {
 	seconds := max(1, int64((d+time.Second-1)/time.Second))
 	h.Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(max(1, seconds/2)+1), 10))

@@ -10,42 +10,42 @@ import (
 	"github.com/wllock/wllock/internal/problem"
 )
 
-// answer is a row of the table: what clients get for an error.
+// answer is a row of the table: the response to an error.
 type answer struct {
 	err    error
 	status int
 	kind   string // of problem
 	detail string
-	retry  bool // says when to come again
+	retry  bool // with Retry-After
 }
 
 const (
-	busy    = "Many want the same at once. Try again later."
-	tooLong = "The wait took as long as allowed. Try again later."
+	busy    = "Too many requests for the same resource at once. Try again later."
+	tooLong = "The request waited for the maximum time. Try again later."
 )
 
-// answers are looked through in their order: an unavailable backend may have brought a deadline's error along.
-var answers = []answer{
-	{wllock.ErrLeaseLost, http.StatusServiceUnavailable, "lease-lost", "The lock was lost while the request was worked on, which may have been done in part.", false},
-	{wllock.ErrLockTimeMax, http.StatusServiceUnavailable, "lease-lost", "The work took longer than it may, and may have been done in part.", false},
+// answers are searched in order: the error of an unavailable backend may also be that of a deadline.
+var answers = []answer{ // rule H1
+	{wllock.ErrLeaseLost, http.StatusServiceUnavailable, "lease-lost", "The lock was lost while the request was being processed. It may have been processed in part.", false},
+	{wllock.ErrLockTimeMax, http.StatusServiceUnavailable, "lease-lost", "Processing took longer than allowed. The request may have been processed in part.", false},
 	{wllock.ErrQueueFull, http.StatusTooManyRequests, "queue-full", busy, true},
-	{wllock.ErrUnavailable, http.StatusServiceUnavailable, "backend-unavailable", "The lock service does not answer. Try again later.", true},
+	{wllock.ErrUnavailable, http.StatusServiceUnavailable, "backend-unavailable", "The lock service does not respond. Try again later.", true},
 	{wllock.ErrWaitTimeout, http.StatusTooManyRequests, "wait-timeout", tooLong, true},
-	{wllock.ErrHeld, http.StatusConflict, "held", "Somebody else is at it. Try again later.", true},
-	{errBody, http.StatusBadRequest, "unreadable-body", "The request's body could not be read.", false},
-	{wllock.ErrInvalidKey, http.StatusBadRequest, "invalid-key", "What the request is about is missing in it, or is malformed.", false},
-	{wllock.ErrClosed, http.StatusServiceUnavailable, "shutting-down", "This server is being stopped. Try again.", true},
-	{context.DeadlineExceeded, http.StatusTooManyRequests, "wait-timeout", tooLong, true}, // set by a middleware further out
+	{wllock.ErrHeld, http.StatusConflict, "held", "Another request holds the lock. Try again later.", true},
+	{errBody, http.StatusBadRequest, "unreadable-body", "The request body could not be read.", false},
+	{wllock.ErrInvalidKey, http.StatusBadRequest, "invalid-key", "The key of the request is missing or malformed.", false},
+	{wllock.ErrClosed, http.StatusServiceUnavailable, "shutting-down", "This server is shutting down. Try again.", true},
+	{context.DeadlineExceeded, http.StatusTooManyRequests, "wait-timeout", tooLong, true}, // set by an outer middleware
 }
 
-// cut is for a request that had been let in when the Locker closed, and took its lock away.
-var cut = answer{status: http.StatusServiceUnavailable, kind: "shutting-down", detail: "This server is being stopped. The request may have been done in part."}
+// cut is for a request that was admitted and lost its lock because the Locker closed.
+var cut = answer{status: http.StatusServiceUnavailable, kind: "shutting-down", detail: "This server is shutting down. The request may have been processed in part."}
 
-// other is for what is wrong with the program: an exclusive lock inside a shared one, a wrong option.
-var other = answer{status: http.StatusInternalServerError, kind: "internal", detail: "The request could not be handled."}
+// other is for mistakes in the program: an exclusive lock inside a shared one, a wrong option.
+var other = answer{status: http.StatusInternalServerError, kind: "internal", detail: "The request could not be processed."}
 
-// tooLarge has a rank of its own: its error comes wrapped as that of a key.
-var tooLarge = answer{status: http.StatusRequestEntityTooLarge, kind: "body-too-large", detail: "The request's body is longer than allowed."}
+// tooLarge is not in the table: its error comes wrapped as that of a key.
+var tooLarge = answer{status: http.StatusRequestEntityTooLarge, kind: "body-too-large", detail: "The request body is longer than allowed."}
 
 func answerTo(err error) answer {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -62,15 +62,15 @@ func answerTo(err error) answer {
 	return other
 }
 
-// entered reports that an error that Is ErrClosed came after the request was let in. The door's own is an *wllock.Error;
-// else it is the cause of a context that the Locker has ended: the handler's, or, beside that context's error, the one
-// that a guard further out has let this one wait with.
+// entered reports whether an error that Is ErrClosed came after the request was admitted. A refusal is an *wllock.Error
+// that has not run; otherwise the error is the cause of a context that the Locker ended: the handler's, or, beside that
+// context's error, the one that an outer guard gave this one to wait with.
 func entered(err error) bool {
 	e, ok := errors.AsType[*wllock.Error](err)
 	return !ok || e.Ran || errors.Is(err, context.Canceled)
 }
 
-// prepareAnswer returns the status for an error, and sets Retry-After if it has one.
+// prepareAnswer returns the status for an error and sets Retry-After if it applies.
 func (g *guard) prepareAnswer(w http.ResponseWriter, err error) (status int) {
 	a := answerTo(err)
 	if a.retry {
@@ -89,12 +89,12 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// respond is what answers unless WithResponder says otherwise.
+// respond is the default of WithResponder.
 func respond(w http.ResponseWriter, _ *http.Request, status int, err error) {
 	problemOf(err, status).Write(w)
 }
 
 func problemOf(err error, status int) problem.Problem {
-	a := answerTo(err)
+	a := answerTo(err) // rule H3: all texts are constants
 	return problem.Problem{Type: problem.Type(a.kind), Title: http.StatusText(status), Status: status, Detail: a.detail}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// Only who was not let in may come again without a thought.
-func TestClosedIsAReasonToComeAgainOnlyAtTheDoor(t *testing.T) {
+// Only a request that was not admitted may simply be retried.
+func TestClosedMayBeRetriedOnlyIfNotAdmitted(t *testing.T) {
 	closed := wllock.ErrClosed
 	for name, test := range map[string]struct {
 		err   error

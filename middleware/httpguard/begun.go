@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// knowledge of whether a response has been begun.
+// knowledge says whether a response has begun.
 type knowledge int
 
 const (
@@ -16,13 +16,13 @@ const (
 	yes
 )
 
-// begun tells whether something has been written, or the connection been taken over, through w.
+// begun tells whether something has been written through w, or the connection been hijacked.
 //
-// The ResponseWriter is not wrapped, and net/http has no question for it, so this is what is left: the field in which its
-// own writers note it, which is read by reflection as long as it is there, and gin's method. Nobody else is believed,
-// whatever fields and methods of such names there are: a wrapper may note what is written and not what Write begins, may
-// note a status of 103, or begin with one of 200. And it may keep back what was written; so of a wrapper only the writer
-// inside is asked, and only its yes counts.
+// The ResponseWriter is not wrapped, and net/http has no method for it, so two ways are left: the field in which its own
+// writers note it, read by reflection as long as it exists, and gin's method. No other writer is trusted, whatever fields
+// and methods of such names it has: a wrapper may note WriteHeader but not Write, may count a status of 103, or start with
+// a status of 200. It may also buffer what was written. So for a wrapper only the inner writer is asked, and only a yes
+// counts.
 func begun(w http.ResponseWriter) knowledge {
 	if isOwn(w) {
 		return noted(w)
@@ -36,14 +36,13 @@ func begun(w http.ResponseWriter) knowledge {
 	return unknown
 }
 
-// isOwn reports whether w is one of net/http's own writers, or httptest's, or that of HTTP/2 from outside of the standard
-// library.
+// isOwn reports whether w is a writer of net/http, httptest or golang.org/x/net/http2.
 func isOwn(w http.ResponseWriter) bool {
 	p := packageOf(w)
 	return p == "net/http" || strings.HasPrefix(p, "net/http/") || p == "golang.org/x/net/http2"
 }
 
-// packageOf returns the path of the package that w's type is from.
+// packageOf returns the path of the package of w's type.
 func packageOf(w http.ResponseWriter) string {
 	t := reflect.TypeOf(w)
 	if t.Kind() == reflect.Pointer {
@@ -59,7 +58,7 @@ func known(is bool) knowledge {
 	return no
 }
 
-// noted reads what a writer of net/http's own notes. The handler has returned, so nobody writes to it now.
+// noted reads what a writer of net/http has noted. The handler has returned, so there is no concurrent write.
 func noted(w http.ResponseWriter) knowledge {
 	v := reflect.ValueOf(w)
 	header := flag(v, "wroteHeader")
@@ -72,9 +71,9 @@ func noted(w http.ResponseWriter) knowledge {
 	return header
 }
 
-// sent is how many bytes of a body have come to the writer inside, or -1 if it does not tell.
+// sent returns how many bytes of a body have reached the innermost writer, or -1 if that is unknown.
 func sent(w http.ResponseWriter) int64 {
-	if !isOwn(w) { // a count of its own may have what it keeps back
+	if !isOwn(w) { // its own count may include what it buffers
 		if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
 			return sent(outer.Unwrap())
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What begun.go reads of net/http is not promised to stay. When this fails with a new release of Go, look there: a lost
-// lock is still answered with a 503 then, but without its problem.
-func TestNetHTTPStillTells(t *testing.T) {
+// begun.go reads unexported fields of net/http. If this fails with a new release of Go, fix begun.go; until then a lost lock
+// is still answered with 503, but without a problem.
+func TestFieldsOfNetHTTP(t *testing.T) {
 	const changed = "net/http has changed the fields that begun.go reads"
 	steps := []struct {
 		name string
@@ -66,7 +66,7 @@ func TestNetHTTPStillTells(t *testing.T) {
 	require.Equal(t, yes, begun(w), changed)
 }
 
-// claiming is a wrapper with all that net/http's own writers have, which it means otherwise.
+// claiming is a wrapper with the fields of net/http's writers, but with other meanings.
 type claiming struct {
 	http.ResponseWriter
 	wroteHeader bool
@@ -78,7 +78,7 @@ func (c *claiming) Written() bool               { return c.wroteHeader }
 func (c *claiming) Status() int                 { return http.StatusOK }
 func (c *claiming) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func TestOnlyTheWriterInsideIsBelieved(t *testing.T) {
+func TestOnlyTheInnerWriterIsTrusted(t *testing.T) {
 	inside := httptest.NewRecorder()
 	w := &claiming{ResponseWriter: inside, wroteHeader: true, written: 7, Body: bytes.NewBufferString("kept back")}
 	require.Equal(t, unknown, begun(w), "its yes")

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// BodyJSON takes the key from a field at the top of a JSON object in the body, a string or a whole number. A body longer
-// than maxBytes is refused with 413. The body is read to its end and given to the handler from memory, so this is a
-// body buffer, too: see WithBodyBuffer.
+// BodyJSON takes the key from a top-level field of a JSON object in the body, a string or a whole number. A body longer
+// than maxBytes is refused with 413. The body is read to its end and passed to the handler from memory, so this is also a
+// body buffer: see WithBodyBuffer.
 func BodyJSON(field string, maxBytes int64) KeyFunc {
 	if maxBytes <= 0 {
 		panic(fmt.Sprintf("httpguard: BodyJSON(%q, %d): want more than 0 bytes", field, maxBytes))
@@ -27,19 +27,19 @@ func BodyJSON(field string, maxBytes int64) KeyFunc {
 	}
 }
 
-// buffer reads the body to its end, and puts what was read in its place.
+// buffer reads the body to its end and replaces it with what was read.
 func buffer(r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
 	}
-	if r.ContentLength > limit { // before the client is told to go on (Expect: 100-continue)
+	if r.ContentLength > limit { // rule M4, before the client is told to continue (Expect: 100-continue)
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body)) // the server closes the one it has given
+	r.Body = io.NopCloser(bytes.NewReader(body)) // the server closes the original
 	return body, nil
 }
 
@@ -48,9 +48,9 @@ var (
 	errShape = errors.New("body is not one JSON object")
 )
 
-// jsonField returns one field of an object. The object is read by tokens and not into a map, for a handler may see
-// another of several fields of the same name, and encoding/json takes a field for a struct's also when its name differs
-// in case. A request that has more than one candidate could hold the lock of one product and order the other.
+// jsonField returns one field of an object. The object is read by tokens and not into a map, because a handler may pick
+// another of several fields with the same name, and encoding/json matches the names of struct fields regardless of case. A
+// request with more than one candidate could hold the lock of one product and order another.
 func jsonField(body []byte, field string) (key string, err error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -66,7 +66,7 @@ func jsonField(body []byte, field string) (key string, err error) {
 		if err := d.Decode(&value); err != nil {
 			return "", errShape
 		}
-		if strings.EqualFold(name.(string), field) { // names of an object's fields are always strings
+		if strings.EqualFold(name.(string), field) { // field names are always strings
 			found++
 		}
 		if name == field {
@@ -82,12 +82,12 @@ func jsonField(body []byte, field string) (key string, err error) {
 		return "", errShape
 	}
 	if found > 1 {
-		return "", fmt.Errorf("%s is there %d times", field, found)
+		return "", fmt.Errorf("%s occurs %d times", field, found)
 	}
 	return key, nil
 }
 
-// whole is a number that has one spelling only: 1000 and 1e3 are the same product, and must not be two locks.
+// whole matches numbers that have one spelling only: 1000 and 1e3 are the same product and must not be two locks.
 var whole = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 
 func jsonKey(value json.RawMessage) (string, error) {

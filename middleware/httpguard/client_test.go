@@ -21,10 +21,10 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// atOnce is how fast a client that disconnects has to free its place.
+// atOnce is how soon a client that disconnects must free its place.
 const atOnce = 50 * time.Millisecond
 
-// Over a raw connection, so that nothing but the closing of it tells the server.
+// Over a raw connection, so that the server can only learn of it by the close.
 func TestClientLeavesWhileWaiting(t *testing.T) {
 	post := "POST /orders/" + secret + " HTTP/1.1\r\nHost: x\r\nContent-Length: 18\r\n\r\n{\"product_id\": 17}"
 	for name, test := range map[string]struct {
@@ -85,7 +85,7 @@ func TestHTTP2ClientLeavesWhileWaiting(t *testing.T) {
 	wg.Wait()
 }
 
-func TestHandlerGetsTheBodyThatWasBuffered(t *testing.T) {
+func TestHandlerGetsTheBufferedBody(t *testing.T) {
 	const body = `{"product_id": 17, "pieces": 2}`
 	for name, opts := range map[string][]httpguard.Option{
 		"key": nil, "key and buffer": {httpguard.WithBodyBuffer(100)},
@@ -105,7 +105,7 @@ func TestHandlerGetsTheBodyThatWasBuffered(t *testing.T) {
 	}
 }
 
-func TestBodyThatBreaksOff(t *testing.T) {
+func TestTruncatedBody(t *testing.T) {
 	l := wllocktest.New(t)
 	s := serve(t, l, byPath, never(t), httpguard.WithBodyBuffer(100))
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())

@@ -11,28 +11,28 @@
 //	               413          400        429, 409, 503            503, if the lock was lost
 //	                                                                     and nothing was written
 //
-// What clients get, each but the last with a problem (RFC 9457) that has nothing of the request in it:
+// What clients get, all but the last with a problem (RFC 9457) that contains nothing of the request:
 //
 //	ErrQueueFull                             429  queue-full           Retry-After
 //	ErrWaitTimeout                           429  wait-timeout         Retry-After
 //	ErrHeld (wllock.NoWait)                  409  held                 Retry-After
 //	ErrUnavailable                           503  backend-unavailable  Retry-After
-//	ErrClosed                                503  shutting-down        Retry-After, if it was not let in
+//	ErrClosed                                503  shutting-down        Retry-After, if not admitted
 //	ErrLeaseLost, ErrLockTimeMax, when
 //	  nothing has been written yet           503  lease-lost
 //	ErrInvalidKey, an empty key, an error
 //	  of the key function                    400  invalid-key
 //	a body longer than allowed               413  body-too-large
-//	the client went away                     nothing is written
+//	the client has disconnected              nothing is written
 //
-// Nothing is ever tried again here: a handler that was entered may have done its work.
+// The middleware never retries: a handler that has run may have done its work.
 //
 // # A lock that is lost
 //
 // r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. A handler that sees this should return; if it
-// has written nothing, the client gets the 503. The ResponseWriter is not wrapped, so whether something was written is
-// asked of the writer itself: those of net/http, httptest and gin can tell. Around these it can be seen, mostly, while
-// the 503 is written through a wrapper that has an Unwrap method, as those of chi, echo and OpenTelemetry have. Behind any
-// other writer the client gets the status 503 without a problem, if nothing was written; if something was, that goes out
-// as it is, and net/http may log a superfluous WriteHeader.
+// has written nothing, the client gets the 503. The ResponseWriter is not wrapped, so the middleware asks the writer itself
+// whether something was written: those of net/http, httptest and gin can tell. If they are wrapped by one that has an
+// Unwrap method, as those of chi, echo and OpenTelemetry have, it can usually be seen while the 503 is written. Behind any
+// other writer the client gets the status 503 without a problem if nothing was written; if something was, that is sent
+// unchanged, and net/http may log a superfluous WriteHeader.
 package httpguard

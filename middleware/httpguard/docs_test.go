@@ -10,7 +10,7 @@ import (
 	"github.com/wllock/wllock/internal/problem"
 )
 
-// The type of a problem is a link to where it is explained.
+// The type of a problem links to its explanation.
 func TestEveryProblemIsExplained(t *testing.T) {
 	const file = "docs/middleware.md"
 	docs, err := os.ReadFile("../../" + file)

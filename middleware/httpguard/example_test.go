@@ -15,7 +15,7 @@ import (
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
-// newLocker is what main of a service has; over Redis with redislock.Open instead of memlock.
+// newLocker stands for the main function of a service; for Redis use redislock.Open instead of memlock.
 func newLocker() *wllock.Locker {
 	locker, err := wllock.New("order", memlock.New(), wllock.WithThreshold(500))
 	if err != nil {
@@ -24,7 +24,7 @@ func newLocker() *wllock.Locker {
 	return locker
 }
 
-// request asks h as a server would be asked, and prints the answer.
+// request sends h a request and prints the response.
 func request(h http.Handler, target, body string) {
 	server := httptest.NewServer(h)
 	defer server.Close()
@@ -37,7 +37,7 @@ func request(h http.Handler, target, body string) {
 	fmt.Println(resp.StatusCode, strings.TrimSpace(string(b)))
 }
 
-// One order at a time for each product, over all servers.
+// One order at a time per product, across all servers.
 func Example() {
 	locker := newLocker()
 	defer func() { _ = locker.Close(context.Background()) }()
@@ -70,7 +70,7 @@ func ExampleBodyJSON() {
 	// Output: 200 order:product:1000: {"product_id": 1000, "pieces": 1}
 }
 
-// Two sizes of a product have locks of their own.
+// Each size of a product has its own lock.
 func ExampleJoin() {
 	locker := newLocker()
 	defer func() { _ = locker.Close(context.Background()) }()
@@ -86,7 +86,7 @@ func ExampleJoin() {
 	// Output: 200 order:product:1000:XL
 }
 
-// A shop shows its own page to those who are not let in.
+// A shop shows its own page for requests that are refused.
 func ExampleWithResponder() {
 	locker := newLocker()
 	defer func() { _ = locker.Close(context.Background()) }()

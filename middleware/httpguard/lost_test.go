@@ -21,7 +21,7 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// losing runs a request whose lock is lost before handler gets to work, and returns the answer and what the server logged.
+// losing runs a request whose lock is lost before handler starts to work, and returns the response and the server's log.
 func losing(t *testing.T, http2 bool, wrap func(http.ResponseWriter) (http.ResponseWriter, func()), handler http.HandlerFunc,
 	opts ...httpguard.Option) (answer, string) {
 	t.Helper()
@@ -51,12 +51,12 @@ func losing(t *testing.T, http2 bool, wrap func(http.ResponseWriter) (http.Respo
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"?id="+secret, nil)
 	require.NoError(t, err)
 	a := do(t, s, r)
-	require.EqualValues(t, 1, runs.Load(), "a handler that was entered is not entered again")
+	require.EqualValues(t, 1, runs.Load(), "the handler is not run again")
 	isFree(t, l)
 	return a, logged.String()
 }
 
-// logs is a strings.Builder for several goroutines.
+// logs is a strings.Builder that several goroutines may use.
 type logs struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -74,7 +74,7 @@ func (l *logs) String() string {
 	return l.b.String()
 }
 
-// overEach runs a test for each of the writers named, over HTTP/1 and HTTP/2.
+// overEach runs a test with each of the named writers, over HTTP/1 and HTTP/2.
 func overEach(t *testing.T, names []string, test func(t *testing.T, name string, http2 bool)) {
 	for _, name := range names {
 		for _, http2 := range []bool{false, true} {
@@ -136,10 +136,10 @@ func TestLostAfterSomethingWasWritten(t *testing.T) {
 	})
 }
 
-// Write alone begins a response as well, and a wrapper need not see it.
+// Write alone begins a response too, and a wrapper may not see it.
 func TestLostAfterABodyWithoutStatus(t *testing.T) {
 	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
-		if name == "buffering" { // see TestLostAfterABodyWasKeptBack
+		if name == "buffering" { // see TestLostAfterABodyWasBuffered
 			return
 		}
 		a, logged := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
@@ -151,8 +151,8 @@ func TestLostAfterABodyWithoutStatus(t *testing.T) {
 	})
 }
 
-// A body that is kept back while the header goes through: that is the handler's answer, whatever its status has become.
-func TestLostAfterABodyWasKeptBack(t *testing.T) {
+// A body that is buffered while the header passes through is the handler's answer, whatever its status has become.
+func TestLostAfterABodyWasBuffered(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		a, logged := losing(t, http2, writers["buffering"], func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") })
 		require.Equal(t, "done\n", a.body, "no second body")
@@ -161,7 +161,7 @@ func TestLostAfterABodyWasKeptBack(t *testing.T) {
 	}
 }
 
-// ownPage is a responder with a body of more than one piece, and a length.
+// ownPage is a responder that writes its body in pieces and sets a length.
 func ownPage(w http.ResponseWriter, _ *http.Request, status int, _ error) {
 	w.Header().Set("Content-Type", "text/x-own")
 	w.Header().Set("Content-Length", "7")
@@ -185,7 +185,7 @@ func TestLostIsAnsweredByTheResponder(t *testing.T) {
 	})
 }
 
-// The responder's page is no second body either.
+// The responder's page must not become a second body either.
 func TestLostAfterSomethingWasWrittenIsNotAnswered(t *testing.T) {
 	overEach(t, everyWriter, func(t *testing.T, name string, http2 bool) {
 		a, _ := losing(t, http2, writers[name], func(w http.ResponseWriter, _ *http.Request) {
@@ -210,7 +210,7 @@ func TestLostAfterHijack(t *testing.T) {
 	require.Empty(t, logged)
 }
 
-func TestOverstaid(t *testing.T) {
+func TestHeldForTooLong(t *testing.T) {
 	for name, written := range map[string]string{"nothing written": "", "written": "done"} {
 		t.Run(name, func(t *testing.T) {
 			l := wllocktest.New(t)
@@ -231,7 +231,7 @@ func TestOverstaid(t *testing.T) {
 	}
 }
 
-// skipEmpty does not begin a response for nothing.
+// skipEmpty does not begin a response with an empty Write.
 type skipEmpty struct{ w http.ResponseWriter }
 
 func (s *skipEmpty) Write(b []byte) (int, error) {
@@ -241,8 +241,8 @@ func (s *skipEmpty) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// The Locker's Close has run out of patience: the handler's context ends, and silence must not go out as 200. Nor must it
-// be an invitation to come again, as it is for a request that was not let in: the work may have been done.
+// Close of the Locker has timed out: the handler's context ends, and an empty response must not be sent as 200. Nor may the
+// response suggest a retry, as for a request that was not admitted: the work may have been done.
 func TestClosedUnderTheHandler(t *testing.T) {
 	l := wllocktest.New(t)
 	inside := make(chan struct{})

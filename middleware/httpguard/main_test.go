@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// secret is the key in these tests: nothing that goes out may have it.
+// secret is the key in these tests: no response may contain it.
 const secret = "s3cret-key"
 
 // byPath takes the key from the last part of the path of mounted.
@@ -90,7 +90,7 @@ func (a answer) isProblem(t testing.TB, status int, kind string, retry bool) {
 	assert.Positive(t, seconds)
 }
 
-// isFree checks that the lock can be had at once.
+// isFree checks that the lock can be acquired at once.
 func isFree(t testing.TB, l *wllock.Locker) {
 	t.Helper()
 	require.NoError(t, l.Do(t.Context(), "product", secret, func(context.Context) error { return nil },

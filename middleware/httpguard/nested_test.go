@@ -13,7 +13,7 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// The outer lock ends while the inner one is waited for. It is not the client who has gone then, but a lock.
+// The outer lock ends while the request waits for the inner one: the lock is gone, not the client.
 func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts []wllock.CallOption
@@ -21,7 +21,7 @@ func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 		kind string
 	}{
 		"lost":      {end: func(_ *wllock.Locker, faults *wllocktest.Faults) { faults.Lose("product", secret) }, kind: "lease-lost"},
-		"overstaid": {opts: []wllock.CallOption{wllock.WithLockTimeMax(50 * time.Millisecond)}, kind: "lease-lost"},
+		"held for too long": {opts: []wllock.CallOption{wllock.WithLockTimeMax(50 * time.Millisecond)}, kind: "lease-lost"},
 		"closed": {end: func(l *wllock.Locker, _ *wllocktest.Faults) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -50,9 +50,9 @@ func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The outer lock ends while the handler has the inner one: the handler's silence is answered by the outer guard.
+// The outer lock ends while the handler has the inner one and writes nothing: the outer guard answers.
 func TestOuterLockEndsUnderTheHandler(t *testing.T) {
-	for name, opts := range map[string][]wllock.CallOption{"lost": nil, "overstaid": {wllock.WithLockTimeMax(50 * time.Millisecond)}} {
+	for name, opts := range map[string][]wllock.CallOption{"lost": nil, "held for too long": {wllock.WithLockTimeMax(50 * time.Millisecond)}} {
 		t.Run(name, func(t *testing.T) {
 			outer, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(100*time.Millisecond))
 			inner := wllocktest.New(t)
@@ -69,8 +69,8 @@ func TestOuterLockEndsUnderTheHandler(t *testing.T) {
 	}
 }
 
-// What ends the request itself is no lock's end, whoever has one: nothing is written.
-func TestRequestCancelledUnderTheOuterLock(t *testing.T) {
+// If the request itself is canceled, nothing is written, although an outer lock is held.
+func TestRequestCanceledUnderTheOuterLock(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "inner", secret)
 	guarded := httpguard.New(l, "inner", byPath)(never(t))

@@ -35,7 +35,7 @@ func TestResponseWriterIsNotWrapped(t *testing.T) {
 	require.Same(t, outer, inner)
 }
 
-// Server-sent events: each arrives while the handler, and its lock, are still at it.
+// Server-sent events: each arrives while the handler runs and holds its lock.
 func TestEventsPassThrough(t *testing.T) {
 	for name, start := range map[string]func(testing.TB, http.Handler) *httptest.Server{"HTTP/1.1": insecure, "HTTP/2": secure} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestResponseControllerPassesThrough(t *testing.T) {
 	require.Equal(t, http.StatusOK, get(t, s).status)
 }
 
-// The server removes the temporary files of a form by the request it has made itself.
+// The server removes the temporary files of a form through the request it has made.
 func TestFilesOfAFormAreRemoved(t *testing.T) {
 	var file string
 	guarded := httpguard.New(wllocktest.New(t), "product", httpguard.Query("id"))(
@@ -150,7 +150,7 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// What the middleware adds to a request, the lock itself included.
+// The cost of the middleware per request, including the lock.
 func BenchmarkGuard(b *testing.B) {
 	l := wllocktest.New(b)
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})

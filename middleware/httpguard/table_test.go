@@ -65,7 +65,7 @@ func TestBackendUnavailable(t *testing.T) {
 	faults.Heal()
 }
 
-// silent is a backend that does not answer.
+// silent is a backend that does not respond.
 type silent struct{ distributed.Backend }
 
 func (silent) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -73,7 +73,7 @@ func (silent) Enter(ctx context.Context, _ distributed.Request) (distributed.Lea
 	return nil, nil, fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
 }
 
-// TestBackendUnavailableForAShortWait: that the wait was over meanwhile is not what is wrong.
+// That a short wait has timed out meanwhile does not hide that the backend is unreachable.
 func TestBackendUnavailableForAShortWait(t *testing.T) {
 	l, err := wllock.New("test", silent{memlock.New()})
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestResponder(t *testing.T) {
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 }
 
-// The estimate is never undercut, and those who were refused together do not come back together.
+// Retry-After is never less than the estimate, and clients refused together do not return together.
 func TestRetryAfterIsJittered(t *testing.T) {
 	seen := map[string]bool{}
 	for range 30 { // a first failure: TTL/3; after some, a Locker would say when it asks its backend again
@@ -169,10 +169,10 @@ func TestBodyTooLarge(t *testing.T) {
 	}
 }
 
-// chunks is a body whose length is not known beforehand.
+// chunks is a body of unknown length.
 type chunks struct{ *strings.Reader }
 
-// A deadline that a middleware further out has set is not the client's leaving: there is somebody to answer.
+// A deadline set by an outer middleware does not mean that the client has left: it gets an answer.
 func TestDeadlineOfTheRequest(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", secret)
@@ -188,8 +188,8 @@ func TestDeadlineOfTheRequest(t *testing.T) {
 	do(t, s, r).isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
 }
 
-// When it is the server that cancels, for example all its requests on SIGTERM, an empty 200 would be a lie.
-func TestCancelledByTheServer(t *testing.T) {
+// If the server cancels, for example all its requests on SIGTERM, an empty 200 would be wrong.
+func TestCanceledByTheServer(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", secret)
 	guarded := httpguard.New(l, "product", httpguard.Query("id"))(never(t))
@@ -206,7 +206,7 @@ func TestCancelledByTheServer(t *testing.T) {
 	require.Error(t, err, "nothing is written")
 }
 
-func TestCancelledWithoutServer(t *testing.T) {
+func TestCanceledWithoutServer(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", secret)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -7,18 +7,18 @@ import (
 	"github.com/wllock/wllock/internal/problem"
 )
 
-// trial is what a lost lock is answered through when the writer does not tell whether it has begun. A second WriteHeader
-// has no effect, a second body is appended to the first. So the body goes out only if the header is seen to have done so,
-// and what is written after it to follow with nothing between; else the client gets a mere status, or what the handler
-// has written.
+// trial is the writer for the answer to a lost lock if it is unknown whether a response has begun. A second WriteHeader has
+// no effect, but a second body is appended to the first. So the body is written only if the header is seen to reach the
+// inner writer, and what follows it arrives there with nothing in between. Otherwise the client gets the status alone, or
+// what the handler has written.
 type trial struct {
 	w      http.ResponseWriter
-	before http.Header // as the handler has left it
+	before http.Header // as the handler left it
 
 	wrote  bool // WriteHeader was called
-	begun  bool // and has come to the writer inside
-	passes bool // so does a body, as far as is known
-	tried  bool // which has been tried
+	begun  bool // and has reached the inner writer
+	passes bool // a body reaches it as well, as far as is known
+	tried  bool // a part of a body has been written to see that
 }
 
 func newTrial(w http.ResponseWriter) *trial { return &trial{w: w, before: w.Header().Clone()} }
@@ -26,7 +26,7 @@ func newTrial(w http.ResponseWriter) *trial { return &trial{w: w, before: w.Head
 // Header implements http.ResponseWriter.
 func (t *trial) Header() http.Header { return t.w.Header() }
 
-// WriteHeader implements http.ResponseWriter. No length is told, for the body may stay behind.
+// WriteHeader implements http.ResponseWriter. It sends no length, because the body may be dropped.
 func (t *trial) WriteHeader(status int) {
 	if t.wrote {
 		return
@@ -54,8 +54,8 @@ func (t *trial) Write(b []byte) (int, error) {
 	return t.try(b)
 }
 
-// try writes the beginning of a body, to see whether it comes through at once and nothing was kept back before it. What
-// is kept back has it at its end then, so with a problem it is a line end, with which JSON may begin.
+// try writes the beginning of a body, to see whether it reaches the inner writer at once and nothing was buffered before
+// it. If something was, the beginning ends up behind it, so for a problem it is a line end, with which JSON may begin.
 func (t *trial) try(b []byte) (int, error) {
 	t.tried = true
 	first, rest := b[:1], b[1:]
@@ -72,7 +72,7 @@ func (t *trial) try(b []byte) (int, error) {
 	return len(b) - len(rest) + n, err
 }
 
-// end takes back the header if it has not gone out: it may be that of a response that is still kept back.
+// end restores the header if it has not been sent: it may belong to a response that is still buffered.
 func (t *trial) end() {
 	if t.begun {
 		return

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// plain is a wrapper that tells nothing, but lets through at once.
+// plain is a wrapper without further methods, which passes everything through at once.
 type plain struct{ http.ResponseWriter }
 
-// open is plain, and says what it wraps.
+// open is plain with an Unwrap method.
 type open struct{ http.ResponseWriter }
 
 func (o open) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// keeping keeps back what is written until the end, as some that compress do.
+// keeping buffers everything until the end, as some compressing writers do.
 type keeping struct {
 	http.ResponseWriter
 	status int
@@ -41,7 +41,7 @@ func (k *keeping) end() {
 	fmt.Fprint(k.ResponseWriter, k.body.String())
 }
 
-// buffering keeps back the body only: WriteHeader goes through at once.
+// buffering buffers the body only: WriteHeader passes through at once.
 type buffering struct {
 	http.ResponseWriter
 	body *bufio.Writer
@@ -51,7 +51,7 @@ func (b *buffering) Unwrap() http.ResponseWriter       { return b.ResponseWriter
 func (b *buffering) Write(p []byte) (int, error)       { return b.body.Write(p) }
 func (b *buffering) WriteString(s string) (int, error) { return b.body.WriteString(s) }
 
-// logging is the writer of many an article about logs: Write is not overridden.
+// logging is the usual writer for access logs: Write is not overridden.
 type logging struct {
 	http.ResponseWriter
 	status      int
@@ -67,7 +67,7 @@ func (l *logging) WriteHeader(status int) {
 	l.ResponseWriter.WriteHeader(status)
 }
 
-// noting is logging without a method that tells.
+// noting is logging without a method to ask.
 type noting struct {
 	http.ResponseWriter
 	wroteHeader bool
@@ -78,7 +78,7 @@ func (n *noting) WriteHeader(status int) {
 	n.ResponseWriter.WriteHeader(status)
 }
 
-// optimist begins with the status 200, as one must that only overrides WriteHeader.
+// optimist starts with the status 200, as a writer must that only overrides WriteHeader.
 type optimist struct {
 	http.ResponseWriter
 	status int
@@ -115,12 +115,12 @@ func (m *measured) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// through is a wrapper for which nothing is to be done at the end.
+// through makes a wrapper that needs nothing done at the end.
 func through[W http.ResponseWriter](wrap func(http.ResponseWriter) W) func(http.ResponseWriter) (http.ResponseWriter, func()) {
 	return func(w http.ResponseWriter) (http.ResponseWriter, func()) { return wrap(w), func() {} }
 }
 
-// writers are ways to get at a response. Each returns the writer for the handler, and what is to be done at the end.
+// writers are the kinds of writers a handler may get. Each returns the writer, and what to do at the end.
 var writers = map[string]func(http.ResponseWriter) (http.ResponseWriter, func()){
 	"as it is": through(func(w http.ResponseWriter) http.ResponseWriter { return w }),
 	"open":     through(func(w http.ResponseWriter) open { return open{w} }),
