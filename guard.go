@@ -200,7 +200,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
-	tier, err := h.begin(ctx, turn, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt})
+	tier, err := h.begin(ctx, turn, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name})
 	if err != nil {
 		return l.refused(ctx, h, tier, turn.Limit, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -189,38 +188,33 @@ func (l *Locker) inUse() []*tenure.Tenure {
 
 // log tells of what has happened to a hold.
 func (l *Locker) log(what string, h *hold) {
-	l.warn(h.parent, what, h.key, slog.Uint64("fence", h.use.Fence()),
+	l.warn(h.parent, what, h.name, h.key, slog.Uint64("fence", h.use.Fence()),
 		slog.Duration("held", time.Since(h.use.Began())), slog.String("mode", h.mode.String()))
 }
 
 // warn names the key only to a logger that takes debug lines, for keys may hold personal data.
-func (l *Locker) warn(ctx context.Context, what, key string, attrs ...slog.Attr) {
-	attrs = append(attrs, slog.String("system", l.system), slog.String("name", l.nameIn(key)))
+func (l *Locker) warn(ctx context.Context, what string, n *nameState, key string, attrs ...slog.Attr) {
+	attrs = append(attrs, slog.String("system", l.system), slog.String("name", n.name))
 	if l.settings.logger.Enabled(ctx, slog.LevelDebug) {
 		attrs = append(attrs, slog.String("key", nametext.Quote(key)))
 	}
 	l.settings.logger.LogAttrs(ctx, slog.LevelWarn, what, attrs...)
 }
 
-// nameIn is the name in a full key.
-func (l *Locker) nameIn(key string) string {
-	name, _, _ := strings.Cut(key[len(l.system)+1:], ":")
-	return name
-}
-
-func (l *Locker) releaseFailed(key string, err error) {
+func (l *Locker) releaseFailed(tag any, key string, err error) {
+	n := tag.(*nameState)
 	if errors.Is(err, distributed.ErrLeaseLost) { // or else LeaseLost would have come
-		if n := l.names.all()[l.nameIn(key)]; n != nil {
-			n.lost.Add(1)
-			l.tell(func() { l.watch.lost(n) })
-		}
-		l.tell(func() { l.warn(context.Background(), "lock was lost before it was given back", key) })
+		n.lost.Add(1)
+		l.tell(func() {
+			l.watch.lost(n)
+			l.warn(context.Background(), "lock was lost before it was given back", n, key)
+		})
 		return
 	}
 	if l.outage != nil && l.outage.Degraded() {
 		return // told of once for all: here nobody waits for it
 	}
 	l.tell(func() {
-		l.warn(context.Background(), "lock not given back: others wait until its lease is over", key, slog.String("error", err.Error()))
+		l.warn(context.Background(), "lock not given back: others wait until its lease is over", n, key, slog.String("error", err.Error()))
 	})
 }

@@ -106,14 +106,12 @@ func one(is bool) int64 {
 }
 
 // renewed counts a renewal of a lease that callers here work under. err: it had no answer.
-func (l *Locker) renewed(key string, err error) {
+func (l *Locker) renewed(tag any, err error) {
 	outcome := "renewed"
 	if err != nil {
 		outcome = "failed"
 	}
-	if n := l.names.all()[l.nameIn(key)]; n != nil {
-		l.watch.renewals.Add(context.Background(), 1, l.watch.of(n, attribute.String("wllock.outcome", outcome)))
-	}
+	l.watch.renewals.Add(context.Background(), 1, l.watch.of(tag.(*nameState), attribute.String("wllock.outcome", outcome)))
 }
 
 // of are the attributes of a name.

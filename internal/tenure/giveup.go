@@ -100,7 +100,7 @@ func (t *Tenure) part() {
 		return
 	}
 	t.leaving++
-	go t.leave(t.place)
+	go t.leave(t.place, t.tag)
 	t.place = nil
 }
 
@@ -123,15 +123,16 @@ func (t *Tenure) pin(turn Turn) {
 // LeaseReleased implements distributed.Watcher.
 func (t *Tenure) LeaseReleased(l distributed.Lease, err error) {
 	t.mu.Lock()
+	var tag any
 	var key string
 	ours := t.prev == l // else an Enter was answered before, and by now t may be another key's
 	if ours {
-		key = t.key
+		tag, key = t.tag, t.key
 	}
 	unpin := t.forget(l)
 	t.mu.Unlock()
 	if ours && err != nil && t.group.config.Failed != nil {
-		t.group.config.Failed(key, err)
+		t.group.config.Failed(tag, key, err)
 	}
 	t.unpin(unpin)
 }
@@ -163,13 +164,13 @@ func (t *Tenure) forget(l distributed.Lease) bool {
 
 // leave gives up a place, on a context of its own, for the caller's has ended. The bound is the claim window, within
 // which the backend finds out by itself.
-func (t *Tenure) leave(place distributed.Place) {
+func (t *Tenure) leave(place distributed.Place, tag any) {
 	defer t.left()
 	c := &t.group.config
 	ctx, cancel := context.WithTimeout(context.Background(), distributed.ClaimWindow(c.TTL))
 	defer cancel()
 	if err := place.Leave(ctx); err != nil && c.Failed != nil {
-		c.Failed(t.key, err)
+		c.Failed(tag, t.key, err)
 	}
 }
 

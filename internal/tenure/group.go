@@ -17,10 +17,10 @@ type Config struct {
 	MaxTenure   time.Duration // the same in time
 	Linger      time.Duration // how long an idle lease is kept; 0: not at all
 	Queue       Queue
-	// Failed is told of releases that the backend did not confirm.
-	Failed func(key string, err error)
-	// Renewed is told of renewals; err: one had no answer. nil: nobody wants to know.
-	Renewed func(key string, err error)
+	// Failed gets the errors of releases that the backend did not confirm.
+	Failed func(tag any, key string, err error)
+	// Renewed is called after each renewal; err: it had no answer. nil: it is not called.
+	Renewed func(tag any, err error)
 	// Outage is what Backend does besides to have turns served while it is away; nil: nothing.
 	Outage Outage
 }

@@ -431,7 +431,7 @@ func TestDeadlineCoversRefill(t *testing.T) {
 // TestLateRenewalMeetsATenureUsedAgain: a term tells of its renewal after it has unlocked, and may be late.
 func TestLateRenewalMeetsATenureUsedAgain(t *testing.T) {
 	d := new(desk)
-	h := opened(t, d, func(c *tenure.Config) { c.Renewed = func(string, error) {} })
+	h := opened(t, d, func(c *tenure.Config) { c.Renewed = func(any, error) {} })
 	var wg sync.WaitGroup
 	for i := range 2000 {
 		g := h.guest(exclusively)

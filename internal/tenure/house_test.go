@@ -56,12 +56,16 @@ func opened(t *testing.T, backend distributed.Backend, opts ...option) *house {
 	return h
 }
 
-func named(instance string) option       { return func(c *tenure.Config) { c.Instance = instance } }
-func handoffs(n int) option              { return func(c *tenure.Config) { c.MaxHandoffs = n } }
-func longest(d time.Duration) option     { return func(c *tenure.Config) { c.MaxTenure = d } }
-func lingering(d time.Duration) option   { return func(c *tenure.Config) { c.Linger = d } }
-func (h *house) Unpin(key string)        { h.queue.Unpin(key) }
-func (h *house) note(_ string, e error)  { h.mu.Lock(); h.failed = append(h.failed, e); h.mu.Unlock() }
+func named(instance string) option     { return func(c *tenure.Config) { c.Instance = instance } }
+func handoffs(n int) option            { return func(c *tenure.Config) { c.MaxHandoffs = n } }
+func longest(d time.Duration) option   { return func(c *tenure.Config) { c.MaxTenure = d } }
+func lingering(d time.Duration) option { return func(c *tenure.Config) { c.Linger = d } }
+func (h *house) Unpin(key string)      { h.queue.Unpin(key) }
+func (h *house) note(_ any, _ string, e error) {
+	h.mu.Lock()
+	h.failed = append(h.failed, e)
+	h.mu.Unlock()
+}
 func (h *house) failures() (all []error) { h.mu.Lock(); defer h.mu.Unlock(); return h.failed }
 
 func (h *house) Idle(key string) (tenure.Turn, bool) {

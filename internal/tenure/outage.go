@@ -40,12 +40,9 @@ func (t *Tenure) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
 		return
 	}
 	t.mu.Lock()
-	ours, key := t.lease == l, ""
-	if ours { // else by now t may be another key's
-		key = t.key
-	}
+	ours, tag := t.lease == l, t.tag
 	t.mu.Unlock()
-	if ours {
-		tell(key, err)
+	if ours { // else by now t may be another key's
+		tell(tag, err)
 	}
 }

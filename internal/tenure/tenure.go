@@ -31,6 +31,7 @@ type Tenure struct {
 	mu         sync.Mutex // guards all below
 	lease      distributed.AsyncLease
 	mode       distributed.Mode // of lease or place
+	tag        any              // of the callers: see Ask
 	began      time.Time        // when the first caller was let in under lease; zero: none was yet
 	handoffs   int              // how often lease was handed on
 	entering   bool             // somebody is at the backend, or on the way in from there with a fresh lease
@@ -84,6 +85,7 @@ type Ask struct {
 	NoWait   bool
 	Deadline time.Time // zero: none
 	Now      time.Time // read after the turn was had, if the caller has just looked at the clock
+	Tag      any       // what Failed and Renewed get; the same for all callers of a key
 }
 
 // Begin lets the holder of the turn in: under the lease at hand if it may be handed on, else under a new one. After an
@@ -97,7 +99,7 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 		if err := t.over(ctx, ask, now); err != nil {
 			return err
 		}
-		at, err := t.look(u, ask.Mode, now)
+		at, err := t.look(u, ask.Mode, ask.Tag, now)
 		t.unpin(at.unpin)
 		switch {
 		case err != nil || at.in:
@@ -180,9 +182,10 @@ type hand struct {
 // that does not serve becomes prev; a place of the other mode is given up. All this is one decision under mu, for a fellow
 // sharer may come in at any moment, and must not find its lease given up under it. One that would go to the backend while
 // somebody else does, waits in line instead.
-func (t *Tenure) look(u *Use, mode distributed.Mode, now time.Time) (hand, error) {
+func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (hand, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.tag = tag
 	switch {
 	case t.lease != nil && t.serves(mode, now):
 		fence, ok := t.lease.NextFence()
