@@ -3,6 +3,7 @@ package archtest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -81,6 +82,18 @@ func TestRoomsKnowOnlyWhatIsBelow(t *testing.T) {
 			require.Less(t, at, i, "%s knows %s, which stands above it", r.path, known)
 		}
 		require.Equal(t, i, indexOf(r.path, rooms), "%s is listed twice", r.path)
+		require.DirExists(t, filepath.Join(root, r.path))
+	}
+}
+
+// TestGuideHasTheRooms compares CONTRIBUTING.md with the table.
+func TestGuideHasTheRooms(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	require.NoError(t, err)
+	want := roomsText(rooms, workspace(t))
+	if !strings.Contains(string(guide), "\n\n"+want+"\n") {
+		fmt.Print(want) // not by t, which indents
+		t.Error("CONTRIBUTING.md has other rooms than the table: paste the lines above")
 	}
 }
 
@@ -102,19 +115,19 @@ func TestCheckerFindsBrokenArrows(t *testing.T) {
 		{"a backend knows the contract", "distributed/redislock", pkg{Imports: paths("distributed")}, ""},
 		{"a backend knows its client", "distributed/redislock", pkg{Imports: []string{redis}, Deps: []string{redis}}, ""},
 		{"a package inside a room", "distributed/redislock/inner", pkg{Imports: paths("distributed")}, ""},
-		{"the command knows what is public", "cmd/wllock", pkg{Imports: paths("config", "distributed/memlock", "")}, ""},
+		{"a program knows what is public", "benchmarks", pkg{Imports: paths("config", "distributed/memlock", "")}, ""},
 		{"a program around a program", "example/flashsale/inner", pkg{Imports: paths("config")}, ""},
 		{"a program and the SDK", "example/flashsale", pkg{Deps: []string{sdk}}, ""},
 
 		{"back to the root", "local", pkg{Imports: paths("")}, "local imports .: local may know []"},
 		{"upwards", "distributed", pkg{Imports: paths("internal/tenure")}, "distributed imports internal/tenure"},
-		{"siblings", "distributed/redlock", pkg{Imports: paths("distributed/redislock")}, "imports distributed/redislock"},
+		{"siblings", "distributed/memlock", pkg{Imports: paths("distributed/redislock")}, "imports distributed/redislock"},
 		{"tiers", "local", pkg{Imports: paths("distributed")}, "local imports distributed"},
 		{"root and a backend", "", pkg{Imports: paths("distributed/memlock")}, ". imports distributed/memlock"},
 		{"root and a middleware", "", pkg{Imports: paths("middleware/httpguard")}, ". imports middleware/httpguard"},
 		{"a program and another", "example/frameworks", pkg{Imports: paths("example/flashsale")}, "imports example/flashsale"},
 		{"a benchmark and internals", "benchmarks/internal/load", pkg{Imports: paths("internal/tenure")}, "imports internal/tenure"},
-		{"command and internals", "cmd/wllock", pkg{Imports: paths("internal/tenure")}, "cmd/wllock imports internal/tenure"},
+		{"program and internals", "example/flashsale", pkg{Imports: paths("internal/tenure")}, "example/flashsale imports internal/tenure"},
 		{"a client imported", "", pkg{Imports: []string{redis}}, ". imports " + redis},
 		{"a client linked", "", pkg{Deps: []string{redis}}, ". links " + redis},
 		{"telemetry below the root", "local", pkg{Deps: []string{otel}}, "local links " + otel},

@@ -3,7 +3,8 @@ package archtest
 // room is a directory and who its packages may know. Packages in directories below belong to it, unless some of these
 // are rooms themselves: then it has the one package of its own directory, except for programs.
 type room struct {
-	path    string   // below the module; "." is its root
+	path    string   // below the repository; "." is its root
+	what    string   // is in it, for CONTRIBUTING.md
 	knows   []string // rooms it may import
 	imports []string // what it may import from other modules; below is included
 	// sealed is all that a program links from other modules when it imports the room, however indirectly.
@@ -44,83 +45,88 @@ var grpcClient = []string{"google.golang.org/grpc", "google.golang.org/protobuf"
 
 const rpcstatus = "middleware/grpcguard/internal/rpcstatus"
 
-// rooms are listed from the bottom to the top: a room knows only such as stand before it. Some are yet to be built.
+// rooms are listed from the bottom to the top: a room knows only such as stand before it. CONTRIBUTING.md shows them.
 var rooms = []room{
-	{path: "local", sealed: nothing},
-	{path: "internal/nametext", sealed: nothing},
-	{path: "internal/deadline", sealed: nothing},
-	{path: "distributed", sealed: nothing},
-	{path: "distributed/keepalive", knows: []string{"distributed", "internal/deadline"}, sealed: nothing},
-	{path: "distributed/wrap", knows: []string{"distributed"}, sealed: nothing},
-	{path: "internal/watch", knows: []string{"distributed"}, sealed: nothing},
-	{path: "internal/tenure", knows: []string{"distributed", "internal/deadline", "internal/watch"}, sealed: nothing},
-
+	{path: "local", what: "tier 1: a fair queue per key", sealed: nothing},
+	{path: "internal/nametext", what: "the rule for names; printing what callers gave us", sealed: nothing},
+	{path: "internal/deadline", what: "many deadlines on one timer", sealed: nothing},
+	{path: "internal/race", what: "whether a test runs under the race detector", sealed: nothing},
+	{path: "internal/testseed", what: "seeds of random tests", sealed: nothing},
+	{path: "internal/archtest", what: "the test of this table", sealed: nothing},
+	{path: "distributed", what: "tier 2: the contract of a backend", sealed: nothing},
 	{
-		path: "internal/outage", knows: []string{"distributed", "internal/watch"},
-		imports: []string{breaker}, sealed: []string{breaker},
+		path: "distributed/keepalive", what: "renewal and expiry of a backend's leases",
+		knows: []string{"distributed", "internal/deadline"}, sealed: nothing,
+	},
+	{path: "internal/watch", what: "one kind of lease for all users", knows: []string{"distributed"}, sealed: nothing},
+	{path: "distributed/wrap", what: "decorating a backend", knows: []string{"distributed"}, sealed: nothing},
+	{
+		path: "distributed/locktest", what: "the suite every backend must pass",
+		knows: []string{"distributed", "internal/testseed", "internal/watch"}, sealed: nothing,
+	},
+	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
+	{path: "internal/redisopts", what: "Redis options and URLs", imports: []string{redisClient}},
+	{path: "internal/redistest", what: "Redis servers for tests", imports: []string{redisClient}},
+	{
+		path: "distributed/redislock", what: "backend on Redis",
+		knows: append([]string{"internal/redisopts"}, backend...), imports: []string{redisClient},
 	},
 
-	{path: "internal/race", sealed: nothing},
-	{path: "internal/testseed", sealed: nothing},
-	{path: "internal/redisopts", imports: []string{redisClient}},
-	{path: "distributed/locktest", knows: []string{"distributed", "internal/testseed", "internal/watch"}, sealed: nothing},
-	{path: "distributed/memlock", knows: backend, sealed: nothing},
-	{path: "distributed/redislock", knows: append([]string{"internal/redisopts"}, backend...), imports: []string{redisClient}},
-	{path: "distributed/redlock", knows: backend, imports: []string{redisClient}},
-	{path: "distributed/zklock", knows: backend, imports: []string{"github.com/go-zookeeper/zk"}},
-	{path: "distributed/sqllock", knows: backend, sealed: nothing},
-
 	{
-		path: ".", knows: []string{"local", "internal/nametext", "internal/deadline", "internal/outage", "internal/tenure", "distributed"},
+		path: "internal/tenure", what: "one key's lease and the callers that use it",
+		knows: []string{"distributed", "internal/deadline", "internal/watch"}, sealed: nothing,
+	},
+	{
+		path: "internal/outage", what: "what happens while the backend is unreachable",
+		knows: []string{"distributed", "internal/watch"}, imports: []string{breaker}, sealed: []string{breaker},
+	},
+	{
+		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",
+		knows:   []string{"local", "internal/nametext", "internal/deadline", "internal/outage", "internal/tenure", "distributed"},
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 
-	{path: "internal/problem", sealed: nothing},
-	{path: "middleware/httpguard", knows: []string{".", "internal/problem"}, sealed: underRoot},
-	{path: rpcstatus, imports: grpcClient},
-	{path: "middleware/grpcguard", knows: []string{".", rpcstatus}, imports: grpcClient},
+	{path: "internal/problem", what: "HTTP problem details", sealed: nothing},
+	{path: "middleware/httpguard", what: "locks around HTTP handlers", knows: []string{".", "internal/problem"}, sealed: underRoot},
 	{
-		path: "middleware/ratelimit", knows: []string{"internal/nametext", "internal/problem"},
+		path: "middleware/ratelimit", what: "rate limits for HTTP", knows: []string{"internal/nametext", "internal/problem"},
 		imports: []string{"golang.org/x/time/rate"}, sealed: []string{"golang.org/x/time"},
 	},
 	{
-		path: "middleware/ratelimit/redislimit", knows: []string{"internal/redisopts", "middleware/ratelimit"},
+		path: "middleware/ratelimit/redislimit", what: "rate limits counted in Redis",
+		knows:   []string{"internal/redisopts", "middleware/ratelimit"},
 		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient},
 	},
+	{path: rpcstatus, what: "the status of a refused gRPC call", imports: grpcClient},
+	{path: "middleware/grpcguard", what: "locks around gRPC calls", knows: []string{".", rpcstatus}, imports: grpcClient},
 	{
-		path: "middleware/grpcguard/grpclimit", knows: []string{rpcstatus, "middleware/ratelimit"},
-		imports: grpcClient,
+		path: "middleware/grpcguard/grpclimit", what: "rate limits for gRPC",
+		knows: []string{rpcstatus, "middleware/ratelimit"}, imports: grpcClient,
 	},
-	{path: "debug", knows: []string{".", "internal/nametext"}, sealed: underRoot},
-	{path: "wllocktest", knows: []string{".", "distributed/memlock"}, sealed: underRoot},
+	{path: "debug", what: "a page of the locks of a process", knows: []string{".", "internal/nametext"}, sealed: underRoot},
+	{path: "wllocktest", what: "Lockers and faults for tests of applications", knows: []string{".", "distributed/memlock"}, sealed: underRoot},
 	{
-		path:    "config",
-		knows:   []string{".", "internal/nametext", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		path: "config", what: "a Locker from the environment",
+		knows:   []string{".", "internal/nametext", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 
-	{path: "internal/redistest", imports: []string{redisClient}},
-	{path: "internal/archtest", sealed: nothing},
 	{
-		path: "cmd/wllock", knows: []string{public}, program: true,
-		imports: []string{redisClient, "golang.org/x/sys", "golang.org/x/term"},
-	},
-	{
-		path: "example", knows: []string{public}, program: true,
+		path: "example", what: "flash sale, overload, README programs", knows: []string{public}, program: true,
 		imports: []string{
 			"modernc.org/sqlite", "github.com/mattn/go-isatty", "go.opentelemetry.io/otel",
 			"github.com/prometheus/client_golang", "golang.org/x/sys",
 		},
 	},
 	{
-		path: "example/frameworks", program: true,
+		path: "example/frameworks", what: "adapters for web frameworks", program: true,
 		imports: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4"},
 	},
 	{
-		path: "benchmarks", knows: []string{public}, program: true,
+		path: "benchmarks", what: "wllock beside other lock libraries", knows: []string{public}, program: true,
 		imports: []string{
 			redisClient, "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis", "golang.org/x/sys",
 		},
 	},
-	{path: "test", program: true},
+	{path: "test", what: "tests of the whole stack, and with SDKs", knows: []string{public}, program: true},
 }
