@@ -2,8 +2,11 @@ package archtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,11 +16,23 @@ import (
 // tools is the module of the linters. It is not in go.work, where it would choose versions for the others.
 const tools = "tools"
 
+// required is what the root module may require, and so brings into the module graph of every importer.
+var required = []string{
+	breaker, redisClient, "github.com/go-redis/redis_rate/v10", "github.com/kelseyhightower/envconfig", "golang.org/x/time",
+	"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace",
+	"github.com/stretchr/testify", "go.uber.org/goleak", "golang.org/x/sync", // for tests
+}
+
 // modFile is what go.mod and go.work say.
 type modFile struct {
 	Go      string
-	Require []struct{ Path, Version string }
+	Require []requirement
 	Use     []struct{ DiskPath string }
+}
+
+type requirement struct {
+	Path, Version string
+	Indirect      bool
 }
 
 func readMod(t *testing.T, dir, tool string) (m modFile) {
@@ -53,16 +68,46 @@ func TestEveryModuleIsInTheWorkspace(t *testing.T) {
 // TestModulesAgree: each builds with the same Go and the same dependencies, alone and in the workspace.
 func TestModulesAgree(t *testing.T) {
 	noteFiles(t)
-	release := readMod(t, ".", "work").Go
-	versions := map[string]string{}
+	mods := map[string]modFile{}
 	for _, dir := range append(workspace(t), tools) {
-		m := readMod(t, dir, "mod")
-		assert.Equal(t, release, m.Go, "the go directive of %s", dir)
-		for _, r := range m.Require {
-			if other, known := versions[r.Path]; known {
-				assert.Equal(t, other, r.Version, "%s, which %s requires", r.Path, dir)
+		mods[dir] = readMod(t, dir, "mod")
+	}
+	for _, wrong := range disagreements(readMod(t, ".", "work").Go, mods) {
+		t.Error(wrong)
+	}
+}
+
+// disagreements returns what in go.mod files is not alike, and what the root's should not have, a line each, in order.
+func disagreements(release string, mods map[string]modFile) []string {
+	var found []string
+	versions := map[string]string{}
+	for _, dir := range slices.Sorted(maps.Keys(mods)) {
+		if m := mods[dir]; m.Go != release {
+			found = append(found, fmt.Sprintf("%s has go %s, go.work has %s", dir, m.Go, release))
+		}
+		for _, r := range mods[dir].Require {
+			if first, known := versions[r.Path]; !known {
+				versions[r.Path] = r.Version
+			} else if r.Version != first {
+				found = append(found, fmt.Sprintf("%s requires %s %s, others %s", dir, r.Path, r.Version, first))
 			}
-			versions[r.Path] = r.Version
+			if dir == "." && !r.Indirect && !slices.Contains(required, r.Path) {
+				found = append(found, fmt.Sprintf("the root requires %s of its importers", r.Path))
+			}
 		}
 	}
+	return found
+}
+
+func TestDisagreementsAreFound(t *testing.T) {
+	requires := func(path, version string) modFile {
+		return modFile{Go: "1.2", Require: []requirement{{Path: path, Version: version}}}
+	}
+	require.Empty(t, disagreements("1.2", map[string]modFile{
+		".": requires(breaker, "v1"), "example": requires(breaker, "v1"), "test": requires("example.com/sdk", "v1"),
+	}))
+	require.Equal(t, []string{"example requires " + breaker + " v2, others v1", "test has go 1.1, go.work has 1.2"},
+		disagreements("1.2", map[string]modFile{".": requires(breaker, "v1"), "example": requires(breaker, "v2"), "test": {Go: "1.1"}}))
+	require.Equal(t, []string{"the root requires example.com/sdk of its importers"},
+		disagreements("1.2", map[string]modFile{".": requires("example.com/sdk", "v1")}))
 }
