@@ -14,8 +14,8 @@ import (
 	"github.com/wllock/wllock/middleware/grpcguard/internal/rpcstatus"
 )
 
-// UnaryClientInterceptor makes a call when it has the lock name and the key that is made of the call. What gRPC itself
-// tries again it does under the same hold.
+// UnaryClientInterceptor makes a call under the lock with this name and the key that key makes from the call. gRPC's own
+// retries run under the same hold.
 func UnaryClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryClientInterceptor {
 	g := newGuard(locker, name, key, opts)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -33,8 +33,8 @@ func UnaryClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opt
 	}
 }
 
-// StreamClientInterceptor opens a stream when it has the lock, and holds that until the last RecvMsg. If the key is in a
-// message, the stream must be one with a single request: it is opened when that is sent.
+// StreamClientInterceptor opens a stream under the lock, and holds the lock until the last RecvMsg. If the key is in a
+// message, the stream must have a single request: it is opened when that is sent.
 func StreamClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamClientInterceptor {
 	g := newGuard(locker, name, key, opts)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -55,8 +55,8 @@ func StreamClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, op
 	}
 }
 
-// open opens a stream under the lock. It is released once, by whoever is the first to know that the stream is finished:
-// a method of the stream, gRPC, or the caller's context.
+// open opens a stream under the lock. The lock is released once, by the first to learn that the stream has finished: a
+// method of the stream, gRPC, or the caller's context.
 func (g *guard) open(ctx context.Context, key string, desc *grpc.StreamDesc,
 	streamer func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
 	l, refused := g.acquire(ctx, key)
@@ -66,7 +66,7 @@ func (g *guard) open(ctx context.Context, key string, desc *grpc.StreamDesc,
 	stop := context.AfterFunc(ctx, func() { _ = l.release() })
 	stream, err := streamer(l.Context(), grpc.OnFinish(func(error) {
 		stop()
-		_ = l.release() // asked for again, and answered the same, by end
+		_ = l.release() // end calls it again and gets the same answer
 	}))
 	s := &clientStream{ClientStream: stream, lock: l, many: desc.ServerStreams}
 	if err != nil {
@@ -76,11 +76,11 @@ func (g *guard) open(ctx context.Context, key string, desc *grpc.StreamDesc,
 	return s, nil
 }
 
-// clientStream is a stream that has a lock.
+// clientStream is a stream that holds a lock.
 type clientStream struct {
 	grpc.ClientStream
 	lock *lock
-	many bool // messages may come
+	many bool // several messages may be received
 }
 
 // RecvMsg releases the lock with the last message.
@@ -89,10 +89,10 @@ func (s *clientStream) RecvMsg(m any) error {
 	if err == nil && s.many {
 		return nil
 	}
-	return s.end(err)
+	return s.end(err) // rule M6
 }
 
-// SendMsg releases the lock with an error that ends the stream. After io.EOF it is RecvMsg that tells how that ended.
+// SendMsg releases the lock with an error that ends the stream. After io.EOF, RecvMsg returns how the stream ended.
 func (s *clientStream) SendMsg(m any) error {
 	err := s.ClientStream.SendMsg(m)
 	if err == nil || err == io.EOF {
@@ -110,7 +110,7 @@ func (s *clientStream) Header() (metadata.MD, error) {
 	return md, err
 }
 
-// end releases the lock and returns the stream's error, or, in its place, that the lock was lost.
+// end releases the lock and returns the stream's error, or instead of it that the lock was lost.
 func (s *clientStream) end(err error) error {
 	failed := err
 	if err == io.EOF { // success
@@ -122,10 +122,10 @@ func (s *clientStream) end(err error) error {
 	return err
 }
 
-// lateClientStream is opened when its only request is sent. Who receives may do so beside that.
+// lateClientStream is opened when its only request is sent; RecvMsg may be called at the same time.
 type lateClientStream struct {
 	open func(req any) (grpc.ClientStream, error)
-	now  atomic.Pointer[grpc.ClientStream] // unsent until SendMsg has opened another
+	now  atomic.Pointer[grpc.ClientStream] // unsent until SendMsg has opened a stream
 }
 
 func newLateClientStream(ctx context.Context, open func(req any) (grpc.ClientStream, error)) *lateClientStream {
@@ -155,10 +155,10 @@ func (s *lateClientStream) SendMsg(m any) error {
 	return s.stream().SendMsg(m)
 }
 
-// unsent is a stream before its request, of which generated code sees nothing.
+// unsent is a stream before its request. Generated code never sees it.
 type unsent struct{ ctx context.Context }
 
-var errUnsent = rpcstatus.Plain(codes.FailedPrecondition, "the request, which has the lock's key, is not sent yet", nil)
+var errUnsent = rpcstatus.Plain(codes.FailedPrecondition, "the request, which contains the lock's key, has not been sent yet", nil)
 
 func (u unsent) Context() context.Context   { return u.ctx }
 func (unsent) Header() (metadata.MD, error) { return nil, errUnsent }

@@ -90,8 +90,8 @@ func TestClientStreamWithoutKey(t *testing.T) {
 	row{codes.Internal, "LOCK_INTERNAL", false}.check(t, err, nil)
 }
 
-// Each way in which a stream may end without its last message being read.
-func TestClientStreamThatIsAbandoned(t *testing.T) {
+// The ways in which a stream may end before its last message has been read.
+func TestClientStreamThatIsDropped(t *testing.T) {
 	for name, end := range map[string]func(cancel context.CancelFunc, conn *grpc.ClientConn){
 		"cancelled":         func(cancel context.CancelFunc, _ *grpc.ClientConn) { cancel() },
 		"connection closed": func(_ context.CancelFunc, conn *grpc.ClientConn) { conn.Close() },
@@ -190,8 +190,9 @@ func TestClientStreamThatIsNotOpened(t *testing.T) {
 	isFree(t, l)
 }
 
-// One goroutine may send while another receives. It gets nothing before the request is out, but no half of a stream either.
-func TestClientStreamIsAskedWhileItsRequestIsSent(t *testing.T) {
+// One goroutine may send while another receives. Before the request is sent it receives nothing, and never a half-open
+// stream.
+func TestClientStreamIsUsedWhileItsRequestIsSent(t *testing.T) {
 	l := wllocktest.New(t)
 	_, conn := startConn(t, &service{out: func(s grpc.ServerStream) error { return s.SendMsg(response) }}, nil, streamClient(l, byPayload))
 	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, pb.TestService_StreamingOutputCall_FullMethodName)
@@ -212,7 +213,7 @@ func TestClientStreamIsAskedWhileItsRequestIsSent(t *testing.T) {
 	isFree(t, l)
 }
 
-// Before the lock is had nothing is sent: the server does not see the call.
+// Before the lock is acquired nothing is sent: the server does not see the call.
 func TestClientStreamWaits(t *testing.T) {
 	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
 		l := wllocktest.New(t)

@@ -3,11 +3,11 @@
 //	key := grpcguard.KeyFrom(func(r *shop.OrderRequest) string { return r.GetProductId() })
 //	server := grpc.NewServer(grpc.UnaryInterceptor(grpcguard.UnaryServerInterceptor(locker, "product", key)))
 //
-// Every call of the server is guarded then. For some of them only, put the interceptor behind a selector, for example
-// that of go-grpc-middleware.
+// This guards every call of the server. To guard only some, put the interceptor behind a selector, for example that of
+// go-grpc-middleware.
 //
 // What callers get, with ErrorInfo (domain wllock), RetryInfo, and from a server the trailer grpc-retry-pushback-ms,
-// which is what grpc-go's own retries obey:
+// which is the only one that grpc-go's retries obey:
 //
 //	ErrQueueFull                    RESOURCE_EXHAUSTED  LOCK_QUEUE_FULL           retry later
 //	ErrWaitTimeout                  RESOURCE_EXHAUSTED  LOCK_WAIT_TIMEOUT         retry later
@@ -19,20 +19,20 @@
 //	ErrInvalidKey, no key           INVALID_ARGUMENT    LOCK_INVALID_KEY          do not retry
 //	the call's own context ended    CANCELLED, DEADLINE_EXCEEDED
 //
-// The error that an interceptor returns also Is the error of wllock, for interceptors further out.
+// The error that an interceptor returns also Is the error of wllock, for outer interceptors.
 //
-// A call whose lock was lost has perhaps done its work. Nothing is tried again here, and the pushback of LOCK_LOST
-// forbids it to clients. What a server's handler has answered does not count then: the caller gets LOCK_LOST. A handler
-// that overstays (ErrLockTimeMax) and yet succeeds while the lease lasts has succeeded.
+// A call whose lock was lost may have done its work. The interceptors never retry, and the pushback of LOCK_LOST forbids
+// clients to. The answer of the handler is discarded: the caller gets LOCK_LOST. A handler that exceeds its maximum hold
+// (ErrLockTimeMax) but succeeds while the lease lasts has succeeded.
 //
 // # Streams
 //
-// On a server a stream has the lock until its handler has returned. If the key is in a message (KeyFrom), the lock is
-// taken when the first one has come, in RecvMsg; in generated code of a call with one request that is before the
-// handler. stream.Context() ends when the lock is lost; a RecvMsg or SendMsg that waits for the client does not notice.
+// On a server, a stream holds the lock until its handler has returned. If the key is in a message (KeyFrom), RecvMsg
+// acquires the lock with the first message; generated code for a call with one request does that before the handler.
+// stream.Context() ends when the lock is lost; a RecvMsg or SendMsg that waits for the client does not notice.
 //
-// On a client a stream has the lock until the last RecvMsg, that is, until gRPC says it is finished: after an error or
-// io.EOF from RecvMsg, when its context ends, when the connection is closed. A stream that is abandoned without any of
+// On a client, a stream holds the lock until the last RecvMsg, that is, until gRPC has finished the stream: after an error
+// or io.EOF from RecvMsg, when its context ends, when the connection is closed. A stream that is dropped without any of
 // these leaks in gRPC itself, and its lock with it until WithLockTimeMax.
 //
 // The end of a stream does not wait for the backend's answer to the release, unless wllock.SyncRelease is among the

@@ -17,7 +17,7 @@ import (
 	"github.com/wllock/wllock/middleware/grpcguard"
 )
 
-// shop is a service of yours.
+// shop is your service.
 type shop struct {
 	pb.UnimplementedTestServiceServer
 }
@@ -27,7 +27,7 @@ func (shop) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleRespo
 	return &pb.SimpleResponse{Username: held.Key()}, nil
 }
 
-// listen runs a server and returns a connection to it, and what stops both.
+// listen runs a server and returns a connection to it and a function that stops both.
 func listen(server *grpc.Server) (conn *grpc.ClientConn, stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +49,7 @@ func listen(server *grpc.Server) (conn *grpc.ClientConn, stop func()) {
 	}
 }
 
-// One order at a time for each product, over all servers.
+// One order at a time per product, across all servers.
 func ExampleUnaryServerInterceptor() {
 	locker, err := wllock.New("order", memlock.New()) // over Redis: redislock.Open instead of memlock
 	if err != nil {

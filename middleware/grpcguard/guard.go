@@ -16,7 +16,7 @@ type guard struct {
 	calls  []wllock.CallOption
 }
 
-// Option changes an interceptor.
+// Option configures an interceptor.
 type Option func(*guard)
 
 // WithCallOptions sets options of the lock, such as wllock.WithWait. A wllock.WithFallback has no effect.
@@ -26,17 +26,17 @@ func WithCallOptions(opts ...wllock.CallOption) Option {
 
 func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *guard {
 	if locker == nil || key == nil {
-		panic("grpcguard: an interceptor wants a Locker and a key function")
+		panic("grpcguard: an interceptor needs a Locker and a key function")
 	}
 	g := &guard{locker: locker, name: name, key: key}
 	for _, o := range opts {
 		o(g)
 	}
-	g.calls = append(g.calls, wllock.WithFallback(nil)) // it could not make a response
+	g.calls = append(g.calls, wllock.WithFallback(nil)) // a fallback could not make a response
 	return g
 }
 
-// errEmpty: an empty key is no key. It would be one lock for all who forgot theirs.
+// errEmpty: an empty key would be one common lock for all calls that lack one.
 var errEmpty = fmt.Errorf("%w: empty", wllock.ErrInvalidKey)
 
 // keyOf makes the key of a call.
@@ -48,16 +48,16 @@ func (g *guard) keyOf(ctx context.Context, method string, req any) (string, erro
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", wllock.ErrInvalidKey, err)
 	case key == "":
-		return "", errEmpty
+		return "", errEmpty // rule M1
 	}
 	return key, nil
 }
 
-// run runs f under the lock and returns its error. A refusal, which outranks it, says that the lock was not had or not
-// kept.
+// run runs f under the lock and returns its error. A refusal, which takes precedence, says that the lock was not acquired,
+// or was lost.
 func (g *guard) run(ctx context.Context, key string, f func(ctx context.Context) error) (refused *refusal, err error) {
 	var inside context.Context
-	lock := g.locker.Do(ctx, g.name, key, func(held context.Context) error {
+	lock := g.locker.Do(ctx, g.name, key, func(held context.Context) error { // rules M3, M5
 		inside = held
 		err = f(held)
 		return nil
@@ -65,11 +65,11 @@ func (g *guard) run(ctx context.Context, key string, f func(ctx context.Context)
 	if lock == nil {
 		lock = cutShort(ctx, inside, err)
 	}
-	return refuse(lock), err
+	return refuse(lock), err // rule H4
 }
 
-// cutShort says why the lock has ended the context of a call that failed. nil: it has not. The call had been let in, and
-// the error says so.
+// cutShort returns why the lock has ended the context of a call that failed, or nil if it has not. The error says that the
+// call had been admitted.
 func cutShort(outside, inside context.Context, err error) error {
 	if err == nil || inside.Err() == nil || outside.Err() != nil {
 		return nil

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// KeyFunc makes the key of a lock from a call. An error, or an empty key, refuses the call with INVALID_ARGUMENT.
+// KeyFunc makes the key of a lock from a call. An error or an empty key refuses the call with INVALID_ARGUMENT.
 //
-// Of a stream there is no request at first, and req is nil. A function that needs it returns ErrNoMessage, and is called
-// again with the first message.
+// A stream has no request at first, so req is nil. A function that needs it returns ErrNoMessage and is called again with
+// the first message.
 type KeyFunc = func(ctx context.Context, fullMethod string, req any) (string, error)
 
-// ErrNoMessage is what a key function returns that was given no request and needs one.
-var ErrNoMessage = errors.New("grpcguard: the key is in a message, and there is none yet")
+// ErrNoMessage is returned by a key function that needs a request and got none.
+var ErrNoMessage = errors.New("grpcguard: the key is in a message, and none has been received yet")
 
 // KeyFrom takes the key from the request, or the first message of a stream.
 func KeyFrom[T proto.Message](key func(T) string) KeyFunc {
@@ -32,7 +32,7 @@ func KeyFrom[T proto.Message](key func(T) string) KeyFunc {
 	}
 }
 
-// Metadata takes the key from the metadata that is sent with the call, where it may be once. It works on both sides.
+// Metadata takes the key from the metadata sent with the call, where it must occur exactly once. It works on both sides.
 func Metadata(name string) KeyFunc {
 	return func(ctx context.Context, _ string, _ any) (string, error) {
 		switch values := metadata.ValueFromIncomingContext(ctx, name); len(values) {
@@ -40,14 +40,14 @@ func Metadata(name string) KeyFunc {
 			return "", fmt.Errorf("no %s in the metadata", name)
 		case 1:
 			return values[0], nil
-		default: // the lock would be for one, the work perhaps on the other
-			return "", fmt.Errorf("%d times %s in the metadata", len(values), name)
+		default: // the lock might be for one and the work on another
+			return "", fmt.Errorf("%s occurs %d times in the metadata", name, len(values))
 		}
 	}
 }
 
-// asServer makes the context of a call that goes out what its server will see, for key functions that look at the
-// metadata: in a server's handler the context has those of the call that came in.
+// asServer makes the context of an outgoing call what its server will see, for key functions that read metadata: in a
+// server's handler, the context has the metadata of the incoming call.
 func asServer(ctx context.Context) context.Context {
 	out, _ := metadata.FromOutgoingContext(ctx)
 	return metadata.NewIncomingContext(ctx, out)

@@ -18,13 +18,13 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// The usual shape of a handler of many requests: a goroutine receives them. Here the handler returns while the first one,
-// which has the key, is on its way to that goroutine.
+// A handler of many requests usually receives them on a goroutine. Here the handler returns while the first request, which
+// contains the key, is on its way to that goroutine.
 
-// forEver are the options of a lock that only its holder gives up: one that is left behind is noticed.
+// forEver are the options of a lock that only its holder can release, so that a leaked one is noticed.
 var forEver = []wllock.CallOption{wllock.WithLockTimeMax(0)}
 
-// receiver is a server stream of one message, which comes when the test says so.
+// receiver is a server stream of one message, which the test delivers.
 type receiver struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -38,8 +38,8 @@ func (r *receiver) RecvMsg(m any) error {
 	return nil
 }
 
-// leaving runs a handler that has a goroutine receive, and returns after ready has. It returns what that goroutine will
-// get. gRPC has not ended the stream's context by then.
+// leaving runs a handler that receives on a goroutine and returns when ready has returned. leaving returns the result of
+// that goroutine. gRPC has not ended the stream's context by then.
 func leaving(t *testing.T, l *wllock.Locker, r *receiver, ready func()) <-chan error {
 	t.Helper()
 	received := make(chan error, 1)
@@ -67,10 +67,10 @@ func TestWaitForTheLockEndsWithTheHandler(t *testing.T) {
 	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
 	close(r.sent)
 	require.Error(t, <-leaving(t, l, r, func() { waiting(t, l, 1) }))
-	require.EqualValues(t, 1, l.Stats().Total.Held, "somebody else still has it")
+	require.EqualValues(t, 1, l.Stats().Total.Held, "the other holder still has it")
 }
 
-// slow is a backend whose first answer is under way until the test lets it come, whoever has stopped to wait for it.
+// slow is a backend whose first answer comes when the test says so, whether it is still awaited or not.
 type slow struct {
 	distributed.Backend
 	once          sync.Once
@@ -85,7 +85,7 @@ func (s *slow) Enter(ctx context.Context, r distributed.Request) (distributed.Le
 	return s.Backend.Enter(context.WithoutCancel(ctx), r)
 }
 
-func TestLockThatComesAfterTheHandlerGoesBack(t *testing.T) {
+func TestLockThatComesAfterTheHandlerIsReleased(t *testing.T) {
 	b := memlock.New()
 	s := &slow{Backend: b, asked: make(chan struct{}), answer: make(chan struct{})}
 	l, err := wllock.New("test", s, wllock.WithOwnedBackend())

@@ -8,7 +8,7 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// lock is that of a stream, which does not begin and end in one function.
+// lock is the lock of a stream, which does not begin and end in one function.
 type lock struct {
 	*wllock.Lock
 	outside context.Context // the stream's own
@@ -23,14 +23,14 @@ func (g *guard) acquire(ctx context.Context, key string) (*lock, *refusal) {
 	return &lock{Lock: l, outside: ctx, release: sync.OnceValue(func() error { return g.release(l, key) })}, nil
 }
 
-// release gives a lock up as a guard of a function does: the backend is told in the background, unless SyncRelease is
-// asked for. Whether the lock was kept is known here, and the caller's end of stream would wait for the answer with us.
-// Lock.Release waits for it if it is the last to leave the hold; inside a Do, which is nested in the hold, that is Do.
+// release releases a lock as a guard of a function does: in the background, unless SyncRelease is set. Whether the lock was
+// kept is known here, and the end of the stream should not wait for the backend. Lock.Release waits for the backend if it
+// is the last to leave the hold; inside a Do that is nested in the hold, the last is Do.
 func (g *guard) release(l *wllock.Lock, key string) error {
 	ctx, cancel := context.WithCancel(l.Context())
-	cancel() // nobody waits
+	cancel() // rule M6: no wait
 	err := g.locker.Do(ctx, g.name, key, l.Release, g.calls...)
-	if lost := l.Release(ctx); lost != nil { // nothing more can be nested in a lock that is lost: Do has not run it
+	if lost := l.Release(ctx); lost != nil { // Do cannot nest in a lost lock, so it has not run Release
 		err = lost
 	}
 	if errors.Is(err, wllock.ErrLeaseLost) {
@@ -39,7 +39,7 @@ func (g *guard) release(l *wllock.Lock, key string) error {
 	return nil
 }
 
-// end releases the lock at the end of a call that returned err, and says whether the lock was kept.
+// end releases the lock at the end of a call that returned err, and returns a refusal if the lock was lost.
 func (l *lock) end(err error) *refusal {
 	lost := l.release()
 	if lost == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/wllock/wllock/middleware/grpcguard"
 )
 
-// unanswered is a backend that does not answer a release until the test lets it.
+// unanswered is a backend that answers a release when the test says so.
 type unanswered struct {
 	distributed.Backend
 	answer chan struct{}
@@ -37,8 +37,8 @@ func (l unansweredLease) Release(ctx context.Context) error {
 	return l.Lease.Release(ctx)
 }
 
-func TestEndOfStreamWaitsForTheBackendOnlyIfToldTo(t *testing.T) {
-	for name, opts := range map[string][]wllock.CallOption{"not told": nil, "told": {wllock.SyncRelease()}} {
+func TestEndOfStreamWaitsForTheBackendOnlyWithSyncRelease(t *testing.T) {
+	for name, opts := range map[string][]wllock.CallOption{"default": nil, "SyncRelease": {wllock.SyncRelease()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := unanswered{memlock.New(), make(chan struct{})}

@@ -25,10 +25,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// secret is the key in these tests: nothing that goes out may have it.
+// secret is the key in these tests: no response may contain it.
 const secret = "s3cret-key"
 
-// byPayload takes the key from whatever request has a payload.
+// byPayload takes the key from any request with a payload.
 func byPayload(ctx context.Context, method string, req any) (string, error) {
 	return grpcguard.KeyFrom(func(r payloader) string { return string(r.GetPayload().GetBody()) })(ctx, method, req)
 }
@@ -39,7 +39,7 @@ type payloader interface {
 	proto.Message
 }
 
-// service is the test service, made of functions. A test sets those that its calls reach.
+// service is the test service, made of functions. A test sets those it calls.
 type service struct {
 	pb.UnimplementedTestServiceServer
 	unary func(ctx context.Context) error
@@ -137,7 +137,7 @@ var (
 	invalidKeyRow = row{codes.InvalidArgument, "LOCK_INVALID_KEY", false}
 )
 
-// check compares what a client got with its row of the table. trailer nil: the refusal is the client's own.
+// check compares an answer with its row of the table. Without a trailer the refusal is the client's own.
 func (r row) check(t testing.TB, err error, trailer metadata.MD) {
 	t.Helper()
 	require.Error(t, err)
@@ -179,14 +179,14 @@ func (r row) checkPushback(t testing.TB, pushback []string) {
 	require.Equal(t, r.retry, ms > 0, ms)
 }
 
-// isFree checks that the lock can be had at once.
+// isFree checks that the lock can be acquired at once.
 func isFree(t testing.TB, l *wllock.Locker) {
 	t.Helper()
 	require.NoError(t, l.Do(context.Background(), "product", secret, func(context.Context) error { return nil },
 		wllock.WithWait(time.Second), wllock.WithCallThreshold(wllock.Unlimited)))
 }
 
-// closeUnder closes l without patience for those who hold its locks: their contexts end.
+// closeUnder closes l without waiting for its holders: their contexts end.
 func closeUnder(l *wllock.Locker) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -31,7 +31,7 @@ func overRedis(t *testing.T, server *redistest.Server) *wllock.Locker {
 	return l
 }
 
-// The work is done, the lock was kept to the end: what Redis has to say of the release is nothing to wait for.
+// The work is done and the lock was kept to the end, so there is no reason to wait for Redis to answer the release.
 func TestEndOfStreamDoesNotWaitForTheBackend(t *testing.T) {
 	server := redistest.Start(t)
 	t.Run("server", func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestEndOfStreamDoesNotWaitForTheBackend(t *testing.T) {
 	})
 }
 
-// endsWhileAway checks that a stream which is guarded by l ends at once while the server hangs, and the lock is given
-// back when it is there again.
+// endsWhileAway checks that a stream guarded by l ends at once while the server hangs, and that the lock is released when
+// the server responds again.
 func endsWhileAway(t *testing.T, server *redistest.Server, l *wllock.Locker, onServer []grpc.ServerOption, onClient ...grpc.DialOption) {
 	t.Helper()
 	other := overRedis(t, server)

@@ -22,23 +22,23 @@ type answer struct {
 	retry   bool
 }
 
-// answers are looked through in their order: an unavailable backend may have brought a context's error along.
-var answers = []answer{
-	{wllock.ErrLeaseLost, codes.Aborted, "LOCK_LOST", "the lock was lost during the call, which may have done its work in part", false},
-	{wllock.ErrLockTimeMax, codes.Aborted, "LOCK_LOST", "the call took longer than it may, and may have done its work in part", false},
-	{wllock.ErrQueueFull, codes.ResourceExhausted, "LOCK_QUEUE_FULL", "too many wait for the lock", true},
-	{wllock.ErrUnavailable, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the lock service does not answer", true},
-	{wllock.ErrWaitTimeout, codes.ResourceExhausted, "LOCK_WAIT_TIMEOUT", "waited for the lock for as long as allowed", true},
-	{wllock.ErrHeld, codes.Aborted, "LOCK_HELD", "somebody else has the lock", true},
+// answers are searched in order: the error of an unavailable backend may also be that of a context.
+var answers = []answer{ // rule H2
+	{wllock.ErrLeaseLost, codes.Aborted, "LOCK_LOST", "the lock was lost during the call, which may have been processed in part", false},
+	{wllock.ErrLockTimeMax, codes.Aborted, "LOCK_LOST", "the call took longer than allowed and may have been processed in part", false},
+	{wllock.ErrQueueFull, codes.ResourceExhausted, "LOCK_QUEUE_FULL", "too many callers wait for the lock", true},
+	{wllock.ErrUnavailable, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the lock service does not respond", true},
+	{wllock.ErrWaitTimeout, codes.ResourceExhausted, "LOCK_WAIT_TIMEOUT", "timed out waiting for the lock", true},
+	{wllock.ErrHeld, codes.Aborted, "LOCK_HELD", "the lock is held by another caller", true},
 	{wllock.ErrInvalidKey, codes.InvalidArgument, "LOCK_INVALID_KEY", "the key of the lock is missing or malformed", false},
 	{wllock.ErrClosed, codes.Unavailable, "LOCK_CLOSED", "the locks of this process are closed", true},
 }
 
-// cut is for a call that had been let in when the lock was taken from it for any other reason: the Locker closes. The
-// code and the reason are not those of a call that may be made elsewhere, for clients that do not look at the pushback.
-var cut = answer{code: codes.Aborted, reason: "LOCK_LOST", message: "the lock was taken away during the call, which may have done its work in part"}
+// cut is for a call that was admitted and lost its lock for another reason: the Locker closes. Code and reason are not
+// those of a call that may be retried elsewhere, for clients that ignore the pushback.
+var cut = answer{code: codes.Aborted, reason: "LOCK_LOST", message: "the lock was taken away during the call, which may have been processed in part"}
 
-// refuse makes what a caller gets for an error of the lock. nil: there was none.
+// refuse returns what a caller gets for an error of the lock, or nil without one.
 func refuse(err error) *refusal {
 	if err == nil {
 		return nil
@@ -53,21 +53,21 @@ func refuse(err error) *refusal {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return rpcstatus.Plain(codes.DeadlineExceeded, "the deadline was over before the lock was had", err)
+		return rpcstatus.Plain(codes.DeadlineExceeded, "the deadline expired before the lock was acquired", err)
 	case errors.Is(err, context.Canceled):
-		return rpcstatus.Plain(codes.Canceled, "cancelled before the lock was had", err)
+		return rpcstatus.Plain(codes.Canceled, "canceled before the lock was acquired", err)
 	}
-	return rpcstatus.New(codes.Internal, "LOCK_INTERNAL", "the lock could not be asked for", rpcstatus.Never, err)
+	return rpcstatus.New(codes.Internal, "LOCK_INTERNAL", "the lock could not be requested", rpcstatus.Never, err)
 }
 
-// entered reports that err came after the call was let in. A guard further out may have done that: its context is what
-// a guard inside it waits with, and ends with ErrClosed as the cause.
+// entered reports whether err came after the call was admitted. That may have been by an outer guard: an inner guard waits
+// with its context, which ends with ErrClosed as the cause.
 func entered(err error) bool {
 	e, ok := errors.AsType[*wllock.Error](err)
 	return ok && (e.Ran || errors.Is(err, wllock.ErrClosed) && errors.Is(err, context.Canceled))
 }
 
-// delay is when to try again.
+// delay returns when to retry.
 func (a *answer) delay(err error) time.Duration {
 	if !a.retry {
 		return rpcstatus.Never

@@ -13,8 +13,8 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// policy is a retry policy as clients of grpc-go have: its own back-off is an hour, so that only a pushback can make it
-// try again within the test.
+// policy is a retry policy of grpc-go clients. Its own back-off is an hour, so that only a pushback can make it retry within
+// the test.
 const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 4, "initialBackoff": "3600s", "maxBackoff": "3600s", "backoffMultiplier": 1,
 	"retryableStatusCodes": ["RESOURCE_EXHAUSTED", "ABORTED", "UNAVAILABLE"]}}]}`
@@ -69,10 +69,10 @@ func TestRetryPolicyObeysTheProhibition(t *testing.T) {
 	}}, []grpc.ServerOption{grpc.ChainUnaryInterceptor(a.note, guardOf(l))}, grpc.WithDefaultServiceConfig(policy))
 	_, err := c.UnaryCall(t.Context(), simple)
 	lostRow.check(t, err, nil)
-	require.Empty(t, a.gaps(), "a call that may have done its work is not made again")
+	require.Empty(t, a.gaps(), "a call that may have done its work is not repeated")
 }
 
-// In a shop the next server would get it, and do the work a second time.
+// Otherwise the next server would get the call and do the work a second time.
 func TestRetryPolicyDoesNotRepeatACallCutShortByClose(t *testing.T) {
 	l := wllocktest.New(t)
 	a := &arrivals{}
@@ -83,5 +83,5 @@ func TestRetryPolicyDoesNotRepeatACallCutShortByClose(t *testing.T) {
 	}}, []grpc.ServerOption{grpc.ChainUnaryInterceptor(a.note, guardOf(l))}, grpc.WithDefaultServiceConfig(policy))
 	_, err := c.UnaryCall(t.Context(), simple)
 	lostRow.check(t, err, nil)
-	require.Empty(t, a.gaps(), "a call that may have done its work is not made again")
+	require.Empty(t, a.gaps(), "a call that may have done its work is not repeated")
 }

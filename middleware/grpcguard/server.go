@@ -10,8 +10,8 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// UnaryServerInterceptor lets a call in when it has the lock name and the key that is made of the call. The handler's
-// context has the lock (wllock.HeldFrom) and ends when the lock is lost. A panic releases the lock and goes on.
+// UnaryServerInterceptor runs a call under the lock with this name and the key that key makes from the call. The handler's
+// context carries the lock (wllock.HeldFrom) and ends when the lock is lost. A panic releases the lock and continues.
 func UnaryServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGuard(locker, name, key, opts)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -32,12 +32,12 @@ func UnaryServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opt
 
 // sent adds the trailer of a refusal to the answer.
 func sent(ctx context.Context, r *refusal) error {
-	_ = grpc.SetTrailer(ctx, r.Trailer()) // fails only outside of a server
+	_ = grpc.SetTrailer(ctx, r.Trailer()) // fails only outside a server
 	return r
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, the lock is taken when the
-// first one has come; else before the handler begins.
+// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, the lock is acquired with the
+// first message, otherwise before the handler starts.
 func StreamServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
 	g := newGuard(locker, name, key, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -67,12 +67,12 @@ type guardedStream struct {
 
 func (s *guardedStream) Context() context.Context { return s.ctx }
 
-// late runs a handler whose first message has the key.
+// late runs a handler whose first message contains the key.
 func (g *guard) late(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	ctx, cancel := context.WithCancel(ss.Context())
-	defer cancel() // whoever still waits for the lock waits for nothing
+	defer cancel() // ends a wait for the lock that is still going on
 	s := &lateServerStream{ServerStream: ss, ctx: ctx, guard: g, method: info.FullMethod}
-	defer func() { // also after a panic, which goes on
+	defer func() { // rule M3: also after a panic, which continues
 		if refused := s.end(err); refused != nil {
 			err = sent(ss.Context(), refused)
 		}
@@ -80,22 +80,22 @@ func (g *guard) late(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
 	return handler(srv, s)
 }
 
-// lateServerStream takes the lock with its first message. That may come to a goroutine of the handler's while the
-// handler returns. The end and the lock meet under mu: a lock that comes first is given up by the end, one that comes
-// later goes back at once.
+// lateServerStream acquires the lock with its first message. A goroutine of the handler may receive that while the handler
+// returns. The end and the lock meet under mu: a lock that comes first is released by the end, one that comes later is
+// released at once.
 type lateServerStream struct {
 	grpc.ServerStream
-	ctx    context.Context // the stream's, until the handler returns: what the lock is waited for with
+	ctx    context.Context // the stream's, until the handler returns; acquire waits with it
 	guard  *guard
 	method string
 
 	mu      sync.Mutex // guards what follows
 	lock    *lock
-	refused *refusal // what came in place of the lock
+	refused *refusal // why the lock was not acquired
 	ended   bool     // the handler has returned
 }
 
-// Context has the lock once the first message has come.
+// Context carries the lock once the first message has been received.
 func (s *lateServerStream) Context() context.Context {
 	if l, _ := s.got(); l != nil {
 		return l.Context()
@@ -103,7 +103,7 @@ func (s *lateServerStream) Context() context.Context {
 	return s.ServerStream.Context()
 }
 
-// RecvMsg returns the first message when the lock is had.
+// RecvMsg returns the first message when the lock has been acquired.
 func (s *lateServerStream) RecvMsg(m any) error {
 	l, refused := s.got()
 	if refused != nil {
@@ -124,14 +124,14 @@ func (s *lateServerStream) RecvMsg(m any) error {
 	return nil
 }
 
-// got is what the first message has brought; neither: it has not come.
+// got returns the result of the first message; both are nil before it.
 func (s *lateServerStream) got() (*lock, *refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lock, s.refused
 }
 
-// take keeps what the first message has brought for the end, if that is still to come. It returns why there is no lock.
+// take keeps the result of the first message for end, unless that has run already. It returns why there is no lock.
 func (s *lateServerStream) take(l *lock, refused *refusal) *refusal {
 	s.mu.Lock()
 	ended := s.ended
@@ -142,11 +142,11 @@ func (s *lateServerStream) take(l *lock, refused *refusal) *refusal {
 	if !ended || l == nil {
 		return refused
 	}
-	_ = l.release() // nobody has worked under it
+	_ = l.release() // nothing has run under it
 	return refuse(context.Canceled)
 }
 
-// end ends the stream after the handler has returned err, and says why that does not count. nil: it does.
+// end ends the stream after the handler has returned err, and returns what replaces err, or nil.
 func (s *lateServerStream) end(err error) *refusal {
 	s.mu.Lock()
 	s.ended = true

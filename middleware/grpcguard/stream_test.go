@@ -25,7 +25,7 @@ var (
 	response   = &pb.StreamingOutputCallResponse{}
 )
 
-// keys are the two ways to know a stream's key: at once, and with the first message.
+// keys are the two times at which the key of a stream is known.
 var keys = map[string]grpcguard.KeyFunc{"metadata": byMetadata, "first message": byPayload}
 
 func withKeys(t *testing.T, test func(t *testing.T, key grpcguard.KeyFunc)) {
@@ -120,7 +120,7 @@ func TestServerStreamRefused(t *testing.T) {
 	})
 }
 
-// A handler that does not mind the refusal of its first message gets no further, and its caller hears of it.
+// A handler that ignores the refusal of its first message gets no further message, and its caller gets the refusal.
 func TestServerStreamCannotIgnoreARefusal(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", secret)
@@ -153,7 +153,7 @@ func TestServerStreamLost(t *testing.T) {
 	})
 }
 
-func TestServerStreamOverstaid(t *testing.T) {
+func TestServerStreamHeldForTooLong(t *testing.T) {
 	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
 		l := wllocktest.New(t)
 		c := start(t, &service{out: func(s grpc.ServerStream) error {
@@ -183,7 +183,7 @@ func TestServerStreamClosedUnderTheHandler(t *testing.T) {
 	})
 }
 
-func TestCancelledStreamFreesTheLock(t *testing.T) {
+func TestCanceledStreamFreesTheLock(t *testing.T) {
 	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
 		l := wllocktest.New(t)
 		c := start(t, &service{out: func(s grpc.ServerStream) error {
@@ -204,7 +204,7 @@ func TestCancelledStreamFreesTheLock(t *testing.T) {
 	})
 }
 
-func TestCancelledStreamFreesItsPlace(t *testing.T) {
+func TestCanceledStreamFreesItsPlace(t *testing.T) {
 	withKeys(t, func(t *testing.T, key grpcguard.KeyFunc) {
 		l := wllocktest.New(t)
 		wllocktest.Hold(t, l, "product", secret)

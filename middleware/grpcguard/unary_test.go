@@ -124,7 +124,7 @@ func constant(key string, err error) grpcguard.KeyFunc {
 	return func(context.Context, string, any) (string, error) { return key, err }
 }
 
-// silent is a backend that does not answer.
+// silent is a backend that does not respond.
 type silent struct{ distributed.Backend }
 
 func (silent) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -132,7 +132,7 @@ func (silent) Enter(ctx context.Context, _ distributed.Request) (distributed.Lea
 	return nil, nil, fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
 }
 
-// That the wait was over meanwhile is not what is wrong.
+// That a short wait has timed out meanwhile does not hide that the backend is unreachable.
 func TestUnaryBackendUnavailableForAShortWait(t *testing.T) {
 	onBoth(t, func(t *testing.T, g guarded) {
 		l, err := wllock.New("test", silent{memlock.New()})
@@ -176,7 +176,7 @@ func TestUnaryLost(t *testing.T) {
 	})
 }
 
-func TestUnaryOverstaid(t *testing.T) {
+func TestUnaryHeldForTooLong(t *testing.T) {
 	l := wllocktest.New(t)
 	results := make(chan error, 2)
 	c := start(t, &service{unary: func(ctx context.Context) error {
@@ -194,8 +194,7 @@ func TestUnaryOverstaid(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Close has run out of patience. That the locks are closed is no reason to come again, as it is for a call that was not
-// let in: this one may have done its work.
+// Close has timed out. Unlike a call that was not admitted, this one must not be retried: it may have done its work.
 func TestUnaryClosedUnderTheCall(t *testing.T) {
 	onBoth(t, func(t *testing.T, g guarded) {
 		l := wllocktest.New(t)
@@ -208,8 +207,8 @@ func TestUnaryClosedUnderTheCall(t *testing.T) {
 	})
 }
 
-// Closed under it, and yet done: the lease has lasted.
-func TestUnaryDoneInSpiteOfClose(t *testing.T) {
+// Closed during the call, which succeeds all the same: the lease lasted.
+func TestUnarySucceedsDespiteClose(t *testing.T) {
 	l := wllocktest.New(t)
 	resp, err := guardOf(l)(t.Context(), simple, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
 		closeUnder(l)
@@ -219,8 +218,8 @@ func TestUnaryDoneInSpiteOfClose(t *testing.T) {
 	require.Equal(t, "done", resp)
 }
 
-// A call that has entered one lock and waits for another: the guard of that one must not invite it to come again either.
-func TestUnaryClosedUnderTheCallThatWaitsFurtherIn(t *testing.T) {
+// A call that holds one lock and waits for another: the guard of the other must not suggest a retry either.
+func TestUnaryClosedWhileTheCallWaitsForAnInnerLock(t *testing.T) {
 	outer, inner := wllocktest.New(t), wllocktest.New(t)
 	wllocktest.Hold(t, inner, "product", secret)
 	c := start(t, never(t), []grpc.ServerOption{grpc.ChainUnaryInterceptor(guardOf(outer), guardOf(inner))})
@@ -264,7 +263,7 @@ func TestUnaryCallerLeaves(t *testing.T) {
 	})
 }
 
-// The server's own view of a call whose context ended; the client has not waited for it.
+// The server's own view of a call whose context has ended; the client has not waited for it.
 func TestUnaryServerStatusOfAnEndedContext(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", secret)
@@ -299,7 +298,7 @@ func TestUnaryPanicReleases(t *testing.T) {
 	isFree(t, l)
 }
 
-// Interceptors further out can tell what it was, and log it: with no more of the key than the text of the status has.
+// Outer interceptors can match the error and log it, without the key.
 func TestRefusalIsTheErrorOfTheLock(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", secret)
@@ -312,7 +311,7 @@ func TestRefusalIsTheErrorOfTheLock(t *testing.T) {
 	require.NotContains(t, err.Error(), secret)
 }
 
-func TestRefusalTellsThatTheCallWasLetIn(t *testing.T) {
+func TestRefusalTellsThatTheCallWasAdmitted(t *testing.T) {
 	for _, why := range []error{wllock.ErrClosed, wllock.ErrLockTimeMax} {
 		t.Run(why.Error(), func(t *testing.T) {
 			l := wllocktest.New(t)

@@ -92,8 +92,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, err)
 		return
 	}
-	var inside context.Context                                                    // nil: the handler has not run
-	err = g.locker.Do(r.Context(), g.name, key, func(ctx context.Context) error { // rules M3, M5
+	var inside context.Context // nil: the handler has not run
+	// rules M3, M5
+	err = g.locker.Do(r.Context(), g.name, key, func(ctx context.Context) error {
 		inside = ctx
 		g.serve(ctx, w, r)
 		return nil

@@ -20,7 +20,7 @@ func TestOuterLockEndsWhileTheInnerIsWaitedFor(t *testing.T) {
 		end  func(l *wllock.Locker, faults *wllocktest.Faults)
 		kind string
 	}{
-		"lost":      {end: func(_ *wllock.Locker, faults *wllocktest.Faults) { faults.Lose("product", secret) }, kind: "lease-lost"},
+		"lost":              {end: func(_ *wllock.Locker, faults *wllocktest.Faults) { faults.Lose("product", secret) }, kind: "lease-lost"},
 		"held for too long": {opts: []wllock.CallOption{wllock.WithLockTimeMax(50 * time.Millisecond)}, kind: "lease-lost"},
 		"closed": {end: func(l *wllock.Locker, _ *wllocktest.Faults) {
 			ctx, cancel := context.WithCancel(context.Background())

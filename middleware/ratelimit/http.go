@@ -10,34 +10,34 @@ import (
 	"github.com/wllock/wllock/internal/problem"
 )
 
-// Rule is a policy, and whom or what it is for.
+// Rule is a policy and the identity it applies to.
 type Rule struct {
 	Policy Policy
 	// Of returns the identity that a request is charged to, such as its caller or its key. The key functions of httpguard
-	// will do. An error, or an empty identity, refuses the request with 400.
+	// can be used. An error or an empty identity refuses the request with 400.
 	Of func(r *http.Request) (string, error)
 }
 
-// Option changes what New returns.
+// Option configures the middleware.
 type Option func(*handler)
 
-// WithRequestID sets what a request has in common with its retries [the header Idempotency-Key]. "": it has none.
+// WithRequestID sets the id that a request shares with its retries (default: the header Idempotency-Key); "" for none.
 func WithRequestID(f func(r *http.Request) string) Option {
 	return func(h *handler) { h.requestID = f }
 }
 
-// WithFailClosed refuses requests with 503 while the limiter cannot be asked.
+// WithFailClosed refuses requests with 503 while the limiter is unreachable.
 func WithFailClosed() Option { return func(h *handler) { h.failClosed = true } }
 
-// New returns a middleware that lets those requests through that all rules allow. Put it before that of httpguard. It
-// panics when something is wrong with its arguments: they are part of the program's text.
+// New returns a middleware that admits the requests that all rules allow. Put it before the middleware of httpguard. It
+// panics on invalid arguments.
 func New(limiter Limiter, rules []Rule, opts ...Option) func(http.Handler) http.Handler {
 	if limiter == nil {
-		panic("ratelimit: New wants a Limiter")
+		panic("ratelimit: New needs a Limiter")
 	}
 	for _, r := range rules {
 		if err := r.Policy.Check(); err != nil || r.Of == nil {
-			panic(fmt.Sprintf("ratelimit: New wants rules with a policy and a function: %v", err))
+			panic(fmt.Sprintf("ratelimit: New needs rules with a policy and a function: %v", err))
 		}
 	}
 	h := handler{limiter: limiter, rules: rules, policies: policyField(rules),
@@ -61,10 +61,10 @@ type handler struct {
 	next       http.Handler
 }
 
-// ServeHTTP implements http.Handler. What it tells is told before anybody is refused, and added to what limits further
-// out have told: the fields of the draft are lists.
+// ServeHTTP implements http.Handler. It sets its header fields before it refuses, and adds to those of outer limits: the
+// fields of the draft are lists.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Add("RateLimit-Policy", h.policies)
+	w.Header().Add("RateLimit-Policy", h.policies) // rule M7
 	charges := make([]Charge, len(h.rules))
 	for i, rule := range h.rules {
 		id, err := rule.Of(r)
@@ -79,14 +79,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("RateLimit", stateField(v))
 	}
 	if err != nil && h.failClosed {
-		unavailable(w) // also if the client has left: the next one may not notice, and nobody was charged
+		unavailable(w) // also if the client has left: the next handler may not notice, and nothing was charged
 		return
 	}
 	if policy, after := v.Refused(); policy != nil {
 		exceeded(w, policy.Name, after)
 		return
 	}
-	h.next.ServeHTTP(w, r) // also without an answer
+	h.next.ServeHTTP(w, r) // also if the limiter did not answer
 }
 
 // policyField is `"caller";q=5;w=1, "product";q=1000;w=1`: quota, and window in seconds.
@@ -98,7 +98,7 @@ func policyField(rules []Rule) string {
 	return strings.Join(items, ", ")
 }
 
-// stateField is `"caller";r=3;t=1`: what remains, and after how many seconds all of it is back.
+// stateField is `"caller";r=3;t=1`: what remains, and after how many seconds the quota is full again.
 func stateField(v Verdict) string {
 	items := make([]string, len(v.Results))
 	for i, r := range v.Results {
@@ -107,27 +107,27 @@ func stateField(v Verdict) string {
 	return strings.Join(items, ", ")
 }
 
-// seconds are whole, and never too few.
+// seconds rounds up to whole seconds.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func exceeded(w http.ResponseWriter, policy string, after time.Duration) {
 	problem.RetryAfter(w.Header(), after)
-	p := of(problem.QuotaExceeded, http.StatusTooManyRequests, "More requests than are allowed. Try again later.")
+	p := of(problem.QuotaExceeded, http.StatusTooManyRequests, "Rate limit exceeded. Try again later.")
 	p.ViolatedPolicies = []string{policy}
 	p.Write(w)
 }
 
 func unavailable(w http.ResponseWriter) {
 	problem.RetryAfter(w.Header(), 0)
-	of(problem.Type("backend-unavailable"), http.StatusServiceUnavailable, "The limit service does not answer. Try again later.").Write(w)
+	of(problem.Type("backend-unavailable"), http.StatusServiceUnavailable, "The rate limit service does not respond. Try again later.").Write(w)
 }
 
 func invalid(w http.ResponseWriter, err error) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		of(problem.Type("body-too-large"), http.StatusRequestEntityTooLarge, "The request's body is longer than allowed.").Write(w)
+		of(problem.Type("body-too-large"), http.StatusRequestEntityTooLarge, "The request body is longer than allowed.").Write(w)
 		return
 	}
-	of(problem.Type("invalid-key"), http.StatusBadRequest, "Who sends the request, or what it is about, is missing or malformed.").Write(w)
+	of(problem.Type("invalid-key"), http.StatusBadRequest, "The identity of the request is missing or malformed.").Write(w)
 }
 
 func of(kind string, status int, detail string) problem.Problem {

@@ -12,15 +12,16 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// Policy allows Quota requests per Window to each identity. What is used comes back evenly, not all at the window's end.
+// Policy allows Quota requests per Window to each identity. The quota refills evenly, not all at once at the end of the
+// window.
 type Policy struct {
 	Name   string // in the headers: letters, digits, and . _ / -
 	Quota  int
 	Window time.Duration
-	Burst  int // how many of them at once; 0: Quota
+	Burst  int // requests allowed at once; 0: Quota
 }
 
-// AtOnce is how many requests may come at once.
+// AtOnce returns how many requests may come at once.
 func (p Policy) AtOnce() int {
 	if p.Burst == 0 {
 		return p.Quota
@@ -28,10 +29,10 @@ func (p Policy) AtOnce() int {
 	return p.Burst
 }
 
-// RetryMemory is how long a limiter has to remember a request that was charged, at least.
+// RetryMemory returns for how long, at least, a limiter must remember a charged request.
 func (p Policy) RetryMemory() time.Duration { return max(p.Window, time.Minute) }
 
-// Check says what is wrong with a policy.
+// Check returns what is wrong with a policy, or nil.
 func (p Policy) Check() error {
 	if nametext.CheckName("", p.Name) != nil || p.Quota <= 0 || p.Window <= 0 || p.Burst < 0 {
 		return fmt.Errorf("ratelimit: policy %+v: want a name of letters, digits, and . _ / -, a quota and a window of more than 0", p)
@@ -39,35 +40,35 @@ func (p Policy) Check() error {
 	return nil
 }
 
-// Result is what a limiter says to a request.
+// Result is the answer of a limiter to one request.
 type Result struct {
 	Allowed    bool
-	Remaining  int           // that would be allowed now
-	RetryAfter time.Duration // if not allowed: until one will be
-	ResetAfter time.Duration // until all of them will be
+	Remaining  int           // requests that would be allowed now
+	RetryAfter time.Duration // if not allowed: until one is allowed
+	ResetAfter time.Duration // until the quota is full again
 }
 
 // Limiter counts requests. Its methods may be called by any number of goroutines.
 type Limiter interface {
-	// Take charges one request to id. request, if not empty, is what the request has in common with its retries: one that
-	// was charged within Policy.RetryMemory passes once more without being charged. Both are short and have no more than
-	// letters and digits.
+	// Take charges one request to id. request, if not empty, is the id that the request shares with its retries: one that
+	// was charged within Policy.RetryMemory passes once more without a charge. Both ids are short and consist of letters
+	// and digits.
 	Take(ctx context.Context, p Policy, id, request string) (Result, error)
 }
 
-// Charge is a policy, and to whom it is applied.
+// Charge is a policy and the identity it is applied to.
 type Charge struct {
 	Policy   Policy
 	Identity string
 }
 
-// Verdict is what came of charges.
+// Verdict is the result of charges.
 type Verdict struct {
 	Policies []Policy // of all charges
-	Results  []Result // of those that were looked at; the last one decides
+	Results  []Result // of those that were checked; the last one decides
 }
 
-// Refused returns the policy that has refused, and when to come again. nil: none has.
+// Refused returns the policy that refused and when to retry, or nil if none did.
 func (v Verdict) Refused() (*Policy, time.Duration) {
 	if last := len(v.Results) - 1; last >= 0 && !v.Results[last].Allowed {
 		return &v.Policies[last], v.Results[last].RetryAfter
@@ -75,11 +76,10 @@ func (v Verdict) Refused() (*Policy, time.Duration) {
 	return nil, 0
 }
 
-// ErrIdentity: an identity is empty. It would be one quota for all who have none.
+// ErrIdentity: an identity is empty. It would be one common quota for all requests that lack one.
 var ErrIdentity = errors.New("ratelimit: empty identity")
 
-// Take makes charges, in their order, up to the first that is refused. It is what the middleware is made of, for those
-// who write their own.
+// Take makes charges in order, up to the first that is refused. It is exported for middleware of your own.
 func Take(ctx context.Context, l Limiter, charges []Charge, request string) (Verdict, error) {
 	var v Verdict
 	parts := []string{request}
@@ -91,9 +91,9 @@ func Take(ctx context.Context, l Limiter, charges []Charge, request string) (Ver
 		parts = append(parts, c.Identity)
 	}
 	if request != "" {
-		request = digest(parts...) // two callers may have thought of the same id
+		request = digest(parts...) // two callers may use the same id
 	}
-	for _, c := range charges {
+	for _, c := range charges { // rule M7
 		r, err := l.Take(ctx, c.Policy, digest(c.Policy.Name, c.Identity), request)
 		if err != nil {
 			return v, err
@@ -106,7 +106,7 @@ func Take(ctx context.Context, l Limiter, charges []Charge, request string) (Ver
 	return v, nil
 }
 
-// digest makes something short of names: an identity may be long, and may be a secret that is nobody else's business.
+// digest returns a short hash of parts: an identity may be long, and may be a secret.
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])

@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	// DefaultIdentities is how many identities a Local remembers: some 50 MB of them.
+	// DefaultIdentities is how many identities a Local remembers, in about 50 MB.
 	DefaultIdentities = 100_000
-	// paidMemory is how many charged requests are remembered of an identity: a caller has not many more under way.
+	// paidMemory is how many charged requests of an identity are remembered: a caller rarely has more in flight.
 	paidMemory = 16
-	// sweep is how many idle identities each request clears away at most: more than one, so that they get fewer.
+	// sweep is how many idle identities each request removes at most: more than one, so that their number falls.
 	sweep = 2
 )
 
-// Local counts in this process. Identities that have their full quota again are forgotten, and when there are too many,
-// those that have not been seen for the longest time.
+// Local counts in this process. It forgets identities that have their full quota again and, if there are too many, the
+// least recently seen.
 type Local struct {
 	max int
 
 	mu      sync.Mutex // guards all below
 	buckets map[string]*list.Element
-	recent  *list.List // of *bucket, the one last seen in front
+	recent  *list.List // of *bucket, the most recently seen in front
 }
 
-// bucket is what is left to an identity.
+// bucket is the state of an identity.
 type bucket struct {
 	id      string
 	limiter *rate.Limiter
-	idle    time.Time // from when on there is nothing to remember
-	paid    []string  // requests that may come again once, the latest last
+	idle    time.Time // from then on there is nothing to remember
+	paid    []string  // requests that may be retried once, the latest last
 }
 
-// LocalOption changes a Local.
+// LocalOption configures a Local.
 type LocalOption func(*Local)
 
-// WithIdentities sets how many identities are remembered at most [DefaultIdentities].
+// WithIdentities sets how many identities are remembered at most (default [DefaultIdentities]).
 func WithIdentities(n int) LocalOption { return func(l *Local) { l.max = max(n, 1) } }
 
 // NewLocal returns a Limiter that counts in memory.
@@ -65,7 +65,7 @@ func (l *Local) Take(_ context.Context, p Policy, id, request string) (Result, e
 	return r, nil
 }
 
-// bucket returns that of id, as the one last seen. The caller holds mu.
+// bucket returns the bucket of id and marks it as the most recently seen. The caller holds mu.
 func (l *Local) bucket(p Policy, id string) *bucket {
 	if e, ok := l.buckets[id]; ok {
 		l.recent.MoveToFront(e)
@@ -76,7 +76,7 @@ func (l *Local) bucket(p Policy, id string) *bucket {
 	return b
 }
 
-// forget lets go of identities that are idle or too many, but never of the one last seen. The caller holds mu.
+// forget removes identities that are idle or too many, but never the most recently seen. The caller holds mu.
 func (l *Local) forget(now time.Time) {
 	for range sweep {
 		last := l.recent.Back()
@@ -89,7 +89,7 @@ func (l *Local) forget(now time.Time) {
 	}
 }
 
-// take charges a request, unless it is a retry of one that was charged.
+// take charges a request, unless it is the retry of a charged one.
 func (b *bucket) take(p Policy, request string, now time.Time) Result {
 	var r Result
 	if at := slices.Index(b.paid, request); at >= 0 {
@@ -112,7 +112,7 @@ func (b *bucket) take(p Policy, request string, now time.Time) Result {
 
 func perSecond(p Policy) rate.Limit { return rate.Limit(float64(p.Quota) / p.Window.Seconds()) }
 
-// refill is how long it takes until so many more are allowed.
+// refill returns how long it takes until n more requests are allowed.
 func refill(p Policy, n float64) time.Duration {
 	return time.Duration(max(n, 0) / float64(perSecond(p)) * float64(time.Second))
 }

@@ -6,8 +6,8 @@
 //	}})
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limits, guard))
 //
-// A call that is refused gets RESOURCE_EXHAUSTED with ErrorInfo (reason RATE_LIMITED, domain wllock), RetryInfo, and the
-// trailer grpc-retry-pushback-ms. A retry is recognised by the metadata idempotency-key.
+// A refused call gets RESOURCE_EXHAUSTED with ErrorInfo (reason RATE_LIMITED, domain wllock), RetryInfo, and the trailer
+// grpc-retry-pushback-ms. A retry is recognized by the metadata idempotency-key.
 package grpclimit
 
 import (
@@ -23,23 +23,23 @@ import (
 	"github.com/wllock/wllock/middleware/ratelimit"
 )
 
-// Rule is a policy, and whom or what it is for.
+// Rule is a policy and the identity it applies to.
 type Rule struct {
 	Policy ratelimit.Policy
-	// Of returns the identity that a call is charged to. The key functions of grpcguard will do; of a stream there is no
-	// request yet, so req is nil. An error, or an empty identity, refuses the call with INVALID_ARGUMENT.
+	// Of returns the identity that a call is charged to. The key functions of grpcguard can be used; a stream has no request
+	// yet, so req is nil. An error or an empty identity refuses the call with INVALID_ARGUMENT.
 	Of func(ctx context.Context, fullMethod string, req any) (string, error)
 }
 
-// Option changes an interceptor.
+// Option configures an interceptor.
 type Option func(*limits)
 
-// WithRequestID sets what a call has in common with its retries [the metadata idempotency-key]. "": it has none.
+// WithRequestID sets the id that a call shares with its retries (default: the metadata idempotency-key); "" for none.
 func WithRequestID(f func(ctx context.Context) string) Option {
 	return func(l *limits) { l.requestID = f }
 }
 
-// WithFailClosed refuses calls with UNAVAILABLE while the limiter cannot be asked.
+// WithFailClosed refuses calls with UNAVAILABLE while the limiter is unreachable.
 func WithFailClosed() Option { return func(l *limits) { l.failClosed = true } }
 
 type limits struct {
@@ -49,13 +49,13 @@ type limits struct {
 	failClosed bool
 }
 
-// UnaryServerInterceptor lets those calls through that all rules allow. Put it before that of grpcguard. It panics when
-// something is wrong with its arguments.
+// UnaryServerInterceptor admits the calls that all rules allow. Put it before the interceptor of grpcguard. It panics on
+// invalid arguments.
 func UnaryServerInterceptor(limiter ratelimit.Limiter, rules []Rule, opts ...Option) grpc.UnaryServerInterceptor {
 	l := newLimits(limiter, rules, opts)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if refused := l.take(ctx, info.FullMethod, req); refused != nil {
-			_ = grpc.SetTrailer(ctx, refused.Trailer()) // fails only outside of a server
+			_ = grpc.SetTrailer(ctx, refused.Trailer()) // fails only outside a server
 			return nil, refused
 		}
 		return handler(ctx, req)
@@ -76,11 +76,11 @@ func StreamServerInterceptor(limiter ratelimit.Limiter, rules []Rule, opts ...Op
 
 func newLimits(limiter ratelimit.Limiter, rules []Rule, opts []Option) *limits {
 	if limiter == nil {
-		panic("grpclimit: an interceptor wants a Limiter")
+		panic("grpclimit: an interceptor needs a Limiter")
 	}
 	for _, r := range rules {
 		if err := r.Policy.Check(); err != nil || r.Of == nil {
-			panic(fmt.Sprintf("grpclimit: an interceptor wants rules with a policy and a function: %v", err))
+			panic(fmt.Sprintf("grpclimit: an interceptor needs rules with a policy and a function: %v", err))
 		}
 	}
 	l := &limits{limiter: limiter, rules: rules, requestID: idempotencyKey}
@@ -97,26 +97,26 @@ func idempotencyKey(ctx context.Context) string {
 	return ""
 }
 
-// take charges a call. nil: it may go on.
+// take charges a call and returns nil if it is admitted.
 func (l *limits) take(ctx context.Context, method string, req any) *rpcstatus.Refusal {
 	charges := make([]ratelimit.Charge, len(l.rules))
 	for i, rule := range l.rules {
 		id, err := rule.Of(ctx, method, req)
 		if err != nil || id == "" {
 			return rpcstatus.New(codes.InvalidArgument, "LOCK_INVALID_KEY",
-				"who calls, or what about, is missing or malformed", rpcstatus.Never, err)
+				"the identity of the call is missing or malformed", rpcstatus.Never, err)
 		}
 		charges[i] = ratelimit.Charge{Policy: rule.Policy, Identity: id}
 	}
-	v, err := ratelimit.Take(ctx, l.limiter, charges, l.requestID(ctx))
+	v, err := ratelimit.Take(ctx, l.limiter, charges, l.requestID(ctx)) // rule M7
 	if err != nil && l.failClosed {
-		if end := ctx.Err(); end != nil { // who has left, or whose time is over, need not come again
-			return rpcstatus.Plain(status.FromContextError(end).Code(), "the call ended before the limit service had answered", err)
+		if end := ctx.Err(); end != nil { // a call that has ended need not be retried
+			return rpcstatus.Plain(status.FromContextError(end).Code(), "the call ended before the limit service responded", err)
 		}
-		return rpcstatus.New(codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the limit service does not answer", rpcstatus.Jitter(0), err)
+		return rpcstatus.New(codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the rate limit service does not respond", rpcstatus.Jitter(0), err)
 	}
 	if policy, after := v.Refused(); policy != nil {
-		return rpcstatus.New(codes.ResourceExhausted, "RATE_LIMITED", "more calls than are allowed", rpcstatus.Jitter(after), nil)
+		return rpcstatus.New(codes.ResourceExhausted, "RATE_LIMITED", "rate limit exceeded", rpcstatus.Jitter(after), nil)
 	}
 	return nil
 }

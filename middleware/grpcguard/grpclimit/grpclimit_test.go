@@ -43,7 +43,7 @@ var perCaller = []grpclimit.Rule{{
 	Policy: ratelimit.Policy{Name: "caller", Quota: 1, Window: time.Minute}, Of: grpcguard.Metadata("caller-id"),
 }}
 
-// calls are the two kinds of call, of one caller.
+// calls makes the two kinds of call, both from one caller.
 var calls = map[string]func(ctx context.Context, c pb.TestServiceClient) (trailer metadata.MD, err error){
 	"unary": func(ctx context.Context, c pb.TestServiceClient) (trailer metadata.MD, err error) {
 		_, err = c.UnaryCall(ctx, &pb.SimpleRequest{}, grpc.Trailer(&trailer))
@@ -89,7 +89,7 @@ func from(t testing.TB, caller string, more ...string) context.Context {
 	return metadata.AppendToOutgoingContext(t.Context(), append(more, "caller-id", caller)...)
 }
 
-// isRefused checks code, reason, and when to come again.
+// isRefused checks code, reason and retry delay.
 func isRefused(t testing.TB, err error, trailer metadata.MD, code codes.Code, reason string, atLeast time.Duration) {
 	t.Helper()
 	s := status.Convert(err)
@@ -150,7 +150,7 @@ func TestLimiterAway(t *testing.T) {
 	isRefused(t, err, trailer, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", time.Millisecond)
 }
 
-// A call that ends while the limiter is asked is not a limiter that is away: its caller is not told to come again.
+// A call that ends while the limiter is asked does not mean that the limiter is unreachable: no retry is suggested.
 func TestCallEndsWhileTheLimiterIsAway(t *testing.T) {
 	limits := grpclimit.UnaryServerInterceptor(away{}, perCaller, grpclimit.WithFailClosed())
 	cancelled, cancel := context.WithCancel(t.Context())

@@ -8,8 +8,8 @@ import (
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
-// timeouts allow a connection more time than an answer: nobody waits for it longer than answerWait, but later requests
-// will find it.
+// timeouts allow a connection more time than an answer: no request waits for it longer than answerWait, but later ones can
+// use it.
 var timeouts = redisopts.Timeouts{Dial: time.Second, IO: answerWait, Pool: answerWait}
 
 // derive makes the private client of a Limiter from the caller's. A repeated command would charge twice if only the reply

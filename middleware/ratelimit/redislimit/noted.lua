@@ -1,9 +1,9 @@
--- Charges a request that has an id, unless it is a retry of one that was charged. One script, so that of two that come at
--- once one pays for both, and no note is ever there that nobody has paid for.
+-- Charges a request with an id, unless it is the retry of a charged one. It is one script, so that if two arrive together,
+-- exactly one is charged, and no note exists without a charge.
 --
--- KEYS: what redis_rate keeps of the identity; the note that the request was charged
--- ARGV: burst, rate, period and cost, as redis_rate has them; how long the note lives (ms)
--- Returns what redis_rate's script does.
+-- KEYS: redis_rate's state of the identity; the note that the request was charged
+-- ARGV: burst, rate, period and cost, as in redis_rate; the lifetime of the note (ms)
+-- Returns what redis_rate's script returns.
 
 local function charge(KEYS, ARGV)
 -- here: redis_rate's script
@@ -12,7 +12,7 @@ end
 local paid = redis.call('DEL', KEYS[2]) == 1
 local cost = ARGV[4]
 if paid then
-  cost = 0 -- charged is nothing, only asked how it stands
+  cost = 0 -- charges nothing, only reads the state
 end
 local answer = charge({KEYS[1]}, {ARGV[1], ARGV[2], ARGV[3], cost})
 if paid then

@@ -12,11 +12,11 @@ import (
 //go:embed noted.lua
 var noted string
 
-// chargeMark is the line of noted.lua that redis_rate's script is put in place of.
+// chargeMark is the line of noted.lua that redis_rate's script replaces.
 const chargeMark = "-- here: redis_rate's script\n"
 
-// noting is a client as redis_rate sees it for one request that has an id. What redis_rate sends is sent inside of
-// noted.lua, and so in one step with the look at the note.
+// noting is the client that redis_rate sees for one request with an id. It sends redis_rate's script inside noted.lua, so
+// that the charge and the check of the note are one step.
 type noting struct {
 	redis.UniversalClient
 	around func(charge string) *redis.Script
@@ -24,7 +24,7 @@ type noting struct {
 	memory time.Duration
 }
 
-// EvalSha asks for the script's text, which comes to Eval. Nothing is sent.
+// EvalSha asks for the script's text, which redis_rate then passes to Eval. It sends nothing.
 func (n noting) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(redis.ErrNoScript)

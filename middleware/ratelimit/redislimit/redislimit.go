@@ -4,10 +4,10 @@
 //	defer limiter.Close()
 //	limits := ratelimit.New(limiter, rules)
 //
-// Each charge is one round trip. Every key that is made expires by itself: rate:{ID} when the quota is full again,
-// ratepaid:{ID}:REQUEST, which notes a request that was charged, after Policy.RetryMemory. Identities and ids are hashed.
+// Each charge is one round trip. Every key expires by itself: rate:{ID} when the quota is full again, and
+// ratepaid:{ID}:REQUEST, which marks a charged request, after Policy.RetryMemory. Identities and ids are hashed.
 //
-// Nobody is held up for longer than 250 ms: a Take that has no answer by then has failed.
+// Take fails if it has no answer after 250 ms.
 package redislimit
 
 import (
@@ -22,29 +22,29 @@ import (
 	"github.com/wllock/wllock/middleware/ratelimit"
 )
 
-// answerWait bounds a Take: it is many times a round trip, and little beside the wait for a lock.
+// answerWait bounds a Take: many times a round trip, and short compared with the wait for a lock.
 const answerWait = 250 * time.Millisecond
 
 // Limiter implements ratelimit.Limiter.
 type Limiter struct {
 	client redis.UniversalClient
-	own    bool // client is ours to close
+	own    bool // Close closes client
 	rate   *redis_rate.Limiter
 
 	once   sync.Once
 	script *redis.Script // set in once
 }
 
-// New returns a Limiter that counts in the server, sentinel group, cluster or ring that client is connected to. It takes
-// the client's settings, but neither its time-outs nor its hooks, for connections of its own, which Close closes, and
-// leaves the client alone; of a sentinel client the original must stay open, for it finds the primary. A client of any
-// other type is used as it is, and not closed: it should have MaxRetries -1 and ContextTimeoutEnabled.
+// New returns a Limiter that counts in the server, sentinel group, cluster or ring that client is connected to. It opens
+// connections of its own with the client's settings, except time-outs and hooks; Close closes them and leaves the client
+// alone. A sentinel client must stay open, because it finds the primary. A client of any other type is used directly and
+// not closed: it should have MaxRetries -1 and ContextTimeoutEnabled.
 func New(client redis.UniversalClient) *Limiter {
 	client, own := derive(client)
 	return &Limiter{client: client, own: own, rate: redis_rate.NewLimiter(client)}
 }
 
-// Close closes the connections that New has made. A Take after it fails.
+// Close closes the connections that New has opened. Take fails afterwards.
 func (l *Limiter) Close() error {
 	if !l.own {
 		return nil
@@ -52,12 +52,12 @@ func (l *Limiter) Close() error {
 	return l.client.Close()
 }
 
-// Take implements ratelimit.Limiter. Who leaves meanwhile is charged all the same: else a limit could be passed by
-// leaving, for a handler need not notice.
+// Take implements ratelimit.Limiter. A client that disconnects is still charged; otherwise disconnecting would evade the
+// limit, because a handler need not notice.
 func (l *Limiter) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()
-	id = "{" + id + "}" // so that in a cluster its keys are on one node
+	id = "{" + id + "}" // in a cluster, all keys of an id are on one node
 	rate := l.rate
 	if request != "" {
 		rate = redis_rate.NewLimiter(noting{l.client, l.around, "ratepaid:" + id + ":" + request, p.RetryMemory()})

@@ -1,4 +1,4 @@
-// Package rpcstatus makes the status of a refusal in gRPC, alike in all interceptors.
+// Package rpcstatus makes the status of a refusal in gRPC, the same way in all interceptors.
 package rpcstatus
 
 import (
@@ -14,35 +14,35 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Domain is that of the reasons in ErrorInfo.
+// Domain is the domain of the reasons in ErrorInfo.
 const Domain = "wllock"
 
-// Pushback is the key of the trailer that tells clients when to try again: the only thing that grpc-go's retries obey.
+// Pushback is the key of the trailer that tells clients when to retry, the only thing that grpc-go's retries obey.
 const Pushback = "grpc-retry-pushback-ms"
 
-// Never, as the delay of a retry, forbids it; Unsaid leaves it to the client.
+// Never, as a delay, forbids a retry; Unsaid leaves it to the client.
 const (
 	Never  time.Duration = -1
 	Unsaid time.Duration = -2
 )
 
-// minDelay is the least that is told to wait: less than that is a burst.
+// minDelay is the shortest delay: less would be a burst.
 const minDelay = 10 * time.Millisecond
 
-// Jitter adds up to half of a delay by chance, so that those who were refused together do not come back together.
+// Jitter adds a random part of up to half of the delay, so that clients refused together do not return together.
 func Jitter(d time.Duration) time.Duration {
 	d = max(d, minDelay)
 	return d + rand.N(d/2)
 }
 
-// Refusal is an error that has a status, with which it is sent, and wraps what it was made of.
+// Refusal is an error with the status it is sent with. It wraps its cause.
 type Refusal struct {
 	status *status.Status
 	cause  error
 	after  time.Duration
 }
 
-// New returns a Refusal. Message, reason and delay are what clients see; of the cause they see nothing.
+// New returns a Refusal. Clients see message, reason and delay, and nothing of the cause.
 func New(code codes.Code, reason, message string, after time.Duration, cause error) *Refusal {
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: Domain}}
 	if after > 0 {
@@ -55,13 +55,13 @@ func New(code codes.Code, reason, message string, after time.Duration, cause err
 	return &Refusal{status: s, cause: cause, after: after}
 }
 
-// Plain returns a Refusal without details, of which clients make nothing but the code.
+// Plain returns a Refusal without details: clients see the code and the message.
 func Plain(code codes.Code, message string, cause error) *Refusal {
 	return &Refusal{status: status.New(code, message), cause: cause, after: Unsaid}
 }
 
-// Error implements error, without the text of the cause: that has a part of the key.
-func (r *Refusal) Error() string { return r.status.Err().Error() }
+// Error implements error, without the text of the cause, which contains part of the key.
+func (r *Refusal) Error() string { return r.status.Err().Error() } // rule H3
 
 // GRPCStatus is how package status finds the status.
 func (r *Refusal) GRPCStatus() *status.Status { return r.status }
@@ -69,7 +69,7 @@ func (r *Refusal) GRPCStatus() *status.Status { return r.status }
 // Unwrap gives the cause to errors.Is and errors.As.
 func (r *Refusal) Unwrap() error { return r.cause }
 
-// Trailer is what a server sends along.
+// Trailer returns what a server sends with the status.
 func (r *Refusal) Trailer() metadata.MD {
 	if r.after == Unsaid {
 		return nil
