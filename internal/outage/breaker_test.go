@@ -21,15 +21,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a backend whose Enter does what the test says.
-type fake struct {
+// fakeBackend is a backend whose Enter does what the test says.
+type fakeBackend struct {
 	distributed.Backend
 	calls, at, peak atomic.Int32
 	enter           func(ctx context.Context) error
 	ping            func(ctx context.Context) error // nil: as enter
 }
 
-func (f *fake) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+func (f *fakeBackend) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
 	f.calls.Add(1)
 	if n := f.at.Add(1); n > f.peak.Load() {
 		f.peak.Store(n)
@@ -38,7 +38,7 @@ func (f *fake) Enter(ctx context.Context, _ distributed.Request) (distributed.Le
 	return nil, nil, f.enter(ctx)
 }
 
-func (f *fake) Ping(ctx context.Context) error {
+func (f *fakeBackend) Ping(ctx context.Context) error {
 	if f.ping != nil {
 		return f.ping(ctx)
 	}
@@ -60,7 +60,7 @@ func hang(ctx context.Context) error {
 	}
 }
 
-func newBreaker(t testing.TB, f *fake, log *slog.Logger) *outage.Breaker {
+func newBreaker(t testing.TB, f *fakeBackend, log *slog.Logger) *outage.Breaker {
 	k := outage.NewBreaker(f, log)
 	t.Cleanup(k.Stop)
 	return k
@@ -72,8 +72,8 @@ func try(k *outage.Breaker) error {
 }
 
 // open returns a breaker that is open, over a backend that is down.
-func open(t testing.TB, log *slog.Logger) (*outage.Breaker, *fake) {
-	f := &fake{enter: down}
+func open(t testing.TB, log *slog.Logger) (*outage.Breaker, *fakeBackend) {
+	f := &fakeBackend{enter: down}
 	k := newBreaker(t, f, log)
 	for range 3 {
 		require.ErrorIs(t, try(k), distributed.ErrUnavailable)
@@ -110,7 +110,7 @@ func TestOpensAfterFailuresInARowAndRecovers(t *testing.T) {
 
 func TestOnlyTheBackendsFailuresCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{enter: hang, ping: up}
+		f := &fakeBackend{enter: hang, ping: up}
 		k := newBreaker(t, f, silent)
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -157,10 +157,10 @@ func TestOneProbeAtATime(t *testing.T) {
 	})
 }
 
-// What was sent during the outage fails late, and is no sign that the backend is away again.
+// A request sent during the outage that fails late is no sign of another outage.
 func TestStaleFailuresDoNotOpenAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{enter: hang}
+		f := &fakeBackend{enter: hang}
 		k := newBreaker(t, f, silent)
 		for range 20 {
 			go func() { _ = try(k) }()
@@ -205,10 +205,10 @@ func TestProbeOfACallerInHasteSaysNothing(t *testing.T) {
 	})
 }
 
-// TestOpensForCallersInHaste: callers whose time is over before the backend's own learn of an outage, too.
+// TestOpensForCallersInHaste: an outage is noticed even if every caller leaves before the backend's own time-out.
 func TestOpensForCallersInHaste(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{enter: hang}
+		f := &fakeBackend{enter: hang}
 		k := newBreaker(t, f, silent)
 		began := time.Now()
 		for refused := (*outage.Refused)(nil); refused == nil; {
@@ -219,7 +219,7 @@ func TestOpensForCallersInHaste(t *testing.T) {
 			errors.As(err, &refused)
 			require.Less(t, time.Since(began), 4*time.Second)
 		}
-		time.Sleep(time.Minute) // with nobody there, nobody looks
+		time.Sleep(time.Minute) // without callers there are no pings
 		before := f.calls.Load()
 		f.enter = up
 		require.NoError(t, try(k))
@@ -227,7 +227,7 @@ func TestOpensForCallersInHaste(t *testing.T) {
 	})
 }
 
-// TestHasteAtAHealthyBackendIsNoFailure: what callers do not wait for, the backend may well answer.
+// TestHasteAtAHealthyBackendIsNoFailure: callers may leave before a backend that works has answered.
 func TestHasteAtAHealthyBackendIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(ctx context.Context) error {
@@ -238,7 +238,7 @@ func TestHasteAtAHealthyBackendIsNoFailure(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		k := newBreaker(t, &fake{enter: slow}, silent)
+		k := newBreaker(t, &fakeBackend{enter: slow}, silent)
 		for range 1000 {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			_, _, err := k.Enter(ctx, distributed.Request{})
@@ -249,14 +249,14 @@ func TestHasteAtAHealthyBackendIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestRecoversWhateverHappens: random moods of the backend, callers in haste and patient ones, and such as wait for a
+// TestRecoversWhateverHappens: random moods of the backend, callers in haste, patient ones, and ones that wait for a
 // grant; when it is well again, so is the breaker within two seconds.
 func TestRecoversWhateverHappens(t *testing.T) {
 	r := testseed.Rand(t)
 	synctest.Test(t, func(t *testing.T) {
 		var mood atomic.Int32
 		moods := []func(context.Context) error{up, down, hang}
-		k := newBreaker(t, &fake{enter: func(ctx context.Context) error { return moods[mood.Load()](ctx) }}, silent)
+		k := newBreaker(t, &fakeBackend{enter: func(ctx context.Context) error { return moods[mood.Load()](ctx) }}, silent)
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			var callers sync.WaitGroup
@@ -265,9 +265,9 @@ func TestRecoversWhateverHappens(t *testing.T) {
 					for ctx.Err() == nil {
 						short, cancel := context.WithTimeout(ctx, time.Duration(r.Int64N(int64(40*time.Millisecond))))
 						if r.IntN(4) == 0 {
-							moot := k.Await()
+							canceled := k.Await()
 							select {
-							case <-moot:
+							case <-canceled:
 							case <-short.Done():
 							}
 							k.Awaited()
@@ -293,13 +293,13 @@ func TestRecoversWhateverHappens(t *testing.T) {
 }
 
 func TestHealthyPathAllocatesNothing(t *testing.T) {
-	k := newBreaker(t, &fake{enter: up}, silent)
+	k := newBreaker(t, &fakeBackend{enter: up}, silent)
 	require.Zero(t, testing.AllocsPerRun(100, func() { _ = try(k) }))
 }
 
 func BenchmarkEnter(b *testing.B) {
 	b.Run("healthy", func(b *testing.B) {
-		k := newBreaker(b, &fake{enter: up}, silent)
+		k := newBreaker(b, &fakeBackend{enter: up}, silent)
 		b.ReportAllocs()
 		for b.Loop() {
 			_ = try(k)

@@ -17,33 +17,33 @@ import (
 
 const ttl = time.Second
 
-// line is a backend behind a line that the test cuts. It gives leases.
-type line struct {
+// leasingBackend grants leases as long as the test does not cut it off.
+type leasingBackend struct {
 	distributed.Backend
 	enters, pings atomic.Int32
 	enter, ping   atomic.Pointer[func(ctx context.Context) error]
 }
 
-func (b *line) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+func (b *leasingBackend) Enter(ctx context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
 	b.enters.Add(1)
 	if err := (*b.enter.Load())(ctx); err != nil {
 		return nil, nil, err
 	}
-	return newPaper(time.Hour), nil, nil
+	return newFakeLease(time.Hour), nil, nil
 }
 
-func (b *line) Ping(ctx context.Context) error {
+func (b *leasingBackend) Ping(ctx context.Context) error {
 	b.pings.Add(1)
 	return (*b.ping.Load())(ctx)
 }
 
-func (b *line) does(f func(context.Context) error) {
+func (b *leasingBackend) does(f func(context.Context) error) {
 	b.enter.Store(&f)
 	b.ping.Store(&f)
 }
 
-// paper is a lease that lasts until it says, and is not renewed.
-type paper struct {
+// fakeLease lasts for a fixed time and is not renewed.
+type fakeLease struct {
 	mu       sync.Mutex
 	until    time.Time
 	watcher  distributed.Watcher
@@ -51,27 +51,27 @@ type paper struct {
 	released int
 }
 
-func newPaper(d time.Duration) *paper { return &paper{until: time.Now().Add(d)} }
+func newFakeLease(d time.Duration) *fakeLease { return &fakeLease{until: time.Now().Add(d)} }
 
-func (p *paper) NextFence() (uint64, bool)                        { return 7, true }
-func (p *paper) Refill(context.Context) error                     { return p.refill }
-func (p *paper) Until() time.Time                                 { return p.until }
-func (p *paper) Healthy() bool                                    { return !distributed.Over(time.Now(), p.until) }
-func (p *paper) Contended() bool                                  { return false }
-func (p *paper) Abandon()                                         {}
-func (p *paper) Lost() <-chan struct{}                            { return nil }
-func (p *paper) Watch(w distributed.Watcher, _ distributed.Lease) { p.watcher = w }
-func (p *paper) Release(context.Context) error {
+func (p *fakeLease) NextFence() (uint64, bool)                        { return 7, true }
+func (p *fakeLease) Refill(context.Context) error                     { return p.refill }
+func (p *fakeLease) Until() time.Time                                 { return p.until }
+func (p *fakeLease) Healthy() bool                                    { return !distributed.Over(time.Now(), p.until) }
+func (p *fakeLease) Contended() bool                                  { return false }
+func (p *fakeLease) Abandon()                                         {}
+func (p *fakeLease) Lost() <-chan struct{}                            { return nil }
+func (p *fakeLease) Watch(w distributed.Watcher, _ distributed.Lease) { p.watcher = w }
+func (p *fakeLease) Release(context.Context) error {
 	p.StartRelease()
 	return nil
 }
 
-func (p *paper) At(now time.Time) (time.Duration, bool) {
+func (p *fakeLease) At(now time.Time) (time.Duration, bool) {
 	left := distributed.Left(now, p.until)
 	return left, left > 0
 }
 
-func (p *paper) StartRelease() bool {
+func (p *fakeLease) StartRelease() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.released++
@@ -85,17 +85,17 @@ func (l *losses) LeaseLost(distributed.Lease)            { l.n.Add(1) }
 func (l *losses) LeaseContended(distributed.Lease)       {}
 func (l *losses) LeaseReleased(distributed.Lease, error) {}
 
-// newLocal returns a Local over a backend that works.
-func newLocal(t *testing.T) (*outage.LocalOnly, *line) {
-	b := new(line)
+// newLocal returns a LocalOnly over a backend that works.
+func newLocal(t *testing.T) (*outage.LocalOnly, *leasingBackend) {
+	b := new(leasingBackend)
 	b.does(up)
 	l := outage.NewLocalOnly(b, ttl, silent)
 	t.Cleanup(l.Stop)
 	return l, b
 }
 
-// fail makes l know that the backend is away.
-func fail(t *testing.T, l *outage.LocalOnly, b *line) {
+// fail makes an Enter fail, so that l knows that the backend is away.
+func fail(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
 	b.does(down)
 	lease, place, err := l.Enter(t.Context(), distributed.Request{})
 	require.NoError(t, err)
@@ -105,21 +105,21 @@ func fail(t *testing.T, l *outage.LocalOnly, b *line) {
 
 func isDegraded(l distributed.Lease) bool { return l.(interface{ Degraded() bool }).Degraded() }
 
-// A lease that ran out is degraded only by what was known before, and what has once been said of it stays so.
+// An expired lease is degraded only by what was known before its end, and what it has once said stays so.
 func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		before   func(t *testing.T, l *outage.LocalOnly, b *line)
+		before   func(t *testing.T, l *outage.LocalOnly, b *leasingBackend)
 		degraded bool
 	}{
 		{"the backend is away", fail, true},
-		{"nothing is known", func(*testing.T, *outage.LocalOnly, *line) {}, false},
-		{"it has answered since", func(t *testing.T, l *outage.LocalOnly, b *line) {
+		{"nothing is known", func(*testing.T, *outage.LocalOnly, *leasingBackend) {}, false},
+		{"it has answered since", func(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
 			fail(t, l, b)
 			time.Sleep(ttl / 4)
 			b.does(up)
 		}, false},
-		{"stopped since", func(t *testing.T, l *outage.LocalOnly, b *line) {
+		{"stopped since", func(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
 			fail(t, l, b)
 			stopped := func(context.Context) error { // nothing happens in a process that is stopped
 				time.Sleep(5 * ttl)
@@ -132,7 +132,7 @@ func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, b := newLocal(t)
 				defer l.Stop()
-				inner, w := newPaper(ttl), new(losses)
+				inner, w := newFakeLease(ttl), new(losses)
 				p := l.Adopt(inner)
 				p.Watch(w, p)
 				c.before(t, l, b)
@@ -158,11 +158,11 @@ func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 	}
 }
 
-// A failure that becomes known after the end of the lease is too late, be it by a nanosecond.
+// A failure that becomes known a nanosecond after the end of the lease is too late.
 func TestFailureAfterTheEndIsTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
-		p := l.Adopt(newPaper(ttl))
+		p := l.Adopt(newFakeLease(ttl))
 		time.Sleep(ttl)
 		fail(t, l, b)
 		require.False(t, isDegraded(p))
@@ -170,7 +170,7 @@ func TestFailureAfterTheEndIsTooLate(t *testing.T) {
 	})
 }
 
-// Who was stopped during an outage knows nothing of the meantime: local service begins anew, one T later.
+// A process that was stopped during an outage knows nothing of the meantime: service without leases begins one T later.
 func TestStopBreaksTheOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
@@ -189,7 +189,7 @@ func TestStopBreaksTheOutage(t *testing.T) {
 	})
 }
 
-// What was sent before the backend's return and fails after it says nothing of the time since.
+// A request that was sent before the backend's return and fails after it says nothing of the time since.
 func TestStaleFailureIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
@@ -211,7 +211,7 @@ func TestStaleFailureIsNoOutage(t *testing.T) {
 	}) // and no goroutine is left, without Stop
 }
 
-// A backend that is there and refuses is not away: its errors are passed on.
+// A backend that answers and refuses is not away: its errors are passed on.
 func TestRefusalsArePassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
@@ -228,18 +228,18 @@ func TestRefusalsArePassedOn(t *testing.T) {
 		}
 		require.ErrorIs(t, err, full)
 		b.does(up)
-		synctest.Wait() // it is asked whether it is back
+		synctest.Wait() // it is pinged
 		lease, _, err := l.Enter(t.Context(), distributed.Request{})
 		require.NoError(t, err)
 		require.NotNil(t, lease)
 	})
 }
 
-// Pings that fail now and then, while nobody enters, make no refusals: when the backend goes away in earnest, callers wait.
+// Pings that fail now and then, while nobody enters, are no refusals: in a real outage callers then wait.
 func TestLatePingsAreNoRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
-		moot := l.Await()
+		canceled := l.Await()
 		for range 10 {
 			b.does(down)
 			time.Sleep(ttl / 4)
@@ -249,17 +249,17 @@ func TestLatePingsAreNoRefusals(t *testing.T) {
 		l.Awaited()
 		fail(t, l, b)
 		select {
-		case <-moot:
+		case <-canceled:
 			t.Fatal("it has never been away for long")
 		default:
 		}
 		time.Sleep(ttl)
-		<-moot
+		<-canceled
 		l.Stop()
 	})
 }
 
-// Callers that never wait for as long as it takes the backend to fail are served all the same.
+// Callers that never wait as long as the backend takes to fail are served all the same.
 func TestImpatientCallersLearnOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
@@ -279,11 +279,11 @@ func TestImpatientCallersLearnOfAnOutage(t *testing.T) {
 	})
 }
 
-// A lease without fences, which cannot be had now, is given up for a place, and given back.
+// A lease that needs fences during an outage is released, and its caller gets a place.
 func TestRefillDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
-		inner := newPaper(ttl)
+		inner := newFakeLease(ttl)
 		p := l.Adopt(inner)
 		b.does(down)
 		inner.refill = distributed.ErrUnavailable
@@ -297,17 +297,17 @@ func TestRefillDuringAnOutage(t *testing.T) {
 		lease, _, err := l.Enter(t.Context(), distributed.Request{})
 		require.NoError(t, err)
 		require.ErrorIs(t, lease.Refill(t.Context()), errors.ErrUnsupported)
-		require.False(t, isDegraded(p), "given up before it ran out")
+		require.False(t, isDegraded(p), "released before it expired")
 		l.Stop()
 	})
 }
 
-// Looks from many sides at the moment of the end, and Abandon at the same time, have one outcome.
+// Concurrent looks at the moment of the end, and an Abandon, all see one outcome.
 func TestLeaseEndHasOneOutcome(t *testing.T) {
 	for range 200 {
 		l, b := newLocal(t)
 		fail(t, l, b)
-		inner, w := newPaper(time.Millisecond), new(losses)
+		inner, w := newFakeLease(time.Millisecond), new(losses)
 		p := l.Adopt(inner)
 		p.Watch(w, p)
 		said := make([]bool, 4)
