@@ -2,9 +2,9 @@
 //
 //	admin.Handle("GET /debug/wllock", debug.Handler(locker))
 //
-// It is never mounted by itself. Mount it where only operators come: keys may name customers and their orders. People
-// get a table, programs JSON: with ?format=json, or when the Accept header asks for application/json. It only reads, and
-// shows the 100 keys that are waited for the most.
+// Mount it where only operators have access: keys may name customers and their orders. It is a table for people, and JSON
+// for programs, with ?format=json or an Accept header of application/json. It is read-only, and shows the 100 keys with the
+// most waiters.
 package debug
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// limit is the most keys that are shown: more than anybody reads, too few to be a burden.
+// limit is the maximum number of keys shown: more than one reads, and cheap to collect.
 const limit = 100
 
-// Handler shows the locks of a Locker.
+// Handler returns a handler that shows the locks of a Locker.
 func Handler(locker *wllock.Locker) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "this only shows", http.StatusMethodNotAllowed)
+			http.Error(w, "read-only: use GET or HEAD", http.StatusMethodNotAllowed)
 			return
 		}
 		p := take(locker)
 		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff") // keys are what clients have sent
+		w.Header().Set("X-Content-Type-Options", "nosniff") // keys come from clients
 		w.Header().Add("Vary", "Accept")
 		if wantsJSON(r) {
 			w.Header().Set("Content-Type", "application/json")
@@ -52,12 +52,12 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "application/json")
 }
 
-// page is what there is to show.
+// page is the data of a response.
 type page struct {
 	at    time.Time
 	total wllock.NameStats
 	locks []wllock.LockInfo
-	more  bool // there are others
+	more  bool // there are more keys than limit
 }
 
 func take(l *wllock.Locker) page {
@@ -68,12 +68,12 @@ func take(l *wllock.Locker) page {
 	return p
 }
 
-// document is the page for programs.
+// document is the page as JSON.
 type document struct {
 	Time    time.Time `json:"time"`
 	Waiting int64     `json:"waiting"` // callers, over all keys
 	Held    int64     `json:"held"`    // locks, over all keys
-	More    bool      `json:"more"`    // there are further keys, that are waited for less
+	More    bool      `json:"more"`    // there are more keys, with fewer waiters
 	Locks   []entry   `json:"locks"`
 }
 
@@ -84,7 +84,7 @@ type entry struct {
 	AtBackend   bool      `json:"at_backend"`
 	Holders     int       `json:"holders"`
 	HeldSeconds float64   `json:"held_seconds"`
-	Fence       uint64    `json:"fence,string"` // beyond 2^53, where many programs round numbers
+	Fence       uint64    `json:"fence,string"` // beyond 2^53, where many JSON parsers round numbers
 	Turns       int       `json:"turns"`
 	Until       time.Time `json:"until,omitzero"`
 	Lingering   bool      `json:"lingering"`
@@ -98,10 +98,10 @@ func (p page) writeJSON(w io.Writer) {
 			Holders: l.Holders, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
 			Lingering: l.Lingering, Degraded: l.Degraded})
 	}
-	_ = json.NewEncoder(w).Encode(d) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(d) // fails only if the client has disconnected
 }
 
-// writeText is the page for people.
+// writeText writes the page as a table.
 func (p page) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%d waiting, %d held\n\n", p.total.Waiting, p.total.Held)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -112,11 +112,11 @@ func (p page) writeText(w io.Writer) {
 	}
 	_ = t.Flush() // as above
 	if p.more {
-		fmt.Fprintf(w, "and more: these %d are waited for the most\n", limit)
+		fmt.Fprintf(w, "more keys exist; these %d have the most waiters\n", limit)
 	}
 }
 
-// left is how long a lease lasts if it is not renewed.
+// left returns the remaining time of a lease, without renewals.
 func (p page) left(until time.Time) string {
 	if until.IsZero() {
 		return "-"
@@ -124,7 +124,7 @@ func (p page) left(until time.Time) string {
 	return short(until.Sub(p.at))
 }
 
-// state says in a word what goes on.
+// state returns the state of a lock in one word.
 func state(l wllock.LockInfo) string {
 	switch {
 	case l.Holders > 0 && l.Degraded:
@@ -132,15 +132,15 @@ func state(l wllock.LockInfo) string {
 	case l.Holders > 0:
 		return "held"
 	case l.AtBackend:
-		return "queued" // in the backend
+		return "queued" // at the backend
 	case l.Lingering:
 		return "lingering"
 	default:
-		return "passing" // between two of these
+		return "passing" // between two of the other states
 	}
 }
 
-// short leaves out digits that nobody reads.
+// short rounds d to the digits that matter.
 func short(d time.Duration) string {
 	if d < time.Millisecond && d > -time.Millisecond {
 		return d.Round(time.Microsecond).String()

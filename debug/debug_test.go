@@ -63,7 +63,7 @@ func getJSON(t testing.TB, l *wllock.Locker) (d document) {
 	return d
 }
 
-// crowd makes n callers wait for a key, in the local queue as many as counted, until the returned function is called.
+// crowd makes n callers wait for a key, of which counted wait in the local queue, until the returned function is called.
 func crowd(t testing.TB, l *wllock.Locker, key string, n, counted int) (leave func()) {
 	t.Helper()
 	before := l.Stats().Total.Waiting
@@ -81,7 +81,7 @@ func crowd(t testing.TB, l *wllock.Locker, key string, n, counted int) (leave fu
 	}
 }
 
-func TestNothing(t *testing.T) {
+func TestWithoutLocks(t *testing.T) {
 	l := wllocktest.New(t)
 	require.Equal(t, []entry{}, getJSON(t, l).Locks)
 	require.Contains(t, get(t, l, "/", "").Body.String(), "0 waiting, 0 held")
@@ -128,7 +128,7 @@ func TestOtherStates(t *testing.T) {
 	assert.Regexp(t, `(?m)^"test:product:2" .* lingering$`, text)
 }
 
-// A lock that is held without a lease says so.
+// A lock held without a lease is shown as degraded.
 func TestDegraded(t *testing.T) {
 	b := memlock.New()
 	b.Partition(true)
@@ -177,13 +177,13 @@ func TestBounded(t *testing.T) {
 	d := getJSON(t, l)
 	require.True(t, d.More)
 	require.Len(t, d.Locks, 100)
-	require.Equal(t, "test:product:77", d.Locks[0].Key, "what is waited for comes first")
+	require.Equal(t, "test:product:77", d.Locks[0].Key, "the key with a waiter comes first")
 	text := get(t, l, "/", "").Body.String()
 	require.Len(t, regexp.MustCompile(`(?m)^"`).FindAllString(text, -1), 100)
-	require.Contains(t, text, "and more")
+	require.Contains(t, text, "more keys exist")
 }
 
-// A key is what a client has sent: it can neither break the table nor fill the screen.
+// Keys come from clients: they must neither break the table nor fill the screen.
 func TestKeysAreQuotedAndCut(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", `<script>"\`)
@@ -199,7 +199,7 @@ func ExampleHandler() {
 		panic(err)
 	}
 	defer func() { _ = locker.Close(context.Background()) }()
-	admin := http.NewServeMux() // of a port that only operators reach
+	admin := http.NewServeMux() // on a port that only operators reach
 	admin.Handle("GET /debug/wllock", debug.Handler(locker))
 
 	server := httptest.NewServer(admin)

@@ -15,7 +15,7 @@ type Shop struct {
 	stock int
 }
 
-// Buy sells one piece, or asks the customer to come again when there is a crowd.
+// Buy sells one piece, or asks the customer to return later if the queue is full.
 func (s *Shop) Buy(ctx context.Context) (answer string, err error) {
 	err = s.locks.Do(ctx, "product", "1000", func(context.Context) error {
 		s.stock--
@@ -28,7 +28,7 @@ func (s *Shop) Buy(ctx context.Context) (answer string, err error) {
 	return answer, err
 }
 
-// Tests get a Locker with New, and Hold puts somebody else in the way.
+// Tests get a Locker with New, and Hold adds a competing holder.
 func Example() {
 	testShop := func(t testing.TB) {
 		locker := wllocktest.New(t)
@@ -47,7 +47,7 @@ func Example() {
 	// sold, 2 left <nil>
 }
 
-// NewWithFaults makes happen what is hard to wait for.
+// NewWithFaults provokes what is hard to wait for.
 func ExampleNewWithFaults() {
 	testShop := func(t testing.TB) {
 		locker, faults := wllocktest.NewWithFaults(t)
@@ -71,7 +71,7 @@ func ExampleNewWithFaults() {
 	// true
 }
 
-// run gives test what it needs of a testing.T, for examples have none.
+// run gives test what it needs of a testing.T, because examples have none.
 func run(test func(t testing.TB)) {
 	t := &exampleTB{}
 	test(t)

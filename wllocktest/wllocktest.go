@@ -1,13 +1,13 @@
-// Package wllocktest gives tests of applications a Locker that needs no server, and makes happen what is hard to wait
-// for: a key that somebody else holds, a lease that is lost, a backend that is away.
+// Package wllocktest gives the tests of applications a Locker without a server, and provokes what is hard to wait for: a key
+// held by another caller, a lost lease, an unreachable backend.
 //
 //	func TestOrder(t *testing.T) {
 //		shop := NewShop(wllocktest.New(t))
 //		...
 //	}
 //
-// The Lockers are closed when the test ends, and the test fails if it leaves a lock held. Everything works inside a
-// testing/synctest bubble, where it takes no time to wait for a lease to run out.
+// The Lockers are closed when the test ends, and the test fails if a lock is still held. Everything works inside a
+// testing/synctest bubble, where waiting for a lease to expire takes no time.
 package wllocktest
 
 import (
@@ -23,28 +23,28 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// System is the first part of the names of all locks of this package's Lockers.
+// System is the first part of the names of all locks of these Lockers.
 const System = "test"
 
 const (
-	// grace is what functions that still hold a lock when the test ends are given to come back: enough for those that
-	// end with the test's context, little for a test that has forgotten one.
+	// grace is how long functions that hold a lock at the end of the test may take to return: enough for those that end with
+	// the test's context, and short for a test that has forgotten one.
 	grace = time.Second
-	// patience is how long Hold waits for a lock: whoever has it for longer will not let go of it.
+	// patience is how long Hold waits for a lock: a longer hold would not end.
 	patience = 10 * time.Second
-	// faultyTTL is the lease TTL of Lockers with faults. A loss is noticed at the next renewal, TTL/3 later, and a cut
-	// after one TTL: with the default of 5 s a test outside a bubble would have to wait for that long.
+	// faultyTTL is the lease TTL of Lockers with faults. A loss is noticed at the next renewal, TTL/3 later, and a partition
+	// after one TTL: with the default of 5 s a test outside a bubble would wait that long.
 	faultyTTL = time.Second
 )
 
-// New returns a Locker of its own for the test, with its locks in memory.
+// New returns a new Locker for the test, with its locks in memory.
 func New(t testing.TB, opts ...wllock.Option) *wllock.Locker {
 	t.Helper()
 	return newLocker(t, newBackend(t), opts)
 }
 
-// Hold takes the lock name, key of l, as somebody does who is in the way of what is to be tested, and returns what
-// gives it back; at the latest that is done when the test ends. The test fails if the lock cannot be had.
+// Hold acquires the lock name, key of l, as another caller in the way of the code under test would, and returns a function
+// that releases it; the end of the test releases it at the latest. The test fails if the lock cannot be acquired.
 func Hold(t testing.TB, l *wllock.Locker, name, key string) (release func()) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // which ends before the clean-up
@@ -52,7 +52,7 @@ func Hold(t testing.TB, l *wllock.Locker, name, key string) (release func()) {
 	if err != nil {
 		t.Fatalf("wllocktest: hold: %v", err)
 	}
-	release = func() { _ = lock.Release(ctx) } // fails only if the lock was lost, or given back before
+	release = func() { _ = lock.Release(ctx) } // fails only if the lock was lost, or released before
 	t.Cleanup(release)
 	return release
 }
@@ -80,7 +80,7 @@ func newLocker(t testing.TB, b *memlock.Backend, opts []wllock.Option) *wllock.L
 	return l
 }
 
-// held says how many locks of each name are held.
+// held lists how many locks of each name are held.
 func held(s wllock.Stats) string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.Names)) {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a test that does not fail, but notes that it should have.
+// recorder is a test that does not fail, but records that it should have.
 type recorder struct {
 	testing.TB
 	errors   []string
@@ -29,7 +29,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.errors = append(r.errors, fmt.Sprintf(format, args...))
 }
 
-// end runs the clean-ups as the end of a test does: last first.
+// end runs the clean-ups as the end of a test does, last first.
 func (r *recorder) end() {
 	for i := len(r.cleanups) - 1; i >= 0; i-- {
 		r.cleanups[i]()

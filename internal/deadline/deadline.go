@@ -1,9 +1,9 @@
 // Package deadline keeps many points in time with one runtime timer.
 //
-// A lock library has a deadline for every hold (the longest it may last) and for every lease (its next renewal, its
-// end). One time.Timer each would cost an allocation and a place in the runtime's heap per call, for something that
-// hardly ever fires. A Set keeps them in a heap of its own and arms one timer for the earliest. Removing an item
-// leaves the timer as it is: it then wakes once for nothing, which is cheaper than to move it at every call.
+// A lock library has a deadline for every hold (its maximum time) and for every lease (its next renewal, its end). One
+// time.Timer each would cost an allocation and a place in the runtime's heap per call, for something that rarely fires. A
+// Set keeps them in a heap of its own and arms one timer for the earliest. Removing an item leaves the timer as it is: it
+// may then wake once in vain, which is cheaper than moving it at every call.
 package deadline
 
 import (
@@ -19,15 +19,15 @@ type Item[T any] struct {
 	pos int // place in the heap plus one; 0: in no Set
 }
 
-// entry is an item's place in the heap. The time stands in it, not in the item: the heap of many items is walked
-// without a look at any of them, which would be a miss of the cache each.
+// entry is an item's place in the heap. It holds the time, so that walking the heap does not touch the items, which would
+// be a cache miss each.
 type entry[T any] struct {
 	due time.Duration // since the Set's base, so on the monotonic clock
 	it  *Item[T]
 }
 
-// Set holds items in a heap ordered by time. It has no goroutine of its own: the runtime's timer starts one when
-// something is due, and Close waits for it.
+// Set holds items in a heap ordered by time. It has no goroutine of its own: the runtime's timer starts one when an item is
+// due, and Close waits for it.
 type Set[T any] struct {
 	fire func(now time.Time, due []T)
 	base time.Time
@@ -43,18 +43,17 @@ type Set[T any] struct {
 // idle stands for "the timer is not set": later than every deadline.
 const idle = time.Duration(1<<63 - 1)
 
-// arity is how many children a place of the heap has. The four of them share one or two lines of the cache, and a heap
-// of many items is half as deep as one of two (D. B. Johnson, "Priority queues with update and finding minimum spanning
-// trees", 1975).
+// arity is the number of children per place of the heap. Four of them share one or two cache lines, and the heap is half as
+// deep as a binary one (D. B. Johnson, "Priority queues with update and finding minimum spanning trees", 1975).
 const arity = 4
 
-// New returns an empty Set. Everything that is due at one moment is passed to fire in one call, on a goroutine of
-// its own and with no lock held; calls of fire can overlap. The items are out of the Set by then and may be added again.
+// New returns an empty Set. All items due at one moment are passed to fire in one call, on a goroutine of its own and with
+// no mutex held; calls of fire can overlap. The items have left the Set by then and may be added again.
 func New[T any](fire func(now time.Time, due []T)) *Set[T] {
 	return &Set[T]{fire: fire, base: time.Now(), armed: idle}
 }
 
-// Put adds the item, or moves it when it is in the Set already. After Close it does nothing.
+// Put adds the item, or moves it if it is already in the Set. After Close it does nothing.
 func (s *Set[T]) Put(it *Item[T], at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +70,8 @@ func (s *Set[T]) Put(it *Item[T], at time.Time) {
 	s.arm()
 }
 
-// Remove takes the item out. It reports false when the item was not in the Set: never put, removed, or taken out to
-// be fired; of the race between Remove and the timer there is exactly one winner.
+// Remove removes the item. It reports false if the item was not in the Set: never put, removed before, or taken to be fired.
+// In a race with the timer exactly one of them gets the item.
 func (s *Set[T]) Remove(it *Item[T]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +89,7 @@ func (s *Set[T]) Len() int {
 	return len(s.heap)
 }
 
-// Close drops all items and waits until no call of fire runs any more, so fire itself must not call it.
+// Close drops all items and waits until no call of fire is running, so fire must not call it.
 func (s *Set[T]) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -154,7 +153,7 @@ func (s *Set[T]) take(i int) *Item[T] {
 	return it
 }
 
-// settle puts an entry where it belongs, when place i is free. The caller holds mu.
+// settle moves an entry from the free place i to where it belongs. The caller holds mu.
 func (s *Set[T]) settle(i int, e entry[T]) {
 	free := i
 	for i > 0 && s.heap[(i-1)/arity].due > e.due {

@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/middleware/ratelimit"
 )
 
-// Two orders a minute for each customer, before the queue for the product's lock.
+// Two orders per minute for each customer, checked before the queue for the product's lock.
 func Example() {
 	locker, err := wllock.New("order", memlock.New())
 	if err != nil {

@@ -28,7 +28,7 @@ var (
 	perProduct = ratelimit.Rule{Policy: ratelimit.Policy{Name: "product", Quota: 3, Window: 90 * time.Second}, Of: product}
 )
 
-// limited is a server behind limits, and how often its handler was called.
+// limited is a server behind limits, with the number of calls of its handler.
 type limited struct {
 	*httptest.Server
 	served atomic.Int32
@@ -73,7 +73,7 @@ func TestQuotaExceeded(t *testing.T) {
 
 	a = s.get(t, secret, "1", "")
 	require.Equal(t, http.StatusTooManyRequests, a.status)
-	require.Equal(t, `"caller";r=0;t=60`, a.header.Get("RateLimit"), "nobody else was charged")
+	require.Equal(t, `"caller";r=0;t=60`, a.header.Get("RateLimit"), "no other identity was charged")
 	require.GreaterOrEqual(t, a.header.Get("Retry-After"), "30")
 	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
 	var p struct {
@@ -100,7 +100,7 @@ func TestRetryIsNotChargedTwice(t *testing.T) {
 	a := s.get(t, secret, "1", "three")
 	require.Equal(t, http.StatusTooManyRequests, a.status)
 	require.Equal(t, http.StatusOK, s.get(t, "other", "1", "one").status, "the same key of another caller is another request")
-	require.Equal(t, http.StatusTooManyRequests, s.get(t, "third", "1", "one").status, "for it was charged, to the product as well")
+	require.Equal(t, http.StatusTooManyRequests, s.get(t, "third", "1", "one").status, "it was charged, and to the product as well")
 }
 
 func TestRequestID(t *testing.T) {
@@ -138,7 +138,7 @@ func TestWithoutIdentity(t *testing.T) {
 	require.ErrorIs(t, err, ratelimit.ErrIdentity)
 }
 
-// away is a limiter that cannot be asked.
+// away is a limiter that is unreachable.
 type away struct{}
 
 func (away) Take(context.Context, ratelimit.Policy, string, string) (ratelimit.Result, error) {
@@ -164,7 +164,7 @@ func TestLimiterAway(t *testing.T) {
 	a = s.get(t, secret, "1", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.Equal(t, `"caller";q=2;w=60, "product";q=3;w=90`, a.header.Get("RateLimit-Policy"))
-	require.Equal(t, `"caller";r=1;t=30`, a.header.Get("RateLimit"), "what it said before it went")
+	require.Equal(t, `"caller";r=1;t=30`, a.header.Get("RateLimit"), "what it answered before it went away")
 }
 
 // goes is a limiter that goes away after one charge.
@@ -181,7 +181,7 @@ func (g *goes) Take(ctx context.Context, p ratelimit.Policy, id, request string)
 	return g.Limiter.Take(ctx, p, id, request)
 }
 
-// Who leaves while the limiter is away does not get past it by that.
+// A client that disconnects while the limiter is unreachable does not evade it.
 func TestLimiterAwayAndClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -193,8 +193,8 @@ func TestLimiterAwayAndClientGone(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 }
 
-// A limit for all routes and one for a route: neither takes back what the other has told.
-func TestLimitsInARowTellOfBoth(t *testing.T) {
+// A limit for all routes and one for a single route: neither overwrites the header fields of the other.
+func TestChainedLimitsSetBothHeaders(t *testing.T) {
 	all, route := perCaller, perProduct
 	all.Policy.Name, route.Policy.Name = "all", "route"
 	h := http.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -213,7 +213,7 @@ func TestLimitsInARowTellOfBoth(t *testing.T) {
 	require.Equal(t, []string{`"all";r=0;t=60`}, a.header.Values("RateLimit"))
 }
 
-// spy notes what a limiter gets to see.
+// spy records what a limiter sees.
 type spy struct {
 	ratelimit.Limiter
 	seen []string

@@ -31,10 +31,10 @@ func TestLocalCounts(t *testing.T) {
 			require.Equal(t, Result{Allowed: true, Remaining: left, ResetAfter: time.Duration(5-left) * 200 * time.Millisecond}, r)
 		}
 		require.Equal(t, Result{RetryAfter: 200 * time.Millisecond, ResetAfter: time.Second}, take(t, l, five, "a", ""))
-		require.True(t, take(t, l, five, "b", "").Allowed, "somebody else")
+		require.True(t, take(t, l, five, "b", "").Allowed, "another identity")
 
 		time.Sleep(200 * time.Millisecond)
-		require.True(t, take(t, l, five, "a", "").Allowed, "what is used comes back evenly")
+		require.True(t, take(t, l, five, "a", "").Allowed, "the quota refills evenly")
 		require.False(t, take(t, l, five, "a", "").Allowed)
 		time.Sleep(time.Second)
 		require.Equal(t, 4, take(t, l, five, "a", "").Remaining)
@@ -65,7 +65,7 @@ func TestLocalRetryIsChargedOnce(t *testing.T) {
 		require.True(t, take(t, l, five, "a", "r2").Allowed)
 		require.True(t, take(t, l, five, "a", "r2").Allowed, "a retry passes though the quota is used up")
 		require.False(t, take(t, l, five, "a", "r2").Allowed)
-		require.Equal(t, 4, take(t, l, five, "b", "r1").Remaining, "of somebody else")
+		require.Equal(t, 4, take(t, l, five, "b", "r1").Remaining, "of another identity")
 	})
 }
 
@@ -111,7 +111,7 @@ func TestLocalIdentitiesAreBounded(t *testing.T) {
 		take(t, l, five, strconv.Itoa(i), "")
 	}
 	require.Len(t, l.buckets, 10)
-	require.False(t, take(t, l, five, "a", "").Allowed, "who is there all the time is not forgotten")
+	require.False(t, take(t, l, five, "a", "").Allowed, "an active identity is not forgotten")
 }
 
 func TestLocalIsExactUnderConcurrency(t *testing.T) {

@@ -39,7 +39,7 @@ func take(t testing.TB, l ratelimit.Limiter, id, request string) ratelimit.Resul
 	return r
 }
 
-// All on one server, each with identities of its own.
+// The subtests share a server, each with its own identities.
 func TestLimiter(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -69,10 +69,10 @@ func TestLimiter(t *testing.T) {
 		}
 		require.True(t, take(t, l, "retry", "r1").Allowed, "the retry of the third, though the quota is used up")
 		require.False(t, take(t, l, "retry", "r2").Allowed)
-		require.False(t, take(t, l, "retry", "r2").Allowed, "what was refused has paid for no retry")
+		require.False(t, take(t, l, "retry", "r2").Allowed, "a refused request has paid for no retry")
 	})
 
-	t.Run("of two at once one is charged", func(t *testing.T) {
+	t.Run("if two arrive together, one is charged", func(t *testing.T) {
 		var wg sync.WaitGroup
 		var allowed atomic.Int32
 		for range 2 {
@@ -121,12 +121,12 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
-// Requests that come at once must not pay for each other with what nobody has paid.
-func TestNobodyPassesAtTheCostOfTheRefused(t *testing.T) {
+// No request passes on the note of a request that was not charged.
+func TestNoRequestPassesUnpaid(t *testing.T) {
 	server := redistest.Start(t)
 	l := open(t, server.Client())
 
-	// together sends requests of an identity at once, and returns how many of them are let through.
+	// together sends requests of an identity at once, and returns how many are admitted.
 	together := func(t *testing.T, n int, id, request string) int {
 		var allowed atomic.Int32
 		var wg sync.WaitGroup
@@ -148,7 +148,7 @@ func TestNobodyPassesAtTheCostOfTheRefused(t *testing.T) {
 			require.True(t, take(t, l, "pairs", "").Allowed)
 		}
 		for n := range 300 {
-			require.Zero(t, together(t, 2, "pairs", strconv.Itoa(n)), "the quota is used up, and for these nobody has paid")
+			require.Zero(t, together(t, 2, "pairs", strconv.Itoa(n)), "the quota is used up, and these are unpaid")
 		}
 	})
 
@@ -161,8 +161,8 @@ func TestNobodyPassesAtTheCostOfTheRefused(t *testing.T) {
 	})
 }
 
-// Who leaves is charged all the same, and once: whenever that is, no note is left behind for which nobody has paid.
-func TestWhoLeavesIsCharged(t *testing.T) {
+// A client that disconnects is still charged, once, and leaves no unpaid note behind, whenever it disconnects.
+func TestDisconnectedClientIsCharged(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
 	l := open(t, server.Client(func(o *redis.Options) { o.Addr = proxy.Addr }))
@@ -182,11 +182,11 @@ func TestWhoLeavesIsCharged(t *testing.T) {
 		require.Equal(t, n < five.Quota, r.Allowed)
 	}
 	for n := range ids {
-		require.Equal(t, n < five.Quota, take(t, l, "gone", strconv.Itoa(n)).Allowed, "the retry of what was charged, and of nothing else")
+		require.Equal(t, n < five.Quota, take(t, l, "gone", strconv.Itoa(n)).Allowed, "only the retry of a charged request passes")
 	}
 }
 
-// The keys of one charge are on one node, whichever that is.
+// All keys of one charge are on one node.
 func TestCluster(t *testing.T) {
 	l := open(t, redistest.StartCluster(t).Client())
 	for n := range 20 {
@@ -197,7 +197,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// withDefaults are clients of a server as most programs make them.
+// withDefaults returns clients of a server with default options.
 func withDefaults(addr string) map[string]redis.UniversalClient {
 	return map[string]redis.UniversalClient{
 		"client":  redis.NewClient(&redis.Options{Addr: addr}),
@@ -206,7 +206,7 @@ func withDefaults(addr string) map[string]redis.UniversalClient {
 	}
 }
 
-// closeAll closes clients with the test, before their server.
+// closeAll closes clients at the end of the test, before their server.
 func closeAll(t testing.TB, clients map[string]redis.UniversalClient) {
 	t.Cleanup(func() {
 		for _, c := range clients {
@@ -215,7 +215,7 @@ func closeAll(t testing.TB, clients map[string]redis.UniversalClient) {
 	})
 }
 
-// A server that hangs holds requests up for a moment only, whatever the time-outs of the client are.
+// A server that hangs delays requests only briefly, whatever the time-outs of the client.
 func TestAway(t *testing.T) {
 	server := redistest.Start(t)
 	clients := withDefaults(server.Addr)
@@ -239,7 +239,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// The same of a server to which no connection was made before it came to hang, and of one that is not there.
+// The same for a server that hangs before the first connection, and for one that does not exist.
 func TestAwayFromTheBeginning(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
 	require.NoError(t, err)
@@ -256,7 +256,7 @@ func TestAwayFromTheBeginning(t *testing.T) {
 	}
 }
 
-// isBrief checks that a charge fails, and soon.
+// isBrief checks that a charge fails soon.
 func isBrief(t testing.TB, l *redislimit.Limiter, request string) {
 	t.Helper()
 	began := time.Now()
@@ -265,7 +265,7 @@ func isBrief(t testing.TB, l *redislimit.Limiter, request string) {
 	require.Less(t, time.Since(began), time.Second)
 }
 
-// A client repeats by default what was not answered, though it may have been done.
+// By default a client repeats an unanswered command, although it may have been executed.
 func TestLostAnswerIsNotChargedTwice(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr)
@@ -287,7 +287,7 @@ func TestLostAnswerIsNotChargedTwice(t *testing.T) {
 	require.Equal(t, 2, take(t, l, "lost", "").Remaining)
 }
 
-// The caller's client is the caller's, and so is one of a type that is not known.
+// Close leaves the caller's client open, also one of an unknown type.
 func TestCloseLeavesTheClientAlone(t *testing.T) {
 	client := redistest.Start(t).Client()
 	for name, given := range map[string]redis.UniversalClient{"known": client, "unknown": struct{ redis.UniversalClient }{client}} {
