@@ -6,8 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Echo makes a guard a middleware of echo, with the parameters of the route as path values. Errors that the handler
-// returns are answered by echo, after the lock has been released.
+// Echo turns a guard into a middleware of echo, with the route parameters as path values. Echo answers errors that the
+// handler returns after the lock has been released.
 func Echo(guard func(http.Handler) http.Handler) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
-// newGuard returns a guard by product, and what closes its Locker.
+// newGuard returns a guard with a lock per product, and its Locker.
 func newGuard() (guard func(http.Handler) http.Handler, locker *wllock.Locker) {
 	locker, err := wllock.New("order", memlock.New())
 	if err != nil {
@@ -25,7 +25,7 @@ func newGuard() (guard func(http.Handler) http.Handler, locker *wllock.Locker) {
 	return httpguard.New(locker, "product", httpguard.PathValue("id"), httpguard.WithCallOptions(wllock.NoWait())), locker
 }
 
-// demonstrate sends an order for product 1000, and another one while somebody else holds its lock.
+// demonstrate sends an order for product 1000, and another one while its lock is held elsewhere.
 func demonstrate(h http.Handler, locker *wllock.Locker) {
 	server := httptest.NewServer(h)
 	defer server.Close()
@@ -44,7 +44,7 @@ func demonstrate(h http.Handler, locker *wllock.Locker) {
 	_ = locker.Close(context.Background())
 }
 
-// chi knows the route only once it is matched: With is right, Use at the top of the router is too early.
+// chi knows the route only after matching: use With, because Use at the top of the router is too early.
 func Example_chi() {
 	guard, locker := newGuard()
 	router := chi.NewRouter()

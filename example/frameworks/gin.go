@@ -6,7 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Gin makes a guard a middleware of gin, with the parameters of the route as path values.
+// Gin turns a guard into a middleware of gin, with the route parameters as path values.
 func Gin(guard func(http.Handler) http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, p := range c.Params {
@@ -17,10 +17,10 @@ func Gin(guard func(http.Handler) http.Handler) gin.HandlerFunc {
 			if passed {
 				return
 			}
-			c.Abort() // or gin would go on to the handler
+			c.Abort() // otherwise gin would continue with the handler
 			switch p := recover(); p {
 			case nil:
-			case http.ErrAbortHandler: // cancelled while it waited; of which gin.Recovery would make an empty 200
+			case http.ErrAbortHandler: // canceled while it waited; gin.Recovery would send an empty 200
 				c.AbortWithStatus(http.StatusServiceUnavailable)
 			default:
 				panic(p)
@@ -28,7 +28,7 @@ func Gin(guard func(http.Handler) http.Handler) gin.HandlerFunc {
 		}()
 		guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			passed = true
-			c.Request = r // whose context has the lock
+			c.Request = r // its context carries the lock
 			c.Next()
 		})).ServeHTTP(c.Writer, c.Request)
 	}

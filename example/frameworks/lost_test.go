@@ -21,13 +21,13 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// A lock that is lost is answered with its problem behind the writer of each framework as well.
+// A lost lock is answered with its problem behind the writer of each framework.
 func TestLost(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	for name, route := range map[string]func(guard func(http.Handler) http.Handler) http.Handler{
 		"chi": func(guard func(http.Handler) http.Handler) http.Handler {
 			router := chi.NewRouter()
-			router.Use(middleware.Logger) // which wraps the writer
+			router.Use(middleware.Logger) // wraps the writer
 			router.With(guard).Post("/orders/{id}", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 			return router
 		},
@@ -59,8 +59,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Who was cancelled while waiting gets no empty 200, nor is the handler run.
-func TestGinCancelled(t *testing.T) {
+// A request canceled while it waits gets no empty 200, and the handler does not run.
+func TestGinCanceled(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", "1000")
@@ -84,7 +84,7 @@ func TestGinCancelled(t *testing.T) {
 	}
 }
 
-// The guide has the adapters for those who copy them from there.
+// The guide contains the adapters to copy.
 func TestGuideHasTheAdapters(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/middleware.md")
 	if err != nil {
@@ -96,7 +96,7 @@ func TestGuideHasTheAdapters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := strings.Index(string(source), "\nfunc "); !strings.Contains(string(guide), string(source[at:])) {
-			t.Errorf("docs/middleware.md has not what is in %s", file)
+			t.Errorf("docs/middleware.md lacks the code of %s", file)
 		}
 	}
 }
