@@ -135,6 +135,7 @@ func TestDecoratedLeaseReports(t *testing.T) {
 		l := watch.Async(&decorated{enter(t, b, distributed.Request{})})
 		l.Watch(w, l)
 		time.Sleep(ttl)
+		synctest.Wait()
 		assert.NotEmpty(t, w.renewed)
 		_, place, err := b.Enter(t.Context(), distributed.Request{Key: "s:n:k", Instance: "b", TTL: ttl})
 		require.NoError(t, err)
