@@ -126,7 +126,7 @@ func (h *hold) unpin() bool {
 func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) {
 	kept, pass := h.out()
 	if pass && h.turn.Pass() == local.Kept {
-		err = h.tenure.GiveUpAndWait(ctx, &h.turn)
+		err = h.tenure.ReleaseAndWait(ctx, &h.turn)
 	}
 	if errors.Is(err, distributed.ErrLeaseLost) { // which only the backend knew
 		return false, nil

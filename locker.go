@@ -115,7 +115,7 @@ func (t *turns) Unpin(key string) { t.queue.Unpin(key) }
 // pass hands the turn on, with what the tenure has at hand; if nobody waits, that goes back to the backend.
 func (l *Locker) pass(turn *local.Turn[*tenure.Tenure], t *tenure.Tenure) {
 	if turn.Pass() == local.Kept {
-		t.GiveUp(turn)
+		t.Release(turn)
 	}
 }
 

@@ -1,20 +1,21 @@
-// Package tenure stands between the two tiers: it decides who of an instance's callers works under which lease of a key.
+// Package tenure stands between the two tiers: it decides which callers of an instance work under which lease of a key.
 //
-// A tenure is the stretch in which one lease serves consecutive local turns, so that a round trip to the backend is paid
-// once for many callers. The Tenure of a key is the baton that its turn carries: Begin and GiveUp are called only by
-// the one who has the turn, so there is at most one contender per key and instance.
+// A tenure is the time in which one lease serves consecutive local turns, so that a round trip to the backend is paid
+// once for many callers (lock cohorting). The Tenure of a key is the baton that its turn carries: only the holder of the
+// turn calls Begin and Release, so there is at most one contender per key and instance (rule T1).
 //
-//	turn ─▶ Begin ─ lease in hand, healthy, T/3 left, budget not spent ─▶ caller goes in (a hand-off)
-//	          ├── else Enter(prev) ─▶ lease ─────────────────────────────▶ caller goes in
-//	          └────────▶ place ─ Granted ─▶ lease ───────────────────────▶ caller goes in
-//	caller comes out ─▶ End ─▶ the next has the turn: the lease stays here for it
-//	                     └───▶ nobody waits: GiveUp, the lease goes back in the background (or lingers)
+//	turn ─▶ Begin ─ current lease healthy, T/3 left, budget not spent ──▶ caller works (a hand-off)
+//	          ├── else Enter(prev) ─▶ lease ─────────────────────────────▶ caller works
+//	          └────────▶ place ─ Granted ─▶ lease ───────────────────────▶ caller works
+//	caller ends ─▶ End ─▶ the next has the turn: the lease stays current
+//	                └───▶ nobody waits: Release, in the background (or the lease lingers)
 //
-// What of a key is where:
+// What a tenure holds:
 //
-//	lease     in use, lingering, or on its way from one turn to the next. At most one.
-//	prev      a lease that is to be given up, or is being given up without an answer yet. The next Enter names it, so
-//	          that the two cannot overtake each other. While there is a prev there is no lease.
-//	place     a position in the backend's queue. It belongs to the instance: a caller that gives up leaves it to the
-//	          next. While there is a place there is no lease.
+//	current   the lease that callers work under, that lingers, or that passes from one turn to the next.
+//	outgoing  prev, a lease that is to be released, or whose release is not answered yet. The next Enter names it, so that
+//	          the two cannot overtake each other. While there is a prev there is no current lease.
+//	place     a position in the backend's queue. It belongs to the instance: a caller that stops waiting leaves it to the
+//	          next. While there is a place there is no current lease.
+//	users     the callers that work under the current lease.
 package tenure

@@ -10,8 +10,8 @@ import (
 )
 
 // enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
-func (t *Tenure) enter(ctx context.Context, ask Ask, at hand) (distributed.Lease, error) {
-	place, prev := at.place, at.prev
+func (t *Tenure) enter(ctx context.Context, ask Ask, d decision) (distributed.Lease, error) {
+	place, prev := d.place, d.prev
 	for {
 		if place == nil {
 			lease, p, err := t.ask(ctx, ask, prev)
@@ -23,7 +23,7 @@ func (t *Tenure) enter(ctx context.Context, ask Ask, at hand) (distributed.Lease
 		}
 		lease, err := t.await(ctx, place, ask)
 		if err != nil || lease != nil {
-			return lease, err // after an error the place stays for the next
+			return lease, err // after an error the place stays for the next caller (rule T3)
 		}
 		t.setPlace(nil, ask.Mode)
 		place = nil // lost: enter again
@@ -36,7 +36,7 @@ func (t *Tenure) setPlace(p distributed.Place, mode distributed.Mode) {
 	t.place, t.mode = p, mode
 }
 
-// ask makes one Enter. It names prev, if there is one, and sees to it otherwise when the outcome is not known.
+// ask makes one Enter. It names prev, if there is one (rule T5), and releases it itself when the outcome is not known.
 func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) (distributed.Lease, distributed.Place, error) {
 	ctx, cancel := ask.within(ctx)
 	defer cancel()
@@ -49,9 +49,9 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 	if prev != nil {
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
 			watch.Stop(prev)
-			t.answered(prev)
+			t.released(prev)
 		} else {
-			t.giveBackPrev()
+			t.releasePrev()
 		}
 	}
 	return lease, place, ask.timeout(ctx, err)
@@ -65,8 +65,8 @@ func (a Ask) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadlineCause(ctx, a.Deadline, ErrTimeout)
 }
 
-// timeout makes ErrTimeout of the error of a question that the deadline in ctx broke off, and keeps it beside if the
-// backend could not be reached.
+// timeout makes ErrTimeout of the error of a request that the deadline in ctx ended, and keeps both if the backend could
+// not be reached.
 func (a Ask) timeout(ctx context.Context, err error) error {
 	switch {
 	case err == nil || context.Cause(ctx) != ErrTimeout:
@@ -83,8 +83,8 @@ type unanswered struct{ error }
 func (u unanswered) Is(target error) bool { return target == ErrTimeout }
 func (u unanswered) Unwrap() error        { return u.error }
 
-// await waits for the grant of a place. Neither lease nor error: the place is lost, or of no use. When the grant arrives as the
-// caller's time ends, either may win: a grant that is not taken here lies in the place, for the next caller or Leave.
+// await waits for the grant of a place. Neither lease nor error: the place is lost, or of no use. When the grant arrives as
+// the caller's time ends, either may win: a grant that is not taken here lies in the place, for the next caller or Leave.
 func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (distributed.Lease, error) {
 	if ask.NoWait { // the place is inherited: has the grant come?
 		select {
@@ -100,17 +100,17 @@ func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (d
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	var moot <-chan struct{}
+	var canceled <-chan struct{}
 	if o := t.group.config.Outage; o != nil {
-		moot = o.Await()
+		canceled = o.Await()
 		defer o.Awaited()
 	}
 	select {
 	case lease := <-place.Granted():
 		return lease, nil
-	case <-moot: // a grant of the same moment goes back with the place
+	case <-canceled: // a grant of the same moment is released with the place (rule O6)
 		t.mu.Lock()
-		t.part()
+		t.leavePlace()
 		t.mu.Unlock()
 		return nil, nil
 	case <-ctx.Done():

@@ -15,17 +15,17 @@ type Config struct {
 	TTL         time.Duration
 	MaxHandoffs int           // turns per tenure after the first while other instances wait; 0: none at all
 	MaxTenure   time.Duration // the same in time
-	Linger      time.Duration // how long an idle lease is kept; 0: not at all
+	Linger      time.Duration // how long an unused lease is kept; 0: not at all
 	Queue       Queue
 	// Failed gets the errors of releases that the backend did not confirm.
 	Failed func(tag any, key string, err error)
 	// Renewed is called after each renewal; err: it had no answer. nil: it is not called.
 	Renewed func(tag any, err error)
-	// Outage is what Backend does besides to have turns served while it is away; nil: nothing.
+	// Outage is the policy that Backend has for outages; nil: none.
 	Outage Outage
 }
 
-// Queue is what a tenure needs of the local tier besides the turn it is called with.
+// Queue is what a tenure needs of the local tier besides the turn.
 type Queue interface {
 	// Idle takes the turn of a pinned key that nobody has or waits for.
 	Idle(key string) (Turn, bool)
@@ -59,9 +59,9 @@ func NewGroup(c Config) *Group {
 	return g
 }
 
-// New returns the tenure of a key that comes into use: that of a key of former times, if it is fit for it. Nothing is at
-// hand in a tenure that nobody uses, and what may still be said of its former leases it does not know any more; only the
-// timer of lingering may come late and read the key.
+// New returns the tenure of a key that comes into use. It reuses the tenure of an unused key if possible. An unused
+// tenure holds no lease or place and ignores late events of old ones; only the timer of lingering may fire late and read
+// the key.
 func (g *Group) New(key string, former *Tenure) *Tenure {
 	if former != nil && !former.lingered {
 		former.key = key
@@ -72,14 +72,14 @@ func (g *Group) New(key string, former *Tenure) *Tenure {
 	return t
 }
 
-// Close sends those away that wait at the backend, and ends all lingering from now on.
+// Close ends all waiting at the backend (rule T8), and lingering from now on.
 func (g *Group) Close() {
 	if !g.shut.Swap(true) {
 		close(g.closing)
 	}
 }
 
-// Stop frees the timer, when all tenures are over.
+// Stop frees the timer, when no tenure is in use any more.
 func (g *Group) Stop() { g.linger.Close() }
 
 func (g *Group) closed() bool { return g.shut.Load() }

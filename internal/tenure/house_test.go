@@ -196,7 +196,7 @@ func (g *guest) enter() error {
 
 func (g *guest) pass() {
 	if g.turn.Pass() == local.Kept {
-		g.tenure.GiveUp(&g.turn)
+		g.tenure.Release(&g.turn)
 	}
 }
 
@@ -216,7 +216,7 @@ func (g *guest) goesAndWaits(ctx context.Context) (err error) {
 	g.tenure.End(&g.use, time.Now())
 	g.set("out")
 	if g.turn.Pass() == local.Kept {
-		err = g.tenure.GiveUpAndWait(ctx, &g.turn)
+		err = g.tenure.ReleaseAndWait(ctx, &g.turn)
 	}
 	return err
 }

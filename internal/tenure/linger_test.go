@@ -124,7 +124,7 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// seat lets the test have the turn in the middle of GiveUp.
+// seat lets the test have the turn in the middle of Release.
 type seat struct {
 	*guest
 	before func()
@@ -147,7 +147,7 @@ func TestLingerEndsWhileTheTurnIsHeld(t *testing.T) {
 			a := h.comes(exclusive)
 			a.tenure.End(&a.use, time.Now())
 			a.turn.Pass()
-			a.tenure.GiveUp(&seat{a, func() { end(h, d.paper(0)) }})
+			a.tenure.Release(&seat{a, func() { end(h, d.paper(0)) }})
 			require.Equal(t, 1, d.paper(0).releases())
 			require.False(t, h.inUse())
 			h.closed()

@@ -197,7 +197,7 @@ func (w *walker) ends(g *guest) {
 	}
 	if w.percent(10) {
 		if g.turn.Pass() == local.Kept {
-			_ = g.tenure.GiveUpAndWait(context.Background(), &g.turn)
+			_ = g.tenure.ReleaseAndWait(context.Background(), &g.turn)
 		}
 		return
 	}

@@ -7,14 +7,20 @@ import (
 	"github.com/wllock/wllock/internal/watch"
 )
 
-// Outage is a Backend that knows when what it stands for is away.
+// Outage is a Backend wrapper that detects when the backend is unreachable.
 type Outage interface {
 	// Adopt makes of a lease that was granted the one that callers work under.
 	Adopt(distributed.Lease) distributed.AsyncLease
-	// Await says that a caller begins to wait for a grant. The channel is closed when that is of no use any more: Enter
-	// answers at once then. Awaited says that the wait is over.
-	Await() (moot <-chan struct{})
+	// Await says that a caller begins to wait for a grant. The channel is closed when the wait is of no use any more:
+	// Enter answers at once then (rule O6). Awaited says that the wait has ended.
+	Await() (canceled <-chan struct{})
 	Awaited()
+}
+
+// Degradable is an optional ability of a lease that an Outage adopts or grants.
+type Degradable interface {
+	// Degraded reports that callers work under it without a lease of the backend (rule T9).
+	Degraded() bool
 }
 
 func (g *Group) adopt(l distributed.Lease) distributed.AsyncLease {
@@ -24,25 +30,24 @@ func (g *Group) adopt(l distributed.Lease) distributed.AsyncLease {
 	return watch.Async(l)
 }
 
-// Degraded reports that the caller works without a lease of the backend's, be it since its start or since that one ran out.
+// Degraded reports that the caller works without a lease of the backend, either from its start or since that expired.
 func (u *Use) Degraded() bool { return degraded(u.lease) }
 
-// degraded: the leases of an Outage can say so.
 func degraded(l distributed.Lease) bool {
-	d, ok := l.(interface{ Degraded() bool })
+	d, ok := l.(Degradable)
 	return ok && d.Degraded()
 }
 
 // LeaseRenewed implements distributed.RenewalWatcher.
 func (t *Tenure) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
-	tell := t.group.config.Renewed
-	if tell == nil {
+	renewed := t.group.config.Renewed
+	if renewed == nil {
 		return
 	}
 	t.mu.Lock()
-	ours, tag := t.lease == l, t.tag
+	ours, tag := t.current.lease == l, t.tag
 	t.mu.Unlock()
 	if ours { // else by now t may be another key's
-		tell(tag, err)
+		renewed(tag, err)
 	}
 }

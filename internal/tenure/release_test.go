@@ -111,7 +111,7 @@ func TestReleaseGoesOnInTheBackground(t *testing.T) {
 	})
 }
 
-func TestGiveUpAndWait(t *testing.T) {
+func TestReleaseAndWait(t *testing.T) {
 	bubble(t, "returns the backend's answer when it is there", func(t *testing.T) {
 		for _, answer := range []error{nil, distributed.ErrLeaseLost} {
 			d := new(desk)
@@ -211,7 +211,7 @@ func TestGiveUpAndWait(t *testing.T) {
 		b.tenure.End(&b.use, time.Now())
 		d.paper(0).lose()
 		b.turn.Pass()
-		require.NoError(t, b.tenure.GiveUpAndWait(t.Context(), &b.turn))
+		require.NoError(t, b.tenure.ReleaseAndWait(t.Context(), &b.turn))
 		require.Zero(t, d.paper(0).releases())
 		h.closed()
 	})

@@ -1,0 +1,85 @@
+package tenure
+
+import (
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// startLinger keeps the unused lease for the next caller, if that is configured and no other instance waits for it.
+func (t *Tenure) startLinger(turn Turn) bool {
+	g := t.group
+	if g.config.Linger == 0 || g.closed() {
+		return false
+	}
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current.lease == nil || t.current.lease.Contended() || !t.serves(t.mode, now) {
+		return false
+	}
+	if !t.current.lingering { // else nobody has used it since it began to
+		t.current.lingering, t.lingered = true, true
+		turn.Pin()
+	}
+	t.pinLeaving(turn)
+	g.linger.Put(&t.linger, now.Add(g.config.Linger))
+	return true
+}
+
+// stopLinger ends the lingering because the lease is used, or gone. It reports whether the key is to be unpinned. The
+// caller holds mu.
+func (t *Tenure) stopLinger() bool {
+	was := t.current.lingering
+	if was {
+		t.current.lingering = false
+		t.group.linger.Remove(&t.linger)
+	}
+	return was
+}
+
+// unwelcome reports whether a lingering lease should be released now.
+func (t *Tenure) unwelcome() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current.lingering && (t.current.lease.Contended() || t.group.closed())
+}
+
+// endLinger releases a lingering lease, if it still is one and nobody has the turn; else the holder of the turn sees to
+// the lease when it ends.
+func (t *Tenure) endLinger() {
+	turn, ok := t.group.config.Queue.Idle(t.key)
+	if !ok {
+		return
+	}
+	// When t is not in use any more, this is the turn of a later tenure of the key. As long as we have it, nobody else can
+	// end that one's lingering; so we do, since one that has just tried in vain will not try again.
+	of := turn.Baton()
+	of.mu.Lock()
+	lingering := of.current.lingering
+	of.mu.Unlock()
+	if lingering { // else the lease has gone meanwhile
+		of.releaseAll(turn)
+	}
+	turn.Leave()
+}
+
+// EndLinger is for Close.
+func (t *Tenure) EndLinger() {
+	t.mu.Lock()
+	lingering := t.current.lingering
+	t.mu.Unlock()
+	if lingering {
+		t.endLinger()
+	}
+}
+
+// LeaseContended implements distributed.Watcher.
+func (t *Tenure) LeaseContended(l distributed.Lease) {
+	t.mu.Lock()
+	lingering := t.current.lingering && t.current.lease == l
+	t.mu.Unlock()
+	if lingering {
+		t.endLinger()
+	}
+}

@@ -1,0 +1,185 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Release is for the holder of the turn when no other caller of this instance waits: the lease is released, the place is
+// left, and the turn ends. It does not wait for the backend (rule T5). A lease may linger instead.
+func (t *Tenure) Release(turn Turn) {
+	lingers := t.startLinger(turn)
+	if !lingers {
+		t.releaseAll(turn)
+	}
+	turn.Leave()
+	if lingers && t.unwelcome() { // another instance asked for it while we still had the turn, and could not get at it
+		t.endLinger()
+	}
+}
+
+// ReleaseAndWait is Release that waits for the backend's answer until ctx ends; then the release goes on in the
+// background. The lease does not linger.
+func (t *Tenure) ReleaseAndWait(ctx context.Context, turn Turn) error {
+	t.mu.Lock()
+	lease := t.current.lease
+	if lease == nil {
+		t.mu.Unlock()
+		t.releaseAll(turn)
+		turn.Leave()
+		return nil
+	}
+	t.makePrev()
+	t.outgoing.releasing = true
+	t.pin(turn)
+	t.pinLeaving(turn)
+	t.mu.Unlock()
+	turn.Leave() // the next caller enters with this lease as prev
+	err := lease.Release(ctx)
+	switch {
+	case err == nil || errors.Is(err, distributed.ErrLeaseLost):
+		t.LeaseReleased(lease, err)
+	case lease.StartRelease(): // else the answer comes to LeaseReleased; until then it is prev
+		t.released(lease)
+	}
+	return err
+}
+
+// releaseAll starts the release of the lease and leaves the place. It keeps the key as long as that takes.
+func (t *Tenure) releaseAll(turn Turn) {
+	t.mu.Lock()
+	t.makePrev()
+	t.leavePlace()
+	t.pinLeaving(turn)
+	prev, start := t.outgoing.start()
+	t.mu.Unlock()
+	switch {
+	case prev == nil:
+	case start && prev.StartRelease():
+		t.released(prev)
+	default:
+		t.mu.Lock()
+		if t.outgoing.prev != nil { // else it was answered meanwhile
+			t.pin(turn)
+		}
+		t.mu.Unlock()
+	}
+}
+
+// releasePrev is for a holder of the turn whose Enter may or may not have released prev.
+func (t *Tenure) releasePrev() {
+	t.mu.Lock()
+	prev, start := t.outgoing.start()
+	t.mu.Unlock()
+	if start && prev.StartRelease() {
+		t.released(prev)
+	}
+}
+
+// start notes that the release of prev is under way; first: the caller has to start it. The caller holds mu.
+func (o *outgoing) start() (prev distributed.AsyncLease, first bool) {
+	first = o.prev != nil && !o.releasing
+	o.releasing = o.prev != nil
+	return o.prev, first
+}
+
+// drop forgets prev if it is l, and reports whether the key is to be unpinned. The caller holds mu.
+func (o *outgoing) drop(l distributed.Lease) (unpin bool) {
+	if o.prev != l {
+		return false
+	}
+	unpin = o.pinned
+	*o = outgoing{}
+	return unpin
+}
+
+// makePrev makes the current lease prev. It does not linger any more, but prev takes over its pin. The caller holds mu.
+func (t *Tenure) makePrev() {
+	if t.current.lease != nil {
+		t.outgoing = outgoing{prev: t.current.lease, pinned: t.stopLinger()}
+		t.current.lease = nil
+	}
+}
+
+// LeaseReleased implements distributed.Watcher.
+func (t *Tenure) LeaseReleased(l distributed.Lease, err error) {
+	t.mu.Lock()
+	var tag any
+	var key string
+	ours := t.outgoing.prev == l // else an Enter was answered before, and by now t may be another key's
+	if ours {
+		tag, key = t.tag, t.key
+	}
+	unpin := t.outgoing.drop(l)
+	t.mu.Unlock()
+	if ours && err != nil && t.group.config.Failed != nil {
+		t.group.config.Failed(tag, key, err)
+	}
+	t.unpin(unpin)
+}
+
+// released notes that l needs no more care: it is released, or the backend has answered what it could.
+func (t *Tenure) released(l distributed.Lease) {
+	t.mu.Lock()
+	unpin := t.outgoing.drop(l)
+	t.mu.Unlock()
+	t.unpin(unpin)
+}
+
+// leavePlace starts to leave the place, if there is one. The caller holds mu.
+func (t *Tenure) leavePlace() {
+	if t.place == nil {
+		return
+	}
+	t.leaving++
+	go t.leave(t.place, t.tag)
+	t.place = nil
+}
+
+// leave leaves a place, on a context of its own, since the caller's has ended. The bound is the claim window, within
+// which the backend finds out by itself.
+func (t *Tenure) leave(place distributed.Place, tag any) {
+	defer t.left()
+	c := &t.group.config
+	ctx, cancel := context.WithTimeout(context.Background(), distributed.ClaimWindow(c.TTL))
+	defer cancel()
+	if err := place.Leave(ctx); err != nil && c.Failed != nil {
+		c.Failed(tag, t.key, err)
+	}
+}
+
+// left takes back the pin for a place, or sees to it that none is made.
+func (t *Tenure) left() {
+	t.mu.Lock()
+	pinned := t.leaving == 0
+	if !pinned {
+		t.leaving--
+	}
+	t.mu.Unlock()
+	t.unpin(pinned)
+}
+
+// pinLeaving keeps the key until the backend has answered for the places that are being left, so that Close waits for
+// them. Every turn that ends with nobody behind it comes by here. The caller holds mu and the turn.
+func (t *Tenure) pinLeaving(turn Turn) {
+	for ; t.leaving > 0; t.leaving-- {
+		turn.Pin()
+	}
+}
+
+// pin keeps the key for prev. The caller holds mu and the turn.
+func (t *Tenure) pin(turn Turn) {
+	if !t.outgoing.pinned {
+		t.outgoing.pinned = true
+		turn.Pin()
+	}
+}
+
+// unpin takes back a pin of the key, if there was one. The caller does not hold mu.
+func (t *Tenure) unpin(pinned bool) {
+	if pinned {
+		t.group.config.Queue.Unpin(t.key)
+	}
+}
