@@ -24,13 +24,14 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// list asks go for the graph of all modules in go.work, each as it stands in its own go.mod.
+// list asks go for the graph of all modules in go.work, each by its own go.mod. In the workspace a module may lack a
+// requirement, of its tests too, as long as another module has it; here that fails.
 func list(t *testing.T) graph {
 	t.Helper()
 	noteFiles(t)
 	g := graph{}
 	for _, dir := range workspace(t) {
-		out := goIn(t, dir, "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
+		out := goIn(t, dir, "list", "-deps", "-test", "-json=ImportPath,Standard,Imports,Deps", "./...")
 		for dec := json.NewDecoder(strings.NewReader(out)); ; {
 			var p pkg
 			if err := dec.Decode(&p); errors.Is(err, io.EOF) {
@@ -38,11 +39,18 @@ func list(t *testing.T) graph {
 			} else {
 				require.NoError(t, err)
 			}
-			g[p.ImportPath] = p
+			if !isTest(p.ImportPath) {
+				g[p.ImportPath] = p
+			}
 		}
 	}
 	require.Contains(t, g, module)
 	return g
+}
+
+// isTest reports whether path names a test binary, or a package compiled for one.
+func isTest(path string) bool {
+	return strings.HasSuffix(path, ".test") || strings.Contains(path, " [")
 }
 
 // goIn runs go in a directory of the repository, outside of the workspace, and returns what it prints.

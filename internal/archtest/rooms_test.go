@@ -1,6 +1,6 @@
 package archtest
 
-// room is a directory and who its packages may know. Packages in directories below belong to it, unless some of these
+// room is a directory and what its packages may import. Packages in directories below belong to it, unless some of these
 // are rooms themselves: then it has the one package of its own directory, except for programs.
 type room struct {
 	path    string   // below the repository; "." is its root
