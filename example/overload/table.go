@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// tables are Markdown: what became of the requests and of the memory, and how long they took.
+// tables returns Markdown tables: the outcome of the requests, the memory, and the latencies.
 func tables(l load, points []point) string {
 	best := 0
 	for _, p := range points {
@@ -17,7 +17,7 @@ func tables(l load, points []point) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "hold %v, %.0f requests per second, clients wait %v\n\n", l.hold, l.rate(), l.patience)
-	fmt.Fprintln(&b, "| threshold | goodput/s | of the best | lock in use | refused/s | timed out/s | 5xx | broken | for nobody/s | heap | RSS |")
+	fmt.Fprintln(&b, "| threshold | goodput/s | of the best | lock in use | refused/s | timed out/s | 5xx | broken | client gone/s | heap | RSS |")
 	fmt.Fprintln(&b, "|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, p := range points {
 		fmt.Fprintf(&b, "| %s | %.0f | %.1f%% | %.0f%% | %.0f | %.0f | %d | %d | %.0f | %s | %s |\n", title(p.threshold),
@@ -42,7 +42,7 @@ func title(threshold int) string {
 
 func (l load) perSecond(n int) float64 { return float64(n) / l.measured.Seconds() }
 
-// growth is from the first third to the last.
+// growth shows the change from the first third to the last.
 func growth(bytes [2]float64) string {
 	if bytes[1] == 0 {
 		return "-"
@@ -65,7 +65,7 @@ func (p *point) limit() string {
 	return ms(p.bound()) + " ms"
 }
 
-// against is the p99 of t, and how far it is from the bound.
+// against shows the p99 of t and its difference from the bound.
 func (p *point) against(t times) string {
 	at := t.quantile(.99)
 	switch {
