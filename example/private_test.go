@@ -35,16 +35,16 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// What is private has this in it: the key, a header, the body, and the backend's password.
+// Everything private contains this mark: the key, a header, the body, and the backend's password.
 const (
 	mark    = "marked-as-private"
 	key     = "key-" + mark
 	token   = "Bearer " + mark
 	body    = `{"card": "` + mark + `"}`
-	backend = "redis://user:" + mark + "@127.0.0.1:1" // where nobody listens
+	backend = "redis://user:" + mark + "@127.0.0.1:1" // without a listener
 )
 
-// record is what leaves a service: its log at the default level, its metrics and its answers.
+// record is the output of a service: its log at the default level, its metrics and its answers.
 type record struct {
 	mu      sync.Mutex // guards b
 	b       strings.Builder
@@ -72,7 +72,7 @@ func (r *record) options(more ...wllock.Option) []wllock.Option {
 	return append(more, wllock.WithLogger(slog.New(slog.NewTextHandler(r, nil))), wllock.WithMeterProvider(r.meters))
 }
 
-// check fails if anything private has left, or if what should have been told was not.
+// check fails if anything private was output, or something expected was not.
 func (r *record) check(t *testing.T, told ...string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -88,11 +88,11 @@ func (r *record) check(t *testing.T, told ...string) {
 	}
 }
 
-// door is a service behind a guard, and the way to it.
+// door is a service behind a guard, with a client.
 type door interface {
-	// open has work run with the lock.
+	// open runs work under the lock.
 	open(t *testing.T, l *wllock.Locker, work func(ctx context.Context), opts ...wllock.CallOption)
-	// knock sends one request, and returns all of the answer as text.
+	// knock sends one request and returns the whole answer as text.
 	knock(t *testing.T) string
 }
 
@@ -159,7 +159,7 @@ func outages(t *testing.T, r *record, d door) {
 	}
 }
 
-// answered notes an answer. want has what is in it over HTTP and over gRPC: status, code, type, reason.
+// answered records an answer. want lists what it contains over HTTP and over gRPC: status, code, type, reason.
 func (r *record) answered(t *testing.T, answer, want string) {
 	t.Helper()
 	fmt.Fprintln(r, answer)

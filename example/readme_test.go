@@ -1,4 +1,4 @@
-// Package example holds programs that use wllock, and checks that those in the README do what it says.
+// Package example holds programs that use wllock, and checks that those in the README work as it says.
 package example
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// blocks returns the fenced blocks of that language in the README, in their order.
+// blocks returns the fenced blocks of that language in the README, in order.
 func blocks(t *testing.T, language string) []string {
 	t.Helper()
 	readme, err := os.ReadFile("../README.md")
@@ -27,7 +27,7 @@ func blocks(t *testing.T, language string) []string {
 	return found
 }
 
-// program writes a block to a file of its own. It is built as a part of this module, for go takes files from anywhere.
+// program writes a block to a file. It builds as part of this module, because go accepts files from anywhere.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "main.go")
@@ -56,7 +56,7 @@ func TestREADMEQuickStartPrintsWhatItSays(t *testing.T) {
 	assert.Contains(t, blocks(t, ""), string(out))
 }
 
-func TestREADMELinksLeadSomewhere(t *testing.T) {
+func TestREADMELinksExist(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")
 	require.NoError(t, err)

@@ -29,6 +29,6 @@ func openBackend(url string) (distributed.Backend, error) {
 	case knownScheme(scheme):
 		return redislock.Open(url)
 	default:
-		return nil, fmt.Errorf("no lock service for %q; allowed is %s", scheme, backendsAllowed)
+		return nil, fmt.Errorf("no lock service for %q; allowed: %s", scheme, backendsAllowed)
 	}
 }

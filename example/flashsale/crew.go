@@ -11,7 +11,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// crew is the part of a sale that one process does: every stride-th instance from first on, over one backend.
+// crew is one process's part of a sale: every stride-th instance from first on, over one backend.
 type crew struct {
 	settings
 	system        string
@@ -20,13 +20,13 @@ type crew struct {
 	first, stride int
 }
 
-// meter is what can be seen of a round while it runs.
+// meter is the visible progress of a round.
 type meter struct {
 	answered, bought atomic.Int64
 }
 
-// run serves all buyers of the crew and returns what they saw. Only an interruption is an error; what goes wrong for a
-// buyer is counted.
+// run serves all buyers of the crew and returns their results. Only an interruption is an error; a buyer's failure is
+// counted.
 func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
 	backend := &counting{Backend: c.backend}
 	t := &tally{start: time.Now(), meter: m}
@@ -44,7 +44,7 @@ func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
 	return t.result, context.Cause(ctx)
 }
 
-// serve opens the n-th instance, lets its buyers come and closes it when the last has gone.
+// serve opens the n-th instance, serves its buyers and closes it after the last.
 func (i *instance) serve(ctx context.Context, n int, r round, t *tally) error {
 	sell, closeClerk, err := r.open(i)
 	if err != nil {
@@ -61,18 +61,18 @@ func (i *instance) serve(ctx context.Context, n int, r round, t *tally) error {
 		})
 	}
 	buyers.Wait()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL) // later, every lease has run out anyway
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL) // after that, every lease has expired anyway
 	defer cancel()
 	return closeClerk(ctx)
 }
 
-// tally adds up what the buyers of a process see.
+// tally adds up the results of a process's buyers.
 type tally struct {
 	start time.Time
 	meter *meter
 
 	mu     sync.Mutex
-	result result // guarded by mu until all buyers have gone
+	result result // guarded by mu until all buyers are done
 }
 
 func (t *tally) add(v *visit, err error) {
@@ -97,7 +97,7 @@ func (t *tally) add(v *visit, err error) {
 	t.meter.answered.Add(1)
 }
 
-// fail notes a failure that no buyer saw.
+// fail records a failure that affected no buyer.
 func (t *tally) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *tally) fail(err error) {
 	t.note(err)
 }
 
-// note keeps the first failure: what follows is mostly its consequence.
+// note keeps the first failure: the later ones are mostly its consequences.
 func (t *tally) note(err error) {
 	if t.result.Failure == "" {
 		t.result.Failure = err.Error()

@@ -33,7 +33,7 @@ func openStoreOn(t *testing.T, s settings, backend *memlock.Backend, opts ...wll
 	return store
 }
 
-// busy keeps the database to itself, so that orders stay inside, until the returned function is called.
+// busy locks the database, so that orders stay inside, until the returned function is called.
 func (s *store) busy(t *testing.T) (quiet func()) {
 	t.Helper()
 	tx, err := s.shop.writer.BeginTx(t.Context(), nil)
@@ -41,7 +41,7 @@ func (s *store) busy(t *testing.T) (quiet func()) {
 	return func() { _ = tx.Rollback() }
 }
 
-// series are the labels, with one of their values each, that a metric was seen with.
+// series are the labels that a metric was seen with, each with one of its values.
 type series map[string]map[string]string
 
 var (
@@ -62,7 +62,7 @@ func parseMetrics(text string) series {
 	return all
 }
 
-// query is what an expression of PromQL asks for.
+// query is what a PromQL expression selects.
 type query struct {
 	metrics  []string
 	labels   []string    // by which it groups or selects
@@ -108,7 +108,7 @@ func TestParseQuery(t *testing.T) {
 	assert.Equal(t, series{"m": {"a": "1\n2\n", "b": "x{y}\n"}, "n": {}}, parseMetrics("# HELP m n\nm{a=\"1\"} 4\nm{a=\"2\",b=\"x{y}\"} 1e-05\nn 3\n"))
 }
 
-// dashboard is what is looked at of grafana.json.
+// dashboard is the checked part of grafana.json.
 type dashboard struct {
 	Panels []struct {
 		Title   string
@@ -119,7 +119,7 @@ type dashboard struct {
 	}
 }
 
-// Each metric and label of the dashboard is in what the server really tells, once everything has happened to it.
+// The server exports every metric and label of the dashboard, once everything has happened to it.
 func TestDashboardFitsTheMetrics(t *testing.T) {
 	text, err := os.ReadFile("grafana.json")
 	require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestDashboardFitsTheMetrics(t *testing.T) {
 	}
 }
 
-// metricsAfterLoad has orders, a line, refusals, a renewal, a lock that is lost, and an order without the backend.
+// metricsAfterLoad has orders, waiters, refusals, a renewal, a lost lock, and an order without the backend.
 func metricsAfterLoad(t *testing.T) string {
 	backend := memlock.New()
 	const ttl = time.Second

@@ -1,14 +1,14 @@
 // Command flashsale shows what wllock is for. It sells the same pieces to the same buyers in three rounds:
 //
 //   - without a lock: the shop sells more than it has;
-//   - one tier: every buyer asks the lock service himself, as with a plain distributed lock;
+//   - one tier: every buyer asks the lock service, as with a plain distributed lock;
 //   - wllock: the buyers wait in the queue of their instance, and one of them asks for all.
 //
-// It needs nothing but a Go toolchain: the database is SQLite in a temporary file, the lock service is in memory.
+// It needs only a Go toolchain: the database is SQLite in a temporary file, the lock service is in memory.
 //
 //	go run ./example/flashsale
 //
-// Read rounds.go first, for it holds the three ways to sell, then shop.go for the order and its fence.
+// Read rounds.go first, for the three ways to sell, then shop.go, for the order and its fence (fencing token).
 package main
 
 import (
@@ -27,9 +27,9 @@ import (
 // The exit statuses.
 const (
 	statusOK          = 0
-	statusFailed      = 1 // wllock sold a piece twice, or the run could not be done
+	statusFailed      = 1 // wllock sold a piece twice, or the run failed
 	statusUsage       = 2
-	statusInterrupted = 130 // as a shell says of a program that SIGINT has ended
+	statusInterrupted = 130 // the status a shell reports for a program ended by SIGINT
 )
 
 func main() {
@@ -85,7 +85,7 @@ func compare(ctx context.Context, s settings, show display) ([]report, error) {
 		return nil, err
 	}
 
-	system := "flashsale-" + rand.Text()[:8] // a name of its own, so that two runs do not meet on one server
+	system := "flashsale-" + rand.Text()[:8] // unique, so that two runs do not interfere on one server
 	var reports []report
 	for i, r := range rounds {
 		sell := func(m *meter) (result, error) {
@@ -104,7 +104,7 @@ func compare(ctx context.Context, s settings, show display) ([]report, error) {
 	return reports, nil
 }
 
-// play fills the shelf, sells, and asks the database what has happened.
+// play fills the stock, sells, and asks the database for the result.
 func play(ctx context.Context, s settings, r round, shop *shop, show display, sell func(*meter) (result, error)) (report, error) {
 	if err := shop.Stock(ctx, r.id, s.Stock); err != nil {
 		return report{}, err
@@ -120,7 +120,7 @@ func play(ctx context.Context, s settings, r round, shop *shop, show display, se
 	return newReport(r, s.Stock, a, seen), err
 }
 
-// conclude prints the reports and says, by its exit status too, whether wllock has kept its promise.
+// conclude prints the reports and returns an exit status that says whether wllock kept its promise.
 func conclude(s settings, reports []report, stdout, stderr io.Writer) int {
 	last := reports[len(reports)-1]
 	kept := last.kept()

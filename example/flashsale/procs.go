@@ -17,13 +17,13 @@ import (
 //	parent  task ──▶                    go ──▶
 //	child            ready ──▶                  progress ──▶ ... result ──▶
 //
-// All children are ready before the first is told to go, so that no one starts the sale alone. The end of its input ends
-// a child: that is how its parent interrupts it, and what happens when the parent is killed.
+// All children are ready before the first gets "go", so that none starts the sale alone. The end of its input ends a child:
+// so its parent interrupts it, and so it ends when the parent is killed.
 
-// childVariable makes this program a child. It is a variable and no flag, for it is nothing a user could ask for.
+// childVariable makes this program a child. It is a variable and not a flag because it is not for users.
 const childVariable = "FLASHSALE_CHILD"
 
-// task is what a child is to do. It goes over a pipe because the URL may hold a password and command lines can be seen.
+// task is the work of a child. It is sent over a pipe because the URL may contain a password and command lines are public.
 type task struct {
 	Settings settings `json:"settings"`
 	Backend  string   `json:"backend"`
@@ -33,7 +33,7 @@ type task struct {
 	Proc     int      `json:"proc"`
 }
 
-// message is what a child says.
+// message is a message of a child.
 type message struct {
 	Ready    bool    `json:"ready,omitempty"`
 	Answered int64   `json:"answered,omitempty"` // progress: the totals so far
@@ -42,10 +42,10 @@ type message struct {
 	Failure  string  `json:"failure,omitempty"`
 }
 
-// runProcs lets children run the task, each its part, and merges what their buyers saw.
+// runProcs lets children run their parts of the task, and merges their results.
 func runProcs(ctx context.Context, t task, m *meter) (result, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // before the children are waited for, so that an error here ends them all
+	defer cancel() // before the wait for the children, so that an error here ends them all
 	var children []*child
 	for t.Proc = range t.Settings.Procs {
 		c, err := startChild(ctx, t)
@@ -62,7 +62,7 @@ func runProcs(ctx context.Context, t task, m *meter) (result, error) {
 	return all, errors.Join(err, waitAll(children))
 }
 
-// sell lets the children go when all are ready, and collects their results.
+// sell starts the children when all are ready, and collects their results.
 func sell(children []*child, m *meter) (result, error) {
 	for _, c := range children {
 		if said, err := c.hear(); err != nil || !said.Ready {
@@ -101,7 +101,7 @@ type child struct {
 	out  *json.Decoder
 }
 
-// leaveTime is what an interrupted child has to come to an end by itself.
+// leaveTime is how long an interrupted child may take to end by itself.
 const leaveTime = 2 * leaseTTL
 
 func startChild(ctx context.Context, t task) (*child, error) {
@@ -129,7 +129,7 @@ func startChild(ctx context.Context, t task) (*child, error) {
 	return c, c.in.Encode(t)
 }
 
-// hear returns the next thing the child says; a failure it tells of is an error.
+// hear returns the next message of the child; a reported failure is an error.
 func (c *child) hear() (said message, err error) {
 	if err := c.out.Decode(&said); err != nil {
 		return said, err
@@ -140,7 +140,7 @@ func (c *child) hear() (said message, err error) {
 	return said, nil
 }
 
-// collect adds the child's progress to m until its result comes.
+// collect adds the child's progress to m until its result arrives.
 func (c *child) collect(m *meter) (result, error) {
 	var before message
 	for {
@@ -177,7 +177,7 @@ func serveParent(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// obey does one task.
+// obey runs one task.
 func obey(ctx context.Context, in *json.Decoder, out *messenger) error {
 	var t task
 	if err := in.Decode(&t); err != nil {
@@ -198,11 +198,11 @@ func obey(ctx context.Context, in *json.Decoder, out *messenger) error {
 	}
 
 	out.say(message{Ready: true})
-	if err := in.Decode(new(string)); err != nil { // "go", or the end of a parent that is gone
+	if err := in.Decode(new(string)); err != nil { // "go", or the end of input if the parent has ended
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	go func() { cancel(in.Decode(new(string))) }() // nothing more comes but the end; this process ends with its task
+	go func() { cancel(in.Decode(new(string))) }() // nothing but the end of input follows; this process ends with its task
 	c := &crew{settings: t.Settings, system: t.System, shop: shop, backend: backend, first: t.Proc, stride: t.Settings.Procs}
 	m := new(meter)
 	stop := out.report(m)
@@ -214,7 +214,7 @@ func obey(ctx context.Context, in *json.Decoder, out *messenger) error {
 	return err
 }
 
-// messenger writes one message at a time. Nobody is left to be told when it cannot.
+// messenger writes one message at a time. It ignores errors: the parent has ended then.
 type messenger struct {
 	mu  sync.Mutex
 	out *json.Encoder
@@ -226,7 +226,7 @@ func (p *messenger) say(m message) {
 	_ = p.out.Encode(m)
 }
 
-// report says how far the round is, until stop is called and has returned.
+// report sends the progress of the round until stop has returned.
 func (p *messenger) report(m *meter) (stop func()) {
 	return every(reportInterval, func() {
 		p.say(message{Answered: m.answered.Load(), Bought: m.bought.Load()})

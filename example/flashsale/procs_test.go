@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// procsTask sells without a lock, the one round for which processes need no shared lock service.
+// procsTask sells without a lock, the only round that needs no shared lock service.
 func procsTask(file string) task {
 	s := settings{Instances: 3, Buyers: 20, Procs: 2, Wait: time.Second, Ramp: 10 * time.Millisecond}
 	return task{Settings: s, Backend: memoryURL, System: "test", Database: file, Round: 0}
@@ -31,7 +31,7 @@ func TestProcs(t *testing.T) {
 	assert.Equal(t, seen.Bought, a.Sold)
 }
 
-func TestProcsTellOfTheirFailure(t *testing.T) {
+func TestProcsReportTheirFailure(t *testing.T) {
 	_, file := newShop(t, 1)
 	work := procsTask(file)
 	work.Backend = "etcd://nowhere"

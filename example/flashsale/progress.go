@@ -10,7 +10,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// display shows how far a round is: a bar that moves on a terminal, one line per round elsewhere.
+// display shows the progress of a round: a moving bar on a terminal, otherwise one line per round.
 type display struct {
 	w        io.Writer
 	terminal bool
@@ -21,7 +21,7 @@ func newDisplay(w io.Writer) display {
 	return display{w: w, terminal: ok && isatty.IsTerminal(f.Fd())}
 }
 
-// watch shows what m says until stop is called, which leaves the final state on the screen.
+// watch shows m until stop is called, which leaves the final state on the screen.
 func (d display) watch(r round, buyers int, m *meter) (stop func()) {
 	started := time.Now()
 	line := func() string {
@@ -41,7 +41,7 @@ func (d display) watch(r round, buyers int, m *meter) (stop func()) {
 }
 
 const (
-	// eraseRest is the ANSI sequence that clears what an earlier, longer line has left behind the cursor.
+	// eraseRest is the ANSI sequence that clears the rest of an earlier, longer line.
 	eraseRest = "\x1b[K"
 	barWidth  = 24 // leaves room for the words in 80 columns
 )
@@ -51,10 +51,10 @@ func bar(done, total int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
 
-// reportInterval is as often as an eye can follow.
+// reportInterval is as short as an eye can follow.
 const reportInterval = 50 * time.Millisecond
 
-// every calls do at each interval until stop is called; when stop returns, do runs no more.
+// every calls do at each interval until stop is called; when stop has returned, do is not called again.
 func every(interval time.Duration, do func()) (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -9,12 +9,12 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// errTryLater is the answer to a buyer who was not let in. It says that somebody else was served, so it is no failure.
+// errTryLater is the answer to a buyer that was refused. It is no failure: other buyers were served instead.
 var errTryLater = errors.New("sold out, try later")
 
-// round is one way to sell: each has the same stock and the same buyers, and keeps them apart in its own way.
+// round is one way to sell, with the same stock and buyers as the others.
 type round struct {
-	id     string // of its product, which is also the key of the lock
+	id     string // of its product; also the key of the lock
 	title  string
 	locked bool // buyers wait for each other
 	fenced bool // orders carry a fence
@@ -36,10 +36,10 @@ type instance struct {
 	backend distributed.Backend
 }
 
-// clerk serves one visit: nil means bought, errSoldOut and errTryLater are answers, anything else is a failure.
+// clerk serves one visit: nil means bought, errSoldOut and errTryLater are answers, any other error is a failure.
 type clerk func(ctx context.Context, v *visit) error
 
-// closer ends what a clerk needed. It returns when all of it has ended.
+// closer closes what a clerk needed and returns when all of it has ended.
 type closer func(ctx context.Context) error
 
 // visit is one buyer in the shop.
@@ -50,7 +50,7 @@ type visit struct {
 	letIn   bool
 }
 
-// enter is what a clerk calls when nobody else is served any more.
+// enter is called by a clerk when the buyer has the lock, if there is one.
 func (v *visit) enter() {
 	v.waited, v.letIn = time.Since(v.arrived), true
 }
@@ -63,8 +63,8 @@ func withoutLock(i *instance) (clerk, closer, error) {
 	return sell, func(context.Context) error { return nil }, nil
 }
 
-// withBackendOnly sends every buyer to the lock service by himself, as a plain distributed lock does: all buyers of all
-// instances wait there, and each pays for his own lease.
+// withBackendOnly sends every buyer to the lock service, as a plain distributed lock does: all buyers of all instances wait
+// there, and each needs a lease of its own.
 func withBackendOnly(i *instance) (clerk, closer, error) {
 	sell := func(ctx context.Context, v *visit) error {
 		lease, err := i.lease(ctx, v.buyer)
@@ -98,16 +98,16 @@ func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, 
 				return lease, nil
 			} // the place was lost, so enter again
 		case <-ctx.Done():
-			_ = place.Leave(context.WithoutCancel(ctx)) // what it cannot give back runs out by itself
+			_ = place.Leave(context.WithoutCancel(ctx)) // what it cannot release expires
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// leaseTTL is the default of a Locker, so that both rounds with a lock ask for the same.
+// leaseTTL is the default of a Locker, so that both rounds with a lock use the same.
 const leaseTTL = 5 * time.Second
 
-// withWllock lets the buyers of an instance wait in their own queue, a threshold of them; the others are told at once.
+// withWllock lets the buyers of an instance wait in their own queue, up to a threshold; others are refused at once.
 func withWllock(i *instance) (clerk, closer, error) {
 	locker, err := wllock.New(i.system, i.backend,
 		wllock.WithThreshold(i.Threshold),
@@ -127,7 +127,7 @@ func withWllock(i *instance) (clerk, closer, error) {
 	return sell, locker.Close, nil
 }
 
-// tryLater answers a buyer for whom the queue was too long. An outage of the lock service stays the failure it is.
+// tryLater answers a buyer for which the queue was too long. An outage of the lock service remains a failure.
 func tryLater(_ context.Context, err error) error {
 	if errors.Is(err, wllock.ErrQueueFull) || errors.Is(err, wllock.ErrWaitTimeout) {
 		return errTryLater

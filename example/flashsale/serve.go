@@ -25,9 +25,9 @@ import (
 
 const (
 	servedProduct = "1000"
-	// graceTime is what requests that are under way have to end; below the 30 s after which most orchestrators kill.
+	// graceTime is how long in-flight requests may take to end; below the 30 s after which most orchestrators kill.
 	graceTime = 15 * time.Second
-	// headerTime keeps clients that never finish their header from piling up.
+	// headerTime bounds clients that never finish their header.
 	headerTime = 5 * time.Second
 )
 
@@ -91,13 +91,13 @@ func openStore(ctx context.Context, s settings, backend distributed.Backend, std
 	return st, nil
 }
 
-// close comes after the requests: first the Locker, whose releases they have begun, then what it reports to.
+// close runs after the requests: first the Locker, whose releases they have started, then what it reports to.
 func (s *store) close(ctx context.Context) error {
 	defer s.remove()
 	return errors.Join(s.locker.Close(ctx), s.meters.Shutdown(ctx))
 }
 
-// handler has what operators see beside the shop; a real one has a listener of its own for it.
+// handler serves the pages for operators beside the shop; a real service has a separate listener for them.
 func (s *store) handler() http.Handler {
 	guard := httpguard.New(s.locker, "product", httpguard.PathValue("id"),
 		httpguard.WithCallOptions(wllock.WithWait(s.wait)), httpguard.WithBodyBuffer(1<<10))
@@ -108,7 +108,7 @@ func (s *store) handler() http.Handler {
 	return mux
 }
 
-// order runs with the lock. When that was lost it writes nothing: the guard answers.
+// order runs under the lock. If that is lost it writes nothing: the guard answers.
 func (s *store) order(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("id") != servedProduct {
 		http.Error(w, "no such product", http.StatusNotFound)
@@ -127,7 +127,7 @@ func (s *store) order(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveUntil serves until ctx ends. Then the requests that are under way end first, the store after them.
+// serveUntil serves until ctx ends. Then it ends the in-flight requests first and the store after them.
 func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: headerTime, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)}
 	failed := make(chan error, 1)
@@ -142,7 +142,7 @@ func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
 	return errors.Join(err, server.Shutdown(grace), s.close(grace))
 }
 
-// addressFlag is where to listen.
+// addressFlag is a listen address.
 type addressFlag struct{ to *string }
 
 func (f addressFlag) String() string {
@@ -158,7 +158,7 @@ func (f addressFlag) Set(text string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return errors.New("allowed is host:port, as in 127.0.0.1:8080 or :8080")
+		return errors.New("allowed: host:port, as in 127.0.0.1:8080 or :8080")
 	}
 	*f.to = text
 	return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The whole program over a real listener: started by its flags, stopped as by a signal.
+// The whole program over a real listener, started with flags and stopped as by a signal.
 func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -79,7 +79,7 @@ func TestServeNeedsItsBackend(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// Those who are being served when the signal comes get their answer, and those who stand in line as well.
+// When the signal comes, requests being served get their answer, and so do those that wait.
 func TestServeEndsGracefully(t *testing.T) {
 	const buyers = 20
 	ctx, stop := context.WithCancel(t.Context())

@@ -14,10 +14,10 @@ import (
 )
 
 var (
-	// errSoldOut is an answer, not a failure: the order looked, and nothing was left.
+	// errSoldOut is an answer, not a failure: nothing was left.
 	errSoldOut = errors.New("sold out")
-	// errStaleFence stops an order whose lock was lost: somebody with a higher fence has been let in since.
-	errStaleFence = errors.New("stale fence: a later caller has been let in")
+	// errStaleFence stops an order whose lock was lost: a caller with a higher fence has been admitted since.
+	errStaleFence = errors.New("stale fence: a later caller was admitted")
 )
 
 // thinking is what an order does between reading the stock and writing it: a price, a voucher, a fraud check.
@@ -37,11 +37,11 @@ CREATE TABLE orders (
 );`
 
 // busyTimeout is how long a writer waits for another process that writes, in ms. It is longer than a whole run: a busy
-// database must cost time and never an order, else the rounds would compare SQLite and not the locks.
+// database must cost time and never an order, otherwise the rounds would compare SQLite and not the locks.
 const busyTimeout = 60_000
 
-// shop is the database. It is written over one connection, for SQLite has one writer at a time anyway: in a process the
-// writers queue in the pool, fairly, and busyTimeout is left for those of other processes. Readers never wait (WAL).
+// shop is the database. It is written over one connection, because SQLite has one writer at a time anyway: the writers of a
+// process queue fairly in the pool, and busyTimeout is for those of other processes. Readers never wait (WAL).
 type shop struct {
 	reader, writer *sql.DB
 }
@@ -61,7 +61,7 @@ func createShop(ctx context.Context) (s *shop, file string, remove func(), err e
 		if s != nil {
 			s.Close()
 		}
-		_ = os.RemoveAll(dir) // a temporary directory that stays is not worth an exit status
+		_ = os.RemoveAll(dir) // a leftover temporary directory is not worth an exit status
 	}
 	if err != nil {
 		remove()
@@ -94,7 +94,7 @@ func openShop(file string) (*shop, error) {
 	return &shop{reader: reader, writer: writer}, nil
 }
 
-// maxReaders is more than any machine this runs on can use at once, and few enough for the limit of open files.
+// maxReaders is more than a machine can use at once, and within the limit of open files.
 const maxReaders = 16
 
 func (s *shop) Close() {
@@ -102,14 +102,14 @@ func (s *shop) Close() {
 	_ = s.writer.Close()
 }
 
-// Stock puts a product on the shelf.
+// Stock adds a product with its stock.
 func (s *shop) Stock(ctx context.Context, product string, qty int) error {
 	_, err := s.writer.ExecContext(ctx, `INSERT INTO stock (id, qty) VALUES (?, ?)`, product, qty)
 	return err
 }
 
-// Order is how most shops sell: read the stock, think, write what was read less one. Every statement is right, and so is
-// the transaction; but two orders that read the same stock sell the same piece twice.
+// Order is how most shops sell: read the stock, think, write the stock less one. Every statement is correct, and so is the
+// transaction, but two orders that read the same stock sell the same piece twice.
 func (s *shop) Order(ctx context.Context, product, buyer string) error {
 	var qty int
 	if err := s.reader.QueryRowContext(ctx, `SELECT qty FROM stock WHERE id = ?`, product).Scan(&qty); err != nil {
@@ -131,8 +131,8 @@ func (s *shop) Order(ctx context.Context, product, buyer string) error {
 }
 
 // OrderFenced is Order for a caller that holds a lock with a fence. Its first statement claims the stock for the fence
-// and its last writes only if the claim still stands: whoever was paused past the end of his lease changes nothing.
-// To look at the fence in the last statement only would not do, for two orders may have read the same stock by then.
+// and its last writes only if the claim still stands, so a holder that was paused past the end of its lease changes nothing.
+// A check in the last statement alone is not enough, because two orders may have read the same stock by then.
 func (s *shop) OrderFenced(ctx context.Context, product, buyer string, fence uint64) error {
 	qty, err := s.claim(ctx, product, fence)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *shop) OrderFenced(ctx context.Context, product, buyer string, fence uin
 	})
 }
 
-// claim reads the stock and, in the same statement, shuts out every holder of a lower fence.
+// claim reads the stock and, in the same statement, excludes every holder of a lower fence.
 func (s *shop) claim(ctx context.Context, product string, fence uint64) (qty int, err error) {
 	err = s.writer.QueryRowContext(ctx,
 		`UPDATE stock SET fence = ?1 WHERE id = ?2 AND fence < ?1 RETURNING qty`, int64(fence), product).Scan(&qty)
@@ -191,15 +191,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// audit is what the database says after a round. It is all that the verdict rests on: counters can be wrong in the same
-// way as the code they count.
+// audit is the state of the database after a round. The verdict rests on it alone: counters can be wrong in the same way as
+// the code they count.
 type audit struct {
 	Sold       int // rows in orders
 	Left       int // pieces in stock
 	OutOfOrder int // orders whose fence is not above that of the order before
 }
 
-// Audit counts the orders of product and what is left of it.
+// Audit counts the orders and the remaining stock of a product.
 func (s *shop) Audit(ctx context.Context, product string) (a audit, err error) {
 	err = s.reader.QueryRowContext(ctx, `
 		SELECT COUNT(*), COALESCE(SUM(fence <= previous), 0), (SELECT qty FROM stock WHERE id = ?1)

@@ -38,7 +38,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestOrdersTogetherSellAPieceTwice(t *testing.T) {
-	for range 50 { // on a busy machine they may come one after the other, but not each time
+	for range 50 { // on a busy machine they may run one after the other, but not every time
 		s, _ := newShop(t, 1)
 		var all sync.WaitGroup
 		for range 8 {
@@ -62,7 +62,7 @@ func TestOrderFenced(t *testing.T) {
 	assert.Equal(t, audit{Sold: 2}, s.mustAudit(t))
 }
 
-// A holder that was paused after its first statement must not write when it wakes: somebody else has read the stock.
+// A holder that was paused after its first statement must not write when it wakes: another one has read the stock.
 func TestAClaimOvertakenChangesNothing(t *testing.T) {
 	s, _ := newShop(t, 5)
 	ctx := t.Context()

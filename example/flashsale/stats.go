@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// result is what the buyers of a round saw, in one process or, merged, in all of them.
+// result is what the buyers of a round saw, in one process or merged over all.
 type result struct {
 	Bought   int             `json:"bought"`
-	SoldOut  int             `json:"sold_out"` // let in, and nothing was left
-	Refused  int             `json:"refused"`  // not let in: try later
+	SoldOut  int             `json:"sold_out"` // admitted, and nothing was left
+	Refused  int             `json:"refused"`  // not admitted: try later
 	Failed   int             `json:"failed"`
 	Requests int64           `json:"requests"`   // to the lock service
 	Selling  time.Duration   `json:"selling_ns"` // from the start to the last piece sold
-	Waits    []time.Duration `json:"waits_ns"`   // of those who were let in; none in a round without a lock
+	Waits    []time.Duration `json:"waits_ns"`   // of admitted buyers; none in a round without a lock
 	Failure  string          `json:"failure,omitempty"`
 }
 
-// merge adds what another process saw. The processes were started together, so the longest selling time is that of all.
+// merge adds the result of another process. All were started together, so the longest selling time is that of all.
 func (r *result) merge(o result) {
 	r.Bought += o.Bought
 	r.SoldOut += o.SoldOut
@@ -35,7 +35,7 @@ func (r *result) merge(o result) {
 // answered is the number of buyers that got any answer.
 func (r *result) answered() int { return r.Bought + r.SoldOut + r.Refused + r.Failed }
 
-// percentile is the smallest element of sorted that at least p percent of them do not exceed (nearest rank); 0 of none.
+// percentile returns the smallest element of sorted that at least p percent do not exceed (nearest rank), or 0.
 func percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -44,7 +44,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// report is one line of the table: what the database says first, then what the buyers saw.
+// report is one line of the table: first the state of the database, then what the buyers saw.
 type report struct {
 	Round            string  `json:"round"`
 	Sold             int     `json:"sold"`
@@ -92,7 +92,7 @@ func newReport(r round, stock int, a audit, seen result) report {
 	return rep
 }
 
-// kept reports that each piece was sold at most once: every order took one from the stock, in the order of the fences.
+// kept reports whether each piece was sold at most once: every order took one from the stock, in the order of the fences.
 func (r report) kept() bool {
 	return r.Oversold == 0 && r.FenceViolations == 0 && r.Sold+r.Left == r.stock
 }

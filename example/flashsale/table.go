@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// legend says what the columns count, for a table is often pasted without its program.
+// legend explains the columns, because a table is often pasted without its program.
 const legend = `
 sold, oversold: rows in the database. sold out: let in, nothing left. refused: not let in ("try later").
 orders/s: until the last piece was sold. requests: to the lock service, renewals and heartbeats not counted;
 per order: for each piece sold. wait: from arriving to being let in, of those who were.
 `
 
-// column is a title and how a report is shown under it.
+// column is a title and the text of a report below it.
 type column struct {
 	title string
 	cell  func(report) string
@@ -34,7 +34,7 @@ var columns = []column{
 	{"p99 wait", func(r report) string { return r.ifLocked("%.1f ms", r.P99Wait) }},
 }
 
-// ifLocked shows a dash where there is no lock that a number could speak of.
+// ifLocked shows a dash in a round without a lock.
 func (r report) ifLocked(format string, value any) string {
 	if !r.locked {
 		return "-"
@@ -42,7 +42,7 @@ func (r report) ifLocked(format string, value any) string {
 	return fmt.Sprintf(format, value)
 }
 
-// printTable writes the reports in columns, titles left of their own column's numbers, the first column to the left.
+// printTable writes the reports in columns, the first aligned to the left.
 func printTable(w io.Writer, reports []report) {
 	lines := make([]strings.Builder, len(reports)+1)
 	for i, c := range columns {

@@ -28,7 +28,7 @@ wllock     100         0       104      796       0       759        12       0.
 	assert.Equal(t, strings.TrimPrefix(want, "\n")+legend, got.String())
 }
 
-// The README shows a table that this program has printed, so its columns are those of today.
+// The README shows a table printed by this program, with the current columns.
 func TestREADMETable(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)

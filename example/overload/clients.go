@@ -12,7 +12,7 @@ import (
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// clients are an open loop: each comes at its time, however many are waiting already.
+// clients are an open loop: each arrives at its time, however many are waiting already.
 type clients struct {
 	load
 	transport *http.Transport
@@ -22,10 +22,10 @@ type clients struct {
 	point point
 }
 
-// maxIdle is the connections that are kept: enough for all that are answered at once.
+// maxIdle is the number of connections kept: enough for all requests answered at once.
 const maxIdle = 1024
 
-// bareEvery is the time between requests that meet no guard: few enough to be no load.
+// bareEvery is the time between requests without a guard: too few to add load.
 const bareEvery = 10 * time.Millisecond
 
 func newClients(l load, dial dialer) *clients {
@@ -34,8 +34,8 @@ func newClients(l load, dial dialer) *clients {
 	}}
 }
 
-// generate lets clients come at random, independently of each other: the gaps are exponentially distributed. They are the
-// same in each run.
+// generate lets clients arrive at random, independently of each other: the gaps are exponentially distributed, and the same
+// in each run.
 func (c *clients) generate(ctx context.Context) {
 	gaps := rand.New(rand.NewPCG(1, 2))
 	counted := c.warmUp
@@ -60,7 +60,7 @@ func (c *clients) gap(r *rand.Rand) time.Duration {
 	return time.Duration(r.ExpFloat64() / c.rate() * float64(time.Second))
 }
 
-// order is one client, from its arrival to its answer or its leaving.
+// order is one client, from its arrival to its answer or time-out.
 func (c *clients) order(ctx context.Context, counts bool) {
 	status, took, patient := c.post(ctx, "/orders/1000")
 	if !counts {
@@ -84,7 +84,7 @@ func (c *clients) order(ctx context.Context, counts bool) {
 	}
 }
 
-// bare asks for nothing: what this takes is the machine's and net/http's.
+// bare sends an empty request: its latency is that of the machine and net/http.
 func (c *clients) bare(ctx context.Context, counts bool) {
 	status, took, _ := c.post(ctx, "/bare")
 	if !counts || status != http.StatusCreated {
@@ -95,7 +95,7 @@ func (c *clients) bare(ctx context.Context, counts bool) {
 	c.point.bare = append(c.point.bare, took)
 }
 
-// post returns status 0 if there was no answer, and whether that was for want of patience.
+// post returns status 0 without an answer, and whether the client timed out.
 func (c *clients) post(ctx context.Context, path string) (status int, took time.Duration, patient bool) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
@@ -120,7 +120,7 @@ func (c *clients) roundTrip(ctx context.Context, path string) (status int) {
 	return resp.StatusCode
 }
 
-// into copies what the clients have seen.
+// into copies the results of the clients.
 func (c *clients) into(p *point) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

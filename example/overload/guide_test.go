@@ -17,7 +17,7 @@ import (
 	"github.com/wllock/wllock/wllocktest"
 )
 
-// These are the formulas of docs/tuning.md, each tried with the library in a bubble, where only holds and waits take time.
+// These tests check the formulas of docs/tuning.md in a bubble, where only holds and waits take time.
 
 const hold = 3 * time.Millisecond
 
@@ -33,7 +33,7 @@ func bubble(t *testing.T, n int, test func(t *testing.T, servers []*wllock.Locke
 	})
 }
 
-// crowd sends every server more than it can do for some time, and returns what the accepted waited, in all and at the backend.
+// crowd overloads every server for some time, and returns the waits of accepted callers, in total and at the backend.
 func crowd(servers []*wllock.Locker, length time.Duration) (took, away times) {
 	var (
 		mu      sync.Mutex
@@ -80,8 +80,8 @@ func TestGuideThreshold(t *testing.T) {
 	}
 }
 
-// A line of fifty is long enough to keep the lock in use with any number of buyers, from just as many as can be served.
-func TestGuideLine(t *testing.T) {
+// A queue of fifty keeps the lock in use with any number of buyers, from the capacity upwards.
+func TestGuideQueueOfFifty(t *testing.T) {
 	for _, times := range []int{1, 10} {
 		l := small
 		l.times, l.measured = times, 12*time.Second/time.Duration(times)
@@ -105,7 +105,7 @@ func TestGuideTenure(t *testing.T) {
 	}
 }
 
-// next is how long somebody else's server then waits for the lock.
+// next returns how long another server then waits for the lock.
 func next(t *testing.T, l *wllock.Locker) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -113,7 +113,7 @@ func next(t *testing.T, l *wllock.Locker) time.Duration {
 	return time.Since(began)
 }
 
-// A function that hangs, and does not look at its context.
+// A function that hangs and ignores its context.
 func TestGuideLockTimeMax(t *testing.T) {
 	const most = 300 * time.Millisecond
 	bubble(t, 2, func(t *testing.T, servers []*wllock.Locker, _ *wllocktest.Faults) {
@@ -132,7 +132,7 @@ func TestGuideLockTimeMax(t *testing.T) {
 	}, wllock.WithDefaults(wllock.WithLockTimeMax(most)))
 }
 
-// A pause of a quarter of the TTL loses nothing, whenever it comes. That renewals are cut off is the same.
+// A pause of a quarter of the TTL loses nothing, whenever it occurs. A partition stands for the pause.
 func TestGuideLeaseTTLAndPauses(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Second} {
 		for at := range 40 {
@@ -150,7 +150,7 @@ func TestGuideLeaseTTLAndPauses(t *testing.T) {
 	}
 }
 
-// A crashed process has a lease that nobody renews.
+// The lease of a crashed process is no longer renewed.
 func TestGuideLeaseTTLAndCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 2 * time.Second
@@ -181,7 +181,7 @@ func TestGuideLinger(t *testing.T) {
 	}
 }
 
-// WithWait is for the wait alone: what the client waits is that and the function.
+// WithWait bounds the wait alone: the client waits for that and the function.
 func TestGuideWait(t *testing.T) {
 	const patience, slowest = 2 * time.Second, 300 * time.Millisecond
 	bubble(t, 1, func(t *testing.T, servers []*wllock.Locker, _ *wllocktest.Faults) {

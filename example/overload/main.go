@@ -1,6 +1,6 @@
-// Command overload sends a guarded handler ten times the load it can bear, once for each threshold, and prints what
-// came of it as Markdown. With -svg FILE it draws the same. Server and clients are one process, which talks to itself
-// over the loopback only, and ends by itself in about a minute.
+// Command overload sends a guarded handler ten times the load it can serve, once for each threshold, and prints the results
+// as Markdown. With -svg FILE it also draws them. Server and clients are one process, which uses the loopback only and ends
+// after about a minute.
 //
 //	go run ./example/overload -svg docs/tuning.svg
 package main
@@ -20,17 +20,17 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// load is what is sent to the handler, and for how long.
+// load describes the requests sent to the handler.
 type load struct {
-	hold     time.Duration // what an order takes, with the lock
-	times    int           // so many times the orders that fit, one after the other
-	patience time.Duration // of a client
-	warmUp   time.Duration // longer than patience: a queue without a limit takes that long to go bad
+	hold     time.Duration // time of an order under the lock
+	times    int           // load as a multiple of the capacity
+	patience time.Duration // time-out of a client
+	warmUp   time.Duration // longer than patience: an unlimited queue takes that long to degrade
 	measured time.Duration
 	pause    func(time.Duration)
 }
 
-// rate is how many requests are sent in a second.
+// rate returns the requests per second.
 func (l load) rate() float64 { return float64(l.times) / l.hold.Seconds() }
 
 var full = load{
@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, l load, stdout, stderr io.Writer) i
 }
 
 func show(ctx context.Context, l load, svg string, stdout, stderr io.Writer) error {
-	if svg != "" { // a wrong path shows itself before a minute has passed
+	if svg != "" { // fail on a wrong path before the measurement
 		f, err := os.OpenFile(svg, os.O_WRONLY|os.O_CREATE, 0o644)
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func show(ctx context.Context, l load, svg string, stdout, stderr io.Writer) err
 func measureAll(ctx context.Context, l load, stderr io.Writer) (points []point, err error) {
 	for _, n := range thresholds {
 		fmt.Fprintf(stderr, "overload: threshold %s, %v\n", title(n), l.warmUp+l.measured)
-		debug.FreeOSMemory() // what is seen is not what the one before has left
+		debug.FreeOSMemory() // so that the previous threshold leaves no memory behind
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err

@@ -13,17 +13,17 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// point is what came of one threshold, in the measured time: of requests that began then.
+// point is the result of one threshold: the requests that started in the measured time.
 type point struct {
 	threshold int
 	// answers, as clients saw them: 201, 429, none in time, 5xx, anything else
 	good, refused, timedOut, failures, broken int
-	wasted                                    int // orders done whose clients had left
+	wasted                                    int // orders whose clients had left
 
-	holds  times // of the handler, inside of the guard
+	holds  times // of the handler, inside the guard
 	server times // of accepted requests, around the guard
-	client times // of the same, for the client
-	bare   times // for the client, of requests to a handler that does nothing and has no guard
+	client times // of the same, at the client
+	bare   times // at the client, of requests to an empty handler without a guard
 	memory memory
 }
 
@@ -67,7 +67,7 @@ func sleepUntil(ctx context.Context, at time.Time) {
 	}
 }
 
-// busy is how much of the time the lock was in use.
+// busy returns the share of the time the lock was in use.
 func (p *point) busy(l load) float64 {
 	var sum time.Duration
 	for _, d := range p.holds {
@@ -76,8 +76,8 @@ func (p *point) busy(l load) float64 {
 	return sum.Seconds() / l.measured.Seconds()
 }
 
-// bound is how long an accepted request should take at most: the one that has the lock, those that may wait, of which it
-// is the last. 0: there is none.
+// bound is how long an accepted request should take at most: the holder and all waiters, of which it is the last. 0: no
+// bound.
 func (p *point) bound() time.Duration {
 	if p.threshold == wllock.Unlimited {
 		return 0
@@ -85,7 +85,7 @@ func (p *point) bound() time.Duration {
 	return time.Duration(p.threshold+1) * p.holds.mean()
 }
 
-// times are durations, sorted when they are looked at.
+// times are durations, sorted when they are read.
 type times []time.Duration
 
 func (t times) mean() time.Duration {
@@ -96,7 +96,7 @@ func (t times) mean() time.Duration {
 	return sum / time.Duration(max(len(t), 1))
 }
 
-// quantile is the least of the durations that so large a share of all does not exceed; 0 if there are none.
+// quantile returns the smallest duration that this share of all does not exceed, or 0.
 func (t times) quantile(share float64) time.Duration {
 	if len(t) == 0 {
 		return 0

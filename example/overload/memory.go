@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// memory is what the process used, server and clients, on average over the first and the last third of the time.
+// memory is the average memory of the process, server and clients, over the first and the last third of the time.
 type memory struct {
-	heap [2]float64 // live objects, as the last garbage collection found them
-	rss  [2]float64 // resident; 0: the system does not tell
+	heap [2]float64 // live objects at the last garbage collection
+	rss  [2]float64 // resident; 0: unknown
 }
 
 const sampleEvery = 20 * time.Millisecond
@@ -29,7 +29,7 @@ func sampleMemory(ctx context.Context, until time.Time) memory {
 	return memory{heap: thirds(heap), rss: thirds(rss)}
 }
 
-// resident is read from where Linux has it.
+// resident reads the resident memory on Linux.
 func resident() float64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pipes is a listener without a network, so that a load takes no time in a bubble.
+// pipes is a listener without a network, so that it works in a bubble.
 type pipes struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -65,7 +65,7 @@ var small = load{
 	pause: time.Sleep,
 }
 
-// ofLoad is what a load comes to with a threshold. In a bubble nothing takes time but the holds and the waits.
+// ofLoad returns the result of a load with a threshold. In a bubble only holds and waits take time.
 func ofLoad(t *testing.T, l load, threshold int) (p point) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newPipes()
@@ -86,7 +86,7 @@ func ofSmall(t *testing.T, threshold int) point {
 	return p
 }
 
-// capacity is the orders that fit into the measured time, one after the other.
+// capacity is the number of orders that fit into the measured time, one at a time.
 var capacity = float64(small.measured / small.hold)
 
 func TestWithAThresholdTheGoodputStays(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWithAThresholdTheGoodputStays(t *testing.T) {
 	}
 }
 
-// With threshold 0 the lock is idle until the next client comes: of 11 parts of the time, 1.
+// With threshold 0 the lock is idle until the next client arrives: one eleventh of the time.
 func TestThresholdZeroWaitsForTheNext(t *testing.T) {
 	p := ofSmall(t, 0)
 	assert.InDelta(t, 10./11, p.busy(small), .04)
@@ -117,7 +117,7 @@ func TestWithoutAThresholdTheGoodputCollapses(t *testing.T) {
 	assert.Greater(t, p.busy(small), .9)
 }
 
-// The whole program, over the loopback and with its real clock: that it ends, and shows all it has to.
+// The whole program, over the loopback and in real time: it ends and prints everything.
 func TestRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plot.svg")
 	var out, errs bytes.Buffer

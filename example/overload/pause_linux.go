@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timer is one timerfd, which the runtime's poller waits for like for a socket.
+// timer is one timerfd, which the runtime's poller waits for like a socket.
 type timer struct {
 	file *os.File
 	fd   int
@@ -22,7 +22,7 @@ var timers = sync.Pool{New: func() any { // the file is closed by its finalizer
 	return &timer{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}
 }}
 
-// pause is a sleep that is exact: time.Sleep counts in whole milliseconds when the process is idle.
+// pause is an exact sleep: time.Sleep counts whole milliseconds when the process is idle.
 func pause(d time.Duration) {
 	t, _ := timers.Get().(*timer)
 	if t == nil || unix.TimerfdSettime(t.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil) != nil {

@@ -50,7 +50,7 @@ func panels(l load) []panel {
 	}
 }
 
-// plot draws the bars dark, striped and hollow, each with its number: nothing rests on colour.
+// plot draws the bars dark, striped and hollow, each with its number: no meaning depends on colour.
 func plot(l load, points []point) string {
 	var b strings.Builder
 	foot := plotTop + plotRow*len(points)

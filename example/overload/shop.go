@@ -11,7 +11,7 @@ import (
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
-// shop is the server, and what it measures.
+// shop is the server and its measurements.
 type shop struct {
 	load
 	counting atomic.Bool // requests that begin now are measured
@@ -30,12 +30,12 @@ func (s *shop) handler(locker *wllock.Locker) http.Handler {
 	return mux
 }
 
-// visit is a request that is measured.
+// visit is a measured request.
 type visit struct{ accepted bool }
 
 type visitKey struct{}
 
-// timed measures around the guard: what an accepted request takes at the server.
+// timed measures around the guard: the time of an accepted request at the server.
 func (s *shop) timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.counting.Load() {
@@ -53,7 +53,7 @@ func (s *shop) timed(next http.Handler) http.Handler {
 	})
 }
 
-// order takes its time even if the client has left, as a database does that has been asked.
+// order takes its time even if the client has left, as a database would.
 func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
 		v.accepted = true
