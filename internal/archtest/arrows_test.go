@@ -66,8 +66,8 @@ func goIn(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// noteFiles looks at all source and module files, because `go test` caches results by the files that the test itself has looked at;
-// what `go list` reads it does not see.
+// noteFiles looks at all source and module files, because `go test` caches results by the files that the test itself
+// looks at, and does not see what `go list` reads.
 func noteFiles(t *testing.T) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
