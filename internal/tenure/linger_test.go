@@ -13,204 +13,204 @@ import (
 
 const linger = time.Second
 
-// idle returns a house whose lease lingers.
-func idle(t *testing.T, opts ...option) (*house, *desk) {
-	d := new(desk)
-	h := opened(t, d, append([]option{lingering(linger)}, opts...)...)
-	h.comes(exclusive).goes()
-	require.Zero(t, d.paper(0).releases())
-	require.True(t, h.inUse())
-	return h, d
+// idle returns a fixture whose lease lingers.
+func idle(t *testing.T, opts ...option) (*fixture, *fakeBackend) {
+	fb := new(fakeBackend)
+	f := newFixture(t, fb, append([]option{lingering(linger)}, opts...)...)
+	f.arrive(exclusive).leave()
+	require.Zero(t, fb.lease(0).releases())
+	require.True(t, f.inUse())
+	return f, fb
 }
 
 func TestLinger(t *testing.T) {
 	bubble(t, "the next caller finds the lease", func(t *testing.T) {
-		h, d := idle(t)
+		f, fb := idle(t)
 		time.Sleep(linger - 1)
-		a := h.comes(exclusive)
+		a := f.arrive(exclusive)
 		require.True(t, a.use.Handoff())
 		require.False(t, a.tenure.Snapshot().Lingering)
 		time.Sleep(linger)
-		require.Zero(t, d.paper(0).releases(), "it is in use")
-		a.goes()
+		require.Zero(t, fb.lease(0).releases(), "it is in use")
+		a.leave()
 		time.Sleep(linger - 1)
 		synctest.Wait()
-		require.Zero(t, d.paper(0).releases(), "it lingers anew")
+		require.Zero(t, fb.lease(0).releases(), "it lingers anew")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Equal(t, 1, d.paper(0).releases())
-		require.False(t, h.inUse())
-		h.closed()
+		require.Equal(t, 1, fb.lease(0).releases())
+		require.False(t, f.inUse())
+		f.close()
 	})
-	bubble(t, "it goes back when another instance wants it", func(t *testing.T) {
-		h, d := idle(t)
-		d.paper(0).want()
+	bubble(t, "it is released when another instance waits", func(t *testing.T) {
+		f, fb := idle(t)
+		fb.lease(0).contend()
 		synctest.Wait()
-		require.Equal(t, 1, d.paper(0).releases())
-		require.False(t, h.inUse())
-		h.closed()
+		require.Equal(t, 1, fb.lease(0).releases())
+		require.False(t, f.inUse())
+		f.close()
 	})
-	bubble(t, "the key is kept until that is answered, and no longer", func(t *testing.T) {
-		h, d := idle(t)
-		answer := slowly(d.paper(0), nil)
-		d.paper(0).want()
+	bubble(t, "the key is kept until the release is answered, and no longer", func(t *testing.T) {
+		f, fb := idle(t)
+		answer := delayRelease(fb.lease(0), nil)
+		fb.lease(0).contend()
 		synctest.Wait()
-		require.True(t, h.inUse())
+		require.True(t, f.inUse())
 		close(answer)
 		synctest.Wait()
-		require.False(t, h.inUse())
-		h.closed()
+		require.False(t, f.inUse())
+		f.close()
 	})
-	bubble(t, "it goes back on Close", func(t *testing.T) {
-		h, d := idle(t)
-		h.closed()
-		require.Equal(t, 1, d.paper(0).releases())
+	bubble(t, "it is released on Close", func(t *testing.T) {
+		f, fb := idle(t)
+		f.close()
+		require.Equal(t, 1, fb.lease(0).releases())
 	})
-	bubble(t, "it does not linger after Close, nor if wanted, unfit or awaited", func(t *testing.T) {
-		for name, before := range map[string]func(h *house, p *paper){
-			"closed":    func(h *house, p *paper) { h.group.Close() },
-			"wanted":    func(h *house, p *paper) { p.want() },
-			"unhealthy": func(h *house, p *paper) { p.set(func(p *paper) { p.sick = true }) },
-			"short":     func(h *house, p *paper) { p.set(func(p *paper) { p.until = time.Now().Add(ttl/3 - 1) }) },
+	bubble(t, "no lingering after Close, nor of a contended, unfit or awaited lease", func(t *testing.T) {
+		for name, before := range map[string]func(f *fixture, l *fakeLease){
+			"closed":    func(f *fixture, l *fakeLease) { f.group.Close() },
+			"wanted":    func(f *fixture, l *fakeLease) { l.contend() },
+			"unhealthy": func(f *fixture, l *fakeLease) { l.set(func(l *fakeLease) { l.unhealthy = true }) },
+			"short":     func(f *fixture, l *fakeLease) { l.set(func(l *fakeLease) { l.until = time.Now().Add(ttl/3 - 1) }) },
 		} {
-			d := new(desk)
-			h := opened(t, d, lingering(linger))
-			a := h.comes(exclusive)
-			before(h, d.paper(0))
-			a.goes()
-			require.Equal(t, 1, d.paper(0).releases(), name)
-			h.closed()
+			fb := new(fakeBackend)
+			f := newFixture(t, fb, lingering(linger))
+			a := f.arrive(exclusive)
+			before(f, fb.lease(0))
+			a.leave()
+			require.Equal(t, 1, fb.lease(0).releases(), name)
+			f.close()
 		}
-		d := new(desk)
-		h := opened(t, d, lingering(linger))
-		require.NoError(t, h.comes(exclusive).goesAndWaits(context.Background()))
-		require.Equal(t, 1, d.paper(0).releases())
-		h.closed()
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, lingering(linger))
+		require.NoError(t, f.arrive(exclusive).leaveAndWait(context.Background()))
+		require.Equal(t, 1, fb.lease(0).releases())
+		f.close()
 	})
-	bubble(t, "a lease that is lost lingers no more", func(t *testing.T) {
-		h, d := idle(t)
-		d.paper(0).lose()
-		require.False(t, h.inUse())
+	bubble(t, "a lost lease stops lingering", func(t *testing.T) {
+		f, fb := idle(t)
+		fb.lease(0).lose()
+		require.False(t, f.inUse())
 		time.Sleep(linger)
-		h.closed()
-		require.Zero(t, d.paper(0).releases())
+		f.close()
+		require.Zero(t, fb.lease(0).releases())
 	})
-	bubble(t, "one that does not serve is given up by the next caller", func(t *testing.T) {
-		h, d := idle(t)
-		d.paper(0).set(func(p *paper) { p.sick = true })
-		a := h.comes(exclusive)
-		_, req := d.enters()
-		require.Same(t, d.paper(0), req.Prev)
+	bubble(t, "the next caller names a lease that does not serve as Prev", func(t *testing.T) {
+		f, fb := idle(t)
+		fb.lease(0).set(func(l *fakeLease) { l.unhealthy = true })
+		a := f.arrive(exclusive)
+		_, req := fb.enters()
+		require.Same(t, fb.lease(0), req.Prev)
 		time.Sleep(linger) // its timer must not touch the later lease
 		synctest.Wait()
 		require.Equal(t, "in", a.state())
-		a.goes()
-		h.closed()
+		a.leave()
+		f.close()
 	})
-	bubble(t, "a caller that does not get in leaves it lingering, anew", func(t *testing.T) {
-		h, d := idle(t)
+	bubble(t, "a caller that is not let in restarts the lingering", func(t *testing.T) {
+		f, fb := idle(t)
 		time.Sleep(linger / 2)
-		g := h.guest(exclusively)
-		g.cancel()
-		require.Equal(t, context.Canceled, g.enter())
+		c := f.newCaller(exclusively)
+		c.cancel()
+		require.Equal(t, context.Canceled, c.enter())
 		time.Sleep(linger - 1)
 		synctest.Wait()
-		require.Zero(t, d.paper(0).releases())
+		require.Zero(t, fb.lease(0).releases())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Equal(t, 1, d.paper(0).releases())
-		require.False(t, h.inUse(), "it was pinned once")
-		h.closed()
+		require.Equal(t, 1, fb.lease(0).releases())
+		require.False(t, f.inUse(), "it was pinned once")
+		f.close()
 	})
 }
 
-// seat lets the test have the turn in the middle of Release.
-type seat struct {
-	*guest
+// hookedTurn calls before in the middle of Release, while the turn is still held.
+type hookedTurn struct {
+	*caller
 	before func()
 }
 
-func (s *seat) Baton() *tenureOf { return s.turn.Baton() }
-func (s *seat) Pin()             { s.turn.Pin() }
-func (s *seat) Leave() bool      { s.before(); return s.turn.Leave() }
+func (s *hookedTurn) Baton() *tenureOf { return s.turn.Baton() }
+func (s *hookedTurn) Pin()             { s.turn.Pin() }
+func (s *hookedTurn) Leave() bool      { s.before(); return s.turn.Leave() }
 
-// What would end the lingering can come when the lease lingers already and the turn is still held. Then nobody can get
-// at it but the one who has the turn.
+// An event that ends the lingering can come while the lease lingers already and the turn is still held. Then only the
+// holder of the turn can act on it.
 func TestLingerEndsWhileTheTurnIsHeld(t *testing.T) {
-	for name, end := range map[string]func(h *house, p *paper){
-		"wanted": func(h *house, p *paper) { p.want() },
-		"closed": func(h *house, p *paper) { h.shuts() },
+	for name, end := range map[string]func(f *fixture, l *fakeLease){
+		"wanted": func(f *fixture, l *fakeLease) { l.contend() },
+		"closed": func(f *fixture, l *fakeLease) { f.shut() },
 	} {
 		bubble(t, name, func(t *testing.T) {
-			d := new(desk)
-			h := opened(t, d, lingering(linger))
-			a := h.comes(exclusive)
+			fb := new(fakeBackend)
+			f := newFixture(t, fb, lingering(linger))
+			a := f.arrive(exclusive)
 			a.tenure.End(&a.use, time.Now())
 			a.turn.Pass()
-			a.tenure.Release(&seat{a, func() { end(h, d.paper(0)) }})
-			require.Equal(t, 1, d.paper(0).releases())
-			require.False(t, h.inUse())
-			h.closed()
+			a.tenure.Release(&hookedTurn{a, func() { end(f, fb.lease(0)) }})
+			require.Equal(t, 1, fb.lease(0).releases())
+			require.False(t, f.inUse())
+			f.close()
 		})
 	}
 }
 
-// An end that comes late finds another tenure of the key, and must not keep that one's end from happening.
+// A late end of lingering finds another tenure of the key, and must not prevent the end of that one's lingering.
 func TestLateEndOfLingering(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		h, d := idle(t)
+	synctest.Test(t, func(t *testing.T) {
+		f, fb := idle(t)
 		var old *tenureOf
-		h.queue.Each(func(_ string, of *tenureOf, _ int) { old = of })
-		h.meanwhile = func() { // the old one's end has begun, and before it has the turn, its lease is lost
-			h.meanwhile = nil
-			d.paper(0).lose()
-			require.False(t, h.inUse())
-			h.comes(exclusive).goes()
-			require.True(t, h.inUse(), "a later tenure lingers")
-			h.hold = func() { d.paper(1).want() } // and is wanted while the old one has the turn
+		f.queue.Each(func(_ string, of *tenureOf, _ int) { old = of })
+		f.meanwhile = func() { // the old one's end has begun, and before it has the turn, its lease is lost
+			f.meanwhile = nil
+			fb.lease(0).lose()
+			require.False(t, f.inUse())
+			f.arrive(exclusive).leave()
+			require.True(t, f.inUse(), "a later tenure lingers")
+			f.hold = func() { fb.lease(1).contend() } // and is contended while the old one has the turn
 		}
 		old.EndLinger()
-		require.Equal(t, 1, d.paper(1).releases())
-		require.False(t, h.inUse())
-		h.closed()
+		require.Equal(t, 1, fb.lease(1).releases())
+		require.False(t, f.inUse())
+		f.close()
 	})
 }
 
-// The state of a key is used again for others, but not if a timer may still come late for the key it was of.
+// A tenure is reused for other keys, unless a timer may still fire late for the key it had.
 func TestStateIsUsedAgain(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		h := opened(t, new(desk), lingering(linger))
-		plain, lingered := h.group.New(key, nil), (*tenureOf)(nil)
-		require.Same(t, plain, h.group.New("other", plain))
-		a := h.comes(exclusive)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, new(fakeBackend), lingering(linger))
+		plain, lingered := f.group.New(key, nil), (*tenureOf)(nil)
+		require.Same(t, plain, f.group.New("other", plain))
+		a := f.arrive(exclusive)
 		lingered = a.tenure
-		a.goes()
+		a.leave()
 		time.Sleep(linger)
 		synctest.Wait()
-		require.False(t, h.inUse())
-		require.NotSame(t, lingered, h.group.New("other", lingered))
-		h.closed()
+		require.False(t, f.inUse())
+		require.NotSame(t, lingered, f.group.New("other", lingered))
+		f.close()
 	})
 }
 
 func TestLingerWithMemlock(t *testing.T) {
-	bubble(t, "an idle lease is renewed, and handed to another instance at once", func(t *testing.T) {
+	bubble(t, "a lingering lease is renewed, and passes to another instance at once", func(t *testing.T) {
 		backend := memlock.New()
 		defer backend.Close()
-		here, there := opened(t, backend, lingering(10*ttl)), opened(t, backend, named("there"))
-		a := here.comes(exclusive)
-		a.goes()
+		here, there := newFixture(t, backend, lingering(10*ttl)), newFixture(t, backend, named("there"))
+		a := here.arrive(exclusive)
+		a.leave()
 		time.Sleep(3 * ttl)
-		b := here.comes(exclusive)
+		b := here.arrive(exclusive)
 		require.Same(t, a.use.Lease(), b.use.Lease())
-		b.goes()
+		b.leave()
 		time.Sleep(3 * ttl)
 		start := time.Now()
-		c := there.comes(exclusive)
+		c := there.arrive(exclusive)
 		require.Equal(t, "in", c.state())
 		require.Zero(t, time.Since(start))
-		c.goes()
-		here.closed()
-		there.closed()
+		c.leave()
+		here.close()
+		there.close()
 	})
 }

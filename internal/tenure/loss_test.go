@@ -16,220 +16,219 @@ import (
 )
 
 func TestLeaseIsLost(t *testing.T) {
-	bubble(t, "all who work under it learn of it, and the next goes on", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b, w := h.comes(shared), h.comes(shared), h.comes(exclusive)
-		d.paper(0).lose()
+	bubble(t, "all its users are notified, and the next caller goes on", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b, w := f.arrive(shared), f.arrive(shared), f.arrive(exclusive)
+		fb.lease(0).lose()
 		synctest.Wait()
 		require.Equal(t, "lost lost in", states(a, b, w))
 		require.Equal(t, []int{1, 1, 0}, []int{a.losses(), b.losses(), w.losses()})
-		require.False(t, a.goes(), "late, and it changes nothing")
+		require.False(t, a.leave(), "too late, and without effect")
 		require.Equal(t, "in", w.state())
-		_, req := d.enters()
+		_, req := fb.enters()
 		require.Nil(t, req.Prev)
-		w.goes()
-		require.Zero(t, d.paper(0).releases(), "what is lost is not given back")
-		h.closed()
+		w.leave()
+		require.Zero(t, fb.lease(0).releases(), "a lost lease is not released")
+		f.close()
 	})
-	bubble(t, "by the clocks, before anybody was told", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b := h.comes(exclusive), h.comes(exclusive)
+	bubble(t, "by the clocks, before any notification", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		time.Sleep(ttl)
-		require.False(t, a.goes(), "not kept")
+		require.False(t, a.leave(), "not kept")
 		require.Equal(t, "in", b.state())
-		require.NotSame(t, d.paper(0), b.use.Lease())
-		b.goes()
-		h.closed()
+		require.NotSame(t, fb.lease(0), b.use.Lease())
+		b.leave()
+		f.close()
 	})
-	bubble(t, "a later lease is not taken for it", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d, handoffs(0))
-		a, b := h.comes(exclusive), h.comes(exclusive)
-		a.goes()
-		d.paper(0).lose()
+	bubble(t, "a late loss does not end a later lease", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(0))
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
+		a.leave()
+		fb.lease(0).lose()
 		require.Equal(t, "in", b.state())
-		require.True(t, b.goes())
-		h.closed()
+		require.True(t, b.leave())
+		f.close()
 	})
-	bubble(t, "with memlock: forgotten by the server, noticed by the renewal", func(t *testing.T) {
+	bubble(t, "with memlock: the server forgets it, the renewal notices", func(t *testing.T) {
 		backend := memlock.New()
 		defer backend.Close()
-		h := opened(t, backend)
-		a, b := h.comes(exclusive), h.comes(exclusive)
+		f := newFixture(t, backend)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		backend.Expire(key)
 		require.Equal(t, "in waiting", states(a, b))
 		time.Sleep(ttl)
 		synctest.Wait()
 		require.Equal(t, "lost in", states(a, b))
 		require.Greater(t, b.use.Fence(), a.use.Fence())
-		b.goes()
-		h.closed()
+		b.leave()
+		f.close()
 	})
 }
 
-// Of the race between the loss of a lease and the end of a stay there is one winner for each caller, and the turn is
-// passed on once.
+// The race between the loss of a lease and the end of its use has one winner for each caller, and the turn is passed once.
 func TestLossMeetsEnd(t *testing.T) {
 	for range 1000 {
-		d := new(desk)
-		h := opened(t, d)
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
 		var ended atomic.Int32
-		guests := make([]*guest, 3)
-		for i := range guests {
-			guests[i] = h.guest(tenure.Ask{Mode: shared})
-			require.NoError(t, guests[i].enter())
+		callers := make([]*caller, 3)
+		for i := range callers {
+			callers[i] = f.newCaller(tenure.Ask{Mode: shared})
+			require.NoError(t, callers[i].enter())
 		}
 		var all sync.WaitGroup
-		for _, g := range guests {
+		for _, c := range callers {
 			all.Go(func() {
-				if in, _ := g.tenure.End(&g.use, time.Now()); in {
+				if in, _ := c.tenure.End(&c.use, time.Now()); in {
 					ended.Add(1)
-					g.pass()
+					c.pass()
 				}
 			})
 		}
-		all.Go(d.paper(0).lose)
+		all.Go(fb.lease(0).lose)
 		all.Wait()
 		lost := 0
-		for _, g := range guests {
-			require.LessOrEqual(t, g.losses(), 1)
-			lost += g.losses()
+		for _, c := range callers {
+			require.LessOrEqual(t, c.losses(), 1)
+			lost += c.losses()
 		}
-		require.Equal(t, len(guests), lost+int(ended.Load()))
-		require.False(t, h.inUse())
-		h.group.Stop()
+		require.Equal(t, len(callers), lost+int(ended.Load()))
+		require.False(t, f.inUse())
+		f.group.Stop()
 	}
 }
 
 func TestOverstay(t *testing.T) {
-	bubble(t, "alone: the lease is kept no more, and handed to nobody", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b := h.comes(exclusive), h.comes(exclusive)
+	bubble(t, "alone: the lease is abandoned, and not handed on", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		a.tenure.Overstay(&a.use)
-		require.True(t, d.paper(0).left())
-		require.True(t, a.goes(), "in time, after all")
+		require.True(t, fb.lease(0).wasAbandoned())
+		require.True(t, a.leave(), "in time after all")
 		require.Equal(t, "in", b.state())
-		require.Same(t, d.paper(1), b.use.Lease())
-		b.goes()
-		h.closed()
+		require.Same(t, fb.lease(1), b.use.Lease())
+		b.leave()
+		f.close()
 	})
-	bubble(t, "among sharers: kept until all have", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b := h.comes(shared), h.comes(shared)
+	bubble(t, "among sharers: abandoned when all have overstayed", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b := f.arrive(shared), f.arrive(shared)
 		a.tenure.Overstay(&a.use)
 		a.tenure.Overstay(&a.use)
-		require.False(t, d.paper(0).left())
-		late := h.comes(shared)
-		require.Equal(t, "waiting", late.state(), "it takes no others")
+		require.False(t, fb.lease(0).wasAbandoned())
+		late := f.arrive(shared)
+		require.Equal(t, "waiting", late.state(), "it admits no others")
 		b.tenure.Overstay(&b.use)
-		require.True(t, d.paper(0).left())
-		d.paper(0).lose()
+		require.True(t, fb.lease(0).wasAbandoned())
+		fb.lease(0).lose()
 		synctest.Wait()
 		require.Equal(t, "lost lost in", states(a, b, late))
-		late.goes()
-		h.closed()
+		late.leave()
+		f.close()
 	})
-	bubble(t, "among sharers: the others leave", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b, c := h.comes(shared), h.comes(shared), h.comes(shared)
+	bubble(t, "among sharers: abandoned when the others have left", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b, c := f.arrive(shared), f.arrive(shared), f.arrive(shared)
 		a.tenure.Overstay(&a.use)
-		b.goes()
-		require.False(t, d.paper(0).left())
-		c.goes()
-		require.True(t, d.paper(0).left())
-		a.goes()
-		h.closed()
+		b.leave()
+		require.False(t, fb.lease(0).wasAbandoned())
+		c.leave()
+		require.True(t, fb.lease(0).wasAbandoned())
+		a.leave()
+		f.close()
 	})
-	bubble(t, "among sharers: one that did leaves, the lease is kept for the other", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b := h.comes(shared), h.comes(shared)
+	bubble(t, "among sharers: kept for the others when the one that overstayed leaves", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b := f.arrive(shared), f.arrive(shared)
 		a.tenure.Overstay(&a.use)
-		a.goes()
-		require.False(t, d.paper(0).left())
+		a.leave()
+		require.False(t, fb.lease(0).wasAbandoned())
 		b.tenure.Overstay(&b.use)
-		require.True(t, d.paper(0).left())
-		b.goes()
-		h.closed()
+		require.True(t, fb.lease(0).wasAbandoned())
+		b.leave()
+		f.close()
 	})
-	bubble(t, "no sharer comes in that was on its way", func(t *testing.T) {
-		d, let := new(desk), make(chan struct{})
-		h := opened(t, d)
-		a := h.comes(shared)
-		b := stuck(h, d.paper(0), let, nil)
+	bubble(t, "a sharer on its way in is not admitted", func(t *testing.T) {
+		fb, let := new(fakeBackend), make(chan struct{})
+		f := newFixture(t, fb)
+		a := f.arrive(shared)
+		b := stuckInRefill(f, fb.lease(0), let, nil)
 		a.tenure.Overstay(&a.use)
 		close(let)
 		synctest.Wait()
 		require.Equal(t, "in waiting", states(a, b))
-		a.goes()
+		a.leave()
 		require.Equal(t, "in", b.state())
-		require.Same(t, d.paper(1), b.use.Lease())
-		b.goes()
-		h.closed()
+		require.Same(t, fb.lease(1), b.use.Lease())
+		b.leave()
+		f.close()
 	})
-	bubble(t, "after the end it means nothing", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b := h.comes(exclusive), h.comes(exclusive)
-		a.goes()
+	bubble(t, "after the end it does nothing", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
+		a.leave()
 		a.tenure.Overstay(&a.use)
-		require.False(t, d.paper(0).left())
-		b.goes()
-		h.closed()
+		require.False(t, fb.lease(0).wasAbandoned())
+		b.leave()
+		f.close()
 	})
-	bubble(t, "with memlock: the turn is taken when the lease is over", func(t *testing.T) {
+	bubble(t, "with memlock: the turn is taken when the lease has expired", func(t *testing.T) {
 		backend := memlock.New()
 		defer backend.Close()
-		h := opened(t, backend)
-		a, b := h.comes(exclusive), h.comes(exclusive)
+		f := newFixture(t, backend)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		time.Sleep(2 * ttl)
 		require.Equal(t, "in waiting", states(a, b), "it is renewed")
 		a.tenure.Overstay(&a.use)
 		time.Sleep(ttl)
 		synctest.Wait()
 		require.Equal(t, "lost in", states(a, b))
-		b.goes()
-		h.closed()
+		b.leave()
+		f.close()
 	})
 }
 
 func TestAbandon(t *testing.T) {
-	bubble(t, "tells all who work under the lease, and ends its keeping", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b := h.comes(shared), h.comes(shared)
+	bubble(t, "calls back for all users of the lease, and ends its renewal", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b := f.arrive(shared), f.arrive(shared)
 		told := map[tenure.Owner]int{}
 		a.tenure.Abandon(func(o tenure.Owner) { told[o]++ })
 		require.Equal(t, map[tenure.Owner]int{a: 1, b: 1}, told)
-		require.True(t, d.paper(0).left())
-		require.Equal(t, "waiting", h.comes(shared).state())
-		require.True(t, a.goes())
-		require.True(t, b.goes())
+		require.True(t, fb.lease(0).wasAbandoned())
+		require.Equal(t, "waiting", f.arrive(shared).state())
+		require.True(t, a.leave())
+		require.True(t, b.leave())
 	})
-	bubble(t, "of a key that nobody works for tells nobody", func(t *testing.T) {
-		h := opened(t, new(desk))
-		h.group.New(key, nil).Abandon(func(tenure.Owner) { t.Error("told") })
+	bubble(t, "without users it calls nobody", func(t *testing.T) {
+		f := newFixture(t, new(fakeBackend))
+		f.group.New(key, nil).Abandon(func(tenure.Owner) { t.Error("called") })
 	})
-	bubble(t, "nobody comes in afterwards who was at the backend", func(t *testing.T) {
-		d, grant := new(desk), make(chan struct{})
-		h := opened(t, d)
-		d.will(after(grant, grants))
-		a := h.comes(exclusive)
-		h.shuts()
-		h.queue.Each(func(_ string, at *tenure.Tenure, _ int) {
-			go at.Abandon(func(tenure.Owner) { t.Error("told") })
+	bubble(t, "a caller at the backend is not admitted afterwards", func(t *testing.T) {
+		fb, grant := new(fakeBackend), make(chan struct{})
+		f := newFixture(t, fb)
+		fb.answerWith(after(grant, grants))
+		a := f.arrive(exclusive)
+		f.shut()
+		f.queue.Each(func(_ string, at *tenure.Tenure, _ int) {
+			go at.Abandon(func(tenure.Owner) { t.Error("called") })
 		})
 		synctest.Wait()
 		close(grant)
 		synctest.Wait()
 		require.Equal(t, "closed", a.state())
-		require.Equal(t, 1, d.paper(0).releases(), "a late grant is given back")
-		h.closed()
+		require.Equal(t, 1, fb.lease(0).releases(), "a late grant is released")
+		f.close()
 	})
 }
 
@@ -238,23 +237,23 @@ type plain struct{ distributed.Lease }
 
 // A lease that cannot call back has a goroutine to watch it, which ends with the lease, however that ends.
 func TestPlainLeases(t *testing.T) {
-	plainly := func(d *desk, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-		return plain{d.grant()}, nil, nil
+	plainly := func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+		return plain{fb.grant()}, nil, nil
 	}
-	bubble(t, "given up by an Enter, released, lost", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d, handoffs(0))
-		d.will(plainly, plainly, plainly)
-		a, b := h.comes(exclusive), h.comes(exclusive)
-		a.goes()
-		_, req := d.enters()
-		require.Equal(t, plain{d.paper(0)}, req.Prev, "the backend is given its own lease")
-		b.goes()
-		require.Equal(t, 1, d.paper(1).releases())
-		c := h.comes(exclusive)
-		close(d.paper(2).lost)
+	bubble(t, "released by an Enter, by Release, and lost", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(0))
+		fb.answerWith(plainly, plainly, plainly)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
+		a.leave()
+		_, req := fb.enters()
+		require.Equal(t, plain{fb.lease(0)}, req.Prev, "the backend gets its own lease as Prev")
+		b.leave()
+		require.Equal(t, 1, fb.lease(1).releases())
+		c := f.arrive(exclusive)
+		close(fb.lease(2).lost)
 		synctest.Wait()
 		require.Equal(t, "lost", c.state())
-		h.closed() // the bubble sees a goroutine that is left
+		f.close() // the bubble sees a goroutine that is left
 	})
 }

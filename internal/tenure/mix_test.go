@@ -20,14 +20,14 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// The mixture has several instances share a backend, with everything at random that callers do, and keeps books.
+// The mixture has several instances share a backend, with callers that do everything at random, and checks invariants.
 const (
-	mixCalls   = 600_000 // in the long run; a tenth of it otherwise
-	mixHouses  = 3
-	mixWorkers = 8                // per house
-	longTTL    = 20 * time.Second // no lease runs out, however loaded the machine
-	shortTTL   = 100 * time.Millisecond
-	// mixPatience, in minutes, is many times what a run takes: then somebody waits for ever.
+	mixCalls    = 600_000 // in the long run; a tenth of it otherwise
+	mixFixtures = 3
+	mixWorkers  = 8                // per fixture
+	longTTL     = 20 * time.Second // no lease expires, however loaded the machine
+	shortTTL    = 100 * time.Millisecond
+	// mixPatience, in minutes, is many times what a run takes: after that somebody waits for ever.
 	mixPatience = 20
 )
 
@@ -36,7 +36,7 @@ type mix struct {
 	left   atomic.Int64
 	inside atomic.Int64 // -1: a writer; n: readers
 	fence  uint64       // of the last writer; guarded by nothing but the lock that is tested
-	fences sync.Map     // all that writers had
+	fences sync.Map     // of all writers
 	lossy  bool         // leases get lost: then only the fences tell the order
 	broken atomic.Pointer[string]
 
@@ -58,34 +58,34 @@ func TestMixture(t *testing.T) {
 			}
 			m, backend := &mix{lossy: lossy}, memlock.New()
 			m.left.Store(int64(scale(mixCalls)))
-			houses := []*house{
-				mixed(t, backend, ttl, "a", handoffs(4), longest(time.Millisecond)),
-				mixed(t, backend, ttl, "b", lingering(5*time.Millisecond)),
-				mixed(t, backend, ttl, "c", handoffs(0), lingering(time.Millisecond)),
+			fixtures := []*fixture{
+				newMixFixture(t, backend, ttl, "a", handoffs(4), longest(time.Millisecond)),
+				newMixFixture(t, backend, ttl, "b", lingering(5*time.Millisecond)),
+				newMixFixture(t, backend, ttl, "c", handoffs(0), lingering(time.Millisecond)),
 			}
-			m.run(t, seed, houses, backend)
-			for _, h := range houses {
-				h.shuts()
-				requireSoon(t, h.drained)
-				h.group.Stop()
+			m.run(t, seed, fixtures, backend)
+			for _, f := range fixtures {
+				f.shut()
+				requireSoon(t, f.drained)
+				f.group.Stop()
 			}
 			_, _, err := backend.Enter(t.Context(), distributed.Request{Key: key, Instance: "last", TTL: ttl, NoWait: true})
-			assert.NoError(t, err, "somebody still has it")
+			assert.NoError(t, err, "somebody still holds it")
 			require.NoError(t, backend.Close())
 		})
 	}
 }
 
-func mixed(t *testing.T, backend distributed.Backend, ttl time.Duration, name string, opts ...option) *house {
-	return opened(t, backend, append(opts, named(name), func(c *tenure.Config) { c.TTL = ttl })...)
+func newMixFixture(t *testing.T, backend distributed.Backend, ttl time.Duration, name string, opts ...option) *fixture {
+	return newFixture(t, backend, append(opts, named(name), func(c *tenure.Config) { c.TTL = ttl })...)
 }
 
-func (m *mix) run(t *testing.T, seed uint64, houses []*house, backend *memlock.Backend) {
+func (m *mix) run(t *testing.T, seed uint64, fixtures []*fixture, backend *memlock.Backend) {
 	var all sync.WaitGroup
-	for i, h := range houses {
+	for i, f := range fixtures {
 		for j := range mixWorkers {
-			w := &walker{mix: m, house: h, rand: rand.New(rand.NewPCG(seed, uint64(i*mixWorkers+j)))}
-			all.Go(w.walk)
+			w := &worker{mix: m, fixture: f, rand: rand.New(rand.NewPCG(seed, uint64(i*mixWorkers+j)))}
+			all.Go(w.work)
 		}
 	}
 	done := make(chan struct{})
@@ -114,35 +114,35 @@ func (m *mix) run(t *testing.T, seed uint64, houses []*house, backend *memlock.B
 	require.Equal(t, m.lossy, m.lost.Load() > 0)
 }
 
-type walker struct {
+type worker struct {
 	*mix
-	house *house
-	rand  *rand.Rand
+	fixture *fixture
+	rand    *rand.Rand
 }
 
-func (w *walker) walk() {
+func (w *worker) work() {
 	for w.left.Add(-1) >= 0 {
 		w.call()
 	}
 }
 
-func (w *walker) percent(n int) bool { return w.rand.IntN(100) < n }
+func (w *worker) percent(n int) bool { return w.rand.IntN(100) < n }
 
-func (w *walker) call() {
-	g := w.house.guest(tenure.Ask{Mode: exclusive, NoWait: w.percent(5)})
-	defer g.cancel()
+func (w *worker) call() {
+	c := w.fixture.newCaller(tenure.Ask{Mode: exclusive, NoWait: w.percent(5)})
+	defer c.cancel()
 	if w.percent(50) {
-		g.ask.Mode = shared
+		c.ask.Mode = shared
 	}
 	if w.percent(20) {
-		g.ask.Deadline = time.Now().Add(time.Duration(w.rand.IntN(2000)) * time.Microsecond)
+		c.ask.Deadline = time.Now().Add(time.Duration(w.rand.IntN(2000)) * time.Microsecond)
 	}
 	if w.percent(10) {
-		time.AfterFunc(time.Duration(w.rand.IntN(2000))*time.Microsecond, g.cancel)
+		time.AfterFunc(time.Duration(w.rand.IntN(2000))*time.Microsecond, c.cancel)
 	}
-	switch err := g.enter(); outcome(err) {
+	switch err := c.enter(); outcome(err) {
 	case "in":
-		w.stay(g)
+		w.stay(c)
 	case "canceled", "timeout", "local timeout", "held", "busy":
 		w.refused.Add(1)
 	default:
@@ -150,16 +150,16 @@ func (w *walker) call() {
 	}
 }
 
-// stay is one caller inside.
-func (w *walker) stay(g *guest) {
+// stay is the time of one caller under the lease.
+func (w *worker) stay(c *caller) {
 	w.in.Add(1)
-	if g.ask.Mode == exclusive {
-		if _, twice := w.fences.LoadOrStore(g.use.Fence(), true); twice {
-			w.fail("fence %d twice", g.use.Fence())
+	if c.ask.Mode == exclusive {
+		if _, twice := w.fences.LoadOrStore(c.use.Fence(), true); twice {
+			w.fail("fence %d twice", c.use.Fence())
 		}
 	}
 	if !w.lossy {
-		w.look(g)
+		w.look(c)
 	}
 	if w.percent(2) {
 		time.Sleep(time.Duration(w.rand.IntN(1000)) * time.Microsecond)
@@ -168,40 +168,40 @@ func (w *walker) stay(g *guest) {
 		time.Sleep(shortTTL / 3) // the renewal finds out that the lease is gone
 	}
 	if w.percent(1) {
-		g.tenure.Overstay(&g.use)
+		c.tenure.Overstay(&c.use)
 	}
 	if !w.lossy {
-		w.inside.Add(map[distributed.Mode]int64{exclusive: 1, shared: -1}[g.ask.Mode])
+		w.inside.Add(map[distributed.Mode]int64{exclusive: 1, shared: -1}[c.ask.Mode])
 	}
-	w.ends(g)
+	w.ends(c)
 }
 
-// look checks that nobody is inside whom the caller excludes, and that fences grow.
-func (w *walker) look(g *guest) {
-	if g.ask.Mode == shared {
-		if w.inside.Add(1) <= 0 || g.use.Fence() <= w.fence {
-			w.fail("a reader beside a writer, or with fence %d after %d", g.use.Fence(), w.fence)
+// look checks that the caller excludes whom it should, and that fences grow.
+func (w *worker) look(c *caller) {
+	if c.ask.Mode == shared {
+		if w.inside.Add(1) <= 0 || c.use.Fence() <= w.fence {
+			w.fail("a reader beside a writer, or with fence %d after %d", c.use.Fence(), w.fence)
 		}
 		return
 	}
-	if !w.inside.CompareAndSwap(0, -1) || g.use.Fence() <= w.fence {
-		w.fail("a writer beside another, or with fence %d after %d", g.use.Fence(), w.fence)
+	if !w.inside.CompareAndSwap(0, -1) || c.use.Fence() <= w.fence {
+		w.fail("a writer beside another, or with fence %d after %d", c.use.Fence(), w.fence)
 	}
-	w.fence = g.use.Fence()
+	w.fence = c.use.Fence()
 }
 
-func (w *walker) ends(g *guest) {
-	if in, _ := g.tenure.End(&g.use, time.Now()); !in {
+func (w *worker) ends(c *caller) {
+	if in, _ := c.tenure.End(&c.use, time.Now()); !in {
 		w.lost.Add(1)
 		return
 	}
 	if w.percent(10) {
-		if g.turn.Pass() == local.Kept {
-			_ = g.tenure.ReleaseAndWait(context.Background(), &g.turn)
+		if c.turn.Pass() == local.Kept {
+			_ = c.tenure.ReleaseAndWait(context.Background(), &c.turn)
 		}
 		return
 	}
-	g.pass()
+	c.pass()
 }
 
 func requireSoon(t *testing.T, ok func() bool) {

@@ -14,278 +14,278 @@ import (
 )
 
 func TestPlaceIsGranted(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(queues)
-		a, b := h.comes(exclusive), h.comes(exclusive)
+	synctest.Test(t, func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(queues)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
 		require.Equal(t, "waiting waiting", states(a, b))
-		d.slip(0).granted <- d.grant()
+		fb.place(0).granted <- fb.grant()
 		synctest.Wait()
 		require.Equal(t, "in waiting", states(a, b))
 		require.False(t, a.use.Handoff())
-		a.goes()
+		a.leave()
 		require.True(t, b.use.Handoff())
-		b.goes()
-		require.Zero(t, d.slip(0).left(), "a place that was granted is none any more")
-		n, _ := d.enters()
+		b.leave()
+		require.Zero(t, fb.place(0).left(), "a granted place is not left")
+		n, _ := fb.enters()
 		require.Equal(t, 1, n)
-		h.closed()
+		f.close()
 	})
 }
 
-// givingUp are the ways in which a caller's wait at the backend ends.
-func givingUp(t *testing.T, test func(t *testing.T, h *house, d *desk, a *guest, end func() string)) {
+// stopWaiting runs test for the ways in which a caller's wait at the backend ends.
+func stopWaiting(t *testing.T, test func(t *testing.T, f *fixture, fb *fakeBackend, a *caller, end func() string)) {
 	bubble(t, "canceled", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(queues)
-		a := h.comes(exclusive)
-		test(t, h, d, a, func() string { a.givesUp(); return "canceled" })
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(queues)
+		a := f.arrive(exclusive)
+		test(t, f, fb, a, func() string { a.quit(); return "canceled" })
 	})
 	bubble(t, "timed out", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(queues)
-		a := h.comesAs(tenure.Ask{Mode: exclusive, Deadline: time.Now().Add(time.Second)})
-		test(t, h, d, a, func() string { time.Sleep(time.Second); synctest.Wait(); return "timeout" })
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(queues)
+		a := f.arriveAs(tenure.Ask{Mode: exclusive, Deadline: time.Now().Add(time.Second)})
+		test(t, f, fb, a, func() string { time.Sleep(time.Second); synctest.Wait(); return "timeout" })
 	})
 }
 
 func TestPlaceIsInherited(t *testing.T) {
-	givingUp(t, func(t *testing.T, h *house, d *desk, a *guest, end func() string) {
-		b := h.comes(exclusive)
+	stopWaiting(t, func(t *testing.T, f *fixture, fb *fakeBackend, a *caller, end func() string) {
+		b := f.arrive(exclusive)
 		want := end()
 		require.Equal(t, want+" waiting", states(a, b))
-		d.slip(0).granted <- d.grant()
+		fb.place(0).granted <- fb.grant()
 		synctest.Wait()
 		require.Equal(t, "in", b.state())
-		b.goes()
-		n, _ := d.enters()
+		b.leave()
+		n, _ := fb.enters()
 		require.Equal(t, 1, n, "it waited in the place of the first")
-		require.Zero(t, d.slip(0).left())
-		h.closed()
+		require.Zero(t, fb.place(0).left())
+		f.close()
 	})
 }
 
-func TestPlaceIsGivenUp(t *testing.T) {
+func TestPlaceIsLeft(t *testing.T) {
 	t.Run("when nobody waits", func(t *testing.T) {
-		givingUp(t, func(t *testing.T, h *house, d *desk, a *guest, end func() string) {
+		stopWaiting(t, func(t *testing.T, f *fixture, fb *fakeBackend, a *caller, end func() string) {
 			require.Equal(t, end(), a.state())
-			require.Equal(t, 1, d.slip(0).left())
-			require.False(t, h.inUse())
-			h.closed()
+			require.Equal(t, 1, fb.place(0).left())
+			require.False(t, f.inUse())
+			f.close()
 		})
 	})
-	t.Run("to one of the other mode", func(t *testing.T) {
-		givingUp(t, func(t *testing.T, h *house, d *desk, a *guest, end func() string) {
-			b := h.comes(shared)
+	t.Run("when the next caller has the other mode", func(t *testing.T) {
+		stopWaiting(t, func(t *testing.T, f *fixture, fb *fakeBackend, a *caller, end func() string) {
+			b := f.arrive(shared)
 			end()
-			require.Equal(t, 1, d.slip(0).left())
+			require.Equal(t, 1, fb.place(0).left())
 			require.Equal(t, "in", b.state())
-			n, req := d.enters()
+			n, req := fb.enters()
 			require.Equal(t, 2, n)
 			require.Equal(t, shared, req.Mode)
-			b.goes()
-			h.closed()
+			b.leave()
+			f.close()
 		})
 	})
 }
 
-// The key is kept, and with it Close waits, until the backend has heard that a place is given up.
+// The key is kept, and Close waits, until the backend has answered that a place was left.
 func TestLeavingAPlaceIsAwaited(t *testing.T) {
-	for name, behind := range map[string]bool{"when nobody waits": false, "to one of the other mode": true} {
+	for name, behind := range map[string]bool{"when nobody waits": false, "when the next caller has the other mode": true} {
 		bubble(t, name, func(t *testing.T) {
-			d, answering := new(desk), make(chan struct{})
-			h := opened(t, d)
-			d.will(queues)
-			a := h.comes(exclusive)
-			d.slip(0).answering = answering
-			var b *guest
+			fb, answering := new(fakeBackend), make(chan struct{})
+			f := newFixture(t, fb)
+			fb.answerWith(queues)
+			a := f.arrive(exclusive)
+			fb.place(0).answering = answering
+			var b *caller
 			if behind {
-				b = h.comes(shared)
+				b = f.arrive(shared)
 			}
-			a.givesUp()
+			a.quit()
 			if behind {
 				require.Equal(t, "in", b.state())
-				b.goes()
+				b.leave()
 			}
-			h.shuts()
-			require.Equal(t, 1, d.slip(0).left())
-			require.True(t, h.inUse())
-			require.False(t, h.drained())
+			f.shut()
+			require.Equal(t, 1, fb.place(0).left())
+			require.True(t, f.inUse())
+			require.False(t, f.drained())
 			close(answering)
 			synctest.Wait()
-			require.False(t, h.inUse())
-			h.closed()
-			require.Empty(t, h.failures())
+			require.False(t, f.inUse())
+			f.close()
+			require.Empty(t, f.failures())
 		})
 	}
-	bubble(t, "but not for ever", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(queues)
-		a := h.comes(exclusive)
-		d.slip(0).answering = make(chan struct{})
-		a.givesUp()
+	bubble(t, "for at most the claim window", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(queues)
+		a := f.arrive(exclusive)
+		fb.place(0).answering = make(chan struct{})
+		a.quit()
 		time.Sleep(distributed.ClaimWindow(ttl) - 1)
 		synctest.Wait()
-		require.True(t, h.inUse())
+		require.True(t, f.inUse())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.False(t, h.inUse())
-		require.Equal(t, []error{context.DeadlineExceeded}, h.failures())
-		h.closed()
+		require.False(t, f.inUse())
+		require.Equal(t, []error{context.DeadlineExceeded}, f.failures())
+		f.close()
 	})
-	bubble(t, "also with a lease that lingers, or is waited for", func(t *testing.T) {
-		for name, end := range map[string]func(*guest){
-			"lingers": func(g *guest) { g.goes(); g.use.Lease().(*paper).lose() },
-			"waits":   func(g *guest) { _ = g.goesAndWaits(context.Background()) },
+	bubble(t, "also with a lease that lingers, or whose release is awaited", func(t *testing.T) {
+		for name, end := range map[string]func(*caller){
+			"lingers": func(c *caller) { c.leave(); c.use.Lease().(*fakeLease).lose() },
+			"waits":   func(c *caller) { _ = c.leaveAndWait(context.Background()) },
 		} {
-			d, answering := new(desk), make(chan struct{})
-			h := opened(t, d, lingering(time.Second))
-			d.will(queues)
-			a, b := h.comes(exclusive), (*guest)(nil)
-			d.slip(0).answering = answering
-			b = h.comes(shared)
-			a.givesUp()
+			fb, answering := new(fakeBackend), make(chan struct{})
+			f := newFixture(t, fb, lingering(time.Second))
+			fb.answerWith(queues)
+			a, b := f.arrive(exclusive), (*caller)(nil)
+			fb.place(0).answering = answering
+			b = f.arrive(shared)
+			a.quit()
 			end(b)
-			h.shuts()
+			f.shut()
 			synctest.Wait()
-			require.False(t, h.drained(), name)
+			require.False(t, f.drained(), name)
 			close(answering)
-			h.closed()
+			f.close()
 		}
 	})
 }
 
-// A grant that comes as its receiver goes lies in the place.
+// A grant that arrives as its receiver stops waiting lies in the place.
 func TestGrantLyingInAPlace(t *testing.T) {
 	bubble(t, "is inherited", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(queues)
-		a := h.comes(exclusive)
-		b := h.comes(exclusive)
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(queues)
+		a := f.arrive(exclusive)
+		b := f.arrive(exclusive)
 		a.cancel()
-		d.slip(0).granted <- d.grant() // with a on its way out
+		fb.place(0).granted <- fb.grant() // with a on its way out
 		synctest.Wait()
 		if a.state() == "in" { // the grant came first after all
-			a.goes()
+			a.leave()
 		}
 		require.Equal(t, "in", b.state())
-		b.goes()
-		n, _ := d.enters()
+		b.leave()
+		n, _ := fb.enters()
 		require.Equal(t, 1, n)
-		require.Equal(t, 1, d.paper(0).releases())
-		h.closed()
+		require.Equal(t, 1, fb.lease(0).releases())
+		f.close()
 	})
-	bubble(t, "is given back with it", func(t *testing.T) {
+	bubble(t, "is released with it", func(t *testing.T) {
 		backend := memlock.New()
 		defer backend.Close()
-		here, there := opened(t, backend), opened(t, backend, named("there"))
-		a := there.comes(exclusive)
-		b := here.comes(exclusive)
+		here, there := newFixture(t, backend), newFixture(t, backend, named("there"))
+		a := there.arrive(exclusive)
+		b := here.arrive(exclusive)
 		require.Equal(t, "in waiting", states(a, b))
 		b.cancel()
-		a.goes() // to b, on its way out
+		a.leave() // to b, on its way out
 		if b.state() == "in" {
-			b.goes()
+			b.leave()
 		}
-		c := there.comes(exclusive)
+		c := there.arrive(exclusive)
 		require.Equal(t, "in", c.state(), "the lock is free")
-		c.goes()
-		here.closed()
-		there.closed()
+		c.leave()
+		here.close()
+		there.close()
 	})
-	bubble(t, "serves one who does not want to wait, else it is held", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(queues)
-		at, ctx := h.group.New(key, nil), t.Context()
+	bubble(t, "serves a NoWait caller, which gets ErrHeld without it", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(queues)
+		at, ctx := f.group.New(key, nil), t.Context()
 		var use tenure.Use
 		now := tenure.Ask{Mode: exclusive, NoWait: true}
 		soon := tenure.Ask{Mode: exclusive, Deadline: time.Now().Add(time.Second)}
 		require.Equal(t, tenure.ErrTimeout, at.Begin(ctx, &use, soon))
 		require.Equal(t, distributed.ErrHeld, at.Begin(ctx, &use, now))
-		d.slip(0).granted <- d.grant()
+		fb.place(0).granted <- fb.grant()
 		require.NoError(t, at.Begin(ctx, &use, now))
-		require.Same(t, d.paper(0), use.Lease())
-		h.closed()
+		require.Same(t, fb.lease(0), use.Lease())
+		f.close()
 	})
 }
 
 func TestLostPlaceEntersAgain(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d, handoffs(0))
-		d.will(grants, queues, queues, grants)
-		first, a := h.comes(exclusive), h.comes(exclusive)
-		first.goes()
-		_, req := d.enters()
-		require.Same(t, d.paper(0), req.Prev)
-		close(d.slip(0).granted)
+	synctest.Test(t, func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(0))
+		fb.answerWith(grants, queues, queues, grants)
+		first, a := f.arrive(exclusive), f.arrive(exclusive)
+		first.leave()
+		_, req := fb.enters()
+		require.Same(t, fb.lease(0), req.Prev)
+		close(fb.place(0).granted)
 		synctest.Wait()
-		n, req := d.enters()
+		n, req := fb.enters()
 		require.Equal(t, 3, n)
-		require.Nil(t, req.Prev, "what was given up is not named again")
+		require.Nil(t, req.Prev, "a released lease is not named again")
 		require.Equal(t, "waiting", a.state())
-		close(d.slip(1).granted)
+		close(fb.place(1).granted)
 		synctest.Wait()
 		require.Equal(t, "in", a.state())
-		a.goes()
-		require.Zero(t, d.slip(0).left()+d.slip(1).left())
-		h.closed()
+		a.leave()
+		require.Zero(t, fb.place(0).left()+fb.place(1).left())
+		f.close()
 	})
 }
 
 func TestLostPlaceIsForgotten(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(queues, fails(distributed.ErrUnavailable))
-		a := h.comes(exclusive)
-		close(d.slip(0).granted)
+	synctest.Test(t, func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(queues, fails(distributed.ErrUnavailable))
+		a := f.arrive(exclusive)
+		close(fb.place(0).granted)
 		synctest.Wait()
 		require.Equal(t, "unavailable", a.state())
-		require.Zero(t, d.slip(0).left(), "there is nothing to give up")
-		h.closed()
+		require.Zero(t, fb.place(0).left(), "there is no place to leave")
+		f.close()
 	})
 }
 
 func TestEnterEnds(t *testing.T) {
 	bubble(t, "at the deadline", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(hangs)
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(hangs)
 		start := time.Now()
-		g := h.guest(tenure.Ask{Mode: exclusive, Deadline: start.Add(time.Second)})
-		err := g.enter()
+		c := f.newCaller(tenure.Ask{Mode: exclusive, Deadline: start.Add(time.Second)})
+		err := c.enter()
 		require.ErrorIs(t, err, tenure.ErrTimeout)
 		require.ErrorIs(t, err, distributed.ErrUnavailable, "nothing was answered")
 		require.Equal(t, time.Second, time.Since(start))
-		require.False(t, h.inUse())
-		h.closed()
+		require.False(t, f.inUse())
+		f.close()
 	})
-	bubble(t, "with the caller", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(hangs)
-		a, b := h.comes(exclusive), h.comes(exclusive)
-		a.givesUp()
+	bubble(t, "when the caller cancels", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(hangs)
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
+		a.quit()
 		require.Equal(t, "in", b.state())
-		b.goes()
-		h.closed()
+		b.leave()
+		f.close()
 	})
-	bubble(t, "at once for one who does not want to wait", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		d.will(fails(distributed.ErrHeld))
-		a := h.comesAs(tenure.Ask{Mode: exclusive, NoWait: true})
-		_, req := d.enters()
+	bubble(t, "at once for a NoWait caller", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(fails(distributed.ErrHeld))
+		a := f.arriveAs(tenure.Ask{Mode: exclusive, NoWait: true})
+		_, req := fb.enters()
 		require.True(t, req.NoWait)
 		require.Equal(t, "held", a.state())
-		require.False(t, h.inUse())
-		h.closed()
+		require.False(t, f.inUse())
+		f.close()
 	})
 }

@@ -12,185 +12,185 @@ import (
 	"github.com/wllock/wllock/internal/tenure"
 )
 
-// stuck lets a sharer come in beside another and get as far as the fetching of its fence, which ends with let.
-func stuck(h *house, p *paper, let <-chan struct{}, end error) *guest {
-	p.set(func(p *paper) {
-		left := p.fences
-		p.fences, p.refill = 0, func(context.Context) error {
+// stuckInRefill starts a sharer beside another, which gets as far as fetching its fence; that ends with let.
+func stuckInRefill(f *fixture, l *fakeLease, let <-chan struct{}, end error) *caller {
+	l.set(func(l *fakeLease) {
+		left := l.fences
+		l.fences, l.refill = 0, func(context.Context) error {
 			<-let
-			refilled(p, left)
+			refilled(l, left)
 			return end
 		}
 	})
-	g := h.comes(shared)
-	p.set(func(p *paper) { p.fences = 1000 }) // nobody else is held up
-	return g
+	c := f.arrive(shared)
+	l.set(func(l *fakeLease) { l.fences = 1000 }) // for the others
+	return c
 }
 
 func TestSharersUseOneLease(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d)
-		a, b, c := h.comes(shared), h.comes(shared), h.comes(shared)
+	bubble(t, "which is released when the last one leaves", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a, b, c := f.arrive(shared), f.arrive(shared), f.arrive(shared)
 		require.Equal(t, "in in in", states(a, b, c))
-		a.goes()
-		b.goes()
-		require.Zero(t, d.paper(0).releases())
-		c.goes()
-		n, _ := d.enters()
+		a.leave()
+		b.leave()
+		require.Zero(t, fb.lease(0).releases())
+		c.leave()
+		n, _ := fb.enters()
 		require.Equal(t, 1, n)
-		require.Equal(t, 1, d.paper(0).releases())
-		h.closed()
+		require.Equal(t, 1, fb.lease(0).releases())
+		f.close()
 	})
-	bubble(t, "with MaxHandoffs 0, too, while no other instance waits", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d, handoffs(0))
-		a, b := h.comes(shared), h.comes(shared)
+	bubble(t, "also with MaxHandoffs 0, while no other instance waits", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(0))
+		a, b := f.arrive(shared), f.arrive(shared)
 		require.Equal(t, "in in", states(a, b))
-		d.paper(0).want()
-		c := h.comes(shared)
+		fb.lease(0).contend()
+		c := f.arrive(shared)
 		require.Equal(t, "waiting", c.state())
-		a.goes()
-		b.goes()
+		a.leave()
+		b.leave()
 		require.Equal(t, "in", c.state())
-		c.goes()
-		h.closed()
+		c.leave()
+		f.close()
 	})
 }
 
-// A lease that may take no more sharers is drained: late ones wait until those inside have left.
+// A lease that may admit no more sharers is drained: late ones wait until its users have left.
 func TestDrain(t *testing.T) {
-	bubble(t, "then one of them enters for all", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d, handoffs(1))
-		a, b := h.comes(shared), h.comes(shared)
-		d.paper(0).want()
-		c, e, w := h.comes(shared), h.comes(shared), h.comes(exclusive)
+	bubble(t, "one of them enters for all", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(1))
+		a, b := f.arrive(shared), f.arrive(shared)
+		fb.lease(0).contend()
+		c, e, w := f.arrive(shared), f.arrive(shared), f.arrive(exclusive)
 		require.Equal(t, "in in waiting waiting waiting", states(a, b, c, e, w))
-		a.goes()
+		a.leave()
 		require.Equal(t, "waiting", c.state())
-		b.goes()
+		b.leave()
 		require.Equal(t, "in in waiting", states(c, e, w))
-		_, req := d.enters()
-		require.Same(t, d.paper(0), req.Prev)
+		_, req := fb.enters()
+		require.Same(t, fb.lease(0), req.Prev)
 		require.Same(t, c.use.Lease(), e.use.Lease())
-		c.goes()
-		e.goes()
-		w.goes()
-		h.closed()
+		c.leave()
+		e.leave()
+		w.leave()
+		f.close()
 	})
-	bubble(t, "who does not want to wait is refused", func(t *testing.T) {
-		d := new(desk)
-		h := opened(t, d, handoffs(0))
-		a := h.comes(shared)
-		d.paper(0).want()
-		require.Equal(t, "busy", h.comesAs(tenure.Ask{Mode: shared, NoWait: true}).state())
-		a.goes()
-		h.closed()
+	bubble(t, "a NoWait caller is refused", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(0))
+		a := f.arrive(shared)
+		fb.lease(0).contend()
+		require.Equal(t, "busy", f.arriveAs(tenure.Ask{Mode: shared, NoWait: true}).state())
+		a.leave()
+		f.close()
 	})
 }
 
-// Sharers begin side by side. Their lease can be lost or spent meanwhile; then one of them goes to the backend, and the
-// others wait for that one.
+// Sharers begin side by side. Their lease can be lost or spent meanwhile; then one of them enters, and the others wait for
+// it.
 func TestOneSharerAtATimeIsAtTheBackend(t *testing.T) {
 	bubble(t, "after the lease was lost", func(t *testing.T) {
-		d, let, grant := new(desk), make(chan struct{}), make(chan struct{})
-		h := opened(t, d)
-		a := h.comes(shared)
-		b := stuck(h, d.paper(0), let, nil)
-		c := stuck(h, d.paper(0), let, nil)
-		d.will(after(grant, grants))
-		d.paper(0).lose()
+		fb, let, grant := new(fakeBackend), make(chan struct{}), make(chan struct{})
+		f := newFixture(t, fb)
+		a := f.arrive(shared)
+		b := stuckInRefill(f, fb.lease(0), let, nil)
+		c := stuckInRefill(f, fb.lease(0), let, nil)
+		fb.answerWith(after(grant, grants))
+		fb.lease(0).lose()
 		close(let)
 		synctest.Wait()
-		e := h.comes(shared)
+		e := f.arrive(shared)
 		require.Equal(t, "lost waiting waiting waiting", states(a, b, c, e))
 		close(grant)
 		synctest.Wait()
 		require.Equal(t, "in in in", states(b, c, e))
-		n, _ := d.enters()
+		n, _ := fb.enters()
 		require.Equal(t, 2, n)
-		require.Equal(t, 1, d.together())
-		for _, g := range []*guest{b, c, e} {
-			require.Same(t, d.paper(1), g.use.Lease())
-			g.goes()
+		require.Equal(t, 1, fb.mostEnters())
+		for _, c := range []*caller{b, c, e} {
+			require.Same(t, fb.lease(1), c.use.Lease())
+			c.leave()
 		}
-		require.Equal(t, 1, d.paper(1).releases())
-		h.closed()
+		require.Equal(t, 1, fb.lease(1).releases())
+		f.close()
 	})
-	bubble(t, "when that one fails, the next goes", func(t *testing.T) {
-		d, let, answer := new(desk), make(chan struct{}), make(chan struct{})
-		h := opened(t, d)
-		h.comes(shared)
-		b := stuck(h, d.paper(0), let, nil)
-		c := stuck(h, d.paper(0), let, nil)
-		d.will(after(answer, fails(distributed.ErrUnavailable)), grants)
-		d.paper(0).lose()
+	bubble(t, "when that one fails, the next enters", func(t *testing.T) {
+		fb, let, answer := new(fakeBackend), make(chan struct{}), make(chan struct{})
+		f := newFixture(t, fb)
+		f.arrive(shared)
+		b := stuckInRefill(f, fb.lease(0), let, nil)
+		c := stuckInRefill(f, fb.lease(0), let, nil)
+		fb.answerWith(after(answer, fails(distributed.ErrUnavailable)), grants)
+		fb.lease(0).lose()
 		close(let)
 		synctest.Wait()
 		close(answer)
 		synctest.Wait()
-		in := []*guest{b, c}
+		in := []*caller{b, c}
 		if c.state() == "unavailable" {
-			in = []*guest{c, b}
+			in = []*caller{c, b}
 		}
 		require.Equal(t, "unavailable in", states(in...))
-		in[1].goes()
-		h.closed()
+		in[1].leave()
+		f.close()
 	})
-	bubble(t, "and a lease that nobody got in under is watched before another retires it", func(t *testing.T) {
-		d, first, second := new(desk), make(chan struct{}), make(chan struct{})
-		h := opened(t, d, handoffs(0))
-		h.comes(shared)
-		b, c := stuck(h, d.paper(0), first, nil), stuck(h, d.paper(0), second, nil)
-		unfenced := func(d *desk, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
-			p := d.grant()
-			p.set(func(p *paper) {
-				p.fences, p.refill = 0, func(context.Context) error { return distributed.ErrUnavailable }
-				p.watching = func() { close(second); time.Sleep(time.Millisecond) } // c looks meanwhile
+	bubble(t, "an unused fresh lease is watched before another sharer makes it prev", func(t *testing.T) {
+		fb, first, second := new(fakeBackend), make(chan struct{}), make(chan struct{})
+		f := newFixture(t, fb, handoffs(0))
+		f.arrive(shared)
+		b, c := stuckInRefill(f, fb.lease(0), first, nil), stuckInRefill(f, fb.lease(0), second, nil)
+		unfenced := func(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+			l := fb.grant()
+			l.set(func(l *fakeLease) {
+				l.fences, l.refill = 0, func(context.Context) error { return distributed.ErrUnavailable }
+				l.watching = func() { close(second); time.Sleep(time.Millisecond) } // c looks meanwhile
 			})
-			return p, nil, nil
+			return l, nil, nil
 		}
-		d.will(unfenced, fails(distributed.ErrUnavailable))
-		d.paper(0).lose()
+		fb.answerWith(unfenced, fails(distributed.ErrUnavailable))
+		fb.lease(0).lose()
 		close(first)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, "unavailable unavailable", states(b, c))
-		require.Equal(t, 1, d.paper(1).releases())
-		require.False(t, h.inUse())
-		h.closed()
+		require.Equal(t, 1, fb.lease(1).releases())
+		require.False(t, f.inUse())
+		f.close()
 	})
-	bubble(t, "and retires no lease under which another has come in", func(t *testing.T) {
-		d, let := new(desk), make(chan struct{})
-		h := opened(t, d, handoffs(1))
-		a := h.comes(shared)
-		b := stuck(h, d.paper(0), let, nil) // it fetches fences for the lease
-		d.paper(0).want()
-		a.goes()
-		c := h.comes(shared) // it finds one, and is the last that the lease may serve
+	bubble(t, "a lease that another sharer has joined does not become prev", func(t *testing.T) {
+		fb, let := new(fakeBackend), make(chan struct{})
+		f := newFixture(t, fb, handoffs(1))
+		a := f.arrive(shared)
+		b := stuckInRefill(f, fb.lease(0), let, nil) // it fetches fences for the lease
+		fb.lease(0).contend()
+		a.leave()
+		c := f.arrive(shared) // it finds one, and is the last that the lease may serve
 		require.Equal(t, "waiting in", states(b, c))
 		close(let)
 		synctest.Wait()
 		require.Equal(t, "waiting", b.state())
-		require.Same(t, d.paper(0), c.use.Lease())
-		c.goes()
+		require.Same(t, fb.lease(0), c.use.Lease())
+		c.leave()
 		require.Equal(t, "in", b.state())
-		require.Same(t, d.paper(1), b.use.Lease())
-		b.goes()
-		h.closed()
+		require.Same(t, fb.lease(1), b.use.Lease())
+		b.leave()
+		f.close()
 	})
 }
 
-// Sharers that ask at the same moment count when they are let in, one by one, so they cannot exceed the budget together.
+// Sharers count one by one when they are let in, so those that ask at the same moment cannot exceed the budget together.
 func TestSharersKeepToTheBudget(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		d, let := new(desk), make(chan struct{})
-		h := opened(t, d, handoffs(2))
-		a := h.comes(shared)
-		d.paper(0).want()
-		b, c := stuck(h, d.paper(0), let, nil), stuck(h, d.paper(0), let, nil)
-		e := h.comes(shared)
+	synctest.Test(t, func(t *testing.T) {
+		fb, let := new(fakeBackend), make(chan struct{})
+		f := newFixture(t, fb, handoffs(2))
+		a := f.arrive(shared)
+		fb.lease(0).contend()
+		b, c := stuckInRefill(f, fb.lease(0), let, nil), stuckInRefill(f, fb.lease(0), let, nil)
+		e := f.arrive(shared)
 		require.Equal(t, "in waiting waiting in", states(a, b, c, e))
 		close(let)
 		synctest.Wait()
@@ -198,30 +198,30 @@ func TestSharersKeepToTheBudget(t *testing.T) {
 			b, c = c, b
 		}
 		require.Equal(t, "in in waiting in", states(a, b, c, e))
-		a.goes()
-		b.goes()
-		e.goes()
+		a.leave()
+		b.leave()
+		e.leave()
 		require.Equal(t, "in", c.state())
-		c.goes()
-		h.closed()
+		c.leave()
+		f.close()
 	})
 }
 
-// A shared lease that the backend disowns, to one who fetches a fence, takes nobody further; those inside learn of it
-// when it is lost.
+// A shared lease that the backend disowns, in answer to a refill, admits nobody further; its users are notified when it is
+// lost.
 func TestDisownedSharedLeaseIsDrained(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		d, let := new(desk), make(chan struct{})
-		h := opened(t, d)
-		a := h.comes(shared)
-		b := stuck(h, d.paper(0), let, distributed.ErrLeaseLost)
+	synctest.Test(t, func(t *testing.T) {
+		fb, let := new(fakeBackend), make(chan struct{})
+		f := newFixture(t, fb)
+		a := f.arrive(shared)
+		b := stuckInRefill(f, fb.lease(0), let, distributed.ErrLeaseLost)
 		close(let)
 		synctest.Wait()
-		require.Equal(t, "in waiting waiting", states(a, b, h.comes(shared)))
+		require.Equal(t, "in waiting waiting", states(a, b, f.arrive(shared)))
 		time.Sleep(time.Millisecond)
-		d.paper(0).lose()
+		fb.lease(0).lose()
 		synctest.Wait()
 		require.Equal(t, "lost in", states(a, b))
-		require.Same(t, d.paper(1), b.use.Lease())
+		require.Same(t, fb.lease(1), b.use.Lease())
 	})
 }
