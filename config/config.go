@@ -2,10 +2,10 @@ package config
 
 import "time"
 
-// Config is what an application is told about its locks. FromEnv fills it; programs that get their settings elsewhere
-// start from Default and set fields. The zero Config is not valid.
+// Config holds the settings of a Locker. FromEnv fills it; programs that get their settings elsewhere start from Default
+// and set fields. The zero Config is not valid.
 //
-// It can be printed, logged and marshalled in any way: URL and Secret keep to themselves what must not be seen.
+// It can be printed, logged and marshaled in any way: URL and Secret hide what must not be seen.
 type Config struct {
 	SystemName          string        `split_words:"true"`
 	Backend             URL           `split_words:"true" default:"memory://"`
@@ -35,8 +35,8 @@ func Default() Config {
 	return c
 }
 
-// FromEnv reads the WLLOCK_ variables. Its error is an *Error, which names everything that is wrong; the Config is of
-// use only without one.
+// FromEnv reads the WLLOCK_ variables. Its error is an *Error that lists everything that is wrong; with an error the Config
+// is zero.
 func FromEnv() (Config, error) {
 	var (
 		c     Config
@@ -45,7 +45,7 @@ func FromEnv() (Config, error) {
 	for _, s := range settings {
 		if err := s.read(&c, variablesPrefix); err != nil {
 			wrong = append(wrong, s.unreadable(err))
-		} else if fault := s.check(c); fault != "" { // looks at this field and those before it
+		} else if fault := s.check(c); fault != "" { // checks this field against those before it
 			wrong = append(wrong, s.problem(fault))
 		}
 	}
@@ -56,8 +56,8 @@ func FromEnv() (Config, error) {
 	return c, nil
 }
 
-// Validate returns an *Error with everything that is wrong, or nil. It looks at the password file too, if one is named.
-// Which backends can be opened is for Open to say.
+// Validate returns an *Error with everything that is wrong, or nil. It also reads the password file, if there is one. It
+// does not check whether the backend's scheme is supported; Open does.
 func (c Config) Validate() error {
 	var wrong []Problem
 	for _, s := range settings {

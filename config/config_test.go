@@ -83,22 +83,22 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_BACKEND", "redis", "is not a URL"},
 		{"WLLOCK_BACKEND", "redis://:pa/ss@redis", "has one of / ? #"},
 		{"WLLOCK_BACKEND", "redis://:password", "has no host"},
-		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "many", `has "many" where a number`},
-		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "-1", `has "-1" where a number`},
-		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,", `has "" where a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "many", `has "many" instead of a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "-1", `has "-1" instead of a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,", `has "" instead of a number`},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,6", "has two numbers without a name"},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "a=5,a=6", `names "a" twice`},
-		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "=5", `has "" where a name`},
-		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "a:5", `has "a:5" where a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "=5", `has "" instead of a name`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "a:5", `has "a:5" instead of a number`},
 		{"WLLOCK_LOCK_TIME_MAX", "-1s", "-1s is less than 0s"},
-		{"WLLOCK_LEASE_TTL", "5", `"5" is not a length of time`},
+		{"WLLOCK_LEASE_TTL", "5", `"5" is not a duration`},
 		{"WLLOCK_LEASE_TTL", "10ms", "10ms is less than 50ms"},
 		{"WLLOCK_MAX_HANDOFFS", "1.5", `"1.5" is not a whole number`},
 		{"WLLOCK_MAX_HANDOFFS", "-1", "-1 is less than 0"},
 		{"WLLOCK_MAX_TENURE", "0s", "0s is less than 1ns"},
 		{"WLLOCK_LINGER", "-5ms", "-5ms is less than 0s"},
 		{"WLLOCK_WAIT", "-1s", "-1s is less than 0s"},
-		{"WLLOCK_OUTAGE", "open", `"open" is no way to handle an outage`},
+		{"WLLOCK_OUTAGE", "open", `"open" is not an outage policy`},
 		{"WLLOCK_REDIS_USERNAME", "locks", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_PASSWORD", "hunter2", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_PASSWORD_FILE", empty, "is set, but WLLOCK_BACKEND is not Redis"},
@@ -118,7 +118,7 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-func TestEverythingWrongIsToldAtOnce(t *testing.T) {
+func TestAllProblemsAreReportedAtOnce(t *testing.T) {
 	setenv(t, map[string]string{
 		"WLLOCK_LEASE_TTL": "soon", "WLLOCK_LINGER": "-1s", "WLLOCK_BACKEND": "nowhere", "WLLOCK_MAX_HANDOFS": "3", "WLLOCK_WIAT": "3",
 	})
@@ -127,13 +127,13 @@ func TestEverythingWrongIsToldAtOnce(t *testing.T) {
 wllock: 6 wrong settings:
   WLLOCK_SYSTEM_NAME is required (allowed: 1 to 64 of the characters A-Z a-z 0-9 . _ / -; example: WLLOCK_SYSTEM_NAME=order)
   WLLOCK_BACKEND is not a URL (allowed: scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded; example: WLLOCK_BACKEND=redis://redis:6379/0)
-  WLLOCK_LEASE_TTL "soon" is not a length of time (allowed: a length of time, 50ms or more; example: WLLOCK_LEASE_TTL=5s)
-  WLLOCK_LINGER -1s is less than 0s (allowed: a length of time, not negative; example: WLLOCK_LINGER=20ms)
+  WLLOCK_LEASE_TTL "soon" is not a duration (allowed: a duration, 50ms or more; example: WLLOCK_LEASE_TTL=5s)
+  WLLOCK_LINGER -1s is less than 0s (allowed: a duration, not negative; example: WLLOCK_LINGER=20ms)
   WLLOCK_MAX_HANDOFS is not a setting; did you mean WLLOCK_MAX_HANDOFFS? (allowed: a whole number, not negative; example: WLLOCK_MAX_HANDOFFS=128)
-  WLLOCK_WIAT is not a setting; did you mean WLLOCK_WAIT? (allowed: a length of time, not negative; example: WLLOCK_WAIT=2s)`))
+  WLLOCK_WIAT is not a setting; did you mean WLLOCK_WAIT? (allowed: a duration, not negative; example: WLLOCK_WAIT=2s)`))
 }
 
-func TestVariablesOfOthersAreLeftAlone(t *testing.T) {
+func TestOtherVariablesAreIgnored(t *testing.T) {
 	setenv(t, map[string]string{
 		"WLLOCK_SYSTEM_NAME": "order",
 		"WLLOCK_LOCK_KEY":    "order:product:7", "WLLOCK_LOCK_FENCE": "12", // we run under `wllock run`
@@ -144,7 +144,7 @@ func TestVariablesOfOthersAreLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestTheBareNameIsNotRead(t *testing.T) { // envconfig does so for fields with an explicit name
+func TestUnprefixedVariablesAreNotRead(t *testing.T) { // envconfig does so for fields with an explicit name
 	setenv(t, map[string]string{"WLLOCK_SYSTEM_NAME": "order"})
 	t.Setenv("WAIT", "3s")
 	got, err := config.FromEnv()
@@ -158,15 +158,15 @@ func TestZeroConfigIsNotValid(t *testing.T) {
 	require.Greater(t, len(wrong.Problems), 1)
 }
 
-func TestValidateWhatIsMadeInCode(t *testing.T) {
+func TestValidateConfigsMadeInCode(t *testing.T) {
 	c := config.Default()
 	c.SystemName = "order"
 	require.NoError(t, c.Validate())
 
 	c.SingleWaitThreshold = config.Thresholds{Default: -7, Names: map[string]int{"a:b": 1}}
-	require.ErrorContains(t, c.Validate(), "WLLOCK_SINGLE_WAIT_THRESHOLD has -7 where a number")
+	require.ErrorContains(t, c.Validate(), "WLLOCK_SINGLE_WAIT_THRESHOLD has -7 instead of a number")
 	c.SingleWaitThreshold.Default = 0
-	require.ErrorContains(t, c.Validate(), `has "a:b" where a name`)
+	require.ErrorContains(t, c.Validate(), `has "a:b" instead of a name`)
 }
 
 func TestUsageHasEveryVariable(t *testing.T) {
@@ -175,5 +175,5 @@ func TestUsageHasEveryVariable(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 14)
 	require.Regexp(t, `^VARIABLE +DEFAULT +EXAMPLE +MEANING$`, lines[0])
-	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +after this time`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
+	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +time until the lock`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
 }

@@ -17,7 +17,7 @@ func (c Config) target() (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	user := u.User.Username() + c.RedisUsername // Validate has seen to it that one of them is empty
+	user := u.User.Username() + c.RedisUsername // Validate has checked that one of them is empty
 	password, has := u.User.Password()
 	switch {
 	case c.RedisPassword.Reveal() != "":
@@ -37,7 +37,7 @@ func (c Config) target() (*url.URL, error) {
 	return u, nil
 }
 
-// secretsOf lists what must not be shown of a URL.
+// secretsOf lists the parts of a URL that must not be shown.
 func secretsOf(u *url.URL) []string {
 	password, _ := u.User.Password()
 	secrets := []string{password, u.RawQuery}
@@ -54,11 +54,11 @@ func secretsOf(u *url.URL) []string {
 	return secrets
 }
 
-// longSetting is how long an option's value has to be to be taken for a secret whatever the option is called: longer
-// than numbers and times, which stand in errors for other reasons.
+// longSetting is the length from which an option's value counts as a secret, whatever its name: longer than numbers and
+// times, which occur in errors for other reasons.
 const longSetting = 8
 
-// secretName reports that an option is called like something secret.
+// secretName reports whether the name of an option suggests a secret.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	for _, part := range []string{"pass", "pwd", "secret", "token", "key", "auth", "cred", "user", "sig"} {
@@ -91,7 +91,7 @@ func (c Config) passwordFileFault() string {
 		return wrong
 	}
 	if c.RedisPassword.Reveal() != "" {
-		return "is set, but WLLOCK_REDIS_PASSWORD gives a password too"
+		return "is set, but WLLOCK_REDIS_PASSWORD is set too"
 	}
 	if _, err := readPassword(c.RedisPasswordFile); err != nil {
 		return err.Error()
@@ -99,7 +99,7 @@ func (c Config) passwordFileFault() string {
 	return ""
 }
 
-// misplaced says why a credential cannot go into the backend's URL.
+// misplaced returns why a credential cannot be added to the backend's URL, or "".
 func (c Config) misplaced(what string, has func(*url.URL) bool) string {
 	u, err := c.Backend.Parse()
 	switch {
@@ -123,7 +123,7 @@ func hasPassword(u *url.URL) bool {
 	return has
 }
 
-// readPassword returns the password in a file. Its error does not show the path: it may be the password itself, given to
+// readPassword returns the password in a file. Its error does not show the path, which may be the password itself, set in
 // the wrong variable.
 func readPassword(path string) (string, error) {
 	password, err := redisopts.ReadPassword(path)

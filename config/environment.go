@@ -20,12 +20,12 @@ const (
 	noVariables = "="
 )
 
-// read sets the one field of c that s is about, from the environment or to its default.
+// read sets the field of s in c, from the environment or to its default.
 //
-// envconfig stops at the first value it cannot read. Given one field at a time it reads all the others as well.
+// envconfig stops at the first value it cannot parse, so it gets one field at a time.
 func (s setting) read(c *Config, prefix string) error {
 	if strings.TrimSpace(os.Getenv(s.variable)) == "" {
-		prefix = noVariables // set but empty is not set: that is what orchestrators and .env files mean by it
+		prefix = noVariables // set but empty is not set: that is what orchestrators and .env files mean
 	}
 	field, _ := reflect.TypeFor[Config]().FieldByName(s.field)
 	one := reflect.New(reflect.StructOf([]reflect.StructField{field}))
@@ -36,8 +36,8 @@ func (s setting) read(c *Config, prefix string) error {
 	return nil
 }
 
-// unreadable says what is wrong with a value that could not be parsed. The error itself must not be shown: envconfig
-// puts the value into it.
+// unreadable returns the problem of a value that could not be parsed. The error itself must not be shown, because it
+// contains the value.
 func (s setting) unreadable(err error) Problem {
 	var parse *envconfig.ParseError
 	if !errors.As(err, &parse) {
@@ -48,20 +48,20 @@ func (s setting) unreadable(err error) Problem {
 	}
 	kind := "a whole number"
 	if parse.TypeName == reflect.TypeFor[time.Duration]().String() {
-		kind = "a length of time"
+		kind = "a duration"
 	}
 	return s.problem(nametext.Quote(parse.Value) + " is not " + kind)
 }
 
-// othersVariables begin with our prefix and are not settings: what `wllock run` gives to its child, and what the
-// project's own tests are run with.
+// othersVariables have our prefix but are not settings: those that `wllock run` sets for its child, and those of the
+// project's own tests.
 var othersVariables = []string{"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG", "WLLOCK_SEED"}
 
-// serviceLink matches the variables that Kubernetes and Docker set for a service whose name begins with wllock.
+// serviceLink matches the variables that Kubernetes and Docker set for services whose names begin with wllock.
 var serviceLink = regexp.MustCompile(`^WLLOCK_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_[A-Z0-9_]+)?$`)
 
-// unknownVariables finds typing errors: variables with our prefix that nobody reads. It is envconfig.CheckDisallowed
-// for all of them, where that names the first.
+// unknownVariables finds misspelled variables: those with our prefix that are no setting. Unlike envconfig.CheckDisallowed
+// it returns all of them.
 func unknownVariables() []Problem {
 	var wrong []Problem
 	for _, entry := range os.Environ() {
@@ -83,12 +83,12 @@ func unknownVariables() []Problem {
 	return wrong
 }
 
-// nearest is the setting whose variable takes the fewest edits to get to from name.
+// nearest returns the setting whose variable is the fewest edits away from name.
 func nearest(name string) setting {
 	return slices.MinFunc(settings, func(a, b setting) int { return edits(name, a.variable) - edits(name, b.variable) })
 }
 
-// edits is the Levenshtein distance, kept one row at a time.
+// edits is the Levenshtein distance, computed one row at a time.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -53,7 +53,7 @@ func ExampleFromEnv_wrong() {
 	}
 	// Output:
 	// WLLOCK_SYSTEM_NAME is required
-	// WLLOCK_LEASE_TTL "5" is not a length of time
+	// WLLOCK_LEASE_TTL "5" is not a duration
 }
 
 func ExampleConfig() {
@@ -91,16 +91,16 @@ func ExampleUsage() {
 	// Output:
 	// VARIABLE                      DEFAULT    EXAMPLE                         MEANING
 	// WLLOCK_SYSTEM_NAME                       order                           first part of every lock's name; required
-	// WLLOCK_BACKEND                memory://  redis://redis:6379/0            where the locks are kept; memory:// is this one Locker alone
-	// WLLOCK_SINGLE_WAIT_THRESHOLD  1000       500,product=200,cart=unlimited  callers that may wait for one key in one process
+	// WLLOCK_BACKEND                memory://  redis://redis:6379/0            where the locks are kept; memory:// is for this Locker alone
+	// WLLOCK_SINGLE_WAIT_THRESHOLD  1000       500,product=200,cart=unlimited  callers that may wait per key in one process
 	// WLLOCK_LOCK_TIME_MAX          10s        10s                             longest a function may hold a lock; 0s: no limit
-	// WLLOCK_LEASE_TTL              5s         5s                              after this time a crashed process's lock is free
-	// WLLOCK_MAX_HANDOFFS           128        128                             callers served in a row while other processes wait; 0: each asks the backend
+	// WLLOCK_LEASE_TTL              5s         5s                              time until the lock of a crashed process is free
+	// WLLOCK_MAX_HANDOFFS           128        128                             callers served in a row while other processes wait; 0: every caller asks the backend
 	// WLLOCK_MAX_TENURE             100ms      100ms                           the same budget in time
-	// WLLOCK_LINGER                 0s         20ms                            how long an idle lock that nobody wants is kept for the next caller; 0s: not at all
+	// WLLOCK_LINGER                 0s         20ms                            how long an idle, unwanted lock is kept for the next caller; 0s: not at all
 	// WLLOCK_WAIT                   0s         2s                              how long a caller waits for a lock; 0s: until its context ends
-	// WLLOCK_OUTAGE                 closed     closed                          while the backend is away: closed refuses, local locks within the process only
-	// WLLOCK_REDIS_USERNAME                    wllock                          user name, when the URL has none
-	// WLLOCK_REDIS_PASSWORD                    ...                             password, when the URL has none; a file is better, for processes inherit variables
-	// WLLOCK_REDIS_PASSWORD_FILE               /run/secrets/redis              a file that holds the password
+	// WLLOCK_OUTAGE                 closed     closed                          while the backend is unreachable: closed refuses, local locks within the process only
+	// WLLOCK_REDIS_USERNAME                    wllock                          user name, if the URL has none
+	// WLLOCK_REDIS_PASSWORD                    ...                             password, if the URL has none; a file is better, because processes inherit variables
+	// WLLOCK_REDIS_PASSWORD_FILE               /run/secrets/redis              file that contains the password
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
-// Open connects to the backend, asks it whether it can do its work, and returns a Locker that closes it when it is
-// closed itself. ctx bounds the connecting only.
+// Open connects to the backend, checks that it works, and returns a Locker that closes the backend when it is closed. ctx
+// bounds the connection attempt only.
 //
-// Backends are memory://, which each call of Open makes anew, and whatever redislock.Open reads: one Redis server,
-// a primary found by sentinels, a cluster. For others, and for options of redislock, see [Config.WithOpener].
+// Backends are memory://, new for each call of Open, and those of redislock.Open: one Redis server, a primary found
+// through sentinels, a cluster. For others, and for options of redislock, see [Config.WithOpener].
 //
-// Options beat the settings of the Config. An unknown scheme is an *Error; a backend that does not answer, or refuses
+// Options override the settings of the Config. An unknown scheme is an *Error; a backend that does not respond, or refuses
 // the credentials, is an error that Is wllock.ErrUnavailable.
 func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker, error) {
 	if err := c.Validate(); err != nil {
@@ -39,7 +39,7 @@ func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker
 		return nil, &Error{Problems: []Problem{unsupported(u.Scheme, openers)}}
 	}
 	locker, err := c.connect(ctx, u, open, opts)
-	if err != nil { // told by code that was given the password
+	if err != nil { // from code that got the password
 		return nil, fmt.Errorf("wllock: opening %s: %w", c.Backend, scrub(err, secretsOf(u)))
 	}
 	return locker, nil
@@ -56,12 +56,12 @@ func (c Config) connect(ctx context.Context, u *url.URL, open Opener, opts []wll
 		return nil, errors.Join(err, backend.Close())
 	}
 	if err := locker.Ping(ctx); err != nil {
-		return nil, errors.Join(err, locker.Close(context.WithoutCancel(ctx))) // nobody holds a lock, so it does not wait
+		return nil, errors.Join(err, locker.Close(context.WithoutCancel(ctx))) // no lock is held, so it does not wait
 	}
 	return locker, nil
 }
 
-// options are the settings as New takes them.
+// options returns the settings as options of New.
 func (c Config) options() []wllock.Option {
 	calls := []wllock.CallOption{wllock.WithLockTimeMax(c.LockTimeMax)}
 	if c.Wait > 0 {
@@ -113,7 +113,7 @@ func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
 	return memlock.New(), nil
 }
 
-// openRedis leaves a password file to the client, which reads it again for each connection.
+// openRedis passes on the password file, because redislock reads it again for each connection.
 func (c Config) openRedis(_ context.Context, u *url.URL) (distributed.Backend, error) {
 	var opts []redislock.Option
 	if c.RedisPasswordFile != "" {
@@ -126,7 +126,7 @@ func unsupported(scheme string, openers map[string]Opener) Problem {
 	supported := strings.Join(slices.Sorted(maps.Keys(openers)), "://, ") + "://"
 	return Problem{
 		Variable: "WLLOCK_BACKEND",
-		Fault:    nametext.Quote(scheme) + " is not a kind of backend that this program can open",
+		Fault:    nametext.Quote(scheme) + " is not a backend that this program can open",
 		Allowed:  supported + ", and what the program adds with Config.WithOpener",
 		Example:  "WLLOCK_BACKEND=memory://",
 	}

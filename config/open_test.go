@@ -40,7 +40,7 @@ func TestOpenMemory(t *testing.T) {
 	require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrClosed)
 }
 
-// spy is a backend that remembers what it was asked and whether it is closed.
+// spy is a backend that records the last request and whether it was closed.
 type spy struct {
 	distributed.Backend
 	asked  distributed.Request
@@ -60,7 +60,7 @@ func (s *spy) Close() error {
 	return s.Backend.Close()
 }
 
-// openedBy returns c with s for spy://, and where the URL goes.
+// openedBy returns c with s for spy://, and the URL that the opener gets.
 func (s *spy) openedBy(c config.Config) (config.Config, *url.URL) {
 	var got url.URL
 	s.Backend = memlock.New()
@@ -104,7 +104,7 @@ func TestSettingsReachTheLocker(t *testing.T) {
 	})
 }
 
-func TestOptionsBeatSettings(t *testing.T) {
+func TestOptionsOverrideSettings(t *testing.T) {
 	c := valid()
 	c.Backend = config.NewURL("spy://")
 	c.SingleWaitThreshold.Default = 5
@@ -130,7 +130,7 @@ func TestOpenRefuses(t *testing.T) {
 		c = valid()
 		c.Backend = config.NewURL(backend)
 		_, err = c.Open(t.Context())
-		require.ErrorContains(t, err, "is not a kind of backend that this program can open")
+		require.ErrorContains(t, err, "is not a backend that this program can open")
 		require.ErrorContains(t, err, "memory://")
 		require.ErrorContains(t, err, "Config.WithOpener")
 		require.IsType(t, new(config.Error), err)
@@ -163,7 +163,7 @@ func TestOpenClosesTheBackendThatNewRefuses(t *testing.T) {
 	require.True(t, backend.closed)
 }
 
-// The Config that it is called on, and others made of that, are not changed.
+// WithOpener does not change the Config it is called on, nor copies of that.
 func TestWithOpenerReturnsACopy(t *testing.T) {
 	open := func(name string) config.Opener {
 		return func(context.Context, *url.URL) (distributed.Backend, error) { return nil, errors.New(name) }
@@ -173,14 +173,14 @@ func TestWithOpenerReturnsACopy(t *testing.T) {
 	first := c.WithOpener("SPY", open("first"))
 	second := first.WithOpener("spy", open("second"))
 	_, err := c.Open(t.Context())
-	require.ErrorContains(t, err, "is not a kind of backend")
+	require.ErrorContains(t, err, "is not a backend")
 	_, err = first.Open(t.Context())
 	require.ErrorContains(t, err, "first")
 	_, err = second.Open(t.Context())
 	require.ErrorContains(t, err, "second")
 }
 
-// An opener may be told of a password in a form of its own; however its error spells it, ours does not.
+// The error of an opener may spell the password in any form; our error must not contain it.
 func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
 	const secret = `p"ä s/%w`
 	for _, spell := range []func(*url.URL) string{
@@ -254,7 +254,7 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 		{"redis://u@h", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND has a user name too"},
 		{"redis://:p@h", "", "hunter2", "", "WLLOCK_REDIS_PASSWORD is set, but WLLOCK_BACKEND has a password too"},
 		{"redis://:p@h", "", "", file, "WLLOCK_REDIS_PASSWORD_FILE is set, but WLLOCK_BACKEND has a password too"},
-		{"redis://h", "", "hunter2", file, "WLLOCK_REDIS_PASSWORD_FILE is set, but WLLOCK_REDIS_PASSWORD gives"},
+		{"redis://h", "", "hunter2", file, "WLLOCK_REDIS_PASSWORD_FILE is set, but WLLOCK_REDIS_PASSWORD is set"},
 		{"redis://h", "", "", "hunter2", "WLLOCK_REDIS_PASSWORD_FILE names a file that cannot be read: no such file"},
 		{"redis://h", "", "", filepath.Dir(file), "names a file that cannot be read: is a directory"},
 		{"redis://h", "", "", file + ".empty", "names an empty file"},
@@ -269,7 +269,7 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 	}
 }
 
-// WLLOCK_OUTAGE=local reaches the Locker: after one lease TTL without its backend it lets callers in.
+// WLLOCK_OUTAGE=local reaches the Locker: after one lease TTL without its backend it admits callers.
 func TestOpenLocalOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
@@ -289,7 +289,7 @@ func TestOpenLocalOnly(t *testing.T) {
 	})
 }
 
-// TestErrorOfOpenIsReadable: of the options only what may be a secret is blotted out.
+// Only options that may be secrets are removed from an error.
 func TestErrorOfOpenIsReadable(t *testing.T) {
 	for _, options := range []string{"", "?db=0", "?dial_timeout=1s&pool_size=10", "?token=127&x=127.0.0.1:1"} {
 		c := valid()
@@ -305,8 +305,8 @@ func TestErrorOfOpenIsReadable(t *testing.T) {
 	}
 }
 
-// TestOpenOfABackendThatDoesNotAnswerInTime: the error says so, and nothing of locks that were held.
-func TestOpenOfABackendThatDoesNotAnswerInTime(t *testing.T) {
+// The error says that the backend did not respond, and nothing about held locks.
+func TestOpenWithoutResponse(t *testing.T) {
 	c := valid()
 	c.Backend = config.NewURL("redis://127.0.0.1:1")
 	for range 10 {

@@ -5,16 +5,16 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// Outage says what happens while the backend is away.
+// Outage is what happens while the backend is unreachable.
 type Outage string
 
-// The two ways; see wllock.WithOutage.
+// The outage policies; see wllock.WithOutage.
 const (
 	FailClosed Outage = "closed" // callers are refused
 	LocalOnly  Outage = "local"  // callers exclude each other within the process
 )
 
-// Decode is how envconfig sets the Outage.
+// Decode implements envconfig.Decoder.
 func (o *Outage) Decode(text string) error {
 	if wrong := Outage(text).fault(); wrong != "" {
 		return fault(wrong)
@@ -28,7 +28,7 @@ func (o Outage) fault() string {
 	case FailClosed, LocalOnly:
 		return ""
 	}
-	return nametext.Quote(string(o)) + " is no way to handle an outage"
+	return nametext.Quote(string(o)) + " is not an outage policy"
 }
 
 func (o Outage) option() wllock.Option {

@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// Error is everything that is wrong with a Config or the environment, so that it takes one start to find it all, and
-// not one for each.
+// Error is everything that is wrong with a Config or the environment, so that one start finds it all.
 type Error struct {
 	Problems []Problem
 }
 
-// Problem is one wrong setting. None of its texts holds a secret.
+// Problem is one wrong setting. Its texts contain no secrets.
 type Problem struct {
 	Variable string // WLLOCK_LEASE_TTL
 	Fault    string // what is wrong
-	Allowed  string // what would be right
+	Allowed  string // what is allowed
 	Example  string // as a line of an env file
 }
 
-// Error has a line for each problem.
+// Error returns a line for each problem.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("wllock: ")
@@ -36,12 +35,12 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// String is the problem in one line.
+// String returns the problem in one line.
 func (p Problem) String() string {
 	return fmt.Sprintf("%s %s (allowed: %s; example: %s)", p.Variable, p.Fault, p.Allowed, p.Example)
 }
 
-// fault is an error of a Decode method whose text may be shown.
+// fault is an error of a Decode method whose text contains no secret.
 type fault string
 
 func (f fault) Error() string { return string(f) }

@@ -17,7 +17,7 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-// use takes and gives back a lock, so that it is known to be kept where the Config says.
+// use acquires and releases a lock in the backend that the Config names.
 func use(t *testing.T, c config.Config) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -81,7 +81,7 @@ func TestOpenCluster(t *testing.T) {
 	use(t, c)
 }
 
-// The schemes of config and those of redislock are the same.
+// redislock opens every scheme that config gives it.
 func TestEveryRedisSchemeIsOpened(t *testing.T) {
 	for _, scheme := range redisopts.Schemes() {
 		b, err := redislock.Open(scheme + "://localhost/primary") // the path is wrong for some

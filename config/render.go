@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// String returns the settings as they would stand in an env file, without secrets.
+// String returns the settings in the form of an env file, without secrets.
 func (c Config) String() string {
 	var b strings.Builder
 	for i, s := range settings {

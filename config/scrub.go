@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// scrubbed is an error of somebody who was given secrets, with a text that is free of them. It does not unwrap, for
-// what is inside would show them; errors.Is looks inside.
+// scrubbed is an error of code that got secrets, with a text without them. It does not unwrap, because the wrapped error
+// would show them; errors.Is looks inside.
 type scrubbed struct {
 	err  error
 	text string
 }
 
-// scrub returns err with the secrets, however they are spelled, blotted out of its text.
+// scrub returns err with the secrets, in any spelling, removed from its text.
 func scrub(err error, secrets []string) error {
 	var forms []string
 	for _, secret := range secrets {
 		forms = append(forms, spellings(secret)...)
 	}
-	// the longest first: a part that is blotted out would spoil the search for the whole
+	// the longest first: without a removed part the whole would not be found
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	text := err.Error()
 	for _, form := range slices.Compact(forms) {
@@ -36,7 +36,7 @@ func (s *scrubbed) Is(target error) bool { return errors.Is(s.err, target) }
 // GoString is Error for %#v.
 func (s *scrubbed) GoString() string { return s.text }
 
-// spellings are the forms in which a text turns up in URLs and quoted in errors.
+// spellings are the forms in which a text occurs in URLs and quoted in errors.
 func spellings(text string) []string {
 	if text == "" {
 		return nil

@@ -1,16 +1,16 @@
 package config
 
-// hidden stands where a secret would.
+// hidden replaces secrets.
 const hidden = "xxxxx"
 
-// Secret is a text that is used and not shown. The zero Secret is empty.
+// Secret is a text that is not shown. The zero Secret is empty.
 type Secret struct {
-	// text is behind a pointer because fmt prints unexported fields without asking any method, for instance of a Config
-	// in an unexported field of something else: then it finds an address.
+	// text is a pointer because fmt prints unexported fields without calling methods, for example those of a Config in an
+	// unexported field of another struct: then it prints an address.
 	text *string
 }
 
-// NewSecret returns a Secret that holds text.
+// NewSecret returns a Secret with this text.
 func NewSecret(text string) Secret { return Secret{text: &text} }
 
 // Reveal returns the text.
@@ -35,7 +35,7 @@ func (s Secret) GoString() string { return s.String() }
 // MarshalText is String for encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Decode is how envconfig sets the Secret.
+// Decode implements envconfig.Decoder.
 func (s *Secret) Decode(text string) error {
 	*s = NewSecret(text)
 	return nil

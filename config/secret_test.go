@@ -14,8 +14,8 @@ import (
 	"github.com/wllock/wllock/config"
 )
 
-// renderings are all the ways a value can get into a log or an answer that are known to us: each verb, by value and by
-// pointer, and inside something whose fields fmt cannot ask for their methods.
+// renderings are all known ways for a value to get into a log or a response: each verb, by value and by pointer, and in an
+// unexported field, on which fmt cannot call methods.
 func renderings(t testing.TB, v any) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -36,7 +36,7 @@ func renderings(t testing.TB, v any) string {
 	return out.String()
 }
 
-// in reports whether text has secret in it, as it is or in the hexadecimal form of %x.
+// in reports whether text contains secret, plain or in the hexadecimal form of %x.
 func in(text, secret string) bool {
 	return strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret))
 }
@@ -116,7 +116,7 @@ func TestParsedURLIsWhatWasGiven(t *testing.T) {
 	require.Equal(t, text, u.String())
 }
 
-// A password must not come out of any rendering or error, whatever it and its surroundings look like.
+// No rendering or error may show a password, whatever it and its surroundings look like.
 func FuzzURLShowsNoPassword(f *testing.F) {
 	f.Add("redis", "user", "", "", "redis:6379", "0", "db=1")
 	f.Add("redis", "us/er", "a/", "?b", "h", "", "")

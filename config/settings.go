@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// setting is all there is to know about one variable, but for its type and default: those stand at its field of Config.
+// setting describes one variable, except its type and default, which are at its field of Config.
 type setting struct {
 	field    string
 	variable string
@@ -17,7 +17,7 @@ type setting struct {
 	allowed  string
 	example  string
 	private  bool // not shown
-	// check says what is wrong with it, or does not go with a field before it, without secrets; "": nothing
+	// check returns what is wrong with it, or conflicts with a field before it, without secrets; "": nothing
 	check func(Config) string
 }
 
@@ -30,63 +30,63 @@ var settings = []setting{
 		check:   func(c Config) string { return named(c.SystemName) },
 	}, {
 		field: "Backend", variable: "WLLOCK_BACKEND", example: "redis://redis:6379/0",
-		means:   "where the locks are kept; memory:// is this one Locker alone",
+		means:   "where the locks are kept; memory:// is for this Locker alone",
 		allowed: "scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded",
 		check:   func(c Config) string { return c.Backend.fault() },
 	}, {
 		field: "SingleWaitThreshold", variable: "WLLOCK_SINGLE_WAIT_THRESHOLD", example: "500,product=200,cart=unlimited",
-		means:   "callers that may wait for one key in one process",
-		allowed: "a number from 0 or unlimited, and the same for single names as name=number",
+		means:   "callers that may wait per key in one process",
+		allowed: "a number from 0, or unlimited; the same for single names as name=number",
 		check:   func(c Config) string { return c.SingleWaitThreshold.fault() },
 	}, {
 		field: "LockTimeMax", variable: "WLLOCK_LOCK_TIME_MAX", example: "10s",
 		means:   "longest a function may hold a lock; 0s: no limit",
-		allowed: "a length of time, not negative",
+		allowed: "a duration, not negative",
 		check:   func(c Config) string { return atLeast(c.LockTimeMax, 0) },
 	}, {
 		field: "LeaseTTL", variable: "WLLOCK_LEASE_TTL", example: "5s",
-		means:   "after this time a crashed process's lock is free",
-		allowed: "a length of time, " + distributed.MinTTL.String() + " or more",
+		means:   "time until the lock of a crashed process is free",
+		allowed: "a duration, " + distributed.MinTTL.String() + " or more",
 		check:   func(c Config) string { return atLeast(c.LeaseTTL, distributed.MinTTL) },
 	}, {
 		field: "MaxHandoffs", variable: "WLLOCK_MAX_HANDOFFS", example: "128",
-		means:   "callers served in a row while other processes wait; 0: each asks the backend",
+		means:   "callers served in a row while other processes wait; 0: every caller asks the backend",
 		allowed: "a whole number, not negative",
 		check:   func(c Config) string { return atLeast(c.MaxHandoffs, 0) },
 	}, {
 		field: "MaxTenure", variable: "WLLOCK_MAX_TENURE", example: "100ms",
 		means:   "the same budget in time",
-		allowed: "a length of time above 0s",
+		allowed: "a duration above 0s",
 		check:   func(c Config) string { return atLeast(c.MaxTenure, 1) },
 	}, {
 		field: "Linger", variable: "WLLOCK_LINGER", example: "20ms",
-		means:   "how long an idle lock that nobody wants is kept for the next caller; 0s: not at all",
-		allowed: "a length of time, not negative",
+		means:   "how long an idle, unwanted lock is kept for the next caller; 0s: not at all",
+		allowed: "a duration, not negative",
 		check:   func(c Config) string { return atLeast(c.Linger, 0) },
 	}, {
 		field: "Wait", variable: "WLLOCK_WAIT", example: "2s",
 		means:   "how long a caller waits for a lock; 0s: until its context ends",
-		allowed: "a length of time, not negative",
+		allowed: "a duration, not negative",
 		check:   func(c Config) string { return atLeast(c.Wait, 0) },
 	}, {
 		field: "Outage", variable: "WLLOCK_OUTAGE", example: "closed",
-		means:   "while the backend is away: closed refuses, local locks within the process only",
+		means:   "while the backend is unreachable: closed refuses, local locks within the process only",
 		allowed: "closed or local",
 		check:   func(c Config) string { return c.Outage.fault() },
 	}, {
 		field: "RedisUsername", variable: "WLLOCK_REDIS_USERNAME", example: "wllock", private: true,
-		means:   "user name, when the URL has none",
-		allowed: "nothing, or a name when WLLOCK_BACKEND is Redis and has no user in it",
+		means:   "user name, if the URL has none",
+		allowed: "nothing, or a name if WLLOCK_BACKEND is Redis without a user name",
 		check:   Config.usernameFault,
 	}, {
 		field: "RedisPassword", variable: "WLLOCK_REDIS_PASSWORD", example: "...",
-		means:   "password, when the URL has none; a file is better, for processes inherit variables",
-		allowed: "nothing, or a password when WLLOCK_BACKEND is Redis and has none in it",
+		means:   "password, if the URL has none; a file is better, because processes inherit variables",
+		allowed: "nothing, or a password if WLLOCK_BACKEND is Redis without one",
 		check:   Config.passwordFault,
 	}, {
 		field: "RedisPasswordFile", variable: "WLLOCK_REDIS_PASSWORD_FILE", example: "/run/secrets/redis", private: true,
-		means:   "a file that holds the password",
-		allowed: "nothing, or a readable file when no other setting gives a password",
+		means:   "file that contains the password",
+		allowed: "nothing, or a readable file if no other setting has a password",
 		check:   Config.passwordFileFault,
 	},
 }
@@ -95,7 +95,7 @@ func (s setting) problem(fault string) Problem {
 	return Problem{Variable: s.variable, Fault: fault, Allowed: s.allowed, Example: s.variable + "=" + s.example}
 }
 
-// show renders the setting's value in c, without secrets.
+// show renders the value of the setting in c, without secrets.
 func (s setting) show(c Config) string {
 	text := fmt.Sprint(reflect.ValueOf(c).FieldByName(s.field).Interface())
 	if s.private && text != "" {

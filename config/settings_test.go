@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table and the fields must not drift apart, and the table's variables must be those that envconfig looks for.
+// The table must have the fields of Config, and the variables that envconfig reads.
 func TestSettingsAreTheFieldsOfConfig(t *testing.T) {
 	var fields, variables []string
 	for field := range reflect.TypeFor[Config]().Fields() {
@@ -31,11 +31,11 @@ func TestSettingsAreTheFieldsOfConfig(t *testing.T) {
 	require.Equal(t, variables, strings.Fields(keys.String()))
 }
 
-// What a message recommends must be accepted.
+// The examples in error messages must be valid.
 func TestExamplesAreValid(t *testing.T) {
 	for _, s := range settings {
 		if s.field == "RedisPasswordFile" {
-			continue // names a file of the reader's machine
+			continue // names a file on the user's machine
 		}
 		t.Run(s.variable, func(t *testing.T) {
 			c := Default()

@@ -11,16 +11,16 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// Thresholds say how many callers may wait for one key in one process; wllock.Unlimited is no limit.
-// As a text they are "500,product=200,cart=unlimited".
+// Thresholds are how many callers may wait per key in one process; wllock.Unlimited is no limit. Their text form is
+// "500,product=200,cart=unlimited".
 type Thresholds struct {
-	Default int            // for every name that is not in Names
-	Names   map[string]int // for the locks of one name
+	Default int            // for all names that are not in Names
+	Names   map[string]int // by name
 }
 
 const unlimited = "unlimited"
 
-// String returns the text that Decode reads, with names in order.
+// String returns the text that Decode reads, with sorted names.
 func (t Thresholds) String() string {
 	parts := []string{thresholdText(t.Default)}
 	for _, name := range slices.Sorted(maps.Keys(t.Names)) {
@@ -32,9 +32,9 @@ func (t Thresholds) String() string {
 // MarshalText returns String.
 func (t Thresholds) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// Decode is how envconfig sets the Thresholds.
+// Decode implements envconfig.Decoder.
 func (t *Thresholds) Decode(text string) error {
-	out := Thresholds{Default: wllock.DefaultThreshold} // for a text that sets single names only
+	out := Thresholds{Default: wllock.DefaultThreshold} // for a text with names only
 	hasDefault := false
 	for part := range strings.SplitSeq(text, ",") {
 		name, number, named := strings.Cut(part, "=")
@@ -73,7 +73,7 @@ func parseThreshold(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, fault("has " + nametext.Quote(text) + " where a number from 0 or unlimited should be")
+		return 0, fault("has " + nametext.Quote(text) + " instead of a number from 0 or unlimited")
 	}
 	return n, nil
 }
@@ -91,7 +91,7 @@ func (t Thresholds) fault() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Names)) {
 		if nametext.CheckName("", name) != nil {
-			return "has " + nametext.Quote(name) + " where a name (" + nametext.Rule + ") should be"
+			return "has " + nametext.Quote(name) + " instead of a name (" + nametext.Rule + ")"
 		}
 		if wrong := thresholdFault(t.Names[name]); wrong != "" {
 			return wrong
@@ -102,7 +102,7 @@ func (t Thresholds) fault() string {
 
 func thresholdFault(n int) string {
 	if n < 0 && n != wllock.Unlimited {
-		return fmt.Sprintf("has %d where a number from 0 or unlimited should be", n)
+		return fmt.Sprintf("has %d instead of a number from 0 or unlimited", n)
 	}
 	return ""
 }

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// URL names a backend. It may hold a password, which is not shown.
+// URL names a backend. It may contain a password, which is not shown.
 type URL struct {
 	text Secret
 }
 
-// NewURL returns a URL; Config.Validate tells whether it is one.
+// NewURL returns a URL; Config.Validate checks it.
 func NewURL(text string) URL { return URL{text: NewSecret(text)} }
 
-// Reveal returns the URL as it was given, with its password.
+// Reveal returns the URL unchanged, with its password.
 func (u URL) Reveal() string { return u.text.Reveal() }
 
-// Parse returns the URL with its password. Unlike net/url it takes a list of hosts with a port each, as in
-// redis+sentinel://a:26379,b:26379/main; and its error does not show the URL.
+// Parse returns the URL with its password. Unlike net/url it accepts a list of hosts with ports, as in
+// redis+sentinel://a:26379,b:26379/main, and its error does not show the URL.
 func (u URL) Parse() (*url.URL, error) { return parseURL(u.Reveal()) }
 
-// String returns the URL without what may be secret: the password, a user name that stands alone, and the options,
-// which can hold passwords too. Of what is no URL it shows nothing.
+// String returns the URL without possible secrets: the password, a user name without password, and the options, which may
+// contain passwords too. If the text is not a URL, it shows nothing of it.
 func (u URL) String() string {
 	if u.Reveal() == "" {
 		return ""
@@ -52,7 +52,7 @@ func (u URL) GoString() string { return u.String() }
 // MarshalText is String for encoders.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Decode is how envconfig sets the URL.
+// Decode implements envconfig.Decoder.
 func (u *URL) Decode(text string) error {
 	*u = NewURL(strings.TrimSpace(text))
 	return nil
@@ -75,8 +75,8 @@ var (
 // hostPattern is one host of a list: a name or an address, and a port.
 var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
 
-// parseURL splits off the hosts and leaves the rest to net/url. What it accepts has its password where the password
-// belongs: with a / ? or # in it, the true @ would end up behind the host, and an @ there is refused.
+// parseURL splits off the hosts and leaves the rest to net/url. It makes sure that the password is where it belongs: if that
+// contains / ? or #, the real @ ends up behind the host, and an @ there is refused.
 func parseURL(text string) (*url.URL, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {

@@ -18,7 +18,7 @@ type Cluster struct {
 	t     testing.TB
 }
 
-// StartCluster starts the nodes, introduces them to each other and waits until every one serves.
+// StartCluster starts the nodes, joins them and waits until all of them serve.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
@@ -77,7 +77,7 @@ func (c *Cluster) Owner(key string) (*Server, int64) {
 			return n, slot
 		}
 	}
-	c.t.Fatalf("nobody serves slot %d", slot)
+	c.t.Fatalf("no node serves slot %d", slot)
 	return nil, 0
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Proxy passes TCP connections on to a server and can delay, lose and cut what passes. Set its moods while traffic runs.
+// Proxy forwards TCP connections to a server and can delay, lose and cut traffic, also while it flows.
 type Proxy struct {
 	Addr string
 
@@ -29,7 +29,7 @@ type link struct {
 	client, server net.Conn
 	mu             sync.Mutex
 	subscriber     bool // it has sent a SUBSCRIBE
-	deaf           bool // its replies are lost from now on
+	muted          bool // its replies are lost from now on
 }
 
 // Cleaner is the part of a testing.TB that a Proxy needs.
@@ -39,7 +39,7 @@ type Cleaner interface {
 	Fatalf(format string, args ...any)
 }
 
-// NewProxy listens on a free port and passes on to target until the test ends.
+// NewProxy listens on a free port and forwards to target until the test ends.
 func NewProxy(t Cleaner, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,24 +60,24 @@ func NewProxy(t Cleaner, target string) *Proxy {
 // SetDelay delays all traffic by d each way.
 func (p *Proxy) SetDelay(d time.Duration) { p.set(func() { p.delay = d }) }
 
-// SetHalfOpen, while on, lets nothing pass and closes nothing, like a route that has gone.
+// SetHalfOpen, while on, drops all traffic and closes nothing, like a lost route.
 func (p *Proxy) SetHalfOpen(on bool) { p.set(func() { p.halfOpen = on }) }
 
-// SetSilent, while on, loses what is published; subscriptions and pings are still answered.
+// SetSilent, while on, loses published messages; subscriptions and pings are still answered.
 func (p *Proxy) SetSilent(on bool) { p.set(func() { p.silent = on }) }
 
-// SwallowReply loses the reply to the next request that contains part. The request itself is served. Its connection
-// stays open and deaf.
+// SwallowReply loses the reply to the next request that contains part. The request itself is served. Its connection stays
+// open and loses all further replies.
 func (p *Proxy) SwallowReply(part string) { p.set(func() { p.swallow = []byte(part) }) }
 
-// Swallowed tells how many replies were lost by SwallowReply.
+// Swallowed returns how many replies SwallowReply has lost.
 func (p *Proxy) Swallowed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.swallows
 }
 
-// Cut closes all connections that are open now.
+// Cut closes all open connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pump copies what pass lets through, until one side closes; then it closes the other.
+// pump copies what pass allows, until one side closes; then it closes the other.
 func (p *Proxy) pump(l *link, to, from net.Conn, pass func(*link, []byte) bool) {
 	defer func() {
 		_ = to.Close()
@@ -146,7 +146,7 @@ func (p *Proxy) request(l *link, b []byte) bool {
 		l.subscriber = true
 	}
 	if len(p.swallow) > 0 && bytes.Contains(b, p.swallow) {
-		p.swallow, l.deaf = nil, true
+		p.swallow, l.muted = nil, true
 		p.swallows++
 	}
 	return !p.halfOpen
@@ -158,5 +158,5 @@ func (p *Proxy) reply(l *link, b []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	published := l.subscriber && bytes.Contains(b, []byte("\r\nmessage\r\n"))
-	return !p.halfOpen && !l.deaf && !(p.silent && published)
+	return !p.halfOpen && !l.muted && !(p.silent && published)
 }

@@ -98,7 +98,7 @@ func (s *Sentinel) Failover() {
 	Eventually(s.t, readyWait, "the failover", func() bool { return s.PrimaryAddr() != before })
 }
 
-// PrimaryAddr is who the first sentinel takes for the primary.
+// PrimaryAddr returns the primary according to the first sentinel.
 func (s *Sentinel) PrimaryAddr() string {
 	c := redis.NewSentinelClient(&redis.Options{Addr: s.Sentinels[0].Addr})
 	defer func() { _ = c.Close() }()

@@ -20,12 +20,11 @@ import (
 )
 
 const (
-	// Ports are taken below the range from which Linux gives ports to outgoing connections, so that a server can be
-	// started again on the port it had.
+	// Ports lie below the range that Linux uses for outgoing connections, so that a server can restart on its port.
 	firstPort, lastPort = 20000, 32000
-	// startTries is how often another port is tried when the one chosen was taken meanwhile.
+	// startTries is how many ports are tried if one has been taken meanwhile.
 	startTries = 20
-	// readyWait bounds the wait for a server's first answer, generously: the machine may be busy.
+	// readyWait bounds the wait for a server's first answer: long, because the machine may be busy.
 	readyWait = 20 * time.Second
 )
 
@@ -43,8 +42,8 @@ type Server struct {
 	proc *process // guarded by mu; replaced by Restart
 }
 
-// Start starts a server with further arguments, such as "--maxmemory", "4mb", and waits until it answers. It keeps
-// nothing on disk unless told to.
+// Start starts a server with further arguments, such as "--maxmemory", "4mb", and waits until it answers. It stores nothing
+// on disk by default.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, 0, append([]string{"--save", "", "--appendonly", "no"}, args...))
@@ -54,7 +53,7 @@ func Start(t testing.TB, args ...string) *Server {
 func start(t testing.TB, port int, args []string) *Server {
 	t.Helper()
 	need(t)
-	dir, err := os.MkdirTemp("", "redistest") // short, for the path of a unix socket is limited to 108 bytes
+	dir, err := os.MkdirTemp("", "redistest") // short, because the path of a unix socket is limited to 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +86,7 @@ func need(t testing.TB) {
 	t.Skip("redis-server is not in PATH")
 }
 
-// freePort returns a port that nobody listened on a moment ago. Somebody else may take it meanwhile: the caller tries again.
+// freePort returns a port that was free a moment ago. It may be taken meanwhile, so the caller retries.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -103,7 +102,7 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-// launch starts the process and reports whether it came to answer.
+// launch starts the process and reports whether it answers.
 func (s *Server) launch() bool {
 	args := append([]string{
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--dir", s.Dir, "--logfile", "redis.log",
@@ -123,7 +122,7 @@ func (s *Server) ready(p *process) bool {
 	until := time.Now().Add(readyWait)
 	for time.Now().Before(until) && !p.exited() {
 		if answers(s.Addr) {
-			return !p.exited() // else the port belongs to another
+			return !p.exited() // otherwise the port belongs to another process
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -131,7 +130,7 @@ func (s *Server) ready(p *process) bool {
 	return false
 }
 
-// answers reports whether something that speaks the protocol answers PING there, be it with an error such as NOAUTH.
+// answers reports whether a Redis server answers PING there, even with an error such as NOAUTH.
 func answers(addr string) bool {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -158,7 +157,7 @@ func (s *Server) Client(change ...func(*redis.Options)) *redis.Client {
 	return c
 }
 
-// Do runs one command on a connection of its own and returns the answer; the test fails when there is none.
+// Do runs one command on a new connection and returns the answer; without one the test fails.
 func (s *Server) Do(args ...any) any {
 	s.t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, PoolSize: 1})
@@ -188,7 +187,7 @@ func (s *Server) Restart() {
 // Pause stops the process (SIGSTOP): connections stay, nothing answers.
 func (s *Server) Pause() { _ = s.current().cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on (SIGCONT).
+// Resume continues a paused process (SIGCONT).
 func (s *Server) Resume() { _ = s.current().cmd.Process.Signal(syscall.SIGCONT) }
 
 // Log returns what the server has logged.
@@ -218,8 +217,8 @@ type process struct {
 	done   chan struct{}
 }
 
-// run starts redis-server on a thread that lives as long as the process: Linux sends the death signal of a child when
-// the thread that started it ends, not when the whole parent does.
+// run starts redis-server on a thread that lives as long as the process: Linux sends the parent-death signal when the thread
+// that started the child ends, not when the whole parent does.
 func run(args []string) (*process, error) {
 	p := &process{cmd: exec.Command("redis-server", args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
