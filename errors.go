@@ -14,23 +14,23 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// Why a lock was not had, or not kept; for use with errors.Is. They come wrapped in *Error.
+// Reasons why a lock was not acquired, or was lost. Match them with errors.Is; they come wrapped in *Error.
 var (
-	// ErrQueueFull: shed; as many callers wait for the key as may.
+	// ErrQueueFull: load shedding; as many callers wait for the key as may.
 	ErrQueueFull = local.ErrQueueFull
-	// ErrWaitTimeout: the wait allowed by WithWait ran out. It Is also context.DeadlineExceeded. When the caller's own
-	// context ended first, the error is that context's instead. Either Is ErrUnavailable, too, if the backend had not
+	// ErrWaitTimeout: the wait allowed by WithWait has passed. It Is context.DeadlineExceeded, too. If the caller's own
+	// context ended first, the error is that context's instead. Either Is also ErrUnavailable if the backend had not
 	// answered by then.
 	ErrWaitTimeout error = waitTimeout{}
-	// ErrHeld: NoWait, and somebody has the lock.
+	// ErrHeld: NoWait was given, and somebody has the lock.
 	ErrHeld = distributed.ErrHeld
-	// ErrUpgrade: an exclusive lock was asked for inside one's own shared one. It could only wait for itself.
-	ErrUpgrade = errors.New("exclusive lock asked for inside one's own shared lock")
+	// ErrUpgrade: an exclusive lock was requested inside the caller's own shared lock. It could only wait for itself.
+	ErrUpgrade = errors.New("exclusive lock requested inside the caller's own shared lock")
 	// ErrLeaseLost: the lock was lost while it was held; also the cause of the function's context.
 	ErrLeaseLost = distributed.ErrLeaseLost
 	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax; also the cause of its context.
 	ErrLockTimeMax = errors.New("lock held for longer than its maximum")
-	// ErrUnavailable: the backend could not be reached, or refused. What it said is wrapped beside it.
+	// ErrUnavailable: the backend could not be reached, or refused. Its own error is wrapped beside this one.
 	ErrUnavailable = distributed.ErrUnavailable
 	// ErrInvalidKey: bad system, name or key; refused before any queue or network.
 	ErrInvalidKey = errors.New("invalid lock name")
@@ -41,7 +41,7 @@ var (
 // waitTimeout is the type of ErrWaitTimeout.
 type waitTimeout struct{}
 
-func (waitTimeout) Error() string        { return "waited for the lock for as long as allowed" }
+func (waitTimeout) Error() string        { return "timed out waiting for the lock" }
 func (waitTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 func (waitTimeout) Timeout() bool        { return true }
 
@@ -53,16 +53,15 @@ const (
 	TierDistributed Tier = "distributed" // the backend
 )
 
-// Error says why a lock was not had or not kept, and what is needed to decide what to do about it. Get at it with
-// errors.As.
+// Error says why a lock was not acquired or was lost, and what the caller needs in order to react. Get it with errors.As.
 type Error struct {
 	Op              string        // "acquire", "hold" or "release"
-	Key             string        // system:name:key, raw; it is printed and logged quoted and cut
+	Key             string        // system:name:key, raw; printed and logged quoted and cut
 	Tier            Tier          // where it failed
-	Waited          time.Duration // for the lock, in both tiers together
-	LocalWait       time.Duration // of that, in the local queue
-	DistributedWait time.Duration // of that, at the backend
-	RetryAfter      time.Duration // when it may be worth trying again, estimated; 0: no use, or not known
+	Waited          time.Duration // time spent waiting, in both tiers together
+	LocalWait       time.Duration // part of Waited in the local queue
+	DistributedWait time.Duration // part of Waited at the backend
+	RetryAfter      time.Duration // estimate of when another try may succeed; 0: never, or not known
 	Ran             bool          // the function was entered: a repeat may do the work twice
 	Err             error         // one of the errors above, maybe with more beside it
 }
@@ -77,7 +76,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives errors.Is and errors.As what is inside.
+// Unwrap returns Err, for errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Err }
 
 // LogValue implements slog.LogValuer.
@@ -87,7 +86,7 @@ func (e *Error) LogValue() slog.Value {
 		slog.Duration("waited", e.Waited), slog.Bool("ran", e.Ran), slog.String("error", e.Err.Error()))
 }
 
-// public translates what the tiers say into the errors of this package. A context's error gets its cause beside it.
+// public translates the errors of the tiers into those of this package. A context's error gets its cause beside it.
 func public(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, local.ErrBusy):
@@ -112,9 +111,49 @@ func public(ctx context.Context, err error) error {
 	case isOurs(err):
 		return err
 	}
-	return errors.Join(ErrUnavailable, err) // whatever a backend says beyond its contract
+	return errors.Join(ErrUnavailable, err) // an error beyond the backend's contract
 }
 
 func isOurs(err error) bool {
 	return errors.Is(err, ErrQueueFull) || errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLeaseLost)
+}
+
+// outcome is how the wait for a lock ended, for counters and attributes of metrics: a fixed few, so that they stay
+// countable. The reasons of a refusal stand in the order in which they are looked for, the most telling first: a wait that
+// timed out at an unreachable backend is both.
+type outcome uint8
+
+const (
+	queueFull outcome = iota
+	unavailable
+	timedOut
+	busy
+	closed
+	leaseLost
+	deadlineExceeded
+	canceled
+	other
+	acquired
+)
+
+var outcomes = [...]struct {
+	word string
+	err  error
+}{
+	queueFull: {"queue_full", ErrQueueFull}, unavailable: {"unavailable", ErrUnavailable},
+	timedOut: {"wait_timeout", ErrWaitTimeout}, busy: {"held", ErrHeld}, closed: {"closed", ErrClosed},
+	leaseLost: {"lease_lost", ErrLeaseLost}, deadlineExceeded: {"deadline_exceeded", context.DeadlineExceeded},
+	canceled: {"canceled", context.Canceled}, other: {word: "other"}, acquired: {word: "acquired"},
+}
+
+func (o outcome) String() string { return outcomes[o].word }
+
+// outcomeOf names the reason of a refusal.
+func outcomeOf(err error) outcome {
+	for o := range other {
+		if errors.Is(err, outcomes[o].err) {
+			return o
+		}
+	}
+	return other
 }

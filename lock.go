@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// Lock is a lock got with Acquire, for code that cannot be a function. It must be released.
+// Lock is a lock acquired with Acquire, for code that cannot be a function. It must be released.
 type Lock struct {
 	Held
 	ctx      context.Context
 	released atomic.Bool
 }
 
-// Acquire takes the lock system:name:key, as Do does, and leaves its release to the caller. The maximum of
-// WithLockTimeMax counts as for a function; WithFallback and SyncRelease have no meaning here. With a context of a hold
-// of the same key, the Lock is a part of that hold.
+// Acquire acquires the lock system:name:key, as Do does, and leaves its release to the caller. The maximum set by
+// WithLockTimeMax applies as for a function; WithFallback and SyncRelease are ignored. If ctx already holds the same key,
+// the Lock shares that hold (reentrancy).
 func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOption) (*Lock, error) {
 	e, err := l.enter(ctx, name, key, opts)
 	if err != nil {
@@ -23,13 +23,13 @@ func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOpti
 	return &Lock{Held: e.hold.self, ctx: e.ctx}, nil
 }
 
-// Context descends from that of Acquire, has the lock (HeldFrom), and ends when the lock is lost.
+// Context descends from that of Acquire, carries the lock (HeldFrom), and ends when the lock is lost.
 func (k *Lock) Context() context.Context { return k.ctx }
 
-// Release gives the lock up and waits, until ctx ends, for the backend's answer, if the lock goes back to it. It returns
-// an error that Is ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and the error
-// of ctx if that ended: the lock is given up all the same, in the background, at the latest when its lease is over.
-// Repeated calls do nothing and return nil, or ErrLeaseLost as before.
+// Release releases the lock and waits, until ctx ends, for the backend's answer, if the lease goes back to the backend.
+// It returns an error that Is ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and
+// the error of ctx if that ended first: the lock is released all the same, in the background, or at the latest when its
+// lease expires. Repeated calls do nothing and return nil, or ErrLeaseLost as before.
 func (k *Lock) Release(ctx context.Context) error {
 	if k.released.Swap(true) {
 		if k.hold.lostLease.Load() {
@@ -37,7 +37,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		}
 		return nil
 	}
-	kept, err := k.hold.unpinAndWait(ctx)
+	kept, err := k.hold.unpinAndWait(ctx) // rule T5
 	switch {
 	case !kept:
 		k.hold.lostLease.Store(true) // also if only the clocks knew

@@ -76,7 +76,7 @@ func TestKeysAreLoggedFromDebugOn(t *testing.T) {
 				b.Partition(false)
 				synctest.Wait()
 				require.Contains(t, logged.String(), "system=test name=n")
-				for _, what := range []string{"lost while held", "held for longer", "not given back"} {
+				for _, what := range []string{"lost while held", "held for longer", "not released"} {
 					require.Contains(t, logged.String(), what)
 				}
 				require.Equal(t, named, strings.Contains(logged.String(), "marker"), logged.String())

@@ -11,10 +11,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/local"
 )
 
-// Unlimited as a threshold lets any number of callers wait.
+// Unlimited, as a threshold, lets any number of callers wait.
 const Unlimited = local.Unlimited
 
 // The defaults of a Locker and of its calls.
@@ -26,23 +27,24 @@ const (
 	DefaultLockTimeMax = 10 * time.Second
 )
 
-// Outage says what a Locker does when its backend is away.
+// Outage is the policy of a Locker while its backend is unreachable.
 type Outage uint8
 
 const (
-	// FailClosed: calls fail with ErrUnavailable; at once, after some have failed in a row, until the backend is back.
+	// FailClosed: calls fail with ErrUnavailable. After some have failed in a row, they fail at once until the backend is
+	// back.
 	FailClosed Outage = iota
-	// LocalOnly: callers wait until the backend has been away for one T, by when all leases of others are over; from then
-	// on they are let in without a lease, one after the other in each process: Held.Degraded, fence 0. A running hold goes
-	// on without its lease. When the backend is back, new callers take leases again. Callers on both sides of a partition
-	// are inside at the same time, and no fence tells them apart.
+	// LocalOnly: callers wait until the backend has been unreachable for one T, when all leases of other instances have
+	// expired; from then on they are admitted without a lease, one after the other in each process: Held.Degraded,
+	// fence 0. A running hold continues without its lease. After the backend returns, new callers take leases again.
+	// During a partition, callers on both sides are inside at the same time, and no fence tells them apart.
 	LocalOnly
 )
 
 // Option configures a Locker.
 type Option interface{ apply(*settings) }
 
-// settings are what New has been told.
+// settings are what the options of New set.
 type settings struct {
 	leaseTTL    time.Duration
 	maxHandoffs int
@@ -72,17 +74,29 @@ func defaultSettings() settings {
 	}
 }
 
-// wrong notes a bad option; New reports them all together.
+// wrong notes a bad option; New reports all of them together.
 func (s *settings) wrong(format string, args ...any) {
 	s.errs = append(s.errs, fmt.Errorf(format, args...))
 }
 
-// WithThreshold sets how many callers may wait per key in this process [DefaultThreshold]. The one at the head, who
-// waits at the backend, is not counted. 0: nobody waits. Unlimited: no threshold.
+// check notes the bad call options that were given for all calls and for names.
+func (s *settings) check() {
+	if s.defaults.err != nil {
+		s.errs = append(s.errs, s.defaults.err)
+	}
+	for name, with := range s.names {
+		if c := with(callOptions{}); c.err != nil {
+			s.errs = append(s.errs, fmt.Errorf("WithName(%s): %w", nametext.Quote(name), c.err))
+		}
+	}
+}
+
+// WithThreshold sets how many callers may wait per key in this process (default [DefaultThreshold]). The caller at the
+// head, which waits at the backend, is not counted. 0: nobody waits. Unlimited: no threshold.
 func WithThreshold(n int) Option { return WithDefaults(WithCallThreshold(n)) }
 
-// WithLeaseTTL sets T, the time to live of a lease [DefaultLeaseTTL], at least distributed.MinTTL. Leases are renewed
-// while they are held, so T is not how long a function may run but how long others wait after a process has died.
+// WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are
+// renewed while they are held, so T is not how long a function may run but how long others wait after a process has died.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.leaseTTL = d
@@ -93,7 +107,7 @@ func WithLeaseTTL(d time.Duration) Option {
 }
 
 // WithMaxHandoffs sets how many local callers in a row one lease may serve, after the first, while other instances wait
-// [DefaultMaxHandoffs]. 0: every turn asks the backend.
+// (default [DefaultMaxHandoffs]). 0: every turn asks the backend.
 func WithMaxHandoffs(n int) Option {
 	return option(func(s *settings) {
 		s.maxHandoffs = n
@@ -104,7 +118,7 @@ func WithMaxHandoffs(n int) Option {
 }
 
 // WithMaxTenure sets for how long one lease may serve local callers in a row while other instances wait
-// [DefaultMaxTenure].
+// (default [DefaultMaxTenure]).
 func WithMaxTenure(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.maxTenure = d
@@ -114,8 +128,8 @@ func WithMaxTenure(d time.Duration) Option {
 	})
 }
 
-// WithLinger keeps the lease of a key that nobody here wants any more for d, for the next local caller, unless another
-// instance wants it [0: off].
+// WithLinger keeps the idle lease of a key for d, for the next local caller, unless another instance wants it (default 0:
+// off).
 func WithLinger(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.linger = d
@@ -125,8 +139,8 @@ func WithLinger(d time.Duration) Option {
 	})
 }
 
-// WithOutage sets what to do when the backend is away [FailClosed]. With LocalOnly, calls should be allowed to wait for
-// longer than one and a half T; with NoWait they fail with ErrUnavailable until then.
+// WithOutage sets the policy while the backend is unreachable (default [FailClosed]). With LocalOnly, calls should be
+// allowed to wait for longer than one and a half T; with NoWait they fail with ErrUnavailable until then.
 func WithOutage(o Outage) Option {
 	return option(func(s *settings) {
 		s.outage = o
@@ -157,11 +171,11 @@ func WithName(name string, opts ...CallOption) Option {
 	})
 }
 
-// WithOwnedBackend makes Close close the backend, too.
+// WithOwnedBackend makes Close also close the backend.
 func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
 
-// WithLogger sets where losses, overstays and failed releases are told of [nowhere]. Keys, which may hold personal data,
-// are named only to a logger that takes debug lines, quoted and cut.
+// WithLogger sets the logger for lost locks, overlong holds and failed releases (default: none). Keys, which may hold
+// personal data, are logged only by a logger that takes debug lines, quoted and cut.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(s *settings) {
 		s.logger = l
@@ -171,22 +185,22 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithTracerProvider makes every acquisition a span, a child of the caller's [none].
+// WithTracerProvider makes every acquisition a span, a child of the caller's (default: none).
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }
 
-// WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key [left out]. It is not cut there, and
-// keys may hold personal data: choose it only if traces are kept from those who must not see it.
+// WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key (default: left out). It is not cut
+// there, and keys may hold personal data: choose it only if traces are kept from those who must not see them.
 func WithSpanKeys() Option { return option(func(s *settings) { s.spanKeys = true }) }
 
-// WithMeterProvider measures waits, holds, sheds, hand-offs and losses, per name [none].
+// WithMeterProvider measures waits, holds, sheds, hand-offs and losses, per name (default: none).
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(s *settings) { s.meters = p })
 }
 
-// CallOption configures one call, or by WithName and WithDefaults many. A call's own option beats its name's, that
-// beats the defaults; of two for the same thing, the last one wins.
+// CallOption configures one call or, with WithName and WithDefaults, many. A call's own option beats its name's, which
+// beats the defaults; of two options for the same setting, the last one wins.
 type CallOption func(callOptions) callOptions
 
 // callOptions are passed by value, so that they stay off the heap.
@@ -196,8 +210,8 @@ type callOptions struct {
 	mode        distributed.Mode
 	lockTimeMax time.Duration // 0: no cap
 	threshold   int
-	hopeless    bool // refuse at once what would wait for too long
-	ownLimit    bool // threshold was set by the call, or its name, itself
+	hopeless    bool // refuse at once what would wait too long
+	ownLimit    bool // threshold was set by the call or its name
 	sync        bool
 	fallback    func(ctx context.Context, err error) error
 	err         error // the first wrong option
@@ -217,7 +231,7 @@ func (c callOptions) wrong(format string, args ...any) callOptions {
 	return c
 }
 
-// WithWait sets how long the call may wait for the lock, over both tiers. 0 (the default): until its context ends.
+// WithWait sets how long the call may wait for the lock, in both tiers together. 0 (default): until its context ends.
 func WithWait(d time.Duration) CallOption {
 	return func(c callOptions) callOptions {
 		if d < 0 {
@@ -228,7 +242,7 @@ func WithWait(d time.Duration) CallOption {
 	}
 }
 
-// NoWait has the lock now or never: ErrHeld if anybody has it. It is one setting with WithWait.
+// NoWait acquires the lock now or never: ErrHeld if anybody holds it. NoWait and WithWait are one setting.
 func NoWait() CallOption {
 	return func(c callOptions) callOptions {
 		c.wait, c.noWait = 0, true
@@ -236,7 +250,7 @@ func NoWait() CallOption {
 	}
 }
 
-// Shared asks for a read lock: any number of shared holders, no exclusive one beside them.
+// Shared requests a read lock: any number of shared holders, and no exclusive one beside them.
 func Shared() CallOption {
 	return func(c callOptions) callOptions {
 		c.mode = distributed.Shared
@@ -244,8 +258,8 @@ func Shared() CallOption {
 	}
 }
 
-// WithLockTimeMax sets the longest the function may hold the lock, from its start [DefaultLockTimeMax]. After it the
-// function's context ends with ErrLockTimeMax, and the lease is left to run out. 0: no cap.
+// WithLockTimeMax sets how long the function may hold the lock, from its start (default [DefaultLockTimeMax]). Then the
+// function's context ends with ErrLockTimeMax, and the lease is no longer renewed. 0: no cap.
 func WithLockTimeMax(d time.Duration) CallOption {
 	return func(c callOptions) callOptions {
 		if d < 0 {
@@ -267,14 +281,14 @@ func WithCallThreshold(n int) CallOption {
 	}
 }
 
-// WithShedHopeless refuses the call at once, before it queues, when its time (WithWait, or its context's deadline,
-// whichever is less) is likely to be over before its turn: with an error that Is ErrQueueFull, in the local tier, and
-// with a RetryAfter. Better an answer now than one after the whole wait, and those behind have one less before them.
+// WithShedHopeless refuses the call at once, before it queues, if its time (WithWait or its context's deadline, whichever
+// is shorter) will probably have passed before its turn: with an error that Is ErrQueueFull, in the local tier, and with a
+// RetryAfter. An answer now is better than one after the whole wait, and the callers behind have one less before them.
 //
-// How long the wait will be is estimated from how long the turns of the name have lately taken and how much they vary,
-// and the callers in line. It errs towards letting in: under a steady load, of those refused not one in a hundred would
-// have had its turn in time; some of those let in will not have it either. Until some turns of the name have been
-// measured nobody is refused. It has no effect on a call without a limit to its wait, and with NoWait.
+// The wait is estimated from how long the turns of the name have lately taken, how much they vary, and the callers in
+// line. The estimate prefers to admit: under steady load fewer than 1% of the refused would have been served in time, and
+// some of the admitted still time out. Nobody is refused until some turns of the name have been measured. The option has
+// no effect on a call without a limit to its wait, or with NoWait.
 func WithShedHopeless() CallOption {
 	return func(c callOptions) callOptions {
 		c.hopeless = true
@@ -282,8 +296,8 @@ func WithShedHopeless() CallOption {
 	}
 }
 
-// WithFallback runs f instead of the function when the lock was not had, for whatever reason, which is passed to it. It
-// runs with the caller's context, holding nothing in either tier; its error is the call's. Of Acquire it is no part.
+// WithFallback runs f instead of the function when the lock is not acquired, and passes it the reason. It runs with the
+// caller's context, holding nothing in either tier; its error is the call's. Acquire ignores it.
 func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	return func(c callOptions) callOptions {
 		c.fallback = f
@@ -291,7 +305,8 @@ func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	}
 }
 
-// SyncRelease makes the call return only after the backend has answered the release. For programs that end then.
+// SyncRelease makes the call return only after the backend has answered the release, for at most one T. For programs that
+// end then.
 func SyncRelease() CallOption {
 	return func(c callOptions) callOptions {
 		c.sync = true

@@ -106,7 +106,7 @@ func TestNothingPrivateLeaves(t *testing.T) {
 			refusals(t, r, d(r))
 			losses(t, r, d(r))
 			outages(t, r, d(r))
-			r.check(t, "lock lost while held", "lock held for longer", "lock not given back", "backend is away",
+			r.check(t, "lock lost while held", "lock held for longer", "lock not released", "backend is away",
 				`wllock_sheds_total{`, `wllock_outcome="wait_timeout"`, `wllock_outcome="held"`, `wllock_losses_total{`,
 				`wllock_hold_duration_seconds_bucket{`, `wllock_outcome="unavailable"`)
 		})

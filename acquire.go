@@ -1,0 +1,211 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/outage"
+	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/local"
+)
+
+// entered is what a caller inside has: a hold of its own, or a pin of the one it is nested in. If the caller was refused,
+// only fallback is set.
+type entered struct {
+	hold     *hold
+	ctx      context.Context // for the function
+	answerBy time.Duration   // how long to wait for the answer to the release; 0: not at all
+	fallback func(ctx context.Context, err error) error
+}
+
+// run runs fn and then releases the lock, however fn ends.
+func (e entered) run(fn Func) (err error) {
+	defer func() {
+		if reason := e.leave(); reason != nil { // rule T7
+			err = errors.Join(reason, err)
+		}
+	}()
+	return fn(e.ctx)
+}
+
+// leave ends the stay and returns an error if the lock was lost. A release without an answer has been logged; it is no
+// failure of fn's.
+func (e entered) leave() error {
+	var kept bool
+	if e.answerBy > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.hold.parent), e.answerBy)
+		defer cancel()
+		kept, _ = e.hold.unpinAndWait(ctx)
+	} else {
+		kept = e.hold.unpin()
+	}
+	if kept {
+		return nil
+	}
+	return e.hold.lossError()
+}
+
+// enter is the way in: options, key, nested guard, local queue, backend.
+func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption) (entered, error) {
+	n, err := l.names.get(name)
+	if err != nil {
+		return entered{fallback: l.settings.defaults.with(opts).fallback}, l.invalid(name, key, err)
+	}
+	c := n.options.with(opts)
+	e := entered{fallback: c.fallback}
+	if c.sync {
+		e.answerBy = l.settings.leaseTTL
+	}
+	if c.err != nil {
+		return e, c.err
+	}
+	if err := checkKey(key); err != nil {
+		return e, l.invalid(name, key, err)
+	}
+	full := n.prefix + key
+	if h, nested, err := within(ctx, n, full, &c); h != nil || err != nil {
+		e.hold, e.ctx = h, nested
+		return e, err
+	}
+	h := &hold{observer: l.observer, limits: l.limits}
+	h.self.hold = h
+	h.name, h.key, h.mode = n, full, c.mode
+	ctx = l.observer.began(ctx, &h.call)
+	h.parent = ctx
+	e.hold, e.ctx = h, h
+	return e, l.acquire(ctx, h, &c)
+}
+
+func (l *Locker) invalid(name, key string, err error) error {
+	return &Error{Op: "acquire", Key: l.system + ":" + name + ":" + key, Tier: TierLocal, Err: err}
+}
+
+// within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with
+// the context for the function. Neither hold nor error: there is none.
+func within(ctx context.Context, n *nameState, key string, c *callOptions) (*hold, context.Context, error) { // rule L6
+	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
+		h := at.held()
+		if h.name != n || h.key != key || !h.pin() {
+			continue
+		}
+		var reason error
+		switch {
+		case h.lost():
+			reason = h.err()
+		case h.mode == distributed.Shared && c.mode == distributed.Exclusive:
+			reason = ErrUpgrade
+		}
+		if reason != nil {
+			h.unpin()
+			return nil, nil, &Error{Op: "acquire", Key: key, Tier: TierLocal, Err: reason}
+		}
+		if linkOf(ctx).held() != h {
+			ctx = &nested{Context: ctx, hold: h}
+		}
+		return h, ctx, nil
+	}
+	return nil, nil, nil
+}
+
+// acquire takes h through both tiers. One budget covers them both.
+func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
+	asked := time.Now()
+	turn := local.Ask{Shared: c.mode == distributed.Shared, NoWait: c.noWait, Limit: h.name.threshold(c), Waiting: &h.name.waiting}
+	if c.wait > 0 {
+		turn.Deadline = asked.Add(c.wait) // rule L7
+	}
+	if c.hopeless && !c.noWait {
+		turn.MaxAhead = h.name.wait.maxAhead(ctx, asked, turn.Deadline)
+	}
+	err := l.queue.Enter(ctx, &h.turn, h.key, turn)
+	h.turnAt = asked
+	if h.turn.Queued() {
+		h.turnAt = time.Now()
+		h.localWait = h.turnAt.Sub(asked)
+	}
+	if err != nil {
+		return l.refused(ctx, h, TierLocal, ahead(turn, err), err)
+	}
+	h.tenure, h.use.Owner = h.turn.Baton(), h
+	h.pins.Store(1)
+	tier, err := h.begin(ctx, turn, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name})
+	if err != nil {
+		return l.refused(ctx, h, tier, turn.Limit, err)
+	}
+	if c.mode == distributed.Shared {
+		h.turn.Share()
+	}
+	if c.lockTimeMax > 0 {
+		h.limit.Owner = h
+		l.limits.Put(&h.limit, h.use.Began().Add(c.lockTimeMax))
+	}
+	l.observer.acquired(ctx, &h.call)
+	return nil
+}
+
+// begin gets a lease for the holder of the turn. A shared caller that came too late for a running lease waits until it
+// has the turn alone. After an error the turn has been passed on; tier is where it happened.
+func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier, error) {
+	for {
+		err := h.beginOnce(ctx, ask)
+		if err == nil {
+			return "", nil
+		}
+		if err != tenure.ErrDrain {
+			return TierDistributed, err
+		}
+		err = h.turn.Again(ctx, turn)
+		now := time.Now()
+		h.localWait, h.turnAt, ask.Now = h.localWait+now.Sub(h.turnAt), now, now
+		if err != nil {
+			return TierLocal, err
+		}
+	}
+}
+
+// beginOnce passes the turn on if the tenure refuses the caller, and if the backend panics: its key must not be lost with
+// it. After ErrDrain the caller still has the turn.
+func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
+	pass := true
+	defer func() {
+		if pass {
+			h.pass()
+		}
+	}()
+	err := h.tenure.Begin(ctx, &h.use, ask)
+	pass = err != nil && err != tenure.ErrDrain
+	return err
+}
+
+// ahead is how many others are to get their turn before it is worth trying again after a refusal.
+func ahead(ask local.Ask, err error) int {
+	if err == local.ErrHopeless {
+		return ask.MaxAhead
+	}
+	return ask.Limit
+}
+
+// refused makes the error of a caller that did not get the lock.
+func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
+	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
+	if tier == TierDistributed {
+		e.DistributedWait = time.Since(h.turnAt)
+	}
+	e.Waited = e.LocalWait + e.DistributedWait
+	why := outcomeOf(e.Err)
+	switch why {
+	case queueFull:
+		e.RetryAfter = h.name.retryAfter(ahead)
+	case timedOut, busy:
+		e.RetryAfter = h.name.retryAfter(0)
+	case unavailable:
+		e.RetryAfter = l.settings.leaseTTL / 3
+		if r := (*outage.Refused)(nil); errors.As(err, &r) {
+			e.RetryAfter = r.RetryAfter
+		}
+	}
+	l.observer.refused(ctx, &h.call, e, why)
+	return e
+}

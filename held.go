@@ -1,0 +1,105 @@
+package wllock
+
+import (
+	"context"
+	"time"
+)
+
+// Held describes a lock that is held. Its methods may be called at any time, by any goroutine.
+type Held struct{ hold *hold }
+
+// Key is the full name of the lock, system:name:key.
+func (h *Held) Key() string { return h.hold.key }
+
+// Fence is the fencing token of the hold: a number greater than that of every earlier exclusive holder of this lock, over
+// all instances, for a store that refuses smaller ones. 0: this backend has none.
+func (h *Held) Fence() uint64 { return h.hold.use.Fence() }
+
+// LocalWait is how long the caller waited in the local queue.
+func (h *Held) LocalWait() time.Duration { return h.hold.localWait }
+
+// DistributedWait is how long the caller waited for the backend.
+func (h *Held) DistributedWait() time.Duration { return h.hold.distributedWait() }
+
+// Handoff reports that the caller was served from a running tenure, without asking the backend.
+func (h *Held) Handoff() bool { return h.hold.use.Handoff() }
+
+// Degraded reports that only the local lock is held (LocalOnly, backend unreachable): either from the start, without a
+// fence, or since the lease expired. It remains true after the backend returns.
+func (h *Held) Degraded() bool { return h.hold.use.Degraded() } // rule T9
+
+// Until is the time until which the lock is held at least. It moves with every renewal. For a degraded lock it is always T
+// from now, until LockTimeMax has passed; then it is fixed, and the lock ends there.
+func (h *Held) Until() time.Time { return h.hold.use.Lease().Until() }
+
+// Err looks at the clocks now. It returns an error that Is ErrLeaseLost as soon as the lease has expired, even if nothing
+// else has noticed, and after the lock was released; ErrLockTimeMax (also beside the other) if LockTimeMax has passed;
+// else nil. Call it before a step that must not be done without the lock; for certainty, use the fence.
+func (h *Held) Err() error {
+	if h.hold.pins.Load() == 0 {
+		return ErrLeaseLost
+	}
+	return h.hold.err()
+}
+
+// HeldFrom returns the innermost lock whose function's context is ctx or an ancestor of ctx. The lock may have been
+// released by now, if ctx has outlived it: see Held.Err.
+func HeldFrom(ctx context.Context) (*Held, bool) {
+	if l := linkOf(ctx); l != nil {
+		return &l.held().self, true
+	}
+	return nil, false
+}
+
+// HeldKey is HeldFrom for the innermost lock of that name and key, of any Locker.
+func HeldKey(ctx context.Context, name, key string) (*Held, bool) {
+	for l := linkOf(ctx); l != nil; l = linkOf(l.outer()) {
+		h := l.held()
+		if h.name.name == name && h.key[len(h.name.prefix):] == key {
+			return &h.self, true
+		}
+	}
+	return nil, false
+}
+
+// heldKey is the context key of the innermost link.
+type heldKey struct{}
+
+// link is one lock in the chain of those that a context carries: the hold itself, or a nested guard's reference to it.
+type link interface {
+	held() *hold
+	outer() context.Context
+}
+
+func linkOf(ctx context.Context) link {
+	l, _ := ctx.Value(heldKey{}).(link)
+	return l
+}
+
+// Value implements context.Context.
+func (h *hold) Value(key any) any {
+	if _, ok := key.(heldKey); ok {
+		return h
+	}
+	return h.value(key)
+}
+
+func (h *hold) held() *hold            { return h }
+func (h *hold) outer() context.Context { return h.parent }
+
+// nested is the context of a guard inside its own lock with another lock between: the innermost lock comes first.
+type nested struct {
+	context.Context
+	hold *hold
+}
+
+// Value implements context.Context.
+func (n *nested) Value(key any) any {
+	if _, ok := key.(heldKey); ok {
+		return n
+	}
+	return n.Context.Value(key)
+}
+
+func (n *nested) held() *hold            { return n.hold }
+func (n *nested) outer() context.Context { return n.Context }

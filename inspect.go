@@ -1,0 +1,65 @@
+package wllock
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/wllock/wllock/internal/tenure"
+)
+
+// LockInfo describes one key in use by this Locker at one moment: a caller here holds its lock or waits for it, or its
+// lease is on the way back to the backend.
+type LockInfo struct {
+	Key       string        // full name
+	Mode      string        // "exclusive" or "shared"
+	Waiting   int           // callers in the local queue
+	AtBackend bool          // the first of them waits in the backend's queue
+	Holders   int           // callers that hold the lock
+	HeldFor   time.Duration // since the first of them acquired it
+	Fence     uint64        // the largest of theirs
+	Turns     int           // callers served by the running tenure
+	Until     time.Time     // the lease lasts at least until then; zero: there is none
+	Lingering bool          // the lease is idle, and kept for the next local caller
+	Degraded  bool          // held without a lease, because the backend is or was unreachable (LocalOnly)
+}
+
+// Locks returns at most limit keys in use now, ordered by waiters, then by time held. For diagnostics: the snapshot looks
+// at every key in use, and is not atomic across keys.
+func (l *Locker) Locks(limit int) []LockInfo {
+	tenures := map[string]*tenure.Tenure{}
+	l.queue.Each(func(key string, t *tenure.Tenure, _ int) { tenures[key] = t })
+	now := time.Now()
+	infos := make(map[string]LockInfo, len(tenures))
+	for key, t := range tenures {
+		infos[key] = describe(t.Snapshot(), now)
+	}
+	var all []LockInfo
+	l.queue.Each(func(key string, t *tenure.Tenure, waiting int) {
+		if info, ok := infos[key]; ok && tenures[key] == t { // else it became another key's before we looked at it
+			info.Key, info.Waiting = key, waiting
+			all = append(all, info)
+		}
+	})
+	slices.SortFunc(all, func(a, b LockInfo) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.HeldFor, a.HeldFor), cmp.Compare(a.Key, b.Key))
+	})
+	return all[:min(max(limit, 0), len(all))]
+}
+
+func describe(s tenure.Snapshot, now time.Time) LockInfo {
+	info := LockInfo{
+		Mode: s.Mode.String(), AtBackend: s.AtBackend, Holders: s.Holders,
+		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering, Degraded: s.Degraded,
+	}
+	if s.Holders > 0 {
+		info.HeldFor = now.Sub(s.Since)
+	}
+	if !s.Until.IsZero() {
+		info.Turns = s.Handoffs + 1
+	}
+	if s.Degraded {
+		info.Until = time.Time{} // it is always T from now, which says nothing
+	}
+	return info
+}

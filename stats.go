@@ -1,0 +1,58 @@
+package wllock
+
+import "time"
+
+// Stats is what a Locker has counted since it was made.
+type Stats struct {
+	Total NameStats            // sum over all names
+	Names map[string]NameStats // by name, for each name used so far
+}
+
+// NameStats are the figures of one name. Waiting and Held are current, the others grow.
+type NameStats struct {
+	Waiting     int64         // callers now in a local queue
+	Held        int64         // callers that hold a lock now, nested guards not counted
+	Acquired    uint64        // locks acquired
+	Handoffs    uint64        // those of them served from a running tenure
+	Shed        uint64        // calls refused with ErrQueueFull
+	Timeouts    uint64        // calls refused with ErrWaitTimeout
+	Unavailable uint64        // calls that failed with ErrUnavailable
+	Lost        uint64        // locks lost while held
+	Overstays   uint64        // locks held for longer than WithLockTimeMax
+	Degraded    uint64        // locks held without a lease when they ended (LocalOnly)
+	TurnTime    time.Duration // moving average of how long a turn takes; not summed up in Total
+}
+
+// Stats returns the current figures. Each is exact; together they are of slightly different moments.
+func (l *Locker) Stats() Stats {
+	s := Stats{Names: map[string]NameStats{}}
+	for name, n := range l.names.all() {
+		one := statsOf(n)
+		s.Names[name] = one
+		s.Total.add(one)
+	}
+	return s
+}
+
+func statsOf(n *nameState) NameStats {
+	return NameStats{
+		Waiting: n.waiting.Load(), Held: n.held.Load(),
+		Acquired: n.acquired.Load(), Handoffs: n.handoffs.Load(), Shed: n.shed.Load(), Timeouts: n.timeouts.Load(),
+		Unavailable: n.unavailable.Load(), Lost: n.lost.Load(), Overstays: n.overstays.Load(),
+		Degraded: n.degraded.Load(),
+		TurnTime: time.Duration(n.turn.Load()),
+	}
+}
+
+func (s *NameStats) add(o NameStats) {
+	s.Waiting += o.Waiting
+	s.Held += o.Held
+	s.Acquired += o.Acquired
+	s.Handoffs += o.Handoffs
+	s.Shed += o.Shed
+	s.Timeouts += o.Timeouts
+	s.Unavailable += o.Unavailable
+	s.Lost += o.Lost
+	s.Overstays += o.Overstays
+	s.Degraded += o.Degraded
+}
