@@ -21,7 +21,7 @@ type entered struct {
 }
 
 // run runs fn and then releases the lock, however fn ends.
-func (e entered) run(fn Func) (err error) {
+func (e entered) run(fn func(context.Context) error) (err error) {
 	defer func() {
 		if reason := e.leave(); reason != nil { // rule T7
 			err = errors.Join(reason, err)

@@ -9,30 +9,30 @@ import (
 )
 
 // holdContext is the context that a guarded function runs with. It follows the caller's context and ends by itself when
-// the lock is lost. It is a part of the hold, so that a guarded call makes one allocation for both; a channel and a
-// watch on the caller's context are made only for a function that asks for Done.
+// the lock is lost. It is a part of the hold, so that a guarded call makes one allocation for both; a channel and an
+// AfterFunc on the caller's context are made only for a function that asks for Done.
 //
-// When the function has returned, the context goes on as the caller's: a guard put around a function does not change
-// how long the context lives for what that function has started. The lock is not had any more. To leave nothing behind in
-// the caller's context, which may live as long as the process, the watch on it has no hold of this context from then on
-// and ends with it, unless contexts derived directly from this one are still about.
+// After the function has returned, the context continues as the caller's: a guard around a function does not change how
+// long the context lives for what that function has started. The lock is no longer held. So as not to leak through a
+// caller's context that may live as long as the process, the AfterFunc then keeps only the channel, not this context, and
+// is stopped when this context is collected; unless contexts derived directly from this one are still in use.
 //
-// Of several reasons to end, the first one counts: what Err has once returned, stays.
+// The first of several reasons to end counts: what Err has once returned stays.
 type holdContext struct {
 	parent context.Context
-	ended  atomic.Pointer[endedContext] // nil unless ended by the hold; set under mu
+	ended  atomic.Pointer[endedContext] // nil unless the hold has ended it; set under mu
 
 	mu      sync.Mutex // guards all below
 	done    chan struct{}
-	closed  bool // the hold is over; done is kept only for derived contexts
+	closed  bool // the hold has ended; done is kept only for derived contexts
 	stop    func() bool
 	derived map[*derivedContext]struct{}
 }
 
-// endedContext wraps the standard context that carries the cause, for context.Cause looks for one of those.
+// endedContext wraps a standard context that carries the cause, because context.Cause looks for one of those.
 type endedContext struct{ context.Context }
 
-// derivedContext is a context derived from this one, to be told of the end.
+// derivedContext is a context derived from this one, to be canceled with it.
 type derivedContext struct{ cancel func() }
 
 // Deadline implements context.Context.
@@ -53,7 +53,7 @@ func (c *holdContext) Done() <-chan struct{} {
 	switch e := c.ended.Load(); {
 	case e != nil:
 		return e.Done()
-	case c.done == nil && c.closed, c.parent.Err() != nil: // in the latter case done may not be closed yet, or be forgotten
+	case c.done == nil && c.closed, c.parent.Err() != nil: // if the parent has ended, done may not be closed yet, or be forgotten
 		return c.parent.Done()
 	case c.done == nil:
 		c.done = make(chan struct{})
@@ -72,7 +72,7 @@ func (c *holdContext) value(key any) any {
 	return c.parent.Value(key)
 }
 
-// AfterFunc is how package context derives from a context that is not its own, without a goroutine for each.
+// AfterFunc lets package context derive from this context without a goroutine for each derived one.
 func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 	return func() bool { return c.forget(d) }
 }
 
-// end ends the context, and all derived from it, for a reason of the hold's.
+// end ends the context, and all derived from it, with a cause of the hold's.
 func (c *holdContext) end(cause error) {
 	c.mu.Lock()
 	if c.closed || c.ended.Load() != nil || c.parent.Err() != nil {
@@ -101,7 +101,7 @@ func (c *holdContext) end(cause error) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(c.parent))
 	cancel(cause)
 	c.ended.Store(&endedContext{inner})
-	derived := c.tell()
+	derived := c.finish()
 	c.mu.Unlock()
 	for d := range derived {
 		d.cancel()
@@ -115,16 +115,16 @@ func (c *holdContext) parentEnded() {
 		c.mu.Unlock()
 		return
 	}
-	derived := c.tell()
+	derived := c.finish()
 	c.mu.Unlock()
 	for d := range derived {
 		d.cancel()
 	}
 }
 
-// tell closes the channel that was given out, and returns the derived contexts. Later calls of Done get that of what has
-// ended. The caller holds mu.
-func (c *holdContext) tell() map[*derivedContext]struct{} {
+// finish closes the channel that Done has returned, and returns the derived contexts. Later calls of Done return the
+// channel of what has ended. The caller holds mu.
+func (c *holdContext) finish() map[*derivedContext]struct{} {
 	derived := c.derived
 	if c.done != nil {
 		close(c.done)
@@ -133,7 +133,7 @@ func (c *holdContext) tell() map[*derivedContext]struct{} {
 	return derived
 }
 
-// close makes the context that of the caller again.
+// close makes the context behave as the caller's again.
 func (c *holdContext) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *holdContext) close() {
 	c.weaken()
 }
 
-// forget is the end of a derived context. It reports whether it came before the end of this one.
+// forget is called when a derived context ends. It reports whether that came before the end of this one.
 func (c *holdContext) forget(d *derivedContext) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,10 +153,10 @@ func (c *holdContext) forget(d *derivedContext) bool {
 	return was
 }
 
-// weaken has the watch on the caller's context keep the channel that was given out, and not c. It stays as it is for
-// derived contexts. The caller holds mu.
+// weaken makes the AfterFunc on the caller's context keep only the channel that Done has returned, and not c. With derived
+// contexts it stays as it is. The caller holds mu.
 func (c *holdContext) weaken() {
-	if len(c.derived) > 0 || c.stop == nil || !c.stop() { // the last: parentEnded is about to close the channel
+	if len(c.derived) > 0 || c.stop == nil || !c.stop() { // !c.stop(): parentEnded is about to close the channel
 		return
 	}
 	done := c.done
@@ -165,7 +165,7 @@ func (c *holdContext) weaken() {
 	c.stop = nil
 }
 
-// unwatch lets go of the caller's context. The caller holds mu.
+// unwatch stops the AfterFunc on the caller's context. The caller holds mu.
 func (c *holdContext) unwatch() {
 	if c.stop != nil {
 		c.stop()
