@@ -27,7 +27,7 @@ type job struct {
 	link     load.Link
 }
 
-// plan is what the flags ask for.
+// plan is the result of the flags.
 type plan struct {
 	jobs       []job
 	contenders []contender.Contender
@@ -37,7 +37,7 @@ type plan struct {
 	cpuProfile string
 }
 
-// parse reads the command line. Its errors are for the user; flag.ErrHelp means that help was asked for and given.
+// parse reads the command line. Its errors are for the user; flag.ErrHelp means that help was requested and printed.
 func parse(args []string, help io.Writer) (plan, error) {
 	var p plan
 	set := flag.NewFlagSet("benchmarks", flag.ContinueOnError)

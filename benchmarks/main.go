@@ -1,5 +1,5 @@
 // Command benchmarks runs wllock and other locks side by side over a redis-server that it starts itself, and writes
-// tables and plots. It exits with 1 when a lock let two in at once, or the run failed; with 2 on wrong flags.
+// tables and plots. It exits with 1 if a lock admitted two holders at once or the run failed, and with 2 on wrong flags.
 package main
 
 import (
@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		fmt.Fprintf(errs, "benchmarks: %v\n(-help lists what there is)\n", err)
+		fmt.Fprintf(errs, "benchmarks: %v\n(-help lists the flags)\n", err)
 		return 2
 	}
 	if err := p.run(ctx, out); err != nil {
@@ -100,7 +100,7 @@ func (p plan) profile() (stop func(), err error) {
 	}, nil
 }
 
-// conclude tells where the results are, and fails when a lock did not exclude.
+// conclude prints where the results are, and fails if a lock did not exclude.
 func conclude(out io.Writer, dir string, r report.Report) error {
 	met := 0
 	for _, g := range r.Goals {

@@ -37,7 +37,7 @@ func (p plan) measure(ctx context.Context, m load.Machine, out io.Writer) (repor
 	return r, nil
 }
 
-// survey learns the server's version and how long a round trip takes.
+// survey measures the round trip and reads the server's version.
 func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment) (err error) {
 	if e.Redis, err = m.Server.Version(ctx); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 	return t, nil
 }
 
-// tune tries the settings of a contender under the load of a job, and returns it with the one that did most.
+// tune tries the settings of a contender under the load of a job, and returns it with the fastest.
 func (p plan) tune(ctx context.Context, m load.Machine, j job, c contender.Contender) (contender.Contender, error) {
 	most := 0.0
 	for _, with := range c.Tunings {
@@ -116,7 +116,7 @@ func (p plan) participants(j job) []contender.Contender {
 	return all
 }
 
-// show prints a row while the run goes on.
+// show prints a row during the run.
 func show(out io.Writer, r report.Row) {
 	t := r.Total
 	fmt.Fprintf(out, "  %-18s %10.0f/s  p50 %-10v p99 %-10v p99.9 %-10v  Jain %.3f %.3f  %7.4f cmds",
@@ -139,7 +139,7 @@ func show(out io.Writer, r report.Row) {
 
 func summaryText(s stats.Summary) string { return fmt.Sprintf("%v/%v", short(s.P50), short(s.P99)) }
 
-// short cuts a duration to what is worth reading.
+// short rounds a duration for display.
 func short(d time.Duration) time.Duration {
 	switch {
 	case d > time.Millisecond:

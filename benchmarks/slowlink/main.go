@@ -1,6 +1,5 @@
-// Command slowlink stands before a server on loopback and delays all that passes by the same time each way, until its
-// standard input ends. It prints its own address. Measurements of other modules use it: a process of its own takes
-// nothing from theirs.
+// Command slowlink is a proxy to a server on loopback that delays all traffic by the same time each way, until its standard
+// input ends. It prints its own address. Measurements of other modules use it, so that the proxy has a process of its own.
 package main
 
 import (

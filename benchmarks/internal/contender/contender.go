@@ -1,8 +1,8 @@
-// Package contender has what is compared: wllock, other libraries, and the limits of the machine, behind one interface.
+// Package contender puts what is compared behind one interface: wllock, other libraries, and the limits of the machine.
 //
 // Each is used the way its documentation recommends for speed on a single server of Redis 7. Where a library has a
 // setting that matters, several are tried before each table, and the one with the most operations per second takes part.
-// Each can be chosen as well, under a name with the setting: -contenders redsync-1ms,redsync-20ms.
+// Each can also be chosen by a name with the setting: -contenders redsync-1ms,redsync-20ms.
 package contender
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// ttl is the time to live of the locks of all contenders: wllock's default.
+// ttl is the lock TTL of all contenders: wllock's default.
 const ttl = wllock.DefaultLeaseTTL
 
 // Contender is one way to run a function under a lock in Redis.
 type Contender struct {
 	Name     string
-	Settings string // those that matter, and which others were tried
-	Module   string // what it comes from; its version is told in the results
+	Settings string // the relevant ones, and the others tried
+	Module   string // its module; the results name the version
 	Commands []string
 	Open     func(o Options) (Instance, error)
 
@@ -46,11 +46,10 @@ func tuned(name, settings string, tunings ...Contender) []Contender {
 // pauses are tried with libraries that poll.
 var pauses = []time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond}
 
-// Commands are those a client of the contender sends by itself, by their names in INFO commandstats. The server counts
-// the calls of scripts in the same figures, so a name must be either here or used in scripts; the harness holds each
-// contender to that by MONITOR.
+// Commands are those that a client of the contender sends itself, by their names in INFO commandstats. The server also
+// counts the calls of scripts, so a name must be either here or used in scripts; the harness checks that with MONITOR.
 
-// Role says how a contender's figures are to be read.
+// Role says how to read a contender's figures.
 type Role uint8
 
 const (
@@ -59,7 +58,7 @@ const (
 	Limit               // no lock at all: what the machine can do
 )
 
-// Options are what an instance is opened with. Each stands for a process of its own, with its own connections.
+// Options configure an instance. Each instance stands for a process, with its own connections.
 type Options struct {
 	Addr     string
 	Workers  int             // goroutines that will call Do
@@ -69,7 +68,7 @@ type Options struct {
 
 // Instance is one process's side of a lock.
 type Instance interface {
-	// Do runs f under the lock of key. It returns an error when ctx ended before the lock was had.
+	// Do runs f under the lock of key. It returns an error if ctx ended before the lock was acquired.
 	Do(ctx context.Context, key string, f func(context.Context) error) error
 	Close() error
 }
@@ -97,13 +96,12 @@ func (c Contender) Calls(counted map[string]int64) int64 {
 	return n
 }
 
-// newClient returns a go-redis client with a connection for each goroutine, so that none waits for one. For short
-// commands one that waits for a connection would be served later, never sooner.
+// newClient returns a go-redis client with a connection per goroutine, so that none waits for one.
 func newClient(o Options) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: o.Addr, PoolSize: o.Workers, PoolTimeout: time.Minute, ReadTimeout: time.Minute, DisableIdentity: true,
 	})
 }
 
-// cleanUp is the context of releases: they must not be cut off when the measurement ends.
+// cleanUp is the context of releases, which must not be canceled when the measurement ends.
 var cleanUp = context.Background()

@@ -55,7 +55,7 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 	}
 }
 
-// contend lets four callers of each side ask for the lock over and over, and counts who was in.
+// contend lets four callers of each side acquire the lock repeatedly, and counts the holds.
 func contend(t *testing.T, key string, run time.Duration, sides map[string]func(context.Context, func(context.Context) error) error) map[string]int64 {
 	ctx, cancel := context.WithTimeout(t.Context(), run)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// javaAlgorithm is the algorithm of the published wllock (Java): a fair lock in the process, then SET NX in a loop
-// without a pause; DEL on release, whoever owns the key by then.
+// javaAlgorithm is the algorithm of the published wllock (Java): a fair lock in the process, then SET NX in a loop without a
+// pause; DEL on release, whatever the owner of the key is by then.
 func javaAlgorithm() Contender {
 	return Contender{
 		Name:     "wllock-java",

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Ping sends one PING per call and locks nothing: what a round trip costs, and how many the machine can do.
+// Ping sends one PING per call and locks nothing: the cost of a round trip, and the maximum rate of the machine.
 func Ping() Contender {
 	return Contender{
 		Name:     "PING",

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// rueidislocks are rueidislock with several time-outs of one try; its default is 20 ms. It does not poll: the server
-// tells it of a released key (client-side caching).
+// rueidislocks are rueidislock with several time-outs of one try; its default is 20 ms. It does not poll: the server notifies
+// it of a released key (client-side caching).
 func rueidislocks() []Contender {
 	var all []Contender
 	for _, after := range []time.Duration{time.Second, 100 * time.Millisecond, 20 * time.Millisecond} {

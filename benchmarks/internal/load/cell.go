@@ -2,10 +2,10 @@ package load
 
 import "time"
 
-// cell is what a key's lock protects: plain memory, on purpose not atomic. Two workers inside at once overwrite each
-// other's mark or lose an increment, and both are noticed.
+// cell is what a key's lock protects: plain memory, on purpose not atomic. Two workers inside at once overwrite each other's
+// mark or lose an increment, and both are detected.
 type cell struct {
-	owner   int // the worker inside, counted from 1; 0: nobody
+	owner   int // the worker inside, counted from 1; 0: none
 	entered int64
 
 	// for hand-overs

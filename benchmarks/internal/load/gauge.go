@@ -31,7 +31,7 @@ func (m Machine) gauge(ctx context.Context) (gauge, error) {
 	return g, err
 }
 
-// account fills in what the gauges say.
+// account fills in the differences of the gauges.
 func (m Machine) account(r *Round, c contender.Contender, link Link, before, after gauge) {
 	r.Seconds = after.at.Sub(before.at).Seconds()
 	r.OpsPerSecond = float64(r.Ops) / r.Seconds
@@ -47,8 +47,8 @@ func (m Machine) account(r *Round, c contender.Contender, link Link, before, aft
 // monitorTime is how long each contender is watched.
 const monitorTime = 100 * time.Millisecond
 
-// CheckCommands runs a contender under MONITOR, contended and not, and compares what its clients sent with what it
-// declares: the count of its commands is then exact, though the server counts the calls of scripts in the same figures.
+// CheckCommands runs a contender under MONITOR, contended and not, and compares the commands of its clients with those it
+// declares: the count is then exact, although the server also counts the calls of scripts.
 func (m Machine) CheckCommands(ctx context.Context, c contender.Contender) error {
 	for _, keys := range []Keys{Hot, Own} {
 		s := Scenario{Name: "check", Instances: 2, Workers: 2, Keys: keys}
@@ -71,7 +71,7 @@ var ours = []string{"flushall", "config", "info", "echo"}
 
 func compare(c contender.Contender, seen server.Seen) error {
 	for _, name := range slices.Sorted(maps.Keys(seen.Clients)) {
-		// What a client says of itself once per connection is no part of the steady state.
+		// Commands that a client sends once per connection are not part of the steady state.
 		if !slices.Contains(c.Commands, name) && !slices.Contains(ours, name) && name != "hello" && name != "client" {
 			return fmt.Errorf("%s sends %q, which is not counted", c.Name, name)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 )
 
-// drainTime bounds the wait for the calls that are under way when a round ends.
+// drainTime bounds the wait for the calls in flight at the end of a round.
 const drainTime = 20 * time.Second
 
 // Machine is what rounds run on.
@@ -45,7 +45,7 @@ type Round struct {
 	Violations      int64          `json:"violations"`
 	Failed          int64          `json:"failed"`
 	Failure         string         `json:"failure,omitempty"`
-	ProxyLate       *stats.Summary `json:"proxy_late,omitempty"` // how long after their time packets were sent on
+	ProxyLate       *stats.Summary `json:"proxy_late,omitempty"` // how late packets were forwarded
 }
 
 // Run measures one contender for duration, after a shorter time to warm up.
@@ -117,7 +117,7 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 	stopped := time.Now()
 	phase.Store(stopping)
 	after, err2 := m.gauge(ctx)
-	cancel() // who waits need not wait any longer
+	cancel() // ends all waits
 	drained := drain(&wg)
 	if err = errors.Join(err, err2, drained, ctx.Err()); err != nil {
 		return Round{}, err
@@ -173,7 +173,7 @@ func longestWait(workers []*worker, stopped time.Time) time.Duration {
 	return longest
 }
 
-// sum adds up what the workers have seen. Their goroutines have ended.
+// sum adds up the results of the workers, whose goroutines have ended.
 func sum(workers []*worker, cells []cell) Round {
 	var r Round
 	var latency, handOver stats.Histogram

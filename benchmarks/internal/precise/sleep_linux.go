@@ -1,6 +1,6 @@
-// Package precise sleeps for short times. A Go timer of less than a millisecond lasts 1.1 ms in an idle process, since
-// the runtime waits for it in whole milliseconds; a timer of the kernel that the runtime's poller waits for like for a
-// socket does not, and blocks no thread meanwhile.
+// Package precise sleeps for short times. A Go timer of less than a millisecond takes 1.1 ms in an idle process, because the
+// runtime waits in whole milliseconds; a kernel timer that the runtime's poller waits for like a socket does not, and blocks
+// no thread meanwhile.
 package precise
 
 import (

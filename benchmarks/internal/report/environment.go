@@ -56,7 +56,7 @@ func processor() string {
 	return "unknown"
 }
 
-// Participants tells of the contenders of a run.
+// Participants describes the contenders of a run.
 func Participants(cs []contender.Contender) []Participant {
 	versions := make(map[string]string)
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -51,7 +51,7 @@ func digits3(v float64) string {
 	}
 }
 
-// linkName is how a link is called in text.
+// linkName is the name of a link in text.
 func linkName(link string) string {
 	if link == "0.5ms" {
 		return "0.5 ms each way"

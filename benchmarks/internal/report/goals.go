@@ -7,7 +7,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/load"
 )
 
-// goal is something wllock is meant to reach in a table: at least Want, or at most.
+// goal is a target of wllock in a table: at least Want, or at most.
 type goal struct {
 	Scenario string
 	Link     load.Link
@@ -60,7 +60,7 @@ var goals = []goal{
 	{"alternate", load.Delayed, "hand-over p50 in round trips", true, 1.2, handOverToLimit},
 }
 
-// Judge holds the tables against the goals. Goals without a table, or a contender to compare with, are left out.
+// Judge compares the tables with the goals. It omits goals without a table or a contender to compare with.
 func Judge(tables []Table) []Verdict {
 	var verdicts []Verdict
 	for _, g := range goals {

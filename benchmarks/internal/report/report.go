@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 )
 
-// Report is all that a run found out.
+// Report is the result of a run.
 type Report struct {
 	Environment Environment   `json:"environment"`
 	Contenders  []Participant `json:"contenders"`
@@ -17,7 +17,7 @@ type Report struct {
 	Goals       []Verdict     `json:"goals"`
 }
 
-// Participant tells with which version and settings a contender ran.
+// Participant is the version and settings of a contender.
 type Participant struct {
 	Name     string `json:"name"`
 	Module   string `json:"module,omitempty"`

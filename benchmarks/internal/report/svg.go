@@ -96,7 +96,7 @@ func scale(a axis) string {
 	return ""
 }
 
-// shortTick takes the decimals off a power of ten.
+// shortTick removes the decimals of a power of ten.
 var shortTick = strings.NewReplacer(".00 ", " ", ".0 ", " ")
 
 func (p *plot) axes() {

@@ -14,8 +14,8 @@ type Seen struct {
 	Scripts map[string]int64
 }
 
-// Monitor runs f and returns the commands that reached the server meanwhile. MONITOR slows the server down: use it to
-// learn which commands there are, not how fast they go.
+// Monitor runs f and returns the commands that reached the server meanwhile. MONITOR slows the server down: use it to count
+// commands, not to time them.
 func (s *Server) Monitor(ctx context.Context, f func() error) (Seen, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Addr)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Server) Monitor(ctx context.Context, f func() error) (Seen, error) {
 		err = markErr
 	}
 	if err != nil {
-		_ = conn.Close() // nothing may come: do not wait for the mark
+		_ = conn.Close() // the mark may never come: do not wait for it
 	}
 	got := <-seen
 	_ = conn.Close()

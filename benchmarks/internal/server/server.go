@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// startTries is how often another port is tried when the one chosen was taken meanwhile.
+	// startTries is how many ports are tried if one has been taken meanwhile.
 	startTries = 10
-	// readyWait bounds the wait for the first answer, generously: the machine may be busy.
+	// readyWait bounds the wait for the first answer: long, because the machine may be busy.
 	readyWait = 10 * time.Second
 )
 
-// Server is a running redis-server on a loopback port, which keeps nothing on disk.
+// Server is a running redis-server on a loopback port that stores nothing on disk.
 type Server struct {
 	Addr string
 
@@ -30,7 +30,7 @@ type Server struct {
 	output bytes.Buffer // read once exited is closed
 	exited chan struct{}
 	dir    string
-	client *redis.Client // for the benchmarks' own questions
+	client *redis.Client // for the benchmarks' own commands
 }
 
 // Start starts a server on a free port and waits until it answers. Stop it at the end; on Linux it also ends with this

@@ -13,11 +13,11 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 )
 
-// publishEvery is how often the thread makes known what it has measured.
+// publishEvery is how often the thread publishes its measurements.
 const publishEvery = 5 * time.Millisecond
 
-// Proxy passes TCP connections on to a server and delays all that passes by the same time, each way. Packets are not
-// held up by each other: a second one that comes 0.1 ms after the first leaves 0.1 ms after it.
+// Proxy forwards TCP connections to a server and delays all traffic by the same time, each way. Packets do not delay each
+// other: a second one that arrives 0.1 ms after the first leaves 0.1 ms after it.
 //
 // One thread does all the work, with epoll and the kernel's clock: see the package's comment.
 type Proxy struct {
@@ -33,11 +33,11 @@ type Proxy struct {
 	buf    []byte
 	done   chan struct{}
 
-	own       stats.Histogram // how long after its time each packet was sent on; the thread's own
+	own       stats.Histogram // how late each packet was forwarded; used by the thread only
 	published time.Time
 
 	mu   sync.Mutex
-	late stats.Histogram // guarded by mu: what was published of own
+	late stats.Histogram // guarded by mu: the published part of own
 	cpu  time.Duration   // guarded by mu: what the thread has used
 }
 
@@ -90,7 +90,7 @@ func (p *Proxy) Stop() {
 	<-p.done
 }
 
-// Late returns how late packets were sent on since the last call, and the CPU time used since the start; both as of
+// Late returns how late packets were forwarded since the last call, and the CPU time used since the start; both as of
 // some milliseconds ago.
 func (p *Proxy) Late() (stats.Summary, time.Duration) {
 	p.mu.Lock()
@@ -144,7 +144,7 @@ func (p *Proxy) accept() {
 	p.peers[client], p.peers[server] = server, client
 }
 
-// read takes what has come and puts it into the queue. The end of a connection is delayed, too.
+// read puts what has arrived into the queue. The end of a connection is delayed, too.
 func (p *Proxy) read(fd int) {
 	peer, ok := p.peers[fd]
 	if !ok {
@@ -161,7 +161,7 @@ func (p *Proxy) read(fd int) {
 	}
 }
 
-// deliver sends on what is due.
+// deliver forwards what is due.
 func (p *Proxy) deliver() {
 	now := time.Now()
 	for k, ok := p.queue.take(now); ok; k, ok = p.queue.take(now) {
@@ -174,7 +174,7 @@ func (p *Proxy) deliver() {
 	p.publish(now)
 }
 
-// publish tells at times, for it costs a system call, what was measured.
+// publish publishes the measurements now and then, because it costs a system call.
 func (p *Proxy) publish(now time.Time) {
 	if now.Sub(p.published) < publishEvery {
 		return
@@ -188,8 +188,8 @@ func (p *Proxy) publish(now time.Time) {
 	p.own, p.published = stats.Histogram{}, now
 }
 
-// hangUp closes both sides of a connection. Numbers of descriptors are used again, so nothing may remain in the queue
-// for one that is closed.
+// hangUp closes both sides of a connection. Descriptor numbers are reused, so nothing may remain in the queue for a closed
+// one.
 func (p *Proxy) hangUp(fd int) {
 	for _, side := range []int{fd, p.peers[fd]} {
 		p.queue.forget(side)

@@ -1,4 +1,4 @@
-// Package slowlink is a network that is slow by an exact time.
+// Package slowlink is a network with an exact delay.
 //
 // A Go timer of less than a millisecond lasts 1.1 ms in an idle process, so a delay of half a millisecond needs the
 // kernel's own clock. The proxy is one thread that waits in epoll_pwait2 for the next packet to come or to be due,
@@ -7,10 +7,10 @@ package slowlink
 
 import "time"
 
-// packet is what is to be sent on. No data: the connection has ended.
+// packet is data to forward. No data: the connection has ended.
 type packet struct {
 	due  time.Time
-	to   int // the descriptor; -1: nobody any more
+	to   int // the descriptor; -1: dropped
 	data []byte
 }
 
@@ -42,7 +42,7 @@ func (q *queue) take(now time.Time) (packet, bool) {
 	return p, true
 }
 
-// forget makes what is on its way to a descriptor go nowhere.
+// forget drops the packets to a descriptor.
 func (q *queue) forget(to int) {
 	for i := range q.packets {
 		if q.packets[i].to == to {

@@ -80,7 +80,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// Summary is what is told of a histogram.
+// Summary is the summary of a histogram.
 type Summary struct {
 	Count uint64        `json:"count"`
 	P50   time.Duration `json:"p50_ns"`

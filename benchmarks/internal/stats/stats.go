@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Jain returns Jain's index of fairness of what each party got: 1 when all got the same, 1/n when one got all. Of
-// nothing at all it is 1.
+// Jain returns Jain's index of fairness of what each party got: 1 if all got the same, 1/n if one got all, and 1 for nothing
+// at all.
 func Jain(got []int64) float64 {
 	var sum, squares float64
 	for _, g := range got {
