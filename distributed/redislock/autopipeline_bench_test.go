@@ -19,26 +19,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
 const (
 	shareRound  = 400 * time.Millisecond // of one way
 	shareRounds = 5                      // of each
+	ioTimeout   = 2 * time.Second        // as the Backend's client has it
 )
 
 // way is one way for many callers to reach the server.
 type way struct {
 	name string
-	open func(b *testing.B, addr string) transport
+	open func(b *testing.B, addr string) conn.Transport
 }
 
-// ways are what group was chosen from. AutoPipeline is go-redis's own, in its two modes.
+// ways are what conn.Pipelined was chosen from. AutoPipeline is go-redis's own, in its two modes.
 var ways = []way{
-	{"pool", func(b *testing.B, addr string) transport { return private(b, addr) }},
-	{"group", func(b *testing.B, addr string) transport { return &group{transport: private(b, addr)} }},
-	{"auto", func(b *testing.B, addr string) transport { return autoPiped(b, addr, nil) }},
-	{"auto-duplex", func(b *testing.B, addr string) transport {
+	{"pool", func(b *testing.B, addr string) conn.Transport { return private(b, addr) }},
+	{"pipelined", func(b *testing.B, addr string) conn.Transport { return conn.Pipelined(private(b, addr)) }},
+	{"auto", func(b *testing.B, addr string) conn.Transport { return autoPiped(b, addr, nil) }},
+	{"auto-duplex", func(b *testing.B, addr string) conn.Transport {
 		o := redis.DefaultBlockingAutoPipelineOptions()
 		o.FullDuplex = true
 		return autoPiped(b, addr, o)
@@ -51,7 +53,7 @@ var ways = []way{
 func BenchmarkSharing(b *testing.B) {
 	s := redistest.Start(b)
 	for _, link := range []struct{ name, addr string }{{"loopback", s.Addr}, {"0.5ms", slowlink(b, s.Addr)}} {
-		open := make([]transport, len(ways))
+		open := make([]conn.Transport, len(ways))
 		for i, w := range ways {
 			open[i] = w.open(b, link.addr)
 		}
@@ -89,7 +91,7 @@ func report(b *testing.B, rounds []share) {
 }
 
 // shareOf runs one round.
-func shareOf(b *testing.B, tr transport, callers int) share {
+func shareOf(b *testing.B, tr conn.Transport, callers int) share {
 	defaults, err := newSettings(nil)
 	require.NoError(b, err)
 	backend := newBackend(tr, "", defaults) // only makes the calls: nothing is started
@@ -104,10 +106,10 @@ func shareOf(b *testing.B, tr transport, callers int) share {
 			req := distributed.Request{Key: fmt.Sprintf("bench:share:%d", i), Instance: "i", TTL: 5 * time.Second}
 			for !stop.Load() {
 				began := time.Now()
-				a := newAttempt(backend, req)
-				for _, c := range []*call{a.entering(nil), a.leaving()} {
-					if tr.do(within(context.Background(), ioTimeout), c); c.err != nil {
-						b.Error(c.err)
+				a := attemptOf(backend, req)
+				for _, c := range []*conn.Call{a.wire.enter(noPrev), a.wire.leave()} {
+					if tr.Do(conn.Within(context.Background(), ioTimeout), c); c.Err != nil {
+						b.Error(c.Err)
 						return
 					}
 				}
@@ -137,35 +139,36 @@ func ownCPU(t testing.TB) time.Duration {
 }
 
 // private is the client of a Backend.
-func private(b *testing.B, addr string) transport {
-	tr := single(&redis.Options{Addr: addr}, settings{})
-	b.Cleanup(func() { _ = tr.close() })
+func private(b *testing.B, addr string) conn.Transport {
+	tr, _, err := conn.Open("redis://"+addr, conn.Config{Pipelines: pipelines})
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = tr.Close() })
 	return tr
 }
 
 // piped lets AutoPipeline carry the calls. Its client is like ours, but for the connections it keeps for pipelines.
 type piped struct {
-	transport
+	conn.Transport
 	auto *redis.AutoPipeliner
 }
 
-func autoPiped(b *testing.B, addr string, o *redis.AutoPipelineOptions) transport {
+func autoPiped(b *testing.B, addr string, o *redis.AutoPipelineOptions) conn.Transport {
 	client := redis.NewClient(&redis.Options{
 		Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true,
-		DialTimeout: dialTimeout, ReadTimeout: ioTimeout, WriteTimeout: ioTimeout, PoolTimeout: ioTimeout, AutoPipelineOptions: o,
+		DialTimeout: conn.DialTimeout, ReadTimeout: ioTimeout, WriteTimeout: ioTimeout, PoolTimeout: ioTimeout, AutoPipelineOptions: o,
 	})
 	auto, err := client.AutoPipeline()
 	require.NoError(b, err)
 	b.Cleanup(func() { _, _ = auto.Close(), client.Close() })
-	return piped{&goRedis{client: client}, auto}
+	return piped{private(b, addr), auto}
 }
 
-func (p piped) do(ctx context.Context, calls ...*call) {
+func (p piped) Do(ctx context.Context, calls ...*conn.Call) {
 	for _, c := range calls {
-		cmd := command(ctx, c.wire)
+		cmd := redis.NewCmd(ctx, c.Args...)
 		_ = p.auto.Process(ctx, cmd)
-		if c.reply, c.err = cmd.Text(); c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT") {
-			p.transport.do(ctx, c)
+		if c.Reply, c.Err = cmd.Text(); c.Err != nil && redis.HasErrorPrefix(c.Err, "NOSCRIPT") {
+			p.Transport.Do(ctx, c)
 		}
 	}
 }

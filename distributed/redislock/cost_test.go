@@ -1,7 +1,11 @@
 package redislock
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,4 +89,44 @@ func BenchmarkHandOver(b *testing.B) {
 		release(b, l)
 		l = granted(b, p)
 	}
+}
+
+// BenchmarkOwnKeys is 64 goroutines with a key each, which release in the background.
+func BenchmarkOwnKeys(b *testing.B) {
+	s := redistest.Start(b)
+	backend := open(b, s.Addr)
+	const callers = 64
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for i := range callers {
+		u := newUser(b, backend).lasting(5 * time.Second)
+		name := "bench:own:" + string(rune('0'+i))
+		wg.Go(func() {
+			l := u.lease(name)
+			for n.Add(1) <= int64(b.N) {
+				l.StartRelease()
+				l = u.lease(name, func(r *distributed.Request) { r.Prev = l }) // as a tenure does, which cannot know if it is out yet
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkOwnKeysSetNX is the same by the common convention.
+func BenchmarkOwnKeysSetNX(b *testing.B) {
+	s := redistest.Start(b)
+	c := s.Client()
+	const callers = 64
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for i := range callers {
+		name := "bench:own:" + string(rune('0'+i))
+		wg.Go(func() {
+			for n.Add(1) <= int64(b.N) {
+				c.SetNX(context.Background(), name, "unique", 5*time.Second)
+				c.Del(context.Background(), name)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -6,23 +6,27 @@
 //
 // # A call's way
 //
-//	Enter ─▶ attempt ─▶ ask ─▶ group ─▶ transport ─▶ enter.lua ─▶ "lease": a lease, kept by keepalive.Keeper
-//	            ▲       (asks again until answered)              └▶ "place": heartbeats, in pipelines
-//	            └── ear ◀── PUBLISH wllock:<process>, by whoever released
+//	Enter ─▶ attempt ─▶ session.ask ─▶ pipeline ─▶ enter.lua ─▶ "lease": a lease, kept by keepalive.Keeper
+//	            ▲      (repeats until answered)              └▶ "place": heartbeats, in pipelines
+//	            └── subscription ◀── PUBLISH wllock:<process>, by the process that released
 //
-// An attempt is known here before it is sent, for its grant can be quicker than its reply. Nothing depends on a
-// notice: heartbeats find the grants, and renewals the wishes, that a lost one would have told.
+// An attempt is registered before it is sent, because its grant can be quicker than its reply. Nothing depends on a
+// message: heartbeats find the grants, and renewals the contention, that a lost one would have reported.
+//
+// The code has three storeys. Backend opens, probes and closes. Below it a session asks the server, and attempts, places,
+// leases, heartbeats, renewals, the subscription and background tasks work with the session; wire.go has everything that
+// they say. At the bottom, internal/conn has the connections.
 //
 // # State on the server
 //
 // For the lock "shop:product:1000", all in one cluster slot and all with a TTL:
 //
-//	shop:product:1000                   string  the owner's full token; nobody's when missing
+//	shop:product:1000                   string  the owner's full token; free when missing
 //	wllock:{shop:product:1000}:s        string  last fence reserved, whether somebody is queued, gap for foreigners
 //	wllock:{shop:product:1000}:q        zset    instances that wait, by ticket
 //	wllock:{shop:product:1000}:w        hash    of each: attempt, process, mode, TTL, last heartbeat
-//	wllock:{shop:product:1000}:r        zset    shared owners, by when their share is over
-//	wllock:{shop:product:1000}:d:<inst> string  the instance's latest attempt that is over
+//	wllock:{shop:product:1000}:r        zset    shared owners, by the time their share expires
+//	wllock:{shop:product:1000}:d:<inst> string  the instance's latest attempt that has ended
 //
 // The key is in one of these states; every arrow is one script, and each script may be repeated:
 //
@@ -32,6 +36,6 @@
 //	   │ expiry, DEL     ▼                                        │
 //	   └───────────── owned, T ms ─── leave, somebody queued ──▶ owned by the first live one, W ms, and PUBLISH
 //
-// A missing key somebody is queued for is given to the head by whichever script notices. docs/redis.md shows it on the
-// wire, and says what is promised and what is not.
+// If the key is missing while somebody is queued, whichever script notices grants it to the head. docs/redis.md shows the
+// exchange on the wire, and says what is promised and what is not.
 package redislock

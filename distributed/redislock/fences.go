@@ -1,34 +1,29 @@
 package redislock
 
-import (
-	"strconv"
-	"sync"
-	"time"
-)
+import "sync"
 
 const (
-	// firstBlock fences come with a grant: those of a microsecond. What of a block is not used is not given back, so
-	// blocks that are taken often must be small, or the fences run ahead of the clock: a microsecond for each lease is
-	// less than any server takes to grant it.
+	// firstBlock fences come with a grant: those of a microsecond. The unused rest of a block is not returned, so
+	// blocks that are taken often must be small, otherwise the fences run ahead of the clock: a microsecond for each
+	// lease is less than any server takes to grant it.
 	firstBlock = 1000
 	// laterBlock fences come with a refill: 65 microseconds, for a lease that used half a block to pass the lock on
-	// inside its process, which takes longer, and which then refills every 65 ms at most.
+	// inside its process. That takes longer than 65 microseconds, and the lease then refills every 65 ms at most.
 	laterBlock = 1 << 16
-
-	fenceDigits = 19
 )
 
-// fences is a lease's reserve. An exclusive lease gives each out once, a shared one always the same. One refill is under
-// way at a time: of two the later block could come first, and the earlier one would then be given out after it.
+// fences is a lease's reserve of fencing tokens (rule R9). An exclusive lease gives each out once, a shared one always
+// the same. Only one refill is under way at a time: of two the later block could come first, and the earlier one would
+// then be given out after it.
 type fences struct {
 	shared bool // set by open, then read only
 
 	mu        sync.Mutex
 	from, to  uint64        // guarded by mu; the next to give, and the first past the block
-	spare     [2]uint64     // guarded by mu; the block after, the same way; empty if equal
+	spare     [2]uint64     // guarded by mu; the next block, likewise; empty if equal
 	half      uint64        // guarded by mu; with fewer left a refill is due
-	refilling bool          // guarded by mu; one was asked for
-	refilled  chan struct{} // guarded by mu; closed when that is answered, or given up; made when somebody waits for it
+	refilling bool          // guarded by mu; one is under way
+	refilled  chan struct{} // guarded by mu; closed when that is answered, or has failed; made when somebody waits for it
 	closed    bool          // guarded by mu; the lease is being released
 }
 
@@ -59,7 +54,7 @@ func (f *fences) next() (fence uint64, ok, low bool) {
 	return fence, ok, low
 }
 
-// refill says what to do for more fences: wait for the refill under way, or (nil) ask for one, which add or failed ends.
+// refill says how to get more fences: wait for the refill under way, or (nil) ask for one; add or failed ends it.
 func (f *fences) refill() (wait <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,12 +75,12 @@ func (f *fences) some() bool {
 	return f.shared || f.from < f.to || f.spare[0] < f.spare[1]
 }
 
-// add takes the block that a refill has brought. One that is not above what was given out is dropped: a gap in the fences
-// is nothing.
+// add takes the block of a refill. A block that is not above what was given out is dropped: a gap in the fences does no
+// harm.
 func (f *fences) add(first, count uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.over()
+	f.refillEnded()
 	if f.spare[0] == f.spare[1] && first >= f.to {
 		f.spare = [2]uint64{first, first + count}
 	}
@@ -95,11 +90,11 @@ func (f *fences) add(first, count uint64) {
 func (f *fences) failed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.over()
+	f.refillEnded()
 }
 
-// over ends a refill. The caller holds mu.
-func (f *fences) over() {
+// refillEnded allows the next. The caller holds mu.
+func (f *fences) refillEnded() {
 	f.refilling = false
 	if f.refilled != nil {
 		close(f.refilled)
@@ -107,45 +102,9 @@ func (f *fences) over() {
 	}
 }
 
-// close ends the giving.
+// close gives out no more.
 func (f *fences) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-}
-
-// fenceArg is a fence as an argument of the scripts.
-func fenceArg(fence uint64) any {
-	if fence >= 1e18 {
-		return fence // has its digits anyway, and is written straight into the connection's buffer
-	}
-	return string(appendFence(nil, fence))
-}
-
-// appendFence writes a fence the way the scripts compare them: as 19 digits.
-func appendFence(b []byte, fence uint64) []byte {
-	for least := uint64(1e18); fence < least && least > 1; least /= 10 {
-		b = append(b, '0')
-	}
-	return strconv.AppendUint(b, fence, 10)
-}
-
-// parseFence reads what a script wrote; anything else is 0, which no store accepts after a fence.
-func parseFence(s string) uint64 {
-	n, _ := strconv.ParseUint(s, 10, 64)
-	return n
-}
-
-// microsecond reads the short reply of enter; ok is false if it is another.
-func microsecond(reply string, sent time.Time) (g grant, ok bool) {
-	if len(reply) != fenceDigits-3 {
-		return grant{}, false
-	}
-	us, err := strconv.ParseUint(reply, 10, 64)
-	return grant{fence: us * 1000, count: 1000, since: sent}, err == nil
-}
-
-// readGrant reads a "lease" reply to a question that was sent then.
-func readGrant(c *call, sent time.Time) grant {
-	return grant{fence: parseFence(c.word(1)), count: uint64(c.number(2)), wanted: c.number(3) == 1, since: sent}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -48,7 +49,7 @@ func open(t testing.TB, addr string, opts ...Option) *Backend {
 }
 
 // swapTransport puts another transport before the backend's own. Call it before the first use.
-func swapTransport(b *Backend, wrap func(transport) transport) { b.tr = wrap(b.tr) }
+func swapTransport(b *Backend, wrap func(conn.Transport) conn.Transport) { b.s.tr = wrap(b.s.tr) }
 
 var instances atomic.Int64
 
@@ -159,6 +160,16 @@ func commandStats(s *redistest.Server) map[string]int {
 	}
 	return stats
 }
+
+// attemptOf returns an attempt that is not registered.
+func attemptOf(b *Backend, req distributed.Request) *attempt {
+	return newAttempt(b.attempts, b.nodes.of(req.Key), req)
+}
+
+// answered is the first word of the answer to a call.
+func answered(c *conn.Call) string { return words(c.Reply).first() }
+
+func (w words) first() string { return w.next() }
 
 // queueLength is how many instances wait for the key.
 func queueLength(s *redistest.Server, key string) int64 {

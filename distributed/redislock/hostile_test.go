@@ -11,63 +11,64 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
 // hostile is a network that delivers calls a second time, later; loses answers; and delays both ways.
 type hostile struct {
-	transport
+	conn.Transport
 	wg   *sync.WaitGroup
 	rand *rand.Rand // may be used by several goroutines
 }
 
 func (h hostile) upTo(d time.Duration) time.Duration { return time.Duration(h.rand.Int64N(int64(d))) }
 
-func (h hostile) do(ctx context.Context, calls ...*call) {
+func (h hostile) Do(ctx context.Context, calls ...*conn.Call) {
 	for _, c := range calls {
 		if h.rand.IntN(8) == 0 {
-			again := &call{script: c.script, wire: c.wire}
+			again := &conn.Call{Script: c.Script, Args: c.Args}
 			d := h.upTo(400 * time.Millisecond)
 			h.wg.Go(func() {
 				time.Sleep(d)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
-				h.transport.do(ctx, again)
+				h.Transport.Do(ctx, again)
 			})
 		}
 	}
 	if h.rand.IntN(10) == 0 {
 		time.Sleep(h.upTo(40 * time.Millisecond))
 	}
-	h.transport.do(ctx, calls...)
+	h.Transport.Do(ctx, calls...)
 	if h.rand.IntN(10) == 0 {
 		time.Sleep(h.upTo(40 * time.Millisecond))
 	}
 	if h.rand.IntN(12) == 0 {
 		for _, c := range calls {
-			c.reply, c.err = "", context.DeadlineExceeded
+			c.Reply, c.Err = "", context.DeadlineExceeded
 		}
 	}
 }
 
-func (h hostile) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
-	h.transport.listen(ctx, channel, interval, hostileEars{e, h})
+func (h hostile) Listen(ctx context.Context, channel string, interval func() time.Duration, l conn.Listener) {
+	h.Transport.Listen(ctx, channel, interval, hostileListener{l, h})
 }
 
-// hostileEars loses, doubles and delays notices.
-type hostileEars struct {
-	ears
+// hostileListener loses, doubles and delays messages.
+type hostileListener struct {
+	conn.Listener
 	net hostile
 }
 
-func (h hostileEars) heard(n string) {
+func (h hostileListener) OnMessage(text string) {
 	for range h.net.rand.IntN(3) {
 		d := h.net.upTo(100 * time.Millisecond)
-		h.net.wg.Go(func() { time.Sleep(d); h.ears.heard(n) })
+		h.net.wg.Go(func() { time.Sleep(d); h.Listener.OnMessage(text) })
 	}
 	if h.net.rand.IntN(3) > 0 {
-		h.ears.heard(n)
+		h.Listener.OnMessage(text)
 	}
 }
 
@@ -91,7 +92,7 @@ func TestHostileNetwork(t *testing.T) {
 	for i := range 6 {
 		b := open(t, s.Addr)
 		if i > 0 {
-			swapTransport(b, func(tr transport) transport { return hostile{tr, h.wg, h.rand} })
+			swapTransport(b, func(tr conn.Transport) conn.Transport { return hostile{tr, h.wg, h.rand} })
 		}
 		u := newUser(t, b).lasting(400 * time.Millisecond)
 		wg.Go(func() {

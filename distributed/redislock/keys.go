@@ -6,24 +6,21 @@ import (
 	"sync"
 )
 
-// prefix starts the name of every helper key and channel, and the value of every lock.
-const prefix = "wllock:"
-
 // slots is the number of hash slots of a Redis cluster.
 const slots = 16384
 
 // keysOf returns the lock's key and its helper keys, in the order of common.lua; all live in one cluster slot.
 // done is per instance, the others per lock.
-func keysOf(key, instance string) [6]string {
+func keysOf(key, instance string) [keyCount]string {
 	base := helperBase(key)
 	all := base + "s" + base + "q" + base + "w" + base + "r" + base + "d:" + instance // one allocation for all
 	n := len(base) + 1
-	return [6]string{key, all[:n], all[n : 2*n], all[2*n : 3*n], all[3*n : 4*n], all[4*n:]}
+	return [keyCount]string{key, all[:n], all[n : 2*n], all[2*n : 3*n], all[3*n : 4*n], all[4*n:]}
 }
 
 // helperBase is what the helper keys of a lock start with. Redis hashes what stands between the first brace and the
-// next closing one, and else the whole key. A key without braces is its own hash tag; for one with braces a short tag
-// of the same slot is looked up, for "{a}b}" would hash as "a" only.
+// next closing one, otherwise the whole key. A key without braces is its own hash tag; for one with braces a short tag
+// of the same slot is looked up, because "{a}b}" would hash as "a" only.
 func helperBase(key string) string {
 	if !strings.ContainsAny(key, "{}") {
 		return prefix + "{" + key + "}:"
@@ -41,7 +38,7 @@ func slotOf(key string) int {
 	return int(crc16(key)) % slots
 }
 
-// tags returns a short text for every slot. It is built when the first key with braces comes, in about 10 ms.
+// tags returns a short text for every slot. It is built for the first key with braces, in about 10 ms.
 var tags = sync.OnceValue(func() []string {
 	table := make([]string, slots)
 	for n, missing := 0, slots; missing > 0; n++ {

@@ -2,70 +2,100 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/keepalive"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 )
 
-// lease is a grant in use. Its life is kept by the Term; what is here is its fences and its release.
+// lease is a grant in use. keepalive.Lease keeps it alive; what is here is its fences and its release:
+//
+//	held ──Release, StartRelease──────▶ releasing
+//	held, releasing ──Prev of an Enter─▶ adopted: the Enter releases it
+//	adopted ──the Enter failed────────▶ releasing, in the background
+//	releasing ──reply to leave────────▶ released: the answer is known
+//	adopted ──reply to enter or leave─▶ released
+//
+// What waits to release an adopted lease need not be sent. If a leave and an Enter are both under way, the reply to leave
+// may say that the Enter was first ("later"): then only the reply to the Enter says what became of the lease.
 type lease struct {
 	keepalive.Lease
 	a      *attempt
 	first  uint64 // the fence in the lock's value
 	fences fences
 
-	named   atomic.Bool // an Enter has named the lease as Prev, and may have given it up
-	adopted atomic.Bool // and that is under way, or has: what waits to release it need not be sent
-
-	mu    sync.Mutex    // guards what follows
-	begun bool          // a release
-	ended bool          // it is answered
-	err   error         // of the release; valid once it is answered
-	done  chan struct{} // closed then; made when somebody waits
-	tell  bool          // StartRelease was called: the answer goes to the Watcher
+	mu      sync.Mutex // guards what follows
+	state   releaseState
+	named   bool          // has been adopted: an Enter may have released it, though that has failed
+	err     error         // of the release; valid once released
+	done    chan struct{} // closed then; made when somebody waits
+	watched bool          // StartRelease was called: the answer goes to the Watcher
 }
 
-// newLease makes the lease of a grant; start lets its time run. The caller holds a.mu.
+type releaseState uint8
+
+const (
+	held releaseState = iota
+	releasing
+	adopted
+	released
+)
+
+// newLease makes the lease of a grant; start lets its time run.
 func newLease(a *attempt, g grant) *lease {
 	l := &lease{a: a, first: g.fence}
 	l.fences.open(g.fence, g.count, a.mode == distributed.Shared)
-	a.b.see(g.fence + g.count - 1)
-	a.lease = l
+	a.s.see(g.fence + g.count - 1)
 	return l
 }
 
-// start has the lease kept. It is claimed after a third of the claim window, in the background: most holds are over
-// by then and never pay for it, and two tries are left.
-func (l *lease) start(until time.Time, wanted bool) {
+// start has the lease kept. It is claimed in the background after a third of the claim window (rule R5): most holds have
+// ended by then and never pay for it, and time for two more tries is left.
+func (l *lease) start(until time.Time, contended bool) {
 	window := distributed.ClaimWindow(l.a.ttl)
 	l.a.node.keeper.Keep(&l.Lease, l, l.a.ttl, until, time.Now().Add(window/3))
-	if wanted {
+	if contended {
 		l.SetContended()
 	}
+}
+
+// renewed takes the answer to a renewal.
+func (l *lease) renewed(r renewReply, sent time.Time) {
+	if !r.held {
+		l.gone()
+		return
+	}
+	l.Renewed(distributed.Validity(sent, l.a.ttl)) // from when it was sent (rule R6)
+	if r.contended {
+		l.SetContended()
+	}
+}
+
+// gone: the server says that the lease is another's, or nobody's (rule R8).
+func (l *lease) gone() {
+	l.End()
+	l.a.all.forget(l.a)
 }
 
 // NextFence implements distributed.Lease. More are fetched in the background when half are used.
 func (l *lease) NextFence() (uint64, bool) {
 	fence, ok, low := l.fences.next()
-	if low && !l.a.node.errands.add((*refill)(l), l.a.ttl, l.Until()) {
+	if low && !l.a.node.background.add((*refillTask)(l), l.a.ttl, l.Until()) {
 		l.fences.failed()
 	}
 	return fence, ok
 }
 
-// refill is the errand of fetching more fences.
-type refill lease
+// refillTask fetches more fences.
+type refillTask lease
 
-func (r *refill) make() *call                   { return (*lease)(r).refilling() }
-func (r *refill) answered(c *call, _ time.Time) { _ = (*lease)(r).refilled(c) }
+func (t *refillTask) call() *conn.Call                   { return t.a.wire.refill() }
+func (t *refillTask) answered(c *conn.Call, _ time.Time) { _ = (*lease)(t).refilled(c) }
 
-// Refill implements distributed.Lease. It waits for one that is under way rather than ask again.
+// Refill implements distributed.Lease. It waits for a refill that is under way rather than ask again.
 func (l *lease) Refill(ctx context.Context) error {
 	if l.fences.shared {
 		return nil
@@ -74,42 +104,35 @@ func (l *lease) Refill(ctx context.Context) error {
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return interrupted(ctx, l.refilling(), ctx.Err())
+			return conn.Interrupted(ctx, l.a.wire.refill(), ctx.Err())
 		}
 		if l.fences.some() {
 			return nil
 		}
 	}
-	c := l.refilling()
-	if _, err := l.a.b.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
+	c := l.a.wire.refill()
+	if _, err := l.a.s.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
 		l.fences.failed()
 		return err
 	}
 	return l.refilled(c)
 }
 
-func (l *lease) refilling() *call {
-	c := l.a.call(refillScript)
-	c.wire[settingsAt] = l.a.b.termsOf(l.a.ttl).refill
-	return c
-}
-
 // refilled takes the answer to a refill.
-func (l *lease) refilled(c *call) error {
-	if c.err != nil {
+func (l *lease) refilled(c *conn.Call) error {
+	if c.Err != nil {
 		l.fences.failed()
-		return unavailable("refill", c.err)
+		return conn.Unavailable("refill", c.Err)
 	}
-	if c.word(0) != "fences" {
+	r := readRefill(c.Reply)
+	if !r.held {
 		l.fences.failed()
-		l.End()
-		l.a.b.forget(l.a)
+		l.gone()
 		return distributed.ErrLeaseLost
 	}
-	first, count := parseFence(c.word(1)), uint64(c.number(2))
-	l.a.b.see(first + count - 1)
-	l.fences.add(first, count)
-	if c.number(3) == 1 {
+	l.a.s.see(r.grant.fence + r.grant.count - 1)
+	l.fences.add(r.grant.fence, r.grant.count)
+	if r.grant.contended {
 		l.SetContended()
 	}
 	return nil
@@ -120,13 +143,13 @@ func (l *lease) Release(ctx context.Context) error {
 	if !l.Finish() {
 		return distributed.ErrLeaseLost
 	}
-	if !l.begin() {
+	if !l.beginRelease() {
 		return l.wait(ctx)
 	}
 	l.fences.close()
-	c := l.a.leaving()
-	if _, err := l.a.b.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
-		l.background()
+	c := l.a.wire.leave()
+	if _, err := l.a.s.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
+		l.releaseInBackground()
 		return err
 	}
 	if l.leftToEnter(c) {
@@ -142,64 +165,79 @@ func (l *lease) StartRelease() bool {
 		return false
 	}
 	l.mu.Lock()
-	l.tell = true
+	l.watched = true
 	l.mu.Unlock()
-	if l.begin() {
-		l.background()
+	if l.beginRelease() {
+		l.releaseInBackground()
 		return false
 	}
-	if l.settled() { // before we asked to be told; else settle tells
-		l.told()
+	if l.in(released) { // before we set watched; else settle notifies
+		l.notify()
 	}
 	return false
 }
 
-// begin starts a release. It returns false if one was started before.
-func (l *lease) begin() bool {
+// beginRelease returns false if a release was begun before.
+func (l *lease) beginRelease() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.begun {
+	if l.state != held {
 		return false
 	}
-	l.begun = true
+	l.state = releasing
 	return true
 }
 
-// background has the lease released by an errand, which is repeated until the lease is over anyway.
-func (l *lease) background() {
+// releaseInBackground has the lease released by a task, which is repeated until the lease has expired anyway.
+func (l *lease) releaseInBackground() {
 	l.fences.close()
-	if !l.a.node.errands.add((*releasing)(l), l.a.ttl, l.Until()) {
+	if !l.a.node.background.add((*releaseTask)(l), l.a.ttl, l.Until()) {
 		_ = l.settle(distributed.ErrClosed)
 	}
 }
 
-// releasing is the errand of giving a lease back.
-type releasing lease
+// releaseTask releases a lease.
+type releaseTask lease
 
-func (r *releasing) make() *call {
-	l := (*lease)(r)
-	if l.adopted.Load() || l.settled() {
+func (t *releaseTask) call() *conn.Call {
+	if !(*lease)(t).in(releasing) { // an Enter does it, or has done it
 		return nil
 	}
-	return l.a.leaving()
+	return t.a.wire.leave()
 }
 
-func (r *releasing) answered(c *call, _ time.Time) {
-	if l := (*lease)(r); !l.leftToEnter(c) {
+func (t *releaseTask) answered(c *conn.Call, _ time.Time) {
+	if l := (*lease)(t); !l.leftToEnter(c) {
 		_ = l.settle(l.outcome(c))
 	}
 }
 
-// giveUp releases the lease that an Enter named as Prev, when that Enter has failed. Of nil it does nothing.
-func (l *lease) giveUp() {
-	if l != nil {
-		l.adopted.Store(false)
-		l.background()
+// adopt leaves the release to an Enter that names the lease as Prev.
+func (l *lease) adopt() {
+	l.fences.close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.named = true
+	if l.state != released {
+		l.state = adopted
 	}
 }
 
-// givenUp notes that an Enter has released the lease, or has found it lost. Of nil it does nothing.
-func (l *lease) givenUp(lost bool) {
+// enterFailed releases the lease after all: the Enter that adopted it has failed. Of nil it does nothing.
+func (l *lease) enterFailed() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	if l.state == adopted {
+		l.state = releasing
+	}
+	l.mu.Unlock()
+	l.releaseInBackground()
+}
+
+// enterReplied notes that the Enter that adopted the lease has released it, or has found it lost. Of nil it does nothing.
+func (l *lease) enterReplied(lost bool) {
 	switch {
 	case l == nil:
 	case lost:
@@ -209,69 +247,65 @@ func (l *lease) givenUp(lost bool) {
 	}
 }
 
-// asPrev is how enter is told which lease to give up: ARGV 8. Nil is none.
+// asPrev names the lease that enter is to release first. Nil is none.
 func (l *lease) asPrev() any {
-	switch {
-	case l == nil:
-		return "wllock:none:"
-	case l.a.mode == distributed.Shared:
-		return prefix + "s:" + strings.TrimPrefix(*l.a.token, prefix+"x:")
-	default:
-		var digits [20]byte
-		return *l.a.token + string(appendFence(digits[:0], l.first))
+	if l == nil {
+		return noPrev
 	}
+	return l.a.wire.prev(l.a.mode, l.first)
 }
 
-// leftToEnter reports that leave came after an Enter that names the lease as Prev and whose answer, when it comes, says
-// what became of it. If none comes, giveUp asks again.
-func (l *lease) leftToEnter(c *call) bool {
-	return c.err == nil && c.word(0) == "over" && l.adopted.Load()
+// leftToEnter reports that leave came after an Enter that has adopted the lease and whose reply, when it comes, says
+// what became of it. If none comes, enterFailed asks again.
+func (l *lease) leftToEnter(c *conn.Call) bool {
+	return c.Err == nil && readLeave(c.Reply).later && l.in(adopted)
 }
 
 // outcome reads the answer to leave.
-func (l *lease) outcome(c *call) error {
-	switch {
-	case c.err != nil:
-		return unavailable("release", c.err)
-	case c.word(0) == "lost",
-		c.word(0) == "over" && c.tries == 1 && !l.named.Load(): // else it was given up by an earlier try, or an Enter
-		return distributed.ErrLeaseLost
-	default:
-		return nil
+func (l *lease) outcome(c *conn.Call) error {
+	if c.Err != nil {
+		return conn.Unavailable("release", c.Err)
 	}
+	l.mu.Lock()
+	named := l.named
+	l.mu.Unlock()
+	r := readLeave(c.Reply)
+	if r.lost || r.later && c.Tries == 1 && !named { // else an earlier try or an Enter has released it
+		return distributed.ErrLeaseLost
+	}
+	return nil
 }
 
 // settle ends the release with its first answer and returns that; later ones are of repeats.
 func (l *lease) settle(err error) error {
 	l.mu.Lock()
-	if l.ended {
+	if l.state == released {
 		defer l.mu.Unlock()
 		return l.err
 	}
-	l.ended, l.err = true, err
+	l.state, l.err = released, err
 	if l.done != nil {
 		close(l.done)
 	}
 	l.mu.Unlock()
-	l.a.b.forget(l.a)
-	l.told()
+	l.a.all.forget(l.a)
+	l.notify()
 	return err
 }
 
-// settled reports that the release under way has been answered, by an Enter that named the lease as Prev.
-func (l *lease) settled() bool {
+func (l *lease) in(s releaseState) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended
+	return l.state == s
 }
 
-// told tells the Watcher, once.
-func (l *lease) told() {
+// notify reports the answer to the Watcher, once.
+func (l *lease) notify() {
 	l.mu.Lock()
-	tell, err := l.tell, l.err
-	l.tell = false
+	watched, err := l.watched, l.err
+	l.watched = false
 	l.mu.Unlock()
-	if tell {
+	if watched {
 		l.Released(err)
 	}
 }
@@ -279,7 +313,7 @@ func (l *lease) told() {
 // wait waits for a release that is under way.
 func (l *lease) wait(ctx context.Context) error {
 	l.mu.Lock()
-	if l.ended {
+	if l.state == released {
 		defer l.mu.Unlock()
 		return l.err
 	}
@@ -296,11 +330,4 @@ func (l *lease) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("redislock: release: %w: %w", distributed.ErrUnavailable, ctx.Err())
 	}
-}
-
-func ignoreLost(err error) error {
-	if errors.Is(err, distributed.ErrLeaseLost) {
-		return nil
-	}
-	return err
 }

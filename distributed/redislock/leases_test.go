@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/redistest"
 )
@@ -45,12 +46,12 @@ func TestRenewedTogether(t *testing.T) {
 	s.Do("SET", batch[2].a.key, "another's")
 	wants := newUser(t, open(t, s.Addr)).lasting(30 * time.Second).place(batch[3].a.key)
 
-	c := renewingAll(batch)
-	u.b.tr.do(within(t.Context(), time.Second), c)
-	require.NoError(t, c.err)
-	require.Equal(t, "hllw", c.reply)
+	c := renewAll(batch[0].a.ttl, len(batch), func(i int) *wireAttempt { return &batch[i].a.wire })
+	u.b.s.tr.Do(conn.Within(t.Context(), time.Second), c)
+	require.NoError(t, c.Err)
+	require.Equal(t, "hllw", c.Reply)
 
-	require.True(t, u.b.renewAll(within(t.Context(), time.Second), batch))
+	require.True(t, u.b.s.renewTogether(conn.Within(t.Context(), time.Second), batch))
 	for i, l := range batch {
 		require.Equal(t, i == 0 || i == 3, l.Healthy(), i)
 		if l.Healthy() {
@@ -59,7 +60,7 @@ func TestRenewedTogether(t *testing.T) {
 	}
 	require.True(t, batch[3].Contended())
 	require.Equal(t, "another's", s.Do("GET", batch[2].a.key))
-	require.False(t, u.b.renewAll(t.Context(), batch[:1]), "a lease alone")
+	require.False(t, u.b.s.renewTogether(t.Context(), batch[:1]), "a lease alone")
 	release(t, batch[0])
 	release(t, batch[3])
 	release(t, granted(t, wants))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -144,7 +145,7 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 	require.NoError(t, w.Leave(t.Context()))
 	require.NoError(t, l2.Leave(t.Context()))
 	release(t, short.lease(key(t), shared))
-	short.b.renewBatch(t.Context(), []*lease{short.lease(key(t), shared)})
+	short.b.s.renewBatch(t.Context(), []*lease{short.lease(key(t), shared)})
 	require.Greater(t, s.Do("PTTL", k[4]), int64(79*60*1000))
 	_, _, err := writer.enter(t.Context(), key(t), noWait)
 	require.ErrorIs(t, err, distributed.ErrHeld)
@@ -153,15 +154,15 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 
 // heldUp delivers the answer to the first refill when the gate is open.
 type heldUp struct {
-	transport
+	conn.Transport
 	answered, gate chan struct{}
 	once           atomic.Bool
 }
 
-func (h *heldUp) do(ctx context.Context, calls ...*call) {
-	h.transport.do(ctx, calls...)
+func (h *heldUp) Do(ctx context.Context, calls ...*conn.Call) {
+	h.Transport.Do(ctx, calls...)
 	for _, c := range calls {
-		if c.script == refillScript && h.once.CompareAndSwap(false, true) {
+		if c.Script == refillScript && h.once.CompareAndSwap(false, true) {
 			close(h.answered)
 			<-h.gate
 		}
@@ -174,8 +175,8 @@ func TestFencesGrowOverRefills(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
-	h := &heldUp{transport: b.tr, answered: make(chan struct{}), gate: make(chan struct{})}
-	b.tr = h
+	h := &heldUp{Transport: b.s.tr, answered: make(chan struct{}), gate: make(chan struct{})}
+	b.s.tr = h
 	l := newUser(t, b).lasting(30 * time.Second).lease(key(t))
 	last := uint64(0)
 	next := func() bool {

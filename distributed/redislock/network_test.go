@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -22,7 +23,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 	s := redistest.Start(t)
 	steps := map[string]func(t *testing.T, p *redistest.Proxy, far, near user){
 		"enter that gets a lease": func(t *testing.T, p *redistest.Proxy, far, near user) {
-			p.SwallowReply(enterScript.sha)
+			p.SwallowReply(enterScript.SHA)
 			l := far.lease(key(t))
 			last := fence(t, l)
 			release(t, l)
@@ -32,7 +33,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 		},
 		"enter that gets a place": func(t *testing.T, p *redistest.Proxy, far, near user) {
 			l := near.lease(key(t))
-			p.SwallowReply(enterScript.sha)
+			p.SwallowReply(enterScript.SHA)
 			place := far.place(key(t))
 			require.Equal(t, int64(1), queueLength(s, key(t)))
 			release(t, l)
@@ -41,7 +42,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 		"enter with prev": func(t *testing.T, p *redistest.Proxy, far, near user) {
 			l := far.lease(key(t))
 			place := near.place(key(t))
-			p.SwallowReply(enterScript.sha)
+			p.SwallowReply(enterScript.SHA)
 			own := far.place(key(t), func(r *distributed.Request) { r.Prev = l })
 			release(t, granted(t, place))
 			release(t, granted(t, own))
@@ -49,13 +50,13 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 		"heartbeat": func(t *testing.T, p *redistest.Proxy, far, near user) {
 			l := near.lease(key(t))
 			place := far.place(key(t))
-			p.SwallowReply(beatScript.sha)
+			p.SwallowReply(heartbeatScript.SHA)
 			require.Eventually(t, func() bool { return p.Swallowed() == 1 }, patience, time.Millisecond)
 			release(t, l)
 			release(t, granted(t, place))
 		},
 		"claim": func(t *testing.T, p *redistest.Proxy, far, near user) {
-			p.SwallowReply(renewScript.sha)
+			p.SwallowReply(renewScript.SHA)
 			l := far.lease(key(t))
 			claimed := l.Until()
 			require.Eventually(t, func() bool { return l.Until().After(claimed) }, patience, time.Millisecond)
@@ -64,7 +65,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 		"refill": func(t *testing.T, p *redistest.Proxy, far, near user) {
 			l := far.lease(key(t))
 			last := fence(t, l)
-			p.SwallowReply(refillScript.sha)
+			p.SwallowReply(refillScript.SHA)
 			require.NoError(t, l.Refill(t.Context()))
 			for range 2 * firstBlock {
 				n := fence(t, l)
@@ -76,7 +77,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 		"release": func(t *testing.T, p *redistest.Proxy, far, near user) {
 			l := far.lease(key(t))
 			place, last := near.place(key(t)), newUser(t, near.b).place(key(t))
-			p.SwallowReply(leaveScript.sha)
+			p.SwallowReply(leaveScript.SHA)
 			release(t, l)
 			l2 := granted(t, place)
 			time.Sleep(50 * time.Millisecond)
@@ -87,7 +88,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 		"leave": func(t *testing.T, p *redistest.Proxy, far, near user) {
 			l := near.lease(key(t))
 			place := far.place(key(t))
-			p.SwallowReply(leaveScript.sha)
+			p.SwallowReply(leaveScript.SHA)
 			require.NoError(t, place.Leave(t.Context()))
 			require.Zero(t, queueLength(s, key(t)))
 			release(t, l)
@@ -100,7 +101,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 			far, near := newUser(t, open(t, p.Addr)), newUser(t, open(t, s.Addr))
 			require.NoError(t, far.b.Ping(t.Context()))
 			for _, sc := range allScripts { // loaded, so that the first EVALSHA is the step
-				s.Do("SCRIPT", "LOAD", sc.text)
+				s.Do("SCRIPT", "LOAD", sc.Text)
 			}
 			step(t, p, far, near)
 			require.Equal(t, 1, p.Swallowed())
@@ -130,8 +131,8 @@ func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
 	b := open(t, p.Addr)
-	counted := &earCount{}
-	swapTransport(b, func(tr transport) transport { return listening{tr, counted} })
+	counted := &listenCount{}
+	swapTransport(b, func(tr conn.Transport) conn.Transport { return listening{tr, counted} })
 	release(t, newUser(t, b).lease(key(t))) // brings the TTL, and with it the watchdog's interval
 	require.Eventually(t, func() bool { return counted.subscribed.Load() == 1 }, patience, time.Millisecond)
 	time.Sleep(distributed.HeartbeatInterval(testTTL)) // an interval that began before the TTL was known may be longer
@@ -145,23 +146,23 @@ func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 
 // listening counts what happens to the subscription.
 type listening struct {
-	transport
-	count *earCount
+	conn.Transport
+	count *listenCount
 }
 
-type earCount struct{ subscribed, broken atomic.Int32 }
+type listenCount struct{ subscribed, broken atomic.Int32 }
 
-func (l listening) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
-	l.transport.listen(ctx, channel, interval, countedEars{e, l.count})
+func (c listening) Listen(ctx context.Context, channel string, interval func() time.Duration, l conn.Listener) {
+	c.Transport.Listen(ctx, channel, interval, countedListener{l, c.count})
 }
 
-type countedEars struct {
-	ears
-	count *earCount
+type countedListener struct {
+	conn.Listener
+	count *listenCount
 }
 
-func (c countedEars) subscribed()        { c.count.subscribed.Add(1); c.ears.subscribed() }
-func (c countedEars) deafened(err error) { c.count.broken.Add(1); c.ears.deafened(err) }
+func (c countedListener) OnSubscribe()           { c.count.subscribed.Add(1); c.Listener.OnSubscribe() }
+func (c countedListener) OnDisconnect(err error) { c.count.broken.Add(1); c.Listener.OnDisconnect(err) }
 
 func TestKilledSubscriptionsLoseNoPlace(t *testing.T) {
 	t.Parallel()
@@ -187,7 +188,7 @@ func TestAPushCanBeatItsReply(t *testing.T) {
 	s := redistest.Start(t)
 	slow := open(t, s.Addr)
 	queued := make(chan struct{})
-	swapTransport(slow, func(tr transport) transport { return slowReplies{tr, queued} })
+	swapTransport(slow, func(tr conn.Transport) conn.Transport { return slowReplies{tr, queued} })
 	holder, waiter := newUser(t, open(t, s.Addr)), newUser(t, slow)
 	require.NoError(t, slow.Ping(t.Context()))
 	l := holder.lease(key(t))
@@ -207,13 +208,13 @@ const replyDelay = 60 * time.Millisecond
 
 // slowReplies holds the replies of enter back.
 type slowReplies struct {
-	transport
+	conn.Transport
 	queued chan struct{}
 }
 
-func (s slowReplies) do(ctx context.Context, calls ...*call) {
-	s.transport.do(ctx, calls...)
-	if calls[0].script == enterScript {
+func (s slowReplies) Do(ctx context.Context, calls ...*conn.Call) {
+	s.Transport.Do(ctx, calls...)
+	if calls[0].Script == enterScript {
 		close(s.queued)
 		time.Sleep(replyDelay)
 	}
@@ -224,14 +225,14 @@ func TestAGhostCostsAtMostItsClaimWindow(t *testing.T) {
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
 	require.NoError(t, b.Ping(t.Context()))
-	ghost := newAttempt(b, distributed.Request{Key: key(t), Instance: "ghost", TTL: testTTL}) // nobody registers it
-	b.tr.do(t.Context(), ghost.entering(nil))
+	ghost := attemptOf(b, distributed.Request{Key: key(t), Instance: "ghost", TTL: testTTL}) // nobody registers it
+	b.s.tr.Do(t.Context(), ghost.wire.enter(noPrev))
 	p := newUser(t, b).place(key(t))
 	start := time.Now()
 	l := granted(t, p)
 	inTime(t, "a ghost that got the lock", time.Since(start), distributed.ClaimWindow(testTTL))
 
-	b.tr.do(t.Context(), ghost.entering(nil)) // and now it is queued
+	b.s.tr.Do(t.Context(), ghost.wire.enter(noPrev)) // and now it is queued
 	require.Equal(t, int64(1), queueLength(s, key(t)))
 	p = newUser(t, b).place(key(t))
 	start = time.Now()
@@ -246,10 +247,10 @@ func TestAnEnterAfterItsLeaveChangesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
 	require.NoError(t, b.Ping(t.Context()))
-	late := newAttempt(b, distributed.Request{Key: key(t), Instance: "late", TTL: testTTL})
-	for _, c := range []*call{late.leaving(), late.entering(nil)} {
-		b.tr.do(t.Context(), c)
-		require.NoError(t, c.err)
+	late := attemptOf(b, distributed.Request{Key: key(t), Instance: "late", TTL: testTTL})
+	for _, c := range []*conn.Call{late.wire.leave(), late.wire.enter(noPrev)} {
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
 	}
 	release(t, newUser(t, b).lease(key(t), noWait))
 }
@@ -263,16 +264,16 @@ func TestALateCopyDoesNotShortenAClaim(t *testing.T) {
 	for name, mode := range map[string]func(*distributed.Request){"exclusive": func(*distributed.Request) {}, "shared": shared} {
 		u := newUser(t, b).lasting(10 * time.Second)
 		l := u.lease(key(t)+name, mode)
-		b.renewBatch(t.Context(), []*lease{l})
+		b.s.renewBatch(t.Context(), []*lease{l})
 		require.Greater(t, time.Until(l.Until()), 9*time.Second)
-		for _, c := range []*call{l.a.entering(nil), l.a.call(beatScript)} {
-			b.tr.do(t.Context(), c)
-			require.NoError(t, c.err)
-			require.Equal(t, "lease", c.word(0), "the first answer again")
+		for _, c := range []*conn.Call{l.a.wire.enter(noPrev), l.a.wire.heartbeat()} {
+			b.s.tr.Do(t.Context(), c)
+			require.NoError(t, c.Err)
+			require.Equal(t, "lease", answered(c), "the first answer again")
 		}
 		require.Greater(t, s.Do("PTTL", key(t)+name), int64(9000), name)
 		if name == "shared" {
-			score, _ := s.Do("ZSCORE", l.a.wire[wireHead+4], b.process+":"+fmt.Sprint(l.a.id)+":"+u.name).(float64)
+			score, _ := s.Do("ZSCORE", l.a.wire.args[conn.HeadLen+4], b.s.process+":"+fmt.Sprint(l.a.id)+":"+u.name).(float64)
 			require.Greater(t, score, float64(time.Now().Add(9*time.Second).UnixMilli()))
 		}
 		release(t, l)
@@ -287,13 +288,13 @@ func TestRepeatedRelease(t *testing.T) {
 	l := u.lease(key(t))
 	release(t, l)
 	for range 2 { // the same again at the server, where it is known as done
-		c := l.a.leaving()
-		b.tr.do(t.Context(), c)
+		c := l.a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
 		require.NoError(t, l.outcome(c))
 	}
 	other := newUser(t, b).lease(key(t))
-	c := l.a.leaving()
-	b.tr.do(t.Context(), c)
+	c := l.a.wire.leave()
+	b.s.tr.Do(t.Context(), c)
 	require.NoError(t, l.outcome(c))
 	require.NotNil(t, s.Do("GET", key(t)), "another's lock was touched")
 	release(t, other)
@@ -308,18 +309,18 @@ func TestRepeatedReleaseOfALostLease(t *testing.T) {
 	l := u.lease(key(t))
 	s.Do("DEL", key(t))
 	for range 3 {
-		c := l.a.leaving()
-		b.tr.do(t.Context(), c)
+		c := l.a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
 		require.ErrorIs(t, l.outcome(c), distributed.ErrLeaseLost)
 	}
-	c := newAttempt(b, distributed.Request{Key: key(t), Instance: u.name, TTL: testTTL}).entering(l)
-	b.tr.do(t.Context(), c)
-	require.NoError(t, c.err)
-	require.Equal(t, "lost", c.word(0), "and an enter that names it as prev")
-	c = l.a.entering(nil)
-	b.tr.do(t.Context(), c)
-	require.NoError(t, c.err)
-	require.Equal(t, oldAnswer, c.word(0), "but its own enter, coming late, changes nothing")
+	c := attemptOf(b, distributed.Request{Key: key(t), Instance: u.name, TTL: testTTL}).wire.enter(l.asPrev())
+	b.s.tr.Do(t.Context(), c)
+	require.NoError(t, c.Err)
+	require.Equal(t, "lost", answered(c), "and an enter that names it as prev")
+	c = l.a.wire.enter(noPrev)
+	b.s.tr.Do(t.Context(), c)
+	require.NoError(t, c.Err)
+	require.Equal(t, "old", answered(c), "but its own enter, coming late, changes nothing")
 }
 
 // TestRepeatedEnterTellsOfALostPrev: the answer to an enter that found nothing of the lease before is lost, and the same is
@@ -339,20 +340,20 @@ func TestRepeatedEnterTellsOfALostPrev(t *testing.T) {
 			theirs = newUser(t, b).lasting(5 * time.Second).lease(key(t))
 		}
 		r.Key, r.Instance, r.TTL = key(t), u.name, 5*time.Second
-		a := newAttempt(b, r)
+		a := attemptOf(b, r)
 		for range 3 {
-			c := a.entering(l)
-			b.tr.do(t.Context(), c)
-			require.NoError(t, c.err)
-			require.Equal(t, "lost", c.word(0), "%s: %s", name, c.reply)
+			c := a.wire.enter(l.asPrev())
+			b.s.tr.Do(t.Context(), c)
+			require.NoError(t, c.Err)
+			require.Equal(t, "lost", answered(c), "%s: %s", name, c.Reply)
 		}
-		c := l.a.leaving()
-		b.tr.do(t.Context(), c)
-		require.NoError(t, c.err)
-		require.Equal(t, "lost", c.word(0), "%s: and if no answer comes at all, its release tells it", name)
-		c = a.leaving()
-		b.tr.do(t.Context(), c)
-		require.NoError(t, c.err)
+		c := l.a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
+		require.Equal(t, "lost", answered(c), "%s: and if no answer comes at all, its release tells it", name)
+		c = a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
 		if theirs != nil {
 			release(t, theirs)
 		}
@@ -361,23 +362,23 @@ func TestRepeatedEnterTellsOfALostPrev(t *testing.T) {
 
 // crossing has the server see an enter before a leave that was sent first, and the leave's answer come first.
 type crossing struct {
-	transport
+	conn.Transport
 	leaving, entered, left chan struct{}
 }
 
-func (x *crossing) do(ctx context.Context, calls ...*call) {
-	switch calls[0].script {
+func (x *crossing) Do(ctx context.Context, calls ...*conn.Call) {
+	switch calls[0].Script {
 	case leaveScript:
 		close(x.leaving)
 		<-x.entered
-		x.transport.do(ctx, calls...)
+		x.Transport.Do(ctx, calls...)
 		time.AfterFunc(20*time.Millisecond, func() { close(x.left) })
 	case enterScript:
-		x.transport.do(ctx, calls...)
+		x.Transport.Do(ctx, calls...)
 		close(x.entered)
 		<-x.left
 	default:
-		x.transport.do(ctx, calls...)
+		x.Transport.Do(ctx, calls...)
 	}
 }
 
@@ -392,32 +393,32 @@ func TestReleaseThatAnEnterOvertakes(t *testing.T) {
 		if want != nil {
 			s.Do("DEL", key(t))
 		}
-		straight := b.tr
+		straight := b.s.tr
 		x := &crossing{straight, make(chan struct{}), make(chan struct{}), make(chan struct{})}
-		b.tr = x
+		b.s.tr = x
 		answer := make(chan error)
 		go func() { answer <- l.Release(t.Context()) }()
 		<-x.leaving
 		next := u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
 		require.ErrorIs(t, <-answer, want, name)
-		b.tr = straight
+		b.s.tr = straight
 		release(t, next)
 	}
 }
 
 // afterItsLeave has the server see an enter when the attempt has been given up.
 type afterItsLeave struct {
-	transport
+	conn.Transport
 	entering, left chan struct{}
 }
 
-func (x *afterItsLeave) do(ctx context.Context, calls ...*call) {
-	if calls[0].script == enterScript {
+func (x *afterItsLeave) Do(ctx context.Context, calls ...*conn.Call) {
+	if calls[0].Script == enterScript {
 		close(x.entering)
 		<-x.left
 	}
-	x.transport.do(ctx, calls...)
-	if calls[0].script == leaveScript {
+	x.Transport.Do(ctx, calls...)
+	if calls[0].Script == leaveScript {
 		close(x.left)
 	}
 }
@@ -429,8 +430,8 @@ func TestEnterAgainstCloseIsClosed(t *testing.T) {
 	for range 20 { // Close may be anywhere when the answer comes
 		b := open(t, s.Addr)
 		require.NoError(t, b.Ping(t.Context()))
-		x := &afterItsLeave{b.tr, make(chan struct{}), make(chan struct{})}
-		b.tr = x
+		x := &afterItsLeave{b.s.tr, make(chan struct{}), make(chan struct{})}
+		b.s.tr = x
 		closed := make(chan error)
 		go func() {
 			<-x.entering
@@ -465,7 +466,7 @@ func TestCancelLeavesNothingBehind(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr)
 	u := newUser(t, open(t, p.Addr))
 	release(t, u.lease(key(t)))
-	p.SwallowReply(enterScript.sha)
+	p.SwallowReply(enterScript.SHA)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -479,16 +480,16 @@ func TestCancelLeavesNothingBehind(t *testing.T) {
 }
 
 // A claim that runs but whose replies are lost until T leaves a ghost for a further T.
-type deafClaims struct {
-	transport
+type lostClaims struct {
+	conn.Transport
 	until time.Time
 }
 
-func (d *deafClaims) do(ctx context.Context, calls ...*call) {
-	d.transport.do(ctx, calls...)
+func (d *lostClaims) Do(ctx context.Context, calls ...*conn.Call) {
+	d.Transport.Do(ctx, calls...)
 	for _, c := range calls {
-		if c.script == renewScript && time.Now().Before(d.until) {
-			c.reply, c.err = "", context.DeadlineExceeded
+		if c.Script == renewScript && time.Now().Before(d.until) {
+			c.Reply, c.Err = "", context.DeadlineExceeded
 		}
 	}
 }
@@ -498,8 +499,8 @@ func TestUnansweredClaimLeavesNoLongGhost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
-	d := &deafClaims{until: time.Now().Add(time.Hour)}
-	swapTransport(b, func(tr transport) transport { d.transport = tr; return d })
+	d := &lostClaims{until: time.Now().Add(time.Hour)}
+	swapTransport(b, func(tr conn.Transport) conn.Transport { d.Transport = tr; return d })
 	holder := newUser(t, open(t, s.Addr))
 	l := holder.lease(key(t))
 	u := newUser(t, b)
@@ -533,13 +534,13 @@ func TestUnreadGrantIsHealthyWhenRead(t *testing.T) {
 
 // punctual notes by how much an exchange passed its deadline.
 type punctual struct {
-	transport
+	conn.Transport
 	late atomic.Int64
 }
 
-func (p *punctual) do(ctx context.Context, calls ...*call) {
+func (p *punctual) Do(ctx context.Context, calls ...*conn.Call) {
 	by, _ := ctx.Deadline()
-	p.transport.do(ctx, calls...)
+	p.Transport.Do(ctx, calls...)
 	for late := int64(time.Since(by)); ; {
 		old := p.late.Load()
 		if late <= old || p.late.CompareAndSwap(old, late) {
@@ -553,21 +554,21 @@ func (p *punctual) do(ctx context.Context, calls ...*call) {
 func TestSmallPoolHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	b, err := New(s.Client(func(o *redis.Options) { o.PoolSize = maxLanes }))
+	b, err := New(s.Client(func(o *redis.Options) { o.PoolSize = conn.MaxSlots }))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	exchanges := &punctual{}
-	swapTransport(b, func(tr transport) transport { exchanges.transport = tr; return exchanges })
-	patient := newUser(t, b).lasting(longestTry * 6) // H is a second
+	swapTransport(b, func(tr conn.Transport) conn.Transport { exchanges.Transport = tr; return exchanges })
+	patient := newUser(t, b).lasting(conn.LongestTry * 6) // H is a second
 	patient.lease(key(t))
-	for range 4 * maxLanes { // whose heartbeats are due together now and then, and then need a connection of their own
+	for range 4 * conn.MaxSlots { // whose heartbeats are due together now and then, and then need a connection of their own
 		newUser(t, b).place(key(t)) // H is 100 ms
 	}
 	s.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*longestTry)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*conn.LongestTry)
 	defer cancel()
 	var wg sync.WaitGroup
-	for i := range maxLanes {
+	for i := range conn.MaxSlots {
 		wg.Go(func() { _, _, _ = patient.enter(ctx, fmt.Sprint(key(t), i)) })
 	}
 	wg.Wait()

@@ -6,59 +6,68 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed/keepalive"
-	"github.com/wllock/wllock/internal/deadline"
 )
 
-// node is what goes on in the background for the locks of one server: a cluster has several, and one that hangs must not
-// hold up what the others are asked. A lock that moves to another node in a reshard stays, for the attempts that there are,
-// with the one it had; where its calls go is the client's affair.
+// node is what goes on in the background for the locks of one server. A cluster has several, and one that hangs must not
+// delay what the others are asked. When a lock moves to another node in a reshard, the attempts that exist stay with
+// their node here; the client alone decides where their calls go.
 type node struct {
-	b       *Backend
-	keeper  *keepalive.Keeper
-	beats   *deadline.Set[*attempt]
-	beating chan struct{} // one for each batch of heartbeats under way
-	errands *errands
+	s          *session
+	keeper     *keepalive.Keeper // renews all leases by one timer (rule R8)
+	heartbeats *heartbeats
+	background *background
 }
 
-func newNode(b *Backend) *node {
-	n := &node{b: b, beating: make(chan struct{}, maxBeating), errands: &errands{b: b}}
-	n.keeper = keepalive.NewKeeper(b.renew)
-	n.beats = deadline.New(n.beat)
-	return n
+func newNode(s *session) *node {
+	return &node{s: s, keeper: keepalive.NewKeeper(s.renew), heartbeats: newHeartbeats(s), background: &background{s: s}}
 }
 
-// node returns the one that has the key.
-func (b *Backend) node(key string) *node {
-	name := b.tr.node(context.Background(), key)
-	if name == "" {
-		return b.home
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := b.nodes[name]
-	if n == nil {
-		n = newNode(b)
-		n.errands.closed = b.closed // or nobody would wait for them
-		b.nodes[name] = n
-	}
-	return n
+// nodes are those of a Backend.
+type nodes struct {
+	s    *session
+	home *node // of a single server, and of what is asked before a cluster is known
+
+	mu     sync.Mutex
+	byAddr map[string]*node // guarded by mu; of a cluster
+	closed bool             // guarded by mu
 }
 
-// closeNodes ends all that goes on. Nothing begins any more.
-func (b *Backend) closeNodes() {
-	b.mu.Lock()
-	all := []*node{b.home}
-	for _, n := range b.nodes {
-		all = append(all, n)
+func newNodes(s *session) *nodes {
+	return &nodes{s: s, home: newNode(s), byAddr: make(map[string]*node)}
+}
+
+// of returns the node that has the key.
+func (n *nodes) of(key string) *node {
+	addr := n.s.tr.Node(context.Background(), key)
+	if addr == "" {
+		return n.home
 	}
-	b.mu.Unlock()
-	give := time.Now().Add(closeGrace)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found := n.byAddr[addr]
+	if found == nil {
+		found = newNode(n.s)
+		found.background.closed = n.closed // or nobody would wait for its tasks
+		n.byAddr[addr] = found
+	}
+	return found
+}
+
+// close ends everything in the background, what cannot be done by then included.
+func (n *nodes) close(giveUp time.Time) {
+	n.mu.Lock()
+	n.closed = true
+	all := []*node{n.home}
+	for _, one := range n.byAddr {
+		all = append(all, one)
+	}
+	n.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, n := range all {
+	for _, one := range all {
 		wg.Go(func() {
-			n.keeper.Close()
-			n.beats.Close()
-			n.errands.close(give)
+			one.keeper.Close()
+			one.heartbeats.due.Close()
+			one.background.close(giveUp)
 		})
 	}
 	wg.Wait()

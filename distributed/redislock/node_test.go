@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -106,7 +107,7 @@ func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
 	t.Parallel()
 	h := startHanging(t)
 	u := newUser(t, inCluster(t, h.Cluster)).lasting(6 * time.Second)
-	there, elsewhere := h.keys(8 * maxLanes)
+	there, elsewhere := h.keys(8 * conn.MaxSlots)
 	release(t, u.lease(elsewhere[0]))
 	h.node.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -141,7 +142,7 @@ func TestHungNodeAtTheFirstUse(t *testing.T) {
 		t.Cleanup(func() { _ = b.Close() })
 		start := time.Now()
 		release(t, newUser(t, b).lasting(8*time.Second).lease(k))
-		inTime(t, "granted", time.Since(start), 2*shareTimeout+hearWait) // for the layout, for what is asked first, for the subscription
+		inTime(t, "granted", time.Since(start), 2*conn.LongestTry+subscribeWait) // for the layout, for what is asked first, for the subscription
 	}
 	h.node.Resume()
 }

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -235,16 +234,4 @@ func TestBusyScriptPasses(t *testing.T) {
 	time.AfterFunc(200*time.Millisecond, func() { _ = s.Client().ScriptKill(context.Background()).Err() })
 	release(t, u.get(key(t))) // waits for the end of it
 	require.Error(t, <-endless)
-}
-
-func TestErrorsAreTellable(t *testing.T) {
-	for err, want := range map[error]failure{
-		nil:                            none,
-		context.DeadlineExceeded:       passing,
-		errors.New("EOF"):              passing,
-		redis.ErrClosed:                permanent,
-		refused{errors.New("too old")}: permanent,
-	} {
-		require.Equal(t, want, classify(err), "%v", err)
-	}
 }

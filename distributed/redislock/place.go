@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -18,8 +19,8 @@ func (p place) Leave(ctx context.Context) error {
 	a.mu.Lock()
 	switch a.state {
 	case waiting, claiming:
-		a.state = over
-		a.node.beats.Remove(&a.item)
+		a.state = ended
+		a.node.heartbeats.due.Remove(&a.item)
 		a.mu.Unlock()
 		return a.leave(ctx)
 	case leased:
@@ -38,11 +39,17 @@ func (p place) Leave(ctx context.Context) error {
 
 // leave asks the server to drop the place. Without an answer in time it is dropped in the background.
 func (a *attempt) leave(ctx context.Context) error {
-	a.b.forget(a)
-	c := a.leaving()
-	_, err := a.b.ask(ctx, c, a.ttl, a.ttl)
+	a.all.forget(a)
+	_, err := a.s.ask(ctx, a.wire.leave(), a.ttl, a.ttl)
 	if err != nil {
-		a.giveBack()
+		a.leaveInBackground()
+	}
+	return err
+}
+
+func ignoreLost(err error) error {
+	if errors.Is(err, distributed.ErrLeaseLost) {
+		return nil
 	}
 	return err
 }

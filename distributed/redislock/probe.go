@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 )
 
 const (
@@ -16,10 +17,7 @@ const (
 	oldestMajor = 7
 	// pings are sent to find the shortest round trip.
 	pings = 3
-	// hearWait is how long a probe waits to learn whether the subscription is allowed. Without an outcome by then the
-	// backend works on, by heartbeats.
-	hearWait = time.Second
-	// firstBudget is given to the first use, which takes half a dozen exchanges and as many more to connect.
+	// firstBudget bounds the first use, which takes half a dozen exchanges and as many more to connect.
 	firstBudget = time.Second
 	// pingBudget bounds a Ping whose context has no end.
 	pingBudget = 5 * time.Second
@@ -27,20 +25,14 @@ const (
 
 // Ping implements distributed.Backend. The error names what is wrong: a missing ACL rule, a server that is too old.
 func (b *Backend) Ping(ctx context.Context) error {
-	if b.isClosed() {
+	if b.attempts.isClosed() {
 		return distributed.ErrClosed
 	}
 	return b.prove(ctx, pingBudget)
 }
 
-func (b *Backend) isClosed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closed
-}
-
 // prove probes the server until it has answered or the budget is spent. One caller probes at a time; the others wait
-// for it and, at the first use, take its result.
+// for it and, at the first use, share its result.
 func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 	first := !b.proven.Load()
 	end := time.Now().Add(budget)
@@ -58,29 +50,29 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 	var why error
 	var tag string
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		tag = b.tr.elsewhere(ctx, tag)
+		tag = b.s.tr.Elsewhere(ctx, tag)
 		err := b.probeAt(ctx, tag, budget/2)
 		if err == nil {
 			b.proven.Store(true)
 			return nil
 		}
-		if b.ctx.Err() != nil {
+		if b.s.ctx.Err() != nil {
 			return distributed.ErrClosed
 		}
-		why = telling(why, err)
+		why = conn.MoreTelling(why, err)
 		if ctx.Err() != nil && !errors.Is(why, ctx.Err()) {
 			why = fmt.Errorf("%w: %w", ctx.Err(), why)
 		}
-		if ctx.Err() != nil || classify(err) == permanent {
-			return unavailable("probe", why)
+		if ctx.Err() != nil || conn.Classify(err) == conn.Permanent {
+			return conn.Unavailable("probe", why)
 		}
-		b.pause(ctx, jittered(pause))
+		b.s.pause(ctx, jittered(pause))
 	}
 }
 
 // probeAt probes for no longer than limit if there are other servers to try.
 func (b *Backend) probeAt(ctx context.Context, tag string, limit time.Duration) error {
-	if b.tr.node(ctx, tag) != "" {
+	if b.s.tr.Node(ctx, tag) != "" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -88,35 +80,36 @@ func (b *Backend) probeAt(ctx context.Context, tag string, limit time.Duration) 
 	return b.probe(ctx, tag)
 }
 
-// probe asks the server that has the tag everything that could keep us from working, so that it is known at the start.
+// probe asks the server that has the tag for everything that could keep us from working, so that it is known at the
+// start.
 func (b *Backend) probe(ctx context.Context, tag string) error {
-	if b.isClosed() {
+	if b.attempts.isClosed() {
 		return distributed.ErrClosed
 	}
-	b.ear.open()
+	b.sub.open()
 	shortest, err := b.roundTrip(ctx, tag)
 	if err != nil {
 		return err
 	}
-	info, err := b.tr.about(ctx, tag)
+	info, err := b.s.tr.About(ctx, tag)
 	if err != nil {
 		return err
 	}
 	if err = b.fit(info); err != nil {
 		return err
 	}
-	c := newCall(probeScript, []string{prefix + "{" + tag + "}:" + b.process}, prefix+b.process)
-	b.tr.do(ctx, c)
-	if c.err != nil {
-		return c.err
+	c := b.s.probe(tag)
+	b.s.tr.Do(ctx, c)
+	if c.Err != nil {
+		return c.Err
 	}
-	if err = refusals(c.reply); err != nil {
+	if err = missingRules(readProbe(c.Reply)); err != nil {
 		return err
 	}
-	if err = b.ear.allowed(ctx); err != nil {
+	if err = b.sub.allowed(ctx); err != nil {
 		return err
 	}
-	b.single.Store(info.single)
+	b.s.single.Store(info.Single)
 	b.rtt.Store(int64(shortest))
 	return nil
 }
@@ -124,7 +117,7 @@ func (b *Backend) probe(ctx context.Context, tag string) error {
 func (b *Backend) roundTrip(ctx context.Context, tag string) (time.Duration, error) {
 	shortest := time.Duration(1<<63 - 1)
 	for range pings {
-		d, err := b.tr.ping(ctx, tag)
+		d, err := b.s.tr.Ping(ctx, tag)
 		if err != nil {
 			return 0, err
 		}
@@ -133,66 +126,42 @@ func (b *Backend) roundTrip(ctx context.Context, tag string) (time.Duration, err
 	return shortest, nil
 }
 
-// refused is a failure that stays until somebody changes the server or its settings.
-type refused struct{ error }
-
-// fit judges what the server says of itself. A policy that can evict locks is warned of once: with memory to spare it
-// does no harm.
-func (b *Backend) fit(info serverInfo) error {
-	if major, err := strconv.Atoi(strings.SplitN(info.version, ".", 2)[0]); err == nil && major < oldestMajor {
-		return refused{fmt.Errorf("the server is too old: version %s, needed is %d.0", info.version, oldestMajor)}
+// fit judges what the server says about itself. A policy that can evict locks causes one warning: with memory to spare
+// it does no harm.
+func (b *Backend) fit(info conn.Info) error {
+	if major, err := strconv.Atoi(strings.SplitN(info.Version, ".", 2)[0]); err == nil && major < oldestMajor {
+		return conn.Refusal(fmt.Errorf("the server is too old: version %s, needed is %d.0", info.Version, oldestMajor))
 	}
-	if info.policy != "" && info.policy != "noeviction" && info.memory != "0" && !b.proven.Load() {
-		b.settings.log.Warn("redislock: the server may evict locks when its memory is full; set maxmemory-policy noeviction",
-			"maxmemory-policy", info.policy)
+	if info.Policy != "" && info.Policy != "noeviction" && info.MaxMemory != "0" && !b.proven.Load() {
+		b.s.log.Warn("redislock: the server may evict locks when its memory is full; set maxmemory-policy noeviction",
+			"maxmemory-policy", info.Policy)
 	}
 	return nil
 }
 
-// refusals turns the answer of the probe script into an error that names the missing ACL rules.
-func refusals(reply string) error {
+// missingRules turns the answer of the probe script into an error that names the missing ACL rules.
+func missingRules(refused []refusedCommand) error {
 	var rules []string
-	var why string
-	for line := range strings.Lines(reply) {
-		command, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		rule := "+" + strings.ToLower(command)
+	for _, r := range refused {
+		rule := "+" + strings.ToLower(r.command)
 		switch {
-		case strings.Contains(text, "channel"):
+		case strings.Contains(r.why, "channel"):
 			rule = "&" + prefix + "*"
-		case strings.Contains(text, "key"):
+		case strings.Contains(r.why, "key"):
 			rule = "~" + prefix + "*"
 		}
 		if len(rules) == 0 || rules[len(rules)-1] != rule {
 			rules = append(rules, rule)
 		}
-		why = text
 	}
 	if len(rules) == 0 {
 		return nil
 	}
-	return refused{fmt.Errorf("the user lacks the ACL rules %s (%s)", strings.Join(rules, " "), why)}
+	return conn.Refusal(fmt.Errorf("the user lacks the ACL rules %s (%s)", strings.Join(rules, " "), refused[len(refused)-1].why))
 }
 
-// allowed waits for the first outcome of the subscription and returns its error if the server has refused it. One
-// that merely broke comes back by itself.
-func (e *ear) allowed(ctx context.Context) error {
-	t := time.NewTimer(hearWait)
-	defer t.Stop()
-	select {
-	case <-e.known:
-	case <-t.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	err := e.failure()
-	if classify(err) != permanent {
-		return nil
-	}
-	return err
-}
-
-// fastEnough checks that a queued instance can be granted the lock, hear of it at its next heartbeat, and claim it in
-// its claim window: H + drift + 2 round trips < W.
+// fastEnough checks that a queued instance can be granted the lock, find the grant at its next heartbeat, and claim it
+// in its claim window (rule R5): H + drift + 2 round trips < W.
 func (b *Backend) fastEnough(ttl time.Duration) error {
 	window, rtt := distributed.ClaimWindow(ttl), time.Duration(b.rtt.Load())
 	if distributed.HeartbeatInterval(ttl)+distributed.Drift(window)+2*rtt < window {

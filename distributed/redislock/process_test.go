@@ -110,7 +110,7 @@ func TestPausedWaiterIsPassedOver(t *testing.T) {
 }
 
 // dies is kill -9 as far as the server can see: no heartbeats, nobody listens, nothing is given back.
-func dies(b *Backend) { b.cancel(); b.ear.close(); b.home.beats.Close() }
+func dies(b *Backend) { b.cancel(); b.sub.close(); b.nodes.home.heartbeats.due.Close() }
 
 func TestDeadWriterBeforeReadersIsPassedOver(t *testing.T) {
 	t.Parallel()
@@ -138,11 +138,12 @@ func TestDeadWriterBeforeReadersAfterTheClockIsSetBack(t *testing.T) {
 	s := redistest.Start(t)
 	near, dead := open(t, s.Addr), open(t, s.Addr)
 	l := newUser(t, near).lease(key(t), shared)
-	w := newUser(t, dead).place(key(t)).(place)
+	writer := newUser(t, dead)
+	w := writer.place(key(t)).(place)
 	p := newUser(t, near).place(key(t), shared)
 	dies(dead)
-	noted := fmt.Sprintf("%d %s x %d %d", w.a.id, dead.process, testTTL.Milliseconds(), time.Now().Add(time.Hour).UnixMilli())
-	s.Do("HSET", keysOf(key(t), "")[3], w.a.instance, noted)
+	noted := fmt.Sprintf("%d %s x %d %d", w.a.id, dead.s.process, testTTL.Milliseconds(), time.Now().Add(time.Hour).UnixMilli())
+	s.Do("HSET", keysOf(key(t), "")[3], instanceName(writer.name), noted)
 	start := time.Now()
 	l2 := granted(t, p)
 	inTime(t, "reader behind a dead writer", time.Since(start), testTTL)

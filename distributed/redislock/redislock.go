@@ -5,76 +5,45 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 )
 
 // Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server and give
-// it to as many Lockers as there are.
+// it to all the Lockers.
 type Backend struct {
-	settings settings
 	name     string // for String: no secrets
-	process  string // our id in tokens and in the channel's name
-	terms    atomic.Pointer[terms]
-	tr       transport
-	home     *node // of a single server, and of what is asked before a cluster is known
-	ear      *ear
-	probes   chan struct{} // capacity 1: the right to probe
+	s        *session
+	cancel   context.CancelFunc // ends the session
+	nodes    *nodes
+	attempts *attempts
+	sub      *subscription
 
-	last   atomic.Uint64 // attempt
-	seen   atomic.Uint64 // the largest fence reserved here
-	rtt    atomic.Int64  // the shortest exchange measured, in ns; 0 until the first probe
-	minTTL atomic.Int64  // the shortest TTL asked for, in ns
+	probes chan struct{} // capacity 1: the right to probe
 	proven atomic.Bool   // a probe has succeeded
-	single atomic.Bool   // no cluster
-
-	ctx    context.Context // ends with Close: nothing is asked again
-	cancel context.CancelFunc
-
-	mu       sync.Mutex
-	nodes    map[string]*node    // guarded by mu; of a cluster, by address
-	attempts map[uint64]*attempt // guarded by mu; all that are asked for, waited for or held
-	sweepAt  int                 // guarded by mu; the size at which attempts is swept
-	closed   bool                // guarded by mu
-	calls    sync.WaitGroup      // calls of Enter under way; Add under mu, unless closed
+	rtt    atomic.Int64  // the shortest exchange measured, in ns; 0 until the first probe
 }
 
-// New returns a Backend on the server, sentinel group or cluster that client is connected to. It takes the client's
-// settings for connections of its own and leaves the client alone; of a sentinel client the original must stay
-// open, for it finds the primary. New does not connect: Ping or the first Enter does.
-func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
-	s, err := newSettings(opts)
-	if err != nil {
-		return nil, err
-	}
-	tr, name, err := derive(client, s)
-	if err != nil {
-		return nil, err
-	}
-	return newBackend(tr, name, s), nil
-}
+const (
+	// processLength is how many letters of 5 bits make a process's id: 60 bits, enough never to meet another.
+	processLength = 12
+	// closeGrace bounds how long Close waits for a server that does not answer. What is not released by then expires by
+	// itself.
+	closeGrace = 2 * time.Second
+)
 
-func newBackend(tr transport, name string, s settings) *Backend {
-	b := &Backend{
-		settings: s, name: name, process: rand.Text()[:processLength], tr: &group{transport: tr},
-		probes: make(chan struct{}, 1), nodes: make(map[string]*node), attempts: make(map[uint64]*attempt),
-	}
-	b.last.Store(uint64(time.Now().UnixMicro())) // so that attempts grow even if an instance id is used again
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.home = newNode(b)
-	b.ear = newEar(b)
+func newBackend(tr conn.Transport, name string, set settings) *Backend {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &session{tr: conn.Pipelined(tr), ctx: ctx, log: set.log}
+	s.process, s.gap = rand.Text()[:processLength], set.gap
+	b := &Backend{name: name, s: s, cancel: cancel, probes: make(chan struct{}, 1), nodes: newNodes(s)}
+	b.attempts = newAttempts(uint64(time.Now().UnixMicro())) // so that attempts grow even if an instance id is used again
+	b.sub = newSubscription(s, b.nodes, b.attempts)
 	return b
 }
-
-// processLength is how many letters of 5 bits make a process's id: 60 bits, enough never to meet another.
-const processLength = 12
 
 // String names the server, without credentials.
 func (b *Backend) String() string { return "redislock(" + b.name + ")" }
@@ -84,62 +53,58 @@ func (b *Backend) GoString() string { return b.String() }
 
 // Enter implements distributed.Backend.
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	prev, err := b.before(req)
+	prev, err := b.adopt(req)
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := b.open(ctx, req)
+	a, err := b.register(ctx, req)
 	if err != nil {
-		prev.giveUp()
+		prev.enterFailed()
 		return nil, nil, err
 	}
-	defer b.calls.Done()
-	c := a.entering(prev)
-	sent, err := b.ask(ctx, c, req.TTL, distributed.ClaimWindow(req.TTL))
+	defer b.attempts.calls.Done()
+	c := a.wire.enter(prev.asPrev())
+	sent, err := b.s.ask(ctx, c, req.TTL, distributed.ClaimWindow(req.TTL))
 	if err != nil {
-		prev.giveUp() // first, for the server remembers only the latest attempt that is over
-		a.abandon()
+		prev.enterFailed() // first, because the server remembers only the latest attempt that has ended
+		a.discard()
 		return nil, nil, err
 	}
-	if c.reply == oldAnswer { // and it has done nothing
-		prev.giveUp()
+	r := readStanding(c.Reply, sent)
+	if r.kind == outdated { // and it has done nothing
+		prev.enterFailed()
 	} else {
-		var lost bool
-		c.reply, lost = strings.CutPrefix(c.reply, "lost ")
-		prev.givenUp(lost)
+		prev.enterReplied(r.prevLost)
 	}
-	return a.answered(ctx, c, sent)
+	return a.entered(ctx, r, sent)
 }
 
-// before returns the lease that an Enter gives up first, taken out of renewal; nil if there is none left to give up.
-func (b *Backend) before(req distributed.Request) (*lease, error) {
+// adopt returns the lease that an Enter releases first, no longer renewed; nil if there is none left to release.
+func (b *Backend) adopt(req distributed.Request) (*lease, error) {
 	if req.Prev == nil {
 		return nil, nil
 	}
 	l, ok := distributed.As[*lease](req.Prev)
-	if !ok || l.a.b != b || l.a.key != req.Key {
+	if !ok || l.a.s != b.s || l.a.key != req.Key {
 		return nil, errors.New("redislock: Prev is not a lease of this backend and key")
 	}
 	if !l.Finish() {
 		return nil, nil
 	}
-	l.begin()
-	l.fences.close()
-	l.named.Store(true)
-	l.adopted.Store(true)
+	l.adopt()
 	return l, nil
 }
 
-// open checks a request, sees to it that the server was probed, and registers the attempt: before it is sent, for its
-// grant can come before the reply. With a nil error, calls counts one more.
-func (b *Backend) open(ctx context.Context, req distributed.Request) (*attempt, error) {
+// register checks a request, makes sure that the server was probed, and adds the attempt. With a nil error,
+// attempts.calls counts one more.
+func (b *Backend) register(ctx context.Context, req distributed.Request) (*attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
 		return nil, fmt.Errorf("redislock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
 	}
-	b.noteTTL(req.TTL)
+	b.sub.noteTTL(req.TTL)
 	if !b.proven.Load() {
 		if err := b.prove(ctx, max(distributed.ClaimWindow(req.TTL), firstBudget)); err != nil {
 			return nil, err
@@ -148,87 +113,25 @@ func (b *Backend) open(ctx context.Context, req distributed.Request) (*attempt, 
 	if err := b.fastEnough(req.TTL); err != nil {
 		return nil, err
 	}
-	a := newAttempt(b, req)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	a := newAttempt(b.attempts, b.nodes.of(req.Key), req)
+	if !b.attempts.add(a) {
 		return nil, distributed.ErrClosed
-	}
-	b.calls.Add(1)
-	b.attempts[a.id] = a
-	if len(b.attempts) >= b.sweepAt {
-		b.sweep()
 	}
 	return a, nil
 }
 
-// sweep forgets what is over without anybody having said so: leases lost and never released, places lost. It runs each time the number of attempts has doubled,
-// so it costs each of them a constant. The caller holds mu.
-func (b *Backend) sweep() {
-	for id, a := range b.attempts {
-		if a.stale() {
-			delete(b.attempts, id)
-		}
-	}
-	b.sweepAt = 2*len(b.attempts) + minSweep
-}
-
-const minSweep = 64 // below this many a sweep is not worth it
-
-func (b *Backend) attempt(id uint64) *attempt {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.attempts[id]
-}
-
-func (b *Backend) forget(a *attempt) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.attempts, a.id)
-}
-
 // Close implements distributed.Backend. It waits for releases under way, at most closeGrace if the server is away.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
+	all, first := b.attempts.close()
+	if !first {
 		return nil
 	}
-	b.closed = true
-	all := make([]*attempt, 0, len(b.attempts))
-	for _, a := range b.attempts {
-		all = append(all, a)
-	}
-	b.mu.Unlock()
-
 	for _, a := range all {
 		a.close()
 	}
 	b.cancel() // no Enter asks again, so they all end
-	b.calls.Wait()
-	b.closeNodes()
-	b.ear.close()
-	return b.tr.close()
+	b.attempts.calls.Wait()
+	b.nodes.close(time.Now().Add(closeGrace))
+	b.sub.close()
+	return b.s.tr.Close()
 }
-
-// see notes that fences up to this one were reserved here.
-func (b *Backend) see(fence uint64) {
-	for {
-		old := b.seen.Load()
-		if fence <= old || b.seen.CompareAndSwap(old, fence) {
-			return
-		}
-	}
-}
-
-func (b *Backend) noteTTL(ttl time.Duration) {
-	for {
-		old := b.minTTL.Load()
-		if (old != 0 && old <= int64(ttl)) || b.minTTL.CompareAndSwap(old, int64(ttl)) {
-			return
-		}
-	}
-}
-
-// instanceName is the instance as it stands in tokens and notices, where colons and blanks separate.
-func instanceName(instance string) string { return url.QueryEscape(instance) }

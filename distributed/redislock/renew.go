@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 )
 
-// maxRenewed bounds the leases that one call renews. It keeps the server from others for about as long as a pipeline of
-// maxBatch calls.
+// maxRenewed bounds the leases that one call renews. Such a call occupies the server for about as long as a pipeline of
+// conn.MaxBatch calls.
 const maxRenewed = 512
 
-// renew is what the Keeper calls: all leases that are due. A grant that lies unread is not claimed yet: perhaps nobody
-// will release it.
-func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
+// renew is what the Keeper calls: it renews all leases that are due (rule R8). A grant that lies unread is not claimed
+// yet: perhaps nobody will release it.
+func (s *session) renew(ctx context.Context, due []distributed.Lease) {
 	batch := make([]*lease, 0, len(due))
 	for _, w := range due {
 		if l := w.(*lease); len(l.a.granted) == 0 {
@@ -22,16 +23,16 @@ func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
 			l.Postpone()
 		}
 	}
-	for len(batch) > 1 && b.single.Load() {
+	for len(batch) > 1 && s.single.Load() {
 		n := alike(batch)
-		if !b.renewAll(ctx, batch[:n]) {
+		if !s.renewTogether(ctx, batch[:n]) {
 			break
 		}
 		batch = batch[n:]
 	}
 	for len(batch) > 0 {
-		n := min(len(batch), maxBatch)
-		b.renewBatch(ctx, batch[:n])
+		n := min(len(batch), conn.MaxBatch)
+		s.renewBatch(ctx, batch[:n])
 		batch = batch[n:]
 	}
 }
@@ -45,81 +46,39 @@ func alike(batch []*lease) int {
 	return n
 }
 
-// renewAll renews leases of one mode and TTL with one call; false: they need a call each, being shared, or alone, or
-// because the server refuses them together, be it for one key that we may not use.
-func (b *Backend) renewAll(ctx context.Context, batch []*lease) bool {
+// renewTogether renews leases of one mode and TTL with one call; false: they need a call each, because they are shared,
+// or only one, or because the server refuses them together, perhaps for a single key that we may not use.
+func (s *session) renewTogether(ctx context.Context, batch []*lease) bool {
 	if len(batch) == 1 || batch[0].a.mode != distributed.Exclusive {
 		return false
 	}
 	ttl := batch[0].a.ttl
-	c := renewingAll(batch)
+	c := renewAll(ttl, len(batch), func(i int) *wireAttempt { return &batch[i].a.wire })
 	sent := time.Now()
-	b.tr.do(within(ctx, tryTimeout(ttl)), c)
-	if c.err != nil {
-		return classify(c.err) == passing
+	s.try(ctx, ttl, c)
+	if c.Err != nil {
+		return conn.Classify(c.Err) == conn.Transient
 	}
 	for i, l := range batch {
-		switch c.reply[i] {
-		case 'h':
-			l.held(sent, false)
-		case 'w':
-			l.held(sent, true)
-		default:
-			l.gone()
-		}
+		l.renewed(readRenewAll(c.Reply, i), sent)
 	}
 	return true
 }
 
-// renewingAll is the call for many leases. What it is made of is in interfaces already.
-func renewingAll(batch []*lease) *call {
-	n := len(batch)
-	wire := make([]any, 3*n+wireHead+1)
-	wire[0], wire[1], wire[2] = "evalsha", renewAllScript.digest, 2*n
-	locks := wire[wireHead:]
-	queues, args := locks[n:], locks[2*n:]
-	args[0] = batch[0].a.ttl.Milliseconds()
-	for i, l := range batch {
-		locks[i], queues[i], args[i+1] = l.a.wire[wireHead], l.a.wire[wireHead+queueKey], l.a.token
-	}
-	return &call{script: renewAllScript, wire: wire}
-}
-
-// renewBatch renews leases with a call each, in one pipeline.
-func (b *Backend) renewBatch(ctx context.Context, batch []*lease) {
-	calls := make([]*call, len(batch))
+// renewBatch renews leases with a call each, in one pipeline. A renewal without an answer changes nothing: the Keeper
+// asks again.
+func (s *session) renewBatch(ctx context.Context, batch []*lease) {
+	calls := make([]*conn.Call, len(batch))
 	shortest := batch[0].a.ttl
 	for i, l := range batch {
-		calls[i] = l.a.call(renewScript)
+		calls[i] = l.a.wire.renew()
 		shortest = min(shortest, l.a.ttl)
 	}
 	sent := time.Now()
-	b.tr.do(within(ctx, tryTimeout(shortest)), calls...)
+	s.try(ctx, shortest, calls...)
 	for i, l := range batch {
-		l.renewed(calls[i], sent)
+		if calls[i].Err == nil {
+			l.renewed(readRenew(calls[i].Reply), sent)
+		}
 	}
-}
-
-// renewed takes the answer to a renewal. No answer changes nothing: the Keeper asks again.
-func (l *lease) renewed(c *call, sent time.Time) {
-	switch {
-	case c.err != nil:
-	case c.word(0) == "held":
-		l.held(sent, c.number(1) == 1)
-	default:
-		l.gone()
-	}
-}
-
-func (l *lease) held(sent time.Time, wanted bool) {
-	l.Renewed(distributed.Validity(sent, l.a.ttl))
-	if wanted {
-		l.SetContended()
-	}
-}
-
-// gone: the server says that the lease is another's, or nobody's.
-func (l *lease) gone() {
-	l.End()
-	l.a.b.forget(l.a)
 }

@@ -1,40 +1,32 @@
 package redislock
 
 import (
-	"crypto/sha1" //nolint:gosec // what EVALSHA names scripts by, not a protection
 	"embed"
-	"encoding/hex"
 	"strings"
+
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 )
 
 //go:embed lua/*.lua
 var sources embed.FS
 
-// script is one step of the protocol as the server runs it.
-type script struct {
-	name   string
-	text   string
-	sha    string
-	digest any // sha, in an interface once for all
-}
-
 var (
-	enterScript    = newScript("enter")
-	beatScript     = newScript("beat")
-	renewScript    = newScript("renew")
-	renewAllScript = newScript("renewall")
-	refillScript   = newScript("refill")
-	leaveScript    = newScript("leave")
-	probeScript    = newScript("probe")
+	enterScript     = newScript("enter")
+	heartbeatScript = newScript("heartbeat")
+	renewScript     = newScript("renew")
+	renewAllScript  = newScript("renewall")
+	refillScript    = newScript("refill")
+	leaveScript     = newScript("leave")
+	probeScript     = newScript("probe")
 
-	allScripts = []*script{enterScript, beatScript, renewScript, renewAllScript, refillScript, leaveScript, probeScript}
+	allScripts = []*conn.Script{enterScript, heartbeatScript, renewScript, renewAllScript, refillScript, leaveScript, probeScript}
 )
 
-// includeMark begins the line of a script that the shared parts named in it are put in place of.
+// includeMark begins the line of a script that is replaced by the shared parts it names.
 const includeMark = "-- include: "
 
-// newScript puts a script together.
-func newScript(name string) *script {
+// newScript assembles a script.
+func newScript(name string) *conn.Script {
 	text := source(name)
 	if before, rest, ok := strings.Cut(text, includeMark); ok {
 		parts, body, _ := strings.Cut(rest, "\n")
@@ -43,9 +35,7 @@ func newScript(name string) *script {
 		}
 		text = before + body
 	}
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
-	sha := hex.EncodeToString(sum[:])
-	return &script{name: name, text: text, sha: sha, digest: sha}
+	return conn.NewScript(name, text)
 }
 
 func source(name string) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -19,22 +20,22 @@ func BenchmarkScript(b *testing.B) {
 	release(b, u.lease("bench:script:0")) // scripts are loaded
 	const pipe = 64
 	var last [pipe]*lease // of each key, for prev
-	run := func(name string, make func(i int, a *attempt) []*call) {
+	run := func(name string, make func(i int, a *attempt) []*conn.Call) {
 		b.Run(name, func(b *testing.B) {
-			tr := u.b.tr.(*group).transport
-			var batch []*call
+			tr := private(b, s.Addr)
+			var batch []*conn.Call
 			before, ops := serverCPU(b, s), 0
 			for n := 0; b.Loop(); n++ {
-				a := newAttempt(u.b, distributed.Request{Key: fmt.Sprintf("bench:script:%d", n%pipe), Instance: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", TTL: 5e9})
+				a := attemptOf(u.b, distributed.Request{Key: fmt.Sprintf("bench:script:%d", n%pipe), Instance: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", TTL: 5e9})
 				batch = append(batch, make(n%pipe, a)...)
 				if n%pipe == pipe-1 {
-					tr.do(context.Background(), batch...)
+					tr.Do(context.Background(), batch...)
 					for i, c := range batch {
-						if g, ok := microsecond(c.reply, time.Time{}); ok && i < pipe && last[i] != nil {
-							last[i].first = g.fence
+						if r := readStanding(c.Reply, time.Time{}); r.kind == hasLease && i < pipe && last[i] != nil {
+							last[i].first = r.grant.fence
 						}
-						if c.err != nil || len(c.reply) != 16 && c.word(0) != "released" {
-							b.Fatal(c.reply, c.err)
+						if c.Err != nil || len(c.Reply) != 16 && c.Reply != "released" {
+							b.Fatal(c.Reply, c.Err)
 						}
 					}
 					batch, ops = batch[:0], ops+pipe
@@ -43,13 +44,13 @@ func BenchmarkScript(b *testing.B) {
 			b.ReportMetric((serverCPU(b, s)-before)*1e6/float64(max(ops, 1)), "server-µs/op")
 		})
 	}
-	run("lock+unlock", func(_ int, a *attempt) []*call {
-		return []*call{a.entering(nil), a.leaving()}
+	run("lock+unlock", func(_ int, a *attempt) []*conn.Call {
+		return []*conn.Call{a.wire.enter(noPrev), a.wire.leave()}
 	})
-	run("prev", func(i int, a *attempt) []*call {
-		c := a.entering(last[i])
+	run("prev", func(i int, a *attempt) []*conn.Call {
+		c := a.wire.enter(last[i].asPrev())
 		last[i] = &lease{a: a}
-		return []*call{c}
+		return []*conn.Call{c}
 	})
 	b.Run("setnx+del", func(b *testing.B) {
 		c, ctx := s.Client(), b.Context()

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -103,7 +104,7 @@ func TestTLSHandshakeObeysOurLimit(t *testing.T) {
 			start := time.Now()
 			_, _, err = newUser(t, b).enter(t.Context(), key(t))
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
-			inTime(t, "refused", time.Since(start), dialTimeout+testTTL/2)
+			inTime(t, "refused", time.Since(start), conn.DialTimeout+testTTL/2)
 		})
 	}
 }

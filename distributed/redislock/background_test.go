@@ -10,30 +10,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
 // moving refuses to give up some keys, as a node does whose slot is on its way to another.
 type moving struct {
-	transport
+	conn.Transport
 	keys string // what they begin with
 }
 
-func (m moving) do(ctx context.Context, calls ...*call) {
-	m.transport.do(ctx, calls...)
+func (m moving) Do(ctx context.Context, calls ...*conn.Call) {
+	m.Transport.Do(ctx, calls...)
 	for _, c := range calls {
-		if c.script == leaveScript && strings.HasPrefix(c.key(), m.keys) {
-			c.reply, c.err = "", errors.New("TRYAGAIN")
+		if c.Script == leaveScript && strings.HasPrefix(c.Key(), m.keys) {
+			c.Reply, c.Err = "", errors.New("TRYAGAIN")
 		}
 	}
 }
 
-// TestFailingErrandKeepsNoWorker: whatever came after a few that failed once waited until their leases were over.
-func TestFailingErrandKeepsNoWorker(t *testing.T) {
+// TestFailingTaskKeepsNoWorker: whatever came after a few that failed once waited until their leases were over.
+func TestFailingTaskKeepsNoWorker(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
-	swapTransport(b, func(tr transport) transport { return moving{tr, key(t) + "stuck"} })
+	swapTransport(b, func(tr conn.Transport) conn.Transport { return moving{tr, key(t) + "stuck"} })
 	u := newUser(t, b).lasting(5 * time.Second)
 	well := u.lease(key(t))
 	for i := range 2 * maxWorkers {

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- beat keeps a place, finds a grant whose notice was lost, and lets the head in when the key is missing, or readers hold
+-- heartbeat keeps a place, finds a grant whose notice was lost, and lets the head in when the key is missing, or readers hold
 -- it. It never enqueues.
 -- KEYS and ARGV 1-7: see common.lua
 -- Returns "lease <first fence> <number of fences> <1: wanted>", "place <rank> <ms> <1: foreign>", or "gone".

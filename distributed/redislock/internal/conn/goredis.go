@@ -1,4 +1,4 @@
-package redislock
+package conn
 
 import (
 	"context"
@@ -15,16 +15,17 @@ import (
 type goRedis struct {
 	client  redis.UniversalClient // our own: nobody else closes it
 	cluster bool
+	prefix  string        // see Config
 	primary *primary      // what client connects to; nil without sentinels
 	finder  *redis.Client // whose dialer asks the sentinels, if it is ours to close
 }
 
-// do implements transport. A lone call takes the plain way; several share a pipeline, which the cluster client splits
-// by node.
-func (g *goRedis) do(ctx context.Context, calls ...*call) {
+// Do implements Transport. A lone call is sent by itself; several share a pipeline, which the cluster client splits by
+// node.
+func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
-		cmds[i] = command(ctx, c.wire)
+		cmds[i] = command(ctx, c.Args)
 	}
 	if len(calls) == 1 {
 		_ = g.client.Process(ctx, cmds[0]) // each command has its own error
@@ -37,17 +38,18 @@ func (g *goRedis) do(ctx context.Context, calls ...*call) {
 		})
 	}
 	for i, c := range calls {
-		c.reply, c.err = cmds[i].Text()
-		if c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
-			cmd := command(ctx, append([]any{"eval", c.script.text}, c.wire[2:]...))
+		reply, err := cmds[i].Text()
+		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
+			cmd := command(ctx, append([]any{"eval", c.Script.Text}, c.Args[2:]...))
 			_ = g.client.Process(ctx, cmd)
-			c.reply, c.err = cmd.Text()
+			reply, err = cmd.Text()
 		}
+		c.Reply, c.Err = reply, g.explained(err)
 	}
 }
 
-// node implements transport.
-func (g *goRedis) node(ctx context.Context, key string) string {
+// Node implements Transport.
+func (g *goRedis) Node(ctx context.Context, key string) string {
 	c, ok := g.client.(*redis.ClusterClient)
 	if !ok {
 		return ""
@@ -59,15 +61,19 @@ func (g *goRedis) node(ctx context.Context, key string) string {
 	return primary.Options().Addr
 }
 
-// elsewhere implements transport.
-func (g *goRedis) elsewhere(ctx context.Context, before string) string {
+// elsewhereTries is how many slots are tried to find one of another node. Even in a cluster of three it is rare that
+// all belong to the same node.
+const elsewhereTries = 6
+
+// Elsewhere implements Transport.
+func (g *goRedis) Elsewhere(ctx context.Context, before string) string {
 	var was string
 	if before != "" {
-		was = g.node(ctx, before)
+		was = g.Node(ctx, before)
 	}
 	tag := rand.Text()
 	for range elsewhereTries {
-		if name := g.node(ctx, tag); name == "" || name != was {
+		if name := g.Node(ctx, tag); name == "" || name != was {
 			break
 		}
 		tag = rand.Text()
@@ -75,12 +81,8 @@ func (g *goRedis) elsewhere(ctx context.Context, before string) string {
 	return tag
 }
 
-// elsewhereTries is how many slots are looked at to find one of another node. That all are with the same one is rare even
-// in a cluster of three.
-const elsewhereTries = 6
-
-// server returns the client of the server that has the tag. What is asked of any server is asked of one that we know: the
-// cluster client takes one at random, and a subscription to the node that its channel's name happens to name.
+// server returns the client of the server that has the tag, so that we know which server answers. The cluster client
+// would pick one at random, and for a subscription the node that the channel's name happens to hash to.
 func (g *goRedis) server(ctx context.Context, tag string) redis.UniversalClient {
 	if c, ok := g.client.(*redis.ClusterClient); ok {
 		if primary, err := c.MasterForKey(ctx, tag); err == nil {
@@ -90,23 +92,23 @@ func (g *goRedis) server(ctx context.Context, tag string) redis.UniversalClient 
 	return g.client
 }
 
-func command(ctx context.Context, wire []any) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, wire...)
-	cmd.SetFirstKeyPos(wireHead) // which tells the cluster client the slot
+func command(ctx context.Context, args []any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, args...)
+	cmd.SetFirstKeyPos(HeadLen) // from which the cluster client knows the slot
 	return cmd
 }
 
-// ping implements transport.
-func (g *goRedis) ping(ctx context.Context, tag string) (time.Duration, error) {
+// Ping implements Transport.
+func (g *goRedis) Ping(ctx context.Context, tag string) (time.Duration, error) {
 	client := g.server(ctx, tag)
 	start := time.Now()
 	err := client.Ping(ctx).Err()
 	return time.Since(start), err
 }
 
-// about implements transport. INFO may be forbidden to our user; then only what the client knows is told.
-func (g *goRedis) about(ctx context.Context, tag string) (serverInfo, error) {
-	info := serverInfo{single: !g.cluster}
+// About implements Transport. The ACL may forbid INFO; then only what the client knows is returned.
+func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
+	info := Info{Single: !g.cluster}
 	text, err := g.server(ctx, tag).Info(ctx).Result()
 	if redis.IsPermissionError(err) {
 		return info, nil
@@ -115,20 +117,20 @@ func (g *goRedis) about(ctx context.Context, tag string) (serverInfo, error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch name {
 		case "redis_version":
-			info.version = value
+			info.Version = value
 		case "maxmemory_policy":
-			info.policy = value
+			info.Policy = value
 		case "maxmemory":
-			info.memory = value
+			info.MaxMemory = value
 		case "cluster_enabled":
-			info.single = info.single && value == "0"
+			info.Single = info.Single && value == "0"
 		}
 	}
 	return info, err
 }
 
-// close implements transport.
-func (g *goRedis) close() error {
+// Close implements Transport.
+func (g *goRedis) Close() error {
 	err := g.client.Close()
 	if g.finder != nil {
 		err = errors.Join(err, g.finder.Close())
@@ -136,14 +138,14 @@ func (g *goRedis) close() error {
 	return err
 }
 
-// pauses between attempts to subscribe; short, for heartbeats alone find grants while we are deaf.
+// Pauses between attempts to subscribe. They are short because without messages only heartbeats find grants.
 const (
 	firstListenPause = 20 * time.Millisecond
 	longListenPause  = time.Second
 )
 
-// listen implements transport.
-func (g *goRedis) listen(ctx context.Context, channel string, interval func() time.Duration, e ears) {
+// Listen implements Transport.
+func (g *goRedis) Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	if g.primary != nil {
@@ -153,26 +155,26 @@ func (g *goRedis) listen(ctx context.Context, channel string, interval func() ti
 	var tag string
 	for ctx.Err() == nil {
 		began := time.Now()
-		tag = g.elsewhere(ctx, tag) // in a cluster every node passes on what is published
-		e.deafened(g.subscription(ctx, tag, channel, interval, e))
+		tag = g.Elsewhere(ctx, tag) // in a cluster every node passes on what is published
+		l.OnDisconnect(g.explained(g.subscription(ctx, tag, channel, interval, l)))
 		if time.Since(began) > longListenPause {
 			pause = firstListenPause
 		}
-		wait(ctx, pause)
+		sleep(ctx, pause)
 		pause = min(2*pause, longListenPause)
 	}
 }
 
 var errSilent = errors.New("the subscription's connection is silent")
 
-// subscription serves one connection until it breaks. The client would replace it by itself and say nothing of what
-// was missed; every break ends here instead, and what comes after subscribed is complete.
-func (g *goRedis) subscription(ctx context.Context, tag, channel string, interval func() time.Duration, e ears) error {
+// subscription serves one connection until it breaks. go-redis would replace a broken connection by itself and not
+// report what was missed; here every break ends the subscription, and after OnSubscribe messages are complete.
+func (g *goRedis) subscription(ctx context.Context, tag, channel string, interval func() time.Duration, l Listener) error {
 	ps := g.server(ctx, tag).Subscribe(ctx)
 	// The dog closes the connection, which ends Receive below. It is waited for, so it never outlives this call.
 	ctx, cancel := context.WithCancel(ctx)
 	dog := &watchdog{ps: ps, interval: interval, done: make(chan struct{})}
-	dog.hear()
+	dog.seen()
 	if err := ps.Subscribe(ctx, channel); err != nil {
 		cancel()
 		_ = ps.Close()
@@ -186,17 +188,17 @@ func (g *goRedis) subscription(ctx context.Context, tag, channel string, interva
 	for {
 		msg, err := ps.Receive(ctx)
 		if err != nil {
-			if dog.bitten.Load() {
+			if dog.silent.Load() {
 				return errSilent
 			}
 			return err
 		}
-		dog.hear()
+		dog.seen()
 		switch m := msg.(type) {
 		case *redis.Subscription:
-			e.subscribed()
+			l.OnSubscribe()
 		case *redis.Message:
-			e.heard(m.Payload)
+			l.OnMessage(m.Payload)
 		}
 	}
 }

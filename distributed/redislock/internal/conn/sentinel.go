@@ -1,4 +1,4 @@
-package redislock
+package conn
 
 import (
 	"context"
@@ -15,31 +15,30 @@ const (
 	sentinelAddr = "FailoverClient"
 	// busiestLook bounds how often the sentinels are asked when leases are very short.
 	busiestLook = 250 * time.Millisecond
-	// longestLook bounds one look. It is long, for go-redis gives up a sentinel that hangs, and turns to the next, only
-	// if there is time left after several time-outs.
+	// longestLook bounds one look. It is long because go-redis turns from a sentinel that hangs to the next only if
+	// there is time left after several time-outs.
 	longestLook = 30 * time.Second
 )
 
 // primary keeps all connections of a client, its subscription included, to the server that the sentinels name. go-redis
-// does so for idle connections alone, and for those of the client that it made itself: an old primary that is cut off
-// from its sentinels, and not from us, would go on to grant locks that the new one grants as well.
+// does so only for idle connections, and for those of the client that it made itself: an old primary that is cut off
+// from its sentinels, but not from us, would go on granting locks that the new one grants as well.
 //
-// A new connection is the question: go-redis asks the sentinels before each. Which server it leads to is the primary, and
-// connections to any other are closed.
+// Each new dial asks the sentinels again. The server it reaches is the primary, and connections to any other are closed.
 type primary struct {
 	dial dialer
 
 	mu    sync.Mutex
 	addr  string                 // guarded by mu; where the primary is
-	asked time.Time              // guarded by mu; when the latest question was asked that was answered
+	asked time.Time              // guarded by mu; when the latest dial began that succeeded
 	conns map[*followed]struct{} // guarded by mu; all open, all to addr
 }
 
-// followed is a connection to what was the primary when it was made.
+// followed is a connection to the server that was the primary when it was made.
 type followed struct {
 	net.Conn
-	p    *primary
-	left atomic.Bool // closed, for the primary has moved
+	p     *primary
+	moved atomic.Bool // closed because the primary has moved
 }
 
 var errMoved = errors.New("the primary has moved")
@@ -56,9 +55,9 @@ func (p *primary) connect(ctx context.Context, network, addr string) (net.Conn, 
 		return nil, err
 	}
 	f := &followed{Conn: conn, p: p}
-	left, ok := p.arrived(f, asked)
-	for _, old := range left {
-		old.left.Store(true)
+	outdated, ok := p.add(f, asked)
+	for _, old := range outdated {
+		old.moved.Store(true)
 		_ = old.Conn.Close()
 	}
 	if !ok {
@@ -68,9 +67,9 @@ func (p *primary) connect(ctx context.Context, network, addr string) (net.Conn, 
 	return f, nil
 }
 
-// arrived notes a connection and returns those that lead elsewhere. Of two answers that differ the one to the later
-// question counts; false: it is the other one.
-func (p *primary) arrived(f *followed, asked time.Time) (left []*followed, ok bool) {
+// add notes a connection and returns those to another server. If two dials reach different servers, the one that began
+// later counts; false: it is not this one.
+func (p *primary) add(f *followed, asked time.Time) (outdated []*followed, ok bool) {
 	addr := f.RemoteAddr().String()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +78,7 @@ func (p *primary) arrived(f *followed, asked time.Time) (left []*followed, ok bo
 			return nil, false
 		}
 		for old := range p.conns {
-			left = append(left, old)
+			outdated = append(outdated, old)
 		}
 		clear(p.conns)
 		p.addr = addr
@@ -88,13 +87,13 @@ func (p *primary) arrived(f *followed, asked time.Time) (left []*followed, ok bo
 		p.asked = asked
 	}
 	p.conns[f] = struct{}{}
-	return left, true
+	return outdated, true
 }
 
-// follow looks for the primary, again and again until ctx ends.
+// follow looks for the primary repeatedly until ctx ends.
 func (p *primary) follow(ctx context.Context, interval func() time.Duration) {
 	for ctx.Err() == nil {
-		wait(ctx, max(interval(), busiestLook))
+		sleep(ctx, max(interval(), busiestLook))
 		p.look(ctx)
 	}
 }
@@ -114,9 +113,9 @@ func (f *followed) Close() error {
 	return f.Conn.Close()
 }
 
-// SyscallConn implements syscall.Conn, by which the pool sees that an idle connection was closed before it uses it.
+// SyscallConn implements syscall.Conn. With it the pool sees that an idle connection was closed, before it uses it.
 func (f *followed) SyscallConn() (syscall.RawConn, error) {
-	if f.left.Load() {
+	if f.moved.Load() {
 		return nil, net.ErrClosed
 	}
 	if c, ok := f.Conn.(syscall.Conn); ok {
@@ -125,7 +124,7 @@ func (f *followed) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque is what is to be seen of a connection over TLS: nothing, so it is taken for a good one.
+// opaque shows nothing of a connection over TLS, so the pool takes it for a good one.
 type opaque struct{}
 
 func (opaque) Control(func(uintptr)) error    { return nil }

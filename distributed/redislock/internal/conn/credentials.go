@@ -1,40 +1,40 @@
-package redislock
+package conn
 
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/redis/go-redis/v9/auth"
+
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
-// The ways in which a client can be told who it is, beside two fields. go-redis goes by the last of them that is set.
+// The ways to give a client its credentials, beside two fields. go-redis uses the last of them that is set.
 type (
 	provider        = func() (username, password string)
 	contextProvider = func(context.Context) (username, password string, err error)
 	streamProvider  = auth.StreamingCredentialsProvider
 )
 
-// authenticate puts the credentials of the options before the client's. What the options do not name stays the client's,
-// wherever that has it from. A stream goes on, unless its passwords are not wanted.
-func (s settings) authenticate(username, password *string, p *provider, c *contextProvider, stream *streamProvider) {
+// authenticate gives the Config's credentials precedence over the client's. What the Config does not name stays the
+// client's, wherever that has it from. A stream goes on, unless its passwords are not wanted.
+func (c Config) authenticate(username, password *string, p *provider, cp *contextProvider, stream *streamProvider) {
 	switch {
-	case s.username == "" && s.passwordFile == "":
-	case s.passwordFile == "" && *stream != nil:
-		*stream = renaming{*stream, s.username}
+	case c.Username == "" && c.PasswordFile == "":
+	case c.PasswordFile == "" && *stream != nil:
+		*stream = renaming{*stream, c.Username}
 	default:
-		*c, *stream = s.before(asked(*username, *password, *p, *c, *stream)), nil
+		*cp, *stream = c.override(given(*username, *password, *p, *cp, *stream)), nil
 	}
 }
 
-// asked is who the client says it is.
-func asked(username, password string, p provider, c contextProvider, stream streamProvider) contextProvider {
+// given returns the client's own credentials.
+func given(username, password string, p provider, cp contextProvider, stream streamProvider) contextProvider {
 	switch {
 	case stream != nil:
 		return func(context.Context) (string, string, error) { return current(stream) }
-	case c != nil:
-		return c
+	case cp != nil:
+		return cp
 	case p != nil:
 		return func(context.Context) (string, string, error) {
 			username, password := p()
@@ -44,9 +44,9 @@ func asked(username, password string, p provider, c contextProvider, stream stre
 	return func(context.Context) (string, string, error) { return username, password, nil }
 }
 
-// current is what a stream says now.
+// current returns what a stream says now.
 func current(stream streamProvider) (username, password string, err error) {
-	c, end, err := stream.Subscribe(deaf{})
+	c, end, err := stream.Subscribe(discard{})
 	if err != nil {
 		return "", "", err
 	}
@@ -54,30 +54,28 @@ func current(stream streamProvider) (username, password string, err error) {
 	return username, password, end()
 }
 
-// deaf listens to nothing.
-type deaf struct{}
+// discard ignores all events of a stream.
+type discard struct{}
 
-func (deaf) OnNext(auth.Credentials) {}
-func (deaf) OnError(error)           {}
+func (discard) OnNext(auth.Credentials) {}
+func (discard) OnError(error)           {}
 
-// before answers with what the options name, and else with what the client says.
-func (s settings) before(client contextProvider) contextProvider {
+// override returns what the Config names, and otherwise the client's own.
+func (c Config) override(client contextProvider) contextProvider {
 	return func(ctx context.Context) (string, string, error) {
 		username, password, err := client(ctx)
 		if err != nil {
 			return "", "", err
 		}
-		if s.username != "" {
-			username = s.username
+		if c.Username != "" {
+			username = c.Username
 		}
-		if s.passwordFile == "" {
-			return username, password, nil
+		if c.PasswordFile != "" {
+			if password, err = redisopts.ReadPassword(c.PasswordFile); err != nil {
+				return "", "", fmt.Errorf("redislock: read the password: %w", err)
+			}
 		}
-		text, err := os.ReadFile(s.passwordFile)
-		if err != nil {
-			return "", "", fmt.Errorf("redislock: read the password: %w", err)
-		}
-		return username, strings.TrimRight(string(text), " \t\r\n"), nil
+		return username, password, nil
 	}
 }
 

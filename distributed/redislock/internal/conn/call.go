@@ -1,0 +1,60 @@
+package conn
+
+import (
+	"crypto/sha1" //nolint:gosec // what EVALSHA names scripts by, not a protection
+	"encoding/hex"
+)
+
+// Script is one step of a protocol as the server runs it.
+type Script struct {
+	Name, Text, SHA string
+
+	digest any // SHA, put into an interface only once
+}
+
+// NewScript returns a script of that text.
+func NewScript(name, text string) *Script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	sha := hex.EncodeToString(sum[:])
+	return &Script{Name: name, Text: text, SHA: sha, digest: sha}
+}
+
+// HeadLen is the number of a call's arguments before its keys.
+const HeadLen = 3
+
+// Head fills in the arguments before the keys.
+func (s *Script) Head(args []any, keys int) { args[0], args[1], args[2] = "evalsha", s.digest, keys }
+
+// Call is one script to run.
+type Call struct {
+	Script *Script
+	// Args is the command as it is sent: EVALSHA, digest, number of keys, keys, arguments. Nobody changes it: a call
+	// that is repeated may still be under way.
+	Args []any
+
+	Tries int    // how often it was sent, counted by its caller
+	Reply string // the script's reply
+	Err   error  // nil if it has replied
+}
+
+// NewCall returns a call of a script with these keys and arguments.
+func NewCall(s *Script, keys []string, args ...any) *Call {
+	all := make([]any, HeadLen, HeadLen+len(keys)+len(args))
+	s.Head(all, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	return &Call{Script: s, Args: append(all, args...)}
+}
+
+// Key returns one of the call's keys; which one does not matter, because they are on one node.
+func (c *Call) Key() string {
+	switch k := c.Args[HeadLen].(type) {
+	case *string:
+		return *k
+	case string:
+		return k
+	default: // no key
+		return ""
+	}
+}

@@ -1,0 +1,116 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/redisopts"
+)
+
+// Config is what the storey above decides about connections.
+type Config struct {
+	Username     string // takes precedence over the client's; "": none
+	PasswordFile string // takes precedence over the client's; "": none
+	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
+	Pipelines    int    // how many exchanges of several calls may be under way with one server at once
+}
+
+const (
+	// DialTimeout and ioTimeout bound any exchange; steps of short leases have shorter limits of their own. The
+	// defaults of go-redis, 5 s and five tries, are longer than a lease.
+	DialTimeout = time.Second
+	ioTimeout   = 2 * time.Second
+	// askTimeout bounds a sentinel's answer: after two the next sentinel is asked, while the dialer still waits.
+	askTimeout = DialTimeout / 3
+)
+
+var (
+	timeouts = redisopts.Timeouts{Dial: DialTimeout, IO: ioTimeout, Pool: ioTimeout}
+	// sharedTimeouts are shorter in a cluster, where another node may answer instead: the layout is asked for after the
+	// exchange that hangs. IO is no less than a script's longest try.
+	sharedTimeouts   = redisopts.Timeouts{Dial: DialTimeout, IO: LongestTry, Pool: ioTimeout}
+	sentinelTimeouts = redisopts.Timeouts{Dial: DialTimeout, IO: askTimeout, Pool: ioTimeout}
+)
+
+// New derives a private client from the caller's, and returns it with the server's name, without credentials. Unlike the
+// caller's it never repeats a command by itself, because we know what may be repeated and until when, and it obeys
+// deadlines.
+func New(client redis.UniversalClient, c Config) (t Transport, name string, err error) {
+	switch client := client.(type) {
+	case *redis.Client:
+		o := *client.Options()
+		if o.Addr == sentinelAddr {
+			return behindSentinels(&o, c), nameOf(&o), nil
+		}
+		o.Dialer = bounded(o.Dialer, DialTimeout)
+		return single(&o, c), nameOf(&o), nil
+	case *redis.ClusterClient:
+		o := *client.Options()
+		if o.ClusterSlots != nil { // go-redis asks sentinels so, for the clients of NewFailoverClusterClient, and looks again seldom
+			return nil, "", errors.New("redislock: a ClusterClient with ClusterSlots may stay with an old primary; use a FailoverClient")
+		}
+		if o.Dialer != nil {
+			o.Dialer = bounded(o.Dialer, DialTimeout)
+		}
+		return cluster(&o, c), "cluster " + strings.Join(o.Addrs, ","), nil
+	case nil:
+		return nil, "", errors.New("redislock: no client")
+	default: // a Ring moves keys to other servers when one fails: two owners
+		return nil, "", fmt.Errorf("redislock: a %T cannot keep locks; use a Client, a FailoverClient or a ClusterClient", client)
+	}
+}
+
+func single(o *redis.Options, c Config) *goRedis {
+	o = redisopts.Single(o, timeouts)
+	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
+	o.PipelinePoolSize = -1 // pipelines share the connections
+	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
+	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix}
+}
+
+// behindSentinels is single for the options of a client whose dialer asks sentinels.
+func behindSentinels(o *redis.Options, c Config) *goRedis {
+	p := newPrimary(o.Dialer)
+	o.Dialer = bounded(p.connect, DialTimeout)
+	g := single(o, c)
+	g.primary = p
+	return g
+}
+
+// failover has a client of our own ask the sentinels, and do nothing else.
+func failover(o *redis.FailoverOptions, c Config) *goRedis {
+	finder := redis.NewFailoverClient(redisopts.Failover(o, sentinelTimeouts))
+	found := *finder.Options()
+	g := behindSentinels(&found, c)
+	g.finder = finder
+	return g
+}
+
+func cluster(o *redis.ClusterOptions, c Config) *goRedis {
+	o = redisopts.Cluster(o, sharedTimeouts)
+	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
+	o.PipelinePoolSize = -1
+	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
+	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix}
+}
+
+// poolOf returns the size of the pool, and as many dials: the caller's, but at least one connection for each exchange
+// that can be under way, beside the subscription. An exchange that finds none waits for PoolTimeout, past the deadline
+// of its context.
+func (c Config) poolOf(size int) (connect, dial int) {
+	size = max(size, MaxSlots+c.Pipelines)
+	return size, size
+}
+
+// nameOf names the server without credentials.
+func nameOf(o *redis.Options) string {
+	if o.Network == "unix" {
+		return "unix:" + o.Addr
+	}
+	return fmt.Sprintf("%s/%d", o.Addr, o.DB)
+}

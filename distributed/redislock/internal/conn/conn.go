@@ -1,0 +1,83 @@
+// Package conn is the lowest storey of redislock: connections to the server, pipelines, time-outs, sentinels,
+// credentials, and the sorting of errors. It runs scripts and passes on messages, and knows nothing of locks.
+//
+//	Pipelined ─▶ goRedis ─┬─▶ scripts: a call alone, or several in one pipeline
+//	                      └─▶ one subscription, with a watchdog that replaces a silent connection
+package conn
+
+import (
+	"context"
+	"time"
+)
+
+// Transport is all that the protocol needs of a server: scripts go in, replies and messages come out. New and Open
+// return the one for real servers; a simulated server is another.
+type Transport interface {
+	// Do runs the calls in as few exchanges as it can and fills in each one's reply or error. It returns when all
+	// are known or ctx has ended; a call without a reply may have run.
+	Do(ctx context.Context, calls ...*Call)
+	// Node names the server that has the key; "" if there is only one, or nothing is known.
+	Node(ctx context.Context, key string) string
+	// Elsewhere returns a hash tag that another server has than the one that has before ("": none), if there are
+	// several.
+	Elsewhere(ctx context.Context, before string) string
+	// Ping measures one exchange with the server that has the tag.
+	Ping(ctx context.Context, tag string) (time.Duration, error)
+	// About asks that server what it is.
+	About(ctx context.Context, tag string) (Info, error)
+	// Listen subscribes to one channel and passes on its messages until ctx ends. It reconnects by itself. interval
+	// says how often the connection is checked: after two intervals without a sign of life it is replaced.
+	Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener)
+	Close() error
+}
+
+// Listener receives the events of a subscription. Calls come one after the other and must not block.
+type Listener interface {
+	OnMessage(message string)
+	OnSubscribe()           // from now on messages arrive; earlier ones may be lost
+	OnDisconnect(err error) // the subscription failed or broke
+}
+
+// Info is what matters of a server's INFO.
+type Info struct {
+	Version   string
+	Policy    string // maxmemory-policy
+	MaxMemory string // "0" is no limit
+	Single    bool   // not a cluster, so PUBLISH counts all receivers
+}
+
+const (
+	// MaxBatch bounds the calls of one pipeline: the server answers nobody else meanwhile.
+	MaxBatch = 128
+	// LongestTry bounds one exchange of scripts: in any network a reply that takes longer is not worth waiting for.
+	LongestTry = time.Second
+)
+
+// within is a context that ends at a given time, or with its parent. It only states its deadline, which is all
+// that a connection needs, so there is no timer to pay for.
+type within struct {
+	context.Context
+	end time.Time
+}
+
+// Within returns a context whose deadline is d from now, or the parent's if that is earlier.
+func Within(ctx context.Context, d time.Duration) context.Context {
+	end := time.Now().Add(d)
+	if parent, ok := ctx.Deadline(); ok && parent.Before(end) {
+		return ctx
+	}
+	return within{ctx, end}
+}
+
+// Deadline implements context.Context.
+func (w within) Deadline() (time.Time, bool) { return w.end, true }
+
+// sleep waits for d, but not past the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,106 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Failure sorts the errors of a client by what they say about the step that was asked for.
+type Failure uint8
+
+const (
+	None      Failure = iota
+	Transient         // not done, or not known; a repeat helps sooner or later
+	Permanent         // refused; a repeat does not help
+)
+
+// permanentPrefixes start the answers of a server that will not change by themselves. Everything else that a server
+// or network says (LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, NOREPLICAS, MISCONF, time-outs, resets) passes.
+var permanentPrefixes = []string{"OOM", "NOAUTH", "WRONGPASS", "NOPERM", "WRONGTYPE", "CROSSSLOT", "ERR "}
+
+// refusal is a failure that stays until somebody changes the server or its settings.
+type refusal struct{ error }
+
+// Refusal makes an error Permanent.
+func Refusal(err error) error { return refusal{err} }
+
+// Classify says what an error means.
+func Classify(err error) Failure {
+	if err == nil {
+		return None
+	}
+	var no refusal
+	if errors.As(err, &no) || errors.Is(err, redis.ErrClosed) {
+		return Permanent
+	}
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return Transient
+	}
+	text := answer.Error()
+	if strings.HasPrefix(text, "ERR max number of clients") {
+		return Transient
+	}
+	for _, p := range permanentPrefixes {
+		if strings.HasPrefix(text, p) {
+			return Permanent
+		}
+	}
+	return Transient
+}
+
+// Unavailable wraps what the client said. Errors of go-redis name addresses and commands, never credentials.
+func Unavailable(doing string, err error) error {
+	return fmt.Errorf("redislock: %s: %w: %w", doing, distributed.ErrUnavailable, err)
+}
+
+// Interrupted is the error of a call whose caller's context has ended. why is what happened before: after a deadline it
+// says why the server did not answer in time.
+func Interrupted(ctx context.Context, c *Call, why error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("redislock: %s: %w", c.Script.Name, ctx.Err())
+	case errors.Is(why, ctx.Err()):
+		return Unavailable(c.Script.Name, why)
+	}
+	return fmt.Errorf("redislock: %s: %w: %w: %w", c.Script.Name, distributed.ErrUnavailable, ctx.Err(), why)
+}
+
+// MoreTelling returns which of two errors of one request, the later one second, says more: first the server's own
+// words, then what became of the connection, last that the time has expired.
+func MoreTelling(before, now error) error {
+	var answer redis.Error
+	switch {
+	case before == nil, errors.As(now, &answer):
+		return now
+	case errors.As(before, &answer), errors.Is(now, context.DeadlineExceeded):
+		return before
+	}
+	return now
+}
+
+// explained adds the missing ACL rule to a refusal.
+func (g *goRedis) explained(err error) error {
+	if err == nil {
+		return nil // before answer is allocated
+	}
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return err
+	}
+	text := answer.Error()
+	switch {
+	case strings.Contains(text, "channel"):
+		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", g.prefix, err)
+	case strings.Contains(text, "NOPERM") && strings.Contains(text, "key"):
+		return fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", g.prefix, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,166 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long something may take that has no bound of its own.
+const patience = 10 * time.Second
+
+var anyScript = NewScript("any", "return 1")
+
+// gated is a server that replies when told to, to each call with its own first argument.
+type gated struct {
+	Transport
+	gate      chan struct{}
+	exchanges atomic.Int32
+	together  atomic.Int32 // the most calls in one exchange
+}
+
+// Node implements Transport: a single server.
+func (g *gated) Node(context.Context, string) string { return "" }
+
+func (g *gated) Do(ctx context.Context, calls ...*Call) {
+	g.exchanges.Add(1)
+	for n := int32(len(calls)); ; {
+		old := g.together.Load()
+		if n <= old || g.together.CompareAndSwap(old, n) {
+			break
+		}
+	}
+	at, _ := ctx.Deadline()
+	select {
+	case <-g.gate:
+		for _, c := range calls {
+			c.Reply = fmt.Sprint(c.Args[HeadLen:]...)
+		}
+	case <-time.After(time.Until(at)):
+		for _, c := range calls {
+			c.Err = context.DeadlineExceeded
+		}
+	}
+}
+
+func (p *pipeline) gathered() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
+
+func TestPipelineSharesExchangesBeyondTheSlots(t *testing.T) {
+	t.Parallel()
+	server := &gated{gate: make(chan struct{})}
+	p := &pipeline{Transport: server}
+	const gathered, batches = 3 * fairBatch, 3
+	const callers = MaxSlots + gathered
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			c := NewCall(anyScript, nil, i)
+			p.Do(Within(t.Context(), patience), c)
+			if c.Err != nil || c.Reply != fmt.Sprint(i) {
+				t.Errorf("caller %d got %v, %v", i, c.Reply, c.Err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return p.gathered() == gathered }, patience, time.Millisecond)
+	require.Equal(t, int32(MaxSlots), server.exchanges.Load())
+	close(server.gate)
+	wg.Wait()
+	require.Equal(t, int32(MaxSlots+batches), server.exchanges.Load())
+	require.Equal(t, int32(fairBatch), server.together.Load())
+	require.Zero(t, p.busy)
+}
+
+func TestPipelineCallerCanGiveUp(t *testing.T) {
+	t.Parallel()
+	server := &gated{gate: make(chan struct{})}
+	p := &pipeline{Transport: server}
+	var wg sync.WaitGroup
+	for range MaxSlots {
+		wg.Go(func() { p.Do(Within(t.Context(), patience), NewCall(anyScript, nil, 0)) })
+	}
+	require.Eventually(t, func() bool { return server.exchanges.Load() == MaxSlots }, patience, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, caller := range []context.Context{Within(t.Context(), 20*time.Millisecond), Within(ctx, patience)} {
+		wg.Go(func() {
+			c := NewCall(anyScript, nil, 1)
+			p.Do(caller, c)
+			if c.Err == nil {
+				t.Error("a reply without an exchange")
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return p.gathered() >= 1 }, patience, time.Millisecond)
+	cancel()
+	require.Eventually(t, func() bool { return p.gathered() == 0 }, patience, time.Millisecond)
+	close(server.gate)
+	wg.Wait()
+	require.Zero(t, p.busy)
+	require.Equal(t, int32(MaxSlots), server.exchanges.Load())
+}
+
+// TestPipelineKeepsNobodyPastItsDeadline: a leader was once kept until the last waiter of its batch gave up.
+func TestPipelineKeepsNobodyPastItsDeadline(t *testing.T) {
+	t.Parallel()
+	server := &gated{} // never answers
+	p := &pipeline{Transport: server}
+	var wg sync.WaitGroup
+	for range MaxSlots {
+		wg.Go(func() { p.Do(Within(t.Context(), 100*time.Millisecond), NewCall(anyScript, nil, 0)) })
+	}
+	require.Eventually(t, func() bool { return server.exchanges.Load() == MaxSlots }, patience, time.Millisecond)
+	for n, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 300 * time.Millisecond} {
+		wg.Go(func() {
+			start := time.Now()
+			p.Do(Within(t.Context(), limit), NewCall(anyScript, nil, 1))
+			if took := time.Since(start); took < limit-time.Millisecond || took > limit+150*time.Millisecond {
+				t.Errorf("%v took %v", limit, took) // nor is the exchange broken off before the last of them gives up
+			}
+		})
+		require.Eventually(t, func() bool { return p.gathered() == n+1 }, patience, time.Millisecond)
+	}
+	wg.Wait()
+	require.Zero(t, p.busy)
+}
+
+// TestPipelineUnderRandomEnds: callers that give up at any moment lose no slot and get no other's reply.
+func TestPipelineUnderRandomEnds(t *testing.T) {
+	t.Parallel()
+	server := &gated{gate: make(chan struct{})}
+	p := &pipeline{Transport: server}
+	stop := make(chan struct{})
+	var gatekeeper, wg sync.WaitGroup
+	gatekeeper.Go(func() {
+		for {
+			select {
+			case server.gate <- struct{}{}:
+			case <-stop:
+				return
+			}
+		}
+	})
+	for i := range 64 {
+		wg.Go(func() {
+			for n := range 200 {
+				c := NewCall(anyScript, nil, i*1000+n)
+				p.Do(Within(t.Context(), time.Duration(i*n%7)*50*time.Microsecond), c)
+				if c.Err == nil && c.Reply != fmt.Sprint(i*1000+n) {
+					t.Errorf("got %v", c.Reply)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	gatekeeper.Wait()
+	require.Zero(t, p.busy)
+	require.Empty(t, p.waiting)
+}

@@ -1,0 +1,153 @@
+package redislock
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+)
+
+const (
+	// idlePing is how often a subscription is checked before any TTL is known, and at least.
+	idlePing = time.Second
+	// busiestPing bounds the pings when leases are very short.
+	busiestPing = 25 * time.Millisecond
+	// syncSpread is the time given to each waiting key after a gap in the messages, so that they do not all ask at once.
+	syncSpread = 50 * time.Microsecond
+	// orphanTTL is assumed of a grant whose attempt is not known any more.
+	orphanTTL = 5 * time.Second
+	// subscribeWait is how long a probe waits to learn whether the subscription is allowed. Without an outcome by then the
+	// backend works on, by heartbeats.
+	subscribeWait = time.Second
+)
+
+// subscription is the one of a Backend, for all its keys and instances. Messages can be lost, doubled and overtake each
+// other. None is needed: they only make things quick.
+type subscription struct {
+	s        *session
+	nodes    *nodes
+	attempts *attempts
+	minTTL   atomic.Int64 // the shortest TTL asked for, in ns
+
+	once sync.Once // starts listening
+	wg   sync.WaitGroup
+
+	mu    sync.Mutex
+	known chan struct{} // guarded by mu; closed at the first outcome, and never replaced
+	err   error         // guarded by mu; nil while subscribed
+}
+
+func newSubscription(s *session, n *nodes, all *attempts) *subscription {
+	return &subscription{s: s, nodes: n, attempts: all, known: make(chan struct{})}
+}
+
+// open starts to listen, the first time.
+func (u *subscription) open() {
+	u.once.Do(func() {
+		u.wg.Go(func() { u.s.tr.Listen(u.s.ctx, u.s.channel(), u.interval, u) })
+	})
+}
+
+// close waits for the end of listening, which the end of the session's context brings about.
+func (u *subscription) close() {
+	u.once.Do(func() {}) // never opened: it stays so
+	u.wg.Wait()
+}
+
+func (u *subscription) noteTTL(ttl time.Duration) {
+	for {
+		old := u.minTTL.Load()
+		if (old != 0 && old <= int64(ttl)) || u.minTTL.CompareAndSwap(old, int64(ttl)) {
+			return
+		}
+	}
+}
+
+// interval is H of the shortest TTL: a half-open connection is noticed within two (rule R10).
+func (u *subscription) interval() time.Duration {
+	ttl := time.Duration(u.minTTL.Load())
+	if ttl == 0 {
+		return idlePing
+	}
+	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
+}
+
+// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends a heartbeat (rule R10).
+func (u *subscription) OnSubscribe() {
+	u.outcome(nil)
+	all := u.attempts.list()
+	for _, a := range all {
+		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
+		a.heartbeatIn(rand.N(spread + 1))
+	}
+}
+
+// OnDisconnect implements conn.Listener.
+func (u *subscription) OnDisconnect(err error) {
+	if u.s.ctx.Err() != nil {
+		return
+	}
+	u.s.log.Warn("redislock: subscription lost, places are served by heartbeats", "error", err)
+	u.outcome(err)
+}
+
+func (u *subscription) outcome(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.err = err
+	select {
+	case <-u.known:
+	default:
+		close(u.known)
+	}
+}
+
+// allowed waits for the first outcome and returns its error if the server has refused the subscription. One that
+// merely broke comes back by itself.
+func (u *subscription) allowed(ctx context.Context) error {
+	t := time.NewTimer(subscribeWait)
+	defer t.Stop()
+	select {
+	case <-u.known:
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if conn.Classify(u.err) == conn.Permanent {
+		return u.err
+	}
+	return nil
+}
+
+// OnMessage implements conn.Listener.
+func (u *subscription) OnMessage(text string) {
+	m, ok := readMessage(text)
+	if !ok {
+		return
+	}
+	a := u.attempts.find(m.attempt)
+	switch {
+	case m.kind == grantMessage:
+		u.grant(a, m)
+	case a == nil:
+	case m.kind == contendedMessage:
+		a.setContended()
+	case m.kind == checkMessage:
+		a.heartbeatIn(m.delay)
+	}
+}
+
+// grant delivers the lock to the attempt that waits for it. A grant that nobody waits for any more is returned at once
+// (rule R4).
+func (u *subscription) grant(a *attempt, m message) {
+	if a == nil || !a.receive(m.grant) {
+		w := u.s.attempt(m.attempt, m.key, m.instance, m.mode, orphanTTL)
+		u.nodes.of(m.key).background.leave(&w, orphanTTL)
+	}
+}

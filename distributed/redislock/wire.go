@@ -1,0 +1,374 @@
+package redislock
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+)
+
+// Here stands all that goes over the wire: every request, every reply and every message, as Go has them. lua/ is the
+// other side of it.
+
+// prefix starts the name of every helper key and channel, and the value of every lock.
+const prefix = "wllock:"
+
+// The keys of a lock in the order of lua/common.lua, and where its arguments stand behind them.
+const (
+	queueKey = 2
+	keyCount = 6
+
+	tokenArg    = conn.HeadLen + keyCount // ARGV 1
+	settingsArg = tokenArg + 5            // ARGV 6
+)
+
+// sender is this process as its requests name it.
+type sender struct {
+	process string        // our id in tokens and in the channel's name
+	gap     time.Duration // for which a released lock is left free for foreigners
+	single  atomic.Bool   // not a cluster
+	seen    atomic.Uint64 // the largest fence reserved here
+	args    atomic.Pointer[scriptArgs]
+}
+
+func (s *sender) channel() string { return prefix + s.process }
+
+// see notes that fences up to this one were reserved here.
+func (s *sender) see(fence uint64) {
+	for {
+		old := s.seen.Load()
+		if fence <= old || s.seen.CompareAndSwap(old, fence) {
+			return
+		}
+	}
+}
+
+// scriptArgs are the arguments that follow from a TTL, put into interfaces only once.
+type scriptArgs struct {
+	ttl                time.Duration
+	single             bool
+	exclusive          any // mode
+	window, keep, past any
+	settings           any
+	refill, nowait     any // settings with the larger block; with the wish to take no place
+}
+
+// argsFor returns the arguments for a TTL. A process usually has one TTL, so the last ones are kept.
+func (s *sender) argsFor(ttl time.Duration) *scriptArgs {
+	single := s.single.Load()
+	if t := s.args.Load(); t != nil && t.ttl == ttl && t.single == single {
+		return t
+	}
+	ms, gap, counts := ttl.Milliseconds(), s.gap.Milliseconds(), 0
+	if single {
+		counts = 1
+	}
+	past := max(10_000, 2*ms)
+	settings := func(block, nowait int) any { return fmt.Sprint(ms, counts, block, gap, past, nowait) }
+	t := &scriptArgs{
+		ttl: ttl, single: single, exclusive: "x", window: ms / 2, keep: max(60_000, 4*ms), past: past,
+		settings: settings(firstBlock, 0), refill: settings(laterBlock, 0), nowait: settings(firstBlock, 1),
+	}
+	if gap > 0 {
+		t.exclusive = "xg"
+	}
+	s.args.Store(t)
+	return t
+}
+
+func (t *scriptArgs) mode(m distributed.Mode) any {
+	if m == distributed.Shared {
+		return "s"
+	}
+	return t.exclusive
+}
+
+// wireAttempt is an attempt as its requests name it. Each request carries (instance, attempt), so that a repeat has one
+// effect (rule R1), and the full token of what the attempt owns (rule R2).
+type wireAttempt struct {
+	from  *sender
+	fixed *scriptArgs
+	args  []any // what all its requests begin with: head, keys, ARGV 1 to 6 of lua/common.lua; enter's as it is
+}
+
+// attempt returns an attempt with that id. The instance is escaped: see instanceName.
+func (s *sender) attempt(id uint64, key, instance string, mode distributed.Mode, ttl time.Duration) wireAttempt {
+	texts := &struct {
+		keys           [keyCount]string
+		token, attempt string
+	}{keys: keysOf(key, instance)}
+	var digits [20]byte
+	attempt := strconv.AppendUint(digits[:0], id, 10)
+	texts.token = prefix + "x:" + s.process + ":" + string(attempt) + ":" + instance + ":"
+	start := len(prefix) + len("x:") + len(s.process) + len(":")
+	texts.attempt = texts.token[start : start+len(attempt)]
+	args := make([]any, conn.HeadLen, conn.HeadLen+keyCount+6+2) // enter adds two
+	enterScript.Head(args, keyCount)
+	for i := range texts.keys {
+		args = append(args, &texts.keys[i]) // a pointer, because a string in an interface is an allocation
+	}
+	t := s.argsFor(ttl)
+	return wireAttempt{s, t, append(args, &texts.token, &texts.attempt, t.mode(mode), t.window, t.keep, t.settings)}
+}
+
+// instanceName is the instance as it stands in tokens and messages, where colons and blanks separate.
+func instanceName(instance string) string { return url.QueryEscape(instance) }
+
+// noWait makes enter take no place. The other scripts ignore it.
+func (w wireAttempt) noWait() { w.args[settingsArg] = w.fixed.nowait }
+
+// enter asks for the lock, and releases prev first. It is called once per attempt, which leaves the room behind args to
+// it.
+func (w wireAttempt) enter(prev any) *conn.Call {
+	return &conn.Call{Script: enterScript, Args: append(w.args, fenceArg(w.from.seen.Load()), prev)}
+}
+
+func (w wireAttempt) heartbeat() *conn.Call { return w.call(heartbeatScript) }
+func (w wireAttempt) renew() *conn.Call     { return w.call(renewScript) }
+
+func (w wireAttempt) refill() *conn.Call {
+	c := w.call(refillScript)
+	c.Args[settingsArg] = w.fixed.refill
+	return c
+}
+
+// leave gives up all that the attempt has: a lease or a place.
+func (w wireAttempt) leave() *conn.Call { return w.call(leaveScript, w.fixed.past) }
+
+// call adds ARGV 7, which is as of now, and what only this script has.
+func (w wireAttempt) call(s *conn.Script, more ...any) *conn.Call {
+	args := make([]any, 0, len(w.args)+1+len(more))
+	args = append(args, w.args...)
+	s.Head(args, keyCount)
+	args = append(args, fenceArg(w.from.seen.Load()))
+	return &conn.Call{Script: s, Args: append(args, more...)}
+}
+
+// noPrev is enter's ARGV 8 without a lease to release.
+const noPrev = "wllock:none:"
+
+// prev is enter's ARGV 8 for the lease of this attempt, whose value has this fence.
+func (w wireAttempt) prev(mode distributed.Mode, fence uint64) any {
+	token := *w.args[tokenArg].(*string)
+	if mode == distributed.Shared {
+		return prefix + "s:" + strings.TrimPrefix(token, prefix+"x:")
+	}
+	var digits [20]byte
+	return token + string(appendFence(digits[:0], fence))
+}
+
+// renewAll renews n exclusive leases of one TTL; of returns the attempt of each. All its arguments are in interfaces
+// already.
+func renewAll(ttl time.Duration, n int, of func(i int) *wireAttempt) *conn.Call {
+	args := make([]any, conn.HeadLen+3*n+1)
+	renewAllScript.Head(args, 2*n)
+	locks := args[conn.HeadLen:]
+	queues, rest := locks[n:], locks[2*n:]
+	rest[0] = ttl.Milliseconds()
+	for i := range n {
+		w := of(i)
+		locks[i], queues[i], rest[i+1] = w.args[conn.HeadLen], w.args[conn.HeadLen+queueKey], w.args[tokenArg]
+	}
+	return &conn.Call{Script: renewAllScript, Args: args}
+}
+
+// probe tries every command on a key of its own, on the server that has the tag.
+func (s *sender) probe(tag string) *conn.Call {
+	return conn.NewCall(probeScript, []string{prefix + "{" + tag + "}:" + s.process}, s.channel())
+}
+
+// words are those of a reply or message, separated by one blank.
+type words string
+
+func (w *words) next() string {
+	word, rest, _ := strings.Cut(string(*w), " ")
+	*w = words(rest)
+	return word
+}
+
+func (w *words) number() int64 {
+	n, _ := strconv.ParseInt(w.next(), 10, 64)
+	return n
+}
+
+func (w *words) flag() bool { return w.next() == "1" }
+
+// grant says that an attempt owns the lock.
+type grant struct {
+	fence     uint64 // the first of a block
+	count     uint64 // how many are in it
+	contended bool
+	since     time.Time // its claim window began at this time or later; zero: not known
+}
+
+func (w *words) grant() grant {
+	return grant{fence: parseFence(w.next()), count: uint64(w.number()), contended: w.flag()}
+}
+
+// position is a place in the queue.
+type position struct {
+	rank    int64         // how many instances are before ours
+	rest    time.Duration // until the lock expires or may be taken; negative: neither is known
+	foreign bool          // a foreigner has the lock, and will not tell when it unlocks
+}
+
+// standing is what an attempt has at the server, as enter and heartbeat reply.
+type standing struct {
+	kind     standingKind
+	grant    grant    // of hasLease
+	position position // of hasPlace
+	prevLost bool     // the lease to release first had been lost
+	text     string   // of unknownReply
+}
+
+type standingKind uint8
+
+const (
+	unknownReply standingKind = iota
+	hasLease
+	hasPlace
+	heldByOther // and no place was taken
+	outdated    // the server knows a later attempt of the instance; nothing was done
+	gone        // the place is lost
+)
+
+// readStanding reads the reply to a request that was sent then.
+func readStanding(reply string, sent time.Time) (s standing) {
+	reply, s.prevLost = strings.CutPrefix(reply, "lost ")
+	if len(reply) == fenceDigits-3 { // the short "lease": a microsecond, for its fences 000 to 999
+		if us, err := strconv.ParseUint(reply, 10, 64); err == nil {
+			s.kind, s.grant = hasLease, grant{fence: us * 1000, count: 1000, since: sent}
+			return s
+		}
+	}
+	w := words(reply)
+	switch w.next() {
+	case "lease":
+		s.kind, s.grant = hasLease, w.grant()
+		s.grant.since = sent
+	case "place":
+		s.kind, s.position = hasPlace, position{w.number(), time.Duration(w.number()) * time.Millisecond, w.flag()}
+	case "held":
+		s.kind = heldByOther
+	case "old":
+		s.kind = outdated
+	case "gone":
+		s.kind = gone
+	default:
+		s.text = reply
+	}
+	return s
+}
+
+// renewReply is the reply to renew, or to renewAll for one lease.
+type renewReply struct{ held, contended bool }
+
+func readRenew(reply string) renewReply {
+	w := words(reply)
+	return renewReply{w.next() == "held", w.flag()}
+}
+
+func readRenewAll(reply string, i int) renewReply {
+	return renewReply{reply[i] == 'h' || reply[i] == 'w', reply[i] == 'w'}
+}
+
+// refillReply is the reply to refill.
+type refillReply struct {
+	held  bool
+	grant grant // a further block
+}
+
+func readRefill(reply string) refillReply {
+	w := words(reply)
+	return refillReply{w.next() == "fences", w.grant()}
+}
+
+// leaveReply is the reply to leave.
+type leaveReply struct {
+	lost  bool // the attempt had nothing
+	later bool // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
+}
+
+func readLeave(reply string) leaveReply { return leaveReply{reply == "lost", reply == "over"} }
+
+// refusedCommand is one line of the reply to probe.
+type refusedCommand struct{ command, why string }
+
+func readProbe(reply string) (all []refusedCommand) {
+	for line := range strings.Lines(reply) {
+		command, why, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all = append(all, refusedCommand{command, why})
+	}
+	return all
+}
+
+// message is what one process publishes to another:
+//
+//	g <mode> <attempt> <instance> <first fence> <number> <contended> <key>   the lock is yours
+//	w <attempt>                                                              somebody waits for what you hold
+//	p <attempt> <ms>                                                         send a heartbeat then
+type message struct {
+	kind    string
+	attempt uint64
+	delay   time.Duration // of checkMessage
+
+	mode          distributed.Mode // of grantMessage, as all below
+	instance, key string
+	grant         grant
+}
+
+const (
+	grantMessage     = "g"
+	contendedMessage = "w"
+	checkMessage     = "p"
+)
+
+// readMessage returns false for what cannot be read.
+func readMessage(text string) (m message, ok bool) {
+	w := words(text)
+	m.kind = w.next()
+	if m.kind == grantMessage && w.next() == "s" {
+		m.mode = distributed.Shared
+	}
+	m.attempt, _ = strconv.ParseUint(w.next(), 10, 64)
+	switch m.kind {
+	case grantMessage:
+		m.instance, m.grant = w.next(), w.grant()
+		m.key = string(w) // which may contain blanks
+		ok = m.key != ""
+	case contendedMessage:
+		ok = true
+	case checkMessage:
+		m.delay, ok = time.Duration(w.number())*time.Millisecond, true
+	}
+	return m, ok && m.attempt != 0
+}
+
+const fenceDigits = 19
+
+// fenceArg is a fence as an argument of the scripts.
+func fenceArg(fence uint64) any {
+	if fence >= 1e18 {
+		return fence // has its digits anyway, and is written straight into the connection's buffer
+	}
+	return string(appendFence(nil, fence))
+}
+
+// appendFence writes a fence the way the scripts compare them: as 19 digits (rule R9).
+func appendFence(b []byte, fence uint64) []byte {
+	for least := uint64(1e18); fence < least && least > 1; least /= 10 {
+		b = append(b, '0')
+	}
+	return strconv.AppendUint(b, fence, 10)
+}
+
+// parseFence reads what a script wrote; anything else is 0, which no store accepts after a fence.
+func parseFence(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64)
+	return n
+}
