@@ -1,4 +1,4 @@
-// Package debug shows the locks of a process over HTTP: who waits, who holds, for how long.
+// Package debug shows the locks of a process over HTTP: holders, waiters, and for how long.
 //
 //	admin.Handle("GET /debug/wllock", debug.Handler(locker))
 //

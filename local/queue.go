@@ -13,7 +13,7 @@ import (
 
 // The errors of Enter. If the caller's context ends, Enter returns that context's error instead.
 var (
-	// ErrQueueFull: the number of callers that wait for the key is at its limit.
+	// ErrQueueFull: as many callers wait for the key as allowed.
 	ErrQueueFull = errors.New("local queue is full")
 	// ErrHopeless: too many callers are ahead for the turn to come in time. It Is also ErrQueueFull.
 	ErrHopeless = fmt.Errorf("the wait would be longer than allowed: %w", ErrQueueFull)

@@ -22,7 +22,7 @@ func (s *Shop) Buy(ctx context.Context) (answer string, err error) {
 		answer = fmt.Sprintf("sold, %d left", s.stock)
 		return nil
 	}, wllock.NoWait(), wllock.WithFallback(func(context.Context, error) error {
-		answer = "come again"
+		answer = "try again"
 		return nil
 	}))
 	return answer, err
@@ -41,9 +41,9 @@ func Example() {
 		fmt.Println(shop.Buy(t.Context()))
 	}
 
-	run(testShop) // in a program of its own, `go test` does this
+	run(testShop) // go test does this
 	// Output:
-	// come again <nil>
+	// try again <nil>
 	// sold, 2 left <nil>
 }
 

@@ -9,9 +9,9 @@ import (
 
 // legend explains the columns, because a table is often pasted without its program.
 const legend = `
-sold, oversold: rows in the database. sold out: let in, nothing left. refused: not let in ("try later").
-orders/s: until the last piece was sold. requests: to the lock service, renewals and heartbeats not counted;
-per order: for each piece sold. wait: from arriving to being let in, of those who were.
+sold, oversold: rows in the database. sold out: admitted, nothing left. refused: not admitted ("try later").
+orders/s: until the last piece was sold. requests: to the lock service, without renewals and heartbeats;
+per order: per piece sold. wait: from arrival to admission, of admitted buyers.
 `
 
 // column is a title and the text of a report below it.

@@ -113,7 +113,7 @@ func TestWithoutAThresholdTheGoodputCollapses(t *testing.T) {
 	p := ofSmall(t, wllock.Unlimited)
 	assert.Less(t, float64(p.good), .2*capacity)
 	assert.Greater(t, p.timedOut, p.good)
-	assert.Greater(t, p.wasted, p.good, "the lock works for those who have left")
+	assert.Greater(t, p.wasted, p.good, "the lock is used for clients that have left")
 	assert.Greater(t, p.busy(small), .9)
 }
 

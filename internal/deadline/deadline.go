@@ -82,7 +82,7 @@ func (s *Set[T]) Remove(it *Item[T]) bool {
 	return true
 }
 
-// Len tells how many items wait.
+// Len returns the number of items.
 func (s *Set[T]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -124,7 +124,7 @@ func TestFireMayPutAgain(t *testing.T) {
 	})
 }
 
-// A call that takes long holds nobody up.
+// A slow call of fire delays no other.
 func TestFiresOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Package race tells tests whether the race detector is on, which makes every step 5 to 10 times as slow.
+// Package race says whether the race detector is on, which makes every step 5 to 10 times as slow.
 package race
 
 // Enabled reports that the race detector is on.

@@ -68,7 +68,7 @@ func ExampleUnaryServerInterceptor() {
 	resp, err := client.UnaryCall(context.Background(), request)
 	fmt.Println(resp.GetUsername(), err)
 
-	busy, _ := locker.Acquire(context.Background(), "product", "1000") // by somebody else
+	busy, _ := locker.Acquire(context.Background(), "product", "1000") // another caller
 	defer func() { _ = busy.Release(context.Background()) }()
 	_, err = client.UnaryCall(context.Background(), request)
 	fmt.Println(status.Code(err))

@@ -17,9 +17,9 @@ func TestClosedMayBeRetriedOnlyIfNotAdmitted(t *testing.T) {
 		err   error
 		retry bool
 	}{
-		"at the door":                          {&wllock.Error{Op: "acquire", Err: closed}, true},
+		"not admitted":                         {&wllock.Error{Op: "acquire", Err: closed}, true},
 		"cause of the handler's context":       {closed, false},
-		"let in":                               {&wllock.Error{Op: "hold", Ran: true, Err: closed}, false},
+		"admitted":                             {&wllock.Error{Op: "hold", Ran: true, Err: closed}, false},
 		"waiting with the context of a holder": {&wllock.Error{Op: "acquire", Err: errors.Join(context.Canceled, closed)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,17 +90,17 @@ func ExampleJoin() {
 func ExampleWithResponder() {
 	locker := newLocker()
 	defer func() { _ = locker.Close(context.Background()) }()
-	busy, _ := locker.Acquire(context.Background(), "product", "1000") // by somebody else
+	busy, _ := locker.Acquire(context.Background(), "product", "1000") // another caller
 	defer func() { _ = busy.Release(context.Background()) }()
 
 	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
 		httpguard.WithCallOptions(wllock.NoWait()),
 		httpguard.WithResponder(func(w http.ResponseWriter, r *http.Request, status int, err error) {
-			http.Error(w, "A crowd is at the counter, please come again.", status)
+			http.Error(w, "Too many orders at the moment, please try again.", status)
 		}))
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}", guard(http.NotFoundHandler()))
 
 	request(mux, "/orders/1000", "")
-	// Output: 409 A crowd is at the counter, please come again.
+	// Output: 409 Too many orders at the moment, please try again.
 }

@@ -133,11 +133,11 @@ func TestResponder(t *testing.T) {
 		httpguard.WithResponder(func(w http.ResponseWriter, r *http.Request, status int, err error) {
 			assert.ErrorIs(t, err, wllock.ErrHeld)
 			assert.Equal(t, http.StatusConflict, status)
-			http.Error(w, "sold out, come again", http.StatusTeapot)
+			http.Error(w, "sold out, try again", http.StatusTeapot)
 		}))
 	a := get(t, s)
 	require.Equal(t, http.StatusTeapot, a.status)
-	require.Equal(t, "sold out, come again\n", a.body)
+	require.Equal(t, "sold out, try again\n", a.body)
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 }
 

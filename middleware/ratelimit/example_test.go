@@ -24,7 +24,7 @@ func Example() {
 
 	limits := ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{
 		Policy: ratelimit.Policy{Name: "customer", Quota: 2, Window: time.Minute},
-		Of:     httpguard.Header("Customer"), // whoever your authentication says it is
+		Of:     httpguard.Header("Customer"), // from your authentication
 	}})
 	guard := httpguard.New(locker, "product", httpguard.PathValue("id"))
 	mux := http.NewServeMux()

@@ -164,10 +164,10 @@ func TestLimiterAway(t *testing.T) {
 	a = s.get(t, secret, "1", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.Equal(t, `"caller";q=2;w=60, "product";q=3;w=90`, a.header.Get("RateLimit-Policy"))
-	require.Equal(t, `"caller";r=1;t=30`, a.header.Get("RateLimit"), "what it answered before it went away")
+	require.Equal(t, `"caller";r=1;t=30`, a.header.Get("RateLimit"), "what it answered before")
 }
 
-// goes is a limiter that goes away after one charge.
+// goes is a limiter that becomes unreachable after one charge.
 type goes struct {
 	ratelimit.Limiter
 	gone bool
@@ -189,7 +189,7 @@ func TestLimiterAwayAndClientGone(t *testing.T) {
 	r.Header.Set("Authorization", secret)
 	limits := ratelimit.New(away{}, []ratelimit.Rule{perCaller}, ratelimit.WithFailClosed())
 	w := httptest.NewRecorder()
-	limits(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let in") })).ServeHTTP(w, r)
+	limits(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("admitted") })).ServeHTTP(w, r)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 }
 

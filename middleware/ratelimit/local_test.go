@@ -74,7 +74,7 @@ func TestLocalRemembersRetriesForAMinute(t *testing.T) {
 		l := NewLocal()
 		take(t, l, five, "a", "r")
 		time.Sleep(50 * time.Second)
-		take(t, l, five, "b", "") // clears away what is idle
+		take(t, l, five, "b", "") // removes idle identities
 		require.Equal(t, 5, take(t, l, five, "a", "r").Remaining)
 	})
 }

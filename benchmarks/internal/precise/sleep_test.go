@@ -19,7 +19,7 @@ func TestSleepIsNeverShortAndHardlyLong(t *testing.T) {
 		}
 		slices.Sort(took)
 		assert.GreaterOrEqual(t, took[0], d)
-		if runtime.GOOS == "linux" { // generous, for the machine may be busy
+		if runtime.GOOS == "linux" { // generous, because the machine may be busy
 			assert.Less(t, took[len(took)/2], d+time.Millisecond/2)
 		}
 		t.Logf("%v: median %v, worst %v", d, took[len(took)/2], took[len(took)-1])

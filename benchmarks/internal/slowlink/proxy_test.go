@@ -72,7 +72,7 @@ func TestTheDelayIsExact(t *testing.T) {
 	}
 	slices.Sort(took)
 	assert.GreaterOrEqual(t, took[0], 2*delay)
-	assert.Less(t, took[len(took)/2], 2*delay+time.Millisecond) // generous, for the machine may be busy
+	assert.Less(t, took[len(took)/2], 2*delay+time.Millisecond) // generous, because the machine may be busy
 	t.Logf("median %v, 99%% %v", took[len(took)/2], took[len(took)*99/100])
 }
 

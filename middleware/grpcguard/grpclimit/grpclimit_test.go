@@ -160,7 +160,7 @@ func TestCallEndsWhileTheLimiterIsAway(t *testing.T) {
 	for code, ctx := range map[codes.Code]context.Context{codes.Canceled: cancelled, codes.DeadlineExceeded: late} {
 		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("caller-id", "1"))
 		_, err := limits(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
-			t.Error("let in")
+			t.Error("admitted")
 			return nil, nil
 		})
 		require.Equal(t, code, status.Code(err))

@@ -57,7 +57,7 @@ func TestLimiter(t *testing.T) {
 		r := take(t, l, "count", "")
 		require.False(t, r.Allowed)
 		require.InDelta(t, 12*time.Minute, r.RetryAfter, float64(time.Second))
-		require.True(t, take(t, l, "somebody else", "").Allowed)
+		require.True(t, take(t, l, "another", "").Allowed)
 	})
 
 	t.Run("a retry is charged once", func(t *testing.T) {
