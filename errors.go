@@ -118,42 +118,34 @@ func isOurs(err error) bool {
 	return errors.Is(err, ErrQueueFull) || errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLeaseLost)
 }
 
-// outcome is how the wait for a lock ended, for counters and attributes of metrics: a fixed few, so that they stay
-// countable. The reasons of a refusal stand in the order in which they are looked for, the most telling first: a wait that
-// timed out at an unreachable backend is both.
-type outcome uint8
+// outcome is the reason of a refusal, for counters and attributes of metrics: a fixed few, so that they stay countable. It
+// is an index of outcomes.
+type outcome int
 
 const (
 	queueFull outcome = iota
 	unavailable
 	timedOut
 	busy
-	closed
-	leaseLost
-	deadlineExceeded
-	canceled
-	other
-	acquired
 )
 
+// outcomes stand in the order in which an error is compared with them, the most telling first: a wait that timed out at an
+// unreachable backend is both.
 var outcomes = [...]struct {
-	word string
 	err  error
+	word string
 }{
-	queueFull: {"queue_full", ErrQueueFull}, unavailable: {"unavailable", ErrUnavailable},
-	timedOut: {"wait_timeout", ErrWaitTimeout}, busy: {"held", ErrHeld}, closed: {"closed", ErrClosed},
-	leaseLost: {"lease_lost", ErrLeaseLost}, deadlineExceeded: {"deadline_exceeded", context.DeadlineExceeded},
-	canceled: {"canceled", context.Canceled}, other: {word: "other"}, acquired: {word: "acquired"},
+	{ErrQueueFull, "queue_full"}, {ErrUnavailable, "unavailable"}, {ErrWaitTimeout, "wait_timeout"}, {ErrHeld, "held"},
+	{ErrClosed, "closed"}, {ErrLeaseLost, "lease_lost"},
+	{context.DeadlineExceeded, "deadline_exceeded"}, {context.Canceled, "canceled"}, {nil, "other"},
 }
 
 func (o outcome) String() string { return outcomes[o].word }
 
-// outcomeOf names the reason of a refusal.
 func outcomeOf(err error) outcome {
-	for o := range other {
-		if errors.Is(err, outcomes[o].err) {
-			return o
-		}
+	o := 0
+	for outcomes[o].err != nil && !errors.Is(err, outcomes[o].err) {
+		o++
 	}
-	return other
+	return outcome(o)
 }

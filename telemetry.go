@@ -15,7 +15,7 @@ import (
 const scope = "github.com/wllock/wllock"
 
 // buckets are the boundaries, in seconds, that tell times apart: from a hand-off within the process to the longest waits.
-var buckets = metric.WithExplicitBucketBoundaries(
+var buckets metric.Float64HistogramOption = metric.WithExplicitBucketBoundaries(
 	.00001, .0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 
 // telemetry is what a Locker reports to OpenTelemetry. No attribute of a metric is a key: there are too many keys.
@@ -43,30 +43,34 @@ func newTelemetry(n *names, degraded func() bool) (*telemetry, error) {
 	if s.meters == nil {
 		return t, nil
 	}
-	i := &instruments{meter: s.meters.Meter(scope)}
-	t.acquire = i.seconds("wllock.acquire.duration", "Time spent waiting for a lock, by tier and outcome")
-	t.hold = i.seconds("wllock.hold.duration", "Time a lock was held")
-	t.sheds = i.counter("wllock.sheds", "{request}", "Requests refused because the local queue was full")
-	t.handoffs = i.counter("wllock.handoffs", "{handoff}", "Locks served from a running tenure")
-	t.losses = i.counter("wllock.losses", "{lock}", "Locks lost while held")
-	t.renewals = i.counter("wllock.renewals", "{renewal}", "Renewals of leases, by outcome")
-	t.degradations = i.counter("wllock.degradations", "{lock}",
+	m := s.meters.Meter(scope)
+	var err error
+	t.acquire = instrument(&err, m.Float64Histogram, "wllock.acquire.duration", "s",
+		"Time spent waiting for a lock, by tier and outcome", buckets)
+	t.hold = instrument(&err, m.Float64Histogram, "wllock.hold.duration", "s", "Time a lock was held", buckets)
+	t.sheds = instrument(&err, m.Int64Counter, "wllock.sheds", "{request}", "Requests refused because the local queue was full")
+	t.handoffs = instrument(&err, m.Int64Counter, "wllock.handoffs", "{handoff}", "Locks served from a running tenure")
+	t.losses = instrument(&err, m.Int64Counter, "wllock.losses", "{lock}", "Locks lost while held")
+	t.renewals = instrument(&err, m.Int64Counter, "wllock.renewals", "{renewal}", "Renewals of leases, by outcome")
+	t.degradations = instrument(&err, m.Int64Counter, "wllock.degradations", "{lock}",
 		"Locks held without a lease when they ended, because the backend was unreachable")
-	t.observe(i, n, degraded)
-	return t, i.err
+	if err != nil {
+		return t, err
+	}
+	return t, t.observe(m, n, degraded)
 }
 
 // observe registers what the provider asks for by itself.
-func (t *telemetry) observe(i *instruments, n *names, degraded func() bool) {
-	waiting := i.upDown("wllock.waiter.count", "{waiter}", "Callers waiting in a local queue")
-	held := i.upDown("wllock.lock.count", "{lock}", "Locks held")
-	limit := i.gauge("wllock.waiter.limit", "{waiter}", "Callers that may wait per key; -1: any number")
-	local := i.gauge("wllock.degraded", "{locker}",
+func (t *telemetry) observe(m metric.Meter, n *names, degraded func() bool) (err error) {
+	waiting := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.waiter.count", "{waiter}", "Callers waiting in a local queue")
+	held := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.lock.count", "{lock}", "Locks held")
+	limit := instrument(&err, m.Int64ObservableGauge, "wllock.waiter.limit", "{waiter}", "Callers that may wait per key; -1: any number")
+	local := instrument(&err, m.Int64ObservableGauge, "wllock.degraded", "{locker}",
 		"1 while locks are held within the process only, because the backend is unreachable")
-	if i.err != nil {
-		return
+	if err != nil {
+		return err
 	}
-	t.registration, i.err = i.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	t.registration, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for _, state := range n.all() {
 			o.ObserveInt64(waiting, state.waiting.Load(), t.of(state))
 			o.ObserveInt64(held, state.held.Load(), t.of(state))
@@ -77,38 +81,17 @@ func (t *telemetry) observe(i *instruments, n *names, degraded func() bool) {
 		}
 		return nil
 	}, waiting, held, limit, local)
+	return err
 }
 
-// instruments makes instruments and collects the errors.
-type instruments struct {
-	meter metric.Meter
-	err   error
-}
-
-func (i *instruments) failed(err error) { i.err = errors.Join(i.err, err) }
-
-func (i *instruments) seconds(name, doc string) metric.Float64Histogram {
-	h, err := i.meter.Float64Histogram(name, metric.WithUnit("s"), buckets, metric.WithDescription(doc))
-	i.failed(err)
-	return h
-}
-
-func (i *instruments) counter(name, unit, doc string) metric.Int64Counter {
-	c, err := i.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(doc))
-	i.failed(err)
-	return c
-}
-
-func (i *instruments) upDown(name, unit, doc string) metric.Int64ObservableUpDownCounter {
-	c, err := i.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(doc))
-	i.failed(err)
-	return c
-}
-
-func (i *instruments) gauge(name, unit, doc string) metric.Int64ObservableGauge {
-	g, err := i.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(doc))
-	i.failed(err)
-	return g
+// instrument makes an instrument and collects the error. Option is the kind's own type of option; unit and description
+// are options of every kind.
+func instrument[Instrument, Option any](errs *error, make func(string, ...Option) (Instrument, error),
+	name, unit, doc string, more ...Option) Instrument {
+	options := append(more, any(metric.WithUnit(unit)).(Option), any(metric.WithDescription(doc)).(Option))
+	i, err := make(name, options...)
+	*errs = errors.Join(*errs, err)
+	return i
 }
 
 // close ends what the provider asks for by itself: the provider outlives the Locker, and would keep it in memory.
@@ -160,28 +143,29 @@ func (t *telemetry) acquired(ctx context.Context, c *call) {
 	if t.acquire == nil {
 		return
 	}
-	t.waited(ctx, c, TierLocal, c.localWait, acquired)
-	t.waited(ctx, c, TierDistributed, c.distributedWait(), acquired)
+	t.waited(ctx, c, TierLocal, c.localWait, "acquired")
+	t.waited(ctx, c, TierDistributed, c.distributedWait(), "acquired")
 	if c.use.Handoff() {
 		t.count(ctx, t.handoffs, c.name)
 	}
 }
 
 func (t *telemetry) refused(ctx context.Context, c *call, e *Error, why outcome) {
+	reason := why.String()
 	if c.span != nil {
 		t.queued(c)
-		c.span.SetAttributes(attribute.String("wllock.tier", string(e.Tier)), attribute.String("error.type", why.String()))
-		c.span.SetStatus(codes.Error, why.String())
+		c.span.SetAttributes(attribute.String("wllock.tier", string(e.Tier)), attribute.String("error.type", reason))
+		c.span.SetStatus(codes.Error, reason)
 		c.span.End()
 	}
 	if t.acquire == nil {
 		return
 	}
 	if e.Tier == TierLocal {
-		t.waited(ctx, c, TierLocal, e.LocalWait, why)
+		t.waited(ctx, c, TierLocal, e.LocalWait, reason)
 	} else {
-		t.waited(ctx, c, TierLocal, e.LocalWait, acquired) // it had got its turn
-		t.waited(ctx, c, TierDistributed, e.DistributedWait, why)
+		t.waited(ctx, c, TierLocal, e.LocalWait, "acquired") // it had got its turn
+		t.waited(ctx, c, TierDistributed, e.DistributedWait, reason)
 	}
 	if why == queueFull {
 		t.count(ctx, t.sheds, c.name)
@@ -195,7 +179,7 @@ func (t *telemetry) ended(ctx context.Context, c *call, now time.Time, lost, deg
 		}
 		if lost {
 			c.span.AddEvent("lost")
-			c.span.SetStatus(codes.Error, leaseLost.String())
+			c.span.SetStatus(codes.Error, "lease_lost")
 		}
 		c.span.End()
 	}
@@ -234,13 +218,13 @@ func (t *telemetry) queued(c *call) {
 	}
 }
 
-func (t *telemetry) waited(ctx context.Context, c *call, tier Tier, d time.Duration, o outcome) {
+func (t *telemetry) waited(ctx context.Context, c *call, tier Tier, d time.Duration, outcome string) {
 	if !t.acquire.Enabled(ctx) {
 		return
 	}
-	more := []attribute.KeyValue{attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", o.String())}
-	if o != acquired {
-		more = append(more, attribute.String("error.type", o.String()))
+	more := []attribute.KeyValue{attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome)}
+	if outcome != "acquired" {
+		more = append(more, attribute.String("error.type", outcome))
 	}
 	t.acquire.Record(ctx, d.Seconds(), t.of(c.name, more...))
 }
