@@ -6,13 +6,13 @@ import "time"
 // that embeds keepalive.Lease and adds StartRelease has it. A lease without it costs its user a goroutine.
 type AsyncLease interface {
 	Lease
-	// Watch names the one Watcher; it is called once per lease. What has happened before is reported at once. The
-	// Watcher is given as, the lease as its user knows it, which may be a wrapper of this one.
+	// Watch sets the one Watcher; it is called once per lease. Events of before are reported at once. The Watcher
+	// receives as, the lease as its user knows it, which may be a wrapper of this one.
 	Watch(w Watcher, as Lease)
-	// At is Until and Healthy in one, for a caller that knows the time: the time left, by the clock that leaves less.
+	// At is Until and Healthy in one, for a caller that knows the time. left is by the clock that leaves less.
 	At(now time.Time) (left time.Duration, healthy bool)
-	// StartRelease is Release without waiting: it returns at once. true: the lease has been released, and that was all.
-	// false: the answer goes to the Watcher, maybe before StartRelease returns.
+	// StartRelease is Release without waiting. true: the lease is released. false: the answer goes to the Watcher,
+	// maybe before StartRelease returns.
 	StartRelease() bool
 }
 
@@ -29,7 +29,7 @@ type Watcher interface {
 type RenewalWatcher interface {
 	Watcher
 	// LeaseRenewed is called when a renewal has been answered (nil), and for each try that was not (an error that Is
-	// ErrUnavailable). sent is when it left; zero: not known.
+	// ErrUnavailable). sent is when it was sent; zero: not known.
 	LeaseRenewed(l Lease, sent time.Time, err error)
 }
 

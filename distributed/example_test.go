@@ -10,7 +10,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// acquire is what a user of a Backend makes of its answers.
+// acquire is how a user of a Backend handles its answers.
 func acquire(ctx context.Context, b distributed.Backend, req distributed.Request) (distributed.Lease, error) {
 	lease, place, err := b.Enter(ctx, req)
 	if place == nil {
@@ -23,7 +23,7 @@ func acquire(ctx context.Context, b distributed.Backend, req distributed.Request
 		}
 		return lease, nil
 	case <-ctx.Done():
-		// A grant may have arrived at this moment. It is given back too, on a context that is not over yet.
+		// A grant may have arrived at this moment. Leave releases it too, on a context that has not ended.
 		giveUp, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		return nil, errors.Join(ctx.Err(), place.Leave(giveUp))

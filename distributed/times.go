@@ -2,33 +2,33 @@ package distributed
 
 import "time"
 
-// The times of the protocol, all derived from the lease TTL T. They stand here so that every backend and every test
-// means the same by them.
+// The times of the protocol, all derived from the lease TTL T, for every backend and every test.
 
 // MinTTL is the shortest lease TTL: below it the drift allowance would eat the claim window (see ClaimWindow).
 const MinTTL = 50 * time.Millisecond
 
-// RenewInterval (T/3) is how long after its last renewal a lease is renewed: two further tries fit before it is over.
+// RenewInterval (T/3) is how long after its last renewal a lease is renewed: two further tries fit before it expires
+// (rule K1).
 func RenewInterval(ttl time.Duration) time.Duration { return ttl / 3 }
 
 // HeartbeatInterval (H = T/6) is how often the place of a waiting instance is refreshed.
 func HeartbeatInterval(ttl time.Duration) time.Duration { return ttl / 6 }
 
-// ClaimWindow (W = T/2) is what a fresh grant is valid for until its first renewal claims it. A grant that nobody
-// receives holds the others up for no longer than this.
+// ClaimWindow (W = T/2) is how long a fresh grant is valid until its first renewal claims it. A grant that nobody receives
+// delays others by no more than this (rule K5).
 func ClaimWindow(ttl time.Duration) time.Duration { return ttl / 2 }
 
-// Drift is subtracted from every validity: 1% for clocks that run at different speed plus 10 ms for their resolution
-// and for expiry that is done in steps (the allowance of the Redlock description in the Redis documentation, made
-// coarser).
+// Drift is subtracted from every validity: 1% for clocks that run at different speeds plus 10 ms for their resolution and
+// for expiry in steps (the allowance of the Redlock description in the Redis documentation, made coarser).
 func Drift(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
 
-// Validity is the time up to which a right of length d may be relied on when it was asked for at sent. It counts from
-// the moment the question left, never from the answer: the backend may have started its own clock at any time between.
+// Validity is the time up to which a right of length d that was requested at sent may be relied on. It counts from the
+// sending of the request, never from the answer: the backend may have started its own clock at any time between (rule K4).
 func Validity(sent time.Time, d time.Duration) time.Time { return sent.Add(d - Drift(d)) }
 
-// Over reports whether until has passed by the monotonic or by the wall clock. The monotonic clock stands still while
-// a machine is suspended and the wall clock can be set back; a holder that trusted one alone could work past its lease.
+// Over reports whether until has passed by the monotonic or by the wall clock (rule K2). The monotonic clock stands still
+// while a machine is suspended and the wall clock can be set back; a holder that trusted one alone could work past its
+// lease.
 func Over(now, until time.Time) bool { return Left(now, until) <= 0 }
 
 // Left is the time from now to until by the clock that leaves less.

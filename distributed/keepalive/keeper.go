@@ -10,11 +10,11 @@ import (
 	"github.com/wllock/wllock/internal/deadline"
 )
 
-// Keeper renews the leases of one backend from one timer and notices when one is over, by both clocks.
+// Keeper renews the leases of one backend from one timer and notices when one expires, by both clocks.
 //
-// Each lease is renewed RenewInterval after its last renewal was sent. What falls due together is renewed in one call.
-// An unknown outcome is tried again until the lease is over; a lease that the backend says is gone ends at once. The
-// end of a lease is watched while its renewal is under way, so a backend that hangs makes leases end, not linger.
+// Each lease is renewed RenewInterval after its last renewal was sent. Renewals that fall due together share one call. One
+// with an unknown outcome is retried until the lease expires; a lease that the backend says is gone ends at once (rule
+// K1). The end of a lease is watched while its renewal is under way, so a backend that hangs makes leases end, not linger.
 type Keeper struct {
 	renew  func(ctx context.Context, due []distributed.Lease)
 	set    *deadline.Set[*Lease]
@@ -25,25 +25,25 @@ type Keeper struct {
 
 	mu    sync.Mutex
 	calls int            // guarded by mu; of renew, under way
-	late  []*Lease       // guarded by mu; fell due meanwhile, and the next of those calls to end is followed by one for them
+	late  []*Lease       // guarded by mu; fell due meanwhile: the next call to end is followed by one for them
 	ended sync.WaitGroup // calls; Add under mu, unless closed
 }
 
 const (
-	// maxRenewing bounds the calls of renew that can be under way together, and with them the goroutines. More than
-	// one, so that a batch on a dead connection does not hold up the next; few, for a batch holds any number of leases.
+	// maxRenewing bounds the concurrent calls of renew, and with them the goroutines. More than one, so that a batch on a
+	// dead connection does not delay the next; few, since a batch holds any number of leases.
 	maxRenewing = 4
-	// retriesPerTTL sets how often a renewal with unknown outcome is repeated: often enough that a short gap in the
-	// network costs no lease, seldom enough not to be a storm.
+	// retriesPerTTL sets how often a renewal with unknown outcome is retried: often enough that a short network failure
+	// costs no lease, seldom enough not to be a storm.
 	retriesPerTTL = 30
-	// gridPerTTL is into how many points renewals are gathered, so that they share a pipeline: 1% of T is less than
-	// the drift allowance and cannot matter to a renewal planned at T/3.
+	// gridPerTTL is the number of points in T at which renewals are gathered, so that they share a pipeline: 1% of T is
+	// less than the drift allowance and cannot matter to a renewal planned at T/3.
 	gridPerTTL = 100
 )
 
-// NewKeeper returns a Keeper that renews through renew. For each lease it is given, renew calls Renewed, or End if the
-// backend says that the lease is gone, or Postpone if it is not to be renewed yet, or none of these when it could not find
-// out. It returns when ctx ends, and runs on a goroutine of the keeper's; calls can overlap, but not for one lease.
+// NewKeeper returns a Keeper that renews through renew. For each lease in due, renew calls Renewed, or End if the backend
+// says that the lease is gone, or Postpone if it is not to be renewed yet, or none of these if the outcome is unknown. It
+// returns when ctx ends, and runs on a goroutine of the keeper's; calls can overlap, but not for one lease.
 func NewKeeper(renew func(ctx context.Context, due []distributed.Lease)) *Keeper {
 	k := &Keeper{renew: renew, base: time.Now()}
 	k.set = deadline.New(k.fire)
@@ -51,7 +51,7 @@ func NewKeeper(renew func(ctx context.Context, due []distributed.Lease)) *Keeper
 	return k
 }
 
-// Keep starts l, which the lease outer embeds: it lasts until then, and is first renewed (claimed) at renewAt.
+// Keep starts l, which the lease outer embeds: it lasts until the given time, and is first renewed (claimed) at renewAt.
 // Call it once, before anybody else sees the lease.
 func (k *Keeper) Keep(l *Lease, outer distributed.Lease, ttl time.Duration, until, renewAt time.Time) {
 	l.keeper, l.outer, l.ttl, l.renewAt = k, outer, ttl, renewAt
@@ -61,8 +61,8 @@ func (k *Keeper) Keep(l *Lease, outer distributed.Lease, ttl time.Duration, unti
 	k.set.Put(&l.item, earlier(renewAt, until))
 }
 
-// Close stops all renewals and waits for those under way. Leases that are held are not ended: they run out, and what
-// is told of their end is still told.
+// Close stops all renewals and waits for those under way. Leases that are held are not ended: they expire, and their
+// Watchers are still notified.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed.Store(true)
@@ -100,8 +100,8 @@ func toRenew(now time.Time, due []*Lease) []*Lease {
 	return batch
 }
 
-// begin reports whether there may be another call of renew. If not, the batch is left to those under way. Were it to try
-// again by itself, it could find them busy each time, with leases that came later.
+// begin reports whether another call of renew may start. If not, the batch is left to those under way. If it retried by
+// itself, it could find them busy each time, with leases that came later.
 func (k *Keeper) begin(now time.Time, batch []*Lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -110,7 +110,7 @@ func TestHealthyKnowsALateAnswer(t *testing.T) {
 	})
 }
 
-// The answers of one batch come apart: a lease whose answer was early is due again while the rest is still waited for.
+// The answers of one batch can arrive apart: a lease answered early is due again while the rest is still under way.
 func TestEarlyAnswerInALateBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late atomic.Pointer[lease]
@@ -138,7 +138,7 @@ func TestEarlyAnswerInALateBatch(t *testing.T) {
 	})
 }
 
-// However many leases are due and however long the backend hangs, a few calls are under way, and all leases end on time.
+// Only a few calls are under way however many leases are due and however long the backend hangs; all leases end on time.
 func TestHangingBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
@@ -168,7 +168,7 @@ func TestHangingBackend(t *testing.T) {
 	})
 }
 
-// Where all calls are busy with others' claims all the time, a lease has its turn after the calls under way when it fell
+// When all calls are always busy with others' claims, a lease is renewed after the calls that were under way when it fell
 // due, and not when it happens to find one of them at its end.
 func TestLateLeasesComeNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -269,20 +269,20 @@ func TestKeeperClose(t *testing.T) {
 	})
 }
 
-// renewals is a witness of renewals, too.
+// renewals is a witness that records renewals, too.
 type renewals struct {
 	witness
-	told []error
-	sent []time.Time
+	renewed []error
+	sent    []time.Time
 }
 
 func (r *renewals) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told, r.sent = append(r.told, err), append(r.sent, sent)
+	r.renewed, r.sent = append(r.renewed, err), append(r.sent, sent)
 }
 
-// Who watches learns of each renewal and of each that had no answer, and of none once a release has begun.
+// A RenewalWatcher receives each renewal and each try without answer, and none once a release has begun.
 func TestRenewalWatcherIsToldOfEachRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
@@ -297,25 +297,25 @@ func TestRenewalWatcherIsToldOfEachRenewal(t *testing.T) {
 		start := time.Now()
 		time.Sleep(ttl/6 + ttl/2)
 		synctest.Wait()
-		require.Equal(t, []error{nil, nil}, r.told, "the claim and a renewal")
+		require.Equal(t, []error{nil, nil}, r.renewed, "the claim and a renewal")
 		require.Equal(t, start.Add(ttl/6), r.sent[0])
 		away.Store(true)
 		time.Sleep(ttl/6 + ttl/10)
 		synctest.Wait()
-		require.Greater(t, len(r.told), 3, "each try")
-		for _, err := range r.told[2:] {
+		require.Greater(t, len(r.renewed), 3, "each try")
+		for _, err := range r.renewed[2:] {
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 		}
 		require.True(t, l.Finish())
-		n := len(r.told)
+		n := len(r.renewed)
 		time.Sleep(ttl)
 		synctest.Wait()
-		require.Len(t, r.told, n)
+		require.Len(t, r.renewed, n)
 		require.Empty(t, r.lost)
 	})
 }
 
-// A grant that nobody has received yet is not claimed. That is no failure, and once it is received it is claimed soon.
+// An unread grant is not claimed. That is no failure, and once it is received it is claimed soon.
 func TestPostponedRenewalIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var received atomic.Bool
@@ -334,13 +334,13 @@ func TestPostponedRenewalIsNoFailure(t *testing.T) {
 			time.Sleep(ttl / 300)
 		}
 		synctest.Wait()
-		require.Empty(t, r.told)
+		require.Empty(t, r.renewed)
 		received.Store(true)
 		window := l.Until()
 		time.Sleep(ttl / 30)
 		synctest.Wait()
 		require.True(t, l.Until().After(window), "claimed")
-		require.Equal(t, []error{nil}, r.told)
+		require.Equal(t, []error{nil}, r.renewed)
 		l.Finish()
 	})
 }

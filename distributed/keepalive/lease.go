@@ -13,7 +13,7 @@ import (
 // its end. A backend embeds it in its own lease type, which gives that most of distributed.AsyncLease, and starts it
 // with Keeper.Keep.
 //
-// A lease is kept until one of three things happens. Exactly one of them wins; the winner is decided under mu:
+// A lease is kept until one of three things happens. Exactly one of them wins; the winner is decided under mu (rule K3):
 //
 //	kept ── End, or it expires ──▶ lost             Lost is closed, the Watcher is notified
 //	kept ── Finish (a release begins) ──▶ finished   silence; Lost is never closed
@@ -187,7 +187,7 @@ func (l *Lease) Finish() bool {
 	return l.Stop()
 }
 
-// Stop is Finish without a look at the clocks, for a release whose answer will say whether the lease was still held.
+// Stop is Finish without a look at the clocks, for a release whose answer says whether the lease was still held.
 func (l *Lease) Stop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,7 +208,8 @@ func (l *Lease) Released(err error) {
 	}
 }
 
-// due is what the keeper does when the lease's moment has come. It reports whether the lease is to be renewed now.
+// due is called by the keeper when the lease's renewal or end is due. It reports whether to renew the lease now. Either
+// clock can end it (rule K2).
 func (l *Lease) due(now time.Time) bool {
 	l.mu.Lock()
 	if l.state.Load() >= finished {
@@ -237,7 +238,7 @@ func (l *Lease) due(now time.Time) bool {
 	return renew
 }
 
-// unasked takes back that the lease is to be renewed now; its time for it stays.
+// unasked takes back a renewal that due has started; its time stays.
 func (l *Lease) unasked(asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +247,8 @@ func (l *Lease) unasked(asked time.Time) {
 	}
 }
 
-// Postpone is called by the backend, in place of the renewal that it was asked for, when it is not the time for that yet:
-// it will be asked again soon, and nothing has failed.
+// Postpone is called by the backend in place of a renewal that is not to be made yet: it is asked again soon, and nothing
+// has failed.
 func (l *Lease) Postpone() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -88,7 +88,7 @@ func TestFinishIsSilent(t *testing.T) {
 		synctest.Wait()
 		assert.False(t, isLost(l))
 		assert.Empty(t, w.lost)
-		assert.Empty(t, w.wanted)
+		assert.Empty(t, w.contended)
 		l.Released(nil)
 		assert.Equal(t, []error{nil}, w.released)
 	})
@@ -108,7 +108,7 @@ func TestFinishOfALeaseThatIsOver(t *testing.T) {
 	})
 }
 
-// Of a release, a loss and the clock exactly one wins, and who asks is told the same as who watches.
+// Exactly one of release, loss and clock wins (rule K3), and methods and Watcher report the same winner.
 func TestFinishRacesEnd(t *testing.T) {
 	s := serve(renewed)
 	defer s.Close()
@@ -127,7 +127,7 @@ func TestFinishRacesEnd(t *testing.T) {
 	}
 }
 
-// Whichever comes first, the watcher or the notice, it is told once.
+// The watcher is notified once, whether it or the event comes first.
 func TestWatchRacesNotices(t *testing.T) {
 	s := serve(renewed)
 	defer s.Close()
@@ -139,7 +139,7 @@ func TestWatchRacesNotices(t *testing.T) {
 		all.Go(l.SetContended)
 		all.Go(func() { l.End() })
 		all.Wait()
-		require.Len(t, w.wanted, 1)
+		require.Len(t, w.contended, 1)
 		require.Len(t, w.lost, 1)
 	}
 }
@@ -151,7 +151,7 @@ func TestWatchTellsWhatWas(t *testing.T) {
 	l.SetContended()
 	l.End()
 	l.Watch(w, l)
-	assert.Equal(t, []distributed.Lease{l}, w.wanted)
+	assert.Equal(t, []distributed.Lease{l}, w.contended)
 	assert.Equal(t, []distributed.Lease{l}, w.lost)
 }
 
@@ -190,7 +190,7 @@ func TestOverByEitherClock(t *testing.T) {
 	}
 }
 
-// A lease whose wall clock is over is over, though no timer can know it yet.
+// A lease that has expired by the wall clock has ended, though no timer can know it yet (rule K2).
 func TestSuspendedHolder(t *testing.T) {
 	s := serve(renewed)
 	defer s.Close()
@@ -207,7 +207,7 @@ func TestTimesFitTogether(t *testing.T) {
 		window := distributed.ClaimWindow(ttl)
 		assert.Greater(t, distributed.Validity(time.Time{}, window).Sub(time.Time{}), window/3, "the claim comes in time")
 		assert.Less(t, distributed.RenewInterval(ttl)+distributed.HeartbeatInterval(ttl), ttl-distributed.Drift(ttl),
-			"a late renewal is noticed before the lease is over")
+			"a late renewal is noticed before the lease expires")
 		assert.Less(t, distributed.HeartbeatInterval(ttl), window, "a heartbeat finds a lost grant within its window")
 	}
 }

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 6 * time.Second // T/3 and T/6 are whole seconds
 
-// lease is the least a backend makes of a Term.
+// lease is the minimum that a backend builds on Lease.
 type lease struct {
 	keepalive.Lease
 }
@@ -36,12 +36,12 @@ func (l *lease) StartRelease() bool {
 	return false
 }
 
-// service is a keeper with something to ask: each renewal is answered by what answer does.
+// service is a keeper whose renewals answer handles.
 type service struct {
 	*keepalive.Keeper
 	answer func(ctx context.Context, l *lease)
 	mu     sync.Mutex
-	asked  map[*lease][]time.Time // when each lease was to be renewed
+	asked  map[*lease][]time.Time // when the renewal of each lease was requested
 	calls  int
 }
 
@@ -84,12 +84,12 @@ func ended(_ context.Context, l *lease)   { l.End() }
 func unknown(context.Context, *lease)     {}
 func hangs(ctx context.Context, _ *lease) { <-ctx.Done() }
 
-// witness counts what a Watcher is told.
+// witness records the events of a Watcher.
 type witness struct {
-	mu       sync.Mutex
-	lost     []distributed.Lease
-	wanted   []distributed.Lease
-	released []error
+	mu        sync.Mutex
+	lost      []distributed.Lease
+	contended []distributed.Lease
+	released  []error
 }
 
 func (w *witness) LeaseLost(l distributed.Lease) {
@@ -101,7 +101,7 @@ func (w *witness) LeaseLost(l distributed.Lease) {
 func (w *witness) LeaseContended(l distributed.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.wanted = append(w.wanted, l)
+	w.contended = append(w.contended, l)
 }
 
 func (w *witness) LeaseReleased(_ distributed.Lease, err error) {

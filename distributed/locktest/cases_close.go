@@ -10,10 +10,10 @@ import (
 )
 
 var closeCases = []Case{
-	{"after Close every call says so", closedCalls},
-	{"Close gives up places", closedPlaces},
-	{"Close lets leases run out", closedLeases},
-	{"Close in the middle of everything ends", closedAmidst},
+	{"after Close every call returns ErrClosed", closedCalls},
+	{"Close ends places", closedPlaces},
+	{"Close lets leases expire", closedLeases},
+	{"Close returns under load", closedAmidst},
 }
 
 func (e *env) close() {
@@ -42,7 +42,7 @@ func closedCalls(e *env) {
 	}
 }
 
-// A caller that waits must not wait for a backend that is not there any more.
+// A caller must not go on waiting for a closed backend.
 func closedPlaces(e *env) {
 	key := e.key("k")
 	e.memberOf(e.Backend).lease(key)
@@ -54,7 +54,7 @@ func closedPlaces(e *env) {
 			e.Errorf("Close granted a lease")
 		}
 	case <-time.After(patience):
-		e.Errorf("the place was not given up")
+		e.Errorf("the place was not ended")
 	}
 	if err := p.Leave(context.Background()); err != nil && !errors.Is(err, distributed.ErrClosed) {
 		e.Errorf("Leave: %v; want nil or ErrClosed", err)
@@ -65,10 +65,10 @@ func closedLeases(e *env) {
 	key := e.key("k")
 	l, w := e.watch(e.memberOf(e.Backend).lease(key, lasting(e.ttl)))
 	e.close()
-	e.told("lost", w.lost, l)
+	e.notified("lost", w.lost, l)
 	e.lost(l)
 	if early := distributed.Left(time.Now(), l.Until()); early > 0 {
-		e.Errorf("the lease was said to be lost %v before Until", early)
+		e.Errorf("the lease was reported lost %v before Until", early)
 	}
 	if len(e.open) > 1 {
 		e.free(key) // for the other process

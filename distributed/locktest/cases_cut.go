@@ -8,15 +8,15 @@ import (
 )
 
 var cutCases = []Case{
-	{"without network every call says so", cutCalls},
+	{"without network every call returns ErrUnavailable", cutCalls},
 	{"without network a lease ends by the holder's own clock", cutHolder},
-	{"a short gap in the network costs no lease", cutShort},
+	{"a short network failure costs no lease", cutShort},
 	{"a release without network is carried out later", cutRelease},
-	{"a place outlasts a gap in the network or is lost openly", cutPlace},
+	{"a place outlasts a network failure or is reported lost", cutPlace},
 	{"leaving without network leaves nothing for long", cutLeave},
 }
 
-// cut cuts the network and returns what heals it, or skips the case.
+// cut cuts the network and returns a function that heals it, or skips the case.
 func (e *env) cut() (heal func()) {
 	e.Helper()
 	if e.Cut == nil {
@@ -61,11 +61,11 @@ func cutHolder(e *env) {
 	e.eventually("the lease is not healthy", func() bool { return !l.Healthy() })
 	e.lost(l)
 	if early := distributed.Left(time.Now(), l.Until()); early > 0 {
-		e.Errorf("the lease was said to be lost %v before Until", early)
+		e.Errorf("the lease was reported lost %v before Until", early)
 	} else if -early > e.ttl {
 		e.Errorf("the loss was noticed %v after Until", -early)
 	}
-	e.told("lost", w.lost, l)
+	e.notified("lost", w.lost, l)
 	heal()
 	e.back()
 	e.free(key)
@@ -76,7 +76,7 @@ func cutShort(e *env) {
 	l := e.member().lease(key, lasting(ttl))
 	e.claimed(l, l.Until())
 	heal := e.cut()
-	time.Sleep(ttl * 2 / 5) // the renewal at T/3 falls into the gap
+	time.Sleep(ttl * 2 / 5) // the renewal at T/3 fails
 	heal()
 	e.eventually("the lease is healthy again", l.Healthy)
 	e.back()

@@ -8,9 +8,9 @@ import (
 
 var fenceCases = []Case{
 	{"fences grow from lease to lease", fencesGrow},
-	{"fences grow within a lease and over refills", fencesGrowWithin},
-	{"fences grow over a hand-over", fencesGrowHandedOver},
-	{"fences grow over an expiry", fencesGrowExpired},
+	{"fences grow within a lease and across refills", fencesGrowWithin},
+	{"fences grow across a hand-over", fencesGrowHandedOver},
+	{"fences grow across an expiry", fencesGrowExpired},
 	{"a lost lease draws no fence above its successor's", fenceOfTheLost},
 	{"a released lease draws no fence above its successor's", fenceOfTheReleased},
 	{"a shared lease has one fence between the writers'", sharedFence},
@@ -62,7 +62,7 @@ func fencesGrowExpired(e *env) {
 	key := e.key("k")
 	l := e.member().lease(key, lasting(e.ttl))
 	last := e.fence(l)
-	e.runOut(l)
+	e.letExpire(l)
 	e.free(key)
 	l = e.member().lease(key)
 	e.above(last, e.fence(l))
@@ -75,7 +75,7 @@ func fenceOfTheLost(e *env) {
 	stale := e.member().lease(key, lasting(e.ttl))
 	p := e.member().place(key)
 	e.fence(stale)
-	e.runOut(stale)
+	e.letExpire(stale)
 	l := e.granted(p)
 	e.stale(stale, e.fence(l))
 	e.release(l)
@@ -91,7 +91,7 @@ func fenceOfTheReleased(e *env) {
 	e.release(l)
 }
 
-// stale asserts that a lease that is over draws nothing that a store would take for newer than its successor.
+// stale asserts that an ended lease draws no fence that a store would take for newer than its successor's.
 func (e *env) stale(l distributed.Lease, successor uint64) {
 	e.Helper()
 	for range 2 {
@@ -101,11 +101,11 @@ func (e *env) stale(l distributed.Lease, successor uint64) {
 				break
 			}
 			if n >= successor {
-				e.Fatalf("a lease that is over drew fence %d, its successor has %d", n, successor)
+				e.Fatalf("an ended lease drew fence %d, its successor has %d", n, successor)
 			}
 		}
 		ctx, cancel := timely()
-		_ = l.Refill(ctx) // may fail or not, if only it gives nothing that is too new
+		_ = l.Refill(ctx) // may fail or not, as long as it adds nothing that is too new
 		cancel()
 	}
 }

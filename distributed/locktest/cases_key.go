@@ -8,7 +8,7 @@ import (
 
 var keyCases = []Case{
 	{"keys do not touch each other", manyKeys},
-	{"any valid key is a key of its own", awkwardKeys},
+	{"any two valid keys are different locks", awkwardKeys},
 	{"a backend that works answers a ping", ping},
 }
 
@@ -37,7 +37,7 @@ func awkwardKeys(e *env) {
 	m, other := e.member(), e.member()
 	leases := make([]distributed.Lease, len(awkward))
 	for i, key := range awkward {
-		leases[i] = m.lease(e.key(key), noWait) // none is held by way of another
+		leases[i] = m.lease(e.key(key), noWait) // none is held because another one is
 	}
 	for i, key := range awkward {
 		p := other.place(e.key(key))

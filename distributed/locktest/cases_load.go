@@ -25,14 +25,14 @@ const (
 	loadRounds  = 40
 )
 
-// inside counts who holds a lock, and is what exclusion is judged by.
+// inside counts the holders of a lock, to check exclusion.
 type inside struct {
 	*env
 	writers, readers atomic.Int32
 	fence            atomic.Uint64 // of the last writer
 }
 
-// work is what a holder does: it looks around, and pauses so that others try to get in.
+// work is what a holder does: it checks exclusion, and pauses so that others try to get in.
 func (in *inside) work(mode distributed.Mode, l distributed.Lease) {
 	mine := &in.readers
 	if mode == distributed.Exclusive {
@@ -52,7 +52,7 @@ func (in *inside) work(mode distributed.Mode, l distributed.Lease) {
 	mine.Add(-1)
 }
 
-// wait enters and waits for its lease, and returns nil if it could not have one.
+// wait enters and waits for its lease; nil if it does not get one.
 func (m *member) wait(key string, hows ...how) distributed.Lease {
 	ctx, cancel := timely()
 	defer cancel()
@@ -75,7 +75,7 @@ func (m *member) wait(key string, hows ...how) distributed.Lease {
 	}
 }
 
-// together runs fn for each of n members at once, with a random source that the seed decides.
+// together runs fn for n members at once, each with a random source derived from the seed.
 func (e *env) together(n int, fn func(m *member, rnd *rand.Rand)) {
 	var all sync.WaitGroup
 	source := e.random()
@@ -103,7 +103,7 @@ func load(e *env) {
 	e.free(key)
 }
 
-// Every member comes to its end, so neither readers nor writers are starved by the others.
+// Every member finishes, so neither readers nor writers starve.
 func loadMixed(e *env) {
 	key, in := e.key("k"), &inside{env: e}
 	e.together(loadMembers, func(m *member, rnd *rand.Rand) {
@@ -145,18 +145,18 @@ func cancels(e *env) {
 	key := e.key("k")
 	e.together(loadMembers, func(m *member, rnd *rand.Rand) {
 		for range loadRounds {
-			m.enterAndGiveUp(key, rnd)
+			m.enterAndLeave(key, rnd)
 		}
 	})
 	start := time.Now()
 	e.free(key)
 	if took, most := time.Since(start), distributed.ClaimWindow(e.ttl)+e.ttl; took > most {
-		e.Errorf("what was given up held others up for %v; want at most %v", took, most)
+		e.Errorf("what was left behind delayed others by %v; want at most %v", took, most)
 	}
 }
 
-// enterAndGiveUp asks with little time, waits a little, and leaves or releases.
-func (m *member) enterAndGiveUp(key string, rnd *rand.Rand) {
+// enterAndLeave enters with little time, waits a little, and leaves or releases.
+func (m *member) enterAndLeave(key string, rnd *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), upTo(rnd, 2*time.Millisecond))
 	defer cancel()
 	mode := distributed.Mode(rnd.IntN(2))
@@ -164,7 +164,7 @@ func (m *member) enterAndGiveUp(key string, rnd *rand.Rand) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		m.Errorf("Enter: %v", err)
 	}
-	late, stop := timely() // giving up needs time of its own
+	late, stop := timely() // leaving needs time of its own
 	defer stop()
 	if p != nil {
 		select {

@@ -56,7 +56,7 @@ func fifo(e *env) {
 	e.free(key)
 }
 
-// A lock that is free for a moment between two holders goes to whoever asks in that moment.
+// A lock that is free for a moment between two holders goes to a newcomer that asks in that moment.
 func noBarging(e *env) {
 	key, newcomer := e.key("k"), e.member()
 	l := e.member().lease(key)
@@ -101,5 +101,5 @@ func noWaitNotQueued(e *env) {
 	e.member().refused(key)
 	e.release(l)
 	e.release(e.granted(p))
-	e.release(e.member().lease(key)) // at once: none of those refused comes before
+	e.release(e.member().lease(key)) // at once: no refused request is queued before it
 }

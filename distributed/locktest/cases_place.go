@@ -4,7 +4,7 @@ import "github.com/wllock/wllock/distributed"
 
 var placeCases = []Case{
 	{"a place that was left is passed over", leftPlace},
-	{"leaving gives back a grant that lies unread", leaveUnread},
+	{"leaving releases an unread grant", leaveUnread},
 	{"leaving against a grant in flight loses nothing", leaveInFlight},
 	{"leaving twice is fine", leaveTwice},
 	{"leaving after the lease was received keeps the lease", leaveReceived},

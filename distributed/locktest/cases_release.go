@@ -10,24 +10,24 @@ import (
 
 var releaseCases = []Case{
 	{"a second release is answered nil and touches nobody", secondRelease},
-	{"a release of a lease that ran out touches nobody", staleRelease},
+	{"a release of an expired lease touches nobody", staleRelease},
 	{"a release of a lease that was taken away touches nobody", robbedRelease},
 	{"a release whose caller has no time left goes on", releaseWithoutTime},
-	{"a release in the middle of a renewal is final", releaseDuringRenewal},
+	{"a release during a renewal is final", releaseDuringRenewal},
 	{"started releases are answered to the watcher", startedRelease},
 }
 
 var prevCases = []Case{
-	{"prev is given up in the same exchange", prevAlone},
-	{"prev does not pass those who wait", prevBehindQueue},
-	{"prev is given up though no wait is refused", prevNoWait},
+	{"prev is released in the same exchange", prevAlone},
+	{"prev does not pass the queue", prevBehindQueue},
+	{"prev is released also when NoWait is refused", prevNoWait},
 	{"prev that was lost touches nobody", prevLost},
-	{"prev that was taken away is not told as released", prevRobbed},
+	{"prev that was taken away is not reported as released", prevRobbed},
 	{"prev that was released touches nobody", prevReleased},
-	{"prev whose release is under way is not told as lost", prevUnderWay},
+	{"prev whose release is under way is not reported as lost", prevUnderWay},
 	{"prev can be of the other mode", prevOtherMode},
 	{"prev is found inside a decorator", prevDecorated},
-	{"a loop is never held up by its own earlier release", prevLoop},
+	{"a loop is never delayed by its own earlier release", prevLoop},
 }
 
 func secondRelease(e *env) {
@@ -50,7 +50,7 @@ func staleRelease(e *env) {
 	key := e.key("k")
 	stale := e.member().lease(key, lasting(e.ttl))
 	p := e.member().place(key)
-	e.runOut(stale)
+	e.letExpire(stale)
 	l := e.granted(p)
 	e.lostRelease(stale)
 	e.held(key, l)
@@ -65,30 +65,30 @@ func robbedRelease(e *env) {
 	p := e.member().place(key)
 	e.expire(key)
 	l := e.granted(p)
-	e.lostRelease(robbed) // its holder has not been told before
+	e.lostRelease(robbed) // its holder does not know yet
 	e.held(key, l)
 	e.release(l)
 	e.free(key)
 }
 
-// A caller that has run out of time is when locks are most often given back.
+// Locks are most often released by callers that have run out of time.
 func releaseWithoutTime(e *env) {
 	key := e.key("k")
 	l := e.member().lease(key)
 	p := e.member().place(key)
-	over, cancel := context.WithCancel(context.Background())
+	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = l.Release(over) // nil, or that it could not wait for the answer
+	_ = l.Release(ended) // nil, or an error because it could not wait
 	e.release(e.granted(p))
 	e.free(key)
 }
 
-// The renewal and the release cross; a renewal that comes second must not make the lease anew.
+// The renewal and the release cross; a renewal that arrives second must not create the lease again.
 func releaseDuringRenewal(e *env) {
 	key, rnd := e.key("k"), e.random()
 	for range 8 {
 		l := e.member().lease(key, lasting(e.ttl))
-		time.Sleep(e.ttl/8 + upTo(rnd, e.ttl/4)) // T/6 and T/3, when renewals are usual, are within
+		time.Sleep(e.ttl/8 + upTo(rnd, e.ttl/4)) // the range includes T/6 and T/3, the usual times of renewals
 		e.release(l)
 		e.release(e.member().lease(key, noWait)) // at once
 	}
@@ -104,12 +104,12 @@ func startedRelease(e *env) {
 	e.release(e.granted(p))
 	if !at {
 		if err := <-w.released; err != nil {
-			e.Errorf("LeaseReleased was told %v; want nil", err)
+			e.Errorf("LeaseReleased received %v; want nil", err)
 		}
 	}
 	e.blink()
 	if len(w.lost) > 0 || gone(l) {
-		e.Errorf("a released lease was said to be lost")
+		e.Errorf("a released lease was reported lost")
 	}
 	e.free(key)
 }
@@ -151,7 +151,7 @@ func prevLost(e *env) {
 	key, m := e.key("k"), e.member()
 	stale := m.lease(key, lasting(e.ttl))
 	other := e.member().place(key)
-	e.runOut(stale)
+	e.letExpire(stale)
 	l := e.granted(other)
 	own := m.place(key, prev(stale))
 	m.refused(key, prev(stale))
@@ -161,7 +161,7 @@ func prevLost(e *env) {
 	e.free(key)
 }
 
-// Its holder has not been told before; whether the lock is free then, or somebody else's, the answer to Enter says it.
+// Its holder does not know yet. The answer to Enter says so, whether the lock is free then or another's.
 func prevRobbed(e *env) {
 	key, m := e.key("k"), e.member()
 	first := m.lease(key)
@@ -196,7 +196,7 @@ func prevReleased(e *env) {
 	e.free(key)
 }
 
-// Whichever of the two is served first, the lease was given up.
+// Whichever of the two is served first, the lease was released.
 func prevUnderWay(e *env) {
 	key, m := e.key("k"), e.member()
 	l := m.lease(key)
@@ -220,13 +220,13 @@ func prevOtherMode(e *env) {
 	e.member().refused(key, shared)
 	reader = m.lease(key, shared, prev(writer))
 	other := e.member().lease(key, shared)
-	own := m.place(key, prev(reader)) // the other reader is still in
+	own := m.place(key, prev(reader)) // the other reader still holds it
 	e.release(other)
 	e.release(e.granted(own))
 	e.free(key)
 }
 
-// decorated is what a decorator makes of a lease: see distributed.As.
+// decorated is a decorated lease: see distributed.As.
 type decorated struct{ distributed.Lease }
 
 func (d *decorated) Unwrap() distributed.Lease { return d.Lease }
@@ -247,7 +247,7 @@ func prevLoop(e *env) {
 	l, _ := e.watch(m.lease(key))
 	for i := range 200 {
 		if i%2 == 0 {
-			l.StartRelease() // on its way while the next request is
+			l.StartRelease() // under way at the same time as the next request
 		}
 		next := m.lease(key, prev(watch.Inner(l)))
 		watch.Stop(l)
@@ -257,7 +257,7 @@ func prevLoop(e *env) {
 	e.free(key)
 }
 
-// expire makes the service forget the holder, or skips the case.
+// expire makes the service forget the owner, or skips the case.
 func (e *env) expire(key string) {
 	e.Helper()
 	if e.Expire == nil {

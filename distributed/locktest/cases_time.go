@@ -10,7 +10,7 @@ var noticeCases = []Case{
 	{"a holder learns that another instance waits, for good", contended},
 	{"a holder that was queued learns that others still wait", contendedFromStart},
 	{"all readers learn that a writer waits", contendedReaders},
-	{"a watcher is told what happened before it came", lateWatcher},
+	{"a watcher receives earlier events", lateWatcher},
 	{"a holder learns that its lease was taken away", robbed},
 }
 
@@ -19,9 +19,9 @@ var timeCases = []Case{
 	{"a fresh lease lasts for the claim window, then for T", claimed},
 	{"a fresh grant that is received is claimed", claimedGrant},
 	{"a grant that is received late is healthy, and claimed", receivedLate},
-	{"a grant that nobody receives holds others up for the claim window", unreceived},
-	{"an abandoned lease runs out, and not before Until", abandoned},
-	{"an abandoned reader runs out alone", abandonedReader},
+	{"a grant that nobody receives delays others by the claim window", unreceived},
+	{"an abandoned lease expires, and not before Until", abandoned},
+	{"an abandoned reader expires alone", abandonedReader},
 }
 
 func contended(e *env) {
@@ -33,7 +33,7 @@ func contended(e *env) {
 		e.Errorf("a lease is contended though nobody waits")
 	}
 	p := e.member().place(key)
-	e.wanted(l, w)
+	e.contended(l, w)
 	e.leave(p)
 	e.leave(e.member().place(key))
 	e.blink()
@@ -41,7 +41,7 @@ func contended(e *env) {
 		e.Errorf("a lease is not contended any more after the waiter has left; want it for good")
 	}
 	if len(w.contended) > 0 {
-		e.Errorf("the watcher was told twice that the lease is wanted")
+		e.Errorf("the watcher was notified twice that the lease is contended")
 	}
 	e.release(l)
 	e.free(key)
@@ -54,7 +54,7 @@ func contendedFromStart(e *env) {
 	first, second := e.member().place(key), e.member().place(key)
 	e.release(l)
 	watched, w := e.watch(e.granted(first))
-	e.wanted(watched, w)
+	e.contended(watched, w)
 	e.release(watched)
 	l = e.granted(second)
 	e.blink()
@@ -79,27 +79,27 @@ func lateWatcher(e *env) {
 	l := e.member().lease(key, lasting(e.ttl))
 	p := e.member().place(key)
 	e.eventually("the lease is contended", l.Contended)
-	e.runOut(l)
+	e.letExpire(l)
 	watched, w := e.watch(l)
-	e.told("lost", w.lost, watched)
-	e.wanted(watched, w)
+	e.notified("lost", w.lost, watched)
+	e.contended(watched, w)
 	e.release(e.granted(p))
 }
 
-// A service can lose a lease: by an operator's hand, or a restart without its data.
+// A service can lose a lease: an operator deletes it, or it restarts without its data.
 func robbed(e *env) {
 	key := e.key("k")
 	l, w := e.watch(e.member().lease(key, lasting(e.ttl)))
 	p := e.member().place(key)
 	e.expire(key)
 	next := e.granted(p)
-	e.told("lost", w.lost, l)
+	e.notified("lost", w.lost, l)
 	e.lost(l)
 	e.lostRelease(l)
 	e.held(key, next)
 	e.blink()
 	if len(w.lost) > 0 {
-		e.Errorf("the watcher was told of one loss twice")
+		e.Errorf("the watcher was notified twice of one loss")
 	}
 	e.release(next)
 	e.free(key)
@@ -111,7 +111,7 @@ func renewed(e *env) {
 	for start := time.Now(); time.Since(start) < 2*ttl; time.Sleep(ttl / 5) {
 		e.held(key, l)
 		if distributed.Over(time.Now(), l.Until()) {
-			e.Fatalf("a held lease is over by its Until")
+			e.Fatalf("a held lease has expired by its Until")
 		}
 	}
 	e.release(l)
@@ -130,7 +130,7 @@ func claimed(e *env) {
 	e.release(l)
 }
 
-// claimed waits until a lease is extended beyond its claim window, which must happen before that is over.
+// claimed waits until a lease is extended beyond its claim window, which must happen before that has passed.
 func (e *env) claimed(l distributed.Lease, window time.Time) {
 	e.Helper()
 	e.eventually("the lease is claimed", func() bool { return l.Until().After(window) })
@@ -151,7 +151,7 @@ func claimedGrant(e *env) {
 	e.free(key)
 }
 
-// That nobody has claimed it while it lay there is no failure. The receiver comes late, but within the claim window.
+// An unread grant that is not claimed has not failed. The receiver comes late, but within the claim window.
 func receivedLate(e *env) {
 	key, ttl := e.key("k"), 4*e.ttl
 	l := e.member().lease(key)
@@ -176,7 +176,7 @@ func unreceived(e *env) {
 	e.release(l)
 	l = e.granted(next)
 	if took, most := time.Since(start), distributed.ClaimWindow(ttl)+ttl/3; took > most {
-		e.Errorf("a grant that nobody received held the next one up for %v; want at most %v", took, most)
+		e.Errorf("a grant that nobody received delayed the next one by %v; want at most %v", took, most)
 	}
 	if late, ok := <-absent.Granted(); ok { // closed is right as well
 		e.lost(late)
@@ -194,9 +194,9 @@ func abandoned(e *env) {
 	l.Abandon()
 	next := e.granted(p)
 	if early := distributed.Left(time.Now(), l.Until()); early > 0 {
-		e.Errorf("the next one was let in %v before the lease was over", early)
+		e.Errorf("the next one was let in %v before the lease expired", early)
 	}
-	e.told("lost", w.lost, l)
+	e.notified("lost", w.lost, l)
 	e.lost(l)
 	e.lostRelease(l)
 	e.held(key, next)
@@ -209,7 +209,7 @@ func abandonedReader(e *env) {
 	stale := e.member().lease(key, shared, lasting(e.ttl))
 	l := e.member().lease(key, shared)
 	p := e.member().place(key)
-	e.runOut(stale)
+	e.letExpire(stale)
 	e.lostRelease(stale)
 	e.waiting(p)
 	e.held(key, l)

@@ -15,13 +15,13 @@ import (
 
 const (
 	// long is the TTL in cases about order. Its claim window (30 s) is far beyond patience, so nothing that a case
-	// waits for can come about by expiry.
+	// waits for can be the effect of an expiry.
 	long = time.Minute
-	// patience is how long a case waits for what should happen at once. Only a failing case waits so long.
+	// patience is how long a case waits for an event that should come at once. Only a failing case waits so long.
 	patience = 10 * time.Second
 )
 
-// env is what a case works with: a fresh service, and words to say what is asked of it and what must come of it.
+// env is what a case works with: a fresh service, with helpers that make requests and check answers.
 type env struct {
 	TB
 	Service
@@ -33,7 +33,7 @@ type env struct {
 
 func newEnv(t TB, f Fixture) *env {
 	e := &env{TB: t, ttl: f.TTL, Service: f.Open(t)}
-	e.prefix = fmt.Sprintf("locktest:%08x:", rand.Uint32()) // a real service keeps keys of earlier runs
+	e.prefix = fmt.Sprintf("locktest:%08x:", rand.Uint32()) // a real service still has keys of earlier runs
 	e.open = []distributed.Backend{e.Backend}
 	if e.Another != nil {
 		e.open = append(e.open, e.Another())
@@ -49,7 +49,7 @@ func newEnv(t TB, f Fixture) *env {
 // key returns a name that nobody else uses.
 func (e *env) key(name string) string { return e.prefix + name }
 
-// random returns the source of a random case, and says how to replay it if it fails.
+// random returns the source of a random case, and logs how to replay it if it fails.
 func (e *env) random() *rand.Rand { return testseed.Rand(e) }
 
 func upTo(rnd *rand.Rand, d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
@@ -61,7 +61,7 @@ type member struct {
 	name    string
 }
 
-// member returns a new instance. They belong to the processes in turn.
+// member returns a new instance. Instances are distributed over the processes in turn.
 func (e *env) member() *member {
 	return e.memberOf(e.open[int(e.members.Load())%len(e.open)])
 }
@@ -82,7 +82,7 @@ func timely() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)
 }
 
-// enter asks, and holds the answer to the rule that it is a lease, or a place, or an error.
+// enter makes a request and checks that the answer is a lease, or a place, or an error.
 func (m *member) enter(ctx context.Context, key string, hows ...how) (distributed.Lease, distributed.Place, error) {
 	m.Helper()
 	req := distributed.Request{Key: key, Instance: m.name, TTL: long}
@@ -96,7 +96,7 @@ func (m *member) enter(ctx context.Context, key string, hows ...how) (distribute
 	return l, p, err
 }
 
-// answer says what Enter has answered. Leases and places are not printed: others are writing to them.
+// answer describes an answer of Enter. Leases and places are not printed: others are writing to them.
 func answer(l distributed.Lease, p distributed.Place, err error) string {
 	var parts []string
 	if l != nil {
@@ -138,7 +138,7 @@ func (m *member) place(key string, hows ...how) distributed.Place {
 	return p
 }
 
-// refused asks without waiting and must be told that the lock is held.
+// refused enters with NoWait and must get ErrHeld.
 func (m *member) refused(key string, hows ...how) {
 	m.Helper()
 	ctx, cancel := timely()
@@ -163,7 +163,7 @@ func (e *env) granted(p distributed.Place) distributed.Lease {
 	return nil
 }
 
-// waiting asserts that none of the places is granted or lost. It lets a wrong grant some time to arrive.
+// waiting asserts that none of the places is granted or lost. It gives a wrong grant some time to arrive.
 func (e *env) waiting(places ...distributed.Place) {
 	e.Helper()
 	e.blink()
@@ -176,7 +176,7 @@ func (e *env) waiting(places ...distributed.Place) {
 	}
 }
 
-// release gives the lease back, which must be answered with nil.
+// release releases the lease, which must return nil.
 func (e *env) release(l distributed.Lease) {
 	e.Helper()
 	if err := e.tryRelease(l); err != nil {
@@ -190,7 +190,7 @@ func (e *env) tryRelease(l distributed.Lease) error {
 	return l.Release(ctx)
 }
 
-// lostRelease gives back a lease that is lost, which must be answered so.
+// lostRelease releases a lost lease, which must return ErrLeaseLost.
 func (e *env) lostRelease(l distributed.Lease) {
 	e.Helper()
 	if err := e.tryRelease(l); !errors.Is(err, distributed.ErrLeaseLost) {
@@ -207,7 +207,7 @@ func (e *env) leave(p distributed.Place) {
 	}
 }
 
-// held asserts that the lease is alive: for its holder, and for everybody else.
+// held asserts that the lease is alive: for its holder, and for all others.
 func (e *env) held(key string, l distributed.Lease) {
 	e.Helper()
 	if gone(l) || !l.Healthy() {
@@ -216,7 +216,7 @@ func (e *env) held(key string, l distributed.Lease) {
 	e.member().refused(key)
 }
 
-// free waits until a newcomer gets the lock: nothing of what was before is left.
+// free waits until a newcomer gets the lock, since nothing may be left of earlier leases and places.
 func (e *env) free(key string) {
 	e.Helper()
 	m := e.member()
@@ -233,7 +233,7 @@ func (e *env) free(key string) {
 	})
 }
 
-// lost waits until the lease's holder has been told that it is gone.
+// lost waits until the lease is reported lost.
 func (e *env) lost(l distributed.Lease) {
 	e.Helper()
 	select {
@@ -242,12 +242,12 @@ func (e *env) lost(l distributed.Lease) {
 		e.Fatalf("Lost was not closed within %v", patience)
 	}
 	if l.Healthy() {
-		e.Errorf("a lost lease says that it is healthy")
+		e.Errorf("a lost lease is healthy")
 	}
 }
 
-// runOut makes a lease end without release.
-func (e *env) runOut(l distributed.Lease) {
+// letExpire lets a lease expire.
+func (e *env) letExpire(l distributed.Lease) {
 	e.Helper()
 	l.Abandon()
 	e.lost(l)
@@ -266,7 +266,7 @@ func (e *env) eventually(what string, cond func() bool) {
 // blink is the pause between two looks.
 func (e *env) blink() { time.Sleep(e.ttl / 40) }
 
-// gone reports whether the lease has been told lost.
+// gone reports whether the lease is known to be lost.
 func gone(l distributed.Lease) bool {
 	select {
 	case <-l.Lost():
@@ -276,7 +276,7 @@ func gone(l distributed.Lease) bool {
 	}
 }
 
-// fence draws one, and fetches more when the reserve is used up.
+// fence draws a fence, and refills when the reserve is used up.
 func (e *env) fence(l distributed.Lease) uint64 {
 	e.Helper()
 	if n, ok := l.NextFence(); ok {

@@ -1,4 +1,4 @@
-// Package locktest holds the rules that every distributed.Backend keeps, each as a case named for it.
+// Package locktest is the conformance suite for implementations of distributed.Backend: each rule is a case named after it.
 //
 //	func TestConformance(t *testing.T) {
 //		locktest.Run(t, locktest.Fixture{Open: func(t locktest.TB) locktest.Service {
@@ -6,12 +6,12 @@
 //		}})
 //	}
 //
-// A case opens a service of its own, so all run in parallel. Cases about order ask for leases so long that none can
-// expire: what is late by a repair of the backend is then told from what was done at once, on a slow machine too. Cases
-// about time derive every margin from Fixture.TTL, or compare with Lease.Until, which needs none.
+// Each case opens its own service, so all run in parallel. Cases about order use leases so long that none can expire: so a
+// backend that acts at once is told apart from one that only repairs later, on a slow machine too. Cases about time derive
+// every margin from Fixture.TTL, or compare with Lease.Until, which needs none.
 //
-// A fault found in one backend becomes a case for all: write a func(*env) that says nothing of any backend and add it
-// to the list at the head of its file.
+// A bug found in one backend becomes a case for all: write a func(*env) that mentions no backend and add it to the list at
+// the top of its file.
 package locktest
 
 import (
@@ -24,23 +24,23 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Fixture says how a backend is put to the test.
+// Fixture says how to test a backend.
 type Fixture struct {
-	// Open returns a service without any locks in it. What is to be undone goes to t.Cleanup; the suite closes the
-	// backends.
+	// Open returns a service without any locks. It cleans up with t.Cleanup; the suite closes the backends.
 	Open func(t TB) Service
-	// TTL of the leases in cases about time; the shortest the backend keeps reliably on the machine. 0: DefaultTTL.
+	// TTL of the leases in cases about time: the shortest that the backend keeps reliably on the machine (default
+	// [DefaultTTL]).
 	TTL time.Duration
-	// Bubble runs each case in a bubble of testing/synctest, in no time. For backends that use no real network.
+	// Bubble runs each case in a testing/synctest bubble, in no time. For backends without I/O.
 	Bubble bool
 }
 
-// Service is a lock service and what can be done to it.
+// Service is a lock service and what a test can do to it.
 type Service struct {
 	Backend distributed.Backend
 	Another func() distributed.Backend // connects another process to the same service; nil: all instances share Backend
-	Expire  func(key string)           // makes the service forget who has the key, as DEL does; nil: cannot be done
-	Cut     func(cut bool)             // cuts the network to the service, and heals it; nil: cannot be done
+	Expire  func(key string)           // makes the service forget the owner of the key, as DEL does; nil: such cases are skipped
+	Cut     func(cut bool)             // cuts the network to the service, and heals it; nil: such cases are skipped
 }
 
 // DefaultTTL makes the suite last a few seconds and forgives a machine that stands still for 100 ms.
@@ -78,8 +78,8 @@ func (c Case) Check(t TB, f Fixture) {
 	c.run(newEnv(t, f))
 }
 
-// Failures runs the case aside from any test and returns what it complains of: nothing if the rule is kept. It is for
-// tests of the suite itself, which must find the faults of backends that are wrong on purpose.
+// Failures runs the case outside of any test and returns its failures: none if the rule is kept. It is for tests of the
+// suite itself, with backends that are wrong on purpose.
 func (c Case) Failures(f Fixture) []string {
 	r := &recorder{name: c.Name}
 	r.watch(func() { c.Check(r, f) })

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// impatient is a backend that always answers as if it had been asked not to wait.
+// impatient is a backend that treats every request as NoWait.
 type impatient struct{ *memlock.Backend }
 
 func (b impatient) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -40,7 +40,7 @@ func ExampleCase_Failures() {
 	// first come first served across instances: 1 complaints
 }
 
-// A right backend is not complained of, whatever can or cannot be done to its service.
+// A correct backend passes, with and without the optional abilities of its service.
 func TestRightBackend(t *testing.T) {
 	for name, open := range map[string]func(locktest.TB) locktest.Service{
 		"only a backend": func(locktest.TB) locktest.Service { return locktest.Service{Backend: memlock.New()} },
@@ -70,7 +70,7 @@ type process struct{ distributed.Backend }
 
 func (*process) Close() error { return nil }
 
-// bare gives leases that can do no more than the contract asks, and have no fences.
+// bare grants leases that have only what the contract requires, and no fences.
 type bare struct{ *memlock.Backend }
 
 func (b bare) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {

@@ -18,7 +18,7 @@ type TB interface {
 	Failed() bool
 }
 
-// recorder is a TB that writes failures down.
+// recorder is a TB that records failures.
 type recorder struct {
 	name string
 
@@ -27,7 +27,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// watch runs fn on a goroutine of its own, which Fatalf can end, and after it the cleanups.
+// watch runs fn on a goroutine that Fatalf can end, and then the cleanups.
 func (r *recorder) watch(fn func()) {
 	done := make(chan struct{})
 	go func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/wllock/wllock/internal/watch"
 )
 
-// witness is a Watcher that writes down what it is told, with room for what it must not be told.
+// witness is a Watcher that records its notifications, with room for ones that must not come.
 type witness struct {
 	native    bool // the backend's lease calls back by itself
 	lost      chan distributed.Lease
@@ -27,20 +27,20 @@ func (w *witness) LeaseLost(l distributed.Lease)                { w.lost <- l }
 func (w *witness) LeaseContended(l distributed.Lease)           { w.contended <- l }
 func (w *witness) LeaseReleased(_ distributed.Lease, err error) { w.released <- err }
 
-// told waits until the witness has been told of this lease.
-func (e *env) told(what string, of chan distributed.Lease, l distributed.AsyncLease) {
+// notified waits until the witness has been notified about this lease.
+func (e *env) notified(what string, of chan distributed.Lease, l distributed.AsyncLease) {
 	e.Helper()
 	select {
 	case got := <-of:
 		if got != l {
-			e.Errorf("the watcher was told that another lease is %s", what)
+			e.Errorf("the watcher was notified that another lease is %s", what)
 		}
 	case <-time.After(patience):
-		e.Fatalf("the watcher was not told within %v that its lease is %s", patience, what)
+		e.Fatalf("the watcher was not notified within %v that its lease is %s", patience, what)
 	}
 }
 
-// watch makes a witness of what happens to the lease.
+// watch attaches a witness to the lease.
 func (e *env) watch(l distributed.Lease) (distributed.AsyncLease, *witness) {
 	watched, w := watch.Async(l), newWitness()
 	_, w.native = distributed.As[distributed.AsyncLease](l)
@@ -49,11 +49,11 @@ func (e *env) watch(l distributed.Lease) (distributed.AsyncLease, *witness) {
 	return watched, w
 }
 
-// wanted waits until the holder knows that another instance waits.
-func (e *env) wanted(l distributed.AsyncLease, w *witness) {
+// contended waits until the holder knows that another instance waits.
+func (e *env) contended(l distributed.AsyncLease, w *witness) {
 	e.Helper()
 	e.eventually("the lease is contended", l.Contended)
-	if w.native { // of other leases nobody is told
-		e.told("wanted", w.contended, l)
+	if w.native { // other leases do not report it
+		e.notified("contended", w.contended, l)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// BenchmarkFreeKey is the least a caller pays who has a key to itself: to enter and to release.
+// BenchmarkFreeKey is the least that a lone caller on a key pays: to enter and to release.
 func BenchmarkFreeKey(b *testing.B) {
 	backend, ctx := memlock.New(), context.Background()
 	req := distributed.Request{Key: "order:product:1000", Instance: "a", TTL: 5 * time.Second}
@@ -25,7 +25,7 @@ func BenchmarkFreeKey(b *testing.B) {
 	}
 }
 
-// BenchmarkFreeKeyPrev is the same in one exchange: each lease is given up by the next Enter.
+// BenchmarkFreeKeyPrev is the same in one exchange: the next Enter releases each lease.
 func BenchmarkFreeKeyPrev(b *testing.B) {
 	backend, ctx := memlock.New(), context.Background()
 	req := distributed.Request{Key: "order:product:1000", Instance: "a", TTL: 5 * time.Second}
@@ -39,7 +39,7 @@ func BenchmarkFreeKeyPrev(b *testing.B) {
 	}
 }
 
-// BenchmarkFreeKeysParallel shows that different keys do not get in each other's way.
+// BenchmarkFreeKeysParallel shows that different keys do not slow each other down.
 func BenchmarkFreeKeysParallel(b *testing.B) {
 	backend, ctx := memlock.New(), context.Background()
 	var workers atomic.Int64

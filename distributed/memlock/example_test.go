@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// Two instances want one key. The second is queued, and gets the lock from the first one's hands.
+// Two instances ask for one key. The second is queued, and gets the lock when the first releases it.
 func Example() {
 	ctx, backend := context.Background(), memlock.New()
 	defer backend.Close()
@@ -19,7 +19,7 @@ func Example() {
 	first, _, _ := backend.Enter(ctx, ask)
 	ask.Instance = "server-2"
 	_, place, _ := backend.Enter(ctx, ask)
-	fmt.Println("wanted by another:", first.Contended())
+	fmt.Println("contended:", first.Contended())
 
 	older, _ := first.NextFence()
 	first.Release(ctx)
@@ -28,6 +28,6 @@ func Example() {
 	newer, _ := second.NextFence()
 	fmt.Println("the fence has grown:", newer > older)
 	// Output:
-	// wanted by another: true
+	// contended: true
 	// the fence has grown: true
 }

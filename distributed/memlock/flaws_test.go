@@ -49,7 +49,7 @@ var flaws = map[string]flaw{
 			return locked(p.shard, func() {
 				if p.state == queued {
 					p.entry.unlink(p)
-					p.state = over
+					p.state = ended
 				}
 			})
 		},
@@ -59,10 +59,10 @@ var flaws = map[string]flaw{
 		fence:  func(l *lease) (uint64, bool) { return l.lastFence - l.fence, true },
 	},
 	"fences repeat within a lease": {
-		caught: "fences grow within a lease and over refills",
+		caught: "fences grow within a lease and across refills",
 		fence:  func(l *lease) (uint64, bool) { return l.lastFence, true },
 	},
-	"fences are drawn from the service by whoever asks": {
+	"any lease draws fences from the service": {
 		caught: "a lost lease draws no fence above its successor's",
 		fence: func(l *lease) (n uint64, ok bool) {
 			locked(l.shard, func() {
@@ -77,7 +77,7 @@ var flaws = map[string]flaw{
 		release: func(l *lease) error { return releaseAnybody(l) },
 	},
 	"a stale release does not ask whose lease it is": {
-		caught:  "a release of a lease that ran out touches nobody",
+		caught:  "a release of an expired lease touches nobody",
 		release: func(l *lease) error { return releaseAnybody(l) },
 	},
 	"a release needs time": {
@@ -85,11 +85,11 @@ var flaws = map[string]flaw{
 		release: func(l *lease) error { return context.Canceled },
 	},
 	"a renewal makes a released lease anew": {
-		caught:  "a release in the middle of a renewal is final",
+		caught:  "a release during a renewal is final",
 		release: releaseAndRevive,
 	},
 	"prev is ignored": {
-		caught: "prev is given up in the same exchange",
+		caught: "prev is released in the same exchange",
 		ask:    func(r *distributed.Request) { r.Prev = nil },
 	},
 	"prev is known only by itself": {
@@ -101,7 +101,7 @@ var flaws = map[string]flaw{
 		},
 	},
 	"prev is kept": {
-		caught: "prev does not pass those who wait",
+		caught: "prev does not pass the queue",
 		enter: func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 			if l, ok := req.Prev.(*lease); ok && l == holder(b, req.Key) {
 				return l, nil, nil
@@ -110,14 +110,14 @@ var flaws = map[string]flaw{
 		},
 	},
 	"prev is ignored without wait": {
-		caught: "prev is given up though no wait is refused",
+		caught: "prev is released also when NoWait is refused",
 		ask: func(r *distributed.Request) {
 			if r.NoWait && r.Prev.(*lease).Contended() {
 				r.Prev = nil
 			}
 		},
 	},
-	"prev is given up whosever the lease is": {
+	"prev is released whatever its instance": {
 		caught: "prev that was lost touches nobody",
 		ask: func(r *distributed.Request) {
 			if l, ok := r.Prev.(*lease); ok {
@@ -125,15 +125,15 @@ var flaws = map[string]flaw{
 			}
 		},
 	},
-	"a lost lease is told as released": {
-		caught: "prev that was taken away is not told as released",
+	"a lost lease is reported as released": {
+		caught: "prev that was taken away is not reported as released",
 		release: func(l *lease) error {
 			_ = l.Release(context.Background())
 			return nil
 		},
 	},
 	"leaving loses a grant": {
-		caught: "leaving gives back a grant that lies unread",
+		caught: "leaving releases an unread grant",
 		leave: func(p *place) error {
 			if len(p.granted) > 0 {
 				<-p.granted
@@ -142,10 +142,10 @@ var flaws = map[string]flaw{
 			return p.Leave(context.Background())
 		},
 	},
-	"leaving releases whoever holds the key": {
+	"leaving releases any owner of the key": {
 		caught: "leaving twice is fine",
 		leave: func(p *place) error {
-			if p.state == over {
+			if p.state == ended {
 				drop(p.shard, p.shard.entries, gone)
 			}
 			return p.Leave(context.Background())
@@ -167,7 +167,7 @@ var flaws = map[string]flaw{
 			return is
 		},
 	},
-	"a loss is told late": {
+	"a loss is reported late": {
 		caught: "a holder learns that its lease was taken away",
 		lost: func(*lease) <-chan struct{} {
 			late := make(chan struct{})
@@ -183,16 +183,16 @@ var flaws = map[string]flaw{
 		caught:  "a fresh lease lasts for the claim window, then for T",
 		entered: func(l *lease) { l.Renewed(distributed.Validity(l.granted, l.ttl)) },
 	},
-	"grants are claimed for whoever is not there": {
-		caught:  "a grant that nobody receives holds others up for the claim window",
+	"unread grants are claimed": {
+		caught:  "a grant that nobody receives delays others by the claim window",
 		release: releaseAndClaim,
 	},
 	"leases never expire": {
-		caught:  "an abandoned lease runs out, and not before Until",
+		caught:  "an abandoned lease expires, and not before Until",
 		entered: func(l *lease) { l.shard.expiry.Remove(&l.item) },
 	},
 	"leases expire early": {
-		caught: "an abandoned lease runs out, and not before Until",
+		caught: "an abandoned lease expires, and not before Until",
 		entered: func(l *lease) {
 			time.AfterFunc(l.ttl/4, func() { drop(l.shard, l.shard.entries, gone) })
 		},
@@ -203,7 +203,7 @@ var flaws = map[string]flaw{
 			l.Finish()
 			err := l.shard.backend.reachable()
 			if err == nil {
-				locked(l.shard, func() { err = l.shard.settle(l) })
+				locked(l.shard, func() { err = l.shard.release(l) })
 			}
 			return err
 		},
@@ -219,11 +219,11 @@ var flaws = map[string]flaw{
 		},
 	},
 	"keys are cut at braces": {
-		caught: "any valid key is a key of its own",
+		caught: "any two valid keys are different locks",
 		ask:    func(r *distributed.Request) { r.Key, _, _ = strings.Cut(r.Key, "{") },
 	},
-	"closing forgets who waits": {
-		caught: "Close gives up places",
+	"closing forgets the queue": {
+		caught: "Close ends places",
 		close: func(b *Backend) error {
 			b.closed.Store(true)
 			return nil
@@ -281,7 +281,7 @@ func releaseAnybody(l *lease) error {
 	return l.Release(context.Background())
 }
 
-// releaseWithGap takes the queue aside while the lease is released, and lets it in later.
+// releaseWithGap hides the queue while the lease is released, and grants to it later.
 func releaseWithGap(l *lease) error {
 	var waits *place
 	locked(l.shard, func() {
@@ -314,7 +314,7 @@ func releaseAndClaim(l *lease) error {
 	err := l.Release(context.Background())
 	locked(l.shard, func() {
 		for _, next := range l.shard.entries[l.key].owners {
-			next.place = nil // so it does not know that its grant lies unread
+			next.place = nil // so it does not know that its grant is unread
 		}
 	})
 	return err

@@ -9,8 +9,8 @@ import (
 	"github.com/wllock/wllock/internal/deadline"
 )
 
-// lease is what the server knows of an owner together with what its client knows (the Term). The two learn of each
-// other by calls only, so they can differ: a lease can be gone on the server and not be lost yet.
+// lease is an owner as the server knows it and, embedded, as its client knows it. The two learn of each other by calls
+// only, so they can differ: a lease can be gone on the server and not be lost yet.
 type lease struct {
 	keepalive.Lease
 	shard    *shard
@@ -36,7 +36,7 @@ type leaseState uint8
 
 const (
 	owner    leaseState = iota
-	released            // given back by its holder
+	released            // by its holder
 	gone                // expired, or forgotten by Expire
 )
 
@@ -45,13 +45,14 @@ func (l *lease) window() time.Time {
 	return distributed.Validity(l.granted, distributed.ClaimWindow(l.ttl))
 }
 
-// keep starts the client side's term. The claim is due at a third of its window, as later renewals are of theirs.
+// keep starts the client side's lease. The claim is due at a third of its window, as later renewals are of theirs.
 func (l *lease) keep() {
 	claimAt := l.granted.Add(distributed.ClaimWindow(l.ttl) / 3)
 	l.shard.keeper.Keep(&l.Lease, l, l.ttl, l.window(), claimAt)
 }
 
-// renew asks the server for another T. A grant that still lies unread is not claimed yet: perhaps nobody will release it.
+// renew extends the lease by another T on the server. An unread grant is not claimed yet, since perhaps nobody will
+// release it (rule K5).
 func (l *lease) renew(now time.Time) {
 	s := l.shard
 	s.mu.Lock()
@@ -122,10 +123,10 @@ func (l *lease) reserve() {
 	l.lastFence = l.shard.fence
 }
 
-// giveBackFences returns what was not drawn, if nobody has taken any since. Without it the fences of a busy lock
-// could run ahead of the clock, and start below where they were when the program is started again.
+// returnFences returns the rest of the block, if nobody has taken fences since. Without it the fences of a busy lock could
+// run ahead of the clock, and start below their last value when the program is restarted.
 // The caller holds shard.mu.
-func (l *lease) giveBackFences() {
+func (l *lease) returnFences() {
 	if l.mode == distributed.Shared {
 		return
 	}
@@ -135,13 +136,13 @@ func (l *lease) giveBackFences() {
 	l.lastFence = l.fence
 }
 
-// Release implements distributed.Lease. It does not ask ctx: the answer is there at once, and a lock is not to be
-// kept because its caller had no time left.
+// Release implements distributed.Lease. It ignores ctx: the answer is immediate, and a lock must not be kept because its
+// caller has no time left.
 func (l *lease) Release(context.Context) error { return l.release(l.Finish()) }
 
 func (l *lease) release(held bool) error {
 	l.shard.mu.Lock()
-	err := l.shard.settle(l)
+	err := l.shard.release(l)
 	l.shard.mu.Unlock()
 	if !held {
 		return distributed.ErrLeaseLost // also if the server had not noticed yet: it knows now
@@ -149,7 +150,7 @@ func (l *lease) release(held bool) error {
 	return err
 }
 
-// StartRelease implements distributed.AsyncLease. All is done, or has failed, when it returns.
+// StartRelease implements distributed.AsyncLease. The release is done, or has failed, when it returns.
 func (l *lease) StartRelease() bool {
 	err := l.release(l.Stop())
 	if err != nil {
@@ -180,13 +181,13 @@ const (
 	queued      placeState = iota
 	undelivered            // granted by the server during a partition
 	delivered              // sent into the channel
-	over                   // left or lost
+	ended                  // left or lost
 )
 
 // Granted implements distributed.Place.
 func (p *place) Granted() <-chan distributed.Lease { return p.granted }
 
-// deliver tells the client of the grant, at once or when the partition is healed. The caller holds shard.mu.
+// deliver sends the grant to the client, at once or when the partition is healed. The caller holds shard.mu.
 func (p *place) deliver() {
 	switch {
 	case p.state >= delivered:
@@ -202,15 +203,15 @@ func (p *place) deliver() {
 // unread reports whether a grant lies in the channel. While mu is held only its receiver can change the answer.
 func (p *place) unread() bool { return p.state == delivered && len(p.granted) > 0 }
 
-// retract takes a grant back that nobody has received. It reports false if there is none, or its receiver was first:
-// then the lease is the receiver's. The caller holds shard.mu.
+// retract takes back an unread grant. It reports false if there is none, or its receiver was first: then the lease is the
+// receiver's. The caller holds shard.mu.
 func (p *place) retract() bool {
 	if p.state != delivered {
 		return false
 	}
 	select {
 	case <-p.granted:
-		p.state = over
+		p.state = ended
 		p.lease.Finish() // nobody watches it
 		return true
 	default:
@@ -218,9 +219,9 @@ func (p *place) retract() bool {
 	}
 }
 
-// lose tells the client, unless it has left, that its place is gone. The caller holds shard.mu.
+// lose closes the client's channel, unless it has left: its place is gone. The caller holds shard.mu.
 func (p *place) lose() {
-	p.state = over
+	p.state = ended
 	if !p.left {
 		close(p.granted)
 	}
@@ -239,14 +240,14 @@ func (p *place) Leave(context.Context) error {
 		}
 		e := p.entry
 		e.unlink(p)
-		p.state = over
-		s.advance(e) // readers may have stood behind a writer
+		p.state = ended
+		s.advance(e) // readers may have been queued behind a writer
 	case undelivered:
 		p.left = true
 		return s.backend.reachable()
 	case delivered:
 		if p.retract() {
-			if err := s.settle(p.lease); err != distributed.ErrLeaseLost {
+			if err := s.release(p.lease); err != distributed.ErrLeaseLost {
 				return err
 			}
 		}

@@ -1,12 +1,12 @@
-// Package memlock is the lock service inside one process: the backend of a program that runs once, of tests, and the
-// model that backends over a network are compared with.
+// Package memlock is a lock service inside one process: a backend for programs that run as one process and for tests, and
+// the model that backends over a network are compared with.
 //
-// It keeps apart what is apart in a real service. The server side (shard.go) knows owners, queues and its own clock,
-// and lets a lease expire that nobody renews. The client side (lease.go) knows what it was told, and learns of a loss at
-// its next renewal. Partition cuts the line between the two, Expire makes the server forget.
+// It separates the two sides of a real service. The server side (shard.go) has owners, queues and its own clock, and lets
+// leases expire that are not renewed. The client side (lease.go) knows only the answers it got, and notices a loss at its
+// next renewal. Partition cuts the connection between the two, Expire makes the server forget.
 //
-// All instances that are to exclude each other share one Backend. Its fences start at the time of New in nanoseconds,
-// so they go on growing when the program is started again.
+// All instances that are to exclude each other share one Backend. Its fences start at the time of New in nanoseconds, so
+// they go on growing when the program is restarted.
 package memlock
 
 import (
@@ -21,15 +21,15 @@ import (
 )
 
 // Backend is a distributed.Backend in memory, FIFO over all instances that share it. It has no goroutine of its own:
-// timers wake it when a lease is to be renewed or expires.
+// timers wake it when a lease is due for renewal or expires.
 type Backend struct {
 	seed   maphash.Seed
-	closed atomic.Bool // read under a shard's mu, so whoever gets the lock after Close has swept the shard sees it
+	closed atomic.Bool // read under a shard's mu, so it is seen by all that lock mu after Close has swept the shard
 	cut    atomic.Bool // the same, for Partition
 	shards [shardCount]shard
 }
 
-// shardCount is how many keys can be worked on at the same moment: some times the cores of the machines it is for.
+// shardCount is how many keys can be worked on at the same time: a few times the cores of the machines it is for.
 const shardCount = 32
 
 // New returns an empty Backend.
@@ -46,7 +46,7 @@ func (b *Backend) shardOf(key string) *shard {
 	return &b.shards[maphash.String(b.seed, key)%shardCount]
 }
 
-// reachable says whether the client side gets through to the server side. The caller holds a shard's mu.
+// reachable returns nil if the client side can reach the server side. The caller holds a shard's mu.
 func (b *Backend) reachable() error {
 	if b.closed.Load() {
 		return distributed.ErrClosed
@@ -70,7 +70,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if ok && prev.shard == s && prev.key == req.Key && prev.instance == req.Instance {
 		prev.Finish() // before the lock is taken: it may call the Watcher
 	} else {
-		prev = nil // somebody else's, which is not ours to give up
+		prev = nil // another's, which this request may not release
 	}
 	return s.enter(&req, prev)
 }
@@ -83,7 +83,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	return b.reachable()
 }
 
-// Close implements distributed.Backend. What is left of the server side goes away when the leases have run out.
+// Close implements distributed.Backend. The rest of the server side goes away when the leases have expired.
 func (b *Backend) Close() error {
 	if b.closed.Swap(true) {
 		return nil
@@ -94,8 +94,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// Expire makes the server forget who has the key, as a DEL on a real one would: the next in the queue gets it, the
-// holder learns of it at its next renewal.
+// Expire makes the server forget the owner of the key, as a DEL on a real one would: the next in the queue gets the lock,
+// and the holder notices at its next renewal.
 func (b *Backend) Expire(key string) {
 	s := b.shardOf(key)
 	s.mu.Lock()
@@ -110,8 +110,8 @@ func (b *Backend) Expire(key string) {
 }
 
 // Partition cuts the clients off from the server, or heals the cut. While it lasts, calls and renewals fail with
-// ErrUnavailable and the server goes on by its clock. Grants it makes meanwhile are delivered by healing, unless their
-// claim window is over; releases that were tried meanwhile are carried out then.
+// ErrUnavailable and the server goes on by its clock. Healing delivers the grants made meanwhile, unless their claim window
+// has passed, and carries out the releases tried meanwhile.
 func (b *Backend) Partition(cut bool) {
 	if b.cut.Swap(cut) && !cut {
 		for i := range b.shards {

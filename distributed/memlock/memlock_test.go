@@ -81,7 +81,7 @@ func TestLeaveDuringPartition(t *testing.T) {
 		b.Partition(false)
 		assert.Empty(t, p.Granted())
 		l, _ := enter(t, b, "c")
-		require.NotNil(t, l, "the grant was given back by healing")
+		require.NotNil(t, l, "healing released the grant")
 		assert.NoError(t, l.Release(t.Context()))
 		assert.NoError(t, p.Leave(t.Context()))
 	})
@@ -104,7 +104,7 @@ func TestReleaseDuringPartitionComesTooLate(t *testing.T) {
 	})
 }
 
-// giver gives its lease back as soon as somebody wants it, from within the notice.
+// giver releases its lease as soon as it is contended, from within the notification.
 type giver struct{ released chan error }
 
 func (g giver) LeaseLost(distributed.Lease)                  {}
@@ -134,7 +134,7 @@ func TestTTLTooShort(t *testing.T) {
 	assert.ErrorContains(t, err, "lease TTL")
 }
 
-// A program that is started again goes on with greater fences, which a store remembers.
+// A restarted program continues with greater fences, since a store remembers them.
 func TestFencesSurviveARestart(t *testing.T) {
 	last := uint64(0)
 	for range 3 {

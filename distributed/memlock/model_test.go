@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/internal/testseed"
 )
 
-// check holds the server side to its invariants and returns how many keys it knows.
+// check checks the invariants of the server side and returns how many keys it knows.
 func check(t *testing.T, b *Backend) (keys int) {
 	t.Helper()
 	for i := range b.shards {
@@ -45,7 +45,7 @@ func check(t *testing.T, b *Backend) (keys int) {
 	return keys
 }
 
-// Whatever is done in whatever order, the invariants hold after each step, and nothing is left in the end.
+// The invariants hold after each step of any sequence of calls, and nothing is left in the end.
 func TestInvariants(t *testing.T) {
 	seed := testseed.Seed(t)
 	for i := range 12 {
@@ -69,7 +69,7 @@ func stir(t *testing.T, rnd *rand.Rand) {
 		switch op := rnd.IntN(20); {
 		case op < 8:
 			if op < 4 && len(leases) > 0 {
-				req.Prev = lease() // of whichever key and instance
+				req.Prev = lease() // of any key and instance
 			}
 			if l, p, _ := b.Enter(ctx, req); l != nil {
 				leases = append(leases, l)
@@ -125,6 +125,6 @@ func TestMemoryReturns(t *testing.T) {
 	}
 	require.Zero(t, check(t, b))
 	for i := range b.shards {
-		require.LessOrEqual(t, b.shards[i].most, roomyMap, "the map that has grown is given up")
+		require.LessOrEqual(t, b.shards[i].most, roomyMap, "the map that has grown is replaced")
 	}
 }

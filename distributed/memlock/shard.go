@@ -12,10 +12,11 @@ import (
 	"github.com/wllock/wllock/internal/deadline"
 )
 
-// shard is the server side for a part of the keys. Its clock is the expiry set; nothing else ends a lease that nobody
-// releases.
+// shard is the server side for a part of the keys. Its clock is the expiry set; nothing else ends a lease that is not
+// released.
 //
-// Locks are taken in the order shard.mu, the Term's, a deadline.Set's; none of them is held while a Watcher is called.
+// Locks are taken in the order shard.mu, the keepalive.Lease's, a deadline.Set's; none of them is held while a Watcher is
+// called.
 type shard struct {
 	backend *Backend
 	keeper  *keepalive.Keeper     // the client side's renewals of these keys
@@ -23,16 +24,16 @@ type shard struct {
 
 	mu      sync.Mutex // guards all below, the entries, and the fields of leases and places marked so
 	entries map[string]*entry
-	most    int    // entries there have been since the map was made
-	spare   *entry // the entry freed last: a lone caller on changing keys then allocates its leases only
-	fence   uint64 // the last one given out; of the shard, not of a key, so a key that nobody uses takes no memory
+	most    int    // most entries since the map was made
+	spare   *entry // the entry freed last: a lone caller on changing keys then allocates only its leases
+	fence   uint64 // the last one reserved; of the shard, not of a key, so an unused key takes no memory
 
-	_ [64]byte // keeps neighbours off this cache line
+	_ [64]byte // against false sharing with the next shard
 }
 
-// entry is one key that somebody holds or waits for. All of it is guarded by shard.mu.
+// entry is one key that is held or waited for. All of it is guarded by shard.mu.
 //
-// Invariant, whenever mu is free: an entry has an owner, and admits refuses the first of its queue. So whoever may
+// Invariant, whenever mu is free: an entry has an owner, and admits refuses the first of its queue. So a request that may
 // pass finds no queue, and nobody barges.
 type entry struct {
 	key         string
@@ -44,7 +45,7 @@ const (
 	// fenceBlock is how many fences an exclusive lease takes in advance. A lease draws from its own block only, so
 	// one that was lost can never draw above its successor, whose block was taken later.
 	fenceBlock = 1024
-	// roomyMap is from how many entries on a map that has become nearly empty is made anew: maps never shrink.
+	// roomyMap is the size from which a map that has become nearly empty is replaced: maps never shrink.
 	roomyMap = 1024
 	// roomyEntry is how many owners an entry may have had to be kept as the spare.
 	roomyEntry = 8
@@ -62,7 +63,7 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 	now := time.Now()
 	s.mu.Lock()
 	if prev != nil {
-		_ = s.settle(prev) // whatever the answer, it is not ours any more or will not be
+		_ = s.release(prev) // whatever the answer, it is not ours any more or will not be
 	}
 	if err := s.backend.reachable(); err != nil {
 		s.mu.Unlock()
@@ -81,17 +82,17 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 	}
 	p := &place{shard: s, instance: req.Instance, mode: req.Mode, ttl: req.TTL, granted: make(chan distributed.Lease, 1)}
 	e.push(p)
-	calm := e.calm(req.Instance)
+	unaware := e.unaware(req.Instance)
 	s.mu.Unlock()
-	for _, l := range calm {
+	for _, l := range unaware {
 		l.SetContended()
 	}
 	return nil, p, nil
 }
 
-// settle carries out a release, or puts it off until the partition is healed. It never touches an owner but l.
+// release releases l, or puts that off until the partition is healed. It never touches another owner.
 // The caller holds mu.
-func (s *shard) settle(l *lease) error {
+func (s *shard) release(l *lease) error {
 	if l.state == owner {
 		if err := s.backend.reachable(); err != nil {
 			l.releasing = true
@@ -112,7 +113,7 @@ func (s *shard) settle(l *lease) error {
 	return nil
 }
 
-// advance lets in whoever has come to the head of the queue: one exclusive lease, or the whole run of shared ones.
+// advance grants the lock to the head of the queue: one exclusive lease, or the whole run of shared ones.
 // The caller holds mu.
 func (s *shard) advance(e *entry) {
 	if e.first == nil {
@@ -132,7 +133,7 @@ func (s *shard) advance(e *entry) {
 	}
 }
 
-// grant makes a new owner, whose time is the claim window. The caller holds mu.
+// grant makes a new owner, whose lease lasts for the claim window. The caller holds mu.
 func (s *shard) grant(e *entry, instance string, mode distributed.Mode, ttl time.Duration, now time.Time) *lease {
 	l := &lease{shard: s, entry: e, key: e.key, instance: instance, mode: mode, ttl: ttl, granted: now}
 	l.slot = len(e.owners)
@@ -144,7 +145,7 @@ func (s *shard) grant(e *entry, instance string, mode distributed.Mode, ttl time
 	return l
 }
 
-// drop takes an owner's right away. The caller holds mu, and calls advance and tidy.
+// drop removes an owner. The caller holds mu, and calls advance and tidy.
 func (s *shard) drop(l *lease, why leaseState) {
 	e, last := l.entry, len(l.entry.owners)-1
 	e.owners[l.slot] = e.owners[last]
@@ -154,14 +155,14 @@ func (s *shard) drop(l *lease, why leaseState) {
 	l.entry, l.state = nil, why
 	s.expiry.Remove(&l.item)
 	if why == released {
-		l.giveBackFences()
+		l.returnFences()
 	}
 	if p := l.place; p != nil && p.state == undelivered {
-		p.lose() // the grant was over before its client heard of it
+		p.lose() // the grant ended before its client heard of it
 	}
 }
 
-// expire is called by the server's clock. A lease renewed or released meanwhile has won against it.
+// expire is called by the server's clock. A lease that was renewed or released meanwhile is left alone.
 func (s *shard) expire(now time.Time, due []*lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +176,7 @@ func (s *shard) expire(now time.Time, due []*lease) {
 	}
 }
 
-// renew is the keeper's renewal of leases, of which each answers for itself.
+// renew renews leases for the keeper, one by one.
 func renew(_ context.Context, due []distributed.Lease) {
 	now := time.Now()
 	for _, w := range due {
@@ -183,7 +184,7 @@ func renew(_ context.Context, due []distributed.Lease) {
 	}
 }
 
-// close gives up all places. Nobody enters any more: the Backend is marked closed, and its keeper keeps nothing.
+// close ends all places. Nobody enters any more, since the Backend is marked closed, and its keeper renews nothing.
 func (s *shard) close() {
 	s.mu.Lock()
 	for _, e := range s.entries {
@@ -204,8 +205,8 @@ func (s *shard) close() {
 	s.keeper.Close()
 }
 
-// heal catches up with what a partition has held back. Marked releases and departures come first, so that a grant goes
-// to somebody who still wants it.
+// heal carries out what a partition has delayed. Releases and departures come first, so that a grant goes to a place that
+// was not left.
 func (s *shard) heal() {
 	now := time.Now()
 	s.mu.Lock()
@@ -215,7 +216,7 @@ func (s *shard) heal() {
 			next := p.next
 			if p.left {
 				e.unlink(p)
-				p.state = over
+				p.state = ended
 			}
 			p = next
 		}
@@ -232,7 +233,7 @@ func (s *shard) heal() {
 	}
 }
 
-// entry finds the entry of a key or makes an empty one, which the caller must give an owner. The caller holds mu.
+// entry finds the entry of a key or makes an empty one, to which the caller must add an owner. The caller holds mu.
 func (s *shard) entry(key string) *entry {
 	e := s.entries[key]
 	if e != nil {
@@ -265,7 +266,7 @@ func (s *shard) tidy(e *entry) {
 	}
 }
 
-// admits reports whether the owners let somebody in beside them.
+// admits reports whether the owners admit another beside them.
 func (e *entry) admits(mode distributed.Mode) bool {
 	return len(e.owners) == 0 || mode == distributed.Shared && e.owners[0].mode == distributed.Shared
 }
@@ -280,14 +281,14 @@ func (e *entry) waits(instance string) bool {
 	return false
 }
 
-// calm returns the owners that do not know yet that an instance other than theirs, this one, waits.
-func (e *entry) calm(instance string) (calm []*lease) {
+// unaware returns the owners of other instances that do not know yet that an instance other than theirs waits.
+func (e *entry) unaware(instance string) (unaware []*lease) {
 	for _, l := range e.owners {
 		if l.instance != instance && !l.Contended() {
-			calm = append(calm, l)
+			unaware = append(unaware, l)
 		}
 	}
-	return calm
+	return unaware
 }
 
 func (e *entry) push(p *place) {

@@ -9,7 +9,7 @@ import (
 	"github.com/wllock/wllock/distributed/locktest"
 )
 
-// wrong is a Backend with one flaw, made to see that the suite finds it. What a flaw leaves nil is as it should be.
+// wrong is a Backend with one flaw, to check that the suite finds it. What a flaw leaves nil is correct.
 type wrong struct {
 	*Backend
 	flaw
@@ -18,11 +18,11 @@ type wrong struct {
 type flaw struct {
 	caught string // the case that must find it
 
-	ask        func(*distributed.Request) // changes what is asked
+	ask        func(*distributed.Request) // changes the request
 	askWrapped func(*distributed.Request) // the same, with Prev as it came
 	enter      func(context.Context, *Backend, distributed.Request) (distributed.Lease, distributed.Place, error)
-	entered    func(*lease) // does something to a lease that Enter has granted
-	queued     func(*place) // does something to a place that Enter has given
+	entered    func(*lease) // changes a lease that Enter has granted
+	queued     func(*place) // changes a place that Enter has returned
 	release    func(*lease) error
 	fence      func(*lease) (uint64, bool)
 	contended  func(*lease) bool
@@ -70,7 +70,7 @@ func (w *wrong) Close() error {
 	return w.Backend.Close()
 }
 
-// wrongLease is a lease that Enter granted. Those of places are as they should be.
+// wrongLease is a lease that Enter granted. Those that places deliver are correct.
 type wrongLease struct {
 	distributed.Lease
 	inner *lease
@@ -124,7 +124,7 @@ func fixture(f flaw) locktest.Fixture {
 	}}
 }
 
-// What stands around a flaw is not itself what the suite complains of.
+// The wrapper without a flaw passes the suite.
 func TestWrongWithoutFlaw(t *testing.T) {
 	locktest.Run(t, fixture(flaw{}))
 }

@@ -1,9 +1,9 @@
-// Package wrap helps to decorate a backend: to count, log, delay or refuse what is asked of it.
+// Package wrap helps to decorate a backend: to count, log, delay or refuse its requests.
 //
 // A decorator embeds a distributed.Backend and overrides Enter. It wraps the leases that come out in a type that embeds
 // distributed.Lease and has a method Unwrap() distributed.Lease; the backend finds its own lease in Request.Prev by that
-// method (see distributed.As), so the decorator need not take the wrapping off. The leases that a place delivers are
-// wrapped by Place. The example counts requests.
+// method (see distributed.As), so the decorator need not unwrap it. Place wraps the leases that a place delivers. The
+// example counts requests.
 package wrap
 
 import (
@@ -18,8 +18,8 @@ import (
 // Place returns p with every lease that it delivers replaced by lease(l). It costs a goroutine, which ends with the grant
 // or with Leave.
 //
-// As p sees it, the relay receives the grant at once. The relay therefore does what a backend does with a grant that
-// nobody receives: it releases the grant when its claim window has passed.
+// To p it looks as if every grant were received at once. The relay therefore does what a backend does with a grant that
+// nobody receives: it releases the grant when its claim window has passed (rule K5).
 func Place(p distributed.Place, lease func(distributed.Lease) distributed.Lease) distributed.Place {
 	r := &relay{
 		inner: p, wrap: lease,
@@ -33,7 +33,7 @@ func Place(p distributed.Place, lease func(distributed.Lease) distributed.Lease)
 type relay struct {
 	inner   distributed.Place
 	wrap    func(distributed.Lease) distributed.Lease
-	granted chan distributed.Lease // buffered: a grant waits for nobody
+	granted chan distributed.Lease // buffered, so that a grant does not wait for its receiver
 	leave   sync.Once
 	leaving chan struct{} // closed by Leave
 	relayed chan struct{} // closed when the goroutine has ended
@@ -50,7 +50,7 @@ func (r *relay) relay() {
 			return
 		}
 		r.granted <- r.wrap(lease)
-		time.AfterFunc(time.Until(lease.Until()), r.expire) // its claim window, for which the others wait
+		time.AfterFunc(time.Until(lease.Until()), r.expire) // when its claim window has passed, for which others wait
 	case <-r.leaving: // a grant that is there as well lies unread in inner, and its Leave releases it
 	}
 }
@@ -66,7 +66,7 @@ func (r *relay) expire() {
 // retract returns the grant if it lies unread, else nil: then it is its receiver's.
 func (r *relay) retract() distributed.Lease {
 	select {
-	case lease := <-r.granted: // nil of a lost place, because its channel is closed
+	case lease := <-r.granted: // nil if the place was lost: its channel is closed
 		return lease
 	default:
 		return nil

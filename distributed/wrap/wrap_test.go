@@ -62,7 +62,7 @@ func Example() {
 	// Output: 2
 }
 
-// A decorated backend must be as good as the one inside.
+// A decorated backend must pass the same suite.
 func TestDecoratedBackendConforms(t *testing.T) {
 	locktest.Run(t, locktest.Fixture{Bubble: true, Open: func(locktest.TB) locktest.Service {
 		b := memlock.New()
@@ -120,7 +120,7 @@ func TestLeaveReleasesAnUnreadGrant(t *testing.T) {
 		inner, place := newPlace()
 		lease := &grant{until: time.Now().Add(time.Second)}
 		inner.granted <- lease
-		synctest.Wait() // until it lies in the relay
+		synctest.Wait() // until the grant is in the relay
 		require.NoError(t, place.Leave(t.Context()))
 		assert.Equal(t, 1, lease.released)
 	})

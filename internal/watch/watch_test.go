@@ -20,15 +20,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 6 * time.Second
 
-// plain hides all of a lease that is more than the contract.
+// plain hides the optional abilities of a lease.
 type plain struct{ distributed.Lease }
 
-// decorated is a lease whose wrapper says what it wraps.
+// decorated is a wrapper with Unwrap.
 type decorated struct{ distributed.Lease }
 
 func (d *decorated) Unwrap() distributed.Lease { return d.Lease }
 
-// witness writes down what a Watcher receives.
+// witness records the events of a Watcher.
 type witness struct {
 	mu                       sync.Mutex
 	lost, contended, renewed []distributed.Lease
@@ -55,7 +55,7 @@ func (w *witness) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
 	}
 }
 
-// bubble runs f with a backend in a bubble, which complains of a goroutine that is left.
+// bubble runs f with a backend in a bubble, which fails if a goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, b *memlock.Backend)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
@@ -98,7 +98,7 @@ func TestPlainLeaseIsReleased(t *testing.T) {
 	})
 }
 
-// An Enter that names the lease as Prev releases it, and only its caller can tell the goroutine.
+// An Enter that names the lease as Prev releases it, and only its caller can stop the goroutine.
 func TestPollingStopsAfterReleaseAsPrev(t *testing.T) {
 	bubble(t, func(t *testing.T, b *memlock.Backend) {
 		w := new(witness)
@@ -121,14 +121,14 @@ func TestPlainLeaseIsLost(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		assert.Equal(t, []distributed.Lease{l}, w.lost)
-		assert.Empty(t, w.renewed, "nothing is known of the inside of a lease that hides it")
+		assert.Empty(t, w.renewed, "an opaque wrapper hides its lease")
 		l.StartRelease()
 		synctest.Wait()
 		assert.Equal(t, []error{distributed.ErrLeaseLost}, w.released)
 	})
 }
 
-// A decorated lease reports, under the name of the decorator, what the lease inside does.
+// A decorated lease passes on the events of the lease inside, with the decorator as their lease.
 func TestDecoratedLeaseReports(t *testing.T) {
 	bubble(t, func(t *testing.T, b *memlock.Backend) {
 		w := new(witness)
