@@ -57,7 +57,7 @@ func (g *guard) keyOf(ctx context.Context, method string, req any) (string, erro
 // or was lost.
 func (g *guard) run(ctx context.Context, key string, f func(ctx context.Context) error) (refused *refusal, err error) {
 	var inside context.Context
-	lock := g.locker.Do(ctx, g.name, key, func(held context.Context) error { // rules M3, M5
+	lock := g.locker.Do(ctx, g.name, key, func(held context.Context) error { // rule M3, rule M5
 		inside = held
 		err = f(held)
 		return nil

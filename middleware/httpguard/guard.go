@@ -93,7 +93,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var inside context.Context // nil: the handler has not run
-	// rules M3, M5
+	// rule M3, rule M5
 	err = g.locker.Do(r.Context(), g.name, key, func(ctx context.Context) error {
 		inside = ctx
 		g.serve(ctx, w, r)
