@@ -1,24 +1,25 @@
--- What all scripts share. The Go side puts it in place of their include line.
+-- What all scripts share. The Go side replaces their include line with it. Rule numbers are those of docs/design.md.
 --
 -- KEYS  1 lock     string   the lock's own name: "wllock:x:<id>:<fence>", "wllock:s:<generation>", or a foreigner's
 --       2 state    string   "<last fence reserved>", or "<microsecond>" if that is the last fence of a microsecond, 999;
---                           and if it is so, " <1: somebody is queued> <ms since 1970 before which the lock stays free>"
+--                           then, if needed, " <1: somebody is queued> <ms since 1970 until which the lock stays free>"
 --       3 queue    zset     instance -> ticket
 --       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>"
---       5 readers  zset     id -> ms since 1970 when it is over; means something only while the lock says "s"
---       6 done     string   the latest attempt of this instance that is over; a 0 before it if it had nothing
+--       5 readers  zset     id -> ms since 1970 when it expires; valid only while the lock says "s" (rule R11)
+--       6 done     string   the latest attempt of this instance that has ended; a 0 before it if it had nothing
 -- ARGV  1 token     "wllock:x:<process>:<attempt>:<instance>:", what an exclusive lock's value begins with
 --       2 attempt   grows with every enter of a process
 --       3 mode      "x" exclusive, "s" shared; "xg" if gap is not 0
 --       4 window    ms; what a fresh grant gets
---       5 keep      ms; how long helper keys outlive their last use: a minute, so that the order of fences survives a
---                   clock set back by less; four leases, so that a queue survives a server that does not answer for a while
+--       5 keep      ms; how long helper keys outlive their last use: at least a minute, so that the order of fences survives
+--                   a clock set back by less; at least four TTLs, so that a queue survives a server that is silent for a
+--                   while
 --       6 settings  "<T in ms> <1: PUBLISH counts all receivers (no cluster)> <how many fences to reserve; 1000 with
 --                   enter> <gap: ms for which a released lock is left free for foreigners> <past: ms for which an
---                   attempt that is over is remembered> <1: enter takes no place>"
+--                   attempt that has ended is remembered> <1: enter takes no place>"
 --       7 seen      the largest fence this process knows of
--- The process says where notices go: channel "wllock:<process>". An id, "<process>:<attempt>:<instance>", names a grant.
--- Every answer is one string of words. Texts are passed on as they came where it counts: writing a number, or joining
+-- The process says where messages go: channel "wllock:<process>". An id, "<process>:<attempt>:<instance>", names a grant.
+-- Every reply is one string of words. On the hot path texts are passed on as they came: formatting a number, or joining
 -- strings, costs the server about as much as running a command.
 local LOCK, STATE, QUEUE, WAITERS, READERS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local TOKEN, attempt, mode, window, KEEP, seen = ARGV[1], ARGV[2], string.sub(ARGV[3], 1, 1), tonumber(ARGV[4]), ARGV[5], ARGV[7]
@@ -28,8 +29,8 @@ local process, instance = string.match(id, '^([^:]+):%d+:([^:]+)$')
 local ttl, single, block, gap, PAST, nowait = string.match(ARGV[6], '^(%d+) ([01]) (%d+) (%d+) (%d+) ([01])$')
 ttl, single, block, gap, nowait = tonumber(ttl), single == '1', tonumber(block), tonumber(gap), nowait == '1'
 
--- A fence is an int64 of nanoseconds and does not fit the 53 bits of a Lua number. It is a string of 19 digits, which
--- compare like the numbers, and is counted in two halves: seconds, and nanoseconds.
+-- A fence is an int64 of nanoseconds and does not fit the 53 bits of a Lua number (rule R9). It is a string of 19 digits,
+-- which compare like the numbers, and is added to in two halves: seconds, and nanoseconds.
 local ZERO = '0000000000000000000'
 local function plus(fence, n)
   local s, ns = tonumber(string.sub(fence, 1, 10)), tonumber(string.sub(fence, 11)) + n
@@ -38,8 +39,8 @@ local function plus(fence, n)
 end
 local function larger(a, b) if a > b then return a end return b end
 
--- nextfence is above all that was reserved, all the caller has seen, and not below the server's clock, which stands in
--- for what was lost.
+-- nextfence is above all that was reserved and all that the caller has seen, and not below the server's clock, which
+-- stands in for lost data (rule R9).
 local function nextfence(last, time)
   local clock = string.format('%010d%06d000', time[1], time[2])
   return larger(larger(plus(last, 1), plus(seen, 1)), clock)
@@ -52,48 +53,50 @@ local function load(raw)
   return {fence = fence or ZERO, queued = queued == '1', free = tonumber(free) or 0}
 end
 
--- save keeps the state for as long as its caller's TTL needs. That it may be shorter than another's does no harm: a lost
--- fence is stood in for by the clock, and that somebody is queued is noted anew with each heartbeat.
+-- save keeps the state for as long as its caller's TTL needs. That it may be shorter than another's does no harm: the
+-- clock stands in for a lost fence, and each heartbeat notes anew that somebody is queued.
 local function save(state)
   local more = ''
   if state.queued or state.free > 0 then more = string.format(' %d %d', state.queued and 1 or 0, state.free) end
   redis.call('SET', STATE, state.fence .. more, 'PX', KEEP)
 end
 
--- resting tells whether the lock is still left free for foreigners: no longer than for the gap, for the clock may have been
--- set back since.
-local function resting(state, now)
+-- inGap reports that the lock is still left free for foreigners (rule R12): no longer than for the gap, because the clock
+-- may have been set back since.
+local function inGap(state, now)
   state.free = math.min(state.free, now + gap)
   return now < state.free
 end
 
--- keep has a key outlive its last use, for as long as the longest lease needs that is used with it: a set of readers that
--- ended with the shortest would let a writer in beside one of the others. new: the key had no time to live yet.
-local function keep(key, new)
+-- extendTTL lets a key outlive its last use for as long as the longest lease needs that uses it: a set of readers that
+-- expired with the shortest would admit a writer beside one of the others. new: the key has no TTL yet.
+local function extendTTL(key, new)
   if new or redis.call('PEXPIRE', key, KEEP, 'GT') == 0 and redis.call('PTTL', key) == -1 then
     redis.call('PEXPIRE', key, KEEP)
   end
 end
 
--- over notes that this attempt is over: its enter, arriving late, changes nothing any more, and leaving again is fine.
-local function over(a, known)
+-- noteEnded notes that an attempt has ended: its enter, arriving late, changes nothing any more, and a repeated leave gets
+-- the first answer (rule R1).
+local function noteEnded(a, known)
   if not known or tonumber(known) < tonumber(a) then
     redis.call('SET', DONE, a, 'PX', PAST)
   end
 end
 
-local function shared(value) return value and string.sub(value, 1, 9) == 'wllock:s:' end
-local function foreign(value) return value and string.sub(value, 1, 7) ~= 'wllock:' end
+local function isShared(value) return value and string.sub(value, 1, 9) == 'wllock:s:' end
+local function isForeign(value) return value and string.sub(value, 1, 7) ~= 'wllock:' end
 
--- later tells whether a later attempt of this instance owns the lock with this value.
-local function later(value)
+-- laterOwns reports that a later attempt of this instance owns the lock with this value.
+local function laterOwns(value)
   local p, a, i = string.match(value or '', '^wllock:x:([^:]+):(%d+):([^:]+):')
   return p == process and i == instance and tonumber(a) > tonumber(attempt)
 end
 
--- holds tells whether the token's owner has the lock with this value.
+-- holds reports that the owner of the token, the full one and never the instance alone, has the lock with this value
+-- (rule R2).
 local function holds(value, token, how)
   if not value then return false end
-  if how == 's' then return shared(value) and redis.call('ZSCORE', READERS, idof(token)) and true end
+  if how == 's' then return isShared(value) and redis.call('ZSCORE', READERS, idof(token)) and true end
   return string.sub(value, 1, #token) == token
 end

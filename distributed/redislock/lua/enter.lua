@@ -1,27 +1,27 @@
 #!lua
--- enter gives up the lease before, if it is still ours, and asks for the lock.
+-- enter releases the previous lease, if it is still ours, and asks for the lock (rule R3).
 -- KEYS and ARGV 1-7: see common.lua
--- ARGV  8 prev  the lease to give up first: the lock's value if it is exclusive, or "wllock:s:<id>:"; "wllock:none:", which
---         no value begins with
--- Returns "lease <first fence> <number of fences> <1: wanted>", which is cut to the microsecond for its fences 000 to 999
--- with nobody waiting; "place <rank> <ms> <1: foreign>", "held <ms>"; before these "lost " if the lease to give up was not
--- had any more. Or "old", and nothing was done.
+-- ARGV  8 prev  the lease to release first: the lock's value if it is exclusive, or "wllock:s:<id>:"; "wllock:none:": none,
+--         because no value begins with it
+-- Returns "lease <first fence> <number of fences> <1: contended>", which is cut to the microsecond for its fences 000 to
+-- 999 with nobody waiting; "place <rank> <ms> <1: foreign>"; "held <ms>". Each has "lost " before it if prev was not held
+-- any more. Or "old", and nothing was done.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end
 local time = redis.call('TIME')
 
--- The usual case, a key that is free, or held by the lease to give up, and nobody is queued for, comes before the
--- functions of the others are even made, which takes as long as to run it: MGET, TIME, SET, SET. Its fences are those of
--- this microsecond. That prev is over need not be noted: the lock names a later attempt of its instance.
+-- The usual case: the key is free, or held by prev, and nobody is queued. It comes before the functions of the other cases
+-- are even defined, which takes as long as running it: MGET, TIME, SET, SET. Its fences are those of this microsecond. That
+-- prev has ended need not be noted: the lock names a later attempt of its instance.
 if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
   local us = time[2]
   if #us < 6 then us = string.sub('00000' .. us, -6) end
   us = time[1] .. us
-  if #us == 16 and us > ARGV[7] and (not raw[2] or us > raw[2]) then -- 16 digits against 19: of two that begin alike the longer is larger
+  if #us == 16 and us > ARGV[7] and (not raw[2] or us > raw[2]) then -- 16 digits against 19: the longer of equals is larger
     local got
     if not raw[1] then
-      if ARGV[8] == 'wllock:none:' or raw[3] and string.find(ARGV[8], ':' .. raw[3] .. ':', 1, true) then -- or released meanwhile
-        got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4], 'NX') -- a foreigner's may be of another type
+      if ARGV[8] == 'wllock:none:' or raw[3] and string.find(ARGV[8], ':' .. raw[3] .. ':', 1, true) then -- or prev is released already
+        got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4], 'NX') -- NX: a foreigner's key may be of another type
       end
     elseif raw[1] == ARGV[8] then
       got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4])
@@ -36,14 +36,14 @@ end
 -- include: common queue
 local prev, prevmode = string.match(ARGV[8], '^(.*:)%d*$'), string.sub(ARGV[8], 8, 8)
 local before = string.match(prev, ':(%d+):[^:]+:$')
-local lost = before and raw[3] == '0' .. before and 'lost ' or '' -- this was noted before, by a leave or this enter
+local lost = before and raw[3] == '0' .. before and 'lost ' or '' -- noted by an earlier leave, or by this enter
 local value, state, now = raw[1], load(raw[2]), millis(time)
 local me = {id = id, window = window}
 
--- A repeat gets the first answer, and an older attempt of ours nothing.
+-- A repeat gets the first answer, and an older attempt of ours nothing (rule R1).
 if holds(value, TOKEN, mode) then
   if mode == 's' then
-    admit(me, now)
+    addReader(me, now)
     state.fence = nextfence(state.fence, time)
     save(state)
     return lost .. lease(state.fence, 1, state)
@@ -51,17 +51,17 @@ if holds(value, TOKEN, mode) then
   redis.call('PEXPIRE', LOCK, window, 'GT') -- a copy that comes late must not shorten what was claimed since
   return lost .. lease(string.match(value, '(%d+)$'), block, state)
 end
-if later(value) then return 'old' end
+if laterOwns(value) then return 'old' end
 local again = false
 if state.queued then
   local w = waiter(instance)
   if w and tonumber(w.attempt) > tonumber(attempt) then return 'old' end
   again = w and w.attempt == attempt
-  if w and not again and not nowait then drop(instance) end
+  if w and not again and not nowait then removeWaiter(instance) end
   state.queued = redis.call('ZCARD', QUEUE) > 0
 end
 
--- Give up the lease before. The key itself is overwritten or deleted below.
+-- Release prev. The key itself is overwritten or deleted below.
 local ours = false
 if holds(value, prev, prevmode) then
   if prevmode == 's' then
@@ -70,36 +70,36 @@ if holds(value, prev, prevmode) then
   else
     ours = true
   end
-  over(before, raw[3])
+  noteEnded(before, raw[3])
   if ours and gap > 0 then state.free = now + gap end
 elseif before and not again and (not raw[3] or tonumber(raw[3]) < tonumber(before)) then
   lost = 'lost '
-  over('0' .. before, raw[3])
+  noteEnded('0' .. before, raw[3])
 end
-local free, strange = (not value or ours) and not resting(state, now), false
+local free, foreign = (not value or ours) and not inGap(state, now), false
 
 if free and not state.queued then
   local fence, count = nextfence(state.fence, time), block
-  local how = ours and 'over' or 'free'
+  local how = ours and 'overwrite' or 'free'
   local got
   if mode == 's' then
-    count, got = 1, own('wllock:s:' .. fence, window, how)
+    count, got = 1, setOwner('wllock:s:' .. fence, window, how)
     if got then
       redis.call('DEL', READERS)
-      admit(me, now)
+      addReader(me, now)
     end
   else
-    got = own(TOKEN .. fence, window, how)
+    got = setOwner(TOKEN .. fence, window, how)
   end
   if got then
     state.fence = plus(fence, count - 1)
     save(state)
     return lost .. lease(fence, count, state)
   end
-  free, strange = false, true -- a foreigner's key of another type
-elseif mode == 's' and shared(value) and not ours and not state.queued then
+  free, foreign = false, true -- a foreigner's key of another type
+elseif mode == 's' and isShared(value) and not ours and not state.queued then
   state.fence = nextfence(state.fence, time)
-  admit(me, now)
+  addReader(me, now)
   save(state)
   return lost .. lease(state.fence, 1, state)
 end
@@ -110,20 +110,20 @@ if not nowait then
     local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or 0
     redis.call('ZADD', QUEUE, last + 1, instance)
   end
-  beaten(now, alone)
+  refreshPlace(now, alone)
   state.queued = true
 end
 local list = {}
 if free then
-  list = pop(state, time, ours and 'over' or 'free')
+  list = pop(state, time, ours and 'overwrite' or 'free')
 end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
 announce(list, state)
-if ours and gap > 0 and state.queued then soon(state, now) end
+if ours and gap > 0 and state.queued then notifyHead(state, now) end
 for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end
 end
 if nowait then return lost .. 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
-if alone and value and not ours then want(value) end
-return lost .. place(value, strange or (free and #list == 0), state, now)
+if alone and value and not ours then notifyHolders(value) end
+return lost .. place(value, foreign or (free and #list == 0), state, now)

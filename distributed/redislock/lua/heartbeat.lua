@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- heartbeat keeps a place, finds a grant whose notice was lost, and lets the head in when the key is missing, or readers hold
--- it. It never enqueues.
+-- heartbeat refreshes a place, finds a grant whose message was lost, and admits the head when the key is missing, or when
+-- readers hold it. It never enqueues (rule R7).
 -- KEYS and ARGV 1-7: see common.lua
--- Returns "lease <first fence> <number of fences> <1: wanted>", "place <rank> <ms> <1: foreign>", or "gone".
+-- Returns "lease <first fence> <number of fences> <1: contended>", "place <rank> <ms> <1: foreign>", or "gone".
 -- include: common queue
 local raw = redis.call('MGET', LOCK, STATE)
 local value, state = raw[1], load(raw[2])
 local time = redis.call('TIME')
 local now = millis(time)
 
--- A grant found here begins its claim window anew: that it still waits shows that nobody has used it.
+-- A grant found here starts its claim window again: since its attempt still waits, nobody has used it.
 if holds(value, TOKEN, mode) then
   if mode == 's' then
-    admit({id = id, window = window}, now)
+    addReader({id = id, window = window}, now)
     state.fence = nextfence(state.fence, time)
     save(state)
     return lease(state.fence, 1, state)
@@ -23,18 +23,18 @@ end
 
 local w = waiter(instance)
 if not w or w.attempt ~= attempt or not redis.call('ZSCORE', QUEUE, instance) then return 'gone' end
-beaten(now)
+refreshPlace(now)
 state.queued = true
-local list, strange = {}, false
-if not value and not resting(state, now) then
+local list, foreign = {}, false
+if not value and not inGap(state, now) then
   list = pop(state, time, 'free')
-  strange = #list == 0
-elseif shared(value) and mode == 's' then -- who is before us may be dead, and nobody else would find out
+  foreign = #list == 0
+elseif isShared(value) and mode == 's' then -- a waiter before us may be dead, and nobody else would find out
   list = pop(state, time, 'join')
 end
 save(state)
 announce(list, state)
-for _, in_ in ipairs(list) do
-  if in_.id == id then return lease(in_.fence, in_.count, state) end
+for _, one in ipairs(list) do
+  if one.id == id then return lease(one.fence, one.count, state) end
 end
-return place(value, strange, state, now)
+return place(value, foreign, state, now)

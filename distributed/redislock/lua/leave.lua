@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- leave gives up whatever this attempt has, a lease or a place; the lock goes to the next.
+-- leave gives up whatever this attempt has, a lease or a place; the lock goes to the next waiter in the same script
+-- (rule R4).
 -- KEYS and ARGV 1-7: see common.lua
 -- ARGV  8 past, of the settings
 -- Returns "released": a lease, now or by an earlier leave; "left": a place; "lost": it had nothing; "over": a later attempt
--- of its instance has been here, which may have given it up, unless it was lost before.
+-- of its instance has been here, and may have released the lease, unless it was lost before.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] == ARGV[2] then return 'released' end -- a repeat
 
@@ -25,7 +26,7 @@ if holds(value, TOKEN, mode) then
     local latest = redis.call('ZRANGE', READERS, -1, -1, 'WITHSCORES')[2]
     if latest then
       redis.call('PEXPIREAT', LOCK, latest)
-      over(attempt, raw[3])
+      noteEnded(attempt, raw[3])
       return 'released'
     end
   end
@@ -34,36 +35,36 @@ if holds(value, TOKEN, mode) then
     now = millis(redis.call('TIME'))
     state.free = now + gap
   elseif state.queued then
-    list = pop(state, redis.call('TIME'), 'over')
+    list = pop(state, redis.call('TIME'), 'overwrite')
   end
   if #list == 0 then
     if mode == 's' then redis.call('DEL', LOCK, READERS) else redis.call('DEL', LOCK) end
   end
   save(state)
-  over(attempt, raw[3])
+  noteEnded(attempt, raw[3])
   announce(list, state)
-  if gap > 0 and state.queued then soon(state, now) end
+  if gap > 0 and state.queued then notifyHead(state, now) end
   return 'released'
 end
 
 local w = waiter(instance)
 if w and w.attempt == attempt then
-  drop(instance)
+  removeWaiter(instance)
   state.queued = redis.call('ZCARD', QUEUE) > 0
   local list, time = {}, redis.call('TIME')
-  local rests = not value and resting(state, millis(time))
-  if state.queued and not value and not rests then
+  local resting = not value and inGap(state, millis(time))
+  if state.queued and not value and not resting then
     list = pop(state, time, 'free')
-  elseif state.queued and shared(value) then
+  elseif state.queued and isShared(value) then
     list = pop(state, time, 'join')
   end
   save(state)
-  over(attempt, raw[3])
+  noteEnded(attempt, raw[3])
   announce(list, state)
-  if state.queued and rests then soon(state, millis(time)) end -- whoever is the head now has not been told
+  if state.queued and resting then notifyHead(state, millis(time)) end -- the new head does not know yet
   return 'left'
 end
-if raw[3] == '0' .. attempt then return 'lost' end -- a repeat, or the enter that was to give it up has found so
-if raw[3] and tonumber(raw[3]) > tonumber(attempt) or later(value) then return 'over' end
-over('0' .. attempt, raw[3]) -- so that a repeat gets this answer
+if raw[3] == '0' .. attempt then return 'lost' end -- a repeat, or the enter that named it as prev has found this
+if raw[3] and tonumber(raw[3]) > tonumber(attempt) or laterOwns(value) then return 'over' end
+noteEnded('0' .. attempt, raw[3]) -- so that a repeat gets this answer
 return 'lost'

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- probe runs every command the other scripts use, on a key of its own, and returns those that were refused, a line for
--- each: the command and the error.
+-- probe runs every command that the other scripts use, on a key of its own, and returns those that were refused, one
+-- line each: the command and the error.
 -- KEYS  1 a key that nobody uses
 -- ARGV  1 this process's channel
 local KEY = KEYS[1]
@@ -15,7 +15,7 @@ local tries = {
 local refused = {}
 for _, try in ipairs(tries) do
   local answer = redis.pcall(unpack(try))
-  -- of another type: something was refused before that would have deleted the key
+  -- WRONGTYPE: a command was refused that would have deleted the key
   if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE', 1, true) then
     refused[#refused + 1] = try[1] .. ' ' .. answer.err
   end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- refill reserves more fences for an exclusive lease.
+-- refill reserves more fences for an exclusive lease (rule R9).
 -- KEYS and ARGV 1-7: see common.lua
--- Returns "fences <first> <number> <1: wanted>" or "lost".
+-- Returns "fences <first> <number> <1: contended>" or "lost".
 -- include: common
 local raw = redis.call('MGET', LOCK, STATE)
 local value, state = raw[1], load(raw[2])

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- renew extends a lease to T from now; the first time this claims it. A missing lease is never made again.
+-- renew extends a lease to T from now; the first time this claims it (rule R5). A missing lease is never re-created
+-- (rule R8).
 -- KEYS and ARGV 1-7: see common.lua
--- Returns "held <1: wanted>" or "lost".
+-- Returns "held <1: contended>" or "lost".
 -- include: common
 local value = redis.call('MGET', LOCK)[1]
 if not holds(value, TOKEN, mode) then return 'lost' end
 if mode == 's' then
   redis.call('ZADD', READERS, 'XX', millis(redis.call('TIME')) + ttl, id)
-  keep(READERS)
+  extendTTL(READERS)
   redis.call('PEXPIRE', LOCK, ttl, 'GT')
 else
   redis.call('PEXPIRE', LOCK, ttl)
