@@ -31,8 +31,8 @@
 //
 // r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. A handler that sees this should return; if it
 // has written nothing, the client gets the 503. The ResponseWriter is not wrapped, so the middleware asks the writer itself
-// whether something was written: those of net/http, httptest and gin can tell. If they are wrapped by one that has an
-// Unwrap method, as those of chi, echo and OpenTelemetry have, it can usually be seen while the 503 is written. Behind any
-// other writer the client gets the status 503 without a problem if nothing was written; if something was, that is sent
-// unchanged, and net/http may log a superfluous WriteHeader.
+// whether something was written: those of net/http, httptest and gin can tell. Behind a wrapper with an Unwrap method, such
+// as those of chi, echo and OpenTelemetry, it can usually be seen while the 503 is written. Behind any other writer the
+// client gets the status 503 without a problem if nothing was written; if something was, that is sent unchanged, and
+// net/http may log a superfluous WriteHeader.
 package httpguard
