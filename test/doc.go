@@ -1,3 +1,3 @@
-// Package test holds tests of the whole, and those that need what no importer of wllock should: SDKs and other people's
-// middleware. It has tests only.
+// Package test holds the tests of the whole stack, and those that need what importers of wllock should not: SDKs and
+// other people's middleware. It has tests only.
 package test

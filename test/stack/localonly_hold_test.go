@@ -1,4 +1,4 @@
-package wllock_test
+package stack_test
 
 import (
 	"context"
@@ -36,23 +36,24 @@ func TestLocalOnlyRunningHoldBecomesDegraded(t *testing.T) {
 				require.True(t, h.Degraded())
 				require.NoError(t, h.Err())
 				require.NoError(t, ctx.Err())
-				require.Equal(t, fence, h.Fence(), "it keeps the fence it had")
+				require.Equal(t, fence, h.Fence(), "it keeps its fence")
 				b.Partition(false)
 				time.Sleep(ttl)
-				require.True(t, h.Degraded(), "a lease that is over does not come back")
+				require.True(t, h.Degraded(), "an expired lease does not come back")
 				return own
 			}, opts...)
 			require.Equal(t, own, err)
 			s := try(l, "k", opts...)
 			require.NoError(t, s.err)
 			require.False(t, s.degraded)
-			require.Zero(t, s.after, "the lease that ran out blocks nobody")
+			require.Zero(t, s.after, "the expired lease blocks nobody")
 		}
 		require.Zero(t, l.Stats().Total.Lost)
 		require.EqualValues(t, 2, l.Stats().Total.Degraded)
 	})
 }
 
+// The next caller after a hold that became degraded waits until the outage is one T old.
 func TestLocalOnlyHoldThatBecameDegradedIsNotHandedOnBeforeItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := localOnly(t)
@@ -92,6 +93,7 @@ func TestLocalOnlyDisownedLeaseIsLost(t *testing.T) {
 	})
 }
 
+// What a look at the clocks says before any timer has fired, the timers say, too.
 func TestLocalOnlyClockReaderAndTimerAgree(t *testing.T) {
 	l, b := localOnly(t, wllock.WithLeaseTTL(100*time.Millisecond))
 	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
@@ -100,7 +102,7 @@ func TestLocalOnlyClockReaderAndTimerAgree(t *testing.T) {
 		b.Partition(true)
 		for time.Now().Before(until.Add(100 * time.Millisecond)) {
 			require.NoError(t, h.Err())
-			now := time.Now() // before Until, which tells what holds then or later
+			now := time.Now() // before Until, which is valid then or later
 			require.True(t, h.Until().After(now))
 		}
 		require.True(t, h.Degraded())
@@ -109,7 +111,7 @@ func TestLocalOnlyClockReaderAndTimerAgree(t *testing.T) {
 	b.Partition(false)
 }
 
-func TestLocalOnlyOverstayingDegradedHoldBlocksNobodyForEver(t *testing.T) {
+func TestLocalOnlyOverstayingDegradedHoldDoesNotBlockForever(t *testing.T) {
 	for _, when := range []string{"from the start", "while it runs"} {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package wllock_test
+package stack_test
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const (
 	shopWorkers = 24
 )
 
-// shop is one instance behind a real HTTP server, and what its handler has seen.
+// shop is one instance behind a real HTTP server, and what its handler has observed.
 type shop struct {
 	*httptest.Server
 	locker *wllock.Locker
@@ -36,7 +36,7 @@ type shop struct {
 	rand   *rand.Rand               // may be used by several goroutines
 
 	inside           [shopKeys]atomic.Int32
-	overlaps, stale  atomic.Int32 // two of this instance inside at once; a leased hold with a fence of the past
+	overlaps, stale  atomic.Int32 // two of this instance inside at once; a leased hold with an old fence
 	degraded, leased atomic.Int32
 }
 
@@ -81,15 +81,15 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answer is what a client got.
+// answer is the response to one client.
 type answer struct {
 	asked  time.Time
 	took   time.Duration
 	status int
-	hot    bool // one of few keys; else nobody else asks for it
+	hot    bool // one of few keys; else a key of its own
 }
 
-// load keeps the shops busy until ctx ends, and returns all answers in the order of asking.
+// load keeps the shops busy until ctx ends, and returns all answers in the order of the requests.
 func load(ctx context.Context, shops []*shop) []answer {
 	var mu sync.Mutex
 	var all []answer
@@ -124,7 +124,7 @@ func load(ctx context.Context, shops []*shop) []answer {
 	return all
 }
 
-// redisAway is what happened: two shops under load, whose Redis is killed and started again without its data.
+// redisAway is a run of two shops under load whose Redis is killed and started again without its data.
 type redisAway struct {
 	shops        []*shop
 	gone, back   time.Time
@@ -163,7 +163,7 @@ func takeAway(t *testing.T, outage time.Duration, opts ...wllock.Option) (r redi
 	return r
 }
 
-// outages are the lengths that are tried: ten seconds only where there is time.
+// outages runs f with outages of different lengths: ten seconds only where there is time.
 func outages(t *testing.T, f func(t *testing.T, outage time.Duration)) {
 	t.Run("3s", func(t *testing.T) { f(t, 3*time.Second) })
 	t.Run("10s", func(t *testing.T) {
@@ -174,8 +174,8 @@ func outages(t *testing.T, f func(t *testing.T, outage time.Duration)) {
 	})
 }
 
-// Redis is away for longer than T: no request fails that may wait for longer than that, none is inside beside another of
-// its own instance, leased or not, and after the return the fences go on growing.
+// Redis is unreachable for longer than T: no request fails that may wait for longer than that, none is inside beside
+// another of its own instance, leased or not, and after the return the fences continue to grow.
 func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
 	outages(t, func(t *testing.T, outage time.Duration) {
 		r := takeAway(t, outage, wllock.WithOutage(wllock.LocalOnly))
@@ -184,7 +184,7 @@ func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
 			require.Equal(t, http.StatusNoContent, a.status, "asked %v after Redis had gone, took %v", a.asked.Sub(r.gone), a.took)
 			longest = max(longest, a.took)
 		}
-		require.Less(t, longest, 2*ttl, "T, until the outage is known, and then it is known")
+		require.Less(t, longest, 2*ttl, "T, until the outage is known")
 		for i, s := range r.shops {
 			t.Logf("%d answers, %d leased, %d degraded, longest %v", len(r.answers), s.leased.Load(), s.degraded.Load(), longest)
 			require.Zero(t, s.overlaps.Load())
@@ -197,7 +197,7 @@ func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
 	})
 }
 
-// The same with FailClosed: all fail fast while it is away, also those that had a place in its queue and those behind
+// The same with FailClosed: all fail fast during the outage, also those that had a place in the queue and those behind
 // them. None fails 2 s after the return.
 func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 	outages(t, func(t *testing.T, outage time.Duration) {
@@ -233,8 +233,8 @@ func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 	})
 }
 
-// TestFailClosedForCallersInHaste: the breaker opens, too, when no caller waits for as long as the backend takes to fail.
-func TestFailClosedForCallersInHaste(t *testing.T) {
+// TestFailClosedForImpatientCallers: the breaker also opens when no caller waits for as long as the backend takes to fail.
+func TestFailClosedForImpatientCallers(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "hanging": (*redistest.Server).Pause} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package wllock_test
+package stack_test
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func localOnlyOn(t testing.TB, b *memlock.Backend, opts ...wllock.Option) *wlloc
 	return lockerOn(t, b, append([]wllock.Option{wllock.WithOutage(wllock.LocalOnly)}, opts...)...)
 }
 
-// served is how a call was let in.
+// served is how a call was admitted.
 type served struct {
 	after    time.Duration
 	degraded bool
@@ -36,7 +36,7 @@ type served struct {
 	err      error
 }
 
-// try makes a call and says how it was let in.
+// try makes a call and returns how it was admitted.
 func try(l *wllock.Locker, key string, opts ...wllock.CallOption) (s served) {
 	asked := time.Now()
 	s.err = l.Do(context.Background(), "n", key, func(ctx context.Context) error {
@@ -47,7 +47,7 @@ func try(l *wllock.Locker, key string, opts ...wllock.CallOption) (s served) {
 	return s
 }
 
-// away cuts l off, and waits until it serves without leases.
+// away disconnects l and waits until it serves without leases.
 func away(t testing.TB, l *wllock.Locker, b *memlock.Backend) {
 	t.Helper()
 	b.Partition(true)
@@ -124,7 +124,7 @@ func TestLocalOnlyReturnTakesLeasesAgain(t *testing.T) {
 		b.Partition(false)
 		time.Sleep(ttl)
 		other := lockerOn(t, b)
-		require.NoError(t, try(other, "k").err, "a degraded hold keeps nobody elsewhere out")
+		require.NoError(t, try(other, "k").err, "a degraded hold excludes nobody elsewhere")
 		require.ErrorIs(t, try(l, "k", wllock.NoWait()).err, wllock.ErrHeld, "but it does here")
 		waits := make(chan served)
 		go func() { waits <- try(l, "k") }()
@@ -140,7 +140,7 @@ func TestLocalOnlyReturnTakesLeasesAgain(t *testing.T) {
 	})
 }
 
-// Nobody calls any more: the return is noticed all the same, by those who stand in line.
+// Nobody calls any more: the return is noticed all the same, by the callers in line.
 func TestLocalOnlyReturnIsNoticedWithoutNewCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := localOnly(t)
@@ -160,8 +160,6 @@ func TestLocalOnlyReturnIsNoticedWithoutNewCallers(t *testing.T) {
 	})
 }
 
-// The next caller of a hold that became degraded waits until the outage is one T old.
-// What a reader of the clocks is told before any timer has fired, the timers say, too.
 // Both sides of a partition work: that is what LocalOnly means.
 func TestLocalOnlyPartitionHasTwoSides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +177,7 @@ func TestLocalOnlyPartitionHasTwoSides(t *testing.T) {
 }
 
 // A caller in the backend's queue learns of the outage although nothing else asks the backend.
-func TestLocalOnlyServesThoseQueuedAtTheBackend(t *testing.T) {
+func TestLocalOnlyServesCallersQueuedAtTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
 		release := hold(t, lockerOn(t, b), "n", "k", wllock.WithLockTimeMax(0))

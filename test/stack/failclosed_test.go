@@ -1,4 +1,4 @@
-package wllock_test
+package stack_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// hangs is a backend behind a network that may swallow everything.
+// hangs is a backend behind a network that drops everything until a given time.
 type hangs struct {
 	*memlock.Backend
 	until time.Time
@@ -32,8 +32,8 @@ func (b *hangs) Enter(ctx context.Context, req distributed.Request) (distributed
 	return b.Backend.Enter(ctx, req)
 }
 
-// The backend hangs for 60 s under load: after the first time-outs all are refused at once, but for one probe at a time;
-// 2 s after its return nobody is refused any more.
+// The backend hangs for 60 s under load: after the first time-outs all calls are refused at once, except one probe at a
+// time; 2 s after its return none is refused any more.
 func TestFailClosedAnswersFastAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &hangs{Backend: memlock.New(), until: time.Now().Add(time.Minute)}
@@ -63,8 +63,8 @@ func TestFailClosedAnswersFastAndRecovers(t *testing.T) {
 	})
 }
 
-// The lease that a refused Enter was to give up is given up all the same: when the backend is back, another instance
-// has the lock at once, and Close has nothing to wait for.
+// The lease that a refused Enter was to release is released all the same: when the backend is back, another instance gets
+// the lock at once, and Close has nothing to wait for.
 func TestRefusedEnterStrandsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithMaxHandoffs(0), wllock.WithLeaseTTL(time.Hour))
@@ -76,7 +76,7 @@ func TestRefusedEnterStrandsNoLease(t *testing.T) {
 		next := make(chan error, 1)
 		go func() { next <- l.Do(context.Background(), "n", "k", never(t)) }() // its Enter names the lease
 		synctest.Wait()
-		go func() { _ = l.Do(context.Background(), "n", "k", nothing) }() // keeps the first one's release from asking
+		go func() { _ = l.Do(context.Background(), "n", "k", nothing) }() // keeps the release of the first one from asking
 		synctest.Wait()
 		release()
 		require.ErrorIs(t, <-next, wllock.ErrUnavailable)

@@ -1,4 +1,4 @@
-package wllock_test
+package stack_test
 
 import (
 	"bufio"
@@ -27,7 +27,7 @@ func stopShop(t *testing.T, addr string) *wllock.Locker {
 	return lockerOn(t, b, wllock.WithLeaseTTL(stopTTL), wllock.WithOutage(wllock.LocalOnly), wllock.WithOwnedBackend())
 }
 
-// A process that was stopped past its lease is in no outage: the lock is lost, not degraded. Its first look tells so.
+// A process that was stopped past its lease has no outage: the lock is lost, not degraded, as its first look says.
 func TestLocalOnlyStoppedProcessHasLostItsLock(t *testing.T) {
 	s := redistest.Start(t)
 	child := exec.Command(os.Args[0], "-test.run=^TestChildThatHoldsLocalOnly$")
@@ -56,7 +56,7 @@ func TestLocalOnlyStoppedProcessHasLostItsLock(t *testing.T) {
 	require.Equal(t, "lost: true", out.Text())
 }
 
-// TestChildThatHoldsLocalOnly is the process of the test above. What it says, it says as soon as it goes on.
+// TestChildThatHoldsLocalOnly is the process of the test above. It prints as soon as it continues.
 func TestChildThatHoldsLocalOnly(t *testing.T) {
 	addr := os.Getenv("WLLOCK_TEST_HOLD")
 	if addr == "" {
@@ -74,7 +74,7 @@ func TestChildThatHoldsLocalOnly(t *testing.T) {
 	_ = os.Stdout.Sync()
 }
 
-// A server that hangs, without closing a connection, is away like one that is gone.
+// A server that hangs without closing a connection is as unreachable as one that is gone.
 func TestLocalOnlyServerThatHangs(t *testing.T) {
 	s := redistest.Start(t)
 	l := stopShop(t, s.Addr)

@@ -1,4 +1,4 @@
-package wllock_test
+package stack_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/wllock/wllock/internal/testseed"
 )
 
-// long is what a test does in the long run of `make test-long`, and else a part of it.
+// long returns full in `make test-long`, else part.
 func long[N int | time.Duration](full, part N) N {
 	if os.Getenv("WLLOCK_LONG") == "1" {
 		return full
@@ -28,8 +28,8 @@ func long[N int | time.Duration](full, part N) N {
 	return part
 }
 
-// Hand-offs, releases, reads, waits that are cut short at any moment, over instances of every habit: nobody is beside a
-// writer, and each one's fence is above all that were given before.
+// Hand-offs, releases, reads, waits that are cut short at any moment, by instances with different settings: nobody is
+// beside a writer, and each caller's fence is above all earlier ones.
 func TestFencesGrowThroughAMixture(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		mixFences(t, memlock.New(), long(1_000_000, 50_000))
@@ -42,7 +42,7 @@ func TestFencesGrowThroughAMixture(t *testing.T) {
 	})
 }
 
-// guarded is what the lock guards: only a writer changes it, so the race detector sees whoever gets beside one.
+// guarded is what the lock guards: only a writer changes it, so the race detector sees a caller beside a writer.
 type guarded struct {
 	fence                   uint64
 	readers                 atomic.Int32
@@ -54,12 +54,12 @@ type guarded struct {
 func mixFences(t *testing.T, b distributed.Backend, n int) {
 	seed := testseed.Seed(t)
 	var lockers []*wllock.Locker
-	for _, habit := range [][]wllock.Option{
+	for _, settings := range [][]wllock.Option{
 		{wllock.WithMaxHandoffs(0)},
 		{wllock.WithMaxHandoffs(5), wllock.WithLinger(time.Millisecond)},
 		{wllock.WithMaxTenure(2 * time.Millisecond)},
 	} {
-		lockers = append(lockers, lockerOn(t, b, append(habit, wllock.WithLeaseTTL(10*time.Second))...))
+		lockers = append(lockers, lockerOn(t, b, append(settings, wllock.WithLeaseTTL(10*time.Second))...))
 	}
 	var g guarded
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func mixFences(t *testing.T, b distributed.Backend, n int) {
 		})
 	}
 	wg.Wait()
-	t.Logf("%d writes, of these %d hand-offs; %d reads; %d waits cut short", g.writes.Load(), g.handoffs.Load(), g.reads.Load(), g.cut.Load())
+	t.Logf("%d writes, %d of them hand-offs; %d reads; %d waits cut short", g.writes.Load(), g.handoffs.Load(), g.reads.Load(), g.cut.Load())
 	require.Zero(t, g.overlaps.Load())
 	require.Zero(t, g.ungrown.Load())
 	require.Zero(t, g.unknown.Load())
@@ -81,7 +81,7 @@ func mixFences(t *testing.T, b distributed.Backend, n int) {
 	require.Positive(t, g.cut.Load())
 }
 
-// call is one caller, by chance a reader, impatient, or cancelled.
+// call is one caller, by chance a reader, impatient, or canceled.
 func (g *guarded) call(ctx context.Context, l *wllock.Locker, r *rand.Rand) {
 	var opts []wllock.CallOption
 	do := g.write
@@ -140,7 +140,7 @@ func (g *guarded) read(h *wllock.Held) {
 	g.reads.Add(1)
 }
 
-// Two instances under full load: how long one waits for its next tenure, from the end of its last hold.
+// Two instances under full load: how long an instance waits for its next tenure, from the end of its last hold.
 func TestWaitForTheNextTenureIsBounded(t *testing.T) {
 	const maxTenure, slack = 10 * time.Millisecond, 10 * time.Millisecond // slack is for a machine with more to do
 	s := redistest.Start(t)

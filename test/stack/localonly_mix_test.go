@@ -1,4 +1,4 @@
-package wllock_test
+package stack_test
 
 import (
 	"context"
@@ -23,13 +23,13 @@ const (
 	mixKeys = 12
 )
 
-// mixSide is one instance and who is inside there: writers of a key, and readers.
+// mixSide is one instance and its callers inside: writers and readers of each key.
 type mixSide struct {
 	locker           *wllock.Locker
 	writers, readers [mixKeys]atomic.Int32
 }
 
-// mix is what all sides share: the largest fence that a leased writer had.
+// mix is what all sides share: the largest fence of a leased writer, and counters.
 type mix struct {
 	fences                         [mixKeys]atomic.Uint64
 	leased, degraded, became, lost atomic.Int32
@@ -37,8 +37,8 @@ type mix struct {
 }
 
 // Two instances, many keys and goroutines, readers and writers, short and long holds, waits that are cut short, and a
-// backend that comes and goes. In its own instance nobody is beside a writer, whatever each has; of all instances the
-// leased writers come one after the other, with growing fences; who may wait is served.
+// backend that comes and goes. Within an instance nobody is beside a writer, leased or degraded; the leased writers of all
+// instances come one after the other, with growing fences; a caller that may wait is served.
 func TestLocalOnlyRandomMixture(t *testing.T) {
 	seed := testseed.Seed(t)
 	b, m := memlock.New(), new(mix)
@@ -65,7 +65,7 @@ func TestLocalOnlyRandomMixture(t *testing.T) {
 		time.Sleep(mixTTL/2 + time.Duration(r.Int64N(int64(mixTTL))))
 	}
 	wg.Wait()
-	t.Logf("leased %d, degraded %d, of these running ones %d, lost %d", m.leased.Load(), m.degraded.Load(), m.became.Load(), m.lost.Load())
+	t.Logf("leased %d, degraded %d (while running %d), lost %d", m.leased.Load(), m.degraded.Load(), m.became.Load(), m.lost.Load())
 	if m.lost.Load() == 0 { // else the machine was too busy to renew in time, and a function has lost its turn
 		require.Zero(t, m.beside.Load(), "beside another of its own instance")
 	}
