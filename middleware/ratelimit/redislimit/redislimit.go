@@ -1,11 +1,13 @@
 // Package redislimit counts requests in Redis, for all processes together (GCRA, by redis_rate).
 //
-//	limiter := redislimit.New(client)
+//	limiter := redislimit.New(client, redislimit.WithPrefix("shop:limit:"))
 //	defer limiter.Close()
 //	limits := ratelimit.New(limiter, rules)
 //
-// Each charge is one round trip. Every key expires by itself: rate:{ID} when the quota is full again, and
-// ratepaid:{ID}:REQUEST, which marks a charged request, after Policy.RetryMemory. Identities and ids are hashed.
+// Services with the same prefix and policy name on one Redis share the quotas, so put your system's name into the prefix.
+//
+// Each charge is one round trip. Every key begins with the prefix and expires by itself: PREFIX{ID} when the quota is full
+// again, and PREFIX{ID}:REQUEST, which marks a charged request, after Policy.RetryMemory. Identities and ids are hashed.
 //
 // Take fails if it has no answer after 250 ms.
 package redislimit
@@ -29,7 +31,7 @@ const answerWait = 250 * time.Millisecond
 type Limiter struct {
 	client redis.UniversalClient
 	own    bool // Close closes client
-	rate   *redis_rate.Limiter
+	prefix string
 
 	once   sync.Once
 	script *redis.Script // set in once
@@ -38,10 +40,20 @@ type Limiter struct {
 // New returns a Limiter that counts in the server, sentinel group, cluster or ring that client is connected to. It opens
 // connections of its own with the client's settings, except time-outs and hooks; Close closes them and leaves the client
 // alone. A sentinel client must stay open, because it finds the primary. A client of any other type is used directly and
-// not closed: it should have MaxRetries -1 and ContextTimeoutEnabled.
-func New(client redis.UniversalClient) *Limiter {
-	client, own := derive(client)
-	return &Limiter{client: client, own: own, rate: redis_rate.NewLimiter(client)}
+// not closed: it should have MaxRetries -1 and ContextTimeoutEnabled. New panics on invalid arguments.
+func New(client redis.UniversalClient, opts ...Option) *Limiter {
+	if client == nil {
+		panic("redislimit: New(nil): want a client")
+	}
+	l := &Limiter{prefix: DefaultPrefix}
+	for _, o := range opts {
+		if o == nil {
+			panic("redislimit: New: an option is nil")
+		}
+		o(l)
+	}
+	l.client, l.own = derive(client)
+	return l
 }
 
 // Close closes the connections that New has opened. Take fails afterwards.
@@ -57,10 +69,10 @@ func (l *Limiter) Close() error {
 func (l *Limiter) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()
-	id = "{" + id + "}" // in a cluster, all keys of an id are on one node
-	rate := l.rate
+	own := keyed{l.client, l.prefix + "{" + id + "}"} // in a cluster, all keys of an id are on one node
+	rate := redis_rate.NewLimiter(own)
 	if request != "" {
-		rate = redis_rate.NewLimiter(noting{l.client, l.around, "ratepaid:" + id + ":" + request, p.RetryMemory()})
+		rate = redis_rate.NewLimiter(noting{own, l.around, own.key + ":" + request, p.RetryMemory()})
 	}
 	r, err := rate.AllowN(ctx, id, redis_rate.Limit{Rate: p.Quota, Period: p.Window, Burst: p.AtOnce()}, 1)
 	if err != nil {

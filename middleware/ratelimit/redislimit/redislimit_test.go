@@ -93,7 +93,7 @@ func TestLimiter(t *testing.T) {
 		take(t, l, "expires", "r")
 		keys, err := client.Keys(t.Context(), "*").Result()
 		require.NoError(t, err)
-		require.Contains(t, strings.Join(keys, " "), "ratepaid:{expires}:r")
+		require.Contains(t, strings.Join(keys, " "), "wllock:limit:{expires}:r")
 		for _, key := range keys {
 			ttl, err := client.TTL(t.Context(), key).Result()
 			require.NoError(t, err)
@@ -119,6 +119,46 @@ func TestLimiter(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, keys)
 	})
+}
+
+// Two services whose policies have the same name share no quota if they have prefixes of their own, and a user that may
+// use one prefix only is enough.
+func TestPrefix(t *testing.T) {
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "mail", "on", ">pw", "~mail:limit:*", "+@connection", "+evalsha", "+eval", "+time", "+get", "+set", "+del")
+	shop := redislimit.New(server.Client(), redislimit.WithPrefix("shop:limit:"))
+	mail := redislimit.New(server.Client(func(o *redis.Options) { o.Username, o.Password = "mail", "pw" }), redislimit.WithPrefix("mail:limit:"))
+	defer shop.Close()
+	defer mail.Close()
+	for range five.Quota {
+		require.True(t, take(t, shop, "a", "").Allowed)
+	}
+	require.False(t, take(t, shop, "a", "").Allowed)
+	require.Equal(t, 4, take(t, mail, "a", "").Remaining)
+	require.Equal(t, 3, take(t, mail, "a", "r").Remaining)
+	require.Equal(t, 3, take(t, mail, "a", "r").Remaining)
+	keys, err := server.Client().Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"shop:limit:{a}", "mail:limit:{a}"}, keys, "the note went with the retry")
+}
+
+func TestWrongArguments(t *testing.T) {
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	for prefix, want := range map[string]string{
+		"":                       "redislimit: WithPrefix: the prefix has 0 bytes, want 1 to 128",
+		strings.Repeat("a", 129): "redislimit: WithPrefix: the prefix has 129 bytes, want 1 to 128",
+		"shop {a}":               `redislimit: WithPrefix("shop {a}"): want printable ASCII without spaces and braces, not ' ' at byte 4`,
+		"{shop}:":                `redislimit: WithPrefix("{shop}:"): want printable ASCII without spaces and braces, not '{' at byte 0`,
+		"shop\n":                 `redislimit: WithPrefix("shop\n"): want printable ASCII without spaces and braces, not '\n' at byte 4`,
+		"läden:":                 `redislimit: WithPrefix("läden:"): want printable ASCII without spaces and braces, not 'Ã' at byte 1`,
+	} {
+		require.PanicsWithValue(t, want, func() { redislimit.WithPrefix(prefix) })
+	}
+	require.PanicsWithValue(t, "redislimit: New(nil): want a client", func() { redislimit.New(nil) })
+	require.PanicsWithValue(t, "redislimit: New: an option is nil", func() { redislimit.New(client, nil) })
+	l := redislimit.New(client, redislimit.WithPrefix(strings.Repeat("~", 128)))
+	require.NoError(t, l.Close())
 }
 
 // No request passes on the note of a request that was not charged.
