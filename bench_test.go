@@ -11,7 +11,7 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// BenchmarkDo is one guarded call of a key that nobody else wants.
+// BenchmarkDo is one guarded call for a key without contention.
 func BenchmarkDo(b *testing.B) {
 	l, _ := newLocker(b, wllock.WithLeaseTTL(wllock.DefaultLeaseTTL))
 	ctx := context.Background()
@@ -21,7 +21,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// BenchmarkDoHot is many callers of one key: a tenure.
+// BenchmarkDoHot is many callers for one key: a tenure.
 func BenchmarkDoHot(b *testing.B) {
 	l, _ := newLocker(b, wllock.WithLeaseTTL(wllock.DefaultLeaseTTL))
 	b.ReportAllocs()
@@ -33,7 +33,7 @@ func BenchmarkDoHot(b *testing.B) {
 	})
 }
 
-// BenchmarkDoOwnKey is many callers, each of a key of its own.
+// BenchmarkDoOwnKey is many callers, each with a key of its own.
 func BenchmarkDoOwnKey(b *testing.B) {
 	l, _ := newLocker(b, wllock.WithLeaseTTL(wllock.DefaultLeaseTTL))
 	var id atomic.Int64

@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// watched is a context that counts who watches it.
+// watched is a context that counts its AfterFuncs.
 type watched struct {
 	context.Context
 	mu      sync.Mutex
@@ -38,7 +38,7 @@ func (w *watched) AfterFunc(f func()) func() bool {
 	return func() bool { w.count(-1); return stop() }
 }
 
-func TestHoldLeavesNoWatchInTheCallersContext(t *testing.T) {
+func TestHoldLeavesNothingInTheCallersContext(t *testing.T) {
 	l, _ := newLocker(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -61,16 +61,16 @@ func TestHoldLeavesNoWatchInTheCallersContext(t *testing.T) {
 		derived, stop = context.WithCancel(ctx)
 		return nil
 	}))
-	require.Equal(t, 1, parent.count(0), "a derived context is about")
+	require.Equal(t, 1, parent.count(0), "a derived context is in use")
 	require.NoError(t, derived.Err())
 	stop()
 	derived, stop = nil, nil
 	require.Eventually(t, unwatched, 5*time.Second, time.Millisecond)
 }
 
-// TestContextOfAHoldFollowsTheCallerForWhomeverItIsPassedTo: also when the function has returned, and by way of a value,
-// which package context follows by the channel alone.
-func TestContextOfAHoldFollowsTheCallerForWhomeverItIsPassedTo(t *testing.T) {
+// TestContextOfAHoldFollowsTheCallersWhereverItIsPassed: also after the function has returned, and through a value
+// context, which package context follows by the channel alone.
+func TestContextOfAHoldFollowsTheCallersWhereverItIsPassed(t *testing.T) {
 	type key struct{}
 	for name, derive := range map[string]func(context.Context) context.Context{
 		"direct": func(ctx context.Context) context.Context { return ctx },
@@ -101,8 +101,8 @@ func TestContextOfAHoldFollowsTheCallerForWhomeverItIsPassedTo(t *testing.T) {
 	}
 }
 
-// TestPollingDoneSeesTheCallersEnd: a channel made after the caller's end was once closed a moment later, and each poll
-// made another.
+// TestPollingDoneSeesTheCallersEnd: once, a channel made after the caller's end was closed a moment later, and each poll
+// made another one.
 func TestPollingDoneSeesTheCallersEnd(t *testing.T) {
 	l, _ := newLocker(t)
 	for _, asked := range []bool{false, true} {

@@ -13,7 +13,7 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// shedLoad is a steady load of one key at one and a half times what it can take.
+// shedLoad is a steady load of one key at one and a half times its capacity.
 type shedLoad struct {
 	name string
 	hold func(r *rand.Rand) time.Duration // 10 ms on average
@@ -33,13 +33,13 @@ var shedLoads = []shedLoad{
 
 // shopper is one caller of the load.
 type shopper struct {
-	asked, gone time.Time // gone: no more in line and not inside
+	asked, gone time.Time // gone: no longer in line, and not inside
 	budget      time.Duration
 	shed        bool
 	timedOut    bool
 }
 
-// run sends so many callers, one after the other, and returns what became of them.
+// run starts so many callers, one after the other, and returns how they ended.
 func (s shedLoad) run(t *testing.T, seed uint64, callers int, opts ...wllock.CallOption) []*shopper {
 	l, _ := newLocker(t, wllock.WithThreshold(wllock.Unlimited), wllock.WithDefaults(opts...))
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -65,8 +65,8 @@ func (s shedLoad) run(t *testing.T, seed uint64, callers int, opts ...wllock.Cal
 	return all
 }
 
-// count returns how many were refused at once, how many of these would have had their turn in time, which is when all
-// who were there before have gone, and how many waited in vain.
+// count returns how many were refused at once, how many of them would have got their turn in time, which is when all
+// earlier callers have gone, and how many waited in vain.
 func count(all []*shopper) (shed, wrongly, inVain int) {
 	var free time.Time // when all so far have gone
 	for _, c := range all {
@@ -87,7 +87,7 @@ func count(all []*shopper) (shed, wrongly, inVain int) {
 	return shed, wrongly, inVain
 }
 
-func TestShedHopelessErrsTowardsLettingIn(t *testing.T) {
+func TestShedHopelessPrefersToAdmit(t *testing.T) {
 	for _, load := range shedLoads {
 		t.Run(load.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestShedHopelessErrsTowardsLettingIn(t *testing.T) {
 	}
 }
 
-// learn makes turns of 10 ms known.
+// learn lets l measure turns of 10 ms.
 func learn(t testing.TB, l *wllock.Locker) {
 	for range 40 {
 		require.NoError(t, l.Do(context.Background(), "n", "k", func(context.Context) error {
@@ -140,7 +140,7 @@ func TestShedHopelessIsExactForConstantTurns(t *testing.T) {
 		require.Zero(t, time.Since(begin), "at once")
 		require.EqualValues(t, 3, l.Stats().Total.Shed)
 
-		long := make(chan error, 2) // these may hope
+		long := make(chan error, 2) // these have time enough
 		go func() {
 			long <- l.Do(context.Background(), "n", "k", nothing, wllock.WithShedHopeless(), wllock.WithWait(80*time.Millisecond))
 		}()
@@ -153,7 +153,7 @@ func TestShedHopelessIsExactForConstantTurns(t *testing.T) {
 	})
 }
 
-// Readers go in together, however many they are.
+// Readers enter together, however many they are.
 func TestShedHopelessDoesNotCountReadersAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)

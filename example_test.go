@@ -12,11 +12,11 @@ import (
 )
 
 func Example() {
-	locker, err := wllock.New("order", memlock.New()) // of several processes: redislock.Open instead of memlock
+	locker, err := wllock.New("order", memlock.New()) // for several processes: redislock.Open instead of memlock
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer func() { _ = locker.Close(context.Background()) }() // waits for holders and gives everything back
+	defer func() { _ = locker.Close(context.Background()) }() // waits for holders and releases everything
 
 	stock := 100
 	err = locker.Do(context.Background(), "product", "1000", func(ctx context.Context) error {
@@ -113,7 +113,7 @@ func ExampleLocker_Acquire() {
 	}
 	fmt.Println(lock.Key(), lock.Err())                     // lock.Context() ends when the lock is lost
 	fmt.Println(lock.Release(context.Background()))         // ErrLeaseLost if it was lost before
-	fmt.Println(errors.Is(lock.Err(), wllock.ErrLeaseLost)) // it is not held any more
+	fmt.Println(errors.Is(lock.Err(), wllock.ErrLeaseLost)) // it is no longer held
 	// Output:
 	// order:product:1000 <nil>
 	// <nil>
@@ -143,8 +143,8 @@ func ExampleWithShedHopeless() {
 	defer func() { _ = locker.Close(context.Background()) }()
 	err := locker.Do(context.Background(), "product", "1000",
 		func(context.Context) error { return nil },
-		wllock.WithWait(200*time.Millisecond), // no use to anybody after that,
-		wllock.WithShedHopeless())             // so do not even queue if it will be longer
+		wllock.WithWait(200*time.Millisecond), // useless to anybody after that,
+		wllock.WithShedHopeless())             // so do not even queue if it will take longer
 	switch {
 	case errors.Is(err, wllock.ErrQueueFull):
 		fmt.Println("too many before us, at once")
@@ -161,7 +161,7 @@ func ExampleShared() {
 	defer func() { _ = locker.Close(context.Background()) }()
 
 	err := locker.Do(context.Background(), "page", "1", func(ctx context.Context) error {
-		// others that read are inside as well, nobody who writes
+		// other readers are inside as well, but no writer
 		return nil
 	}, wllock.Shared())
 	fmt.Println(err)
@@ -177,7 +177,7 @@ func ExampleHeldFrom() {
 		if !ok {
 			return errors.New("not under the product's lock")
 		}
-		return held.Err() // not nil as soon as the lease is over by the clock
+		return held.Err() // not nil as soon as the lease has expired by the clock
 	}
 	fmt.Println(write(context.Background()))
 	fmt.Println(locker.Do(context.Background(), "product", "1000", write))
@@ -186,8 +186,8 @@ func ExampleHeldFrom() {
 	// <nil>
 }
 
-// With LocalOnly callers are let in without a lease when the backend has been away for one TTL. What they do then has to be
-// right whoever else is inside.
+// With LocalOnly, callers are admitted without a lease after the backend has been unreachable for one TTL. What they do
+// then must be right even if others are inside.
 func ExampleWithOutage() {
 	backend := memlock.New()
 	locker, err := wllock.New("order", backend, wllock.WithOutage(wllock.LocalOnly), wllock.WithLeaseTTL(100*time.Millisecond))

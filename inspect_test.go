@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLocksTellsWhoHoldsWhatAndWhoWaits(t *testing.T) {
+func TestLocksReportsHoldersAndWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		other := lockerOn(t, b)

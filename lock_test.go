@@ -22,7 +22,7 @@ func TestAcquireHoldsUntilReleased(t *testing.T) {
 	require.NoError(t, k.Err())
 	require.ErrorIs(t, other.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
 	require.NoError(t, k.Release(t.Context()))
-	require.ErrorIs(t, k.Err(), wllock.ErrLeaseLost, "it is not held any more")
+	require.ErrorIs(t, k.Err(), wllock.ErrLeaseLost, "it is no longer held")
 	require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the backend has answered")
 }
 

@@ -25,7 +25,7 @@ func newLocker(t testing.TB, opts ...wllock.Option) (*wllock.Locker, *memlock.Ba
 	return lockerOn(t, b, opts...), b
 }
 
-// lockerOn returns a Locker over b, that is closed at the end of the test.
+// lockerOn returns a Locker over b that is closed at the end of the test.
 func lockerOn(t testing.TB, b distributed.Backend, opts ...wllock.Option) *wllock.Locker {
 	t.Helper()
 	l, err := wllock.New("test", b, append([]wllock.Option{wllock.WithLeaseTTL(ttl)}, opts...)...)
@@ -38,7 +38,7 @@ func lockerOn(t testing.TB, b distributed.Backend, opts ...wllock.Option) *wlloc
 	return l
 }
 
-// hold takes a lock and returns what lets it go.
+// hold acquires a lock and returns what releases it.
 func hold(t testing.TB, l *wllock.Locker, name, key string, opts ...wllock.CallOption) (release func()) {
 	t.Helper()
 	k, err := l.Acquire(context.Background(), name, key, opts...)

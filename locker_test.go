@@ -36,7 +36,7 @@ func TestCloseSendsWaitersAwayAndLetsHoldersFinish(t *testing.T) {
 		for range 3 {
 			require.ErrorIs(t, <-errs, wllock.ErrClosed)
 		}
-		release() // nothing of the closed one is in the backend's queue
+		release() // the closed Locker has nothing left in the backend's queue
 		require.NoError(t, other.Do(t.Context(), "n", "far", nothing, wllock.NoWait()))
 		require.NoError(t, other.Do(t.Context(), "n", "near", nothing, wllock.NoWait()))
 		require.NoError(t, l.Close(t.Context()), "again")
@@ -64,7 +64,7 @@ func TestCloseWhoseContextEndsFirstEndsTheHolders(t *testing.T) {
 	})
 }
 
-func TestCloseStopsKeepingTheLeaseOfAHolderThatStays(t *testing.T) {
+func TestCloseAbandonsTheLeaseOfAHolderThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
 		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
@@ -85,7 +85,7 @@ func TestCloseStopsKeepingTheLeaseOfAHolderThatStays(t *testing.T) {
 	})
 }
 
-func TestCloseGivesLingeringLeasesBack(t *testing.T) {
+func TestCloseReleasesLingeringLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithLinger(time.Hour))
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))

@@ -2,6 +2,7 @@ package wllock_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,10 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// The original's nested guards blocked themselves and then freed the outer lock.
-func TestNestedGuardsRunThroughAtAnyDepth(t *testing.T) {
+// The Java original's nested guards blocked themselves and then freed the outer lock.
+func TestGuardsAreReentrantAtAnyDepth(t *testing.T) {
 	l, _ := newLocker(t, wllock.WithThreshold(0))
 	var fences []uint64
 	var down func(depth int) wllock.Func
@@ -139,4 +142,65 @@ func TestNestedGuardsInsideWorkWhileClosing(t *testing.T) {
 		}))
 		require.NoError(t, <-closed)
 	})
+}
+
+// TestWaitForFellowSharersIsLocal: the wait of a sharer that came too late for a running lease, refused or admitted.
+func TestWaitForFellowSharersIsLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
+		other := lockerOn(t, b)
+		release := hold(t, l, "n", "k", wllock.Shared())
+		go func() { _ = other.Do(context.Background(), "n", "k", nothing) }() // the lease is contended
+		time.Sleep(ttl)
+		begin := time.Now()
+		_, err := l.Acquire(context.Background(), "n", "k", wllock.Shared(), wllock.WithWait(ttl))
+		took := time.Since(begin)
+		var e *wllock.Error
+		require.ErrorAs(t, err, &e)
+		release()
+		synctest.Wait()
+		require.Equal(t, took, e.Waited)
+		require.Equal(t, took, e.LocalWait)
+	})
+}
+
+func TestWaitOfALateSharerIsLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
+		other := lockerOn(t, b)
+		release := hold(t, l, "n", "k", wllock.Shared())
+		go func() { _ = other.Do(context.Background(), "n", "k", nothing) }()
+		time.Sleep(ttl)
+		time.AfterFunc(ttl, release)
+		k, err := l.Acquire(context.Background(), "n", "k", wllock.Shared())
+		require.NoError(t, err)
+		require.NoError(t, k.Release(t.Context()))
+		require.Equal(t, ttl, k.LocalWait())
+	})
+}
+
+// panics is a backend that panics the first few times.
+type panics struct {
+	distributed.Backend
+	times atomic.Int32
+}
+
+func (p *panics) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if p.times.Add(-1) >= 0 {
+		panic("backend")
+	}
+	return p.Backend.Enter(ctx, req)
+}
+
+func TestPanicOfTheBackendPassesTheTurnOn(t *testing.T) {
+	b := &panics{Backend: memlock.New()}
+	b.times.Store(1)
+	l, err := wllock.New("test", b)
+	require.NoError(t, err)
+	require.Panics(t, func() { _ = l.Do(t.Context(), "n", "k", nothing) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = l.Do(ctx, "n", "k", nothing)
+	require.NoError(t, err)
+	require.NoError(t, l.Close(ctx))
 }
