@@ -77,7 +77,7 @@ func (a *attempt) entered(ctx context.Context, r standing, sent time.Time) (dist
 	switch {
 	case r.kind == heldByOther:
 		return nil, nil, distributed.ErrHeld
-	case r.kind == outdated && a.all.isClosed(): // Close has given the attempt up, and was quicker
+	case r.kind == outdated && a.all.isClosed(): // Close has ended the attempt, and was quicker
 		return nil, nil, distributed.ErrClosed
 	case r.kind == outdated: // somebody uses our instance and process id; the attempt counter cannot have gone back
 		return nil, nil, fmt.Errorf("redislock: enter: %w: the server knows a later attempt", distributed.ErrUnavailable)
@@ -148,7 +148,7 @@ func (a *attempt) placed(p position, sent time.Time) distributed.Place {
 }
 
 // receive takes a grant that was pushed or found by a heartbeat. It returns false if nobody here waits for it; then
-// the caller gives it back. A repeated grant is ignored.
+// the caller returns it. A repeated grant is ignored.
 func (a *attempt) receive(g grant) bool {
 	window := distributed.ClaimWindow(a.ttl)
 	a.mu.Lock()
@@ -175,14 +175,14 @@ func (a *attempt) receive(g grant) bool {
 
 // deliver ends the waiting with a lease. The caller holds mu.
 func (a *attempt) deliver(g grant, until time.Time) {
-	a.node.heartbeats.due.Remove(&a.item)
+	a.stopHeartbeats()
 	a.granted <- a.begin(g, until)
 }
 
 // claim renews a grant before it is delivered. The caller holds mu.
 func (a *attempt) claim(g grant) {
 	a.state = claiming
-	a.node.heartbeats.due.Remove(&a.item)
+	a.stopHeartbeats()
 	a.node.background.add(claimTask{a, g}, a.ttl, time.Now().Add(a.ttl))
 }
 
@@ -214,9 +214,20 @@ func (t claimTask) answered(c *conn.Call, sent time.Time) {
 // forgotten by the next sweep.
 func (a *attempt) end() {
 	a.state = ended
-	a.node.heartbeats.due.Remove(&a.item)
+	a.stopHeartbeats()
 	close(a.granted)
 }
+
+// heartbeatIn plans a heartbeat if the attempt still waits.
+func (a *attempt) heartbeatIn(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == waiting {
+		a.node.heartbeats.due.Put(&a.item, time.Now().Add(d))
+	}
+}
+
+func (a *attempt) stopHeartbeats() { a.node.heartbeats.due.Remove(&a.item) }
 
 // setContended notes that another instance waits for what this attempt has or is going to have.
 func (a *attempt) setContended() {
@@ -237,8 +248,8 @@ func (a *attempt) finish() {
 	a.all.forget(a)
 }
 
-// discard forgets an attempt of which nobody knows what it has at the server, and gives that up in the background: the
-// caller's context has ended, and what the attempt leaves behind would delay others.
+// discard forgets an attempt without knowing what it has at the server, and leaves that in the background: the caller's
+// context has ended, and what the attempt leaves behind would delay others.
 func (a *attempt) discard() {
 	a.finish()
 	a.leaveInBackground()
@@ -246,7 +257,7 @@ func (a *attempt) discard() {
 
 func (a *attempt) leaveInBackground() { a.node.background.leave(&a.wire, a.ttl) }
 
-// close gives up a place when the Backend is closed. Leases expire by themselves.
+// close leaves a place when the Backend is closed. Leases expire by themselves.
 func (a *attempt) close() {
 	a.mu.Lock()
 	was := a.state

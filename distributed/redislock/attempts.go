@@ -1,13 +1,15 @@
 package redislock
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
 // attempts are those of a Backend: all that ask, wait or hold.
 type attempts struct {
-	last atomic.Uint64 // id given
+	last atomic.Uint64 // the latest id
 
 	mu      sync.Mutex
 	byID    map[uint64]*attempt // guarded by mu
@@ -69,16 +71,7 @@ func (all *attempts) forget(a *attempt) {
 func (all *attempts) list() []*attempt {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return all.locked()
-}
-
-// locked is list for a caller that holds mu.
-func (all *attempts) locked() []*attempt {
-	list := make([]*attempt, 0, len(all.byID))
-	for _, a := range all.byID {
-		list = append(list, a)
-	}
-	return list
+	return slices.Collect(maps.Values(all.byID))
 }
 
 // close takes no more attempts and returns those that there are; false: it was closed before.
@@ -89,7 +82,7 @@ func (all *attempts) close() ([]*attempt, bool) {
 		return nil, false
 	}
 	all.closed = true
-	return all.locked(), true
+	return slices.Collect(maps.Values(all.byID)), true
 }
 
 func (all *attempts) isClosed() bool {

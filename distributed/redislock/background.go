@@ -151,8 +151,8 @@ func (b *background) limit(t queuedTask) time.Time {
 	return t.until
 }
 
-// leave gives up all that an attempt has. A lease takes the claim window at most to expire by itself, and a place is
-// skipped at its turn after as long.
+// leave releases whatever an attempt has at the server. If that fails, a lease expires within its claim window, and a place
+// is skipped at its turn after as long.
 func (b *background) leave(w *wireAttempt, ttl time.Duration) {
 	b.add((*leaveTask)(w), ttl, time.Now().Add(ttl))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-// moving refuses to give up some keys, as a node does whose slot is on its way to another.
+// moving refuses to release some keys, like a node whose slot is moving to another.
 type moving struct {
 	conn.Transport
 	keys string // what they begin with
@@ -29,7 +29,7 @@ func (m moving) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-// TestFailingTaskKeepsNoWorker: whatever came after a few that failed once waited until their leases were over.
+// TestFailingTaskKeepsNoWorker: tasks once waited behind a few failing ones until the leases of these had expired.
 func TestFailingTaskKeepsNoWorker(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

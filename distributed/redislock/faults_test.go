@@ -16,7 +16,7 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-// A server that says no, for reasons of its own: the caller learns which by its deadline, and all is well afterwards.
+// A server that refuses writes: the caller learns the reason by its deadline, and all is well afterwards.
 func TestServerThatRefusesWrites(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]struct {
@@ -42,7 +42,7 @@ func TestServerThatRefusesWrites(t *testing.T) {
 			inTime(t, name, time.Since(start), 200*time.Millisecond)
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 			require.ErrorContains(t, err, name)
-			<-held.Lost() // not renewed: that is told, not hidden
+			<-held.Lost() // not renewed: that is reported, not hidden
 			s.Do(f.end...)
 			start = time.Now()
 			release(t, u.get(key(t)))
@@ -72,8 +72,8 @@ func info(text any, field string) string {
 	return ""
 }
 
-// A server that answers nobody for a while, by DEBUG SLEEP or CLIENT PAUSE: shorter than a lease nothing is lost; longer,
-// the loss is told at the lease's end, and afterwards the lock is had again with a larger fence.
+// A server that answers nobody for a while, by DEBUG SLEEP or CLIENT PAUSE: if shorter than a lease, nothing is lost; if
+// longer, the loss is reported when the lease expires, and afterwards the lock is acquired again with a larger fence.
 func TestServerThatStandsStill(t *testing.T) {
 	t.Parallel()
 	for name, still := range map[string]func(t *testing.T, s *redistest.Server, d time.Duration){

@@ -19,7 +19,7 @@ type fences struct {
 	shared bool // set by open, then read only
 
 	mu        sync.Mutex
-	from, to  uint64        // guarded by mu; the next to give, and the first past the block
+	from, to  uint64        // guarded by mu; the next fence, and the first past the block
 	spare     [2]uint64     // guarded by mu; the next block, likewise; empty if equal
 	half      uint64        // guarded by mu; with fewer left a refill is due
 	refilling bool          // guarded by mu; one is under way
@@ -68,7 +68,7 @@ func (f *fences) refill() (wait <-chan struct{}) {
 	return f.refilled
 }
 
-// some reports that there are fences to give.
+// some reports that there are fences left.
 func (f *fences) some() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

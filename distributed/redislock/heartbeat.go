@@ -12,7 +12,7 @@ import (
 const (
 	// maxHeartbeats bounds the batches of heartbeats under way with one node, as the Keeper bounds renewals.
 	maxHeartbeats = 4
-	// A foreigner does not tell when it unlocks, so the head of a queue polls (rule R12): often at first, because most
+	// A foreigner sends no message when it unlocks, so the head of a queue polls (rule R12): often at first, because most
 	// locks are short, then seldom enough to be no load. Few heads wait for foreigners at a time.
 	firstPoll, slowPoll = 5 * time.Millisecond, 50 * time.Millisecond
 	// expiryMargin is how long after its announced end a lock is looked at again: PTTL rounds down.
@@ -46,7 +46,7 @@ func (h *heartbeats) send(now time.Time, due []*attempt) {
 		defer func() { <-h.slots }()
 	default: // the server does not answer; ask a little later
 		for _, a := range due {
-			a.retryIn(distributed.HeartbeatInterval(a.ttl) / 4)
+			a.heartbeatIn(jittered(distributed.HeartbeatInterval(a.ttl) / 4))
 		}
 		return
 	}
@@ -73,7 +73,7 @@ func (h *heartbeats) sendBatch(batch []*attempt) {
 
 func (a *attempt) heartbeatAnswered(c *conn.Call, sent time.Time) {
 	if c.Err != nil {
-		a.retryIn(min(distributed.HeartbeatInterval(a.ttl)/2, slowestRetry))
+		a.heartbeatIn(jittered(min(distributed.HeartbeatInterval(a.ttl)/2, slowestRetry)))
 		return
 	}
 	switch s := readStanding(c.Reply, sent); s.kind {
@@ -116,15 +116,4 @@ func (a *attempt) schedule(p position) {
 func pollPause(polls int) time.Duration {
 	d := min(firstPoll<<min(polls, 10), slowPoll)
 	return d/2 + rand.N(d)
-}
-
-func (a *attempt) retryIn(d time.Duration) { a.heartbeatIn(jittered(d)) }
-
-// heartbeatIn plans a heartbeat if the attempt still waits.
-func (a *attempt) heartbeatIn(d time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.state == waiting {
-		a.node.heartbeats.due.Put(&a.item, time.Now().Add(d))
-	}
 }

@@ -73,7 +73,7 @@ func (h hostileListener) OnMessage(text string) {
 }
 
 // TestHostileNetwork: readers and writers of six processes, five of them over a hostile network, in a hurry, giving up,
-// releasing in every way. No two are in that exclude each other, no fence goes back, nothing is left behind.
+// releasing in every way. Two that exclude each other never hold the lock together, no fence decreases, nothing is left behind.
 func TestHostileNetwork(t *testing.T) {
 	t.Parallel()
 	run := 4 * time.Second

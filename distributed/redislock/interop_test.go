@@ -73,7 +73,7 @@ func TestInteropForeignTypesAreRespected(t *testing.T) {
 	}
 }
 
-// TestInteropAnyForeignValueIsRespected: "-" once meant "no lease to give up" to enter, which then took a value that
+// TestInteropAnyForeignValueIsRespected: "-" once meant "no lease to release" to enter, which then took a value that
 // began with it for that lease.
 func TestInteropAnyForeignValueIsRespected(t *testing.T) {
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestInteropAnyForeignValueIsRespected(t *testing.T) {
 	}
 }
 
-// TestInteropGapGivesEachItsShare: two of ours queue without end, a foreigner polls. With the gap both sides get in.
+// TestInteropGapGivesEachItsShare: two of ours queue without end, a foreigner polls. With the gap both sides acquire the lock.
 func TestInteropGapGivesEachItsShare(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -136,7 +136,7 @@ func TestInteropGapGivesEachItsShare(t *testing.T) {
 	require.Greater(t, theirs.Load(), int64(10))
 }
 
-// TestGapCostsAHandOverNoMoreThanItself: the head of the queue is told when the lock was given up, be it by an Enter.
+// TestGapCostsAHandOverNoMoreThanItself: the head of the queue is notified when the lock is released, also when an Enter does it.
 func TestGapCostsAHandOverNoMoreThanItself(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -186,7 +186,7 @@ func TestGapBelowAMillisecondIsOne(t *testing.T) {
 	release(t, granted(t, p))
 }
 
-// TestGapOutlivesAHeadThatLeaves: the next one is the head then, and hears when the lock may be taken.
+// TestGapOutlivesAHeadThatLeaves: the next one is the head then, and is notified when the lock may be taken.
 func TestGapOutlivesAHeadThatLeaves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -204,7 +204,7 @@ func TestGapOutlivesAHeadThatLeaves(t *testing.T) {
 	release(t, l)
 }
 
-// TestGapEndsThoughTheClockIsSetBack: until when a lock is left free was noted by a clock that is set back then.
+// TestGapEndsThoughTheClockIsSetBack: the end of the gap was noted by a clock that is set back afterwards.
 func TestGapEndsThoughTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -223,7 +223,7 @@ func (l *lease) adopt() {
 	}
 }
 
-// enterFailed releases the lease after all: the Enter that adopted it has failed. Of nil it does nothing.
+// enterFailed releases the lease after all: the Enter that adopted it has failed. It does nothing for nil.
 func (l *lease) enterFailed() {
 	if l == nil {
 		return
@@ -236,7 +236,8 @@ func (l *lease) enterFailed() {
 	l.releaseInBackground()
 }
 
-// enterReplied notes that the Enter that adopted the lease has released it, or has found it lost. Of nil it does nothing.
+// enterReplied notes that the Enter that adopted the lease has released it, or has found it lost. It does nothing
+// for nil.
 func (l *lease) enterReplied(lost bool) {
 	switch {
 	case l == nil:

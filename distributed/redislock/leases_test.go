@@ -33,7 +33,7 @@ func TestManyLeases(t *testing.T) {
 	})
 }
 
-// TestRenewedTogether is one call for leases of which one is held, one deleted, one another's, and one wanted.
+// TestRenewedTogether is one call for leases of which one is held, one deleted, one another's, and one contended.
 func TestRenewedTogether(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -111,7 +111,7 @@ func manyLeases(t *testing.T, n int, ttl time.Duration, cpu float64) {
 	}
 }
 
-// renewals are the books on all leases of a test.
+// renewals counts what happens to all leases of a test.
 type renewals struct {
 	ttl          time.Duration
 	failed, lost atomic.Int64

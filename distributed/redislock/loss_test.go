@@ -126,8 +126,8 @@ func TestLeaseOutlivesManyTTLs(t *testing.T) {
 	release(t, l)
 }
 
-// TestReadersOfDifferentTTL: the set of readers once lived for as long as the last one to touch it wanted; a long lease was
-// no member any more then, and a writer got in beside it.
+// TestReadersOfDifferentTTL: the set of readers once lived as long as the TTL of the last one to use it; a long lease was no
+// member any more then, and a writer was admitted beside it.
 func TestReadersOfDifferentTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -169,8 +169,8 @@ func (h *heldUp) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-// TestFencesGrowOverRefills: of two refills under way the later block came first now and then, and the earlier one was
-// given out after it.
+// TestFencesGrowOverRefills: of two refills under way the later block sometimes came first, and the earlier one was given out
+// after it.
 func TestFencesGrowOverRefills(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -220,7 +220,7 @@ func TestFencesBelowTheLastAreDropped(t *testing.T) {
 	require.Equal(t, uint64(7000), n)
 }
 
-// A lease that was lost at the server is not told as released, be it that an Enter names it as Prev:
+// A lease that was lost at the server is not reported as released, neither when an Enter names it as Prev:
 func TestLostPrevIsNotReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -235,7 +235,7 @@ func TestLostPrevIsNotReleased(t *testing.T) {
 	release(t, theirs)
 }
 
-// or that a later attempt of its instance has got the lock.
+// nor when a later attempt of its instance has the lock.
 func TestLostLeaseIsNotReleasedByALaterAttempt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -249,7 +249,7 @@ func TestLostLeaseIsNotReleasedByALaterAttempt(t *testing.T) {
 	release(t, l2)
 }
 
-// TestPrevReleasedInTheBackgroundIsNotLost: whichever comes to the server first, the release or the Enter.
+// TestPrevReleasedInTheBackgroundIsNotLost: whichever reaches the server first, the release or the Enter.
 func TestPrevReleasedInTheBackgroundIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-// TestALostReplyHasOneEffect swallows the reply of each step in turn: the step succeeds, and the next who asks finds
+// TestALostReplyHasOneEffect swallows the reply of each step in turn: the step succeeds, and the next request finds
 // that it was done once.
 func TestALostReplyHasOneEffect(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestALostReplyHasOneEffect(t *testing.T) {
 	}
 }
 
-func TestWithoutNoticesHeartbeatsFindTheGrant(t *testing.T) {
+func TestWithoutMessagesHeartbeatsFindTheGrant(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
@@ -121,7 +121,7 @@ func TestWithoutNoticesHeartbeatsFindTheGrant(t *testing.T) {
 		release(t, l)
 		start := time.Now()
 		l2 := granted(t, place)
-		inTime(t, "without notices", time.Since(start), distributed.HeartbeatInterval(testTTL))
+		inTime(t, "without messages", time.Since(start), distributed.HeartbeatInterval(testTTL))
 		release(t, l2)
 	}
 }
@@ -199,7 +199,7 @@ func TestAPushCanBeatItsReply(t *testing.T) {
 	start := time.Now()
 	p := waiter.place(key(t)) // the reply comes long after the grant
 	l2 := granted(t, p)
-	require.Less(t, time.Since(start), replyDelay+distributed.HeartbeatInterval(testTTL)/2, "found by the heartbeat, not the notice")
+	require.Less(t, time.Since(start), replyDelay+distributed.HeartbeatInterval(testTTL)/2, "found by the heartbeat, not the message")
 	require.True(t, l2.Until().Before(start.Add(testTTL/2)), "its time counts from when enter was sent")
 	release(t, l2)
 }
@@ -238,7 +238,7 @@ func TestAGhostCostsAtMostItsClaimWindow(t *testing.T) {
 	start = time.Now()
 	release(t, l)
 	l = granted(t, p)
-	inTime(t, "a ghost that got a place: its grant is given back", time.Since(start), 0)
+	inTime(t, "a ghost that got a place: its grant is returned", time.Since(start), 0)
 	release(t, l)
 }
 
@@ -323,9 +323,9 @@ func TestRepeatedReleaseOfALostLease(t *testing.T) {
 	require.Equal(t, "old", answered(c), "but its own enter, coming late, changes nothing")
 }
 
-// TestRepeatedEnterTellsOfALostPrev: the answer to an enter that found nothing of the lease before is lost, and the same is
+// TestRepeatedEnterReportsALostPrev: the answer to an enter that found nothing of the lease before is lost, and the same is
 // asked again.
-func TestRepeatedEnterTellsOfALostPrev(t *testing.T) {
+func TestRepeatedEnterReportsALostPrev(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
@@ -350,7 +350,7 @@ func TestRepeatedEnterTellsOfALostPrev(t *testing.T) {
 		c := l.a.wire.leave()
 		b.s.tr.Do(t.Context(), c)
 		require.NoError(t, c.Err)
-		require.Equal(t, "lost", answered(c), "%s: and if no answer comes at all, its release tells it", name)
+		require.Equal(t, "lost", answered(c), "%s: and if no answer comes at all, its release reports it", name)
 		c = a.wire.leave()
 		b.s.tr.Do(t.Context(), c)
 		require.NoError(t, c.Err)
@@ -382,7 +382,7 @@ func (x *crossing) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-// TestReleaseThatAnEnterOvertakes: what became of the lease is known to the enter, be its answer the later one.
+// TestReleaseThatAnEnterOvertakes: the enter knows what became of the lease, also if its reply is the later one.
 func TestReleaseThatAnEnterOvertakes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -406,7 +406,7 @@ func TestReleaseThatAnEnterOvertakes(t *testing.T) {
 	}
 }
 
-// afterItsLeave has the server see an enter when the attempt has been given up.
+// afterItsLeave has the server see an enter when the attempt has been left.
 type afterItsLeave struct {
 	conn.Transport
 	entering, left chan struct{}
@@ -423,7 +423,7 @@ func (x *afterItsLeave) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-// TestEnterAgainstCloseIsClosed: it was taken for one of somebody who uses the instance's name as well.
+// TestEnterAgainstCloseIsClosed: it was taken for an Enter of another user of the instance's name.
 func TestEnterAgainstCloseIsClosed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -494,7 +494,7 @@ func (d *lostClaims) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-// A claim of a late grant whose reply stays away: the place is lost, and its lease is given back.
+// A claim of a late grant that gets no reply: the place is lost, and its lease is released.
 func TestUnansweredClaimLeavesNoLongGhost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -532,7 +532,7 @@ func TestUnreadGrantIsHealthyWhenRead(t *testing.T) {
 	release(t, l2)
 }
 
-// punctual notes by how much an exchange passed its deadline.
+// punctual notes by how much an exchange exceeded its deadline.
 type punctual struct {
 	conn.Transport
 	late atomic.Int64
@@ -549,8 +549,8 @@ func (p *punctual) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-// TestSmallPoolHoldsNobodyUp: who finds no connection waits for one past its deadline, so there must be one for all that can
-// be under way, whatever the application's client has. The default of go-redis is 10 for a processor.
+// TestSmallPoolHoldsNobodyUp: an exchange that finds no connection waits for one past its deadline, so there must be one for
+// all that can be under way, whatever the application's client has. The default of go-redis is 10 per processor.
 func TestSmallPoolHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -79,7 +79,7 @@ func TestHungNodeCostsNoLeaseOfOthers(t *testing.T) {
 	h.node.Resume()
 }
 
-// TestHungNodeHoldsUpNoReleaseOfOthers: errands for it once kept all workers until the leases were over.
+// TestHungNodeHoldsUpNoReleaseOfOthers: tasks for it once kept all workers until the leases had expired.
 func TestHungNodeHoldsUpNoReleaseOfOthers(t *testing.T) {
 	t.Parallel()
 	h := startHanging(t)
@@ -102,7 +102,7 @@ func TestHungNodeHoldsUpNoReleaseOfOthers(t *testing.T) {
 	h.node.Resume()
 }
 
-// TestHungNodeHoldsUpNoEnterOfOthers: calls to it once had all lanes.
+// TestHungNodeHoldsUpNoEnterOfOthers: calls to it once occupied all slots.
 func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
 	t.Parallel()
 	h := startHanging(t)
@@ -129,7 +129,7 @@ func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
 	h.node.Resume()
 }
 
-// TestHungNodeAtTheFirstUse: what is elsewhere can be locked by who comes new, too. The first use once failed if any of the
+// TestHungNodeAtTheFirstUse: a new backend, too, can lock what is on other nodes. The first use once failed if any of the
 // servers that it asked at random was the one that hangs.
 func TestHungNodeAtTheFirstUse(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func backAgain(t *testing.T, away time.Duration) {
 		}
 	}
 	require.Eventually(t, func() bool { return queueLength(s, key(t)) == 99 }, patience, 5*time.Millisecond)
-	<-served // the one who holds it
+	<-served // the one that holds it
 	s.Kill()
 	time.Sleep(away)
 	s.Restart()
@@ -99,7 +99,7 @@ func backAgain(t *testing.T, away time.Duration) {
 	wg.Wait()
 }
 
-// waitOut is an instance that asks until it is served, tells so, holds the lock a little, and gives it back. The first
+// waitOut is an instance that asks until it is served, reports that, holds the lock a little, and releases it. The first
 // of all keeps it until it is lost.
 func waitOut(ctx context.Context, u user, key string, first *atomic.Bool, served chan<- time.Time) {
 	for ctx.Err() == nil {

@@ -20,13 +20,13 @@ func (p place) Leave(ctx context.Context) error {
 	switch a.state {
 	case waiting, claiming:
 		a.state = ended
-		a.node.heartbeats.due.Remove(&a.item)
+		a.stopHeartbeats()
 		a.mu.Unlock()
 		return a.leave(ctx)
 	case leased:
 		a.mu.Unlock()
 		select {
-		case l := <-a.granted: // unread, so ours to give back
+		case l := <-a.granted: // unread, so ours to release
 			return ignoreLost(l.Release(ctx))
 		default: // its reader has it
 			return nil

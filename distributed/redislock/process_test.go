@@ -109,7 +109,7 @@ func TestPausedWaiterIsPassedOver(t *testing.T) {
 	release(t, l2)
 }
 
-// dies is kill -9 as far as the server can see: no heartbeats, nobody listens, nothing is given back.
+// dies is kill -9 as far as the server can see: no heartbeats, nobody listens, nothing is released.
 func dies(b *Backend) { b.cancel(); b.sub.close(); b.nodes.home.heartbeats.due.Close() }
 
 func TestDeadWriterBeforeReadersIsPassedOver(t *testing.T) {

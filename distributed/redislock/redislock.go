@@ -12,8 +12,8 @@ import (
 	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 )
 
-// Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server and give
-// it to all the Lockers.
+// Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server, for all
+// its Lockers.
 type Backend struct {
 	name     string // for String: no secrets
 	s        *session

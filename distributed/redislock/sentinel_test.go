@@ -35,8 +35,8 @@ func named(group *redistest.Sentinel, primary *redistest.Server) bool {
 	return true
 }
 
-// earsAt returns how many backends have subscribed at a server.
-func earsAt(s *redistest.Server) int {
+// subscribedAt returns how many backends have subscribed at a server.
+func subscribedAt(s *redistest.Server) int {
 	channels, _ := s.Do("PUBSUB", "CHANNELS", prefix+"*").([]any)
 	return len(channels)
 }
@@ -51,7 +51,7 @@ func TestSentinelOldPrimaryIsLeft(t *testing.T) {
 		users[name] = newUser(t, b).lasting(2 * time.Second)
 		release(t, users[name].lease(key(t)))
 	}
-	require.Equal(t, 2, earsAt(group.Primary))
+	require.Equal(t, 2, subscribedAt(group.Primary))
 	group.Primary.Pause()
 	redistest.Eventually(t, 30*time.Second, "every sentinel knows of the new primary", func() bool { return named(group, group.Replica) })
 	time.Sleep(2 * distributed.HeartbeatInterval(2*time.Second)) // the sentinels are asked once in this time
@@ -63,8 +63,8 @@ func TestSentinelOldPrimaryIsLeft(t *testing.T) {
 		require.NotNil(t, group.Replica.Do("GET", key(t)+name), "%s: granted by the old primary", name)
 		release(t, l)
 	}
-	require.Zero(t, earsAt(group.Primary), "at the old one")
-	require.Eventually(t, func() bool { return earsAt(group.Replica) == 2 }, patience, time.Millisecond, "at the new one")
+	require.Zero(t, subscribedAt(group.Primary), "at the old one")
+	require.Eventually(t, func() bool { return subscribedAt(group.Replica) == 2 }, patience, time.Millisecond, "at the new one")
 }
 
 // TestSentinelPrimaryIsKilled ends the primary in the middle of a hold. The sentinels notice by themselves.

@@ -61,7 +61,7 @@ func TestTLS(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 }
 
-// certificate returns the files of a self-signed certificate for 127.0.0.1 and its key, and who trusts it.
+// certificate returns the files of a self-signed certificate for 127.0.0.1 and its key, and a pool that trusts it.
 func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -15,14 +15,8 @@ import (
 // Here stands all that goes over the wire: every request, every reply and every message, as Go has them. lua/ is the
 // other side of it.
 
-// prefix starts the name of every helper key and channel, and the value of every lock.
-const prefix = "wllock:"
-
-// The keys of a lock in the order of lua/common.lua, and where its arguments stand behind them.
+// Where the arguments stand, behind the keys.
 const (
-	queueKey = 2
-	keyCount = 6
-
 	tokenArg    = conn.HeadLen + keyCount // ARGV 1
 	settingsArg = tokenArg + 5            // ARGV 6
 )
@@ -137,7 +131,7 @@ func (w wireAttempt) refill() *conn.Call {
 	return c
 }
 
-// leave gives up all that the attempt has: a lease or a place.
+// leave releases the attempt's lease, or leaves its place.
 func (w wireAttempt) leave() *conn.Call { return w.call(leaveScript, w.fixed.past) }
 
 // call adds ARGV 7, which is as of now, and what only this script has.
@@ -214,7 +208,7 @@ func (w *words) grant() grant {
 type position struct {
 	rank    int64         // how many instances are before ours
 	rest    time.Duration // until the lock expires or may be taken; negative: neither is known
-	foreign bool          // a foreigner has the lock, and will not tell when it unlocks
+	foreign bool          // a foreigner has the lock, and sends no message when it unlocks
 }
 
 // standing is what an attempt has at the server, as enter and heartbeat reply.
@@ -290,7 +284,7 @@ func readRefill(reply string) refillReply {
 
 // leaveReply is the reply to leave.
 type leaveReply struct {
-	lost  bool // the attempt had nothing
+	lost  bool // the attempt held nothing
 	later bool // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
 }
 

@@ -119,7 +119,7 @@ if free then
 end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
-announce(list, state)
+announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
 if ours and gap > 0 and state.queued then notifyHead(state, now) end
 for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end

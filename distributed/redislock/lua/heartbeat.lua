@@ -26,7 +26,7 @@ if not w or w.attempt ~= attempt or not redis.call('ZSCORE', QUEUE, instance) th
 refreshPlace(now)
 state.queued = true
 local list, foreign = {}, false
-if not value and not inGap(state, now) then
+if not value and not inGap(state, now) then -- missing though somebody is queued: the head gets it (rule R3)
   list = pop(state, time, 'free')
   foreign = #list == 0
 elseif isShared(value) and mode == 's' then -- a waiter before us may be dead, and nobody else would find out

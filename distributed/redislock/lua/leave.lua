@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- leave gives up whatever this attempt has, a lease or a place; the lock goes to the next waiter in the same script
+-- leave releases this attempt's lease, or leaves its place; the lock goes to the next waiter in the same script
 -- (rule R4).
 -- KEYS and ARGV 1-7: see common.lua
 -- ARGV  8 past, of the settings
--- Returns "released": a lease, now or by an earlier leave; "left": a place; "lost": it had nothing; "over": a later attempt
+-- Returns "released": a lease, now or by an earlier leave; "left": a place; "lost": it held nothing; "over": a later attempt
 -- of its instance has been here, and may have released the lease, unless it was lost before.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] == ARGV[2] then return 'released' end -- a repeat

@@ -143,7 +143,7 @@ local function lease(fence, count, state)
 end
 
 -- place is the reply to a waiter: how many are before it, when to look again (ms until the lock expires or may be taken;
--- -1: never), and whether a foreigner has it, which will not tell when it unlocks.
+-- -1: never), and whether a foreigner has it, which sends no message when it unlocks.
 local function place(value, foreign, state, now)
   local wait = redis.call('PTTL', LOCK)
   if wait == -2 then wait = math.max(state.free - now, 0) end

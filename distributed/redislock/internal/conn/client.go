@@ -11,14 +11,6 @@ import (
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
-// Config is what the storey above decides about connections.
-type Config struct {
-	Username     string // takes precedence over the client's; "": none
-	PasswordFile string // takes precedence over the client's; "": none
-	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
-	Pipelines    int    // how many exchanges of several calls may be under way with one server at once
-}
-
 const (
 	// DialTimeout and ioTimeout bound any exchange; steps of short leases have shorter limits of their own. The
 	// defaults of go-redis, 5 s and five tries, are longer than a lease.

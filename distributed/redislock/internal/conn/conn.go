@@ -10,6 +10,14 @@ import (
 	"time"
 )
 
+// Config is what the storey above decides about connections.
+type Config struct {
+	Username     string // takes precedence over the client's; "": none
+	PasswordFile string // takes precedence over the client's; "": none
+	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
+	Pipelines    int    // how many exchanges of several calls may be under way with one server at once
+}
+
 // Transport is all that the protocol needs of a server: scripts go in, replies and messages come out. New and Open
 // return the one for real servers; a simulated server is another.
 type Transport interface {

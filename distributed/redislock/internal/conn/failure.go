@@ -85,8 +85,8 @@ func MoreTelling(before, now error) error {
 	return now
 }
 
-// explained adds the missing ACL rule to a refusal.
-func (g *goRedis) explained(err error) error {
+// explained adds the missing ACL rule to a refusal; prefix is the Config's.
+func explained(prefix string, err error) error {
 	if err == nil {
 		return nil // before answer is allocated
 	}
@@ -97,9 +97,9 @@ func (g *goRedis) explained(err error) error {
 	text := answer.Error()
 	switch {
 	case strings.Contains(text, "channel"):
-		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", g.prefix, err)
+		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", prefix, err)
 	case strings.Contains(text, "NOPERM") && strings.Contains(text, "key"):
-		return fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", g.prefix, err)
+		return fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", prefix, err)
 	default:
 		return err
 	}

@@ -44,7 +44,7 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 			_ = g.client.Process(ctx, cmd)
 			reply, err = cmd.Text()
 		}
-		c.Reply, c.Err = reply, g.explained(err)
+		c.Reply, c.Err = reply, explained(g.prefix, err)
 	}
 }
 
@@ -156,7 +156,7 @@ func (g *goRedis) Listen(ctx context.Context, channel string, interval func() ti
 	for ctx.Err() == nil {
 		began := time.Now()
 		tag = g.Elsewhere(ctx, tag) // in a cluster every node passes on what is published
-		l.OnDisconnect(g.explained(g.subscription(ctx, tag, channel, interval, l)))
+		l.OnDisconnect(explained(g.prefix, g.subscription(ctx, tag, channel, interval, l)))
 		if time.Since(began) > longListenPause {
 			pause = firstListenPause
 		}

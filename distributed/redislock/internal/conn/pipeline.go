@@ -49,7 +49,7 @@ type waiter struct {
 	slots *slots    // it waits for one of these
 	call  Call      // a copy: its caller may have gone, or ask again, when the reply comes
 	by    time.Time // its caller's deadline
-	// wake gets one message, from whoever took the waiter out of waiting: the batch it is to send, itself included, or
+	// wake gets one message when the waiter was taken out of waiting: the batch that it is to send, itself included, or
 	// nil: another waiter has sent it, and call has the reply.
 	wake  chan []*waiter
 	timer *time.Timer // for by
@@ -168,7 +168,7 @@ func (p *pipeline) lead(leader *waiter, batch []*waiter) {
 	leader.slots.next()
 }
 
-// next passes a slot on to those who gathered, or frees it.
+// next passes a slot on to the calls that have gathered, or frees it.
 func (s *slots) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
