@@ -42,7 +42,7 @@ func (e entered) leave() error {
 		kept = e.hold.unpin()
 	}
 	if kept {
-		return nil
+		return nil // rule T7
 	}
 	return e.hold.lossError()
 }

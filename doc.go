@@ -43,7 +43,7 @@
 //
 // While the backend is unreachable, calls fail with ErrUnavailable. The first few wait for its time-out; then a circuit
 // breaker opens and the others are refused in microseconds, with a RetryAfter, while one call at a time probes the
-// backend. Two seconds after its return nobody is refused any more. Safety comes before availability; LocalOnly reverses
+// backend. Two seconds after its return no call is refused any more. Safety comes before availability; LocalOnly reverses
 // that: after one lease TTL without the backend, the callers of one process exclude each other, and no others. See
 // Held.Degraded and docs/outage.md.
 package wllock

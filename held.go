@@ -42,8 +42,8 @@ func (h *Held) Err() error {
 	return h.hold.err()
 }
 
-// HeldFrom returns the innermost lock whose function's context is ctx or an ancestor of ctx. The lock may have been
-// released by now, if ctx has outlived it: see Held.Err.
+// HeldFrom returns the innermost lock that ctx carries: ctx is, or descends from, the context of a guarded function or of
+// a Lock. The lock may have been released by now, if ctx has outlived it: see Held.Err.
 func HeldFrom(ctx context.Context) (*Held, bool) {
 	if l := linkOf(ctx); l != nil {
 		return &l.held().self, true

@@ -49,7 +49,7 @@ func (n *nameState) took(d time.Duration) {
 }
 
 // retryAfter estimates when a caller is likely to get a turn, with so many callers ahead of it.
-func (n *nameState) retryAfter(ahead int) time.Duration {
+func (n *nameState) retryAfter(ahead int) time.Duration { // rule L2
 	turn := time.Duration(n.turn.Load())
 	if turn == 0 {
 		turn = unknownTurn

@@ -175,7 +175,7 @@ func WithName(name string, opts ...CallOption) Option {
 func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
 
 // WithLogger sets the logger for lost locks, overlong holds and failed releases (default: none). Keys, which may hold
-// personal data, are logged only by a logger that takes debug lines, quoted and cut.
+// personal data, are included, quoted and cut, only if the logger takes debug lines.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(s *settings) {
 		s.logger = l
@@ -305,8 +305,8 @@ func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	}
 }
 
-// SyncRelease makes the call return only after the backend has answered the release, for at most one T. For programs that
-// end then.
+// SyncRelease makes the call return only after the backend has answered the release, or one T has passed. For programs
+// that end then.
 func SyncRelease() CallOption {
 	return func(c callOptions) callOptions {
 		c.sync = true
