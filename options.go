@@ -176,14 +176,19 @@ func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = tru
 
 // WithLogger sets the logger for lost locks, overlong holds and failed releases (default: none). Keys, which may hold
 // personal data, are included, quoted and cut, only if the logger takes debug lines.
-func WithLogger(l *slog.Logger) Option {
-	return option(func(s *settings) {
-		s.logger = l
-		if l == nil {
-			s.wrong("WithLogger(nil): want a logger")
-		}
-	})
+func WithLogger(l *slog.Logger) Option { return loggerOption{l} }
+
+type loggerOption struct{ logger *slog.Logger }
+
+func (o loggerOption) apply(s *settings) {
+	s.logger = o.logger
+	if o.logger == nil {
+		s.wrong("WithLogger(nil): want a logger")
+	}
 }
+
+// Logger is for config.Open, which gives the logger to the backend, too.
+func (o loggerOption) Logger() *slog.Logger { return o.logger }
 
 // WithTracerProvider makes every acquisition a span, a child of the caller's (default: none).
 func WithTracerProvider(p trace.TracerProvider) Option {

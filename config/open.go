@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"slices"
@@ -23,8 +24,9 @@ import (
 // Backends are memory://, new for each call of Open, and those of redislock.Open: one Redis server, a primary found
 // through sentinels, a cluster. For others, and for options of redislock, see [Config.WithOpener].
 //
-// Options override the settings of the Config. An unknown scheme is an *Error; a backend that does not respond, or refuses
-// the credentials, is an error that Is wllock.ErrUnavailable.
+// Options override the settings of the Config; the backends above get the logger of wllock.WithLogger as well. An unknown
+// scheme is an *Error; a backend that does not respond, or refuses the credentials, is an error that Is
+// wllock.ErrUnavailable.
 func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -33,7 +35,7 @@ func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker
 	if err != nil {
 		return nil, err
 	}
-	openers := c.allOpeners()
+	openers := c.allOpeners(loggerOf(opts))
 	open, known := openers[u.Scheme]
 	if !known {
 		return nil, &Error{Problems: []Problem{unsupported(u.Scheme, openers)}}
@@ -96,11 +98,21 @@ func (c Config) WithOpener(scheme string, open Opener) Config {
 	return c
 }
 
-// allOpeners returns the built-in openers and those of WithOpener, by scheme.
-func (c Config) allOpeners() map[string]Opener {
+// loggerOf returns the logger that opts give the Locker, or nil.
+func loggerOf(opts []wllock.Option) (log *slog.Logger) {
+	for _, o := range opts {
+		if o, ok := o.(interface{ Logger() *slog.Logger }); ok { // of wllock.WithLogger
+			log = o.Logger()
+		}
+	}
+	return log
+}
+
+// allOpeners returns the built-in openers, whose backends log to log, and those of WithOpener, by scheme.
+func (c Config) allOpeners(log *slog.Logger) map[string]Opener {
 	openers := map[string]Opener{"memory": openMemory}
 	for _, scheme := range redisopts.Schemes() {
-		openers[scheme] = c.openRedis
+		openers[scheme] = c.redisOpener(log)
 	}
 	maps.Copy(openers, c.openers)
 	return openers
@@ -113,13 +125,18 @@ func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
 	return memlock.New(), nil
 }
 
-// openRedis passes on the password file, because redislock reads it again for each connection.
-func (c Config) openRedis(_ context.Context, u *url.URL) (distributed.Backend, error) {
+// redisOpener passes on the password file, because redislock reads it again for each connection.
+func (c Config) redisOpener(log *slog.Logger) Opener {
 	var opts []redislock.Option
 	if c.RedisPasswordFile != "" {
 		opts = append(opts, redislock.WithPasswordFile(c.RedisPasswordFile))
 	}
-	return redislock.Open(u.String(), opts...)
+	if log != nil {
+		opts = append(opts, redislock.WithLogger(log))
+	}
+	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		return redislock.Open(u.String(), opts...)
+	}
 }
 
 func unsupported(scheme string, openers map[string]Opener) Problem {

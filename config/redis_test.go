@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,22 @@ func TestOpenRedisWithCredentials(t *testing.T) {
 	_, err = c.Open(t.Context())
 	require.ErrorIs(t, err, wllock.ErrUnavailable)
 	require.NotContains(t, err.Error(), password)
+}
+
+// One setting is enough for the warnings of both, the Locker and its backend.
+func TestOpenGivesItsLoggerToTheBackend(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory", "200mb", "--maxmemory-policy", "allkeys-lru")
+	c := valid()
+	c.Backend = config.NewURL("redis://" + server.Addr)
+	var log strings.Builder
+	locker, err := c.Open(t.Context(), wllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), wllock.WithThreshold(1))
+	require.NoError(t, err)
+	require.NoError(t, locker.Close(t.Context()))
+	require.Contains(t, log.String(), "maxmemory-policy=allkeys-lru")
+
+	_, err = c.Open(t.Context(), wllock.WithLogger(nil))
+	require.ErrorContains(t, err, "WithLogger(nil): want a logger")
 }
 
 func TestOpenSentinel(t *testing.T) {
