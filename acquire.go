@@ -14,10 +14,10 @@ import (
 // entered is what a caller inside has: a hold of its own, or a pin of the one it is nested in. If the caller was refused,
 // only fallback is set.
 type entered struct {
-	hold     *hold
-	ctx      context.Context // for the function
-	answerBy time.Duration   // how long to wait for the answer to the release; 0: not at all
-	fallback func(ctx context.Context, err error) error
+	hold        *hold
+	ctx         context.Context // for the function
+	releaseWait time.Duration   // how long to wait for the answer to the release; 0: not at all
+	fallback    func(ctx context.Context, err error) error
 }
 
 // run runs fn and then releases the lock, however fn ends.
@@ -34,8 +34,8 @@ func (e entered) run(fn func(context.Context) error) (err error) {
 // failure of fn's.
 func (e entered) leave() error {
 	var kept bool
-	if e.answerBy > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.hold.parent), e.answerBy)
+	if e.releaseWait > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.hold.parent), e.releaseWait)
 		defer cancel()
 		kept, _ = e.hold.unpinAndWait(ctx)
 	} else {
@@ -56,7 +56,7 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	c := n.options.with(opts)
 	e := entered{fallback: c.fallback}
 	if c.sync {
-		e.answerBy = l.settings.leaseTTL
+		e.releaseWait = l.settings.leaseTTL
 	}
 	if c.err != nil {
 		return e, c.err
@@ -79,7 +79,7 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 }
 
 func (l *Locker) invalid(name, key string, err error) error {
-	return &Error{Op: "acquire", Key: l.system + ":" + name + ":" + key, Tier: TierLocal, Err: err}
+	return &Error{Op: "acquire", Key: l.names.system + ":" + name + ":" + key, Tier: TierLocal, Err: err}
 }
 
 // within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with

@@ -17,7 +17,6 @@ import (
 // Locker is one instance: a local queue in front of a backend. Make one per process and system, with New, and Close it
 // at the end. All methods are safe for concurrent use.
 type Locker struct {
-	system   string
 	backend  distributed.Backend
 	policy   policy
 	settings settings
@@ -56,7 +55,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	if len(s.errs) > 0 {
 		return nil, fmt.Errorf("wllock: %w", errors.Join(s.errs...))
 	}
-	l := &Locker{system: system, backend: backend, policy: policyFor(backend, &s), settings: s}
+	l := &Locker{backend: backend, policy: policyFor(backend, &s), settings: s}
 	l.names.system, l.names.settings = system, &l.settings
 	l.names.limit.Store(int64(s.defaults.threshold))
 	l.observer = &observer{system: system, logger: s.logger}

@@ -116,11 +116,8 @@ func (n *names) add(state *nameState) *nameState {
 	if first := n.all()[state.name]; first != nil {
 		return first
 	}
-	more := maps.Clone(n.all())
-	if more == nil {
-		more = map[string]*nameState{}
-	}
-	more[state.name] = state
+	more := map[string]*nameState{state.name: state}
+	maps.Copy(more, n.all())
 	n.known.Store(&more)
 	return state
 }

@@ -76,8 +76,12 @@ func (t *telemetry) observe(m metric.Meter, n *names, degraded func() bool) (err
 			o.ObserveInt64(held, state.held.Load(), t.of(state))
 			o.ObserveInt64(limit, int64(state.threshold(&state.options)), t.of(state))
 		}
-		if degraded != nil {
-			o.ObserveInt64(local, one(degraded()), metric.WithAttributes(t.system))
+		switch of := metric.WithAttributes(t.system); {
+		case degraded == nil:
+		case degraded():
+			o.ObserveInt64(local, 1, of)
+		default:
+			o.ObserveInt64(local, 0, of)
 		}
 		return nil
 	}, waiting, held, limit, local)
@@ -86,10 +90,10 @@ func (t *telemetry) observe(m metric.Meter, n *names, degraded func() bool) (err
 
 // instrument makes an instrument and collects the error. Option is the kind's own type of option; unit and description
 // are options of every kind.
-func instrument[Instrument, Option any](errs *error, make func(string, ...Option) (Instrument, error),
+func instrument[Instrument, Option any](errs *error, create func(string, ...Option) (Instrument, error),
 	name, unit, doc string, more ...Option) Instrument {
 	options := append(more, any(metric.WithUnit(unit)).(Option), any(metric.WithDescription(doc)).(Option))
-	i, err := make(name, options...)
+	i, err := create(name, options...)
 	*errs = errors.Join(*errs, err)
 	return i
 }
@@ -100,13 +104,6 @@ func (t *telemetry) close() error {
 		return nil
 	}
 	return t.registration.Unregister()
-}
-
-func one(is bool) int64 {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // of returns the attributes of a name.
