@@ -25,6 +25,7 @@ type Problem struct {
 	Status           int      `json:"status"`
 	Detail           string   `json:"detail,omitempty"`
 	ViolatedPolicies []string `json:"violated-policies,omitempty"`
+	RetryAfterMS     int64    `json:"retry_after_ms,omitempty"` // 0: not known
 }
 
 // Type is the URI of a problem type of this library.
@@ -43,9 +44,24 @@ func (p Problem) Write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(p) // fails only if the client has disconnected
 }
 
-// RetryAfter sets the header of that name, in whole seconds: rounded up, so that no client returns too early, plus a random
-// part of up to half as much, at least a second, so that clients that were refused together do not return together.
+// RetryAfter sets the header of that name, in whole seconds: rounded up, so that no client returns too early, and jittered.
 func RetryAfter(h http.Header, d time.Duration) {
-	seconds := max(1, int64((d+time.Second-1)/time.Second))
-	h.Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(max(1, seconds/2)+1), 10))
+	h.Set("Retry-After", strconv.FormatInt(jittered(max(1, roundedUp(d, time.Second))), 10))
 }
+
+// Milliseconds returns d for RetryAfterMS: rounded up, and jittered; 0 if d is not known.
+func Milliseconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return jittered(max(minDelay, roundedUp(d, time.Millisecond)))
+}
+
+// minDelay is the shortest delay in milliseconds: less would be a burst.
+const minDelay = 10
+
+func roundedUp(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
+
+// jittered adds a random part of up to half as much, at least one, so that clients that were refused together do not return
+// together.
+func jittered(n int64) int64 { return n + rand.Int64N(max(1, n/2)+1) }

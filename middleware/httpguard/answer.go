@@ -96,5 +96,9 @@ func respond(w http.ResponseWriter, _ *http.Request, status int, err error) {
 
 func problemOf(err error, status int) problem.Problem {
 	a := answerTo(err) // rule H3: all texts are constants
-	return problem.Problem{Type: problem.Type(a.kind), Title: http.StatusText(status), Status: status, Detail: a.detail}
+	p := problem.Problem{Type: problem.Type(a.kind), Title: http.StatusText(status), Status: status, Detail: a.detail}
+	if a.retry {
+		p.RetryAfterMS = problem.Milliseconds(retryAfter(err))
+	}
+	return p
 }

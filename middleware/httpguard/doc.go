@@ -25,6 +25,8 @@
 //	a body longer than allowed               413  body-too-large
 //	the client has disconnected              nothing is written
 //
+// Beside Retry-After, which is in whole seconds, the problem has the delay as retry_after_ms if it is known.
+//
 // The middleware never retries: a handler that has run may have done its work.
 //
 // # A lock that is lost

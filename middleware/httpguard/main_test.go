@@ -71,6 +71,7 @@ func (a answer) isProblem(t testing.TB, status int, kind string, retry bool) {
 	var p struct {
 		Type, Title, Detail string
 		Status              int
+		RetryAfter          *int64 `json:"retry_after_ms"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(a.body), &p))
 	assert.True(t, strings.HasSuffix(p.Type, "#"+kind), p.Type)
@@ -83,6 +84,7 @@ func (a answer) isProblem(t testing.TB, status int, kind string, retry bool) {
 	}
 	if !retry {
 		assert.Empty(t, a.header.Get("Retry-After"))
+		assert.Nil(t, p.RetryAfter)
 		return
 	}
 	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))

@@ -2,6 +2,7 @@ package httpguard_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -154,6 +155,35 @@ func TestRetryAfterIsJittered(t *testing.T) {
 		seen[after] = true
 	}
 	require.Greater(t, len(seen), 3)
+}
+
+// A client that can wait for milliseconds need not wait for whole seconds.
+func TestRetryAfterInMilliseconds(t *testing.T) {
+	seen := map[int64]bool{}
+	for range 10 {
+		l, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(300*time.Millisecond))
+		faults.Partition()
+		a := get(t, serve(t, l, byPath, never(t)))
+		faults.Heal()
+		a.isProblem(t, http.StatusServiceUnavailable, "backend-unavailable", true)
+		var p struct {
+			RetryAfter int64 `json:"retry_after_ms"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(a.body), &p))
+		require.GreaterOrEqual(t, p.RetryAfter, int64(100), "a third of the TTL")
+		require.LessOrEqual(t, p.RetryAfter, int64(150))
+		seen[p.RetryAfter] = true
+	}
+	require.Greater(t, len(seen), 1)
+}
+
+// A Locker that closes does not know when another server is ready.
+func TestUnknownDelayIsLeftOut(t *testing.T) {
+	l := wllocktest.New(t)
+	require.NoError(t, l.Close(t.Context()))
+	a := get(t, serve(t, l, byPath, never(t)))
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	require.NotContains(t, a.body, "retry_after_ms")
 }
 
 func TestBodyTooLarge(t *testing.T) {

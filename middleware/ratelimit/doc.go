@@ -14,9 +14,10 @@
 // Rules are checked in order, up to the first that refuses; those before it have been charged. So put the caller first:
 // the excess of one caller then costs the others nothing.
 //
-// A refused request gets 429 with a problem (RFC 9457) of the type quota-exceeded, and Retry-After. Every response, refused
-// or not, lists the policies in RateLimit-Policy, and what is left of those that were checked in RateLimit, as in
-// draft-ietf-httpapi-ratelimit-headers. If several of these middleware are chained, each adds its own.
+// A refused request gets 429 with a problem (RFC 9457) of the type quota-exceeded, and Retry-After; the problem has the
+// delay as retry_after_ms, too. Every response, refused or not, lists the policies in RateLimit-Policy, and what is left of
+// those that were checked in RateLimit, as in draft-ietf-httpapi-ratelimit-headers. If several of these middleware are
+// chained, each adds its own.
 //
 // # A retry is not charged twice
 //

@@ -113,7 +113,7 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 func exceeded(w http.ResponseWriter, policy string, after time.Duration) {
 	problem.RetryAfter(w.Header(), after)
 	p := of(problem.QuotaExceeded, http.StatusTooManyRequests, "Rate limit exceeded. Try again later.")
-	p.ViolatedPolicies = []string{policy}
+	p.ViolatedPolicies, p.RetryAfterMS = []string{policy}, problem.Milliseconds(after)
 	p.Write(w)
 }
 

@@ -80,10 +80,13 @@ func TestQuotaExceeded(t *testing.T) {
 		Type     string
 		Status   int
 		Violated []string `json:"violated-policies"`
+		After    int64    `json:"retry_after_ms"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(a.body), &p))
 	require.Equal(t, "https://iana.org/assignments/http-problem-types#quota-exceeded", p.Type)
 	require.Equal(t, []string{"caller"}, p.Violated)
+	require.Greater(t, p.After, int64(29_000))
+	require.LessOrEqual(t, p.After, int64(45_000))
 	require.NotContains(t, a.body, secret)
 
 	require.Equal(t, http.StatusOK, s.get(t, "other", "1", "").status)
