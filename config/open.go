@@ -52,6 +52,9 @@ func (c Config) connect(ctx context.Context, u *url.URL, open Opener, opts []wll
 	if err != nil {
 		return nil, err
 	}
+	if backend == nil {
+		return nil, errors.New("the opener returned no backend")
+	}
 	all := slices.Concat(c.options(), opts, []wllock.Option{wllock.WithOwnedBackend()})
 	locker, err := wllock.New(c.SystemName, backend, all...)
 	if err != nil {
@@ -88,8 +91,11 @@ func (c Config) options() []wllock.Option {
 type Opener func(ctx context.Context, u *url.URL) (distributed.Backend, error)
 
 // WithOpener returns a copy of c whose Open calls open for URLs of this scheme: to add a backend, or to replace a built-in
-// one. The last one given for a scheme applies.
+// one. The last one given for a scheme applies. It panics if open is nil.
 func (c Config) WithOpener(scheme string, open Opener) Config {
+	if open == nil {
+		panic(fmt.Sprintf("config: WithOpener(%q, nil): want a function", scheme))
+	}
 	c.openers = maps.Clone(c.openers)
 	if c.openers == nil {
 		c.openers = make(map[string]Opener)

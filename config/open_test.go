@@ -180,6 +180,14 @@ func TestWithOpenerReturnsACopy(t *testing.T) {
 	require.ErrorContains(t, err, "second")
 }
 
+func TestMissingOpenerOrBackend(t *testing.T) {
+	require.PanicsWithValue(t, `config: WithOpener("spy", nil): want a function`, func() { valid().WithOpener("spy", nil) })
+	c := valid()
+	c.Backend = config.NewURL("spy://host")
+	_, err := c.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) { return nil, nil }).Open(t.Context())
+	require.ErrorContains(t, err, "opening spy://host: the opener returned no backend")
+}
+
 // The error of an opener may spell the password in any form; our error must not contain it.
 func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
 	const secret = `p"ä s/%w`

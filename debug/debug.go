@@ -23,8 +23,11 @@ import (
 // limit is the maximum number of keys shown: more than one reads, and cheap to collect.
 const limit = 100
 
-// Handler returns a handler that shows the locks of a Locker.
+// Handler returns a handler that shows the locks of a Locker. It panics if that is nil.
 func Handler(locker *wllock.Locker) http.Handler {
+	if locker == nil {
+		panic("debug: Handler(nil): want a Locker")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")

@@ -81,6 +81,10 @@ func crowd(t testing.TB, l *wllock.Locker, key string, n, counted int) (leave fu
 	}
 }
 
+func TestWithoutLocker(t *testing.T) {
+	require.PanicsWithValue(t, "debug: Handler(nil): want a Locker", func() { debug.Handler(nil) })
+}
+
 func TestWithoutLocks(t *testing.T) {
 	l := wllocktest.New(t)
 	require.Equal(t, []entry{}, getJSON(t, l).Locks)

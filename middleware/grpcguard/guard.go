@@ -21,6 +21,11 @@ type Option func(*guard)
 
 // WithCallOptions sets options of the lock, such as wllock.WithWait. A wllock.WithFallback has no effect.
 func WithCallOptions(opts ...wllock.CallOption) Option {
+	for _, o := range opts {
+		if o == nil {
+			panic("grpcguard: WithCallOptions: an option is nil")
+		}
+	}
 	return func(g *guard) { g.calls = append(g.calls, opts...) }
 }
 
@@ -30,6 +35,9 @@ func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *g
 	}
 	g := &guard{locker: locker, name: name, key: key}
 	for _, o := range opts {
+		if o == nil {
+			panic("grpcguard: an option of an interceptor is nil")
+		}
 		o(g)
 	}
 	g.calls = append(g.calls, wllock.WithFallback(nil)) // a fallback could not make a response

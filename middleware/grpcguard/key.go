@@ -20,6 +20,9 @@ var ErrNoMessage = errors.New("grpcguard: the key is in a message, and none has 
 
 // KeyFrom takes the key from the request, or the first message of a stream.
 func KeyFrom[T proto.Message](key func(T) string) KeyFunc {
+	if key == nil {
+		panic("grpcguard: KeyFrom(nil): want a function")
+	}
 	return func(_ context.Context, _ string, req any) (string, error) {
 		if req == nil {
 			return "", ErrNoMessage

@@ -16,6 +16,7 @@ import (
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
@@ -353,6 +354,10 @@ func TestMetadataAsKey(t *testing.T) {
 
 func TestMistakesPanic(t *testing.T) {
 	l := wllocktest.New(t)
-	require.Panics(t, func() { grpcguard.UnaryServerInterceptor(nil, "product", byPayload) })
-	require.Panics(t, func() { grpcguard.StreamClientInterceptor(l, "product", nil) })
+	needs := "grpcguard: an interceptor needs a Locker and a key function"
+	require.PanicsWithValue(t, needs, func() { grpcguard.UnaryServerInterceptor(nil, "product", byPayload) })
+	require.PanicsWithValue(t, needs, func() { grpcguard.StreamClientInterceptor(l, "product", nil) })
+	require.PanicsWithValue(t, "grpcguard: an option of an interceptor is nil", func() { grpcguard.UnaryClientInterceptor(l, "product", byPayload, nil) })
+	require.PanicsWithValue(t, "grpcguard: WithCallOptions: an option is nil", func() { grpcguard.WithCallOptions(wllock.NoWait(), nil) })
+	require.PanicsWithValue(t, "grpcguard: KeyFrom(nil): want a function", func() { grpcguard.KeyFrom[proto.Message](nil) })
 }

@@ -40,17 +40,28 @@ func New(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) func(h
 	}
 	s := settings{shedStatus: http.StatusTooManyRequests, respond: respond}
 	for _, o := range opts {
+		if o == nil {
+			panic("httpguard: New: an option is nil")
+		}
 		o(&s)
 	}
 	// A fallback has to write a response, which one of the Locker cannot: see WithResponder.
 	s.calls = append(s.calls, wllock.WithFallback(nil))
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("httpguard: the handler is nil")
+		}
 		return &guard{settings: s, locker: locker, name: name, key: key, next: next}
 	}
 }
 
 // WithCallOptions sets options of the lock, such as wllock.WithWait. wllock.WithFallback has no effect: use WithResponder.
 func WithCallOptions(opts ...wllock.CallOption) Option {
+	for _, o := range opts {
+		if o == nil {
+			panic("httpguard: WithCallOptions: an option is nil")
+		}
+	}
 	return func(s *settings) { s.calls = append(s.calls, opts...) }
 }
 

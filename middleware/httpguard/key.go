@@ -41,6 +41,11 @@ func single(name string, values []string) (string, error) {
 // Join joins several keys with colons. Colons inside a part are escaped (%3A, and % itself as %25), so that different
 // parts never make the same key.
 func Join(keys ...KeyFunc) KeyFunc {
+	for _, key := range keys {
+		if key == nil {
+			panic("httpguard: Join: a key function is nil")
+		}
+	}
 	return func(r *http.Request) (string, error) {
 		parts := make([]string, len(keys))
 		for i, key := range keys {

@@ -108,15 +108,26 @@ func TestMistakesOfTheProgramAre500(t *testing.T) {
 	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.WithWait(-1)))
 	get(t, s).isProblem(t, http.StatusInternalServerError, "internal", false)
 	for name, mistake := range map[string]func(){
-		"locker": func() { httpguard.New(nil, "product", byPath) },
-		"key":    func() { httpguard.New(l, "product", nil) },
-		"status": func() { httpguard.WithShedStatus(200) },
-		"buffer": func() { httpguard.WithBodyBuffer(0) },
-		"body":   func() { httpguard.BodyJSON("id", 0) },
-		"answer": func() { httpguard.WithResponder(nil) },
+		"locker":  func() { httpguard.New(nil, "product", byPath) },
+		"key":     func() { httpguard.New(l, "product", nil) },
+		"option":  func() { httpguard.New(l, "product", byPath, nil) },
+		"handler": func() { httpguard.New(l, "product", byPath)(nil) },
+		"part":    func() { httpguard.Join(byPath, nil) },
+		"call":    func() { httpguard.WithCallOptions(wllock.NoWait(), nil) },
+		"status":  func() { httpguard.WithShedStatus(200) },
+		"buffer":  func() { httpguard.WithBodyBuffer(0) },
+		"body":    func() { httpguard.BodyJSON("id", 0) },
+		"answer":  func() { httpguard.WithResponder(nil) },
 	} {
-		assert.Panics(t, mistake, name)
+		panicsInWords(t, name, mistake)
 	}
+}
+
+// panicsInWords checks that a mistake is named, which a nil pointer dereference does not.
+func panicsInWords(t *testing.T, name string, mistake func()) {
+	t.Helper()
+	defer func() { assert.IsType(t, "", recover(), name) }()
+	mistake()
 }
 
 func TestFallbackOfTheLockerAnswersNothing(t *testing.T) {

@@ -23,6 +23,9 @@ type Option func(*handler)
 
 // WithRequestID sets the id that a request shares with its retries (default: the header Idempotency-Key); "" for none.
 func WithRequestID(f func(r *http.Request) string) Option {
+	if f == nil {
+		panic("ratelimit: WithRequestID(nil): want a function")
+	}
 	return func(h *handler) { h.requestID = f }
 }
 
@@ -36,16 +39,25 @@ func New(limiter Limiter, rules []Rule, opts ...Option) func(http.Handler) http.
 		panic("ratelimit: New needs a Limiter")
 	}
 	for _, r := range rules {
-		if err := r.Policy.Check(); err != nil || r.Of == nil {
-			panic(fmt.Sprintf("ratelimit: New needs rules with a policy and a function: %v", err))
+		if err := r.Policy.Check(); err != nil {
+			panic(err.Error())
+		}
+		if r.Of == nil {
+			panic(fmt.Sprintf("ratelimit: policy %s: Of is nil: want a function", r.Policy.Name))
 		}
 	}
 	h := handler{limiter: limiter, rules: rules, policies: policyField(rules),
 		requestID: func(r *http.Request) string { return r.Header.Get("Idempotency-Key") }}
 	for _, o := range opts {
+		if o == nil {
+			panic("ratelimit: New: an option is nil")
+		}
 		o(&h)
 	}
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("ratelimit: the handler is nil")
+		}
 		h := h
 		h.next = next
 		return &h

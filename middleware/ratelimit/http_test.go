@@ -243,6 +243,15 @@ func TestMistakesPanic(t *testing.T) {
 	} {
 		require.Panics(t, func() { ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{Policy: p, Of: caller}}) }, p)
 	}
-	require.Panics(t, func() { ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{Policy: perCaller.Policy}}) })
-	require.Panics(t, func() { ratelimit.New(nil, nil) })
+	rules := []ratelimit.Rule{perCaller}
+	for want, mistake := range map[string]func(){
+		"ratelimit: policy caller: Of is nil: want a function": func() { ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{Policy: perCaller.Policy}}) },
+		"ratelimit: New needs a Limiter":                       func() { ratelimit.New(nil, nil) },
+		"ratelimit: New: an option is nil":                     func() { ratelimit.New(ratelimit.NewLocal(), rules, nil) },
+		"ratelimit: the handler is nil":                        func() { ratelimit.New(ratelimit.NewLocal(), rules)(nil) },
+		"ratelimit: WithRequestID(nil): want a function":       func() { ratelimit.WithRequestID(nil) },
+		"ratelimit: NewLocal: an option is nil":                func() { ratelimit.NewLocal(nil) },
+	} {
+		require.PanicsWithValue(t, want, mistake)
+	}
 }

@@ -44,10 +44,13 @@ type LocalOption func(*Local)
 // WithIdentities sets how many identities are remembered at most (default [DefaultIdentities]).
 func WithIdentities(n int) LocalOption { return func(l *Local) { l.max = max(n, 1) } }
 
-// NewLocal returns a Limiter that counts in memory.
+// NewLocal returns a Limiter that counts in memory. It panics on a nil option.
 func NewLocal(opts ...LocalOption) *Local {
 	l := &Local{max: DefaultIdentities, buckets: map[string]*list.Element{}, recent: list.New()}
 	for _, o := range opts {
+		if o == nil {
+			panic("ratelimit: NewLocal: an option is nil")
+		}
 		o(l)
 	}
 	return l

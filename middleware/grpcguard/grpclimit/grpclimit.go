@@ -36,6 +36,9 @@ type Option func(*limits)
 
 // WithRequestID sets the id that a call shares with its retries (default: the metadata idempotency-key); "" for none.
 func WithRequestID(f func(ctx context.Context) string) Option {
+	if f == nil {
+		panic("grpclimit: WithRequestID(nil): want a function")
+	}
 	return func(l *limits) { l.requestID = f }
 }
 
@@ -79,12 +82,18 @@ func newLimits(limiter ratelimit.Limiter, rules []Rule, opts []Option) *limits {
 		panic("grpclimit: an interceptor needs a Limiter")
 	}
 	for _, r := range rules {
-		if err := r.Policy.Check(); err != nil || r.Of == nil {
-			panic(fmt.Sprintf("grpclimit: an interceptor needs rules with a policy and a function: %v", err))
+		if err := r.Policy.Check(); err != nil {
+			panic(err.Error())
+		}
+		if r.Of == nil {
+			panic(fmt.Sprintf("grpclimit: policy %s: Of is nil: want a function", r.Policy.Name))
 		}
 	}
 	l := &limits{limiter: limiter, rules: rules, requestID: idempotencyKey}
 	for _, o := range opts {
+		if o == nil {
+			panic("grpclimit: an option of an interceptor is nil")
+		}
 		o(l)
 	}
 	return l
