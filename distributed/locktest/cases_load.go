@@ -171,7 +171,7 @@ func (m *member) enterAndLeave(key string, rnd *rand.Rand) {
 		case l = <-p.Granted():
 		case <-time.After(upTo(rnd, 2*time.Millisecond)):
 			if err := p.Leave(late); err != nil {
-				m.Errorf("giving up a place: %v", err)
+				m.Errorf("leaving a place: %v", err)
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func (m *member) enterAndLeave(key string, rnd *rand.Rand) {
 		return
 	}
 	if err := l.Release(late); err != nil && !errors.Is(err, distributed.ErrLeaseLost) { // lost: it was paused for so long
-		m.Errorf("giving up a lease: %v", err)
+		m.Errorf("releasing a lease: %v", err)
 	}
 }
 
