@@ -20,14 +20,14 @@ import (
 //
 // A grant that comes while asking is kept until the reply says whether it was needed.
 type attempt struct {
-	s    *session
-	node *node
-	all  *attempts
-	id   uint64
-	key  string
-	mode distributed.Mode
-	ttl  time.Duration
-	wire wireAttempt
+	s        *session
+	node     *node
+	attempts *attempts // that it is one of
+	id       uint64
+	key      string
+	mode     distributed.Mode
+	ttl      time.Duration
+	wire     wireAttempt
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by node.heartbeats
 
@@ -55,7 +55,7 @@ const (
 
 func newAttempt(all *attempts, n *node, req distributed.Request) *attempt {
 	a := &attempt{
-		s: n.s, node: n, all: all, id: all.last.Add(1), key: req.Key, mode: req.Mode, ttl: req.TTL, since: time.Now(),
+		s: n.s, node: n, attempts: all, id: all.last.Add(1), key: req.Key, mode: req.Mode, ttl: req.TTL, since: time.Now(),
 	}
 	a.wire = a.s.attempt(a.id, a.key, instanceName(req.Instance), a.mode, a.ttl)
 	if req.NoWait {
@@ -77,12 +77,12 @@ func (a *attempt) entered(ctx context.Context, r standing, sent time.Time) (dist
 	switch {
 	case r.kind == heldByOther:
 		return nil, nil, distributed.ErrHeld
-	case r.kind == outdated && a.all.isClosed(): // Close has ended the attempt, and was quicker
+	case r.kind == outdated && a.attempts.isClosed(): // Close has ended the attempt, and was quicker
 		return nil, nil, distributed.ErrClosed
 	case r.kind == outdated: // somebody uses our instance and process id; the attempt counter cannot have gone back
 		return nil, nil, fmt.Errorf("redislock: enter: %w: the server knows a later attempt", distributed.ErrUnavailable)
 	default:
-		return nil, nil, fmt.Errorf("redislock: enter: %w: the server answers %q", distributed.ErrUnavailable, r.text)
+		return nil, nil, fmt.Errorf("redislock: enter: %w: the server answers %q", distributed.ErrUnavailable, r.kind)
 	}
 }
 
@@ -245,7 +245,7 @@ func (a *attempt) finish() {
 	a.mu.Lock()
 	a.state = ended
 	a.mu.Unlock()
-	a.all.forget(a)
+	a.attempts.forget(a)
 }
 
 // discard forgets an attempt without knowing what it has at the server, and leaves that in the background: the caller's

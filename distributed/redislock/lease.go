@@ -77,7 +77,7 @@ func (l *lease) renewed(r renewReply, sent time.Time) {
 // gone: the server says that the lease is another's, or nobody's (rule R8).
 func (l *lease) gone() {
 	l.End()
-	l.a.all.forget(l.a)
+	l.a.attempts.forget(l.a)
 }
 
 // NextFence implements distributed.Lease. More are fetched in the background when half are used.
@@ -289,7 +289,7 @@ func (l *lease) settle(err error) error {
 		close(l.done)
 	}
 	l.mu.Unlock()
-	l.a.all.forget(l.a)
+	l.a.attempts.forget(l.a)
 	l.notify()
 	return err
 }

@@ -39,7 +39,7 @@ func (p place) Leave(ctx context.Context) error {
 
 // leave asks the server to drop the place. Without an answer in time it is dropped in the background.
 func (a *attempt) leave(ctx context.Context) error {
-	a.all.forget(a)
+	a.attempts.forget(a)
 	_, err := a.s.ask(ctx, a.wire.leave(), a.ttl, a.ttl)
 	if err != nil {
 		a.leaveInBackground()

@@ -120,7 +120,7 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	return a, nil
 }
 
-// Close implements distributed.Backend. It waits for releases under way, at most closeGrace if the server is away.
+// Close implements distributed.Backend. It waits for releases under way, at most 2 s (closeGrace) if the server is unreachable.
 func (b *Backend) Close() error {
 	all, first := b.attempts.close()
 	if !first {

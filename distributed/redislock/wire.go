@@ -217,18 +217,16 @@ type standing struct {
 	grant    grant    // of hasLease
 	position position // of hasPlace
 	prevLost bool     // the lease to release first had been lost
-	text     string   // of unknownReply
 }
 
-type standingKind uint8
+// standingKind is the first word of a reply. heartbeat has one more, "gone": the place is lost, as after any other word.
+type standingKind string
 
 const (
-	unknownReply standingKind = iota
-	hasLease
-	hasPlace
-	heldByOther // and no place was taken
-	outdated    // the server knows a later attempt of the instance; nothing was done
-	gone        // the place is lost
+	hasLease    standingKind = "lease"
+	hasPlace    standingKind = "place"
+	heldByOther standingKind = "held" // and no place was taken
+	outdated    standingKind = "old"  // the server knows a later attempt of the instance; nothing was done
 )
 
 // readStanding reads the reply to a request that was sent then.
@@ -241,20 +239,12 @@ func readStanding(reply string, sent time.Time) (s standing) {
 		}
 	}
 	w := words(reply)
-	switch w.next() {
-	case "lease":
-		s.kind, s.grant = hasLease, w.grant()
+	switch s.kind = standingKind(w.next()); s.kind {
+	case hasLease:
+		s.grant = w.grant()
 		s.grant.since = sent
-	case "place":
-		s.kind, s.position = hasPlace, position{w.number(), time.Duration(w.number()) * time.Millisecond, w.flag()}
-	case "held":
-		s.kind = heldByOther
-	case "old":
-		s.kind = outdated
-	case "gone":
-		s.kind = gone
-	default:
-		s.text = reply
+	case hasPlace:
+		s.position = position{w.number(), time.Duration(w.number()) * time.Millisecond, w.flag()}
 	}
 	return s
 }

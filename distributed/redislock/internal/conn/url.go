@@ -88,7 +88,7 @@ func parseHosts(rest string) (hosts, error) {
 		h.username, err1 = url.PathUnescape(name)
 		h.password, err2 = url.PathUnescape(password)
 		if err1 != nil || err2 != nil {
-			return h, errors.New("redislock: the URL's credentials are not escaped well")
+			return h, errors.New("redislock: the URL's credentials are not percent-encoded correctly")
 		}
 		rest = rest[i+1:]
 	}
