@@ -12,9 +12,9 @@ import (
 
 // Keeper renews the leases of one backend from one timer and notices when one expires, by both clocks.
 //
-// Each lease is renewed RenewInterval after its last renewal was sent. Renewals that fall due together share one call. One
-// with an unknown outcome is retried until the lease expires; a lease that the backend says is gone ends at once (rule
-// K1). The end of a lease is watched while its renewal is under way, so a backend that hangs makes leases end, not linger.
+// Each lease is renewed RenewInterval after its last renewal was sent (rule K1). Renewals that fall due together share one
+// call. One with an unknown outcome is retried until the lease expires; a lease that the backend says is gone ends at
+// once. The end of a lease is watched while its renewal is under way, so a backend that hangs makes leases end, not linger.
 type Keeper struct {
 	renew  func(ctx context.Context, due []distributed.Lease)
 	set    *deadline.Set[*Lease]

@@ -165,7 +165,7 @@ func (l *Lease) End() bool {
 		l.mu.Unlock()
 		return false
 	}
-	l.state.Store(lost)
+	l.state.Store(lost) // rule K3
 	if l.lost != nil {
 		close(l.lost)
 	}
@@ -274,7 +274,7 @@ func (l *Lease) unanswered(asked, now time.Time) {
 	}
 }
 
-// retry reports whether there is to be another try. The caller holds mu.
+// retry plans another try, since unknown is not lost (rule K1), and reports whether there is one. The caller holds mu.
 func (l *Lease) retry(asked, now time.Time) bool {
 	if l.state.Load() != kept || !l.asked.Equal(asked) {
 		return false // answered, or ended; after an answer the next one may be under way before the rest of this batch is back

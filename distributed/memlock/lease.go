@@ -73,7 +73,7 @@ func (l *lease) renew(now time.Time) {
 	l.expires = now.Add(l.ttl)
 	s.expiry.Put(&l.item, l.expires)
 	s.mu.Unlock()
-	l.Renewed(distributed.Validity(now, l.ttl))
+	l.Renewed(distributed.Validity(now, l.ttl)) // rule K4
 }
 
 // NextFence implements distributed.Lease.

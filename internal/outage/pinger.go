@@ -75,8 +75,8 @@ func (p *pinger) checkSoon() {
 	}
 }
 
-// checkAfter has the backend pinged soon if the caller ran out of time before its Enter was answered. Either may be to
-// blame: without a ping, callers that never wait as long as the backend takes to fail would not notice an outage.
+// checkAfter has the backend pinged soon if the caller ran out of time before its Enter was answered, which is no evidence
+// (rule O3). Without a ping, callers that never wait as long as the backend takes to fail would not notice an outage.
 func (p *pinger) checkAfter(ctx context.Context) {
 	if ctx.Err() == nil {
 		return

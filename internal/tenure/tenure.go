@@ -155,14 +155,14 @@ type decision struct {
 // look lets the caller in under the current lease, if that serves it; if it only lacks a fence, it is returned. A lease
 // that does not serve becomes prev; a place of the other mode is left. All this is one decision under mu, since a fellow
 // sharer may come in at any moment and must not find its lease released under it. A caller that would go to the backend
-// while another one is there waits in line instead (rule T1).
+// while another one is there waits in line instead.
 func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (decision, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tag = tag
 	switch {
 	case t.current.lease != nil && t.serves(mode, now):
-		fence, ok := t.current.lease.NextFence()
+		fence, ok := t.current.lease.NextFence() // rule T4
 		if !ok && !t.current.fenceless {
 			return decision{refill: t.current.lease}, nil
 		}
@@ -170,7 +170,7 @@ func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (de
 		t.admit(u, fence, now)
 		u.handoff = true
 		return decision{admitted: true, unpin: t.stopLinger()}, nil
-	case t.users.count > 0 || t.entering:
+	case t.users.count > 0 || t.entering: // rule T1
 		return decision{}, ErrDrain
 	}
 	t.entering = true
