@@ -1,10 +1,10 @@
 package config
 
 import (
-	"errors"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // URL names a backend. It may contain a password, which is not shown.
@@ -20,7 +20,7 @@ func (u URL) Reveal() string { return u.text.Reveal() }
 
 // Parse returns the URL with its password. Unlike net/url it accepts a list of hosts with ports, as in
 // redis+sentinel://a:26379,b:26379/main, and its error does not show the URL.
-func (u URL) Parse() (*url.URL, error) { return parseURL(u.Reveal()) }
+func (u URL) Parse() (*url.URL, error) { return redisopts.ParseURL(u.Reveal()) }
 
 // String returns the URL without possible secrets: the password, a user name without password, and the options, which may
 // contain passwords too. If the text is not a URL, it shows nothing of it.
@@ -63,49 +63,4 @@ func (u URL) fault() string {
 		return err.Error()
 	}
 	return ""
-}
-
-var (
-	errNoURL    = errors.New("is not a URL")
-	errReserved = errors.New("has one of / ? # in its user name or password, or an @ or # after the host: " +
-		"percent-encode it")
-	errHost = errors.New("has no host, or none of the form host:port,host:port")
-)
-
-// hostPattern is one host of a list: a name or an address, and a port.
-var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
-
-// parseURL splits off the hosts and leaves the rest to net/url. It makes sure that the password is where it belongs: if that
-// contains / ? or #, the real @ ends up behind the host, and an @ there is refused.
-func parseURL(text string) (*url.URL, error) {
-	scheme, rest, found := strings.Cut(text, "://")
-	if !found {
-		return nil, errNoURL
-	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority, tail := rest[:end], rest[end:]
-	if strings.ContainsAny(tail, "@#") {
-		return nil, errReserved
-	}
-	at := strings.LastIndexByte(authority, '@') + 1
-	u, err := url.Parse(scheme + "://" + authority[:at] + tail)
-	if err != nil {
-		return nil, errNoURL // its own error would show the password
-	}
-	u.Host = authority[at:]
-	if u.Host == "" {
-		if u.User == nil || u.Path != "" { // memory://, unix://user:password@/socket
-			return u, nil
-		}
-		return nil, errHost
-	}
-	for host := range strings.SplitSeq(u.Host, ",") {
-		if !hostPattern.MatchString(host) {
-			return nil, errHost
-		}
-	}
-	return u, nil
 }

@@ -16,21 +16,22 @@ import (
 
 // Open is New for a URL. No error shows a part of the credentials.
 func Open(rawURL string, c Config) (t Transport, name string, err error) {
-	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok || strings.ContainsAny(scheme, ":@/?#") { // of what comes before, only the scheme is shown
-		return nil, "", errors.New("redislock: not a URL: no scheme")
+	u, err := redisopts.ParseURL(rawURL)
+	if err != nil {
+		return nil, "", fmt.Errorf("redislock: the address %w", err)
 	}
-	s, ok := redisopts.SchemeOf(scheme)
+	s, ok := redisopts.SchemeOf(u.Scheme)
 	if !ok {
-		return nil, "", fmt.Errorf("redislock: unknown scheme %q", scheme)
+		return nil, "", fmt.Errorf("redislock: unknown scheme %q", u.Scheme)
 	}
 	switch s.Kind {
 	case redisopts.KindUnix:
+		_, rest, _ := strings.Cut(rawURL, "://")
 		return openSingle("unix://"+rest, c)
 	case redisopts.KindSingle:
 		return openSingle(rawURL, c)
 	}
-	h, err := parseHosts(rest)
+	h, err := hostsOf(u)
 	if err != nil {
 		return nil, "", err
 	}
@@ -44,22 +45,11 @@ func Open(rawURL string, c Config) (t Transport, name string, err error) {
 }
 
 func openSingle(rawURL string, c Config) (Transport, string, error) {
-	if misplaced(rawURL) {
-		return nil, "", errors.New("redislock: the URL has one of / ? # in its credentials, or an @ after the host: percent-encode it")
-	}
 	o, err := redis.ParseURL(rawURL)
 	if err != nil {
 		return nil, "", fmt.Errorf("redislock: %w", withoutURL(err))
 	}
 	return single(o, c), nameOf(o), nil
-}
-
-// misplaced reports that a URL has an @ after its host. As a rule it ends a password that contains a / ? or #, which
-// would be taken for a path, an option or a socket, and be shown as such.
-func misplaced(rawURL string) bool {
-	_, rest, _ := strings.Cut(rawURL, "://")
-	end := strings.IndexAny(rest, "/?#")
-	return end >= 0 && strings.ContainsRune(rest[end:], '@')
 }
 
 // withoutURL takes the text of the URL, which may hold a password, out of a parse error.
@@ -71,7 +61,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// hosts is a URL with several hosts, which net/url does not parse.
+// hosts is what a URL with several hosts says.
 type hosts struct {
 	addrs              []string
 	username, password string
@@ -79,30 +69,16 @@ type hosts struct {
 	tls                *tls.Config
 }
 
-// parseHosts reads "[user[:password]@]host[:port][,host...][/path]".
-func parseHosts(rest string) (hosts, error) {
-	var h hosts
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		name, password, _ := strings.Cut(rest[:i], ":")
-		var err1, err2 error
-		h.username, err1 = url.PathUnescape(name)
-		h.password, err2 = url.PathUnescape(password)
-		if err1 != nil || err2 != nil {
-			return h, errors.New("redislock: the URL's credentials are not percent-encoded correctly")
-		}
-		rest = rest[i+1:]
+func hostsOf(u *url.URL) (hosts, error) {
+	switch {
+	case u.Host == "":
+		return hosts{}, errors.New("redislock: the URL has no host")
+	case u.RawQuery != "":
+		return hosts{}, errors.New("redislock: a URL with several hosts takes no parameters")
 	}
-	if strings.Contains(rest, "?") {
-		return h, errors.New("redislock: a URL with several hosts takes no parameters")
-	}
-	addrs, path, _ := strings.Cut(rest, "/")
-	for addr := range strings.SplitSeq(addrs, ",") {
-		if addr == "" {
-			return h, errors.New("redislock: the URL has an empty host")
-		}
-		h.addrs = append(h.addrs, addr)
-	}
-	if path = strings.Trim(path, "/"); path != "" {
+	h := hosts{addrs: strings.Split(u.Host, ","), username: u.User.Username()}
+	h.password, _ = u.User.Password()
+	if path := strings.Trim(u.Path, "/"); path != "" {
 		h.path = strings.Split(path, "/")
 	}
 	return h, nil
