@@ -1,0 +1,36 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Kinds of ErrUnavailable that say what came of a request. They stand beside it: an error that Is one of them Is
+// ErrUnavailable, too.
+var (
+	// ErrRefused says that the service answered and would not do it: a missing right, a wrong password, no memory, a
+	// server that only reads, one that is too old.
+	ErrRefused = errors.New("lock backend refused")
+	// ErrUnreached says that there was no connection, so that nothing was sent and nothing can have been done.
+	ErrUnreached = errors.New("lock backend not reached")
+)
+
+// Observable is an optional ability of a Backend: it reports what comes of its exchanges with the service, so that nobody
+// needs to ask whether the service is there as long as it answers somebody.
+type Observable interface {
+	Backend
+	// Observe has f called after every exchange, whoever asked for it, until stop is called. Calls come from any
+	// goroutine, must not block, and can still come for a moment after stop.
+	Observe(f func(Exchange)) (stop func())
+	// Echo is the lightest question there is, of one round trip: nil if the service answers, whether it would do its work
+	// or not. It is reported to the observers like every other exchange.
+	Echo(ctx context.Context) error
+}
+
+// Exchange is one question to the service and what came of it.
+type Exchange struct {
+	Sent time.Time     // when the question left
+	RTT  time.Duration // until the answer; 0: there was none
+	Err  error         // nil: answered; Is ErrRefused: answered with a refusal; Is ErrUnreached: not sent; else there was no answer
+}
