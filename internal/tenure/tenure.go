@@ -181,7 +181,7 @@ func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (de
 	return decision{prev: t.outgoing.prev, place: t.place}, nil
 }
 
-// serves is the rule of hand-over (T2): whether the lease may serve one more caller. The receiver asks, so a caller that
+// serves decides a hand-off (rule T2): whether the lease may serve one more caller. The receiver asks, so a caller that
 // was stopped between the hand-over and its start finds out. The caller holds mu.
 func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
 	c, cur := &t.group.config, &t.current
@@ -287,8 +287,8 @@ func (s *users) remove(u *Use) {
 	}
 }
 
-// End takes the caller out. in is false if LeaseLost had done so before: then the turn has gone, too. kept reports
-// whether the lease was held to this moment, now.
+// End takes the caller out (rule T6). in is false if LeaseLost had done so before: then the turn has gone, too. kept
+// reports whether the lease was held to this moment, now.
 func (t *Tenure) End(u *Use, now time.Time) (in, kept bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
