@@ -313,6 +313,22 @@ func TestErrorOfOpenIsReadable(t *testing.T) {
 	}
 }
 
+// A program that is stopped while it waits for its backend says why it waited.
+func TestOpenInterrupted(t *testing.T) {
+	for _, backend := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main"} {
+		c := valid()
+		c.Backend = config.NewURL(backend)
+		ctx, cancel := context.WithCancel(t.Context())
+		stop := time.AfterFunc(50*time.Millisecond, cancel)
+		_, err := c.Open(ctx)
+		stop.Stop()
+		cancel()
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "connection refused")
+	}
+}
+
 // The error says that the backend did not respond, and nothing about held locks.
 func TestOpenWithoutResponse(t *testing.T) {
 	c := valid()

@@ -61,6 +61,29 @@ func TestTLS(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 }
 
+// A server that waits for plain text answers no handshake. The error names TLS, and a short deadline is kept.
+func TestTLSToAPlainPort(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, url := range []string{"rediss://" + s.Addr, "rediss+sentinel://" + s.Addr + "/main"} {
+		b, err := Open(url)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*conn.DialTimeout)
+		err = b.Ping(ctx)
+		cancel()
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.ErrorContains(t, err, "over TLS")
+
+		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+		start := time.Now()
+		err = b.Ping(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, time.Since(start), conn.DialTimeout/2)
+		require.NoError(t, b.Close())
+	}
+}
+
 // certificate returns the files of a self-signed certificate for 127.0.0.1 and its key, and a pool that trusts it.
 func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()

@@ -38,15 +38,11 @@ func New(client redis.UniversalClient, c Config) (t Transport, name string, err 
 		if o.Addr == sentinelAddr {
 			return behindSentinels(&o, c), nameOf(&o), nil
 		}
-		o.Dialer = bounded(o.Dialer, DialTimeout)
 		return single(&o, c), nameOf(&o), nil
 	case *redis.ClusterClient:
 		o := *client.Options()
 		if o.ClusterSlots != nil { // go-redis asks sentinels so, for the clients of NewFailoverClusterClient, and looks again seldom
 			return nil, "", errors.New("redislock: a ClusterClient with ClusterSlots may stay with an old primary; use a FailoverClient")
-		}
-		if o.Dialer != nil {
-			o.Dialer = bounded(o.Dialer, DialTimeout)
 		}
 		return cluster(&o, c), "cluster " + strings.Join(o.Addrs, ","), nil
 	case nil:
@@ -58,6 +54,7 @@ func New(client redis.UniversalClient, c Config) (t Transport, name string, err 
 
 func single(o *redis.Options, c Config) *goRedis {
 	o = redisopts.Single(o, timeouts)
+	o.Dialer = dialerOf(o.Dialer, o.TLSConfig)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1 // pipelines share the connections
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
@@ -67,7 +64,7 @@ func single(o *redis.Options, c Config) *goRedis {
 // behindSentinels is single for the options of a client whose dialer asks sentinels.
 func behindSentinels(o *redis.Options, c Config) *goRedis {
 	p := newPrimary(o.Dialer)
-	o.Dialer = bounded(p.connect, DialTimeout)
+	o.Dialer = p.connect
 	g := single(o, c)
 	g.primary = p
 	return g
@@ -84,6 +81,7 @@ func failover(o *redis.FailoverOptions, c Config) *goRedis {
 
 func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o = redisopts.Cluster(o, sharedTimeouts)
+	o.Dialer = dialerOf(o.Dialer, o.TLSConfig)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false

@@ -2,16 +2,38 @@ package conn
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// bounded makes a caller's dialer return after limit at the latest, or when ctx ends. The dialer itself may respect
-// neither: go-redis's own uses the time-out of the client that it was made for, in a handshake and when it asks
-// sentinels. A dial that nobody waits for any more closes its connection.
+// dialerOf bounds the dialer of a client's options, go-redis's own if they have none.
+func dialerOf(dial dialer, c *tls.Config) dialer {
+	if dial == nil {
+		dial = redis.NewDialer(&redis.Options{DialTimeout: DialTimeout, TLSConfig: c})
+	}
+	dial = bounded(dial, DialTimeout)
+	if c == nil {
+		return dial
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() { // as from a server that waits for plain text
+			err = fmt.Errorf("%w (over TLS, which the server may not speak on this port)", err)
+		}
+		return conn, err
+	}
+}
+
+// bounded makes a dialer return after limit at the latest, or when ctx ends. The dialer itself may respect neither:
+// go-redis's own ignores ctx in a TLS handshake, and uses the time-out of the client that it was made for, also when it
+// asks sentinels. A dial that nobody waits for any more closes its connection.
 func bounded(dial dialer, limit time.Duration) dialer {
 	type dialed struct {
 		conn net.Conn

@@ -73,13 +73,13 @@ func Interrupted(ctx context.Context, c *Call, why error) error {
 }
 
 // MoreTelling returns which of two errors of one request, the later one second, says more: first the server's own
-// words, then what became of the connection, last that the time has expired.
+// words, then what became of the connection, last that the time has expired or the caller has left.
 func MoreTelling(before, now error) error {
 	var answer redis.Error
 	switch {
 	case before == nil, errors.As(now, &answer):
 		return now
-	case errors.As(before, &answer), errors.Is(now, context.DeadlineExceeded):
+	case errors.As(before, &answer), errors.Is(now, context.DeadlineExceeded), errors.Is(now, context.Canceled):
 		return before
 	}
 	return now
