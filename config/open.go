@@ -133,7 +133,7 @@ func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
 
 // redisOpener passes on the password file, because redislock reads it again for each connection.
 func (c Config) redisOpener(log *slog.Logger) Opener {
-	var opts []redislock.Option
+	opts := []redislock.Option{redislock.WithSystem(c.SystemName)}
 	if c.RedisPasswordFile != "" {
 		opts = append(opts, redislock.WithPasswordFile(c.RedisPasswordFile))
 	}

@@ -83,6 +83,20 @@ func TestOpenGivesItsLoggerToTheBackend(t *testing.T) {
 	require.ErrorContains(t, err, "WithLogger(nil): want a logger")
 }
 
+// A user that may not use the keys of the system is refused at the start, not by each lock.
+func TestOpenWithoutTheRightToItsKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~shop:*", "~wllock:*", "&wllock:*", "+@all")
+	c := valid()
+	c.SystemName, c.Backend = "mall", config.NewURL("redis://shop:pw@"+server.Addr)
+	_, err := c.Open(t.Context())
+	require.ErrorIs(t, err, wllock.ErrUnavailable)
+	require.ErrorContains(t, err, "the user lacks the ACL rule ~mall:*")
+	c.SystemName = "shop"
+	use(t, c)
+}
+
 func TestOpenSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)

@@ -3,6 +3,7 @@ package redislock
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed/redislock/internal/conn"
@@ -12,9 +13,10 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	log  *slog.Logger
-	gap  time.Duration
-	conn conn.Config
+	log    *slog.Logger
+	gap    time.Duration
+	conn   conn.Config
+	starts []string // what the keys of each system begin with
 }
 
 // pipelines is how many exchanges of several calls may be under way with one server: of background tasks, heartbeats and
@@ -24,10 +26,16 @@ const pipelines = maxWorkers + maxHeartbeats + 4 + 1
 func newSettings(opts []Option) (settings, error) {
 	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{Prefix: prefix, Pipelines: pipelines}}
 	for _, o := range opts {
+		if o == nil {
+			return s, errors.New("redislock: an option is nil")
+		}
 		o(&s)
 	}
 	if s.log == nil {
 		return s, errors.New("redislock: WithLogger(nil): want a logger")
+	}
+	if slices.Contains(s.starts, ":") {
+		return s, errors.New("redislock: WithSystem(\"\"): want a name")
 	}
 	return s, nil
 }
@@ -42,6 +50,12 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // is d per hand-over. Default 0: off. All processes that share keys should use the same d.
 func WithInteropGap(d time.Duration) Option {
 	return func(s *settings) { s.gap = max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) }
+}
+
+// WithSystem has Ping, and the first use, also try a key of this system (default: none). Otherwise a user without the ACL
+// rule ~system:* is noticed only by each lock. A Backend for several systems gets it several times.
+func WithSystem(name string) Option {
+	return func(s *settings) { s.starts = append(s.starts, name+":") }
 }
 
 // WithUsername sets the ACL user to connect as. It takes precedence over the one in a URL or client.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 )
@@ -98,12 +100,7 @@ func (b *Backend) probe(ctx context.Context, tag string) error {
 	if err = b.fit(info); err != nil {
 		return err
 	}
-	c := b.s.probe(tag)
-	b.s.tr.Do(ctx, c)
-	if c.Err != nil {
-		return c.Err
-	}
-	if err = missingRules(readProbe(c.Reply)); err != nil {
+	if err = b.tryKeys(ctx, tag); err != nil {
 		return err
 	}
 	if err = b.sub.allowed(ctx); err != nil {
@@ -112,6 +109,34 @@ func (b *Backend) probe(ctx context.Context, tag string) error {
 	b.s.single.Store(info.Single)
 	b.rtt.Store(int64(shortest))
 	return nil
+}
+
+// tryKeys tries every command on a helper key, and on a key of each system.
+func (b *Backend) tryKeys(ctx context.Context, tag string) error {
+	starts := append([]string{prefix}, b.starts...)
+	calls := make([]*conn.Call, len(starts))
+	for i, start := range starts {
+		calls[i] = b.s.probe(start, tag)
+	}
+	b.s.tr.Do(ctx, calls...)
+	for i, c := range calls {
+		if c.Err != nil {
+			return lacksKey(starts[i], c.Err)
+		}
+		if err := missingRules(starts[i], readProbe(c.Reply)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lacksKey names the ACL rule for the keys that begin with start, if it is what the server missed.
+func lacksKey(start string, err error) error {
+	answer, ok := errors.AsType[redis.Error](err)
+	if !ok || !strings.HasPrefix(answer.Error(), "NOPERM") || !strings.Contains(answer.Error(), "key") {
+		return err
+	}
+	return conn.Refusal(fmt.Errorf("the user lacks the ACL rule ~%s*: %w", start, answer))
 }
 
 func (b *Backend) roundTrip(ctx context.Context, tag string) (time.Duration, error) {
@@ -139,8 +164,9 @@ func (b *Backend) fit(info conn.Info) error {
 	return nil
 }
 
-// missingRules turns the answer of the probe script into an error that names the missing ACL rules.
-func missingRules(refused []refusedCommand) error {
+// missingRules turns the answer of the probe script, for keys that begin with start, into an error that names the missing
+// ACL rules.
+func missingRules(start string, refused []refusedCommand) error {
 	var rules []string
 	for _, r := range refused {
 		rule := "+" + strings.ToLower(r.command)
@@ -148,7 +174,7 @@ func missingRules(refused []refusedCommand) error {
 		case strings.Contains(r.why, "channel"):
 			rule = "&" + prefix + "*"
 		case strings.Contains(r.why, "key"):
-			rule = "~" + prefix + "*"
+			rule = "~" + start + "*"
 		}
 		if len(rules) == 0 || rules[len(rules)-1] != rule {
 			rules = append(rules, rule)

@@ -15,7 +15,8 @@ import (
 // Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server, for all
 // its Lockers.
 type Backend struct {
-	name     string // for String: no secrets
+	name     string   // for String: no secrets
+	starts   []string // what the keys of each system begin with, for the probe
 	s        *session
 	cancel   context.CancelFunc // ends the session
 	nodes    *nodes
@@ -39,7 +40,7 @@ func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{tr: conn.Pipelined(tr), ctx: ctx, log: set.log}
 	s.process, s.gap = rand.Text()[:processLength], set.gap
-	b := &Backend{name: name, s: s, cancel: cancel, probes: make(chan struct{}, 1), nodes: newNodes(s)}
+	b := &Backend{name: name, starts: set.starts, s: s, cancel: cancel, probes: make(chan struct{}, 1), nodes: newNodes(s)}
 	b.attempts = newAttempts(uint64(time.Now().UnixMicro())) // so that attempts grow even if an instance id is used again
 	b.sub = newSubscription(s, b.nodes, b.attempts)
 	return b

@@ -151,6 +151,34 @@ func TestKeyOutsideTheACLIsNamed(t *testing.T) {
 	t.Log(err)
 }
 
+// A user with the rule for the helper keys only is refused.
+func TestSystemOutsideTheACLIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	args := userLine(t)
+	s.Do(args...)
+	client := s.Client(func(o *redis.Options) { o.Username, o.Password = args[2].(string), "change-me" })
+	for system, want := range map[string]string{"shop": "", "mall": "the user lacks the ACL rule ~mall:*: NOPERM"} {
+		b, err := New(client, WithSystem("shop"), WithSystem(system))
+		require.NoError(t, err)
+		err = b.Ping(t.Context())
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			require.ErrorContains(t, err, want)
+			_, _, err = newUser(t, b).enter(t.Context(), "shop:product:1")
+			require.ErrorContains(t, err, want, "at the first use as well")
+		}
+		require.NoError(t, b.Close())
+	}
+	require.Zero(t, s.Do("DBSIZE"), "nothing is left behind")
+	_, err := New(client, WithSystem(""))
+	require.ErrorContains(t, err, "WithSystem")
+	_, err = New(client, nil)
+	require.ErrorContains(t, err, "an option is nil")
+}
+
 func TestPublishRevokedWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -171,9 +171,9 @@ func renewAll(ttl time.Duration, n int, of func(i int) *wireAttempt) *conn.Call 
 	return &conn.Call{Script: renewAllScript, Args: args}
 }
 
-// probe tries every command on a key of its own, on the server that has the tag.
-func (s *sender) probe(tag string) *conn.Call {
-	return conn.NewCall(probeScript, []string{prefix + "{" + tag + "}:" + s.process}, s.channel())
+// probe tries every command on a key of its own that begins with start, on the server that has the tag.
+func (s *sender) probe(start, tag string) *conn.Call {
+	return conn.NewCall(probeScript, []string{start + "{" + tag + "}:" + s.process}, s.channel())
 }
 
 // words are those of a reply or message, separated by one blank.
