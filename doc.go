@@ -19,7 +19,7 @@
 //	           └ fallback
 //
 // On the way out, fn returns and the turn passes to the next caller in the queue, with the lease if that may serve one
-// more. When nobody waits here, or other processes have waited long enough, the lease goes back to the backend, which
+// more. When nobody waits here, or another process waits and the budget of the tenure is spent, the lease goes back to the backend, which
 // grants it to the next process. The stretch in which one lease serves many callers is a tenure (elsewhere: lock
 // cohorting): they share the price of one round trip to the backend.
 //
@@ -27,21 +27,21 @@
 //
 // # What is promised
 //
-// While the backend keeps its data and nobody is paused for longer than a lease lasts, at most one exclusive caller is
-// inside. A process that was suspended, or a backend that lost its memory, can break that, as with every lock of this
+// While the backend keeps its data, nobody is paused for longer than a lease lasts, and functions stop when their context
+// ends, at most one exclusive caller is inside (with FailClosed). A process that was suspended, or a backend that lost its memory, can break that, as with every lock of this
 // kind; what holds even then is the fence (fencing token): a number that grows with every exclusive caller. A store that
 // refuses smaller numbers, at the first statement of the work, is safe.
 //
 //	UPDATE stock SET fence = :f WHERE id = :id AND fence < :f RETURNING qty   -- no row: a newer caller is at work
-//	UPDATE stock SET qty = :q   WHERE id = :id AND fence = :f                 -- and every later write alike
+//	UPDATE stock SET qty = :q   WHERE id = :id AND fence = :f                 -- and every later write alike; no row: roll back
 //
 // # Failure
 //
-// Every refusal has a reason: ErrQueueFull, ErrWaitTimeout, ErrHeld, ErrUnavailable, or the error of the caller's context,
+// Every refusal has a reason: ErrQueueFull, ErrWaitTimeout, ErrHeld, ErrUnavailable, ErrClosed, the error of the caller's context, ...,
 // in an *Error with the tier, the time waited, and whether the function ran. If the lock is lost while the function runs,
 // its context ends with ErrLeaseLost, and Do returns that error.
 //
-// While the backend is unreachable, calls fail with ErrUnavailable. The first few wait for its time-out; then a circuit
+// While the backend is unreachable, calls fail with ErrUnavailable. The first few wait for the backend's time-out; then a circuit
 // breaker opens and the others are refused in microseconds, with a RetryAfter, while one call at a time probes the
 // backend. Two seconds after its return no call is refused any more. Safety comes before availability; LocalOnly reverses
 // that: after one lease TTL without the backend, the callers of one process exclude each other, and no others. See

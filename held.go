@@ -12,7 +12,7 @@ type Held struct{ hold *hold }
 func (h *Held) Key() string { return h.hold.key }
 
 // Fence is the fencing token of the hold: a number greater than that of every earlier exclusive holder of this lock, over
-// all instances, for a store that refuses smaller ones. 0: this backend has none.
+// all instances, for a store that refuses smaller ones. 0: this backend has none, or the caller was let in degraded (LocalOnly).
 func (h *Held) Fence() uint64 { return h.hold.use.Fence() }
 
 // LocalWait is how long the caller waited in the local queue.

@@ -45,7 +45,7 @@ func (h *hold) err() error {
 	return nil
 }
 
-// lost reports whether the lease has expired, by the clocks if nothing else has noticed.
+// lost reports whether the lease has expired, by the clocks if nothing else has noticed (rule K2).
 func (h *hold) lost() bool {
 	return h.lostLease.Load() || distributed.Over(time.Now(), h.use.Lease().Until())
 }

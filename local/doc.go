@@ -7,7 +7,7 @@
 //	Enter ──free──────────────▶ turn ──Pass/Leave──▶ the first waiter
 //	  ├─queue full▶ ErrQueueFull
 //	  └─▶ queue ──handed over──▶ turn
-//	        └─ctx, deadline, Close▶ error; no other waiter is woken
+//	        └─ctx, deadline, Close▶ error; at most sharers behind it are woken
 //
 // The turn is handed over: it is never free while a caller waits, so a newcomer cannot barge in (as in
 // golang.org/x/sync/semaphore). A shared turn is first given to one caller alone. When that caller calls Share, the shared

@@ -179,7 +179,7 @@ func (l *Lease) End() bool {
 }
 
 // Finish is called by the backend when a release begins: nothing is renewed or reported any more. It returns false if
-// the lease is lost, also if only the clocks say so. Repeated calls give the same answer.
+// the lease is lost, also if only the clocks say so (rule K2). Repeated calls give the same answer.
 func (l *Lease) Finish() bool {
 	if l.state.Load() < finished && distributed.Over(time.Now(), l.Until()) {
 		l.End()

@@ -9,7 +9,7 @@ import (
 var fenceCases = []Case{
 	{"fences grow from lease to lease", fencesGrow},
 	{"fences grow within a lease and across refills", fencesGrowWithin},
-	{"fences grow across a hand-over", fencesGrowHandedOver},
+	{"fences grow across a hand-off", fencesGrowHandedOver},
 	{"fences grow across an expiry", fencesGrowExpired},
 	{"a lost lease draws no fence above its successor's", fenceOfTheLost},
 	{"a released lease draws no fence above its successor's", fenceOfTheReleased},

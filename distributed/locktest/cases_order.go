@@ -6,7 +6,7 @@ var orderCases = []Case{
 	{"an exclusive lease excludes everybody else", excludes},
 	{"an instance is excluded by its own lease too", excludesItself},
 	{"first come first served across instances", fifo},
-	{"a hand-over leaves no gap for a newcomer", noBarging},
+	{"a hand-off leaves no gap for a newcomer", noBarging},
 	{"leaving an older place keeps the newer one", repeatedRequest},
 }
 

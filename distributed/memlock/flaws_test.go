@@ -28,7 +28,7 @@ var flaws = map[string]flaw{
 		queued: func(p *place) { locked(p.shard, func() { toFront(p) }) },
 	},
 	"a release leaves the key free for a moment": {
-		caught:  "a hand-over leaves no gap for a newcomer",
+		caught:  "a hand-off leaves no gap for a newcomer",
 		release: releaseWithGap,
 	},
 	"no wait is queued": {

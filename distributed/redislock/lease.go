@@ -74,7 +74,7 @@ func (l *lease) renewed(r renewReply, sent time.Time) {
 	}
 }
 
-// gone: the server says that the lease is another's, or nobody's (rule R8).
+// gone: the server says that the lease is another's, or nobody's (rule K1).
 func (l *lease) gone() {
 	l.End()
 	l.a.attempts.forget(l.a)

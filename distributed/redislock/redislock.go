@@ -52,7 +52,7 @@ func (b *Backend) String() string { return "redislock(" + b.name + ")" }
 // GoString is String, so that no way to print a Backend shows what its client knows.
 func (b *Backend) GoString() string { return b.String() }
 
-// Enter implements distributed.Backend.
+// Enter implements distributed.Backend. What a request without an answer may have left is released (rule R1).
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	prev, err := b.adopt(req)
 	if err != nil {

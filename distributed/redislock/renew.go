@@ -12,8 +12,8 @@ import (
 // conn.MaxBatch calls.
 const maxRenewed = 512
 
-// renew is what the Keeper calls: it renews all leases that are due (rule R8). A grant that lies unread is not claimed
-// yet: perhaps nobody will release it.
+// renew is what the Keeper calls: it renews all leases that are due (rules K1 and R8). A grant that lies unread is
+// not claimed yet: perhaps nobody will release it (rule K5).
 func (s *session) renew(ctx context.Context, due []distributed.Lease) {
 	batch := make([]*lease, 0, len(due))
 	for _, w := range due {

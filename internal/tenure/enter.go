@@ -108,7 +108,7 @@ func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (d
 	select {
 	case lease := <-place.Granted():
 		return lease, nil
-	case <-canceled: // a grant of the same moment is released with the place (rule O6)
+	case <-canceled: // a grant of the same moment is released with the place (rules T3 and O6)
 		t.mu.Lock()
 		t.leavePlace()
 		t.mu.Unlock()

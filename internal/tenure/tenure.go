@@ -182,7 +182,7 @@ func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (de
 }
 
 // serves decides a hand-off (rule T2): whether the lease may serve one more caller. The receiver asks, so a caller that
-// was stopped between the hand-over and its start finds out. The caller holds mu.
+// was stopped between the hand-off and its start finds out. The caller holds mu.
 func (t *Tenure) serves(mode distributed.Mode, now time.Time) bool {
 	c, cur := &t.group.config, &t.current
 	left, healthy := cur.lease.At(now)
@@ -230,7 +230,7 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 	}
 	lease := t.group.adopt(got)
 	fence, err := ask.fence(ctx, lease)
-	now := time.Now() // after the wait, and after fetching fences may have taken a round trip
+	now := time.Now() // after the wait, and after fetching fences may have taken a round trip (rule K2)
 	left, _ := lease.At(now)
 	t.mu.Lock()
 	t.mode, t.place = ask.Mode, nil

@@ -11,7 +11,8 @@ if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end
 local time = redis.call('TIME')
 
 -- The usual case: the key is free, or held by prev, and nobody is queued. It comes before the functions of the other cases
--- are even defined, which takes as long as running it: MGET, TIME, SET, SET. Its fences are those of this microsecond. That
+-- are even defined, which takes as long as running it: MGET, TIME, SET, SET. Its fences are those of this microsecond
+-- (rule R9). That
 -- prev has ended need not be noted: the lock names a later attempt of its instance.
 if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
   local us = time[2]

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- renew extends a lease to T from now; the first time this claims it (rule R5). A missing lease is never re-created
--- (rule R8).
+-- (rules K1 and R8).
 -- KEYS and ARGV 1-7: see common.lua
 -- Returns "held <1: contended>" or "lost".
 -- include: common
