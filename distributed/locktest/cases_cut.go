@@ -13,6 +13,7 @@ var cutCases = []Case{
 	{"a short network failure costs no lease", cutShort},
 	{"a release without network is carried out later", cutRelease},
 	{"a place outlasts a network failure or is reported lost", cutPlace},
+	{"a place without heartbeats is granted or reported lost", cutHeartbeats},
 	{"leaving without network leaves nothing for long", cutLeave},
 }
 
@@ -100,12 +101,17 @@ func cutRelease(e *env) {
 	}
 }
 
-func cutPlace(e *env) {
+func cutPlace(e *env) { e.cutPlace(e.ttl / 2) }
+
+// The service may have dropped the waiter meanwhile.
+func cutHeartbeats(e *env) { e.cutPlace(2*e.ttl, lasting(e.ttl)) }
+
+func (e *env) cutPlace(gap time.Duration, hows ...how) {
 	key := e.key("k")
 	l := e.member().lease(key)
-	p := e.member().place(key)
+	p := e.member().place(key, hows...)
 	heal := e.cut()
-	time.Sleep(e.ttl / 2)
+	time.Sleep(gap)
 	heal()
 	e.back()
 	e.release(l)

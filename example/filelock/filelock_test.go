@@ -82,7 +82,9 @@ func TestProcesses(t *testing.T) {
 const rounds = 50
 
 func count(dir string) {
-	ctx, number := context.Background(), filepath.Join(dir, "number")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // many times what it takes
+	defer cancel()
+	number := filepath.Join(dir, "number")
 	backend, err := New(filepath.Join(dir, "locks"))
 	if err != nil {
 		panic(err)

@@ -133,7 +133,7 @@ func locked(ctx context.Context, file string, change func() error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // which unlocks it, as does the end of the process
+	defer func() { _ = f.Close() }() // which unlocks it, as does the end of the process
 	for ctx.Err() == nil {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {

@@ -37,7 +37,7 @@ type Queue interface {
 type Turn interface {
 	Baton() *Tenure // the tenure of this key
 	Pin()           // keeps it although nobody uses it
-	Leave() bool    // gives up the turn
+	Leave() bool    // ends the turn
 }
 
 // Group makes the tenures of one instance and ends what they keep.

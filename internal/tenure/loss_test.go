@@ -202,9 +202,9 @@ func TestAbandon(t *testing.T) {
 		fb := new(fakeBackend)
 		f := newFixture(t, fb)
 		a, b := f.arrive(shared), f.arrive(shared)
-		told := map[tenure.Owner]int{}
-		a.tenure.Abandon(func(o tenure.Owner) { told[o]++ })
-		require.Equal(t, map[tenure.Owner]int{a: 1, b: 1}, told)
+		called := map[tenure.Owner]int{}
+		a.tenure.Abandon(func(o tenure.Owner) { called[o]++ })
+		require.Equal(t, map[tenure.Owner]int{a: 1, b: 1}, called)
 		require.True(t, fb.lease(0).wasAbandoned())
 		require.Equal(t, "waiting", f.arrive(shared).state())
 		require.True(t, a.leave())

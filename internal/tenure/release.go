@@ -128,7 +128,8 @@ func (t *Tenure) released(l distributed.Lease) {
 	t.unpin(unpin)
 }
 
-// leavePlace starts to leave the place, if there is one: nobody of this instance waits in it (rule T3). The caller holds mu.
+// leavePlace starts to leave the place, if there is one, because no caller of this instance waits in it (rule T3). The
+// caller holds mu.
 func (t *Tenure) leavePlace() {
 	if t.place == nil {
 		return
