@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -80,9 +81,9 @@ func (a *attempt) entered(ctx context.Context, r standing, sent time.Time) (dist
 	case r.kind == outdated && a.attempts.isClosed(): // Close has ended the attempt, and was quicker
 		return nil, nil, distributed.ErrClosed
 	case r.kind == outdated: // somebody uses our instance and process id; the attempt counter cannot have gone back
-		return nil, nil, fmt.Errorf("redislock: enter: %w: the server knows a later attempt", distributed.ErrUnavailable)
+		return nil, nil, conn.Unavailable("enter", conn.Refusal(errors.New("the server knows a later attempt")))
 	default:
-		return nil, nil, fmt.Errorf("redislock: enter: %w: the server answers %q", distributed.ErrUnavailable, r.kind)
+		return nil, nil, conn.Unavailable("enter", conn.Refusal(fmt.Errorf("the server answers %q", r.kind)))
 	}
 }
 

@@ -27,6 +27,7 @@ type queuedTask struct {
 	ttl   time.Duration
 	until time.Time     // it need not be tried later than this
 	sent  *conn.Call    // what call returned
+	why   error         // what became of the tries
 	pause time.Duration // before the next try
 }
 
@@ -132,11 +133,18 @@ func (b *background) try(batch []queuedTask) []queuedTask {
 	b.s.try(context.Background(), shortest, calls...)
 	again := batch[:0:0]
 	for _, t := range batch {
-		if conn.Classify(t.sent.Err) == conn.Transient && time.Now().Before(b.limit(t)) {
-			again = append(again, t)
-		} else {
-			t.answered(t.sent, sent)
+		kind := conn.Classify(t.sent.Err)
+		if kind != conn.None {
+			t.why = conn.MoreTelling(t.why, t.sent.Err)
 		}
+		if kind == conn.Transient && time.Now().Before(b.limit(t)) {
+			again = append(again, t)
+			continue
+		}
+		if kind != conn.None {
+			t.sent.Err = t.why
+		}
+		t.answered(t.sent, sent)
 	}
 	return again
 }

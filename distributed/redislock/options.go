@@ -20,8 +20,8 @@ type settings struct {
 }
 
 // pipelines is how many exchanges of several calls may be under way with one server: of background tasks, heartbeats and
-// renewals (4), and a probe.
-const pipelines = maxWorkers + maxHeartbeats + 4 + 1
+// renewals (4), a probe and an echo.
+const pipelines = maxWorkers + maxHeartbeats + 4 + 1 + 1
 
 func newSettings(opts []Option) (settings, error) {
 	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{Prefix: prefix, Pipelines: pipelines}}

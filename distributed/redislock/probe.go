@@ -193,6 +193,5 @@ func (b *Backend) fastEnough(ttl time.Duration) error {
 	if distributed.HeartbeatInterval(ttl)+distributed.Drift(window)+2*rtt < window {
 		return nil
 	}
-	return fmt.Errorf("redislock: %w: %w", distributed.ErrUnavailable,
-		errors.New("a lease TTL of "+ttl.String()+" is too short for round trips of "+rtt.String()))
+	return conn.Unavailable("enter", conn.Refusal(fmt.Errorf("a lease TTL of %v is too short for round trips of %v", ttl, rtt)))
 }

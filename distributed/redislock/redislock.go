@@ -23,6 +23,9 @@ type Backend struct {
 	attempts *attempts
 	sub      *subscription
 
+	observers *conn.Observers
+	echoed    atomic.Pointer[string] // the tag of the server that the last Echo asked
+
 	probes chan struct{} // capacity 1: the right to probe
 	proven atomic.Bool   // a probe has succeeded
 	rtt    atomic.Int64  // the shortest exchange measured, in ns; 0 until the first probe
@@ -38,9 +41,12 @@ const (
 
 func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &session{tr: conn.Pipelined(tr), ctx: ctx, log: set.log}
+	observers := new(conn.Observers)
+	s := &session{tr: conn.Pipelined(conn.Observed(tr, observers)), ctx: ctx, log: set.log}
 	s.process, s.gap = rand.Text()[:processLength], set.gap
-	b := &Backend{name: name, starts: set.starts, s: s, cancel: cancel, probes: make(chan struct{}, 1), nodes: newNodes(s)}
+	b := &Backend{
+		name: name, starts: set.starts, s: s, cancel: cancel, observers: observers, probes: make(chan struct{}, 1), nodes: newNodes(s),
+	}
 	b.attempts = newAttempts(uint64(time.Now().UnixMicro())) // so that attempts grow even if an instance id is used again
 	b.sub = newSubscription(s, b.nodes, b.attempts)
 	return b

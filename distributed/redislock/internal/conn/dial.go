@@ -13,21 +13,21 @@ import (
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialerOf bounds the dialer of a client's options, go-redis's own if they have none.
+// dialerOf bounds the dialer of a client's options, go-redis's own if they have none. Its errors are ErrUnreached.
 func dialerOf(dial dialer, c *tls.Config) dialer {
 	if dial == nil {
 		dial = redis.NewDialer(&redis.Options{DialTimeout: DialTimeout, TLSConfig: c})
 	}
 	dial = bounded(dial, DialTimeout)
-	if c == nil {
-		return dial
-	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
-		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() { // as from a server that waits for plain text
+		if err == nil {
+			return conn, nil
+		}
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && c != nil { // as from a server that waits for plain text
 			err = fmt.Errorf("%w (over TLS, which the server may not speak on this port)", err)
 		}
-		return conn, err
+		return nil, unreached{err}
 	}
 }
 

@@ -27,6 +27,26 @@ var permanentPrefixes = []string{"OOM", "NOAUTH", "WRONGPASS", "NOPERM", "WRONGT
 // refusal is a failure that stays until somebody changes the server or its settings.
 type refusal struct{ error }
 
+// Is makes it an ErrRefused.
+func (refusal) Is(target error) bool { return target == distributed.ErrRefused }
+
+// refused is an answer of the server that was no reply.
+type refused struct{ error }
+
+func (r refused) Unwrap() error      { return r.error }
+func (refused) Is(target error) bool { return target == distributed.ErrRefused }
+
+// unsent is the end of a context before there was a connection.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+// unreached is the error of a dial.
+type unreached struct{ error }
+
+func (u unreached) Unwrap() error      { return u.error }
+func (unreached) Is(target error) bool { return target == distributed.ErrUnreached }
+
 // Refusal makes an error Permanent.
 func Refusal(err error) error { return refusal{err} }
 
@@ -35,8 +55,7 @@ func Classify(err error) Failure {
 	if err == nil {
 		return None
 	}
-	var no refusal
-	if errors.As(err, &no) || errors.Is(err, redis.ErrClosed) {
+	if errors.As(err, new(refusal)) || errors.Is(err, redis.ErrClosed) {
 		return Permanent
 	}
 	var answer redis.Error
@@ -55,9 +74,26 @@ func Classify(err error) Failure {
 	return Transient
 }
 
-// Unavailable wraps what the client said. Errors of go-redis name addresses and commands, never credentials.
+// Answered reports that the server has answered, if only with an error.
+func Answered(err error) bool {
+	if err == nil {
+		return true
+	}
+	var answer redis.Error
+	return errors.As(err, &answer)
+}
+
+// Unavailable wraps what the client said, as ErrRefused if the server has said it. Errors of go-redis name addresses and
+// commands, never credentials.
 func Unavailable(doing string, err error) error {
-	return fmt.Errorf("redislock: %s: %w: %w", doing, distributed.ErrUnavailable, err)
+	return fmt.Errorf("redislock: %s: %w: %w", doing, distributed.ErrUnavailable, sorted(err))
+}
+
+func sorted(err error) error {
+	if err != nil && Answered(err) {
+		return refused{err}
+	}
+	return err
 }
 
 // Interrupted is the error of a call whose caller's context has ended. why is what happened before: after a deadline it
@@ -69,20 +105,41 @@ func Interrupted(ctx context.Context, c *Call, why error) error {
 	case errors.Is(why, ctx.Err()):
 		return Unavailable(c.Script.Name, why)
 	}
-	return fmt.Errorf("redislock: %s: %w: %w: %w", c.Script.Name, distributed.ErrUnavailable, ctx.Err(), why)
+	return fmt.Errorf("redislock: %s: %w: %w: %w", c.Script.Name, distributed.ErrUnavailable, ctx.Err(), sorted(why))
 }
 
 // MoreTelling returns which of two errors of one request, the later one second, says more: first the server's own
-// words, then what became of the connection, last that the time has expired or the caller has left.
+// words, then what became of the connection, last that the time has expired or the caller has left. It is no ErrUnreached if
+// one of the two may have been done.
 func MoreTelling(before, now error) error {
+	if before == nil {
+		return now
+	}
+	if mayBeDone(before) || mayBeDone(now) {
+		before, now = sent(before), sent(now)
+	}
 	var answer redis.Error
 	switch {
-	case before == nil, errors.As(now, &answer):
+	case errors.As(now, &answer):
 		return now
 	case errors.As(before, &answer), errors.Is(now, context.DeadlineExceeded), errors.Is(now, context.Canceled):
 		return before
 	}
 	return now
+}
+
+// mayBeDone reports that the server may have done what failed with this error.
+func mayBeDone(err error) bool {
+	return !Answered(err) && !errors.Is(err, distributed.ErrUnreached) && !errors.As(err, new(unsent))
+}
+
+// sent is err without ErrUnreached.
+func sent(err error) error {
+	var u unreached
+	if errors.As(err, &u) {
+		return u.error
+	}
+	return err
 }
 
 // explained adds the missing ACL rule to a refusal; prefix is the Config's.

@@ -44,6 +44,9 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 			_ = g.client.Process(ctx, cmd)
 			reply, err = cmd.Text()
 		}
+		if err != nil && err == ctx.Err() { //nolint:errorlint // unwrapped it comes from the pool
+			err = unsent{err}
+		}
 		c.Reply, c.Err = reply, explained(g.prefix, err)
 	}
 }

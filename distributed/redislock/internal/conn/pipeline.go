@@ -2,6 +2,8 @@ package conn
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -111,7 +113,7 @@ func (p *pipeline) waiter(s *slots, c *Call, by time.Time) *waiter {
 func (p *pipeline) wait(ctx context.Context, w *waiter) (string, error) {
 	select {
 	case batch := <-w.wake:
-		return p.woken(w, batch)
+		return p.woken(ctx, w, batch)
 	case <-w.timer.C:
 	case <-ctx.Done():
 		w.timer.Stop()
@@ -121,7 +123,7 @@ func (p *pipeline) wait(ctx context.Context, w *waiter) (string, error) {
 		// any other waiter leaves its reply unread.
 		select {
 		case batch := <-w.wake:
-			return p.woken(w, batch)
+			return p.woken(ctx, w, batch)
 		default:
 		}
 	}
@@ -129,9 +131,9 @@ func (p *pipeline) wait(ctx context.Context, w *waiter) (string, error) {
 }
 
 // woken is what a waiter does when it was taken out of waiting. Without a batch, another waiter has sent it.
-func (p *pipeline) woken(w *waiter, batch []*waiter) (string, error) {
+func (p *pipeline) woken(ctx context.Context, w *waiter, batch []*waiter) (string, error) {
 	if len(batch) > 0 {
-		p.lead(w, batch)
+		p.lead(ctx, w, batch)
 	}
 	reply, err := w.call.Reply, w.call.Err
 	w.timer.Stop()
@@ -153,19 +155,38 @@ func (s *slots) withdraw(w *waiter) bool {
 	return false
 }
 
-// lead sends a batch in one pipeline, wakes the other waiters and passes the slot on.
-func (p *pipeline) lead(leader *waiter, batch []*waiter) {
+// lead sends a batch in one pipeline, wakes the other waiters and passes the slot on. The end of ctx, the leader's, ends it
+// only while there is no connection. Then nothing was sent, and the others are not to suffer from that.
+func (p *pipeline) lead(ctx context.Context, leader *waiter, batch []*waiter) {
+	slots, by := leader.slots, leader.by // the leader is reused
+	p.send(within{ctx, by}, batch)
+	if len(batch) == 1 || ctx.Err() == nil || !errors.Is(leader.call.Err, context.Canceled) {
+		slots.sent(batch, leader)
+		return
+	}
+	others := slices.DeleteFunc(batch, func(w *waiter) bool { return w == leader })
+	go func() {
+		p.send(within{context.Background(), by}, others)
+		slots.sent(others, nil)
+	}()
+}
+
+func (p *pipeline) send(ctx context.Context, batch []*waiter) {
 	calls := make([]*Call, len(batch))
 	for i, w := range batch {
 		calls[i] = &w.call
 	}
-	p.Transport.Do(within{context.Background(), leader.by}, calls...) // no single caller's end may interrupt it
+	p.Transport.Do(ctx, calls...)
+}
+
+// sent wakes the waiters whose batch was sent, the leader does not wait, and passes its slot on.
+func (s *slots) sent(batch []*waiter, leader *waiter) {
 	for _, w := range batch {
 		if w != leader {
 			w.wake <- nil
 		}
 	}
-	leader.slots.next()
+	s.next()
 }
 
 // next passes a slot on to the calls that have gathered, or frees it.

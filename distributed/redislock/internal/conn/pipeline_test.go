@@ -164,3 +164,71 @@ func TestPipelineUnderRandomEnds(t *testing.T) {
 	require.Zero(t, p.busy)
 	require.Empty(t, p.waiting)
 }
+
+// unconnected is a server that nobody can connect to yet: as in go-redis, the end of the context ends the dial. The first
+// MaxSlots exchanges fail when gate says so.
+type unconnected struct {
+	Transport
+	connected, gate chan struct{}
+	exchanges       atomic.Int32
+}
+
+func (u *unconnected) Node(context.Context, string) string { return "" }
+
+func (u *unconnected) Do(ctx context.Context, calls ...*Call) {
+	if u.exchanges.Add(1) <= MaxSlots {
+		<-u.gate
+		return
+	}
+	select {
+	case <-u.connected:
+	case <-ctx.Done():
+	}
+	for _, c := range calls {
+		c.Reply, c.Err = fmt.Sprint(c.Args[HeadLen:]...), ctx.Err()
+	}
+}
+
+// TestPipelineLeaderCanGiveUpADial: a leader was once kept until its dial had ended, however long that took. What it leads
+// is sent all the same.
+func TestPipelineLeaderCanGiveUpADial(t *testing.T) {
+	t.Parallel()
+	server := &unconnected{connected: make(chan struct{}), gate: make(chan struct{})}
+	p := &pipeline{Transport: server}
+	var busy, others sync.WaitGroup
+	for range MaxSlots {
+		busy.Go(func() { p.Do(Within(t.Context(), patience), NewCall(anyScript, nil, 0)) })
+	}
+	require.Eventually(t, func() bool { return server.exchanges.Load() == MaxSlots }, patience, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	led := make(chan error, 1)
+	go func() {
+		c := NewCall(anyScript, nil, 1)
+		p.Do(Within(ctx, 2*patience), c) // the latest deadline: it leads
+		led <- c.Err
+	}()
+	for i := range 3 {
+		others.Go(func() {
+			c := NewCall(anyScript, nil, i)
+			p.Do(Within(t.Context(), patience), c)
+			if c.Err != nil || c.Reply != fmt.Sprint(i) {
+				t.Errorf("caller %d got %v, %v", i, c.Reply, c.Err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return p.gathered() == 4 }, patience, time.Millisecond)
+	server.gate <- struct{}{} // a slot is free
+	require.Eventually(t, func() bool { return p.gathered() == 0 }, patience, time.Millisecond)
+	cancel()
+	select {
+	case err := <-led:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(patience / 2):
+		t.Fatal("the leader waits for its dial")
+	}
+	close(server.gate)
+	close(server.connected)
+	others.Wait()
+	busy.Wait()
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.busy == 0 }, patience, time.Millisecond)
+}

@@ -1,0 +1,247 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+var _ distributed.Observable = (*Backend)(nil)
+
+// observer keeps what was observed.
+type observer struct {
+	mu  sync.Mutex
+	all []distributed.Exchange
+}
+
+func observe(b *Backend) *observer {
+	o := new(observer)
+	b.Observe(func(e distributed.Exchange) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.all = append(o.all, e)
+	})
+	return o
+}
+
+// take returns what was observed since the last time.
+func (o *observer) take() []distributed.Exchange {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.all
+	o.all = nil
+	return all
+}
+
+// await waits for an exchange that is as wanted.
+func (o *observer) await(t *testing.T, what string, want func(distributed.Exchange) bool) distributed.Exchange {
+	t.Helper()
+	var found distributed.Exchange
+	require.Eventually(t, func() bool {
+		for _, e := range o.take() {
+			if want(e) {
+				found = e
+				return true
+			}
+		}
+		return false
+	}, patience, time.Millisecond, what)
+	return found
+}
+
+func isAnswered(e distributed.Exchange) bool { return e.Err == nil && e.RTT > 0 }
+
+func TestEveryExchangeIsObserved(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	o := observe(b)
+	u, other := newUser(t, b), newUser(t, b)
+	begin := time.Now()
+	one := func(what string, f func()) {
+		t.Helper()
+		_ = o.take()
+		f()
+		all := o.take()
+		require.Len(t, all, 1, what)
+		require.True(t, isAnswered(all[0]), "%s: %+v", what, all[0])
+		require.WithinRange(t, all[0].Sent, begin, time.Now().Add(-all[0].RTT))
+	}
+	var l *lease
+	var p distributed.Place
+	one("enter", func() { l = u.lasting(time.Minute).lease(key(t)) })
+	one("refill", func() { require.NoError(t, l.Refill(t.Context())) })
+	one("renewals, in one pipeline", func() { b.s.renewBatch(t.Context(), []*lease{l, l, l}) })
+	one("a place", func() { p = other.lasting(time.Minute).place(key(t)) })
+	one("heartbeats, in one pipeline", func() { l.a.node.heartbeats.sendBatch([]*attempt{p.(place).a, p.(place).a}) })
+	one("leave", func() { require.NoError(t, p.Leave(t.Context())) })
+	one("release", func() { release(t, l) })
+	one("echo", func() { require.NoError(t, b.Echo(t.Context())) })
+	require.NoError(t, b.Ping(t.Context()))
+	require.NotEmpty(t, o.take(), "a probe")
+	release(t, newUser(t, b).lease(key(t)))
+	o.await(t, "release in the background", isAnswered)
+}
+
+func TestObserversCanStop(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	var first, second int
+	stop := b.Observe(func(distributed.Exchange) { first++ })
+	b.Observe(func(distributed.Exchange) { second++ })
+	require.NoError(t, b.Echo(t.Context()))
+	stop()
+	stop()
+	require.NoError(t, b.Echo(t.Context()))
+	require.Equal(t, []int{1, 2}, []int{first, second})
+}
+
+// TestRefusalsAreAnswers: each is ErrRefused with the server's words, for the observers and for those who asked, and an
+// Echo is content with it.
+func TestRefusalsAreAnswers(t *testing.T) {
+	t.Parallel()
+	for says, refuse := range map[string]func(s *redistest.Server){
+		"NOPERM":   func(s *redistest.Server) { s.Do("ACL", "SETUSER", "wllock", "-evalsha") },
+		"OOM":      func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") },
+		"READONLY": func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") },
+		"WRONGPASS": func(s *redistest.Server) {
+			s.Do("ACL", "SETUSER", "wllock", "resetpass", ">another-secret")
+			s.Do("CLIENT", "KILL", "USER", "wllock")
+		},
+		"NOREPLICAS": func(s *redistest.Server) { s.Do("CONFIG", "SET", "min-replicas-to-write", "1") },
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			b := asUser(t, s)
+			u := newUser(t, b)
+			l := u.lasting(time.Minute).lease("shop:product:1")
+			o := observe(b)
+			refuse(s)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, _, err := u.enter(ctx, "shop:product:2")
+			errs := []error{err, o.await(t, says, func(e distributed.Exchange) bool { return e.RTT > 0 && errors.Is(e.Err, distributed.ErrRefused) }).Err}
+			if says != "OOM" { // which a refill is spared
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				errs = append(errs, l.Refill(ctx))
+			}
+			for _, err := range errs {
+				require.ErrorIs(t, err, distributed.ErrRefused)
+				require.ErrorIs(t, err, distributed.ErrUnavailable)
+				require.NotErrorIs(t, err, distributed.ErrUnreached)
+				require.ErrorContains(t, err, says)
+				require.NotContains(t, err.Error(), "secret")
+			}
+			require.NoError(t, b.Echo(t.Context()))
+		})
+	}
+}
+
+func TestPingIsRefusedByAServerThatIsTooOld(t *testing.T) {
+	t.Parallel()
+	b := open(t, redistest.Start(t).Addr)
+	swapTransport(b, func(tr conn.Transport) conn.Transport { return aged{tr} })
+	require.ErrorIs(t, b.Ping(t.Context()), distributed.ErrRefused)
+}
+
+// TestARefusedDialIsObservedAtOnce: it once came back when the budget of the Enter, half a TTL, had been spent on repeats.
+func TestARefusedDialIsObservedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b).lasting(time.Minute)
+	l := u.lease(key(t))
+	s.Kill()
+	o := observe(b)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	start := time.Now()
+	go func() {
+		_, _, err := u.enter(ctx, key(t)+"b")
+		failed <- err
+	}()
+	unreached := func(e distributed.Exchange) bool { return errors.Is(e.Err, distributed.ErrUnreached) }
+	for range 3 {
+		e := o.await(t, "a refused dial", unreached)
+		require.ErrorIs(t, e.Err, distributed.ErrUnavailable)
+		require.Zero(t, e.RTT)
+	}
+	inTime(t, "three refused dials", time.Since(start), 100*time.Millisecond)
+	require.Empty(t, failed, "the Enter goes on: the server may be back soon")
+	start = time.Now()
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	require.Less(t, time.Since(start), slack/2)
+
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, _, err := u.enter(ctx, key(t)+"b")
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, err := range []error{err, l.Refill(ctx), b.Echo(t.Context())} {
+		require.ErrorIs(t, err, distributed.ErrUnreached)
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.NotErrorIs(t, err, distributed.ErrRefused)
+	}
+}
+
+// A server that is silent has neither refused nor was it not reached.
+func TestSilenceIsObserved(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b)
+	release(t, u.lease(key(t)))
+	s.Pause()
+	defer s.Resume()
+	o := observe(b)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, _, err := u.enter(ctx, key(t))
+	for _, err := range []error{err, o.await(t, "silence", func(distributed.Exchange) bool { return true }).Err, b.Echo(ctx)} {
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.NotErrorIs(t, err, distributed.ErrUnreached)
+		require.NotErrorIs(t, err, distributed.ErrRefused)
+	}
+}
+
+// TestEchoOfAClusterAsksAnotherNodeEachTime: with one that hangs, the second finds one that answers.
+func TestEchoOfAClusterAsksAnotherNodeEachTime(t *testing.T) {
+	t.Parallel()
+	h := startHanging(t)
+	b, err := Open("redis+cluster://" + strings.Join(h.Addrs(), ","))
+	require.NoError(t, err)
+	defer b.Close()
+	require.NoError(t, b.Echo(t.Context()))
+	h.node.Pause()
+	defer h.node.Resume()
+	answered := 0
+	for range 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if b.Echo(ctx) == nil {
+			answered++
+		}
+		cancel()
+	}
+	require.GreaterOrEqual(t, answered, 4)
+}
+
+func TestEchoAfterClose(t *testing.T) {
+	t.Parallel()
+	b := open(t, redistest.Start(t).Addr)
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrClosed)
+}

@@ -1,0 +1,113 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Observers are called after every exchange.
+type Observers struct {
+	mu   sync.Mutex                                      // for changes of list
+	list atomic.Pointer[[]*func(e distributed.Exchange)] // never changed in place; nil: none
+}
+
+// Add has f called until stop is.
+func (o *Observers) Add(f func(distributed.Exchange)) (stop func()) {
+	o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
+	return func() {
+		o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
+			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
+		})
+	}
+}
+
+func (o *Observers) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []*func(distributed.Exchange)
+	if old := o.list.Load(); old != nil {
+		all = slices.Clone(*old)
+	}
+	if all = f(all); len(all) == 0 {
+		o.list.Store(nil)
+		return
+	}
+	o.list.Store(&all)
+}
+
+// observed reports each exchange of a transport: a call alone, or a pipeline of several.
+type observed struct {
+	Transport
+	observers *Observers
+}
+
+// Observed returns t with its exchanges reported.
+func Observed(t Transport, o *Observers) Transport { return &observed{t, o} }
+
+// Do implements Transport.
+func (t *observed) Do(ctx context.Context, calls ...*Call) {
+	if t.observers.list.Load() == nil {
+		t.Transport.Do(ctx, calls...)
+		return
+	}
+	sent := time.Now()
+	t.Transport.Do(ctx, calls...)
+	t.report(calls[0].Script.Name, sent, mostAnswered(calls))
+}
+
+// Ping implements Transport.
+func (t *observed) Ping(ctx context.Context, tag string) (time.Duration, error) {
+	sent := time.Now()
+	d, err := t.Transport.Ping(ctx, tag)
+	t.report("ping", sent, err)
+	return d, err
+}
+
+// About implements Transport.
+func (t *observed) About(ctx context.Context, tag string) (Info, error) {
+	sent := time.Now()
+	info, err := t.Transport.About(ctx, tag)
+	t.report("info", sent, err)
+	return info, err
+}
+
+// report tells the observers. An exchange that its caller has cancelled says nothing about the server.
+func (t *observed) report(name string, sent time.Time, err error) {
+	list := t.observers.list.Load()
+	if list == nil || errors.Is(err, context.Canceled) && !errors.Is(err, distributed.ErrUnreached) {
+		return
+	}
+	e := distributed.Exchange{Sent: sent}
+	if Answered(err) {
+		e.RTT = max(time.Since(sent), 1)
+	}
+	if err != nil {
+		e.Err = Unavailable(name, err)
+	}
+	for _, f := range *list {
+		(*f)(e)
+	}
+}
+
+// mostAnswered returns the error of a pipeline: nil if one call was answered well, because the server is there then; else
+// that of one that was answered, or at least sent. In a cluster its calls may have gone to several servers.
+func mostAnswered(calls []*Call) error {
+	why := calls[0].Err
+	for _, c := range calls {
+		switch {
+		case c.Err == nil:
+			return nil
+		case Answered(c.Err), errors.Is(why, distributed.ErrUnreached):
+			if !Answered(why) {
+				why = c.Err
+			}
+		}
+	}
+	return why
+}
