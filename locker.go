@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -55,15 +56,15 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	if len(s.errs) > 0 {
 		return nil, fmt.Errorf("wllock: %w", errors.Join(s.errs...))
 	}
-	l := &Locker{backend: backend, policy: policyFor(backend, &s), settings: s}
+	l := &Locker{backend: backend, settings: s, observer: newObserver(system, s.logger)}
+	l.policy = policyFor(backend, &s, slog.New(l.observer.logger))
 	l.names.system, l.names.settings = system, &l.settings
 	l.names.limit.Store(int64(s.defaults.threshold))
-	l.observer = &observer{system: system, logger: s.logger}
 	if s.outage == LocalOnly {
 		l.observer.degraded = l.policy.Degraded
 	}
 	var err error
-	l.observer.telemetry, err = newTelemetry(&l.names, l.observer.degraded)
+	l.observer.telemetry, err = newTelemetry(&l.names, l.observer)
 	l.tenures = tenure.NewGroup(l.tenureConfig())
 	l.queue = local.New(l.tenures.New)
 	l.limits = deadline.New(func(_ time.Time, due []*hold) {
@@ -75,11 +76,11 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 }
 
 // policyFor wraps the backend in the chosen outage policy.
-func policyFor(b distributed.Backend, s *settings) policy {
+func policyFor(b distributed.Backend, s *settings, log *slog.Logger) policy {
 	if s.outage == LocalOnly {
-		return outage.NewLocalOnly(b, s.leaseTTL, s.logger)
+		return outage.NewLocalOnly(b, s.leaseTTL, log)
 	}
-	return outage.NewBreaker(b, s.logger)
+	return outage.NewBreaker(b, log)
 }
 
 func (l *Locker) tenureConfig() tenure.Config {
@@ -120,7 +121,9 @@ func (l *Locker) SetThreshold(name string, n int) error { return l.names.setThre
 // Close admits no new callers (ErrClosed), sends waiting callers away with ErrClosed, and waits until the functions that
 // hold locks have returned, guards nested in them included, and every lease has been released. If ctx ends before that,
 // the contexts of these functions end with ErrClosed, their leases are abandoned, and Close returns the context's error.
-// It leaves the backend open unless WithOwnedBackend was given. Close may be called more than once.
+// It leaves the backend open unless WithOwnedBackend was given. At last it waits for log lines, spans and measurements, for
+// 1 s at most; if some are left because a logger or telemetry stands still, its error says how many. Close may be called
+// more than once.
 func (l *Locker) Close(ctx context.Context) error { // rule T8
 	l.queue.Close()
 	l.tenures.Close()
@@ -134,8 +137,7 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 	if l.settings.owned {
 		err = errors.Join(err, l.backend.Close())
 	}
-	l.observer.flush(ctx)
-	return errors.Join(err, l.observer.telemetry.close())
+	return errors.Join(err, l.observer.close(ctx))
 }
 
 // drained waits until nobody holds a lock, or ctx ends.

@@ -3,21 +3,38 @@ package wllock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"sync"
+	"math"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// observer reports what happens to locks. It alone counts for Stats, measures for OpenTelemetry, and logs.
+// observer reports what happens to locks. It alone counts for Stats, measures for OpenTelemetry, and logs. What it calls of
+// loggers, tracers and meters can neither keep its callers waiting nor panic in them (see notifier). Each of the three has
+// a notifier of its own, so that one that stands still does not silence the others.
 type observer struct {
 	system    string
-	logger    *slog.Logger
+	logger    logger
 	telemetry *telemetry  // nil: nobody measures
 	degraded  func() bool // locks are held without leases now; nil: never, unless LocalOnly
-	notifier
+
+	mishaps
+	logs, spans, metrics notifier
+	starts               attempts // of spans
+}
+
+func newObserver(system string, to *slog.Logger) *observer {
+	o := &observer{system: system}
+	o.mishaps.log = o.logPanic
+	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics} {
+		n.mishaps = &o.mishaps
+	}
+	o.starts = attempts{mishaps: &o.mishaps, slots: make(chan struct{}, maxAttempts)}
+	o.logger = logger{to: to.Handler(), notifier: &o.logs}
+	return o
 }
 
 // began is called before a caller waits; the span it starts ends with acquired and ended, or with refused. Like those, it
@@ -26,7 +43,22 @@ func (o *observer) began(ctx context.Context, c *call) context.Context {
 	if o.telemetry == nil || o.telemetry.tracer == nil {
 		return ctx
 	}
-	return o.telemetry.start(ctx, c)
+	return o.telemetry.start(ctx, c, &o.starts)
+}
+
+// report queues r for the tracer if the caller is traced, and for the meter if there is one.
+func (o *observer) report(r report, trace, measure func(*report)) {
+	if r.telemetry = o.telemetry; r.telemetry == nil {
+		return
+	}
+	if r.call.span != nil {
+		r.run = trace
+		o.spans.put(r)
+	}
+	if r.telemetry.acquire != nil {
+		r.run = measure
+		o.metrics.put(r)
+	}
 }
 
 // acquired is called when the caller has the lock.
@@ -37,7 +69,7 @@ func (o *observer) acquired(ctx context.Context, c *call) {
 		c.name.handoffs.Add(1)
 	}
 	if o.telemetry != nil {
-		o.telemetry.acquired(ctx, c)
+		o.report(report{ctx: ctx, call: c}, traceAcquired, measureAcquired)
 	}
 }
 
@@ -55,7 +87,7 @@ func (o *observer) refused(ctx context.Context, c *call, e *Error, why outcome) 
 		c.name.timeouts.Add(1)
 	}
 	if o.telemetry != nil {
-		o.telemetry.refused(ctx, c, e, why)
+		o.report(report{ctx: ctx, call: c, err: e, why: why, at: time.Now()}, traceRefused, measureRefused)
 	}
 }
 
@@ -63,20 +95,14 @@ func (o *observer) refused(ctx context.Context, c *call, e *Error, why outcome) 
 func (o *observer) ended(ctx context.Context, c *call, now time.Time, lost bool) {
 	degraded := o.count(c, now, lost)
 	if o.telemetry != nil {
-		o.telemetry.ended(ctx, c, now, lost, degraded)
+		o.report(report{ctx: ctx, call: c, at: now, lost: lost, degraded: degraded}, traceEnded, measureEnded)
 	}
 }
 
 // lost is called instead of ended when a hold has lost its lease.
 func (o *observer) lost(ctx context.Context, c *call) {
-	now := time.Now()
-	degraded := o.count(c, now, true)
-	o.notify(func() {
-		if o.telemetry != nil {
-			o.telemetry.ended(ctx, c, now, true, degraded)
-		}
-		o.logHold(ctx, "lock lost while held", c)
-	})
+	o.ended(ctx, c, time.Now(), true)
+	o.logHold(ctx, "lock lost while held", c)
 }
 
 // count updates the counters when a turn ends.
@@ -100,7 +126,7 @@ func (o *observer) count(c *call, now time.Time, lost bool) (degraded bool) {
 // overstayed is called when a hold has lasted for LockTimeMax.
 func (o *observer) overstayed(ctx context.Context, c *call) {
 	c.name.overstays.Add(1)
-	o.notify(func() { o.logHold(ctx, "lock held for longer than its maximum", c) })
+	o.logHold(ctx, "lock held for longer than its maximum", c)
 }
 
 // releaseFailed implements tenure.Config.Failed. If the answer is that the lock was lost, no hold noticed the loss: it
@@ -109,24 +135,22 @@ func (o *observer) releaseFailed(tag any, key string, err error) {
 	n, ctx := tag.(*nameState), context.Background()
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		n.lost.Add(1)
-		o.notify(func() {
-			if o.telemetry != nil {
-				o.telemetry.lost(ctx, n)
-			}
-			o.warn(ctx, "lock was lost before it was released", n, key)
-		})
+		if t := o.telemetry; t != nil && t.losses != nil {
+			o.metrics.put(report{run: func(*report) { t.count(ctx, t.losses, n) }})
+		}
+		o.warn(ctx, "lock was lost before it was released", n, key)
 		return
 	}
 	if o.degraded != nil && o.degraded() {
 		return // the outage has been logged, and nobody here waits for the lease to expire
 	}
-	o.notify(func() {
-		o.warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", err.Error()))
-	})
+	o.warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", err.Error()))
 }
 
 // renewed implements tenure.Config.Renewed; it is set only if somebody measures.
-func (o *observer) renewed(tag any, err error) { o.telemetry.renewed(tag.(*nameState), err) }
+func (o *observer) renewed(tag any, err error) {
+	o.metrics.put(report{run: func(*report) { o.telemetry.renewed(tag.(*nameState), err) }})
+}
 
 func (o *observer) logHold(ctx context.Context, what string, c *call) {
 	o.warn(ctx, what, c.name, c.key, slog.Uint64("fence", c.use.Fence()),
@@ -135,51 +159,47 @@ func (o *observer) logHold(ctx context.Context, what string, c *call) {
 
 // warn includes the key only for a logger that takes debug lines, because keys may hold personal data.
 func (o *observer) warn(ctx context.Context, what string, n *nameState, key string, attrs ...slog.Attr) {
-	attrs = append(attrs, slog.String("system", o.system), slog.String("name", n.name))
-	if o.logger.Enabled(ctx, slog.LevelDebug) {
-		attrs = append(attrs, slog.String("key", nametext.Quote(key)))
+	line := slog.NewRecord(time.Now(), slog.LevelWarn, what, 0)
+	line.AddAttrs(attrs...)
+	line.AddAttrs(slog.String("system", o.system), slog.String("name", n.name))
+	o.logger.put(ctx, line, slog.String("key", nametext.Quote(key)))
+}
+
+// logPanic is called once: a hook that panics may do so at every call.
+func (o *observer) logPanic(panicked any) {
+	line := slog.NewRecord(time.Now(), slog.LevelError, "logger or telemetry panicked; further panics are only counted, in Stats", 0)
+	line.AddAttrs(slog.String("system", o.system), slog.String("panic", fmt.Sprint(panicked)))
+	o.logger.put(context.Background(), line)
+}
+
+// collected waits for the measurements made so far, for a meter that is about to collect.
+func (o *observer) collected(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, collectPatience)
+	defer cancel()
+	o.metrics.flush(ctx, maxReports)
+}
+
+// close takes the Locker off the meter and waits for all reports, until ctx ends or closePatience has passed, whichever
+// comes first. The error says what is left.
+func (o *observer) close(ctx context.Context) error {
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })() // time for what does not stand still
+	failed := make(chan error, 1)
+	if t := o.telemetry; t != nil && t.registration != nil {
+		o.metrics.add(report{run: func(*report) { failed <- t.registration.Unregister() }}, math.MaxInt64)
 	}
-	o.logger.LogAttrs(ctx, slog.LevelWarn, what, attrs...)
-}
-
-// notifier runs loggers and exporters on goroutines of their own, so that a slow one cannot delay renewals or hand-offs.
-// Each call has a goroutine, because such events are rare.
-type notifier struct {
-	mu    sync.Mutex
-	calls int           // guarded by mu
-	idle  chan struct{} // guarded by mu; closed when calls is 0 again
-}
-
-func (n *notifier) notify(f func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.calls == 0 {
-		n.idle = make(chan struct{})
+	spans := o.spans.flush(patient, math.MaxInt64) + int64(o.starts.stalled.Load())
+	metrics := o.metrics.flush(patient, math.MaxInt64)
+	logs := o.logs.flush(patient, math.MaxInt64) // at last, for panics of the others
+	if logs+metrics+spans > 0 {
+		return fmt.Errorf("wllock: close: logger or telemetry stands still: %d log lines, %d measurements and %d reports on spans are left",
+			logs, metrics, spans)
 	}
-	n.calls++
-	go func() {
-		defer n.done()
-		f()
-	}()
-}
-
-func (n *notifier) done() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.calls--; n.calls == 0 {
-		close(n.idle)
-	}
-}
-
-// flush waits until all calls have returned, or ctx ends.
-func (n *notifier) flush(ctx context.Context) {
-	n.mu.Lock()
-	idle, waits := n.idle, n.calls > 0
-	n.mu.Unlock()
-	if waits {
-		select {
-		case <-idle:
-		case <-ctx.Done():
-		}
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
 	}
 }

@@ -2,8 +2,12 @@ package wllock_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,9 +97,116 @@ func TestSlowLogOfALossHarmsNobody(t *testing.T) {
 		waited := <-next
 		_ = l.Close(t.Context())
 		_ = b.Close()
+		time.Sleep(n * 5 * ttl) // until all is logged
 		if lost > 0 {
 			t.Errorf("%d leases of others were lost", lost)
 		}
 		require.LessOrEqual(t, waited, 2*ttl)
+	})
+}
+
+// badLog is a logger whose lines do what they like.
+type badLog struct {
+	slog.Handler
+	line func(slog.Record)
+}
+
+func (b badLog) Handle(_ context.Context, r slog.Record) error {
+	b.line(r)
+	return nil
+}
+
+func newBadLog(line func(slog.Record)) wllock.Option {
+	return wllock.WithLogger(slog.New(badLog{slog.NewTextHandler(io.Discard, nil), line}))
+}
+
+// losses makes a Locker lose n locks at the same time.
+func losses(t *testing.T, l *wllock.Locker, b *memlock.Backend, n int) {
+	t.Helper()
+	before := l.Stats().Total.Lost
+	for i := range n {
+		_, err := l.Acquire(t.Context(), "n", strconv.Itoa(i))
+		require.NoError(t, err)
+	}
+	b.Partition(true)
+	time.Sleep(2 * ttl)
+	b.Partition(false)
+	require.EqualValues(t, n, l.Stats().Total.Lost-before)
+}
+
+// TestLossesWithALogThatStandsStillTakeFewGoroutines: they are reported one after the other, or left out and counted.
+func TestLossesWithALogThatStandsStillTakeFewGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		var lines int
+		l, b := newLocker(t, newBadLog(func(slog.Record) { <-until; lines++ }))
+		before := runtime.NumGoroutine()
+		const n = 10_000
+		losses(t, l, b, n)
+		require.LessOrEqual(t, runtime.NumGoroutine(), before+20)
+		close(until)
+		synctest.Wait()
+		require.NotZero(t, l.Stats().ReportsDropped)
+		require.InDelta(t, n, uint64(lines)+l.Stats().ReportsDropped, 10, "there are lines on the outage, too")
+	})
+}
+
+func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []slog.Record
+		l, b := newLocker(t, newBadLog(func(r slog.Record) {
+			if strings.Contains(r.Message, "lost") {
+				panic("broken log")
+			}
+			lines = append(lines, r)
+		}))
+		losses(t, l, b, 3)
+		synctest.Wait()
+		require.EqualValues(t, 3, l.Stats().ReportPanics)
+		var panics []string
+		for _, r := range lines {
+			if strings.Contains(r.Message, "panicked") {
+				r.Attrs(func(a slog.Attr) bool { panics = append(panics, a.String()); return true })
+			}
+		}
+		require.Equal(t, []string{"system=test", "panic=broken log"}, panics)
+	})
+}
+
+// TestCloseDoesNotWaitForALogThatStandsStill: not beyond its context, and never for longer than 1 s.
+func TestCloseDoesNotWaitForALogThatStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		l, b := newLocker(t, newBadLog(func(slog.Record) { <-until }))
+		losses(t, l, b, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
+		defer cancel()
+		begin := time.Now()
+		require.ErrorContains(t, l.Close(ctx), "log lines")
+		require.LessOrEqual(t, time.Since(begin), ttl/10+10*time.Millisecond)
+		begin = time.Now()
+		require.ErrorContains(t, l.Close(context.Background()), "log lines")
+		require.Equal(t, time.Second, time.Since(begin))
+		close(until)
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
+// TestSlowLogOfAnOutageDelaysNoCaller: the breaker logs, too, and so does the policy that serves without leases.
+func TestSlowLogOfAnOutageDelaysNoCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, outage := range []wllock.Outage{wllock.FailClosed, wllock.LocalOnly} {
+			var lines atomic.Int32
+			l, b := newLocker(t, wllock.WithOutage(outage), newBadLog(func(slog.Record) { lines.Add(1); time.Sleep(time.Minute) }))
+			b.Partition(true)
+			for range 20 {
+				begin := time.Now()
+				_ = l.Do(t.Context(), "n", "k", nothing, wllock.WithWait(ttl/10))
+				require.LessOrEqual(t, time.Since(begin), ttl/10)
+			}
+			b.Partition(false)
+			time.Sleep(time.Hour)
+			require.NotZero(t, lines.Load())
+		}
 	})
 }

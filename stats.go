@@ -6,6 +6,10 @@ import "time"
 type Stats struct {
 	Total NameStats            // sum over all names
 	Names map[string]NameStats // by name, for each name used so far
+
+	// The logger, tracer and meter run beside the calls, which do not wait for them.
+	ReportPanics   uint64 // panics of theirs, swallowed; the first one is logged
+	ReportsDropped uint64 // log lines, spans and measurements left out because they stood still
 }
 
 // NameStats are the figures of one name. Waiting and Held are current, the others grow.
@@ -25,7 +29,8 @@ type NameStats struct {
 
 // Stats returns the current figures. Each is exact; together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
-	s := Stats{Names: map[string]NameStats{}}
+	s := Stats{Names: map[string]NameStats{},
+		ReportPanics: l.observer.panics.Load(), ReportsDropped: l.observer.dropped.Load()}
 	for name, n := range l.names.all() {
 		one := statsOf(n)
 		s.Names[name] = one

@@ -29,9 +29,8 @@ type telemetry struct {
 	registration            metric.Registration // nil: no metrics
 }
 
-// newTelemetry returns nil if no provider was given. degraded is asked whether locks are held without leases now; nil:
-// nothing to ask.
-func newTelemetry(n *names, degraded func() bool) (*telemetry, error) {
+// newTelemetry returns nil if no provider was given.
+func newTelemetry(n *names, o *observer) (*telemetry, error) {
 	s := n.settings
 	if s.tracers == nil && s.meters == nil {
 		return nil, nil
@@ -57,11 +56,11 @@ func newTelemetry(n *names, degraded func() bool) (*telemetry, error) {
 	if err != nil {
 		return t, err
 	}
-	return t, t.observe(m, n, degraded)
+	return t, t.observe(m, n, o)
 }
 
 // observe registers what the provider asks for by itself.
-func (t *telemetry) observe(m metric.Meter, n *names, degraded func() bool) (err error) {
+func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error) {
 	waiting := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.waiter.count", "{waiter}", "Callers waiting in a local queue")
 	held := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.lock.count", "{lock}", "Locks held")
 	limit := instrument(&err, m.Int64ObservableGauge, "wllock.waiter.limit", "{waiter}", "Callers that may wait per key; -1: any number")
@@ -70,15 +69,16 @@ func (t *telemetry) observe(m metric.Meter, n *names, degraded func() bool) (err
 	if err != nil {
 		return err
 	}
-	t.registration, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	t.registration, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		from.collected(ctx)
 		for _, state := range n.all() {
 			o.ObserveInt64(waiting, state.waiting.Load(), t.of(state))
 			o.ObserveInt64(held, state.held.Load(), t.of(state))
 			o.ObserveInt64(limit, int64(state.threshold(&state.options)), t.of(state))
 		}
 		switch of := metric.WithAttributes(t.system); {
-		case degraded == nil:
-		case degraded():
+		case from.degraded == nil:
+		case from.degraded():
 			o.ObserveInt64(local, 1, of)
 		default:
 			o.ObserveInt64(local, 0, of)
@@ -98,14 +98,6 @@ func instrument[Instrument, Option any](errs *error, create func(string, ...Opti
 	return i
 }
 
-// close ends what the provider asks for by itself: the provider outlives the Locker, and would keep it in memory.
-func (t *telemetry) close() error {
-	if t == nil || t.registration == nil {
-		return nil
-	}
-	return t.registration.Unregister()
-}
-
 // of returns the attributes of a name.
 func (t *telemetry) of(n *nameState, more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(append(more, t.system, attribute.String("wllock.name", n.name))...)
@@ -118,85 +110,100 @@ func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameSta
 	}
 }
 
-// start starts the span of an acquisition.
-func (t *telemetry) start(ctx context.Context, c *call) context.Context {
-	ctx, span := t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(t.system, attribute.String("wllock.name", c.name.name)))
-	if !span.IsRecording() { // nobody would see what follows
+// start starts the span of an acquisition, unless the tracer stands still.
+func (t *telemetry) start(ctx context.Context, c *call, by *attempts) context.Context {
+	traced, name, key := ctx, c.name.name, c.key
+	var span trace.Span // nil: nobody would see what follows
+	open := func() { traced, span = t.open(ctx, name, key) }
+	if !by.try(open, func() { endSpan(span) }) {
 		return ctx
 	}
 	c.span = span
+	return traced
+}
+
+func (t *telemetry) open(ctx context.Context, name, key string) (context.Context, trace.Span) {
+	ctx, span := t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
+		trace.WithAttributes(t.system, attribute.String("wllock.name", name)))
+	if !span.IsRecording() {
+		return ctx, nil
+	}
 	if t.spanKeys {
-		c.span.SetAttributes(attribute.String("wllock.key", c.key))
+		span.SetAttributes(attribute.String("wllock.key", key))
 	}
-	return ctx
+	return ctx, span
 }
 
-func (t *telemetry) acquired(ctx context.Context, c *call) {
-	if c.span != nil {
-		t.queued(c)
-		c.span.AddEvent("acquired", trace.WithAttributes(attribute.Bool("wllock.handoff", c.use.Handoff())))
+func endSpan(span trace.Span) {
+	if span != nil {
+		span.End()
 	}
-	if t.acquire == nil {
-		return
+}
+
+func traceAcquired(r *report) {
+	traceQueued(r.call)
+	r.call.span.AddEvent("acquired", trace.WithTimestamp(r.call.use.Began()),
+		trace.WithAttributes(attribute.Bool("wllock.handoff", r.call.use.Handoff())))
+}
+
+func traceRefused(r *report) {
+	traceQueued(r.call)
+	span, reason := r.call.span, r.why.String()
+	span.SetAttributes(attribute.String("wllock.tier", string(r.err.Tier)), attribute.String("error.type", reason))
+	span.SetStatus(codes.Error, reason)
+	span.End(trace.WithTimestamp(r.at))
+}
+
+func traceQueued(c *call) {
+	if c.turn.Queued() {
+		c.span.AddEvent("queued", trace.WithTimestamp(c.turnAt.Add(-c.localWait)))
 	}
-	t.waited(ctx, c, TierLocal, c.localWait, "acquired")
-	t.waited(ctx, c, TierDistributed, c.distributedWait(), "acquired")
+}
+
+func traceEnded(r *report) {
+	span, at := r.call.span, trace.WithTimestamp(r.at)
+	if r.degraded {
+		span.AddEvent("degraded", at)
+	}
+	if r.lost {
+		span.AddEvent("lost", at)
+		span.SetStatus(codes.Error, "lease_lost")
+	}
+	span.End(at)
+}
+
+func measureAcquired(r *report) {
+	t, c := r.telemetry, r.call
+	t.waited(r.ctx, c, TierLocal, c.localWait, "acquired")
+	t.waited(r.ctx, c, TierDistributed, c.distributedWait(), "acquired")
 	if c.use.Handoff() {
-		t.count(ctx, t.handoffs, c.name)
+		t.count(r.ctx, t.handoffs, c.name)
 	}
 }
 
-func (t *telemetry) refused(ctx context.Context, c *call, e *Error, why outcome) {
-	reason := why.String()
-	if c.span != nil {
-		t.queued(c)
-		c.span.SetAttributes(attribute.String("wllock.tier", string(e.Tier)), attribute.String("error.type", reason))
-		c.span.SetStatus(codes.Error, reason)
-		c.span.End()
-	}
-	if t.acquire == nil {
-		return
-	}
+func measureRefused(r *report) {
+	t, c, e, reason := r.telemetry, r.call, r.err, r.why.String()
 	if e.Tier == TierLocal {
-		t.waited(ctx, c, TierLocal, e.LocalWait, reason)
+		t.waited(r.ctx, c, TierLocal, e.LocalWait, reason)
 	} else {
-		t.waited(ctx, c, TierLocal, e.LocalWait, "acquired") // it had got its turn
-		t.waited(ctx, c, TierDistributed, e.DistributedWait, reason)
+		t.waited(r.ctx, c, TierLocal, e.LocalWait, "acquired") // it had got its turn
+		t.waited(r.ctx, c, TierDistributed, e.DistributedWait, reason)
 	}
-	if why == queueFull {
-		t.count(ctx, t.sheds, c.name)
-	}
-}
-
-func (t *telemetry) ended(ctx context.Context, c *call, now time.Time, lost, degraded bool) {
-	if c.span != nil {
-		if degraded {
-			c.span.AddEvent("degraded")
-		}
-		if lost {
-			c.span.AddEvent("lost")
-			c.span.SetStatus(codes.Error, "lease_lost")
-		}
-		c.span.End()
-	}
-	if t.hold == nil {
-		return
-	}
-	if t.hold.Enabled(ctx) {
-		t.hold.Record(ctx, now.Sub(c.use.Began()).Seconds(), t.of(c.name))
-	}
-	if lost {
-		t.lost(ctx, c.name)
-	}
-	if degraded {
-		t.count(ctx, t.degradations, c.name)
+	if r.why == queueFull {
+		t.count(r.ctx, t.sheds, c.name)
 	}
 }
 
-func (t *telemetry) lost(ctx context.Context, n *nameState) {
-	if t.losses != nil {
-		t.count(ctx, t.losses, n)
+func measureEnded(r *report) {
+	t, c := r.telemetry, r.call
+	if t.hold.Enabled(r.ctx) {
+		t.hold.Record(r.ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name))
+	}
+	if r.lost {
+		t.count(r.ctx, t.losses, c.name)
+	}
+	if r.degraded {
+		t.count(r.ctx, t.degradations, c.name)
 	}
 }
 
@@ -207,12 +214,6 @@ func (t *telemetry) renewed(n *nameState, err error) {
 		outcome = "failed"
 	}
 	t.renewals.Add(context.Background(), 1, t.of(n, attribute.String("wllock.outcome", outcome)))
-}
-
-func (t *telemetry) queued(c *call) {
-	if c.turn.Queued() {
-		c.span.AddEvent("queued", trace.WithTimestamp(c.turnAt.Add(-c.localWait)))
-	}
 }
 
 func (t *telemetry) waited(ctx context.Context, c *call, tier Tier, d time.Duration, outcome string) {

@@ -55,6 +55,14 @@ func counts(t *testing.T, r metric.Reader) map[string]float64 {
 	return sums
 }
 
+// ended returns the spans that have ended, as soon as there are n: they end a moment after the calls.
+func ended(t *testing.T, r *tracetest.SpanRecorder, n int) []trace.ReadOnlySpan {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(r.Ended()) >= n }, 5*time.Second, time.Millisecond)
+	require.Len(t, r.Ended(), n)
+	return r.Ended()
+}
+
 func TestMetricsCountWithoutKeys(t *testing.T) {
 	reader := metric.NewManualReader()
 	l, b := newLocker(t, wllock.WithThreshold(0), wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
@@ -108,8 +116,7 @@ func TestSpansTellHowItWent(t *testing.T) {
 	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
 		return l.Do(context.Background(), "n", "k", never(t), wllock.WithFallback(func(context.Context, error) error { return nil }))
 	}))
-	spans := recorder.Ended()
-	require.Len(t, spans, 2)
+	spans := ended(t, recorder, 2)
 	require.Contains(t, spans[0].Attributes(), attribute.String("error.type", "queue_full"))
 	require.Equal(t, "acquired", spans[1].Events()[0].Name)
 	for _, s := range spans {
@@ -125,7 +132,7 @@ func TestKeysAreOnSpansOnlyIfAskedFor(t *testing.T) {
 		recorder := tracetest.NewSpanRecorder()
 		l, _ := newLocker(t, append(opts, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))...)
 		require.NoError(t, l.Do(t.Context(), "n", "secret-key", nothing))
-		require.Len(t, recorder.Ended(), 1)
+		ended(t, recorder, 1)
 		span := fmt.Sprint(recorder.Ended()[0].Attributes(), recorder.Ended()[0].Events())
 		require.Equal(t, asked, strings.Contains(span, "secret-key"), span)
 		require.Equal(t, asked, slices.Contains(recorder.Ended()[0].Attributes(), attribute.String("wllock.key", "test:n:secret-key")))
@@ -217,7 +224,7 @@ func TestQueuedEventOfARefusedCaller(t *testing.T) {
 		require.Error(t, l.Do(context.Background(), "n", "k", never(t), wllock.WithWait(20*time.Millisecond)))
 		return nil
 	}))
-	s := recorder.Ended()[0]
+	s := ended(t, recorder, 2)[0]
 	require.Contains(t, s.Attributes(), attribute.String("error.type", "wait_timeout"))
 	require.Len(t, s.Events(), 1)
 	require.Equal(t, "queued", s.Events()[0].Name)

@@ -1,0 +1,65 @@
+package wllock
+
+import (
+	"context"
+	"log/slog"
+)
+
+// logger is the user's handler of log lines behind a notifier. It is a handler itself, for what logs by its own.
+type logger struct {
+	to       slog.Handler
+	with     func(slog.Handler) slog.Handler // attributes and groups; nil: none
+	notifier *notifier
+}
+
+// put queues a line; debug is added for a handler that takes debug lines.
+func (l logger) put(ctx context.Context, line slog.Record, debug ...slog.Attr) {
+	if l.off() {
+		return
+	}
+	l.notifier.put(report{run: func(*report) {
+		to := l.to
+		if l.with != nil {
+			to = l.with(to)
+		}
+		if !to.Enabled(ctx, line.Level) {
+			return
+		}
+		if len(debug) > 0 && to.Enabled(ctx, slog.LevelDebug) {
+			line.AddAttrs(debug...)
+		}
+		_ = to.Handle(ctx, line)
+	}})
+}
+
+func (l logger) off() bool { return l.to == slog.DiscardHandler }
+
+// Enabled implements slog.Handler. The user's handler is asked later.
+func (l logger) Enabled(context.Context, slog.Level) bool { return !l.off() }
+
+// Handle implements slog.Handler.
+func (l logger) Handle(ctx context.Context, line slog.Record) error {
+	l.put(ctx, line.Clone())
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (l logger) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return l.derive(func(to slog.Handler) slog.Handler { return to.WithAttrs(attrs) })
+}
+
+// WithGroup implements slog.Handler.
+func (l logger) WithGroup(name string) slog.Handler {
+	return l.derive(func(to slog.Handler) slog.Handler { return to.WithGroup(name) })
+}
+
+func (l logger) derive(with func(slog.Handler) slog.Handler) logger {
+	before := l.with
+	l.with = func(to slog.Handler) slog.Handler {
+		if before != nil {
+			to = before(to)
+		}
+		return with(to)
+	}
+	return l
+}

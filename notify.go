@@ -1,0 +1,225 @@
+package wllock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Loggers, tracers and meters are foreign code: any of them may stall or panic. So they run on goroutines of their own,
+// of which there are few, and nothing that holds a turn, a lease or a mutex waits for them. See notifier and attempts.
+const (
+	// patience is how long a caller waits for foreign code that it needs the answer of: it is the most by which telemetry
+	// makes a call late, and longer than any hook should take.
+	patience = 10 * time.Millisecond
+	// collectPatience is the same for a meter that collects: nobody waits for that but an exporter.
+	collectPatience = 100 * time.Millisecond
+	// closePatience bounds how long Close waits for reports after all else is done, if its context lets it.
+	closePatience = time.Second
+	// maxReports bounds the memory of a notifier that stands still. It is large enough for the bursts of a process that
+	// reports a million times per second and does not run the notifier for some milliseconds.
+	maxReports = 8192
+	// keptReports is the room that an idle notifier keeps for the next reports.
+	keptReports = 256
+	// maxAttempts bounds the goroutines that foreign code, asked by callers, may occupy.
+	maxAttempts = 64
+)
+
+// report is one thing to report, with all values it needs: when it is run, the caller may be elsewhere.
+type report struct {
+	run func(*report)
+
+	telemetry      *telemetry
+	ctx            context.Context
+	call           *call
+	err            *Error // of a refusal
+	why            outcome
+	at             time.Time
+	lost, degraded bool
+}
+
+// mishaps counts what went wrong in foreign code.
+type mishaps struct {
+	panics, dropped atomic.Uint64
+	log             func(panicked any) // called for the first panic
+}
+
+// noteUnless is to be deferred around foreign code: it ends a panic there. A runtime.Goexit goes on.
+func (m *mishaps) noteUnless(returned *bool) {
+	what := recover()
+	if *returned {
+		return
+	}
+	if m.panics.Add(1) == 1 {
+		m.log(what)
+	}
+}
+
+// notifier runs reports one after the other on one goroutine, which exists while there are any. When maxReports of them
+// are left, further ones are dropped, and counted.
+type notifier struct {
+	*mishaps
+	left atomic.Int64 // reports that have not been run to their end
+
+	mu      sync.Mutex
+	waiting []report // guarded by mu
+	running bool     // guarded by mu
+
+	batch, room []report // of the goroutine: what it has taken; and the array of that
+}
+
+// put queues a report. It neither blocks nor panics.
+func (n *notifier) put(r report) {
+	if !n.add(r, maxReports) {
+		n.dropped.Add(1)
+	}
+}
+
+// add queues a report unless limit of them are left.
+func (n *notifier) add(r report, limit int64) bool {
+	if n.left.Add(1) > limit {
+		n.left.Add(-1)
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiting = append(n.waiting, r)
+	if !n.running {
+		n.running = true
+		go n.work()
+	}
+	return true
+}
+
+// work runs reports until there are none. If one ends the goroutine, another goroutine takes over.
+func (n *notifier) work() {
+	done := false
+	defer func() {
+		if !done {
+			go n.work()
+		}
+	}()
+	for n.take() {
+		n.runOne()
+	}
+	done = true
+}
+
+// take sees to it that batch is not empty, or else ends the running.
+func (n *notifier) take() bool {
+	if len(n.batch) > 0 {
+		return true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 {
+		n.running = false
+		if cap(n.waiting)+cap(n.room) > 2*keptReports {
+			n.waiting, n.room = nil, nil
+		}
+		return false
+	}
+	n.batch, n.waiting, n.room = n.waiting, n.room[:0], n.waiting
+	return true
+}
+
+func (n *notifier) runOne() {
+	r := &n.batch[0]
+	n.batch = n.batch[1:]
+	returned := false
+	defer func() {
+		*r = report{}
+		n.left.Add(-1)
+	}()
+	defer n.noteUnless(&returned)
+	r.run(r)
+	returned = true
+}
+
+// flush waits until all reports of before have been run, or ctx ends, and returns how many are left of them. Nor does it
+// wait if limit of them are.
+func (n *notifier) flush(ctx context.Context, limit int64) (left int64) {
+	if n.left.Load() == 0 {
+		return 0
+	}
+	flushed := make(chan struct{})
+	if !n.add(report{run: func(*report) { close(flushed) }}, limit) {
+		return n.left.Load()
+	}
+	select {
+	case <-flushed:
+		return 0
+	case <-ctx.Done():
+		return n.left.Load() - 1
+	}
+}
+
+// attempts runs foreign code that a caller needs the answer of: beside the caller, which gives up after patience. While
+// one that was given up has not returned, no other is made.
+type attempts struct {
+	*mishaps
+	slots   chan struct{} // one for each under way
+	stalled atomic.Int32  // given up, and still under way
+}
+
+const (
+	underWay int32 = iota
+	finished
+	givenUp
+)
+
+// try reports whether f has run. If it has not by then, late runs after it; one of the two outcomes, and only one.
+func (a *attempts) try(f, late func()) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	if a.stalled.Load() > 0 || !a.enter(timer) {
+		a.dropped.Add(1)
+		return false
+	}
+	var state atomic.Int32
+	var ran bool
+	done := make(chan struct{})
+	go func() {
+		defer a.leave()
+		defer func() {
+			if !state.CompareAndSwap(underWay, finished) {
+				a.stalled.Add(-1)
+				if ran {
+					a.protected(late)
+				}
+			}
+			close(done)
+		}()
+		ran = a.protected(f)
+	}()
+	select {
+	case <-done:
+		return ran
+	case <-timer.C:
+	}
+	if !state.CompareAndSwap(underWay, givenUp) { // it has just finished
+		<-done
+		return ran
+	}
+	a.stalled.Add(1)
+	a.dropped.Add(1)
+	return false
+}
+
+func (a *attempts) enter(timer *time.Timer) bool {
+	select {
+	case a.slots <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (a *attempts) leave() { <-a.slots }
+
+func (a *attempts) protected(f func()) (returned bool) {
+	defer a.noteUnless(&returned)
+	f()
+	return true
+}
