@@ -57,7 +57,7 @@ func (m *mishaps) noteUnless(returned *bool) {
 }
 
 // notifier runs reports one after the other on one goroutine, which exists while there are any. When maxReports of them
-// are left, further ones are dropped, and counted.
+// are left, further ones are dropped, and counted (rule T10).
 type notifier struct {
 	*mishaps
 	left atomic.Int64 // reports that have not been run to their end
@@ -156,7 +156,7 @@ func (n *notifier) flush(ctx context.Context, limit int64) (left int64) {
 }
 
 // attempts runs foreign code that a caller needs the answer of: beside the caller, which gives up after patience. While
-// one that was given up has not returned, no other is made.
+// one that was given up has not returned, no other is made (rule T10).
 type attempts struct {
 	*mishaps
 	slots   chan struct{} // one for each under way

@@ -174,8 +174,9 @@ func WithName(name string, opts ...CallOption) Option {
 // WithOwnedBackend makes Close also close the backend.
 func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
 
-// WithLogger sets the logger for lost locks, overlong holds and failed releases (default: none). Keys, which may hold
-// personal data, are included, quoted and cut, only if the logger takes debug lines.
+// WithLogger sets the logger for lost locks, overlong holds, failed releases and outages (default: none). Keys, which may
+// hold personal data, are included, quoted and cut, only if the logger takes debug lines. The logger runs on a goroutine of
+// its own, as tracers and meters do: one that is slow or panics harms no lock (Stats.ReportPanics, ReportsDropped).
 func WithLogger(l *slog.Logger) Option { return loggerOption{l} }
 
 type loggerOption struct{ logger *slog.Logger }
@@ -190,7 +191,8 @@ func (o loggerOption) apply(s *settings) {
 // Logger is for config.Open, which gives the logger to the backend, too.
 func (o loggerOption) Logger() *slog.Logger { return o.logger }
 
-// WithTracerProvider makes every acquisition a span, a child of the caller's (default: none).
+// WithTracerProvider makes every acquisition a span, a child of the caller's (default: none). It ends a moment after the
+// call; Close waits for that. A call goes on without a span if that does not start within 10 ms.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }
