@@ -8,7 +8,7 @@ import (
 )
 
 // Loggers, tracers and meters are foreign code: any of them may stall or panic. So they run on goroutines of their own,
-// of which there are few, and nothing that holds a turn, a lease or a mutex waits for them. See notifier and attempts.
+// of which there are few, and nothing that holds a turn, a lease or a mutex waits for them: see notifier and attempts.
 const (
 	// patience is how long a caller waits for foreign code that it needs the answer of: it is the most by which telemetry
 	// makes a call late, and longer than any hook should take.
