@@ -34,3 +34,12 @@ type Exchange struct {
 	RTT  time.Duration // until the answer; 0: there was none
 	Err  error         // nil: answered; Is ErrRefused: answered with a refusal; Is ErrUnreached: not sent; else there was no answer
 }
+
+// TTLRegistry is an optional ability of a Backend: its instances can find out how long the leases of the others can last.
+type TTLRegistry interface {
+	Backend
+	// LongestTTL notes that own is in use in a system, as a TTL of leases, and returns the longest that is: at least own. A
+	// note lasts minutes, at least 2 of its TTLs, from its last repetition on. Who uses a TTL notes it before the first Enter
+	// with it and then every minute.
+	LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error)
+}

@@ -28,6 +28,10 @@
 //	wllock:{shop:product:1000}:r        zset    shared owners, by the time their share expires
 //	wllock:{shop:product:1000}:d:<inst> string  the instance's latest attempt that has ended
 //
+// and for the system "shop":
+//
+//	wllock:ttl:shop                     zset    lease TTLs in use, by the time when they are forgotten
+//
 // The key is in one of these states; every arrow is one script, and each script may be repeated:
 //
 //	          enter                    leave, nobody queued

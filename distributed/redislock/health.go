@@ -2,6 +2,8 @@ package redislock
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/redislock/internal/conn"
@@ -31,4 +33,20 @@ func (b *Backend) Echo(ctx context.Context) error {
 	default:
 		return conn.Unavailable("echo", err)
 	}
+}
+
+// ttlMemory is how long a TTL in use is remembered at least.
+const ttlMemory = 5 * time.Minute
+
+// LongestTTL implements distributed.TTLRegistry.
+func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
+	if b.attempts.isClosed() {
+		return 0, distributed.ErrClosed
+	}
+	ttl := min(own, math.MaxInt64/4) // twice as long is remembered
+	c := longestTTL(system, ttl+time.Millisecond-1, max(ttlMemory, 2*ttl))
+	if _, err := b.s.ask(ctx, c, ttl, distributed.ClaimWindow(ttl)); err != nil {
+		return 0, err
+	}
+	return max(own, readLongestTTL(c.Reply)), nil
 }

@@ -18,8 +18,9 @@ var (
 	refillScript    = newScript("refill")
 	leaveScript     = newScript("leave")
 	probeScript     = newScript("probe")
+	ttlScript       = newScript("ttl")
 
-	allScripts = []*conn.Script{enterScript, heartbeatScript, renewScript, renewAllScript, refillScript, leaveScript, probeScript}
+	allScripts = []*conn.Script{enterScript, heartbeatScript, renewScript, renewAllScript, refillScript, leaveScript, probeScript, ttlScript}
 )
 
 // includeMark begins the line of a script that is replaced by the shared parts it names.

@@ -176,6 +176,16 @@ func (s *sender) probe(start, tag string) *conn.Call {
 	return conn.NewCall(probeScript, []string{start + "{" + tag + "}:" + s.process}, s.channel())
 }
 
+// longestTTL notes a TTL in use, to be remembered for keep, and asks for the longest.
+func longestTTL(system string, ttl, keep time.Duration) *conn.Call {
+	return conn.NewCall(ttlScript, []string{prefix + "ttl:" + system}, ttl.Milliseconds(), keep.Milliseconds())
+}
+
+func readLongestTTL(reply string) time.Duration {
+	w := words(reply)
+	return time.Duration(w.number()) * time.Millisecond
+}
+
 // words are those of a reply or message, separated by one blank.
 type words string
 
