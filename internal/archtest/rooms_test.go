@@ -87,7 +87,10 @@ var rooms = []room{
 	},
 
 	{path: "internal/problem", what: "HTTP problem details", sealed: nothing},
-	{path: "middleware/httpguard", what: "locks around HTTP handlers", knows: []string{".", "internal/problem"}, sealed: underRoot},
+	{
+		path: "middleware/httpguard", what: "locks around HTTP handlers", knows: []string{".", "internal/nametext", "internal/problem"},
+		sealed: underRoot,
+	},
 	{
 		path: "middleware/ratelimit", what: "rate limits for HTTP", knows: []string{"internal/nametext", "internal/problem"},
 		imports: []string{"golang.org/x/time/rate"}, sealed: []string{"golang.org/x/time"},
@@ -98,7 +101,7 @@ var rooms = []room{
 		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient},
 	},
 	{path: rpcstatus, what: "the status of a refused gRPC call", imports: grpcClient},
-	{path: "middleware/grpcguard", what: "locks around gRPC calls", knows: []string{".", rpcstatus}, imports: grpcClient},
+	{path: "middleware/grpcguard", what: "locks around gRPC calls", knows: []string{".", "internal/nametext", rpcstatus}, imports: grpcClient},
 	{
 		path: "middleware/grpcguard/grpclimit", what: "rate limits for gRPC",
 		knows: []string{rpcstatus, "middleware/ratelimit"}, imports: grpcClient,
@@ -112,7 +115,7 @@ var rooms = []room{
 	},
 
 	{
-		path: "example", what: "flash sale, overload, README programs", knows: []string{public}, program: true,
+		path: "example", what: "flash sale, overload, README programs, filelock: a backend on files", knows: []string{public}, program: true,
 		imports: []string{
 			"modernc.org/sqlite", "github.com/mattn/go-isatty", "go.opentelemetry.io/otel",
 			"github.com/prometheus/client_golang", "golang.org/x/sys",

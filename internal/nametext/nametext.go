@@ -16,6 +16,7 @@ const (
 )
 
 // CheckName refuses a name that does not match [A-Za-z0-9._/-]{1,64}. what says in the error whose name it is.
+// Another module, middleware/grpcguard, calls it: its signature stays.
 func CheckName(what, name string) error {
 	if len(name) == 0 || len(name) > maxName {
 		return fmt.Errorf("%s has %d bytes, want 1 to %d", what, len(name), maxName)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // guard is what all four interceptors have in common.
@@ -32,6 +33,9 @@ func WithCallOptions(opts ...wllock.CallOption) Option {
 func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *guard {
 	if locker == nil || key == nil {
 		panic("grpcguard: an interceptor needs a Locker and a key function")
+	}
+	if err := nametext.CheckName("name", name); err != nil { // every call would be refused, and its caller blamed
+		panic("grpcguard: an interceptor: " + err.Error())
 	}
 	g := &guard{locker: locker, name: name, key: key}
 	for _, o := range opts {

@@ -12,6 +12,8 @@ import (
 
 // UnaryServerInterceptor runs a call under the lock with this name and the key that key makes from the call. The handler's
 // context carries the lock (wllock.HeldFrom) and ends when the lock is lost. A panic releases the lock and continues.
+//
+// Like all interceptors of this package, it panics on invalid arguments, such as a name that no lock can have.
 func UnaryServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGuard(locker, name, key, opts)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {

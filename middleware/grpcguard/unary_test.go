@@ -357,6 +357,8 @@ func TestMistakesPanic(t *testing.T) {
 	needs := "grpcguard: an interceptor needs a Locker and a key function"
 	require.PanicsWithValue(t, needs, func() { grpcguard.UnaryServerInterceptor(nil, "product", byPayload) })
 	require.PanicsWithValue(t, needs, func() { grpcguard.StreamClientInterceptor(l, "product", nil) })
+	require.PanicsWithValue(t, `grpcguard: an interceptor: name "a product" has ' ' at byte 1, want letters, digits, and . _ / - only`,
+		func() { grpcguard.StreamServerInterceptor(l, "a product", byPayload) })
 	require.PanicsWithValue(t, "grpcguard: an option of an interceptor is nil", func() { grpcguard.UnaryClientInterceptor(l, "product", byPayload, nil) })
 	require.PanicsWithValue(t, "grpcguard: WithCallOptions: an option is nil", func() { grpcguard.WithCallOptions(wllock.NoWait(), nil) })
 	require.PanicsWithValue(t, "grpcguard: KeyFrom(nil): want a function", func() { grpcguard.KeyFrom[proto.Message](nil) })

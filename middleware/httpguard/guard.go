@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // guard is a handler that runs under the lock.
@@ -33,10 +34,14 @@ type Option func(*settings)
 //
 // The handler gets the ResponseWriter unchanged, and a request whose context carries the lock (wllock.HeldFrom) and ends
 // when the lock is lost. A panic releases the lock and continues. A request that does not get the lock is answered as
-// described in the package documentation. New panics on invalid arguments.
+// described in the package documentation. New panics on invalid arguments,
+// such as a name that no lock can have.
 func New(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) func(http.Handler) http.Handler {
 	if locker == nil || key == nil {
 		panic("httpguard: New needs a Locker and a key function")
+	}
+	if err := nametext.CheckName("name", name); err != nil { // every request would be refused, and its client blamed
+		panic("httpguard: New: " + err.Error())
 	}
 	s := settings{shedStatus: http.StatusTooManyRequests, respond: respond}
 	for _, o := range opts {

@@ -110,6 +110,8 @@ func TestMistakesOfTheProgramAre500(t *testing.T) {
 	for name, mistake := range map[string]func(){
 		"locker":  func() { httpguard.New(nil, "product", byPath) },
 		"key":     func() { httpguard.New(l, "product", nil) },
+		"name":    func() { httpguard.New(l, "a product", byPath) },
+		"no name": func() { httpguard.New(l, "", byPath) },
 		"option":  func() { httpguard.New(l, "product", byPath, nil) },
 		"handler": func() { httpguard.New(l, "product", byPath)(nil) },
 		"part":    func() { httpguard.Join(byPath, nil) },
