@@ -4,36 +4,51 @@ import (
 	"testing"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // Faults provokes faults behind the Lockers of one test. Its methods may be called by any goroutine, except Process, which
 // like t.Fatal belongs to the test's own.
 type Faults struct {
 	t       testing.TB
-	backend *memlock.Backend
+	backend *backend
 }
 
 // NewWithFaults is New with a way to provoke faults. The lease TTL is 1s unless the options set another.
 func NewWithFaults(t testing.TB, opts ...wllock.Option) (*wllock.Locker, *Faults) {
 	t.Helper()
-	f := &Faults{t: t, backend: newBackend(t)}
+	f := &Faults{t: t, backend: &backend{Backend: newBackend(t)}}
 	return f.Process(opts...), f
 }
 
 // Process returns another Locker on the same backend, as another process of the application would have.
 func (f *Faults) Process(opts ...wllock.Option) *wllock.Locker {
 	f.t.Helper()
-	return newLocker(f.t, f.backend, append([]wllock.Option{wllock.WithLeaseTTL(faultyTTL)}, opts...))
+	l := newLocker(f.t, f.backend, append([]wllock.Option{wllock.WithLeaseTTL(faultyTTL)}, opts...))
+	f.t.Cleanup(func() { f.backend.hang(false) }) // before the Locker is closed, which waits for calls that hang
+	return l
 }
 
 // Lose makes the backend forget the holder of the lock, as a restart without its data would. The next in the queue gets it;
 // the context of the function that held it ends within a third of the lease TTL, with the cause wllock.ErrLeaseLost.
 func (f *Faults) Lose(name, key string) { f.backend.Expire(System + ":" + name + ":" + key) }
 
-// Partition disconnects all Lockers from the backend until Heal. New callers get wllock.ErrUnavailable, and held leases are
-// lost when they expire.
-func (f *Faults) Partition() { f.backend.Partition(true) }
+// Partition disconnects all Lockers from the backend until Heal, as a server that has ended does: new callers get
+// wllock.ErrUnavailable at once, and held leases are lost when they expire.
+func (f *Faults) Partition() {
+	f.backend.Partition(true)
+	f.backend.hang(false)
+}
 
-// Heal ends a Partition.
-func (f *Faults) Heal() { f.backend.Partition(false) }
+// Hang is a Partition without an answer, as a network that drops every packet makes it: the call that asks the backend for
+// the lock waits, until Heal, the end of its wait, or half the lease TTL, and gets wllock.ErrUnavailable only then. Ping
+// waits as well, but a release does not.
+func (f *Faults) Hang() {
+	f.backend.hang(true)
+	f.backend.Partition(true)
+}
+
+// Heal ends a Partition or a Hang.
+func (f *Faults) Heal() {
+	f.backend.Partition(false)
+	f.backend.hang(false)
+}

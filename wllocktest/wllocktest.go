@@ -1,25 +1,26 @@
 // Package wllocktest gives the tests of applications a Locker without a server, and provokes what is hard to wait for: a key
-// held by another caller, a lost lease, an unreachable backend.
+// held by another caller, a lost lease, a backend that is unreachable or does not answer.
 //
 //	func TestOrder(t *testing.T) {
 //		shop := NewShop(wllocktest.New(t))
 //		...
 //	}
 //
-// The Lockers are closed when the test ends, and the test fails if a lock is still held. Everything works inside a
+// The Lockers are closed when the test ends, and the test fails, naming the keys, if a lock is still held. Everything works inside a
 // testing/synctest bubble, where waiting for a lease to expire takes no time.
 package wllocktest
 
 import (
 	"context"
-	"fmt"
-	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -64,7 +65,7 @@ func newBackend(t testing.TB) *memlock.Backend {
 	return b
 }
 
-func newLocker(t testing.TB, b *memlock.Backend, opts []wllock.Option) *wllock.Locker {
+func newLocker(t testing.TB, b distributed.Backend, opts []wllock.Option) *wllock.Locker {
 	t.Helper()
 	l, err := wllock.New(System, b, opts...)
 	if err != nil {
@@ -74,22 +75,26 @@ func newLocker(t testing.TB, b *memlock.Backend, opts []wllock.Option) *wllock.L
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
-			t.Errorf("wllocktest: at the end of the test %s still held: %v", held(l.Stats()), err)
+			t.Errorf("wllocktest: at the end of the test %s still held: %v", held(l.Locks(math.MaxInt)), err)
 		}
 	})
 	return l
 }
 
-// held lists how many locks of each name are held.
-func held(s wllock.Stats) string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(s.Names)) {
-		if n := s.Names[name].Held; n > 0 {
-			names = append(names, fmt.Sprintf("%d of %s", n, name))
+// held lists the locks that are held.
+func held(all []wllock.LockInfo) string {
+	var keys []string
+	for _, lock := range all {
+		if lock.Holders > 0 {
+			keys = append(keys, strconv.Quote(lock.Key))
 		}
 	}
-	if len(names) == 0 {
+	switch len(keys) {
+	case 0:
 		return "no lock is"
+	case 1:
+		return keys[0] + " is"
 	}
-	return "locks (" + strings.Join(names, ", ") + ") are"
+	slices.Sort(keys)
+	return strings.Join(keys, ", ") + " are"
 }

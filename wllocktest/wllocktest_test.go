@@ -55,7 +55,7 @@ func TestForgottenLockFailsTheTest(t *testing.T) {
 		require.NoError(t, err)
 		r.end()
 		require.Len(t, r.errors, 1)
-		require.Contains(t, r.errors[0], "at the end of the test locks (1 of product) are still held")
+		require.Contains(t, r.errors[0], `at the end of the test "test:product:1" is still held`)
 		_ = lock.Release(t.Context())
 	})
 }
@@ -129,15 +129,98 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-func TestPartitionEndsWithTheTest(t *testing.T) {
+func TestForgottenLocksAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
-		locker, faults := wllocktest.NewWithFaults(r, wllock.WithLeaseTTL(time.Hour))
-		require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error {
-			faults.Partition()
-			return nil
-		}))
-		r.end() // which could not give the lease back
-		require.Empty(t, r.errors)
+		locker := wllocktest.New(r)
+		for _, key := range []string{"2", "1"} {
+			lock, err := locker.Acquire(t.Context(), "product", key)
+			require.NoError(t, err)
+			defer lock.Release(t.Context())
+		}
+		r.end()
+		require.Len(t, r.errors, 1)
+		require.Contains(t, r.errors[0], `"test:product:1", "test:product:2" are still held`)
 	})
+}
+
+func TestHang(t *testing.T) {
+	const ttl = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		locker, faults := wllocktest.NewWithFaults(t, wllock.WithLeaseTTL(ttl))
+		begun := time.Now()
+		passed := func() time.Duration {
+			d := time.Since(begun)
+			begun = time.Now()
+			return d
+		}
+		faults.Hang()
+		err := locker.Do(t.Context(), "product", "1", nothing, wllock.WithWait(100*time.Millisecond))
+		require.ErrorIs(t, err, wllock.ErrWaitTimeout)
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.Equal(t, 100*time.Millisecond, passed())
+
+		require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nothing), wllock.ErrUnavailable)
+		require.Equal(t, ttl/2, passed())
+
+		time.AfterFunc(time.Millisecond, faults.Heal)
+		require.NoError(t, locker.Do(t.Context(), "product", "1", nothing), "the answer came late")
+		require.Equal(t, time.Millisecond, passed())
+
+		faults.Hang()
+		time.AfterFunc(time.Millisecond, faults.Partition)
+		require.ErrorIs(t, locker.Ping(t.Context()), wllock.ErrUnavailable)
+		require.Equal(t, time.Millisecond, passed(), "a server that has ended refuses at once")
+		faults.Heal()
+		require.NoError(t, locker.Ping(t.Context()))
+
+		err = locker.Do(t.Context(), "product", "1", func(ctx context.Context) error {
+			faults.Hang()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+	})
+}
+
+// A hand-over to another process asks the backend with the lease that it gives up.
+func TestHangDuringHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locker, faults := wllocktest.NewWithFaults(t, wllock.WithMaxHandoffs(0))
+		held, waits := make(chan struct{}), make(chan error, 1)
+		go locker.Do(t.Context(), "product", "1", func(context.Context) error {
+			<-held
+			faults.Hang()
+			return nil
+		})
+		synctest.Wait()
+		go func() { waits <- faults.Process().Do(t.Context(), "product", "1", nothing) }()
+		synctest.Wait()
+		go func() { waits <- locker.Do(t.Context(), "product", "1", nothing) }()
+		synctest.Wait()
+		close(held)
+		time.Sleep(time.Millisecond)
+		faults.Heal()
+		require.NoError(t, <-waits)
+		require.NoError(t, <-waits)
+	})
+}
+
+func TestFaultsEndWithTheTest(t *testing.T) {
+	for name, fault := range map[string]func(*wllocktest.Faults){"partition": (*wllocktest.Faults).Partition, "hang": (*wllocktest.Faults).Hang} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{TB: t}
+				locker, faults := wllocktest.NewWithFaults(r, wllock.WithLeaseTTL(time.Hour))
+				require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error {
+					fault(faults)
+					return nil
+				}))
+				go locker.Do(t.Context(), "product", "1", nothing)
+				synctest.Wait()
+				r.end() // which could not release the lease
+				require.Empty(t, r.errors)
+			})
+		})
+	}
 }

@@ -107,7 +107,10 @@ var rooms = []room{
 		knows: []string{rpcstatus, "middleware/ratelimit"}, imports: grpcClient,
 	},
 	{path: "debug", what: "a page of the locks of a process", knows: []string{".", "internal/nametext"}, sealed: underRoot},
-	{path: "wllocktest", what: "Lockers and faults for tests of applications", knows: []string{".", "distributed/memlock"}, sealed: underRoot},
+	{
+		path: "wllocktest", what: "Lockers and faults for tests of applications", knows: []string{".", "distributed", "distributed/memlock"},
+		sealed: underRoot,
+	},
 	{
 		path: "config", what: "a Locker from the environment",
 		knows:   []string{".", "internal/nametext", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock"},
