@@ -21,7 +21,7 @@ var cutCases = []Case{
 func (e *env) cut() (heal func()) {
 	e.Helper()
 	if e.Cut == nil {
-		e.Skipf("the network cannot be cut")
+		e.Skipf("no Cut")
 	}
 	e.Cut(true)
 	return func() { e.Cut(false) }

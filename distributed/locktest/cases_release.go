@@ -261,7 +261,7 @@ func prevLoop(e *env) {
 func (e *env) expire(key string) {
 	e.Helper()
 	if e.Expire == nil {
-		e.Skipf("the service cannot be made to forget a lease")
+		e.Skipf("no Expire")
 	}
 	e.Expire(key)
 }

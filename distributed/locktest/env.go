@@ -285,7 +285,7 @@ func (e *env) fence(l distributed.Lease) uint64 {
 	ctx, cancel := timely()
 	defer cancel()
 	if err := l.Refill(ctx); errors.Is(err, errors.ErrUnsupported) {
-		e.Skipf("the backend has no fences")
+		e.Skipf("no fences")
 	} else if err != nil {
 		e.Fatalf("Refill: %v", err)
 	}

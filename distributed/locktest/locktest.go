@@ -58,15 +58,17 @@ func Cases() []Case {
 		noticeCases, timeCases, cutCases, loadCases, keyCases, closeCases)
 }
 
-// Run runs every case as a parallel subtest of t.
+// Run runs every case as a parallel subtest of t. At the end it logs how many rules the service has kept from being checked.
 func Run(t *testing.T, f Fixture) {
+	s := skips{count: map[string]int{}}
+	t.Cleanup(func() { s.log(t) }) // after all subtests
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			if f.Bubble {
-				synctest.Test(t, func(t *testing.T) { c.Check(t, f) })
+				synctest.Test(t, func(t *testing.T) { c.Check(counted{t, &s}, f) })
 			} else {
-				c.Check(t, f)
+				c.Check(counted{t, &s}, f)
 			}
 		})
 	}

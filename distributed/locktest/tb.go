@@ -2,7 +2,9 @@ package locktest
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -16,6 +18,32 @@ type TB interface {
 	Fatalf(format string, args ...any)
 	Skipf(format string, args ...any)
 	Failed() bool
+}
+
+// skips counts the cases that were skipped, by reason.
+type skips struct {
+	mu    sync.Mutex
+	count map[string]int // guarded by mu
+}
+
+func (s *skips) log(t TB) {
+	for _, why := range slices.Sorted(maps.Keys(s.count)) {
+		t.Logf("%d rules not checked: %s", s.count[why], why)
+	}
+}
+
+// counted is a TB whose skips are counted.
+type counted struct {
+	TB
+	skips *skips
+}
+
+func (c counted) Skipf(format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	c.skips.mu.Lock()
+	c.skips.count[why]++
+	c.skips.mu.Unlock()
+	c.TB.Skipf("%s", why)
 }
 
 // recorder is a TB that records failures.
