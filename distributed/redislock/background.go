@@ -21,6 +21,10 @@ type task interface {
 	answered(c *conn.Call, sent time.Time)
 }
 
+// patient is a task that is tried again even if it was refused: others wait for what it releases, and a password or an ACL
+// rule may come back.
+type patient interface{ patient() }
+
 // queuedTask is a task that waits, or is under way.
 type queuedTask struct {
 	task
@@ -137,7 +141,7 @@ func (b *background) try(batch []queuedTask) []queuedTask {
 		if kind != conn.None {
 			t.why = conn.MoreTelling(t.why, t.sent.Err)
 		}
-		if kind == conn.Transient && time.Now().Before(b.limit(t)) {
+		if b.worthwhile(t, kind) {
 			again = append(again, t)
 			continue
 		}
@@ -149,14 +153,18 @@ func (b *background) try(batch []queuedTask) []queuedTask {
 	return again
 }
 
-// limit is when a task is given up.
-func (b *background) limit(t queuedTask) time.Time {
+// worthwhile reports that a task whose try failed so is to be tried again.
+func (b *background) worthwhile(t queuedTask, kind conn.Failure) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.giveUp.IsZero() && b.giveUp.Before(t.until) {
-		return b.giveUp
+	closing := !b.giveUp.IsZero()
+	if kind == conn.Permanent {
+		if _, ok := t.task.(patient); !ok || closing {
+			return false
+		}
 	}
-	return t.until
+	now := time.Now()
+	return kind != conn.None && now.Before(t.until) && (!closing || now.Before(b.giveUp))
 }
 
 // leave releases whatever an attempt has at the server. If that fails, a lease expires within its claim window, and a place
@@ -169,3 +177,4 @@ type leaveTask wireAttempt
 
 func (t *leaveTask) call() *conn.Call               { return (*wireAttempt)(t).leave() }
 func (t *leaveTask) answered(*conn.Call, time.Time) {}
+func (t *leaveTask) patient()                       {}

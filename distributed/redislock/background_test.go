@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/redislock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
@@ -45,4 +46,56 @@ func TestFailingTaskKeepsNoWorker(t *testing.T) {
 	well.StartRelease()
 	require.Eventually(t, func() bool { return s.Do("EXISTS", key(t)) == int64(0) }, patience, time.Millisecond)
 	inTime(t, "released", time.Since(start), 0)
+}
+
+// TestReleaseRefusedForAMomentIsTriedAgain: a missing right, or a password that comes a little later than it is needed, once
+// cost the next waiter the rest of the lease.
+func TestReleaseRefusedForAMomentIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(t *testing.T, l *lease, refused, allowed func()){
+		"in the background": func(_ *testing.T, l *lease, refused, allowed func()) {
+			refused()
+			l.StartRelease()
+			time.AfterFunc(300*time.Millisecond, allowed)
+		},
+		"by a caller": func(t *testing.T, l *lease, refused, allowed func()) {
+			refused()
+			require.ErrorIs(t, l.Release(t.Context()), distributed.ErrRefused)
+			time.AfterFunc(300*time.Millisecond, allowed)
+		},
+		"of a grant that nobody wants": func(t *testing.T, l *lease, refused, allowed func()) {
+			refused()
+			l.a.discard()
+			time.AfterFunc(300*time.Millisecond, allowed)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			l := newUser(t, asUser(t, s)).lasting(time.Minute).lease("shop:product:1")
+			p := newUser(t, open(t, s.Addr)).lasting(time.Minute).place("shop:product:1")
+			start := make(chan time.Time, 1)
+			f(t, l, func() { s.Do("ACL", "SETUSER", "wllock", "-evalsha") }, func() {
+				start <- time.Now()
+				s.Do("ACL", "SETUSER", "wllock", "+evalsha")
+			})
+			next := granted(t, p)
+			inTime(t, "handed over", time.Since(<-start), longestPause)
+			release(t, next)
+		})
+	}
+}
+
+// A task that was refused does not keep Close waiting.
+func TestCloseDoesNotWaitForARefusedRelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := asUser(t, s)
+	l := newUser(t, b).lasting(time.Minute).lease("shop:product:1")
+	s.Do("ACL", "SETUSER", "wllock", "-evalsha")
+	l.StartRelease()
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	require.NoError(t, b.Close())
+	inTime(t, "Close", time.Since(start), longestPause)
 }

@@ -206,6 +206,8 @@ func (t *releaseTask) call() *conn.Call {
 	return t.a.wire.leave()
 }
 
+func (t *releaseTask) patient() {}
+
 func (t *releaseTask) answered(c *conn.Call, _ time.Time) {
 	if l := (*lease)(t); !l.leftToEnter(c) {
 		_ = l.settle(l.outcome(c))
