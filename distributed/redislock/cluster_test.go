@@ -1,6 +1,8 @@
 package redislock
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,7 +58,7 @@ func TestClusterReshardHasOneEffect(t *testing.T) {
 			to = c.Nodes[1]
 		}
 		for range 4 {
-			move(slot, from, to)
+			move(slot, from, to, 5*time.Millisecond)
 			from, to = to, from
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -84,8 +86,69 @@ func TestClusterReshardHasOneEffect(t *testing.T) {
 	inTime(t, "slowest turn in a reshard", slowest, time.Second)
 }
 
-// move gives a slot with its keys to another node, the way redis-cli --cluster reshard does.
-func move(slot int64, from, to *redistest.Server) {
+// TestAMovedSlotCostsNoLease: from the first moment of a move to the last, scripts with several keys are answered TRYAGAIN.
+// A lease was once lost if that took two thirds of T, though nobody else wanted it, and an Enter failed after W.
+func TestAMovedSlotCostsNoLease(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	for name, mode := range map[string]func(*distributed.Request){"exclusive": func(*distributed.Request) {}, "shared": shared} {
+		t.Run(name, func(t *testing.T) {
+			key := key(t)
+			u, other := newUser(t, inCluster(t, c)).lasting(time.Second), newUser(t, inCluster(t, c)).lasting(time.Second)
+			from, slot := c.Owner(key)
+			to := c.Nodes[0]
+			if to == from {
+				to = c.Nodes[1]
+			}
+			for i := range 10 {
+				from.Do("SET", fmt.Sprintf("data:{%s}:%d", key, i), "x")
+			}
+			leases := []*lease{u.lease(key, mode)}
+			if name == "shared" {
+				leases = append(leases, newUser(t, u.b).lasting(time.Second).lease(key, mode))
+			}
+			time.Sleep(time.Second / 3) // claimed
+			moved := make(chan struct{})
+			entered := make(chan error, 1)
+			go func() {
+				defer close(moved)
+				move(slot, from, to, 200*time.Millisecond) // of 13 or 14 keys
+			}()
+			time.Sleep(100 * time.Millisecond)
+			go func() {
+				l, p, err := other.enter(t.Context(), key)
+				if err == nil && (l != nil || p.Leave(t.Context()) != nil) {
+					err = errors.New("there was a lease for it")
+				}
+				entered <- err
+			}()
+			for {
+				select {
+				case <-moved:
+					require.NoError(t, <-entered)
+					for _, l := range leases {
+						release(t, l)
+					}
+					return
+				case err := <-entered:
+					require.NoError(t, err, "an Enter waits")
+					entered <- err
+				default:
+				}
+				for _, l := range leases {
+					select {
+					case <-l.Lost():
+						t.Fatal("lost")
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+			}
+		})
+	}
+}
+
+// move gives a slot with its keys to another node, the way redis-cli --cluster reshard does, with a pause before each key.
+func move(slot int64, from, to *redistest.Server, pause time.Duration) {
 	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID())
 	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.ID())
 	for { // what is asked for meanwhile is partly here and partly there
@@ -93,7 +156,7 @@ func move(slot int64, from, to *redistest.Server) {
 		if len(keys) == 0 {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause)
 		from.Do("MIGRATE", "127.0.0.1", to.Port, keys[0], 0, 5000)
 	}
 	time.Sleep(20 * time.Millisecond)

@@ -9,8 +9,8 @@ import (
 // prefix starts the name of every helper key and channel, and the value of every lock.
 const prefix = "wllock:"
 
-// keyCount is how many keys a lock has; queueKey is the queue's place among them.
-const keyCount, queueKey = 6, 2
+// keyCount is how many keys a lock has; queueKey and readersKey are places among them.
+const keyCount, queueKey, readersKey = 6, 2, 4
 
 // slots is the number of hash slots of a Redis cluster.
 const slots = 16384

@@ -76,9 +76,47 @@ func (s *session) renewBatch(ctx context.Context, batch []*lease) {
 	}
 	sent := time.Now()
 	s.try(ctx, shortest, calls...)
+	var moving []*lease
 	for i, l := range batch {
-		if calls[i].Err == nil {
+		switch {
+		case calls[i].Err == nil:
 			l.renewed(readRenew(calls[i].Reply), sent)
+		case conn.Moving(calls[i].Err):
+			moving = append(moving, l)
 		}
 	}
+	if len(moving) > 0 {
+		s.renewMoving(ctx, moving, shortest)
+	}
+}
+
+// renewMoving renews leases whose slots are being moved, which can take longer than they last.
+func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time.Duration) {
+	var calls []*conn.Call
+	ends := make([]int, len(batch)) // of each lease's calls
+	for i, l := range batch {
+		calls = append(calls, l.a.wire.renewOne(l.a.mode)...)
+		ends[i] = len(calls)
+	}
+	sent := time.Now()
+	s.try(ctx, shortest, calls...)
+	begin := 0
+	for i, l := range batch {
+		if r, ok := allRenewed(calls[begin:ends[i]]); ok {
+			l.renewed(r, sent)
+		}
+		begin = ends[i]
+	}
+}
+
+// allRenewed is what the calls for one lease say together; false: one has no answer.
+func allRenewed(calls []*conn.Call) (all renewReply, ok bool) {
+	all.held = true
+	for _, c := range calls {
+		if c.Err != nil {
+			return all, false
+		}
+		all.held = all.held && readRenew(c.Reply).held
+	}
+	return all, true
 }

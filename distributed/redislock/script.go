@@ -15,12 +15,15 @@ var (
 	heartbeatScript = newScript("heartbeat")
 	renewScript     = newScript("renew")
 	renewAllScript  = newScript("renewall")
+	renewOneScript  = newScript("renewone")
 	refillScript    = newScript("refill")
 	leaveScript     = newScript("leave")
 	probeScript     = newScript("probe")
 	ttlScript       = newScript("ttl")
 
-	allScripts = []*conn.Script{enterScript, heartbeatScript, renewScript, renewAllScript, refillScript, leaveScript, probeScript, ttlScript}
+	allScripts = []*conn.Script{
+		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, leaveScript, probeScript, ttlScript,
+	}
 )
 
 // includeMark begins the line of a script that is replaced by the shared parts it names.

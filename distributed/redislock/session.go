@@ -25,12 +25,16 @@ const (
 	firstPause, longestPause = 5 * time.Millisecond, 250 * time.Millisecond
 
 	shortestTry = 20 * time.Millisecond // see tryTimeout
+
+	// movePatience is how long an Enter waits, if its caller does, for a slot that is being moved: the server answers, and
+	// has done nothing.
+	movePatience = 30 * time.Second
 )
 
 // ask runs a call until it is answered, at most for the budget: a repeat gets the first answer (rule R1). It returns
 // when the request was sent that was answered. The caller's cancellation is noticed between tries.
 func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Duration) (sent time.Time, err error) {
-	end := time.Now().Add(budget)
+	begin := time.Now()
 	var why error
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		sent = time.Now()
@@ -47,7 +51,11 @@ func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Durati
 		if ctx.Err() != nil {
 			return sent, conn.Interrupted(ctx, c, why)
 		}
-		if kind == conn.Permanent || time.Now().After(end) {
+		patience := budget
+		if c.Script == enterScript && conn.Moving(c.Err) {
+			patience = max(budget, movePatience)
+		}
+		if kind == conn.Permanent || time.Since(begin) > patience {
 			return sent, conn.Unavailable(c.Script.Name, why)
 		}
 		s.pause(ctx, jittered(pause))

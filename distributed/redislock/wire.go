@@ -125,6 +125,19 @@ func (w wireAttempt) enter(prev any) *conn.Call {
 func (w wireAttempt) heartbeat() *conn.Call { return w.call(heartbeatScript) }
 func (w wireAttempt) renew() *conn.Call     { return w.call(renewScript) }
 
+// renewOne is renew by calls with one key each. The lease is held if all of them say so.
+func (w wireAttempt) renewOne(mode distributed.Mode) []*conn.Call {
+	lock, token, ttl := w.args[conn.HeadLen].(*string), *w.args[tokenArg].(*string), w.fixed.ttl.Milliseconds()
+	if mode == distributed.Exclusive {
+		return []*conn.Call{conn.NewCall(renewOneScript, []string{*lock}, token, ttl)}
+	}
+	readers, id := w.args[conn.HeadLen+readersKey].(*string), strings.TrimSuffix(strings.TrimPrefix(token, prefix+"x:"), ":")
+	return []*conn.Call{
+		conn.NewCall(renewOneScript, []string{*lock}, prefix+"s:", ttl),
+		conn.NewCall(renewOneScript, []string{*readers}, id, ttl, w.fixed.keep),
+	}
+}
+
 func (w wireAttempt) refill() *conn.Call {
 	c := w.call(refillScript)
 	c.Args[settingsArg] = w.fixed.refill

@@ -74,6 +74,9 @@ func Classify(err error) Failure {
 	return Transient
 }
 
+// Moving reports that a call was answered TRYAGAIN and nothing was done: its slot is being moved to another node.
+func Moving(err error) bool { return err != nil && redis.HasErrorPrefix(err, "TRYAGAIN") }
+
 // Answered reports that the server has answered, if only with an error.
 func Answered(err error) bool {
 	if err == nil {

@@ -28,11 +28,11 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 		cmds[i] = command(ctx, c.Args)
 	}
 	if len(calls) == 1 {
-		_ = g.client.Process(ctx, cmds[0]) // each command has its own error
+		_ = g.client.Process(ctx, g.once(cmds[0])) // each command has its own error
 	} else {
 		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, cmd := range cmds {
-				_ = p.Process(ctx, cmd)
+				_ = p.Process(ctx, g.once(cmd))
 			}
 			return nil
 		})
@@ -41,7 +41,7 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 		reply, err := cmds[i].Text()
 		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // a new server, or SCRIPT FLUSH; EVAL stores it as well
 			cmd := command(ctx, append([]any{"eval", c.Script.Text}, c.Args[2:]...))
-			_ = g.client.Process(ctx, cmd)
+			_ = g.client.Process(ctx, g.once(cmd))
 			reply, err = cmd.Text()
 		}
 		if err != nil && err == ctx.Err() { //nolint:errorlint // unwrapped it comes from the pool
@@ -49,6 +49,20 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 		}
 		c.Reply, c.Err = reply, explained(g.prefix, err)
 	}
+}
+
+// once is a command that the cluster client does not repeat, though it follows MOVED and ASK: that takes settings for other
+// clients, and for a cluster it is said by the command.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+func (g *goRedis) once(cmd *redis.Cmd) redis.Cmder {
+	if g.cluster {
+		return once{cmd}
+	}
+	return cmd
 }
 
 // Node implements Transport.
