@@ -14,16 +14,6 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// lostAfter checks the error of a call whose lock was lost while its function ran.
-func lostAfter(t *testing.T, err error) {
-	t.Helper()
-	require.ErrorIs(t, err, wllock.ErrLeaseLost)
-	var e *wllock.Error
-	require.ErrorAs(t, err, &e)
-	require.True(t, e.Ran)
-	require.Equal(t, wllock.TierDistributed, e.Tier)
-}
-
 func TestLostLeaseEndsTheContextWithItsCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder

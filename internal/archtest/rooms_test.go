@@ -86,6 +86,10 @@ var rooms = []room{
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 
+	{
+		path: "internal/testlocker", what: "what tests of Lockers begin with", knows: []string{".", "distributed", "distributed/memlock"},
+		sealed: underRoot,
+	},
 	{path: "internal/problem", what: "HTTP problem details", sealed: nothing},
 	{
 		path: "middleware/httpguard", what: "locks around HTTP handlers", knows: []string{".", "internal/nametext", "internal/problem"},

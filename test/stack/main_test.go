@@ -1,70 +1,22 @@
 package stack_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const ttl = time.Second
+const ttl = testlocker.TTL
 
-// newLocker returns a Locker over a memory backend of its own.
-func newLocker(t testing.TB, opts ...wllock.Option) (*wllock.Locker, *memlock.Backend) {
-	t.Helper()
-	b := memlock.New()
-	return lockerOn(t, b, opts...), b
-}
-
-// lockerOn returns a Locker over b that is closed at the end of the test.
-func lockerOn(t testing.TB, b distributed.Backend, opts ...wllock.Option) *wllock.Locker {
-	t.Helper()
-	l, err := wllock.New("test", b, append([]wllock.Option{wllock.WithLeaseTTL(ttl)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		require.NoError(t, l.Close(ctx))
-	})
-	return l
-}
-
-// hold acquires a lock and returns what releases it.
-func hold(t testing.TB, l *wllock.Locker, name, key string, opts ...wllock.CallOption) (release func()) {
-	t.Helper()
-	k, err := l.Acquire(context.Background(), name, key, opts...)
-	require.NoError(t, err)
-	return func() {
-		t.Helper()
-		require.NoError(t, k.Release(context.Background()))
-	}
-}
-
-// nothing is a function to guard.
-func nothing(context.Context) error { return nil }
-
-// never is a function that must not be run.
-func never(t testing.TB) wllock.Func {
-	return func(context.Context) error {
-		t.Error("the function was run without the lock")
-		return nil
-	}
-}
-
-// lostAfter checks the error of a call whose lock was lost while its function ran.
-func lostAfter(t *testing.T, err error) {
-	t.Helper()
-	require.ErrorIs(t, err, wllock.ErrLeaseLost)
-	var e *wllock.Error
-	require.ErrorAs(t, err, &e)
-	require.True(t, e.Ran)
-	require.Equal(t, wllock.TierDistributed, e.Tier)
-}
+var (
+	newLocker = testlocker.New
+	lockerOn  = testlocker.On
+	hold      = testlocker.Hold
+	nothing   = testlocker.Nothing
+	never     = testlocker.Never
+	lostAfter = testlocker.LostAfter
+)
