@@ -3,6 +3,7 @@ package wllock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -22,17 +23,13 @@ type entered struct {
 
 // run runs fn and then releases the lock, however fn ends.
 func (e entered) run(fn func(context.Context) error) (err error) {
-	defer func() {
-		if reason := e.leave(); reason != nil { // rule T7
-			err = errors.Join(reason, err)
-		}
-	}()
+	defer func() { err = e.leave(err) }()
 	return fn(e.ctx)
 }
 
-// leave ends the stay and returns an error if the lock was lost. A release without an answer has been logged; it is no
-// failure of fn's.
-func (e entered) leave() error {
+// leave ends the stay. It returns the function's error, with what was wrong with the hold (rule T7). A release without an
+// answer has been logged; it is no failure of the function's.
+func (e entered) leave(err error) error {
 	var kept bool
 	if e.releaseWait > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.hold.parent), e.releaseWait)
@@ -41,14 +38,20 @@ func (e entered) leave() error {
 	} else {
 		kept = e.hold.unpin()
 	}
-	if kept {
-		return nil // rule T7
+	switch {
+	case !kept:
+		return e.hold.explain(err, e.hold.lossReasons())
+	case err != nil && e.hold.overstayed.Load() && e.hold.stopped(err):
+		return e.hold.explain(err, []error{ErrLockTimeMax})
 	}
-	return e.hold.lossError()
+	return err
 }
 
 // enter is the way in: options, key, nested guard, local queue, backend.
 func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption) (entered, error) {
+	if ctx == nil {
+		return entered{}, errNilContext
+	}
 	n, err := l.names.get(name)
 	if err != nil {
 		return entered{fallback: l.settings.defaults.with(opts).fallback}, l.invalid(name, key, err)
@@ -59,7 +62,7 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 		e.releaseWait = l.settings.leaseTTL
 	}
 	if c.err != nil {
-		return e, c.err
+		return e, fmt.Errorf("wllock: %w", c.err)
 	}
 	if err := checkKey(key); err != nil {
 		return e, l.invalid(name, key, err)

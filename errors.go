@@ -38,6 +38,12 @@ var (
 	ErrClosed = errors.New("locker is closed")
 )
 
+// Mistakes in the program, refused before any queue.
+var (
+	errNilContext = errors.New("wllock: context is nil")
+	errNilFunc    = errors.New("wllock: function is nil")
+)
+
 // waitTimeout is the type of ErrWaitTimeout.
 type waitTimeout struct{}
 

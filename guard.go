@@ -8,12 +8,18 @@ type Func = func(ctx context.Context) error
 // Do runs fn while it holds the lock system:name:key. It waits for the lock until ctx ends, or as the options say.
 //
 // If the lock is not acquired, fn is not run, and the error, an *Error, says why. If the lock was held until fn returned,
-// fn's error is returned unchanged; if it was lost before, ErrLeaseLost, in an *Error, joined with fn's error. A panic or
-// runtime.Goexit in fn releases the lock and continues.
+// fn's error is returned unchanged; if it was lost before, ErrLeaseLost, in an *Error, joined with fn's error. Likewise
+// ErrLockTimeMax is joined with the error of a function that has returned its context's error, or its cause, after
+// WithLockTimeMax; nil and other errors stay as they are. A panic or runtime.Goexit in fn releases the lock and continues.
+//
+// A nil context, function or option is an error at once, before any queue; no fallback is run for the first two.
 //
 // Locks are reentrant: a Do inside fn on the same Locker, name and key, with a context derived from fn's, runs at once.
 // Goroutines started by fn are not excluded from each other.
 func (l *Locker) Do(ctx context.Context, name, key string, fn Func, opts ...CallOption) error {
+	if fn == nil {
+		return errNilFunc
+	}
 	e, err := l.enter(ctx, name, key, opts)
 	if err != nil {
 		if e.fallback != nil {
@@ -33,6 +39,9 @@ func (l *Locker) Guard(name, key string, fn Func, opts ...CallOption) Func {
 func Call[R any](ctx context.Context, l *Locker, name, key string,
 	fn func(context.Context) (R, error), opts ...CallOption) (R, error) {
 	var r R
+	if fn == nil {
+		return r, errNilFunc
+	}
 	err := l.Do(ctx, name, key, func(ctx context.Context) (err error) {
 		r, err = fn(ctx)
 		return err
@@ -43,7 +52,10 @@ func Call[R any](ctx context.Context, l *Locker, name, key string,
 // Wrap decorates a function of one argument, from which key makes the key. Each call of the result is a Call.
 func Wrap[A, R any](l *Locker, name string, key func(A) string, fn func(context.Context, A) (R, error),
 	opts ...CallOption) func(context.Context, A) (R, error) {
-	return func(ctx context.Context, a A) (R, error) {
+	return func(ctx context.Context, a A) (r R, err error) {
+		if key == nil || fn == nil {
+			return r, errNilFunc
+		}
 		return Call(ctx, l, name, key(a), func(ctx context.Context) (R, error) { return fn(ctx, a) }, opts...)
 	}
 }
@@ -52,13 +64,15 @@ func Wrap[A, R any](l *Locker, name string, key func(A) string, fn func(context.
 // holds nothing; it replaces a WithFallback.
 func WrapOr[A, R any](l *Locker, name string, key func(A) string, fn func(context.Context, A) (R, error),
 	otherwise func(context.Context, A, error) (R, error), opts ...CallOption) func(context.Context, A) (R, error) {
-	return func(ctx context.Context, a A) (R, error) {
-		var r R
+	return func(ctx context.Context, a A) (r R, err error) {
+		if key == nil || fn == nil || otherwise == nil {
+			return r, errNilFunc
+		}
 		fallback := WithFallback(func(ctx context.Context, reason error) (err error) {
 			r, err = otherwise(ctx, a, reason)
 			return err
 		})
-		err := l.Do(ctx, name, key(a), func(ctx context.Context) (err error) {
+		err = l.Do(ctx, name, key(a), func(ctx context.Context) (err error) {
 			r, err = fn(ctx, a)
 			return err
 		}, append(opts[:len(opts):len(opts)], fallback)...)

@@ -51,13 +51,50 @@ func (h *hold) lost() bool {
 }
 
 // lossError is the error of a hold whose lock was lost while its function ran.
-func (h *hold) lossError() error {
-	reason := ErrLeaseLost
+func (h *hold) lossError() error { return h.error(h.lossReasons()) }
+
+func (h *hold) lossReasons() []error {
 	if h.overstayed.Load() {
-		reason = errors.Join(ErrLeaseLost, ErrLockTimeMax)
+		return []error{ErrLeaseLost, ErrLockTimeMax}
+	}
+	return []error{ErrLeaseLost}
+}
+
+func (h *hold) error(reasons []error) error {
+	reason := reasons[0]
+	if len(reasons) > 1 {
+		reason = errors.Join(reasons...)
 	}
 	return &Error{Op: "hold", Key: h.key, Tier: TierDistributed, Waited: h.localWait + h.distributedWait(),
 		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason}
+}
+
+// stopped reports whether err, of the function, is the end of its context after LockTimeMax.
+func (h *hold) stopped(err error) bool {
+	ended := h.ended.Load()
+	return ended != nil && errors.Is(context.Cause(ended), ErrLockTimeMax) &&
+		(errors.Is(err, ended.Err()) || errors.Is(err, ErrLockTimeMax))
+}
+
+// explain joins the error of a hold with its function's. Each reason is in it once: the function may have returned the
+// cause of its context, or the error of a nested guard of the same hold.
+func (h *hold) explain(err error, reasons []error) error {
+	var missing []error
+	for _, r := range reasons {
+		if !errors.Is(err, r) {
+			missing = append(missing, r)
+		}
+	}
+	e, explained := errors.AsType[*Error](err)
+	switch {
+	case explained && e.Ran && e.Key == h.key && len(missing) == 0:
+		return err
+	case explained && e.Ran && e.Key == h.key:
+		return errors.Join(h.error(missing), err)
+	case !explained && len(missing) < len(reasons):
+		return h.error(append(missing, err))
+	}
+	return errors.Join(h.error(reasons), err)
 }
 
 // pin keeps the hold open for a nested guard. It reports false if the hold is closed.

@@ -3,6 +3,7 @@ package wllock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -175,5 +176,99 @@ func TestSyncReleaseReportsALoss(t *testing.T) {
 			return nil
 		}, wllock.SyncRelease())
 		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+	})
+}
+
+// TestErrLockTimeMaxIsNotLost: a function that stops with its context says so in the context's words, as database/sql does.
+func TestErrLockTimeMaxIsNotLost(t *testing.T) {
+	own := errors.New("own")
+	const max = `wllock: hold "test:n:k": lock held for longer than its maximum`
+	for what, c := range map[string]struct {
+		fn     func(ctx context.Context) error
+		text   string // of the error; empty: it is the function's
+		always error
+	}{
+		"error of the context": {func(ctx context.Context) error { return ctx.Err() }, max + "\ncontext canceled", context.Canceled},
+		"wrapped":              {func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }, max + "\nquery: context canceled", context.Canceled},
+		"cause":                {context.Cause, max, nil},
+		"wrapped cause": {func(ctx context.Context) error { return fmt.Errorf("query: %w", context.Cause(ctx)) },
+			`wllock: hold "test:n:k": query: lock held for longer than its maximum`, nil},
+		"own": {func(context.Context) error { return own }, "", own},
+		"nil": {func(context.Context) error { return nil }, "", nil},
+	} {
+		for depth := range 3 {
+			t.Run(fmt.Sprint(what, " ", depth), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, _ := newLocker(t)
+					fn := func(ctx context.Context) error { <-ctx.Done(); return c.fn(ctx) }
+					for range depth { // nested guards
+						fn = l.Guard("n", "k", fn, wllock.WithLockTimeMax(ttl))
+					}
+					err := l.Do(t.Context(), "n", "k", fn, wllock.WithLockTimeMax(ttl))
+					if c.text == "" {
+						require.Equal(t, c.always, err)
+						return
+					}
+					require.EqualError(t, err, c.text)
+					require.ErrorIs(t, err, wllock.ErrLockTimeMax)
+					require.NotErrorIs(t, err, wllock.ErrLeaseLost)
+					if c.always != nil {
+						require.ErrorIs(t, err, c.always)
+					}
+					var e *wllock.Error
+					require.ErrorAs(t, err, &e)
+					require.True(t, e.Ran)
+				})
+			})
+		}
+	}
+}
+
+// The caller's own end is no overstay, whatever comes later.
+func TestCallerThatLeftHasNotOverstayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
+		defer cancel()
+		err := l.Do(ctx, "n", "k", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(ttl)
+			return ctx.Err()
+		}, wllock.WithLockTimeMax(ttl))
+		require.Equal(t, context.DeadlineExceeded, err)
+	})
+}
+
+// TestLossIsSaidOnce: also if the function returns the cause of its context, and through nested guards.
+func TestLossIsSaidOnce(t *testing.T) {
+	for depth := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			l, b := newLocker(t)
+			fn := func(ctx context.Context) error {
+				b.Expire("test:n:k")
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			for range depth {
+				fn = l.Guard("n", "k", fn)
+			}
+			err := l.Do(t.Context(), "n", "k", fn)
+			lostAfter(t, err)
+			require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`)
+		})
+	}
+}
+
+// The lease of a function that has overstayed is lost later, and both are said once.
+func TestOverstayAndLossAreSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(3 * ttl)
+			return context.Cause(ctx)
+		}, wllock.WithLockTimeMax(ttl))
+		lostAfter(t, err)
+		require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`+"\nlock held for longer than its maximum")
 	})
 }

@@ -49,7 +49,11 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	if backend == nil {
 		s.wrong("backend is nil: want one, for example memlock.New()")
 	}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			s.wrong("option %d of %d is nil", i+1, len(opts))
+			continue
+		}
 		o.apply(&s)
 	}
 	s.check()

@@ -93,7 +93,7 @@ func (s *settings) check() {
 
 // WithThreshold sets how many callers may wait per key in this process (default [DefaultThreshold]). The caller at the
 // head, which waits at the backend, is not counted. 0: nobody waits. Unlimited: no threshold.
-func WithThreshold(n int) Option { return WithDefaults(WithCallThreshold(n)) }
+func WithThreshold(n int) Option { return WithDefaults(threshold("WithThreshold", n)) }
 
 // WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are
 // renewed while they are held, so T is not how long a function may run but how long others wait after a process has died.
@@ -225,7 +225,11 @@ type callOptions struct {
 }
 
 func (c callOptions) with(opts []CallOption) callOptions {
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			c = c.wrong("call option %d of %d is nil", i+1, len(opts))
+			continue
+		}
 		c = o(c)
 	}
 	return c
@@ -233,7 +237,7 @@ func (c callOptions) with(opts []CallOption) callOptions {
 
 func (c callOptions) wrong(format string, args ...any) callOptions {
 	if c.err == nil {
-		c.err = fmt.Errorf("wllock: "+format, args...)
+		c.err = fmt.Errorf(format, args...)
 	}
 	return c
 }
@@ -278,10 +282,12 @@ func WithLockTimeMax(d time.Duration) CallOption {
 }
 
 // WithCallThreshold sets the threshold of the call: see WithThreshold.
-func WithCallThreshold(n int) CallOption {
+func WithCallThreshold(n int) CallOption { return threshold("WithCallThreshold", n) }
+
+func threshold(option string, n int) CallOption {
 	return func(c callOptions) callOptions {
 		if err := checkThreshold(n); err != nil {
-			return c.wrong("WithCallThreshold(%d): %v", n, err)
+			return c.wrong("%s(%d): %v", option, n, err)
 		}
 		c.threshold, c.ownLimit = n, true
 		return c
@@ -307,6 +313,9 @@ func WithShedHopeless() CallOption {
 // caller's context, holding nothing in either tier; its error is the call's. Acquire ignores it.
 func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	return func(c callOptions) callOptions {
+		if f == nil {
+			return c.wrong("WithFallback(nil): want a function")
+		}
 		c.fallback = f
 		return c
 	}

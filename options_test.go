@@ -67,7 +67,7 @@ func TestWrongOptionsAreAllNamedAtOnce(t *testing.T) {
 		wllock.WithMaxTenure(0), wllock.WithLinger(-1), wllock.WithOutage(2), wllock.WithThreshold(-2),
 		wllock.WithName("a:b"), wllock.WithName("n", wllock.WithWait(-1)), wllock.WithLogger(nil))
 	for _, part := range []string{"bad system", "backend", "WithLeaseTTL", "WithMaxHandoffs", "WithMaxTenure", "WithLinger",
-		"WithOutage", "WithCallThreshold(-2)", "a:b", "WithWait", "WithLogger"} {
+		"WithOutage", "WithThreshold(-2)", "a:b", "WithWait", "WithLogger"} {
 		require.ErrorContains(t, err, part)
 	}
 }
@@ -77,4 +77,42 @@ func TestWrongCallOptionIsRefusedAtTheCall(t *testing.T) {
 	require.ErrorContains(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithLockTimeMax(-1)), "WithLockTimeMax")
 	require.ErrorContains(t, l.SetThreshold("n", -2), "-2")
 	require.ErrorIs(t, l.SetThreshold("a:b", 2), wllock.ErrInvalidKey)
+}
+
+func TestWrongOptionsAreNamedAsTheyWereGiven(t *testing.T) {
+	l, b := newLocker(t)
+	_, err := wllock.New("test", b, nil, wllock.WithThreshold(-5))
+	require.EqualError(t, err, "wllock: option 1 of 2 is nil\nWithThreshold(-5): want 0 (nobody waits) or more, or Unlimited")
+	_, err = wllock.New("test", b, wllock.WithName("n", nil), wllock.WithDefaults(wllock.WithCallThreshold(-5)))
+	require.EqualError(t, err, "wllock: WithCallThreshold(-5): want 0 (nobody waits) or more, or Unlimited\n"+
+		"WithName(\"n\"): call option 1 of 1 is nil")
+	require.EqualError(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(-1)),
+		"wllock: WithWait(-1ns): want 0 (until the context ends) or more")
+}
+
+// TestNilIsAnErrorOfTheCall: not a panic inside the lock.
+func TestNilIsAnErrorOfTheCall(t *testing.T) {
+	l, _ := newLocker(t)
+	ctx, id := t.Context(), func(key string) string { return key }
+	work := func(context.Context, string) (int, error) { return 1, never(t)(ctx) }
+	otherwise := func(context.Context, string, error) (int, error) { return 1, nil }
+	second := func(_ any, err error) error { return err }
+	for what, err := range map[string]error{
+		"Do":             l.Do(ctx, "n", "k", nil),
+		"Do, fallback":   l.Do(ctx, "n", "k", nil, wllock.WithFallback(func(context.Context, error) error { return nil })),
+		"Guard":          l.Guard("n", "k", nil)(ctx),
+		"Call":           second(wllock.Call[int](ctx, l, "n", "k", nil)),
+		"Wrap key":       second(wllock.Wrap(l, "n", nil, work)(ctx, "k")),
+		"Wrap":           second(wllock.Wrap[string, int](l, "n", id, nil)(ctx, "k")),
+		"WrapOr key":     second(wllock.WrapOr(l, "n", nil, work, otherwise)(ctx, "k")),
+		"WrapOr":         second(wllock.WrapOr(l, "n", id, nil, otherwise)(ctx, "k")),
+		"WrapOr or":      second(wllock.WrapOr(l, "n", id, work, nil)(ctx, "k")),
+		"fallback":       l.Do(ctx, "n", "k", never(t), wllock.WithFallback(nil)),
+		"option":         l.Do(ctx, "n", "k", never(t), nil),
+		"Acquire option": second(l.Acquire(ctx, "n", "k", nil)),
+		"context":        l.Do(nil, "n", "k", never(t)), //nolint:staticcheck // that is the test
+	} {
+		require.ErrorContains(t, err, "nil", what)
+	}
+	require.Zero(t, l.Stats().Total.Acquired)
 }
