@@ -310,12 +310,10 @@ func WithShedHopeless() CallOption {
 }
 
 // WithFallback runs f instead of the function when the lock is not acquired, and passes it the reason. It runs with the
-// caller's context, holding nothing in either tier; its error is the call's. Acquire ignores it.
+// caller's context, holding nothing in either tier; its error is the call's. Acquire ignores it. nil: no fallback, for a
+// call whose name or Locker has one.
 func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	return func(c callOptions) callOptions {
-		if f == nil {
-			return c.wrong("WithFallback(nil): want a function")
-		}
 		c.fallback = f
 		return c
 	}

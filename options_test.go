@@ -107,7 +107,6 @@ func TestNilIsAnErrorOfTheCall(t *testing.T) {
 		"WrapOr key":     second(wllock.WrapOr(l, "n", nil, work, otherwise)(ctx, "k")),
 		"WrapOr":         second(wllock.WrapOr(l, "n", id, nil, otherwise)(ctx, "k")),
 		"WrapOr or":      second(wllock.WrapOr(l, "n", id, work, nil)(ctx, "k")),
-		"fallback":       l.Do(ctx, "n", "k", never(t), wllock.WithFallback(nil)),
 		"option":         l.Do(ctx, "n", "k", never(t), nil),
 		"Acquire option": second(l.Acquire(ctx, "n", "k", nil)),
 		"context":        l.Do(nil, "n", "k", never(t)), //nolint:staticcheck // that is the test
