@@ -143,7 +143,7 @@ func (l *lease) Release(context.Context) error { return l.release(l.Finish()) }
 func (l *lease) release(held bool) error {
 	l.shard.mu.Lock()
 	err := l.shard.release(l)
-	l.shard.mu.Unlock()
+	l.shard.unlock()
 	if !held {
 		return distributed.ErrLeaseLost // also if the server had not noticed yet: it knows now
 	}
@@ -231,7 +231,7 @@ func (p *place) lose() {
 func (p *place) Leave(context.Context) error {
 	s := p.shard
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	switch p.state {
 	case queued:
 		if err := s.backend.reachable(); err != nil {
@@ -241,6 +241,7 @@ func (p *place) Leave(context.Context) error {
 		e := p.entry
 		e.unlink(p)
 		p.state = ended
+		s.contend(e) // perhaps nobody waits any more
 		s.advance(e) // readers may have been queued behind a writer
 	case undelivered:
 		p.left = true

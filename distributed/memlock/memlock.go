@@ -99,7 +99,7 @@ func (b *Backend) Close() error {
 func (b *Backend) Expire(key string) {
 	s := b.shardOf(key)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if e := s.entries[key]; e != nil {
 		for _, l := range slices.Clone(e.owners) {
 			s.drop(l, gone)
