@@ -68,7 +68,7 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 		return e, l.invalid(name, key, err)
 	}
 	full := n.prefix + key
-	if h, nested, err := within(ctx, n, full, &c); h != nil || err != nil {
+	if h, nested, err := within(ctx, l.observer, full, &c); h != nil || err != nil {
 		e.hold, e.ctx = h, nested
 		return e, err
 	}
@@ -87,10 +87,10 @@ func (l *Locker) invalid(name, key string, err error) error {
 
 // within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with
 // the context for the function. Neither hold nor error: there is none.
-func within(ctx context.Context, n *nameState, key string, c *callOptions) (*hold, context.Context, error) { // rule L6
+func within(ctx context.Context, of *observer, key string, c *callOptions) (*hold, context.Context, error) { // rule L6
 	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
 		h := at.held()
-		if h.name != n || h.key != key || !h.pin() {
+		if h.observer != of || h.key != key || !h.pin() {
 			continue
 		}
 		var reason error

@@ -63,6 +63,8 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	l := &Locker{backend: backend, settings: s, observer: newObserver(system, s.logger)}
 	l.policy = policyFor(backend, &s, slog.New(l.observer.logger))
 	l.names.system, l.names.settings = system, &l.settings
+	l.names.full = l.observer.tooManyNames
+	l.names.first.Store(&map[string]*nameState{})
 	l.names.limit.Store(int64(s.defaults.threshold))
 	if s.outage == LocalOnly {
 		l.observer.degraded = l.policy.Degraded

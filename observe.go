@@ -172,6 +172,14 @@ func (o *observer) logPanic(panicked any) {
 	o.logger.put(context.Background(), line)
 }
 
+// tooManyNames is called once.
+func (o *observer) tooManyNames() {
+	line := slog.NewRecord(time.Now(), slog.LevelWarn, "too many lock names: further ones are counted together as "+otherNames+
+		"; a name is a kind of thing, and which one is the key", 0)
+	line.AddAttrs(slog.String("system", o.system), slog.Int("names", maxNames))
+	o.logger.put(context.Background(), line)
+}
+
 // collected waits for the measurements made so far, for a meter that is about to collect.
 func (o *observer) collected(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)

@@ -5,7 +5,7 @@ import "time"
 // Stats is what a Locker has counted since it was made.
 type Stats struct {
 	Total NameStats            // sum over all names
-	Names map[string]NameStats // by name, for each name used so far
+	Names map[string]NameStats // by name, for each name used so far; "(other)": of all beyond 10,000
 
 	// The logger, tracer and meter run beside the calls, which do not wait for them.
 	ReportPanics   uint64 // panics of theirs, swallowed; the first one is logged
@@ -31,15 +31,15 @@ type NameStats struct {
 func (l *Locker) Stats() Stats {
 	s := Stats{Names: map[string]NameStats{},
 		ReportPanics: l.observer.panics.Load(), ReportsDropped: l.observer.dropped.Load()}
-	for name, n := range l.names.all() {
+	for _, n := range l.names.all() {
 		one := statsOf(n)
-		s.Names[name] = one
+		s.Names[n.label] = one
 		s.Total.add(one)
 	}
 	return s
 }
 
-func statsOf(n *nameState) NameStats {
+func statsOf(n *tally) NameStats {
 	return NameStats{
 		Waiting: n.waiting.Load(), Held: n.held.Load(),
 		Acquired: n.acquired.Load(), Handoffs: n.handoffs.Load(), Shed: n.shed.Load(), Timeouts: n.timeouts.Load(),
