@@ -192,7 +192,7 @@ func ahead(ask local.Ask, err error) int {
 
 // refused makes the error of a caller that did not get the lock.
 func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
-	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
+	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: l.blame(public(ctx, err))}
 	if tier == TierDistributed {
 		e.DistributedWait = time.Since(h.turnAt)
 	}
@@ -211,4 +211,16 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 	}
 	l.observer.refused(ctx, &h.call, e, why)
 	return e
+}
+
+// blame adds ErrUnavailable to the error of a caller that ran out of time, or would not wait, while the backend does not
+// answer: those that wait behind a head that cannot reach the backend have met no contention (rule O6).
+func (l *Locker) blame(err error) error {
+	if errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrHeld) {
+		return err
+	}
+	if why := l.policy.Suspect(); why != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
 }

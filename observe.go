@@ -18,7 +18,8 @@ import (
 type observer struct {
 	system    string
 	logger    logger
-	telemetry *telemetry  // nil: nobody measures
+	telemetry *telemetry // nil: nobody measures
+	backend   policy
 	degraded  func() bool // locks are held without leases now; nil: never, unless LocalOnly
 
 	mishaps
@@ -141,8 +142,8 @@ func (o *observer) releaseFailed(tag any, key string, err error) {
 		o.warn(ctx, "lock was lost before it was released", n, key)
 		return
 	}
-	if o.degraded != nil && o.degraded() {
-		return // the outage has been logged, and nobody here waits for the lease to expire
+	if o.degraded != nil && o.degraded() || o.backend.Unreleased() {
+		return // one line tells of all of them
 	}
 	o.warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", err.Error()))
 }

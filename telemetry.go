@@ -64,6 +64,8 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 	waiting := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.waiter.count", "{waiter}", "Callers waiting in a local queue")
 	held := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.lock.count", "{lock}", "Locks held")
 	limit := instrument(&err, m.Int64ObservableGauge, "wllock.waiter.limit", "{waiter}", "Callers that may wait per key; -1: any number")
+	available := instrument(&err, m.Int64ObservableGauge, "wllock.backend.available", "{locker}",
+		"1 while locks can be acquired at the backend; 0 while it is away or refuses")
 	local := instrument(&err, m.Int64ObservableGauge, "wllock.degraded", "{locker}",
 		"1 while locks are held within the process only, because the backend is unreachable")
 	if err != nil {
@@ -79,7 +81,13 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 				o.ObserveInt64(limit, int64(state.threshold(&state.options)), of)
 			}
 		}
-		switch of := metric.WithAttributes(t.system); {
+		of := metric.WithAttributes(t.system)
+		if from.backend.Status().Available {
+			o.ObserveInt64(available, 1, of)
+		} else {
+			o.ObserveInt64(available, 0, of)
+		}
+		switch {
 		case from.degraded == nil:
 		case from.degraded():
 			o.ObserveInt64(local, 1, of)
@@ -87,7 +95,7 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 			o.ObserveInt64(local, 0, of)
 		}
 		return nil
-	}, waiting, held, limit, local)
+	}, waiting, held, limit, available, local)
 	return err
 }
 

@@ -95,6 +95,12 @@ func (l *lease) Refill(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	err := l.refill()
+	l.shard.backend.health.exchanged(err)
+	return err
+}
+
+func (l *lease) refill() error {
 	l.shard.mu.Lock()
 	defer l.shard.mu.Unlock()
 	if err := l.shard.backend.reachable(); err != nil {
@@ -144,6 +150,7 @@ func (l *lease) release(held bool) error {
 	l.shard.mu.Lock()
 	err := l.shard.release(l)
 	l.shard.unlock()
+	l.shard.backend.health.exchanged(err)
 	if !held {
 		return distributed.ErrLeaseLost // also if the server had not noticed yet: it knows now
 	}

@@ -198,6 +198,10 @@ func renew(_ context.Context, due []distributed.Lease) {
 	for _, w := range due {
 		w.(*lease).renew(now)
 	}
+	if len(due) > 0 {
+		b := due[0].(*lease).shard.backend
+		b.health.exchanged(b.reachable())
+	}
 }
 
 // close ends all places. Nobody enters any more, since the Backend is marked closed, and its keeper renews nothing.
