@@ -71,7 +71,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 	done
 
 .PHONY: cover
-cover: servers ## coverage over all packages: coverage.out, coverage.html
+cover: compiler servers ## coverage over all packages: coverage.out, coverage.html
 	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -coverpkg="$$(echo $(RACED) | tr ' ' ,)" -coverprofile=coverage.out $(PKG)
 	@$(GO) tool cover -html=coverage.out -o coverage.html
 	@$(GO) tool cover -func=coverage.out | tail -n 1
@@ -85,7 +85,7 @@ servers: ## install what the tests start: redis-server
 	@tools/need redis-server redis-server
 
 .PHONY: compiler
-compiler: # the race detector needs cgo
+compiler: # the race detector needs cgo, and servers whose clock is set a library
 	@tools/need gcc gcc libc6-dev
 
 .PHONY: clean

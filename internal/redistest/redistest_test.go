@@ -68,3 +68,21 @@ func TestProxyLosesReplies(t *testing.T) {
 	defer cancel()
 	require.Error(t, c.Incr(ctx, "n").Err())
 }
+
+func TestClockStandsStillUntilSet(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMicro(1_800_000_000_123_456)
+	s, clock := StartWithClock(t, now)
+	c := s.Client()
+	require.NoError(t, c.Set(t.Context(), "k", "v", time.Second).Err())
+	for _, step := range []time.Duration{0, time.Second, time.Millisecond, -time.Minute} {
+		now = now.Add(step)
+		clock.Set(now)
+		at, err := c.Time(t.Context()).Result()
+		require.NoError(t, err)
+		require.Equal(t, now.UnixMicro(), at.UnixMicro())
+		n, err := c.Exists(t.Context(), "k").Result()
+		require.NoError(t, err)
+		require.Equal(t, step == 0 || step == time.Second, n == 1, "after another %v", step)
+	}
+}

@@ -35,8 +35,8 @@ type Server struct {
 	Dir    string // working folder, with the log in redis.log
 	Socket string // path of its unix socket
 
-	t    testing.TB
-	args []string
+	t         testing.TB
+	args, env []string
 
 	mu   sync.Mutex
 	proc *process // guarded by mu; replaced by Restart
@@ -46,11 +46,13 @@ type Server struct {
 // on disk by default.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, 0, append([]string{"--save", "", "--appendonly", "no"}, args...))
+	return start(t, 0, nil, append(inMemory(), args...))
 }
 
-// start tries ports until a server answers on one; port 0 picks them.
-func start(t testing.TB, port int, args []string) *Server {
+func inMemory() []string { return []string{"--save", "", "--appendonly", "no"} }
+
+// start tries ports until a server answers on one; port 0 picks them. env is added to this process's environment.
+func start(t testing.TB, port int, env, args []string) *Server {
 	t.Helper()
 	need(t)
 	dir, err := os.MkdirTemp("", "redistest") // short, because the path of a unix socket is limited to 108 bytes
@@ -58,7 +60,7 @@ func start(t testing.TB, port int, args []string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Server{t: t, Dir: dir, Socket: filepath.Join(dir, "s"), args: args}
+	s := &Server{t: t, Dir: dir, Socket: filepath.Join(dir, "s"), args: args, env: env}
 	fixed := port != 0
 	for range startTries {
 		if !fixed {
@@ -108,7 +110,7 @@ func (s *Server) launch() bool {
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--dir", s.Dir, "--logfile", "redis.log",
 		"--unixsocket", s.Socket, "--enable-debug-command", "local",
 	}, s.args...)
-	p, err := run(args)
+	p, err := run(args, s.env...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -219,8 +221,9 @@ type process struct {
 
 // run starts redis-server on a thread that lives as long as the process: Linux sends the parent-death signal when the thread
 // that started the child ends, not when the whole parent does.
-func run(args []string) (*process, error) {
+func run(args []string, env ...string) (*process, error) {
 	p := &process{cmd: exec.Command("redis-server", args...), done: make(chan struct{})}
+	p.cmd.Env = append(p.cmd.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error, 1)
