@@ -64,8 +64,6 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 	waiting := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.waiter.count", "{waiter}", "Callers waiting in a local queue")
 	held := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.lock.count", "{lock}", "Locks held")
 	limit := instrument(&err, m.Int64ObservableGauge, "wllock.waiter.limit", "{waiter}", "Callers that may wait per key; -1: any number")
-	available := instrument(&err, m.Int64ObservableGauge, "wllock.backend.available", "{locker}",
-		"1 while locks can be acquired at the backend; 0 while it is away or refuses")
 	local := instrument(&err, m.Int64ObservableGauge, "wllock.degraded", "{locker}",
 		"1 while locks are held within the process only, because the backend is unreachable")
 	if err != nil {
@@ -73,21 +71,12 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 	}
 	t.registration, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		from.collected(ctx)
-		for state, figures := range n.all() {
-			of := t.of(figures).name
-			o.ObserveInt64(waiting, figures.waiting.Load(), of)
-			o.ObserveInt64(held, figures.held.Load(), of)
-			if state != nil {
-				o.ObserveInt64(limit, int64(state.threshold(&state.options)), of)
-			}
+		for _, state := range n.all() {
+			o.ObserveInt64(waiting, state.waiting.Load(), t.of(state))
+			o.ObserveInt64(held, state.held.Load(), t.of(state))
+			o.ObserveInt64(limit, int64(state.threshold(&state.options)), t.of(state))
 		}
-		of := metric.WithAttributes(t.system)
-		if from.backend.Status().Available {
-			o.ObserveInt64(available, 1, of)
-		} else {
-			o.ObserveInt64(available, 0, of)
-		}
-		switch {
+		switch of := metric.WithAttributes(t.system); {
 		case from.degraded == nil:
 		case from.degraded():
 			o.ObserveInt64(local, 1, of)
@@ -95,7 +84,7 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 			o.ObserveInt64(local, 0, of)
 		}
 		return nil
-	}, waiting, held, limit, available, local)
+	}, waiting, held, limit, local)
 	return err
 }
 
@@ -109,33 +98,15 @@ func instrument[Instrument, Option any](errs *error, create func(string, ...Opti
 	return i
 }
 
-// attributes are those of a name, made once, because to make them costs more than to measure.
-type attributes struct {
-	name  metric.MeasurementOption
-	tiers map[Tier]metric.MeasurementOption // of waits that ended well
-}
-
 // of returns the attributes of a name.
-func (t *telemetry) of(n *tally) *attributes {
-	if a := n.attrs.Load(); a != nil {
-		return a
-	}
-	a := &attributes{name: t.with(n), tiers: map[Tier]metric.MeasurementOption{}}
-	for _, tier := range []Tier{TierLocal, TierDistributed} {
-		a.tiers[tier] = t.with(n, attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", "acquired"))
-	}
-	n.attrs.Store(a)
-	return a
+func (t *telemetry) of(n *nameState, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(more, t.system, attribute.String("wllock.name", n.name))...)
 }
 
-func (t *telemetry) with(n *tally, more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(more, t.system, attribute.String("wllock.name", n.label))...))
-}
-
-// count adds one if anybody counts.
+// count adds one if anybody counts: the attributes are most of what that costs.
 func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameState) {
 	if c.Enabled(ctx) {
-		c.Add(ctx, 1, t.of(n.tally).name)
+		c.Add(ctx, 1, t.of(n))
 	}
 }
 
@@ -226,7 +197,7 @@ func measureRefused(r *report) {
 func measureEnded(r *report) {
 	t, c := r.telemetry, r.call
 	if t.hold.Enabled(r.ctx) {
-		t.hold.Record(r.ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name.tally).name)
+		t.hold.Record(r.ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name))
 	}
 	if r.lost {
 		t.count(r.ctx, t.losses, c.name)
@@ -242,17 +213,16 @@ func (t *telemetry) renewed(n *nameState, err error) {
 	if err != nil {
 		outcome = "failed"
 	}
-	t.renewals.Add(context.Background(), 1, t.with(n.tally, attribute.String("wllock.outcome", outcome)))
+	t.renewals.Add(context.Background(), 1, t.of(n, attribute.String("wllock.outcome", outcome)))
 }
 
 func (t *telemetry) waited(ctx context.Context, c *call, tier Tier, d time.Duration, outcome string) {
 	if !t.acquire.Enabled(ctx) {
 		return
 	}
-	of := t.of(c.name.tally).tiers[tier]
+	more := []attribute.KeyValue{attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome)}
 	if outcome != "acquired" {
-		of = t.with(c.name.tally, attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome),
-			attribute.String("error.type", outcome))
+		more = append(more, attribute.String("error.type", outcome))
 	}
-	t.acquire.Record(ctx, d.Seconds(), of)
+	t.acquire.Record(ctx, d.Seconds(), t.of(c.name, more...))
 }

@@ -3,7 +3,6 @@ package memlock
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -161,14 +160,11 @@ var flaws = map[string]flaw{
 			return p.Leave(context.Background())
 		},
 	},
-	"contended is for good": {
-		caught: "a holder learns that nobody waits any more",
-		contended: func(l *lease) bool {
-			if l.Contended() {
-				contendedOnce.Store(l, true)
-			}
-			_, once := contendedOnce.Load(l)
-			return once
+	"contended is not for good": {
+		caught: "a holder learns that another instance waits, for good",
+		contended: func(l *lease) (is bool) {
+			locked(l.shard, func() { is = l.entry != nil && l.entry.waits(l.instance) })
+			return is
 		},
 	},
 	"a loss is reported late": {
@@ -234,9 +230,6 @@ var flaws = map[string]flaw{
 		},
 	},
 }
-
-// contendedOnce has the leases that were contended once.
-var contendedOnce sync.Map
 
 // locked runs fn with the shard's mu held.
 func locked(s *shard, fn func()) error {

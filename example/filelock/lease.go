@@ -4,7 +4,6 @@ package filelock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -77,7 +76,11 @@ func (l *lease) look(s *state, now time.Time) {
 		l.ended(false)
 		return
 	}
-	l.SetContended(slices.ContainsFunc(s.Queue, func(c *claim) bool { return c.Instance != l.Instance }))
+	for _, c := range s.Queue {
+		if c.Instance != l.Instance {
+			l.SetContended()
+		}
+	}
 }
 
 // NextFence implements distributed.Lease.

@@ -16,16 +16,8 @@ import (
 
 // hangs is a backend behind a network that drops everything until a given time.
 type hangs struct {
-	distributed.Backend
+	*memlock.Backend
 	until time.Time
-}
-
-func (b *hangs) Ping(ctx context.Context) error {
-	if time.Now().Before(b.until) {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return b.Backend.Ping(ctx)
 }
 
 func (b *hangs) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -40,8 +32,8 @@ func (b *hangs) Enter(ctx context.Context, req distributed.Request) (distributed
 	return b.Backend.Enter(ctx, req)
 }
 
-// The backend hangs for 60 s under load: after the first silence all calls are refused at once; 2 s after its return none is
-// refused any more.
+// The backend hangs for 60 s under load: after the first time-outs all calls are refused at once, except one probe at a
+// time; 2 s after its return none is refused any more.
 func TestFailClosedAnswersFastAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &hangs{Backend: memlock.New(), until: time.Now().Add(time.Minute)}
@@ -66,7 +58,7 @@ func TestFailClosedAnswersFastAndRecovers(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		require.Less(t, slow, 5)
+		require.Less(t, slow, 50)
 		require.Greater(t, fast, 100)
 	})
 }

@@ -1,0 +1,360 @@
+package redislock
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// outcome is one run of a script: what there was before and after it, what it replied and published.
+type outcome struct {
+	execution
+	a             *simAttempt // whose request it was
+	kind, reply   string
+	pushed        []pushedMessage
+	before, after keysView
+	now           int64
+	admitted      []*simAttempt // they hold the lock, and did not before
+}
+
+// ran takes what the server has answered: the reply, the messages, and the view.
+func (s *sequence) ran(e execution, reply, view string, pushed []pushedMessage) {
+	o := &outcome{execution: e, reply: reply, pushed: pushed, now: s.now.UnixMilli()}
+	o.before, o.after = *s.view.at(o.now), readView(view)
+	s.view = o.after
+	if e.request == nil {
+		s.note("foreigner: %v", e.commands)
+		s.ranByForeigner(o)
+		return
+	}
+	o.a, o.kind = e.request.a, e.request.kind()
+	if s.trace != nil {
+		s.traceRun(o, view)
+	}
+	o.a.arrived = true
+	o.a.c.arrived = max(o.a.c.arrived, o.a.number)
+	s.checkHolders(o)
+	s.checkQueue(o)
+	s.checkFences(o)
+	s.checkReply(o)
+	s.checkMessages(o)
+	s.checkInvariants(o)
+	if e.repeat {
+		s.checkRepeat(o)
+	}
+	s.reply = reply
+	if o.kind == leaveScript.Name && o.a.ended == 0 && o.reply != "over" {
+		o.a.ended = o.now
+	}
+	if e.client != nil {
+		e.client.replied(e.request, reply, s.now)
+	}
+	s.hear(o)
+	s.checkBeliefs(o)
+}
+
+func (s *sequence) traceRun(o *outcome, view string) {
+	way := ""
+	switch {
+	case o.repeat:
+		way = " (again)"
+	case o.client == nil:
+		way = " (nobody reads the reply)"
+	}
+	s.note("%v%s -> %q", o.request, way, o.reply)
+	s.note("    %s", strings.ReplaceAll(view, "\n", " | "))
+	for _, m := range o.pushed {
+		s.note("    %s: %q", m.channel, m.text)
+	}
+}
+
+// ranByForeigner notes whose lease a foreigner has deleted.
+func (s *sequence) ranByForeigner(o *outcome) {
+	for _, a := range s.all {
+		if a.has && o.after.ends(a.id) == noKey {
+			a.has, a.gone, a.deleted = false, true, true
+		}
+	}
+}
+
+// checkHolders finds out who holds the lock and did not, or does no more, and that either was allowed.
+func (s *sequence) checkHolders(o *outcome) {
+	for _, a := range s.all {
+		if !a.arrived {
+			continue
+		}
+		had, has := o.before.ends(a.id), o.after.ends(a.id) != noKey
+		if a.has && had == noKey {
+			a.gone = true // expired
+		}
+		a.has = has
+		switch {
+		case had == noKey && has:
+			o.admitted = append(o.admitted, a)
+		case had == noKey || has:
+		case o.kind == leaveScript.Name && o.a == a, o.kind == enterScript.Name && o.a.prev == a:
+			a.released, a.byEnter = o.now, o.kind == enterScript.Name
+		case had > o.now:
+			s.fail("the lease of %s was taken away", a.id)
+		default:
+			a.gone = true // a reader whose time had passed
+		}
+		if had != noKey && has && o.after.ends(a.id) < had {
+			s.fail("the lease of %s was shortened", a.id)
+		}
+	}
+	if o.before.isForeign() && (o.after.lock != o.before.lock || o.after.lockEnds != o.before.lockEnds) {
+		s.fail("a foreigner's lock was changed")
+	}
+	for _, a := range o.admitted {
+		s.checkAdmitted(o, a)
+	}
+	s.checkGap(o)
+}
+
+// checkGap: a lock that was released is left free for the gap.
+func (s *sequence) checkGap(o *outcome) {
+	if s.gap == 0 || o.before.isFree() || o.before.isForeign() || o.before.lock == o.after.lock {
+		return
+	}
+	if (!o.after.isFree() || o.after.free != o.now+s.gap.Milliseconds()) && !s.expiredNow(o) {
+		s.fail("a released lock was not left free for the gap")
+	}
+}
+
+// checkAdmitted: a lock is granted to who asks or to who is queued, for a claim window, in the queue's order, and after the
+// gap.
+func (s *sequence) checkAdmitted(o *outcome, a *simAttempt) {
+	rank := o.before.rank(a.c.instance, a.text)
+	direct := o.a == a && o.kind == enterScript.Name
+	if rank < 0 && !direct {
+		s.fail("%s was granted the lock, and neither asked nor waited", a.id)
+	}
+	if o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name {
+		s.fail("%s granted the lock to %s", o.kind, a.id)
+	}
+	if want := o.now + distributed.ClaimWindow(a.ttl).Milliseconds(); o.after.ends(a.id) != want {
+		s.fail("%s was granted the lock for %d ms", a.id, o.after.ends(a.id)-o.now)
+	}
+	joins := o.before.isShared() && o.before.lock == o.after.lock
+	if joins && a.mode != distributed.Shared {
+		s.fail("%s joined the readers", a.id)
+	}
+	if !joins && s.gap > 0 && s.resting(&o.after, o.now) {
+		s.fail("%s was granted the lock in the gap", a.id)
+	}
+	s.checkTurn(o, a, rank)
+}
+
+// resting reports that the lock is left free for foreigners.
+func (s *sequence) resting(v *keysView, now int64) bool {
+	return min(v.free, now+s.gap.Milliseconds()) > now
+}
+
+// checkTurn: those before an admitted waiter were admitted with it, or are dead; it is not dead itself while a waiter lives.
+func (s *sequence) checkTurn(o *outcome, a *simAttempt, rank int) {
+	ahead := o.before.queue
+	if rank >= 0 {
+		ahead = ahead[:rank]
+	}
+	for _, p := range ahead {
+		if p.instance != o.a.c.instance && !s.dead(p, o.now) && !o.has(p) {
+			s.fail("%s was granted the lock before %s, which is ahead of it", a.id, p.instance)
+		}
+		if o.after.rank(p.instance, p.attempt) >= 0 && p.instance != o.a.c.instance {
+			s.fail("%s was granted the lock, and %s, which is dead, is still queued", a.id, p.instance)
+		}
+	}
+	if rank < 0 || o.a == a || !s.dead(o.before.queue[rank], o.now) {
+		return
+	}
+	for _, p := range o.before.queue {
+		if p.instance != o.a.c.instance && !s.dead(p, o.now) && !o.has(p) {
+			s.fail("%s is dead and was granted the lock, though %s lives", a.id, p.instance)
+		}
+	}
+}
+
+// has reports that this waiter holds the lock now.
+func (o *outcome) has(p queuedPlace) bool {
+	return o.after.ends(p.process+":"+p.attempt+":"+p.instance) != noKey
+}
+
+// dead reports that a waiter may be skipped, and is skipped when a living one can have the lock.
+func (s *sequence) dead(p queuedPlace, now int64) bool {
+	silence := now - p.beat
+	return 3*(silence-100) > p.ttl && (!s.single || silence > 2*p.ttl || !hears(p.process))
+}
+
+func hears(process string) bool { return strings.HasPrefix(prefix+process, liveChannels) }
+
+// checkQueue: nobody vanishes from the queue, a new place is the last one, the others keep their order, and the lock is not
+// free while somebody waits.
+func (s *sequence) checkQueue(o *outcome) {
+	next := 0
+	for _, p := range o.before.queue {
+		if i := o.after.rank(p.instance, p.attempt); i >= 0 {
+			if i != next {
+				s.fail("%s is at place %d; want %d", p.instance, i, next)
+			}
+			next++
+			continue
+		}
+		own := p.instance == o.a.c.instance && (p.attempt == o.a.text || o.kind == enterScript.Name && p.number() < o.a.number)
+		if !own && !o.has(p) && !s.dead(p, o.now) {
+			s.fail("%s has vanished from the queue", p.instance)
+		}
+	}
+	for _, p := range o.after.queue[next:] {
+		if p.instance != o.a.c.instance || p.attempt != o.a.text || o.kind != enterScript.Name {
+			s.fail("%s is queued and was not", p.instance)
+		}
+	}
+	if len(o.after.queue) > 0 && o.after.isFree() && !s.resting(&o.after, o.now) && o.serves() {
+		if s.expiredNow(o) {
+			return
+		}
+		s.fail("the lock is free though %s waits", o.after.queue[0].instance)
+	}
+}
+
+// expiredNow reports that a reader left in the very millisecond in which the last of the others expires: leave goes by the
+// other's time, though the lock expires with it at once.
+func (s *sequence) expiredNow(o *outcome) bool {
+	if o.kind != leaveScript.Name || !o.before.isShared() || !o.before.expiresWith(o.a.id, o.now) {
+		return false
+	}
+	s.tolerate(leftWithTheLast)
+	return true
+}
+
+// serves reports that the script was to grant a free lock to the head of the queue.
+func (o *outcome) serves() bool {
+	switch word := words(o.reply).first(); o.kind {
+	case enterScript.Name:
+		return !strings.HasSuffix(o.reply, "old")
+	case heartbeatScript.Name:
+		return word != "gone"
+	case leaveScript.Name:
+		return word == "left" || word == "released" && o.before.ends(o.a.id) != noKey
+	default:
+		return false
+	}
+}
+
+// checkInvariants: what is true of the keys after every script.
+func (s *sequence) checkInvariants(o *outcome) {
+	v := &o.after
+	for _, ends := range []int64{v.stateEnds, v.queueEnds, v.waitersEnds, v.readersEnds} {
+		if ends == noTTL {
+			s.fail("a key has no TTL")
+		}
+	}
+	if v.lockEnds == noTTL && !v.isForeign() {
+		s.fail("the lock has no TTL")
+	}
+	if v.torn != "" || v.queueEnds != v.waitersEnds {
+		s.fail("queue and waiters differ: %s", v.torn)
+	}
+	if v.queued != (len(v.queue) > 0) {
+		s.fail("the state says %v to a queue of %d", v.queued, len(v.queue))
+	}
+	for _, p := range v.queue {
+		if o.has(p) {
+			s.fail("%s holds the lock and is queued", p.instance)
+		}
+	}
+	if v.isShared() {
+		s.checkReaders(o)
+	}
+}
+
+// checkReaders: the lock lasts as long as its last reader, and their list as long as the lock.
+func (s *sequence) checkReaders(o *outcome) {
+	v, last := &o.after, int64(noKey)
+	for _, r := range v.readers {
+		last = max(last, r.ends)
+	}
+	if prev := o.a.prev; o.kind == enterScript.Name && prev != nil && prev.released == o.now && last < v.lockEnds {
+		s.outlasted = true
+		s.tolerate(outlastsReaders)
+	}
+	s.outlasted = s.outlasted && last < v.lockEnds
+	if last != v.lockEnds && !s.outlasted || v.readersEnds < v.lockEnds {
+		s.fail("the lock expires at %d, its last reader at %d, their list at %d", v.lockEnds, last, v.readersEnds)
+	}
+}
+
+// checkBeliefs: what the clients believe is true, and no two of them exclude each other.
+func (s *sequence) checkBeliefs(o *outcome) {
+	var holder *simAttempt
+	for _, a := range s.all {
+		if a.deleted || !a.until.After(s.now) {
+			continue
+		}
+		if o.after.ends(a.id) == noKey {
+			s.fail("%s believes it holds the lock for another %v, and does not", a.id, a.until.Sub(s.now))
+		}
+		if holder != nil && (holder.mode == distributed.Exclusive || a.mode == distributed.Exclusive) {
+			s.fail("two holders: %s and %s", holder.id, a.id)
+		}
+		holder = a
+	}
+}
+
+// checkRepeat: the same request at the same time gets the same answer and changes nothing.
+func (s *sequence) checkRepeat(o *outcome) {
+	if o.kind == enterScript.Name && o.a.mode == distributed.Shared && readStanding(s.reply, s.now).kind == heldByOther {
+		return // and may join the readers it has let in: see checkRefused
+	}
+	changes := o.kind == refillScript.Name || o.a.mode == distributed.Shared && (o.kind == enterScript.Name || o.kind == heartbeatScript.Name)
+	if !o.after.equal(&o.before, !changes) {
+		s.fail("a repeat of %s has changed something", o.kind)
+	}
+	if !s.sameReply(o, changes) {
+		s.fail("the repeat of %s got %q after %q", o.kind, o.reply, s.reply)
+	}
+}
+
+func (s *sequence) sameReply(o *outcome, fences bool) bool {
+	first := s.reply
+	switch o.kind {
+	case enterScript.Name, heartbeatScript.Name:
+		a, b := readStanding(first, time.Time{}), readStanding(o.reply, time.Time{})
+		if fences {
+			a.grant.fence, b.grant.fence = 0, 0
+		}
+		return a == b
+	case refillScript.Name:
+		a, b := readRefill(first), readRefill(o.reply)
+		a.grant.fence, b.grant.fence = 0, 0
+		return a == b
+	case leaveScript.Name:
+		if first == "released" && o.reply == "over" { // which the Go side reads as "released" in the reply to a repeat
+			return o.a.c.arrived > o.a.number
+		}
+		return first == o.reply || first == "left" && o.reply == "released" // it reads them alike
+	default:
+		return first == o.reply
+	}
+}
+
+// hear gives the messages to the clients, or loses them.
+func (s *sequence) hear(o *outcome) {
+	if o.luck%4 == 3 && s.drainUntil.IsZero() {
+		return
+	}
+	for _, p := range o.pushed {
+		m, ok := readMessage(p.text)
+		if !ok {
+			s.fail("message %q cannot be read", p.text)
+		}
+		for _, c := range s.clients {
+			if m.kind == grantMessage && c.process.channel() == p.channel && c.now != nil && strconv.FormatUint(m.attempt, 10) == c.now.text {
+				c.receive(m.grant, s.now)
+			}
+		}
+	}
+}

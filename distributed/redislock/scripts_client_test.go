@@ -1,0 +1,230 @@
+package redislock
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+)
+
+// simClient is one instance in a process of its own. It asks, waits, holds and releases by the rules of the Go side, but one
+// request at a time, and what becomes of each request is drawn.
+type simClient struct {
+	process  *sender
+	instance string
+	ttl      time.Duration
+	last     uint64        // attempt
+	arrived  uint64        // the latest attempt of which a script has been run
+	now      *simAttempt   // nil: it wants nothing
+	out      *simRequest   // without a reply yet
+	tasks    []*simRequest // leaves, repeated until there is a reply
+	beatAt   time.Time     // when the next heartbeat is due, once the sequence drains
+	wants    bool          // is to be served before the sequence ends
+}
+
+// simAttempt is one enter and what came of it.
+type simAttempt struct {
+	c        *simClient
+	number   uint64
+	text, id string // the number; what names it as a holder
+	mode     distributed.Mode
+	nowait   bool
+	ttl      time.Duration
+	prev     *simAttempt
+	wire     wireAttempt
+	entering *conn.Call
+
+	// What its client believes.
+	state attemptState
+	since time.Time // see attempt
+	early *grant
+	first uint64    // fence
+	until time.Time // it holds the lock until then; zero: it does not
+
+	// What has happened at the server.
+	arrived    bool  // a script of it
+	has        bool  // it holds the lock, or is listed as a reader
+	gone       bool  // it held the lock until it expired or a foreigner deleted it
+	deleted    bool  // a foreigner did: its client does not know
+	released   int64 // when it was released while it held the lock; 0: never
+	byEnter    bool  // by the enter that named it as prev
+	leftAPlace bool
+	ended      int64 // when a leave was run first; 0: never
+}
+
+func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, nowait bool, prev *simAttempt) *simAttempt {
+	c.last++
+	a := &simAttempt{
+		c: c, number: c.last, text: strconv.FormatUint(c.last, 10), mode: mode, nowait: nowait, ttl: c.ttl, prev: prev, since: now,
+	}
+	a.id = c.process.process + ":" + a.text + ":" + c.instance
+	a.wire = c.process.attempt(a.number, key, c.instance, mode, c.ttl)
+	if nowait {
+		a.wire.noWait()
+	}
+	named := any(noPrev)
+	if prev != nil {
+		prev.until = time.Time{}
+		named = prev.wire.prev(prev.mode, prev.first)
+	}
+	a.entering = a.wire.enter(named)
+	return a
+}
+
+// simRequest is a request on its way.
+type simRequest struct {
+	a     *simAttempt
+	other *simAttempt // the second lease of a renewall
+	call  *conn.Call
+	sent  time.Time
+	by    time.Time // a leave is not repeated after that
+}
+
+func (r *simRequest) kind() string { return r.call.Script.Name }
+
+func (r *simRequest) String() string {
+	text := fmt.Sprintf("%s %s %s", r.kind(), r.a.id, map[distributed.Mode]string{distributed.Shared: "shared"}[r.a.mode])
+	if r.kind() == enterScript.Name && r.a.nowait {
+		text += " nowait"
+	}
+	if r.kind() == enterScript.Name && r.a.prev != nil {
+		text += " prev " + r.a.prev.text
+	}
+	return text
+}
+
+// tick ends what the client knows has expired.
+func (c *simClient) tick(now time.Time) {
+	if a := c.now; a != nil && a.state == leased && !a.until.After(now) {
+		c.end()
+	}
+	for len(c.tasks) > 0 && now.After(c.tasks[0].by) {
+		c.tasks = c.tasks[1:]
+	}
+}
+
+// end is what a client does that has lost what it had.
+func (c *simClient) end() {
+	c.now.until, c.now.state = time.Time{}, ended
+	c.now, c.out = nil, nil
+}
+
+// leave gives the attempt up; the request is repeated until it is answered.
+func (c *simClient) leave(a *simAttempt, now time.Time) {
+	a.until = time.Time{}
+	a.state = ended
+	c.tasks = append(c.tasks, &simRequest{a: a, call: a.wire.leave(), by: now.Add(a.ttl)})
+}
+
+// giveUp is what a client does that waits no longer for its reply.
+func (c *simClient) giveUp(now time.Time) {
+	a := c.out.a
+	if c.out.kind() == enterScript.Name {
+		c.leave(a, now)
+		if a.prev != nil {
+			c.leave(a.prev, now)
+		}
+		c.now = nil
+	}
+	c.out = nil
+}
+
+// receive takes a grant that was pushed or found by a heartbeat.
+func (c *simClient) receive(g grant, now time.Time) {
+	a := c.now
+	if g.since.IsZero() {
+		g.since = a.since
+	}
+	switch a.state {
+	case asking:
+		a.early = &g
+	case waiting:
+		c.take(g, now)
+	}
+}
+
+// take begins a lease, or claims it first.
+func (c *simClient) take(g grant, now time.Time) {
+	a, window := c.now, distributed.ClaimWindow(c.ttl)
+	a.first = g.fence
+	c.process.see(g.fence + g.count - 1)
+	c.out = nil
+	if until := distributed.Validity(g.since, window); distributed.Left(now, until) >= window/4 {
+		a.state, a.until = leased, until
+	} else {
+		a.state = claiming
+	}
+}
+
+// replied is what the client makes of a reply to its request.
+func (c *simClient) replied(r *simRequest, reply string, now time.Time) {
+	if r.kind() == leaveScript.Name {
+		for i, t := range c.tasks {
+			if t == r {
+				c.tasks = append(c.tasks[:i:i], c.tasks[i+1:]...)
+				break
+			}
+		}
+		return
+	}
+	if c.out != r {
+		return
+	}
+	c.out = nil
+	switch r.kind() {
+	case enterScript.Name:
+		c.entered(readStanding(reply, r.sent), r, now)
+	case heartbeatScript.Name:
+		c.beaten(readStanding(reply, r.sent), r, now)
+	case renewScript.Name, renewOneScript.Name:
+		c.renewed(readRenew(reply).held, r)
+	case renewAllScript.Name:
+		c.renewed(readRenewAll(reply, 0).held, r)
+	case refillScript.Name:
+		if got := readRefill(reply); got.held {
+			c.process.see(got.grant.fence + got.grant.count - 1)
+		} else {
+			c.end()
+		}
+	}
+}
+
+func (c *simClient) entered(s standing, r *simRequest, now time.Time) {
+	switch s.kind {
+	case hasLease:
+		c.take(s.grant, now)
+	case hasPlace:
+		r.a.state = waiting
+		if r.a.early != nil {
+			c.receive(*r.a.early, now)
+		} else {
+			r.a.since = r.sent
+		}
+	default:
+		c.end()
+	}
+}
+
+func (c *simClient) beaten(s standing, r *simRequest, now time.Time) {
+	switch s.kind {
+	case hasLease:
+		c.receive(s.grant, now)
+	case hasPlace:
+		r.a.since = r.sent
+	default:
+		c.end()
+	}
+}
+
+func (c *simClient) renewed(held bool, r *simRequest) {
+	if !held {
+		c.end()
+		return
+	}
+	until := distributed.Validity(r.sent, r.a.ttl)
+	if r.a.state == claiming || until.After(r.a.until) {
+		r.a.state, r.a.until = leased, until
+	}
+}

@@ -1,0 +1,116 @@
+package redislock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// checkFences: each is above all that were reserved before and not below the clock, and the state's never falls.
+func (s *sequence) checkFences(o *outcome) {
+	for _, a := range o.admitted {
+		if a.mode == distributed.Exclusive {
+			s.checkFence(o, o.after.value(), 1)
+		}
+	}
+	switch o.kind {
+	case refillScript.Name:
+		if r := readRefill(o.reply); r.held {
+			s.checkFence(o, string(appendFence(nil, r.grant.fence)), r.grant.count)
+		}
+	case enterScript.Name, heartbeatScript.Name:
+		r := readStanding(o.reply, s.now)
+		if fence := string(appendFence(nil, r.grant.fence)); r.kind == hasLease && o.a.mode == distributed.Shared {
+			s.checkFence(o, fence, r.grant.count)
+		} else if r.kind == hasLease {
+			s.checkBlock(o, r.grant)
+		}
+	}
+	if o.after.fence < s.top {
+		s.fail("the state's fence fell from %q to %q", s.top, o.after.fence)
+	}
+	s.top = o.after.fence
+}
+
+// checkBlock: the fences of an exclusive grant are those in the lock, and reserved.
+func (s *sequence) checkBlock(o *outcome, g grant) {
+	last := string(appendFence(nil, g.fence+g.count-1))
+	if first := string(appendFence(nil, g.fence)); first != o.after.value() || last > o.after.fence {
+		s.fail("granted fences from %s to %s; the lock has %s, the state %s", first, last, o.after.value(), o.after.fence)
+	}
+}
+
+func (s *sequence) checkFence(o *outcome, fence string, count uint64) {
+	clock := string(appendFence(nil, uint64(s.now.UnixNano())))
+	last := string(appendFence(nil, parseFence(fence)+count-1))
+	if len(fence) != fenceDigits || fence <= s.top || fence < clock || last > o.after.fence {
+		s.fail("fence %s and %d more after %q, at %s, with %q reserved", fence, count-1, s.top, clock, o.after.fence)
+	}
+}
+
+// checkMessages: a grant to a waiter is announced to it, holders are notified of the first waiter, and the head of the queue
+// of the gap. Nothing else is published but the question whether a waiter lives.
+func (s *sequence) checkMessages(o *outcome) {
+	got := make(map[string]int)
+	for _, p := range o.pushed {
+		m, ok := readMessage(p.text)
+		if !ok {
+			s.fail("message %q cannot be read", p.text)
+		}
+		got[fmt.Sprint(m.kind, " ", p.channel, " ", m.attempt)]++
+		if m.kind == grantMessage {
+			s.checkGrantMessage(o, p, m)
+		}
+	}
+	want := func(kind, process string, attempt any) {
+		if key := fmt.Sprint(kind, " ", prefix, process, " ", attempt); hears(process) && got[key] != 1 && (kind != checkMessage || got[key] == 0) {
+			s.fail("%d messages %s; want 1", got[key], key)
+		}
+	}
+	for _, a := range o.admitted {
+		if o.before.rank(a.c.instance, a.text) >= 0 {
+			want(grantMessage, a.c.process.process, a.number)
+		}
+	}
+	if o.firstWaits() {
+		for _, id := range o.after.holders() {
+			process, rest, _ := strings.Cut(id, ":")
+			attempt, _, _ := strings.Cut(rest, ":")
+			want(contendedMessage, process, attempt)
+		}
+	}
+	if o.after.free > o.before.free && len(o.after.queue) > 0 {
+		want(checkMessage, o.after.queue[0].process, o.after.queue[0].attempt)
+	}
+}
+
+// firstWaits reports that an enter found the lock held and nobody queued.
+func (o *outcome) firstWaits() bool {
+	if o.kind != enterScript.Name || readStanding(o.reply, time.Time{}).kind != hasPlace || o.before.lock != o.after.lock {
+		return false
+	}
+	for _, p := range o.before.queue {
+		if p.instance != o.a.c.instance {
+			return false
+		}
+	}
+	return o.before.rank(o.a.c.instance, o.a.text) < 0
+}
+
+func (s *sequence) checkGrantMessage(o *outcome, p pushedMessage, m message) {
+	for _, a := range o.admitted {
+		if m.attempt == a.number && p.channel == a.c.process.channel() {
+			if m.key != s.key || m.mode != a.mode || m.instance != a.c.instance || m.grant.contended != (len(o.after.queue) > 0) ||
+				string(appendFence(nil, m.grant.fence)) <= o.before.fence {
+				s.fail("message %q", p.text)
+			}
+			if m.mode == distributed.Exclusive {
+				s.checkBlock(o, m.grant)
+			}
+			return
+		}
+	}
+	s.fail("message %q without a grant", p.text)
+}

@@ -1,0 +1,102 @@
+package redislock
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testseed"
+)
+
+// mutants are scripts broken in one place each.
+var mutants = []mutant{
+	{"a leave that compares no tokens", "if holds(value, TOKEN, mode) then\n  if mode == 's' then\n    redis.call('ZREM'", "if value then\n  if mode == 's' then\n    redis.call('ZREM'"},
+	{"a quick leave that compares no tokens", "and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1] and (not raw[3]", "and (not raw[3]"},
+	{"a renewal that compares no tokens", "if not holds(value, TOKEN, mode) then return 'lost' end", "if not value then return 'lost' end"},
+	{"a renewal of many that compares no tokens", "if value and string.sub(value, 1, #token) == token then", "if value then"},
+	{"a renewal without PEXPIRE", "else\n  redis.call('PEXPIRE', LOCK, ttl)", "else\n  redis.call('PTTL', LOCK)"},
+	{"an enter that barges in", "if free and not state.queued then", "if free then"},
+	{"an exclusive enter that overwrites prev with others queued", "if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then", "if ARGV[3] == 'x' then"},
+	{"a reader that passes waiters", "and not ours and not state.queued then", "and not ours then"},
+	{"a fence that is not raised", "state.fence = plus(w.fence, block - 1)", "state.fence = w.fence"},
+	{"fences that forget the last one", "return larger(larger(plus(last, 1), plus(seen, 1)), clock)", "return clock"},
+	{"fences that ignore the clock", "return larger(larger(plus(last, 1), plus(seen, 1)), clock)", "return larger(plus(last, 1), plus(seen, 1))"},
+	{"dead waiters that are not skipped", "elseif dead(w, now) then", "elseif false then"},
+	{"waiters that are dead at once", "if silence <= w.ttl / 3 + 100 then return false end", "if silence <= 100 then return false end"},
+	{"PUBLISH that is not asked", "return not single or silence > 2 * w.ttl or publish(w.process, 'p ' .. w.attempt .. ' 0') == 0", "return true"},
+	{"dead waiters that stay", "for _ = 1, rank do removeWaiter(redis.call('ZRANGE', QUEUE, 0, 0)[1]) end", ""},
+	{"a grant that leaves its place", "removeWaiter(w.instance)\n      state.fence = plus", "state.fence = plus"},
+	{"a repeat of enter that is not recognised", "if holds(value, TOKEN, mode) then\n  if mode == 's' then\n    addReader(me, now)", "if false then\n  if mode == 's' then\n    addReader(me, now)"},
+	{"a repeat of enter that queues again", "again = w and w.attempt == attempt", "again = false"},
+	{"a repeat of leave that is not recognised", "if raw[3] == ARGV[2] then return 'released' end", ""},
+	{"a leave that is not noted", "redis.call('SET', DONE, a, 'PX', PAST)", "local _ = a"},
+	{"an older attempt that is let in", "if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end", ""},
+	{"attempts compared as text", "tonumber(raw[3]) >= tonumber(ARGV[2])", "raw[3] >= ARGV[2]"},
+	{"an older place that replaces a later one", "if w and tonumber(w.attempt) > tonumber(attempt) then return 'old' end", ""},
+	{"a lock that expires with any reader", "redis.call('PEXPIRE', LOCK, w.window, 'GT')", "redis.call('PEXPIRE', LOCK, w.window)"},
+	{"a repeat that shortens a claim", "redis.call('PEXPIRE', LOCK, window, 'GT') -- a copy", "redis.call('PEXPIRE', LOCK, window) -- a copy"},
+	{"a heartbeat that shortens a claim", "redis.call('PEXPIRE', LOCK, window, 'GT') -- see", "redis.call('PEXPIRE', LOCK, window) -- see"},
+	{"a reader's claim that is shortened", "redis.call('ZADD', READERS, 'GT', now", "redis.call('ZADD', READERS, now"},
+	{"a lock deleted under other readers", "if latest then", "if false then"},
+	{"a lock that lasts as long as the last reader to leave", "redis.call('PEXPIREAT', LOCK, latest)", ""},
+	{"readers of an earlier lock", "redis.call('DEL', READERS)\n      end", "end"},
+	{"a prev taken from other readers", "ours = redis.call('ZCOUNT', READERS, now, '+inf') == 0", "ours = true"},
+	{"a prev that is not released", "if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end", ""},
+	{"a lost prev that is not reported", "lost = 'lost '\n", ""},
+	{"a released prev that is reported lost", "elseif before and not again and (not raw[3] or tonumber(raw[3]) < tonumber(before)) then", "elseif before then"},
+	{"a gap that is not left", "state.free = now + gap\n", "state.free = now\n"},
+	{"a gap after prev that is not left", "if ours and gap > 0 then state.free = now + gap end", ""},
+	{"a gap that heartbeats ignore", "if not value and not inGap(state, now) then -- missing", "if not value then -- missing"},
+	{"a foreigner's lock that is overwritten", "return redis.call('SET', LOCK, value, 'NX', 'PX', window)", "return redis.call('SET', LOCK, value, 'PX', window)"},
+	{"a quick enter over a foreigner's lock", "'PX', ARGV[4], 'NX')", "'PX', ARGV[4])"},
+	{"a lock without TTL", "if how == 'overwrite' then return redis.call('SET', LOCK, value, 'PX', window) end", "if how == 'overwrite' then return redis.call('SET', LOCK, value) end"},
+	{"a queue without TTL", "extendTTL(QUEUE, alone)", ""},
+	{"a heartbeat that is not noted", "refreshPlace(now)", ""},
+	{"a heartbeat that takes no free lock", "list = pop(state, time, 'free')\n  foreign", "foreign"},
+	{"a heartbeat that enqueues", "or not redis.call('ZSCORE', QUEUE, instance) then return 'gone' end", "then redis.call('ZADD', QUEUE, 1, instance) end"},
+	{"a place at the head", "redis.call('ZADD', QUEUE, last + 1, instance)", "redis.call('ZADD', QUEUE, -last, instance)"},
+	{"a leave that wakes nobody", "list = pop(state, redis.call('TIME'), 'overwrite')", "list = list"},
+	{"a waiter that leaves before others", "list = pop(state, time, 'free')\n  elseif", "list = list\n  elseif"},
+	{"a state that forgets the queue", "save(state)\nannounce(list, state)\nfor", "state.queued = false\nsave(state)\nannounce(list, state)\nfor"},
+	{"a refill that reserves nothing", "state.fence = plus(fence, block - 1)\nsave(state)", "state.fence = fence\nsave(state)"},
+	{"a grant that nobody is told of", "save(state)\n  noteEnded(attempt, raw[3])\n  announce(list, state)\n  if gap", "save(state)\n  noteEnded(attempt, raw[3])\n  if gap"},
+	{"a holder that is not told of waiters", "if alone and value and not ours then notifyHolders(value) end", ""},
+	{"a renewal that sees no waiters", "return 'held ' .. redis.call('EXISTS', QUEUE)", "return 'held 0'"},
+	{"a wrong rank", "redis.call('ZRANK', QUEUE, instance) or 0", "0"},
+	{"an enter that waits though it would not", "if not nowait then\n", "if true then\n"},
+}
+
+type mutant struct{ what, old, broken string }
+
+// rareMutants take some thousand sequences.
+var rareMutants = []mutant{
+	{"a quick enter in the same microsecond", "and (not raw[2] or us > raw[2]) then", "then"},
+}
+
+// TestBrokenScriptsAreFound shows that TestScriptsHoldInAnyOrder fails when a line of a script is wrong.
+func TestBrokenScriptsAreFound(t *testing.T) {
+	seed := testseed.Seed(t)
+	server, clock := redistest.StartWithClock(t, simEpoch)
+	all := mutants
+	if os.Getenv("WLLOCK_LONG") == "1" {
+		all = append(all, rareMutants...)
+	}
+	for _, m := range all {
+		t.Run(strings.ReplaceAll(m.what, " ", "_"), func(t *testing.T) {
+			server.Do("FLUSHALL") // the clock begins anew
+			places := 0
+			f := &scriptFuzz{seed: seed, total: 30_000, atOnce: 64, counts: make(map[string]int), change: func(_, text string) string {
+				places += strings.Count(text, m.old)
+				return strings.ReplaceAll(text, m.old, m.broken)
+			}}
+			k := f.trackOn(t, server, clock)
+			require.NotZero(t, places, "no script has %q any more: break its new form", m.old)
+			k.run(t)
+			require.NotNil(t, f.failure, "not found by %d sequences", f.total)
+			t.Logf("found by sequence %d: %s", f.failure.index, f.failure.what)
+		})
+	}
+}

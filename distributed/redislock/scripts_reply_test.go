@@ -1,0 +1,244 @@
+package redislock
+
+import (
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// checkReply holds the reply to what has happened.
+func (s *sequence) checkReply(o *outcome) {
+	switch o.kind {
+	case enterScript.Name:
+		s.checkEntered(o, readStanding(o.reply, s.now))
+	case heartbeatScript.Name:
+		s.checkBeaten(o, readStanding(o.reply, s.now))
+	case leaveScript.Name:
+		s.checkLeft(o)
+	case renewScript.Name:
+		s.checkRenewed(o, o.a, readRenew(o.reply))
+	case renewOneScript.Name: // which does not look for contention
+		r := readRenew(o.reply)
+		s.checkRenewed(o, o.a, renewReply{r.held, len(o.after.queue) > 0})
+	case renewAllScript.Name:
+		s.checkRenewed(o, o.a, readRenewAll(o.reply, 0))
+		s.checkRenewed(o, o.request.other, readRenewAll(o.reply, 1))
+	case refillScript.Name:
+		r := readRefill(o.reply)
+		s.checkContended(o, r.held, r.grant.contended)
+		if has := o.before.ends(o.a.id) != noKey; r.held != has {
+			s.fail("refill replied %q", o.reply)
+		}
+	}
+}
+
+func (s *sequence) checkEntered(o *outcome, r standing) {
+	if o.a.prev != nil && r.kind != outdated {
+		s.checkPrev(o, o.a.prev, r.prevLost)
+	}
+	has, rank := o.after.ends(o.a.id) != noKey, o.after.rank(o.a.c.instance, o.a.text)
+	if (r.kind == hasLease) != (has && r.kind != outdated) || (r.kind == hasPlace) != (rank >= 0 && r.kind != outdated) {
+		s.fail("enter replied %q", o.reply)
+	}
+	if o.a.ended != 0 && o.now <= o.a.ended+o.a.past() && r.kind != outdated {
+		s.fail("an attempt that has ended entered")
+	}
+	switch r.kind {
+	case hasLease:
+		s.checkContended(o, true, r.grant.contended)
+		s.checkWindow(o)
+	case hasPlace:
+		s.checkPosition(o, r.position, rank)
+	case heldByOther:
+		if !o.a.nowait {
+			s.fail("an enter that would wait was refused")
+		}
+		s.checkRefused(o)
+	case outdated:
+		if o.a == o.client.current() {
+			s.fail("the latest attempt is outdated")
+		}
+		s.checkUntouched(o)
+	default:
+		s.fail("enter replied %q", o.reply)
+	}
+}
+
+// current is the attempt that has not been followed, or given up, by its client.
+func (c *simClient) current() *simAttempt {
+	if c == nil {
+		return nil
+	}
+	return c.now
+}
+
+// past is for how long an attempt that has ended is remembered.
+func (a *simAttempt) past() int64 { return max(10_000, 2*a.ttl.Milliseconds()) }
+
+// checkRefused: there was something in the way of an enter that does not wait.
+func (s *sequence) checkRefused(o *outcome) {
+	if o.after.isFree() && len(o.after.queue) == 0 && !s.resting(&o.after, o.now) {
+		s.fail("an enter was refused a free lock")
+	}
+	if o.a.mode == distributed.Shared && o.after.isShared() && len(o.after.queue) == 0 {
+		s.tolerate(refusedReader)
+	}
+}
+
+// checkPrev: "lost" says that the lease to be released had been lost, not that it was released before.
+func (s *sequence) checkPrev(o *outcome, prev *simAttempt, lost bool) {
+	switch {
+	case lost && prev.released == o.now && !o.repeat, lost && prev.released != 0:
+		s.falselyLost(o, prev)
+	case !lost && prev.released == 0:
+		s.fail("enter does not say that %s was lost", prev.id)
+	}
+}
+
+// falselyLost: a lease that was released is said to have been lost. This may happen once its release is forgotten.
+func (s *sequence) falselyLost(o *outcome, a *simAttempt) {
+	switch {
+	case o.now > a.released+a.past():
+		s.tolerate(forgotten)
+	case a.byEnter && o.now > a.released:
+		s.tolerate(notNoted)
+	default:
+		s.fail("%s was released, and is said to have been lost", a.id)
+	}
+}
+
+func (s *sequence) checkPosition(o *outcome, p position, rank int) {
+	rest := o.after.lockEnds - o.now
+	switch o.after.lockEnds {
+	case noTTL:
+		rest = noTTL
+	case noKey:
+		rest = max(o.after.free-o.now, 0)
+	}
+	if p.rank != int64(rank) || p.rest != time.Duration(rest)*time.Millisecond {
+		s.fail("place %d for %v; want %d, %d ms", p.rank, p.rest, rank, rest)
+	}
+	// A key of another type is noticed by an attempt to set it only, which is not made in the gap.
+	if p.foreign != o.after.isForeign() && !(o.after.lock == "" && s.resting(&o.after, o.now)) {
+		s.fail("place with foreign %v", p.foreign)
+	}
+	if i := o.after.queue[rank]; i.beat != o.now || i.ttl != o.a.ttl.Milliseconds() || i.process != o.a.c.process.process {
+		s.fail("the place is not refreshed: %v", i)
+	}
+}
+
+func (s *sequence) checkBeaten(o *outcome, r standing) {
+	has, rank := o.after.ends(o.a.id) != noKey, o.after.rank(o.a.c.instance, o.a.text)
+	switch r.kind {
+	case hasLease:
+		s.checkContended(o, true, r.grant.contended)
+		s.checkWindow(o)
+	case hasPlace:
+		s.checkPosition(o, r.position, rank)
+	case "gone":
+		s.checkUntouched(o)
+	default:
+		s.fail("heartbeat replied %q", o.reply)
+	}
+	if has != (r.kind == hasLease) || !has && (rank >= 0) != (r.kind == hasPlace) {
+		s.fail("heartbeat replied %q", o.reply)
+	}
+}
+
+// checkWindow: a grant that was found again lasts for a claim window at least.
+func (s *sequence) checkWindow(o *outcome) {
+	if o.after.ends(o.a.id) < o.now+distributed.ClaimWindow(o.a.ttl).Milliseconds() {
+		s.fail("a grant for less than the claim window")
+	}
+}
+
+func (s *sequence) checkLeft(o *outcome) {
+	had, rank := o.before.ends(o.a.id) != noKey, o.before.rank(o.a.c.instance, o.a.text)
+	if o.after.ends(o.a.id) != noKey || o.after.rank(o.a.c.instance, o.a.text) >= 0 {
+		s.fail("the attempt has left, and is still there")
+	}
+	if had && o.reply != "released" || !had && rank >= 0 && o.reply != "left" {
+		s.fail("leave replied %q", o.reply)
+	}
+	if rank >= 0 {
+		o.a.leftAPlace = true
+	}
+	switch o.reply {
+	case "released":
+		if !had && o.a.released == 0 && !o.a.leftAPlace {
+			s.fail("released what it did not have")
+		}
+	case "left":
+		if rank < 0 {
+			s.fail("left a place it did not have")
+		}
+	case "lost":
+		if o.a.released != 0 {
+			s.falselyLost(o, o.a)
+		}
+		s.checkUntouched(o)
+	case "over":
+		if o.a.c.arrived <= o.a.number {
+			s.fail("leave speaks of a later attempt: there is none")
+		}
+		s.checkUntouched(o)
+	default:
+		s.fail("leave replied %q", o.reply)
+	}
+}
+
+// checkUntouched: nothing was found, and nothing was done.
+func (s *sequence) checkUntouched(o *outcome) {
+	if !o.after.equal(&o.before, true) {
+		s.fail("%s replied %q and has changed something", o.kind, o.reply)
+	}
+}
+
+func (s *sequence) checkRenewed(o *outcome, a *simAttempt, r renewReply) {
+	if has := o.before.ends(a.id) != noKey; r.held != has {
+		s.fail("%s says of %s: held %v", o.kind, a.id, r.held)
+	}
+	s.checkContended(o, r.held, r.contended)
+	if r.held && o.after.ends(a.id) != o.now+o.a.ttl.Milliseconds() {
+		s.fail("%s renewed %s for %d ms", o.kind, a.id, o.after.ends(a.id)-o.now)
+	}
+}
+
+func (s *sequence) checkContended(o *outcome, held, contended bool) {
+	if held && contended != (len(o.after.queue) > 0) {
+		s.fail("contended %v with a queue of %d", contended, len(o.after.queue))
+	}
+}
+
+// toleration is something that is not as it should be, and does little harm.
+type toleration struct {
+	what, why string
+	perMille  int // of the sequences that may show it
+}
+
+var (
+	refusedReader = &toleration{
+		"a reader that does not wait is refused", "its enter lets in readers that wait, and does not join them: it may ask again", 20,
+	}
+	notNoted = &toleration{
+		"a lease released by an enter is said to be lost",
+		"the quick enter does not note the end of prev: the lock names a later attempt of its instance, until that has ended", 20,
+	}
+	forgotten       = &toleration{"the release of a lease is forgotten", "what has ended is remembered for a time only", 5}
+	leftWithTheLast = &toleration{
+		"nobody is served when a reader leaves",
+		"the last of the others expires in this very millisecond; the next heartbeat takes the lock", 5,
+	}
+	outlastsReaders = &toleration{
+		"the lock lasts longer than its readers",
+		"an enter that releases one of several leaves the lock's TTL alone: a writer waits longer if the others crash", 100,
+	}
+
+	tolerations = []*toleration{refusedReader, notNoted, forgotten, leftWithTheLast, outlastsReaders}
+)
+
+// tolerate notes that a sequence shows what is tolerated.
+func (s *sequence) tolerate(what *toleration) {
+	s.tolerated[what] = true
+	s.note("tolerated: %s, since %s", what.what, what.why)
+}

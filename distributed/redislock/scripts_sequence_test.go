@@ -1,0 +1,390 @@
+package redislock
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// sequence is a random course of scripts on one key, and what is known of it. All that is random stands in its steps, and any
+// of these can be left out: this is how a failure is cut down to what it needs.
+type sequence struct {
+	plan
+	key     string
+	start   time.Time
+	now     time.Time
+	at      int // the next step
+	view    keysView
+	reply   string // the last one
+	clients [clientCount]*simClient
+	made    int           // clients so far
+	all     []*simAttempt // of all clients
+	late    []*simRequest // delayed copies
+	top     string        // the last fence known to be reserved
+
+	outlasted  bool      // see checkReaders
+	drainUntil time.Time // zero: it does not drain yet
+	turn       int
+
+	failure   string
+	tolerated map[*toleration]bool
+	trace     func(format string, args ...any) // nil: nobody reads it
+}
+
+// plan is what a sequence is made of.
+type plan struct {
+	ttls   [clientCount]time.Duration
+	gap    time.Duration
+	single bool
+	steps  []step
+}
+
+// step draws what is done. What that means depends on what there is to do.
+type step struct {
+	wait                  int // rounds, before the step
+	who, what, fate, luck byte
+}
+
+const (
+	clientCount = 3
+	// maxSteps is few, because a failure needs few, and more sequences find more.
+	minSteps, maxSteps = 8, 32
+	// oldest is how late a copy of a request may arrive: less than an attempt that has ended is remembered.
+	oldest = 8 * time.Second
+	// foreignTTL is the TTL of a foreigner's lock.
+	foreignTTL = 700 * time.Millisecond
+)
+
+var simTTLs = []time.Duration{600 * time.Millisecond, 3 * time.Second, 6 * time.Second}
+
+func draw(seed, index uint64) plan {
+	r := rand.New(rand.NewPCG(seed, index))
+	p := plan{single: r.IntN(2) == 0, steps: make([]step, minSteps+r.IntN(maxSteps-minSteps))}
+	if r.IntN(5) == 0 {
+		p.gap = 200 * time.Millisecond
+	}
+	mixed, ttl := r.IntN(3) == 0, simTTLs[r.IntN(len(simTTLs))]
+	for i := range p.ttls {
+		if p.ttls[i] = ttl; mixed {
+			p.ttls[i] = simTTLs[r.IntN(len(simTTLs))]
+		}
+	}
+	for i := range p.steps {
+		bits := r.Uint64()
+		p.steps[i] = step{drawWait(r), byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)}
+	}
+	return p
+}
+
+// drawWait is mostly short, often nothing; half a lease, and more than two, are seen as well.
+func drawWait(r *rand.Rand) int {
+	switch n := r.IntN(20); {
+	case n < 5:
+		return 1
+	case n < 12:
+		return r.IntN(24)
+	case n < 19:
+		return r.IntN(280)
+	default:
+		return r.IntN(maxWait)
+	}
+}
+
+func newSequence(p plan, key string, trace func(string, ...any)) *sequence {
+	s := &sequence{plan: p, key: key, trace: trace, tolerated: make(map[*toleration]bool), view: keysView{
+		lockEnds: noKey, stateEnds: noKey, queueEnds: noKey, waitersEnds: noKey, readersEnds: noKey,
+	}}
+	for i := range s.clients {
+		s.connect(i)
+	}
+	return s
+}
+
+// goTo sets the time of the next step.
+func (s *sequence) goTo(now time.Time) {
+	if s.start.IsZero() {
+		s.start = now
+	}
+	s.now = now
+}
+
+// connect makes the client at i: the last one is in a process that hears nothing.
+func (s *sequence) connect(i int) {
+	kind := strings.TrimPrefix(liveChannels, prefix)
+	if i == clientCount-1 {
+		kind = "deaf"
+	}
+	s.made++
+	name := kind + strconv.Itoa(s.made) + "." + s.key
+	s.clients[i] = &simClient{process: &sender{process: name, gap: s.gap}, instance: "i" + strconv.Itoa(s.made), ttl: s.ttls[i]}
+	s.clients[i].process.single.Store(s.single)
+}
+
+// execution is what the server is to do next.
+type execution struct {
+	commands [][]any // of a foreigner
+	request  *simRequest
+	client   *simClient // nil: nobody reads the reply
+	repeat   bool       // of the one before, at the same time
+	luck     byte
+}
+
+// next returns what is to be done now, and in how many rounds more is.
+func (s *sequence) next() (todo []execution, wait int) {
+	if s.at == len(s.steps) {
+		return s.drain(), s.drainWait()
+	}
+	st := s.steps[s.at]
+	s.at++
+	if s.at < len(s.steps) {
+		wait = s.steps[s.at].wait
+	}
+	return s.do(st), wait
+}
+
+func (s *sequence) do(st step) []execution {
+	view := s.view.at(s.now.UnixMilli())
+	i := int(st.who) % clientCount
+	c := s.clients[i]
+	c.tick(s.now)
+	switch {
+	case len(s.late) > 0 && st.what < 40:
+		return s.arriveLate(st)
+	case view.isForeign() && st.what < 100, !view.isFree() && st.what == 255:
+		return []execution{{commands: [][]any{{"DEL", s.key}}}}
+	case view.isFree() && st.what >= 250:
+		return s.lockAsForeigner(st)
+	case st.what == 249:
+		s.crash(i)
+		return nil
+	case len(c.tasks) > 0 && st.luck%4 > 0:
+		return s.deliver(c, c.tasks[0], st)
+	case c.out == nil:
+		s.begin(c, st)
+	}
+	if c.out == nil {
+		return nil
+	}
+	return s.deliver(c, c.out, st)
+}
+
+func (s *sequence) arriveLate(st step) []execution {
+	i := int(st.luck) % len(s.late)
+	r := s.late[i]
+	s.late = slices.Delete(s.late, i, i+1)
+	if s.now.Sub(r.sent) > oldest {
+		return nil
+	}
+	return []execution{{request: r, luck: st.fate}}
+}
+
+func (s *sequence) lockAsForeigner(st step) []execution {
+	switch st.luck % 4 {
+	case 0: // of another type
+		return []execution{{commands: [][]any{{"HSET", s.key, "f", "v"}, {"PEXPIRE", s.key, foreignTTL.Milliseconds()}}}}
+	case 1: // no TTL
+		return []execution{{commands: [][]any{{"SET", s.key, "foreign", "NX"}}}}
+	default:
+		return []execution{{commands: [][]any{{"SET", s.key, "foreign", "NX", "PX", foreignTTL.Milliseconds()}}}}
+	}
+}
+
+// crash replaces a client by another one, in a process of its own.
+func (s *sequence) crash(i int) {
+	s.note("%s crashes", s.clients[i].instance)
+	for _, a := range s.all {
+		if a.c == s.clients[i] {
+			a.until = time.Time{}
+		}
+	}
+	s.connect(i)
+}
+
+// begin has a client without a request under way make one.
+func (s *sequence) begin(c *simClient, st step) {
+	a := c.now
+	switch {
+	case a == nil:
+		s.enter(c, st, nil)
+	case a.state == waiting && st.what%10 == 0:
+		c.now = nil
+		c.leave(a, s.now)
+	case a.state == waiting:
+		c.out = &simRequest{a: a, call: a.wire.heartbeat()}
+	case a.state == claiming:
+		c.out = &simRequest{a: a, call: a.wire.renew()}
+	case a.state == leased:
+		s.useLease(c, st)
+	}
+}
+
+func (s *sequence) useLease(c *simClient, st step) {
+	a := c.now
+	switch n := st.what % 10; {
+	case n < 3 && st.luck%2 == 0 && s.single && a.mode == distributed.Exclusive:
+		s.renewTwo(c)
+	case n < 3 && st.luck%2 == 0 && a.mode == distributed.Exclusive:
+		c.out = &simRequest{a: a, call: a.wire.renewOne(a.mode)[0]}
+	case n < 3:
+		c.out = &simRequest{a: a, call: a.wire.renew()}
+	case n < 4 && a.mode == distributed.Exclusive:
+		c.out = &simRequest{a: a, call: a.wire.refill()}
+	case n < 7:
+		c.now = nil
+		c.leave(a, s.now)
+	default:
+		s.enter(c, st, a)
+	}
+}
+
+// renewTwo renews the client's lease, and an attempt of another client that may hold nothing, with one script.
+func (s *sequence) renewTwo(c *simClient) {
+	r := &simRequest{a: c.now, other: c.now}
+	for _, a := range s.all {
+		if a.c != c && a.ttl == c.ttl && a.mode == distributed.Exclusive {
+			r.other = a
+		}
+	}
+	r.call = renewAll(c.ttl, 2, func(i int) *wireAttempt { return &[]*simAttempt{r.a, r.other}[i].wire })
+	c.out = r
+}
+
+func (s *sequence) enter(c *simClient, st step, prev *simAttempt) {
+	mode := distributed.Exclusive
+	if st.luck%4 == 1 {
+		mode = distributed.Shared
+	}
+	a := c.attempt(s.key, s.now, mode, st.luck/4%8 == 0, prev)
+	c.now, c.out = a, &simRequest{a: a, call: a.entering}
+	s.all = append(s.all, a)
+}
+
+// deliver sends a request, and draws what becomes of it.
+func (s *sequence) deliver(c *simClient, r *simRequest, st step) []execution {
+	r.sent = s.now
+	copied := *r
+	once := execution{request: r, client: c, luck: st.luck}
+	switch f := st.fate; {
+	case f < 160:
+		return []execution{once}
+	case f < 185:
+		return []execution{once, {request: &copied, repeat: true, luck: st.luck}}
+	case f < 205: // the reply is lost
+		return []execution{{request: &copied, luck: st.luck}}
+	case f < 215: // the request is
+		return nil
+	case f < 235:
+		s.late = append(s.late, &copied)
+		return nil
+	case r == c.out:
+		if f%2 == 0 {
+			s.late = append(s.late, &copied)
+		}
+		s.note("%v is given up", r)
+		c.giveUp(s.now)
+		return nil
+	default:
+		return nil
+	}
+}
+
+// drain has everybody served, a client after the other: nothing is lost any more.
+func (s *sequence) drain() []execution {
+	if s.drainUntil.IsZero() {
+		s.beginDrain()
+	}
+	if s.view.at(s.now.UnixMilli()).isForeign() {
+		return []execution{{commands: [][]any{{"DEL", s.key}}}}
+	}
+	s.turn++
+	c := s.clients[s.turn%clientCount]
+	c.tick(s.now)
+	r := s.pending(c)
+	if r == nil {
+		return nil
+	}
+	r.sent = s.now
+	return []execution{{request: r, client: c}}
+}
+
+func (s *sequence) beginDrain() {
+	s.note("drain")
+	s.late = nil
+	s.drainUntil = s.now.Add(drainBound(s.ttls))
+	for _, c := range s.clients {
+		c.wants = c.now != nil && c.now.state != leased && !c.now.nowait
+	}
+}
+
+// drainBound is how long it may take until everybody is served: a lease whose holder has crashed expires, then each waiter
+// that has crashed may be granted one.
+func drainBound(ttls [clientCount]time.Duration) time.Duration {
+	longest := max(ttls[0], ttls[1], ttls[2])
+	return 3 * longest
+}
+
+// pending is what a client does while the sequence drains.
+func (s *sequence) pending(c *simClient) *simRequest {
+	if a := c.now; a != nil && a.state == leased {
+		c.now, c.out, c.wants = nil, nil, false
+		c.leave(a, s.now)
+	}
+	switch {
+	case len(c.tasks) > 0:
+		return c.tasks[0]
+	case c.out != nil:
+	case c.now == nil && c.wants:
+		s.enter(c, step{luck: 4}, nil) // exclusive, and waits
+	case c.now == nil:
+		return nil
+	case c.now.state == waiting && s.now.Before(c.beatAt):
+		return nil
+	default:
+		c.beatAt = s.now.Add(distributed.HeartbeatInterval(c.ttl))
+		s.begin(c, step{what: 1})
+	}
+	return c.out
+}
+
+// done reports that everybody has been served, or fails the sequence.
+func (s *sequence) done() bool {
+	if s.failure != "" {
+		return true
+	}
+	if s.drainUntil.IsZero() {
+		return false
+	}
+	for _, c := range s.clients {
+		if c.now != nil || c.wants || len(c.tasks) > 0 {
+			if s.now.After(s.drainUntil) {
+				s.fail("%s has not been served when all should be", c.instance)
+			}
+			return s.failure != ""
+		}
+	}
+	return true
+}
+
+func (s *sequence) drainWait() int {
+	shortest := min(s.ttls[0], s.ttls[1], s.ttls[2])
+	return max(1, int(distributed.HeartbeatInterval(shortest)/clientCount/(tick/ticking)))
+}
+
+// fail notes what is wrong, the first time.
+func (s *sequence) fail(format string, args ...any) {
+	if s.failure == "" {
+		s.failure = fmt.Sprintf(format, args...)
+		s.note("WRONG: %s", s.failure)
+	}
+}
+
+func (s *sequence) note(format string, args ...any) {
+	if s.trace != nil {
+		s.trace("%8d ms  %s", s.now.Sub(s.start).Milliseconds(), fmt.Sprintf(format, args...))
+	}
+}
