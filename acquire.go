@@ -68,7 +68,7 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 		return e, l.invalid(name, key, err)
 	}
 	full := n.prefix + key
-	if h, nested, err := within(ctx, n, full, &c); h != nil || err != nil {
+	if h, nested, err := within(ctx, l.observer, full, &c); h != nil || err != nil {
 		e.hold, e.ctx = h, nested
 		return e, err
 	}
@@ -87,10 +87,10 @@ func (l *Locker) invalid(name, key string, err error) error {
 
 // within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with
 // the context for the function. Neither hold nor error: there is none.
-func within(ctx context.Context, n *nameState, key string, c *callOptions) (*hold, context.Context, error) { // rule L6
+func within(ctx context.Context, of *observer, key string, c *callOptions) (*hold, context.Context, error) { // rule L6
 	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
 		h := at.held()
-		if h.name != n || h.key != key || !h.pin() {
+		if h.observer != of || h.key != key || !h.pin() {
 			continue
 		}
 		var reason error
@@ -192,7 +192,7 @@ func ahead(ask local.Ask, err error) int {
 
 // refused makes the error of a caller that did not get the lock.
 func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
-	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
+	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: l.blame(public(ctx, err))}
 	if tier == TierDistributed {
 		e.DistributedWait = time.Since(h.turnAt)
 	}
@@ -211,4 +211,16 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 	}
 	l.observer.refused(ctx, &h.call, e, why)
 	return e
+}
+
+// blame adds ErrUnavailable to the error of a caller that ran out of time, or would not wait, while the backend does not
+// answer: those that wait behind a head that cannot reach the backend have met no contention (rule O6).
+func (l *Locker) blame(err error) error {
+	if errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrHeld) {
+		return err
+	}
+	if why := l.policy.Suspect(); why != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
 }

@@ -19,8 +19,8 @@ var (
 	// ErrQueueFull: load shedding; as many callers wait for the key as may.
 	ErrQueueFull = local.ErrQueueFull
 	// ErrWaitTimeout: the wait allowed by WithWait has passed. It Is context.DeadlineExceeded, too. If the caller's own
-	// context ended first, the error is that context's instead. Either Is also ErrUnavailable if the backend had not
-	// answered by then.
+	// context ended first, the error is that context's instead. Either Is also ErrUnavailable if the backend did not
+	// answer this caller, or those before it in line.
 	ErrWaitTimeout error = waitTimeout{}
 	// ErrHeld: NoWait was given, and somebody has the lock.
 	ErrHeld = distributed.ErrHeld

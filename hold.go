@@ -165,6 +165,9 @@ func (h *hold) LeaseLost() { // rule T6
 	h.pass()
 }
 
+// Readmit implements tenure.Owner: sharers that found the lease draining may come in beside this one again.
+func (h *hold) Readmit() { h.turn.Reopen() }
+
 // overstay is called when LockTimeMax has passed: the context ends, and the lease is abandoned.
 func (h *hold) overstay() { // rule T6
 	h.overstayed.Store(true)

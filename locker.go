@@ -32,8 +32,11 @@ type Locker struct {
 type policy interface {
 	distributed.Backend
 	tenure.Outage
-	Degraded() bool // locks are held without leases now
-	Stop()          // ends what the policy does by itself; the backend stays open
+	Degraded() bool        // locks are held without leases now
+	Suspect() error        // why the backend probably does not answer, an error that Is ErrUnavailable; nil: it does
+	Status() outage.Status // whether locks can be acquired at the backend
+	Unreleased() bool      // notes a release without an answer; true: an outage's log lines tell of it
+	Stop()                 // ends what the policy does by itself; the backend stays open
 }
 
 // instanceLength is the number of letters, of 5 bits each, in the id of an instance: 80 bits, so that no two are equal.
@@ -61,8 +64,11 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 		return nil, fmt.Errorf("wllock: %w", errors.Join(s.errs...))
 	}
 	l := &Locker{backend: backend, settings: s, observer: newObserver(system, s.logger)}
-	l.policy = policyFor(backend, &s, slog.New(l.observer.logger))
+	l.policy = policyFor(system, backend, &s, slog.New(l.observer.logger))
+	l.observer.backend = l.policy
 	l.names.system, l.names.settings = system, &l.settings
+	l.names.full = l.observer.tooManyNames
+	l.names.first.Store(&map[string]*nameState{})
 	l.names.limit.Store(int64(s.defaults.threshold))
 	if s.outage == LocalOnly {
 		l.observer.degraded = l.policy.Degraded
@@ -80,11 +86,12 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 }
 
 // policyFor wraps the backend in the chosen outage policy.
-func policyFor(b distributed.Backend, s *settings, log *slog.Logger) policy {
+func policyFor(system string, b distributed.Backend, s *settings, log *slog.Logger) policy {
+	c := outage.Config{Backend: b, System: system, TTL: s.leaseTTL, Longest: s.longestTTL, Logger: log}
 	if s.outage == LocalOnly {
-		return outage.NewLocalOnly(b, s.leaseTTL, log)
+		return outage.NewLocalOnly(c)
 	}
-	return outage.NewBreaker(b, log)
+	return outage.NewBreaker(c)
 }
 
 func (l *Locker) tenureConfig() tenure.Config {

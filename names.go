@@ -2,6 +2,7 @@ package wllock
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -10,20 +11,36 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// nameState is what a Locker knows about one name: its options, its counters, and how long its turns take. Names come
-// from the program's text, so there are few of them; keys leave no memory.
+// nameState is what a Locker knows about one name: its options and its figures.
 type nameState struct {
+	*tally
 	name         string
 	prefix       string        // system:name:
 	options      callOptions   // defaults and WithName; its threshold is not used
 	limit        atomic.Int64  // threshold of this name; inherit: the default
 	defaultLimit *atomic.Int64 // of the Locker
-	turn         atomic.Int64  // moving average of the time a turn takes, ns; 0: none has ended
-	wait         waitEstimate  // for WithShedHopeless
+}
+
+// tally is the figures of a name, or of all names beyond maxNames together: its counters, and how long its turns take.
+type tally struct {
+	label string       // in Stats and metrics
+	turn  atomic.Int64 // moving average of the time a turn takes, ns; 0: none has ended
+	wait  waitEstimate // for WithShedHopeless
+	attrs atomic.Pointer[attributes]
 
 	waiting, held                                                              atomic.Int64
 	acquired, handoffs, shed, timeouts, lost, overstays, unavailable, degraded atomic.Uint64
 }
+
+const (
+	// maxNames bounds the memory that names take: programs have dozens of them, so thousands are keys by mistake, each with
+	// its own series in metrics.
+	maxNames = 10_000
+	// firstNames is as many as most programs have, and few enough to copy when one is added.
+	firstNames = 64
+	// otherNames is the label of the names beyond. No name can be equal to it.
+	otherNames = "(other)"
+)
 
 // inherit as the limit of a name: the default applies.
 const inherit = Unlimited - 1
@@ -71,32 +88,58 @@ func (n *nameState) threshold(c *callOptions) int { // rule L2
 	return int(n.defaultLimit.Load())
 }
 
-// names are the states of all names seen. They are few and soon known, so the map is copied to add one and read without
-// a lock.
+// names are the states of all names seen, up to maxNames. Keys leave no memory.
 type names struct {
 	system   string
 	settings *settings
-	limit    atomic.Int64 // default threshold
-	known    atomic.Pointer[map[string]*nameState]
-	mu       sync.Mutex // held to replace known
+	limit    atomic.Int64                          // default threshold
+	known    sync.Map                              // *nameState, by name
+	first    atomic.Pointer[map[string]*nameState] // up to firstNames of known: a map that is only read is faster
+
+	mu     sync.Mutex   // held to add to known and first
+	count  atomic.Int64 // of known; written under mu
+	others atomic.Pointer[tally]
+	full   func() // called for the first name beyond maxNames
 }
 
-func (n *names) all() map[string]*nameState {
-	if m := n.known.Load(); m != nil {
-		return *m
+// all returns the figures by name, and those of all others.
+func (n *names) all() iter.Seq2[*nameState, *tally] {
+	return func(yield func(*nameState, *tally) bool) {
+		for _, state := range n.known.Range {
+			if s := state.(*nameState); !yield(s, s.tally) {
+				return
+			}
+		}
+		if o := n.others.Load(); o != nil {
+			yield(nil, o)
+		}
 	}
-	return nil
 }
 
 // get returns the state of a name, and checks the name when it is seen for the first time.
 func (n *names) get(name string) (*nameState, error) {
-	if state := n.all()[name]; state != nil {
+	if state := (*n.first.Load())[name]; state != nil {
 		return state, nil
 	}
+	if state, ok := n.known.Load(name); ok {
+		return state.(*nameState), nil
+	}
+	return n.make(name, n.settings.names[name] != nil)
+}
+
+// make returns the state of a new name. Beyond maxNames it is kept only if it must be: a state that is not kept serves one
+// call as well, for its key is exact, and has its figures with those of the others.
+func (n *names) make(name string, keep bool) (*nameState, error) {
 	if err := checkPart("name", name); err != nil {
 		return nil, err
 	}
-	state := &nameState{name: name, prefix: n.system + ":" + name + ":", options: n.settings.defaults, defaultLimit: &n.limit}
+	both := &struct {
+		nameState
+		tally
+	}{tally: tally{label: name}}
+	state := &both.nameState
+	state.name, state.prefix, state.defaultLimit = name, n.system+":"+name+":", &n.limit
+	state.tally, state.options = &both.tally, n.settings.defaults
 	state.options.ownLimit = false
 	if with := n.settings.names[name]; with != nil {
 		state.options = with(state.options)
@@ -106,19 +149,31 @@ func (n *names) get(name string) (*nameState, error) {
 		state.limit.Store(int64(state.options.threshold))
 		state.options.ownLimit = false
 	}
-	return n.add(state), nil
+	return n.add(state, keep), nil
 }
 
 // add returns the state known under that name: state itself, unless another was added before.
-func (n *names) add(state *nameState) *nameState {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if first := n.all()[state.name]; first != nil {
-		return first
+func (n *names) add(state *nameState, keep bool) *nameState {
+	if keep || n.count.Load() < maxNames {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if first, ok := n.known.Load(state.name); ok {
+			return first.(*nameState)
+		}
+		if keep || n.count.Load() < maxNames {
+			n.known.Store(state.name, state)
+			if n.count.Add(1) <= firstNames {
+				more := maps.Clone(*n.first.Load())
+				more[state.name] = state
+				n.first.Store(&more)
+			}
+			return state
+		}
 	}
-	more := map[string]*nameState{state.name: state}
-	maps.Copy(more, n.all())
-	n.known.Store(&more)
+	if n.others.Load() == nil && n.others.CompareAndSwap(nil, &tally{label: otherNames}) {
+		n.full()
+	}
+	state.tally = n.others.Load()
 	return state
 }
 
@@ -131,7 +186,7 @@ func (n *names) setThreshold(name string, limit int) error {
 		n.limit.Store(int64(limit))
 		return nil
 	}
-	state, err := n.get(name)
+	state, err := n.make(name, true)
 	if err != nil {
 		return fmt.Errorf("wllock: SetThreshold: %w", err)
 	}

@@ -18,7 +18,8 @@ import (
 type observer struct {
 	system    string
 	logger    logger
-	telemetry *telemetry  // nil: nobody measures
+	telemetry *telemetry // nil: nobody measures
+	backend   policy
 	degraded  func() bool // locks are held without leases now; nil: never, unless LocalOnly
 
 	mishaps
@@ -141,8 +142,8 @@ func (o *observer) releaseFailed(tag any, key string, err error) {
 		o.warn(ctx, "lock was lost before it was released", n, key)
 		return
 	}
-	if o.degraded != nil && o.degraded() {
-		return // the outage has been logged, and nobody here waits for the lease to expire
+	if o.degraded != nil && o.degraded() || o.backend.Unreleased() {
+		return // one line tells of all of them
 	}
 	o.warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", err.Error()))
 }
@@ -169,6 +170,14 @@ func (o *observer) warn(ctx context.Context, what string, n *nameState, key stri
 func (o *observer) logPanic(panicked any) {
 	line := slog.NewRecord(time.Now(), slog.LevelError, "logger or telemetry panicked; further panics are only counted, in Stats", 0)
 	line.AddAttrs(slog.String("system", o.system), slog.String("panic", fmt.Sprint(panicked)))
+	o.logger.put(context.Background(), line)
+}
+
+// tooManyNames is called once.
+func (o *observer) tooManyNames() {
+	line := slog.NewRecord(time.Now(), slog.LevelWarn, "too many lock names: further ones are counted together as "+otherNames+
+		"; a name is a kind of thing, and which one is the key", 0)
+	line.AddAttrs(slog.String("system", o.system), slog.Int("names", maxNames))
 	o.logger.put(context.Background(), line)
 }
 

@@ -47,6 +47,7 @@ type Option interface{ apply(*settings) }
 // settings are what the options of New set.
 type settings struct {
 	leaseTTL    time.Duration
+	longestTTL  time.Duration // 0: not given
 	maxHandoffs int
 	maxTenure   time.Duration
 	linger      time.Duration
@@ -97,11 +98,24 @@ func WithThreshold(n int) Option { return WithDefaults(threshold("WithThreshold"
 
 // WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are
 // renewed while they are held, so T is not how long a function may run but how long others wait after a process has died.
+// Instances of one system may differ in T; what that means for LocalOnly is said at WithLongestTTL.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.leaseTTL = d
 		if d < distributed.MinTTL {
 			s.wrong("WithLeaseTTL(%v): want %v or more, for example %v", d, distributed.MinTTL, DefaultLeaseTTL)
+		}
+	})
+}
+
+// WithLongestTTL says that no instance that uses the same system has a longer lease TTL than d (default: what the backend
+// has been told by them, if it can keep that, else WithLeaseTTL). With LocalOnly, callers are let in without a lease only
+// after the longest T in use, when every lease of others has expired.
+func WithLongestTTL(d time.Duration) Option {
+	return option(func(s *settings) {
+		s.longestTTL = d
+		if d <= 0 {
+			s.wrong("WithLongestTTL(%v): want more than 0, the longest WithLeaseTTL of all instances", d)
 		}
 	})
 }

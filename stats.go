@@ -5,11 +5,20 @@ import "time"
 // Stats is what a Locker has counted since it was made.
 type Stats struct {
 	Total NameStats            // sum over all names
-	Names map[string]NameStats // by name, for each name used so far
+	Names map[string]NameStats // by name, for each name used so far; "(other)": of all beyond 10,000
+
+	Backend BackendStats
 
 	// The logger, tracer and meter run beside the calls, which do not wait for them.
 	ReportPanics   uint64 // panics of theirs, swallowed; the first one is logged
 	ReportsDropped uint64 // log lines, spans and measurements left out because they stood still
+}
+
+// BackendStats says whether locks can be acquired at the backend, as far as this Locker knows without asking.
+type BackendStats struct {
+	Available bool      // false: it is away, or has refused the last call that asked it
+	Since     time.Time // when that began
+	Err       error     // why it is not available, with the backend's own words; nil: it is
 }
 
 // NameStats are the figures of one name. Waiting and Held are current, the others grow.
@@ -29,17 +38,17 @@ type NameStats struct {
 
 // Stats returns the current figures. Each is exact; together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
-	s := Stats{Names: map[string]NameStats{},
+	s := Stats{Names: map[string]NameStats{}, Backend: BackendStats(l.policy.Status()),
 		ReportPanics: l.observer.panics.Load(), ReportsDropped: l.observer.dropped.Load()}
-	for name, n := range l.names.all() {
+	for _, n := range l.names.all() {
 		one := statsOf(n)
-		s.Names[name] = one
+		s.Names[n.label] = one
 		s.Total.add(one)
 	}
 	return s
 }
 
-func statsOf(n *nameState) NameStats {
+func statsOf(n *tally) NameStats {
 	return NameStats{
 		Waiting: n.waiting.Load(), Held: n.held.Load(),
 		Acquired: n.acquired.Load(), Handoffs: n.handoffs.Load(), Shed: n.shed.Load(), Timeouts: n.timeouts.Load(),

@@ -64,6 +64,8 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 	waiting := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.waiter.count", "{waiter}", "Callers waiting in a local queue")
 	held := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.lock.count", "{lock}", "Locks held")
 	limit := instrument(&err, m.Int64ObservableGauge, "wllock.waiter.limit", "{waiter}", "Callers that may wait per key; -1: any number")
+	available := instrument(&err, m.Int64ObservableGauge, "wllock.backend.available", "{locker}",
+		"1 while locks can be acquired at the backend; 0 while it is away or refuses")
 	local := instrument(&err, m.Int64ObservableGauge, "wllock.degraded", "{locker}",
 		"1 while locks are held within the process only, because the backend is unreachable")
 	if err != nil {
@@ -71,12 +73,21 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 	}
 	t.registration, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		from.collected(ctx)
-		for _, state := range n.all() {
-			o.ObserveInt64(waiting, state.waiting.Load(), t.of(state))
-			o.ObserveInt64(held, state.held.Load(), t.of(state))
-			o.ObserveInt64(limit, int64(state.threshold(&state.options)), t.of(state))
+		for state, figures := range n.all() {
+			of := t.of(figures).name
+			o.ObserveInt64(waiting, figures.waiting.Load(), of)
+			o.ObserveInt64(held, figures.held.Load(), of)
+			if state != nil {
+				o.ObserveInt64(limit, int64(state.threshold(&state.options)), of)
+			}
 		}
-		switch of := metric.WithAttributes(t.system); {
+		of := metric.WithAttributes(t.system)
+		if from.backend.Status().Available {
+			o.ObserveInt64(available, 1, of)
+		} else {
+			o.ObserveInt64(available, 0, of)
+		}
+		switch {
 		case from.degraded == nil:
 		case from.degraded():
 			o.ObserveInt64(local, 1, of)
@@ -84,7 +95,7 @@ func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error
 			o.ObserveInt64(local, 0, of)
 		}
 		return nil
-	}, waiting, held, limit, local)
+	}, waiting, held, limit, available, local)
 	return err
 }
 
@@ -98,15 +109,33 @@ func instrument[Instrument, Option any](errs *error, create func(string, ...Opti
 	return i
 }
 
-// of returns the attributes of a name.
-func (t *telemetry) of(n *nameState, more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributes(append(more, t.system, attribute.String("wllock.name", n.name))...)
+// attributes are those of a name, made once, because to make them costs more than to measure.
+type attributes struct {
+	name  metric.MeasurementOption
+	tiers map[Tier]metric.MeasurementOption // of waits that ended well
 }
 
-// count adds one if anybody counts: the attributes are most of what that costs.
+// of returns the attributes of a name.
+func (t *telemetry) of(n *tally) *attributes {
+	if a := n.attrs.Load(); a != nil {
+		return a
+	}
+	a := &attributes{name: t.with(n), tiers: map[Tier]metric.MeasurementOption{}}
+	for _, tier := range []Tier{TierLocal, TierDistributed} {
+		a.tiers[tier] = t.with(n, attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", "acquired"))
+	}
+	n.attrs.Store(a)
+	return a
+}
+
+func (t *telemetry) with(n *tally, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(more, t.system, attribute.String("wllock.name", n.label))...))
+}
+
+// count adds one if anybody counts.
 func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameState) {
 	if c.Enabled(ctx) {
-		c.Add(ctx, 1, t.of(n))
+		c.Add(ctx, 1, t.of(n.tally).name)
 	}
 }
 
@@ -197,7 +226,7 @@ func measureRefused(r *report) {
 func measureEnded(r *report) {
 	t, c := r.telemetry, r.call
 	if t.hold.Enabled(r.ctx) {
-		t.hold.Record(r.ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name))
+		t.hold.Record(r.ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name.tally).name)
 	}
 	if r.lost {
 		t.count(r.ctx, t.losses, c.name)
@@ -213,16 +242,17 @@ func (t *telemetry) renewed(n *nameState, err error) {
 	if err != nil {
 		outcome = "failed"
 	}
-	t.renewals.Add(context.Background(), 1, t.of(n, attribute.String("wllock.outcome", outcome)))
+	t.renewals.Add(context.Background(), 1, t.with(n.tally, attribute.String("wllock.outcome", outcome)))
 }
 
 func (t *telemetry) waited(ctx context.Context, c *call, tier Tier, d time.Duration, outcome string) {
 	if !t.acquire.Enabled(ctx) {
 		return
 	}
-	more := []attribute.KeyValue{attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome)}
+	of := t.of(c.name.tally).tiers[tier]
 	if outcome != "acquired" {
-		more = append(more, attribute.String("error.type", outcome))
+		of = t.with(c.name.tally, attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome),
+			attribute.String("error.type", outcome))
 	}
-	t.acquire.Record(ctx, d.Seconds(), t.of(c.name, more...))
+	t.acquire.Record(ctx, d.Seconds(), of)
 }

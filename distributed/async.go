@@ -20,7 +20,7 @@ type AsyncLease interface {
 // method that caused them has returned, and must not block.
 type Watcher interface {
 	LeaseLost(Lease)            // Lost has been closed
-	LeaseContended(Lease)       // Contended has become true
+	LeaseContended(Lease)       // Contended has changed: ask it
 	LeaseReleased(Lease, error) // the answer to StartRelease
 }
 

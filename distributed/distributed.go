@@ -93,7 +93,8 @@ type Lease interface {
 	Until() time.Time
 	// Healthy reports that no renewal has failed or is overdue. An ended lease is not healthy.
 	Healthy() bool
-	// Contended reports that another instance waits for this key; once true for a lease, it stays true.
+	// Contended reports that another instance waits for this key. It follows the truth both ways: at once, or when a
+	// message is lost with the next renewal.
 	Contended() bool
 	// Abandon stops the renewals: the lease expires by itself, and Lost is closed when it has.
 	Abandon()

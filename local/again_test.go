@@ -61,6 +61,23 @@ func TestAgain(t *testing.T) {
 		require.Equal(t, "in in", states(all[1], all[2]))
 		end(q, all[1], all[2])
 	})
+	bubble(t, "another holder that reopens lets it in", func(t *testing.T, q *queue) {
+		all := together(q, "k", 3)
+		all[1].again(shared)
+		all[0].turn.Reopen()
+		synctest.Wait()
+		require.Equal(t, "in in in", states(all...))
+		require.Equal(t, "in", states(arrives(q, "k", shared)))
+	})
+	bubble(t, "it does not wait when another holder has reopened before", func(t *testing.T, q *queue) {
+		all := together(q, "k", 2)
+		all[0].turn.Reopen()
+		all[1].again(shared)
+		require.Equal(t, "in in", states(all...))
+		all[1].again(shared)
+		require.Equal(t, "in waiting", states(all...), "once")
+		end(q, all[0], all[1])
+	})
 	bubble(t, "it gives up, and the other holders go on", func(t *testing.T, q *queue) {
 		all := together(q, "k", 2)
 		waiting := arrives(q, "k", shared)

@@ -70,6 +70,7 @@ type entry[B any] struct {
 	exclusive   int      // number of waiters that are not shared
 	holders     int      // turns held: 1, or more when shared
 	open        bool     // shared callers may enter beside the holders
+	reopens     uint32   // how often Reopen was called
 	pins        int
 	baton       B
 }
@@ -112,7 +113,7 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 	t.entry, t.shared, t.ready = e, ask.Shared, nil
 	if e.admits(ask.Shared) {
 		e.holders++
-		t.state = held
+		t.state, t.reopens = held, e.reopens
 		s.mu.Unlock()
 		return nil
 	}
@@ -315,6 +316,7 @@ func (e *entry[B]) dequeue(t *Turn[B]) *Turn[B] {
 // admitFirst gives the turn to the first waiter.
 func (e *entry[B]) admitFirst() {
 	e.holders++
+	e.first.reopens = e.reopens
 	e.dequeue(e.first).resolve(held)
 }
 

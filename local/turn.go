@@ -17,6 +17,7 @@ type Turn[B any] struct {
 	// Guarded by the shard's mutex. state is set before ready is sent, so the receiver may read it, too.
 	state          turnState
 	shared         bool
+	reopens        uint32 // the entry's, when t last got the turn
 	before, behind *Turn[B]
 	ready          chan struct{} // receives one value at the end of the wait; nil: has not waited
 }
@@ -88,16 +89,34 @@ func (t *Turn[B]) Share() {
 	t.entry.admitShared()
 }
 
+// Reopen is Share for a baton that has become usable again: a caller that found it unusable just before, and has yet to
+// call Again, is not to wait either.
+func (t *Turn[B]) Reopen() {
+	s := t.lock()
+	if s == nil {
+		return
+	}
+	defer s.mu.Unlock()
+	t.entry.open = true
+	t.entry.reopens++
+	t.entry.admitShared()
+}
+
 // Again is for the holder of a shared turn that finds it came too late, because the baton may no longer be used. It
 // returns when t has the turn again: alone, when all other holders have left, because t waits at the head meanwhile and
-// no caller enters; or beside one of them that calls Share, which may have made the baton usable. The errors are those of
-// Enter, except ErrQueueFull; t does not have the turn then.
+// no caller enters; or beside one of them that calls Share or Reopen, since the baton may be usable then; at once if Reopen
+// was called since t got the turn. The errors are those of Enter, except ErrQueueFull; t does not have the turn then.
 func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	s := t.lock()
 	if s == nil {
 		return ErrClosed // never: a shared turn is taken only from a caller that was admitted
 	}
 	e := t.entry
+	if t.reopens != e.reopens {
+		t.reopens = e.reopens
+		s.mu.Unlock()
+		return nil
+	}
 	e.open = false
 	if e.holders == 1 {
 		s.mu.Unlock()

@@ -16,7 +16,7 @@ type Faults struct {
 // NewWithFaults is New with a way to provoke faults. The lease TTL is 1s unless the options set another.
 func NewWithFaults(t testing.TB, opts ...wllock.Option) (*wllock.Locker, *Faults) {
 	t.Helper()
-	f := &Faults{t: t, backend: &backend{Backend: newBackend(t)}}
+	f := &Faults{t: t, backend: newHanging(t)}
 	return f.Process(opts...), f
 }
 
@@ -30,12 +30,12 @@ func (f *Faults) Process(opts ...wllock.Option) *wllock.Locker {
 
 // Lose makes the backend forget the holder of the lock, as a restart without its data would. The next in the queue gets it;
 // the context of the function that held it ends within a third of the lease TTL, with the cause wllock.ErrLeaseLost.
-func (f *Faults) Lose(name, key string) { f.backend.Expire(System + ":" + name + ":" + key) }
+func (f *Faults) Lose(name, key string) { f.backend.memory.Expire(System + ":" + name + ":" + key) }
 
 // Partition disconnects all Lockers from the backend until Heal, as a server that has ended does: new callers get
 // wllock.ErrUnavailable at once, and held leases are lost when they expire.
 func (f *Faults) Partition() {
-	f.backend.Partition(true)
+	f.backend.memory.Partition(true)
 	f.backend.hang(false)
 }
 
@@ -44,11 +44,11 @@ func (f *Faults) Partition() {
 // waits as well, but a release does not.
 func (f *Faults) Hang() {
 	f.backend.hang(true)
-	f.backend.Partition(true)
+	f.backend.memory.Partition(true)
 }
 
 // Heal ends a Partition or a Hang.
 func (f *Faults) Heal() {
-	f.backend.Partition(false)
+	f.backend.memory.Partition(false)
 	f.backend.hang(false)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -14,12 +15,19 @@ import (
 const pingBudget = 5 * time.Second
 
 // backend is memlock's, behind a network that can swallow requests. A partition without an answer is one whose errors
-// come late.
+// come late. It is not Observable, since memlock reports at once what is to look like silence.
 type backend struct {
-	*memlock.Backend
+	distributed.Backend
+	memory *memlock.Backend // the same
 
 	mu     sync.Mutex
 	silent chan struct{} // closed when the hang ends; nil: no hang. Guarded by mu
+}
+
+func newHanging(t testing.TB) *backend {
+	t.Helper()
+	m := newBackend(t)
+	return &backend{Backend: m, memory: m}
 }
 
 // hang starts or ends a hang.

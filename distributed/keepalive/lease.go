@@ -25,6 +25,7 @@ type Lease struct {
 	ttl       time.Duration     // set by Keep, then read only
 	item      deadline.Item[*Lease]
 	contended atomic.Bool
+	told      bool                 // guarded by mu; what the watcher was last notified of contended
 	state     atomic.Uint32        // a leaseState; written under mu, read without: it only goes up
 	now       atomic.Pointer[view] // written under mu, read without; what it points to never changes
 
@@ -102,6 +103,7 @@ func (l *Lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	l.mu.Lock()
 	l.watcher, l.as = w, as
 	gone, contended := l.state.Load() == lost, l.contended.Load()
+	l.told = contended
 	l.mu.Unlock()
 	if gone {
 		w.LeaseLost(as)
@@ -111,16 +113,28 @@ func (l *Lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	}
 }
 
-// SetContended is called by the backend when it learns that another instance waits. Repeated calls do nothing, and
-// nobody is notified once a release has begun.
-func (l *Lease) SetContended() {
-	if l.contended.Load() {
-		return
+// SetContended is called by the backend when it learns that another instance waits, or that none waits any more. Repeated
+// calls do nothing, and nobody is notified once a release has begun.
+func (l *Lease) SetContended(waits bool) {
+	if l.Contend(waits) {
+		l.NotifyContended()
 	}
+}
+
+// Contend is SetContended without the notification, for a backend that decides under a lock of its own. If it reports
+// true, NotifyContended has to be called once that lock is free.
+func (l *Lease) Contend(waits bool) (changed bool) {
+	return l.contended.Load() != waits && l.contended.Swap(waits) != waits
+}
+
+// NotifyContended notifies the Watcher if it does not know yet what Contended says.
+func (l *Lease) NotifyContended() {
 	l.mu.Lock()
-	first := !l.contended.Swap(true) // under mu, so that either we find the watcher or Watch finds this: one of us notifies it
-	w, as := l.watcher, l.as
-	notify := first && w != nil && l.state.Load() != finished
+	w, as, contended := l.watcher, l.as, l.contended.Load()
+	notify := w != nil && l.told != contended && l.state.Load() != finished // w is nil: Watch sees to it
+	if notify {
+		l.told = contended
+	}
 	l.mu.Unlock()
 	if notify {
 		w.LeaseContended(as)

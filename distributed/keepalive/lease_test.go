@@ -82,7 +82,7 @@ func TestFinishIsSilent(t *testing.T) {
 		require.True(t, l.Finish())
 		assert.True(t, l.Finish(), "again")
 		assert.False(t, l.End(), "it is not held any more")
-		l.SetContended()
+		l.SetContended(true)
 		assert.True(t, l.Contended())
 		time.Sleep(2 * ttl)
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestFinishRacesEnd(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { finished.Store(l.Finish()) })
 		all.Go(func() { ended.Store(l.End()) })
-		all.Go(l.SetContended)
+		all.Go(func() { l.SetContended(true) })
 		all.Wait()
 		require.NotEqual(t, finished.Load(), ended.Load())
 		require.Equal(t, ended.Load(), isLost(l))
@@ -135,8 +135,8 @@ func TestWatchRacesNotices(t *testing.T) {
 		l, w := s.grant(), new(witness)
 		var all sync.WaitGroup
 		all.Go(func() { l.Watch(w, l) })
-		all.Go(l.SetContended)
-		all.Go(l.SetContended)
+		all.Go(func() { l.SetContended(true) })
+		all.Go(func() { l.SetContended(true) })
 		all.Go(func() { l.End() })
 		all.Wait()
 		require.Len(t, w.contended, 1)
@@ -148,11 +148,30 @@ func TestWatchTellsWhatWas(t *testing.T) {
 	s, w := serve(renewed), new(witness)
 	defer s.Close()
 	l := s.grant()
-	l.SetContended()
+	l.SetContended(true)
 	l.End()
 	l.Watch(w, l)
 	assert.Equal(t, []distributed.Lease{l}, w.contended)
 	assert.Equal(t, []distributed.Lease{l}, w.lost)
+}
+
+// A wish may go and come back; the watcher is notified of each change, and of none that it knows.
+func TestContendedIsTakenBack(t *testing.T) {
+	s, w := serve(renewed), new(witness)
+	defer s.Close()
+	l := s.grant()
+	l.SetContended(true)
+	l.SetContended(false)
+	l.Watch(w, l)
+	assert.Empty(t, w.contended)
+	for i, waits := range []bool{true, true, false, false, true} {
+		l.SetContended(waits)
+		assert.Equal(t, waits, l.Contended(), "call %d", i)
+	}
+	assert.Len(t, w.contended, 3)
+	l.Finish()
+	l.SetContended(false)
+	assert.Len(t, w.contended, 3, "a release has begun")
 }
 
 // skew moves the monotonic reading of a time and leaves its wall clock alone: what a machine that was suspended, or

@@ -7,7 +7,8 @@ import (
 )
 
 var noticeCases = []Case{
-	{"a holder learns that another instance waits, for good", contended},
+	{"a holder learns that another instance waits", contended},
+	{"a holder learns that nobody waits any more", waiterGone},
 	{"a holder that was queued learns that others still wait", contendedFromStart},
 	{"all readers learn that a writer waits", contendedReaders},
 	{"a watcher receives earlier events", lateWatcher},
@@ -34,17 +35,38 @@ func contended(e *env) {
 	}
 	p := e.member().place(key)
 	e.contended(l, w)
-	e.leave(p)
-	e.leave(e.member().place(key))
+	another := e.member().place(key)
 	e.blink()
-	if !l.Contended() {
-		e.Errorf("a lease is not contended any more after the waiter has left; want it for good")
-	}
 	if len(w.contended) > 0 {
 		e.Errorf("the watcher was notified twice that the lease is contended")
 	}
+	e.leave(p)
+	e.blink()
+	if !l.Contended() {
+		e.Errorf("a lease is not contended though one of two waiters is left")
+	}
 	e.release(l)
+	e.release(e.granted(another))
 	e.free(key)
+}
+
+// A wish that is gone must not keep the holder's own callers out for longer than until its next renewal.
+func waiterGone(e *env) {
+	key := e.key("k")
+	for _, mode := range []how{lasting(e.ttl), shared} {
+		l, w := e.watch(e.member().lease(key, mode, lasting(e.ttl)))
+		for range 2 { // it may come back, and go again
+			p := e.member().place(key)
+			e.contended(l, w)
+			e.leave(p)
+			e.eventually("the lease is not contended any more", func() bool { return !l.Contended() })
+			if w.native {
+				e.notified("not contended any more", w.contended, l)
+			}
+		}
+		e.release(l)
+		e.free(key)
+	}
 }
 
 // The notice may come before the grant is used, or even received.

@@ -3,6 +3,7 @@ package memlock
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -160,11 +161,14 @@ var flaws = map[string]flaw{
 			return p.Leave(context.Background())
 		},
 	},
-	"contended is not for good": {
-		caught: "a holder learns that another instance waits, for good",
-		contended: func(l *lease) (is bool) {
-			locked(l.shard, func() { is = l.entry != nil && l.entry.waits(l.instance) })
-			return is
+	"contended is for good": {
+		caught: "a holder learns that nobody waits any more",
+		contended: func(l *lease) bool {
+			if l.Contended() {
+				contendedOnce.Store(l, true)
+			}
+			_, once := contendedOnce.Load(l)
+			return once
 		},
 	},
 	"a loss is reported late": {
@@ -230,6 +234,9 @@ var flaws = map[string]flaw{
 		},
 	},
 }
+
+// contendedOnce has the leases that were contended once.
+var contendedOnce sync.Map
 
 // locked runs fn with the shard's mu held.
 func locked(s *shard, fn func()) error {

@@ -95,6 +95,12 @@ func (l *lease) Refill(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	err := l.refill()
+	l.shard.backend.health.exchanged(err)
+	return err
+}
+
+func (l *lease) refill() error {
 	l.shard.mu.Lock()
 	defer l.shard.mu.Unlock()
 	if err := l.shard.backend.reachable(); err != nil {
@@ -143,7 +149,8 @@ func (l *lease) Release(context.Context) error { return l.release(l.Finish()) }
 func (l *lease) release(held bool) error {
 	l.shard.mu.Lock()
 	err := l.shard.release(l)
-	l.shard.mu.Unlock()
+	l.shard.unlock()
+	l.shard.backend.health.exchanged(err)
 	if !held {
 		return distributed.ErrLeaseLost // also if the server had not noticed yet: it knows now
 	}
@@ -231,7 +238,7 @@ func (p *place) lose() {
 func (p *place) Leave(context.Context) error {
 	s := p.shard
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	switch p.state {
 	case queued:
 		if err := s.backend.reachable(); err != nil {
@@ -241,6 +248,7 @@ func (p *place) Leave(context.Context) error {
 		e := p.entry
 		e.unlink(p)
 		p.state = ended
+		s.contend(e) // perhaps nobody waits any more
 		s.advance(e) // readers may have been queued behind a writer
 	case undelivered:
 		p.left = true

@@ -26,6 +26,7 @@ type Backend struct {
 	seed   maphash.Seed
 	closed atomic.Bool // read under a shard's mu, so it is seen by all that lock mu after Close has swept the shard
 	cut    atomic.Bool // the same, for Partition
+	health health
 	shards [shardCount]shard
 }
 
@@ -52,7 +53,7 @@ func (b *Backend) reachable() error {
 		return distributed.ErrClosed
 	}
 	if b.cut.Load() {
-		return fmt.Errorf("partitioned: %w", distributed.ErrUnavailable)
+		return errCut
 	}
 	return nil
 }
@@ -72,7 +73,9 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	} else {
 		prev = nil // another's, which this request may not release
 	}
-	return s.enter(&req, prev)
+	lease, place, err := s.enter(&req, prev)
+	b.health.exchanged(err)
+	return lease, place, err
 }
 
 // Ping implements distributed.Backend.
@@ -80,7 +83,9 @@ func (b *Backend) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return b.reachable()
+	err := b.reachable()
+	b.health.exchanged(err)
+	return err
 }
 
 // Close implements distributed.Backend. The rest of the server side goes away when the leases have expired.
@@ -99,7 +104,7 @@ func (b *Backend) Close() error {
 func (b *Backend) Expire(key string) {
 	s := b.shardOf(key)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if e := s.entries[key]; e != nil {
 		for _, l := range slices.Clone(e.owners) {
 			s.drop(l, gone)

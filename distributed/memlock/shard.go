@@ -24,9 +24,10 @@ type shard struct {
 
 	mu      sync.Mutex // guards all below, the entries, and the fields of leases and places marked so
 	entries map[string]*entry
-	most    int    // most entries since the map was made
-	spare   *entry // the entry freed last: a lone caller on changing keys then allocates only its leases
-	fence   uint64 // the last one reserved; of the shard, not of a key, so an unused key takes no memory
+	most    int      // most entries since the map was made
+	spare   *entry   // the entry freed last: a lone caller on changing keys then allocates only its leases
+	fence   uint64   // the last one reserved; of the shard, not of a key, so an unused key takes no memory
+	news    []*lease // whose holders are to be notified that Contended has changed: see unlock
 
 	_ [64]byte // against false sharing with the next shard
 }
@@ -66,27 +67,24 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 		_ = s.release(prev) // whatever the answer, it is not ours any more or will not be
 	}
 	if err := s.backend.reachable(); err != nil {
-		s.mu.Unlock()
+		s.unlock()
 		return nil, nil, err
 	}
 	e := s.entry(req.Key)
 	if e.first == nil && e.admits(req.Mode) {
 		l := s.grant(e, req.Instance, req.Mode, req.TTL, now)
 		l.keep()
-		s.mu.Unlock()
+		s.unlock()
 		return l, nil, nil
 	}
 	if req.NoWait {
-		s.mu.Unlock()
+		s.unlock()
 		return nil, nil, distributed.ErrHeld
 	}
 	p := &place{shard: s, instance: req.Instance, mode: req.Mode, ttl: req.TTL, granted: make(chan distributed.Lease, 1)}
 	e.push(p)
-	unaware := e.unaware(req.Instance)
-	s.mu.Unlock()
-	for _, l := range unaware {
-		l.SetContended()
-	}
+	s.contend(e)
+	s.unlock()
 	return nil, p, nil
 }
 
@@ -125,11 +123,29 @@ func (s *shard) advance(e *entry) {
 		p.lease = s.grant(e, p.instance, p.mode, p.ttl, now)
 		p.lease.place = p
 	}
+	s.contend(e)
 	for _, l := range e.owners[before:] {
-		if e.waits(l.instance) {
-			l.SetContended() // nobody has seen it yet, so no Watcher is called
-		}
 		l.place.deliver()
+	}
+}
+
+// contend notes for every owner whether an instance other than its own waits. The caller holds mu.
+func (s *shard) contend(e *entry) {
+	for _, l := range e.owners {
+		if l.Contend(e.waits(l.instance)) {
+			s.news = append(s.news, l)
+		}
+	}
+}
+
+// unlock unlocks mu and then notifies the holders for which Contended has changed: no lock is held while a Watcher is
+// called.
+func (s *shard) unlock() {
+	news := s.news
+	s.news = nil
+	s.mu.Unlock()
+	for _, l := range news {
+		l.NotifyContended()
 	}
 }
 
@@ -165,7 +181,7 @@ func (s *shard) drop(l *lease, why leaseState) {
 // expire is called by the server's clock. A lease that was renewed or released meanwhile is left alone.
 func (s *shard) expire(now time.Time, due []*lease) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, l := range due {
 		if l.state == owner && !now.Before(l.expires) {
 			e := l.entry
@@ -181,6 +197,10 @@ func renew(_ context.Context, due []distributed.Lease) {
 	now := time.Now()
 	for _, w := range due {
 		w.(*lease).renew(now)
+	}
+	if len(due) > 0 {
+		b := due[0].(*lease).shard.backend
+		b.health.exchanged(b.reachable())
 	}
 }
 
@@ -201,7 +221,7 @@ func (s *shard) close() {
 		}
 		s.tidy(e)
 	}
-	s.mu.Unlock()
+	s.unlock()
 	s.keeper.Close()
 }
 
@@ -210,7 +230,7 @@ func (s *shard) close() {
 func (s *shard) heal() {
 	now := time.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, e := range s.entries {
 		for p := e.first; p != nil; {
 			next := p.next
@@ -229,6 +249,7 @@ func (s *shard) heal() {
 			}
 		}
 		s.advance(e)
+		s.contend(e)
 		s.tidy(e)
 	}
 }
@@ -279,16 +300,6 @@ func (e *entry) waits(instance string) bool {
 		}
 	}
 	return false
-}
-
-// unaware returns the owners of other instances that do not know yet that an instance other than theirs waits.
-func (e *entry) unaware(instance string) (unaware []*lease) {
-	for _, l := range e.owners {
-		if l.instance != instance && !l.Contended() {
-			unaware = append(unaware, l)
-		}
-	}
-	return unaware
 }
 
 func (e *entry) push(p *place) {

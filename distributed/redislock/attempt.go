@@ -38,6 +38,7 @@ type attempt struct {
 	early     *grant    // came before the reply
 	polls     int       // of a foreigner's key, without interruption
 	contended bool      // a message said so, perhaps before the grant
+	noticed   time.Time // when the last message about that came
 	lease     *lease    // set once leased
 	// granted is made with the attempt's place and then read only. One lease fits, and it is sent under mu in the
 	// one change from waiting to leased, so sending never blocks.
@@ -230,15 +231,23 @@ func (a *attempt) heartbeatIn(d time.Duration) {
 
 func (a *attempt) stopHeartbeats() { a.node.heartbeats.due.Remove(&a.item) }
 
-// setContended notes that another instance waits for what this attempt has or is going to have.
-func (a *attempt) setContended() {
+// setContended takes a message that another instance waits for what this attempt has or is going to have, or that none
+// waits any more.
+func (a *attempt) setContended(waits bool) {
 	a.mu.Lock()
-	a.contended = true
+	a.contended, a.noticed = waits, time.Now()
 	l := a.lease
 	a.mu.Unlock()
 	if l != nil {
-		l.SetContended()
+		l.SetContended(waits)
 	}
+}
+
+// noticedSince reports that a message about contention has come since then.
+func (a *attempt) noticedSince(sent time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.noticed.After(sent)
 }
 
 // finish forgets an attempt that has nothing at the server.

@@ -57,9 +57,7 @@ func newLease(a *attempt, g grant) *lease {
 func (l *lease) start(until time.Time, contended bool) {
 	window := distributed.ClaimWindow(l.a.ttl)
 	l.a.node.keeper.Keep(&l.Lease, l, l.a.ttl, until, time.Now().Add(window/3))
-	if contended {
-		l.SetContended()
-	}
+	l.SetContended(contended)
 }
 
 // renewed takes the answer to a renewal.
@@ -69,8 +67,14 @@ func (l *lease) renewed(r renewReply, sent time.Time) {
 		return
 	}
 	l.Renewed(distributed.Validity(sent, l.a.ttl)) // from when it was sent (rule R6)
-	if r.contended {
-		l.SetContended()
+	l.contention(r.contended, sent)
+}
+
+// contention takes what a reply says about others that wait (rule R8). A message that came since it was asked for is
+// newer, or soon corrected by the next reply.
+func (l *lease) contention(waits bool, sent time.Time) {
+	if waits != l.Contended() && !l.a.noticedSince(sent) {
+		l.SetContended(waits)
 	}
 }
 
@@ -92,8 +96,8 @@ func (l *lease) NextFence() (uint64, bool) {
 // refillTask fetches more fences.
 type refillTask lease
 
-func (t *refillTask) call() *conn.Call                   { return t.a.wire.refill() }
-func (t *refillTask) answered(c *conn.Call, _ time.Time) { _ = (*lease)(t).refilled(c) }
+func (t *refillTask) call() *conn.Call                      { return t.a.wire.refill() }
+func (t *refillTask) answered(c *conn.Call, sent time.Time) { _ = (*lease)(t).refilled(c, sent) }
 
 // Refill implements distributed.Lease. It waits for a refill that is under way rather than ask again.
 func (l *lease) Refill(ctx context.Context) error {
@@ -111,15 +115,16 @@ func (l *lease) Refill(ctx context.Context) error {
 		}
 	}
 	c := l.a.wire.refill()
-	if _, err := l.a.s.ask(ctx, c, l.a.ttl, time.Until(l.Until())); err != nil {
+	sent, err := l.a.s.ask(ctx, c, l.a.ttl, time.Until(l.Until()))
+	if err != nil {
 		l.fences.failed()
 		return err
 	}
-	return l.refilled(c)
+	return l.refilled(c, sent)
 }
 
 // refilled takes the answer to a refill.
-func (l *lease) refilled(c *conn.Call) error {
+func (l *lease) refilled(c *conn.Call, sent time.Time) error {
 	if c.Err != nil {
 		l.fences.failed()
 		return conn.Unavailable("refill", c.Err)
@@ -132,9 +137,7 @@ func (l *lease) refilled(c *conn.Call) error {
 	}
 	l.a.s.see(r.grant.fence + r.grant.count - 1)
 	l.fences.add(r.grant.fence, r.grant.count)
-	if r.grant.contended {
-		l.SetContended()
-	}
+	l.contention(r.grant.contended, sent)
 	return nil
 }
 

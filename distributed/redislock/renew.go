@@ -103,6 +103,7 @@ func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time
 	begin := 0
 	for i, l := range batch {
 		if r, ok := allRenewed(calls[begin:ends[i]]); ok {
+			r.contended = l.Contended() // they do not say
 			l.renewed(r, sent)
 		}
 		begin = ends[i]

@@ -136,8 +136,8 @@ func (u *subscription) OnMessage(text string) {
 	case m.kind == grantMessage:
 		u.grant(a, m)
 	case a == nil:
-	case m.kind == contendedMessage:
-		a.setContended()
+	case m.kind == contendedMessage, m.kind == uncontendedMessage:
+		a.setContended(m.kind == contendedMessage)
 	case m.kind == checkMessage:
 		a.heartbeatIn(m.delay)
 	}

@@ -318,6 +318,7 @@ func readProbe(reply string) (all []refusedCommand) {
 //
 //	g <mode> <attempt> <instance> <first fence> <number> <contended> <key>   the lock is yours
 //	w <attempt>                                                              somebody waits for what you hold
+//	u <attempt>                                                              nobody waits for it any more
 //	p <attempt> <ms>                                                         send a heartbeat then
 type message struct {
 	kind    string
@@ -330,9 +331,10 @@ type message struct {
 }
 
 const (
-	grantMessage     = "g"
-	contendedMessage = "w"
-	checkMessage     = "p"
+	grantMessage       = "g"
+	contendedMessage   = "w"
+	uncontendedMessage = "u"
+	checkMessage       = "p"
 )
 
 // readMessage returns false for what cannot be read.
@@ -348,7 +350,7 @@ func readMessage(text string) (m message, ok bool) {
 		m.instance, m.grant = w.next(), w.grant()
 		m.key = string(w) // which may contain blanks
 		ok = m.key != ""
-	case contendedMessage:
+	case contendedMessage, uncontendedMessage:
 		ok = true
 	case checkMessage:
 		m.delay, ok = time.Duration(w.number())*time.Millisecond, true

@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,11 +77,7 @@ func (l *lease) look(s *state, now time.Time) {
 		l.ended(false)
 		return
 	}
-	for _, c := range s.Queue {
-		if c.Instance != l.Instance {
-			l.SetContended()
-		}
-	}
+	l.SetContended(slices.ContainsFunc(s.Queue, func(c *claim) bool { return c.Instance != l.Instance }))
 }
 
 // NextFence implements distributed.Lease.

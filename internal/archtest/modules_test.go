@@ -18,7 +18,7 @@ const tools = "tools"
 
 // required is what the root module may require, and so brings into the module graph of every importer.
 var required = []string{
-	breaker, redisClient, "github.com/go-redis/redis_rate/v10", "github.com/kelseyhightower/envconfig", "golang.org/x/time",
+	redisClient, "github.com/go-redis/redis_rate/v10", "github.com/kelseyhightower/envconfig", "golang.org/x/time",
 	"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace",
 	"github.com/stretchr/testify", "go.uber.org/goleak", "golang.org/x/sync", // for tests
 }
@@ -100,14 +100,15 @@ func disagreements(release string, mods map[string]modFile) []string {
 }
 
 func TestDisagreementsAreFound(t *testing.T) {
+	const otel = "go.opentelemetry.io/otel"
 	requires := func(path, version string) modFile {
 		return modFile{Go: "1.2", Require: []requirement{{Path: path, Version: version}}}
 	}
 	require.Empty(t, disagreements("1.2", map[string]modFile{
-		".": requires(breaker, "v1"), "example": requires(breaker, "v1"), "test": requires("example.com/sdk", "v1"),
+		".": requires(otel, "v1"), "example": requires(otel, "v1"), "test": requires("example.com/sdk", "v1"),
 	}))
-	require.Equal(t, []string{"example requires " + breaker + " v2, others v1", "test has go 1.1, go.work has 1.2"},
-		disagreements("1.2", map[string]modFile{".": requires(breaker, "v1"), "example": requires(breaker, "v2"), "test": {Go: "1.1"}}))
+	require.Equal(t, []string{"example requires " + otel + " v2, others v1", "test has go 1.1, go.work has 1.2"},
+		disagreements("1.2", map[string]modFile{".": requires(otel, "v1"), "example": requires(otel, "v2"), "test": {Go: "1.1"}}))
 	require.Equal(t, []string{"the root requires example.com/sdk of its importers"},
 		disagreements("1.2", map[string]modFile{".": requires("example.com/sdk", "v1")}))
 }

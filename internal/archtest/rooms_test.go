@@ -25,10 +25,8 @@ var telemetry = []string{
 	"go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/go-logr", "github.com/cespare/xxhash/v2",
 }
 
-const breaker = "github.com/sony/gobreaker/v2"
-
 // underRoot is all that the root brings along.
-var underRoot = append([]string{breaker}, telemetry...)
+var underRoot = telemetry
 
 // neverLinked is what no room that can be imported may link, whatever its imports allow.
 var neverLinked = []string{
@@ -78,7 +76,7 @@ var rooms = []room{
 	},
 	{
 		path: "internal/outage", what: "what happens while the backend is unreachable",
-		knows: []string{"distributed", "internal/watch"}, imports: []string{breaker}, sealed: []string{breaker},
+		knows: []string{"distributed", "internal/watch"}, sealed: nothing,
 	},
 	{
 		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",

@@ -146,14 +146,15 @@ func (p *lease) Refill(ctx context.Context) error {
 		return errors.ErrUnsupported
 	}
 	sent := time.Now()
-	short, cancel := context.WithTimeout(ctx, p.of.patience)
-	defer cancel()
-	err := p.of.timedOut(ctx, short, p.inner.Refill(short))
-	if judge(ctx, err) == errAway {
-		p.of.failed(sent)
-		return distributed.ErrLeaseLost
+	p.of.judge.asked(sent)
+	f := &flight{Context: ctx, judge: p.of.judge}
+	defer f.end()
+	err := p.inner.Refill(f)
+	if err == nil || ctx.Err() != nil || errors.Is(err, distributed.ErrRefused) || !errors.Is(err, distributed.ErrUnavailable) && !f.canceled() {
+		return err
 	}
-	return err
+	p.of.judge.unanswered(ctx, sent, err)
+	return distributed.ErrLeaseLost
 }
 
 // Contended implements distributed.Lease. Without the backend, nothing is known of others that wait.
@@ -331,10 +332,12 @@ func (p *lease) interested() (distributed.Watcher, distributed.Lease) {
 
 // LeaseRenewed implements distributed.RenewalWatcher: every renewal says something about the backend, too.
 func (p *lease) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
-	if err == nil {
-		p.of.answered()
-	} else {
-		p.of.failed(sent)
+	switch j := p.of.judge; {
+	case j.observes:
+	case err == nil:
+		j.answeredEnter()
+	default:
+		j.failed(sent, time.Now(), err)
 	}
 	p.mu.Lock()
 	w, as := p.watcher, p.as

@@ -89,7 +89,7 @@ func (l *losses) LeaseReleased(distributed.Lease, error) {}
 func newLocal(t *testing.T) (*outage.LocalOnly, *leasingBackend) {
 	b := new(leasingBackend)
 	b.does(up)
-	l := outage.NewLocalOnly(b, ttl, silent)
+	l := outage.NewLocalOnly(outage.Config{Backend: b, TTL: ttl, Logger: silent})
 	t.Cleanup(l.Stop)
 	return l, b
 }
@@ -109,17 +109,18 @@ func isDegraded(l distributed.Lease) bool { return l.(interface{ Degraded() bool
 func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string
+		lasts    time.Duration
 		before   func(t *testing.T, l *outage.LocalOnly, b *leasingBackend)
 		degraded bool
 	}{
-		{"the backend is away", fail, true},
-		{"nothing is known", func(*testing.T, *outage.LocalOnly, *leasingBackend) {}, false},
-		{"it has answered since", func(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
+		{"the backend is away", ttl, fail, true},
+		{"nothing is known", ttl, func(*testing.T, *outage.LocalOnly, *leasingBackend) {}, false},
+		{"it has answered since", ttl, func(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
 			fail(t, l, b)
 			time.Sleep(ttl / 4)
 			b.does(up)
 		}, false},
-		{"stopped since", func(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
+		{"stopped since", 4 * ttl, func(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
 			fail(t, l, b)
 			stopped := func(context.Context) error { // nothing happens in a process that is stopped
 				time.Sleep(5 * ttl)
@@ -132,11 +133,11 @@ func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, b := newLocal(t)
 				defer l.Stop()
-				inner, w := newFakeLease(ttl), new(losses)
+				inner, w := newFakeLease(c.lasts), new(losses)
 				p := l.Adopt(inner)
 				p.Watch(w, p)
 				c.before(t, l, b)
-				time.Sleep(ttl - time.Nanosecond)
+				time.Sleep(time.Until(inner.until) - time.Nanosecond)
 				require.False(t, isDegraded(p))
 				time.Sleep(time.Nanosecond)
 				require.Equal(t, c.degraded, isDegraded(p))
@@ -288,6 +289,7 @@ func TestRefillDuringAnOutage(t *testing.T) {
 		b.does(down)
 		inner.refill = distributed.ErrUnavailable
 		require.ErrorIs(t, p.Refill(t.Context()), distributed.ErrLeaseLost)
+		time.Sleep(ttl / 5) // until it is known to be away
 		_, place, err := l.Enter(t.Context(), distributed.Request{Prev: p})
 		require.NoError(t, err)
 		require.NotNil(t, place)

@@ -1,10 +1,13 @@
-// Package outage holds the two policies for the time while the backend is unreachable. Breaker, for FailClosed, makes
-// calls fail fast. LocalOnly lets callers in without a lease.
+// Package outage holds the two policies for the time while the backend is away. Breaker, for FailClosed, makes calls fail
+// at once. LocalOnly lets callers in without a lease.
 //
-//	judge      says what the answer to a call or a ping tells: the backend works, is away, or unknown
-//	Breaker    counts failures, refuses Enter, lets probes through
-//	LocalOnly  knows the current outage, grants degraded leases
-//	pinger     pings while there is a reason to, for both
+//	judge     says whether a backend is away, from all that its answers and silences tell; one for all its Lockers
+//	echo      asks the backend while there is a reason to, for the judge
+//	flight    the context of an Enter: the judge's decision ends it
+//	policy    what both policies share: the way to the judge and back
+//	reporter  the log lines of an outage, and the status
+//	Breaker   refuses Enter while the backend is away
+//	LocalOnly grants degraded leases once every lease of others has expired
 //
 // Each policy is a Backend that wraps the real one. Stop ends it; Close is the real one's.
 package outage
@@ -12,54 +15,150 @@ package outage
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
 
-// Refused is the error of a call that was refused without asking the backend. It Is distributed.ErrUnavailable.
+// Config is what a policy is made of.
+type Config struct {
+	Backend distributed.Backend
+	System  string
+	TTL     time.Duration // of this Locker's leases
+	// Longest is the longest TTL that any instance of the system uses, as far as its user has said so; 0: not at all.
+	Longest time.Duration
+	Logger  *slog.Logger // must not block
+}
+
+// Refused is the error of a call that was refused because the backend is away. It Is distributed.ErrUnavailable.
 type Refused struct {
-	RetryAfter time.Duration // until the backend is asked again
+	RetryAfter time.Duration // when it is worth trying again
+	Cause      error         // what came of the last question to the backend
 }
 
 // Error implements error.
 func (r *Refused) Error() string {
-	return "backend is away, not asked: " + distributed.ErrUnavailable.Error()
+	return "backend is away, not asked: " + r.Cause.Error()
 }
 
-// Unwrap returns distributed.ErrUnavailable.
-func (r *Refused) Unwrap() error { return distributed.ErrUnavailable }
+// Unwrap returns the cause, which Is distributed.ErrUnavailable.
+func (r *Refused) Unwrap() error { return r.Cause }
 
-// verdict is what an answer says about the backend, as an error for gobreaker. nil: it works.
-type verdict error
-
-var (
-	errAway    verdict = errors.New("away")
-	errUnknown verdict = errors.New("unknown")
-)
-
-// judge says what the answer to an Enter or a Refill tells (rule O3). A call whose caller ran out of time tells nothing,
-// because that time may have been short; see pinger.checkAfter.
-func judge(ctx context.Context, err error) verdict {
-	switch {
-	case err == nil, errors.Is(err, distributed.ErrHeld):
-		return nil
-	case errors.Is(err, distributed.ErrUnavailable) && ctx.Err() == nil:
-		return errAway
-	}
-	return errUnknown
+// Status says whether locks can be acquired at the backend.
+type Status struct {
+	Available bool
+	Since     time.Time // when that began
+	Err       error     // why it is not available: it is away, or refuses
 }
 
-// judgePing says the same of a ping, whose time is long enough to count. An error that a Ping may not return says
-// nothing: what is wrong shows in Enter.
-func judgePing(ctx context.Context, err error) verdict {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, distributed.ErrClosed):
-		return errUnknown
-	case errors.Is(err, distributed.ErrUnavailable), ctx.Err() != nil:
-		return errAway
+// policy is what Breaker and LocalOnly share.
+type policy struct {
+	distributed.Backend
+	judge  *judge
+	report *reporter
+	ttls   ttls
+	ctx    context.Context // ends with Stop
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex    // guards all below, and the state of LocalOnly; taken after judge.mu
+	canceled chan struct{} // closed while it is of no use to wait for a grant
+	stopped  bool
+	noting   *time.Timer
+}
+
+func (p *policy) init(c Config, l listener, learn time.Duration) {
+	p.Backend, p.canceled = c.Backend, make(chan struct{})
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.report = newReporter(c)
+	p.ttls.init(c, learn)
+	p.judge = judgeOf(c.Backend, c.TTL)
+	p.judge.join(l, c.TTL)
+}
+
+func (p *policy) stop(l listener) {
+	p.mu.Lock()
+	again := p.stopped
+	p.stopped = true
+	if p.noting != nil {
+		p.noting.Stop()
 	}
-	return errUnknown
+	p.mu.Unlock()
+	if again {
+		return
+	}
+	p.cancel()
+	p.judge.leave(l)
+	p.report.stop()
+	p.wg.Wait()
+}
+
+// background runs f until it returns. The caller holds mu; Stop waits for f, which ends with ctx.
+func (p *policy) background(f func()) {
+	if !p.stopped {
+		p.wg.Go(f)
+	}
+}
+
+// Await implements tenure.Outage: a caller that waits for a grant is called away during an outage, to enter again. While
+// anybody waits the backend is asked now and then, since such callers send nothing that could fail (rule O6).
+func (p *policy) Await() (canceled <-chan struct{}) {
+	p.judge.awaits(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.canceled
+}
+
+// Awaited implements tenure.Outage.
+func (p *policy) Awaited() { p.judge.awaits(-1) }
+
+// Status returns whether locks can be acquired at the backend, and since when.
+func (p *policy) Status() Status {
+	if o := p.judge.current.Load(); o != nil && o.isAway() {
+		return Status{Since: o.first, Err: o.cause()}
+	}
+	return p.report.status()
+}
+
+// Suspect returns an error that Is ErrUnavailable if the backend has not answered lately what it was asked; else nil.
+func (p *policy) Suspect() error { return p.judge.suspect(time.Now()) }
+
+// Unreleased takes note of a lease whose release got no answer. false: that has nothing to do with an outage.
+func (p *policy) Unreleased() bool { return p.report.unreleasedIn(p.judge.current.Load() != nil) }
+
+// enter asks the backend. away: the decision that it is away has ended the question, or came with its failure; err is the
+// last failure then.
+func (p *policy) enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, bool, error) {
+	sent := time.Now()
+	p.judge.asked(sent)
+	f := &flight{Context: ctx, judge: p.judge}
+	defer f.end() // also after a panic of the backend's
+	lease, place, err := p.ask(f, req)
+	switch {
+	case kindOf(err) == answer:
+		p.judge.answeredEnter()
+		p.report.answered(err)
+		return lease, place, false, err
+	case ctx.Err() == nil && !errors.Is(err, distributed.ErrClosed) && f.canceled():
+		return lease, place, true, err
+	}
+	p.judge.unanswered(ctx, sent, err)
+	return lease, place, false, err
+}
+
+func (p *policy) ask(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if err := p.note(ctx); err != nil {
+		return nil, nil, err
+	}
+	return p.Backend.Enter(ctx, req)
+}
+
+// backendName is what the backend says of itself.
+func backendName(b distributed.Backend) string {
+	if s, ok := b.(interface{ String() string }); ok {
+		return s.String()
+	}
+	return ""
 }

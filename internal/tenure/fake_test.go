@@ -201,6 +201,12 @@ func (l *fakeLease) contend() {
 	l.watched().LeaseContended(l)
 }
 
+// uncontend is the event that nobody waits any more.
+func (l *fakeLease) uncontend() {
+	l.set(func(l *fakeLease) { l.contended = false })
+	l.watched().LeaseContended(l)
+}
+
 func (l *fakeLease) Release(ctx context.Context) error {
 	answering := get(l, func(l *fakeLease) <-chan struct{} { l.released++; return l.answering })
 	if answering != nil {

@@ -235,6 +235,9 @@ func (c *caller) LeaseLost() {
 	c.pass()
 }
 
+// Readmit implements tenure.Owner.
+func (c *caller) Readmit() { c.turn.Reopen() }
+
 func outcome(err error) string {
 	for _, o := range []struct {
 		err  error

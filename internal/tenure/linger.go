@@ -2,8 +2,6 @@ package tenure
 
 import (
 	"time"
-
-	"github.com/wllock/wllock/distributed"
 )
 
 // startLinger keeps the unused lease for the next caller, if that is configured and no other instance waits for it.
@@ -68,16 +66,6 @@ func (t *Tenure) endLinger() {
 func (t *Tenure) EndLinger() {
 	t.mu.Lock()
 	lingering := t.current.lingering
-	t.mu.Unlock()
-	if lingering {
-		t.endLinger()
-	}
-}
-
-// LeaseContended implements distributed.Watcher.
-func (t *Tenure) LeaseContended(l distributed.Lease) {
-	t.mu.Lock()
-	lingering := t.current.lingering && t.current.lease == l
 	t.mu.Unlock()
 	if lingering {
 		t.endLinger()

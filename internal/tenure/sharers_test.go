@@ -79,6 +79,25 @@ func TestDrain(t *testing.T) {
 		w.leave()
 		f.close()
 	})
+	bubble(t, "it ends when nobody waits any more, and the late ones enter beside its users", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(1))
+		a, b := f.arrive(shared), f.arrive(shared)
+		fb.lease(0).contend()
+		c, e, w := f.arrive(shared), f.arrive(shared), f.arrive(exclusive)
+		require.Equal(t, "in in waiting waiting waiting", states(a, b, c, e, w))
+		fb.lease(0).uncontend()
+		synctest.Wait()
+		require.Equal(t, "in in in in waiting", states(a, b, c, e, w))
+		n, _ := fb.enters()
+		require.Equal(t, 1, n)
+		for _, reader := range []*caller{a, b, c, e} {
+			reader.leave()
+		}
+		require.Equal(t, "in", w.state())
+		w.leave()
+		f.close()
+	})
 	bubble(t, "a NoWait caller is refused", func(t *testing.T) {
 		fb := new(fakeBackend)
 		f := newFixture(t, fb, handoffs(0))

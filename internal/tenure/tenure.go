@@ -53,6 +53,7 @@ type current struct {
 // users are the callers that work under current.
 type users struct {
 	first      *Use
+	mode       distributed.Mode // of the callers; a reader may work under an exclusive lease
 	count      int
 	overstayed int // of count
 }
@@ -79,8 +80,13 @@ type Use struct {
 	before, after *Use
 }
 
-// Owner is notified when the lease it works under is lost. It then passes on its turn itself. It must not block.
-type Owner interface{ LeaseLost() }
+// Owner is notified of what happens to the lease it works under. Its methods must not block.
+type Owner interface {
+	// LeaseLost says that the lease is lost. The owner passes on its turn itself.
+	LeaseLost()
+	// Readmit says that the lease may admit further sharers: those that wait after ErrDrain are to begin again.
+	Readmit()
+}
 
 // Lease is what the caller works under.
 func (u *Use) Lease() distributed.Lease { return u.lease }
@@ -167,7 +173,7 @@ func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (de
 			return decision{refill: t.current.lease}, nil
 		}
 		t.current.handoffs++
-		t.admit(u, fence, now)
+		t.admit(u, mode, fence, now)
 		u.handoff = true
 		return decision{admitted: true, unpin: t.stopLinger()}, nil
 	case t.users.count > 0 || t.entering: // rule T1
@@ -238,7 +244,7 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		t.current.draining, err = true, nil
 	} else if err == nil && left > 0 && !t.group.closed() {
-		t.admit(u, fence, now)
+		t.admit(u, ask.Mode, fence, now)
 		t.entering = false
 	}
 	t.mu.Unlock()
@@ -254,8 +260,9 @@ func (t *Tenure) entered() {
 }
 
 // admit lets u work under the current lease. The caller holds mu.
-func (t *Tenure) admit(u *Use, fence uint64, now time.Time) {
+func (t *Tenure) admit(u *Use, mode distributed.Mode, fence uint64, now time.Time) {
 	u.lease, u.fence, u.began = t.current.lease, fence, now
+	t.users.mode = mode
 	t.users.add(u)
 	if t.current.began.IsZero() {
 		t.current.began = now

@@ -126,5 +126,5 @@ for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end
 end
 if nowait then return lost .. 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
-if alone and value and not ours then notifyHolders(value) end
+if alone and value and not ours then notifyHolders(value, 'w') end
 return lost .. place(value, foreign or (free and #list == 0), state, now)

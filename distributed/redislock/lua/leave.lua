@@ -62,6 +62,7 @@ if w and w.attempt == attempt then
   noteEnded(attempt, raw[3])
   announce(list, state)
   if state.queued and resting then notifyHead(state, millis(time)) end -- the new head does not know yet
+  if value and not state.queued then notifyHolders(value, 'u') end
   return 'left'
 end
 if raw[3] == '0' .. attempt then return 'lost' end -- a repeat, or the enter that named it as prev has found this

@@ -125,16 +125,16 @@ local function notifyHead(state, now)
   if w then publish(w.process, string.format('p %s %d', w.attempt, state.free - now)) end
 end
 
--- notifyHolders publishes to the holders that somebody waits.
-local function notifyHolders(value)
+-- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more.
+local function notifyHolders(value, kind)
   if isShared(value) then
     for _, owner in ipairs(redis.call('ZRANGE', READERS, 0, -1)) do
       local p, a = string.match(owner, '^([^:]+):(%d+):')
-      publish(p, 'w ' .. a)
+      publish(p, kind .. ' ' .. a)
     end
   else
     local p, a = string.match(value, '^wllock:x:([^:]+):(%d+):')
-    if p then publish(p, 'w ' .. a) end
+    if p then publish(p, kind .. ' ' .. a) end
   end
 end
 

@@ -1,0 +1,444 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+const (
+	// missesToDecide is how many questions in a row must have stayed without an answer (rule O1). One or two are a dropped
+	// connection, a slow command, or a failover of the server, which the next finds repaired.
+	missesToDecide = 3
+	// shortestPatience is how long a question may take before it counts as unanswered, while the backend is quick.
+	shortestPatience = 250 * time.Millisecond
+	// longestPatience bounds the same while no round trip has been measured, and for slow ones as far as they allow.
+	longestPatience = 3 * time.Second
+	// patienceRTTs is the patience in round trips.
+	patienceRTTs = 4
+)
+
+// judge says whether a backend is away: the one judge of all policies over it. Its evidence is every exchange with the
+// service, if the backend is Observable, else the outcomes of Enter and of renewals; and the answers to its own questions
+// (echo.go), which it asks only where there is no other evidence.
+//
+//	answering ── first miss ──▶ suspected ── missesToDecide in a row, none answered ──▶ away
+//	    ▲                           │                                                   │
+//	    └──────── any answer ───────┴───────────────────────────────────────────────────┘
+//
+// What is healthy costs some loads and stores of atomics per question, and no lock.
+type judge struct {
+	backend   distributed.Backend
+	observes  bool // every exchange is reported by the backend itself
+	unobserve func()
+	base      time.Time // of the times below
+	ctx       context.Context
+	cancel    context.CancelFunc
+
+	answeredAt atomic.Int64           // when the last answer came
+	open       atomic.Int64           // when the first question was asked of those that no answer has followed; 0: none
+	entering   atomic.Int64           // Enters under way
+	rtt        atomic.Int64           // smoothed round trip; 0: none was measured
+	current    atomic.Pointer[outage] // nil: nothing is wrong. Written under mu
+	waiting    atomic.Int64           // callers that wait for a grant
+	running    atomic.Bool            // the goroutine of echo.go runs. Written under mu
+	wake       chan struct{}          // holds one; ends its pause
+	wg         sync.WaitGroup         // of it and of the echoes; Add under mu, unless ctx has ended
+
+	users int // guarded by judges.mu
+
+	mu        sync.Mutex // guards all below
+	ttl       time.Duration
+	listeners []listener
+	asking
+	flights flights // has a mutex of its own
+}
+
+// listener is a policy. Its methods are called under judge.mu and must not call the judge.
+type listener interface {
+	suspected(*outage)
+	away(*outage)
+	ended(*outage)
+}
+
+// outage is a time without answers, from the first failure to the first answer. A process that was stopped meanwhile knows
+// nothing of that time, so another outage follows this one (rule O5).
+type outage struct {
+	first   time.Time     // when the first failure became known, also of the outages that this one follows
+	began   time.Time     // the same of this one
+	over    chan struct{} // closed at its end
+	follows *outage       // set before over is closed; nil: it was ended by an answer
+
+	decided atomic.Bool
+	last    atomic.Pointer[miss]
+
+	misses int       // guarded by judge.mu; until decided
+	next   time.Time // guarded by judge.mu; a question asked before tells nothing that is not known yet
+	quick  bool      // guarded by judge.mu; the last miss took no time
+}
+
+// miss is a failure that counts.
+type miss struct {
+	known time.Time
+	err   error
+}
+
+func (o *outage) isAway() bool { return o.decided.Load() }
+
+// cause is what came of the last question; it Is ErrUnavailable.
+func (o *outage) cause() error {
+	err := o.last.Load().err
+	if errors.Is(err, distributed.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", distributed.ErrUnavailable, err)
+}
+
+// broken reports that nothing was noticed for longer than silence: the process was stopped (rule O5). Both clocks have to
+// agree, because one stands still while a machine is suspended.
+func (o *outage) broken(now time.Time, silence time.Duration) bool {
+	last := o.last.Load().known
+	return max(now.Sub(last), now.Round(0).Sub(last.Round(0))) > silence
+}
+
+// judges are those in use, by their backends.
+var judges = struct {
+	mu  sync.Mutex
+	all map[distributed.Backend]*judge
+}{all: map[distributed.Backend]*judge{}}
+
+// judgeOf returns the judge of b, which leave returns. A backend that cannot be observed, or compared, gets one for each policy, since that
+// policy's calls are all it hears of.
+func judgeOf(b distributed.Backend, ttl time.Duration) *judge {
+	judges.mu.Lock()
+	defer judges.mu.Unlock()
+	o, observable := b.(distributed.Observable)
+	shared := observable && reflect.ValueOf(b).Comparable()
+	j := (*judge)(nil)
+	if shared {
+		j = judges.all[b]
+	}
+	if j == nil {
+		j = newJudge(b, ttl)
+		if observable {
+			j.observes = true
+			j.unobserve = o.Observe(j.observe)
+		}
+		if shared {
+			judges.all[b] = j
+		}
+	}
+	j.users++
+	return j
+}
+
+// join has l told of outages, also of one that goes on.
+func (j *judge) join(l listener, ttl time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ttl = min(j.ttl, ttl)
+	j.listeners = append(j.listeners, l)
+	if o := j.current.Load(); o != nil {
+		l.suspected(o)
+		if o.isAway() {
+			l.away(o)
+		}
+	}
+}
+
+func newJudge(b distributed.Backend, ttl time.Duration) *judge {
+	j := &judge{backend: b, base: time.Now().Add(-1), ttl: ttl, wake: make(chan struct{}, 1), unobserve: func() {}}
+	j.ctx, j.cancel = context.WithCancel(context.Background())
+	return j
+}
+
+// leave ends the judge with the last of its policies.
+func (j *judge) leave(l listener) {
+	if j.left(l) {
+		j.wg.Wait()
+	}
+}
+
+// left takes l off the listeners, and reports whether it was the last policy; then the judge ends.
+func (j *judge) left(l listener) bool {
+	judges.mu.Lock()
+	defer judges.mu.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.listeners {
+		if j.listeners[i] == l {
+			j.listeners = append(j.listeners[:i:i], j.listeners[i+1:]...)
+			break
+		}
+	}
+	j.users--
+	if j.users > 0 {
+		return false
+	}
+	j.cancel() // under mu: either start finds it, or Wait the goroutine
+	if judges.all[j.key()] == j {
+		delete(judges.all, j.key())
+	}
+	j.unobserve()
+	return true
+}
+
+// key is what the judge is registered by; nil if it is not.
+func (j *judge) key() distributed.Backend {
+	if !reflect.ValueOf(j.backend).Comparable() {
+		return nil
+	}
+	return j.backend
+}
+
+// clock makes a number of a time that is not before the judge's own beginning.
+func (j *judge) clock(t time.Time) int64 { return max(int64(t.Sub(j.base)), 1) }
+
+// asked notes that an Enter begins now.
+func (j *judge) asked(now time.Time) {
+	j.entering.Add(1)
+	if j.open.Load() == 0 {
+		j.open.Store(j.clock(now))
+	}
+	j.needed()
+}
+
+// returned notes that an Enter has returned.
+func (j *judge) returned() { j.entering.Add(-1) }
+
+// kind is what an error tells of the backend.
+type kind uint8
+
+const (
+	answer  kind = iota // it has answered
+	silence             // it has not, or not in time
+)
+
+// kindOf says what the outcome of an Enter tells (rule O3).
+func kindOf(err error) kind {
+	if err == nil || errors.Is(err, distributed.ErrHeld) || errors.Is(err, distributed.ErrRefused) {
+		return answer
+	}
+	return silence
+}
+
+// observe is told of every exchange with the service.
+func (j *judge) observe(x distributed.Exchange) {
+	if kindOf(x.Err) == answer {
+		j.answered(x.Sent.Add(x.RTT), x.RTT)
+		return
+	}
+	j.failed(x.Sent, time.Now(), x.Err)
+}
+
+// answeredEnter notes the answer to an Enter or a renewal, if the backend does not report its exchanges. How long it took
+// says nothing about a round trip: there may have been several, or none.
+func (j *judge) answeredEnter() {
+	if !j.observes {
+		j.answered(time.Now(), 0)
+	}
+}
+
+// unanswered notes that an Enter or a Refill got no answer. One whose caller ran out of time tells nothing, since that
+// time may have been short, but is a reason to ask (rule O3).
+func (j *judge) unanswered(ctx context.Context, sent time.Time, err error) {
+	switch {
+	case ctx.Err() != nil:
+		j.mu.Lock()
+		j.askSoon()
+		j.mu.Unlock()
+	case j.observes:
+	case errors.Is(err, distributed.ErrUnavailable):
+		j.failed(sent, time.Now(), err)
+	}
+}
+
+// answered notes an answer. Any answer ends an outage.
+func (j *judge) answered(at time.Time, rtt time.Duration) {
+	now := j.clock(at)
+	if now > j.answeredAt.Load() {
+		j.answeredAt.Store(now)
+	}
+	if open := j.open.Load(); open != 0 && open <= now {
+		j.open.Store(0)
+	}
+	if rtt > 0 {
+		j.measured(int64(rtt))
+	}
+	if j.current.Load() == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if o := j.current.Load(); o != nil {
+		j.current.Store(nil)
+		if now := j.clock(time.Now()); now > j.answeredAt.Load() {
+			j.answeredAt.Store(now) // what was asked before now may have failed for the old reason
+		}
+		j.end(o)
+	}
+}
+
+// measured smooths the round trip. It follows a slower one faster than a quicker one. A lost update does no harm.
+func (j *judge) measured(rtt int64) {
+	was := j.rtt.Load()
+	switch {
+	case was == 0:
+		j.rtt.Store(rtt)
+	case rtt > was:
+		j.rtt.Store(was + (rtt-was)/4)
+	default:
+		j.rtt.Store(was - (was-rtt)/8)
+	}
+}
+
+// patience is how long a question may be unanswered before that counts: several round trips. While none has been measured,
+// it allows for round trips of T/3, over which leases can still be kept.
+func (j *judge) patience() time.Duration {
+	rtt := time.Duration(j.rtt.Load())
+	if rtt == 0 {
+		return min(max(5*j.ttl/12, shortestPatience), longestPatience)
+	}
+	return max(j.shortest(), min(patienceRTTs*rtt, max(2*rtt, longestPatience)))
+}
+
+// shortest is the least patience: long for any network, and short enough to notice an outage before a lease expires.
+func (j *judge) shortest() time.Duration { return min(shortestPatience, j.ttl/4) }
+
+// silence is how long nothing may be noticed during an outage, in which the backend is asked all the time, before it must
+// be assumed that the process was stopped (rule O5).
+func (j *judge) silence() time.Duration { return max(j.ttl/2, 3*j.pace()) }
+
+// failed notes that what was asked then has got no answer by now. If it did not wait for long, that tells nothing, but is a
+// reason to ask. An answer that has come since it was asked refutes it.
+func (j *judge) failed(sent, now time.Time, err error) {
+	if errors.Is(err, distributed.ErrClosed) {
+		j.open.Store(0)
+		return
+	}
+	quick := !timedOut(err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.clock(sent) < j.answeredAt.Load() || j.ctx.Err() != nil:
+	case !quick && now.Sub(sent) < j.patience():
+		j.askSoon()
+	default:
+		j.missed(sent, now, err, quick)
+	}
+}
+
+// timedOut reports that err only says that somebody did not wait for longer.
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, distributed.ErrUnreached):
+		return false
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return true
+	}
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// missed counts a failure. Those that were asked at the same time count as one: they tell of the same moment. The caller
+// holds mu.
+func (j *judge) missed(sent, now time.Time, err error, quick bool) {
+	o := j.current.Load()
+	switch {
+	case o == nil:
+		o = j.begin(nil, now, err)
+	case sent.Before(o.next):
+		return
+	case o.broken(now, j.silence()):
+		o = j.begin(o, now, err)
+	}
+	o.misses++
+	o.quick, o.next = quick, now
+	if !quick {
+		o.next = sent.Add(j.shortest() / 4)
+	}
+	o.last.Store(&miss{known: now, err: err})
+	if o.misses >= missesToDecide && !o.isAway() {
+		j.decide(o)
+	}
+	j.start()
+	j.poke()
+}
+
+// begin starts an outage, in place of another, which is broken. The caller holds mu.
+func (j *judge) begin(broken *outage, now time.Time, err error) *outage {
+	o := &outage{first: now, began: now, over: make(chan struct{})}
+	o.last.Store(&miss{known: now, err: err})
+	if broken != nil {
+		o.first, o.misses = broken.first, broken.misses
+		broken.follows = o
+		o.decided.Store(broken.isAway())
+	}
+	j.current.Store(o)
+	if broken != nil {
+		j.end(broken)
+	}
+	for _, l := range j.listeners {
+		l.suspected(o)
+	}
+	return o
+}
+
+// renew replaces an outage that is broken, and returns the current one.
+func (j *judge) renew(o *outage, now time.Time) *outage {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.current.Load() == o && o.broken(now, j.silence()) && j.ctx.Err() == nil {
+		j.begin(o, now, o.last.Load().err)
+	}
+	return j.current.Load()
+}
+
+// goesOn reports that o goes on, as far as is known.
+func (j *judge) goesOn(o *outage, now time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.current.Load() == o && !o.broken(now, j.silence())
+}
+
+// end tells of the end of o. The caller holds mu.
+func (j *judge) end(o *outage) {
+	close(o.over)
+	for _, l := range j.listeners {
+		l.ended(o)
+	}
+}
+
+// decide ends all questions under way. The caller holds mu.
+func (j *judge) decide(o *outage) {
+	o.decided.Store(true)
+	for _, l := range j.listeners {
+		l.away(o)
+	}
+	j.flights.cancel()
+}
+
+// suspect returns why it is to be doubted that the backend answers: it is in an outage, or has left something unanswered
+// for longer than patience. Else nil.
+func (j *judge) suspect(now time.Time) error {
+	if o := j.current.Load(); o != nil {
+		return o.cause()
+	}
+	open := j.open.Load()
+	if open == 0 {
+		return nil
+	}
+	j.mu.Lock()
+	patience := j.patience()
+	j.mu.Unlock()
+	if silent := time.Duration(j.clock(now) - open); silent > patience {
+		return fmt.Errorf("%w: no answer for %v", distributed.ErrUnavailable, silent.Round(time.Millisecond))
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+const (
+	// noteEvery is how often a TTL is noted at the backend, as distributed.TTLRegistry wants it.
+	noteEvery = time.Minute
+	// learnEvery is how often a LocalOnly does so, since it wants to know the others' as they are now.
+	learnEvery = time.Second
+)
+
+// ttls tells the backend of this Locker's TTL, and learns the longest one in use (rule O4).
+type ttls struct {
+	registry distributed.TTLRegistry // nil: the backend has none
+	system   string
+	own      time.Duration
+	given    time.Duration // Config.Longest
+	every    time.Duration
+	learned  atomic.Int64 // 0: nothing yet
+	noted    atomic.Bool  // before the first Enter
+}
+
+func (t *ttls) init(c Config, every time.Duration) {
+	t.registry, _ = c.Backend.(distributed.TTLRegistry)
+	t.system, t.own, t.given, t.every = c.System, c.TTL, c.Longest, every
+}
+
+// longest is the longest TTL in use, as far as is known.
+func (t *ttls) longest() time.Duration { return max(t.own, t.given, time.Duration(t.learned.Load())) }
+
+// ask notes the TTL and learns the longest.
+func (t *ttls) ask(ctx context.Context) error {
+	longest, err := t.registry.LongestTTL(ctx, t.system, t.own)
+	if err == nil {
+		t.learned.Store(int64(longest))
+	}
+	return err
+}
+
+// note notes the TTL before the first Enter, and from then on again and again. A backend that refuses that may still grant
+// leases; another error is the one that Enter would have.
+func (p *policy) note(ctx context.Context) error {
+	if p.ttls.registry == nil || p.ttls.noted.Load() {
+		return nil
+	}
+	if err := p.ttls.ask(ctx); err != nil && !errors.Is(err, distributed.ErrRefused) {
+		return err
+	}
+	if !p.ttls.noted.Swap(true) {
+		p.noteLater()
+	}
+	return nil
+}
+
+func (p *policy) noteLater() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return
+	}
+	p.noting = time.AfterFunc(p.ttls.every, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.background(func() {
+			if p.judge.current.Load() == nil {
+				ctx, cancel := context.WithTimeout(p.ctx, distributed.ClaimWindow(p.ttls.own))
+				defer cancel()
+				_ = p.ttls.ask(ctx) // else it is asked again
+			}
+			p.noteLater()
+		})
+	})
+}

@@ -1,0 +1,86 @@
+package stack_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// overBoth runs a test with instances that share a backend in memory, and with instances that have a backend each on one
+// Redis, as processes have.
+func overBoth(t *testing.T, test func(t *testing.T, instance func(...wllock.Option) *wllock.Locker)) {
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		b := memlock.New()
+		test(t, func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, b, opts...) })
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		addr := redistest.Start(t).Addr
+		test(t, func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, redisOn(t, addr), opts...) })
+	})
+}
+
+func redisOn(t testing.TB, addr string) distributed.Backend {
+	t.Helper()
+	b, err := redislock.Open("redis://" + addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func TestWriterThatGaveUpDoesNotKeepReadersOut(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, instance func(...wllock.Option) *wllock.Locker) {
+		a, b := instance(), instance()
+		defer hold(t, a, "n", "k", wllock.Shared())() // a reader that stays
+		_, err := b.Acquire(t.Context(), "n", "k", wllock.WithWait(250*time.Millisecond))
+		require.ErrorIs(t, err, wllock.ErrWaitTimeout)
+		start := time.Now()
+		hold(t, a, "n", "k", wllock.Shared(), wllock.WithWait(3*time.Second))()
+		require.Less(t, time.Since(start), ttl/3)
+	})
+}
+
+// It asks while the writer still waits, so it is let in when the writer gives up.
+func TestReaderBehindAWriterEntersWhenThatGivesUp(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, instance func(...wllock.Option) *wllock.Locker) {
+		a, b := instance(), instance()
+		defer hold(t, a, "n", "k", wllock.Shared())()
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error)
+		go func() {
+			_, err := b.Acquire(ctx, "n", "k")
+			gone <- err
+		}()
+		other := instance()
+		require.Eventually(t, func() bool { // the writer is queued
+			return errors.Is(other.Do(t.Context(), "n", "k", nothing, wllock.Shared(), wllock.NoWait()), wllock.ErrHeld)
+		}, 3*time.Second, 10*time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // MaxTenure
+		in := make(chan error)
+		go func() {
+			in <- a.Do(t.Context(), "n", "k", nothing, wllock.Shared(), wllock.WithWait(3*time.Second))
+		}()
+		select {
+		case <-in:
+			t.Fatal("a reader has passed a queued writer, after MaxTenure")
+		case <-time.After(100 * time.Millisecond):
+		}
+		start := time.Now()
+		cancel()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		require.NoError(t, <-in)
+		require.Less(t, time.Since(start), ttl/3)
+	})
+}
