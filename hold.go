@@ -115,6 +115,7 @@ func (h *hold) unpin() bool {
 	kept, pass := h.out()
 	if pass {
 		h.pass()
+		h.observer.left()
 	}
 	return kept
 }

@@ -24,6 +24,8 @@ const (
 	keptReports = 256
 	// maxAttempts bounds the goroutines that foreign code, asked by callers, may occupy.
 	maxAttempts = 64
+	// maxStalled is more than one, because on a busy machine an attempt may be late by itself.
+	maxStalled = 8
 )
 
 // report is one thing to report, with all values it needs: when it is run, the caller may be elsewhere.
@@ -60,7 +62,9 @@ func (m *mishaps) noteUnless(returned *bool) {
 // are left, further ones are dropped, and counted (rule T10).
 type notifier struct {
 	*mishaps
-	left atomic.Int64 // reports that have not been run to their end
+	loop    func()       // work; as a field, so that starting it allocates nothing
+	left    atomic.Int64 // reports that have not been run to their end
+	stalled atomic.Bool  // somebody gave up waiting, and no report has been run since
 
 	mu      sync.Mutex
 	waiting []report // guarded by mu
@@ -87,7 +91,7 @@ func (n *notifier) add(r report, limit int64) bool {
 	n.waiting = append(n.waiting, r)
 	if !n.running {
 		n.running = true
-		go n.work()
+		go n.loop()
 	}
 	return true
 }
@@ -97,7 +101,7 @@ func (n *notifier) work() {
 	done := false
 	defer func() {
 		if !done {
-			go n.work()
+			go n.loop()
 		}
 	}()
 	for n.take() {
@@ -135,6 +139,22 @@ func (n *notifier) runOne() {
 	defer n.noteUnless(&returned)
 	r.run(r)
 	returned = true
+	if n.stalled.Load() {
+		n.stalled.Store(false)
+	}
+}
+
+// yield is for callers that hold nothing any more: while the notifier is behind, they wait for it, for patience at most,
+// because on a busy machine reports would be dropped though nothing stands still.
+func (n *notifier) yield() {
+	if n.left.Load() < maxReports/2 || n.stalled.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if n.flush(ctx, maxReports) > 0 {
+		n.stalled.Store(true)
+	}
 }
 
 // flush waits until all reports of before have been run, or ctx ends, and returns how many are left of them. Nor does it
@@ -156,7 +176,7 @@ func (n *notifier) flush(ctx context.Context, limit int64) (left int64) {
 }
 
 // attempts runs foreign code that a caller needs the answer of: beside the caller, which gives up after patience. While
-// one that was given up has not returned, no other is made (rule T10).
+// maxStalled that were given up have not returned, no other is made (rule T10).
 type attempts struct {
 	*mishaps
 	slots   chan struct{} // one for each under way
@@ -173,7 +193,7 @@ const (
 func (a *attempts) try(f, late func()) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	if a.stalled.Load() > 0 || !a.enter(timer) {
+	if a.stalled.Load() >= maxStalled || !a.enter(timer) {
 		a.dropped.Add(1)
 		return false
 	}
@@ -217,6 +237,19 @@ func (a *attempts) enter(timer *time.Timer) bool {
 }
 
 func (a *attempts) leave() { <-a.slots }
+
+// flush waits until no attempt is under way, or ctx ends, and returns how many are left that were given up.
+func (a *attempts) flush(ctx context.Context) (left int64) {
+	for range cap(a.slots) {
+		select {
+		case a.slots <- struct{}{}:
+			defer a.leave()
+		case <-ctx.Done():
+			return int64(a.stalled.Load())
+		}
+	}
+	return 0
+}
 
 func (a *attempts) protected(f func()) (returned bool) {
 	defer a.noteUnless(&returned)

@@ -31,7 +31,7 @@ func newObserver(system string, to *slog.Logger) *observer {
 	o := &observer{system: system}
 	o.mishaps.log = o.logPanic
 	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics} {
-		n.mishaps = &o.mishaps
+		n.mishaps, n.loop = &o.mishaps, n.work
 	}
 	o.starts = attempts{mishaps: &o.mishaps, slots: make(chan struct{}, maxAttempts)}
 	o.logger = logger{to: to.Handler(), notifier: &o.logs}
@@ -97,6 +97,14 @@ func (o *observer) ended(ctx context.Context, c *call, now time.Time, lost bool)
 	degraded := o.count(c, now, lost)
 	if o.telemetry != nil {
 		o.report(report{ctx: ctx, call: c, at: now, lost: lost, degraded: degraded}, traceEnded, measureEnded)
+	}
+}
+
+// left is called when a caller has passed its turn on.
+func (o *observer) left() {
+	if o.telemetry != nil {
+		o.spans.yield()
+		o.metrics.yield()
 	}
 }
 
@@ -198,7 +206,7 @@ func (o *observer) close(ctx context.Context) error {
 	if t := o.telemetry; t != nil && t.registration != nil {
 		o.metrics.add(report{run: func(*report) { failed <- t.registration.Unregister() }}, math.MaxInt64)
 	}
-	spans := o.spans.flush(patient, math.MaxInt64) + int64(o.starts.stalled.Load())
+	spans := o.starts.flush(patient) + o.spans.flush(patient, math.MaxInt64)
 	metrics := o.metrics.flush(patient, math.MaxInt64)
 	logs := o.logs.flush(patient, math.MaxInt64) // at last, for panics of the others
 	if logs+metrics+spans > 0 {

@@ -135,6 +135,7 @@ func TestLocalOnlyReturnTakesLeasesAgain(t *testing.T) {
 		require.Equal(t, ttl, s.after, "the degraded hold is awaited")
 		require.False(t, s.degraded)
 		require.Greater(t, s.fence, before.fence)
+		synctest.Wait() // for the log
 		require.Equal(t, 2, strings.Count(log.String(), "level=WARN"), "it is away; locks are local")
 		require.Equal(t, 1, strings.Count(log.String(), "level=INFO"))
 	})
