@@ -50,8 +50,8 @@ func (s *sequence) checkFence(o *outcome, fence string, count uint64) {
 	}
 }
 
-// checkMessages: a grant to a waiter is announced to it, holders are notified of the first waiter, and the head of the queue
-// of the gap. Nothing else is published but the question whether a waiter lives.
+// checkMessages: a grant to a waiter is announced to it, holders are notified of the first waiter and that the last has left,
+// and the head of the queue of the gap. Nothing else is published but the question whether a waiter lives.
 func (s *sequence) checkMessages(o *outcome) {
 	got := make(map[string]int)
 	for _, p := range o.pushed {
@@ -62,6 +62,8 @@ func (s *sequence) checkMessages(o *outcome) {
 		got[fmt.Sprint(m.kind, " ", p.channel, " ", m.attempt)]++
 		if m.kind == grantMessage {
 			s.checkGrantMessage(o, p, m)
+		} else if m.kind != checkMessage && m.kind != o.toHolders() {
+			s.fail("message %q", p.text)
 		}
 	}
 	want := func(kind, process string, attempt any) {
@@ -74,15 +76,27 @@ func (s *sequence) checkMessages(o *outcome) {
 			want(grantMessage, a.c.process.process, a.number)
 		}
 	}
-	if o.firstWaits() {
+	if news := o.toHolders(); news != "" {
 		for _, id := range o.after.holders() {
 			process, rest, _ := strings.Cut(id, ":")
 			attempt, _, _ := strings.Cut(rest, ":")
-			want(contendedMessage, process, attempt)
+			want(news, process, attempt)
 		}
 	}
 	if o.after.free > o.before.free && len(o.after.queue) > 0 {
 		want(checkMessage, o.after.queue[0].process, o.after.queue[0].attempt)
+	}
+}
+
+// toHolders is the kind of message that the holders are to get, or "".
+func (o *outcome) toHolders() string {
+	switch {
+	case o.firstWaits():
+		return contendedMessage
+	case o.kind == leaveScript.Name && o.reply == "left" && len(o.after.queue) == 0 && !o.before.isFree():
+		return uncontendedMessage
+	default:
+		return ""
 	}
 }
 
