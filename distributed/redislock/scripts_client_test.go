@@ -52,6 +52,7 @@ type simAttempt struct {
 	byEnter    bool  // by the enter that named it as prev
 	leftAPlace bool
 	ended      int64 // when a leave was run first; 0: never
+	wasOver    bool  // that leave knew of a later attempt
 }
 
 func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, nowait bool, prev *simAttempt) *simAttempt {

@@ -41,7 +41,10 @@ func (s *sequence) checkEntered(o *outcome, r standing) {
 		s.fail("enter replied %q", o.reply)
 	}
 	if o.a.ended != 0 && o.now <= o.a.ended+o.a.past() && r.kind != outdated {
-		s.fail("an attempt that has ended entered")
+		if !o.a.wasOver {
+			s.fail("an attempt that has ended entered")
+		}
+		s.tolerate(endNotNoted)
 	}
 	switch r.kind {
 	case hasLease:
@@ -229,12 +232,16 @@ var (
 		"nobody is served when a reader leaves",
 		"the last of the others expires in this very millisecond; the next heartbeat takes the lock", 5,
 	}
+	endNotNoted = &toleration{
+		"an attempt that has ended enters",
+		"a leave that knows of a later attempt notes nothing: once that has expired, a late enter gets a claim window", 5,
+	}
 	outlastsReaders = &toleration{
 		"the lock lasts longer than its readers",
 		"an enter that releases one of several leaves the lock's TTL alone: a writer waits longer if the others crash", 100,
 	}
 
-	tolerations = []*toleration{refusedReader, notNoted, forgotten, leftWithTheLast, outlastsReaders}
+	tolerations = []*toleration{refusedReader, notNoted, forgotten, leftWithTheLast, endNotNoted, outlastsReaders}
 )
 
 // tolerate notes that a sequence shows what is tolerated.
