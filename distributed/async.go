@@ -1,6 +1,9 @@
 package distributed
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // AsyncLease is an optional ability of a Lease: it calls back, so that its user needs no goroutine per lease. A lease
 // that embeds keepalive.Lease and adds StartRelease has it. A lease without it costs its user a goroutine.
@@ -31,6 +34,17 @@ type RenewalWatcher interface {
 	// LeaseRenewed is called when a renewal has been answered (nil), and for each try that was not (an error that Is
 	// ErrUnavailable). sent is when it was sent; zero: not known.
 	LeaseRenewed(l Lease, sent time.Time, err error)
+}
+
+// Downgrader is an optional ability of a Lease: an exclusive lease becomes a shared one, so that readers of other instances
+// may enter beside the readers that work under it.
+type Downgrader interface {
+	Lease
+	// Downgrade makes the lease a shared one. The lease goes on without a moment in between, and the readers at the head of
+	// the queue are granted theirs. From then on NextFence returns the one fence of a shared lease. From the call on its
+	// user lets nobody work under it but readers: after an error, other than ErrLeaseLost, it may be a shared lease or not,
+	// and is renewed and released like one or the other. It does nothing to a shared lease.
+	Downgrade(ctx context.Context) error
 }
 
 // As finds the first lease that is a T in l and the leases it wraps, as errors.As does for errors: a wrapper has a method

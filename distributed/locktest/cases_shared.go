@@ -1,6 +1,12 @@
 package locktest
 
-import "github.com/wllock/wllock/distributed"
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
 
 var sharedCases = []Case{
 	{"readers hold together and keep writers out", readersTogether},
@@ -9,6 +15,12 @@ var sharedCases = []Case{
 	{"the run of readers at the head enters together", runOfReaders},
 	{"readers enter when the writer before them leaves", writerLeaves},
 	{"readers enter beside others when the writer before them leaves", writerLeavesReaders},
+	{"a downgraded lease goes on, and the readers at the head enter beside it", downgraded},
+	{"a downgraded lease is renewed and lost like a shared one", downgradedLease},
+	{"a downgraded lease can be released as prev", downgradedPrev},
+	{"a downgraded lease has a fence above its own and below the next", downgradedFence},
+	{"a lease that was lost is not downgraded", downgradedLost},
+	{"a downgrade and a release may overtake each other", downgradedAmidst},
 }
 
 func readersTogether(e *env) {
@@ -98,4 +110,146 @@ func writerLeavesReaders(e *env) {
 	e.held(key, holder)
 	e.release(holder)
 	e.free(key)
+}
+
+// downgrade makes the lease a shared one, or skips the case.
+func (e *env) downgrade(l distributed.Lease) {
+	e.Helper()
+	if err := e.tryDowngrade(l); err != nil {
+		e.Fatalf("Downgrade: %v", err)
+	}
+}
+
+func (e *env) tryDowngrade(l distributed.Lease) error {
+	e.Helper()
+	d := e.downgrader(l)
+	ctx, cancel := timely()
+	defer cancel()
+	return d.Downgrade(ctx)
+}
+
+func (e *env) downgrader(l distributed.Lease) distributed.Downgrader {
+	e.Helper()
+	d, ok := distributed.As[distributed.Downgrader](l)
+	if !ok {
+		e.Skipf("leases cannot be downgraded")
+	}
+	return d
+}
+
+func downgraded(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key)
+	first, second := e.member().place(key, shared), e.member().place(key, shared)
+	writer, third := e.member().place(key), e.member().place(key, shared)
+	e.downgrade(l)
+	a, b := e.granted(first), e.granted(second)
+	e.held(key, l)
+	e.waiting(writer, third)
+	e.downgrade(l) // again: nothing changes
+	e.release(a)
+	e.release(b)
+	e.waiting(writer, third)
+	e.release(l)
+	w := e.granted(writer)
+	e.waiting(third)
+	e.release(w)
+	e.release(e.granted(third))
+	e.free(key)
+
+	l = e.member().lease(key)
+	e.downgrade(l)
+	beside := e.member().lease(key, shared)
+	e.release(l)
+	e.held(key, beside)
+	e.release(beside)
+	e.free(key)
+}
+
+func downgradedLease(e *env) {
+	key := e.key("k")
+	l, others := e.member().lease(key, lasting(e.ttl)), e.member()
+	e.downgrade(l)
+	var plain []distributed.Lease // renewed at the same time, perhaps in the same exchange
+	for _, name := range []string{"a", "b"} {
+		plain = append(plain, others.lease(e.key(name), lasting(e.ttl)))
+	}
+	time.Sleep(2 * e.ttl)
+	e.held(key, l)
+	writer := e.member().place(key)
+	watched, w := e.watch(l)
+	e.contended(watched, w)
+	for _, p := range plain {
+		e.release(p)
+	}
+	e.letExpire(l)
+	e.lostRelease(l)
+	e.release(e.granted(writer))
+	e.free(key)
+}
+
+func downgradedPrev(e *env) {
+	key, m := e.key("k"), e.member()
+	l := m.lease(key)
+	e.downgrade(l)
+	writer := m.lease(key, prev(l))
+	e.release(writer)
+	e.release(l) // again
+
+	l = m.lease(key)
+	reader := e.member().place(key, shared)
+	e.downgrade(l)
+	place := m.place(key, prev(l))
+	e.waiting(place)
+	e.release(e.granted(reader))
+	e.release(e.granted(place))
+	e.free(key)
+}
+
+func downgradedFence(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key)
+	before := e.fence(l)
+	e.downgrade(l)
+	fence := e.above(before, e.fence(l))
+	if again := e.fence(l); again != fence {
+		e.Errorf("a downgraded lease has the fences %d and %d; want one", fence, again)
+	}
+	e.release(l)
+	l = e.member().lease(key)
+	e.above(fence, e.fence(l))
+	e.release(l)
+}
+
+func downgradedLost(e *env) {
+	key := e.key("k")
+	l := e.member().lease(key, lasting(e.ttl))
+	p := e.member().place(key)
+	e.letExpire(l)
+	next := e.granted(p)
+	if err := e.tryDowngrade(l); !errors.Is(err, distributed.ErrLeaseLost) {
+		e.Errorf("Downgrade: %v; want ErrLeaseLost", err)
+	}
+	e.member().refused(key, shared)
+	e.release(next)
+	e.free(key)
+}
+
+func downgradedAmidst(e *env) {
+	key, rnd := e.key("k"), e.random()
+	for range 50 {
+		m := e.member()
+		l := m.lease(key)
+		d, answer := e.downgrader(l), make(chan error)
+		go func() { answer <- d.Downgrade(context.Background()) }()
+		if rnd.IntN(2) == 0 {
+			e.release(l)
+		} else {
+			e.release(m.lease(key, prev(l)))
+		}
+		if err := <-answer; err != nil && !errors.Is(err, distributed.ErrLeaseLost) {
+			e.Errorf("Downgrade: %v; want nil or ErrLeaseLost", err)
+		}
+		e.free(key)
+	}
 }

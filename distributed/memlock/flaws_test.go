@@ -55,6 +55,51 @@ var flaws = map[string]flaw{
 			})
 		},
 	},
+	"a downgrade leaves the readers in the queue": {
+		caught: "a downgraded lease goes on, and the readers at the head enter beside it",
+		downgrade: func(l *lease) error {
+			return locked(l.shard, func() { l.mode = distributed.Shared })
+		},
+	},
+	"a downgrade releases the lease": {
+		caught:    "a downgraded lease is renewed and lost like a shared one",
+		downgrade: func(l *lease) error { return l.Release(context.Background()) },
+	},
+	"a downgraded prev is ignored": {
+		caught: "a downgraded lease can be released as prev",
+		ask: func(r *distributed.Request) {
+			if l, ok := r.Prev.(*lease); ok && l.mode == distributed.Shared {
+				r.Prev = nil
+			}
+		},
+	},
+	"a downgraded lease keeps its fences": {
+		caught: "a downgraded lease has a fence above its own and below the next",
+		downgrade: func(l *lease) error {
+			last := l.fence
+			defer func() { l.lastFence = last }()
+			return l.Downgrade(context.Background())
+		},
+	},
+	"a downgrade revives a lease": {
+		caught: "a lease that was lost is not downgraded",
+		downgrade: func(l *lease) error {
+			if err := l.Downgrade(context.Background()); err != distributed.ErrLeaseLost {
+				return err
+			}
+			return nil
+		},
+	},
+	"a downgrade takes the lock for a lease that was released": {
+		caught: "a downgrade and a release may overtake each other",
+		downgrade: func(l *lease) error {
+			return locked(l.shard, func() {
+				if l.state == released {
+					l.shard.grant(l.shard.entry(l.key), l.instance, distributed.Shared, l.ttl, time.Now())
+				}
+			})
+		},
+	},
 	"fences start anew with each lease": {
 		caught: "fences grow from lease to lease",
 		fence:  func(l *lease) (uint64, bool) { return l.lastFence - l.fence, true },

@@ -16,14 +16,14 @@ type lease struct {
 	shard    *shard
 	key      string
 	instance string
-	mode     distributed.Mode
 	ttl      time.Duration
 	granted  time.Time
 	place    *place // it was granted to; nil: by Enter itself. Set before anybody sees the lease, then read only
 
 	// Guarded by shard.mu:
-	entry     *entry // while it is an owner
-	slot      int    // index in entry.owners
+	entry     *entry           // while it is an owner
+	mode      distributed.Mode // may change to Shared
+	slot      int              // index in entry.owners
 	state     leaseState
 	releasing bool      // a release was tried during a partition; healing carries it out
 	expires   time.Time // by the server
@@ -140,6 +140,29 @@ func (l *lease) returnFences() {
 		l.shard.fence = l.fence
 	}
 	l.lastFence = l.fence
+}
+
+// Downgrade implements distributed.Downgrader.
+func (l *lease) Downgrade(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s := l.shard
+	s.mu.Lock()
+	defer s.unlock()
+	if err := s.backend.reachable(); err != nil {
+		return err
+	}
+	if l.state != owner {
+		return distributed.ErrLeaseLost
+	}
+	if l.mode == distributed.Exclusive {
+		l.returnFences()
+		l.mode = distributed.Shared
+		l.reserve()
+		s.advance(l.entry)
+	}
+	return nil
 }
 
 // Release implements distributed.Lease. It ignores ctx: the answer is immediate, and a lock must not be kept because its

@@ -28,6 +28,7 @@ type flaw struct {
 	contended  func(*lease) bool
 	lost       func(*lease) <-chan struct{}
 	leave      func(*place) error
+	downgrade  func(*lease) error
 	close      func(*Backend) error
 }
 
@@ -82,6 +83,13 @@ func (l *wrongLease) Release(ctx context.Context) error {
 		return l.release(l.inner)
 	}
 	return l.Lease.Release(ctx)
+}
+
+func (l *wrongLease) Downgrade(ctx context.Context) error {
+	if l.downgrade != nil {
+		return l.downgrade(l.inner)
+	}
+	return l.inner.Downgrade(ctx)
 }
 
 func (l *wrongLease) NextFence() (uint64, bool) {

@@ -16,9 +16,8 @@ const (
 // the same. Only one refill is under way at a time: of two the later block could come first, and the earlier one would
 // then be given out after it.
 type fences struct {
-	shared bool // set by open, then read only
-
 	mu        sync.Mutex
+	shared    bool          // guarded by mu
 	from, to  uint64        // guarded by mu; the next fence, and the first past the block
 	spare     [2]uint64     // guarded by mu; the next block, likewise; empty if equal
 	half      uint64        // guarded by mu; with fewer left a refill is due
@@ -30,6 +29,19 @@ type fences struct {
 func (f *fences) open(first, count uint64, shared bool) {
 	f.shared = shared
 	f.from, f.to, f.half = first, first+count, count/2
+}
+
+// share goes on with the one fence of a shared lease.
+func (f *fences) share(fence uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shared, f.from = true, fence
+}
+
+func (f *fences) isShared() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shared
 }
 
 // next returns the next fence, and whether this is the moment to refill.
@@ -81,7 +93,7 @@ func (f *fences) add(first, count uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refillEnded()
-	if f.spare[0] == f.spare[1] && first >= f.to {
+	if !f.shared && f.spare[0] == f.spare[1] && first >= f.to {
 		f.spare = [2]uint64{first, first + count}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -26,6 +27,7 @@ type lease struct {
 	a      *attempt
 	first  uint64 // the fence in the lock's value
 	fences fences
+	change atomic.Uint32 // of an exclusive lease to a shared one; goes up
 
 	mu      sync.Mutex // guards what follows
 	state   releaseState
@@ -101,7 +103,7 @@ func (t *refillTask) answered(c *conn.Call, sent time.Time) { _ = (*lease)(t).re
 
 // Refill implements distributed.Lease. It waits for a refill that is under way rather than ask again.
 func (l *lease) Refill(ctx context.Context) error {
-	if l.fences.shared {
+	if l.fences.isShared() {
 		return nil
 	}
 	for wait := l.fences.refill(); wait != nil; wait = l.fences.refill() {
@@ -138,6 +140,44 @@ func (l *lease) refilled(c *conn.Call, sent time.Time) error {
 	l.a.s.see(r.grant.fence + r.grant.count - 1)
 	l.fences.add(r.grant.fence, r.grant.count)
 	l.contention(r.grant.contended, sent)
+	return nil
+}
+
+// The states of lease.change.
+const (
+	asGranted uint32 = iota
+	changing         // it may be a shared lease by now
+	changed          // it is one
+)
+
+// mode is Shared if the lease may be a shared one.
+func (l *lease) mode() distributed.Mode {
+	if l.change.Load() != asGranted {
+		return distributed.Shared
+	}
+	return l.a.mode
+}
+
+// Downgrade implements distributed.Downgrader.
+func (l *lease) Downgrade(ctx context.Context) error {
+	if l.a.mode == distributed.Shared {
+		return nil
+	}
+	l.change.CompareAndSwap(asGranted, changing) // before it is sent: whatever becomes of it, renewals reckon with it
+	c := l.a.wire.downgrade()
+	sent, err := l.a.s.ask(ctx, c, l.a.ttl, time.Until(l.Until()))
+	if err != nil {
+		return err
+	}
+	r := readRefill(c.Reply)
+	if !r.held {
+		l.gone()
+		return distributed.ErrLeaseLost
+	}
+	l.change.Store(changed)
+	l.a.s.see(r.grant.fence)
+	l.fences.share(r.grant.fence)
+	l.renewed(renewReply{held: true, contended: r.grant.contended}, sent)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func (s *session) renew(ctx context.Context, due []distributed.Lease) {
 // alike returns how many leases at the front one call can renew.
 func alike(batch []*lease) int {
 	n := 1
-	for n < min(len(batch), maxRenewed) && batch[n].a.mode == batch[0].a.mode && batch[n].a.ttl == batch[0].a.ttl {
+	for n < min(len(batch), maxRenewed) && batch[n].mode() == batch[0].mode() && batch[n].a.ttl == batch[0].a.ttl {
 		n++
 	}
 	return n
@@ -49,7 +49,7 @@ func alike(batch []*lease) int {
 // renewTogether renews leases of one mode and TTL with one call; false: they need a call each, because they are shared,
 // or only one, or because the server refuses them together, perhaps for a single key that we may not use.
 func (s *session) renewTogether(ctx context.Context, batch []*lease) bool {
-	if len(batch) == 1 || batch[0].a.mode != distributed.Exclusive {
+	if len(batch) == 1 || batch[0].mode() != distributed.Exclusive {
 		return false
 	}
 	ttl := batch[0].a.ttl
@@ -60,7 +60,11 @@ func (s *session) renewTogether(ctx context.Context, batch []*lease) bool {
 		return conn.Classify(c.Err) == conn.Transient
 	}
 	for i, l := range batch {
-		l.renewed(readRenewAll(c.Reply, i), sent)
+		if r := readRenewAll(c.Reply, i); r.held || l.mode() == distributed.Exclusive {
+			l.renewed(r, sent)
+		} else {
+			l.Postpone() // it was made shared meanwhile, of which the answer knows nothing
+		}
 	}
 	return true
 }
@@ -95,14 +99,18 @@ func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time
 	var calls []*conn.Call
 	ends := make([]int, len(batch)) // of each lease's calls
 	for i, l := range batch {
-		calls = append(calls, l.a.wire.renewOne(l.a.mode)...)
+		mode := l.mode()
+		if l.change.Load() == changing {
+			mode = l.a.mode // most likely: its change needs several keys, too
+		}
+		calls = append(calls, l.a.wire.renewOne(mode)...)
 		ends[i] = len(calls)
 	}
 	sent := time.Now()
 	s.try(ctx, shortest, calls...)
 	begin := 0
 	for i, l := range batch {
-		if r, ok := allRenewed(calls[begin:ends[i]]); ok {
+		if r, ok := allRenewed(calls[begin:ends[i]]); ok && (r.held || l.change.Load() != changing) {
 			r.contended = l.Contended() // they do not say
 			l.renewed(r, sent)
 		}

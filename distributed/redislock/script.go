@@ -17,12 +17,13 @@ var (
 	renewAllScript  = newScript("renewall")
 	renewOneScript  = newScript("renewone")
 	refillScript    = newScript("refill")
+	downgradeScript = newScript("downgrade")
 	leaveScript     = newScript("leave")
 	probeScript     = newScript("probe")
 	ttlScript       = newScript("ttl")
 
 	allScripts = []*conn.Script{
-		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, leaveScript, probeScript, ttlScript,
+		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, probeScript, ttlScript,
 	}
 )
 

@@ -144,6 +144,9 @@ func (w wireAttempt) refill() *conn.Call {
 	return c
 }
 
+// downgrade makes the attempt's exclusive lease a shared one. Its reply is one to refill.
+func (w wireAttempt) downgrade() *conn.Call { return w.call(downgradeScript) }
+
 // leave releases the attempt's lease, or leaves its place.
 func (w wireAttempt) leave() *conn.Call { return w.call(leaveScript, w.fixed.past) }
 

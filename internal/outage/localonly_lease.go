@@ -63,6 +63,9 @@ func (l *LocalOnly) degradedLease(o *outage) *lease {
 	return p
 }
 
+// Unwrap returns the backend's lease, nil if there is none, so that its abilities are found.
+func (p *lease) Unwrap() distributed.Lease { return p.known() }
+
 // Degraded implements tenure.Degradable.
 func (p *lease) Degraded() bool { return p.degradedAt(time.Now()) }
 

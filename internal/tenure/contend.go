@@ -1,6 +1,10 @@
 package tenure
 
-import "github.com/wllock/wllock/distributed"
+import (
+	"context"
+
+	"github.com/wllock/wllock/distributed"
+)
 
 // LeaseContended implements distributed.Watcher: another instance waits for the lease, or none does any more.
 func (t *Tenure) LeaseContended(l distributed.Lease) {
@@ -9,19 +13,53 @@ func (t *Tenure) LeaseContended(l distributed.Lease) {
 		return
 	}
 	t.mu.Lock()
-	lingering := t.current.lingering && t.current.lease == l
+	ours := t.current.lease == l
+	lingering := ours && t.current.lingering
+	if ours && !t.share() {
+		t.current.draining = true
+	}
 	t.mu.Unlock()
 	if lingering {
 		t.endLinger()
 	}
 }
 
-// readmit has the sharers look again that found the lease draining, since no other instance waits any more (rule T2). It
-// asks all users: one that ends meanwhile lets nobody in beside it.
+// share begins to make an exclusive lease that only readers work under a shared one, since readers of other instances may
+// want in (rule T2). It reports false for a lease that should change and cannot. The caller holds mu.
+func (t *Tenure) share() bool {
+	if t.mode != distributed.Exclusive || t.users.count == 0 || t.users.mode != distributed.Shared {
+		return true
+	}
+	lease := t.current.lease
+	d, ok := distributed.As[distributed.Downgrader](lease)
+	if ok {
+		t.mode = distributed.Shared // from now on it serves no writer
+		t.leaving++
+		go t.downgrade(lease, d)
+	}
+	return ok
+}
+
+// downgrade waits for the backend, at most for as long as a lease lasts that the backend has not answered for.
+func (t *Tenure) downgrade(lease distributed.AsyncLease, d distributed.Downgrader) {
+	defer t.left()
+	ctx, cancel := context.WithTimeout(context.Background(), distributed.ClaimWindow(t.group.config.TTL))
+	defer cancel()
+	err := d.Downgrade(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil && t.current.lease == lease {
+		t.current.draining = true // the others get in when its readers are out
+	}
+}
+
+// readmit has the sharers look again that the lease did not serve: it may be healthy again, or no other instance waits any
+// more (rule T2). It asks all users, since one that ends meanwhile lets nobody in beside it.
 func (t *Tenure) readmit(l distributed.Lease) {
 	var owners []Owner
 	t.mu.Lock()
-	if t.current.lease == l && t.users.mode == distributed.Shared {
+	if t.current.lease == l && t.current.refused && t.users.mode == distributed.Shared {
+		t.current.refused = false
 		for u := t.users.first; u != nil; u = u.after {
 			owners = append(owners, u.Owner)
 		}

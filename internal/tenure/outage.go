@@ -40,14 +40,19 @@ func degraded(l distributed.Lease) bool {
 
 // LeaseRenewed implements distributed.RenewalWatcher.
 func (t *Tenure) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
-	renewed := t.group.config.Renewed
-	if renewed == nil {
-		return
-	}
 	t.mu.Lock()
 	ours, tag := t.current.lease == l, t.tag
+	if ours && err == nil {
+		t.share() // readers that stay for long are not to refuse others that do not wait, which nobody notices
+	}
 	t.mu.Unlock()
-	if ours { // else by now t may be another key's
+	if !ours {
+		return // by now t may be another key's
+	}
+	if err == nil {
+		t.readmit(l)
+	}
+	if renewed := t.group.config.Renewed; renewed != nil {
 		renewed(tag, err)
 	}
 }

@@ -151,7 +151,7 @@ func (t *Tenure) leave(place distributed.Place, tag any) {
 	}
 }
 
-// left takes back the pin for a place, or sees to it that none is made.
+// left takes back the pin for a place or a lease that is being shared, or sees to it that none is made.
 func (t *Tenure) left() {
 	t.mu.Lock()
 	pinned := t.leaving == 0
@@ -162,8 +162,8 @@ func (t *Tenure) left() {
 	t.unpin(pinned)
 }
 
-// pinLeaving keeps the key until the backend has answered for the places that are being left, so that Close waits for
-// them. Every turn that ends with nobody behind it comes by here. The caller holds mu and the turn.
+// pinLeaving keeps the key until the backend has answered for the places that are being left, and for leases that are being
+// shared, so that Close waits for them. Every turn that ends with nobody behind it comes by here. The caller holds mu and the turn.
 func (t *Tenure) pinLeaving(turn Turn) {
 	for ; t.leaving > 0; t.leaving-- {
 		turn.Pin()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
 )
 
@@ -106,6 +107,129 @@ func TestDrain(t *testing.T) {
 		require.Equal(t, "busy", f.arriveAs(tenure.Ask{Mode: shared, NoWait: true}).state())
 		a.leave()
 		f.close()
+	})
+}
+
+// readerAfterWriter returns a reader that works under the exclusive lease of a writer before it.
+func readerAfterWriter(t *testing.T, f *fixture) *caller {
+	w, r := f.arrive(exclusive), f.arrive(shared)
+	w.leave()
+	require.Equal(t, "in", r.state())
+	require.Same(t, w.use.Lease(), r.use.Lease())
+	return r
+}
+
+// An exclusive lease that only readers work under becomes a shared one as soon as another instance wants in.
+func TestReadersUnderAnExclusiveLease(t *testing.T) {
+	over := func(t *testing.T, test func(t *testing.T, here, there *fixture)) {
+		b := memlock.New()
+		here, there := newFixture(t, b), newFixture(t, b, named("there"))
+		test(t, here, there)
+		here.close()
+		there.close()
+		require.NoError(t, b.Close())
+	}
+	bubble(t, "let readers of another instance in beside them", func(t *testing.T) {
+		over(t, func(t *testing.T, here, there *fixture) {
+			a := readerAfterWriter(t, here)
+			fence := a.use.Fence()
+			b, w, c := there.arrive(shared), there.arrive(exclusive), here.arrive(shared)
+			require.Equal(t, "in in waiting in", states(a, b, w, c))
+			require.Same(t, a.use.Lease(), c.use.Lease(), "it goes on")
+			require.Equal(t, fence, a.use.Fence())
+			require.Greater(t, c.use.Fence(), fence)
+			local := here.arrive(exclusive)
+			for _, reader := range []*caller{a, b, c} {
+				require.Equal(t, "waiting waiting", states(w, local))
+				require.True(t, reader.leave())
+			}
+			if w.state() == "waiting" {
+				w, local = local, w
+			}
+			require.Equal(t, "in waiting", states(w, local))
+			require.Greater(t, w.use.Fence(), b.use.Fence())
+			w.leave()
+			local.leave()
+		})
+	})
+	bubble(t, "and so do those that come while it is contended", func(t *testing.T) {
+		over(t, func(t *testing.T, here, there *fixture) {
+			w, a := here.arrive(exclusive), here.arrive(shared)
+			b := there.arrive(shared)
+			w.leave()
+			require.Equal(t, "in in", states(a, b))
+			a.leave()
+			b.leave()
+		})
+	})
+	bubble(t, "when the lease is renewed, also those that do not wait", func(t *testing.T) {
+		over(t, func(t *testing.T, here, there *fixture) {
+			a := readerAfterWriter(t, here)
+			time.Sleep(ttl)
+			b := there.arriveAs(tenure.Ask{Mode: shared, NoWait: true})
+			require.Equal(t, "in in", states(a, b))
+			a.leave()
+			b.leave()
+		})
+	})
+	bubble(t, "admit no more if the lease cannot change", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a := readerAfterWriter(t, f)
+		b := f.arrive(shared)
+		fb.lease(0).contend()
+		c := f.arrive(shared)
+		require.Equal(t, "in in waiting", states(a, b, c))
+		a.leave()
+		b.leave()
+		require.Equal(t, "in", c.state())
+		_, req := fb.enters()
+		require.Equal(t, shared, req.Mode)
+		require.Same(t, fb.lease(0), req.Prev)
+		c.leave()
+		f.close()
+	})
+	bubble(t, "admit no more if the change has no answer", func(t *testing.T) {
+		b := memlock.New()
+		f, there := newFixture(t, b), newFixture(t, b, named("there"))
+		a := readerAfterWriter(t, f)
+		waits := there.arrive(shared)
+		require.Equal(t, "in", waits.state())
+		waits.leave()
+		a.leave()
+		a = readerAfterWriter(t, f)
+		b.Partition(true)
+		a.use.Lease().(interface{ SetContended(bool) }).SetContended(true)
+		synctest.Wait()
+		c := f.arrive(shared)
+		require.Equal(t, "in waiting", states(a, c))
+		b.Partition(false)
+		a.leave()
+		require.Equal(t, "in", c.state())
+		c.leave()
+		f.close()
+		there.close()
+		require.NoError(t, b.Close())
+	})
+}
+
+// A lease whose renewal is late is unfit for a moment only.
+func TestReaderEntersWhenTheLeaseIsHealthyAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		f := newFixture(t, b)
+		a := f.arrive(shared)
+		b.Partition(true)
+		time.Sleep(ttl / 4) // the claim fails
+		c := f.arrive(shared)
+		require.Equal(t, "in waiting", states(a, c))
+		b.Partition(false)
+		time.Sleep(ttl / 10)
+		require.Equal(t, "in in", states(a, c))
+		a.leave()
+		c.leave()
+		f.close()
+		require.NoError(t, b.Close())
 	})
 }
 

@@ -35,7 +35,7 @@ type Tenure struct {
 	users    users
 	outgoing outgoing
 	place    distributed.Place // in the backend's queue (rule T3)
-	leaving  int               // places being left for which the key is not pinned yet
+	leaving  int               // what leaves a place, or shares a lease, and has no pin of the key yet
 	entering bool              // somebody is at the backend, or on the way in from there with a fresh lease
 	lingered bool              // a lease has lingered once
 }
@@ -47,6 +47,7 @@ type current struct {
 	handoffs  int
 	fenceless bool // the backend has no fences
 	draining  bool // admits nobody further: somebody has overstayed under it, or the backend disowns it
+	refused   bool // it did not serve somebody, who waits for its users to leave
 	lingering bool // unused, and the key is pinned for it
 }
 
@@ -175,8 +176,12 @@ func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (de
 		t.current.handoffs++
 		t.admit(u, mode, fence, now)
 		u.handoff = true
+		if t.mode != mode && t.current.lease.Contended() && !t.share() {
+			t.current.draining = true
+		}
 		return decision{admitted: true, unpin: t.stopLinger()}, nil
 	case t.users.count > 0 || t.entering: // rule T1
+		t.current.refused = t.users.count > 0
 		return decision{}, ErrDrain
 	}
 	t.entering = true

@@ -3,6 +3,7 @@ package stack_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +37,54 @@ func redisOn(t testing.TB, addr string) distributed.Backend {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b
+}
+
+// inside starts a call that stays inside until the test ends it.
+func inside(t *testing.T, l *wllock.Locker, opts ...wllock.CallOption) (in <-chan struct{}, end func()) {
+	entered, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		left <- l.Do(context.Background(), "n", "k", func(context.Context) error {
+			close(entered)
+			<-leave
+			return nil
+		}, opts...)
+	}()
+	end = sync.OnceFunc(func() {
+		close(leave)
+		require.NoError(t, <-left)
+	})
+	t.Cleanup(end)
+	return entered, end
+}
+
+// A reader that took over from a writer of its process works under the writer's exclusive lease.
+func TestReaderAfterAWriterDoesNotShutOutOtherReaders(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]wllock.Option{
+		"fail closed": nil, "local only": {wllock.WithOutage(wllock.LocalOnly)}, "no hand-offs": {wllock.WithMaxHandoffs(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overBoth(t, func(t *testing.T, instance func(...wllock.Option) *wllock.Locker) {
+				a, b, c := instance(opts...), instance(opts...), instance(opts...)
+				release := hold(t, a, "n", "k")
+				in, end := inside(t, a, wllock.Shared())
+				time.Sleep(20 * time.Millisecond)
+				release()
+				<-in // only a reader is inside now
+				start := time.Now()
+				inB, endB := inside(t, b, wllock.Shared(), wllock.WithWait(3*time.Second))
+				<-inB
+				require.Less(t, time.Since(start), ttl/4)
+				hold(t, c, "n", "k", wllock.Shared(), wllock.NoWait())()
+				hold(t, a, "n", "k", wllock.Shared(), wllock.WithWait(ttl))()
+				require.ErrorIs(t, b.Do(t.Context(), "n", "k", never(t), wllock.WithWait(50*time.Millisecond)), wllock.ErrWaitTimeout)
+				end()
+				require.ErrorIs(t, a.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+				endB()
+				hold(t, a, "n", "k", wllock.WithWait(3*time.Second))()
+			})
+		})
+	}
 }
 
 func TestWriterThatGaveUpDoesNotKeepReadersOut(t *testing.T) {

@@ -94,9 +94,9 @@ local function laterOwns(value)
 end
 
 -- holds reports that the owner of the token, the full one and never the instance alone, has the lock with this value
--- (rule R2).
-local function holds(value, token, how)
+-- (rule R2). The value says how: an exclusive lease may have become a shared one (rule R11).
+local function holds(value, token)
   if not value then return false end
-  if how == 's' then return isShared(value) and redis.call('ZSCORE', READERS, idof(token)) and true end
+  if isShared(value) then return redis.call('ZSCORE', READERS, idof(token)) and true end
   return string.sub(value, 1, #token) == token
 end

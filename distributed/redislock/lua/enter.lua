@@ -35,15 +35,15 @@ if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
 end
 
 -- include: common queue
-local prev, prevmode = string.match(ARGV[8], '^(.*:)%d*$'), string.sub(ARGV[8], 8, 8)
+local prev = string.match(ARGV[8], '^(.*:)%d*$')
 local before = string.match(prev, ':(%d+):[^:]+:$')
 local lost = before and raw[3] == '0' .. before and 'lost ' or '' -- noted by an earlier leave, or by this enter
 local value, state, now = raw[1], load(raw[2]), millis(time)
 local me = {id = id, window = window}
 
 -- A repeat gets the first answer, and an older attempt of ours nothing (rule R1).
-if holds(value, TOKEN, mode) then
-  if mode == 's' then
+if holds(value, TOKEN) then
+  if isShared(value) then
     addReader(me, now)
     state.fence = nextfence(state.fence, time)
     save(state)
@@ -64,8 +64,8 @@ end
 
 -- Release prev. The key itself is overwritten or deleted below.
 local ours = false
-if holds(value, prev, prevmode) then
-  if prevmode == 's' then
+if before and holds(value, prev) then
+  if isShared(value) then
     redis.call('ZREM', READERS, idof(prev))
     ours = redis.call('ZCOUNT', READERS, now, '+inf') == 0
   else

@@ -10,8 +10,8 @@ local time = redis.call('TIME')
 local now = millis(time)
 
 -- A grant found here starts its claim window again: since its attempt still waits, nobody has used it.
-if holds(value, TOKEN, mode) then
-  if mode == 's' then
+if holds(value, TOKEN) then
+  if isShared(value) then
     addReader({id = id, window = window}, now)
     state.fence = nextfence(state.fence, time)
     save(state)

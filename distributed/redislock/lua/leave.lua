@@ -19,8 +19,8 @@ end
 -- include: common queue
 local value, state = raw[1], load(raw[2])
 
-if holds(value, TOKEN, mode) then
-  if mode == 's' then
+if holds(value, TOKEN) then
+  if isShared(value) then
     redis.call('ZREM', READERS, id)
     redis.call('ZREMRANGEBYSCORE', READERS, '-inf', '(' .. millis(redis.call('TIME')))
     local latest = redis.call('ZRANGE', READERS, -1, -1, 'WITHSCORES')[2]
@@ -38,7 +38,7 @@ if holds(value, TOKEN, mode) then
     list = pop(state, redis.call('TIME'), 'overwrite')
   end
   if #list == 0 then
-    if mode == 's' then redis.call('DEL', LOCK, READERS) else redis.call('DEL', LOCK) end
+    if isShared(value) then redis.call('DEL', LOCK, READERS) else redis.call('DEL', LOCK) end
   end
   save(state)
   noteEnded(attempt, raw[3])

@@ -5,7 +5,7 @@
 -- include: common
 local raw = redis.call('MGET', LOCK, STATE)
 local value, state = raw[1], load(raw[2])
-if not holds(value, TOKEN, mode) then return 'lost' end
+if not holds(value, TOKEN) then return 'lost' end
 local fence = nextfence(state.fence, redis.call('TIME'))
 state.fence = plus(fence, block - 1)
 save(state)

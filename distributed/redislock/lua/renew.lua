@@ -5,8 +5,8 @@
 -- Returns "held <1: contended>" or "lost".
 -- include: common
 local value = redis.call('MGET', LOCK)[1]
-if not holds(value, TOKEN, mode) then return 'lost' end
-if mode == 's' then
+if not holds(value, TOKEN) then return 'lost' end
+if isShared(value) then
   redis.call('ZADD', READERS, 'XX', millis(redis.call('TIME')) + ttl, id)
   extendTTL(READERS)
   redis.call('PEXPIRE', LOCK, ttl, 'GT')
