@@ -116,7 +116,7 @@ func (s *sequence) checkHolders(o *outcome) {
 
 // checkGap: a lock that was released is left free for the gap.
 func (s *sequence) checkGap(o *outcome) {
-	if s.gap == 0 || o.before.isFree() || o.before.isForeign() || o.before.lock == o.after.lock {
+	if s.gap == 0 || o.kind == downgradeScript.Name || o.before.isFree() || o.before.isForeign() || o.before.lock == o.after.lock {
 		return
 	}
 	if (!o.after.isFree() || o.after.free != o.now+s.gap.Milliseconds()) && !s.expiredNow(o) {
@@ -132,13 +132,13 @@ func (s *sequence) checkAdmitted(o *outcome, a *simAttempt) {
 	if rank < 0 && !direct {
 		s.fail("%s was granted the lock, and neither asked nor waited", a.id)
 	}
-	if o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name {
+	if o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name && o.kind != downgradeScript.Name {
 		s.fail("%s granted the lock to %s", o.kind, a.id)
 	}
 	if want := o.now + distributed.ClaimWindow(a.ttl).Milliseconds(); o.after.ends(a.id) != want {
 		s.fail("%s was granted the lock for %d ms", a.id, o.after.ends(a.id)-o.now)
 	}
-	joins := o.before.isShared() && o.before.lock == o.after.lock
+	joins := o.before.isShared() && o.before.lock == o.after.lock || o.kind == downgradeScript.Name
 	if joins && a.mode != distributed.Shared {
 		s.fail("%s joined the readers", a.id)
 	}
@@ -297,7 +297,7 @@ func (s *sequence) checkBeliefs(o *outcome) {
 		if o.after.ends(a.id) == noKey {
 			s.fail("%s believes it holds the lock for another %v, and does not", a.id, a.until.Sub(s.now))
 		}
-		if holder != nil && (holder.mode == distributed.Exclusive || a.mode == distributed.Exclusive) {
+		if holder != nil && !(holder.shared() && a.shared()) {
 			s.fail("two holders: %s and %s", holder.id, a.id)
 		}
 		holder = a
@@ -309,7 +309,8 @@ func (s *sequence) checkRepeat(o *outcome) {
 	if o.kind == enterScript.Name && o.a.mode == distributed.Shared && readStanding(s.reply, s.now).kind == heldByOther {
 		return // and may join the readers it has let in: see checkRefused
 	}
-	changes := o.kind == refillScript.Name || o.a.mode == distributed.Shared && (o.kind == enterScript.Name || o.kind == heartbeatScript.Name)
+	changes := o.kind == refillScript.Name || o.kind == downgradeScript.Name ||
+		o.a.shared() && (o.kind == enterScript.Name || o.kind == heartbeatScript.Name)
 	if !o.after.equal(&o.before, !changes) {
 		s.fail("a repeat of %s has changed something", o.kind)
 	}
@@ -327,7 +328,7 @@ func (s *sequence) sameReply(o *outcome, fences bool) bool {
 			a.grant.fence, b.grant.fence = 0, 0
 		}
 		return a == b
-	case refillScript.Name:
+	case refillScript.Name, downgradeScript.Name:
 		a, b := readRefill(first), readRefill(o.reply)
 		a.grant.fence, b.grant.fence = 0, 0
 		return a == b

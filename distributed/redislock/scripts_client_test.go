@@ -38,6 +38,7 @@ type simAttempt struct {
 
 	// What its client believes.
 	state attemptState
+	asked bool      // for a downgrade: it lets in readers only
 	since time.Time // see attempt
 	early *grant
 	first uint64    // fence
@@ -54,6 +55,9 @@ type simAttempt struct {
 	ended      int64 // when a leave was run first; 0: never
 	wasOver    bool  // that leave knew of a later attempt
 }
+
+// shared reports that the lease may be a shared one.
+func (a *simAttempt) shared() bool { return a.mode == distributed.Shared || a.asked }
 
 func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, nowait bool, prev *simAttempt) *simAttempt {
 	c.last++
@@ -183,6 +187,8 @@ func (c *simClient) replied(r *simRequest, reply string, now time.Time) {
 		c.renewed(readRenew(reply).held, r)
 	case renewAllScript.Name:
 		c.renewed(readRenewAll(reply, 0).held, r)
+	case downgradeScript.Name:
+		c.renewed(readRefill(reply).held, r)
 	case refillScript.Name:
 		if got := readRefill(reply); got.held {
 			c.process.see(got.grant.fence + got.grant.count - 1)

@@ -16,13 +16,13 @@ func (s *sequence) checkFences(o *outcome) {
 		}
 	}
 	switch o.kind {
-	case refillScript.Name:
+	case refillScript.Name, downgradeScript.Name:
 		if r := readRefill(o.reply); r.held {
 			s.checkFence(o, string(appendFence(nil, r.grant.fence)), r.grant.count)
 		}
 	case enterScript.Name, heartbeatScript.Name:
 		r := readStanding(o.reply, s.now)
-		if fence := string(appendFence(nil, r.grant.fence)); r.kind == hasLease && o.a.mode == distributed.Shared {
+		if fence := string(appendFence(nil, r.grant.fence)); r.kind == hasLease && o.after.isShared() {
 			s.checkFence(o, fence, r.grant.count)
 		} else if r.kind == hasLease {
 			s.checkBlock(o, r.grant)

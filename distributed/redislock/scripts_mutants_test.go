@@ -13,9 +13,9 @@ import (
 
 // mutants are scripts broken in one place each.
 var mutants = []mutant{
-	{"a leave that compares no tokens", "if holds(value, TOKEN, mode) then\n  if mode == 's' then\n    redis.call('ZREM'", "if value then\n  if mode == 's' then\n    redis.call('ZREM'"},
+	{"a leave that compares no tokens", "if holds(value, TOKEN) then\n  if isShared(value) then\n    redis.call('ZREM'", "if value then\n  if isShared(value) then\n    redis.call('ZREM'"},
 	{"a quick leave that compares no tokens", "and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1] and (not raw[3]", "and (not raw[3]"},
-	{"a renewal that compares no tokens", "if not holds(value, TOKEN, mode) then return 'lost' end", "if not value then return 'lost' end"},
+	{"a renewal that compares no tokens", "if not holds(value, TOKEN) then return 'lost' end", "if not value then return 'lost' end"},
 	{"a renewal of many that compares no tokens", "if value and string.sub(value, 1, #token) == token then", "if value then"},
 	{"a renewal without PEXPIRE", "else\n  redis.call('PEXPIRE', LOCK, ttl)", "else\n  redis.call('PTTL', LOCK)"},
 	{"an enter that barges in", "if free and not state.queued then", "if free then"},
@@ -29,7 +29,7 @@ var mutants = []mutant{
 	{"PUBLISH that is not asked", "return not single or silence > 2 * w.ttl or publish(w.process, 'p ' .. w.attempt .. ' 0') == 0", "return true"},
 	{"dead waiters that stay", "for _ = 1, rank do removeWaiter(redis.call('ZRANGE', QUEUE, 0, 0)[1]) end", ""},
 	{"a grant that leaves its place", "removeWaiter(w.instance)\n      state.fence = plus", "state.fence = plus"},
-	{"a repeat of enter that is not recognised", "if holds(value, TOKEN, mode) then\n  if mode == 's' then\n    addReader(me, now)", "if false then\n  if mode == 's' then\n    addReader(me, now)"},
+	{"a repeat of enter that is not recognised", "if holds(value, TOKEN) then\n  if isShared(value) then\n    addReader(me, now)", "if false then\n  if isShared(value) then\n    addReader(me, now)"},
 	{"a repeat of enter that queues again", "again = w and w.attempt == attempt", "again = false"},
 	{"a repeat of leave that is not recognised", "if raw[3] == ARGV[2] then return 'released' end", ""},
 	{"a leave that is not noted", "redis.call('SET', DONE, a, 'PX', PAST)", "local _ = a"},
@@ -65,6 +65,12 @@ var mutants = []mutant{
 	{"a holder that is not told of waiters", "if alone and value and not ours then notifyHolders(value, 'w') end", ""},
 	{"a holder that is not told of the last waiter's end", "if value and not state.queued then notifyHolders(value, 'u') end", ""},
 	{"a renewal that sees no waiters", "return 'held ' .. redis.call('EXISTS', QUEUE)", "return 'held 0'"},
+	{"a downgrade that admits no readers", "if state.queued then list = pop(state, time, 'join') end", ""},
+	{"a downgrade that admits writers", "list = pop(state, time, 'join') end", "list = pop(state, time, 'overwrite') end"},
+	{"a downgrade that forgets itself", "addReader({id = id, window = ttl}, millis(time))", ""},
+	{"a downgrade that keeps readers of an earlier lock", "'overwrite')\n  redis.call('DEL', READERS)", "'overwrite')"},
+	{"a downgrade that is made again", "if not isShared(value) then -- else", "if true then -- else"},
+	{"a downgraded lease that is not recognised", "if isShared(value) then return redis.call('ZSCORE'", "if mode == 's' and isShared(value) then return redis.call('ZSCORE'"},
 	{"a wrong rank", "redis.call('ZRANK', QUEUE, instance) or 0", "0"},
 	{"an enter that waits though it would not", "if not nowait then\n", "if true then\n"},
 }

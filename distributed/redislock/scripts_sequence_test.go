@@ -226,6 +226,11 @@ func (s *sequence) begin(c *simClient, st step) {
 func (s *sequence) useLease(c *simClient, st step) {
 	a := c.now
 	switch n := st.what % 10; {
+	case a.mode == distributed.Exclusive && n < 7 && (a.asked && n < 3 || st.luck%8 == 5):
+		a.asked = true
+		c.out = &simRequest{a: a, call: a.wire.downgrade()}
+	case a.asked && n < 4:
+		c.out = &simRequest{a: a, call: a.wire.renew()}
 	case n < 3 && st.luck%2 == 0 && s.single && a.mode == distributed.Exclusive:
 		s.renewTwo(c)
 	case n < 3 && st.luck%2 == 0 && a.mode == distributed.Exclusive:
@@ -246,7 +251,7 @@ func (s *sequence) useLease(c *simClient, st step) {
 func (s *sequence) renewTwo(c *simClient) {
 	r := &simRequest{a: c.now, other: c.now}
 	for _, a := range s.all {
-		if a.c != c && a.ttl == c.ttl && a.mode == distributed.Exclusive {
+		if a.c != c && a.ttl == c.ttl && !a.shared() {
 			r.other = a
 		}
 	}
