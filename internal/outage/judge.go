@@ -237,12 +237,14 @@ func (j *judge) observe(x distributed.Exchange) {
 	j.failed(x.Sent, time.Now(), x.Err)
 }
 
-// answeredEnter notes the answer to an Enter or a renewal, if the backend does not report its exchanges. How long it took
-// says nothing about a round trip: there may have been several, or none.
-func (j *judge) answeredEnter() {
-	if !j.observes {
-		j.answered(time.Now(), 0)
+// answeredEnter notes the answer to an Enter, if the backend does not report its exchanges. How long it took
+// stands for a round trip: there may have been several.
+func (j *judge) answeredEnter(sent time.Time) {
+	if j.observes {
+		return
 	}
+	now := time.Now()
+	j.answered(now, max(now.Sub(sent), 1))
 }
 
 // unanswered notes that an Enter or a Refill got no answer. One whose caller ran out of time tells nothing, since that
@@ -299,11 +301,11 @@ func (j *judge) measured(rtt int64) {
 }
 
 // patience is how long a question may be unanswered before that counts: several round trips. While none has been measured,
-// it allows for round trips of T/3, over which leases can still be kept.
+// it allows for a new connection, which takes three of them, and for round trips of T/3, over which leases can still be kept.
 func (j *judge) patience() time.Duration {
 	rtt := time.Duration(j.rtt.Load())
 	if rtt == 0 {
-		return min(max(5*j.ttl/12, shortestPatience), longestPatience)
+		return min(max(j.ttl, shortestPatience), longestPatience)
 	}
 	return max(j.shortest(), min(patienceRTTs*rtt, max(2*rtt, longestPatience)))
 }

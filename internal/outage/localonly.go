@@ -49,6 +49,9 @@ type stretch struct {
 func NewLocalOnly(c Config) *LocalOnly {
 	l := &LocalOnly{ttl: c.TTL}
 	l.init(c, l, learnEvery)
+	if l.ttls.registry != nil {
+		l.startNoting(0) // it may need to know before its first caller comes
+	}
 	return l
 }
 

@@ -338,7 +338,7 @@ func (p *lease) LeaseRenewed(_ distributed.Lease, sent time.Time, err error) {
 	switch j := p.of.judge; {
 	case j.observes:
 	case err == nil:
-		j.answeredEnter()
+		j.answered(time.Now(), 0)
 	default:
 		j.failed(sent, time.Now(), err)
 	}

@@ -264,6 +264,8 @@ func TestLatePingsAreNoRefusals(t *testing.T) {
 func TestImpatientCallersLearnOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
+		_, _, err := l.Enter(t.Context(), distributed.Request{})
+		require.NoError(t, err)
 		b.does(hang)
 		begin := time.Now()
 		for !l.Degraded() {

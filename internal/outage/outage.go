@@ -138,7 +138,7 @@ func (p *policy) enter(ctx context.Context, req distributed.Request) (distribute
 	lease, place, err := p.ask(f, req)
 	switch {
 	case kindOf(err) == answer:
-		p.judge.answeredEnter()
+		p.judge.answeredEnter(sent)
 		p.report.answered(err)
 		return lease, place, false, err
 	case ctx.Err() == nil && !errors.Is(err, distributed.ErrClosed) && f.canceled():
@@ -149,9 +149,7 @@ func (p *policy) enter(ctx context.Context, req distributed.Request) (distribute
 }
 
 func (p *policy) ask(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if err := p.note(ctx); err != nil {
-		return nil, nil, err
-	}
+	p.note(ctx)
 	return p.Backend.Enter(ctx, req)
 }
 

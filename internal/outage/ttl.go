@@ -44,37 +44,48 @@ func (t *ttls) ask(ctx context.Context) error {
 	return err
 }
 
-// note notes the TTL before the first Enter, and from then on again and again. A backend that refuses that may still grant
-// leases; another error is the one that Enter would have.
-func (p *policy) note(ctx context.Context) error {
+// note notes the TTL before the first Enter, and from then on again and again. If that fails, Enter finds out what is wrong;
+// a backend that refuses the note may still grant leases.
+func (p *policy) note(ctx context.Context) {
 	if p.ttls.registry == nil || p.ttls.noted.Load() {
-		return nil
+		return
 	}
-	if err := p.ttls.ask(ctx); err != nil && !errors.Is(err, distributed.ErrRefused) {
-		return err
+	if err := p.ttls.ask(ctx); err == nil || errors.Is(err, distributed.ErrRefused) {
+		p.ttls.noted.Store(true)
+		p.startNoting(p.ttls.every)
 	}
-	if !p.ttls.noted.Swap(true) {
-		p.noteLater()
-	}
-	return nil
 }
 
-func (p *policy) noteLater() {
+// startNoting notes the TTL after d and from then on again and again, unless that has begun already.
+func (p *policy) startNoting(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.noting == nil {
+		p.noteAfter(d)
+	}
+}
+
+// noteAfter notes the TTL after d, and so on. The caller holds mu.
+func (p *policy) noteAfter(d time.Duration) {
 	if p.stopped {
 		return
 	}
-	p.noting = time.AfterFunc(p.ttls.every, func() {
+	p.noting = time.AfterFunc(d, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.background(func() {
-			if p.judge.current.Load() == nil {
-				ctx, cancel := context.WithTimeout(p.ctx, distributed.ClaimWindow(p.ttls.own))
-				defer cancel()
-				_ = p.ttls.ask(ctx) // else it is asked again
-			}
-			p.noteLater()
-		})
+		p.background(p.noteAgain)
 	})
+}
+
+func (p *policy) noteAgain() {
+	if p.judge.current.Load() == nil {
+		ctx, cancel := context.WithTimeout(p.ctx, distributed.ClaimWindow(p.ttls.own))
+		defer cancel()
+		if p.ttls.ask(ctx) == nil { // else it is asked again
+			p.ttls.noted.Store(true)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteAfter(p.ttls.every)
 }
