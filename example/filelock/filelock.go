@@ -69,7 +69,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	var granted, queued, released bool
 	err := b.update(ctx, req.Key, func(s *state, now time.Time) {
 		if ok {
-			released = s.remove(prev.ID)
+			released = prev.removeFrom(s)
 			s.advance(now) // the queue comes first
 		}
 		granted = len(s.Queue) == 0 && s.admits(c)
@@ -80,12 +80,15 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 		}
 	})
 	if err != nil {
+		if released {
+			prev.released.Store(false) // it is still in the file
+		}
 		return nil, nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ok {
-		prev.ended(released)
+		delete(b.leases, prev)
 	}
 	switch {
 	case b.closed: // c expires within the claim window

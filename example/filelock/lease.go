@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -20,7 +21,8 @@ type lease struct {
 	claim          // read only, but for Fence
 	place   *place // it was granted to; nil: Enter granted it
 
-	released, pending bool // guarded by Backend.mu: it was released; its release has failed and is to be tried again
+	released atomic.Bool // set under the file's lock, with the removal that a release was, so that the next one knows
+	pending  bool        // guarded by Backend.mu: its release has failed and is to be tried again
 
 	mu    sync.Mutex // guards fence and claim.Fence
 	fence uint64     // drawn last
@@ -74,7 +76,7 @@ func (l *lease) look(s *state, now time.Time) {
 		l.End() // without effect if the release has begun
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		l.ended(false)
+		delete(b.leases, l)
 		return
 	}
 	l.SetContended(slices.ContainsFunc(s.Queue, func(c *claim) bool { return c.Instance != l.Instance }))
@@ -131,9 +133,7 @@ func (l *lease) release(held bool) error {
 	if err := l.remove(); err != nil {
 		return err
 	}
-	l.backend.mu.Lock()
-	defer l.backend.mu.Unlock()
-	if !held || !l.released {
+	if !held || !l.released.Load() {
 		return distributed.ErrLeaseLost
 	}
 	return nil
@@ -143,19 +143,24 @@ func (l *lease) release(held bool) error {
 func (l *lease) remove() error {
 	var found bool
 	b := l.backend
-	err := b.update(context.Background(), l.key, func(s *state, _ time.Time) { found = s.remove(l.ID) })
+	err := b.update(context.Background(), l.key, func(s *state, _ time.Time) { found = l.removeFrom(s) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l.pending = err != nil; !l.pending {
-		l.ended(found)
+	if l.pending = err != nil; l.pending && found {
+		l.released.Store(false) // it is still in the file
+	} else if !l.pending {
+		delete(b.leases, l)
 	}
 	return err
 }
 
-// ended notes that the owner is not in the file any more. The caller holds Backend.mu.
-func (l *lease) ended(released bool) {
-	delete(l.backend.leases, l)
-	l.released = l.released || released
+// removeFrom takes the owner out of the state of its key. It reports false if the owner was not there.
+func (l *lease) removeFrom(s *state) bool {
+	found := s.remove(l.ID)
+	if found {
+		l.released.Store(true)
+	}
+	return found
 }
 
 // place is a waiter as its process knows it.
