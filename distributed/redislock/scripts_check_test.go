@@ -309,6 +309,9 @@ func (s *sequence) checkRepeat(o *outcome) {
 	if o.kind == enterScript.Name && o.a.mode == distributed.Shared && readStanding(s.reply, s.now).kind == heldByOther {
 		return // and may join the readers it has let in: see checkRefused
 	}
+	if o.kind == downgradeScript.Name && len(o.admitted) > 0 && s.dead(o.before.queue[0], o.now) {
+		return // where all waiters look dead, each run lets in the head: see checkTurn
+	}
 	changes := o.kind == refillScript.Name || o.kind == downgradeScript.Name ||
 		o.a.shared() && (o.kind == enterScript.Name || o.kind == heartbeatScript.Name)
 	if !o.after.equal(&o.before, !changes) {
