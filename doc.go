@@ -41,9 +41,9 @@
 // in an *Error with the tier, the time waited, and whether the function ran. If the lock is lost while the function runs,
 // its context ends with ErrLeaseLost, and Do returns that error.
 //
-// While the backend is unreachable, calls fail with ErrUnavailable. The first few wait for the backend's time-out; then a circuit
-// breaker opens and the others are refused in microseconds, with a RetryAfter, while one call at a time probes the
-// backend. Two seconds after its return no call is refused any more. Safety comes before availability; LocalOnly reverses
-// that: after one lease TTL without the backend, the callers of one process exclude each other, and no others. See
+// While the backend is unreachable, calls fail with ErrUnavailable: within milliseconds if connections to it are refused, and
+// after a second of silence; from then on in microseconds, with a RetryAfter. Two seconds after its return no call is refused
+// any more. Stats().Backend says how it is. Safety comes before availability; LocalOnly reverses that: after one lease TTL, the
+// longest in use, without the backend, the callers of one process exclude each other, and no others. See
 // Held.Degraded and docs/outage.md.
 package wllock

@@ -17,6 +17,7 @@ type Config struct {
 	Linger              time.Duration `split_words:"true" default:"0s"`
 	Wait                time.Duration `split_words:"true" default:"0s"`
 	Outage              Outage        `split_words:"true" default:"closed"`
+	LongestTTL          time.Duration `split_words:"true" default:"0s"`
 	RedisUsername       string        `split_words:"true"`
 	RedisPassword       Secret        `split_words:"true"`
 	RedisPasswordFile   string        `split_words:"true"`

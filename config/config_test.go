@@ -28,6 +28,7 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 		"WLLOCK_LINGER":                "5ms",
 		"WLLOCK_WAIT":                  "2s",
 		"WLLOCK_OUTAGE":                "local",
+		"WLLOCK_LONGEST_TTL":           "7s",
 		"WLLOCK_REDIS_USERNAME":        "locks",
 		"WLLOCK_REDIS_PASSWORD_FILE":   file,
 	})
@@ -37,7 +38,7 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 		SystemName: "order", Backend: config.NewURL("redis://redis:6379/1"),
 		SingleWaitThreshold: config.Thresholds{Default: 500, Names: map[string]int{"product": 200, "cart": wllock.Unlimited}},
 		LockTimeMax:         time.Minute, LeaseTTL: 3 * time.Second, MaxHandoffs: 7, MaxTenure: 20 * time.Millisecond,
-		Linger: 5 * time.Millisecond, Wait: 2 * time.Second, Outage: config.LocalOnly,
+		Linger: 5 * time.Millisecond, Wait: 2 * time.Second, Outage: config.LocalOnly, LongestTTL: 7 * time.Second,
 		RedisUsername: "locks", RedisPasswordFile: file,
 	}, got)
 }
@@ -173,7 +174,7 @@ func TestUsageHasEveryVariable(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, config.Usage(&out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 14)
+	require.Len(t, lines, 15)
 	require.Regexp(t, `^VARIABLE +DEFAULT +EXAMPLE +MEANING$`, lines[0])
 	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +time until the lock`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
 }

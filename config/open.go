@@ -81,6 +81,9 @@ func (c Config) options() []wllock.Option {
 		wllock.WithDefaults(calls...),
 		c.Outage.option(),
 	}
+	if c.LongestTTL > 0 {
+		opts = append(opts, wllock.WithLongestTTL(c.LongestTTL))
+	}
 	for name, n := range c.SingleWaitThreshold.Names {
 		opts = append(opts, wllock.WithName(name, wllock.WithCallThreshold(n)))
 	}

@@ -74,6 +74,11 @@ var settings = []setting{
 		allowed: "closed or local",
 		check:   func(c Config) string { return c.Outage.fault() },
 	}, {
+		field: "LongestTTL", variable: "WLLOCK_LONGEST_TTL", example: "10s",
+		means:   "for local: the longest WLLOCK_LEASE_TTL of all processes; 0s: as they have told the backend",
+		allowed: "a duration, not negative",
+		check:   func(c Config) string { return atLeast(c.LongestTTL, 0) },
+	}, {
 		field: "RedisUsername", variable: "WLLOCK_REDIS_USERNAME", example: "wllock", private: true,
 		means:   "user name, if the URL has none",
 		allowed: "nothing, or a name if WLLOCK_BACKEND is Redis without a user name",

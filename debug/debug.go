@@ -58,13 +58,13 @@ func wantsJSON(r *http.Request) bool {
 // page is the data of a response.
 type page struct {
 	at    time.Time
-	total wllock.NameStats
+	stats wllock.Stats
 	locks []wllock.LockInfo
 	more  bool // there are more keys than limit
 }
 
 func take(l *wllock.Locker) page {
-	p := page{at: time.Now(), total: l.Stats().Total, locks: l.Locks(limit + 1)}
+	p := page{at: time.Now(), stats: l.Stats(), locks: l.Locks(limit + 1)}
 	if p.more = len(p.locks) > limit; p.more {
 		p.locks = p.locks[:limit]
 	}
@@ -76,8 +76,15 @@ type document struct {
 	Time    time.Time `json:"time"`
 	Waiting int64     `json:"waiting"` // callers, over all keys
 	Held    int64     `json:"held"`    // locks, over all keys
-	More    bool      `json:"more"`    // there are more keys, with fewer waiters
+	Backend backend   `json:"backend"`
+	More    bool      `json:"more"` // there are more keys, with fewer waiters
 	Locks   []entry   `json:"locks"`
+}
+
+type backend struct {
+	Available bool      `json:"available"`
+	Since     time.Time `json:"since"`
+	Error     string    `json:"error,omitempty"`
 }
 
 type entry struct {
@@ -95,7 +102,11 @@ type entry struct {
 }
 
 func (p page) writeJSON(w io.Writer) {
-	d := document{Time: p.at, Waiting: p.total.Waiting, Held: p.total.Held, More: p.more, Locks: []entry{}}
+	d := document{Time: p.at, Waiting: p.stats.Total.Waiting, Held: p.stats.Total.Held, More: p.more, Locks: []entry{}}
+	d.Backend = backend{Available: p.stats.Backend.Available, Since: p.stats.Backend.Since}
+	if err := p.stats.Backend.Err; err != nil {
+		d.Backend.Error = err.Error()
+	}
 	for _, l := range p.locks {
 		d.Locks = append(d.Locks, entry{Key: l.Key, Mode: l.Mode, Waiting: l.Waiting, AtBackend: l.AtBackend,
 			Holders: l.Holders, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
@@ -106,7 +117,12 @@ func (p page) writeJSON(w io.Writer) {
 
 // writeText writes the page as a table.
 func (p page) writeText(w io.Writer) {
-	fmt.Fprintf(w, "%d waiting, %d held\n\n", p.total.Waiting, p.total.Held)
+	fmt.Fprintf(w, "%d waiting, %d held\n", p.stats.Total.Waiting, p.stats.Total.Held)
+	if b := p.stats.Backend; b.Available {
+		fmt.Fprintf(w, "backend available for %s\n\n", short(p.at.Sub(b.Since)))
+	} else {
+		fmt.Fprintf(w, "BACKEND NOT AVAILABLE for %s: %q\n\n", short(p.at.Sub(b.Since)), b.Err.Error())
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
 	for _, l := range p.locks {

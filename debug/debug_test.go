@@ -53,6 +53,11 @@ type document struct {
 	Waiting, Held int64
 	More          bool
 	Locks         []entry
+	Backend       struct {
+		Available bool
+		Since     time.Time
+		Error     string
+	}
 }
 
 func getJSON(t testing.TB, l *wllock.Locker) (d document) {
@@ -89,6 +94,21 @@ func TestWithoutLocks(t *testing.T) {
 	l := wllocktest.New(t)
 	require.Equal(t, []entry{}, getJSON(t, l).Locks)
 	require.Contains(t, get(t, l, "/", "").Body.String(), "0 waiting, 0 held")
+}
+
+func TestBackendIsShown(t *testing.T) {
+	l, faults := wllocktest.NewWithFaults(t)
+	require.True(t, getJSON(t, l).Backend.Available)
+	require.Contains(t, get(t, l, "/", "").Body.String(), "backend available for ")
+	faults.Partition()
+	require.Eventually(t, func() bool {
+		require.Error(t, l.Do(t.Context(), "product", "1", func(context.Context) error { return nil }))
+		return !getJSON(t, l).Backend.Available
+	}, 5*time.Second, time.Millisecond)
+	d := getJSON(t, l)
+	require.Contains(t, d.Backend.Error, "lock backend unavailable")
+	require.WithinRange(t, d.Backend.Since, d.Time.Add(-5*time.Second), d.Time)
+	require.Regexp(t, `(?m)^BACKEND NOT AVAILABLE for .+: ".*lock backend unavailable`, get(t, l, "/", "").Body.String())
 }
 
 func TestWhoHoldsAndWaits(t *testing.T) {

@@ -40,7 +40,7 @@ type Refused struct {
 
 // Error implements error.
 func (r *Refused) Error() string {
-	return "backend is away, not asked: " + r.Cause.Error()
+	return "backend is away: " + r.Cause.Error()
 }
 
 // Unwrap returns the cause, which Is distributed.ErrUnavailable.
