@@ -24,7 +24,7 @@ func (b *Backend) Echo(ctx context.Context) error {
 	}
 	tag := b.s.tr.Elsewhere(ctx, before)
 	b.echoed.Store(&tag)
-	_, err := b.s.tr.Ping(conn.Within(ctx, pingBudget), tag)
+	err := b.measure(conn.Within(ctx, pingBudget), tag)
 	switch {
 	case conn.Answered(err):
 		return nil

@@ -54,11 +54,15 @@ func newLease(a *attempt, g grant) *lease {
 	return l
 }
 
-// start has the lease kept. It is claimed in the background after a third of the claim window (rule R5): most holds have
-// ended by then and never pay for it, and time for two more tries is left.
+// start has the lease kept. It is claimed in the background when a third of the claim window has passed (rule R5): most
+// holds have ended by then and never pay for it, and time for two more tries is left.
 func (l *lease) start(until time.Time, contended bool) {
 	window := distributed.ClaimWindow(l.a.ttl)
-	l.a.node.keeper.Keep(&l.Lease, l, l.a.ttl, until, time.Now().Add(window/3))
+	claim := time.Now().Add(window / 3)
+	if latest := until.Add(distributed.Drift(window) - 2*window/3); latest.Before(claim) { // the grant was under way for long
+		claim = latest
+	}
+	l.a.node.keeper.Keep(&l.Lease, l, l.a.ttl, until, claim)
 	l.SetContended(contended)
 }
 

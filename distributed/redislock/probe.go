@@ -17,10 +17,10 @@ import (
 const (
 	// oldestMajor is the first version of Redis with flags in scripts. Valkey began with 7.2.
 	oldestMajor = 7
-	// pings are sent to find the shortest round trip.
-	pings = 3
-	// firstBudget bounds the first use, which takes half a dozen exchanges and as many more to connect.
+	// firstBudget bounds the first use, which takes two round trips, and as many more to connect.
 	firstBudget = time.Second
+	// nodeBudget bounds the probe of one node of a cluster, because another may answer.
+	nodeBudget = 500 * time.Millisecond
 	// pingBudget bounds a Ping whose context has no end.
 	pingBudget = 5 * time.Second
 )
@@ -53,7 +53,7 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 	var tag string
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		tag = b.s.tr.Elsewhere(ctx, tag)
-		err := b.probeAt(ctx, tag, budget/2)
+		err := b.probeAt(ctx, tag, min(budget/2, nodeBudget))
 		if err == nil {
 			b.proven.Store(true)
 			return nil
@@ -83,16 +83,26 @@ func (b *Backend) probeAt(ctx context.Context, tag string, limit time.Duration) 
 }
 
 // probe asks the server that has the tag for everything that could keep us from working, so that it is known at the
-// start.
+// start: what it is, and beside that, in two more round trips at most, what it allows.
 func (b *Backend) probe(ctx context.Context, tag string) error {
 	if b.attempts.isClosed() {
 		return distributed.ErrClosed
 	}
 	b.sub.open()
-	shortest, err := b.roundTrip(ctx, tag)
+	keys := make(chan error, 1)
+	go func() { keys <- b.tryKeys(ctx, tag) }()
+	err := b.about(ctx, tag)
+	if keysErr := <-keys; err == nil {
+		err = keysErr
+	}
 	if err != nil {
 		return err
 	}
+	return b.sub.allowed(ctx)
+}
+
+// about asks the server what it is, and measures the round trip on the connection that this took.
+func (b *Backend) about(ctx context.Context, tag string) error {
 	info, err := b.s.tr.About(ctx, tag)
 	if err != nil {
 		return err
@@ -100,15 +110,8 @@ func (b *Backend) probe(ctx context.Context, tag string) error {
 	if err = b.fit(info); err != nil {
 		return err
 	}
-	if err = b.tryKeys(ctx, tag); err != nil {
-		return err
-	}
-	if err = b.sub.allowed(ctx); err != nil {
-		return err
-	}
 	b.s.single.Store(info.Single)
-	b.rtt.Store(int64(shortest))
-	return nil
+	return b.measure(ctx, tag)
 }
 
 // tryKeys tries every command on a helper key, and on a key of each system.
@@ -137,18 +140,6 @@ func lacksKey(start string, err error) error {
 		return err
 	}
 	return conn.Refusal(fmt.Errorf("the user lacks the ACL rule ~%s*: %w", start, answer))
-}
-
-func (b *Backend) roundTrip(ctx context.Context, tag string) (time.Duration, error) {
-	shortest := time.Duration(1<<63 - 1)
-	for range pings {
-		d, err := b.s.tr.Ping(ctx, tag)
-		if err != nil {
-			return 0, err
-		}
-		shortest = min(shortest, d)
-	}
-	return shortest, nil
 }
 
 // fit judges what the server says about itself. A policy that can evict locks causes one warning: with memory to spare
@@ -184,14 +175,4 @@ func missingRules(start string, refused []refusedCommand) error {
 		return nil
 	}
 	return conn.Refusal(fmt.Errorf("the user lacks the ACL rules %s (%s)", strings.Join(rules, " "), refused[len(refused)-1].why))
-}
-
-// fastEnough checks that a queued instance can be granted the lock, find the grant at its next heartbeat, and claim it
-// in its claim window (rule R5): H + drift + 2 round trips < W.
-func (b *Backend) fastEnough(ttl time.Duration) error {
-	window, rtt := distributed.ClaimWindow(ttl), time.Duration(b.rtt.Load())
-	if distributed.HeartbeatInterval(ttl)+distributed.Drift(window)+2*rtt < window {
-		return nil
-	}
-	return conn.Unavailable("enter", conn.Refusal(fmt.Errorf("a lease TTL of %v is too short for round trips of %v", ttl, rtt)))
 }

@@ -26,9 +26,9 @@ type Backend struct {
 	observers *conn.Observers
 	echoed    atomic.Pointer[string] // the tag of the server that the last Echo asked
 
-	probes chan struct{} // capacity 1: the right to probe
-	proven atomic.Bool   // a probe has succeeded
-	rtt    atomic.Int64  // the shortest exchange measured, in ns; 0 until the first probe
+	probes   chan struct{} // capacity 1: the right to probe
+	proven   atomic.Bool   // a probe has succeeded
+	measured atomic.Int64  // when the round trip was measured last, in ns since 1970
 }
 
 const (
@@ -117,7 +117,7 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 			return nil, err
 		}
 	}
-	if err := b.fastEnough(req.TTL); err != nil {
+	if err := b.fastEnough(ctx, req.Key, req.TTL); err != nil {
 		return nil, err
 	}
 	a := newAttempt(b.attempts, b.nodes.of(req.Key), req)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -17,7 +18,10 @@ type session struct {
 	tr  conn.Transport
 	ctx context.Context // ends with Close: nothing is asked again
 	log *slog.Logger
+	rtt atomic.Int64 // a round trip as measured last, in ns; 0 before the first
 }
+
+func (s *session) roundTrip() time.Duration { return time.Duration(s.rtt.Load()) }
 
 const (
 	// Pauses between repeated tries: the first short, because most failures are a lost connection; then longer, so that
@@ -64,14 +68,14 @@ func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Durati
 
 // try sends calls once, in one pipeline. ttl is the shortest of those concerned.
 func (s *session) try(ctx context.Context, ttl time.Duration, calls ...*conn.Call) {
-	s.tr.Do(conn.Within(ctx, tryTimeout(ttl)), calls...)
+	s.tr.Do(conn.Within(ctx, tryTimeout(ttl, s.roundTrip())), calls...)
 }
 
 // tryTimeout is how long one exchange may take before it is repeated: H, because a later answer leaves too little of the
-// claim window; but no less than a busy machine may need, and no more than makes sense in any network, because others
-// may wait for the same exchange.
-func tryTimeout(ttl time.Duration) time.Duration {
-	return min(max(distributed.HeartbeatInterval(ttl), shortestTry), conn.LongestTry)
+// claim window; but no less than a busy machine or a new connection over this network needs, and no more than makes sense
+// in any network, because others may wait for the same exchange.
+func tryTimeout(ttl, rtt time.Duration) time.Duration {
+	return min(max(distributed.HeartbeatInterval(ttl), shortestTry, (coldTrips+1)*rtt), conn.LongestTry)
 }
 
 // pause sleeps, but not past the end of ctx or of the session.

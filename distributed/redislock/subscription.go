@@ -20,9 +20,9 @@ const (
 	syncSpread = 50 * time.Microsecond
 	// orphanTTL is assumed of a grant whose attempt is not known any more.
 	orphanTTL = 5 * time.Second
-	// subscribeWait is how long a probe waits to learn whether the subscription is allowed. Without an outcome by then the
-	// backend works on, by heartbeats.
-	subscribeWait = time.Second
+	// subscribeWait is how long probes wait, from the first on, to learn whether the subscription is allowed. Without an
+	// outcome by then the backend works on, by heartbeats.
+	subscribeWait = 500 * time.Millisecond
 )
 
 // subscription is the one of a Backend, for all its keys and instances. Messages can be lost, doubled and overtake each
@@ -33,8 +33,9 @@ type subscription struct {
 	attempts *attempts
 	minTTL   atomic.Int64 // the shortest TTL asked for, in ns
 
-	once sync.Once // starts listening
-	wg   sync.WaitGroup
+	once   sync.Once // starts listening
+	opened time.Time // when it did; set by once
+	wg     sync.WaitGroup
 
 	mu    sync.Mutex
 	known chan struct{} // guarded by mu; closed at the first outcome, and never replaced
@@ -48,6 +49,7 @@ func newSubscription(s *session, n *nodes, all *attempts) *subscription {
 // open starts to listen, the first time.
 func (u *subscription) open() {
 	u.once.Do(func() {
+		u.opened = time.Now()
 		u.wg.Go(func() { u.s.tr.Listen(u.s.ctx, u.s.channel(), u.interval, u) })
 	})
 }
@@ -109,7 +111,7 @@ func (u *subscription) outcome(err error) {
 // allowed waits for the first outcome and returns its error if the server has refused the subscription. One that
 // merely broke comes back by itself.
 func (u *subscription) allowed(ctx context.Context) error {
-	t := time.NewTimer(subscribeWait)
+	t := time.NewTimer(time.Until(u.opened.Add(subscribeWait)))
 	defer t.Stop()
 	select {
 	case <-u.known:

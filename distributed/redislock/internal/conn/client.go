@@ -85,6 +85,7 @@ func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+	o.DisableRoutingPolicies = true // every call goes where its keys are; policies would first ask some node for COMMAND
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
 	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix}
 }
