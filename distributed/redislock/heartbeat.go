@@ -73,7 +73,8 @@ func (h *heartbeats) sendBatch(batch []*attempt) {
 
 func (a *attempt) heartbeatAnswered(c *conn.Call, sent time.Time) {
 	if c.Err != nil {
-		a.heartbeatIn(jittered(min(distributed.HeartbeatInterval(a.ttl)/2, slowestRetry)))
+		pause := jittered(min(distributed.HeartbeatInterval(a.ttl)/2, slowestRetry)) - time.Since(sent)
+		a.heartbeatIn(max(pause, firstPause)) // at once if that one was waited for: a place outlives one that is lost
 		return
 	}
 	switch s := readStanding(c.Reply, sent); s.kind {

@@ -216,7 +216,7 @@ func TestGapEndsThoughTheClockIsSetBack(t *testing.T) {
 	release(t, l)
 	noted, _ := s.Do("GET", state).(string)
 	words := strings.Fields(noted)
-	require.Len(t, words, 3, noted)
+	require.Len(t, words, 5, noted)
 	free, err := strconv.ParseInt(words[2], 10, 64)
 	require.NoError(t, err)
 	s.Do("SET", state, fmt.Sprintf("%s %s %d", words[0], words[1], free+time.Hour.Milliseconds()))

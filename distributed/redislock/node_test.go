@@ -142,7 +142,7 @@ func TestHungNodeAtTheFirstUse(t *testing.T) {
 		t.Cleanup(func() { _ = b.Close() })
 		start := time.Now()
 		release(t, newUser(t, b).lasting(8*time.Second).lease(k))
-		inTime(t, "granted", time.Since(start), conn.LongestTry+nodeBudget) // for the layout, for what is asked first
+		inTime(t, "granted", time.Since(start), conn.LongestTry+2*nodeBudget) // for the layout, for what is asked first
 	}
 	h.node.Resume()
 }

@@ -46,8 +46,8 @@ func (b *Backend) fastEnough(ctx context.Context, key string, ttl time.Duration)
 		ttl, rtt.Round(time.Millisecond/10), shortestTTL(rtt))))
 }
 
-// longEnough reports that a lease can be granted and claimed in its claim window, even if the grant and the claim (rule
-// R5) both go over new connections.
+// longEnough reports that a lease can be granted and claimed in its claim window (rule R5), even if the grant and the claim
+// both go over new connections.
 func longEnough(ttl, rtt time.Duration) bool {
 	window := distributed.ClaimWindow(ttl)
 	return 2*coldTrips*rtt+distributed.Drift(window) < window

@@ -2,7 +2,8 @@
 --
 -- KEYS  1 lock     string   the lock's own name: "wllock:x:<id>:<fence>", "wllock:s:<generation>", or a foreigner's
 --       2 state    string   "<last fence reserved>", or "<microsecond>" if that is the last fence of a microsecond, 999;
---                           then, if needed, " <1: somebody is queued> <ms since 1970 until which the lock stays free>"
+--                           then, if needed, " <1: somebody is queued> <ms since 1970 until which the lock stays free>",
+--                           and if somebody is, " <ms of the last script> <ms from when on silence of waiters counts>"
 --       3 queue    zset     instance -> ticket
 --       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>"
 --       5 readers  zset     id -> ms since 1970 when it expires; valid only while the lock says "s" (rule R11)
@@ -48,16 +49,20 @@ end
 local function millis(time) return time[1] * 1000 + math.floor(time[2] / 1000) end
 
 local function load(raw)
-  local fence, queued, free = string.match(raw or '', '^(%d+) ?([01]?) ?(%d*)$')
+  local fence, queued, free, last, since = string.match(raw or '', '^(%d+) ?([01]?) ?(%d*) ?(%d*) ?(%d*)$')
   if fence and #fence == 16 then fence = fence .. '999' end
-  return {fence = fence or ZERO, queued = queued == '1', free = tonumber(free) or 0}
+  return {fence = fence or ZERO, queued = queued == '1', free = tonumber(free) or 0, last = tonumber(last) or 0, since = tonumber(since) or 0}
 end
 
 -- save keeps the state for as long as its caller's TTL needs. That it may be shorter than another's does no harm: the
 -- clock stands in for a lost fence, and each heartbeat notes anew that somebody is queued.
 local function save(state)
   local more = ''
-  if state.queued or state.free > 0 then more = string.format(' %d %d', state.queued and 1 or 0, state.free) end
+  if state.queued then
+    more = string.format(' 1 %d %d %d', state.free, state.last, state.since)
+  elseif state.free > 0 then
+    more = string.format(' 0 %d', state.free)
+  end
   redis.call('SET', STATE, state.fence .. more, 'PX', KEEP)
 end
 

@@ -111,7 +111,7 @@ if not nowait then
     local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or 0
     redis.call('ZADD', QUEUE, last + 1, instance)
   end
-  refreshPlace(now, alone)
+  refreshPlace(state, now, alone)
   state.queued = true
 end
 local list = {}

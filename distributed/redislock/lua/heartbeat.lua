@@ -23,7 +23,7 @@ end
 
 local w = waiter(instance)
 if not w or w.attempt ~= attempt or not redis.call('ZSCORE', QUEUE, instance) then return 'gone' end
-refreshPlace(now)
+refreshPlace(state, now)
 state.queued = true
 local list, foreign = {}, false
 if not value and not inGap(state, now) then -- missing though somebody is queued: the head gets it (rule R3)

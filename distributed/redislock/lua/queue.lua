@@ -12,8 +12,17 @@ local function writeWaiter(w)
   redis.call('HSET', WAITERS, w.instance, string.format('%s %s %s %d %d', w.attempt, w.process, w.mode, w.ttl, w.beat))
 end
 
+-- awake notes that a script runs now while somebody is queued. If none has for as long as a waiter may miss heartbeats, the
+-- server did not answer, or its clock was set: the silence of all waiters counts from now.
+local function awake(state, now)
+  if now - state.last > math.min(ttl / 3, 1000) + 100 or state.since > now then state.since = now end
+  state.last = now
+end
+
 -- refreshPlace notes a heartbeat of this attempt's place and extends the queue. alone: nobody was queued before.
-local function refreshPlace(now, alone)
+local function refreshPlace(state, now, alone)
+  if not alone then awake(state, now) end
+  state.last = now
   writeWaiter({instance = instance, attempt = attempt, process = process, mode = mode, ttl = ttl, beat = now})
   extendTTL(WAITERS, alone)
   extendTTL(QUEUE, alone)
@@ -35,19 +44,20 @@ end
 -- dead reports that a waiter is to be skipped (rule R4): it missed two heartbeats (T/3, and 100 ms for a busy machine)
 -- and, where PUBLISH can tell, nobody listens. After 2 T of silence it is dead whatever PUBLISH says. A heartbeat later
 -- than now was noted by a clock that has been set back since; its silence counts from now.
-local function dead(w, now)
+local function dead(w, state, now)
   if w.beat > now then
     w.beat = now
     writeWaiter(w)
   end
-  local silence = now - w.beat
-  if silence <= w.ttl / 3 + 100 then return false end
-  return not single or silence > 2 * w.ttl or publish(w.process, 'p ' .. w.attempt .. ' 0') == 0
+  if now - w.beat <= w.ttl / 3 + 100 then return false end
+  local silence = now - math.max(w.beat, state.since)
+  if not single then return silence > w.ttl / 3 + 100 end
+  return publish(w.process, 'p ' .. w.attempt .. ' 0') == 0 or silence > 2 * w.ttl
 end
 
 -- firstLive returns the first live waiter and removes the dead ones before it. If all look dead, it returns the head,
 -- whose claim window decides.
-local function firstLive(now)
+local function firstLive(state, now)
   local head, rank = nil, 0
   while true do
     local member = redis.call('ZRANGE', QUEUE, rank, rank)[1]
@@ -55,7 +65,7 @@ local function firstLive(now)
     local w = waiter(member)
     if not w then
       removeWaiter(member)
-    elseif dead(w, now) then
+    elseif dead(w, state, now) then
       head, rank = head or w, rank + 1
     else
       for _ = 1, rank do removeWaiter(redis.call('ZRANGE', QUEUE, 0, 0)[1]) end
@@ -83,7 +93,8 @@ end
 -- a foreigner was quicker or nobody waits. The caller saves the state, then announces.
 local function pop(state, time, how)
   local now, list = millis(time), {}
-  local w = firstLive(now)
+  awake(state, now)
+  local w = firstLive(state, now)
   if w and not (how == 'join' and w.mode == 'x') then
     w.fence, w.count = nextfence(state.fence, time), block
     if w.mode == 'x' then
@@ -96,13 +107,13 @@ local function pop(state, time, how)
         if not setOwner('wllock:s:' .. w.fence, w.window, how) then return list end
         redis.call('DEL', READERS)
       end
-      while w and w.mode == 's' and (#list == 0 or not dead(w, now)) do
+      while w and w.mode == 's' and (#list == 0 or not dead(w, state, now)) do
         w.fence, w.count = nextfence(state.fence, time), 1
         state.fence = w.fence
         addReader(w, now)
         removeWaiter(w.instance)
         list[#list + 1] = w
-        w = firstLive(now)
+        w = firstLive(state, now)
       end
     end
   end
