@@ -113,6 +113,12 @@ func (a *attempt) direct(ctx context.Context, g grant) (distributed.Lease, distr
 	return a.begin(g, until), nil, nil
 }
 
+// repeatedLate reports that an earlier try may have released prev, been granted the lock, and have expired since: the server
+// remembers that prev has ended only while the lock names the later attempt.
+func (a *attempt) repeatedLate(c *conn.Call, sent time.Time) bool {
+	return c.Tries > 1 && sent.Sub(a.since) > distributed.ClaimWindow(a.ttl)/2
+}
+
 // late reports that too little of a claim window is left for a claim in the background.
 func late(until time.Time, window time.Duration) bool {
 	return distributed.Left(time.Now(), until) < window/4

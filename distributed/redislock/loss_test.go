@@ -268,3 +268,50 @@ func TestPrevReleasedInTheBackgroundIsNotLost(t *testing.T) {
 	}
 	release(t, l)
 }
+
+// TestPrevReleasedByAnEarlierTryIsNotLost: the answer to the Enter that released it was lost, and by the time of the repeat
+// the new lease had expired. The clean release was once reported as ErrLeaseLost.
+func TestPrevReleasedByAnEarlierTryIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b)
+	prev := u.lease(key(t))
+	swapTransport(b, func(tr conn.Transport) conn.Transport { return &lateReply{Transport: tr} })
+	l := u.lease(key(t), func(r *distributed.Request) { r.Prev = prev })
+	require.NoError(t, prev.Release(t.Context()))
+	release(t, l)
+}
+
+// lateReply loses the reply of the first enter, and answers only when what it granted has expired.
+type lateReply struct {
+	conn.Transport
+	lost atomic.Bool
+}
+
+func (l *lateReply) Do(ctx context.Context, calls ...*conn.Call) {
+	first := calls[0].Script == enterScript && !l.lost.Swap(true)
+	if !first && calls[0].Tries == 2 {
+		time.Sleep(50 * time.Millisecond)
+	}
+	l.Transport.Do(ctx, calls...)
+	if first {
+		time.Sleep(distributed.ClaimWindow(testTTL) - 30*time.Millisecond) // there is just time for another try
+		calls[0].Reply, calls[0].Err = "", context.DeadlineExceeded
+	}
+}
+
+// TestNoWaitAmongReadersHasOneAnswer: the Enter that let the queued readers in was once refused, and its repeat was not.
+func TestNoWaitAmongReadersHasOneAnswer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b)
+	writer := u.lease(key(t))
+	p := newUser(t, b).place(key(t), shared)
+	l := u.lease(key(t), shared, noWait, func(r *distributed.Request) { r.Prev = writer })
+	reader := granted(t, p)
+	require.Greater(t, fence(t, l), fence(t, reader))
+	release(t, l)
+	release(t, reader)
+}

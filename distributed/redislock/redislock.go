@@ -81,7 +81,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if r.kind == outdated { // and it has done nothing
 		prev.enterFailed()
 	} else {
-		prev.enterReplied(r.prevLost)
+		prev.enterReplied(r.prevLost && !a.repeatedLate(c, sent))
 	}
 	return a.entered(ctx, r, sent)
 }

@@ -52,7 +52,7 @@ func TestSilentServerKeepsTheOrder(t *testing.T) {
 				jolt(s, key(t))
 				last := places[7].(place).a
 				last.node.heartbeats.sendBatch([]*attempt{last}) // the first after it
-				_ = l.Release(context.Background()) // perhaps lost
+				_ = l.Release(context.Background())              // perhaps lost
 				for i, p := range places {
 					select {
 					case l, ok := <-p.Granted():

@@ -118,6 +118,12 @@ local list = {}
 if free then
   list = pop(state, time, ours and 'overwrite' or 'free')
 end
+local joined -- the readers that were admitted just now, as a repeat would
+if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.queued then
+  state.fence = nextfence(state.fence, time)
+  addReader(me, now)
+  joined = lease(state.fence, 1, state)
+end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
@@ -125,6 +131,7 @@ if ours and gap > 0 and state.queued then notifyHead(state, now) end
 for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end
 end
+if joined then return lost .. joined end
 if nowait then return lost .. 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
 if alone and value and not ours then notifyHolders(value, 'w') end
 return lost .. place(value, foreign or (free and #list == 0), state, now)
