@@ -112,6 +112,34 @@ func TestPausedWaiterIsPassedOver(t *testing.T) {
 // dies is kill -9 as far as the server can see: no heartbeats, nobody listens, nothing is released.
 func dies(b *Backend) { b.cancel(); b.sub.close(); b.nodes.home.heartbeats.due.Close() }
 
+// The lock then expires sooner than its first waiter knows.
+func TestWriterEntersWhenADeadReaderExpiresThoughALiveOneLeftBefore(t *testing.T) {
+	t.Parallel()
+	const ttl, longer = 800 * time.Millisecond, 6 * time.Second
+	for name, leave := range map[string]func(t *testing.T, reader user, l distributed.Lease){
+		"by a release": func(t *testing.T, _ user, l distributed.Lease) { release(t, l) },
+		"by an enter": func(t *testing.T, reader user, l distributed.Lease) {
+			reader.place(key(t), func(r *distributed.Request) { r.Prev = l })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			near, far := open(t, s.Addr), open(t, s.Addr)
+			start := time.Now()
+			newUser(t, far).lasting(ttl).lease(key(t), shared).Abandon() // as if its process had died
+			reader := newUser(t, near).lasting(longer)
+			l := reader.lease(key(t), shared)
+			p := newUser(t, near).lasting(longer).place(key(t))
+			time.Sleep(50 * time.Millisecond)
+			leave(t, reader, l)
+			writer := granted(t, p)
+			inTime(t, "a writer behind a dead reader", time.Since(start), distributed.ClaimWindow(ttl))
+			release(t, writer)
+		})
+	}
+}
+
 func TestDeadWriterBeforeReadersIsPassedOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

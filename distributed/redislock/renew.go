@@ -98,19 +98,20 @@ func (s *session) renewBatch(ctx context.Context, batch []*lease) {
 func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time.Duration) {
 	var calls []*conn.Call
 	ends := make([]int, len(batch)) // of each lease's calls
+	modes := make([]distributed.Mode, len(batch))
 	for i, l := range batch {
-		mode := l.mode()
+		modes[i] = l.mode()
 		if l.change.Load() == changing {
-			mode = l.a.mode // most likely: its change needs several keys, too
+			modes[i] = l.a.mode // most likely: its change needs several keys, too
 		}
-		calls = append(calls, l.a.wire.renewOne(mode)...)
+		calls = append(calls, l.a.wire.renewOne(modes[i])...)
 		ends[i] = len(calls)
 	}
 	sent := time.Now()
 	s.try(ctx, shortest, calls...)
 	begin := 0
 	for i, l := range batch {
-		if r, ok := allRenewed(calls[begin:ends[i]]); ok && (r.held || l.change.Load() != changing) {
+		if r, ok := allRenewed(calls[begin:ends[i]]); ok && (r.held || modes[i] == l.mode()) { // else it may be a shared one by now
 			r.contended = l.Contended() // they do not say
 			l.renewed(r, sent)
 		}

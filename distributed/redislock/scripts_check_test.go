@@ -119,7 +119,7 @@ func (s *sequence) checkGap(o *outcome) {
 	if s.gap == 0 || o.kind == downgradeScript.Name || o.before.isFree() || o.before.isForeign() || o.before.lock == o.after.lock {
 		return
 	}
-	if (!o.after.isFree() || o.after.free != o.now+s.gap.Milliseconds()) && !s.expiredNow(o) {
+	if !o.after.isFree() || o.after.free != o.now+s.gap.Milliseconds() {
 		s.fail("a released lock was not left free for the gap")
 	}
 }
@@ -213,21 +213,8 @@ func (s *sequence) checkQueue(o *outcome) {
 		}
 	}
 	if len(o.after.queue) > 0 && o.after.isFree() && !s.resting(&o.after, o.now) && o.serves() {
-		if s.expiredNow(o) {
-			return
-		}
 		s.fail("the lock is free though %s waits", o.after.queue[0].instance)
 	}
-}
-
-// expiredNow reports that a reader left in the very millisecond in which the last of the others expires: leave goes by the
-// other's time, though the lock expires with it at once.
-func (s *sequence) expiredNow(o *outcome) bool {
-	if o.kind != leaveScript.Name || !o.before.isShared() || !o.before.expiresWith(o.a.id, o.now) {
-		return false
-	}
-	s.tolerate(leftWithTheLast)
-	return true
 }
 
 // serves reports that the script was to grant a free lock to the head of the queue.
@@ -277,12 +264,7 @@ func (s *sequence) checkReaders(o *outcome) {
 	for _, r := range v.readers {
 		last = max(last, r.ends)
 	}
-	if prev := o.a.prev; o.kind == enterScript.Name && prev != nil && prev.released == o.now && last < v.lockEnds {
-		s.outlasted = true
-		s.tolerate(outlastsReaders)
-	}
-	s.outlasted = s.outlasted && last < v.lockEnds
-	if last != v.lockEnds && !s.outlasted || v.readersEnds < v.lockEnds {
+	if last != v.lockEnds || v.readersEnds < v.lockEnds {
 		s.fail("the lock expires at %d, its last reader at %d, their list at %d", v.lockEnds, last, v.readersEnds)
 	}
 }

@@ -83,7 +83,8 @@ func (s *sequence) checkMessages(o *outcome) {
 			want(news, process, attempt)
 		}
 	}
-	if o.after.free > o.before.free && len(o.after.queue) > 0 {
+	sooner := o.after.isShared() && o.after.lock == o.before.lock && o.after.lockEnds < o.before.lockEnds
+	if (o.after.free > o.before.free || sooner) && len(o.after.queue) > 0 {
 		want(checkMessage, o.after.queue[0].process, o.after.queue[0].attempt)
 	}
 }

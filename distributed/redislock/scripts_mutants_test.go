@@ -13,7 +13,7 @@ import (
 
 // mutants are scripts broken in one place each.
 var mutants = []mutant{
-	{"a leave that compares no tokens", "if holds(value, TOKEN) then\n  if isShared(value) then\n    redis.call('ZREM'", "if value then\n  if isShared(value) then\n    redis.call('ZREM'"},
+	{"a leave that compares no tokens", "if holds(value, TOKEN) then\n  if isShared(value) then\n    local others", "if value then\n  if isShared(value) then\n    local others"},
 	{"a quick leave that compares no tokens", "and string.sub(raw[1], 1, #ARGV[1]) == ARGV[1] and (not raw[3]", "and (not raw[3]"},
 	{"a renewal that compares no tokens", "if not holds(value, TOKEN) then return 'lost' end", "if not value then return 'lost' end"},
 	{"a renewal of many that compares no tokens", "if value and string.sub(value, 1, #token) == token then", "if value then"},
@@ -39,10 +39,10 @@ var mutants = []mutant{
 	{"a lock that expires with any reader", "redis.call('PEXPIRE', LOCK, w.window, 'GT')", "redis.call('PEXPIRE', LOCK, w.window)"},
 	{"a repeat that shortens a claim", "redis.call('PEXPIRE', LOCK, window, 'GT') -- a copy", "redis.call('PEXPIRE', LOCK, window) -- a copy"},
 	{"a heartbeat that shortens a claim", "redis.call('PEXPIRE', LOCK, window, 'GT') -- see", "redis.call('PEXPIRE', LOCK, window) -- see"},
-	{"a lock deleted under other readers", "if latest then", "if false then"},
-	{"a lock that lasts as long as the last reader to leave", "redis.call('PEXPIREAT', LOCK, latest)", ""},
+	{"a lock deleted under other readers", "if others then", "if false then"},
+	{"a lock that lasts as long as the last reader to leave", "latest and redis.call('PEXPIREAT', LOCK, latest, 'LT') == 1", "false"},
 	{"readers of an earlier lock", "redis.call('DEL', READERS)\n      end", "end"},
-	{"a prev taken from other readers", "ours = redis.call('ZCOUNT', READERS, now, '+inf') == 0", "ours = true"},
+	{"a prev taken from other readers", "ours = not others", "ours = true"},
 	{"a prev that is not released", "if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end", ""},
 	{"a lost prev that is not reported", "lost = 'lost '\n", ""},
 	{"a released prev that is reported lost", "elseif before and not again and (not raw[3] or tonumber(raw[3]) < tonumber(before)) then", "elseif before then"},
@@ -71,6 +71,8 @@ var mutants = []mutant{
 	{"a downgrade that keeps readers of an earlier lock", "'overwrite')\n  redis.call('DEL', READERS)", "'overwrite')"},
 	{"a downgrade that is made again", "if not isShared(value) then -- else", "if true then -- else"},
 	{"a downgraded lease that is not recognised", "if isShared(value) then return redis.call('ZSCORE'", "if mode == 's' and isShared(value) then return redis.call('ZSCORE'"},
+	{"a head that is not told that the lock expires sooner", "if sooner and state.queued then notifyHead(0) end\n      return", "return"},
+	{"a head that is not told by an enter either", "if sooner and state.queued then notifyHead(0) end\nif", "if"},
 	{"a wrong rank", "redis.call('ZRANK', QUEUE, instance) or 0", "0"},
 	{"an enter that waits though it would not", "if not nowait then\n", "if true then\n"},
 }

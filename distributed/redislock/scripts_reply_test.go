@@ -245,21 +245,13 @@ var (
 		"a lease released by an enter is said to be lost",
 		"the quick enter does not note the end of prev: the lock names a later attempt of its instance, until that has ended", 20,
 	}
-	forgotten       = &toleration{"the release of a lease is forgotten", "what has ended is remembered for a time only", 5}
-	leftWithTheLast = &toleration{
-		"nobody is served when a reader leaves",
-		"the last of the others expires in this very millisecond; the next heartbeat takes the lock", 5,
-	}
+	forgotten   = &toleration{"the release of a lease is forgotten", "what has ended is remembered for a time only", 5}
 	endNotNoted = &toleration{
 		"an attempt that has ended enters",
 		"a leave that knows of a later attempt notes nothing: once that has expired, a late enter gets a claim window", 5,
 	}
-	outlastsReaders = &toleration{
-		"the lock lasts longer than its readers",
-		"an enter that releases one of several leaves the lock's TTL alone: a writer waits longer if the others crash", 100,
-	}
 
-	tolerations = []*toleration{refusedReader, notNoted, forgotten, leftWithTheLast, endNotNoted, outlastsReaders}
+	tolerations = []*toleration{refusedReader, notNoted, forgotten, endNotNoted}
 )
 
 // tolerate notes that a sequence shows what is tolerated.

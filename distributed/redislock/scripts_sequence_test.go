@@ -27,7 +27,6 @@ type sequence struct {
 	late    []*simRequest // delayed copies
 	top     string        // the last fence known to be reserved
 
-	outlasted  bool      // see checkReaders
 	drainUntil time.Time // zero: it does not drain yet
 	turn       int
 

@@ -158,17 +158,6 @@ func (v *keysView) ends(id string) int64 {
 	return noKey
 }
 
-// expiresWith reports that of all readers but this one the last expires at that time.
-func (v *keysView) expiresWith(id string, now int64) bool {
-	last := int64(0)
-	for _, r := range v.readers {
-		if r.id != id {
-			last = max(last, r.ends)
-		}
-	}
-	return last == now
-}
-
 // value is the fence in the value of an exclusive lock.
 func (v *keysView) value() string { return v.lock[strings.LastIndexByte(v.lock, ':')+1:] }
 

@@ -63,11 +63,12 @@ if state.queued then
 end
 
 -- Release prev. The key itself is overwritten or deleted below.
-local ours = false
+local ours, sooner = false, false
 if before and holds(value, prev) then
   if isShared(value) then
-    redis.call('ZREM', READERS, idof(prev))
-    ours = redis.call('ZCOUNT', READERS, now, '+inf') == 0
+    local others
+    others, sooner = removeReader(idof(prev), now)
+    ours = not others
   else
     ours = true
   end
@@ -127,11 +128,12 @@ end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
-if ours and gap > 0 and state.queued then notifyHead(state, now) end
+if ours and gap > 0 and state.queued then notifyHead(state.free - now) end
 for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end
 end
 if joined then return lost .. joined end
+if sooner and state.queued then notifyHead(0) end
 if nowait then return lost .. 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
 if alone and value and not ours then notifyHolders(value, 'w') end
 return lost .. place(value, foreign or (free and #list == 0), state, now)

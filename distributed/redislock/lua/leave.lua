@@ -21,12 +21,10 @@ local value, state = raw[1], load(raw[2])
 
 if holds(value, TOKEN) then
   if isShared(value) then
-    redis.call('ZREM', READERS, id)
-    redis.call('ZREMRANGEBYSCORE', READERS, '-inf', '(' .. millis(redis.call('TIME')))
-    local latest = redis.call('ZRANGE', READERS, -1, -1, 'WITHSCORES')[2]
-    if latest then
-      redis.call('PEXPIREAT', LOCK, latest)
+    local others, sooner = removeReader(id, millis(redis.call('TIME')))
+    if others then
       noteEnded(attempt, raw[3])
+      if sooner and state.queued then notifyHead(0) end
       return 'released'
     end
   end
@@ -43,7 +41,7 @@ if holds(value, TOKEN) then
   save(state)
   noteEnded(attempt, raw[3])
   announce(list, state)
-  if gap > 0 and state.queued then notifyHead(state, now) end
+  if gap > 0 and state.queued then notifyHead(state.free - now) end
   return 'released'
 end
 
@@ -61,7 +59,7 @@ if w and w.attempt == attempt then
   save(state)
   noteEnded(attempt, raw[3])
   announce(list, state)
-  if state.queued and resting then notifyHead(state, millis(time)) end -- the new head does not know yet
+  if state.queued and resting then notifyHead(state.free - millis(time)) end -- the new head does not know yet
   if value and not state.queued then notifyHolders(value, 'u') end
   return 'left'
 end

@@ -7,7 +7,7 @@ local KEY = KEYS[1]
 local tries = {
   {'DEL', KEY}, {'TIME'}, {'MGET', KEY},
   {'ZADD', KEY, 1, 'a'}, {'ZRANGE', KEY, 0, 0}, {'ZRANK', KEY, 'a'}, {'ZSCORE', KEY, 'a'}, {'ZCARD', KEY},
-  {'ZCOUNT', KEY, 0, 1}, {'ZREMRANGEBYSCORE', KEY, 5, 6}, {'ZREM', KEY, 'a'},
+  {'ZREMRANGEBYSCORE', KEY, 5, 6}, {'ZREM', KEY, 'a'},
   {'HSET', KEY, 'a', 'b'}, {'HGET', KEY, 'a'}, {'HDEL', KEY, 'a'},
   {'SET', KEY, 'a', 'PX', 1000}, {'EXISTS', KEY}, {'PTTL', KEY}, {'PEXPIRE', KEY, 1000, 'GT'}, {'PEXPIREAT', KEY, 1},
   {'PUBLISH', ARGV[1], 'p 0 0'},

@@ -88,6 +88,15 @@ local function addReader(w, now)
   redis.call('PEXPIRE', LOCK, w.window, 'GT')
 end
 
+-- removeReader removes a reader, and lets the lock expire with the last of the others (rule R11). Returns whether there are
+-- others, and whether the lock expires sooner now: then the head of the queue has to look sooner.
+local function removeReader(member, now)
+  redis.call('ZREM', READERS, member)
+  redis.call('ZREMRANGEBYSCORE', READERS, '-inf', now)
+  local latest = redis.call('ZRANGE', READERS, -1, -1, 'WITHSCORES')[2]
+  return latest, latest and redis.call('PEXPIREAT', LOCK, latest, 'LT') == 1
+end
+
 -- pop makes the first live waiter the owner (rule R4), or the run of readers that it heads (rule R11). how: "free", the key
 -- is missing; "overwrite", it is ours; "join", readers hold it and only readers may join. Returns those admitted; none if
 -- a foreigner was quicker or nobody waits. The caller saves the state, then announces.
@@ -129,11 +138,11 @@ local function announce(list, state)
   end
 end
 
--- notifyHead asks the head of the queue for a heartbeat when the gap for foreigners has passed.
-local function notifyHead(state, now)
+-- notifyHead asks the head of the queue for a heartbeat after so many ms: when the gap for foreigners has passed, or at once.
+local function notifyHead(wait)
   local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
   local w = member and waiter(member)
-  if w then publish(w.process, string.format('p %s %d', w.attempt, state.free - now)) end
+  if w then publish(w.process, string.format('p %s %d', w.attempt, wait)) end
 end
 
 -- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more.
