@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// coldTrips are the round trips of the first exchange on a new connection: HELLO, the connection's settings, and the
-	// exchange itself. Any exchange may be the first on its connection.
+	// coldTrips are the round trips of the first exchange on a new connection: HELLO, SELECT if there is a database to
+	// choose, and the exchange itself. Any exchange may be the first on its connection.
 	coldTrips = 3
 	// remeasure is how often the round trip is measured again, at most, because a TTL is refused.
 	remeasure = 100 * time.Millisecond

@@ -56,7 +56,8 @@ func single(o *redis.Options, c Config) *goRedis {
 	o = redisopts.Single(o, timeouts)
 	o.Dialer = dialerOf(o.Dialer, o.TLSConfig)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
-	o.PipelinePoolSize = -1 // pipelines share the connections
+	o.PipelinePoolSize = -1  // pipelines share the connections
+	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
 	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix}
 }
@@ -84,6 +85,7 @@ func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o.Dialer = dialerOf(o.Dialer, o.TLSConfig)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
+	o.DisableIdentity = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DisableRoutingPolicies = true // every call goes where its keys are; policies would first ask some node for COMMAND
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
