@@ -37,7 +37,7 @@ func TestOpenMemory(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, locker.Close(t.Context()))
-	require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrClosed)
+	require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nothing), wllock.ErrClosed)
 }
 
 // spy is a backend that records the last request and whether it was closed.
@@ -84,7 +84,7 @@ func TestSettingsReachTheLocker(t *testing.T) {
 
 		start := time.Now()
 		err = locker.Do(t.Context(), "product", "1", func(ctx context.Context) error {
-			require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrQueueFull)
+			require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nothing), wllock.ErrQueueFull)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -94,7 +94,7 @@ func TestSettingsReachTheLocker(t *testing.T) {
 
 		start = time.Now()
 		require.NoError(t, locker.Do(t.Context(), "cart", "1", func(context.Context) error {
-			require.ErrorIs(t, locker.Do(t.Context(), "cart", "1", nil), wllock.ErrWaitTimeout)
+			require.ErrorIs(t, locker.Do(t.Context(), "cart", "1", nothing), wllock.ErrWaitTimeout)
 			return nil
 		}))
 		require.Equal(t, c.Wait, time.Since(start))
@@ -113,7 +113,7 @@ func TestOptionsOverrideSettings(t *testing.T) {
 	locker, err := c.Open(t.Context(), wllock.WithThreshold(0), wllock.WithLeaseTTL(7*time.Second))
 	require.NoError(t, err)
 	require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error {
-		require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nil), wllock.ErrQueueFull)
+		require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nothing), wllock.ErrQueueFull)
 		return nil
 	}))
 	require.Equal(t, 7*time.Second, backend.asked.TTL)
@@ -342,3 +342,6 @@ func TestOpenWithoutResponse(t *testing.T) {
 		require.NotContains(t, err.Error(), "held")
 	}
 }
+
+// nothing is a function to guard.
+func nothing(context.Context) error { return nil }
