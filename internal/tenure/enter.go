@@ -41,6 +41,9 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 	ctx, cancel := ask.within(ctx)
 	defer cancel()
 	c := &t.group.config
+	if ask.NoWait {
+		t.awaitParted(ctx)
+	}
 	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: c.TTL, NoWait: ask.NoWait}
 	if prev != nil {
 		req.Prev = watch.Inner(prev)

@@ -93,6 +93,46 @@ func TestPlaceIsLeft(t *testing.T) {
 }
 
 // The key is kept, and Close waits, until the backend has answered that a place was left.
+// A place that is being left, or the grant that it gets meanwhile, would refuse its own instance.
+func TestNoWaitIsNotRefusedByAPlaceThatIsBeingLeft(t *testing.T) {
+	enter := func(t *testing.T, test func(f *fixture, fb *fakeBackend, b *caller, answer func())) {
+		fb, answer := new(fakeBackend), make(chan struct{})
+		f := newFixture(t, fb)
+		fb.answerWith(queues)
+		a := f.arrive(exclusive)
+		fb.place(0).answering = answer
+		a.quit()
+		b := f.arriveAs(tenure.Ask{Mode: exclusive, NoWait: true})
+		require.Equal(t, "canceled waiting", states(a, b))
+		test(f, fb, b, func() { close(answer); synctest.Wait() })
+		f.close()
+	}
+	bubble(t, "it waits until it is left", func(t *testing.T) {
+		enter(t, func(_ *fixture, _ *fakeBackend, b *caller, answer func()) {
+			answer()
+			require.Equal(t, "in", b.state())
+			b.leave()
+		})
+	})
+	bubble(t, "for a sixth of T", func(t *testing.T) {
+		enter(t, func(_ *fixture, fb *fakeBackend, b *caller, answer func()) {
+			fb.answerWith(fails(distributed.ErrHeld))
+			time.Sleep(ttl / 6)
+			synctest.Wait()
+			require.Equal(t, "held", b.state())
+			answer()
+		})
+	})
+	bubble(t, "or until it gives up", func(t *testing.T) {
+		enter(t, func(_ *fixture, fb *fakeBackend, b *caller, answer func()) {
+			fb.answerWith(hangs)
+			b.quit()
+			require.Equal(t, "canceled", b.state())
+			answer()
+		})
+	})
+}
+
 func TestLeavingAPlaceIsAwaited(t *testing.T) {
 	for name, behind := range map[string]bool{"when nobody waits": false, "when the next caller has the other mode": true} {
 		bubble(t, name, func(t *testing.T) {

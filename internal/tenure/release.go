@@ -3,6 +3,7 @@ package tenure
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -135,6 +136,7 @@ func (t *Tenure) leavePlace() {
 		return
 	}
 	t.leaving++
+	t.parting.count++
 	go t.leave(t.place, t.tag)
 	t.place = nil
 }
@@ -146,8 +148,41 @@ func (t *Tenure) leave(place distributed.Place, tag any) {
 	c := &t.group.config
 	ctx, cancel := context.WithTimeout(context.Background(), distributed.ClaimWindow(c.TTL))
 	defer cancel()
-	if err := place.Leave(ctx); err != nil && c.Failed != nil {
+	err := place.Leave(ctx)
+	t.parted()
+	if err != nil && c.Failed != nil {
 		c.Failed(tag, t.key, err)
+	}
+}
+
+func (t *Tenure) parted() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.parting.count--
+	if t.parting.count == 0 && t.parting.none != nil {
+		close(t.parting.none)
+		t.parting.none = nil
+	}
+}
+
+// awaitParted is for a caller that would not wait: a place of ours that is being left, or the grant that it got meanwhile, is
+// not to refuse it. It waits for about one exchange.
+func (t *Tenure) awaitParted(ctx context.Context) { // rule T3
+	t.mu.Lock()
+	if t.parting.count > 0 && t.parting.none == nil {
+		t.parting.none = make(chan struct{})
+	}
+	none := t.parting.none
+	t.mu.Unlock()
+	if none == nil {
+		return
+	}
+	bound := time.NewTimer(distributed.HeartbeatInterval(t.group.config.TTL))
+	defer bound.Stop()
+	select {
+	case <-none:
+	case <-bound.C:
+	case <-ctx.Done():
 	}
 }
 

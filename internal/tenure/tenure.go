@@ -36,8 +36,9 @@ type Tenure struct {
 	outgoing outgoing
 	place    distributed.Place // in the backend's queue (rule T3)
 	leaving  int               // what leaves a place, or shares a lease, and has no pin of the key yet
-	entering bool              // somebody is at the backend, or on the way in from there with a fresh lease
-	lingered bool              // a lease has lingered once
+	parting  parting
+	entering bool // somebody is at the backend, or on the way in from there with a fresh lease
+	lingered bool // a lease has lingered once
 }
 
 // current is the lease that callers work under or that lingers, and how it has been used.
@@ -64,6 +65,12 @@ type outgoing struct {
 	prev      distributed.AsyncLease // nil: none
 	releasing bool                   // its release is under way; else somebody has still to start it
 	pinned    bool                   // the key is pinned for it
+}
+
+// parting are the places being left that the backend has not answered for.
+type parting struct {
+	count int
+	none  chan struct{} // closed when there are none; nil: nobody waits for that
 }
 
 // Use is one caller that works under a lease. It is a field of the caller's own state; its methods are for its owner.

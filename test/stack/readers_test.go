@@ -133,3 +133,17 @@ func TestReaderBehindAWriterEntersWhenThatGivesUp(t *testing.T) {
 		require.Less(t, time.Since(start), ttl/3)
 	})
 }
+
+func TestNoWaitAfterATimedOutWaitIsNotRefusedByItsOwnPlace(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, instance func(...wllock.Option) *wllock.Locker) {
+		a, b := instance(), instance()
+		for range 100 {
+			release := hold(t, b, "n", "k")
+			_, err := a.Acquire(t.Context(), "n", "k", wllock.WithWait(2*time.Millisecond))
+			require.ErrorIs(t, err, wllock.ErrWaitTimeout)
+			release()
+			hold(t, a, "n", "k", wllock.NoWait())()
+		}
+	})
+}
