@@ -44,6 +44,18 @@ func (k *Breaker) Enter(ctx context.Context, req distributed.Request) (distribut
 	return lease, place, err
 }
 
+// Ask implements tenure.Outage.
+func (k *Breaker) Ask(ctx context.Context, question func(context.Context) error) error {
+	if o := k.judge.current.Load(); o != nil && o.isAway() {
+		return k.refused(o.cause())
+	}
+	away, err := k.ask(ctx, question)
+	if away {
+		err = k.refused(k.causeOf(err))
+	}
+	return err
+}
+
 // causeOf is why an Enter failed that the decision has ended.
 func (p *policy) causeOf(err error) error {
 	if o := p.judge.current.Load(); o != nil {

@@ -311,6 +311,23 @@ func TestHealthyPathAllocatesOnce(t *testing.T) {
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _ = try(k) }), 1.0)
 }
 
+// A question for more fences is ended by the decision as well, and not asked while the backend is away.
+func TestOtherQuestionsEndToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBreaker(t, &fakeBackend{enter: up, ping: hang}, silent)
+		require.NoError(t, try(k))
+		began := time.Now()
+		for range 2 {
+			err := k.Ask(t.Context(), func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			require.LessOrEqual(t, time.Since(began), time.Second)
+		}
+	})
+}
+
 func BenchmarkEnter(b *testing.B) {
 	b.Run("healthy", func(b *testing.B) {
 		k := newBreaker(b, &fakeBackend{enter: up}, silent)

@@ -121,6 +121,11 @@ func (l *LocalOnly) failed(ctx context.Context, err error) bool {
 	return l.refusals.Load() < maxRefusals
 }
 
+// Ask implements tenure.Outage. The lease's own Refill sees to outages.
+func (l *LocalOnly) Ask(ctx context.Context, question func(context.Context) error) error {
+	return question(ctx)
+}
+
 // unasked answers an Enter without asking the backend; failed is why, if it was asked before. All nil: it is not away.
 func (l *LocalOnly) unasked(ctx context.Context, req distributed.Request, failed error) (distributed.Lease, distributed.Place, error) {
 	if err := ctx.Err(); err != nil {

@@ -148,16 +148,11 @@ func (p *lease) Refill(ctx context.Context) error {
 	if p.degradedAt(time.Now()) {
 		return errors.ErrUnsupported
 	}
-	sent := time.Now()
-	p.of.judge.asked(sent)
-	f := &flight{Context: ctx, judge: p.of.judge}
-	defer f.end()
-	err := p.inner.Refill(f)
-	if err == nil || ctx.Err() != nil || errors.Is(err, distributed.ErrRefused) || !errors.Is(err, distributed.ErrUnavailable) && !f.canceled() {
-		return err
+	away, err := p.of.ask(ctx, p.inner.Refill)
+	if away || ctx.Err() == nil && errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) {
+		return distributed.ErrLeaseLost
 	}
-	p.of.judge.unanswered(ctx, sent, err)
-	return distributed.ErrLeaseLost
+	return err
 }
 
 // Contended implements distributed.Lease. Without the backend, nothing is known of others that wait.

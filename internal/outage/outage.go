@@ -130,27 +130,37 @@ func (p *policy) Unreleased() bool { return p.report.unreleasedIn(p.judge.curren
 
 // enter asks the backend. away: the decision that it is away has ended the question, or came with its failure; err is the
 // last failure then.
-func (p *policy) enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, bool, error) {
+func (p *policy) enter(ctx context.Context, req distributed.Request) (lease distributed.Lease, place distributed.Place, away bool, err error) {
+	away, err = p.ask(ctx, func(ctx context.Context) (err error) {
+		p.note(ctx)
+		lease, place, err = p.Backend.Enter(ctx, req)
+		return err
+	})
+	return lease, place, away, err
+}
+
+// ask asks the backend a question that the decision ends.
+func (p *policy) ask(ctx context.Context, question func(context.Context) error) (away bool, err error) {
 	sent := time.Now()
 	p.judge.asked(sent)
 	f := &flight{Context: ctx, judge: p.judge}
 	defer f.end() // also after a panic of the backend's
-	lease, place, err := p.ask(f, req)
+	err = question(f)
 	switch {
 	case kindOf(err) == answer:
 		p.judge.answeredEnter(sent)
 		p.report.answered(err)
-		return lease, place, false, err
-	case ctx.Err() == nil && !errors.Is(err, distributed.ErrClosed) && f.canceled():
-		return lease, place, true, err
+	case ctx.Err() == nil && !conclusive(err) && f.canceled():
+		return true, err
+	default:
+		p.judge.unanswered(ctx, sent, err)
 	}
-	p.judge.unanswered(ctx, sent, err)
-	return lease, place, false, err
+	return false, err
 }
 
-func (p *policy) ask(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	p.note(ctx)
-	return p.Backend.Enter(ctx, req)
+// conclusive reports that err is not for want of an answer.
+func conclusive(err error) bool {
+	return errors.Is(err, distributed.ErrClosed) || errors.Is(err, distributed.ErrLeaseLost) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // backendName is what the backend says of itself.

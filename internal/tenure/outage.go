@@ -1,6 +1,7 @@
 package tenure
 
 import (
+	"context"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -15,6 +16,8 @@ type Outage interface {
 	// Enter answers at once then (rule O6). Awaited says that the wait has ended.
 	Await() (canceled <-chan struct{})
 	Awaited()
+	// Ask asks the backend something else than Enter. It ends the question, or does not ask, when it would refuse an Enter.
+	Ask(ctx context.Context, question func(context.Context) error) error
 }
 
 // Degradable is an optional ability of a lease that an Outage adopts or grants.

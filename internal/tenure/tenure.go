@@ -115,11 +115,14 @@ type Ask struct {
 	Deadline time.Time // zero: none
 	Now      time.Time // zero, or read since the caller has the turn
 	Tag      any       // what Failed and Renewed get; the same for all callers of a key
+
+	outage Outage // of the group; nil: none
 }
 
 // Begin lets the holder of the turn in: under the current lease if that may be handed on, else under a new one. After an
 // error the caller still has the turn and passes it on; a place in the backend's queue stays for the next.
 func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
+	ask.outage = t.group.config.Outage
 	now := ask.Now
 	if now.IsZero() {
 		now = time.Now()
@@ -395,5 +398,8 @@ func (a Ask) fence(ctx context.Context, lease distributed.Lease) (uint64, error)
 func (a Ask) refill(ctx context.Context, lease distributed.Lease) error {
 	ctx, cancel := a.within(ctx)
 	defer cancel()
+	if a.outage != nil {
+		return a.timeout(ctx, a.outage.Ask(ctx, lease.Refill))
+	}
 	return a.timeout(ctx, lease.Refill(ctx))
 }

@@ -215,6 +215,23 @@ func TestLocalOnlyIsNotDegradedByRefusals(t *testing.T) {
 	}
 }
 
+// Nor by a wrong password from the start.
+func TestLocalOnlyWithAWrongPasswordIsNotDegraded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all")
+	b, err := redislock.Open("redis://shop:other@" + s.Addr)
+	require.NoError(t, err)
+	log := new(lineLog)
+	l := lockerOn(t, b, wllock.WithOutage(wllock.LocalOnly), wllock.WithOwnedBackend(), log.option())
+	for began := time.Now(); time.Since(began) < 3*ttl; time.Sleep(20 * time.Millisecond) {
+		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(ttl))
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.ErrorContains(t, err, "WRONGPASS")
+	}
+	require.Contains(t, log.lines()[0], "WRONGPASS")
+}
+
 func anyOf(words []string) (all []any) {
 	for _, w := range words {
 		all = append(all, w)
