@@ -98,6 +98,8 @@ func WithThreshold(n int) Option { return WithDefaults(threshold("WithThreshold"
 
 // WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are
 // renewed while they are held, so T is not how long a function may run but how long others wait after a process has died.
+// A lease outlasts a backend that does not answer for up to 2T/3; in its first T/6 only for up to T/3, because it then lasts
+// for T/2, so that a process that dies right after it got the lock delays others less.
 // Instances of one system may differ in T; what that means for LocalOnly is said at WithLongestTTL.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *settings) {
