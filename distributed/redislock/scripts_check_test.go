@@ -23,6 +23,9 @@ type outcome struct {
 func (s *sequence) ran(e execution, reply, view string, pushed []pushedMessage) {
 	o := &outcome{execution: e, reply: reply, pushed: pushed, now: s.now.UnixMilli()}
 	o.before, o.after = *s.view.at(o.now), readView(view)
+	if e.request != nil && e.request.a != nil {
+		s.since = o.before.silentSince(e.request.a.ttl.Milliseconds(), o.now)
+	}
 	s.view = o.after
 	if e.request == nil {
 		s.note("foreigner: %v", e.commands)
@@ -184,8 +187,19 @@ func (o *outcome) has(p queuedPlace) bool {
 
 // dead reports that a waiter may be skipped, and is skipped when a living one can have the lock.
 func (s *sequence) dead(p queuedPlace, now int64) bool {
-	silence := now - p.beat
-	return 3*(silence-100) > p.ttl && (!s.single || silence > 2*p.ttl || !hears(p.process))
+	silence := now - max(p.beat, s.since)
+	if s.single {
+		return 3*(now-p.beat-100) > p.ttl && (silence > 2*p.ttl || !hears(p.process))
+	}
+	return 3*(silence-100) > p.ttl
+}
+
+// silentSince is from when on the silence of waiters counts: a server that has run no script for long was silent itself.
+func (v *keysView) silentSince(ttl, now int64) int64 {
+	if 3*(now-v.last-100) > min(ttl, 3000) || v.since > now {
+		return now
+	}
+	return v.since
 }
 
 func hears(process string) bool { return strings.HasPrefix(prefix+process, liveChannels) }

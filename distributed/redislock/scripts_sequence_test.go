@@ -20,6 +20,7 @@ type sequence struct {
 	now     time.Time
 	at      int // the next step
 	view    keysView
+	since   int64  // see silentSince
 	reply   string // the last one
 	clients [clientCount]*simClient
 	made    int           // clients so far

@@ -29,6 +29,8 @@ type keysView struct {
 	fence     string // the last one reserved, 19 digits
 	queued    bool
 	free      int64
+	last      int64 // the last script
+	since     int64 // silence counts from then
 	stateEnds int64
 
 	queue                  []queuedPlace // in order
@@ -72,7 +74,7 @@ func (v *keysView) readState(text string) {
 	if len(v.fence) == fenceDigits-3 {
 		v.fence += "999"
 	}
-	v.queued, v.free = w.flag(), w.number()
+	v.queued, v.free, v.last, v.since = w.flag(), w.number(), w.number(), w.number()
 }
 
 func (v *keysView) readQueue(members, waiters []string) {
@@ -108,7 +110,7 @@ func (v keysView) at(now int64) *keysView {
 		v.lock = ""
 	}
 	if gone(&v.stateEnds) {
-		v.fence, v.queued, v.free = "", false, 0
+		v.fence, v.queued, v.free, v.last, v.since = "", false, 0, 0, 0
 	}
 	if gone(&v.queueEnds) {
 		v.queue = nil
