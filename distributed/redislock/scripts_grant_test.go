@@ -96,9 +96,17 @@ func (o *outcome) toHolders() string {
 		return contendedMessage
 	case o.kind == leaveScript.Name && o.reply == "left" && len(o.after.queue) == 0 && !o.before.isFree():
 		return uncontendedMessage
+	case o.kind == enterScript.Name && o.before.isShared() && o.before.lock == o.after.lock && o.joins() && len(o.after.queue) == 0 &&
+		len(o.before.queue) == 1 && o.before.queue[0].instance == o.a.c.instance:
+		return uncontendedMessage
 	default:
 		return ""
 	}
+}
+
+// joins reports that the attempt has become a reader.
+func (o *outcome) joins() bool {
+	return o.before.ends(o.a.id) == noKey && o.after.ends(o.a.id) != noKey
 }
 
 // firstWaits reports that an enter found the lock held and nobody queued.

@@ -64,6 +64,7 @@ var mutants = []mutant{
 	{"a grant that nobody is told of", "save(state)\n  noteEnded(attempt, raw[3])\n  announce(list, state)\n  if gap", "save(state)\n  noteEnded(attempt, raw[3])\n  if gap"},
 	{"a holder that is not told of waiters", "if alone and value and not ours then notifyHolders(value, 'w') end", ""},
 	{"a holder that is not told of the last waiter's end", "if value and not state.queued then notifyHolders(value, 'u') end", ""},
+	{"a holder that is not told when the last waiter reads instead", "if moved then notifyHolders(value, 'u') end", ""},
 	{"a renewal that sees no waiters", "return 'held ' .. redis.call('EXISTS', QUEUE)", "return 'held 0'"},
 	{"a downgrade that admits no readers", "if state.queued then list = pop(state, time, 'join') end", ""},
 	{"a downgrade that admits writers", "list = pop(state, time, 'join') end", "list = pop(state, time, 'overwrite') end"},

@@ -53,12 +53,13 @@ if holds(value, TOKEN) then
   return lost .. lease(string.match(value, '(%d+)$'), block, state)
 end
 if laterOwns(value) then return 'old' end
-local again = false
+local again, moved = false, false
 if state.queued then
   local w = waiter(instance)
   if w and tonumber(w.attempt) > tonumber(attempt) then return 'old' end
   again = w and w.attempt == attempt
-  if w and not again and not nowait then removeWaiter(instance) end
+  moved = w and not again and not nowait -- from the place of an earlier attempt
+  if moved then removeWaiter(instance) end
   state.queued = redis.call('ZCARD', QUEUE) > 0
 end
 
@@ -103,6 +104,7 @@ elseif mode == 's' and isShared(value) and not ours and not state.queued then
   state.fence = nextfence(state.fence, time)
   addReader(me, now)
   save(state)
+  if moved then notifyHolders(value, 'u') end
   return lost .. lease(state.fence, 1, state)
 end
 
