@@ -28,7 +28,8 @@ type Backend struct {
 
 	probes   chan struct{} // capacity 1: the right to probe
 	proven   atomic.Bool   // a probe has succeeded
-	measured atomic.Int64  // when the round trip was measured last, in ns since 1970
+	measured atomic.Int64  // when fastEnough measured the round trip last, in ns since 1970
+	judged   atomic.Int64  // what it found, in ns
 }
 
 const (
