@@ -36,6 +36,7 @@ type policy interface {
 	Suspect() error        // why the backend probably does not answer, an error that Is ErrUnavailable; nil: it does
 	Status() outage.Status // whether locks can be acquired at the backend
 	Unreleased() bool      // notes a release without an answer; true: an outage's log lines tell of it
+	Lost() bool            // the same for a lock that was lost
 	Stop()                 // ends what the policy does by itself; the backend stays open
 }
 

@@ -111,6 +111,9 @@ func (o *observer) left() {
 // lost is called instead of ended when a hold has lost its lease.
 func (o *observer) lost(ctx context.Context, c *call) {
 	o.ended(ctx, c, time.Now(), true)
+	if o.backend.Lost() {
+		return
+	}
 	o.logHold(ctx, "lock lost while held", c)
 }
 
@@ -147,7 +150,9 @@ func (o *observer) releaseFailed(tag any, key string, err error) {
 		if t := o.telemetry; t != nil && t.losses != nil {
 			o.metrics.put(report{run: func(*report) { t.count(ctx, t.losses, n) }})
 		}
-		o.warn(ctx, "lock was lost before it was released", n, key)
+		if !o.backend.Lost() {
+			o.warn(ctx, "lock was lost before it was released", n, key)
+		}
 		return
 	}
 	if o.degraded != nil && o.degraded() || o.backend.Unreleased() {

@@ -448,3 +448,40 @@ func TestAnswerRefutesWhatWasAskedBefore(t *testing.T) {
 		}
 	})
 }
+
+// Locks that are lost and releases that get no answer share lines during an outage and shortly after it; the first losses
+// have their own. Later ones have nothing to do with it.
+func TestConsequencesShareLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		b := newObservable(after(time.Millisecond))
+		p := outage.NewBreaker(outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer p.Stop()
+		require.NoError(t, enter(p, time.Second))
+		require.False(t, p.Unreleased())
+		require.False(t, p.Lost())
+		b.does(unreached)
+		_ = enter(p, time.Second)
+		time.Sleep(time.Second)
+		own := 0
+		consequences := func() {
+			for range 500 {
+				if !p.Lost() {
+					own++
+				}
+				require.True(t, p.Unreleased())
+			}
+		}
+		consequences()
+		b.does(after(time.Millisecond))
+		time.Sleep(time.Second)
+		consequences() // they come late
+		require.LessOrEqual(t, own, 6)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2, strings.Count(log.String(), "not_released=500 lost=500"), log.String())
+		require.Equal(t, 3, strings.Count(log.String(), "\n"))
+		require.False(t, p.Unreleased())
+		require.False(t, p.Lost())
+	})
+}

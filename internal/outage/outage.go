@@ -125,8 +125,15 @@ func (p *policy) Status() Status {
 // Suspect returns an error that Is ErrUnavailable if the backend has not answered lately what it was asked; else nil.
 func (p *policy) Suspect() error { return p.judge.suspect(time.Now()) }
 
-// Unreleased takes note of a lease whose release got no answer. false: that has nothing to do with an outage.
-func (p *policy) Unreleased() bool { return p.report.unreleasedIn(p.judge.current.Load() != nil) }
+// Unreleased takes note of a lease whose release got no answer. true: the lines about an outage tell of it.
+func (p *policy) Unreleased() bool {
+	return p.report.follows(p.judge.current.Load() != nil, &p.report.consequences.unreleased, 0)
+}
+
+// Lost takes note of a lock that was lost. true: the lines about an outage tell of it.
+func (p *policy) Lost() bool {
+	return p.report.follows(p.judge.current.Load() != nil, &p.report.consequences.lost, lostLines)
+}
 
 // enter asks the backend. away: the decision that it is away has ended the question, or came with its failure; err is the
 // last failure then.

@@ -11,6 +11,9 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
+// lostLines is how many locks that are lost in an outage have lines of their own.
+const lostLines = 3
+
 // stillEvery is the pause between two lines about the same outage, or the same refusal.
 const stillEvery = time.Minute
 
@@ -24,14 +27,24 @@ type reporter struct {
 
 	refusal atomic.Pointer[refusal] // nil: the backend does not refuse. Written under mu
 
-	mu         sync.Mutex // guards all below
-	since      time.Time  // when the backend became available
-	refusedAt  time.Time  // when the last line about a refusal was written
-	backAt     time.Time  // when the last outage ended; zero: there was none
-	following  bool
-	unreleased int64       // leases, since the last line
-	timer      *time.Timer // of a line about them
-	stopped    bool
+	mu        sync.Mutex // guards all below
+	since     time.Time  // when the backend became available
+	refusedAt time.Time  // when the last line about a refusal was written
+	backAt    time.Time  // when the last outage ended; zero: there was none
+	following bool
+	timer     *time.Timer // of a line about consequences
+	stopped   bool
+	consequences
+}
+
+// consequences of an outage, since the last line.
+type consequences struct {
+	unreleased int64 // leases
+	lost       int64 // locks
+}
+
+func (c consequences) attrs() []slog.Attr {
+	return []slog.Attr{slog.Int64("not_released", c.unreleased), slog.Int64("lost", c.lost)}
 }
 
 // refusal is a time in which the backend answers Enter with refusals.
@@ -53,7 +66,7 @@ func (r *reporter) stop() {
 	defer r.mu.Unlock()
 	r.stopped = true
 	if r.timer != nil && r.timer.Stop() {
-		r.logUnreleased()
+		r.logConsequences()
 	}
 }
 
@@ -78,7 +91,7 @@ func (r *reporter) follow(ctx context.Context, o *outage, then string) {
 		case <-tick.C:
 			n := r.refused.Swap(0)
 			refused += n
-			r.log(slog.LevelWarn, "backend is still away", append(r.takeUnreleased(), slog.Duration("away", time.Since(o.first)),
+			r.log(slog.LevelWarn, "backend is still away", append(r.takeConsequences(), slog.Duration("away", time.Since(o.first)),
 				slog.Int64("refused", n), slog.String("error", o.cause().Error()))...)
 		case <-o.over:
 			if o.follows != nil {
@@ -88,47 +101,52 @@ func (r *reporter) follow(ctx context.Context, o *outage, then string) {
 			r.mu.Lock()
 			r.following, r.since, r.backAt = false, time.Now(), time.Now()
 			r.mu.Unlock()
-			r.log(slog.LevelInfo, "backend is back", append(r.takeUnreleased(),
+			r.log(slog.LevelInfo, "backend is back", append(r.takeConsequences(),
 				slog.Duration("away", time.Since(o.first)), slog.Int64("refused", refused+r.refused.Swap(0)))...)
 			return
 		}
 	}
 }
 
-// unreleasedIn notes a lease whose release got no answer, and reports whether that is written together with others:
-// during an outage, or as one of its consequences.
-func (r *reporter) unreleasedIn(outage bool) bool {
+// follows counts a consequence of an outage and reports true, if there is one or was lately, and more than own of its kind have
+// been counted: then a line tells of all of them together.
+func (r *reporter) follows(outage bool, count *int64, own int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !outage && r.unreleased == 0 && time.Since(r.backAt) > 2*r.ttl {
+	if !outage && r.consequences == (consequences{}) && time.Since(r.backAt) > 2*r.ttl {
 		return false
 	}
-	r.unreleased++
+	*count++
 	if !r.following && r.timer == nil && !r.stopped {
 		r.timer = time.AfterFunc(r.ttl, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.timer = nil
-			r.logUnreleased()
+			r.logConsequences()
 		})
 	}
-	return true
+	return *count > own
 }
 
-// logUnreleased writes the line for leases that the end of an outage did not report. The caller holds mu.
-func (r *reporter) logUnreleased() {
-	if n := r.unreleased; n > 0 && !r.following {
-		r.unreleased = 0
-		r.log(slog.LevelWarn, "locks not released: others wait until their leases have expired", slog.Int64("locks", n))
+// logConsequences writes the line for those that the end of an outage did not report. The caller holds mu.
+func (r *reporter) logConsequences() {
+	if r.following {
+		return
 	}
+	c := r.consequences
+	r.consequences = consequences{}
+	if c.unreleased == 0 && c.lost <= lostLines {
+		return // each has had a line of its own
+	}
+	r.log(slog.LevelWarn, "locks lost or not released in an outage: others wait until the leases have expired", c.attrs()...)
 }
 
-func (r *reporter) takeUnreleased() []slog.Attr {
+func (r *reporter) takeConsequences() []slog.Attr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.unreleased
-	r.unreleased = 0
-	return []slog.Attr{slog.Int64("not_released", n)}
+	c := r.consequences
+	r.consequences = consequences{}
+	return c.attrs()
 }
 
 // answered notes what an Enter was answered.
