@@ -30,7 +30,7 @@ type Observable interface {
 
 // Exchange is one question to the service and what came of it.
 type Exchange struct {
-	Sent time.Time     // when the question left
+	Sent time.Time     // when the question left; zero: just now, and the answer is there
 	RTT  time.Duration // until the answer; 0: there was none
 	Err  error         // nil: answered; Is ErrRefused: answered with a refusal; Is ErrUnreached: not sent; else there was no answer
 }

@@ -50,12 +50,12 @@ func (h *health) change(f func([]*func(distributed.Exchange)) []*func(distribute
 // exchanged reports an exchange that has just been. The caller holds no lock.
 func (h *health) exchanged(err error) {
 	list := h.observers.Load()
-	if list == nil || len(*list) == 0 || errors.Is(err, distributed.ErrClosed) {
+	if list == nil || len(*list) == 0 || err != nil && errors.Is(err, distributed.ErrClosed) {
 		return
 	}
-	e := distributed.Exchange{Sent: time.Now(), Err: err}
-	if !errors.Is(err, distributed.ErrUnavailable) {
-		e.Sent, e.RTT, e.Err = e.Sent.Add(-1), 1, nil // nothing is quicker
+	var e distributed.Exchange
+	if err != nil && errors.Is(err, distributed.ErrUnavailable) {
+		e.Sent, e.Err = time.Now(), err
 	}
 	for _, f := range *list {
 		(*f)(e)

@@ -230,11 +230,24 @@ func kindOf(err error) kind {
 
 // observe is told of every exchange with the service.
 func (j *judge) observe(x distributed.Exchange) {
+	if x.Sent.IsZero() {
+		j.answeredAtOnce()
+		return
+	}
 	if kindOf(x.Err) == answer {
 		j.answered(x.Sent.Add(x.RTT), x.RTT)
 		return
 	}
 	j.failed(x.Sent, time.Now(), x.Err)
+}
+
+// answeredAtOnce notes an answer that took no time, for which nobody should look at a clock while all is well.
+func (j *judge) answeredAtOnce() {
+	if j.current.Load() != nil {
+		j.answered(time.Now(), 0)
+	} else if j.open.Load() != 0 {
+		j.open.Store(0)
+	}
 }
 
 // answeredEnter notes the answer to an Enter, if the backend does not report its exchanges. How long it took
