@@ -96,17 +96,24 @@ func (o *outcome) toHolders() string {
 		return contendedMessage
 	case o.kind == leaveScript.Name && o.reply == "left" && len(o.after.queue) == 0 && !o.before.isFree():
 		return uncontendedMessage
-	case o.kind == enterScript.Name && o.before.isShared() && o.before.lock == o.after.lock && o.joins() && len(o.after.queue) == 0 &&
-		len(o.before.queue) == 1 && o.before.queue[0].instance == o.a.c.instance:
+	case o.moves() && o.before.isShared() && o.before.lock == o.after.lock && len(o.after.queue) == 0:
 		return uncontendedMessage
 	default:
 		return ""
 	}
 }
 
-// joins reports that the attempt has become a reader.
-func (o *outcome) joins() bool {
-	return o.before.ends(o.a.id) == noKey && o.after.ends(o.a.id) != noKey
+// moves reports that an enter has left the place of an earlier attempt.
+func (o *outcome) moves() bool {
+	if o.kind != enterScript.Name || o.a.nowait || readStanding(o.reply, time.Time{}).kind == outdated {
+		return false
+	}
+	for _, p := range o.before.queue {
+		if p.instance == o.a.c.instance {
+			return p.attempt != o.a.text
+		}
+	}
+	return false
 }
 
 // firstWaits reports that an enter found the lock held and nobody queued.

@@ -65,6 +65,7 @@ var mutants = []mutant{
 	{"a holder that is not told of waiters", "if alone and value and not ours then notifyHolders(value, 'w') end", ""},
 	{"a holder that is not told of the last waiter's end", "if value and not state.queued then notifyHolders(value, 'u') end", ""},
 	{"a holder that is not told when the last waiter reads instead", "if moved then notifyHolders(value, 'u') end", ""},
+	{"an enter that leaves readers behind the place it left", "elseif moved and isShared(value) and not ours then", "elseif false then"},
 	{"a renewal that sees no waiters", "return 'held ' .. redis.call('EXISTS', QUEUE)", "return 'held 0'"},
 	{"a downgrade that admits no readers", "if state.queued then list = pop(state, time, 'join') end", ""},
 	{"a downgrade that admits writers", "list = pop(state, time, 'join') end", "list = pop(state, time, 'overwrite') end"},

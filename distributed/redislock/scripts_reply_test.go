@@ -39,7 +39,7 @@ func (s *sequence) checkReply(o *outcome) {
 	}
 }
 
-// checkReadersEntered: after a downgrade no reader that lives is at the head.
+// checkReadersEntered: no reader that lives is at the head after a downgrade, or when a place before it was left.
 func (s *sequence) checkReadersEntered(o *outcome, held bool) {
 	if held && len(o.after.queue) > 0 && o.after.queue[0].mode == "s" && !s.dead(o.after.queue[0], o.now) {
 		s.fail("%s waits at the head, beside readers", o.after.queue[0].instance)
@@ -50,6 +50,7 @@ func (s *sequence) checkEntered(o *outcome, r standing) {
 	if o.a.prev != nil && r.kind != outdated {
 		s.checkPrev(o, o.a.prev, r.prevLost)
 	}
+	s.checkReadersEntered(o, o.moves() && o.after.isShared())
 	has, rank := o.after.ends(o.a.id) != noKey, o.after.rank(o.a.c.instance, o.a.text)
 	if (r.kind == hasLease) != (has && r.kind != outdated) || (r.kind == hasPlace) != (rank >= 0 && r.kind != outdated) {
 		s.fail("enter replied %q", o.reply)

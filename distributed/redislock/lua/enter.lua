@@ -120,6 +120,8 @@ end
 local list = {}
 if free then
   list = pop(state, time, ours and 'overwrite' or 'free')
+elseif moved and isShared(value) and not ours then -- readers may have been queued behind the place that is left
+  list = pop(state, time, 'join')
 end
 local joined -- the readers that were admitted just now, as a repeat would
 if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.queued then
@@ -130,6 +132,7 @@ end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
+if moved and value and not ours and not state.queued then notifyHolders(value, 'u') end
 if ours and gap > 0 and state.queued then notifyHead(state.free - now) end
 for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end
