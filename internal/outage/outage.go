@@ -2,6 +2,7 @@
 // at once. LocalOnly lets callers in without a lease.
 //
 //	judge     says whether a backend is away, from all that its answers and silences tell; one for all its Lockers
+//	registry  finds the judge of a backend
 //	echo      asks the backend while there is a reason to, for the judge
 //	flight    the context of an Enter: the judge's decision ends it
 //	policy    what both policies share: the way to the judge and back
