@@ -255,6 +255,26 @@ func TestAnEnterAfterItsLeaveChangesNothing(t *testing.T) {
 	release(t, newUser(t, b).lease(key(t), noWait))
 }
 
+// TestAnEnterAfterItsLeaveChangesNothingWhenALaterOneHasExpired: the leave finds a later attempt of its instance.
+func TestAnEnterAfterItsLeaveChangesNothingWhenALaterOneHasExpired(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	req := distributed.Request{Key: key(t), Instance: "late", TTL: testTTL}
+	late, later := attemptOf(b, req), attemptOf(b, req)
+	ask := func(c *conn.Call) string {
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
+		return answered(c)
+	}
+	ask(later.wire.enter(noPrev))
+	require.Equal(t, "over", ask(late.wire.leave()))
+	s.Do("DEL", key(t)) // as if it had expired
+	require.Equal(t, string(outdated), ask(late.wire.enter(noPrev)))
+	require.Equal(t, "over", ask(late.wire.leave()), "the first answer again")
+}
+
 // TestALateCopyDoesNotShortenAClaim: the network delivers an enter and a heartbeat once more, when the lease has been
 // claimed already.
 func TestALateCopyDoesNotShortenAClaim(t *testing.T) {

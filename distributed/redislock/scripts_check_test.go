@@ -48,8 +48,8 @@ func (s *sequence) ran(e execution, reply, view string, pushed []pushedMessage) 
 		s.checkRepeat(o)
 	}
 	s.reply = reply
-	if o.kind == leaveScript.Name && (o.a.ended == 0 || o.a.wasOver) {
-		o.a.ended, o.a.wasOver = o.now, o.reply == "over"
+	if o.kind == leaveScript.Name && o.a.ended == 0 {
+		o.a.ended = o.now
 	}
 	if e.client != nil {
 		e.client.replied(e.request, reply, s.now)

@@ -53,7 +53,6 @@ type simAttempt struct {
 	byEnter    bool  // by the enter that named it as prev
 	leftAPlace bool
 	ended      int64 // when a leave was run first; 0: never
-	wasOver    bool  // that leave knew of a later attempt
 }
 
 // shared reports that the lease may be a shared one.

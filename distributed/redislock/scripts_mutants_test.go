@@ -33,6 +33,7 @@ var mutants = []mutant{
 	{"a repeat of enter that queues again", "again = w and w.attempt == attempt", "again = false"},
 	{"a repeat of leave that is not recognised", "if raw[3] == ARGV[2] then return 'released' end", ""},
 	{"a leave that is not noted", "redis.call('SET', DONE, a, 'PX', PAST)", "local _ = a"},
+	{"a leave that is not noted because of a later attempt", "noteEnded('00' .. attempt, raw[3])", ""},
 	{"an older attempt that is let in", "if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end", ""},
 	{"attempts compared as text", "tonumber(raw[3]) >= tonumber(ARGV[2])", "raw[3] >= ARGV[2]"},
 	{"an older place that replaces a later one", "if w and tonumber(w.attempt) > tonumber(attempt) then return 'old' end", ""},

@@ -56,10 +56,7 @@ func (s *sequence) checkEntered(o *outcome, r standing) {
 		s.fail("enter replied %q", o.reply)
 	}
 	if o.a.ended != 0 && o.now <= o.a.ended+o.a.past() && r.kind != outdated {
-		if !o.a.wasOver {
-			s.fail("an attempt that has ended entered")
-		}
-		s.tolerate(endNotNoted)
+		s.fail("an attempt that has ended entered")
 	}
 	switch r.kind {
 	case hasLease:
@@ -246,13 +243,9 @@ var (
 		"a lease released by an enter is said to be lost",
 		"the quick enter does not note the end of prev: the lock names a later attempt of its instance, until that has ended", 20,
 	}
-	forgotten   = &toleration{"the release of a lease is forgotten", "what has ended is remembered for a time only", 5}
-	endNotNoted = &toleration{
-		"an attempt that has ended enters",
-		"a leave that knows of a later attempt notes nothing: once that has expired, a late enter gets a claim window", 5,
-	}
+	forgotten = &toleration{"the release of a lease is forgotten", "what has ended is remembered for a time only", 5}
 
-	tolerations = []*toleration{refusedReader, notNoted, forgotten, endNotNoted}
+	tolerations = []*toleration{refusedReader, notNoted, forgotten}
 )
 
 // tolerate notes that a sequence shows what is tolerated.

@@ -7,7 +7,8 @@
 --       3 queue    zset     instance -> ticket
 --       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>"
 --       5 readers  zset     id -> ms since 1970 when it expires; valid only while the lock says "s" (rule R11)
---       6 done     string   the latest attempt of this instance that has ended; a 0 before it if it held nothing
+--       6 done     string   the latest attempt of this instance that has ended; before it a 0 if it held nothing, or
+--                           00 if a later one had come first, and may have released what it held
 -- ARGV  1 token     "wllock:x:<process>:<attempt>:<instance>:", what an exclusive lock's value begins with
 --       2 attempt   grows with every enter of a process
 --       3 mode      "x" exclusive, "s" shared; "xg" if gap is not 0

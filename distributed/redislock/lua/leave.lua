@@ -64,6 +64,10 @@ if w and w.attempt == attempt then
   return 'left'
 end
 if raw[3] == '0' .. attempt then return 'lost' end -- a repeat, or the enter that named it as prev has found this
-if raw[3] and tonumber(raw[3]) > tonumber(attempt) or laterOwns(value) then return 'over' end
+if laterOwns(value) then
+  noteEnded('00' .. attempt, raw[3]) -- or a late enter of this one would take the lock once that one has expired
+  return 'over'
+end
+if raw[3] and (raw[3] == '00' .. attempt or tonumber(raw[3]) > tonumber(attempt)) then return 'over' end
 noteEnded('0' .. attempt, raw[3]) -- so that a repeat gets this answer
 return 'lost'
