@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -64,6 +65,38 @@ func TestRenewedTogether(t *testing.T) {
 	release(t, batch[0])
 	release(t, batch[3])
 	release(t, granted(t, wants))
+}
+
+// overtaken runs something before the next call of a script is sent.
+type overtaken struct {
+	conn.Transport
+	script *conn.Script
+	by     func()
+	once   *sync.Once
+}
+
+func (o overtaken) Do(ctx context.Context, calls ...*conn.Call) {
+	if calls[0].Script == o.script {
+		o.once.Do(o.by)
+	}
+	o.Transport.Do(ctx, calls...)
+}
+
+// TestADowngradeThatOvertakesARenewalOfOneKey: the renewal was made for an exclusive lease, and finds a shared one.
+func TestADowngradeThatOvertakesARenewalOfOneKey(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, open(t, redistest.Start(t).Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	var l *lease
+	swapTransport(u.b, func(tr conn.Transport) conn.Transport {
+		return overtaken{tr, renewOneScript, func() { require.NoError(t, l.Downgrade(t.Context())) }, new(sync.Once)}
+	})
+	l = u.lease(key(t))
+	for range 2 { // the second one knows
+		u.b.s.renewMoving(t.Context(), []*lease{l}, u.ttl)
+		require.Equal(t, distributed.Shared, l.mode())
+		require.True(t, l.Healthy())
+	}
+	release(t, l)
 }
 
 const (

@@ -60,13 +60,18 @@ func (s *session) renewTogether(ctx context.Context, batch []*lease) bool {
 		return conn.Classify(c.Err) == conn.Transient
 	}
 	for i, l := range batch {
-		if r := readRenewAll(c.Reply, i); r.held || l.mode() == distributed.Exclusive {
-			l.renewed(r, sent)
-		} else {
-			l.Postpone() // it was made shared meanwhile, of which the answer knows nothing
-		}
+		l.renewedAs(distributed.Exclusive, readRenewAll(c.Reply, i), sent)
 	}
 	return true
+}
+
+// renewedAs takes the answer to a renewal that knows leases of this mode only.
+func (l *lease) renewedAs(mode distributed.Mode, r renewReply, sent time.Time) {
+	if r.held || l.mode() == mode {
+		l.renewed(r, sent)
+	} else {
+		l.Postpone() // it was made shared meanwhile, of which the answer knows nothing
+	}
 }
 
 // renewBatch renews leases with a call each, in one pipeline. A renewal without an answer changes nothing: the Keeper
@@ -111,9 +116,9 @@ func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time
 	s.try(ctx, shortest, calls...)
 	begin := 0
 	for i, l := range batch {
-		if r, ok := allRenewed(calls[begin:ends[i]]); ok && (r.held || modes[i] == l.mode()) { // else it may be a shared one by now
+		if r, ok := allRenewed(calls[begin:ends[i]]); ok {
 			r.contended = l.Contended() // they do not say
-			l.renewed(r, sent)
+			l.renewedAs(modes[i], r, sent)
 		}
 		begin = ends[i]
 	}
