@@ -24,8 +24,7 @@ type Lease struct {
 	outer     distributed.Lease // the backend's lease, which embeds this one; set by Keep, then read only
 	ttl       time.Duration     // set by Keep, then read only
 	item      deadline.Item[*Lease]
-	contended atomic.Bool
-	told      bool                 // guarded by mu; what the watcher was last notified of contended
+	contended atomic.Uint32        // bits: see waited
 	state     atomic.Uint32        // a leaseState; written under mu, read without: it only goes up
 	now       atomic.Pointer[view] // written under mu, read without; what it points to never changes
 
@@ -45,6 +44,12 @@ type view struct {
 	due    time.Time // when the renewal falls due whose answer will replace this view
 	failed bool      // it was tried, and was not answered
 }
+
+// The bits of Lease.contended, in one word because every lease has them.
+const (
+	waited uint32 = 1 << iota // another instance waits
+	told                      // so the watcher was notified last; changed under mu
+)
 
 type leaseState = uint32
 
@@ -73,7 +78,7 @@ func (l *Lease) At(now time.Time) (left time.Duration, healthy bool) {
 }
 
 // Contended implements distributed.Lease.
-func (l *Lease) Contended() bool { return l.contended.Load() }
+func (l *Lease) Contended() bool { return l.contended.Load()&waited != 0 }
 
 // Abandon implements distributed.Lease.
 func (l *Lease) Abandon() {
@@ -102,8 +107,8 @@ func (l *Lease) Lost() <-chan struct{} {
 func (l *Lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	l.mu.Lock()
 	l.watcher, l.as = w, as
-	gone, contended := l.state.Load() == lost, l.contended.Load()
-	l.told = contended
+	gone, contended := l.state.Load() == lost, l.Contended()
+	l.tell(contended)
 	l.mu.Unlock()
 	if gone {
 		w.LeaseLost(as)
@@ -124,20 +129,36 @@ func (l *Lease) SetContended(waits bool) {
 // Contend is SetContended without the notification, for a backend that decides under a lock of its own. If it reports
 // true, NotifyContended has to be called once that lock is free.
 func (l *Lease) Contend(waits bool) (changed bool) {
-	return l.contended.Load() != waits && l.contended.Swap(waits) != waits
+	switch {
+	case l.Contended() == waits:
+		return false
+	case waits:
+		return l.contended.Or(waited)&waited == 0
+	}
+	return l.contended.And(^waited)&waited != 0
 }
 
 // NotifyContended notifies the Watcher if it does not know yet what Contended says.
 func (l *Lease) NotifyContended() {
 	l.mu.Lock()
-	w, as, contended := l.watcher, l.as, l.contended.Load()
-	notify := w != nil && l.told != contended && l.state.Load() != finished // w is nil: Watch sees to it
+	w, as, bits := l.watcher, l.as, l.contended.Load()
+	contended := bits&waited != 0
+	notify := w != nil && contended != (bits&told != 0) && l.state.Load() != finished // w is nil: Watch sees to it
 	if notify {
-		l.told = contended
+		l.tell(contended)
 	}
 	l.mu.Unlock()
 	if notify {
 		w.LeaseContended(as)
+	}
+}
+
+// tell notes what the watcher is notified of. The caller holds mu.
+func (l *Lease) tell(contended bool) {
+	if contended {
+		l.contended.Or(told)
+	} else {
+		l.contended.And(^told)
 	}
 }
 
