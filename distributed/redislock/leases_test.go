@@ -99,6 +99,23 @@ func TestADowngradeThatOvertakesARenewalOfOneKey(t *testing.T) {
 	release(t, l)
 }
 
+// TestALostReaderExtendsNoLock: a renewal by calls of one key looks for the reader first.
+func TestALostReaderExtendsNoLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	l := u.lease(key(t), shared)
+	renew := func() { u.b.s.renewMoving(t.Context(), []*lease{l}, u.ttl) }
+	renew()
+	require.True(t, l.Healthy())
+	require.Greater(t, s.Do("PTTL", l.a.key), int64(29_000), "claimed")
+	s.Do("DEL", l.a.wire.args[conn.HeadLen+readersKey])
+	s.Do("PEXPIRE", l.a.key, 1000)
+	renew()
+	require.False(t, l.Healthy())
+	require.LessOrEqual(t, s.Do("PTTL", l.a.key), int64(1000))
+}
+
 const (
 	fillers        = 64 // goroutines that take the leases, and end
 	mostGoroutines = 40 // that one backend may need, whatever it holds

@@ -101,37 +101,32 @@ func (s *session) renewBatch(ctx context.Context, batch []*lease) {
 
 // renewMoving renews leases whose slots are being moved, which can take longer than they last.
 func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time.Duration) {
-	var calls []*conn.Call
-	ends := make([]int, len(batch)) // of each lease's calls
+	calls := make([]*conn.Call, len(batch))
 	modes := make([]distributed.Mode, len(batch))
 	for i, l := range batch {
 		modes[i] = l.mode()
 		if l.change.Load() == changing {
 			modes[i] = l.a.mode // most likely: its change needs several keys, too
 		}
-		calls = append(calls, l.a.wire.renewOne(modes[i])...)
-		ends[i] = len(calls)
+		calls[i] = l.a.wire.renewOne(modes[i])
 	}
 	sent := time.Now()
 	s.try(ctx, shortest, calls...)
-	begin := 0
+	var locks []*conn.Call // of the readers, which are known to be listed now
+	for i, c := range calls {
+		if modes[i] == distributed.Shared && c.Err == nil && readRenew(c.Reply).held {
+			calls[i] = batch[i].a.wire.renewShared()
+			locks = append(locks, calls[i])
+		}
+	}
+	if len(locks) > 0 {
+		s.try(ctx, shortest, locks...)
+	}
 	for i, l := range batch {
-		if r, ok := allRenewed(calls[begin:ends[i]]); ok {
+		if calls[i].Err == nil {
+			r := readRenew(calls[i].Reply)
 			r.contended = l.Contended() // they do not say
 			l.renewedAs(modes[i], r, sent)
 		}
-		begin = ends[i]
 	}
-}
-
-// allRenewed is what the calls for one lease say together; false: one has no answer.
-func allRenewed(calls []*conn.Call) (all renewReply, ok bool) {
-	all.held = true
-	for _, c := range calls {
-		if c.Err != nil {
-			return all, false
-		}
-		all.held = all.held && readRenew(c.Reply).held
-	}
-	return all, true
 }

@@ -234,7 +234,7 @@ func (s *sequence) useLease(c *simClient, st step) {
 	case n < 3 && st.luck%2 == 0 && s.single && a.mode == distributed.Exclusive:
 		s.renewTwo(c)
 	case n < 3 && st.luck%2 == 0 && a.mode == distributed.Exclusive:
-		c.out = &simRequest{a: a, call: a.wire.renewOne(a.mode)[0]}
+		c.out = &simRequest{a: a, call: a.wire.renewOne(a.mode)}
 	case n < 3:
 		c.out = &simRequest{a: a, call: a.wire.renew()}
 	case n < 4 && a.mode == distributed.Exclusive:

@@ -125,17 +125,20 @@ func (w wireAttempt) enter(prev any) *conn.Call {
 func (w wireAttempt) heartbeat() *conn.Call { return w.call(heartbeatScript) }
 func (w wireAttempt) renew() *conn.Call     { return w.call(renewScript) }
 
-// renewOne is renew by calls with one key each. The lease is held if all of them say so.
-func (w wireAttempt) renewOne(mode distributed.Mode) []*conn.Call {
+// renewOne is renew by a call with one key. Among readers it renews the reader alone: if it is held, renewShared is next.
+func (w wireAttempt) renewOne(mode distributed.Mode) *conn.Call {
 	lock, token, ttl := w.args[conn.HeadLen].(*string), *w.args[tokenArg].(*string), w.fixed.ttl.Milliseconds()
 	if mode == distributed.Exclusive {
-		return []*conn.Call{conn.NewCall(renewOneScript, []string{*lock}, token, ttl)}
+		return conn.NewCall(renewOneScript, []string{*lock}, token, ttl)
 	}
 	readers, id := w.args[conn.HeadLen+readersKey].(*string), strings.TrimSuffix(strings.TrimPrefix(token, prefix+"x:"), ":")
-	return []*conn.Call{
-		conn.NewCall(renewOneScript, []string{*lock}, prefix+"s:", ttl),
-		conn.NewCall(renewOneScript, []string{*readers}, id, ttl, w.fixed.keep),
-	}
+	return conn.NewCall(renewOneScript, []string{*readers}, id, ttl, w.fixed.keep)
+}
+
+// renewShared extends the lock that readers hold. It comes after renewOne: a lock must not outlast its readers (rule R14).
+func (w wireAttempt) renewShared() *conn.Call {
+	lock := w.args[conn.HeadLen].(*string)
+	return conn.NewCall(renewOneScript, []string{*lock}, prefix+"s:", w.fixed.ttl.Milliseconds())
 }
 
 func (w wireAttempt) refill() *conn.Call {

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- renewone is renew for while the lock's slot is being moved to another node of a cluster: until all its keys have moved,
 -- a script with several keys is answered TRYAGAIN if one of them is missing, and the queue usually is. Contention is not
--- looked for. A reader needs two calls.
+-- looked for. A reader needs two calls: the second one, for the lock, only if the first one held (rule R14).
 -- KEYS  1 lock, or readers: see common.lua
 -- ARGV  1 what the lock's value begins with; among readers, the id
 --       2 T in ms
