@@ -109,7 +109,8 @@ func TestNilIsAnErrorOfTheCall(t *testing.T) {
 		"WrapOr or":      second(wllock.WrapOr(l, "n", id, work, nil)(ctx, "k")),
 		"option":         l.Do(ctx, "n", "k", never(t), nil),
 		"Acquire option": second(l.Acquire(ctx, "n", "k", nil)),
-		"context":        l.Do(nil, "n", "k", never(t)), //nolint:staticcheck // that is the test
+		//lint:ignore SA1012 this is what is tested
+		"context": l.Do(nil, "n", "k", never(t)),
 	} {
 		require.ErrorContains(t, err, "nil", what)
 	}
