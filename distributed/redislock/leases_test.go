@@ -116,6 +116,52 @@ func TestALostReaderExtendsNoLock(t *testing.T) {
 	require.LessOrEqual(t, s.Do("PTTL", l.a.key), int64(1000))
 }
 
+// TestManyReadersEnterInOrder: a script admits 64, and a heartbeat admits more.
+func TestManyReadersEnterInOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	writer := newUser(t, b).lasting(30 * time.Second).lease(key(t))
+	from := &sender{process: "deaf"} // hears of no grants
+	var all []wireAttempt
+	for i := range 100 {
+		all = append(all, from.attempt(uint64(i+1), key(t), fmt.Sprint("reader", i), distributed.Shared, 30*time.Second))
+		c := all[i].enter(noPrev)
+		b.s.tr.Do(t.Context(), c)
+		require.Equal(t, string(hasPlace), answered(c))
+	}
+	release(t, writer)
+	require.Equal(t, int64(36), queueLength(s, key(t)))
+	for i, a := range all {
+		c := a.heartbeat()
+		b.s.tr.Do(t.Context(), c)
+		require.Equal(t, string(hasLease), answered(c), i)
+		require.Equal(t, i < 64, queueLength(s, key(t)) > 0, i)
+	}
+}
+
+// TestManyReadersEnterAtOnce: none waits for its next heartbeat.
+func TestManyReadersEnterAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	writer := newUser(t, b).lasting(30 * time.Second).lease(key(t))
+	var places []distributed.Place
+	for range 150 {
+		places = append(places, newUser(t, b).lasting(30*time.Second).place(key(t), shared))
+	}
+	start := time.Now()
+	release(t, writer)
+	var leases []distributed.Lease
+	for _, p := range places {
+		leases = append(leases, granted(t, p))
+	}
+	inTime(t, "all readers", time.Since(start), 0)
+	for _, l := range leases {
+		release(t, l)
+	}
+}
+
 const (
 	fillers        = 64 // goroutines that take the leases, and end
 	mostGoroutines = 40 // that one backend may need, whatever it holds

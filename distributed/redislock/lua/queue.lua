@@ -97,9 +97,12 @@ local function removeReader(member, now)
   return latest, latest and redis.call('PEXPIREAT', LOCK, latest, 'LT') == 1
 end
 
--- pop makes the first live waiter the owner (rule R4), or the run of readers that it heads (rule R11). how: "free", the key
--- is missing; "overwrite", it is ours; "join", readers hold it and only readers may join. Returns those admitted; none if
--- a foreigner was quicker or nobody waits. The caller saves the state, then announces.
+-- A script admits no more readers at once, because nobody else is served meanwhile.
+local MOST = 64
+
+-- pop makes the first live waiter the owner (rule R4), or the run of readers that it heads, up to MOST (rule R11). how:
+-- "free", the key is missing; "overwrite", it is ours; "join", readers hold it and only readers may join. Returns those
+-- admitted; none if a foreigner was quicker or nobody waits. The caller saves the state, then announces.
 local function pop(state, time, how)
   local now, list = millis(time), {}
   awake(state, now)
@@ -116,7 +119,7 @@ local function pop(state, time, how)
         if not setOwner('wllock:s:' .. w.fence, w.window, how) then return list end
         redis.call('DEL', READERS)
       end
-      while w and w.mode == 's' and (#list == 0 or not dead(w, state, now)) do
+      while w and w.mode == 's' and #list < MOST and (#list == 0 or not dead(w, state, now)) do
         w.fence, w.count = nextfence(state.fence, time), 1
         state.fence = w.fence
         addReader(w, now)
@@ -130,19 +133,21 @@ local function pop(state, time, how)
   return list
 end
 
--- announce publishes the grants, last of all: nothing may fail after it (rule R14).
-local function announce(list, state)
-  for _, w in ipairs(list) do
-    publish(w.process, string.format('g %s %s %s %s %d %d %s',
-      w.mode, w.attempt, w.instance, w.fence, w.count, state.queued and 1 or 0, LOCK))
-  end
-end
-
 -- notifyHead asks the head of the queue for a heartbeat after so many ms: when the gap for foreigners has passed, or at once.
 local function notifyHead(wait)
   local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
   local w = member and waiter(member)
   if w then publish(w.process, string.format('p %s %d', w.attempt, wait)) end
+end
+
+-- announce publishes the grants, last of all: nothing may fail after it (rule R14). After MOST readers the next one may be
+-- at the head; its heartbeat admits more.
+local function announce(list, state)
+  for _, w in ipairs(list) do
+    publish(w.process, string.format('g %s %s %s %s %d %d %s',
+      w.mode, w.attempt, w.instance, w.fence, w.count, state.queued and 1 or 0, LOCK))
+  end
+  if #list == MOST and state.queued then notifyHead(0) end
 end
 
 -- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more.
