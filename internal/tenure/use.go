@@ -1,0 +1,75 @@
+package tenure
+
+import (
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Use is one caller that works under a lease. It is a field of the caller's own state; its methods are for its owner.
+type Use struct {
+	Owner Owner // set before Begin
+
+	lease   distributed.AsyncLease // these four are set by Begin, then read only
+	fence   uint64
+	handoff bool
+	began   time.Time
+
+	// guarded by Tenure.mu
+	attached      bool
+	overstayed    bool
+	before, after *Use
+}
+
+// Owner is notified of what happens to the lease it works under. Its methods must not block.
+type Owner interface {
+	// LeaseLost says that the lease is lost. The owner passes on its turn itself.
+	LeaseLost()
+	// Readmit says that the lease may admit further sharers: those that wait after ErrDrain are to begin again.
+	Readmit()
+}
+
+// Lease is what the caller works under.
+func (u *Use) Lease() distributed.Lease { return u.lease }
+
+// Fence is the caller's fence, 0 if the backend has none.
+func (u *Use) Fence() uint64 { return u.fence }
+
+// Handoff reports that the caller was served from a running tenure.
+func (u *Use) Handoff() bool { return u.handoff }
+
+// Began is when the caller was let in.
+func (u *Use) Began() time.Time { return u.began }
+
+// users are the callers that work under current.
+type users struct {
+	first      *Use
+	mode       distributed.Mode // of the callers; a reader may work under an exclusive lease
+	count      int
+	overstayed int // of count
+}
+
+func (s *users) add(u *Use) {
+	u.attached, u.after = true, s.first
+	if s.first != nil {
+		s.first.before = u
+	}
+	s.first = u
+	s.count++
+}
+
+func (s *users) remove(u *Use) {
+	if u.before == nil {
+		s.first = u.after
+	} else {
+		u.before.after = u.after
+	}
+	if u.after != nil {
+		u.after.before = u.before
+	}
+	u.attached, u.before, u.after = false, nil, nil
+	s.count--
+	if u.overstayed {
+		s.overstayed--
+	}
+}
