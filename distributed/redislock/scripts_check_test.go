@@ -332,7 +332,7 @@ func (s *sequence) sameReply(o *outcome, fences bool) bool {
 		a.grant.fence, b.grant.fence = 0, 0
 		return a == b
 	case leaveScript.Name:
-		if first == "released" && o.reply == "over" { // which the Go side reads as "released" in the reply to a repeat
+		if (first == "released" || first == "left") && o.reply == "over" { // which the Go side reads as done in the reply to a repeat
 			return o.a.c.arrived > o.a.number
 		}
 		return first == o.reply || first == "left" && o.reply == "released" // it reads them alike
