@@ -56,6 +56,52 @@ func TestREADMEQuickStartPrintsWhatItSays(t *testing.T) {
 	assert.Contains(t, blocks(t, ""), string(out))
 }
 
+// answersTest is run with the README's second program, as its package.
+const answersTest = `package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func TestAnswers(t *testing.T) {
+	backend := memlock.New()
+	defer backend.Close()
+	locker, err := wllock.New("order", backend, wllock.WithThreshold(0))
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{product}", &shop{locker: locker})
+	answer := func(product string) int {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("POST", "/orders/"+url.PathEscape(product), nil))
+		return w.Code
+	}
+	busy, err := locker.Acquire(t.Context(), "product", "busy")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusTooManyRequests, answer("busy"))
+	require.Equal(t, http.StatusBadRequest, answer("line\nbreak"), "the key is the client's mistake")
+	require.NoError(t, busy.Release(t.Context()))
+	require.NoError(t, locker.Close(t.Context()))
+	require.Equal(t, http.StatusServiceUnavailable, answer("1000"))
+}
+`
+
+func TestREADMEServiceBlamesTheClientForABadKey(t *testing.T) {
+	t.Parallel()
+	file := program(t, blocks(t, "go")[1])
+	test := filepath.Join(filepath.Dir(file), "main_test.go")
+	require.NoError(t, os.WriteFile(test, []byte(answersTest), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "test", file, test).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 func TestREADMELinksExist(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")
