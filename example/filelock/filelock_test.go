@@ -61,6 +61,37 @@ func open(t locktest.TB) locktest.Service {
 
 func TestConformance(t *testing.T) { locktest.Run(t, locktest.Fixture{Open: open}) }
 
+// While Enter is between its change of the file and the end of its own notes, a Release of its Prev finds the file without
+// the owner. It is to know then that the owner was released there, and not lost.
+func TestReleaseBesideAnEnterWithTheSamePrevDoesNotCallItLost(t *testing.T) {
+	b, err := New(t.TempDir())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	req := distributed.Request{Key: "k", Instance: "a", Mode: distributed.Exclusive, TTL: time.Minute}
+	first, _, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	prev := first.(*lease)
+	req.Prev = prev
+
+	b.mu.Lock() // at which Enter comes to a halt when it has changed the file
+	entered := make(chan error, 1)
+	go func() {
+		_, _, err := b.Enter(t.Context(), req)
+		entered <- err
+	}()
+	var gone, released bool
+	require.Eventually(t, func() bool {
+		err := b.update(t.Context(), "k", func(s *state, _ time.Time) {
+			gone, released = find(s.Owners, prev.ID) == nil, prev.released.Load()
+		})
+		return err == nil && gone
+	}, 10*time.Second, time.Millisecond)
+	b.mu.Unlock()
+	require.NoError(t, <-entered)
+	require.True(t, released, "a Release that reads the file next would take the lease for lost")
+	require.NoError(t, prev.Release(t.Context()))
+}
+
 // Processes exclude each other: each adds 1 to a number in a file, again and again.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
