@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // maxWorkers bounds the goroutines of the background tasks of one node, and with them the connections. One pipeline

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // Observe implements distributed.Observable. Every request is reported: of callers, heartbeats, renewals, releases and

@@ -9,7 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/keepalive"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // lease is a grant in use. keepalive.Lease keeps it alive; what is here is its fences and its release:

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/redistest"
 )

@@ -1,9 +1,11 @@
 package redislock
 
 import (
+	"fmt"
+
 	"github.com/redis/go-redis/v9"
 
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // New returns a Backend on the server, sentinel group or cluster that client is connected to. It takes the client's
@@ -35,7 +37,7 @@ func newFrom[S any](source S, dial func(S, conn.Config) (conn.Transport, string,
 	}
 	tr, name, err := dial(source, s.conn)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	return newBackend(tr, name, s), nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // Option changes how a Backend works.

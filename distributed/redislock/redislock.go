@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server, for all

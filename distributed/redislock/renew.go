@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // maxRenewed bounds the leases that one call renews. Such a call occupies the server for about as long as a pipeline of

@@ -4,7 +4,7 @@ import (
 	"embed"
 	"strings"
 
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 //go:embed lua/*.lua

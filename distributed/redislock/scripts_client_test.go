@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // simClient is one instance in a process of its own. It asks, waits, holds and releases by the rules of the Go side, but one

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/redislock/internal/conn"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // Here stands all that goes over the wire: every request, every reply and every message, as Go has them. lua/ is the

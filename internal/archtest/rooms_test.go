@@ -66,8 +66,12 @@ var rooms = []room{
 	{path: "internal/redisopts", what: "Redis options and URLs", imports: []string{redisClient}},
 	{path: "internal/redistest", what: "Redis servers for tests", imports: []string{redisClient}},
 	{
+		path: "internal/conn", what: "connections to Redis servers: pipelines, time-outs, sorted errors",
+		knows: []string{"internal/redisopts", "distributed"}, imports: []string{redisClient},
+	},
+	{
 		path: "distributed/redislock", what: "backend on Redis",
-		knows: append([]string{"internal/redisopts"}, backend...), imports: []string{redisClient},
+		knows: append([]string{"internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
 	},
 
 	{

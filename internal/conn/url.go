@@ -18,11 +18,11 @@ import (
 func Open(rawURL string, c Config) (t Transport, name string, err error) {
 	u, err := redisopts.ParseURL(rawURL)
 	if err != nil {
-		return nil, "", fmt.Errorf("redislock: the address %w", err)
+		return nil, "", fmt.Errorf("the address %w", err)
 	}
 	s, ok := redisopts.SchemeOf(u.Scheme)
 	if !ok {
-		return nil, "", fmt.Errorf("redislock: unknown scheme %q", u.Scheme)
+		return nil, "", fmt.Errorf("unknown scheme %q", u.Scheme)
 	}
 	switch s.Kind {
 	case redisopts.KindUnix:
@@ -47,7 +47,7 @@ func Open(rawURL string, c Config) (t Transport, name string, err error) {
 func openSingle(rawURL string, c Config) (Transport, string, error) {
 	o, err := redis.ParseURL(rawURL)
 	if err != nil {
-		return nil, "", fmt.Errorf("redislock: %w", withoutURL(err))
+		return nil, "", fmt.Errorf("%w", withoutURL(err))
 	}
 	return single(o, c), nameOf(o), nil
 }
@@ -72,9 +72,9 @@ type hosts struct {
 func hostsOf(u *url.URL) (hosts, error) {
 	switch {
 	case u.Host == "":
-		return hosts{}, errors.New("redislock: the URL has no host")
+		return hosts{}, errors.New("the URL has no host")
 	case u.RawQuery != "":
-		return hosts{}, errors.New("redislock: a URL with several hosts takes no parameters")
+		return hosts{}, errors.New("a URL with several hosts takes no parameters")
 	}
 	h := hosts{addrs: strings.Split(u.Host, ","), username: u.User.Username()}
 	h.password, _ = u.User.Password()
@@ -96,7 +96,7 @@ func withPort(addrs []string, port string) []string {
 
 func openSentinel(h hosts, c Config) (Transport, string, error) {
 	if len(h.path) == 0 || len(h.path) > 2 {
-		return nil, "", errors.New("redislock: the URL must name the primary: redis+sentinel://host/primary")
+		return nil, "", errors.New("the URL must name the primary: redis+sentinel://host/primary")
 	}
 	o := &redis.FailoverOptions{
 		MasterName: h.path[0], SentinelAddrs: withPort(h.addrs, "26379"),
@@ -105,7 +105,7 @@ func openSentinel(h hosts, c Config) (Transport, string, error) {
 	if len(h.path) == 2 {
 		db, err := strconv.Atoi(h.path[1])
 		if err != nil {
-			return nil, "", fmt.Errorf("redislock: invalid database number %q", h.path[1])
+			return nil, "", fmt.Errorf("invalid database number %q", h.path[1])
 		}
 		o.DB = db
 	}
@@ -114,7 +114,7 @@ func openSentinel(h hosts, c Config) (Transport, string, error) {
 
 func openCluster(h hosts, c Config) (Transport, string, error) {
 	if len(h.path) > 0 {
-		return nil, "", errors.New("redislock: a cluster has no databases: the URL must end after the hosts")
+		return nil, "", errors.New("a cluster has no databases: the URL must end after the hosts")
 	}
 	o := &redis.ClusterOptions{Addrs: withPort(h.addrs, "6379"), Username: h.username, Password: h.password, TLSConfig: h.tls}
 	return cluster(o, c), "cluster " + strings.Join(o.Addrs, ","), nil

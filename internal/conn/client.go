@@ -42,15 +42,18 @@ func New(client redis.UniversalClient, c Config) (t Transport, name string, err 
 	case *redis.ClusterClient:
 		o := *client.Options()
 		if o.ClusterSlots != nil { // go-redis asks sentinels so, for the clients of NewFailoverClusterClient, and looks again seldom
-			return nil, "", errors.New("redislock: a ClusterClient with ClusterSlots may stay with an old primary; use a FailoverClient")
+			return nil, "", errors.New("a ClusterClient with ClusterSlots may stay with an old primary; use a FailoverClient")
 		}
 		return cluster(&o, c), "cluster " + strings.Join(o.Addrs, ","), nil
 	case nil:
-		return nil, "", errors.New("redislock: no client")
+		return nil, "", errors.New("no client")
 	default: // a Ring moves keys to other servers when one fails: two owners
-		return nil, "", fmt.Errorf("redislock: a %T cannot keep locks; use a Client, a FailoverClient or a ClusterClient", client)
+		return nil, "", fmt.Errorf("a %T cannot keep locks; use a Client, a FailoverClient or a ClusterClient", client)
 	}
 }
+
+// Single returns a Transport for one server with these options, which stay unchanged.
+func Single(o *redis.Options, c Config) Transport { return single(o, c) }
 
 func single(o *redis.Options, c Config) *goRedis {
 	o = redisopts.Single(o, timeouts)

@@ -72,7 +72,7 @@ func (c Config) override(client contextProvider) contextProvider {
 		}
 		if c.PasswordFile != "" {
 			if password, err = redisopts.ReadPassword(c.PasswordFile); err != nil {
-				return "", "", fmt.Errorf("redislock: read the password: %w", err)
+				return "", "", fmt.Errorf("read the password: %w", err)
 			}
 		}
 		return username, password, nil

@@ -1,4 +1,4 @@
-// Package conn is the lowest storey of redislock: connections to the server, pipelines, time-outs, sentinels,
+// Package conn is the lowest storey of the backends on Redis: connections to a server, pipelines, time-outs, sentinels,
 // credentials, and the sorting of errors. It runs scripts and passes on messages, and knows nothing of locks.
 //
 //	Pipelined ─▶ goRedis ─┬─▶ scripts: a call alone, or several in one pipeline

@@ -41,6 +41,18 @@ func (o *Observers) change(f func([]*func(distributed.Exchange)) []*func(distrib
 	o.list.Store(&all)
 }
 
+// Empty reports that nobody observes.
+func (o *Observers) Empty() bool { return o.list.Load() == nil }
+
+// Report calls all of them.
+func (o *Observers) Report(e distributed.Exchange) {
+	if list := o.list.Load(); list != nil {
+		for _, f := range *list {
+			(*f)(e)
+		}
+	}
+}
+
 // observed reports each exchange of a transport: a call alone, or a pipeline of several.
 type observed struct {
 	Transport
@@ -52,7 +64,7 @@ func Observed(t Transport, o *Observers) Transport { return &observed{t, o} }
 
 // Do implements Transport.
 func (t *observed) Do(ctx context.Context, calls ...*Call) {
-	if t.observers.list.Load() == nil {
+	if t.observers.Empty() {
 		t.Transport.Do(ctx, calls...)
 		return
 	}
@@ -79,8 +91,7 @@ func (t *observed) About(ctx context.Context, tag string) (Info, error) {
 
 // report tells the observers. An exchange that its caller has cancelled says nothing about the server.
 func (t *observed) report(name string, sent time.Time, err error) {
-	list := t.observers.list.Load()
-	if list == nil || errors.Is(err, context.Canceled) && !errors.Is(err, distributed.ErrUnreached) {
+	if t.observers.Empty() || errors.Is(err, context.Canceled) && !errors.Is(err, distributed.ErrUnreached) {
 		return
 	}
 	e := distributed.Exchange{Sent: sent}
@@ -90,9 +101,7 @@ func (t *observed) report(name string, sent time.Time, err error) {
 	if err != nil {
 		e.Err = Unavailable(name, err)
 	}
-	for _, f := range *list {
-		(*f)(e)
-	}
+	t.observers.Report(e)
 }
 
 // mostAnswered returns the error of a pipeline: nil if one call was answered well, because the server is there then; else
