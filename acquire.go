@@ -27,14 +27,11 @@ func (e entered) run(fn func(context.Context) error) (err error) {
 	return fn(e.ctx)
 }
 
-// leave ends the stay. It returns the function's error, with what was wrong with the hold (rule T7). A release without an
-// answer has been logged; it is no failure of the function's.
+// leave ends the stay. It returns the function's error, with what was wrong with the hold (rule T7).
 func (e entered) leave(err error) error {
 	var kept bool
 	if e.releaseWait > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.hold.parent), e.releaseWait)
-		defer cancel()
-		kept, _ = e.hold.unpinAndWait(ctx)
+		kept = e.hold.unpinWithin(e.releaseWait)
 	} else {
 		kept = e.hold.unpin()
 	}
@@ -47,38 +44,69 @@ func (e entered) leave(err error) error {
 	return err
 }
 
-// enter is the way in: options, key, nested guard, local queue, backend.
+// enter is the way in: options, key, nested guard, local queue, backend, and the limit of the stay.
 func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption) (entered, error) {
 	if ctx == nil {
 		return entered{}, errNilContext
 	}
-	n, err := l.names.get(name)
+	r, err := l.request(name, key, opts)
+	e := entered{fallback: r.options.fallback}
 	if err != nil {
-		return entered{fallback: l.settings.defaults.with(opts).fallback}, l.invalid(name, key, err)
+		return e, err
 	}
-	c := n.options.with(opts)
-	e := entered{fallback: c.fallback}
-	if c.sync {
+	if r.options.sync {
 		e.releaseWait = l.settings.leaseTTL
 	}
-	if c.err != nil {
-		return e, fmt.Errorf("wllock: %w", c.err)
-	}
-	if err := checkKey(key); err != nil {
-		return e, l.invalid(name, key, err)
-	}
-	full := n.prefix + key
-	if h, nested, err := within(ctx, l.observer, full, &c); h != nil || err != nil {
+	if h, nested, err := within(ctx, l.observer, &r); h != nil || err != nil {
 		e.hold, e.ctx = h, nested
 		return e, err
 	}
+	h := l.newHold(&r)
+	h.parent = l.observer.began(ctx, &h.call)
+	e.hold, e.ctx = h, h
+	asked := time.Now()
+	var deadline time.Time
+	if r.options.wait > 0 {
+		deadline = asked.Add(r.options.wait)
+	}
+	if err := l.acquire(h.parent, h, &r.options, asked, deadline); err != nil {
+		return e, err
+	}
+	if d := r.options.lockTimeMax; d > 0 {
+		h.limitTo(h.use.Began().Add(d))
+	}
+	return e, nil
+}
+
+// request is a lock that is asked for.
+type request struct {
+	name    *nameState
+	key     string // full name
+	options callOptions
+}
+
+// request checks what a caller asks for. After an error, only the fallback of the result counts.
+func (l *Locker) request(name, key string, opts []CallOption) (request, error) {
+	n, err := l.names.get(name)
+	if err != nil {
+		return request{options: l.settings.defaults.with(opts)}, l.invalid(name, key, err)
+	}
+	r := request{name: n, options: n.options.with(opts)}
+	if r.options.err != nil {
+		return r, fmt.Errorf("wllock: %w", r.options.err)
+	}
+	if err := checkKey(key); err != nil {
+		return r, l.invalid(name, key, err)
+	}
+	r.key = n.prefix + key
+	return r, nil
+}
+
+func (l *Locker) newHold(r *request) *hold {
 	h := &hold{observer: l.observer, limits: l.limits}
 	h.self.hold = h
-	h.name, h.key, h.mode = n, full, c.mode
-	ctx = l.observer.began(ctx, &h.call)
-	h.parent = ctx
-	e.hold, e.ctx = h, h
-	return e, l.acquire(ctx, h, &c)
+	h.name, h.key, h.mode = r.name, r.key, r.options.mode
+	return h
 }
 
 func (l *Locker) invalid(name, key string, err error) error {
@@ -87,22 +115,22 @@ func (l *Locker) invalid(name, key string, err error) error {
 
 // within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with
 // the context for the function. Neither hold nor error: there is none.
-func within(ctx context.Context, of *observer, key string, c *callOptions) (*hold, context.Context, error) { // rule L6
+func within(ctx context.Context, of *observer, r *request) (*hold, context.Context, error) { // rule L6
 	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
 		h := at.held()
-		if h.observer != of || h.key != key || !h.pin() {
+		if h.observer != of || h.key != r.key || !h.pin() {
 			continue
 		}
 		var reason error
 		switch {
 		case h.lost():
 			reason = h.err()
-		case h.mode == distributed.Shared && c.mode == distributed.Exclusive:
+		case h.mode == distributed.Shared && r.options.mode == distributed.Exclusive:
 			reason = ErrUpgrade
 		}
 		if reason != nil {
 			h.unpin()
-			return nil, nil, &Error{Op: "acquire", Key: key, Tier: TierLocal, Err: reason}
+			return nil, nil, &Error{Op: "acquire", Key: r.key, Tier: TierLocal, Err: reason}
 		}
 		if linkOf(ctx).held() != h {
 			ctx = &nested{Context: ctx, hold: h}
@@ -112,13 +140,9 @@ func within(ctx context.Context, of *observer, key string, c *callOptions) (*hol
 	return nil, nil, nil
 }
 
-// acquire takes h through both tiers. One budget covers them both.
-func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
-	asked := time.Now()
-	turn := local.Ask{Shared: c.mode == distributed.Shared, NoWait: c.noWait, Limit: h.name.threshold(c), Waiting: &h.name.waiting}
-	if c.wait > 0 {
-		turn.Deadline = asked.Add(c.wait) // rule L7
-	}
+// acquire takes h through both tiers. One deadline, if there is one, covers them both (rule L7).
+func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, deadline time.Time) error {
+	turn := local.Ask{Shared: c.mode == distributed.Shared, NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.waiting}
 	if c.hopeless && !c.noWait {
 		turn.MaxAhead = h.name.wait.maxAhead(ctx, asked, turn.Deadline)
 	}
@@ -139,10 +163,6 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions) error {
 	}
 	if c.mode == distributed.Shared {
 		h.turn.Share()
-	}
-	if c.lockTimeMax > 0 {
-		h.limit.Owner = h
-		l.limits.Put(&h.limit, h.use.Began().Add(c.lockTimeMax))
 	}
 	l.observer.acquired(ctx, &h.call)
 	return nil

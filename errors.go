@@ -26,6 +26,8 @@ var (
 	ErrHeld = distributed.ErrHeld
 	// ErrUpgrade: an exclusive lock was requested inside the caller's own shared lock. It could only wait for itself.
 	ErrUpgrade = errors.New("exclusive lock requested inside the caller's own shared lock")
+	// ErrLockOrder: DoAll was asked, inside a lock, for one that comes before it in the common order. It might wait forever.
+	ErrLockOrder = errors.New("lock requested inside one that comes later in the common order")
 	// ErrLeaseLost: the lock was lost while it was held; also the cause of the function's context.
 	ErrLeaseLost = distributed.ErrLeaseLost
 	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax; also the cause of its context.

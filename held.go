@@ -25,8 +25,20 @@ func (h *Held) DistributedWait() time.Duration { return h.hold.distributedWait()
 func (h *Held) Handoff() bool { return h.hold.use.Handoff() }
 
 // Degraded reports that only the local lock is held (LocalOnly, backend unreachable): either from the start, without a
-// fence, or since the lease expired. It remains true after the backend returns.
-func (h *Held) Degraded() bool { return h.hold.use.Degraded() } // rule T9
+// fence, or since the lease expired. It remains true after the backend returns. A lock that was acquired by DoAll is degraded if
+// any of that call's locks is.
+func (h *Held) Degraded() bool { // rule T9
+	b := h.hold.together.Load()
+	if b == nil {
+		return h.hold.use.Degraded()
+	}
+	for i := range b.members {
+		if b.members[i].hold.use.Degraded() {
+			return true
+		}
+	}
+	return false
+}
 
 // Until is the time until which the lock is held at least. It moves with every renewal. For a degraded lock it is always T
 // from now, until LockTimeMax has passed; then it is fixed, and the lock ends there.
@@ -34,12 +46,23 @@ func (h *Held) Until() time.Time { return h.hold.use.Lease().Until() }
 
 // Err looks at the clocks now. It returns an error that Is ErrLeaseLost as soon as the lease has expired, even if nothing
 // else has noticed, and after the lock was released; ErrLockTimeMax (also beside the other) if LockTimeMax has passed;
-// else nil. Call it before a step that must not be done without the lock; for certainty, use the fence.
+// else nil. Call it before a step that must not be done without the lock; for certainty, use the fence. A lock that was
+// acquired by DoAll answers for all of that call's locks.
 func (h *Held) Err() error {
 	if h.hold.pins.Load() == 0 {
 		return ErrLeaseLost
 	}
-	return h.hold.err()
+	b := h.hold.together.Load()
+	if b == nil {
+		return h.hold.err()
+	}
+	for i := range b.members {
+		other := b.members[i].hold
+		if err := other.err(); err != nil && other.pins.Load() > 0 { // else it was released, and a nested guard keeps this one
+			return err
+		}
+	}
+	return nil
 }
 
 // HeldFrom returns the innermost lock that ctx carries: ctx is, or descends from, the context of a guarded function or of

@@ -22,9 +22,10 @@ type hold struct {
 	call
 	self     Held // what HeldFrom returns
 	observer *observer
-	tenure   *tenure.Tenure       // the turn's baton, for use after the turn has gone
-	limits   *deadline.Set[*hold] // of the Locker
-	limit    deadline.Item[*hold] // when LockTimeMax has passed; in limits if it has an owner
+	tenure   *tenure.Tenure         // the turn's baton, for use after the turn has gone
+	limits   *deadline.Set[*hold]   // of the Locker
+	limit    deadline.Item[*hold]   // when LockTimeMax has passed; in limits if it has an owner
+	together atomic.Pointer[bundle] // the DoAll that holds this lock with others; nil: none, or it does not hold all of them yet
 
 	pins       atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so
 	overstayed atomic.Bool
@@ -133,6 +134,15 @@ func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) { // rul
 	return kept, err
 }
 
+// unpinWithin is unpinAndWait that waits for d at most. A release without an answer has been logged; it is no failure of the
+// function's.
+func (h *hold) unpinWithin(d time.Duration) (kept bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.parent), d)
+	defer cancel()
+	kept, _ = h.unpinAndWait(ctx)
+	return kept
+}
+
 // out ends one function's stay. pass: it was the last, and the caller has to pass the turn on.
 func (h *hold) out() (kept, pass bool) {
 	if h.pins.Add(-1) > 0 {
@@ -168,6 +178,12 @@ func (h *hold) LeaseLost() { // rule T6
 
 // Readmit implements tenure.Owner: sharers that found the lease draining may come in beside this one again.
 func (h *hold) Readmit() { h.turn.Reopen() }
+
+// limitTo sets when the hold overstays.
+func (h *hold) limitTo(at time.Time) {
+	h.limit.Owner = h
+	h.limits.Put(&h.limit, at)
+}
 
 // overstay is called when LockTimeMax has passed: the context ends, and the lease is abandoned.
 func (h *hold) overstay() { // rule T6

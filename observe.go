@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/nametext"
@@ -44,7 +47,25 @@ func (o *observer) began(ctx context.Context, c *call) context.Context {
 	if o.telemetry == nil || o.telemetry.tracer == nil {
 		return ctx
 	}
-	return o.telemetry.start(ctx, c, &o.starts)
+	name, key := c.name.name, c.key
+	ctx, c.span = o.telemetry.start(ctx, &o.starts, func() (context.Context, trace.Span) { return o.telemetry.open(ctx, name, key) })
+	return ctx
+}
+
+// beganAll is began for a DoAll: its calls share a span, which the first of them to end ends.
+func (o *observer) beganAll(ctx context.Context, members []member) (context.Context, trace.Span) {
+	if o.telemetry == nil || o.telemetry.tracer == nil || !slices.ContainsFunc(members, func(m member) bool { return !m.outer }) {
+		return ctx, nil
+	}
+	var names, keys []string
+	for i := range members {
+		if m := &members[i]; !m.outer {
+			names, keys = append(names, m.name.name), append(keys, m.key)
+		}
+	}
+	return o.telemetry.start(ctx, &o.starts, func() (context.Context, trace.Span) {
+		return o.telemetry.openAll(ctx, slices.Compact(names), keys)
+	})
 }
 
 // report queues r for the tracer if the caller is traced, and for the meter if there is one.

@@ -207,14 +207,16 @@ func (o loggerOption) apply(s *settings) {
 // Logger is for config.Open, which gives the logger to the backend, too.
 func (o loggerOption) Logger() *slog.Logger { return o.logger }
 
-// WithTracerProvider makes every acquisition a span, a child of the caller's (default: none). It ends a moment after the
+// WithTracerProvider makes every acquisition a span, a child of the caller's (default: none); a DoAll is one span, with the
+// attributes wllock.names and wllock.key.count, and an event acquired for each key, in the common order. It ends a moment after the
 // call; Close waits for that. A call goes on without a span if that does not start within 10 ms.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }
 
-// WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key (default: left out). It is not cut
-// there, and keys may hold personal data: choose it only if traces are kept from those who must not see them.
+// WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key, those of a DoAll as wllock.keys (default:
+// left out). They are not cut there, and keys may hold personal data: choose it only if traces are kept from those who must
+// not see them.
 func WithSpanKeys() Option { return option(func(s *settings) { s.spanKeys = true }) }
 
 // WithMeterProvider measures waits, holds, sheds, hand-offs and losses, per name (default: none).

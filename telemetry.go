@@ -139,26 +139,35 @@ func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameSta
 	}
 }
 
-// start starts the span of an acquisition, unless the tracer stands still.
-func (t *telemetry) start(ctx context.Context, c *call, by *attempts) context.Context {
-	traced, name, key := ctx, c.name.name, c.key
-	var span trace.Span // nil: nobody would see what follows
-	open := func() { traced, span = t.open(ctx, name, key) }
-	if !by.try(open, func() { endSpan(span) }) {
-		return ctx
+// start starts the span of an acquisition, unless the tracer stands still. The span is nil if nobody would see what follows.
+func (t *telemetry) start(ctx context.Context, by *attempts, open func() (context.Context, trace.Span)) (context.Context, trace.Span) {
+	var traced context.Context
+	var span trace.Span
+	if !by.try(func() { traced, span = open() }, func() { endSpan(span) }) {
+		return ctx, nil
 	}
-	c.span = span
-	return traced
+	return traced, span
 }
 
 func (t *telemetry) open(ctx context.Context, name, key string) (context.Context, trace.Span) {
+	return t.openSpan(ctx, attribute.String("wllock.name", name), attribute.String("wllock.key", key))
+}
+
+// openAll is open for the keys of a DoAll.
+func (t *telemetry) openAll(ctx context.Context, names, keys []string) (context.Context, trace.Span) {
+	return t.openSpan(ctx, attribute.StringSlice("wllock.names", names), attribute.StringSlice("wllock.keys", keys),
+		attribute.Int("wllock.key.count", len(keys)))
+}
+
+// openSpan opens a span with all attributes, but with the key only if that is wanted.
+func (t *telemetry) openSpan(ctx context.Context, name, key attribute.KeyValue, more ...attribute.KeyValue) (context.Context, trace.Span) {
 	ctx, span := t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(t.system, attribute.String("wllock.name", name)))
+		trace.WithAttributes(append(more, t.system, name)...))
 	if !span.IsRecording() {
 		return ctx, nil
 	}
 	if t.spanKeys {
-		span.SetAttributes(attribute.String("wllock.key", key))
+		span.SetAttributes(key)
 	}
 	return ctx, span
 }
@@ -178,7 +187,8 @@ func traceAcquired(r *report) {
 func traceRefused(r *report) {
 	traceQueued(r.call)
 	span, reason := r.call.span, r.why.String()
-	span.SetAttributes(attribute.String("wllock.tier", string(r.err.Tier)), attribute.String("error.type", reason))
+	span.SetAttributes(attribute.String("wllock.tier", string(r.err.Tier)), attribute.String("error.type", reason),
+		attribute.String("wllock.name", r.call.name.name)) // of a DoAll, the one that was refused
 	span.SetStatus(codes.Error, reason)
 	span.End(trace.WithTimestamp(r.at))
 }

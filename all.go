@@ -1,0 +1,118 @@
+package wllock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Resource is a lock that DoAll asks for: system:Name:Key.
+type Resource struct {
+	Name, Key string
+	Shared    bool // a read lock, as with the option Shared
+}
+
+// maxKeys bounds what one call keeps from others: in the queue of each key, callers wait for the whole call.
+const maxKeys = 64
+
+// DoAll runs fn while it holds the locks of all resources: 1 to 64 different keys, all or none. A key that is named more
+// than once is acquired once: exclusively, unless all of its resources are shared.
+//
+// The locks are acquired one after the other in the common order, which is that of their full names system:name:key, byte
+// by byte, whatever the order of resources, so that calls of DoAll never wait for each other in a circle. Programs that
+// nest several of these locks by other means have to keep that order themselves. Inside a hold of the same Locker, in a
+// context derived from it, keys that are held already run at once, as with Do, and each of the others must come
+// later in the common order than every key that the context holds. If not, DoAll returns ErrLockOrder at once, since it
+// could wait forever. It knows nothing of holds that ctx does not carry, nor of those of another Locker, even one with the same
+// system and backend. A Do inside a hold of another key is not checked: for several keys, use DoAll.
+//
+// While a call waits for its later keys, it holds the earlier ones, and their queues stand still. So give what many callers
+// compete for a name that comes late in the common order: it is then held for no longer than fn takes.
+//
+// The call's options apply to every key, before those of the key's name. All waits count from the start of DoAll: WithWait
+// covers all keys and both tiers. WithLockTimeMax counts from the moment when all keys are held. Shared makes all of them
+// shared. The fallback is that of the key that was not acquired.
+//
+// Error.Key is the key that was not acquired, or the first one that was lost. The loss of any key ends fn's context. If a
+// key is lost while DoAll waits for others, it releases them all and starts over within the same wait, up to 3 times; then
+// it returns ErrLeaseLost, with Ran false.
+//
+// In fn's context, HeldKey returns each lock, with its own fence, and HeldFrom the last in the common order.
+func (l *Locker) DoAll(ctx context.Context, resources []Resource, fn Func, opts ...CallOption) error {
+	switch {
+	case fn == nil:
+		return errNilFunc
+	case ctx == nil:
+		return errNilContext
+	}
+	b := &bundle{locker: l}
+	otherwise, err := b.ask(resources, opts)
+	if err == nil {
+		otherwise, err = b.enter(ctx)
+	}
+	switch {
+	case err == nil:
+		return b.run(fn)
+	case otherwise != nil:
+		return otherwise(ctx, err)
+	}
+	return err
+}
+
+// GuardAll returns fn guarded by the locks of all resources: each call of the result is a DoAll.
+func (l *Locker) GuardAll(resources []Resource, fn Func, opts ...CallOption) Func {
+	resources = slices.Clone(resources)
+	return func(ctx context.Context) error { return l.DoAll(ctx, resources, fn, opts...) }
+}
+
+// fallback is what WithFallback sets.
+type fallback = func(ctx context.Context, err error) error
+
+// ask notes the keys, in the common order. After an error it returns the fallback for that.
+func (b *bundle) ask(resources []Resource, opts []CallOption) (fallback, error) {
+	all := make([]member, 0, min(len(resources), maxKeys))
+	for _, r := range resources {
+		asked, err := b.locker.request(r.Name, r.Key, opts)
+		if err != nil {
+			return asked.options.fallback, err
+		}
+		m := member{request: asked}
+		if r.Shared {
+			m.options.mode = distributed.Shared
+		}
+		if m.options.sync {
+			m.releaseWait = b.locker.settings.leaseTTL
+		}
+		all = append(all, m)
+	}
+	b.members = inOrder(all)
+	if n := len(b.members); n == 0 || n > maxKeys {
+		return b.locker.settings.defaults.with(opts).fallback,
+			fmt.Errorf("wllock: %w: %d different keys, want 1 to %d", ErrInvalidKey, n, maxKeys)
+	}
+	return nil, nil
+}
+
+// inOrder sorts by the common order and merges requests for the same key: exclusive, unless all of them are shared.
+func inOrder(all []member) []member { // rule L8
+	slices.SortFunc(all, func(a, b member) int {
+		if order := strings.Compare(a.key, b.key); order != 0 {
+			return order
+		}
+		return int(a.options.mode) - int(b.options.mode) // exclusive first
+	})
+	return slices.CompactFunc(all, func(a, b member) bool { return a.key == b.key })
+}
+
+// lastHeld returns the last key in the common order of the locks of this Locker that ctx carries, or "".
+func (l *Locker) lastHeld(ctx context.Context) (last string) {
+	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
+		if h := at.held(); h.observer == l.observer && h.pins.Load() > 0 {
+			last = max(last, h.key)
+		}
+	}
+	return last
+}

@@ -1,0 +1,293 @@
+package wllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+// keys are exclusive resources of the name n; a key that begins with ~ is shared.
+func keys(all ...string) (r []wllock.Resource) {
+	for _, key := range all {
+		exclusive := strings.TrimPrefix(key, "~")
+		r = append(r, wllock.Resource{Name: "n", Key: exclusive, Shared: key != exclusive})
+	}
+	return r
+}
+
+// free checks that nobody in any process holds the keys.
+func free(t *testing.T, l *wllock.Locker, b distributed.Backend, all ...string) {
+	t.Helper()
+	other, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
+	require.NoError(t, err)
+	for _, key := range all {
+		require.NoError(t, l.Do(t.Context(), "n", key, nothing, wllock.NoWait(), wllock.SyncRelease()), key)
+		require.NoError(t, other.Do(t.Context(), "n", key, nothing, wllock.NoWait(), wllock.SyncRelease()), key)
+	}
+	require.NoError(t, other.Close(t.Context()))
+	require.Zero(t, l.Stats().Total.Held)
+}
+
+// errorOf checks an error of DoAll that says that a key was not acquired.
+func errorOf(t *testing.T, err, reason error, key string) *wllock.Error {
+	t.Helper()
+	require.ErrorIs(t, err, reason)
+	var e *wllock.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "test:n:"+key, e.Key)
+	require.False(t, e.Ran)
+	return e
+}
+
+func TestDoAllHoldsEveryKeyWithAFenceOfItsOwn(t *testing.T) {
+	l, b := newLocker(t)
+	asked := keys("b", "~c", "a", "b")
+	var last map[string]uint64
+	for range 2 {
+		fences := map[string]uint64{}
+		require.NoError(t, l.DoAll(t.Context(), asked, func(ctx context.Context) error {
+			for _, key := range []string{"a", "b", "c"} {
+				h, ok := wllock.HeldKey(ctx, "n", key)
+				require.True(t, ok)
+				require.Equal(t, "test:n:"+key, h.Key())
+				require.NoError(t, h.Err())
+				fences[key] = h.Fence()
+				require.ErrorIs(t, l.Do(context.Background(), "n", key, never(t), wllock.NoWait()), wllock.ErrHeld)
+			}
+			require.NoError(t, l.Do(context.Background(), "n", "c", nothing, wllock.NoWait(), wllock.Shared()))
+			innermost, _ := wllock.HeldFrom(ctx)
+			require.Equal(t, "test:n:c", innermost.Key(), "the last in the common order")
+			require.EqualValues(t, 3, l.Stats().Names["n"].Held)
+			return nil
+		}))
+		for key, fence := range fences {
+			require.Greater(t, fence, last[key])
+		}
+		last = fences
+	}
+	require.Equal(t, keys("b", "~c", "a", "b"), asked, "the caller's slice is left alone")
+	free(t, l, b, "a", "b", "c")
+}
+
+func TestDoAllMergesDuplicatesExclusiveWins(t *testing.T) {
+	l, _ := newLocker(t)
+	for _, asked := range [][]string{{"~k", "k"}, {"k", "~k"}, {"~k", "~k", "k"}} {
+		require.NoError(t, l.DoAll(t.Context(), keys(asked...), func(ctx context.Context) error {
+			require.EqualValues(t, 1, l.Stats().Total.Held)
+			return l.Do(ctx, "n", "k", nothing) // no ErrUpgrade
+		}))
+	}
+	require.NoError(t, l.DoAll(t.Context(), keys("~k", "~k"), func(ctx context.Context) error {
+		require.ErrorIs(t, l.Do(ctx, "n", "k", never(t)), wllock.ErrUpgrade)
+		return nil
+	}))
+}
+
+func TestDoAllReturnsTheFunctionsErrorUnchanged(t *testing.T) {
+	l, _ := newLocker(t)
+	own := errors.New("own")
+	require.Same(t, own, l.DoAll(t.Context(), keys("a", "b"), func(context.Context) error { return own }))
+}
+
+func TestGuardAllIsADoAllEachTime(t *testing.T) {
+	l, _ := newLocker(t)
+	n, asked := 0, keys("a", "b")
+	guarded := l.GuardAll(asked, func(ctx context.Context) error {
+		n++
+		_, ok := wllock.HeldKey(ctx, "n", "a")
+		require.True(t, ok)
+		return nil
+	})
+	asked[0].Key = "changed"
+	for range 3 {
+		require.NoError(t, guarded(t.Context()))
+	}
+	require.Equal(t, 3, n)
+}
+
+func TestDoAllRefusesWrongArgumentsBeforeAnyQueue(t *testing.T) {
+	l, _ := newLocker(t)
+	var many []wllock.Resource
+	for i := range 65 {
+		many = append(many, wllock.Resource{Name: "n", Key: strconv.Itoa(i)})
+	}
+	for _, wrong := range [][]wllock.Resource{nil, {}, many, {{Name: "n", Key: "k"}, {Name: "n"}}, {{Name: "n", Key: "k"}, {Name: "a:b", Key: "k"}}} {
+		require.ErrorIs(t, l.DoAll(t.Context(), wrong, never(t)), wllock.ErrInvalidKey)
+	}
+	require.ErrorContains(t, l.DoAll(t.Context(), many, never(t)), "65 different keys, want 1 to 64")
+	require.ErrorContains(t, l.DoAll(t.Context(), keys("a"), nil), "nil")
+	var noContext context.Context
+	require.ErrorContains(t, l.DoAll(noContext, keys("a"), never(t)), "nil")
+	require.ErrorContains(t, l.DoAll(t.Context(), keys("a"), never(t), nil), "nil")
+	require.ErrorContains(t, l.DoAll(t.Context(), keys("a"), never(t), wllock.WithWait(-1)), "WithWait(-1ns)")
+	require.Zero(t, l.Stats().Total.Acquired)
+
+	require.NoError(t, l.DoAll(t.Context(), append(many[:64], many[:64]...), nothing), "64, each of them twice")
+	require.EqualValues(t, 64, l.Stats().Total.Acquired)
+}
+
+func TestShedAtTheThirdKeyFreesTheFirstTwoAndWakesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const answer = 100 * time.Millisecond
+		l := lockerOn(t, slow{Backend: memlock.New(), key: "test:n:b", enter: answer}, wllock.WithThreshold(1))
+		release := hold(t, l, "n", "c")
+		go func() { _ = l.Do(context.Background(), "n", "c", nothing) }() // waits: the queue of c is full
+		begin := time.Now()
+		shed, woken := make(chan error, 1), make(chan error, 1)
+		go func() { shed <- l.DoAll(context.Background(), keys("a", "b", "c"), never(t)) }()
+		synctest.Wait() // it holds a, and asks for b
+		go func() { woken <- l.Do(context.Background(), "n", "a", nothing) }()
+		synctest.Wait()
+		require.EqualValues(t, 2, l.Stats().Total.Waiting)
+		e := errorOf(t, <-shed, wllock.ErrQueueFull, "c")
+		require.NoError(t, <-woken)
+		require.Equal(t, answer, time.Since(begin), "at once")
+		require.Equal(t, wllock.TierLocal, e.Tier)
+		require.Equal(t, answer, e.Waited, "for all keys")
+		require.Positive(t, e.RetryAfter)
+		require.NoError(t, l.Do(t.Context(), "n", "b", nothing, wllock.NoWait()))
+		release()
+		synctest.Wait()
+		require.EqualValues(t, 1, l.Stats().Names["n"].Shed)
+		require.Zero(t, l.Stats().Names["n"].Held)
+	})
+}
+
+func TestPanicAndGoexitReleaseAllKeys(t *testing.T) {
+	l, b := newLocker(t)
+	require.PanicsWithValue(t, "boom", func() {
+		_ = l.DoAll(t.Context(), keys("a", "b", "c"), func(context.Context) error { panic("boom") })
+	})
+	free(t, l, b, "a", "b", "c")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.DoAll(context.Background(), keys("a", "b", "c"), func(context.Context) error { runtime.Goexit(); return nil })
+	}()
+	<-done
+	free(t, l, b, "a", "b", "c")
+}
+
+// faulty is a backend that panics for one key.
+type faulty struct {
+	*memlock.Backend
+	key string
+}
+
+func (f faulty) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if r.Key == f.key {
+		panic("backend")
+	}
+	return f.Backend.Enter(ctx, r)
+}
+
+func TestPanicOfTheBackendReleasesTheKeysBefore(t *testing.T) {
+	b := memlock.New()
+	l := lockerOn(t, faulty{b, "test:n:c"})
+	require.PanicsWithValue(t, "backend", func() { _ = l.DoAll(t.Context(), keys("a", "b", "c"), never(t)) })
+	free(t, l, b, "a", "b")
+}
+
+func TestOptionsOfADoAll(t *testing.T) {
+	answer := errors.New("answered")
+	l, _ := newLocker(t, wllock.WithName("patient", wllock.WithFallback(func(_ context.Context, err error) error {
+		require.ErrorIs(t, err, wllock.ErrHeld)
+		return answer
+	})), wllock.WithName("catalog", wllock.Shared()))
+	all := []wllock.Resource{{Name: "patient", Key: "k"}, {Name: "n", Key: "k"}}
+	t.Run("the fallback is that of the key that was not acquired", func(t *testing.T) {
+		release := hold(t, l, "patient", "k")
+		require.Same(t, answer, l.DoAll(t.Context(), all, never(t), wllock.NoWait()))
+		own := errors.New("own")
+		require.Same(t, own, l.DoAll(t.Context(), all, never(t), wllock.NoWait(),
+			wllock.WithFallback(func(ctx context.Context, err error) error {
+				require.NoError(t, l.Do(ctx, "n", "k", nothing, wllock.NoWait()), "it holds nothing")
+				return own
+			})))
+		release()
+		defer hold(t, l, "n", "k")()
+		require.ErrorIs(t, l.DoAll(t.Context(), all, never(t), wllock.NoWait()), wllock.ErrHeld)
+	})
+	t.Run("Shared is for all", func(t *testing.T) {
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(context.Context) error {
+			return l.DoAll(context.Background(), keys("~a", "~b"), nothing, wllock.NoWait())
+		}, wllock.Shared()))
+	})
+	t.Run("an option of a name is for its keys", func(t *testing.T) {
+		all := []wllock.Resource{{Name: "catalog", Key: "k"}, {Name: "n", Key: "k"}}
+		require.NoError(t, l.DoAll(t.Context(), all, func(context.Context) error {
+			require.NoError(t, l.Do(context.Background(), "catalog", "k", nothing, wllock.NoWait()))
+			require.ErrorIs(t, l.Do(context.Background(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+			return nil
+		}))
+	})
+	t.Run("a threshold is for the queue of each key", func(t *testing.T) {
+		defer hold(t, l, "n", "b")()
+		errorOf(t, l.DoAll(t.Context(), keys("a", "b"), never(t), wllock.WithCallThreshold(0)), wllock.ErrQueueFull, "b")
+	})
+}
+
+func TestSyncReleaseOfADoAllWaitsForAllAnswersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const answer = 100 * time.Millisecond
+		l := lockerOn(t, slow{Backend: memlock.New(), release: answer})
+		begin := time.Now()
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b", "c", "d"), nothing, wllock.SyncRelease()))
+		require.Equal(t, answer, time.Since(begin))
+		begin = time.Now()
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b", "c", "d"), nothing))
+		require.Zero(t, time.Since(begin))
+	})
+}
+
+// slow is a backend that answers late.
+type slow struct {
+	distributed.Backend
+	key            string // for which Enter is late
+	enter, release time.Duration
+}
+
+func (s slow) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if r.Key == s.key {
+		time.Sleep(s.enter)
+	}
+	l, p, err := s.Backend.Enter(ctx, r)
+	if l != nil && s.release > 0 {
+		l = slowLease{l, s.release}
+	}
+	return l, p, err
+}
+
+type slowLease struct {
+	distributed.Lease
+	release time.Duration
+}
+
+func (l slowLease) Release(ctx context.Context) error {
+	time.Sleep(l.release)
+	return l.Lease.Release(ctx)
+}
+
+func TestEveryKeyOfADoAllIsInUse(t *testing.T) {
+	l, _ := newLocker(t)
+	require.NoError(t, l.DoAll(t.Context(), keys("a", "~b"), func(context.Context) error {
+		modes := map[string]string{}
+		for _, info := range l.Locks(10) {
+			modes[info.Key] = fmt.Sprint(info.Mode, " ", info.Holders)
+		}
+		require.Equal(t, map[string]string{"test:n:a": "exclusive 1", "test:n:b": "shared 1"}, modes)
+		return nil
+	}))
+}
