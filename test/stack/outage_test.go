@@ -164,7 +164,7 @@ func TestKilledServerIsToldAtOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return l.Do(t.Context(), "n", "k", nothing) == nil }, 2*time.Second, 10*time.Millisecond)
 	require.Contains(t, log.lines()[0], "refused")
 	require.Contains(t, log.lines()[0], s.Addr)
-	require.LessOrEqual(t, len(log.lines()), 10)
+	require.LessOrEqual(t, len(log.lines()), 10, fmt.Sprint(strings.Join(log.lines(), "\n")))
 }
 
 // A server that answers and refuses is not away: LocalOnly lets nobody in beside a lease that is held and renewed, and the
