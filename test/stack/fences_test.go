@@ -153,8 +153,9 @@ func TestWaitForTheNextTenureIsBounded(t *testing.T) {
 		waits []time.Duration
 		hold  time.Duration
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), long(30*time.Second, 2*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // many times what they take
 	defer cancel()
+	enough := long(3000, 200)
 	var wg sync.WaitGroup
 	for i := range last {
 		l := lockerOn(t, b, wllock.WithLeaseTTL(5*time.Second), wllock.WithMaxTenure(maxTenure), wllock.WithMaxHandoffs(1<<30))
@@ -170,25 +171,33 @@ func TestWaitForTheNextTenureIsBounded(t *testing.T) {
 						}
 						who, last[i] = i, time.Now()
 						hold = max(hold, last[i].Sub(in))
+						if len(waits) >= enough {
+							cancel()
+						}
 						return nil
 					})
 				}
 			})
 		}
 	}
+	pings := pingUntil(ctx, t, s)
 	wg.Wait()
 	slices.Sort(waits)
-	var pings []time.Duration
-	for c := s.Client(); len(pings) < 1000; {
+	trip, stall := quantile(pings, .5), quantile(pings, .99)
+	bound := maxTenure + 2*trip + 100*time.Microsecond
+	t.Logf("%d tenures; waits: 50%% %v, 99%% %v, 99.9%% %v, longest %v; bound %v; round trip %v, 99%% %v, longest hold %v", len(waits),
+		quantile(waits, .5), quantile(waits, .99), quantile(waits, .999), quantile(waits, 1), bound, trip, stall, hold)
+	require.GreaterOrEqual(t, len(waits), enough)
+	require.Less(t, quantile(waits, .9), bound+slack+4*stall)
+}
+
+// pingUntil measures round trips until ctx ends. They show what the machine itself adds to a step, under the load of the test.
+func pingUntil(ctx context.Context, t *testing.T, s *redistest.Server) (pings []time.Duration) {
+	for c := s.Client(); ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		asked := time.Now()
 		require.NoError(t, c.Ping(t.Context()).Err())
 		pings = append(pings, time.Since(asked))
 	}
 	slices.Sort(pings)
-	trip := quantile(pings, .5)
-	bound := maxTenure + 2*trip + 100*time.Microsecond
-	t.Logf("%d tenures; waits: 50%% %v, 99%% %v, 99.9%% %v, longest %v; bound %v; round trip %v, longest hold %v", len(waits),
-		quantile(waits, .5), quantile(waits, .99), quantile(waits, .999), quantile(waits, 1), bound, trip, hold)
-	require.Greater(t, len(waits), 50)
-	require.Less(t, quantile(waits, .9), bound+slack)
+	return pings
 }
