@@ -109,11 +109,12 @@ func (r *reporter) follow(ctx context.Context, o *outage, then string) {
 }
 
 // follows counts a consequence of an outage and reports true, if there is one or was lately, and more than own of its kind have
-// been counted: then a line tells of all of them together.
+// been counted: then a line tells of all of them together. The answer that ends an outage may be to the release of a lost
+// lease, and be here before follow has seen the end.
 func (r *reporter) follows(outage bool, count *int64, own int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !outage && r.consequences == (consequences{}) && time.Since(r.backAt) > 2*r.ttl {
+	if !outage && !r.following && r.consequences == (consequences{}) && time.Since(r.backAt) > 2*r.ttl {
 		return false
 	}
 	*count++

@@ -1,0 +1,74 @@
+package outage_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/outage"
+)
+
+// Locks that are lost and releases that get no answer share lines during an outage and shortly after it; the first losses
+// have their own. Later ones have nothing to do with it.
+func TestConsequencesShareLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		b := newObservable(after(time.Millisecond))
+		p := outage.NewBreaker(outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer p.Stop()
+		require.NoError(t, enter(p, time.Second))
+		require.False(t, p.Unreleased())
+		require.False(t, p.Lost())
+		b.does(unreached)
+		_ = enter(p, time.Second)
+		time.Sleep(time.Second)
+		own := 0
+		consequences := func() {
+			for range 500 {
+				if !p.Lost() {
+					own++
+				}
+				require.True(t, p.Unreleased())
+			}
+		}
+		consequences()
+		b.does(after(time.Millisecond))
+		time.Sleep(time.Second)
+		consequences() // they come late
+		require.LessOrEqual(t, own, 6)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2, strings.Count(log.String(), "not_released=500 lost=500"), log.String())
+		require.Equal(t, 3, strings.Count(log.String(), "\n"))
+		require.False(t, p.Unreleased())
+		require.False(t, p.Lost())
+	})
+}
+
+// The answers that end an outage may say that leases were lost: they are here before the line about its end is.
+func TestConsequencesThatEndTheOutageShareItsLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		b := newObservable(unreached)
+		p := outage.NewBreaker(outage.Config{Backend: b, System: "test", TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer p.Stop()
+		_ = enter(p, time.Second)
+		time.Sleep(time.Second)
+		b.does(up)
+		b.report(time.Now(), nil)
+		own := 0
+		for range 500 {
+			if !p.Lost() {
+				own++
+			}
+		}
+		require.LessOrEqual(t, own, 3)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.LessOrEqual(t, strings.Count(log.String(), "\n"), 3, log.String())
+	})
+}
