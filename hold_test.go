@@ -272,3 +272,33 @@ func TestOverstayAndLossAreSaidOnce(t *testing.T) {
 		require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`+"\nlock held for longer than its maximum")
 	})
 }
+
+// TestTwoLostLocksAreBothNamed: the error of the inner lock says nothing of the outer one.
+func TestTwoLostLocksAreBothNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		err := l.Do(t.Context(), "n", "outer", l.Guard("n", "inner", func(ctx context.Context) error {
+			b.Expire("test:n:outer")
+			b.Expire("test:n:inner")
+			<-ctx.Done()
+			time.Sleep(ttl)
+			return nil
+		}))
+		lostAfter(t, err)
+		require.EqualError(t, err, `wllock: hold "test:n:outer": lease lost`+"\n"+`wllock: hold "test:n:inner": lease lost`)
+	})
+}
+
+// TestRefusalOfANestedGuardDoesNotHideTheLoss: it has not run, but the function around it has.
+func TestRefusalOfANestedGuardDoesNotHideTheLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			b.Expire("test:n:k")
+			<-ctx.Done()
+			return l.Do(ctx, "n", "k", never(t))
+		})
+		lostAfter(t, err)
+		require.ErrorContains(t, err, `hold "test:n:k": lease lost`)
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,4 +119,20 @@ func TestTooManyNamesStillLock(t *testing.T) {
 		require.Contains(t, l.Stats().Names, "set")
 		require.Contains(t, l.Stats().Names, "configured")
 	})
+}
+
+// TestNewNameOfManyCallersIsCountedOnce: all that ask for it first, at the same time, get the same figures.
+func TestNewNameOfManyCallersIsCountedOnce(t *testing.T) {
+	l, _ := newLocker(t)
+	const names, callers = 300, 8
+	for i := range names {
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() { _ = l.Do(t.Context(), strconv.Itoa(i), "k", nothing) })
+		}
+		wg.Wait()
+	}
+	for name, s := range l.Stats().Names {
+		require.EqualValues(t, callers, s.Acquired, name)
+	}
 }

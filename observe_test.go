@@ -204,6 +204,8 @@ func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
 func TestCloseDoesNotWaitForALogThatStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
+		release := sync.OnceFunc(func() { close(until) })
+		defer release()
 		l, b := newLocker(t, newBadLog(func(slog.Record) { <-until }))
 		losses(t, l, b, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
@@ -214,7 +216,7 @@ func TestCloseDoesNotWaitForALogThatStandsStill(t *testing.T) {
 		begin = time.Now()
 		require.ErrorContains(t, l.Close(context.Background()), "log lines")
 		require.Equal(t, time.Second, time.Since(begin))
-		close(until)
+		release()
 		require.NoError(t, l.Close(t.Context()))
 	})
 }
