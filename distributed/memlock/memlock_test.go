@@ -152,3 +152,55 @@ func TestFencesSurviveARestart(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 }
+
+// Nobody takes fences between a writer's and those after its downgrade, so its block is not lost: the fences of a lock that
+// changes hands all the time do not run ahead of the clock.
+func TestDowngradeReturnsFences(t *testing.T) {
+	b := memlock.New()
+	defer b.Close()
+	var first, last uint64
+	for i := range 100 {
+		l, _ := enter(t, b, "a")
+		last, _ = l.NextFence()
+		if i == 0 {
+			first = last
+		}
+		d, ok := distributed.As[distributed.Downgrader](l)
+		require.True(t, ok)
+		require.NoError(t, d.Downgrade(t.Context()))
+		require.NoError(t, l.Release(t.Context()))
+	}
+	require.LessOrEqual(t, last-first, uint64(300))
+}
+
+// A lease whose last waiter has left in a partition is not contended any more when that is healed.
+func TestWaiterThatLeftInAPartitionIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		defer b.Close()
+		l, _ := enter(t, b, "a")
+		_, p := enter(t, b, "b")
+		require.True(t, l.Contended())
+		b.Partition(true)
+		require.ErrorIs(t, p.Leave(t.Context()), distributed.ErrUnavailable)
+		require.True(t, l.Contended())
+		b.Partition(false)
+		require.False(t, l.Contended())
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// A holder's own instance, which has queued beside its lease, is not another one that waits.
+func TestOwnPlaceIsNoContention(t *testing.T) {
+	b := memlock.New()
+	defer b.Close()
+	l, _ := enter(t, b, "a")
+	_, own := enter(t, b, "a")
+	require.False(t, l.Contended())
+	_, other := enter(t, b, "b")
+	require.True(t, l.Contended())
+	require.NoError(t, other.Leave(t.Context()))
+	require.False(t, l.Contended())
+	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, own.Leave(t.Context()))
+}

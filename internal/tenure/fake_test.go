@@ -232,6 +232,32 @@ func (l *fakeLease) StartRelease() bool {
 	return false
 }
 
+// deafLease is one whose downgrade gets no answer.
+type deafLease struct{ *fakeLease }
+
+func grantsDeaf(fb *fakeBackend, _ context.Context, _ distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return &deafLease{fb.grant()}, nil, nil
+}
+
+func (l *deafLease) Downgrade(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (l *deafLease) Watch(w distributed.Watcher, _ distributed.Lease) {
+	l.fakeLease.Watch(deafWatcher{w, l}, l)
+}
+
+// deafWatcher passes on what happens to the inner lease as what happens to l.
+type deafWatcher struct {
+	distributed.Watcher
+	l *deafLease
+}
+
+func (w deafWatcher) LeaseLost(distributed.Lease)                  { w.Watcher.LeaseLost(w.l) }
+func (w deafWatcher) LeaseContended(distributed.Lease)             { w.Watcher.LeaseContended(w.l) }
+func (w deafWatcher) LeaseReleased(_ distributed.Lease, err error) { w.Watcher.LeaseReleased(w.l, err) }
+
 // fakePlace is a place.
 type fakePlace struct {
 	granted chan distributed.Lease

@@ -2,6 +2,7 @@ package tenure_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +114,27 @@ func TestNoWaitIsNotRefusedByAPlaceThatIsBeingLeft(t *testing.T) {
 			require.Equal(t, "in", b.state())
 			b.leave()
 		})
+	})
+	bubble(t, "and any other", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		var answers []func()
+		for i := range 2 {
+			fb.answerWith(queues)
+			a := f.arrive(exclusive)
+			answering := make(chan struct{})
+			fb.place(i).answering = answering
+			answers = append(answers, sync.OnceFunc(func() { close(answering); synctest.Wait() }))
+			defer answers[i]()
+			a.quit()
+		}
+		b := f.arriveAs(tenure.Ask{Mode: exclusive, NoWait: true})
+		answers[1]()
+		require.Equal(t, "waiting", b.state())
+		answers[0]()
+		require.Equal(t, "in", b.state())
+		b.leave()
+		f.close()
 	})
 	bubble(t, "for a sixth of T", func(t *testing.T) {
 		enter(t, func(_ *fixture, fb *fakeBackend, b *caller, answer func()) {

@@ -211,6 +211,24 @@ func TestReadersUnderAnExclusiveLease(t *testing.T) {
 		there.close()
 		require.NoError(t, b.Close())
 	})
+	bubble(t, "admit no more if the change has not been answered within the claim window", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		fb.answerWith(grantsDeaf)
+		a := readerAfterWriter(t, f)
+		fb.lease(0).contend()
+		fb.lease(0).uncontend()
+		b := f.arrive(shared)
+		time.Sleep(distributed.ClaimWindow(ttl))
+		synctest.Wait()
+		c := f.arrive(shared)
+		require.Equal(t, "in in waiting", states(a, b, c))
+		a.leave()
+		b.leave()
+		require.Equal(t, "in", c.state())
+		c.leave()
+		f.close()
+	})
 }
 
 // A lease whose renewal is late is unfit for a moment only.
