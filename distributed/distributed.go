@@ -47,7 +47,7 @@ type Backend interface {
 	// before the caller.
 	//
 	// When ctx ends first, or the answer is lost, Enter returns an error and sees to it that nothing of the request
-	// stays behind longer than ClaimWindow(req.TTL). req.Prev is released first in any case, also when the answer is
+	// stays behind longer than ClaimWindow(req.TTL), or over a slow network than req.TTL. req.Prev is released first in any case, also when the answer is
 	// ErrHeld or a place; after another error it may or may not have been released.
 	Enter(ctx context.Context, req Request) (Lease, Place, error)
 	// Ping returns nil when the backend answers and can do its work, else an error that Is ErrUnavailable and says why not.

@@ -15,7 +15,7 @@ func RenewInterval(ttl time.Duration) time.Duration { return ttl / 3 }
 func HeartbeatInterval(ttl time.Duration) time.Duration { return ttl / 6 }
 
 // ClaimWindow (W = T/2) is how long a fresh grant is valid until its first renewal claims it. A grant that nobody receives
-// delays others by no more than this (rule K5).
+// delays others by no more than this (rule K5). A backend may grant more, up to T, where a claim takes longer.
 func ClaimWindow(ttl time.Duration) time.Duration { return ttl / 2 }
 
 // Drift is subtracted from every validity: 1% for clocks that run at different speeds plus 10 ms for their resolution and

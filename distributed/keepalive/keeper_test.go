@@ -105,8 +105,8 @@ func TestHealthyKnowsALateAnswer(t *testing.T) {
 		l := s.grant()
 		time.Sleep(ttl/6 + ttl/12)
 		assert.True(t, l.Healthy(), "an answer may take a while")
-		time.Sleep(ttl/12 + 1)
-		assert.False(t, l.Healthy(), "but not longer than T/6")
+		time.Sleep(ttl/6 + 1)
+		assert.False(t, l.Healthy(), "but not longer than T/4")
 	})
 }
 
@@ -157,7 +157,7 @@ func TestHangingBackend(t *testing.T) {
 			time.Sleep(ttl / 250)
 		}
 		last := leases[199]
-		time.Sleep(ttl/6 + ttl/6 + time.Millisecond)
+		time.Sleep(ttl/6 + ttl/4 + time.Millisecond)
 		assert.False(t, last.Healthy(), "it could not even be asked for")
 		assert.False(t, isLost(last))
 		for _, l := range leases {

@@ -69,11 +69,14 @@ func (l *Lease) Healthy() bool {
 	return healthy
 }
 
+// latePerTTL is the part of T after which a renewal is overdue: a slow network is allowed for, and T/3 is left then.
+const latePerTTL = 4
+
 // At implements distributed.AsyncLease.
 func (l *Lease) At(now time.Time) (left time.Duration, healthy bool) {
 	v := l.now.Load()
 	left = distributed.Left(now, v.until)
-	late := now.Sub(v.due) > distributed.HeartbeatInterval(l.ttl)
+	late := now.Sub(v.due) > l.ttl/latePerTTL
 	return left, l.state.Load() == kept && !v.failed && !late && left > 0
 }
 

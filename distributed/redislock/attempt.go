@@ -28,6 +28,7 @@ type attempt struct {
 	key      string
 	mode     distributed.Mode
 	ttl      time.Duration
+	window   time.Duration // W: what a grant gets, until it is claimed
 	wire     wireAttempt
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by node.heartbeats
@@ -58,8 +59,9 @@ const (
 func newAttempt(all *attempts, n *node, req distributed.Request) *attempt {
 	a := &attempt{
 		s: n.s, node: n, attempts: all, id: all.last.Add(1), key: req.Key, mode: req.Mode, ttl: req.TTL, since: time.Now(),
+		window: n.s.network().claimWindow(req.TTL),
 	}
-	a.wire = a.s.attempt(a.id, a.key, instanceName(req.Instance), a.mode, a.ttl)
+	a.wire = a.s.attempt(a.id, a.key, instanceName(req.Instance), a.mode, a.ttl, a.window)
 	if req.NoWait {
 		a.wire.noWait()
 	}
@@ -89,15 +91,14 @@ func (a *attempt) entered(ctx context.Context, r standing, sent time.Time) (dist
 }
 
 // direct makes the lease of a grant that came with the reply. With little left of the claim window, which means a
-// slow server, it is claimed before anybody uses it (rule R5).
+// slow server or a new connection, it is claimed before anybody uses it (rule R5).
 func (a *attempt) direct(ctx context.Context, g grant) (distributed.Lease, distributed.Place, error) {
-	window := distributed.ClaimWindow(a.ttl)
-	until := distributed.Validity(g.since, window)
-	if late(until, window) {
+	until := distributed.Validity(g.since, a.window)
+	if a.late(until) {
 		c := a.wire.renew()
-		sent, err := a.s.ask(ctx, c, a.ttl, window)
+		sent, err := a.s.ask(ctx, c, a.ttl, a.window)
 		if err == nil && !readRenew(c.Reply).held {
-			err = fmt.Errorf("redislock: enter: %w: replies take longer than the claim window of %v", distributed.ErrUnavailable, window)
+			err = fmt.Errorf("redislock: enter: %w: replies take longer than the claim window of %v", distributed.ErrUnavailable, a.window)
 		}
 		if err != nil {
 			a.discard()
@@ -116,12 +117,12 @@ func (a *attempt) direct(ctx context.Context, g grant) (distributed.Lease, distr
 // repeatedLate reports that an earlier try may have released prev, been granted the lock, and have expired since: the server
 // remembers that prev has ended only while the lock names the later attempt.
 func (a *attempt) repeatedLate(c *conn.Call, sent time.Time) bool {
-	return c.Tries > 1 && sent.Sub(a.since) > distributed.ClaimWindow(a.ttl)/2
+	return c.Tries > 1 && sent.Sub(a.since) > a.window/2
 }
 
-// late reports that too little of a claim window is left for a claim in the background.
-func late(until time.Time, window time.Duration) bool {
-	return distributed.Left(time.Now(), until) < window/4
+// late reports that too little of the claim window is left for a claim in the background, which may need a new connection.
+func (a *attempt) late(until time.Time) bool {
+	return distributed.Left(time.Now(), until) < max(a.window/4, a.s.network().claimTime(a.ttl))
 }
 
 // begin makes the lease of a grant and has it kept. The caller holds mu.
@@ -150,7 +151,7 @@ func (a *attempt) placed(p position, sent time.Time) distributed.Place {
 	if early != nil {
 		a.receive(*early)
 	} else {
-		a.schedule(p)
+		a.schedule(p, sent)
 	}
 	return place{a}
 }
@@ -158,7 +159,6 @@ func (a *attempt) placed(p position, sent time.Time) distributed.Place {
 // receive takes a grant that was pushed or found by a heartbeat. It returns false if nobody here waits for it; then
 // the caller returns it. A repeated grant is ignored.
 func (a *attempt) receive(g grant) bool {
-	window := distributed.ClaimWindow(a.ttl)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if g.since.IsZero() {
@@ -169,8 +169,8 @@ func (a *attempt) receive(g grant) bool {
 		a.early = &g
 		return true
 	case waiting:
-		until := distributed.Validity(g.since, window)
-		if late(until, window) {
+		until := distributed.Validity(g.since, a.window)
+		if a.late(until) {
 			a.claim(g)
 		} else {
 			a.deliver(g, until)

@@ -81,7 +81,7 @@ func TestEveryExchangeIsObserved(t *testing.T) {
 	var p distributed.Place
 	one("enter", func() { l = u.lasting(time.Minute).lease(key(t)) })
 	one("refill", func() { require.NoError(t, l.Refill(t.Context())) })
-	one("renewals, in one pipeline", func() { b.s.renewBatch(t.Context(), []*lease{l, l, l}) })
+	one("renewals, in one pipeline", func() { b.s.renewBatch([]*lease{l, l, l}) })
 	one("a place", func() { p = other.lasting(time.Minute).place(key(t)) })
 	one("heartbeats, in one pipeline", func() { l.a.node.heartbeats.sendBatch([]*attempt{p.(place).a, p.(place).a}) })
 	one("leave", func() { require.NoError(t, p.Leave(t.Context())) })

@@ -86,7 +86,7 @@ func (a *attempt) heartbeatAnswered(c *conn.Call, sent time.Time) {
 			a.since = sent
 		}
 		a.mu.Unlock()
-		a.schedule(s.position)
+		a.schedule(s.position, sent)
 	default:
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -96,9 +96,11 @@ func (a *attempt) heartbeatAnswered(c *conn.Call, sent time.Time) {
 	}
 }
 
-// schedule plans the next heartbeat of a place. Only the head of the queue asks more often than the others.
-func (a *attempt) schedule(p position) {
+// schedule plans the heartbeat of a place after one that was sent then. Over a slow network the next one is sent as soon as
+// that one is answered. Only the head of the queue asks more often than the others.
+func (a *attempt) schedule(p position, sent time.Time) {
 	next := jittered(min(distributed.HeartbeatInterval(a.ttl), slowestHeartbeat) * 9 / 10)
+	next = max(next-time.Since(sent), firstPause)
 	a.mu.Lock()
 	if p.rank > 0 || !p.foreign {
 		a.polls = 0

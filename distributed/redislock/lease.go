@@ -55,11 +55,15 @@ func newLease(a *attempt, g grant) *lease {
 }
 
 // start has the lease kept. It is claimed in the background when a third of the claim window has passed (rule R5): most
-// holds have ended by then and never pay for it, and time for two more tries is left.
+// holds have ended by then and never pay for it, and time for two more tries is left, or over a slow network for one on a
+// new connection.
 func (l *lease) start(until time.Time, contended bool) {
-	window := distributed.ClaimWindow(l.a.ttl)
+	window := l.a.window
 	claim := time.Now().Add(window / 3)
 	if latest := until.Add(distributed.Drift(window) - 2*window/3); latest.Before(claim) { // the grant was under way for long
+		claim = latest
+	}
+	if latest := until.Add(-l.a.s.network().claimTime(l.a.ttl)); latest.Before(claim) {
 		claim = latest
 	}
 	l.a.node.keeper.Keep(&l.Lease, l, l.a.ttl, until, claim)

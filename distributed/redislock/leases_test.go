@@ -52,7 +52,7 @@ func TestRenewedTogether(t *testing.T) {
 	require.NoError(t, c.Err)
 	require.Equal(t, "hllw", c.Reply)
 
-	require.True(t, u.b.s.renewTogether(conn.Within(t.Context(), time.Second), batch))
+	require.True(t, u.b.s.renewTogether(batch))
 	for i, l := range batch {
 		require.Equal(t, i == 0 || i == 3, l.Healthy(), i)
 		if l.Healthy() {
@@ -61,7 +61,7 @@ func TestRenewedTogether(t *testing.T) {
 	}
 	require.True(t, batch[3].Contended())
 	require.Equal(t, "another's", s.Do("GET", batch[2].a.key))
-	require.False(t, u.b.s.renewTogether(t.Context(), batch[:1]), "a lease alone")
+	require.False(t, u.b.s.renewTogether(batch[:1]), "a lease alone")
 	release(t, batch[0])
 	release(t, batch[3])
 	release(t, granted(t, wants))
@@ -92,7 +92,7 @@ func TestADowngradeThatOvertakesARenewalOfOneKey(t *testing.T) {
 	})
 	l = u.lease(key(t))
 	for range 2 { // the second one knows
-		u.b.s.renewMoving(t.Context(), []*lease{l}, u.ttl)
+		u.b.s.renewMoving([]*lease{l}, u.ttl)
 		require.Equal(t, distributed.Shared, l.mode())
 		require.True(t, l.Healthy())
 	}
@@ -105,7 +105,7 @@ func TestALostReaderExtendsNoLock(t *testing.T) {
 	s := redistest.Start(t)
 	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
 	l := u.lease(key(t), shared)
-	renew := func() { u.b.s.renewMoving(t.Context(), []*lease{l}, u.ttl) }
+	renew := func() { u.b.s.renewMoving([]*lease{l}, u.ttl) }
 	renew()
 	require.True(t, l.Healthy())
 	require.Greater(t, s.Do("PTTL", l.a.key), int64(29_000), "claimed")
@@ -125,7 +125,7 @@ func TestManyReadersEnterInOrder(t *testing.T) {
 	from := &sender{process: "deaf"} // hears of no grants
 	var all []wireAttempt
 	for i := range 100 {
-		all = append(all, from.attempt(uint64(i+1), key(t), fmt.Sprint("reader", i), distributed.Shared, 30*time.Second))
+		all = append(all, from.attempt(uint64(i+1), key(t), fmt.Sprint("reader", i), distributed.Shared, 30*time.Second, 15*time.Second))
 		c := all[i].enter(noPrev)
 		b.s.tr.Do(t.Context(), c)
 		require.Equal(t, string(hasPlace), answered(c))

@@ -145,7 +145,7 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 	require.NoError(t, w.Leave(t.Context()))
 	require.NoError(t, l2.Leave(t.Context()))
 	release(t, short.lease(key(t), shared))
-	short.b.s.renewBatch(t.Context(), []*lease{short.lease(key(t), shared)})
+	short.b.s.renewBatch([]*lease{short.lease(key(t), shared)})
 	require.Greater(t, s.Do("PTTL", k[4]), int64(79*60*1000))
 	_, _, err := writer.enter(t.Context(), key(t), noWait)
 	require.ErrorIs(t, err, distributed.ErrHeld)

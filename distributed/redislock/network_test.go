@@ -284,7 +284,7 @@ func TestALateCopyDoesNotShortenAClaim(t *testing.T) {
 	for name, mode := range map[string]func(*distributed.Request){"exclusive": func(*distributed.Request) {}, "shared": shared} {
 		u := newUser(t, b).lasting(10 * time.Second)
 		l := u.lease(key(t)+name, mode)
-		b.s.renewBatch(t.Context(), []*lease{l})
+		b.s.renewBatch([]*lease{l})
 		require.Greater(t, time.Until(l.Until()), 9*time.Second)
 		for _, c := range []*conn.Call{l.a.wire.enter(noPrev), l.a.wire.heartbeat()} {
 			b.s.tr.Do(t.Context(), c)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +18,7 @@ import (
 const (
 	// oldestMajor is the first version of Redis with flags in scripts. Valkey began with 7.2.
 	oldestMajor = 7
-	// firstBudget bounds the first use, which takes two round trips, and as many more to connect.
+	// firstBudget bounds the first use with a short TTL: it takes two round trips, and as many more to connect.
 	firstBudget = time.Second
 	// nodeBudget bounds the probe of one node of a cluster, because another may answer.
 	nodeBudget = 500 * time.Millisecond
@@ -89,10 +90,15 @@ func (b *Backend) probe(ctx context.Context, tag string) error {
 		return distributed.ErrClosed
 	}
 	b.sub.open()
-	keys := make(chan error, 1)
-	go func() { keys <- b.tryKeys(ctx, tag) }()
+	var beside sync.WaitGroup
+	var keysErr error
+	beside.Go(func() { keysErr = b.tryKeys(ctx, tag) })
+	if !b.proven.Load() {
+		beside.Go(func() { b.s.tr.Load(ctx, tag, allScripts...) }) // over a slow network a lease can be too short for another trip
+	}
 	err := b.about(ctx, tag)
-	if keysErr := <-keys; err == nil {
+	beside.Wait()
+	if err == nil {
 		err = keysErr
 	}
 	if err != nil {

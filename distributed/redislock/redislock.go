@@ -44,6 +44,8 @@ func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	ctx, cancel := context.WithCancel(context.Background())
 	observers := new(conn.Observers)
 	s := &session{tr: conn.Pipelined(conn.Observed(tr, observers)), ctx: ctx, log: set.log}
+	s.coldTrips = time.Duration(tr.SetupTrips()) + 1
+	observers.Add(s.observe)
 	s.process, s.gap = rand.Text()[:processLength], set.gap
 	b := &Backend{
 		name: name, starts: set.starts, s: s, cancel: cancel, observers: observers, probes: make(chan struct{}, 1), nodes: newNodes(s),
@@ -72,7 +74,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	}
 	defer b.attempts.calls.Done()
 	c := a.wire.enter(prev.asPrev())
-	sent, err := b.s.ask(ctx, c, req.TTL, distributed.ClaimWindow(req.TTL))
+	sent, err := b.s.ask(ctx, c, req.TTL, a.window)
 	if err != nil {
 		prev.enterFailed() // first, because the server remembers only the latest attempt that has ended
 		a.discard()
@@ -114,7 +116,7 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	}
 	b.sub.noteTTL(req.TTL)
 	if !b.proven.Load() {
-		if err := b.prove(ctx, max(distributed.ClaimWindow(req.TTL), firstBudget)); err != nil {
+		if err := b.prove(ctx, max(req.TTL*3/2, firstBudget)); err != nil {
 			return nil, err
 		}
 	}

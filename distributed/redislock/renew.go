@@ -13,8 +13,9 @@ import (
 const maxRenewed = 512
 
 // renew is what the Keeper calls: it renews all leases that are due (rules K1 and R8). A grant that lies unread is
-// not claimed yet: perhaps nobody will release it (rule K5).
-func (s *session) renew(ctx context.Context, due []distributed.Lease) {
+// not claimed yet: perhaps nobody will release it (rule K5). The Keeper's limit of T/3 is too short for a new connection over a
+// slow network; each try has its own, and all end with the session.
+func (s *session) renew(_ context.Context, due []distributed.Lease) {
 	batch := make([]*lease, 0, len(due))
 	for _, w := range due {
 		if l := w.(*lease); len(l.a.granted) == 0 {
@@ -25,14 +26,14 @@ func (s *session) renew(ctx context.Context, due []distributed.Lease) {
 	}
 	for len(batch) > 1 && s.single.Load() {
 		n := alike(batch)
-		if !s.renewTogether(ctx, batch[:n]) {
+		if !s.renewTogether(batch[:n]) {
 			break
 		}
 		batch = batch[n:]
 	}
 	for len(batch) > 0 {
 		n := min(len(batch), conn.MaxBatch)
-		s.renewBatch(ctx, batch[:n])
+		s.renewBatch(batch[:n])
 		batch = batch[n:]
 	}
 }
@@ -48,14 +49,14 @@ func alike(batch []*lease) int {
 
 // renewTogether renews leases of one mode and TTL with one call; false: they need a call each, because they are shared,
 // or only one, or because the server refuses them together, perhaps for a single key that we may not use.
-func (s *session) renewTogether(ctx context.Context, batch []*lease) bool {
+func (s *session) renewTogether(batch []*lease) bool {
 	if len(batch) == 1 || batch[0].mode() != distributed.Exclusive {
 		return false
 	}
 	ttl := batch[0].a.ttl
 	c := renewAll(ttl, len(batch), func(i int) *wireAttempt { return &batch[i].a.wire })
 	sent := time.Now()
-	s.try(ctx, ttl, c)
+	s.try(s.ctx, ttl, c)
 	if c.Err != nil {
 		return conn.Classify(c.Err) == conn.Transient
 	}
@@ -76,7 +77,7 @@ func (l *lease) renewedAs(mode distributed.Mode, r renewReply, sent time.Time) {
 
 // renewBatch renews leases with a call each, in one pipeline. A renewal without an answer changes nothing: the Keeper
 // asks again.
-func (s *session) renewBatch(ctx context.Context, batch []*lease) {
+func (s *session) renewBatch(batch []*lease) {
 	calls := make([]*conn.Call, len(batch))
 	shortest := batch[0].a.ttl
 	for i, l := range batch {
@@ -84,7 +85,7 @@ func (s *session) renewBatch(ctx context.Context, batch []*lease) {
 		shortest = min(shortest, l.a.ttl)
 	}
 	sent := time.Now()
-	s.try(ctx, shortest, calls...)
+	s.try(s.ctx, shortest, calls...)
 	var moving []*lease
 	for i, l := range batch {
 		switch {
@@ -95,12 +96,12 @@ func (s *session) renewBatch(ctx context.Context, batch []*lease) {
 		}
 	}
 	if len(moving) > 0 {
-		s.renewMoving(ctx, moving, shortest)
+		s.renewMoving(moving, shortest)
 	}
 }
 
 // renewMoving renews leases whose slots are being moved, which can take longer than they last.
-func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time.Duration) {
+func (s *session) renewMoving(batch []*lease, shortest time.Duration) {
 	calls := make([]*conn.Call, len(batch))
 	modes := make([]distributed.Mode, len(batch))
 	for i, l := range batch {
@@ -111,7 +112,7 @@ func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time
 		calls[i] = l.a.wire.renewOne(modes[i])
 	}
 	sent := time.Now()
-	s.try(ctx, shortest, calls...)
+	s.try(s.ctx, shortest, calls...)
 	var locks []*conn.Call // of the readers, which are known to be listed now
 	for i, c := range calls {
 		if modes[i] == distributed.Shared && c.Err == nil && readRenew(c.Reply).held {
@@ -120,7 +121,7 @@ func (s *session) renewMoving(ctx context.Context, batch []*lease, shortest time
 		}
 	}
 	if len(locks) > 0 {
-		s.try(ctx, shortest, locks...)
+		s.try(s.ctx, shortest, locks...)
 	}
 	for i, l := range batch {
 		if calls[i].Err == nil {

@@ -10,12 +10,61 @@ import (
 )
 
 const (
-	// coldTrips are the round trips of the first exchange on a new connection: HELLO, SELECT if there is a database to
-	// choose, and the exchange itself. Any exchange may be the first on its connection.
-	coldTrips = 3
 	// remeasure is how often the round trip is measured again, at most, because a TTL is refused.
 	remeasure = 100 * time.Millisecond
+	// fairTries is how many round trips are measured before a TTL is refused.
+	fairTries = 3
+	// busyPerTTL and stepsPerTTL are parts of T: what a busy machine may take besides round trips, and the steps of a
+	// claim window, so that few are in use.
+	busyPerTTL, stepsPerTTL = 16, 16
+	// slowerCounts is the inverse of the weight of an exchange that was slower than the round trip is known to be.
+	slowerCounts = 32
 )
+
+// network is what a request has to reckon with.
+type network struct {
+	rtt  time.Duration // 0: not known yet
+	cold time.Duration // the round trips of an exchange on a new connection. Any exchange may be the first on its own
+}
+
+// network returns what is known of it now.
+func (s *session) network() network { return s.over(time.Duration(s.rtt.Load())) }
+
+// over is a network with these round trips.
+func (s *session) over(rtt time.Duration) network { return network{rtt: rtt, cold: s.coldTrips * rtt} }
+
+// claimWindow is W over this network (rule R5): T/2, and over a slow one as long as it needs to be, up to T. All requests of
+// an attempt name the same W, and each grant lasts for as long as its own attempt says, so instances may differ.
+func (n network) claimWindow(ttl time.Duration) time.Duration {
+	window := distributed.ClaimWindow(ttl)
+	if need := n.windowNeed(ttl); need > window {
+		step := ttl / stepsPerTTL
+		window = min((need+step-1)/step*step, ttl)
+	}
+	return window.Truncate(time.Millisecond)
+}
+
+// windowNeed is how long a claim window must last for an exchange, and a claim on a new connection after it; or for an
+// exchange on a new connection, and a claim on the same.
+func (n network) windowNeed(ttl time.Duration) time.Duration {
+	return n.rtt + n.claimTime(ttl) + distributed.Drift(ttl)
+}
+
+// claimTime is how long a claim may take: it may need a new connection.
+func (n network) claimTime(ttl time.Duration) time.Duration { return n.cold + ttl/busyPerTTL }
+
+// observe follows the round trip. An exchange cannot be quicker than the network, so a quicker one counts at once; a slower
+// one may be slow for other reasons, and counts little.
+func (s *session) observe(x distributed.Exchange) {
+	was := s.rtt.Load()
+	switch took := int64(x.RTT); {
+	case took == 0 || took == was:
+	case took < was:
+		s.rtt.Store(took) // a lost update does no harm
+	case was != 0:
+		s.rtt.Store(was + (took-was)/slowerCounts)
+	}
+}
 
 // measure finds out how long a round trip takes now.
 func (b *Backend) measure(ctx context.Context, tag string) error {
@@ -29,37 +78,52 @@ func (b *Backend) measure(ctx context.Context, tag string) error {
 // fastEnough refuses a TTL that is too short for this network, as it is now: the server was perhaps slow when it was asked
 // last.
 func (b *Backend) fastEnough(ctx context.Context, key string, ttl time.Duration) error {
-	if longEnough(ttl, b.s.roundTrip()) {
+	if b.s.network().allows(ttl) {
 		return nil
 	}
 	if last := b.measured.Load(); time.Since(time.Unix(0, last)) > remeasure {
 		b.measured.Store(time.Now().UnixNano())
-		if err := b.measure(conn.Within(ctx, conn.LongestTry), key); err != nil && ctx.Err() == nil {
-			return conn.Unavailable("enter", err)
+		if err := b.measureAgain(ctx, key, ttl); err != nil {
+			return err
 		}
-		b.judged.Store(int64(b.s.roundTrip()))
 	}
-	// Not the round trip measured last: an Echo that was sent into a silence and answered at its end may have come since.
-	rtt := time.Duration(b.judged.Load())
-	if longEnough(ttl, rtt) {
+	// Not the round trip as it is known now: an Echo that was sent into a silence and answered at its end may have come since.
+	judged := b.s.over(time.Duration(b.judged.Load()))
+	if judged.allows(ttl) {
 		return nil
 	}
 	return conn.Unavailable("enter", conn.Refusal(fmt.Errorf("a lease TTL of %v is too short for round trips of %v: it takes %v",
-		ttl, rtt.Round(time.Millisecond/10), shortestTTL(rtt))))
+		ttl, judged.rtt.Round(time.Millisecond/10), judged.shortestTTL())))
 }
 
-// longEnough reports that a lease can be granted and claimed in its claim window (rule R5), even if the grant and the claim
-// both go over new connections.
-func longEnough(ttl, rtt time.Duration) bool {
-	window := distributed.ClaimWindow(ttl)
-	return 2*coldTrips*rtt+distributed.Drift(window) < window
+// measureAgain judges the network by the quickest of a few round trips: one may have needed a new connection, or have met a
+// busy moment.
+func (b *Backend) measureAgain(ctx context.Context, key string, ttl time.Duration) error {
+	var quickest time.Duration
+	for range fairTries {
+		err := b.measure(conn.Within(ctx, max(conn.LongestTry, ttl)), key)
+		if err != nil && ctx.Err() == nil {
+			return conn.Unavailable("enter", err)
+		}
+		if rtt := b.s.network().rtt; quickest == 0 || rtt < quickest {
+			quickest = rtt
+		}
+		if b.s.over(quickest).allows(ttl) || ctx.Err() != nil {
+			break
+		}
+	}
+	b.judged.Store(int64(quickest))
+	return nil
 }
 
-// shortestTTL is the shortest, in steps of 10 ms, that longEnough accepts.
-func shortestTTL(rtt time.Duration) time.Duration {
+// allows reports that leases of this TTL can be granted and claimed over this network (rule R5).
+func (n network) allows(ttl time.Duration) bool { return n.windowNeed(ttl) <= ttl }
+
+// shortestTTL is the shortest, in steps of 10 ms, that is allowed.
+func (n network) shortestTTL() time.Duration {
 	const step = 10 * time.Millisecond
-	ttl := max(distributed.MinTTL, (4 * coldTrips * rtt).Truncate(step))
-	for !longEnough(ttl, rtt) {
+	ttl := max(distributed.MinTTL, n.cold.Truncate(step))
+	for !n.allows(ttl) {
 		ttl += step
 	}
 	return ttl

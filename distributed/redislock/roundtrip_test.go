@@ -28,7 +28,7 @@ func TestSlowOnceIsNotSlowForEver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := redistest.NewProxy(t, s.Addr)
-			p.SetDelay(50 * time.Millisecond)
+			p.SetDelay(100 * time.Millisecond)
 			u := newUser(t, open(t, p.Addr))
 			err := slow(u)
 			require.ErrorIs(t, err, distributed.ErrRefused)
@@ -49,16 +49,35 @@ func TestAdmittedTTLsWork(t *testing.T) {
 	p := redistest.NewProxy(t, s.Addr)
 	p.SetDelay(rtt / 2)
 	b := open(t, p.Addr)
-	ttl := shortestTTL(rtt + 5*time.Millisecond)
-	require.False(t, longEnough(ttl*8/10, rtt))
+	ttl := over(rtt + 5*time.Millisecond).shortestTTL()
+	require.False(t, over(rtt).allows(ttl*8/10))
 	_, _, err := newUser(t, b).lasting(ttl*8/10).enter(t.Context(), key(t))
 	require.ErrorContains(t, err, "it takes ")
 	for i := range 4 {
 		u := newUser(t, open(t, p.Addr)).lasting(ttl) // whose connections are new
 		l := u.lease(key(t))
 		time.Sleep(ttl / 2 * time.Duration(i))
-		require.True(t, l.Healthy())
-		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, l.Release(t.Context()), "it was kept")
+	}
+}
+
+// TestRoundTripsOfAFifthOfTheTTL: once a lease needed a TTL of twelve round trips.
+func TestRoundTripsOfAFifthOfTheTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const ttl = 2 * time.Second
+	var users []user
+	for range 2 {
+		p := redistest.NewProxy(t, s.Addr)
+		p.SetDelay(ttl / 5 / 2)
+		users = append(users, newUser(t, open(t, p.Addr)).lasting(ttl))
+	}
+	for i := range 4 { // the first have new connections; the later ones wait for a grant
+		l := users[i%2].lease(key(t))
+		next := users[(i+1)%2].place(key(t))
+		time.Sleep(ttl)
+		require.NoError(t, l.Release(t.Context()), "it was kept")
+		release(t, granted(t, next))
 	}
 }
 
@@ -72,18 +91,54 @@ func TestTheFirstUseTakesTwoRoundTrips(t *testing.T) {
 	b := open(t, p.Addr)
 	start := time.Now()
 	require.NoError(t, b.Ping(t.Context()))
-	inTime(t, "the first", time.Since(start)-slack/2, (coldTrips+1)*rtt-slack/2)
+	inTime(t, "the first", time.Since(start)-slack/2, 4*rtt-slack/2)
 	start = time.Now()
 	require.NoError(t, b.Ping(t.Context()))
 	inTime(t, "the second", time.Since(start)+slack, 3*rtt)
 }
 
+// over is a network with these round trips, and no TLS.
+func over(rtt time.Duration) network { return network{rtt, 3 * rtt} }
+
 func TestShortestTTL(t *testing.T) {
 	for rtt := time.Duration(0); rtt < time.Second; rtt += time.Millisecond {
-		ttl := shortestTTL(rtt)
-		require.True(t, longEnough(ttl, rtt))
+		ttl := over(rtt).shortestTTL()
+		require.True(t, over(rtt).allows(ttl))
 		if ttl > distributed.MinTTL {
-			require.False(t, longEnough(ttl-10*time.Millisecond, rtt), "%v for %v", ttl, rtt)
+			require.False(t, over(rtt).allows(ttl-10*time.Millisecond), "%v for %v", ttl, rtt)
 		}
 	}
+}
+
+func TestClaimWindow(t *testing.T) {
+	for _, ttl := range []time.Duration{distributed.MinTTL, time.Second, 5 * time.Second, time.Hour} {
+		require.Equal(t, distributed.ClaimWindow(ttl), over(0).claimWindow(ttl))
+		require.Equal(t, distributed.ClaimWindow(ttl), over(ttl/30).claimWindow(ttl), "a near server grants no more")
+		for rtt := time.Duration(0); over(rtt).allows(ttl); rtt += ttl / 1000 {
+			window := over(rtt).claimWindow(ttl)
+			require.LessOrEqual(t, window, ttl)
+			left := window - distributed.Drift(window) - rtt + time.Millisecond // of an enter's grant when its reply is there
+			require.GreaterOrEqual(t, left, over(rtt).claimTime(ttl), "for a claim on a new connection")
+		}
+	}
+	require.True(t, over(200*time.Millisecond).allows(time.Second))
+	require.False(t, over(250*time.Millisecond).allows(time.Second))
+}
+
+// TestTheRoundTripIsFollowed: quicker exchanges count at once, slower ones in time, and none before it was measured.
+func TestTheRoundTripIsFollowed(t *testing.T) {
+	s := new(session)
+	took := func(rtt time.Duration) time.Duration {
+		s.observe(distributed.Exchange{RTT: rtt})
+		return time.Duration(s.rtt.Load())
+	}
+	require.Zero(t, took(time.Second))
+	s.rtt.Store(int64(time.Second))
+	require.Equal(t, time.Second, took(0), "a failure")
+	require.Equal(t, time.Millisecond, took(time.Millisecond))
+	require.Less(t, took(10*time.Millisecond), 2*time.Millisecond)
+	for range 10 * slowerCounts {
+		took(10 * time.Millisecond)
+	}
+	require.Greater(t, took(10*time.Millisecond), 9*time.Millisecond)
 }

@@ -24,7 +24,7 @@ func (s *sequence) ran(e execution, reply, view string, pushed []pushedMessage) 
 	o := &outcome{execution: e, reply: reply, pushed: pushed, now: s.now.UnixMilli()}
 	o.before, o.after = *s.view.at(o.now), readView(view)
 	if e.request != nil && e.request.a != nil {
-		s.since = o.before.silentSince(e.request.a.ttl.Milliseconds(), o.now)
+		s.since = o.before.silentSince(e.request.ttl(), o.now)
 	}
 	s.view = o.after
 	if e.request == nil {
@@ -138,7 +138,7 @@ func (s *sequence) checkAdmitted(o *outcome, a *simAttempt) {
 	if o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name && o.kind != downgradeScript.Name {
 		s.fail("%s granted the lock to %s", o.kind, a.id)
 	}
-	if want := o.now + distributed.ClaimWindow(a.ttl).Milliseconds(); o.after.ends(a.id) != want {
+	if want := o.now + a.window.Milliseconds(); o.after.ends(a.id) != want {
 		s.fail("%s was granted the lock for %d ms", a.id, o.after.ends(a.id)-o.now)
 	}
 	joins := o.before.isShared() && o.before.lock == o.after.lock || o.kind == downgradeScript.Name

@@ -15,6 +15,7 @@ type simClient struct {
 	process  *sender
 	instance string
 	ttl      time.Duration
+	window   time.Duration
 	last     uint64        // attempt
 	arrived  uint64        // the latest attempt of which a script has been run
 	now      *simAttempt   // nil: it wants nothing
@@ -32,6 +33,7 @@ type simAttempt struct {
 	mode     distributed.Mode
 	nowait   bool
 	ttl      time.Duration
+	window   time.Duration
 	prev     *simAttempt
 	wire     wireAttempt
 	entering *conn.Call
@@ -55,16 +57,20 @@ type simAttempt struct {
 	ended      int64 // when a leave was run first; 0: never
 }
 
+// queuedTTL is the TTL that a place names: a grant to it gets half of that.
+func (a *simAttempt) queuedTTL() int64 { return max(a.ttl, 2*a.window).Milliseconds() }
+
 // shared reports that the lease may be a shared one.
 func (a *simAttempt) shared() bool { return a.mode == distributed.Shared || a.asked }
 
 func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, nowait bool, prev *simAttempt) *simAttempt {
 	c.last++
 	a := &simAttempt{
-		c: c, number: c.last, text: strconv.FormatUint(c.last, 10), mode: mode, nowait: nowait, ttl: c.ttl, prev: prev, since: now,
+		c: c, number: c.last, text: strconv.FormatUint(c.last, 10), mode: mode, nowait: nowait, ttl: c.ttl, window: c.window, prev: prev,
+		since: now,
 	}
 	a.id = c.process.process + ":" + a.text + ":" + c.instance
-	a.wire = c.process.attempt(a.number, key, c.instance, mode, c.ttl)
+	a.wire = c.process.attempt(a.number, key, c.instance, mode, c.ttl, c.window)
 	if nowait {
 		a.wire.noWait()
 	}
@@ -87,6 +93,14 @@ type simRequest struct {
 }
 
 func (r *simRequest) kind() string { return r.call.Script.Name }
+
+// ttl is the one that the request names.
+func (r *simRequest) ttl() int64 {
+	if r.kind() == enterScript.Name || r.kind() == heartbeatScript.Name {
+		return r.a.queuedTTL()
+	}
+	return r.a.ttl.Milliseconds()
+}
 
 func (r *simRequest) String() string {
 	text := fmt.Sprintf("%s %s %s", r.kind(), r.a.id, map[distributed.Mode]string{distributed.Shared: "shared"}[r.a.mode])
@@ -151,11 +165,11 @@ func (c *simClient) receive(g grant, now time.Time) {
 
 // take begins a lease, or claims it first.
 func (c *simClient) take(g grant, now time.Time) {
-	a, window := c.now, distributed.ClaimWindow(c.ttl)
+	a := c.now
 	a.first = g.fence
 	c.process.see(g.fence + g.count - 1)
 	c.out = nil
-	if until := distributed.Validity(g.since, window); distributed.Left(now, until) >= window/4 {
+	if until := distributed.Validity(g.since, a.window); distributed.Left(now, until) >= a.window/4 {
 		a.state, a.until = leased, until
 	} else {
 		a.state = claiming

@@ -137,7 +137,7 @@ func (s *sequence) checkPosition(o *outcome, p position, rank int) {
 	if p.foreign != o.after.isForeign() && !(o.after.lock == "" && s.resting(&o.after, o.now)) {
 		s.fail("place with foreign %v", p.foreign)
 	}
-	if i := o.after.queue[rank]; i.beat != o.now || i.ttl != o.a.ttl.Milliseconds() || i.process != o.a.c.process.process {
+	if i := o.after.queue[rank]; i.beat != o.now || i.ttl != o.a.queuedTTL() || i.process != o.a.c.process.process {
 		s.fail("the place is not refreshed: %v", i)
 	}
 }
@@ -162,7 +162,7 @@ func (s *sequence) checkBeaten(o *outcome, r standing) {
 
 // checkWindow: a grant that was found again lasts for a claim window at least.
 func (s *sequence) checkWindow(o *outcome) {
-	if o.after.ends(o.a.id) < o.now+distributed.ClaimWindow(o.a.ttl).Milliseconds() {
+	if o.after.ends(o.a.id) < o.now+o.a.window.Milliseconds() {
 		s.fail("a grant for less than the claim window")
 	}
 }

@@ -39,6 +39,7 @@ type sequence struct {
 // plan is what a sequence is made of.
 type plan struct {
 	ttls   [clientCount]time.Duration
+	trips  [clientCount]time.Duration // round trips to the server, as each client has measured them
 	gap    time.Duration
 	single bool
 	steps  []step
@@ -72,6 +73,9 @@ func draw(seed, index uint64) plan {
 	for i := range p.ttls {
 		if p.ttls[i] = ttl; mixed {
 			p.ttls[i] = simTTLs[r.IntN(len(simTTLs))]
+		}
+		if r.IntN(4) == 0 { // a slow network: a longer claim window
+			p.trips[i] = time.Duration(r.Int64N(int64(p.ttls[i] / 4)))
 		}
 	}
 	for i := range p.steps {
@@ -122,6 +126,7 @@ func (s *sequence) connect(i int) {
 	s.made++
 	name := kind + strconv.Itoa(s.made) + "." + s.key
 	s.clients[i] = &simClient{process: &sender{process: name, gap: s.gap}, instance: "i" + strconv.Itoa(s.made), ttl: s.ttls[i]}
+	s.clients[i].window = network{s.trips[i], 3 * s.trips[i]}.claimWindow(s.ttls[i])
 	s.clients[i].process.single.Store(s.single)
 }
 
@@ -330,7 +335,7 @@ func (s *sequence) beginDrain() {
 // that has crashed may be granted one.
 func drainBound(ttls [clientCount]time.Duration) time.Duration {
 	longest := max(ttls[0], ttls[1], ttls[2])
-	return 3 * longest
+	return 4 * longest
 }
 
 // pending is what a client does while the sequence drains.

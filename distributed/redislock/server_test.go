@@ -329,7 +329,7 @@ func TestTooSlowServerIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
-	p.SetDelay(15 * time.Millisecond) // 30 ms there and back; H + drift + 60 ms is more than W of 100 ms
+	p.SetDelay(25 * time.Millisecond) // four round trips are 200 ms
 	u := newUser(t, open(t, p.Addr)).lasting(200 * time.Millisecond)
 	_, _, err := u.enter(t.Context(), key(t))
 	require.ErrorIs(t, err, distributed.ErrUnavailable)

@@ -18,10 +18,10 @@ type session struct {
 	tr  conn.Transport
 	ctx context.Context // ends with Close: nothing is asked again
 	log *slog.Logger
-	rtt atomic.Int64 // a round trip as measured last, in ns; 0 before the first
-}
+	rtt atomic.Int64 // the round trip, in ns; 0 before the first was measured. See observe
 
-func (s *session) roundTrip() time.Duration { return time.Duration(s.rtt.Load()) }
+	coldTrips time.Duration // how many round trips an exchange on a new connection takes
+}
 
 const (
 	// Pauses between repeated tries: the first short, because most failures are a lost connection; then longer, so that
@@ -40,42 +40,47 @@ const (
 func (s *session) ask(ctx context.Context, c *conn.Call, ttl, budget time.Duration) (sent time.Time, err error) {
 	begin := time.Now()
 	var why error
+	c.Sent = begin
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		sent = time.Now()
 		c.Tries++
 		s.try(ctx, ttl, c)
 		kind := conn.Classify(c.Err)
 		if kind == conn.None {
-			return sent, nil
+			return c.Sent, nil
 		}
 		why = conn.MoreTelling(why, c.Err)
 		if s.ctx.Err() != nil {
-			return sent, distributed.ErrClosed
+			return c.Sent, distributed.ErrClosed
 		}
 		if ctx.Err() != nil {
-			return sent, conn.Interrupted(ctx, c, why)
+			return c.Sent, conn.Interrupted(ctx, c, why)
 		}
 		patience := budget
 		if c.Script == enterScript && conn.Moving(c.Err) {
 			patience = max(budget, movePatience)
 		}
 		if kind == conn.Permanent || time.Since(begin) > patience {
-			return sent, conn.Unavailable(c.Script.Name, why)
+			return c.Sent, conn.Unavailable(c.Script.Name, why)
 		}
 		s.pause(ctx, jittered(pause))
+		c.Sent = time.Now()
 	}
 }
 
 // try sends calls once, in one pipeline. ttl is the shortest of those concerned.
 func (s *session) try(ctx context.Context, ttl time.Duration, calls ...*conn.Call) {
-	s.tr.Do(conn.Within(ctx, tryTimeout(ttl, s.roundTrip())), calls...)
+	s.tr.Do(conn.Within(ctx, tryTimeout(ttl, s.network())), calls...)
 }
 
 // tryTimeout is how long one exchange may take before it is repeated: H, because a later answer leaves too little of the
-// claim window; but no less than a busy machine or a new connection over this network needs, and no more than makes sense
-// in any network, because others may wait for the same exchange.
-func tryTimeout(ttl, rtt time.Duration) time.Duration {
-	return min(max(distributed.HeartbeatInterval(ttl), shortestTry, (coldTrips+1)*rtt), conn.LongestTry)
+// claim window, and no more than makes sense in most networks, because others may wait for the same exchange; but no less
+// than a busy machine needs, or over this network a new connection and a script that the server does not know yet.
+func tryTimeout(ttl time.Duration, n network) time.Duration {
+	if n.rtt == 0 { // not measured yet: allow for the slowest network that leases can be kept over
+		return min(max(ttl, shortestTry), pingBudget)
+	}
+	usual := min(max(distributed.HeartbeatInterval(ttl), shortestTry), conn.LongestTry)
+	return max(usual, min(n.cold+n.rtt+n.rtt/2, ttl))
 }
 
 // pause sleeps, but not past the end of ctx or of the session.

@@ -149,7 +149,7 @@ func (u *subscription) OnMessage(text string) {
 // (rule R4).
 func (u *subscription) grant(a *attempt, m message) {
 	if a == nil || !a.receive(m.grant) {
-		w := u.s.attempt(m.attempt, m.key, m.instance, m.mode, orphanTTL)
+		w := u.s.attempt(m.attempt, m.key, m.instance, m.mode, orphanTTL, distributed.ClaimWindow(orphanTTL))
 		u.nodes.of(m.key).background.leave(&w, orphanTTL)
 	}
 }

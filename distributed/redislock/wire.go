@@ -44,29 +44,36 @@ func (s *sender) see(fence uint64) {
 
 // scriptArgs are the arguments that follow from a TTL, put into interfaces only once.
 type scriptArgs struct {
-	ttl                time.Duration
-	single             bool
-	exclusive          any // mode
-	window, keep, past any
-	settings           any
-	refill, nowait     any // settings with the larger block; with the wish to take no place
+	ttl               time.Duration
+	single            bool
+	exclusive         any // mode
+	window            time.Duration
+	fresh, keep, past any
+	settings          any
+	refill            any // settings with the larger block
+	queue, nowait     any // settings of a place, see argsFor; with the wish to take none
 }
 
-// argsFor returns the arguments for a TTL. A process usually has one TTL, so the last ones are kept.
-func (s *sender) argsFor(ttl time.Duration) *scriptArgs {
+// argsFor returns the arguments for a TTL and a claim window. A process usually has one of each, so the last ones are kept.
+//
+// The script that grants the lock to a waiter, which may be another process's, gives it half of the TTL that its place
+// names. So a place names twice its window, for which it is given more time between its heartbeats, too.
+func (s *sender) argsFor(ttl, window time.Duration) *scriptArgs {
 	single := s.single.Load()
-	if t := s.args.Load(); t != nil && t.ttl == ttl && t.single == single {
+	if t := s.args.Load(); t != nil && t.ttl == ttl && t.window == window && t.single == single {
 		return t
 	}
-	ms, gap, counts := ttl.Milliseconds(), s.gap.Milliseconds(), 0
+	ms, fresh, gap, counts := ttl.Milliseconds(), window.Milliseconds(), s.gap.Milliseconds(), 0
 	if single {
 		counts = 1
 	}
 	past := max(10_000, 2*ms)
-	settings := func(block, nowait int) any { return fmt.Sprint(ms, counts, block, gap, past, nowait) }
+	settings := func(ms int64, block, nowait int) any { return fmt.Sprint(ms, counts, block, gap, past, nowait) }
+	queued := max(ms, 2*fresh)
 	t := &scriptArgs{
-		ttl: ttl, single: single, exclusive: "x", window: ms / 2, keep: max(60_000, 4*ms), past: past,
-		settings: settings(firstBlock, 0), refill: settings(laterBlock, 0), nowait: settings(firstBlock, 1),
+		ttl: ttl, window: window, single: single, exclusive: "x", fresh: fresh, keep: max(60_000, 4*ms), past: past,
+		settings: settings(ms, firstBlock, 0), refill: settings(ms, laterBlock, 0),
+		queue: settings(queued, firstBlock, 0), nowait: settings(queued, firstBlock, 1),
 	}
 	if gap > 0 {
 		t.exclusive = "xg"
@@ -87,11 +94,11 @@ func (t *scriptArgs) mode(m distributed.Mode) any {
 type wireAttempt struct {
 	from  *sender
 	fixed *scriptArgs
-	args  []any // what all its requests begin with: head, keys, ARGV 1 to 6 of lua/common.lua; enter's as it is
+	args  []any // what all its requests begin with: head, keys, ARGV 1 to 6 of lua/common.lua; as in enter
 }
 
 // attempt returns an attempt with that id. The instance is escaped: see instanceName.
-func (s *sender) attempt(id uint64, key, instance string, mode distributed.Mode, ttl time.Duration) wireAttempt {
+func (s *sender) attempt(id uint64, key, instance string, mode distributed.Mode, ttl, window time.Duration) wireAttempt {
 	texts := &struct {
 		keys           [keyCount]string
 		token, attempt string
@@ -106,8 +113,8 @@ func (s *sender) attempt(id uint64, key, instance string, mode distributed.Mode,
 	for i := range texts.keys {
 		args = append(args, &texts.keys[i]) // a pointer, because a string in an interface is an allocation
 	}
-	t := s.argsFor(ttl)
-	return wireAttempt{s, t, append(args, &texts.token, &texts.attempt, t.mode(mode), t.window, t.keep, t.settings)}
+	t := s.argsFor(ttl, window)
+	return wireAttempt{s, t, append(args, &texts.token, &texts.attempt, t.mode(mode), t.fresh, t.keep, t.queue)}
 }
 
 // instanceName is the instance as it stands in tokens and messages, where colons and blanks separate.
@@ -122,8 +129,13 @@ func (w wireAttempt) enter(prev any) *conn.Call {
 	return &conn.Call{Script: enterScript, Args: append(w.args, fenceArg(w.from.seen.Load()), prev)}
 }
 
-func (w wireAttempt) heartbeat() *conn.Call { return w.call(heartbeatScript) }
-func (w wireAttempt) renew() *conn.Call     { return w.call(renewScript) }
+func (w wireAttempt) heartbeat() *conn.Call {
+	c := w.call(heartbeatScript)
+	c.Args[settingsArg] = w.fixed.queue
+	return c
+}
+
+func (w wireAttempt) renew() *conn.Call { return w.call(renewScript) }
 
 // renewOne is renew by a call with one key. Among readers it renews the reader alone: if it is held, renewShared is next.
 func (w wireAttempt) renewOne(mode distributed.Mode) *conn.Call {
@@ -153,11 +165,12 @@ func (w wireAttempt) downgrade() *conn.Call { return w.call(downgradeScript) }
 // leave releases the attempt's lease, or leaves its place.
 func (w wireAttempt) leave() *conn.Call { return w.call(leaveScript, w.fixed.past) }
 
-// call adds ARGV 7, which is as of now, and what only this script has.
+// call has the settings of a lease, and adds ARGV 7, which is as of now, and what only this script has.
 func (w wireAttempt) call(s *conn.Script, more ...any) *conn.Call {
 	args := make([]any, 0, len(w.args)+1+len(more))
 	args = append(args, w.args...)
 	s.Head(args, keyCount)
+	args[settingsArg] = w.fixed.settings
 	args = append(args, fenceArg(w.from.seen.Load()))
 	return &conn.Call{Script: s, Args: append(args, more...)}
 }

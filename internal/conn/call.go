@@ -3,6 +3,7 @@ package conn
 import (
 	"crypto/sha1" //nolint:gosec // what EVALSHA names scripts by, not a protection
 	"encoding/hex"
+	"time"
 )
 
 // Script is one step of a protocol as the server runs it.
@@ -32,9 +33,10 @@ type Call struct {
 	// that is repeated may still be under way.
 	Args []any
 
-	Tries int    // how often it was sent, counted by its caller
-	Reply string // the script's reply
-	Err   error  // nil if it has replied
+	Tries int       // how often it was sent, counted by its caller
+	Sent  time.Time // when it was sent last, or went to make a connection first
+	Reply string    // the script's reply
+	Err   error     // nil if it has replied
 }
 
 // NewCall returns a call of a script with these keys and arguments.

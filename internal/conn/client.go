@@ -14,18 +14,20 @@ import (
 const (
 	// DialTimeout and ioTimeout bound any exchange; steps of short leases have shorter limits of their own. The
 	// defaults of go-redis, 5 s and five tries, are longer than a lease.
-	DialTimeout = time.Second
+	DialTimeout = 2 * time.Second
 	ioTimeout   = 2 * time.Second
+	// sharedDialTimeout is shorter, where another server may be reached instead.
+	sharedDialTimeout = time.Second
 	// askTimeout bounds a sentinel's answer: after two the next sentinel is asked, while the dialer still waits.
-	askTimeout = DialTimeout / 3
+	askTimeout = sharedDialTimeout / 3
 )
 
 var (
 	timeouts = redisopts.Timeouts{Dial: DialTimeout, IO: ioTimeout, Pool: ioTimeout}
 	// sharedTimeouts are shorter in a cluster, where another node may answer instead: the layout is asked for after the
 	// exchange that hangs. IO is no less than a script's longest try.
-	sharedTimeouts   = redisopts.Timeouts{Dial: DialTimeout, IO: LongestTry, Pool: ioTimeout}
-	sentinelTimeouts = redisopts.Timeouts{Dial: DialTimeout, IO: askTimeout, Pool: ioTimeout}
+	sharedTimeouts   = redisopts.Timeouts{Dial: sharedDialTimeout, IO: LongestTry, Pool: ioTimeout}
+	sentinelTimeouts = redisopts.Timeouts{Dial: sharedDialTimeout, IO: askTimeout, Pool: ioTimeout}
 )
 
 // New derives a private client from the caller's, and returns it with the server's name, without credentials. Unlike the
@@ -38,7 +40,7 @@ func New(client redis.UniversalClient, c Config) (t Transport, name string, err 
 		if o.Addr == sentinelAddr {
 			return behindSentinels(&o, c), nameOf(&o), nil
 		}
-		return single(&o, c), nameOf(&o), nil
+		return single(&o, c, DialTimeout), nameOf(&o), nil
 	case *redis.ClusterClient:
 		o := *client.Options()
 		if o.ClusterSlots != nil { // go-redis asks sentinels so, for the clients of NewFailoverClusterClient, and looks again seldom
@@ -53,23 +55,23 @@ func New(client redis.UniversalClient, c Config) (t Transport, name string, err 
 }
 
 // Single returns a Transport for one server with these options, which stay unchanged.
-func Single(o *redis.Options, c Config) Transport { return single(o, c) }
+func Single(o *redis.Options, c Config) Transport { return single(o, c, DialTimeout) }
 
-func single(o *redis.Options, c Config) *goRedis {
+func single(o *redis.Options, c Config, dial time.Duration) *goRedis {
 	o = redisopts.Single(o, timeouts)
-	o.Dialer = dialerOf(o.Dialer, o.TLSConfig)
+	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, dial)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1  // pipelines share the connections
 	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix}
+	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix, setup: setupTrips(o.TLSConfig, o.DB)}
 }
 
 // behindSentinels is single for the options of a client whose dialer asks sentinels.
 func behindSentinels(o *redis.Options, c Config) *goRedis {
 	p := newPrimary(o.Dialer)
 	o.Dialer = p.connect
-	g := single(o, c)
+	g := single(o, c, sharedDialTimeout)
 	g.primary = p
 	return g
 }
@@ -85,14 +87,14 @@ func failover(o *redis.FailoverOptions, c Config) *goRedis {
 
 func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o = redisopts.Cluster(o, sharedTimeouts)
-	o.Dialer = dialerOf(o.Dialer, o.TLSConfig)
+	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
 	o.DisableIdentity = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DisableRoutingPolicies = true // every call goes where its keys are; policies would first ask some node for COMMAND
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix}
+	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix, setup: setupTrips(o.TLSConfig, 0)}
 }
 
 // poolOf returns the size of the pool, and as many dials: the caller's, but at least one connection for each exchange

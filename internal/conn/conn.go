@@ -29,10 +29,15 @@ type Transport interface {
 	// Elsewhere returns a hash tag that another server has than the one that has before ("": none), if there are
 	// several.
 	Elsewhere(ctx context.Context, before string) string
+	// SetupTrips is how many round trips it takes to set up a connection.
+	SetupTrips() int
 	// Ping measures one exchange with the server that has the tag.
 	Ping(ctx context.Context, tag string) (time.Duration, error)
 	// About asks that server what it is.
 	About(ctx context.Context, tag string) (Info, error)
+	// Load has that server store scripts, so that the first call of each takes no more round trips than others. It need
+	// not succeed.
+	Load(ctx context.Context, tag string, scripts ...*Script)
 	// Listen subscribes to one channel and passes on its messages until ctx ends. It reconnects by itself. interval
 	// says how often the connection is checked: after two intervals without a sign of life it is replaced.
 	Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener)

@@ -14,11 +14,11 @@ import (
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialerOf bounds the dialer of a client's options, go-redis's own if they have none. Its errors are ErrUnreached.
-func dialerOf(dial dialer, c *tls.Config) dialer {
+func dialerOf(dial dialer, c *tls.Config, limit time.Duration) dialer {
 	if dial == nil {
-		dial = redis.NewDialer(&redis.Options{DialTimeout: DialTimeout, TLSConfig: c})
+		dial = redis.NewDialer(&redis.Options{DialTimeout: limit, TLSConfig: c})
 	}
-	dial = bounded(dial, DialTimeout)
+	dial = bounded(dial, limit)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err == nil {

@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"strings"
 	"sync"
@@ -18,7 +19,23 @@ type goRedis struct {
 	prefix  string        // see Config
 	primary *primary      // what client connects to; nil without sentinels
 	finder  *redis.Client // whose dialer asks the sentinels, if it is ours to close
+	setup   int
 }
+
+// setupTrips are those to connect and for HELLO, for the handshake of TLS, and to select a database.
+func setupTrips(c *tls.Config, db int) int {
+	trips := 2
+	if c != nil {
+		trips++
+	}
+	if db != 0 {
+		trips++
+	}
+	return trips
+}
+
+// SetupTrips implements Transport.
+func (g *goRedis) SetupTrips() int { return g.setup }
 
 // Do implements Transport. A lone call is sent by itself; several share a pipeline, which the cluster client splits by
 // node.
@@ -144,6 +161,16 @@ func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
 		}
 	}
 	return info, err
+}
+
+// Load implements Transport. The ACL may forbid it; then the first call of a script stores it, see Do.
+func (g *goRedis) Load(ctx context.Context, tag string, scripts ...*Script) {
+	_, _ = g.server(ctx, tag).Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, s := range scripts {
+			p.ScriptLoad(ctx, s.Text)
+		}
+		return nil
+	})
 }
 
 // Close implements Transport.

@@ -64,11 +64,10 @@ func Observed(t Transport, o *Observers) Transport { return &observed{t, o} }
 
 // Do implements Transport.
 func (t *observed) Do(ctx context.Context, calls ...*Call) {
-	if t.observers.Empty() {
-		t.Transport.Do(ctx, calls...)
-		return
-	}
 	sent := time.Now()
+	for _, c := range calls {
+		c.Sent = sent
+	}
 	t.Transport.Do(ctx, calls...)
 	t.report(calls[0].Script.Name, sent, mostAnswered(calls))
 }

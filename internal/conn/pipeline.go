@@ -77,7 +77,7 @@ func (p *pipeline) Do(ctx context.Context, calls ...*Call) {
 	w := p.waiter(s, c, by)
 	s.waiting = append(s.waiting, w)
 	s.mu.Unlock()
-	c.Reply, c.Err = p.wait(ctx, w)
+	p.wait(ctx, w, c)
 }
 
 // to returns the slots of a node.
@@ -109,11 +109,12 @@ func (p *pipeline) waiter(s *slots, c *Call, by time.Time) *waiter {
 	return w
 }
 
-// wait returns when w was sent, by itself or by another, or has given up.
-func (p *pipeline) wait(ctx context.Context, w *waiter) (string, error) {
+// wait returns when w was sent, by itself or by another, or has given up. c gets what came of it.
+func (p *pipeline) wait(ctx context.Context, w *waiter, c *Call) {
 	select {
 	case batch := <-w.wake:
-		return p.woken(ctx, w, batch)
+		p.woken(ctx, w, batch, c)
+		return
 	case <-w.timer.C:
 	case <-ctx.Done():
 		w.timer.Stop()
@@ -123,23 +124,23 @@ func (p *pipeline) wait(ctx context.Context, w *waiter) (string, error) {
 		// any other waiter leaves its reply unread.
 		select {
 		case batch := <-w.wake:
-			return p.woken(ctx, w, batch)
+			p.woken(ctx, w, batch, c)
+			return
 		default:
 		}
 	}
-	return "", context.DeadlineExceeded
+	c.Reply, c.Err = "", context.DeadlineExceeded
 }
 
 // woken is what a waiter does when it was taken out of waiting. Without a batch, another waiter has sent it.
-func (p *pipeline) woken(ctx context.Context, w *waiter, batch []*waiter) (string, error) {
+func (p *pipeline) woken(ctx context.Context, w *waiter, batch []*waiter, c *Call) {
 	if len(batch) > 0 {
 		p.lead(ctx, w, batch)
 	}
-	reply, err := w.call.Reply, w.call.Err
+	c.Reply, c.Err, c.Sent = w.call.Reply, w.call.Err, w.call.Sent
 	w.timer.Stop()
 	w.call = Call{}
 	p.waiters.Put(w)
-	return reply, err
 }
 
 // withdraw takes w out of waiting; false if somebody did so before.

@@ -49,7 +49,7 @@ func openSingle(rawURL string, c Config) (Transport, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("%w", withoutURL(err))
 	}
-	return single(o, c), nameOf(o), nil
+	return single(o, c, DialTimeout), nameOf(o), nil
 }
 
 // withoutURL takes the text of the URL, which may hold a password, out of a parse error.

@@ -17,8 +17,10 @@ const (
 	missesToDecide = 3
 	// shortestPatience is how long a question may take before it counts as unanswered, while the backend is quick.
 	shortestPatience = 250 * time.Millisecond
-	// longestPatience bounds the same while no round trip has been measured, and for slow ones as far as they allow.
-	longestPatience = 3 * time.Second
+	// firstPatience bounds the same while no round trip has been measured.
+	firstPatience = 4 * time.Second
+	// longestPatience bounds the same for slow round trips, as far as they allow.
+	longestPatience = 5 * time.Second
 	// patienceRTTs is the patience in round trips.
 	patienceRTTs = 4
 )
@@ -223,11 +225,11 @@ func (j *judge) measured(rtt int64) {
 }
 
 // patience is how long a question may be unanswered before that counts: several round trips. While none has been measured,
-// it allows for a new connection, which takes three of them, and for round trips of T/3, over which leases can still be kept.
+// it allows for a new connection, which takes three of them, of a good T/5, over which leases can still be kept.
 func (j *judge) patience() time.Duration {
 	rtt := time.Duration(j.rtt.Load())
 	if rtt == 0 {
-		return min(max(j.ttl, shortestPatience), longestPatience)
+		return min(max(j.ttl, shortestPatience), firstPatience)
 	}
 	return max(j.shortest(), min(patienceRTTs*rtt, max(2*rtt, longestPatience)))
 }

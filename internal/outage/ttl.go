@@ -79,7 +79,7 @@ func (p *policy) noteAfter(d time.Duration) {
 
 func (p *policy) noteAgain() {
 	if p.judge.current.Load() == nil {
-		ctx, cancel := context.WithTimeout(p.ctx, distributed.ClaimWindow(p.ttls.own))
+		ctx, cancel := context.WithTimeout(p.ctx, p.ttls.own)
 		defer cancel()
 		if p.ttls.ask(ctx) == nil { // else it is asked again
 			p.ttls.noted.Store(true)

@@ -16,9 +16,10 @@
 --       5 keep      ms; how long helper keys outlive their last use: at least a minute, so that the order of fences survives
 --                   a clock set back by less; at least four TTLs, so that a queue survives a server that is silent for a
 --                   while
---       6 settings  "<T in ms> <1: PUBLISH counts all receivers (no cluster)> <how many fences to reserve; 1000 with
---                   enter> <gap: ms for which a released lock is left free for foreigners> <past: ms for which an
---                   attempt that has ended is remembered> <1: enter takes no place>"
+--       6 settings  "<T in ms; with enter and heartbeat twice the window, if that is more: a place gets half of it>
+--                   <1: PUBLISH counts all receivers (no cluster)> <how many fences to reserve; 1000 with enter>
+--                   <gap: ms for which a released lock is left free for foreigners> <past: ms for which an attempt that
+--                   has ended is remembered> <1: enter takes no place>"
 --       7 seen      the largest fence this process knows of
 -- The process says where messages go: channel "wllock:<process>". An id, "<process>:<attempt>:<instance>", names a grant.
 -- Every reply is one string of words. On the hot path texts are passed on as they came: formatting a number, or joining
