@@ -131,24 +131,23 @@ func TestDoAllInsideItsOwnSharedHoldIsAnUpgrade(t *testing.T) {
 
 // A guard that outlives the function keeps its key, and that alone.
 func TestNestedGuardThatOutlivesADoAllKeepsItsKeyOnly(t *testing.T) {
-	l, b := newLocker(t)
-	leave, left := make(chan struct{}), make(chan error, 1)
-	require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
-		in := make(chan struct{})
-		go func() {
-			left <- l.Do(ctx, "n", "a", func(ctx context.Context) error {
-				close(in)
-				<-leave
-				h, _ := wllock.HeldFrom(ctx)
-				return h.Err()
-			})
-		}()
-		<-in
-		return nil
-	}))
-	require.ErrorIs(t, l.Do(t.Context(), "n", "a", never(t), wllock.NoWait()), wllock.ErrHeld)
-	require.NoError(t, l.Do(t.Context(), "n", "b", nothing, wllock.NoWait()))
-	close(leave)
-	require.NoError(t, <-left)
-	free(t, l, b, "a", "b")
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		left := make(chan error, 1)
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+			go func() {
+				left <- l.Do(ctx, "n", "a", func(ctx context.Context) error {
+					time.Sleep(3 * ttl) // the lease of b would have expired
+					h, _ := wllock.HeldFrom(ctx)
+					return h.Err()
+				})
+			}()
+			synctest.Wait()
+			return nil
+		}))
+		require.ErrorIs(t, l.Do(t.Context(), "n", "a", never(t), wllock.NoWait()), wllock.ErrHeld)
+		require.NoError(t, l.Do(t.Context(), "n", "b", nothing, wllock.NoWait()))
+		require.NoError(t, <-left)
+		free(t, l, b, "a", "b")
+	})
 }

@@ -255,13 +255,14 @@ func TestSyncReleaseOfADoAllWaitsForAllAnswersAtOnce(t *testing.T) {
 // slow is a backend that answers late.
 type slow struct {
 	distributed.Backend
-	key            string // for which Enter is late
+	key            string // for which Enter is late, and does not notice that its caller has left
 	enter, release time.Duration
 }
 
 func (s slow) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
 	if r.Key == s.key {
 		time.Sleep(s.enter)
+		ctx = context.WithoutCancel(ctx)
 	}
 	l, p, err := s.Backend.Enter(ctx, r)
 	if l != nil && s.release > 0 {

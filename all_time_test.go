@@ -196,6 +196,22 @@ func TestKeyLostBeforeAllAreHeldIsAcquiredAgain(t *testing.T) {
 	})
 }
 
+// The backend does not notice that its caller has left: the last key is acquired, but the first is gone.
+func TestNoFunctionRunsWithoutTheKeyThatWasLostMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l := lockerOn(t, slow{Backend: b, key: "test:n:b", enter: ttl})
+		result := started(l, keys("a", "b"), func(ctx context.Context) error {
+			h, _ := wllock.HeldFrom(ctx)
+			return errors.Join(h.Err(), ctx.Err())
+		})
+		b.Expire("test:n:a")
+		require.NoError(t, <-result)
+		require.EqualValues(t, 1, l.Stats().Total.Lost)
+		require.EqualValues(t, 4, l.Stats().Total.Acquired, "each of them twice")
+	})
+}
+
 func TestKeyLostAgainAndAgainEndsADoAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)

@@ -1,0 +1,103 @@
+package telemetry_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/wllock/wllock"
+)
+
+var several = []wllock.Resource{{Name: "b", Key: "1"}, {Name: "a", Key: "2"}, {Name: "a", Key: "1"}}
+
+func TestDoAllIsOneSpan(t *testing.T) {
+	for _, withKeys := range []bool{false, true} {
+		recorder := tracetest.NewSpanRecorder()
+		opts := []wllock.Option{wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder)))}
+		if withKeys {
+			opts = append(opts, wllock.WithSpanKeys())
+		}
+		l, _ := newLocker(t, opts...)
+		require.NoError(t, l.DoAll(t.Context(), several, func(ctx context.Context) error {
+			return l.DoAll(ctx, several, nothing) // nothing is acquired
+		}))
+		s := ended(t, recorder, 1)[0]
+		require.Equal(t, "wllock.acquire", s.Name())
+		require.Len(t, s.Events(), 3)
+		for _, e := range s.Events() {
+			require.Equal(t, "acquired", e.Name)
+		}
+		require.Contains(t, s.Attributes(), attribute.Int("wllock.key.count", 3))
+		require.Contains(t, s.Attributes(), attribute.StringSlice("wllock.names", []string{"a", "b"}))
+		keys := attribute.StringSlice("wllock.keys", []string{"test:a:1", "test:a:2", "test:b:1"})
+		if withKeys {
+			require.Contains(t, s.Attributes(), keys)
+		} else {
+			require.NotContains(t, s.Attributes(), keys)
+		}
+	}
+}
+
+func TestSpanOfADoAllNamesTheKeyThatWasRefused(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	l, b := newLocker(t)
+	traced, err := wllock.New("test", b, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+	require.NoError(t, err)
+	require.NoError(t, l.Do(t.Context(), "b", "1", func(context.Context) error {
+		require.ErrorIs(t, traced.DoAll(context.Background(), several, never(t), wllock.NoWait()), wllock.ErrHeld)
+		return nil
+	}))
+	require.NoError(t, traced.Close(t.Context()))
+	s := ended(t, recorder, 1)[0]
+	require.Equal(t, codes.Error, s.Status().Code)
+	require.Contains(t, s.Attributes(), attribute.String("error.type", "held"))
+	require.Contains(t, s.Attributes(), attribute.String("wllock.name", "b"))
+	require.Len(t, s.Events(), 2, "two were acquired")
+}
+
+// Each attempt is a span: the one that lost a key says so.
+func TestSpansOfADoAllThatStartsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		l, b := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+		other, err := wllock.New("test", b)
+		require.NoError(t, err)
+		k, err := other.Acquire(t.Context(), "b", "1")
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		go func() { done <- l.DoAll(context.Background(), several, nothing) }()
+		synctest.Wait()
+		b.Expire("test:a:1")
+		time.Sleep(ttl)
+		require.NoError(t, k.Release(t.Context()))
+		require.NoError(t, <-done)
+		require.NoError(t, other.Close(t.Context()))
+		require.NoError(t, l.Close(t.Context()))
+		spans := recorder.Ended()
+		require.Len(t, spans, 2)
+		require.Equal(t, "lease_lost", spans[0].Status().Description)
+		require.Equal(t, codes.Unset, spans[1].Status().Code)
+		require.Len(t, spans[1].Events(), 3, "acquired")
+	})
+}
+
+func TestMetricsOfADoAllAreByName(t *testing.T) {
+	reader := metric.NewManualReader()
+	l, _ := newLocker(t, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	require.NoError(t, l.DoAll(t.Context(), several, func(context.Context) error {
+		require.EqualValues(t, 3, counts(t, reader)["wllock.lock.count"])
+		return nil
+	}))
+	got := counts(t, reader)
+	require.Zero(t, got["wllock.lock.count"])
+	require.EqualValues(t, 3, got["wllock.hold.duration"])
+	require.EqualValues(t, 6, got["wllock.acquire.duration"], "both tiers of three")
+}
