@@ -81,8 +81,10 @@ flashsale: ## run the example: 100 pieces, many buyers, several processes
 	@$(GO) run ./example/flashsale
 
 .PHONY: servers
-servers: ## install what the tests start: redis-server
+servers: ## install what the tests start: redis-server, ZooKeeper
 	@tools/need redis-server redis-server
+	@tools/need java default-jre-headless
+	@tools/need /usr/share/java/zookeeper.jar libzookeeper-java
 
 .PHONY: compiler
 compiler: # the race detector needs cgo, and servers whose clock is set a library

@@ -37,6 +37,8 @@ var neverLinked = []string{
 // own.
 var backend = []string{"distributed", "distributed/keepalive", "internal/deadline"}
 
+const zookeeperClient = "github.com/go-zookeeper/zk"
+
 const redisClient = "github.com/redis/go-redis/v9"
 
 var grpcClient = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"}
@@ -73,6 +75,9 @@ var rooms = []room{
 		path: "distributed/redislock", what: "backend on Redis",
 		knows: append([]string{"internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
 	},
+
+	{path: "internal/zktest", what: "ZooKeeper servers for tests", sealed: nothing},
+	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: backend, imports: []string{zookeeperClient}},
 
 	{
 		path: "internal/tenure", what: "one key's lease and the callers that use it",

@@ -1,0 +1,80 @@
+package zklock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// ErrInvalidTTL says that a lease TTL is shorter than the time-out that the server grants to a session, so that a
+// crashed holder would keep the lock for longer. It stands beside distributed.ErrRefused and ErrUnavailable.
+var ErrInvalidTTL = errors.New("zklock: lease TTL shorter than the session time-out")
+
+// errOver says that the session of a request has ended.
+var errOver = fmt.Errorf("zklock: the session has ended: %w", distributed.ErrUnavailable)
+
+// explain wraps the error of a call that was answered, or ended with its connection. Answers about nodes stay what they are.
+func explain(what string, err error) error {
+	switch {
+	case err == nil, isAnswer(err):
+		return err
+	case errors.Is(err, zk.ErrNoServer):
+		return fmt.Errorf("zklock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrUnreached, err)
+	case isInterruption(err):
+		return fmt.Errorf("zklock: %s: %w: %w", what, distributed.ErrUnavailable, err)
+	}
+	return refusal(what, err)
+}
+
+func refusal(what string, err error) error {
+	return fmt.Errorf("zklock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, err)
+}
+
+// unanswered wraps the end of a caller's time.
+func unanswered(what string, err error) error {
+	return fmt.Errorf("zklock: %s: no answer: %w: %w", what, distributed.ErrUnavailable, err)
+}
+
+// unreached wraps the end of a caller's time when nothing was sent.
+func unreached(err error) error {
+	return fmt.Errorf("zklock: not connected: %w: %w: %w", distributed.ErrUnavailable, distributed.ErrUnreached, err)
+}
+
+// isAnswer reports that the server has answered a question about nodes.
+func isAnswer(err error) bool {
+	for _, one := range []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// isInterruption reports that the connection or the session ended before the answer: the request may have been carried out
+// or not.
+func isInterruption(err error) bool {
+	for _, one := range []error{
+		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
+	} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// observe reports an exchange.
+func (b *Backend) observe(sent time.Time, err error) {
+	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
+	if err = explain("request", err); err != nil && !isAnswer(err) {
+		e.Err = err
+		if !errors.Is(err, distributed.ErrRefused) {
+			e.RTT = 0
+		}
+	}
+	b.observers.report(e)
+}

@@ -1,0 +1,14 @@
+module github.com/wllock/wllock/distributed/zklock
+
+go 1.26.0
+
+require (
+	github.com/go-zookeeper/zk v1.0.4
+	github.com/stretchr/testify v1.12.1
+	github.com/wllock/wllock v0.0.0
+	go.uber.org/goleak v1.3.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.6 // indirect
+
+replace github.com/wllock/wllock => ../..

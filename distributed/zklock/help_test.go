@@ -1,0 +1,99 @@
+package zklock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/zktest"
+)
+
+// server is shared by all tests that do no harm to it; nil: there is none here.
+var server *zktest.Server
+
+func TestMain(m *testing.M) {
+	if child() {
+		return
+	}
+	code := zktest.Shared(func(s *zktest.Server) int {
+		server = s
+		return m.Run()
+	})
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func child() bool { return false }
+
+func need(t locktest.TB) *zktest.Server {
+	t.Helper()
+	if server != nil {
+		return server
+	}
+	if zktest.Required() {
+		t.Fatalf("no ZooKeeper, and WLLOCK_REQUIRE_SERVERS=1: %v", zktest.Missing())
+	}
+	t.Skipf("no ZooKeeper: %v", zktest.Missing())
+	return nil
+}
+
+var roots atomic.Int64
+
+// newRoot is a root that no other test uses.
+func newRoot() string { return fmt.Sprintf("/test-%d-%d", os.Getpid(), roots.Add(1)) }
+
+func open(t locktest.TB, addr, root string, opts ...Option) *Backend {
+	t.Helper()
+	b, err := New([]string{addr}, append([]Option{WithRoot(root)}, opts...)...)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// plainConn is a connection for what a test does behind the Backend's back.
+func plainConn(t locktest.TB, addr string) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		for range events {
+		}
+	})
+	return conn
+}
+
+// expire deletes the nodes of a key's owners.
+func expire(t locktest.TB, conn *zk.Conn, root, key string) {
+	t.Helper()
+	dir := path.Join(root, escape(key))
+	children, _, err := conn.Children(dir)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatalf("%v", err)
+	}
+	q := parse(children)
+	for i, n := range q {
+		if _, waits := q.before(i, n.shared); !waits {
+			if err := conn.Delete(dir+"/"+n.name, -1); err != nil {
+				t.Fatalf("%v", err)
+			}
+		}
+	}
+}

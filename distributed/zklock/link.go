@@ -1,0 +1,240 @@
+package zklock
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// link is the network below a session. The client library dials through it, because it does not tell what a session needs to
+// know, and would wait for too long in some places:
+//
+//   - the time-out that the server has granted, and when the request for it was sent, are read from the first packets;
+//   - it waits for the answer to these up to seven session time-outs, and never closes a connection whose session has
+//     expired;
+//   - after a reconnect it lets requests overtake the setting of its watches, which moves the zxid from which the
+//     server looks for missed events: replies are held back until the watches are set.
+type link struct {
+	limit  func() time.Duration // for a dial and a handshake
+	armed  func() bool          // watches will be set again
+	opened func(sent time.Time, timeout time.Duration)
+
+	ctx    context.Context // ends when no more connections are wanted
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	wire  *wire // guarded by mu; the present connection
+	fails int   // guarded by mu; dials since the last handshake that was answered
+}
+
+const (
+	firstPause, longestPause = 20 * time.Millisecond, time.Second // between dials that fail
+	// holdLimit bounds how long replies are held back for watches that are not set after all.
+	holdLimit = 100 * time.Millisecond
+	// opSetWatches is a request's code in the protocol.
+	opSetWatches = 101
+)
+
+func newLink() *link {
+	l := new(link)
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// dial is the client library's Dialer. The library tries again at once, so the pause is here.
+func (l *link) dial(network, addr string, _ time.Duration) (net.Conn, error) {
+	l.drop() // the library leaves it open when its session has expired
+	if err := l.pause(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, l.limit())
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails++ // until a handshake is answered
+	if err != nil {
+		return nil, err
+	}
+	if l.ctx.Err() != nil {
+		_ = conn.Close()
+		return nil, errors.New("closed")
+	}
+	l.wire = &wire{Conn: conn, link: l, ready: make(chan struct{})}
+	return l.wire, nil
+}
+
+func (l *link) pause() error {
+	l.mu.Lock()
+	fails := l.fails
+	l.mu.Unlock()
+	if fails == 0 {
+		return l.ctx.Err()
+	}
+	d := min(firstPause<<min(fails-1, 10), longestPause)
+	timer := time.NewTimer(d/2 + rand.N(d/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.ctx.Done():
+	}
+	return l.ctx.Err()
+}
+
+// drop closes the connection; the library dials another.
+func (l *link) drop() {
+	l.mu.Lock()
+	w := l.wire
+	l.wire = nil
+	l.mu.Unlock()
+	if w != nil {
+		_ = w.Close()
+	}
+}
+
+// close closes the connection for good.
+func (l *link) close() {
+	l.cancel()
+	l.drop()
+}
+
+// wire is one connection. Its handshake is one packet each way.
+type wire struct {
+	net.Conn
+	link  *link
+	ready chan struct{} // closed when replies may pass: no watches are to be set, or they were
+
+	mu      sync.Mutex
+	sent    time.Time // guarded by mu; of the handshake
+	answer  []byte    // guarded by mu; to the handshake, as far as it was read
+	open    bool      // guarded by mu; the handshake was answered
+	passing bool      // guarded by mu; ready is closed
+}
+
+// Write is called with one whole packet: length, number, code.
+func (w *wire) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	switch {
+	case w.sent.IsZero():
+		w.sent = time.Now()
+	case len(b) >= 12 && binary.BigEndian.Uint32(b[8:]) == opSetWatches:
+		w.pass()
+	}
+	w.mu.Unlock()
+	return w.Conn.Write(b)
+}
+
+// pass lets replies through. The caller holds mu.
+func (w *wire) pass() {
+	if !w.passing {
+		w.passing = true
+		close(w.ready)
+	}
+}
+
+// Read reads the handshake's answer on its way to the library, and holds back what comes after it.
+func (w *wire) Read(b []byte) (int, error) {
+	w.mu.Lock()
+	open, passing := w.open, w.passing
+	w.mu.Unlock()
+	if open && !passing {
+		w.hold()
+	}
+	n, err := w.Conn.Read(b)
+	if !open && n > 0 {
+		w.note(b[:n])
+	}
+	return n, err
+}
+
+func (w *wire) hold() {
+	timer := time.NewTimer(holdLimit)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+	case <-timer.C:
+	case <-w.link.ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pass()
+}
+
+// note takes a part of the handshake's answer: its length, the protocol's version, the time-out in ms, the session.
+func (w *wire) note(b []byte) {
+	w.mu.Lock()
+	w.answer = append(w.answer, b...)
+	if len(w.answer) < 20 || len(w.answer) < 4+int(binary.BigEndian.Uint32(w.answer)) {
+		w.mu.Unlock()
+		return
+	}
+	timeout := time.Duration(int32(binary.BigEndian.Uint32(w.answer[8:]))) * time.Millisecond
+	session, sent := binary.BigEndian.Uint64(w.answer[12:]), w.sent
+	w.open, w.answer = true, nil
+	if !w.link.armed() {
+		w.pass()
+	}
+	w.mu.Unlock()
+	w.link.mu.Lock()
+	w.link.fails = 0
+	w.link.mu.Unlock()
+	if session != 0 {
+		w.link.opened(sent, timeout)
+	}
+}
+
+// SetReadDeadline shortens the library's time for the handshake.
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	open := w.open
+	w.mu.Unlock()
+	if limit := time.Now().Add(w.link.limit()); !open && (t.IsZero() || t.After(limit)) {
+		t = limit
+	}
+	return w.Conn.SetReadDeadline(t)
+}
+
+var _ io.ReadWriteCloser = (*wire)(nil)
+
+// hosts are the servers, in an order of its own for each process. Unlike the library's it leaves the names to the dialer, so that
+// they are resolved anew each time. It reports that all have been tried only when no connection is wanted any more, when the
+// library would not end otherwise; the pauses between dials are the link's.
+type hosts struct {
+	link *link
+
+	mu      sync.Mutex
+	servers []string // guarded by mu
+	next    int      // guarded by mu
+}
+
+// Init implements zk.HostProvider; the servers come shuffled.
+func (h *hosts) Init(servers []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.servers = servers
+	return nil
+}
+
+// Len implements zk.HostProvider.
+func (h *hosts) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.servers)
+}
+
+// Next implements zk.HostProvider.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	server = h.servers[h.next%len(h.servers)]
+	h.next++
+	return server, h.link.ctx.Err() != nil
+}
+
+// Connected implements zk.HostProvider.
+func (h *hosts) Connected() {}

@@ -1,0 +1,120 @@
+package zklock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Option changes how a Backend works.
+type Option func(*settings)
+
+type settings struct {
+	log      *slog.Logger
+	root     string        // of all nodes; "" is the server's own
+	timeout  time.Duration // of all sessions; 0: the TTL of the leases
+	auth     bool
+	user     string
+	password string
+	file     string
+	acl      []zk.ACL
+	persist  bool // parents are no containers: for tests
+}
+
+// DefaultRoot is the node below which locks are kept.
+const DefaultRoot = "/wllock"
+
+// WithLogger sets the logger for warnings: a lost session, watches that could not be set again (default: none). Nil is
+// refused.
+func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithRoot sets the node below which all locks are kept (default [DefaultRoot]); it is created if it is missing. The path of
+// a URL beats it.
+func WithRoot(path string) Option { return func(s *settings) { s.root = path } }
+
+// WithSessionTimeout has the Backend keep one session only, with this time-out, for leases of any TTL that is at least as
+// long (default: a session for each TTL in use, whose time-out is that TTL). A server grants between 2 and 20 times its
+// tickTime, and moves another wish to the nearest of these. Choose it as long as the TTL of the leases: with
+// a longer TTL the lock is still free after the session's time-out, but a Locker that has less than a third of its
+// TTL left passes no more turns under a lease.
+func WithSessionTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// WithAuth sets the user and password of the digest scheme (default: none). Without WithACL the nodes then belong to that user
+// alone.
+func WithAuth(user, password string) Option {
+	return func(s *settings) { s.auth, s.user, s.password, s.file = true, user, password, "" }
+}
+
+// WithAuthFile is WithAuth with a password that is read from a file for every new session; white space at its end is
+// ignored.
+func WithAuthFile(user, path string) Option {
+	return func(s *settings) { s.auth, s.user, s.password, s.file = true, user, "", path }
+}
+
+// WithACL sets who may do what with the nodes that are created (default: everything, everybody; with WithAuth: that user).
+// All that share locks need the rights to create, delete, read and write.
+func WithACL(acl ...zk.ACL) Option { return func(s *settings) { s.acl = slices.Clone(acl) } }
+
+func newSettings(opts []Option) (settings, error) {
+	s := settings{log: slog.New(slog.DiscardHandler), root: DefaultRoot}
+	for _, o := range opts {
+		if o == nil {
+			return s, errors.New("zklock: an option is nil")
+		}
+		o(&s)
+	}
+	root, err := cleanRoot(s.root)
+	s.root = root
+	switch {
+	case err != nil:
+		return s, err
+	case s.log == nil:
+		return s, errors.New("zklock: WithLogger(nil): want a logger")
+	case s.timeout < 0 || s.timeout > 0 && s.timeout < time.Millisecond:
+		return s, fmt.Errorf("zklock: WithSessionTimeout(%v): want at least a millisecond", s.timeout)
+	case s.auth && (s.user == "" || strings.Contains(s.user, ":")):
+		return s, errors.New("zklock: the user of WithAuth is empty or contains a colon")
+	case s.acl == nil && s.auth:
+		s.acl = zk.AuthACL(zk.PermAll)
+	case s.acl == nil:
+		s.acl = zk.WorldACL(zk.PermAll)
+	}
+	return s, nil
+}
+
+// cleanRoot returns a path without a slash at its end.
+func cleanRoot(path string) (string, error) {
+	root := strings.TrimRight(path, "/")
+	if root == "" {
+		return "", nil
+	}
+	for i, part := range strings.Split(root, "/") {
+		if i == 0 && part != "" || i > 0 && (part == "" || part == "." || part == ".." || strings.ContainsFunc(part, refused)) {
+			return "", fmt.Errorf("zklock: %q is not a path of ZooKeeper", path)
+		}
+	}
+	return root, nil
+}
+
+// credentials returns what is sent to a new session; nil: nothing.
+func (s *settings) credentials() ([]byte, error) {
+	if !s.auth {
+		return nil, nil
+	}
+	password := []byte(s.password)
+	if s.file != "" {
+		text, err := os.ReadFile(s.file)
+		if err != nil {
+			return nil, fmt.Errorf("zklock: the password file: %w", err)
+		}
+		password = bytes.TrimRight(text, " \t\r\n")
+	}
+	return append([]byte(s.user+":"), password...), nil
+}

@@ -1,0 +1,147 @@
+package zklock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// pingBudget bounds a Ping whose context has no end.
+const pingBudget = 5 * time.Second
+
+// Ping implements distributed.Backend: it creates a node and deletes it again, in one transaction, so the ensemble has its quorum
+// and the user its rights. The error names what is missing.
+func (b *Backend) Ping(ctx context.Context) error {
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return err
+	}
+	return b.probeWith(ctx, s)
+}
+
+// session returns a session for a question, and a context that ends within the budget.
+func (b *Backend) session(ctx context.Context) (*session, context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(ctx, pingBudget)
+	if b.isClosed() {
+		return nil, ctx, cancel, distributed.ErrClosed
+	}
+	s, err := b.sessions.any(ctx)
+	return s, ctx, cancel, err
+}
+
+// probe makes sure that there is a root, and tries what a lock takes. It is the first use of a session.
+func (b *Backend) probe(s *session) error { return b.probeWith(s.ctx, s) }
+
+func (b *Backend) probeWith(ctx context.Context, s *session) error {
+	path := b.set.root + "/" + probeName + rand.Text()[:idLength]
+	_, err := ask(ctx, s, "probe", func() (struct{}, error) {
+		_, err := s.conn.Multi(&zk.CreateRequest{Path: path, Acl: b.set.acl, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: path, Version: -1})
+		return struct{}{}, err
+	}, nil)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		if err = b.makeRoot(ctx, s); err == nil {
+			return b.probeWith(ctx, s)
+		}
+	case errors.Is(err, zk.ErrNoAuth):
+		err = fmt.Errorf("zklock: the user lacks the rights to create and delete nodes in %q (ACL cd, and for the locks rw): %w",
+			b.rootPath(), err)
+	}
+	return err
+}
+
+// makeRoot creates the root and what is above it.
+func (b *Backend) makeRoot(ctx context.Context, s *session) error {
+	for i := range b.set.root {
+		if i > 0 && b.set.root[i] == '/' {
+			if err := b.makeNode(ctx, s, b.set.root[:i]); err != nil {
+				return err
+			}
+		}
+	}
+	return b.makeNode(ctx, s, b.set.root)
+}
+
+func (b *Backend) makeNode(ctx context.Context, s *session, path string) error {
+	_, err := ask(ctx, s, "create "+path, func() (string, error) {
+		return s.conn.Create(path, nil, zk.FlagPersistent, b.set.acl)
+	}, nil)
+	switch {
+	case errors.Is(err, zk.ErrNodeExists):
+		return nil
+	case errors.Is(err, zk.ErrNoAuth): // perhaps it exists, and what is above it is somebody else's
+		if there, _, err := s.conn.Exists(path); err == nil && there {
+			return nil
+		}
+	}
+	return err
+}
+
+// makeParent creates the node of a key. As a container it is deleted by the server some time after its last child. Servers
+// before 3.5 have none: then we delete it when it has not been used for a while. Either is safe: a node with
+// children is never deleted, and a request that finds it missing creates it again (rule Z7).
+func (b *Backend) makeParent(ctx context.Context, s *session, dir string) error {
+	_, err := ask(ctx, s, "create parent", func() (string, error) {
+		if b.plain.Load() || b.set.persist {
+			return s.conn.Create(dir, nil, zk.FlagPersistent, b.set.acl)
+		}
+		return s.conn.CreateContainer(dir, nil, zk.FlagContainer, b.set.acl)
+	}, nil)
+	switch {
+	case errors.Is(err, zk.ErrNodeExists):
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		return b.makeRoot(ctx, s)
+	case err != nil && strings.Contains(err.Error(), unimplemented):
+		b.plain.Store(true)
+		return b.makeParent(ctx, s, dir)
+	case err == nil && (b.plain.Load() || b.set.persist):
+		b.sweepLater(&parent{s: s, dir: dir})
+	}
+	return err
+}
+
+// unimplemented is what the library makes of the protocol's code for a request that a server does not know.
+const unimplemented = "unknown error: -6"
+
+// parent is a node to be deleted when it has no children.
+type parent struct {
+	item deadline.Item[*parent]
+	s    *session
+	dir  string
+}
+
+// sweepPause is how long a parent is kept, as long as a server keeps a container by default.
+const sweepPause = time.Minute
+
+func (b *Backend) sweepLater(p *parent) {
+	p.item.Owner = p
+	b.parents.Put(&p.item, time.Now().Add(b.set.sweepPause()))
+}
+
+func (s *settings) sweepPause() time.Duration {
+	if s.persist {
+		return 10 * time.Millisecond
+	}
+	return sweepPause
+}
+
+func (b *Backend) sweep(_ time.Time, due []*parent) {
+	for _, p := range due {
+		ctx, cancel := context.WithTimeout(p.s.ctx, p.s.silence())
+		_, err := ask(ctx, p.s, "delete parent", func() (struct{}, error) { return struct{}{}, p.s.conn.Delete(p.dir, -1) }, nil)
+		cancel()
+		if err != nil && !errors.Is(err, zk.ErrNoNode) && !p.s.isOver() {
+			b.sweepLater(p) // somebody uses it
+		}
+	}
+}

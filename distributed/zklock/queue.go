@@ -1,0 +1,110 @@
+package zklock
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// node is one request for a lock: a child of the key's node, whose name tells all that others need to know.
+//
+//	x-<instance>-<id>-<sequence>      x: exclusive, s: shared
+//
+// The id is random, so that a node is found again whose create was carried out but never answered (the protected mode of
+// Apache Curator). The sequence is the server's.
+type node struct {
+	name   string
+	shared bool
+	tag    string // stands for the instance
+	id     string
+	seq    int32
+}
+
+const (
+	tagLength = 8
+	idLength  = 16 // of rand.Text: 80 bits
+	// headLength is the length of a name before its sequence, which can have a sign: after 2^31 requests it is negative.
+	headLength = 2 + tagLength + 1 + idLength + 1
+)
+
+// head is the beginning of a node's name, to which the server appends the sequence.
+func head(mode distributed.Mode, tag, id string) string {
+	letter := "x"
+	if mode == distributed.Shared {
+		letter = "s"
+	}
+	return letter + "-" + tag + "-" + id + "-"
+}
+
+// tagOf shortens an instance's name to 40 bits. Two instances with one tag, which is unlikely, would not notice that the
+// other waits, and nothing else.
+func tagOf(instance string) string {
+	sum := sha256.Sum256([]byte(instance))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:tagLength*5/8]))
+}
+
+func parseNode(name string) (node, bool) {
+	if len(name) <= headLength || name[1] != '-' || name[0] != 'x' && name[0] != 's' ||
+		name[2+tagLength] != '-' || name[headLength-1] != '-' {
+		return node{}, false
+	}
+	seq, err := strconv.ParseInt(name[headLength:], 10, 32)
+	return node{
+		name: name, shared: name[0] == 's', tag: name[2 : 2+tagLength], id: name[3+tagLength : headLength-1], seq: int32(seq),
+	}, err == nil
+}
+
+// queue is who holds a lock and who waits for it, in the order of their requests.
+type queue []node
+
+// parse makes a queue from the children of a key's node. Children that are not ours are ignored.
+func parse(children []string) queue {
+	q := make(queue, 0, len(children))
+	for _, name := range children {
+		if n, ok := parseNode(name); ok {
+			q = append(q, n)
+		}
+	}
+	// Sequences are compared as serial numbers: the server counts on from the greatest to the least one.
+	slices.SortFunc(q, func(a, b node) int { return int(a.seq - b.seq) })
+	return q
+}
+
+// find returns the place of the node with this id, or -1.
+func (q queue) find(id string) int {
+	return slices.IndexFunc(q, func(n node) bool { return n.id == id })
+}
+
+// without returns the queue without the node of this name.
+func (q queue) without(name string) queue {
+	return slices.DeleteFunc(slices.Clone(q), func(n node) bool { return n.name == name })
+}
+
+// before returns the node that the one at i waits for, which is the one before it, or for a shared one the last exclusive one
+// before it; ok is false if there is none. So a release wakes one waiter, or one run of readers (rule Z2).
+func (q queue) before(i int, shared bool) (n node, ok bool) {
+	for i--; i >= 0; i-- {
+		if !shared || !q[i].shared {
+			return q[i], true
+		}
+	}
+	return node{}, false
+}
+
+// waited reports whether another instance waits for what the holder at i has. Readers that follow a shared holder hold the lock
+// beside it, up to the first exclusive request.
+func (q queue) waited(i int, shared bool) bool {
+	rest := q[i+1:]
+	if shared {
+		first := slices.IndexFunc(rest, func(n node) bool { return !n.shared })
+		if first < 0 {
+			return false
+		}
+		rest = rest[first:]
+	}
+	return slices.ContainsFunc(rest, func(n node) bool { return n.tag != q[i].tag })
+}

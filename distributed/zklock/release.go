@@ -1,0 +1,147 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Release implements distributed.Lease.
+func (l *lease) Release(ctx context.Context) error {
+	held := l.Finish()
+	if l.a.b.isClosed() {
+		return distributed.ErrClosed
+	}
+	l.begin(held, false)
+	timer := time.NewTimer(l.a.s.silence())
+	defer timer.Stop()
+	select {
+	case <-l.done:
+		return l.outcome()
+	case <-timer.C:
+		return unanswered("release", errSilent)
+	case <-ctx.Done():
+	}
+	select { // a release that was answered wins
+	case <-l.done:
+		return l.outcome()
+	default:
+		return unanswered("release", ctx.Err())
+	}
+}
+
+var errSilent = errors.New("the server is silent")
+
+func (l *lease) outcome() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held && l.err == nil {
+		return distributed.ErrLeaseLost // it had expired here before the node was deleted
+	}
+	return l.err
+}
+
+// StartRelease implements distributed.AsyncLease.
+func (l *lease) StartRelease() bool {
+	held := l.Stop()
+	if l.a.b.isClosed() {
+		return true // it expires
+	}
+	return l.begin(held, true)
+}
+
+// begin starts the release unless it is under way. It reports whether the lease is released.
+func (l *lease) begin(held, watched bool) (done bool) {
+	l.mu.Lock()
+	first := l.phase == kept
+	switch {
+	case first:
+		l.phase, l.held, l.watched = releasing, held, watched
+	case l.phase == released && l.held && l.err == nil:
+		l.mu.Unlock()
+		return true
+	case l.phase == released && watched:
+		l.mu.Unlock()
+		l.Released(l.outcome())
+		return false
+	default:
+		l.watched = l.watched || watched
+	}
+	l.mu.Unlock()
+	if first {
+		l.a.end()
+		l.remove(false)
+	}
+	return false
+}
+
+// launch starts the release of a lease whose Enter has failed.
+func (l *lease) launch(tried bool) {
+	l.mu.Lock()
+	l.phase = releasing
+	l.mu.Unlock()
+	l.remove(tried)
+}
+
+func (l *lease) remove(tried bool) {
+	l.a.s.dead.add(&removal{path: l.path, tried: tried, done: l.settle})
+}
+
+// settle takes the answer to the deletion.
+func (l *lease) settle(err error) {
+	l.mu.Lock()
+	if l.phase == released {
+		l.mu.Unlock()
+		return
+	}
+	l.phase, l.err = released, releaseAnswer(err)
+	close(l.done)
+	watched := l.watched
+	l.mu.Unlock()
+	if watched {
+		l.Released(l.outcome())
+	}
+}
+
+// hook is the Watcher of every lease: a lease that is lost has its node deleted. It passes everything on to the user's.
+type hook struct {
+	l    *lease
+	user distributed.Watcher
+}
+
+// Watch implements distributed.AsyncLease.
+func (l *lease) Watch(w distributed.Watcher, as distributed.Lease) { l.Lease.Watch(&hook{l, w}, as) }
+
+// LeaseLost implements distributed.Watcher. The caller may hold the attempt's mutex.
+func (h *hook) LeaseLost(as distributed.Lease) {
+	a := h.l.a
+	a.b.due.Remove(&a.item)
+	a.b.forget(a)
+	a.s.dead.add(&removal{path: h.l.path, tried: true})
+	if h.user != nil {
+		h.user.LeaseLost(as)
+	}
+}
+
+// LeaseContended implements distributed.Watcher.
+func (h *hook) LeaseContended(as distributed.Lease) {
+	if h.user != nil {
+		h.user.LeaseContended(as)
+	}
+}
+
+// LeaseReleased implements distributed.Watcher.
+func (h *hook) LeaseReleased(as distributed.Lease, err error) {
+	if h.user != nil {
+		h.user.LeaseReleased(as, err)
+	}
+}
+
+// LeaseRenewed implements distributed.RenewalWatcher.
+func (h *hook) LeaseRenewed(as distributed.Lease, sent time.Time, err error) {
+	if w, ok := h.user.(distributed.RenewalWatcher); ok {
+		w.LeaseRenewed(as, sent, err)
+	}
+}

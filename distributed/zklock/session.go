@@ -1,0 +1,255 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// session is one session of the ensemble, with its one connection: liveness, apart from the order that the nodes keep.
+// Its time ends by our own clock (see proof), or when the server says that it has expired; then it is over for good, and
+// a new session takes its place. The client library would go on with a new session by itself, and carry out there what was
+// meant for the old one.
+//
+//	connecting ── handshake ──▶ up ── probe ──▶ ready ──▶ up and down, as the connection comes and goes
+//	                                                 └── expired, or close ──▶ over
+type session struct {
+	b      *Backend
+	wanted time.Duration
+	conn   *zk.Conn
+	link   *link
+	events <-chan zk.Event
+
+	wake   chan struct{}   // capacity 1: the connection's state has changed
+	ctx    context.Context // ends with stop
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when nothing of the session runs any more
+
+	mu      sync.Mutex
+	p       *proof                // guarded by mu, written once; nil before the first handshake
+	up      bool                  // guarded by mu; there is a connection
+	fresh   time.Time             // guarded by mu; when the latest handshake was sent, until the task takes it
+	change  chan struct{}         // guarded by mu; closed and replaced when up, ready, over or why changes
+	ready   bool                  // guarded by mu; probed
+	over    bool                  // guarded by mu
+	why     error                 // guarded by mu; of the latest probe that failed
+	watched map[string][]*attempt // guarded by mu; which are to look when something happens to a node
+	armed   map[string]bool       // guarded by mu; paths that the library watches
+	alive   atomic.Pointer[proof]
+	downAt  atomic.Bool // !up, for Healthy
+	dead    removals
+}
+
+const (
+	// beatsPerTimeout is how many syncs go out per time-out, at least one each longestBeat: with a lag of a quarter, five
+	// eighths of the time-out are left at every moment of a session that works.
+	beatsPerTimeout = 8
+	longestBeat     = time.Second
+	// silenceShare of the time-out, at most longestSilence, is how long a sync may be unanswered before the connection is
+	// dropped and another server is tried: time for two more within the session.
+	silenceShare   = 3
+	longestSilence = 3 * time.Second
+	// sendBuffer is enough for our largest packet, the library's setting of watches in parts of 128 KiB; receiveBuffer for what
+	// a server sends by default (jute.maxbuffer). The library would take 1.5 MiB for each.
+	sendBuffer, receiveBuffer = 192 << 10, 1 << 20
+)
+
+func (b *Backend) newSession(wanted time.Duration) (*session, error) {
+	s := &session{
+		b: b, wanted: wanted, link: newLink(), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		change: make(chan struct{}), watched: map[string][]*attempt{}, armed: map[string]bool{},
+	}
+	s.dead.s = s
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.downAt.Store(true)
+	s.link.limit, s.link.armed, s.link.opened = s.silence, s.anyArmed, s.opened
+	conn, events, err := zk.Connect(b.servers, wanted,
+		zk.WithDialer(s.link.dial), zk.WithHostProvider(&hosts{link: s.link}), zk.WithEventCallback(s.event), zk.WithLogger(quiet{}),
+		zk.WithLogInfo(false), zk.WithMaxConnBufferSize(sendBuffer), zk.WithMaxBufferSize(receiveBuffer))
+	if err != nil {
+		return nil, fmt.Errorf("zklock: %w", err)
+	}
+	s.mu.Lock()
+	s.conn, s.events = conn, events
+	s.mu.Unlock()
+	go s.run()
+	return s, nil
+}
+
+// quiet drops the library's log lines: our errors say the same.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// timeout is the one that the server has granted; before that the one we want.
+func (s *session) timeout() time.Duration {
+	if p := s.alive.Load(); p != nil {
+		return p.timeout
+	}
+	return s.wanted
+}
+
+func (s *session) silence() time.Duration { return min(s.timeout()/silenceShare, longestSilence) }
+
+// until is the time up to which the session lives at least.
+func (s *session) until() time.Time { return *s.alive.Load().until.Load() }
+
+// healthy reports that the connection is up and has not been silent for too long. It is asked at every turn.
+func (s *session) healthy(now time.Time) bool {
+	p := s.alive.Load()
+	return p != nil && !s.downAt.Load() && now.Sub(*p.last.Load()) < s.silence()+s.beat()
+}
+
+func (s *session) beat() time.Duration { return min(s.timeout()/beatsPerTimeout, longestBeat) }
+
+// opened is called by the link when a handshake was answered. The leader has been asked for it: it created the session, or
+// found it alive.
+func (s *session) opened(sent time.Time, timeout time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.p == nil {
+		s.p = newProof(sent, timeout)
+		s.alive.Store(s.p)
+	}
+	s.fresh = sent
+}
+
+// event is called by the library, for the connection and for watches. It must not block.
+func (s *session) event(e zk.Event) {
+	switch {
+	case e.Type != zk.EventSession:
+		s.fire(e)
+	case e.State == zk.StateExpired:
+		s.link.close() // first, or the library goes on with a session of its own
+		s.expired()
+	case e.State == zk.StateHasSession:
+		s.setUp(true)
+	case e.State == zk.StateDisconnected:
+		s.setUp(false)
+	}
+}
+
+func (s *session) setUp(up bool) {
+	s.mu.Lock()
+	s.up = up
+	s.changed()
+	s.mu.Unlock()
+	s.downAt.Store(!up)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// changed wakes all that wait for the session. The caller holds mu.
+func (s *session) changed() {
+	close(s.change)
+	s.change = make(chan struct{})
+}
+
+// expired is called when the server says that the session has expired: its nodes are gone.
+func (s *session) expired() {
+	if s.finish() {
+		s.b.log.Warn("zklock: the session has expired", "timeout", s.timeout())
+		s.b.lose(s)
+	}
+	s.stop()
+}
+
+// finish marks the session as over, once.
+func (s *session) finish() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false
+	}
+	s.over = true
+	s.changed()
+	return true
+}
+
+func (s *session) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// await waits until the session can be used.
+func (s *session) await(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		usable, over, why, change := s.ready && s.up, s.over, s.why, s.change
+		s.mu.Unlock()
+		switch {
+		case over:
+			return errOver
+		case usable:
+			return nil
+		case why != nil && errors.Is(why, distributed.ErrRefused):
+			return why
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return errors.Join(unreached(ctx.Err()), why)
+		}
+	}
+}
+
+// watch has the attempt look, once, when something happens to the node. It is called before the request that sets the
+// watch, so the event cannot be quicker.
+func (s *session) watch(path string, a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched[path] = append(s.watched[path], a)
+}
+
+// unwatch takes back a watch that was not set.
+func (s *session) unwatch(path string, a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := slices.DeleteFunc(s.watched[path], func(one *attempt) bool { return one == a })
+	if s.watched[path] = rest; len(rest) == 0 {
+		delete(s.watched, path)
+	}
+}
+
+// arm notes that the library has a watch.
+func (s *session) arm(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed[path] = true
+}
+
+func (s *session) anyArmed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.armed) > 0
+}
+
+func (s *session) fire(e zk.Event) {
+	s.b.counts.events.Add(1)
+	s.mu.Lock()
+	watching := s.watched[e.Path]
+	delete(s.watched, e.Path)
+	delete(s.armed, e.Path)
+	s.mu.Unlock()
+	for _, a := range watching {
+		a.event(e.Path)
+	}
+}
+
+// unwatchAll forgets who watches: all of them look now.
+func (s *session) unwatchAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched = map[string][]*attempt{}
+}

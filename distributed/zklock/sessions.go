@@ -1,0 +1,142 @@
+package zklock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// sessions are those of a Backend: one for each TTL in use, which is one in most programs. A lease can not last longer than its
+// session's time-out without the server, and a lock whose holder has died is not free before it; so the two are made equal.
+type sessions struct {
+	b *Backend
+
+	mu     sync.Mutex
+	all    []*session // guarded by mu
+	closed bool       // guarded by mu
+}
+
+// maxSessions bounds the connections of a Backend whose callers use many TTLs.
+const maxSessions = 8
+
+// forTTL returns a session for leases of this TTL that can be used, and waits for it until ctx ends.
+func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, error) {
+	wanted := p.b.set.timeout
+	if wanted == 0 {
+		wanted = ttl.Truncate(time.Millisecond)
+	}
+	s, err := p.find(wanted)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.await(ctx); err != nil {
+		return nil, err
+	}
+	if granted := s.timeout(); granted > ttl {
+		return nil, fmt.Errorf("%w: %v of %v: the server grants no session below %v: set the TTL (WithLeaseTTL), or the server's "+
+			"tickTime, of which it grants twice: %w: %w", ErrInvalidTTL, ttl, granted, granted, distributed.ErrUnavailable, distributed.ErrRefused)
+	}
+	return s, nil
+}
+
+// any returns a session for a question that is about no lease.
+func (p *sessions) any(ctx context.Context) (*session, error) {
+	p.mu.Lock()
+	var s *session
+	if len(p.all) > 0 {
+		s = p.all[0]
+	}
+	p.mu.Unlock()
+	if s == nil {
+		wanted := p.b.set.timeout
+		if wanted == 0 {
+			wanted = DefaultSessionTimeout
+		}
+		var err error
+		if s, err = p.find(wanted); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.await(ctx)
+}
+
+// find returns the session with this time-out, or opens it. If there are too many, the one with the longest time-out below it
+// serves.
+func (p *sessions) find(wanted time.Duration) (*session, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, distributed.ErrClosed
+	}
+	var below *session
+	for _, s := range p.all {
+		if s.wanted == wanted {
+			return s, nil
+		}
+		if s.wanted < wanted && (below == nil || s.wanted > below.wanted) {
+			below = s
+		}
+	}
+	if len(p.all) >= maxSessions && below != nil {
+		return below, nil
+	}
+	s, err := p.b.newSession(wanted)
+	if err == nil {
+		p.all = append(p.all, s)
+	}
+	return s, err
+}
+
+// drop forgets a session that is over: the next request opens another.
+func (p *sessions) drop(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = slices.DeleteFunc(p.all, func(one *session) bool { return one == s })
+	if !p.closed {
+		p.b.reap(s)
+	}
+}
+
+// reap waits for the end of a session.
+func (b *Backend) reap(s *session) {
+	if b.begin() {
+		go func() {
+			defer b.tasks.Done()
+			<-s.ended
+		}()
+	}
+}
+
+// close ends all sessions, after what is being deleted.
+func (p *sessions) close() {
+	p.mu.Lock()
+	p.closed = true
+	all := p.all
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() {
+			s.flush()
+			s.stop()
+			<-s.ended
+		})
+	}
+	wg.Wait()
+}
+
+// flush waits for the deletions under way, for a while.
+func (s *session) flush() {
+	for until := time.Now().Add(closeGrace); !s.dead.idle() && !s.downAt.Load() && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// logger logs warnings.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Warn(msg string, args ...any) { l.log.Warn(msg, args...) }

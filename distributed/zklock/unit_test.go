@@ -1,0 +1,196 @@
+package zklock
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestNamesAreReversibleAndReadable(t *testing.T) {
+	for key, want := range map[string]string{
+		"shop:product:1000": "shop:product:1000",
+		"a/b":               "a%2Fb",
+		"100%":              "100%25",
+		"..":                "%2E.",
+		".":                 "%2E",
+		"a.b":               "a.b",
+		"zookeeper":         "%7Aookeeper",
+		"価格":                "価格",
+		"\U0001f512":        "%F0%9F%94%92",
+		"\ue000":            "%EE%80%80",
+		"%ttl":              "%25ttl",
+	} {
+		assert.Equal(t, want, escape(key))
+		back, err := Key(want)
+		require.NoError(t, err)
+		assert.Equal(t, key, back)
+	}
+	for _, name := range []string{"%", "%2", "a%zz"} {
+		_, err := Key(name)
+		assert.Error(t, err, name)
+	}
+}
+
+func FuzzName(f *testing.F) {
+	for _, seed := range []string{"a/b", "..", "%2F", "\U0001f512", "\x00", "\xff", strings.Repeat("/", 600)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		name := escape(key)
+		back, err := Key(name)
+		if err != nil || back != key {
+			t.Fatalf("%q became %q and %q: %v", key, name, back, err)
+		}
+		if strings.Contains(name, "/") || name == "." || name == ".." || !utf8.ValidString(name) && utf8.ValidString(key) {
+			t.Fatalf("%q became the bad name %q", key, name)
+		}
+	})
+}
+
+// line makes a queue of nodes, each a letter and an instance: "x1" is an exclusive request of instance 1.
+func line(nodes ...string) queue {
+	var children []string
+	for i, n := range nodes {
+		mode := distributed.Exclusive
+		if n[0] == 's' {
+			mode = distributed.Shared
+		}
+		children = append(children, head(mode, tagOf(n[1:]), fmt.Sprintf("%016d", i))+fmt.Sprintf("%010d", i))
+	}
+	return parse(append(children, "not-ours", "x-1", "lock-0000000001"))
+}
+
+func TestWhomEachWaitsFor(t *testing.T) {
+	q := line("x1", "s2", "s3", "x4", "s5", "x6")
+	require.Len(t, q, 6)
+	for i, want := range []int{-1, 0, 0, 2, 3, 4} {
+		n, ok := q.before(i, q[i].shared)
+		require.Equal(t, want >= 0, ok, "node %d", i)
+		if ok {
+			require.Equal(t, q[want].name, n.name, "node %d", i)
+		}
+	}
+}
+
+func TestWhoIsWaitedFor(t *testing.T) {
+	assert.False(t, line("x1").waited(0, false))
+	assert.True(t, line("x1", "s2").waited(0, false))
+	assert.False(t, line("x1", "x1").waited(0, false), "its own instance")
+	assert.False(t, line("s1", "s2").waited(0, true), "a reader beside it")
+	assert.True(t, line("s1", "s2", "x3").waited(0, true))
+	assert.True(t, line("s1", "x1", "s2").waited(0, true), "a reader behind our writer")
+	assert.True(t, line("s1", "s2", "x3").waited(1, true))
+	assert.False(t, line("x1", "s2").waited(0, true), "downgraded")
+}
+
+// After 2^31 requests for one key the server's sequence becomes negative.
+func TestSequencesAreSerialNumbers(t *testing.T) {
+	name := func(seq int32) string {
+		return head(0, tagOf("i"), fmt.Sprintf("%016d", 1)) + fmt.Sprintf("%010d", seq)
+	}
+	q := parse([]string{name(math.MinInt32 + 1), name(math.MaxInt32), name(math.MinInt32), name(math.MaxInt32 - 1)})
+	require.Len(t, q, 4)
+	for i, want := range []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1} {
+		require.Equal(t, want, q[i].seq)
+	}
+}
+
+func TestFencesOfOneZxidComeBeforeThoseOfTheNext(t *testing.T) {
+	var f fences
+	first, err := fenceOf(0x7_0000_0001)
+	require.NoError(t, err)
+	f.open(first)
+	var last uint64
+	for n := range blockSize {
+		fence, ok, low := f.draw()
+		require.True(t, ok)
+		require.Greater(t, fence, last)
+		require.Equal(t, n == blockSize/2-1, low)
+		last = fence
+	}
+	_, ok, _ := f.draw()
+	require.False(t, ok)
+	next, err := fenceOf(0x7_0000_0002)
+	require.NoError(t, err)
+	require.Greater(t, next, last)
+	f.open(first) // an answer that was overtaken
+	_, ok, _ = f.draw()
+	require.False(t, ok)
+}
+
+func TestFencesFitIntoABigint(t *testing.T) {
+	largest, err := fenceOf((mostEpochs-1)<<32 | math.MaxUint32)
+	require.NoError(t, err)
+	require.LessOrEqual(t, largest+blockSize-1, uint64(math.MaxInt64))
+	_, err = fenceOf(mostEpochs << 32)
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	_, err = fenceOf(0)
+	require.Error(t, err)
+}
+
+// A sync proves that the server was connected to its leader, and that the leader knows of what was sent half a tick before.
+func TestASessionIsProvenByALaterSync(t *testing.T) {
+	const timeout = 4 * time.Second // lag: 1 s
+	start := time.Now()
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	p := newProof(start, timeout)
+	valid := func(since time.Duration) {
+		t.Helper()
+		require.Equal(t, distributed.Validity(at(since), timeout), *p.until.Load())
+	}
+	valid(0)
+	p.answered(at(500 * time.Millisecond))
+	valid(0)
+	p.answered(at(1400 * time.Millisecond))
+	valid(0)
+	p.answered(at(1600 * time.Millisecond))
+	valid(500 * time.Millisecond)
+	p.answered(at(3 * time.Second))
+	valid(1600 * time.Millisecond)
+	p.proven(at(3500 * time.Millisecond)) // the session moved to another server
+	valid(3500 * time.Millisecond)
+	p.answered(at(4200 * time.Millisecond))
+	valid(3500 * time.Millisecond)
+}
+
+func TestOpenTakesSeveralServersAndAChroot(t *testing.T) {
+	b, err := Open("zk://user:p%2Fw@h1,h2:2182,[::1]:2183/a/b/")
+	require.NoError(t, err)
+	defer b.Close()
+	assert.Equal(t, []string{"h1:2181", "h2:2182", "[::1]:2183"}, b.servers)
+	assert.Equal(t, "/a/b", b.set.root)
+	assert.Equal(t, "user", b.set.user)
+	assert.Equal(t, "p/w", b.set.password)
+	assert.NotContains(t, fmt.Sprintf("%v %+v %#v", b, b, b), "p/w")
+
+	b, err = Open("zk://h1", WithAuthFile("me", "/run/secret"))
+	require.NoError(t, err)
+	defer b.Close()
+	assert.Equal(t, DefaultRoot, b.set.root)
+	assert.Equal(t, "me", b.set.user)
+}
+
+func TestWrongSettingsAreRefused(t *testing.T) {
+	for _, url := range []string{
+		"", "h1", "redis://h1", "zk://", "zk:///chroot", "zk://h1,,h2", "zk://u:secret/word@h1", "zk://h1/a?b=c", "zk://h1/a//b", "zk://h1/..",
+		"zk://u:secret%zz@h1", "zk://h1/%zz",
+	} {
+		_, err := Open(url)
+		require.Error(t, err, url)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	for _, o := range []Option{nil, WithLogger(nil), WithSessionTimeout(-1), WithSessionTimeout(1), WithAuth("a:b", ""), WithAuth("", "x"), WithRoot("x")} {
+		_, err := New([]string{"h"}, o)
+		require.Error(t, err)
+	}
+	_, err := New(nil)
+	require.Error(t, err)
+}
