@@ -197,7 +197,8 @@ func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
 			h.pass()
 		}
 	}()
-	err := h.tenure.Begin(ctx, &h.use, ask)
+	h.flight.Context = ctx
+	err := h.tenure.Begin(&h.flight, &h.use, ask)
 	pass = err != nil && err != tenure.ErrDrain
 	return err
 }

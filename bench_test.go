@@ -61,5 +61,5 @@ func TestGuardedCallAllocatesLittle(t *testing.T) {
 	l, _ := newLocker(t)
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
 		_ = l.Do(context.Background(), "product", "1000", nothing)
-	}), 5.0)
+	}), 3.0)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -25,6 +26,7 @@ type hold struct {
 	tenure   *tenure.Tenure         // the turn's baton, for use after the turn has gone
 	limits   *deadline.Set[*hold]   // of the Locker
 	limit    deadline.Item[*hold]   // when LockTimeMax has passed; in limits if it has an owner
+	flight   outage.Flight          // the context of its Enters
 	together atomic.Pointer[bundle] // the DoAll that holds this lock with others; nil: none, or it does not hold all of them yet
 
 	pins       atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so

@@ -48,8 +48,10 @@ func (o *observer) began(ctx context.Context, c *call) context.Context {
 		return ctx
 	}
 	name, key := c.name.name, c.key
-	ctx, c.span = o.telemetry.start(ctx, &o.starts, func() (context.Context, trace.Span) { return o.telemetry.open(ctx, name, key) })
-	return ctx
+	// ctx is not assigned to: a variable that a closure shares is allocated at the top, for callers without telemetry, too.
+	traced, span := o.telemetry.start(ctx, &o.starts, func() (context.Context, trace.Span) { return o.telemetry.open(ctx, name, key) })
+	c.span = span
+	return traced
 }
 
 // beganAll is began for a DoAll: its calls share a span, which the first of them to end ends.

@@ -344,3 +344,27 @@ func BenchmarkEnter(b *testing.B) {
 		}
 	})
 }
+
+// TestAFlightIsTheCallersContextBetweenEnters: one serves several Enters, of which each has an end of its own.
+func TestAFlightIsTheCallersContextBetweenEnters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first <-chan struct{}
+		f := &fakeBackend{enter: func(ctx context.Context) error {
+			first = ctx.Done()
+			return nil
+		}}
+		k := newBreaker(t, f, silent)
+		flight := &outage.Flight{Context: t.Context()}
+		_, _, err := k.Enter(flight, distributed.Request{})
+		require.NoError(t, err)
+		<-first // Enter has returned
+		require.NoError(t, flight.Err())
+		require.Equal(t, t.Context().Done(), flight.Done())
+
+		f.enters(hang)
+		_, _, err = k.Enter(flight, distributed.Request{})
+		refused := (*outage.Refused)(nil)
+		require.ErrorAs(t, err, &refused)
+		require.NoError(t, flight.Err())
+	})
+}

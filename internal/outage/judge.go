@@ -111,13 +111,21 @@ func (o *outage) broken(now time.Time, silence time.Duration) bool {
 // clock makes a number of a time that is not before the judge's own beginning.
 func (j *judge) clock(t time.Time) int64 { return max(int64(t.Sub(j.base)), 1) }
 
-// asked notes that an Enter begins now.
-func (j *judge) asked(now time.Time) {
+// now is the time on the judge's clock. It costs half of what time.Now does.
+func (j *judge) now() int64 { return max(int64(time.Since(j.base)), 1) }
+
+// time is the time of which clock or now made a number.
+func (j *judge) time(clock int64) time.Time { return j.base.Add(time.Duration(clock)) }
+
+// asked notes that an Enter begins now, and returns when that is.
+func (j *judge) asked() (sent int64) {
 	j.entering.Add(1)
+	sent = j.now()
 	if j.open.Load() == 0 {
-		j.open.Store(j.clock(now))
+		j.open.Store(sent)
 	}
 	j.needed()
+	return sent
 }
 
 // returned notes that an Enter has returned.
@@ -163,12 +171,12 @@ func (j *judge) answeredAtOnce() {
 
 // answeredEnter notes the answer to an Enter, if the backend does not report its exchanges. How long it took
 // stands for a round trip: there may have been several.
-func (j *judge) answeredEnter(sent time.Time) {
+func (j *judge) answeredEnter(asked int64) {
 	if j.observes {
 		return
 	}
 	now := time.Now()
-	j.answered(now, max(now.Sub(sent), 1))
+	j.answered(now, max(now.Sub(j.time(asked)), 1))
 }
 
 // unanswered notes that an Enter or a Refill got no answer. One whose caller ran out of time tells nothing, since that

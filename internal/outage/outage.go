@@ -4,7 +4,7 @@
 //	judge     says whether a backend is away, from all that its answers and silences tell; one for all its Lockers
 //	registry  finds the judge of a backend
 //	echo      asks the backend while there is a reason to, for the judge
-//	flight    the context of an Enter: the judge's decision ends it
+//	Flight    the context of an Enter: the judge's decision ends it
 //	policy    what both policies share: the way to the judge and back
 //	reporter  the log lines of an outage, and the status
 //	Breaker   refuses Enter while the backend is away
@@ -149,19 +149,18 @@ func (p *policy) enter(ctx context.Context, req distributed.Request) (lease dist
 
 // ask asks the backend a question that the decision ends.
 func (p *policy) ask(ctx context.Context, question func(context.Context) error) (away bool, err error) {
-	sent := time.Now()
-	p.judge.asked(sent)
-	f := &flight{Context: ctx, judge: p.judge}
+	asked := p.judge.asked()
+	f := begin(ctx, p.judge)
 	defer f.end() // also after a panic of the backend's
 	err = question(f)
 	switch {
 	case kindOf(err) == answer:
-		p.judge.answeredEnter(sent)
+		p.judge.answeredEnter(asked)
 		p.report.answered(err)
-	case ctx.Err() == nil && !conclusive(err) && f.canceled():
+	case f.Context.Err() == nil && !conclusive(err) && f.canceled(): // ctx may be f
 		return true, err
 	default:
-		p.judge.unanswered(ctx, sent, err)
+		p.judge.unanswered(f.Context, p.judge.time(asked), err)
 	}
 	return false, err
 }
