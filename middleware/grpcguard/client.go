@@ -17,13 +17,22 @@ import (
 // UnaryClientInterceptor makes a call under the lock with this name and the key that key makes from the call. gRPC's own
 // retries run under the same hold.
 func UnaryClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryClientInterceptor {
-	g := newGuard(locker, name, key, opts)
+	return newGuard(locker, name, key, opts).unaryClient()
+}
+
+// UnaryClientInterceptorAll is UnaryClientInterceptor for several locks at once, as by wllock's DoAll: all or none, in one
+// order for all callers.
+func UnaryClientInterceptorAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) grpc.UnaryClientInterceptor {
+	return newGuardAll(locker, keys, opts).unaryClient()
+}
+
+func (g *guard) unaryClient() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		key, err := g.keyOf(asServer(ctx), method, req)
+		locks, err := g.locksOf(asServer(ctx), method, req)
 		if err != nil {
 			return refuse(err)
 		}
-		refused, err := g.run(ctx, key, func(ctx context.Context) error {
+		refused, err := g.run(ctx, locks, func(ctx context.Context) error {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		})
 		if refused != nil {
@@ -36,14 +45,22 @@ func UnaryClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opt
 // StreamClientInterceptor opens a stream under the lock, and holds the lock until the last RecvMsg. If the key is in a
 // message, the stream must have a single request: it is opened when that is sent.
 func StreamClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamClientInterceptor {
-	g := newGuard(locker, name, key, opts)
+	return newGuard(locker, name, key, opts).streamClient()
+}
+
+// StreamClientInterceptorAll is StreamClientInterceptor for several locks at once.
+func StreamClientInterceptorAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) grpc.StreamClientInterceptor {
+	return newGuardAll(locker, keys, opts).streamClient()
+}
+
+func (g *guard) streamClient() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		open := func(req any) (grpc.ClientStream, error) {
-			key, err := g.keyOf(asServer(ctx), method, req)
+			locks, err := g.locksOf(asServer(ctx), method, req)
 			if err != nil {
 				return nil, refuse(err)
 			}
-			return g.open(ctx, key, desc, func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error) {
+			return g.open(ctx, locks, desc, func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error) {
 				return streamer(ctx, desc, cc, method, append(opts[:len(opts):len(opts)], finished)...)
 			})
 		}
@@ -57,9 +74,9 @@ func StreamClientInterceptor(locker *wllock.Locker, name string, key KeyFunc, op
 
 // open opens a stream under the lock. The lock is released once, by the first to learn that the stream has finished: a
 // method of the stream, gRPC, or the caller's context.
-func (g *guard) open(ctx context.Context, key string, desc *grpc.StreamDesc,
+func (g *guard) open(ctx context.Context, wanted locks, desc *grpc.StreamDesc,
 	streamer func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
-	l, refused := g.acquire(ctx, key)
+	l, refused := g.acquire(ctx, wanted)
 	if refused != nil {
 		return nil, refused
 	}

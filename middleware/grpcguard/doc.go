@@ -4,7 +4,7 @@
 //	server := grpc.NewServer(grpc.UnaryInterceptor(grpcguard.UnaryServerInterceptor(locker, "product", key)))
 //
 // This guards every call of the server. To guard only some, put the interceptor behind a selector, for example that of
-// go-grpc-middleware.
+// go-grpc-middleware. The interceptors whose names end in All acquire several locks, as a transfer between two accounts needs.
 //
 // What callers get, with ErrorInfo (domain wllock), RetryInfo, and from a server the trailer grpc-retry-pushback-ms,
 // which is the only one that grpc-go's retries obey:
@@ -17,6 +17,8 @@
 //	ErrLeaseLost, ErrLockTimeMax    ABORTED             LOCK_LOST                 do not retry
 //	ErrClosed, during the call      ABORTED             LOCK_LOST                 do not retry
 //	ErrInvalidKey, no key           INVALID_ARGUMENT    LOCK_INVALID_KEY          do not retry
+//	a mistake in the program:
+//	  ErrLockOrder, ErrUpgrade, ... INTERNAL            LOCK_INTERNAL             do not retry
 //	the call's own context ended    CANCELLED, DEADLINE_EXCEEDED
 //
 // The error that an interceptor returns also Is the error of wllock, for outer interceptors.

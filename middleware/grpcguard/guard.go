@@ -14,6 +14,7 @@ type guard struct {
 	locker *wllock.Locker
 	name   string
 	key    KeyFunc
+	keys   KeysFunc // nil: name and key
 	calls  []wllock.CallOption
 }
 
@@ -37,7 +38,17 @@ func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *g
 	if err := nametext.CheckName("name", name); err != nil { // every call would be refused, and its caller blamed
 		panic("grpcguard: an interceptor: " + err.Error())
 	}
-	g := &guard{locker: locker, name: name, key: key}
+	return (&guard{locker: locker, name: name, key: key}).with(opts)
+}
+
+func newGuardAll(locker *wllock.Locker, keys KeysFunc, opts []Option) *guard {
+	if locker == nil || keys == nil {
+		panic("grpcguard: an interceptor needs a Locker and a function that returns the keys")
+	}
+	return (&guard{locker: locker, keys: keys}).with(opts)
+}
+
+func (g *guard) with(opts []Option) *guard {
 	for _, o := range opts {
 		if o == nil {
 			panic("grpcguard: an option of an interceptor is nil")
@@ -48,32 +59,62 @@ func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *g
 	return g
 }
 
+// locks are what a call needs: one key of the guard's name, or several keys.
+type locks struct {
+	key string
+	all []wllock.Resource
+}
+
 // errEmpty: an empty key would be one common lock for all calls that lack one.
 var errEmpty = fmt.Errorf("%w: empty", wllock.ErrInvalidKey)
 
-// keyOf makes the key of a call.
-func (g *guard) keyOf(ctx context.Context, method string, req any) (string, error) {
-	key, err := g.key(ctx, method, req)
+// locksOf makes the key or the keys of a call.
+func (g *guard) locksOf(ctx context.Context, method string, req any) (l locks, err error) {
+	if g.keys != nil {
+		l.all, err = g.keys(ctx, method, req)
+	} else {
+		l.key, err = g.key(ctx, method, req)
+	}
 	switch {
 	case errors.Is(err, ErrNoMessage):
-		return "", err
+		return l, err
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", wllock.ErrInvalidKey, err)
-	case key == "":
-		return "", errEmpty // rule M1
+		return l, fmt.Errorf("%w: %w", wllock.ErrInvalidKey, err)
+	case g.keys != nil:
+		return l, checkAll(l.all)
+	case l.key == "":
+		return l, errEmpty // rule M1
 	}
-	return key, nil
+	return l, nil
+}
+
+// checkAll finds what DoAll would take for the caller's mistake and is not: a bad name.
+func checkAll(all []wllock.Resource) error {
+	for _, r := range all {
+		if err := nametext.CheckName("name", r.Name); err != nil {
+			return fmt.Errorf("grpcguard: %w", err)
+		}
+	}
+	return nil
+}
+
+// do runs fn under the locks.
+func (g *guard) do(ctx context.Context, l locks, fn wllock.Func) error {
+	if g.keys != nil {
+		return g.locker.DoAll(ctx, l.all, fn, g.calls...)
+	}
+	return g.locker.Do(ctx, g.name, l.key, fn, g.calls...)
 }
 
 // run runs f under the lock and returns its error. A refusal, which takes precedence, says that the lock was not acquired,
 // or was lost.
-func (g *guard) run(ctx context.Context, key string, f func(ctx context.Context) error) (refused *refusal, err error) {
+func (g *guard) run(ctx context.Context, l locks, f func(ctx context.Context) error) (refused *refusal, err error) {
 	var inside context.Context
-	lock := g.locker.Do(ctx, g.name, key, func(held context.Context) error { // rule M3, rule M5
+	lock := g.do(ctx, l, func(held context.Context) error { // rule M3, rule M5
 		inside = held
 		err = f(held)
 		return nil
-	}, g.calls...)
+	})
 	if lock == nil {
 		lock = cutShort(ctx, inside, err)
 	}

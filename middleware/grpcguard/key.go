@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/wllock/wllock"
 )
 
 // KeyFunc makes the key of a lock from a call. An error or an empty key refuses the call with INVALID_ARGUMENT.
@@ -14,6 +16,11 @@ import (
 // A stream has no request at first, so req is nil. A function that needs it returns ErrNoMessage and is called again with
 // the first message.
 type KeyFunc = func(ctx context.Context, fullMethod string, req any) (string, error)
+
+// KeysFunc makes the locks of a call for the interceptors of several locks. An error, an empty key, no key and more than 64
+// different ones refuse the call with INVALID_ARGUMENT; a name that no lock can have is a mistake in the program, INTERNAL.
+// A stream is as for a KeyFunc.
+type KeysFunc = func(ctx context.Context, fullMethod string, req any) ([]wllock.Resource, error)
 
 // ErrNoMessage is returned by a key function that needs a request and got none.
 var ErrNoMessage = errors.New("grpcguard: the key is in a message, and none has been received yet")
@@ -23,15 +30,27 @@ func KeyFrom[T proto.Message](key func(T) string) KeyFunc {
 	if key == nil {
 		panic("grpcguard: KeyFrom(nil): want a function")
 	}
-	return func(_ context.Context, _ string, req any) (string, error) {
+	return from(key)
+}
+
+// KeysFrom takes the locks from the request, or the first message of a stream.
+func KeysFrom[T proto.Message](keys func(T) []wllock.Resource) KeysFunc {
+	if keys == nil {
+		panic("grpcguard: KeysFrom(nil): want a function")
+	}
+	return from(keys)
+}
+
+func from[T proto.Message, K any](take func(T) K) func(context.Context, string, any) (K, error) {
+	return func(_ context.Context, _ string, req any) (none K, err error) {
 		if req == nil {
-			return "", ErrNoMessage
+			return none, ErrNoMessage
 		}
 		m, ok := req.(T)
 		if !ok {
-			return "", fmt.Errorf("the request is a %T", req)
+			return none, fmt.Errorf("the request is a %T", req)
 		}
-		return key(m), nil
+		return take(m), nil
 	}
 }
 

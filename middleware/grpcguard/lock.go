@@ -8,19 +8,45 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// lock is the lock of a stream, which does not begin and end in one function.
+// lock is the lock of a stream, or its several locks: they do not begin and end in one function.
 type lock struct {
-	*wllock.Lock
+	inside  context.Context // carries the lock, and ends with it
 	outside context.Context // the stream's own
 	release func() error    // may be called repeatedly; returns an error if the lock was lost
 }
 
-func (g *guard) acquire(ctx context.Context, key string) (*lock, *refusal) {
-	l, err := g.locker.Acquire(ctx, g.name, key, g.calls...)
+func (l *lock) Context() context.Context { return l.inside }
+
+func (g *guard) acquire(ctx context.Context, wanted locks) (*lock, *refusal) {
+	if g.keys != nil {
+		return g.acquireAll(ctx, wanted.all)
+	}
+	l, err := g.locker.Acquire(ctx, g.name, wanted.key, g.calls...)
 	if err != nil {
 		return nil, refuse(err)
 	}
-	return &lock{Lock: l, outside: ctx, release: sync.OnceValue(func() error { return g.release(l, key) })}, nil
+	return &lock{inside: l.Context(), outside: ctx, release: sync.OnceValue(func() error { return g.release(l, wanted.key) })}, nil
+}
+
+// acquireAll leaves the locks to a goroutine, which holds them until they are released; release waits for its end.
+func (g *guard) acquireAll(ctx context.Context, all []wllock.Resource) (*lock, *refusal) {
+	entered, leave, left := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
+	go func() {
+		left <- g.locker.DoAll(ctx, all, func(inside context.Context) error {
+			entered <- inside
+			<-leave
+			return nil
+		}, g.calls...)
+	}()
+	select {
+	case inside := <-entered:
+		return &lock{inside: inside, outside: ctx, release: sync.OnceValue(func() error {
+			close(leave)
+			return lossIn(<-left)
+		})}, nil
+	case err := <-left: // it is not inside: it leaves only when it is told to
+		return nil, refuse(err)
+	}
 }
 
 // release releases a lock as a guard of a function does: in the background, unless SyncRelease is set. Whether the lock was
@@ -33,6 +59,11 @@ func (g *guard) release(l *wllock.Lock, key string) error {
 	if lost := l.Release(ctx); lost != nil { // Do cannot nest in a lost lock, so it has not run Release
 		err = lost
 	}
+	return lossIn(err)
+}
+
+// lossIn returns err if it says that the lock was lost.
+func lossIn(err error) error {
 	if errors.Is(err, wllock.ErrLeaseLost) {
 		return err
 	}
@@ -43,7 +74,7 @@ func (g *guard) release(l *wllock.Lock, key string) error {
 func (l *lock) end(err error) *refusal {
 	lost := l.release()
 	if lost == nil {
-		lost = cutShort(l.outside, l.Context(), err)
+		lost = cutShort(l.outside, l.inside, err)
 	}
 	return refuse(lost)
 }

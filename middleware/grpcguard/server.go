@@ -15,13 +15,22 @@ import (
 //
 // Like all interceptors of this package, it panics on invalid arguments, such as a name that no lock can have.
 func UnaryServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.UnaryServerInterceptor {
-	g := newGuard(locker, name, key, opts)
+	return newGuard(locker, name, key, opts).unaryServer()
+}
+
+// UnaryServerInterceptorAll is UnaryServerInterceptor for several locks at once, as by wllock's DoAll: all or none, in one
+// order for all callers.
+func UnaryServerInterceptorAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) grpc.UnaryServerInterceptor {
+	return newGuardAll(locker, keys, opts).unaryServer()
+}
+
+func (g *guard) unaryServer() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-		key, err := g.keyOf(ctx, info.FullMethod, req)
+		locks, err := g.locksOf(ctx, info.FullMethod, req)
 		if err != nil {
 			return nil, sent(ctx, refuse(err))
 		}
-		refused, err := g.run(ctx, key, func(ctx context.Context) (err error) {
+		refused, err := g.run(ctx, locks, func(ctx context.Context) (err error) {
 			resp, err = handler(ctx, req)
 			return err
 		})
@@ -41,17 +50,25 @@ func sent(ctx context.Context, r *refusal) error {
 // StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, the lock is acquired with the
 // first message, otherwise before the handler starts.
 func StreamServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
-	g := newGuard(locker, name, key, opts)
+	return newGuard(locker, name, key, opts).streamServer()
+}
+
+// StreamServerInterceptorAll is StreamServerInterceptor for several locks at once.
+func StreamServerInterceptorAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) grpc.StreamServerInterceptor {
+	return newGuardAll(locker, keys, opts).streamServer()
+}
+
+func (g *guard) streamServer() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := ss.Context()
-		key, err := g.keyOf(ctx, info.FullMethod, nil)
+		locks, err := g.locksOf(ctx, info.FullMethod, nil)
 		if errors.Is(err, ErrNoMessage) {
 			return g.late(srv, ss, info, handler)
 		}
 		if err != nil {
 			return sent(ctx, refuse(err))
 		}
-		refused, err := g.run(ctx, key, func(held context.Context) error {
+		refused, err := g.run(ctx, locks, func(held context.Context) error {
 			return handler(srv, &guardedStream{ServerStream: ss, ctx: held})
 		})
 		if refused != nil {
@@ -114,11 +131,11 @@ func (s *lateServerStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil || l != nil {
 		return err
 	}
-	key, err := s.guard.keyOf(s.ctx, s.method, m)
+	locks, err := s.guard.locksOf(s.ctx, s.method, m)
 	if err != nil {
 		refused = refuse(err)
 	} else {
-		l, refused = s.guard.acquire(s.ctx, key)
+		l, refused = s.guard.acquire(s.ctx, locks)
 	}
 	if refused = s.take(l, refused); refused != nil {
 		return refused

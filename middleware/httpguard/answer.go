@@ -41,7 +41,7 @@ var answers = []answer{ // rule H1
 // cut is for a request that was admitted and lost its lock because the Locker closed.
 var cut = answer{status: http.StatusServiceUnavailable, kind: "shutting-down", detail: "This server is shutting down. The request may have been processed in part."}
 
-// other is for mistakes in the program: an exclusive lock inside a shared one, a wrong option.
+// other is for mistakes in the program: an exclusive lock inside a shared one, locks out of order, a wrong option.
 var other = answer{status: http.StatusInternalServerError, kind: "internal", detail: "The request could not be processed."}
 
 // tooLarge is not in the table: its error comes wrapped as that of a key.

@@ -4,6 +4,8 @@
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 //	mux.Handle("POST /orders/{id}", guard(orderHandler))
 //
+// NewAll is for requests that need several locks, as a transfer between two accounts does.
+//
 // A request goes this way:
 //
 //	request ──▶ body buffer ──▶ key ──▶ Locker: queue, backend ──▶ handler, with the lock in r.Context()
@@ -23,6 +25,8 @@
 //	ErrInvalidKey, an empty key, an error
 //	  of the key function                    400  invalid-key
 //	a body longer than allowed               413  body-too-large
+//	a mistake in the program: ErrLockOrder,
+//	  ErrUpgrade, a wrong option             500  internal
 //	the client has disconnected              nothing is written
 //
 // Beside Retry-After, which is in whole seconds, the problem has the delay as retry_after_ms if it is known.

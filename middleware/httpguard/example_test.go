@@ -70,6 +70,25 @@ func ExampleBodyJSON() {
 	// Output: 200 order:product:1000: {"product_id": 1000, "pieces": 1}
 }
 
+// A transfer needs the locks of both accounts.
+func ExampleNewAll() {
+	locker := newLocker()
+	defer func() { _ = locker.Close(context.Background()) }()
+
+	guard := httpguard.NewAll(locker, func(r *http.Request) ([]wllock.Resource, error) {
+		return []wllock.Resource{{Name: "account", Key: r.PathValue("from")}, {Name: "account", Key: r.PathValue("to")}}, nil
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /transfers/{from}/{to}", guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, _ := wllock.HeldKey(r.Context(), "account", r.PathValue("from"))
+		to, _ := wllock.HeldKey(r.Context(), "account", r.PathValue("to"))
+		fmt.Fprintln(w, from.Key(), to.Key())
+	})))
+
+	request(mux, "/transfers/bob/alice", "")
+	// Output: 200 order:account:bob order:account:alice
+}
+
 // Each size of a product has its own lock.
 func ExampleJoin() {
 	locker := newLocker()

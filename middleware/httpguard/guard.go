@@ -16,10 +16,11 @@ type guard struct {
 	locker *wllock.Locker
 	name   string
 	key    KeyFunc
+	keys   KeysFunc // nil: name and key
 	next   http.Handler
 }
 
-// settings are the options of New.
+// settings are the options of New and NewAll.
 type settings struct {
 	calls      []wllock.CallOption
 	shedStatus int
@@ -43,20 +44,37 @@ func New(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) func(h
 	if err := nametext.CheckName("name", name); err != nil { // every request would be refused, and its client blamed
 		panic("httpguard: New: " + err.Error())
 	}
-	s := settings{shedStatus: http.StatusTooManyRequests, respond: respond}
+	return middleware("New", guard{locker: locker, name: name, key: key}, opts)
+}
+
+// NewAll is New for several locks at once, as by wllock's DoAll: all or none, in one order for all callers. keys makes them
+// from the request, 1 to 64. That a key is empty or there are too many is the client's mistake (400), a name that no lock can
+// have is the program's (500).
+func NewAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) func(http.Handler) http.Handler {
+	if locker == nil || keys == nil {
+		panic("httpguard: NewAll needs a Locker and a function that returns the keys")
+	}
+	return middleware("NewAll", guard{locker: locker, keys: keys}, opts)
+}
+
+// middleware returns what function does of a guard.
+func middleware(function string, g guard, opts []Option) func(http.Handler) http.Handler {
+	g.settings = settings{shedStatus: http.StatusTooManyRequests, respond: respond}
 	for _, o := range opts {
 		if o == nil {
-			panic("httpguard: New: an option is nil")
+			panic("httpguard: " + function + ": an option is nil")
 		}
-		o(&s)
+		o(&g.settings)
 	}
 	// A fallback has to write a response, which one of the Locker cannot: see WithResponder.
-	s.calls = append(s.calls, wllock.WithFallback(nil))
+	g.calls = append(g.calls, wllock.WithFallback(nil))
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic("httpguard: the handler is nil")
 		}
-		return &guard{settings: s, locker: locker, name: name, key: key, next: next}
+		guarded := g
+		guarded.next = next
+		return &guarded
 	}
 }
 
@@ -103,18 +121,18 @@ func WithResponder(f func(w http.ResponseWriter, r *http.Request, status int, er
 
 // ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	key, err := g.prepare(r)
+	locks, err := g.prepare(r)
 	if err != nil {
 		g.refuse(w, r, err)
 		return
 	}
 	var inside context.Context // nil: the handler has not run
 	// rule M3, rule M5
-	err = g.locker.Do(r.Context(), g.name, key, func(ctx context.Context) error {
+	err = g.do(r.Context(), locks, func(ctx context.Context) error {
 		inside = ctx
 		g.serve(ctx, w, r)
 		return nil
-	}, g.calls...)
+	})
 	switch {
 	case inside == nil:
 		g.refuse(w, r, err)
@@ -125,20 +143,51 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// locks are what a request needs: one key of the guard's name, or several keys.
+type locks struct {
+	key string
+	all []wllock.Resource
+}
+
+// do runs fn under the locks.
+func (g *guard) do(ctx context.Context, l locks, fn wllock.Func) error {
+	if g.keys != nil {
+		return g.locker.DoAll(ctx, l.all, fn, g.calls...)
+	}
+	return g.locker.Do(ctx, g.name, l.key, fn, g.calls...)
+}
+
 // prepare does everything that comes before the queue.
-func (g *guard) prepare(r *http.Request) (key string, err error) {
+func (g *guard) prepare(r *http.Request) (l locks, err error) {
 	if g.bodyBuffer > 0 { // rule M4
 		if _, err = buffer(r, g.bodyBuffer); err != nil {
-			return "", err
+			return l, err
 		}
 	}
-	if key, err = g.key(r); err != nil {
-		return "", fmt.Errorf("%w: %w", wllock.ErrInvalidKey, err)
+	if g.keys != nil {
+		l.all, err = g.keys(r)
+	} else {
+		l.key, err = g.key(r)
 	}
-	if key == "" {
-		return "", errEmpty // rule M1
+	switch {
+	case err != nil:
+		return l, fmt.Errorf("%w: %w", wllock.ErrInvalidKey, err)
+	case g.keys != nil:
+		return l, checkAll(l.all)
+	case l.key == "":
+		return l, errEmpty // rule M1
 	}
-	return key, nil
+	return l, nil
+}
+
+// checkAll finds what DoAll would take for the client's mistake and is not: a bad name.
+func checkAll(all []wllock.Resource) error {
+	for _, r := range all {
+		if err := nametext.CheckName("name", r.Name); err != nil {
+			return fmt.Errorf("httpguard: %w", err)
+		}
+	}
+	return nil
 }
 
 // errEmpty: an empty key would be one common lock for all requests that lack one.

@@ -5,11 +5,17 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/wllock/wllock"
 )
 
 // KeyFunc makes the key of a lock from a request. An error or an empty key refuses the request with 400. It runs before
 // the queue, and may read the body if it replaces it.
 type KeyFunc = func(r *http.Request) (string, error)
+
+// KeysFunc makes the locks of a request for NewAll. An error, an empty key, no key and more than 64 different ones refuse the
+// request with 400. It runs before the queue, and may read the body if it replaces it.
+type KeysFunc = func(r *http.Request) ([]wllock.Resource, error)
 
 // PathValue takes the key from the path, by the name of a wildcard in the pattern of an http.ServeMux. The value exists only
 // inside the mux: wrap the registered handler, not the mux.
