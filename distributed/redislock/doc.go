@@ -14,8 +14,8 @@
 // message: heartbeats find the grants, and renewals the contention, that a lost one would have reported.
 //
 // The code has three storeys. Backend opens, probes and closes. Below it a session asks the server, and attempts, places,
-// leases, heartbeats, renewals, the subscription and background tasks work with the session; wire.go has everything that
-// they say. At the bottom, internal/conn has the connections.
+// leases, heartbeats, renewals, the subscription and background tasks work with the session; wire.go and reply.go have
+// everything that they say. At the bottom, internal/conn has the connections.
 //
 // # State on the server
 //

@@ -105,8 +105,8 @@ func (f *scriptFuzz) explain(t *testing.T, k *track) {
 	least := k.shrink(t, f.failure.plan)
 	var lines []string
 	k.alone(t, least, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
-	t.Fatalf("sequence %d of seed %d: %s\nwith %d of its %d steps (gap %v, PUBLISH counts %v, TTLs %v):\n%s", f.failure.index, f.seed,
-		f.failure.what, len(least.steps), len(f.failure.steps), least.gap, least.single, least.ttls, strings.Join(lines, "\n"))
+	t.Fatalf("sequence %d of seed %d: %s\nwith %d of its %d steps (gap %v, PUBLISH counts %v, few at once %v, TTLs %v):\n%s", f.failure.index, f.seed,
+		f.failure.what, len(least.steps), len(f.failure.steps), least.gap, least.single, least.few, least.ttls, strings.Join(lines, "\n"))
 }
 
 // track is a server with a clock, and the sequences that run on it in turn.
@@ -236,7 +236,7 @@ func (k *track) send(s *sequence, x execution) {
 		k.link.send(c...)
 	}
 	if x.request != nil {
-		k.link.call(x.request.call)
+		k.link.call(x.request.call, s.few)
 	}
 	keys := keysOf(s.key, "")
 	k.link.send("EVALSHA", k.link.shas[viewScript.Name], 5, &keys[0], &keys[1], &keys[2], &keys[3], &keys[4])

@@ -77,16 +77,48 @@ func (s *sequence) checkMessages(o *outcome) {
 		}
 	}
 	if news := o.toHolders(); news != "" {
-		for _, id := range o.after.holders() {
+		holders := o.after.holders()
+		if s.few { // the others renew sooner
+			holders = holders[max(0, len(holders)-fewMost):]
+		}
+		for _, id := range holders {
 			process, rest, _ := strings.Cut(id, ":")
 			attempt, _, _ := strings.Cut(rest, ":")
 			want(news, process, attempt)
+			delete(got, fmt.Sprint(news, " ", prefix, process, " ", attempt))
+		}
+		for key := range got {
+			if s.few && strings.HasPrefix(key, news) {
+				s.fail("message %s to one reader more", key)
+			}
 		}
 	}
-	sooner := o.after.isShared() && o.after.lock == o.before.lock && o.after.lockEnds < o.before.lockEnds
-	if (o.after.free > o.before.free || sooner) && len(o.after.queue) > 0 {
-		want(checkMessage, o.after.queue[0].process, o.after.queue[0].attempt)
+	if len(o.after.queue) == 0 {
+		return
 	}
+	first, last := o.after.queue[0], o.after.queue[len(o.after.queue)-1]
+	sooner := o.after.isShared() && o.sameLock() && o.after.lockEnds < o.before.lockEnds && !o.before.isStretched(o.now)
+	if o.after.free > o.before.free || sooner || s.few && o.fromQueue() == fewMost {
+		want(checkMessage, first.process, first.attempt)
+	}
+	if s.unfinished(o) && o.after.isFree() && o.serves() && o.after.rank(o.a.c.instance, o.a.text) < 0 {
+		want(checkMessage, last.process, last.attempt)
+	}
+}
+
+// fromQueue is how many waiters were admitted.
+func (o *outcome) fromQueue() (n int) {
+	for _, a := range o.admitted {
+		if o.before.rank(a.c.instance, a.text) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// sameLock reports that the owner is the same, or that readers have joined readers.
+func (o *outcome) sameLock() bool {
+	return o.before.lock == o.after.lock || o.before.isShared() && o.after.isShared() && o.before.value() == o.after.value()
 }
 
 // toHolders is the kind of message that the holders are to get, or "".
@@ -96,7 +128,7 @@ func (o *outcome) toHolders() string {
 		return contendedMessage
 	case o.kind == leaveScript.Name && o.reply == "left" && len(o.after.queue) == 0 && !o.before.isFree():
 		return uncontendedMessage
-	case o.moves() && o.before.isShared() && o.before.lock == o.after.lock && len(o.after.queue) == 0:
+	case o.moves() && o.before.isShared() && o.sameLock() && len(o.after.queue) == 0:
 		return uncontendedMessage
 	default:
 		return ""
@@ -118,7 +150,7 @@ func (o *outcome) moves() bool {
 
 // firstWaits reports that an enter found the lock held and nobody queued.
 func (o *outcome) firstWaits() bool {
-	if o.kind != enterScript.Name || readStanding(o.reply, time.Time{}).kind != hasPlace || o.before.lock != o.after.lock {
+	if o.kind != enterScript.Name || readStanding(o.reply, time.Time{}).kind != hasPlace || !o.sameLock() {
 		return false
 	}
 	for _, p := range o.before.queue {

@@ -32,6 +32,12 @@ type pushedMessage struct{ channel, text string }
 // liveChannels is what the channels begin with that somebody is subscribed to.
 const liveChannels = prefix + "live"
 
+// A script that is named with fewOnly does for fewMost waiters or readers what the others do for 64: more than a sequence has.
+const (
+	fewOnly = " few"
+	fewMost = 2
+)
+
 // newScriptLink connects, subscribes, and loads the scripts; change gives each text before it is loaded.
 func newScriptLink(t testing.TB, s *redistest.Server, change func(name, text string) string) *scriptLink {
 	t.Helper()
@@ -42,7 +48,9 @@ func newScriptLink(t testing.TB, s *redistest.Server, change func(name, text str
 	l.must(t, "HELLO", "3")
 	l.must(t, "PSUBSCRIBE", liveChannels+"*")
 	for _, script := range allScripts {
-		l.shas[script.Name] = l.must(t, "SCRIPT", "LOAD", change(script.Name, script.Text))
+		text := change(script.Name, script.Text)
+		l.shas[script.Name] = l.must(t, "SCRIPT", "LOAD", text)
+		l.shas[script.Name+fewOnly] = l.must(t, "SCRIPT", "LOAD", strings.Replace(text, "local MOST = 64", "local MOST = "+strconv.Itoa(fewMost), 1))
 	}
 	l.shas[viewScript.Name] = l.must(t, "SCRIPT", "LOAD", viewScript.Text)
 	return l
@@ -62,10 +70,14 @@ func (l *scriptLink) must(t testing.TB, args ...any) string {
 	return text
 }
 
-func (l *scriptLink) call(c *conn.Call) {
+func (l *scriptLink) call(c *conn.Call, few bool) {
+	name := c.Script.Name
+	if few {
+		name += fewOnly
+	}
 	l.header('*', len(c.Args))
 	l.argument(c.Args[0])
-	l.argument(l.shas[c.Script.Name])
+	l.argument(l.shas[name])
 	for _, a := range c.Args[2:] {
 		l.argument(a)
 	}

@@ -15,18 +15,20 @@ import (
 // of these can be left out: this is how a failure is cut down to what it needs.
 type sequence struct {
 	plan
-	key     string
-	start   time.Time
-	now     time.Time
-	at      int // the next step
-	view    keysView
-	since   int64  // see silentSince
-	reply   string // the last one
-	clients [clientCount]*simClient
-	made    int           // clients so far
-	all     []*simAttempt // of all clients
-	late    []*simRequest // delayed copies
-	top     string        // the last fence known to be reserved
+	key       string
+	start     time.Time
+	now       time.Time
+	at        int  // the next step
+	cut       bool // the last script was one that skipped as many dead waiters as it may
+	view      keysView
+	since     int64  // see silentSince
+	reply     string // the last one
+	stretched string // the generation of readers whose lock was stretched
+	clients   [clientCount]*simClient
+	made      int           // clients so far
+	all       []*simAttempt // of all clients
+	late      []*simRequest // delayed copies
+	top       string        // the last fence known to be reserved
 
 	drainUntil time.Time // zero: it does not drain yet
 	turn       int
@@ -42,6 +44,7 @@ type plan struct {
 	trips  [clientCount]time.Duration // round trips to the server, as each client has measured them
 	gap    time.Duration
 	single bool
+	few    bool // see fewOnly
 	steps  []step
 }
 
@@ -69,6 +72,7 @@ func draw(seed, index uint64) plan {
 	if r.IntN(5) == 0 {
 		p.gap = 200 * time.Millisecond
 	}
+	p.few = r.IntN(2) == 0
 	mixed, ttl := r.IntN(3) == 0, simTTLs[r.IntN(len(simTTLs))]
 	for i := range p.ttls {
 		if p.ttls[i] = ttl; mixed {
@@ -164,9 +168,11 @@ func (s *sequence) do(st step) []execution {
 		return []execution{{commands: [][]any{{"DEL", s.key}}}}
 	case view.isFree() && st.what >= 250:
 		return s.lockAsForeigner(st)
-	case st.what == 249:
+	case st.what == 249 || s.few && st.what > 240: // the dead are to be many
 		s.crash(i)
 		return nil
+	case st.what == 240 && !view.isFree() && !view.isForeign():
+		return []execution{{commands: [][]any{stretch(s.key, time.Duration(st.luck)*100*time.Millisecond)}}}
 	case len(c.tasks) > 0 && st.luck%4 > 0:
 		return s.deliver(c, c.tasks[0], st)
 	case c.out == nil:
@@ -301,88 +307,6 @@ func (s *sequence) deliver(c *simClient, r *simRequest, st step) []execution {
 	default:
 		return nil
 	}
-}
-
-// drain has everybody served, a client after the other: nothing is lost any more.
-func (s *sequence) drain() []execution {
-	if s.drainUntil.IsZero() {
-		s.beginDrain()
-	}
-	if s.view.at(s.now.UnixMilli()).isForeign() {
-		return []execution{{commands: [][]any{{"DEL", s.key}}}}
-	}
-	s.turn++
-	c := s.clients[s.turn%clientCount]
-	c.tick(s.now)
-	r := s.pending(c)
-	if r == nil {
-		return nil
-	}
-	r.sent = s.now
-	return []execution{{request: r, client: c}}
-}
-
-func (s *sequence) beginDrain() {
-	s.note("drain")
-	s.late = nil
-	s.drainUntil = s.now.Add(drainBound(s.ttls))
-	for _, c := range s.clients {
-		c.wants = c.now != nil && c.now.state != leased && !c.now.nowait
-	}
-}
-
-// drainBound is how long it may take until everybody is served: a lease whose holder has crashed expires, then each waiter
-// that has crashed may be granted one.
-func drainBound(ttls [clientCount]time.Duration) time.Duration {
-	longest := max(ttls[0], ttls[1], ttls[2])
-	return 4 * longest
-}
-
-// pending is what a client does while the sequence drains.
-func (s *sequence) pending(c *simClient) *simRequest {
-	if a := c.now; a != nil && a.state == leased {
-		c.now, c.out, c.wants = nil, nil, false
-		c.leave(a, s.now)
-	}
-	switch {
-	case len(c.tasks) > 0:
-		return c.tasks[0]
-	case c.out != nil:
-	case c.now == nil && c.wants:
-		s.enter(c, step{luck: 4}, nil) // exclusive, and waits
-	case c.now == nil:
-		return nil
-	case c.now.state == waiting && s.now.Before(c.beatAt):
-		return nil
-	default:
-		c.beatAt = s.now.Add(distributed.HeartbeatInterval(c.ttl))
-		s.begin(c, step{what: 1})
-	}
-	return c.out
-}
-
-// done reports that everybody has been served, or fails the sequence.
-func (s *sequence) done() bool {
-	if s.failure != "" {
-		return true
-	}
-	if s.drainUntil.IsZero() {
-		return false
-	}
-	for _, c := range s.clients {
-		if c.now != nil || c.wants || len(c.tasks) > 0 {
-			if s.now.After(s.drainUntil) {
-				s.fail("%s has not been served when all should be", c.instance)
-			}
-			return s.failure != ""
-		}
-	}
-	return true
-}
-
-func (s *sequence) drainWait() int {
-	shortest := min(s.ttls[0], s.ttls[1], s.ttls[2])
-	return max(1, int(distributed.HeartbeatInterval(shortest)/clientCount/(tick/ticking)))
 }
 
 // fail notes what is wrong, the first time.

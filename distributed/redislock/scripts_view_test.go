@@ -3,6 +3,7 @@ package redislock
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/wllock/wllock/internal/conn"
 )
@@ -17,6 +18,20 @@ return table.concat({
   table.concat(redis.call('HGETALL', KEYS[4]), '|'), ends(KEYS[4]),
   table.concat(redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES'), ' '), ends(KEYS[5])
 }, '\n')`)
+
+// stretch makes a lock last longer, as a server's clock does that is set back.
+func stretch(key string, by time.Duration) []any {
+	const text = `
+for _, key in ipairs(KEYS) do
+  local left = redis.call('PTTL', key)
+  if left >= 0 then redis.call('PEXPIRE', key, left + ARGV[1]) end
+end
+local readers = redis.call('ZRANGE', KEYS[2], 0, -1)
+for _, reader in ipairs(readers) do redis.call('ZINCRBY', KEYS[2], ARGV[1], reader) end
+return ''`
+	keys := keysOf(key, "")
+	return []any{"EVAL", text, 2, key, keys[readersKey], by.Milliseconds()}
+}
 
 // noKey and noTTL are in place of the time when a key expires.
 const noKey, noTTL = -2, -1
@@ -139,7 +154,8 @@ func (v *keysView) holders() []string {
 		return ids
 	}
 	if rest, ok := strings.CutPrefix(v.lock, prefix+"x:"); ok {
-		return []string{rest[:strings.LastIndexByte(rest, ':')]}
+		fields := strings.Split(rest, ":")
+		return []string{strings.Join(fields[:3], ":")}
 	}
 	return nil
 }
@@ -158,6 +174,20 @@ func (v *keysView) ends(id string) int64 {
 		return v.lockEnds
 	}
 	return noKey
+}
+
+// longest is T of the owner, or the longest of the readers, as the lock says.
+func (v *keysView) longest() int64 {
+	fields := strings.Split(v.lock, ":")
+	if len(fields) < 3 {
+		return 0
+	}
+	return ms(fields[len(fields)-2])
+}
+
+// isStretched reports that the lock lasts longer than any lease, since the clock has been set back.
+func (v *keysView) isStretched(now int64) bool {
+	return strings.HasPrefix(v.lock, prefix) && v.lockEnds > now+v.longest()
 }
 
 // value is the fence in the value of an exclusive lock.

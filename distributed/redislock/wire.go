@@ -12,8 +12,7 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 )
 
-// Here stands all that goes over the wire: every request, every reply and every message, as Go has them. lua/ is the
-// other side of it.
+// Here stands every request that goes over the wire; reply.go has what comes back, and lua/ is the other side of it.
 
 // Where the arguments stand, behind the keys.
 const (
@@ -49,6 +48,8 @@ type scriptArgs struct {
 	exclusive         any // mode
 	window            time.Duration
 	fresh, keep, past any
+	mark              string // what an exclusive lock's value has between token and fence: T, as a place names it
+	markArg           any
 	settings          any
 	refill            any // settings with the larger block
 	queue, nowait     any // settings of a place, see argsFor; with the wish to take none
@@ -70,8 +71,9 @@ func (s *sender) argsFor(ttl, window time.Duration) *scriptArgs {
 	past := max(10_000, 2*ms)
 	settings := func(ms int64, block, nowait int) any { return fmt.Sprint(ms, counts, block, gap, past, nowait) }
 	queued := max(ms, 2*fresh)
+	mark := strconv.FormatInt(queued, 10) + ":"
 	t := &scriptArgs{
-		ttl: ttl, window: window, single: single, exclusive: "x", fresh: fresh, keep: max(60_000, 4*ms), past: past,
+		ttl: ttl, window: window, single: single, mark: mark, markArg: mark, exclusive: "x", fresh: fresh, keep: max(60_000, 4*ms), past: past,
 		settings: settings(ms, firstBlock, 0), refill: settings(ms, laterBlock, 0),
 		queue: settings(queued, firstBlock, 0), nowait: settings(queued, firstBlock, 1),
 	}
@@ -108,7 +110,7 @@ func (s *sender) attempt(id uint64, key, instance string, mode distributed.Mode,
 	texts.token = prefix + "x:" + s.process + ":" + string(attempt) + ":" + instance + ":"
 	start := len(prefix) + len("x:") + len(s.process) + len(":")
 	texts.attempt = texts.token[start : start+len(attempt)]
-	args := make([]any, conn.HeadLen, conn.HeadLen+keyCount+6+2) // enter adds two
+	args := make([]any, conn.HeadLen, conn.HeadLen+keyCount+6+3) // enter adds three
 	enterScript.Head(args, keyCount)
 	for i := range texts.keys {
 		args = append(args, &texts.keys[i]) // a pointer, because a string in an interface is an allocation
@@ -126,7 +128,7 @@ func (w wireAttempt) noWait() { w.args[settingsArg] = w.fixed.nowait }
 // enter asks for the lock, and releases prev first. It is called once per attempt, which leaves the room behind args to
 // it.
 func (w wireAttempt) enter(prev any) *conn.Call {
-	return &conn.Call{Script: enterScript, Args: append(w.args, fenceArg(w.from.seen.Load()), prev)}
+	return &conn.Call{Script: enterScript, Args: append(w.args, fenceArg(w.from.seen.Load()), prev, w.fixed.markArg)}
 }
 
 func (w wireAttempt) heartbeat() *conn.Call {
@@ -185,7 +187,7 @@ func (w wireAttempt) prev(mode distributed.Mode, fence uint64) any {
 		return prefix + "s:" + strings.TrimPrefix(token, prefix+"x:")
 	}
 	var digits [20]byte
-	return token + string(appendFence(digits[:0], fence))
+	return token + w.fixed.mark + string(appendFence(digits[:0], fence))
 }
 
 // renewAll renews n exclusive leases of one TTL; of returns the attempt of each. All its arguments are in interfaces
@@ -216,165 +218,6 @@ func longestTTL(system string, ttl, keep time.Duration) *conn.Call {
 func readLongestTTL(reply string) time.Duration {
 	w := words(reply)
 	return time.Duration(w.number()) * time.Millisecond
-}
-
-// words are those of a reply or message, separated by one blank.
-type words string
-
-func (w *words) next() string {
-	word, rest, _ := strings.Cut(string(*w), " ")
-	*w = words(rest)
-	return word
-}
-
-func (w *words) number() int64 {
-	n, _ := strconv.ParseInt(w.next(), 10, 64)
-	return n
-}
-
-func (w *words) flag() bool { return w.next() == "1" }
-
-// grant says that an attempt owns the lock.
-type grant struct {
-	fence     uint64 // the first of a block
-	count     uint64 // how many are in it
-	contended bool
-	since     time.Time // its claim window began at this time or later; zero: not known
-}
-
-func (w *words) grant() grant {
-	return grant{fence: parseFence(w.next()), count: uint64(w.number()), contended: w.flag()}
-}
-
-// position is a place in the queue.
-type position struct {
-	rank    int64         // how many instances are before ours
-	rest    time.Duration // until the lock expires or may be taken; negative: neither is known
-	foreign bool          // a foreigner has the lock, and sends no message when it unlocks
-}
-
-// standing is what an attempt has at the server, as enter and heartbeat reply.
-type standing struct {
-	kind     standingKind
-	grant    grant    // of hasLease
-	position position // of hasPlace
-	prevLost bool     // the lease to release first had been lost
-}
-
-// standingKind is the first word of a reply. heartbeat has one more, "gone": the place is lost, as after any other word.
-type standingKind string
-
-const (
-	hasLease    standingKind = "lease"
-	hasPlace    standingKind = "place"
-	heldByOther standingKind = "held" // and no place was taken
-	outdated    standingKind = "old"  // the server knows a later attempt of the instance; nothing was done
-)
-
-// readStanding reads the reply to a request that was sent then.
-func readStanding(reply string, sent time.Time) (s standing) {
-	reply, s.prevLost = strings.CutPrefix(reply, "lost ")
-	if len(reply) == fenceDigits-3 { // the short "lease": a microsecond, for its fences 000 to 999
-		if us, err := strconv.ParseUint(reply, 10, 64); err == nil {
-			s.kind, s.grant = hasLease, grant{fence: us * 1000, count: 1000, since: sent}
-			return s
-		}
-	}
-	w := words(reply)
-	switch s.kind = standingKind(w.next()); s.kind {
-	case hasLease:
-		s.grant = w.grant()
-		s.grant.since = sent
-	case hasPlace:
-		s.position = position{w.number(), time.Duration(w.number()) * time.Millisecond, w.flag()}
-	}
-	return s
-}
-
-// renewReply is the reply to renew, or to renewAll for one lease.
-type renewReply struct{ held, contended bool }
-
-func readRenew(reply string) renewReply {
-	w := words(reply)
-	return renewReply{w.next() == "held", w.flag()}
-}
-
-func readRenewAll(reply string, i int) renewReply {
-	return renewReply{reply[i] == 'h' || reply[i] == 'w', reply[i] == 'w'}
-}
-
-// refillReply is the reply to refill.
-type refillReply struct {
-	held  bool
-	grant grant // a further block
-}
-
-func readRefill(reply string) refillReply {
-	w := words(reply)
-	return refillReply{w.next() == "fences", w.grant()}
-}
-
-// leaveReply is the reply to leave.
-type leaveReply struct {
-	lost  bool // the attempt held nothing
-	later bool // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
-}
-
-func readLeave(reply string) leaveReply { return leaveReply{reply == "lost", reply == "over"} }
-
-// refusedCommand is one line of the reply to probe.
-type refusedCommand struct{ command, why string }
-
-func readProbe(reply string) (all []refusedCommand) {
-	for line := range strings.Lines(reply) {
-		command, why, _ := strings.Cut(strings.TrimSpace(line), " ")
-		all = append(all, refusedCommand{command, why})
-	}
-	return all
-}
-
-// message is what one process publishes to another:
-//
-//	g <mode> <attempt> <instance> <first fence> <number> <contended> <key>   the lock is yours
-//	w <attempt>                                                              somebody waits for what you hold
-//	u <attempt>                                                              nobody waits for it any more
-//	p <attempt> <ms>                                                         send a heartbeat then
-type message struct {
-	kind    string
-	attempt uint64
-	delay   time.Duration // of checkMessage
-
-	mode          distributed.Mode // of grantMessage, as all below
-	instance, key string
-	grant         grant
-}
-
-const (
-	grantMessage       = "g"
-	contendedMessage   = "w"
-	uncontendedMessage = "u"
-	checkMessage       = "p"
-)
-
-// readMessage returns false for what cannot be read.
-func readMessage(text string) (m message, ok bool) {
-	w := words(text)
-	m.kind = w.next()
-	if m.kind == grantMessage && w.next() == "s" {
-		m.mode = distributed.Shared
-	}
-	m.attempt, _ = strconv.ParseUint(w.next(), 10, 64)
-	switch m.kind {
-	case grantMessage:
-		m.instance, m.grant = w.next(), w.grant()
-		m.key = string(w) // which may contain blanks
-		ok = m.key != ""
-	case contendedMessage, uncontendedMessage:
-		ok = true
-	case checkMessage:
-		m.delay, ok = time.Duration(w.number())*time.Millisecond, true
-	}
-	return m, ok && m.attempt != 0
 }
 
 const fenceDigits = 19

@@ -2,19 +2,20 @@ package redistest
 
 import (
 	_ "embed"
-	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // Clock is the wall clock of a server. It stands still until it is set.
 type Clock struct {
-	t    testing.TB
-	file *os.File
+	us *int64 // in memory that the server shares: bytes written to the file could be read half-way, which is another time
 }
 
 //go:embed testdata/clock.c
@@ -33,24 +34,32 @@ func StartWithClock(t testing.TB, now time.Time, args ...string) (*Server, *Cloc
 	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-O2", "-o", library, source).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
-	file, err := os.Create(filepath.Join(dir, "clock"))
+	file := filepath.Join(dir, "clock")
+	c := newClock(t, file)
+	c.Set(now)
+	return start(t, 0, []string{"LD_PRELOAD=" + library, "REDISTEST_CLOCK=" + file}, append(inMemory(), args...)), c
+}
+
+func newClock(t testing.TB, name string) *Clock {
+	t.Helper()
+	file, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Close() })
-	c := &Clock{t, file}
-	c.Set(now)
-	return start(t, 0, []string{"LD_PRELOAD=" + library, "REDISTEST_CLOCK=" + file.Name()}, append(inMemory(), args...)), c
+	defer func() { _ = file.Close() }()
+	if err = file.Truncate(8); err != nil {
+		t.Fatal(err)
+	}
+	page, err := syscall.Mmap(int(file.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Munmap(page) })
+	return &Clock{(*int64)(unsafe.Pointer(&page[0]))}
 }
 
 // Set sets the clock. What is sent to the server afterwards sees the new time.
-func (c *Clock) Set(now time.Time) {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], uint64(now.UnixMicro()))
-	if _, err := c.file.WriteAt(b[:], 0); err != nil {
-		c.t.Fatal(err)
-	}
-}
+func (c *Clock) Set(now time.Time) { atomic.StoreInt64(c.us, now.UnixMicro()) }
 
 func needCompiler(t testing.TB) {
 	t.Helper()

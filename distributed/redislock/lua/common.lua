@@ -1,6 +1,7 @@
 -- What all scripts share. The Go side replaces their include line with it. Rule numbers are those of docs/design.md.
 --
--- KEYS  1 lock     string   the lock's own name: "wllock:x:<id>:<fence>", "wllock:s:<generation>", or a foreigner's
+-- KEYS  1 lock     string   the lock's own name: "wllock:x:<id>:<T in ms>:<fence>", "wllock:s:<longest T of the readers in
+--                           ms>:<generation>", both without T if an older version wrote it, or a foreigner's
 --       2 state    string   "<last fence reserved>", or "<microsecond>" if that is the last fence of a microsecond, 999;
 --                           then, if needed, " <1: somebody is queued> <ms since 1970 until which the lock stays free>",
 --                           and if somebody is, " <ms of the last script> <ms from when on silence of waiters counts>"
@@ -9,7 +10,7 @@
 --       5 readers  zset     id -> ms since 1970 when it expires; valid only while the lock says "s" (rule R11)
 --       6 done     string   the latest attempt of this instance that has ended; before it a 0 if it held nothing, or
 --                           00 if a later one had come first, and may have released what it held
--- ARGV  1 token     "wllock:x:<process>:<attempt>:<instance>:", what an exclusive lock's value begins with
+-- ARGV  1 token     "wllock:x:<process>:<attempt>:<instance>:", which an exclusive lock's value begins with
 --       2 attempt   grows with every enter of a process
 --       3 mode      "x" exclusive, "s" shared; "xg" if gap is not 0
 --       4 window    ms; what a fresh grant gets
@@ -89,6 +90,12 @@ local function noteEnded(a, known)
   if not known or tonumber(known) < tonumber(a) then
     redis.call('SET', DONE, a, 'PX', PAST)
   end
+end
+
+-- ownerTTL is T of the owner of the lock with this value, or the longest T of the readers; nil if the value does not say.
+local function ownerTTL(value)
+  if not value then return nil end
+  return tonumber(string.match(value, '^wllock:x:[^:]+:%d+:[^:]+:(%d+):%d+$') or string.match(value, '^wllock:s:(%d+):%d+$'))
 end
 
 local function isShared(value) return value and string.sub(value, 1, 9) == 'wllock:s:' end

@@ -10,12 +10,14 @@ if not holds(value, TOKEN) then return 'lost' end
 local time, list = redis.call('TIME'), {}
 state.fence = nextfence(state.fence, time)
 local fence = state.fence
+local me = {id = id, window = ttl, ttl = ttl}
 if not isShared(value) then -- else it is a repeat
-  setOwner('wllock:s:' .. fence, ttl, 'overwrite')
+  value = share(me, fence)
+  setOwner(value, ttl, 'overwrite')
   redis.call('DEL', READERS)
 end
-addReader({id = id, window = ttl}, millis(time))
-if state.queued then list = pop(state, time, 'join') end
+value = addReader(me, millis(time), value)
+if state.queued then list = pop(state, time, 'join', value) end
 save(state)
 announce(list, state)
 return string.format('fences %s 1 %d', fence, state.queued and 1 or 0)

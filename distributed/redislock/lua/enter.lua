@@ -3,6 +3,7 @@
 -- KEYS and ARGV 1-7: see common.lua
 -- ARGV  8 prev  the lease to release first: the lock's value if it is exclusive, or "wllock:s:<id>:"; "wllock:none:": none,
 --         because no value begins with it
+--       9 mark  "<T in ms>:", which is between the token and the fence of an exclusive lock's value
 -- Returns "lease <first fence> <number of fences> <1: contended>", which is cut to the microsecond for its fences 000 to
 -- 999 with nobody waiting; "place <rank> <ms> <1: foreign>"; "held <ms>". Each has "lost " before it if prev was not held
 -- any more. Or "old", and nothing was done.
@@ -22,10 +23,10 @@ if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
     local got
     if not raw[1] then
       if ARGV[8] == 'wllock:none:' or raw[3] and string.find(ARGV[8], ':' .. raw[3] .. ':', 1, true) then -- or prev is released already
-        got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4], 'NX') -- NX: a foreigner's key may be of another type
+        got = redis.call('SET', KEYS[1], ARGV[1] .. ARGV[9] .. us .. '000', 'PX', ARGV[4], 'NX') -- NX: a foreigner's key may be of another type
       end
     elseif raw[1] == ARGV[8] then
-      got = redis.call('SET', KEYS[1], ARGV[1] .. us .. '000', 'PX', ARGV[4])
+      got = redis.call('SET', KEYS[1], ARGV[1] .. ARGV[9] .. us .. '000', 'PX', ARGV[4])
     end
     if got then
       redis.call('SET', KEYS[2], us, 'PX', ARGV[5])
@@ -35,16 +36,16 @@ if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
 end
 
 -- include: common queue
-local prev = string.match(ARGV[8], '^(.*:)%d*$')
+local prev = string.match(ARGV[8], '^wllock:x:[^:]+:%d+:[^:]+:') or ARGV[8] -- the token
 local before = string.match(prev, ':(%d+):[^:]+:$')
 local lost = before and raw[3] == '0' .. before and 'lost ' or '' -- noted by an earlier leave, or by this enter
 local value, state, now = raw[1], load(raw[2]), millis(time)
-local me = {id = id, window = window}
+local me = {id = id, window = window, ttl = ttl}
 
 -- A repeat gets the first answer, and an older attempt of ours nothing (rule R1).
 if holds(value, TOKEN) then
   if isShared(value) then
-    addReader(me, now)
+    addReader(me, now, value)
     state.fence = nextfence(state.fence, time)
     save(state)
     return lost .. lease(state.fence, 1, state)
@@ -86,13 +87,13 @@ if free and not state.queued then
   local how = ours and 'overwrite' or 'free'
   local got
   if mode == 's' then
-    count, got = 1, setOwner('wllock:s:' .. fence, window, how)
+    count, got = 1, setOwner(share(me, fence), window, how)
     if got then
       redis.call('DEL', READERS)
       addReader(me, now)
     end
   else
-    got = setOwner(TOKEN .. fence, window, how)
+    got = setOwner(own(me, fence), window, how)
   end
   if got then
     state.fence = plus(fence, count - 1)
@@ -102,7 +103,7 @@ if free and not state.queued then
   free, foreign = false, true -- a foreigner's key of another type
 elseif mode == 's' and isShared(value) and not ours and not state.queued then
   state.fence = nextfence(state.fence, time)
-  addReader(me, now)
+  addReader(me, now, value)
   save(state)
   if moved then notifyHolders(value, 'u') end
   return lost .. lease(state.fence, 1, state)
@@ -121,16 +122,18 @@ local list = {}
 if free then
   list = pop(state, time, ours and 'overwrite' or 'free')
 elseif moved and isShared(value) and not ours then -- readers may have been queued behind the place that is left
-  list = pop(state, time, 'join')
+  list = pop(state, time, 'join', value)
 end
 local joined -- the readers that were admitted just now, as a repeat would
 if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.queued then
   state.fence = nextfence(state.fence, time)
-  addReader(me, now)
+  addReader(me, now, redis.call('MGET', LOCK)[1])
   joined = lease(state.fence, 1, state)
 end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
+local answer = nowait and 'held ' .. math.max(rest(value, now), 0)
+  or place(value, foreign or free and #list == 0, state, now)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
 if moved and value and not ours and not state.queued then notifyHolders(value, 'u') end
 if ours and gap > 0 and state.queued then notifyHead(state.free - now) end
@@ -139,6 +142,5 @@ for _, w in ipairs(list) do
 end
 if joined then return lost .. joined end
 if sooner and state.queued then notifyHead(0) end
-if nowait then return lost .. 'held ' .. math.max(redis.call('PTTL', LOCK), 0) end
-if alone and value and not ours then notifyHolders(value, 'w') end
-return lost .. place(value, foreign or (free and #list == 0), state, now)
+if alone and not nowait and value and not ours then notifyHolders(value, 'w') end
+return lost .. answer

@@ -12,7 +12,7 @@ local now = millis(time)
 -- A grant found here starts its claim window again: since its attempt still waits, nobody has used it.
 if holds(value, TOKEN) then
   if isShared(value) then
-    addReader({id = id, window = window}, now)
+    addReader({id = id, window = window, ttl = ttl}, now, value)
     state.fence = nextfence(state.fence, time)
     save(state)
     return lease(state.fence, 1, state)
@@ -30,11 +30,12 @@ if not value and not inGap(state, now) then -- missing though somebody is queued
   list = pop(state, time, 'free')
   foreign = #list == 0
 elseif isShared(value) and mode == 's' then -- a waiter before us may be dead, and nobody else would find out
-  list = pop(state, time, 'join')
+  list = pop(state, time, 'join', value)
 end
 save(state)
+local answer = place(value, foreign, state, now)
 announce(list, state)
 for _, one in ipairs(list) do
   if one.id == id then return lease(one.fence, one.count, state) end
 end
-return place(value, foreign, state, now)
+return answer

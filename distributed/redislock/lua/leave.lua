@@ -54,7 +54,7 @@ if w and w.attempt == attempt then
   if state.queued and not value and not resting then
     list = pop(state, time, 'free')
   elseif state.queued and isShared(value) then
-    list = pop(state, time, 'join')
+    list = pop(state, time, 'join', value)
   end
   save(state)
   noteEnded(attempt, raw[3])

@@ -55,21 +55,38 @@ local function dead(w, state, now)
   return publish(w.process, 'p ' .. w.attempt .. ' 0') == 0 or silence > 2 * w.ttl
 end
 
+-- A script admits no more readers, skips no more dead waiters and notifies no more holders, because nobody else is served
+-- meanwhile (rule R16).
+local MOST = 64
+local skips, unfinished = MOST, false -- what is left of it for dead waiters, and whether it was too little
+
+local function removeFirst(n)
+  for _ = 1, n do removeWaiter(redis.call('ZRANGE', QUEUE, 0, 0)[1]) end
+end
+
 -- firstLive returns the first live waiter and removes the dead ones before it. If all look dead, it returns the head,
--- whose claim window decides.
+-- whose claim window decides. After MOST dead waiters with others behind them it removes these and returns nil: the next
+-- heartbeat goes on (rule R16; see place and announce).
 local function firstLive(state, now)
   local head, rank = nil, 0
   while true do
     local member = redis.call('ZRANGE', QUEUE, rank, rank)[1]
     if not member then return head end
     local w = waiter(member)
-    if not w then
-      removeWaiter(member)
-    elseif dead(w, state, now) then
+    if w and not dead(w, state, now) then
+      removeFirst(rank)
+      return w
+    end
+    if skips == 0 then
+      unfinished = true
+      removeFirst(rank)
+      return nil
+    end
+    skips = skips - 1
+    if w then
       head, rank = head or w, rank + 1
     else
-      for _ = 1, rank do removeWaiter(redis.call('ZRANGE', QUEUE, 0, 0)[1]) end
-      return w
+      removeWaiter(member)
     end
   end
 end
@@ -81,11 +98,22 @@ local function setOwner(value, window, how)
   return redis.call('SET', LOCK, value, 'NX', 'PX', window)
 end
 
--- addReader makes w a reader (rule R11). The lock lasts as long as its last reader.
-local function addReader(w, now)
+-- own and share are the values of a lock that w owns, or is the first reader of (rule R15).
+local function own(w, fence) return string.format('wllock:x:%s:%d:%s', w.id, w.ttl, fence) end
+local function share(w, fence) return string.format('wllock:s:%d:%s', w.ttl, fence) end
+
+-- addReader makes w a reader (rule R11) of the lock with this value, and returns the value, which names the longest T of the
+-- readers. The lock lasts as long as its last reader.
+local function addReader(w, now, value)
   redis.call('ZADD', READERS, 'GT', now + w.window, w.id) -- GT: a repeat that comes late must not shorten a claim
   extendTTL(READERS)
+  local longest = ownerTTL(value)
+  if longest and longest < w.ttl then
+    value = share(w, string.match(value, '%d+$'))
+    redis.call('SET', LOCK, value, 'KEEPTTL')
+  end
   redis.call('PEXPIRE', LOCK, w.window, 'GT')
+  return value
 end
 
 -- removeReader removes a reader, and lets the lock expire with the last of the others (rule R11). Returns whether there are
@@ -97,32 +125,31 @@ local function removeReader(member, now)
   return latest, latest and redis.call('PEXPIREAT', LOCK, latest, 'LT') == 1
 end
 
--- A script admits no more readers at once, because nobody else is served meanwhile.
-local MOST = 64
-
 -- pop makes the first live waiter the owner (rule R4), or the run of readers that it heads, up to MOST (rule R11). how:
--- "free", the key is missing; "overwrite", it is ours; "join", readers hold it and only readers may join. Returns those
--- admitted; none if a foreigner was quicker or nobody waits. The caller saves the state, then announces.
-local function pop(state, time, how)
+-- "free", the key is missing; "overwrite", it is ours; "join", readers hold it with this value, and only readers may join.
+-- Returns those admitted; none if a foreigner was quicker, nobody waits, or the dead were too many. The caller saves the
+-- state, then announces.
+local function pop(state, time, how, value)
   local now, list = millis(time), {}
   awake(state, now)
   local w = firstLive(state, now)
   if w and not (how == 'join' and w.mode == 'x') then
     w.fence, w.count = nextfence(state.fence, time), block
     if w.mode == 'x' then
-      if not setOwner('wllock:x:' .. w.id .. ':' .. w.fence, w.window, how) then return list end
+      if not setOwner(own(w, w.fence), w.window, how) then return list end
       removeWaiter(w.instance)
       state.fence = plus(w.fence, block - 1)
       list[1] = w
     else
       if how ~= 'join' then
-        if not setOwner('wllock:s:' .. w.fence, w.window, how) then return list end
+        value = share(w, w.fence)
+        if not setOwner(value, w.window, how) then return list end
         redis.call('DEL', READERS)
       end
       while w and w.mode == 's' and #list < MOST and (#list == 0 or not dead(w, state, now)) do
         w.fence, w.count = nextfence(state.fence, time), 1
         state.fence = w.fence
-        addReader(w, now)
+        value = addReader(w, now, value)
         removeWaiter(w.instance)
         list[#list + 1] = w
         w = firstLive(state, now)
@@ -133,27 +160,33 @@ local function pop(state, time, how)
   return list
 end
 
--- notifyHead asks the head of the queue for a heartbeat after so many ms: when the gap for foreigners has passed, or at once.
-local function notifyHead(wait)
-  local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+-- notify asks the waiter at this rank for a heartbeat after so many ms.
+local function notify(rank, wait)
+  local member = redis.call('ZRANGE', QUEUE, rank, rank)[1]
   local w = member and waiter(member)
   if w then publish(w.process, string.format('p %s %d', w.attempt, wait)) end
 end
 
+-- notifyHead asks the head of the queue: when the gap for foreigners has passed, or at once.
+local function notifyHead(wait) notify(0, wait) end
+
 -- announce publishes the grants, last of all: nothing may fail after it (rule R14). After MOST readers the next one may be
--- at the head; its heartbeat admits more.
+-- at the head; its heartbeat admits more. After MOST dead waiters a waiter that runs this goes on by itself (see place),
+-- else the last in the queue is asked to: it is the youngest, and the likeliest to live.
 local function announce(list, state)
   for _, w in ipairs(list) do
     publish(w.process, string.format('g %s %s %s %s %d %d %s',
       w.mode, w.attempt, w.instance, w.fence, w.count, state.queued and 1 or 0, LOCK))
   end
   if #list == MOST and state.queued then notifyHead(0) end
+  if unfinished and not redis.call('ZSCORE', QUEUE, instance) then notify(-1, 0) end
 end
 
--- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more.
+-- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more. Of more than MOST readers it
+-- notifies those that expire last, because the others renew sooner, and learn it then.
 local function notifyHolders(value, kind)
   if isShared(value) then
-    for _, owner in ipairs(redis.call('ZRANGE', READERS, 0, -1)) do
+    for _, owner in ipairs(redis.call('ZRANGE', READERS, -MOST, -1)) do
       local p, a = string.match(owner, '^([^:]+):(%d+):')
       publish(p, kind .. ' ' .. a)
     end
@@ -167,10 +200,39 @@ local function lease(fence, count, state)
   return string.format('lease %s %d %d', fence, count, state.queued and 1 or 0)
 end
 
+-- cut lets readers last for T from now at most, MOST of them; what the others' share says does no harm, because the lock
+-- does not last as long. It returns when the last one expires; not earlier than in 1 ms, when the head looks again.
+local function cut(longest, now)
+  local latest = now + longest
+  for _, member in ipairs(redis.call('ZRANGE', READERS, string.format('(%d', latest), '+inf', 'BYSCORE', 'LIMIT', 0, MOST)) do
+    redis.call('ZADD', READERS, latest, member)
+  end
+  local last = tonumber(redis.call('ZRANGE', READERS, -1, -1, 'WITHSCORES')[2] or latest)
+  return math.min(math.max(last, now + 1), latest)
+end
+
+-- rest is the lock's PTTL. No lease lasts longer than its T: if the lock does, the clock has been set back, and a dead
+-- owner would keep it for as long as that. The lock gets T from now (rule R15), which is more than any owner relies on.
+local function rest(value, now)
+  local left, longest = redis.call('PTTL', LOCK), ownerTTL(value)
+  if not longest or left <= longest then return left end
+  value = redis.call('MGET', LOCK)[1] -- this script may have changed it
+  longest = ownerTTL(value)
+  if not longest or left <= longest then return left end
+  if isShared(value) then
+    redis.call('PEXPIREAT', LOCK, cut(longest, now))
+  else
+    redis.call('PEXPIRE', LOCK, longest)
+  end
+  return redis.call('PTTL', LOCK)
+end
+
 -- place is the reply to a waiter: how many are before it, when to look again (ms until the lock expires or may be taken;
--- -1: never), and whether a foreigner has it, which sends no message when it unlocks.
+-- -1: never), and whether a foreigner has it, which sends no message when it unlocks. A waiter that has come upon too many
+-- dead ones is to go on at once, as if it were the head.
 local function place(value, foreign, state, now)
-  local wait = redis.call('PTTL', LOCK)
+  if unfinished then return 'place 0 0 0' end
+  local wait = rest(value, now)
   if wait == -2 then wait = math.max(state.free - now, 0) end
   return string.format('place %d %d %d', redis.call('ZRANK', QUEUE, instance) or 0, wait, (foreign or isForeign(value)) and 1 or 0)
 end

@@ -1,0 +1,170 @@
+package redislock
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Here stands all that comes over the wire: every reply and every message.
+
+// words are those of a reply or message, separated by one blank.
+type words string
+
+func (w *words) next() string {
+	word, rest, _ := strings.Cut(string(*w), " ")
+	*w = words(rest)
+	return word
+}
+
+func (w *words) number() int64 {
+	n, _ := strconv.ParseInt(w.next(), 10, 64)
+	return n
+}
+
+func (w *words) flag() bool { return w.next() == "1" }
+
+// grant says that an attempt owns the lock.
+type grant struct {
+	fence     uint64 // the first of a block
+	count     uint64 // how many are in it
+	contended bool
+	since     time.Time // its claim window began at this time or later; zero: not known
+}
+
+func (w *words) grant() grant {
+	return grant{fence: parseFence(w.next()), count: uint64(w.number()), contended: w.flag()}
+}
+
+// position is a place in the queue.
+type position struct {
+	rank    int64         // how many instances are before ours
+	rest    time.Duration // until the lock expires or may be taken; negative: neither is known
+	foreign bool          // a foreigner has the lock, and sends no message when it unlocks
+}
+
+// standing is what an attempt has at the server, as enter and heartbeat reply.
+type standing struct {
+	kind     standingKind
+	grant    grant    // of hasLease
+	position position // of hasPlace
+	prevLost bool     // the lease to release first had been lost
+}
+
+// standingKind is the first word of a reply. heartbeat has one more, "gone": the place is lost, as after any other word.
+type standingKind string
+
+const (
+	hasLease    standingKind = "lease"
+	hasPlace    standingKind = "place"
+	heldByOther standingKind = "held" // and no place was taken
+	outdated    standingKind = "old"  // the server knows a later attempt of the instance; nothing was done
+)
+
+// readStanding reads the reply to a request that was sent then.
+func readStanding(reply string, sent time.Time) (s standing) {
+	reply, s.prevLost = strings.CutPrefix(reply, "lost ")
+	if len(reply) == fenceDigits-3 { // the short "lease": a microsecond, for its fences 000 to 999
+		if us, err := strconv.ParseUint(reply, 10, 64); err == nil {
+			s.kind, s.grant = hasLease, grant{fence: us * 1000, count: 1000, since: sent}
+			return s
+		}
+	}
+	w := words(reply)
+	switch s.kind = standingKind(w.next()); s.kind {
+	case hasLease:
+		s.grant = w.grant()
+		s.grant.since = sent
+	case hasPlace:
+		s.position = position{w.number(), time.Duration(w.number()) * time.Millisecond, w.flag()}
+	}
+	return s
+}
+
+// renewReply is the reply to renew, or to renewAll for one lease.
+type renewReply struct{ held, contended bool }
+
+func readRenew(reply string) renewReply {
+	w := words(reply)
+	return renewReply{w.next() == "held", w.flag()}
+}
+
+func readRenewAll(reply string, i int) renewReply {
+	return renewReply{reply[i] == 'h' || reply[i] == 'w', reply[i] == 'w'}
+}
+
+// refillReply is the reply to refill.
+type refillReply struct {
+	held  bool
+	grant grant // a further block
+}
+
+func readRefill(reply string) refillReply {
+	w := words(reply)
+	return refillReply{w.next() == "fences", w.grant()}
+}
+
+// leaveReply is the reply to leave.
+type leaveReply struct {
+	lost  bool // the attempt held nothing
+	later bool // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
+}
+
+func readLeave(reply string) leaveReply { return leaveReply{reply == "lost", reply == "over"} }
+
+// refusedCommand is one line of the reply to probe.
+type refusedCommand struct{ command, why string }
+
+func readProbe(reply string) (all []refusedCommand) {
+	for line := range strings.Lines(reply) {
+		command, why, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all = append(all, refusedCommand{command, why})
+	}
+	return all
+}
+
+// message is what one process publishes to another:
+//
+//	g <mode> <attempt> <instance> <first fence> <number> <contended> <key>   the lock is yours
+//	w <attempt>                                                              somebody waits for what you hold
+//	u <attempt>                                                              nobody waits for it any more
+//	p <attempt> <ms>                                                         send a heartbeat then
+type message struct {
+	kind    string
+	attempt uint64
+	delay   time.Duration // of checkMessage
+
+	mode          distributed.Mode // of grantMessage, as all below
+	instance, key string
+	grant         grant
+}
+
+const (
+	grantMessage       = "g"
+	contendedMessage   = "w"
+	uncontendedMessage = "u"
+	checkMessage       = "p"
+)
+
+// readMessage returns false for what cannot be read.
+func readMessage(text string) (m message, ok bool) {
+	w := words(text)
+	m.kind = w.next()
+	if m.kind == grantMessage && w.next() == "s" {
+		m.mode = distributed.Shared
+	}
+	m.attempt, _ = strconv.ParseUint(w.next(), 10, 64)
+	switch m.kind {
+	case grantMessage:
+		m.instance, m.grant = w.next(), w.grant()
+		m.key = string(w) // which may contain blanks
+		ok = m.key != ""
+	case contendedMessage, uncontendedMessage:
+		ok = true
+	case checkMessage:
+		m.delay, ok = time.Duration(w.number())*time.Millisecond, true
+	}
+	return m, ok && m.attempt != 0
+}

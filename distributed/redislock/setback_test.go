@@ -1,0 +1,130 @@
+package redislock
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// setBack is much longer than T, and shorter than helper keys last: in a script during which the clock is set back by more,
+// they have expired.
+const setBack = 30 * time.Second
+
+// runClock lets the clock of a server run, less what by says.
+func runClock(t *testing.T, clock *redistest.Clock, start time.Time) (by *atomic.Int64) {
+	t.Helper()
+	by = new(atomic.Int64)
+	done, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+				clock.Set(start.Add(time.Since(began) - time.Duration(by.Load())))
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(done)
+		<-ended
+	})
+	return by
+}
+
+// TestAClockSetBackKeepsNoDeadHoldersKey: the key of a holder that has died lasts for as much longer as the server's clock
+// was set back, until a caller that wants it cuts that to T.
+func TestAClockSetBackKeepsNoDeadHoldersKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		dead distributed.Mode
+		get  func(t *testing.T, u user) distributed.Lease
+	}{
+		"a writer waits for a writer":             {distributed.Exclusive, func(t *testing.T, u user) distributed.Lease { return granted(t, u.place(key(t))) }},
+		"a writer waits for a reader":             {distributed.Shared, func(t *testing.T, u user) distributed.Lease { return granted(t, u.place(key(t))) }},
+		"a reader waits for a writer":             {distributed.Exclusive, func(t *testing.T, u user) distributed.Lease { return granted(t, u.place(key(t), shared)) }},
+		"a writer that does not wait":             {distributed.Exclusive, tryUntil},
+		"a writer that does not wait for readers": {distributed.Shared, tryUntil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			s, clock := redistest.StartWithClock(t, now)
+			by := runClock(t, clock, now)
+			b := open(t, s.Addr)
+			u := newUser(t, b)
+			require.NoError(t, b.Ping(t.Context()))
+			dead := crowd(t, b, 1, c.dead, testTTL)[0].renew() // claimed
+			b.s.tr.Do(t.Context(), dead)
+			require.True(t, readRenew(dead.Reply).held)
+			by.Store(int64(setBack))
+			start := time.Now()
+			l := c.get(t, u)
+			inTime(t, "a dead holder's key after a clock was set back", time.Since(start), 2*testTTL)
+			release(t, l)
+		})
+	}
+}
+
+func tryUntil(t *testing.T, u user) distributed.Lease {
+	t.Helper()
+	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(testTTL / 20) {
+		if l, _, err := u.enter(t.Context(), key(t), noWait); err == nil {
+			return l
+		}
+	}
+	t.Fatal("never acquired")
+	return nil
+}
+
+// TestAClockSetBackTakesNoLeaseFromALivingHolder, nor from readers, while others wait.
+func TestAClockSetBackTakesNoLeaseFromALivingHolder(t *testing.T) {
+	for name, change := range map[string]func(*distributed.Request){"writer": func(*distributed.Request) {}, "reader": shared} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			s, clock := redistest.StartWithClock(t, now)
+			by := runClock(t, clock, now)
+			b := open(t, s.Addr)
+			l := newUser(t, b).lease(key(t), change)
+			p := newUser(t, b).lasting(testTTL / 4).place(key(t)) // which cuts by the holder's T, not by its own
+			time.Sleep(testTTL / 2)
+			by.Store(int64(setBack))
+			for end := time.Now().Add(3 * testTTL); time.Now().Before(end); time.Sleep(testTTL / 20) {
+				require.Empty(t, p.Granted())
+				require.True(t, l.Until().After(time.Now()))
+			}
+			release(t, l)
+			release(t, granted(t, p))
+		})
+	}
+}
+
+// TestKeysWithoutATTLOfOursAreNotCut: those of foreigners, and of a version that did not write T.
+func TestKeysWithoutATTLOfOursAreNotCut(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		"foreign": "wllock", "foreign, alike": "wllock:y:5000:1", "older": "wllock:x:P:1795259432781020:i:1795259433090872000",
+		"older, shared": "wllock:s:1795259433090872000",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			s.Do("SET", key(t), value, "PX", 60_000)
+			u := newUser(t, open(t, s.Addr)).lasting(distributed.MinTTL)
+			_, _, err := u.enter(t.Context(), key(t), noWait)
+			require.ErrorIs(t, err, distributed.ErrHeld)
+			p := u.place(key(t))
+			time.Sleep(4 * distributed.MinTTL) // heartbeats
+			require.Greater(t, s.Do("PTTL", key(t)), int64(50_000))
+			require.Equal(t, value, s.Do("GET", key(t)))
+			require.NoError(t, p.Leave(t.Context()))
+		})
+	}
+}
