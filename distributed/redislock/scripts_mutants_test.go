@@ -90,7 +90,7 @@ var mutants = []mutant{
 	{"dead waiters skipped without end", "skips = skips - 1", ""},
 	{"skipped waiters that stay", "unfinished = true\n      removeFirst(rank)", "unfinished = true"},
 	{"a waiter that does not go on", "if unfinished then return 'place 0 0 0' end", ""},
-	{"a last waiter that is not asked to go on", "then notify(-1, 0) end", "then local _ = 1 end"},
+	{"a last waiter that is not asked to go on", "then notify(-1, 0) end", "then return end"},
 	{"a walk that is not said to be unfinished", "unfinished = true\n", ""},
 	{"readers notified without end", "'ZRANGE', READERS, -MOST, -1", "'ZRANGE', READERS, 0, -1"},
 	{"readers admitted without end", "#list < MOST and", ""},

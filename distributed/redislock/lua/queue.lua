@@ -179,7 +179,10 @@ local function announce(list, state)
       w.mode, w.attempt, w.instance, w.fence, w.count, state.queued and 1 or 0, LOCK))
   end
   if #list == MOST and state.queued then notifyHead(0) end
-  if unfinished and not redis.call('ZSCORE', QUEUE, instance) then notify(-1, 0) end
+  if unfinished then
+    local w = waiter(instance)
+    if not w or w.attempt ~= attempt then notify(-1, 0) end -- a later attempt of ours does not run this
+  end
 end
 
 -- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more. Of more than MOST readers it
