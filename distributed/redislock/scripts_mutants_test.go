@@ -78,7 +78,7 @@ var mutants = []mutant{
 	{"a head that is not told by an enter either", "if sooner and state.queued then notifyHead(0) end\nif", "if"},
 	{"a wrong rank", "redis.call('ZRANK', QUEUE, instance) or 0", "0"},
 	{"a grant that says another T", "w.id, w.ttl, fence)", "w.id, w.ttl + 1, fence)"},
-	{"readers that say another T", "'wllock:s:%d:%s', w.ttl, fence)", "'wllock:s:%d:%s', w.ttl + 1, fence)"},
+	{"readers that say another T", "'wllock:s:%d:%s', w.ttl, fence)", "'wllock:s:%d:%s', w.ttl - 1, fence)"},
 	{"a longer reader that is not named", "if longest and longest < w.ttl then", "if false then"},
 	{"a longer reader whose lock has no TTL", "redis.call('SET', LOCK, value, 'KEEPTTL')", "redis.call('SET', LOCK, value)"},
 	{"a stretched lock that is left", "redis.call('PEXPIRE', LOCK, longest)", ""},
