@@ -67,6 +67,10 @@ func (b *observable) report(sent time.Time, err error) {
 	if err == nil || errors.Is(err, distributed.ErrRefused) {
 		e.RTT = max(time.Since(sent), 1)
 	}
+	b.tell(e)
+}
+
+func (b *observable) tell(e distributed.Exchange) {
 	b.mu.Lock()
 	all := slices.Clone(b.observers)
 	b.mu.Unlock()
