@@ -18,6 +18,7 @@ type bundle struct {
 	ctx     context.Context // for the function
 
 	localWait, distributedWait time.Duration // for the keys that were acquired
+	foreign                    foreignWait
 }
 
 // member is one key of a DoAll.
@@ -103,7 +104,7 @@ func (b *bundle) nest() (failed *member, err error) {
 // acquire acquires the keys that are not nested, in order, and stops at the first that fails.
 func (b *bundle) acquire() (failed *member, err error) {
 	var span trace.Span
-	b.ctx, span = b.locker.observer.beganAll(b.ctx, b.members) // before any lock is held (rule T10)
+	b.ctx, span = b.locker.observer.beganAll(b.ctx, b.members, &b.foreign) // before any lock is held (rule T10)
 	for i := range b.members {
 		m := &b.members[i]
 		if m.outer {
@@ -224,6 +225,6 @@ func (b *bundle) release() {
 		answers.Wait()
 	}
 	if passed {
-		b.locker.observer.left()
+		b.locker.observer.left(&b.foreign)
 	}
 }

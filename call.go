@@ -13,9 +13,10 @@ import (
 // call is what is reported about one caller: which lock it asked for, how long it waited, and what it got. It is a part
 // of the caller's hold.
 type call struct {
-	name *nameState
-	key  string // full name
-	mode distributed.Mode
+	name    *nameState
+	key     string // full name
+	mode    distributed.Mode
+	foreign foreignWait // in the room that mode leaves
 
 	turn      local.Turn[*tenure.Tenure]
 	turnAt    time.Time // when the caller got its turn, or, while it waits for one, when it asked

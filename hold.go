@@ -118,7 +118,7 @@ func (h *hold) unpin() bool {
 	kept, pass := h.out()
 	if pass {
 		h.pass()
-		h.observer.left()
+		h.observer.left(&h.foreign)
 	}
 	return kept
 }

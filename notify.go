@@ -10,8 +10,8 @@ import (
 // Loggers, tracers and meters are foreign code: any of them may stall or panic. So they run on goroutines of their own,
 // of which there are few, and nothing that holds a turn, a lease or a mutex waits for them: see notifier and attempts.
 const (
-	// patience is how long a caller waits for foreign code that it needs the answer of: it is the most by which telemetry
-	// makes a call late, and longer than any hook should take.
+	// patience is how long a call waits for foreign code in all: it is the most by which telemetry makes a call late, and
+	// longer than any hook should take.
 	patience = 10 * time.Millisecond
 	// collectPatience is the same for a meter that collects: nobody waits for that but an exporter.
 	collectPatience = 100 * time.Millisecond
@@ -27,6 +27,17 @@ const (
 	// maxStalled is more than one, because on a busy machine an attempt may be late by itself.
 	maxStalled = 8
 )
+
+// foreignWait is how long a call has waited for foreign code so far, in microseconds.
+type foreignWait uint16
+
+// left is for how long it may wait yet (rule T10).
+func (w foreignWait) left() time.Duration { return patience - time.Duration(w)*time.Microsecond }
+
+// since notes that the call has waited since then.
+func (w *foreignWait) since(begin time.Time) {
+	*w += foreignWait(min(time.Since(begin), w.left()) / time.Microsecond)
+}
 
 // report is one thing to report, with all values it needs: when it is run, the caller may be elsewhere.
 type report struct {
@@ -144,13 +155,14 @@ func (n *notifier) runOne() {
 	}
 }
 
-// yield is for callers that hold nothing any more: while the notifier is behind, they wait for it, for patience at most,
-// because on a busy machine reports would be dropped though nothing stands still.
-func (n *notifier) yield() {
-	if n.left.Load() < maxReports/2 || n.stalled.Load() {
+// yield is for callers that hold nothing any more: while the notifier is behind, they wait for it, while their patience
+// lasts, because on a busy machine reports would be dropped though nothing stands still.
+func (n *notifier) yield(w *foreignWait) {
+	if n.left.Load() < maxReports/2 || n.stalled.Load() || w.left() <= 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer w.since(time.Now())
+	ctx, cancel := context.WithTimeout(context.Background(), w.left())
 	defer cancel()
 	if n.flush(ctx, maxReports) > 0 {
 		n.stalled.Store(true)
@@ -175,7 +187,7 @@ func (n *notifier) flush(ctx context.Context, limit int64) (left int64) {
 	}
 }
 
-// attempts runs foreign code that a caller needs the answer of: beside the caller, which gives up after patience. While
+// attempts runs foreign code that a caller needs the answer of: beside the caller, which gives up in time. While
 // maxStalled that were given up have not returned, no other is made (rule T10).
 type attempts struct {
 	*mishaps
@@ -189,9 +201,9 @@ const (
 	givenUp
 )
 
-// try reports whether f has run. If it has not by then, late runs after it; one of the two outcomes, and only one.
-func (a *attempts) try(f, late func()) bool {
-	timer := time.NewTimer(patience)
+// try reports whether f has run. If it has not within limit, late runs after it; one of the two outcomes, and only one.
+func (a *attempts) try(limit time.Duration, f, late func()) bool {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	if a.stalled.Load() >= maxStalled || !a.enter(timer) {
 		a.dropped.Add(1)

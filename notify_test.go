@@ -34,7 +34,7 @@ func TestAttemptsThatStandStillDelayFewCallers(t *testing.T) {
 		defer unblock()
 		a := attempts{mishaps: quiet(), slots: make(chan struct{}, maxAttempts)}
 		var late atomic.Int32
-		try := func(f func()) (ran bool) { return a.try(f, func() { late.Add(1) }) }
+		try := func(f func()) (ran bool) { return a.try(patience, f, func() { late.Add(1) }) }
 		for range maxStalled {
 			require.Equal(t, patience, elapsed(func() { require.False(t, try(func() { <-until })) }))
 		}
@@ -60,7 +60,7 @@ func TestAttemptsAtTheSameTimeAreBounded(t *testing.T) {
 		took := make(chan time.Duration, maxAttempts+20)
 		for range cap(took) {
 			go func() {
-				took <- elapsed(func() { a.try(func() { running.Add(1); <-until }, func() {}) })
+				took <- elapsed(func() { a.try(patience, func() { running.Add(1); <-until }, func() {}) })
 			}()
 		}
 		time.Sleep(10 * patience)
@@ -100,6 +100,7 @@ func TestReportsThatWereRunMakeRoom(t *testing.T) {
 func TestCallersYieldToANotifierThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNotifier()
+		yield := func() { n.yield(new(foreignWait)) }
 		fill := func(run func(*report)) {
 			for range maxReports / 2 {
 				n.put(report{run: run})
@@ -107,17 +108,36 @@ func TestCallersYieldToANotifierThatIsBehind(t *testing.T) {
 		}
 		busy := time.Now().Add(patience / 2)
 		fill(func(*report) { time.Sleep(time.Until(busy)) })
-		require.Equal(t, patience/2, elapsed(n.yield), "until it has caught up")
+		require.Equal(t, patience/2, elapsed(yield), "until it has caught up")
 		for range 2 { // once more when it has run again
 			until := make(chan struct{})
 			unblock := sync.OnceFunc(func() { close(until) })
 			defer unblock()
 			fill(func(*report) { <-until })
-			require.Equal(t, patience, elapsed(n.yield))
-			require.Zero(t, elapsed(n.yield), "it stands still")
+			require.Equal(t, patience, elapsed(yield))
+			require.Zero(t, elapsed(yield), "it stands still")
 			unblock()
 			synctest.Wait()
 			require.Zero(t, n.left.Load())
 		}
+	})
+}
+
+// TestACallWaitsForForeignCodeOnceInAll: what has been waited for one hook is not waited for the next.
+func TestACallWaitsForForeignCodeOnceInAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		defer close(until)
+		spans, metrics := newNotifier(), newNotifier()
+		for range maxReports / 2 {
+			spans.put(report{run: func(*report) { <-until }})
+			metrics.put(report{run: func(*report) { <-until }})
+		}
+		var w foreignWait
+		begin := time.Now()
+		time.Sleep(patience / 4) // as the start of a span
+		w.since(begin)
+		require.Equal(t, patience*3/4, elapsed(func() { spans.yield(&w) }))
+		require.Zero(t, elapsed(func() { metrics.yield(&w) }))
 	})
 }

@@ -49,13 +49,15 @@ func (o *observer) began(ctx context.Context, c *call) context.Context {
 	}
 	name, key := c.name.name, c.key
 	// ctx is not assigned to: a variable that a closure shares is allocated at the top, for callers without telemetry, too.
-	traced, span := o.telemetry.start(ctx, &o.starts, func() (context.Context, trace.Span) { return o.telemetry.open(ctx, name, key) })
+	traced, span := o.telemetry.start(ctx, &o.starts, &c.foreign, func() (context.Context, trace.Span) {
+		return o.telemetry.open(ctx, name, key)
+	})
 	c.span = span
 	return traced
 }
 
 // beganAll is began for a DoAll: its calls share a span, which the first of them to end ends.
-func (o *observer) beganAll(ctx context.Context, members []member) (context.Context, trace.Span) {
+func (o *observer) beganAll(ctx context.Context, members []member, w *foreignWait) (context.Context, trace.Span) {
 	if o.telemetry == nil || o.telemetry.tracer == nil || !slices.ContainsFunc(members, func(m member) bool { return !m.outer }) {
 		return ctx, nil
 	}
@@ -65,7 +67,7 @@ func (o *observer) beganAll(ctx context.Context, members []member) (context.Cont
 			names, keys = append(names, m.name.name), append(keys, m.key)
 		}
 	}
-	return o.telemetry.start(ctx, &o.starts, func() (context.Context, trace.Span) {
+	return o.telemetry.start(ctx, &o.starts, w, func() (context.Context, trace.Span) {
 		return o.telemetry.openAll(ctx, slices.Compact(names), keys)
 	})
 }
@@ -123,11 +125,11 @@ func (o *observer) ended(ctx context.Context, c *call, now time.Time, lost bool)
 	}
 }
 
-// left is called when a caller has passed its turn on.
-func (o *observer) left() {
+// left is called when a caller has passed its turn on. It waits for telemetry that is behind.
+func (o *observer) left(w *foreignWait) {
 	if o.telemetry != nil {
-		o.spans.yield()
-		o.metrics.yield()
+		o.spans.yield(w)
+		o.metrics.yield(w)
 	}
 }
 

@@ -140,10 +140,11 @@ func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameSta
 }
 
 // start starts the span of an acquisition, unless the tracer stands still. The span is nil if nobody would see what follows.
-func (t *telemetry) start(ctx context.Context, by *attempts, open func() (context.Context, trace.Span)) (context.Context, trace.Span) {
+func (t *telemetry) start(ctx context.Context, by *attempts, w *foreignWait, open func() (context.Context, trace.Span)) (context.Context, trace.Span) {
 	var traced context.Context
 	var span trace.Span
-	if !by.try(func() { traced, span = open() }, func() { endSpan(span) }) {
+	defer w.since(time.Now())
+	if !by.try(w.left(), func() { traced, span = open() }, func() { endSpan(span) }) {
 		return ctx, nil
 	}
 	return traced, span
