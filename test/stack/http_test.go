@@ -131,6 +131,8 @@ type redisAway struct {
 	answers      []answer
 	atReturn     [2]int32 // leased holds of each shop at the return
 	degradedTill [2]int32 // degraded ones until two seconds after it
+	stalls       []time.Duration
+	plain        []time.Duration // sorted: what a request takes that needs no lock
 }
 
 func takeAway(t *testing.T, outage time.Duration, opts ...wllock.Option) (r redisAway) {
@@ -140,10 +142,12 @@ func takeAway(t *testing.T, outage time.Duration, opts ...wllock.Option) (r redi
 	for range r.atReturn {
 		r.shops = append(r.shops, openShop(t, s.Addr, store, random, opts...))
 	}
+	stalled := stalls(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	done := make(chan struct{})
+	done, plain := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); r.answers = load(ctx, r.shops) }()
+	go func() { defer close(plain); r.plain = plainRequests(ctx, r.shops[0]) }()
 	time.Sleep(ttl)
 	r.gone = time.Now()
 	s.Kill()
@@ -160,7 +164,32 @@ func takeAway(t *testing.T, outage time.Duration, opts ...wllock.Option) (r redi
 	time.Sleep(time.Second)
 	cancel()
 	<-done
+	<-plain
+	r.stalls = stalled()
 	return r
+}
+
+// plainRequests asks a shop for what it does not have until ctx ends. It shows what the machine is able to under the load.
+func plainRequests(ctx context.Context, s *shop) (took []time.Duration) {
+	client := new(http.Client)
+	defer client.CloseIdleConnections()
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		asked := time.Now()
+		if resp, err := client.Get(s.URL + "/"); err == nil {
+			_ = resp.Body.Close()
+		}
+		took = append(took, time.Since(asked))
+	}
+	slices.Sort(took)
+	return took
+}
+
+// needsQuiet skips the rest of a test on a machine that stood still for so long that a lease or a wait may have run out.
+func (r *redisAway) needsQuiet(t *testing.T) {
+	t.Helper()
+	if s := max(quantile(r.stalls, 1), quantile(r.plain, 1)); s > ttl/4 {
+		t.Skipf("too busy a machine for its bounds in time: it stood still for %v", s)
+	}
 }
 
 // outages runs f with outages of different lengths: ten seconds only where there is time.
@@ -179,17 +208,20 @@ func outages(t *testing.T, f func(t *testing.T, outage time.Duration)) {
 func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
 	outages(t, func(t *testing.T, outage time.Duration) {
 		r := takeAway(t, outage, wllock.WithOutage(wllock.LocalOnly))
+		for _, s := range r.shops {
+			require.Zero(t, s.stale.Load())
+			require.Positive(t, s.degraded.Load())
+		}
+		r.needsQuiet(t)
 		longest := time.Duration(0)
 		for _, a := range r.answers {
 			require.Equal(t, http.StatusNoContent, a.status, "asked %v after Redis had gone, took %v", a.asked.Sub(r.gone), a.took)
 			longest = max(longest, a.took)
 		}
-		require.Less(t, longest, 2*ttl, "T, until the outage is known")
+		require.Less(t, longest, 2*ttl+4*quantile(r.plain, 1), "T, until the outage is known")
 		for i, s := range r.shops {
 			t.Logf("%d answers, %d leased, %d degraded, longest %v", len(r.answers), s.leased.Load(), s.degraded.Load(), longest)
 			require.Zero(t, s.overlaps.Load())
-			require.Zero(t, s.stale.Load())
-			require.Positive(t, s.degraded.Load())
 			require.Greater(t, s.leased.Load(), r.atReturn[i])
 			require.Equal(t, r.degradedTill[i], s.degraded.Load(), "none is degraded 2 s after the return")
 			require.Zero(t, s.locker.Stats().Total.Lost)
@@ -202,19 +234,21 @@ func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
 func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 	outages(t, func(t *testing.T, outage time.Duration) {
 		r := takeAway(t, outage)
+		for _, s := range r.shops {
+			require.Zero(t, s.stale.Load())
+			require.Zero(t, s.degraded.Load())
+		}
 		var failed [2][]time.Duration
 		for _, a := range r.answers {
-			if since := a.asked.Sub(r.back); since > 2*time.Second || a.asked.Before(r.gone.Add(-ttl/2)) {
-				require.Equal(t, http.StatusNoContent, a.status, "%v after the return", since)
+			if a.status == http.StatusNoContent {
+				continue
 			}
-			if a.status != http.StatusNoContent {
-				require.Contains(t, []int{http.StatusServiceUnavailable, http.StatusTooManyRequests}, a.status)
-				kind := 0
-				if a.hot {
-					kind = 1
-				}
-				failed[kind] = append(failed[kind], a.took)
+			require.Contains(t, []int{http.StatusServiceUnavailable, http.StatusTooManyRequests}, a.status)
+			kind := 0
+			if a.hot {
+				kind = 1
 			}
+			failed[kind] = append(failed[kind], a.took)
 		}
 		for i, kind := range []string{"own keys", "hot keys"} {
 			slices.Sort(failed[i])
@@ -222,13 +256,19 @@ func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 				quantile(failed[i], .5), quantile(failed[i], .9), quantile(failed[i], .99), quantile(failed[i], 1))
 		}
 		for _, took := range failed {
-			require.Less(t, quantile(took, .9), 100*time.Millisecond, "nine of ten fail at once")
-			require.Less(t, quantile(took, 1), 2*ttl, "the first ones have to find out")
+			require.Less(t, quantile(took, .9), 100*time.Millisecond+4*quantile(r.plain, .9), "nine of ten fail at once")
+		}
+		r.needsQuiet(t)
+		for _, a := range r.answers {
+			if since := a.asked.Sub(r.back); since > 2*time.Second || a.asked.Before(r.gone.Add(-ttl/2)) {
+				require.Equal(t, http.StatusNoContent, a.status, "%v after the return", since)
+			}
+		}
+		for _, took := range failed {
+			require.Less(t, quantile(took, 1), 2*ttl+4*quantile(r.plain, 1), "the first ones have to find out")
 		}
 		for _, s := range r.shops {
 			require.Zero(t, s.overlaps.Load())
-			require.Zero(t, s.stale.Load())
-			require.Zero(t, s.degraded.Load())
 		}
 	})
 }

@@ -95,20 +95,45 @@ func TestLocalOnlyDisownedLeaseIsLost(t *testing.T) {
 
 // What a look at the clocks says before any timer has fired, the timers say, too.
 func TestLocalOnlyClockReaderAndTimerAgree(t *testing.T) {
-	l, b := localOnly(t, wllock.WithLeaseTTL(100*time.Millisecond))
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+	const ttl = 100 * time.Millisecond
+	for range 20 {
+		stalled := stalls(t)
+		wrong := readsClock(t, ttl)
+		stall := quantile(stalled(), 1)
+		if wrong == "" {
+			return
+		}
+		require.Greater(t, stall, ttl/8, wrong) // else the process was stopped, after which it knows nothing of the outage
+	}
+	t.Skip("the machine is too busy to keep a lease of 100 ms")
+}
+
+// readsClock looks at a hold around the end of its lease as fast as it can, and says what is wrong with it.
+func readsClock(t *testing.T, ttl time.Duration) (wrong string) {
+	l, b := localOnly(t, wllock.WithLeaseTTL(ttl))
+	defer b.Partition(false)
+	err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 		h, _ := wllock.HeldFrom(ctx)
 		until := h.Until()
 		b.Partition(true)
-		for time.Now().Before(until.Add(100 * time.Millisecond)) {
-			require.NoError(t, h.Err())
+		for time.Now().Before(until.Add(ttl)) {
+			if err := h.Err(); err != nil {
+				return err
+			}
 			now := time.Now() // before Until, which is valid then or later
-			require.True(t, h.Until().After(now))
+			if !h.Until().After(now) {
+				return errors.New("Until has passed")
+			}
 		}
-		require.True(t, h.Degraded())
+		if !h.Degraded() {
+			return errors.New("not degraded")
+		}
 		return ctx.Err()
-	}))
-	b.Partition(false)
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 func TestLocalOnlyOverstayingDegradedHoldDoesNotBlockForever(t *testing.T) {

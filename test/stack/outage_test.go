@@ -116,7 +116,9 @@ func TestKilledServerIsToldAtOnce(t *testing.T) {
 	var killed atomic.Pointer[time.Time]
 	var mu sync.Mutex
 	var took []time.Duration
+	var longest time.Duration
 	stop := make(chan struct{})
+	stalled := stalls(t)
 	var callers sync.WaitGroup
 	for i := range 32 {
 		callers.Go(func() {
@@ -141,9 +143,9 @@ func TestKilledServerIsToldAtOnce(t *testing.T) {
 					}
 					time.Sleep(5 * time.Millisecond)
 				}
-				if d := time.Since(asked); d > wait+500*time.Millisecond {
-					t.Errorf("a call took %v", d)
-				}
+				mu.Lock()
+				longest = max(longest, time.Since(asked))
+				mu.Unlock()
 			}
 		})
 	}
@@ -155,10 +157,14 @@ func TestKilledServerIsToldAtOnce(t *testing.T) {
 	close(stop)
 	callers.Wait()
 	slices.Sort(took)
+	late := stalled()
 	require.NotEmpty(t, took)
-	require.Less(t, took[len(took)/2], 5*time.Millisecond)
-	require.Less(t, took[len(took)*99/100], 100*time.Millisecond, "on a busy machine")
-	require.Zero(t, l.Stats().Total.Timeouts)
+	require.Less(t, quantile(took, .5), 5*time.Millisecond+4*quantile(late, .5))
+	require.Less(t, quantile(took, .99), 100*time.Millisecond+4*quantile(late, .99)+quantile(late, 1))
+	require.Less(t, longest, wait+500*time.Millisecond+4*quantile(late, 1))
+	if quantile(late, 1) < wait/4 { // else a caller may have used up its time
+		require.Zero(t, l.Stats().Total.Timeouts)
+	}
 	require.False(t, l.Stats().Backend.Available)
 	s.Restart()
 	require.Eventually(t, func() bool { return l.Do(t.Context(), "n", "k", nothing) == nil }, 2*time.Second, 10*time.Millisecond)
