@@ -99,6 +99,43 @@ func TestADowngradeThatOvertakesARenewalOfOneKey(t *testing.T) {
 	release(t, l)
 }
 
+// unanswered loses the replies to a script.
+type unanswered struct {
+	conn.Transport
+	script *conn.Script
+}
+
+func (u unanswered) Do(ctx context.Context, calls ...*conn.Call) {
+	u.Transport.Do(ctx, calls...)
+	for _, c := range calls {
+		if c.Script == u.script {
+			c.Reply, c.Err = "", context.DeadlineExceeded
+		}
+	}
+}
+
+// TestADowngradeWithoutAReplyIsRenewedWhileItsSlotMoves: the lease is renewed as what it was, and then as what it may be.
+func TestADowngradeWithoutAReplyIsRenewedWhileItsSlotMoves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
+	swapTransport(u.b, func(tr conn.Transport) conn.Transport { return unanswered{tr, downgradeScript} })
+	l := u.lease(key(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.Error(t, l.Downgrade(ctx))
+	require.Contains(t, s.Do("GET", l.a.key), "wllock:s:")
+	s.Do("PEXPIRE", l.a.key, 10_000)
+	u.b.s.renewMoving([]*lease{l}, u.ttl)
+	require.Greater(t, s.Do("PTTL", l.a.key), int64(29_000))
+	require.True(t, l.Healthy())
+
+	s.Do("DEL", l.a.wire.args[conn.HeadLen+readersKey])
+	u.b.s.renewMoving([]*lease{l}, u.ttl)
+	require.False(t, l.Healthy(), "lost as either")
+	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+}
+
 // TestALostReaderExtendsNoLock: a renewal by calls of one key looks for the reader first.
 func TestALostReaderExtendsNoLock(t *testing.T) {
 	t.Parallel()

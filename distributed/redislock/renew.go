@@ -113,21 +113,41 @@ func (s *session) renewMoving(batch []*lease, shortest time.Duration) {
 	}
 	sent := time.Now()
 	s.try(s.ctx, shortest, calls...)
-	var locks []*conn.Call // of the readers, which are known to be listed now
-	for i, c := range calls {
-		if modes[i] == distributed.Shared && c.Err == nil && readRenew(c.Reply).held {
-			calls[i] = batch[i].a.wire.renewShared()
-			locks = append(locks, calls[i])
+	s.renewAgain(shortest, calls, func(i int, held bool) *conn.Call {
+		if held || modes[i] == batch[i].mode() {
+			return nil
 		}
-	}
-	if len(locks) > 0 {
-		s.try(s.ctx, shortest, locks...)
-	}
+		modes[i] = distributed.Shared // the change may have been made, and its reply lost
+		return batch[i].a.wire.renewOne(distributed.Shared)
+	})
+	s.renewAgain(shortest, calls, func(i int, held bool) *conn.Call {
+		if !held || modes[i] != distributed.Shared {
+			return nil
+		}
+		return batch[i].a.wire.renewShared() // the reader is known to be listed now
+	})
 	for i, l := range batch {
 		if calls[i].Err == nil {
 			r := readRenew(calls[i].Reply)
 			r.contended = l.Contended() // they do not say
 			l.renewedAs(modes[i], r, sent)
 		}
+	}
+}
+
+// renewAgain replaces calls that were answered by those that next returns for them, and makes them.
+func (s *session) renewAgain(shortest time.Duration, calls []*conn.Call, next func(i int, held bool) *conn.Call) {
+	var again []*conn.Call
+	for i, c := range calls {
+		if c.Err != nil {
+			continue
+		}
+		if c = next(i, readRenew(c.Reply).held); c != nil {
+			calls[i] = c
+			again = append(again, c)
+		}
+	}
+	if len(again) > 0 {
+		s.try(s.ctx, shortest, again...)
 	}
 }

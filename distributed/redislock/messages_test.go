@@ -1,0 +1,125 @@
+package redislock
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+func TestWithoutMessagesHeartbeatsFindTheGrant(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	p.SetSilent(true)
+	near, far := newUser(t, open(t, s.Addr)), newUser(t, open(t, p.Addr))
+	for range 3 {
+		l := near.lease(key(t))
+		place := far.place(key(t))
+		release(t, l)
+		start := time.Now()
+		l2 := granted(t, place)
+		inTime(t, "without messages", time.Since(start), distributed.HeartbeatInterval(testTTL))
+		release(t, l2)
+	}
+}
+
+func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	b := open(t, p.Addr)
+	counted := &listenCount{}
+	swapTransport(b, func(tr conn.Transport) conn.Transport { return listening{tr, counted} })
+	release(t, newUser(t, b).lease(key(t))) // brings the TTL, and with it the watchdog's interval
+	require.Eventually(t, func() bool { return counted.subscribed.Load() == 1 }, patience, time.Millisecond)
+	time.Sleep(distributed.HeartbeatInterval(testTTL)) // an interval that began before the TTL was known may be longer
+	p.SetHalfOpen(true)
+	start := time.Now()
+	require.Eventually(t, func() bool { return counted.broken.Load() == 1 }, patience, time.Millisecond)
+	inTime(t, "half-open subscription noticed", time.Since(start), 2*distributed.HeartbeatInterval(testTTL))
+	p.SetHalfOpen(false)
+	require.Eventually(t, func() bool { return counted.subscribed.Load() == 2 }, patience, time.Millisecond)
+}
+
+// listening counts what happens to the subscription.
+type listening struct {
+	conn.Transport
+	count *listenCount
+}
+
+type listenCount struct{ subscribed, broken atomic.Int32 }
+
+func (c listening) Listen(ctx context.Context, channel string, interval func() time.Duration, l conn.Listener) {
+	c.Transport.Listen(ctx, channel, interval, countedListener{l, c.count})
+}
+
+type countedListener struct {
+	conn.Listener
+	count *listenCount
+}
+
+func (c countedListener) OnSubscribe()           { c.count.subscribed.Add(1); c.Listener.OnSubscribe() }
+func (c countedListener) OnDisconnect(err error) { c.count.broken.Add(1); c.Listener.OnDisconnect(err) }
+
+func TestKilledSubscriptionsLoseNoPlace(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newUser(t, open(t, s.Addr))
+	var l distributed.Lease = holder.lease(key(t))
+	var places []distributed.Place
+	for range 10 {
+		places = append(places, newUser(t, open(t, s.Addr)).place(key(t)))
+	}
+	for _, p := range places {
+		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		release(t, l)
+		start := time.Now()
+		l = granted(t, p)
+		inTime(t, "granted with all subscriptions killed", time.Since(start), distributed.HeartbeatInterval(testTTL))
+	}
+	release(t, l)
+}
+
+func TestAPushCanBeatItsReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	slow := open(t, s.Addr)
+	queued := make(chan struct{})
+	swapTransport(slow, func(tr conn.Transport) conn.Transport { return slowReplies{tr, queued} })
+	holder, waiter := newUser(t, open(t, s.Addr)), newUser(t, slow)
+	require.NoError(t, slow.Ping(t.Context()))
+	l := holder.lease(key(t))
+	go func() {
+		<-queued
+		_ = l.Release(context.Background())
+	}()
+	start := time.Now()
+	p := waiter.place(key(t)) // the reply comes long after the grant
+	l2 := granted(t, p)
+	require.Less(t, time.Since(start), replyDelay+distributed.HeartbeatInterval(testTTL)/2, "found by the heartbeat, not the message")
+	require.True(t, l2.Until().Before(start.Add(testTTL/2)), "its time counts from when enter was sent")
+	release(t, l2)
+}
+
+const replyDelay = 60 * time.Millisecond
+
+// slowReplies holds the replies of enter back.
+type slowReplies struct {
+	conn.Transport
+	queued chan struct{}
+}
+
+func (s slowReplies) Do(ctx context.Context, calls ...*conn.Call) {
+	s.Transport.Do(ctx, calls...)
+	if calls[0].Script == enterScript {
+		close(s.queued)
+		time.Sleep(replyDelay)
+	}
+}

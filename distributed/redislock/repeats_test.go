@@ -1,0 +1,237 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+func TestAGhostCostsAtMostItsClaimWindow(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	ghost := attemptOf(b, distributed.Request{Key: key(t), Instance: "ghost", TTL: testTTL}) // nobody registers it
+	b.s.tr.Do(t.Context(), ghost.wire.enter(noPrev))
+	p := newUser(t, b).place(key(t))
+	start := time.Now()
+	l := granted(t, p)
+	inTime(t, "a ghost that got the lock", time.Since(start), distributed.ClaimWindow(testTTL))
+
+	b.s.tr.Do(t.Context(), ghost.wire.enter(noPrev)) // and now it is queued
+	require.Equal(t, int64(1), queueLength(s, key(t)))
+	p = newUser(t, b).place(key(t))
+	start = time.Now()
+	release(t, l)
+	l = granted(t, p)
+	inTime(t, "a ghost that got a place: its grant is returned", time.Since(start), 0)
+	release(t, l)
+}
+
+func TestAnEnterAfterItsLeaveChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	late := attemptOf(b, distributed.Request{Key: key(t), Instance: "late", TTL: testTTL})
+	for _, c := range []*conn.Call{late.wire.leave(), late.wire.enter(noPrev)} {
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
+	}
+	release(t, newUser(t, b).lease(key(t), noWait))
+}
+
+// TestAnEnterAfterItsLeaveChangesNothingWhenALaterOneHasExpired: the leave finds a later attempt of its instance.
+func TestAnEnterAfterItsLeaveChangesNothingWhenALaterOneHasExpired(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	req := distributed.Request{Key: key(t), Instance: "late", TTL: testTTL}
+	late, later := attemptOf(b, req), attemptOf(b, req)
+	ask := func(c *conn.Call) string {
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
+		return answered(c)
+	}
+	ask(later.wire.enter(noPrev))
+	require.Equal(t, "over", ask(late.wire.leave()))
+	s.Do("DEL", key(t)) // as if it had expired
+	require.Equal(t, string(outdated), ask(late.wire.enter(noPrev)))
+	require.Equal(t, "over", ask(late.wire.leave()), "the first answer again")
+}
+
+// TestALateCopyDoesNotShortenAClaim: the network delivers an enter and a heartbeat once more, when the lease has been
+// claimed already.
+func TestALateCopyDoesNotShortenAClaim(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	for name, mode := range map[string]func(*distributed.Request){"exclusive": func(*distributed.Request) {}, "shared": shared} {
+		u := newUser(t, b).lasting(10 * time.Second)
+		l := u.lease(key(t)+name, mode)
+		b.s.renewBatch([]*lease{l})
+		require.Greater(t, time.Until(l.Until()), 9*time.Second)
+		for _, c := range []*conn.Call{l.a.wire.enter(noPrev), l.a.wire.heartbeat()} {
+			b.s.tr.Do(t.Context(), c)
+			require.NoError(t, c.Err)
+			require.Equal(t, "lease", answered(c), "the first answer again")
+		}
+		require.Greater(t, s.Do("PTTL", key(t)+name), int64(9000), name)
+		if name == "shared" {
+			score, _ := s.Do("ZSCORE", l.a.wire.args[conn.HeadLen+4], b.s.process+":"+fmt.Sprint(l.a.id)+":"+u.name).(float64)
+			require.Greater(t, score, float64(time.Now().Add(9*time.Second).UnixMilli()))
+		}
+		release(t, l)
+	}
+}
+
+func TestRepeatedRelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b)
+	l := u.lease(key(t))
+	release(t, l)
+	for range 2 { // the same again at the server, where it is known as done
+		c := l.a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, l.outcome(c))
+	}
+	other := newUser(t, b).lease(key(t))
+	c := l.a.wire.leave()
+	b.s.tr.Do(t.Context(), c)
+	require.NoError(t, l.outcome(c))
+	require.NotNil(t, s.Do("GET", key(t)), "another's lock was touched")
+	release(t, other)
+}
+
+// TestRepeatedReleaseOfALostLease: the answer to a release that found nothing is lost, and the same is asked again.
+func TestRepeatedReleaseOfALostLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u := newUser(t, b)
+	l := u.lease(key(t))
+	s.Do("DEL", key(t))
+	for range 3 {
+		c := l.a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
+		require.ErrorIs(t, l.outcome(c), distributed.ErrLeaseLost)
+	}
+	c := attemptOf(b, distributed.Request{Key: key(t), Instance: u.name, TTL: testTTL}).wire.enter(l.asPrev())
+	b.s.tr.Do(t.Context(), c)
+	require.NoError(t, c.Err)
+	require.Equal(t, "lost", answered(c), "and an enter that names it as prev")
+	c = l.a.wire.enter(noPrev)
+	b.s.tr.Do(t.Context(), c)
+	require.NoError(t, c.Err)
+	require.Equal(t, "old", answered(c), "but its own enter, coming late, changes nothing")
+}
+
+// TestRepeatedEnterReportsALostPrev: the answer to an enter that found nothing of the lease before is lost, and the same is
+// asked again.
+func TestRepeatedEnterReportsALostPrev(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	for name, r := range map[string]distributed.Request{
+		"lease": {}, "reader": {Mode: distributed.Shared}, "place": {}, "held": {NoWait: true},
+	} {
+		u := newUser(t, b).lasting(5 * time.Second)
+		l := u.lease(key(t))
+		s.Do("DEL", key(t))
+		var theirs *lease
+		if name == "place" || name == "held" {
+			theirs = newUser(t, b).lasting(5 * time.Second).lease(key(t))
+		}
+		r.Key, r.Instance, r.TTL = key(t), u.name, 5*time.Second
+		a := attemptOf(b, r)
+		for range 3 {
+			c := a.wire.enter(l.asPrev())
+			b.s.tr.Do(t.Context(), c)
+			require.NoError(t, c.Err)
+			require.Equal(t, "lost", answered(c), "%s: %s", name, c.Reply)
+		}
+		c := l.a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
+		require.Equal(t, "lost", answered(c), "%s: and if no answer comes at all, its release reports it", name)
+		c = a.wire.leave()
+		b.s.tr.Do(t.Context(), c)
+		require.NoError(t, c.Err)
+		if theirs != nil {
+			release(t, theirs)
+		}
+	}
+}
+
+// crossing has the server see an enter before a leave that was sent first, and the leave's answer come first.
+type crossing struct {
+	conn.Transport
+	leaving, entered, left chan struct{}
+}
+
+func (x *crossing) Do(ctx context.Context, calls ...*conn.Call) {
+	switch calls[0].Script {
+	case leaveScript:
+		close(x.leaving)
+		<-x.entered
+		x.Transport.Do(ctx, calls...)
+		time.AfterFunc(20*time.Millisecond, func() { close(x.left) })
+	case enterScript:
+		x.Transport.Do(ctx, calls...)
+		close(x.entered)
+		<-x.left
+	default:
+		x.Transport.Do(ctx, calls...)
+	}
+}
+
+// TestReleaseThatAnEnterOvertakes: the enter knows what became of the lease, also if its reply is the later one.
+func TestReleaseThatAnEnterOvertakes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, want := range map[string]error{"held": nil, "lost": distributed.ErrLeaseLost} {
+		b := open(t, s.Addr)
+		u := newUser(t, b).lasting(5 * time.Second)
+		l := u.lease(key(t))
+		if want != nil {
+			s.Do("DEL", key(t))
+		}
+		straight := b.s.tr
+		x := &crossing{straight, make(chan struct{}), make(chan struct{}), make(chan struct{})}
+		b.s.tr = x
+		answer := make(chan error)
+		go func() { answer <- l.Release(t.Context()) }()
+		<-x.leaving
+		next := u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
+		require.ErrorIs(t, <-answer, want, name)
+		b.s.tr = straight
+		release(t, next)
+	}
+}
+
+// afterItsLeave has the server see an enter when the attempt has been left.
+type afterItsLeave struct {
+	conn.Transport
+	entering, left chan struct{}
+}
+
+func (x *afterItsLeave) Do(ctx context.Context, calls ...*conn.Call) {
+	if calls[0].Script == enterScript {
+		close(x.entering)
+		<-x.left
+	}
+	x.Transport.Do(ctx, calls...)
+	if calls[0].Script == leaveScript {
+		close(x.left)
+	}
+}
