@@ -65,14 +65,14 @@ func TestTLS(t *testing.T) {
 func TestTLSToAPlainPort(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, url := range []string{"rediss://" + s.Addr, "rediss+sentinel://" + s.Addr + "/main"} {
+	for _, url := range []string{"rediss://" + s.Addr, "rediss+sentinel://" + s.Addr + "/main", "rediss+cluster://" + s.Addr} {
 		b, err := Open(url)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*conn.DialTimeout)
 		err = b.Ping(ctx)
 		cancel()
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
-		require.ErrorContains(t, err, "over TLS")
+		require.ErrorContains(t, err, "over TLS", url)
 
 		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
 		start := time.Now()

@@ -59,12 +59,13 @@ func Single(o *redis.Options, c Config) Transport { return single(o, c, DialTime
 
 func single(o *redis.Options, c Config, dial time.Duration) *goRedis {
 	o = redisopts.Single(o, timeouts)
-	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, dial)
+	silence := new(tlsSilence)
+	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, dial, silence)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1  // pipelines share the connections
 	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix, setup: setupTrips(o.TLSConfig, o.DB)}
+	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix, setup: setupTrips(o.TLSConfig, o.DB), silence: silence}
 }
 
 // behindSentinels is single for the options of a client whose dialer asks sentinels.
@@ -87,14 +88,15 @@ func failover(o *redis.FailoverOptions, c Config) *goRedis {
 
 func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o = redisopts.Cluster(o, sharedTimeouts)
-	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout)
+	silence := new(tlsSilence)
+	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout, silence)
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
 	o.DisableIdentity = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DisableRoutingPolicies = true // every call goes where its keys are; policies would first ask some node for COMMAND
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix, setup: setupTrips(o.TLSConfig, 0)}
+	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix, setup: setupTrips(o.TLSConfig, 0), silence: silence}
 }
 
 // poolOf returns the size of the pool, and as many dials: the caller's, but at least one connection for each exchange

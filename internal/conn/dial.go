@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,19 +14,38 @@ import (
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
+// tlsSilence notes that the last handshake timed out, as it does with a server that waits for plain text. go-redis may report
+// the end of a caller's context only, and drop what a dial has said.
+type tlsSilence struct{ atomic.Bool }
+
+// named returns the error of a call with that said, if it says nothing better.
+func (s *tlsSilence) named(err error) error {
+	if s == nil || !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(unreached)) || !s.Load() {
+		return err
+	}
+	return overTLS(err)
+}
+
+func overTLS(err error) error {
+	return fmt.Errorf("%w (over TLS, which the server may not speak on this port)", err)
+}
+
 // dialerOf bounds the dialer of a client's options, go-redis's own if they have none. Its errors are ErrUnreached.
-func dialerOf(dial dialer, c *tls.Config, limit time.Duration) dialer {
+func dialerOf(dial dialer, c *tls.Config, limit time.Duration, silence *tlsSilence) dialer {
 	if dial == nil {
 		dial = redis.NewDialer(&redis.Options{DialTimeout: limit, TLSConfig: c})
 	}
 	dial = bounded(dial, limit)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
-		if err == nil {
+		timeout, ok := errors.AsType[net.Error](err)
+		silent := ok && timeout.Timeout() && c != nil
+		silence.Store(silent)
+		switch {
+		case err == nil:
 			return conn, nil
-		}
-		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && c != nil { // as from a server that waits for plain text
-			err = fmt.Errorf("%w (over TLS, which the server may not speak on this port)", err)
+		case silent:
+			err = overTLS(err)
 		}
 		return nil, unreached{err}
 	}

@@ -20,6 +20,7 @@ type goRedis struct {
 	primary *primary      // what client connects to; nil without sentinels
 	finder  *redis.Client // whose dialer asks the sentinels, if it is ours to close
 	setup   int
+	silence *tlsSilence
 }
 
 // setupTrips are those to connect and for HELLO, for the handshake of TLS, and to select a database.
@@ -64,7 +65,7 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 		if err != nil && err == ctx.Err() { //nolint:errorlint // unwrapped it comes from the pool
 			err = unsent{err}
 		}
-		c.Reply, c.Err = reply, explained(g.prefix, err)
+		c.Reply, c.Err = reply, g.silence.named(explained(g.prefix, err))
 	}
 }
 
@@ -160,7 +161,7 @@ func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
 			info.Single = info.Single && value == "0"
 		}
 	}
-	return info, err
+	return info, g.silence.named(err)
 }
 
 // Load implements Transport. The ACL may forbid it; then the first call of a script stores it, see Do.

@@ -27,7 +27,7 @@ func TestDialsOfOursPrintNothing(t *testing.T) {
 	require.Contains(t, out.String(), "failed to dial", "the application's own client prints as before")
 
 	out.Reset()
-	o = &redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, Dialer: dialerOf(nil, nil, DialTimeout)}
+	o = &redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, Dialer: dialerOf(nil, nil, DialTimeout, new(tlsSilence))}
 	ours := redis.NewClient(o)
 	defer ours.Close()
 	require.Error(t, ours.Ping(context.Background()).Err())
