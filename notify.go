@@ -2,6 +2,7 @@ package wllock
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -205,6 +206,9 @@ const (
 func (a *attempts) try(limit time.Duration, f, late func()) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	if a.stalled.Load() >= maxStalled {
+		runtime.Gosched() // on a busy machine those given up may only want for a processor, which callers in a hurry take from them
+	}
 	if a.stalled.Load() >= maxStalled || !a.enter(timer) {
 		a.dropped.Add(1)
 		return false
