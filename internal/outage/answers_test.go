@@ -18,7 +18,9 @@ import (
 type atOnce struct{ *observable }
 
 func (b atOnce) Echo(context.Context) error {
-	b.echoes.Add(1)
+	if b.echoes.Add(1) > manyEchoes {
+		restless("the judge goes on asking what is answered at once")
+	}
 	return b.answered()
 }
 
@@ -35,13 +37,15 @@ func (b atOnce) answered() error {
 	return nil
 }
 
-// restless ends the tests of this package at once: a judge that goes on asking never lets a bubble end, so the tests that
-// follow would hang until go test gives up. This file is the first one.
-func restless(t *testing.T, why string) {
-	t.Helper()
-	_, _ = fmt.Fprintf(os.Stderr, "--- FAIL: %s: %s; the other tests would not end\n", t.Name(), why)
+// restless ends the tests of this package at once: a judge that goes on asking, or a caller that is never answered, does not let
+// a bubble end, so the tests that follow would hang until go test gives up. This file is the first one.
+func restless(why string) {
+	_, _ = fmt.Fprintf(os.Stderr, "--- FAIL: %s; the other tests would not end\n", why)
 	os.Exit(1)
 }
+
+// manyEchoes are more than any test needs.
+const manyEchoes = 1000
 
 // TestAJudgeRestsWhenAllIsAnswered: an answer leaves no question open, however it is reported.
 func TestAJudgeRestsWhenAllIsAnswered(t *testing.T) {
@@ -58,7 +62,7 @@ func TestAJudgeRestsWhenAllIsAnswered(t *testing.T) {
 				require.NoError(t, err)
 				time.Sleep(20 * time.Second)
 				if why := k.Suspect(); why != nil {
-					restless(t, name+": "+why.Error())
+					restless("TestAJudgeRestsWhenAllIsAnswered: " + name + ": " + why.Error())
 				}
 			}
 			switch b := b.(type) {
@@ -69,6 +73,19 @@ func TestAJudgeRestsWhenAllIsAnswered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheDecisionEndsWhatIsUnderWay, before its callers give up.
+func TestTheDecisionEndsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := outage.NewBreaker(outage.Config{Backend: newObservable(silently), TTL: time.Second, Logger: silent})
+		defer k.Stop()
+		began := time.Now()
+		_ = enter(k, time.Minute)
+		if took := time.Since(began); took > 20*time.Second {
+			restless(fmt.Sprintf("TestTheDecisionEndsWhatIsUnderWay: answered after %v", took))
+		}
+	})
 }
 
 // TestAnAnswerAtOnceEndsAnOutage, with no other exchange after it.

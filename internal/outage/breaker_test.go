@@ -3,6 +3,7 @@ package outage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -19,7 +20,13 @@ import (
 	"github.com/wllock/wllock/internal/testseed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.AfterFunc(mostTime, func() { restless(fmt.Sprintf("a test hangs for %v", mostTime)) })
+	goleak.VerifyTestMain(m)
+}
+
+// mostTime is many times what the tests take with the race detector. In a bubble that never ends they hang for ever.
+const mostTime = 90 * time.Second
 
 // fakeBackend is a backend whose Enter does what the test says.
 type fakeBackend struct {
