@@ -72,3 +72,30 @@ func TestConsequencesThatEndTheOutageShareItsLine(t *testing.T) {
 		require.LessOrEqual(t, strings.Count(log.String(), "\n"), 3, log.String())
 	})
 }
+
+// An outage of an hour is a line at its beginning, one at its end, and one a minute; LocalOnly adds one when locks become
+// local. They name the cause and say how many were refused.
+func TestLogLinesOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, name := range []string{"closed", "local"} {
+			var log strings.Builder
+			b := newObservable(after(time.Millisecond))
+			p := policies(t, b, time.Second, slog.New(slog.NewTextHandler(&log, nil)))[name]
+			require.NoError(t, enter(p, time.Second))
+			log.Reset()
+			b.does(unreached)
+			for range 1000 {
+				_ = enter(p, 10*time.Millisecond)
+				time.Sleep(90 * time.Millisecond)
+			}
+			b.does(after(time.Millisecond))
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			require.LessOrEqual(t, len(lines), 8, "of both")
+			require.Contains(t, log.String(), "dial")
+			require.Contains(t, log.String(), "system=test")
+			require.Contains(t, log.String(), "level=INFO msg=\"backend is back\"")
+		}
+	})
+}
