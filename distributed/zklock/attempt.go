@@ -63,6 +63,7 @@ func (a *attempt) shared() bool { return a.mode == distributed.Shared }
 func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
 	if a.noWait {
 		if held, err := a.taken(ctx, prev); held || err != nil {
+			prev.giveUp()
 			a.end()
 			return nil, nil, orHeld(err)
 		}
@@ -73,6 +74,10 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 		return nil, nil, err
 	}
 	g, err := a.look(ctx, sent)
+	for isInterruption(err) && a.s.await(ctx) == nil {
+		pause(ctx)
+		g, err = a.look(ctx, sent)
+	}
 	switch {
 	case err != nil:
 		a.discard()

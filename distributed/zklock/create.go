@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -87,7 +88,7 @@ func (a *attempt) createdLate(full string, err error) {
 // recover looks for the node after an interruption. On a new connection the server first catches up with the leader, which
 // takes no more requests from the old one.
 func (a *attempt) recover(ctx context.Context) (found bool, err error) {
-	for {
+	for ; ; pause(ctx) {
 		if err = a.s.await(ctx); err == nil {
 			err = a.s.sync(ctx)
 		}
@@ -106,6 +107,16 @@ func (a *attempt) recover(ctx context.Context) (found bool, err error) {
 		case !isInterruption(err) || ctx.Err() != nil:
 			return false, err
 		}
+	}
+}
+
+// pause is the time between two tries. A server that gives up a connection answers with errors until it has closed it.
+func pause(ctx context.Context) {
+	timer := time.NewTimer(firstPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

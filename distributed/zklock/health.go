@@ -117,10 +117,11 @@ func (b *Backend) longest(ctx context.Context, s *session, dir string, own time.
 				continue
 			}
 			there, stat, err := s.conn.Exists(dir + "/" + name)
+			if err != nil {
+				return 0, err
+			}
 			age := time.Duration(now-stat.Mtime) * time.Millisecond
 			switch {
-			case err != nil:
-				return 0, err
 			case there && age > max(ttlMemory, 2*ttl):
 				_ = s.conn.Delete(dir+"/"+name, stat.Version) // unless it was noted again
 			case there:

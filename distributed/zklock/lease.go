@@ -133,17 +133,15 @@ func (l *lease) look(ctx context.Context) {
 		a.s.watch(a.dir, a)
 	}
 	v, err := a.read(ctx, watch)
+	if watch && err != nil {
+		a.s.unwatch(a.dir, a, errors.Is(err, zk.ErrNoNode))
+	}
 	switch {
 	case errors.Is(err, zk.ErrNoNode), err == nil && v.i < 0:
 		l.End()
 		return
 	case err == nil:
 		l.SetContended(v.q.waited(v.i, l.fences.isShared()))
-	}
-	if watch && err == nil {
-		a.s.arm(a.dir)
-	} else if watch {
-		a.s.unwatch(a.dir, a)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

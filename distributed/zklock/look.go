@@ -65,7 +65,7 @@ func (a *attempt) look(ctx context.Context, since time.Time) (*grant, error) {
 		n, ok := v.q.before(v.i, a.shared())
 		switch {
 		case !ok:
-			return a.grant(since, v, v.zxid)
+			return a.grant(ctx, since, v, v.zxid)
 		case a.noWait && !a.shared():
 			return nil, nil
 		}
@@ -76,13 +76,16 @@ func (a *attempt) look(ctx context.Context, since time.Time) (*grant, error) {
 		case err != nil:
 			return nil, err
 		case pred.downgraded && a.shared(): // it is the holder, for there was nobody before it when it was exclusive
-			return a.grant(since, v, max(v.zxid, pred.zxid))
+			return a.grant(ctx, since, v, max(v.zxid, pred.zxid))
 		}
 		return nil, nil
 	}
 }
 
-func (a *attempt) grant(since time.Time, v view, zxid int64) (*grant, error) {
+func (a *attempt) grant(ctx context.Context, since time.Time, v view, zxid int64) (*grant, error) {
+	if err := a.s.vouch(ctx); err != nil {
+		return nil, err
+	}
 	fence, err := fenceOf(zxid)
 	return &grant{since, fence, v.q.waited(v.i, a.shared())}, err
 }
@@ -115,12 +118,9 @@ func (a *attempt) follow(ctx context.Context, node string) (followed, error) {
 		}
 		return f, err
 	}, nil)
-	switch {
-	case err != nil && !known:
-		a.s.unwatch(node, a)
+	if err != nil && !known {
+		a.s.unwatch(node, a, errors.Is(err, zk.ErrNoNode))
 		a.unfollow(node)
-	case err == nil && !known:
-		a.s.arm(node)
 	}
 	return got, err
 }

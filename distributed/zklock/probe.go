@@ -79,7 +79,11 @@ func (b *Backend) makeNode(ctx context.Context, s *session, path string) error {
 	case errors.Is(err, zk.ErrNodeExists):
 		return nil
 	case errors.Is(err, zk.ErrNoAuth): // perhaps it exists, and what is above it is somebody else's
-		if there, _, err := s.conn.Exists(path); err == nil && there {
+		there, lookErr := ask(ctx, s, "exists", func() (bool, error) {
+			there, _, err := s.conn.Exists(path)
+			return there, err
+		}, nil)
+		if there && lookErr == nil {
 			return nil
 		}
 	}

@@ -42,7 +42,7 @@ type session struct {
 	over    bool                  // guarded by mu
 	why     error                 // guarded by mu; of the latest probe that failed
 	watched map[string][]*attempt // guarded by mu; which are to look when something happens to a node
-	armed   map[string]bool       // guarded by mu; paths that the library watches
+	armed   map[string]bool       // guarded by mu; paths that the library watches, or is asked to
 	alive   atomic.Pointer[proof]
 	downAt  atomic.Bool // !up, for Healthy
 	dead    removals
@@ -210,23 +210,20 @@ func (s *session) watch(path string, a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watched[path] = append(s.watched[path], a)
+	s.armed[path] = true
 }
 
-// unwatch takes back a watch that was not set.
-func (s *session) unwatch(path string, a *attempt) {
+// unwatch takes back a watch that was not set. If the node is gone, then so are all watches on it.
+func (s *session) unwatch(path string, a *attempt, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if gone {
+		delete(s.armed, path)
+	}
 	rest := slices.DeleteFunc(s.watched[path], func(one *attempt) bool { return one == a })
 	if s.watched[path] = rest; len(rest) == 0 {
 		delete(s.watched, path)
 	}
-}
-
-// arm notes that the library has a watch.
-func (s *session) arm(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.armed[path] = true
 }
 
 func (s *session) anyArmed() bool {
