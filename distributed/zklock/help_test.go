@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path"
@@ -22,6 +23,10 @@ var server *zktest.Server
 func TestMain(m *testing.M) {
 	if child() {
 		return
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil { // tests wait most of the time
+		panic(err)
 	}
 	code := zktest.Shared(func(s *zktest.Server) int {
 		server = s
