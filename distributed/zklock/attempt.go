@@ -103,7 +103,7 @@ func (a *attempt) begin(g grant) (distributed.Lease, distributed.Place, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == ended { // Close or the end of the session was quicker
-		return nil, nil, a.b.gone()
+		return nil, nil, errOver
 	}
 	return a.start(g), nil, nil
 }
@@ -143,6 +143,7 @@ func (a *attempt) event(path string) {
 	a.unfollow(path)
 	a.mu.Lock()
 	if a.state == leased {
+		a.lease.changed.Store(true)
 		a.plan(lookPause)
 	}
 	holds := a.state == leased
@@ -286,7 +287,7 @@ func (p place) Leave(ctx context.Context) error {
 	a.mu.Unlock()
 	if waits {
 		a.b.forget(a)
-		return a.leave(ctx)
+		return a.b.orClosed(a.leave(ctx))
 	}
 	select { // against the receiver: the channel decides
 	case l, ok := <-a.granted:

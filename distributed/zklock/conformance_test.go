@@ -10,7 +10,7 @@ import (
 )
 
 // suiteTTL is long enough for a JVM on a machine that is ten times too busy.
-const suiteTTL = 3 * time.Second
+const suiteTTL = 4 * time.Second
 
 func TestConformance(t *testing.T) {
 	t.Parallel()

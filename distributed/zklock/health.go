@@ -60,7 +60,7 @@ func (b *Backend) Echo(ctx context.Context) error {
 	if errors.Is(err, distributed.ErrRefused) {
 		return nil // it answers
 	}
-	return err
+	return b.orClosed(err)
 }
 
 // ttlMemory is how long a TTL in use is remembered at least.

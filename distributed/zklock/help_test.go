@@ -41,8 +41,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func child() bool { return false }
-
 func need(t locktest.TB) *zktest.Server {
 	t.Helper()
 	if server != nil {

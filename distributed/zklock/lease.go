@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,11 +23,12 @@ import (
 // A lease that is lost while the session lives has its node deleted at once.
 type lease struct {
 	keepalive.Lease
-	a      *attempt
-	path   string
-	window time.Time // until then it lasts without being claimed
-	fences fences
-	hook   hook // the Watcher before the user's
+	a       *attempt
+	path    string
+	window  time.Time // until then it lasts without being claimed
+	fences  fences
+	hook    hook        // the Watcher before the user's
+	changed atomic.Bool // the watch has fired since the latest look
 
 	mu      sync.Mutex // guards all below
 	phase   phase
@@ -121,14 +123,14 @@ func (l *lease) Healthy() bool {
 	return healthy
 }
 
-// look finds out whether another instance waits, and whether the node is still there. As long as nobody waits, a watch tells; when
-// somebody does, the holder looks once per interval whether that is still so.
+// look finds out whether another instance waits, and whether the node is still there. As long as nobody waits, a watch tells.
+// After its event, and while somebody waits, the holder looks without setting one, or it would be woken by every waiter.
 func (l *lease) look(ctx context.Context) {
 	a := l.a
 	if l.isEnding() {
 		return
 	}
-	watch := !l.Contended()
+	watch := !l.Contended() && !l.changed.Swap(false)
 	if watch {
 		a.s.watch(a.dir, a)
 	}
@@ -145,7 +147,15 @@ func (l *lease) look(ctx context.Context) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state == leased {
+	switch {
+	case a.state != leased:
+	case err != nil:
+		a.plan(a.s.beat())
+	case l.changed.Load(): // by an event that came while we looked, perhaps of an earlier look's watch: look again
+		a.plan(lookPause)
+	case !watch && !l.Contended(): // what has changed was nothing, or has gone
+		a.again = true
+	default:
 		a.plan(l.nextLook(min(a.ttl, a.s.timeout())))
 	}
 }

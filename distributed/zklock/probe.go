@@ -25,7 +25,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.probeWith(ctx, s)
+	return b.orClosed(b.probeWith(ctx, s))
 }
 
 // session returns a session for a question, and a context that ends within the budget.
@@ -35,7 +35,7 @@ func (b *Backend) session(ctx context.Context) (*session, context.Context, conte
 		return nil, ctx, cancel, distributed.ErrClosed
 	}
 	s, err := b.sessions.any(ctx)
-	return s, ctx, cancel, err
+	return s, ctx, cancel, b.orClosed(err)
 }
 
 // probe makes sure that there is a root, and tries what a lock takes. It is the first use of a session.

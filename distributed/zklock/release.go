@@ -15,6 +15,11 @@ func (l *lease) Release(ctx context.Context) error {
 		return distributed.ErrClosed
 	}
 	l.begin(held, false)
+	return l.a.b.orClosed(l.wait(ctx))
+}
+
+// wait waits for the answer to the release.
+func (l *lease) wait(ctx context.Context) error {
 	timer := time.NewTimer(l.a.s.silence())
 	defer timer.Stop()
 	select {

@@ -21,6 +21,9 @@ type sessions struct {
 	closed bool       // guarded by mu
 }
 
+// connectBudget is what an Enter allows for a connection at least: its session may be new.
+const connectBudget = time.Second
+
 // maxSessions bounds the connections of a Backend whose callers use many TTLs.
 const maxSessions = 8
 
@@ -34,6 +37,8 @@ func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, err
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, max(distributed.ClaimWindow(ttl), connectBudget))
+	defer cancel()
 	if err = s.await(ctx); err != nil {
 		return nil, err
 	}

@@ -101,9 +101,20 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
 		return nil, nil, fmt.Errorf("zklock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
 	}
+	l, p, err := b.enter(ctx, req)
+	return l, p, b.orClosed(err)
+}
+
+// orClosed returns ErrClosed in place of an error that Close has caused.
+func (b *Backend) orClosed(err error) error {
+	if err != nil && b.isClosed() {
+		return distributed.ErrClosed
+	}
+	return err
+}
+
+func (b *Backend) enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	prev := b.adopt(req)
-	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(req.TTL))
-	defer cancel()
 	s, err := b.sessions.forTTL(ctx, req.TTL)
 	if err != nil {
 		prev.giveUp()
@@ -113,6 +124,8 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if !b.add(a) {
 		return nil, nil, distributed.ErrClosed
 	}
+	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(req.TTL))
+	defer cancel()
 	return a.enter(ctx, prev)
 }
 
@@ -178,14 +191,6 @@ func (b *Backend) isClosed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.closed
-}
-
-// gone is the error of a request whose session has ended meanwhile.
-func (b *Backend) gone() error {
-	if b.isClosed() {
-		return distributed.ErrClosed
-	}
-	return errOver
 }
 
 // Close implements distributed.Backend. Places are left and unread grants released. Sessions are closed, unless leases are

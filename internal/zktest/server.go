@@ -43,6 +43,7 @@ type Server struct {
 	Addr string // host:port for clients
 
 	dir, config string
+	links       []*Proxy // from it to its leader; of an ensemble
 
 	mu   sync.Mutex
 	proc *process // guarded by mu; replaced by Restart
@@ -99,20 +100,30 @@ func Start(t TB) *Server {
 	return nil
 }
 
-// StartEnsemble starts three servers that elect a leader.
-func StartEnsemble(t TB) []*Server {
+// StartEnsemble starts three servers that elect a leader. If they are to be cut off from each other, they reach their leader
+// through proxies; then a server that is down seems to accept connections, and an election without it takes long.
+func StartEnsemble(t TB, cuttable bool) []*Server {
 	t.Helper()
 	need(t)
-	var members strings.Builder
-	clients := make([]int, 3)
-	for i := range clients {
-		clients[i] = freePort(t)
-		fmt.Fprintf(&members, "server.%d=127.0.0.1:%d:%d;127.0.0.1:%d\n", i+1, freePort(t), freePort(t), clients[i])
+	var client, peer, election [3]int
+	for i := range client {
+		client[i], peer[i], election[i] = freePort(t), freePort(t), freePort(t)
 	}
-	servers := make([]*Server, len(clients))
+	servers := make([]*Server, len(client))
 	var all sync.WaitGroup
-	for i, port := range clients {
+	for i, port := range client {
+		var members strings.Builder
+		var links []*Proxy
+		for j := range client {
+			to := strconv.Itoa(peer[j])
+			if cuttable && i != j {
+				links = append(links, NewProxy(t, net.JoinHostPort("127.0.0.1", to)))
+				_, to, _ = net.SplitHostPort(links[len(links)-1].Addr)
+			}
+			fmt.Fprintf(&members, "server.%d=127.0.0.1:%s:%d;127.0.0.1:%d\n", j+1, to, election[j], client[j])
+		}
 		servers[i] = newServer(t, port, members.String(), i+1)
+		servers[i].links = links
 		all.Go(func() { _ = servers[i].run() }) // ready finds out
 	}
 	all.Wait()
@@ -173,7 +184,7 @@ func (s *Server) launch(t TB) bool {
 // run starts the process: a small heap and the quick compiler alone, for a server that lives for seconds; no fsync.
 func (s *Server) run() error {
 	p, err := start(s.dir, "java", "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Dzookeeper.forceSync=no", "-Dzookeeper.container.checkIntervalMs=500", "-cp", classpath(),
+		"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=500", "-cp", classpath(),
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", s.config)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,6 +262,14 @@ func (s *Server) Pause() { _ = s.current().cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Resume continues a paused process.
 func (s *Server) Resume() { _ = s.current().cmd.Process.Signal(syscall.SIGCONT) }
+
+// CutOffFromEnsemble, while on, keeps a follower from its leader. Clients still reach it, and it answers them until it
+// notices.
+func (s *Server) CutOffFromEnsemble(on bool) {
+	for _, p := range s.links {
+		p.Stall(on)
+	}
+}
 
 func (s *Server) current() *process {
 	s.mu.Lock()

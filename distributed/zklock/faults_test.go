@@ -1,0 +1,180 @@
+package zklock
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/zktest"
+)
+
+// cutOff returns two backends on the shared server, and what cuts the first of them off.
+func cutOff(t *testing.T) (first, second *Backend, proxy *zktest.Proxy) {
+	t.Helper()
+	proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()
+	return open(t, proxy.Addr, root), open(t, server.Addr, root), proxy
+}
+
+// A holder that is cut off knows that its lease has ended before the next one is let in, and the server does not wait for
+// longer than the time-out that it has granted.
+func TestExpiryWhileHeld(t *testing.T) {
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	l := asker{t, b, "k"}.lease("a")
+	before := fence(t, l)
+	p := asker{t, other, "k"}.place("b", lasting(long))
+	require.Eventually(t, func() bool { return distributed.Left(time.Now(), l.Until()) > ttl/2 }, patience, time.Millisecond)
+	proxy.Stall(true)
+	next := granted(t, p)
+	require.NotNil(t, next)
+	at := time.Now()
+	assert.True(t, distributed.Over(at, l.Until()), "let in %v before the lease of the one before had expired", l.Until().Sub(at))
+	assert.Greater(t, fence(t, next), before)
+	lost(t, l)
+	proxy.Stall(false)
+	ready(t, b) // with a new session
+	assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+	release(t, next)
+	release(t, asker{t, b, "k"}.lease("a"))
+}
+
+func TestExpiryWhileWaiting(t *testing.T) {
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	l := asker{t, other, "k"}.lease("holder", lasting(long))
+	p := asker{t, b, "k"}.place("waiter")
+	behind := asker{t, other, "k"}.place("behind", lasting(long))
+	proxy.Stall(true)
+	time.Sleep(2 * ttl) // the server ends the session after ttl and up to two ticks
+	release(t, l)
+	release(t, granted(t, behind))
+	proxy.Stall(false)
+	require.Nil(t, granted(t, p), "a place whose session has expired was granted")
+	release(t, asker{t, b, "k"}.lease("waiter"))
+}
+
+func TestExpiryOfAGrantThatWasNotReceived(t *testing.T) {
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	l := asker{t, other, "k"}.lease("holder", lasting(long))
+	p := asker{t, b, "k"}.place("waiter")
+	release(t, l)
+	require.Eventually(t, func() bool { return len(p.Granted()) == 1 }, patience, time.Millisecond)
+	behind := asker{t, other, "k"}.place("behind", lasting(long))
+	proxy.Stall(true)
+	next := granted(t, behind)
+	unread := granted(t, p)
+	require.NotNil(t, unread)
+	assert.True(t, distributed.Over(time.Now(), unread.Until()))
+	lost(t, unread)
+	proxy.Stall(false)
+	release(t, next)
+}
+
+// The sessions and their nodes outlive a restart, and so does the lease if it is short enough.
+func TestServerRestarts(t *testing.T) {
+	need(t)
+	private, long := zktest.Start(t), lasting(long)
+	b := open(t, private.Addr, newRoot())
+	ask := asker{t, b, "k"}
+	l := ask.lease("a", long)
+	before := fence(t, l)
+	p := ask.place("b", long)
+	claimed(t, l)
+	private.Kill()
+	require.Eventually(t, func() bool { return !l.Healthy() }, patience, time.Millisecond, "a lease without connection is healthy")
+	private.Restart(t)
+	require.Eventually(t, l.Healthy, patience, time.Millisecond)
+	release(t, l)
+	next := granted(t, p)
+	require.NotNil(t, next)
+	require.Greater(t, fence(t, next), before)
+	release(t, next)
+	release(t, ask.lease("c"))
+}
+
+// A create whose answer was lost is found again by its name, whether it came alone or with the deletion of prev.
+func TestLostAnswerToEnter(t *testing.T) {
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	ready(t, b)
+	ask := asker{t, b, "k"}
+	var last distributed.Lease
+	for range 3 {
+		warm := ask.lease("warm", func(r *distributed.Request) { r.Key = "warm" }) // the session of this TTL
+		release(t, warm)
+		proxy.LoseReply("x-" + tagOf("a"))
+		l := ask.lease("a", func(r *distributed.Request) { r.Prev = last })
+		require.True(t, proxy.Lost())
+		children, _, err := plainConn(t, server.Addr).Children(b.dirOf("k"))
+		require.NoError(t, err)
+		require.Len(t, children, 1)
+		last = l
+	}
+	release(t, last)
+	release(t, asker{t, other, "k"}.lease("b"))
+}
+
+func TestLostAnswerToRelease(t *testing.T) {
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	l := asker{t, b, "k"}.lease("a")
+	proxy.LoseReply(path.Base(l.(*lease).path))
+	release(t, l) // nil: the node is gone, by the first try
+	require.True(t, proxy.Lost())
+	release(t, asker{t, other, "k"}.lease("b"))
+}
+
+// Were an event to get lost, a waiter would look every H.
+func TestAnEventThatNeverComes(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	ask := asker{t, b, "k"}
+	l := ask.lease("a")
+	p := ask.place("b")
+	l.(*lease).a.s.unwatchAll() // so nobody hears of it
+	release(t, l)
+	release(t, granted(t, p))
+}
+
+// The next one is let in within the session's time-out and 500 ms after the holder was killed. A busy machine gets three tries.
+func TestKilledHolder(t *testing.T) {
+	t.Parallel()
+	took := killedHolder(t)
+	for range 2 {
+		if took > ttl+500*time.Millisecond {
+			took = killedHolder(t)
+		}
+	}
+	require.Less(t, took, ttl+500*time.Millisecond)
+}
+
+func killedHolder(t *testing.T) time.Duration {
+	t.Helper()
+	root := newRoot()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+need(t).Addr+" "+root)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line := make([]byte, 16)
+	n, err := out.Read(line)
+	require.NoError(t, err)
+	require.Equal(t, "held", strings.TrimSpace(string(line[:n])))
+	p := asker{t, open(t, server.Addr, root), "k"}.place("next", lasting(long))
+	require.NoError(t, cmd.Process.Kill())
+	start := time.Now()
+	_ = cmd.Wait()
+	l := granted(t, p)
+	took := time.Since(start)
+	require.NotNil(t, l)
+	release(t, l)
+	return took
+}

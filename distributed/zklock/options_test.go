@@ -1,0 +1,184 @@
+package zklock
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/zktest"
+)
+
+// Nodes belong to the user, and another one is told at the start what it lacks.
+func TestAnotherUserIsRefusedAtStart(t *testing.T) {
+	t.Parallel()
+	root, file := newRoot(), filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("secret\n"), 0o600))
+	b := open(t, need(t).Addr, root, WithAuth("shop", "secret"))
+	ready(t, b)
+	l := asker{t, b, "k"}.lease("a")
+	conn := plainConn(t, server.Addr)
+	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
+	acl, _, err := conn.GetACL(l.(*lease).path)
+	require.NoError(t, err)
+	require.Equal(t, zk.DigestACL(zk.PermAll, "shop", "secret"), acl)
+
+	same := open(t, server.Addr, root, WithAuthFile("shop", file))
+	ready(t, same)
+	p := asker{t, same, "k"}.place("b")
+	release(t, l)
+	release(t, granted(t, p))
+
+	for name, other := range map[string]Option{"wrong": WithAuth("shop", "wrong"), "nobody": func(*settings) {}} {
+		b := open(t, server.Addr, root, other)
+		start := time.Now()
+		require.Eventually(t, func() bool { err = b.Ping(t.Context()); return err != nil }, patience, time.Millisecond)
+		require.ErrorIs(t, err, distributed.ErrRefused, name)
+		require.ErrorIs(t, err, zk.ErrNoAuth, name)
+		require.ErrorContains(t, err, root)
+		_, _, err = b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "c", TTL: ttl})
+		require.ErrorIs(t, err, distributed.ErrRefused, name)
+		require.Less(t, time.Since(start), patience)
+		require.NoError(t, b.Echo(t.Context()), "it answers")
+	}
+}
+
+// Credentials are shown again to a server that the session moves to.
+func TestCredentialsAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	proxy := zktest.NewProxy(t, need(t).Addr)
+	b := open(t, proxy.Addr, newRoot(), WithAuth("shop", "secret"))
+	ask := asker{t, b, "k"}
+	l := ask.lease("a")
+	proxy.Cut()
+	release(t, l)
+	release(t, ask.lease("a"))
+}
+
+func TestACLOfOurOwn(t *testing.T) {
+	t.Parallel()
+	want := append(zk.DigestACL(zk.PermAll, "shop", "secret"), zk.WorldACL(zk.PermRead)...)
+	b := open(t, need(t).Addr, newRoot(), WithAuth("shop", "secret"), WithACL(want...))
+	l := asker{t, b, "k"}.lease("a")
+	conn := plainConn(t, server.Addr)
+	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
+	acl, _, err := conn.GetACL(l.(*lease).path)
+	require.NoError(t, err)
+	require.Equal(t, want, acl)
+	release(t, l)
+}
+
+// The server grants no session below two ticks; a lease shorter than its session would not be free when it promises.
+func TestATTLBelowTheSessionsIsRefused(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	_, _, err := asker{t, b, "k"}.try("a", lasting(2*zktest.Tick-time.Millisecond))
+	require.ErrorIs(t, err, ErrInvalidTTL)
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "200ms")
+
+	b = open(t, server.Addr, newRoot(), WithSessionTimeout(ttl))
+	_, _, err = asker{t, b, "k"}.try("a", lasting(ttl-1))
+	require.ErrorIs(t, err, ErrInvalidTTL)
+	l := asker{t, b, "k"}.lease("a")
+	release(t, l)
+	release(t, asker{t, b, "k"}.lease("a", lasting(time.Minute)))
+	require.Len(t, b.sessions.all, 1)
+}
+
+// One session serves all leases of one TTL, and there are not too many of them.
+func TestSessionsAreShared(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	var first *session
+	for i := range 2 * maxSessions {
+		ttl := ttl + time.Duration(i)*time.Second
+		l := asker{t, b, "k"}.lease("a", lasting(ttl))
+		s := l.(*lease).a.s
+		require.LessOrEqual(t, s.timeout(), ttl)
+		if first == nil {
+			first = s
+		}
+		release(t, l)
+	}
+	require.Len(t, b.sessions.all, maxSessions)
+	again := asker{t, b, "other"}.lease("a").(*lease)
+	require.Same(t, first, again.a.s)
+	release(t, again)
+}
+
+func TestLongestTTL(t *testing.T) {
+	t.Parallel()
+	root := newRoot()
+	b, other := open(t, need(t).Addr, root), open(t, server.Addr, root)
+	ready(t, b)
+	ready(t, other)
+	longest := func(b *Backend, system string, own, want time.Duration) {
+		t.Helper()
+		got, err := b.LongestTTL(t.Context(), system, own)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	longest(b, "shop", 5*time.Second, 5*time.Second)
+	longest(other, "shop", 3*time.Second, 5*time.Second)
+	longest(other, "shop", 8*time.Second, 8*time.Second)
+	longest(b, "shop", 5*time.Second, 8*time.Second)
+	longest(b, "another/shop", time.Second, time.Second)
+
+	// A note of ten minutes ago is forgotten, and its node deleted.
+	s := b.sessions.all[0]
+	dir := root + "/" + ttlName + "/shop"
+	later, err := b.note(t.Context(), s, dir+"/1")
+	require.NoError(t, err)
+	got, err := b.longest(t.Context(), s, dir, time.Second, later+(10*time.Minute).Milliseconds())
+	require.NoError(t, err)
+	require.Equal(t, time.Second, got)
+	children, _, err := plainConn(t, server.Addr).Children(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1"}, children)
+}
+
+func TestExchangesAreObserved(t *testing.T) {
+	t.Parallel()
+	proxy := zktest.NewProxy(t, need(t).Addr)
+	b := open(t, proxy.Addr, newRoot())
+	ready(t, b)
+	var answered, silent atomic.Int64
+	stop := b.Observe(func(e distributed.Exchange) {
+		if e.Err == nil && e.RTT > 0 {
+			answered.Add(1)
+		} else if e.Err != nil && e.RTT == 0 {
+			silent.Add(1)
+		}
+	})
+	require.NoError(t, b.Echo(t.Context()))
+	require.Positive(t, answered.Load())
+	l := asker{t, b, "k"}.lease("a")
+	proxy.Stall(true)
+	require.Error(t, b.Echo(t.Context()))
+	require.Eventually(t, func() bool { return silent.Load() > 0 && !l.Healthy() }, patience, time.Millisecond)
+	proxy.Stall(false)
+	ready(t, b)
+	before := answered.Load()
+	require.Eventually(t, func() bool { return answered.Load() > before }, patience, time.Millisecond, "the syncs are reported")
+	stop()
+}
+
+func TestNoServerThere(t *testing.T) {
+	t.Parallel()
+	b, err := New([]string{"127.0.0.1:1"})
+	require.NoError(t, err)
+	_, _, err = b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: 200 * time.Millisecond})
+	assert.ErrorIs(t, err, distributed.ErrUnavailable)
+	assert.ErrorIs(t, err, distributed.ErrUnreached)
+	start := time.Now()
+	require.NoError(t, b.Close())
+	require.Less(t, time.Since(start), 10*time.Second)
+	assert.ErrorIs(t, b.Ping(t.Context()), distributed.ErrClosed)
+}

@@ -1,0 +1,136 @@
+package zklock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// One release wakes one waiter, of 50.
+func TestOneReleaseWakesOneWaiter(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	ask := asker{t, b, "k"}
+	l := ask.lease("holder", lasting(long))
+	require.Eventually(t, func() bool { return b.watches("k") == 1 }, patience, time.Millisecond) // the holder's
+	places := make([]distributed.Place, 50)
+	for i := range places {
+		places[i] = ask.place(fmt.Sprintf("waiter-%d", i), lasting(long))
+	}
+	require.Eventually(t, l.Contended, patience, time.Millisecond)
+	for _, p := range places {
+		before := b.counts.events.Load()
+		release(t, l)
+		l = granted(t, p)
+		require.NotNil(t, l)
+		time.Sleep(2 * time.Millisecond) // for events that must not come
+		require.LessOrEqual(t, b.counts.events.Load()-before, int64(1))
+	}
+	release(t, l)
+}
+
+// A release wakes the run of readers that waits for it, and no other.
+func TestOneReleaseWakesOneRunOfReaders(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	ask := asker{t, b, "k"}
+	l := ask.lease("holder", lasting(long))
+	var run, later []distributed.Place
+	for range 10 {
+		run = append(run, ask.place("reader", shared, lasting(long)))
+	}
+	writer := ask.place("writer", lasting(long))
+	for range 10 {
+		later = append(later, ask.place("reader", shared, lasting(long)))
+	}
+	require.Eventually(t, l.Contended, patience, time.Millisecond)
+	before := b.counts.events.Load()
+	release(t, l)
+	for _, p := range run {
+		defer release(t, granted(t, p))
+	}
+	time.Sleep(10 * time.Millisecond)
+	require.LessOrEqual(t, b.counts.events.Load()-before, int64(len(run)))
+	require.Empty(t, writer.Granted())
+	for _, p := range later {
+		require.Empty(t, p.Granted())
+	}
+}
+
+// watches returns how many nodes of a key are watched.
+func (b *Backend) watches(key string) (n int) {
+	for _, s := range b.sessions.all {
+		s.mu.Lock()
+		for path := range s.armed {
+			if path == b.dirOf(key) {
+				n++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// A node that everybody has left goes: a container by the server's doing, which looks every 500 ms here, and another one by ours.
+func TestUnusedKeysLeaveNothing(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]Option{"containers": func(*settings) {}, "none": func(s *settings) { s.persist = true }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := newRoot()
+			b := open(t, need(t).Addr, root, change)
+			for _, key := range []string{"a", "a/b", "..", "\U0001f512"} {
+				ask := asker{t, b, key}
+				release(t, ask.lease("i"))
+				release(t, ask.lease("i"))
+			}
+			conn := plainConn(t, server.Addr)
+			require.Eventually(t, func() bool {
+				children, _, err := conn.Children(root)
+				return err == nil && len(children) == 0
+			}, patience, 20*time.Millisecond)
+			release(t, asker{t, b, "a"}.lease("i"))
+		})
+	}
+}
+
+// While parents go, requests find them missing, and create them again.
+func TestParentsGoWhileKeysAreUsed(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot(), func(s *settings) { s.persist = true })
+	ask, last := asker{t, b, "k"}, uint64(0)
+	for start := time.Now(); time.Since(start) < time.Second; {
+		l := ask.lease("i")
+		n := fence(t, l)
+		require.Greater(t, n, last)
+		last = n
+		release(t, l)
+	}
+}
+
+// What a lease and a place leave in memory.
+func TestNothingStaysInMemory(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	ask := asker{t, b, "k"}
+	for range 20 {
+		l := ask.lease("a")
+		p, left := ask.place("b"), ask.place("c")
+		require.NoError(t, left.Leave(t.Context()))
+		release(t, l)
+		release(t, granted(t, p))
+	}
+	s := b.sessions.all[0]
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		attempts := len(b.attempts)
+		b.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return attempts == 0 && len(s.watched) <= 1 && len(s.armed) <= 1 && b.due.Len() == 0 // the key's own, until its next change
+	}, patience, 10*time.Millisecond)
+}
