@@ -61,7 +61,8 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 		e.hold, e.ctx = h, nested
 		return e, err
 	}
-	h := l.newHold(&r)
+	h := new(hold)
+	h.init(l, &r)
 	h.parent = l.observer.began(ctx, &h.call)
 	e.hold, e.ctx = h, h
 	asked := time.Now()
@@ -102,11 +103,11 @@ func (l *Locker) request(name, key string, opts []CallOption) (request, error) {
 	return r, nil
 }
 
-func (l *Locker) newHold(r *request) *hold {
-	h := &hold{observer: l.observer, limits: l.limits}
+// init makes h a hold of l's for what is asked.
+func (h *hold) init(l *Locker, r *request) {
+	h.observer, h.limits = l.observer, l.limits
 	h.self.hold = h
 	h.name, h.key, h.mode = r.name, r.key, r.options.mode
-	return h
 }
 
 func (l *Locker) invalid(name, key string, err error) error {

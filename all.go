@@ -51,7 +51,7 @@ func (l *Locker) DoAll(ctx context.Context, resources []Resource, fn Func, opts 
 	b := &bundle{locker: l}
 	otherwise, err := b.ask(resources, opts)
 	if err == nil {
-		otherwise, err = b.enter(ctx)
+		b, otherwise, err = b.enter(ctx)
 	}
 	switch {
 	case err == nil:

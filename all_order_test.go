@@ -2,6 +2,7 @@ package wllock_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,4 +151,53 @@ func TestNestedGuardThatOutlivesADoAllKeepsItsKeyOnly(t *testing.T) {
 		require.NoError(t, <-left)
 		free(t, l, b, "a", "b")
 	})
+}
+
+// The context of a guard that outlives the function ends with its own lock, not with the others.
+func TestLossUnderAGuardThatOutlivesADoAllEndsItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		left := make(chan error, 1)
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+			go func() {
+				left <- l.Do(ctx, "n", "a", func(ctx context.Context) error {
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+			}()
+			synctest.Wait()
+			return nil
+		}))
+		lostAfter(t, l.Do(t.Context(), "n", "b", func(ctx context.Context) error {
+			b.Expire("test:n:b")
+			<-ctx.Done()
+			return nil
+		}))
+		require.Empty(t, left)
+		b.Expire("test:n:a")
+		lostAfter(t, <-left)
+	})
+}
+
+// A caller's context may live as long as the process.
+func TestDoAllIsForgottenByTheCallersContext(t *testing.T) {
+	l, _ := newLocker(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	gone := make(chan struct{})
+	require.NoError(t, l.DoAll(ctx, keys("a", "b", "c"), func(ctx context.Context) error {
+		_ = ctx.Done()
+		h, _ := wllock.HeldFrom(ctx)
+		runtime.AddCleanup(h, func(struct{}) { close(gone) }, struct{}{})
+		return nil
+	}))
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	}, 10*time.Second, 10*time.Millisecond)
 }

@@ -292,3 +292,19 @@ func TestEveryKeyOfADoAllIsInUse(t *testing.T) {
 		return nil
 	}))
 }
+
+func TestContextOfADoAllPrintsNoKey(t *testing.T) {
+	l, _ := newLocker(t)
+	require.NoError(t, l.DoAll(t.Context(), keys("secret1", "secret2"), func(ctx context.Context) error {
+		_ = l.Do(ctx, "n", "secret1", func(inner context.Context) error {
+			for _, c := range []context.Context{ctx, inner} {
+				for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+					require.Contains(t, fmt.Sprintf(verb, c), ".wllock(n, ...)")
+					require.NotContains(t, fmt.Sprintf(verb, c), "secret")
+				}
+			}
+			return nil
+		})
+		return nil
+	}))
+}

@@ -242,6 +242,36 @@ func TestStartingOverIsWithinTheWait(t *testing.T) {
 	})
 }
 
+// The lost key has gone to somebody else.
+func TestStartingOverWaitsForTheLostKeyLikeAnyOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		defer hold(t, other, "n", "b", wllock.WithLockTimeMax(0))()
+		result := started(l, keys("a", "b"), never(t), wllock.WithWait(2*ttl))
+		b.Expire("test:n:a")
+		defer hold(t, other, "n", "a", wllock.WithLockTimeMax(0))()
+		errorOf(t, <-result, wllock.ErrWaitTimeout, "a")
+		require.Zero(t, l.Stats().Total.Held)
+	})
+}
+
+func TestCloseThatWaitsNoLongerEndsTheContextOfADoAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := wllock.New("test", memlock.New(), wllock.WithLeaseTTL(ttl))
+		require.NoError(t, err)
+		result := started(l, keys("a", "b"), func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
+		defer cancel()
+		require.ErrorContains(t, l.Close(ctx), "2 locks were still held")
+		require.ErrorIs(t, <-result, wllock.ErrClosed)
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
 func TestLossOfAnOuterHoldEndsTheWaitOfADoAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)

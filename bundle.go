@@ -3,19 +3,24 @@ package wllock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 )
 
-// bundle is a DoAll: its keys in the common order, and what it has waited for them. The context of each hold descends from
-// that of the hold before, so the loss of any of them ends the context of the last, which the function runs with.
+// bundle is a DoAll: its keys in the common order, and the context that its function runs with, which the loss of any of
+// them ends. The contexts of its holds are not used: they only lead from each lock to the one before (see link).
 type bundle struct {
+	holdContext
 	locker  *Locker
 	members []member
 	asked   time.Time
-	ctx     context.Context // for the function
+
+	innermost atomic.Pointer[hold] // the last one, when all are held
+	open      atomic.Int32         // the call itself, and its holds; at 0 the context is closed
 
 	localWait, distributedWait time.Duration // for the keys that were acquired
 	foreign                    foreignWait
@@ -24,9 +29,10 @@ type bundle struct {
 // member is one key of a DoAll.
 type member struct {
 	request
-	hold        *hold // nil: not acquired
-	outer       bool  // hold is that of an outer guard
-	kept        bool  // until it was released
+	hold        *hold
+	outer       bool // hold is that of an outer guard
+	held        bool
+	kept        bool // until it was released
 	releaseWait time.Duration
 }
 
@@ -35,33 +41,43 @@ type member struct {
 // After more than that, no lock lasts for as long as the others take to come.
 const maxRestarts = 3
 
-// enter acquires all keys, or none. After an error it returns the fallback of the key that the error is about.
-func (b *bundle) enter(ctx context.Context) (fallback, error) {
+// enter acquires all keys, or none, and returns the bundle that holds them. After an error it returns the fallback of the
+// key that the error is about.
+func (b *bundle) enter(ctx context.Context) (*bundle, fallback, error) {
 	b.asked = time.Now()
 	for tries := 0; ; tries++ {
 		failed, again, err := b.try(ctx)
 		if err == nil {
-			return nil, nil
+			return b, nil, nil
 		}
 		if !again || tries == maxRestarts {
-			return failed.options.fallback, err
+			return nil, failed.options.fallback, err
 		}
+		b = b.restart()
 	}
+}
+
+// restart returns a bundle for another try. It is a new one, because a late loss may end the context of the old one.
+func (b *bundle) restart() *bundle {
+	members := slices.Clone(b.members)
+	for i := range members {
+		m := &members[i]
+		m.hold, m.outer, m.held = nil, false, false
+	}
+	return &bundle{locker: b.locker, members: members, asked: b.asked, localWait: b.localWait, distributedWait: b.distributedWait, foreign: b.foreign}
 }
 
 // try acquires all keys, or none, and starts the limits of their holds. After an error, failed is the key that it is
 // about; again: that was lost, so another try may succeed.
 func (b *bundle) try(ctx context.Context) (failed *member, again bool, err error) {
-	for i := range b.members {
-		b.members[i].hold, b.members[i].outer = nil, false
-	}
+	b.open.Store(1)
 	inside := false
 	defer func() {
 		if !inside { // also after a panic of the backend's
 			b.release()
 		}
 	}()
-	b.ctx = ctx
+	b.parent = ctx
 	if failed, err = b.nest(); err != nil {
 		return failed, false, err
 	}
@@ -84,17 +100,17 @@ func (b *bundle) nest() (failed *member, err error) {
 	l := b.locker
 	for i := range b.members {
 		m := &b.members[i]
-		h, ctx, err := within(b.ctx, l.observer, &m.request)
+		h, ctx, err := within(b.parent, l.observer, &m.request)
 		if err != nil {
 			return m, err
 		}
 		if h != nil {
-			m.hold, m.outer, b.ctx = h, true, ctx
+			m.hold, m.outer, m.held, b.parent = h, true, true, ctx
 		}
 	}
-	last := l.lastHeld(b.ctx)
+	last := l.lastHeld(b.parent)
 	for i := range b.members {
-		if m := &b.members[i]; m.hold == nil && m.key < last { // rule L8
+		if m := &b.members[i]; !m.outer && m.key < last { // rule L8
 			return m, &Error{Op: "acquire", Key: m.key, Tier: TierLocal, Err: ErrLockOrder}
 		}
 	}
@@ -103,27 +119,43 @@ func (b *bundle) nest() (failed *member, err error) {
 
 // acquire acquires the keys that are not nested, in order, and stops at the first that fails.
 func (b *bundle) acquire() (failed *member, err error) {
-	var span trace.Span
-	b.ctx, span = b.locker.observer.beganAll(b.ctx, b.members, &b.foreign) // before any lock is held (rule T10)
+	b.makeHolds()
 	for i := range b.members {
 		m := &b.members[i]
 		if m.outer {
 			continue
 		}
-		h := b.locker.newHold(&m.request)
-		h.parent, h.span = b.ctx, span
 		var deadline time.Time
 		if m.options.wait > 0 {
 			deadline = b.asked.Add(m.options.wait) // rule L7
 		}
-		if err := b.locker.acquire(b.ctx, h, &m.options, time.Now(), deadline); err != nil {
+		if err := b.locker.acquire(b, m.hold, &m.options, time.Now(), deadline); err != nil {
 			return m, b.waited(err)
 		}
-		m.hold, b.ctx = h, h
-		b.localWait += h.localWait
-		b.distributedWait += h.distributedWait()
+		m.held = true
+		b.open.Add(1)
+		b.localWait += m.hold.localWait
+		b.distributedWait += m.hold.distributedWait()
 	}
 	return nil, nil
+}
+
+// makeHolds makes the holds of the keys that are not nested, each inside the one before, and starts their span, before any
+// lock is held (rule T10).
+func (b *bundle) makeHolds() {
+	var span trace.Span
+	b.parent, span = b.locker.observer.beganAll(b.parent, b.members, &b.foreign)
+	holds, before := make([]hold, len(b.members)), b.parent
+	for i := range b.members {
+		m := &b.members[i]
+		if m.outer {
+			continue
+		}
+		m.hold = &holds[i]
+		m.hold.init(b.locker, &m.request)
+		m.hold.together, m.hold.parent, m.hold.span = b, before, span
+		before = m.hold
+	}
 }
 
 // waited adds to an error what the keys before have waited.
@@ -142,7 +174,7 @@ func (b *bundle) waited(err error) error {
 // lost returns the first key that has been lost.
 func (b *bundle) lost() *member {
 	for i := range b.members {
-		if m := &b.members[i]; m.hold != nil && m.hold.lost() {
+		if m := &b.members[i]; m.held && m.hold.lost() {
 			return m
 		}
 	}
@@ -156,20 +188,14 @@ func (b *bundle) lossOf(m *member) error {
 
 // begin is for the moment when all keys are held.
 func (b *bundle) begin() {
-	var now time.Time
-	for i := range b.members {
-		if m := &b.members[i]; !m.outer {
-			now = m.hold.use.Began() // the last one's counts
-		}
+	last := b.members[len(b.members)-1]
+	if last.outer {
+		return // then all are: an outer key comes before the others
 	}
+	b.innermost.Store(last.hold)
 	for i := range b.members {
-		m := &b.members[i]
-		if m.outer {
-			continue
-		}
-		m.hold.together.Store(b)
-		if m.options.lockTimeMax > 0 {
-			m.hold.limitTo(now.Add(m.options.lockTimeMax))
+		if m := &b.members[i]; !m.outer && m.options.lockTimeMax > 0 {
+			m.hold.limitTo(last.hold.use.Began().Add(m.options.lockTimeMax))
 		}
 	}
 }
@@ -177,7 +203,20 @@ func (b *bundle) begin() {
 // run runs fn and then releases the locks, however fn ends.
 func (b *bundle) run(fn Func) (err error) {
 	defer func() { err = b.leave(err) }()
-	return fn(b.ctx)
+	if b.innermost.Load() == nil { // all keys are nested
+		return fn(b.parent)
+	}
+	return fn(b)
+}
+
+// Value implements context.Context.
+func (b *bundle) Value(key any) any {
+	if _, ok := key.(heldKey); ok {
+		if h := b.innermost.Load(); h != nil {
+			return h
+		}
+	}
+	return b.value(key)
 }
 
 // leave ends the stay. It returns the function's error, with what was wrong with the first hold that was not kept (rule T7).
@@ -199,6 +238,13 @@ func (b *bundle) leave(err error) error {
 	return err
 }
 
+// closeOne is called when the call has ended, and when one of its holds has, which nested guards may keep for longer.
+func (b *bundle) closeOne() {
+	if b.open.Add(-1) == 0 {
+		b.close()
+	}
+}
+
 // release releases what is held, the last first, and waits for all answers together where that was asked for. Nobody waits
 // for telemetry before all turns have been passed on (rule T10).
 func (b *bundle) release() {
@@ -207,7 +253,7 @@ func (b *bundle) release() {
 	for i := len(b.members) - 1; i >= 0; i-- {
 		m := &b.members[i]
 		switch {
-		case m.hold == nil:
+		case !m.held:
 		case m.releaseWait > 0:
 			if answers == nil {
 				answers = new(sync.WaitGroup)
@@ -221,6 +267,7 @@ func (b *bundle) release() {
 			}
 		}
 	}
+	b.closeOne()
 	if answers != nil {
 		answers.Wait()
 	}

@@ -15,6 +15,15 @@ func (h *hold) String() string { return contextName(h.parent) + ".wllock(" + h.n
 // Format implements fmt.Formatter.
 func (h *hold) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, h.String()) }
 
+// String names the context by its innermost lock.
+func (b *bundle) String() string {
+	last := b.members[len(b.members)-1].hold
+	return contextName(b.parent) + ".wllock(" + last.name.name + ", ...)"
+}
+
+// Format implements fmt.Formatter.
+func (b *bundle) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, b.String()) }
+
 func (n *nested) String() string { return contextName(n.Context) + ".wllock(" + n.hold.name.name + ")" }
 
 // Format implements fmt.Formatter.

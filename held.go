@@ -28,7 +28,7 @@ func (h *Held) Handoff() bool { return h.hold.use.Handoff() }
 // fence, or since the lease expired. It remains true after the backend returns. A lock that was acquired by DoAll is degraded if
 // any of that call's locks is.
 func (h *Held) Degraded() bool { // rule T9
-	b := h.hold.together.Load()
+	b := h.hold.together
 	if b == nil {
 		return h.hold.use.Degraded()
 	}
@@ -52,7 +52,7 @@ func (h *Held) Err() error {
 	if h.hold.pins.Load() == 0 {
 		return ErrLeaseLost
 	}
-	b := h.hold.together.Load()
+	b := h.hold.together
 	if b == nil {
 		return h.hold.err()
 	}

@@ -23,11 +23,11 @@ type hold struct {
 	call
 	self     Held // what HeldFrom returns
 	observer *observer
-	tenure   *tenure.Tenure         // the turn's baton, for use after the turn has gone
-	limits   *deadline.Set[*hold]   // of the Locker
-	limit    deadline.Item[*hold]   // when LockTimeMax has passed; in limits if it has an owner
-	flight   outage.Flight          // the context of its Enters
-	together atomic.Pointer[bundle] // the DoAll that holds this lock with others; nil: none, or it does not hold all of them yet
+	tenure   *tenure.Tenure       // the turn's baton, for use after the turn has gone
+	limits   *deadline.Set[*hold] // of the Locker
+	limit    deadline.Item[*hold] // when LockTimeMax has passed; in limits if it has an owner
+	flight   outage.Flight        // the context of its Enters
+	together *bundle              // the DoAll that acquires this lock with others; nil: none
 
 	pins       atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so
 	overstayed atomic.Bool
@@ -72,9 +72,17 @@ func (h *hold) error(reasons []error) error {
 		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason}
 }
 
+// context is the one that the function runs with.
+func (h *hold) context() *holdContext {
+	if h.together != nil {
+		return &h.together.holdContext
+	}
+	return &h.holdContext
+}
+
 // stopped reports whether err, of the function, is the end of its context after LockTimeMax.
 func (h *hold) stopped(err error) bool {
-	ended := h.ended.Load()
+	ended := h.context().ended.Load()
 	return ended != nil && errors.Is(context.Cause(ended), ErrLockTimeMax) &&
 		(errors.Is(err, ended.Err()) || errors.Is(err, ErrLockTimeMax))
 }
@@ -150,7 +158,11 @@ func (h *hold) out() (kept, pass bool) {
 	if h.pins.Add(-1) > 0 {
 		return !h.lost(), false
 	}
-	h.close()
+	if h.together != nil {
+		h.together.closeOne()
+	} else {
+		h.close()
+	}
 	if h.limit.Owner != nil {
 		h.limits.Remove(&h.limit)
 	}
@@ -174,7 +186,7 @@ func (h *hold) pass() {
 func (h *hold) LeaseLost() { // rule T6
 	h.lostLease.Store(true)
 	h.observer.lost(h.parent, &h.call)
-	h.end(h.err())
+	h.context().end(h.err())
 	h.pass()
 }
 
@@ -191,6 +203,6 @@ func (h *hold) limitTo(at time.Time) {
 func (h *hold) overstay() { // rule T6
 	h.overstayed.Store(true)
 	h.observer.overstayed(h.parent, &h.call)
-	h.end(h.err())
+	h.context().end(h.err())
 	h.tenure.Overstay(&h.use)
 }

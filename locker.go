@@ -173,7 +173,7 @@ func (l *Locker) abandon(ctx context.Context) error { // rule T8
 	for _, t := range l.inUse() {
 		t.Abandon(func(o tenure.Owner) {
 			held++
-			o.(*hold).end(ErrClosed)
+			o.(*hold).context().end(ErrClosed)
 		})
 	}
 	return fmt.Errorf("wllock: close: %d locks were still held: %w", held, ctx.Err())
