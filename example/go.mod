@@ -7,6 +7,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 	github.com/wllock/wllock v0.0.0
+	github.com/wllock/wllock/distributed/zklock v0.0.0
 	github.com/wllock/wllock/middleware/grpcguard v0.0.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
@@ -24,6 +25,7 @@ require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
@@ -50,5 +52,6 @@ require (
 
 replace (
 	github.com/wllock/wllock => ..
+	github.com/wllock/wllock/distributed/zklock => ../distributed/zklock
 	github.com/wllock/wllock/middleware/grpcguard => ../middleware/grpcguard
 )

@@ -8,17 +8,20 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/distributed/zklock"
 )
 
 const (
 	memoryURL       = "memory://"
-	backendsAllowed = "memory:// (inside one process), redis://host:port, rediss://, unix://, redis+sentinel://, redis+cluster://"
+	zookeeper       = "zk"
+	backendsAllowed = "memory:// (inside one process), redis://host:port, rediss://, unix://, redis+sentinel://, redis+cluster://, " +
+		"zk://host:port,host:port/chroot"
 )
 
 var redisSchemes = []string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
 
 func knownScheme(scheme string) bool {
-	return scheme == "memory" || slices.Contains(redisSchemes, scheme)
+	return scheme == "memory" || scheme == zookeeper || slices.Contains(redisSchemes, scheme)
 }
 
 // openBackend opens the lock service that url names.
@@ -26,6 +29,8 @@ func openBackend(url string) (distributed.Backend, error) {
 	switch scheme, _, _ := strings.Cut(url, "://"); {
 	case scheme == "memory":
 		return memlock.New(), nil
+	case scheme == zookeeper:
+		return zklock.Open(url)
 	case knownScheme(scheme):
 		return redislock.Open(url)
 	default:

@@ -16,8 +16,10 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/distributed/zklock"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testseed"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 // long returns full in `make test-long`, else part.
@@ -39,6 +41,12 @@ func TestFencesGrowThroughAMixture(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, b.Close()) })
 		mixFences(t, b, long(100_000, 10_000))
+	})
+	t.Run("zookeeper", func(t *testing.T) {
+		b, err := zklock.Open("zk://" + zktest.Start(t).Addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+		mixFences(t, b, long(50_000, 3_000))
 	})
 }
 
