@@ -26,12 +26,22 @@ func Drift(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
 // sending of the request, never from the answer: the backend may have started its own clock at any time between (rule K4).
 func Validity(sent time.Time, d time.Duration) time.Time { return sent.Add(d - Drift(d)) }
 
-// Over reports whether until has passed by the monotonic or by the wall clock (rule K2). The monotonic clock stands still
-// while a machine is suspended and the wall clock can be set back; a holder that trusted one alone could work past its
-// lease.
+// Over reports whether until has passed: see Left.
 func Over(now, until time.Time) bool { return Left(now, until) <= 0 }
 
-// Left is the time from now to until by the clock that leaves less.
+// clockStep is the least difference between the clocks that is taken for a step of the wall clock. The two are read one
+// after the other, so they always differ by a little; as a loss of validity, 1 ms is within the drift allowance.
+const clockStep = time.Millisecond
+
+// Left is the time from now to until by the clock that leaves less (rule K2). The monotonic clock stands still while a
+// machine is suspended, and the wall clock can be set back: a holder that trusted one alone could work past its lease.
+//
+// The wall clock can also be set forward, by NTP for one, which says nothing about a lease. On Linux the two are told
+// apart: if the machine has not been suspended since the process began, the monotonic clock decides.
 func Left(now, until time.Time) time.Duration {
-	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
+	monotonic, wall := until.Sub(now), until.Round(0).Sub(now.Round(0))
+	if monotonic-wall > clockStep && !suspended() {
+		return monotonic
+	}
+	return min(monotonic, wall)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -172,53 +171,6 @@ func TestContendedIsTakenBack(t *testing.T) {
 	l.Finish()
 	l.SetContended(false)
 	assert.Len(t, w.contended, 3, "a release has begun")
-}
-
-// skew moves the monotonic reading of a time and leaves its wall clock alone: what a machine that was suspended, or
-// whose clock was set, sees. The standard library offers no way to make such a time, so this looks into it.
-func skew(at time.Time, d time.Duration) time.Time {
-	type inside struct {
-		wall uint64
-		ext  int64
-	}
-	moved := at
-	(*inside)(unsafe.Pointer(&moved)).ext += int64(d)
-	if moved.Sub(at) != d || !moved.Round(0).Equal(at.Round(0)) {
-		panic("time.Time is made in another way now")
-	}
-	return moved
-}
-
-func TestOverByEitherClock(t *testing.T) {
-	now := time.Now()
-	for name, c := range map[string]struct {
-		now  time.Time
-		left time.Duration
-	}{
-		"both clocks go":                      {now.Add(time.Second), 4 * time.Second},
-		"at the end":                          {now.Add(5 * time.Second), 0},
-		"suspended: only the wall clock went": {skew(now.Add(time.Hour), -time.Hour), 5*time.Second - time.Hour},
-		"set back: only the monotonic went":   {skew(now, time.Hour), 5*time.Second - time.Hour},
-		"set forward by little":               {skew(now.Add(time.Second), -time.Second), 4 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			until := now.Add(5 * time.Second)
-			assert.Equal(t, c.left, distributed.Left(c.now, until))
-			assert.Equal(t, c.left <= 0, distributed.Over(c.now, until))
-		})
-	}
-}
-
-// A lease that has expired by the wall clock has ended, though no timer can know it yet (rule K2).
-func TestSuspendedHolder(t *testing.T) {
-	s := serve(renewed)
-	defer s.Close()
-	now, l := time.Now(), new(lease)
-	s.Keep(&l.Lease, l, ttl, skew(now, ttl), now.Add(ttl))
-	assert.False(t, l.Healthy())
-	assert.False(t, isLost(l), "nobody has looked")
-	assert.False(t, l.Finish())
-	assert.True(t, isLost(l))
 }
 
 func TestTimesFitTogether(t *testing.T) {
