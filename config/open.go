@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/redisopts"
 )
@@ -21,8 +22,9 @@ import (
 // Open connects to the backend, checks that it works, and returns a Locker that closes the backend when it is closed. ctx
 // bounds the connection attempt only.
 //
-// Backends are memory://, new for each call of Open, and those of redislock.Open: one Redis server, a primary found
-// through sentinels, a cluster. For others, and for options of redislock, see [Config.WithOpener].
+// Backends are memory://, new for each call of Open, those of redislock.Open: one Redis server, a primary found
+// through sentinels, a cluster; and those of redlock.Open: a majority of independent Redis servers. For others, and for options
+// of these packages, see [Config.WithOpener].
 //
 // Options override the settings of the Config; the backends above get the logger of wllock.WithLogger as well. An unknown
 // scheme is an *Error; a backend that does not respond, or refuses the credentials, is an error that Is
@@ -122,6 +124,9 @@ func (c Config) allOpeners(log *slog.Logger) map[string]Opener {
 	openers := map[string]Opener{"memory": openMemory}
 	for _, scheme := range redisopts.Schemes() {
 		openers[scheme] = c.redisOpener(log)
+		if s, _ := redisopts.SchemeOf(scheme); s.Kind == redisopts.KindRedlock {
+			openers[scheme] = c.redlockOpener(log)
+		}
 	}
 	maps.Copy(openers, c.openers)
 	return openers
@@ -145,6 +150,20 @@ func (c Config) redisOpener(log *slog.Logger) Opener {
 	}
 	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
 		return redislock.Open(u.String(), opts...)
+	}
+}
+
+// redlockOpener is redisOpener for independent servers.
+func (c Config) redlockOpener(log *slog.Logger) Opener {
+	var opts []redlock.Option
+	if c.RedisPasswordFile != "" {
+		opts = append(opts, redlock.WithPasswordFile(c.RedisPasswordFile))
+	}
+	if log != nil {
+		opts = append(opts, redlock.WithLogger(log))
+	}
+	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		return redlock.Open(u.String(), opts...)
 	}
 }
 

@@ -315,7 +315,8 @@ func TestErrorOfOpenIsReadable(t *testing.T) {
 
 // A program that is stopped while it waits for its backend says why it waited.
 func TestOpenInterrupted(t *testing.T) {
-	for _, backend := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main"} {
+	for _, backend := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main",
+		"redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"} {
 		c := valid()
 		c.Backend = config.NewURL(backend)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -112,9 +112,27 @@ func TestOpenCluster(t *testing.T) {
 	use(t, c)
 }
 
+func TestOpenRedlock(t *testing.T) {
+	t.Parallel()
+	var addrs []string
+	for range 3 {
+		s := redistest.Start(t)
+		s.Do("CONFIG", "SET", "requirepass", "open sesame")
+		addrs = append(addrs, s.Addr)
+	}
+	c := valid()
+	c.LeaseTTL = 100 * time.Millisecond // servers that were never used count after one TTL
+	c.Backend = config.NewURL("redlock://" + strings.Join(addrs, ","))
+	c.RedisPassword = config.NewSecret("open sesame")
+	use(t, c)
+}
+
 // redislock opens every scheme that config gives it.
 func TestEveryRedisSchemeIsOpened(t *testing.T) {
 	for _, scheme := range redisopts.Schemes() {
+		if s, _ := redisopts.SchemeOf(scheme); s.Kind == redisopts.KindRedlock {
+			continue // by redlock
+		}
 		b, err := redislock.Open(scheme + "://localhost/primary") // the path is wrong for some
 		if err == nil {
 			require.NoError(t, b.Close())

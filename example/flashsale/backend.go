@@ -8,6 +8,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/distributed/zklock"
 )
 
@@ -15,13 +16,15 @@ const (
 	memoryURL       = "memory://"
 	zookeeper       = "zk"
 	backendsAllowed = "memory:// (inside one process), redis://host:port, rediss://, unix://, redis+sentinel://, redis+cluster://, " +
-		"zk://host:port,host:port/chroot"
+		"redlock://h1,h2,h3, zk://host:port,host:port/chroot"
 )
 
 var redisSchemes = []string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
 
+var redlockSchemes = []string{"redlock", "redlocks"}
+
 func knownScheme(scheme string) bool {
-	return scheme == "memory" || scheme == zookeeper || slices.Contains(redisSchemes, scheme)
+	return scheme == "memory" || scheme == zookeeper || slices.Contains(redisSchemes, scheme) || slices.Contains(redlockSchemes, scheme)
 }
 
 // openBackend opens the lock service that url names.
@@ -31,7 +34,9 @@ func openBackend(url string) (distributed.Backend, error) {
 		return memlock.New(), nil
 	case scheme == zookeeper:
 		return zklock.Open(url)
-	case knownScheme(scheme):
+	case slices.Contains(redlockSchemes, scheme):
+		return redlock.Open(url)
+	case slices.Contains(redisSchemes, scheme):
 		return redislock.Open(url)
 	default:
 		return nil, fmt.Errorf("no lock service for %q; allowed: %s", scheme, backendsAllowed)

@@ -75,6 +75,10 @@ var rooms = []room{
 		path: "distributed/redislock", what: "backend on Redis",
 		knows: append([]string{"internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
 	},
+	{
+		path: "distributed/redlock", what: "backend on independent Redis servers",
+		knows: append([]string{"internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
+	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", sealed: nothing},
 	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: backend, imports: []string{zookeeperClient}},
@@ -124,7 +128,7 @@ var rooms = []room{
 	},
 	{
 		path: "config", what: "a Locker from the environment",
-		knows:   []string{".", "internal/nametext", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock"},
+		knows:   []string{".", "internal/nametext", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 

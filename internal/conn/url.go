@@ -21,7 +21,7 @@ func Open(rawURL string, c Config) (t Transport, name string, err error) {
 		return nil, "", fmt.Errorf("the address %w", err)
 	}
 	s, ok := redisopts.SchemeOf(u.Scheme)
-	if !ok {
+	if !ok || s.Kind == redisopts.KindRedlock {
 		return nil, "", fmt.Errorf("unknown scheme %q", u.Scheme)
 	}
 	switch s.Kind {

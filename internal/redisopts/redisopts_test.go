@@ -62,7 +62,7 @@ func requirePrivate(t *testing.T, retries, dialerRetries int, deadlines bool, di
 
 func TestSchemes(t *testing.T) {
 	require.Equal(t, []string{"redis", "redis+cluster", "redis+sentinel", "redis+unix", "rediss", "rediss+cluster",
-		"rediss+sentinel", "unix"}, redisopts.Schemes())
+		"rediss+sentinel", "redlock", "redlocks", "unix"}, redisopts.Schemes())
 	s, ok := redisopts.SchemeOf("rediss+sentinel")
 	require.True(t, ok)
 	require.Equal(t, redisopts.Scheme{Kind: redisopts.KindSentinel, TLS: true}, s)

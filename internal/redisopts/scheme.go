@@ -13,6 +13,7 @@ const (
 	KindUnix                 // one server, over a unix socket
 	KindSentinel             // the primary that sentinels name
 	KindCluster
+	KindRedlock // independent servers, of which a majority decides
 )
 
 // Scheme is the meaning of a URL's scheme.
@@ -30,6 +31,8 @@ var schemes = map[string]Scheme{
 	"rediss+sentinel": {Kind: KindSentinel, TLS: true},
 	"redis+cluster":   {Kind: KindCluster},
 	"rediss+cluster":  {Kind: KindCluster, TLS: true},
+	"redlock":         {Kind: KindRedlock},
+	"redlocks":        {Kind: KindRedlock, TLS: true},
 }
 
 // SchemeOf returns the meaning of a scheme, if it is one of Redis.

@@ -1,0 +1,97 @@
+package redlock
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// attempts are those of a Backend: all that ask, wait or hold.
+type attempts struct {
+	mu      sync.Mutex
+	last    uint64              // guarded by mu; the latest id
+	byID    map[uint64]*attempt // guarded by mu
+	sweepAt int                 // guarded by mu; the size at which byID is swept
+	closed  bool                // guarded by mu
+	calls   sync.WaitGroup      // calls of Enter under way; Add under mu, unless closed
+}
+
+// minSweep is the size below which a sweep is not worth it.
+const minSweep = 64
+
+func newAttempts() *attempts { return &attempts{byID: make(map[uint64]*attempt)} }
+
+// next returns an id: the time in microseconds, so that ids order the attempts of all processes by age as well as clocks agree,
+// and greater than those before.
+func (all *attempts) next() uint64 {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.last = max(all.last+1, uint64(time.Now().UnixMicro()))
+	return all.last
+}
+
+// add registers an attempt before it is sent, because notices about it can come before the reply. If it returns true, calls
+// counts one more; false after close.
+func (all *attempts) add(a *attempt) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return false
+	}
+	all.calls.Add(1)
+	all.byID[a.id] = a
+	if len(all.byID) >= all.sweepAt {
+		all.sweep()
+	}
+	return true
+}
+
+// sweep forgets leases that were lost and never released. It runs each time the number of attempts has doubled, so it costs
+// each of them a constant. The caller holds mu.
+func (all *attempts) sweep() {
+	for id, a := range all.byID {
+		if a.stale() {
+			delete(all.byID, id)
+		}
+	}
+	all.sweepAt = 2*len(all.byID) + minSweep
+}
+
+// find returns an attempt; nil if it is not known any more.
+func (all *attempts) find(id uint64) *attempt {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.byID[id]
+}
+
+func (all *attempts) forget(a *attempt) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.byID, a.id)
+}
+
+func (all *attempts) list() []*attempt {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return slices.Collect(maps.Values(all.byID))
+}
+
+// close takes no more attempts and returns those that there are; false: it was closed before. first is called at the first
+// close, under mu.
+func (all *attempts) close(first func()) ([]*attempt, bool) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return nil, false
+	}
+	all.closed = true
+	first()
+	return slices.Collect(maps.Values(all.byID)), true
+}
+
+func (all *attempts) isClosed() bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.closed
+}

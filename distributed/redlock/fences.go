@@ -1,0 +1,237 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+const (
+	// fenceBlock is how many fences one exchange reserves: those of a microsecond.
+	fenceBlock = 1000
+	// fenceMemory is how long a server remembers the last fence of a key, or 4 T if that is longer. After it the clock makes them
+	// grow.
+	fenceMemory = time.Minute
+	// fenceTries bounds the exchanges of one Refill. The second knows the largest that a majority has, so it succeeds unless
+	// the lease is lost; more are for servers that come back in between.
+	fenceTries = 5
+)
+
+// fences are what is left of the block of a lease.
+//
+// They grow strictly (rule Q7). A block [first, last] is used only after a majority of servers has written last, each while it had
+// our vote and knew of no fence from first on. The next holder's block is written by a majority as well, and one server is in
+// both: there our write came before our vote ended, that before the next holder's vote, and that before its write, which was
+// accepted only because its first is larger than our last. A write that arrives after our vote has ended is refused.
+type fences struct {
+	mu         sync.Mutex
+	next, last uint64 // guarded by mu; next > last: none left
+	only       bool   // guarded by mu; a shared lease: next is returned each time
+	closed     bool   // guarded by mu
+}
+
+// close ends the block: the lease is being released.
+func (f *fences) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
+// share drops the block: the lease has become a shared one.
+func (f *fences) share() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next, f.last = 0, 0
+}
+
+// NextFence implements distributed.Lease.
+func (l *lease) NextFence() (uint64, bool) {
+	f := &l.fences
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed || f.next == 0 || f.next > f.last {
+		return 0, false
+	}
+	fence := f.next
+	if !f.only {
+		f.next++
+	}
+	return fence, true
+}
+
+// Refill implements distributed.Lease.
+func (l *lease) Refill(ctx context.Context) error {
+	b := l.a.b
+	if !b.fences {
+		return errors.ErrUnsupported
+	}
+	shared := l.shared.Load()
+	count := uint64(fenceBlock)
+	if shared {
+		if _, ok := l.NextFence(); ok {
+			return nil
+		}
+		count = 1
+	}
+	for try := range fenceTries {
+		first := b.nextFence()
+		word, err := l.reserve(ctx, first, count)
+		switch {
+		case err != nil && ctx.Err() == nil && errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) && !l.over():
+			pause(ctx, jittered(doubled(firstBackoff, try, longestBackoff))) // most failures are a busy server
+		case err != nil:
+			return err
+		case word == fencesLost || distributed.Over(time.Now(), l.Until()): // validity is looked at again after the exchange
+			l.End()
+			return distributed.ErrLeaseLost
+		case word == fencesReserved:
+			l.fences.add(first, count, shared)
+			return nil
+		}
+	}
+	return b.unavailable("refill", errors.New("the servers' fences keep changing"))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (f *fences) add(first, count uint64, only bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next, f.last, f.only = first, first+count-1, only
+}
+
+type fenceOutcome uint8
+
+const (
+	fencesHigh     fenceOutcome = iota // larger ones are known now
+	fencesReserved                     // by a majority
+	fencesLost                         // no majority has our vote
+)
+
+// reserve asks all servers to reserve a block; first 0 only asks what they know.
+func (l *lease) reserve(ctx context.Context, first, count uint64) (fenceOutcome, error) {
+	b := l.a.b
+	from, to := "", ""
+	if first > 0 {
+		from, to = fence19(first), fence19(first+count-1)
+	}
+	keep := max(fenceMemory, 4*l.a.ttl)
+	c := l.a.call(fenceScript, l.letter(), 0, from, to, millis(keep))
+	args := slices.Insert(slices.Clone(c.Args), conn.HeadLen+len(l.a.keys), any(prefix+"f:"+l.a.key()))
+	c.Script.Head(args, len(l.a.keys)+1)
+	c.Args = args
+	v := &fenceVote{l: l, decided: make(chan struct{}), sent: time.Now(), errs: make([]error, len(b.nodes))}
+	for _, n := range b.nodes {
+		n.send(&ask{Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, b.roundTrip()), done: v.answered})
+	}
+	select {
+	case <-v.decided:
+		return v.outcome, v.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("redlock: refill: %w: %w", distributed.ErrUnavailable, ctx.Err())
+	}
+}
+
+// fence19 is a fence as the servers compare it.
+func fence19(f uint64) string { return fmt.Sprintf("%019d", f) }
+
+// fenceVote counts the answers to one reservation.
+type fenceVote struct {
+	l    *lease
+	sent time.Time
+
+	mu                     sync.Mutex
+	ok, high, gone, failed int             // guarded by mu
+	ahead                  []time.Duration // guarded by mu; of the servers' clocks
+	errs                   []error         // guarded by mu
+	over                   bool            // guarded by mu
+	decided                chan struct{}
+	outcome                fenceOutcome // valid once decided is closed
+	err                    error        // likewise
+}
+
+func (v *fenceVote) answered(k *ask) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	b := v.l.a.b
+	f := strings.Split(k.Reply, " ")
+	switch {
+	case k.Err != nil || len(f) != 3:
+		v.failed++
+		v.errs[k.node.index] = k.Err
+	case f[0] == "ok" && !v.l.a.isVoid(k.node.index):
+		v.ok++
+	case f[0] == "high":
+		v.high++
+	default:
+		v.gone++
+	}
+	if k.Err == nil && len(f) == 3 {
+		stored, _ := strconv.ParseUint(f[1], 10, 64)
+		b.sawFence(stored)
+		v.ahead = append(v.ahead, time.UnixMicro(number(f[2])).Sub(time.Now()))
+	}
+	v.decide(b)
+}
+
+// decide looks whether the outcome is known. The caller holds mu.
+func (v *fenceVote) decide(b *Backend) {
+	n, q := len(b.nodes), b.quorum
+	switch {
+	case v.over:
+		return
+	case v.ok >= q:
+		v.outcome = fencesReserved
+	case provenLost(n, v.gone):
+		v.outcome = fencesLost
+	case v.ok+v.high >= q && v.high > 0 && v.ok+v.high+v.gone+v.failed == n, v.high > n-q:
+		v.outcome = fencesHigh
+	case v.ok+v.high+v.gone+v.failed == n:
+		v.err = b.unavailable("refill", b.failures(v.errs))
+	default:
+		return
+	}
+	v.over = true
+	if len(v.ahead) > 0 {
+		slices.Sort(v.ahead)
+		b.clockAhead.Store(int64(v.ahead[len(v.ahead)/2]))
+		b.clockKnown.Store(true)
+	}
+	b.exchanged("refill", v.sent, v.err)
+	close(v.decided)
+}
+
+// nextFence is the smallest that can be reserved, as far as known: above all seen, and by the servers' clocks, so that a key
+// that was not used for long needs no memory. 0: the clocks are not known yet, so the servers have to be asked.
+func (b *Backend) nextFence() uint64 {
+	if !b.clockKnown.Load() {
+		return 0
+	}
+	clock := uint64(time.Now().UnixNano() + b.clockAhead.Load())
+	return max(clock, b.maxFence.Load()+1)
+}
+
+// sawFence notes a fence that some server has reserved, of whatever key.
+func (b *Backend) sawFence(f uint64) {
+	for {
+		old := b.maxFence.Load()
+		if f <= old || b.maxFence.CompareAndSwap(old, f) {
+			return
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+const (
+	// pingBudget bounds Ping and Echo.
+	pingBudget = time.Second
+	// ttlMemory is how long a TTL in use is remembered at least.
+	ttlMemory = 5 * time.Minute
+	// rttWeight is the weight of a new measurement in the smoothed round trip (as in TCP, RFC 6298).
+	rttWeight = 8
+)
+
+// Observe implements distributed.Observable. An exchange is one question to all servers, and is answered when a majority has
+// answered: one server that is away is no outage.
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Add(f) }
+
+// exchanged reports an exchange that was sent at that time and ends now.
+func (b *Backend) exchanged(what string, sent time.Time, err error) {
+	took := max(time.Since(sent), 1)
+	if err == nil {
+		old := b.rtt.Load()
+		b.rtt.Store(old + (int64(took)-old)/rttWeight)
+	}
+	if b.observers.Empty() || errors.Is(err, context.Canceled) || errors.Is(err, distributed.ErrClosed) {
+		return
+	}
+	e := distributed.Exchange{Sent: sent}
+	if err == nil {
+		e.RTT = took
+	} else {
+		e.Err = b.unavailable(what, err)
+		if errors.Is(err, distributed.ErrRefused) {
+			e.RTT = took
+		}
+	}
+	b.observers.Report(e)
+}
+
+// Ping implements distributed.Backend: a majority of the servers does what locks need.
+func (b *Backend) Ping(ctx context.Context) error {
+	b.listen()
+	_, err := b.all(ctx, "ping", pingBudget, conn.NewCall(probeScript, []string{prefix + "probe:" + b.process}, prefix+b.process))
+	return err
+}
+
+// Echo implements distributed.Observable.
+func (b *Backend) Echo(ctx context.Context) error {
+	_, err := b.all(ctx, "echo", pingBudget, conn.NewCall(echoScript, nil))
+	return err
+}
+
+var echoScript = conn.NewScript("echo", "#!lua flags=allow-oom\nreturn 'ok'")
+
+// LongestTTL implements distributed.TTLRegistry.
+func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
+	ttl := min(own, math.MaxInt64/4) // twice as long is remembered
+	c := conn.NewCall(ttlScript, []string{prefix + "ttls:" + system}, millis(ttl), millis(max(ttlMemory, 2*ttl)))
+	replies, err := b.all(ctx, "ttl", pingBudget, c)
+	if err != nil {
+		return 0, err
+	}
+	longest := own
+	for _, r := range replies {
+		longest = max(longest, duration(r))
+	}
+	return longest, nil
+}
+
+var (
+	_ distributed.Observable  = (*Backend)(nil)
+	_ distributed.TTLRegistry = (*Backend)(nil)
+)

@@ -1,0 +1,83 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+const patience = 20 * time.Second
+
+// servers are N independent Redis servers, each behind a proxy.
+type servers struct {
+	t       testing.TB
+	all     []*redistest.Server
+	proxies []*redistest.Proxy
+}
+
+// start starts n servers whose votes count at once.
+func start(t testing.TB, n int) *servers {
+	t.Helper()
+	s := &servers{t: t}
+	for range n {
+		one := redistest.Start(t)
+		s.all = append(s.all, one)
+		s.proxies = append(s.proxies, redistest.NewProxy(t, one.Addr))
+	}
+	s.vouch()
+	return s
+}
+
+func (s *servers) vouch() {
+	s.t.Helper()
+	b, err := New(s.direct())
+	require.NoError(s.t, err)
+	defer func() { require.NoError(s.t, b.Close()) }()
+	for _, n := range b.nodes { // every one, not just a majority
+		reply, err := s.all[n.index].Client().Eval(s.t.Context(), helloScript.Text, []string{markKey}, 0, 1).Text()
+		require.NoError(s.t, err)
+		require.NotEmpty(s.t, reply)
+	}
+}
+
+// direct returns clients that do not go through the proxies.
+func (s *servers) direct() []redis.UniversalClient {
+	var all []redis.UniversalClient
+	for _, one := range s.all {
+		all = append(all, one.Client())
+	}
+	return all
+}
+
+func (s *servers) clients() []redis.UniversalClient {
+	var all []redis.UniversalClient
+	for i, one := range s.all {
+		all = append(all, one.Client(func(o *redis.Options) { o.Addr = s.proxies[i].Addr }))
+	}
+	return all
+}
+
+// open returns a backend on the servers, through the proxies.
+func (s *servers) open(opts ...Option) *Backend {
+	s.t.Helper()
+	b, err := New(s.clients(), opts...)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { require.NoError(s.t, b.Close()) })
+	return b
+}
+
+func (s *servers) del(key string) {
+	for _, one := range s.all {
+		one.Client().Del(context.Background(), key)
+	}
+}
+
+func request(key, instance string) distributed.Request {
+	return distributed.Request{Key: key, Instance: instance, TTL: time.Minute}
+}

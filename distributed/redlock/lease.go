@@ -1,0 +1,325 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+// lease is a majority of votes in use. keepalive.Lease keeps it alive; what is here is its fences and its release.
+type lease struct {
+	keepalive.Lease
+	a        *attempt
+	shared   atomic.Bool   // also after Downgrade has begun
+	contends atomic.Uint64 // set of the servers where others wait
+	fences   fences
+
+	mu      sync.Mutex // guards what follows
+	parting parting
+}
+
+// parting is a release: what the servers have said to leave.lua, or to an Enter that names the lease as Prev. Both can be under
+// way at once, and on each server one of them finds the vote. All sets are of bits by server.
+type parting struct {
+	begun    bool
+	found    uint64 // the vote was there, and is released
+	missing  uint64 // it was not; final when nothing is under way there
+	failed   uint64 // a try has failed
+	why      error  // of that
+	underWay []int  // questions, by server
+	decided  bool
+	err      error // valid once decided
+	done     chan struct{}
+	stuck    chan struct{} // closed when no majority has answered the first tries; the release goes on
+	isStuck  bool
+	watched  bool // StartRelease was called: the answer goes to the Watcher
+}
+
+func newLease(a *attempt) *lease {
+	l := &lease{a: a, parting: parting{underWay: make([]int, len(a.seats)), done: make(chan struct{}), stuck: make(chan struct{})}}
+	l.shared.Store(a.mode == distributed.Shared)
+	return l
+}
+
+// start has the lease kept. It is claimed when a third of the claim window has passed: most holds have ended by then and never
+// pay for it. The caller holds attempt.mu.
+func (l *lease) start(until time.Time) {
+	window := l.a.window()
+	claim := time.Now().Add(window / 3)
+	if latest := until.Add(distributed.Drift(window) - 2*window/3); latest.Before(claim) {
+		claim = latest
+	}
+	for i := range l.a.seats {
+		if l.a.seats[i].standing.contended {
+			l.contends.Or(1 << i)
+		}
+	}
+	l.a.b.keeper.Keep(&l.Lease, l, l.a.ttl, until, claim)
+	l.SetContended(l.contends.Load() != 0) // no watcher yet, so nothing is called back
+}
+
+// contention notes whether others wait on one server. One is enough: it may be the first to hear of a waiter.
+func (l *lease) contention(index int, waits bool) {
+	if waits {
+		l.contends.Or(1 << index)
+	} else {
+		l.contends.And(^(uint64(1) << index))
+	}
+	l.SetContended(l.contends.Load() != 0)
+}
+
+func (l *lease) letter() string {
+	if l.shared.Load() {
+		return "s"
+	}
+	return "x"
+}
+
+// Release implements distributed.Lease.
+func (l *lease) Release(ctx context.Context) error {
+	if l.a.b.attempts.isClosed() {
+		return distributed.ErrClosed
+	}
+	if !l.Finish() {
+		l.a.rollBack()
+		return distributed.ErrLeaseLost
+	}
+	l.begin(false)
+	t := time.NewTimer(2 * tryTimeout(l.a.ttl, l.a.b.roundTrip()))
+	defer t.Stop()
+	why := errLate
+	select {
+	case <-l.parting.done:
+	case <-l.parting.stuck:
+	case <-t.C:
+	case <-ctx.Done():
+		why = ctx.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := &l.parting; p.decided {
+		return p.err
+	} else if p.why != nil {
+		why = p.why
+	}
+	return l.a.b.unavailable("release", why)
+}
+
+// StartRelease implements distributed.AsyncLease.
+func (l *lease) StartRelease() bool {
+	if !l.Finish() {
+		l.a.rollBack()
+		l.Released(distributed.ErrLeaseLost)
+		return false
+	}
+	l.begin(true)
+	return false
+}
+
+// begin sends the release to every server, unless that was done before; an Enter with the lease as Prev may do it at the same time.
+func (l *lease) begin(watched bool) {
+	l.fences.close()
+	l.mu.Lock()
+	p := &l.parting
+	p.watched = p.watched || watched && !p.decided
+	decided, err := p.decided && watched, p.err
+	send := !p.begun && !p.decided
+	p.begun = true
+	if send {
+		for i := range p.underWay {
+			p.underWay[i]++
+		}
+	}
+	l.mu.Unlock()
+	if decided {
+		l.Released(err)
+	}
+	if send {
+		for _, n := range l.a.b.nodes {
+			l.leaveNode(n)
+		}
+	}
+	l.end()
+}
+
+// end makes late answers to earlier questions be rolled back.
+func (l *lease) end() {
+	l.a.mu.Lock()
+	l.a.state = ended
+	l.a.mu.Unlock()
+	l.a.b.attempts.forget(l.a)
+}
+
+// leaveAgain releases a vote that has come, or was heard of, after the release was sent there. Whichever of the two finds it
+// there counts.
+func (l *lease) leaveAgain(n *node) {
+	l.mu.Lock()
+	l.parting.underWay[n.index]++
+	l.mu.Unlock()
+	l.leaveNode(n)
+}
+
+func (l *lease) leaveNode(n *node) {
+	c := l.a.call(leaveScript, l.letter(), 0)
+	n.send(&ask{
+		Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, l.a.b.roundTrip()), until: laterOf(l.Until(), time.Now().Add(l.a.window())), done: l.left,
+		missed: func(k *ask) { l.parted(n.index, 0, false, k.Err) },
+	})
+}
+
+// left takes the answer to leave.
+func (l *lease) left(k *ask) {
+	found := byte(0)
+	if k.Err == nil {
+		found = k.Reply[0]
+	}
+	l.parted(k.node.index, found, true, k.Err)
+}
+
+// parted notes the answer of one server to a release: '1' the vote was there, '0' it was not, 0: no answer.
+func (l *lease) parted(index int, found byte, over bool, why error) {
+	l.mu.Lock()
+	p, bit := &l.parting, uint64(1)<<index
+	switch found {
+	case '1':
+		p.found |= bit
+	case '0':
+		p.missing |= bit
+	default:
+		p.failed |= bit
+		p.why = why
+	}
+	if over {
+		p.underWay[index]--
+	}
+	notify := p.decide(l.a.b)
+	err := p.err
+	l.mu.Unlock()
+	if notify {
+		l.Released(err)
+	}
+}
+
+// decide looks whether the outcome is known, and reports whether the watcher is to be notified. The caller holds the lease's mu.
+func (p *parting) decide(b *Backend) (notify bool) {
+	if p.decided {
+		return false
+	}
+	n, final := len(p.underWay), uint64(0)
+	tried, over := true, true
+	for i, k := range p.underWay {
+		bit := uint64(1) << i
+		if k == 0 && p.missing&^p.found&bit != 0 {
+			final |= bit
+		}
+		tried = tried && (k == 0 || p.failed&bit != 0)
+		over = over && k == 0
+	}
+	found, missing := bits.OnesCount64(p.found), bits.OnesCount64(final)
+	switch {
+	case found >= b.quorum, tried && found+missing >= b.quorum && !provenLost(n, missing):
+		p.err = nil
+	case provenLost(n, missing):
+		p.err = distributed.ErrLeaseLost
+	case over && p.why != nil && errors.Is(p.why, distributed.ErrClosed):
+		p.err = distributed.ErrClosed
+	case over: // the lease has expired
+		p.err = b.unavailable("release", cmp.Or(p.why, errLate))
+	default:
+		if !p.isStuck && tried {
+			p.isStuck = true
+			close(p.stuck)
+		}
+		return false
+	}
+	p.decided = true
+	close(p.done)
+	return p.watched
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// adopt leaves the release to an Enter that is sent now, on every server.
+func (l *lease) adopt() {
+	l.fences.close()
+	l.mu.Lock()
+	for i := range l.parting.underWay {
+		l.parting.underWay[i]++
+	}
+	l.parting.begun = true
+	l.mu.Unlock()
+	l.end()
+}
+
+// enterReplied takes what one server has said of the lease to the Enter that has adopted it. It does nothing for nil.
+func (l *lease) enterReplied(index int, found byte, err error) {
+	switch {
+	case l == nil:
+	case err != nil:
+		l.leaveNode(l.a.b.nodes[index]) // after all
+	default:
+		l.parted(index, found, true, nil)
+	}
+}
+
+// enterFailed releases the lease after all: the Enter that was to do it has asked nobody. It does nothing for nil.
+func (l *lease) enterFailed() {
+	if l != nil {
+		l.begin(false)
+	}
+}
+
+// Downgrade implements distributed.Downgrader.
+func (l *lease) Downgrade(ctx context.Context) error {
+	if l.a.mode == distributed.Shared {
+		return nil
+	}
+	if l.over() {
+		return distributed.ErrLeaseLost
+	}
+	l.shared.Store(true) // before it is sent: whatever becomes of it, renewals reckon with it
+	g := newGathering(l.a.b, "downgrade")
+	c := l.a.call(downgradeScript, "s", 0, millis(l.a.ttl))
+	r := &renewal{l: l, sent: time.Now(), decided: make(chan struct{})}
+	for _, n := range l.a.b.nodes {
+		n.send(&ask{Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, l.a.b.roundTrip()), done: func(k *ask) { r.answered(k); g.done(k) }})
+	}
+	if err := g.wait(ctx, time.Until(l.Until())); err != nil {
+		return err
+	}
+	select {
+	case <-r.decided:
+	case <-ctx.Done():
+		return fmt.Errorf("redlock: downgrade: %w: %w", distributed.ErrUnavailable, ctx.Err())
+	}
+	switch {
+	case r.lost:
+		return distributed.ErrLeaseLost
+	case !r.renewed:
+		return l.a.b.unavailable("downgrade", errLate)
+	case l.a.b.fences:
+		l.fences.share()
+		return l.Refill(ctx)
+	}
+	return nil
+}
+
+var _ distributed.Downgrader = (*lease)(nil)
+
+func (a *attempt) renewCall(letter string) conn.Call {
+	return a.call(renewScript, letter, 0, millis(a.ttl))
+}

@@ -1,0 +1,45 @@
+#!lua
+-- enter lets go of the previous lease, if it is still ours here, and asks for this server's vote, or for a place in its queue.
+-- KEYS and ARGV 1-6: see common.lua
+-- ARGV  7 score   the place in the queue, if it is empty
+--       8 nowait  1: no place is taken
+--       9 prev    the token to let go of first; "": none
+-- Returns "<1: prev held the lock here, 0: it did not, -: none> " and a standing, with "held" for "wait" if nowait.
+--
+-- The usual case comes before the functions of the others are even defined: the lock is free, or prev's, and nobody is queued.
+if ARGV[3] == 'x' then
+  local raw = redis.call('MGET', KEYS[1], KEYS[2])
+  local mine = raw[1] and raw[1] == ARGV[9]
+  if (not raw[1] or mine) and raw[2] and redis.call('EXISTS', KEYS[3]) == 0 then
+    local born, longest = string.match(raw[2], '^(%d+) (%d+) %w+$')
+    born, longest = tonumber(born), tonumber(longest)
+    local time = redis.call('TIME')
+    local age = time[1] * 1000 + math.floor(time[2] / 1000) - born
+    if longest >= tonumber(ARGV[5]) and age >= longest then
+      local got
+      if mine then
+        got = redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[4])
+      else
+        got = redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[4], 'NX') -- NX: a foreigner's key may be of another type
+      end
+      if got then
+        local found = mine and '1' or ARGV[9] == '' and '-' or '0'
+        return found .. ' vote 0 ' .. string.format('%.0f', longest) .. ' 0'
+      end
+    end
+  end
+end
+
+-- include: common
+local score, nowait, prev = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9]
+local found = '-'
+if prev ~= '' then found = letgo(prev) and '1' or '0' end
+if not holds(TOKEN) then -- else it is a repeat, and gets the first answer
+  advance() -- the queue comes first
+  local mode = owner()
+  local admitted = not mode or mode == 's' and MODE == 's'
+  if not (admitted and redis.call('ZCARD', QUEUE) == 0 and take(TOKEN, MODE, WINDOW)) and not nowait then queued(score) end
+end
+local reply = found .. ' ' .. standing(nowait and 'held' or 'wait')
+flush()
+return reply

@@ -1,0 +1,20 @@
+#!lua
+-- hello is the first question on every connection (rule Q5). A server whose process is not the one of its mark was restarted:
+-- it may have lost its last votes, even if it has kept the mark, so it is born anew. Connections do not outlive a process, so no
+-- question gets to a restarted server before a hello has been there. The script is one step: of several clients that say hello at
+-- once the first renews the mark, and the others find it renewed.
+-- KEYS  1 mark: see common.lua
+-- ARGV  1 longest TTL (ms) known
+--       2 1: the server is vouched for (0 is its birth)
+-- Returns "<run_id> <ms until it counts> <longest>".
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local born, longest, was = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) (%d+) (%w+)$')
+born = was == run and tonumber(born) or now
+if born > now then born = now end -- the clock was set back
+if ARGV[2] == '1' then born = 0 end
+longest = math.max(tonumber(longest) or 0, tonumber(ARGV[1]))
+local mark = string.format('%.0f %.0f %s', born, longest, run)
+redis.call('SET', KEYS[1], mark)
+return string.format('%s %.0f %.0f', run, math.max(0, born + longest - now), longest)

@@ -1,0 +1,246 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+const (
+	// lanes bounds the exchanges under way with one server, and with them its connections. The questions about one key take one
+	// lane, in order: those that a release and the next Enter, or two Enters, send must not overtake each other, or the votes
+	// of the servers differ. While a lane is busy further questions gather and share the next exchange (group commit).
+	lanes = 8
+	// maxQueued bounds the questions that wait in a lane: a server that hangs must not collect those of an hour.
+	maxQueued = 1024
+	// failuresToPause is how many exchanges in a row a server may fail before it is asked less often.
+	failuresToPause = 3
+	// choreTick is how often what a server has still to be told is tried again.
+	choreTick = 50 * time.Millisecond
+)
+
+// node is one server: what is asked of it, and what became of that. Nodes share nothing, so one that hangs delays nobody: its
+// questions wait in its own queue, for its own connections, and each round decides without it (rule Q8).
+type node struct {
+	b     *Backend
+	index int
+	name  string // host:port
+	tr    conn.Transport
+
+	mu       sync.Mutex // guards all below
+	lanes    [lanes]lane
+	failures int       // in a row
+	pausedTo time.Time // it is not asked before; zero: it is
+	probing  bool      // paused, but one question is out
+	why      error     // of the last failure
+	chores   []*ask    // to be tried again
+	timer    *time.Timer
+	closed   bool
+	wg       sync.WaitGroup // workers, and a timer that is armed; Add under mu, unless closed
+}
+
+// lane is the questions about some of the keys.
+type lane struct {
+	queue []*ask
+	busy  bool // a worker sends them
+}
+
+// ask is one question to one server.
+type ask struct {
+	conn.Call
+	node  *node
+	lane  int
+	limit time.Duration // for one try
+	until time.Time     // zero: one try; else a failure is tried again until then
+	sent  time.Time
+	done  func(*ask) // called once, with no mutex held
+	// missed, if any, is called after a try that failed and is to be repeated.
+	missed func(*ask)
+}
+
+var (
+	errPaused = errors.New("it has failed repeatedly and is asked again soon")
+	errFull   = errors.New("too many questions wait for it")
+)
+
+// send asks the server and returns at once. The caller holds no mutex: a question that cannot be sent is done on the spot.
+func (n *node) send(k *ask) {
+	k.node = n
+	if err := n.enqueue(k); err != nil {
+		k.sent, k.Err = time.Now(), err
+		n.finish(k)
+	}
+}
+
+func (n *node) enqueue(k *ask) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closed:
+		return distributed.ErrClosed
+	case n.paused(time.Now()):
+		return fmt.Errorf("%w: %w", errPaused, n.why)
+	}
+	l := &n.lanes[k.lane]
+	if len(l.queue) >= maxQueued {
+		return errFull
+	}
+	l.queue = append(l.queue, k)
+	if !l.busy {
+		l.busy = true
+		n.wg.Go(func() { n.work(l) })
+	}
+	return nil
+}
+
+// paused reports that the server is not to be asked now. When its pause ends, one question finds out. While no majority is
+// left without it, it is asked at any time: a pause protects callers from a few bad servers, not from all. The caller holds mu.
+func (n *node) paused(now time.Time) bool {
+	switch {
+	case n.pausedTo.IsZero() || int(n.b.pauses.Load()) > len(n.b.nodes)-n.b.quorum:
+		return false
+	case now.Before(n.pausedTo) || n.probing:
+		return true
+	}
+	n.probing = true
+	return false
+}
+
+// work sends what is queued in a lane until there is nothing left.
+func (n *node) work(l *lane) {
+	for {
+		n.mu.Lock()
+		batch := l.queue
+		if len(batch) > conn.MaxBatch {
+			batch = batch[:conn.MaxBatch:conn.MaxBatch]
+		}
+		l.queue = l.queue[len(batch):]
+		if len(batch) == 0 {
+			l.queue, l.busy = nil, false
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+		n.exchange(batch)
+	}
+}
+
+// exchange sends a batch in one pipeline.
+func (n *node) exchange(batch []*ask) {
+	limit := batch[0].limit
+	calls := make([]*conn.Call, len(batch))
+	now := time.Now()
+	for i, k := range batch {
+		calls[i], k.sent = &k.Call, now
+		limit = max(limit, k.limit)
+	}
+	n.tr.Do(conn.Within(n.b.ctx, limit), calls...)
+	n.judge(batch)
+	for _, k := range batch {
+		n.finish(k)
+	}
+}
+
+// judge notes whether the server is there. Any answer says so.
+func (n *node) judge(batch []*ask) {
+	there := slices.ContainsFunc(batch, func(k *ask) bool { return conn.Answered(k.Err) })
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.probing = false
+	was := !n.pausedTo.IsZero()
+	if there {
+		n.failures, n.pausedTo = 0, time.Time{}
+		if was {
+			n.b.pauses.Add(-1)
+			n.b.log.Info("redlock: a server answers again", "server", n.name)
+		}
+		return
+	}
+	if n.b.ctx.Err() != nil {
+		return
+	}
+	n.why = batch[0].Err
+	if n.failures++; n.failures < failuresToPause {
+		return
+	}
+	n.pausedTo = time.Now().Add(backoff(n.failures - failuresToPause))
+	if !was {
+		n.b.pauses.Add(1)
+		n.b.log.Warn("redlock: a server does not answer", "server", n.name, "error", n.why)
+	}
+}
+
+// finish passes the outcome on, or puts a chore back for another try.
+func (n *node) finish(k *ask) {
+	if k.Err != nil && !k.until.IsZero() {
+		if k.missed != nil {
+			k.missed(k)
+		}
+		if n.again(k) {
+			return
+		}
+	}
+	k.done(k)
+}
+
+// again keeps a chore for the next tick. It reports false if there will be none.
+func (n *node) again(k *ask) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || !time.Now().Before(k.until) || n.b.closing() && !time.Now().Before(n.b.giveUp()) {
+		return false
+	}
+	n.chores = append(n.chores, k)
+	if n.timer == nil {
+		n.wg.Add(1)
+		n.timer = time.AfterFunc(jittered(choreTick), n.tick)
+	}
+	return true
+}
+
+// tick sends the chores again. While the server is paused they come straight back.
+func (n *node) tick() {
+	defer n.wg.Done()
+	n.mu.Lock()
+	all := n.chores
+	n.chores, n.timer = nil, nil
+	n.mu.Unlock()
+	for _, k := range all {
+		n.send(k)
+	}
+}
+
+// close lets what is under way end, and refuses what comes. It waits for both.
+func (n *node) close() {
+	n.mu.Lock()
+	n.closed = true
+	all := n.chores
+	n.chores = nil
+	for i := range n.lanes {
+		all = append(all, n.lanes[i].queue...)
+		n.lanes[i].queue = nil
+	}
+	if n.timer != nil && n.timer.Stop() {
+		n.wg.Done()
+	}
+	n.mu.Unlock()
+	for _, k := range all {
+		k.Err = distributed.ErrClosed
+		k.done(k)
+	}
+	n.wg.Wait()
+	_ = n.tr.Close()
+}
+
+// idle reports that nothing is under way or to be tried again.
+func (n *node) idle() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	busy := slices.ContainsFunc(n.lanes[:], func(l lane) bool { return l.busy })
+	return !busy && len(n.chores) == 0 && n.timer == nil
+}

@@ -1,0 +1,125 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+const (
+	// idlePing is how often a subscription is checked before any TTL is known, and at least; busiestPing bounds the pings when
+	// leases are very short.
+	idlePing, busiestPing = time.Second, 25 * time.Millisecond
+	// syncSpread is the time given to each waiting key after a gap in the messages, so that they do not all ask at once.
+	syncSpread = 50 * time.Microsecond
+	// orphanTTL is assumed of a vote whose attempt is not known any more.
+	orphanTTL = 5 * time.Second
+)
+
+// listen starts the subscriptions, the first time: one per server, for all keys and instances. None of their messages is
+// needed: they only make things quick.
+func (b *Backend) listen() {
+	b.once.Do(func() {
+		for _, n := range b.nodes {
+			b.listens.Go(func() { n.tr.Listen(b.listenCtx, prefix+b.process, b.pingInterval, n) })
+		}
+	})
+}
+
+func (b *Backend) noteTTL(ttl time.Duration) {
+	for {
+		old := b.minTTL.Load()
+		if (old != 0 && old <= int64(ttl)) || b.minTTL.CompareAndSwap(old, int64(ttl)) {
+			return
+		}
+	}
+}
+
+// pingInterval is H of the shortest TTL: a half-open connection is noticed within two.
+func (b *Backend) pingInterval() time.Duration {
+	ttl := time.Duration(b.minTTL.Load())
+	if ttl == 0 {
+		return idlePing
+	}
+	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
+}
+
+// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends this server a heartbeat.
+func (n *node) OnSubscribe() {
+	all := n.b.attempts.list()
+	for _, a := range all {
+		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
+		a.mu.Lock()
+		if a.state == waiting {
+			n.b.beats.Put(&a.item, time.Now().Add(rand.N(spread+1)))
+		}
+		a.mu.Unlock()
+	}
+}
+
+// OnDisconnect implements conn.Listener.
+func (n *node) OnDisconnect(err error) {
+	if n.b.listenCtx.Err() == nil {
+		n.b.log.Debug("redlock: subscription lost, places are served by heartbeats", "server", n.name, "error", err)
+	}
+}
+
+// OnMessage implements conn.Listener.
+func (n *node) OnMessage(text string) {
+	m, ok := readMessage(text)
+	if !ok {
+		return
+	}
+	id, process, ok := age(m.token)
+	if !ok || process != n.b.process {
+		return
+	}
+	a := n.b.attempts.find(id)
+	switch {
+	case a == nil && m.kind == "vote":
+		n.giveBack(id, m)
+	case a == nil:
+	case m.kind == "vote":
+		a.noticed(n, m)
+	case m.kind == "idle", m.instance != a.instance:
+		a.contended(n.index, m.kind == "want")
+	}
+}
+
+// giveBack returns a vote that nobody here waits for any more.
+func (n *node) giveBack(id uint64, m message) {
+	a := &attempt{b: n.b, id: id, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: orphanTTL}
+	a.leaveNode(n, time.Now().Add(orphanTTL), nil)
+}
+
+// contended notes what a notice says about others that wait. One that comes before its lease is kept for it.
+func (a *attempt) contended(index int, waits bool) {
+	a.mu.Lock()
+	a.seats[index].standing.contended = waits
+	l := a.lease
+	a.mu.Unlock()
+	if l != nil {
+		l.contention(index, waits)
+	}
+}
+
+var _ conn.Listener = (*node)(nil)
+
+// all asks every server and waits for a majority of answers; it returns the replies, "" of those that failed or are late.
+func (b *Backend) all(ctx context.Context, what string, limit time.Duration, c *conn.Call) ([]string, error) {
+	if b.attempts.isClosed() {
+		return nil, distributed.ErrClosed
+	}
+	if err := b.twinned(); err != nil {
+		return nil, b.unavailable(what, err)
+	}
+	g := newGathering(b, what)
+	for _, n := range b.nodes {
+		n.send(&ask{Call: *c, limit: limit, done: g.done})
+	}
+	err := g.wait(ctx, limit+limit/2)
+	return g.texts(), err
+}

@@ -1,0 +1,109 @@
+package redlock
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/redisopts"
+)
+
+const (
+	fewest = 3
+	most   = 31 // far beyond sense, and what fits into sets of bits
+)
+
+// New returns a Backend on the servers that the clients are connected to: an odd number from 3, each a *redis.Client of one
+// server that is nobody's replica; 5 is a good number. It takes the clients' settings for connections of its own and leaves the
+// clients alone. New does not connect: Ping or the first Enter does. A server that is named twice is refused: here if the
+// addresses are equal, else as soon as both have been reached.
+func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
+	all := make([]*redis.Options, len(clients))
+	for i, c := range clients {
+		one, ok := c.(*redis.Client)
+		if !ok || one == nil {
+			return nil, fmt.Errorf("redlock: client %d is a %T; want a *redis.Client of one server", i+1, c)
+		}
+		o := *one.Options()
+		if o.Addr == "FailoverClient" {
+			return nil, fmt.Errorf("redlock: client %d follows sentinels; want one of a single server: a failover loses votes", i+1)
+		}
+		all[i] = &o
+	}
+	return open(all, opts)
+}
+
+// Open returns a Backend on the servers that a URL names:
+//
+//	redlock://[user[:password]@]host[:port],host[:port],host[:port][,...][/db]
+//
+// redlocks:// is the same over TLS. User and password are those of all servers; a password is better kept in a file, see
+// WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
+func Open(rawURL string, opts ...Option) (*Backend, error) {
+	u, err := redisopts.ParseURL(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("redlock: the address %w", err)
+	}
+	kind, ok := redisopts.SchemeOf(u.Scheme)
+	switch {
+	case !ok || kind.Kind != redisopts.KindRedlock:
+		return nil, fmt.Errorf("redlock: unknown scheme %q; want redlock or redlocks", u.Scheme)
+	case u.Host == "":
+		return nil, errors.New("redlock: the URL has no host")
+	case u.RawQuery != "":
+		return nil, errors.New("redlock: the URL takes no parameters")
+	}
+	shared := redis.Options{Username: u.User.Username()}
+	shared.Password, _ = u.User.Password()
+	if kind.TLS {
+		shared.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		if shared.DB, err = strconv.Atoi(path); err != nil || shared.DB < 0 {
+			return nil, fmt.Errorf("redlock: invalid database number %q", path)
+		}
+	}
+	var all []*redis.Options
+	for host := range strings.SplitSeq(u.Host, ",") {
+		o := shared
+		o.Addr = withPort(host)
+		if o.TLSConfig != nil {
+			o.TLSConfig = o.TLSConfig.Clone()
+			o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.Addr)
+		}
+		all = append(all, &o)
+	}
+	return open(all, opts)
+}
+
+// withPort adds the default port if there is none.
+func withPort(addr string) string {
+	if _, _, err := net.SplitHostPort(addr); err == nil {
+		return addr
+	}
+	return net.JoinHostPort(strings.Trim(addr, "[]"), "6379")
+}
+
+func open(servers []*redis.Options, opts []Option) (*Backend, error) {
+	s, err := newSettings(opts)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(servers); n < fewest || n > most || n%2 == 0 {
+		return nil, fmt.Errorf("redlock: %d servers: want an odd number from %d to %d, 5 for example", n, fewest, most)
+	}
+	seen := map[string]bool{}
+	for _, o := range servers {
+		at := o.Network + " " + o.Addr
+		if seen[at] {
+			return nil, fmt.Errorf("redlock: the server %s is named twice: its vote would count twice", o.Addr)
+		}
+		seen[at] = true
+	}
+	return newBackend(servers, s), nil
+}

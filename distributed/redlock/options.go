@@ -1,0 +1,45 @@
+package redlock
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/wllock/wllock/internal/conn"
+)
+
+// Option changes how a Backend works.
+type Option func(*settings)
+
+type settings struct {
+	log    *slog.Logger
+	conn   conn.Config
+	fences bool
+}
+
+func newSettings(opts []Option) (settings, error) {
+	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{Prefix: prefix, Pipelines: 1}}
+	for _, o := range opts {
+		if o == nil {
+			return s, errors.New("redlock: an option is nil")
+		}
+		o(&s)
+	}
+	if s.log == nil {
+		return s, errors.New("redlock: WithLogger(nil): want a logger")
+	}
+	return s, nil
+}
+
+// WithLogger sets the logger for warnings: a server that fails, or was restarted (default: none). Nil is refused.
+func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithQuorumFences gives leases fencing tokens (default: none), for one more exchange with the servers per lease, and per 1000
+// callers that it serves. They grow as long as no majority of the servers loses its data.
+func WithQuorumFences() Option { return func(s *settings) { s.fences = true } }
+
+// WithUsername sets the ACL user to connect as. It takes precedence over the one in a URL or client.
+func WithUsername(name string) Option { return func(s *settings) { s.conn.Username = name } }
+
+// WithPasswordFile names a file with the password; white space at its end is ignored. The file is read for every new
+// connection, so the password can be changed while the program runs. It takes precedence over the one in a URL or client.
+func WithPasswordFile(path string) Option { return func(s *settings) { s.conn.PasswordFile = path } }

@@ -1,0 +1,60 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// place is an attempt that waits.
+type place struct{ a *attempt }
+
+// Granted implements distributed.Place.
+func (p place) Granted() <-chan distributed.Lease { return p.a.granted }
+
+// Leave implements distributed.Place.
+func (p place) Leave(ctx context.Context) error {
+	a := p.a
+	a.mu.Lock()
+	switch a.state {
+	case waiting, claiming:
+		a.state = ended
+		a.b.beats.Remove(&a.item)
+		a.mu.Unlock()
+		return a.leave(ctx)
+	case leased:
+		a.mu.Unlock()
+		select {
+		case l := <-a.granted: // unread, so ours to release
+			if l == nil { // closed
+				return nil
+			}
+			return ignoreLost(l.Release(ctx))
+		default: // its reader has it
+			return nil
+		}
+	default:
+		a.mu.Unlock()
+		return nil
+	}
+}
+
+// leave drops the place on every server and waits for a majority. The others are told in the background.
+func (a *attempt) leave(ctx context.Context) error {
+	a.b.attempts.forget(a)
+	until := time.Now().Add(a.window())
+	g := newGathering(a.b, "leave")
+	for _, n := range a.b.nodes {
+		a.leaveNode(n, until, g.done)
+	}
+	return g.wait(ctx, tryTimeout(a.ttl, a.b.roundTrip()))
+}
+
+func ignoreLost(err error) error {
+	if errors.Is(err, distributed.ErrLeaseLost) {
+		return nil
+	}
+	return err
+}

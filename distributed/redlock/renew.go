@@ -1,0 +1,154 @@
+package redlock
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// renewal is one extension of one lease, asked of all servers.
+//
+// A majority that still had our vote has had it ever since, so nobody else can have had a majority meanwhile. A server that has
+// lost our vote and is free votes anew ("new"), which does not count this time: others may have come and gone there. From then
+// on it has our vote without a gap, and the next renewal counts it (rule Q6). So a lease survives that the servers are restarted
+// one after the other.
+type renewal struct {
+	l    *lease
+	sent time.Time
+
+	mu       sync.Mutex
+	held     int   // guarded by mu
+	gone     int   // guarded by mu; servers that did not have the vote
+	failed   int   // guarded by mu
+	why      error // guarded by mu
+	over     bool  // guarded by mu
+	renewed  bool  // by a majority; valid once decided is closed
+	lost     bool  // no majority can have it; likewise
+	decided  chan struct{}
+	onlyThis func(held int, lost bool) // called when decided, in place of the lease's changes
+}
+
+// renew is what the Keeper calls. An unread grant is not claimed yet: perhaps nobody will release it (rule K5). All servers are
+// asked at once, and the Keeper waits for majorities only.
+func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
+	var all []*renewal
+	for _, w := range due {
+		l := w.(*lease)
+		if len(l.a.granted) > 0 {
+			l.Postpone()
+			continue
+		}
+		all = append(all, l.extend())
+	}
+	for _, r := range all {
+		select {
+		case <-r.decided:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// extend asks all servers to extend the lease.
+func (l *lease) extend() *renewal {
+	r := &renewal{l: l, sent: time.Now(), decided: make(chan struct{})}
+	r.send(l.a)
+	return r
+}
+
+func (r *renewal) send(a *attempt) {
+	letter := modeLetter(a.mode)
+	if r.l != nil {
+		letter = r.l.letter()
+	}
+	c := a.renewCall(letter)
+	limit := tryTimeout(a.ttl, a.b.roundTrip())
+	for _, n := range a.b.nodes {
+		n.send(&ask{Call: c, lane: a.lane, limit: limit, done: func(k *ask) { r.answer(a, k) }})
+	}
+}
+
+// extendVotes extends the votes of an attempt that has no lease yet.
+func (a *attempt) extendVotes(decided func(held int, lost bool)) {
+	r := &renewal{sent: time.Now(), decided: make(chan struct{}), onlyThis: decided}
+	r.send(a)
+}
+
+func (r *renewal) answered(k *ask) { r.answer(r.l.a, k) }
+
+// answer takes the answer of one server.
+func (r *renewal) answer(a *attempt, k *ask) {
+	word, flag, _ := strings.Cut(k.Reply, " ")
+	if k.Err != nil {
+		word = ""
+	}
+	if word == "new" && a.hasEnded() { // the release was there first
+		a.leaveAgain(k.node)
+	}
+	if r.l != nil {
+		r.l.contention(k.node.index, word != "" && word != "other" && flag == "1")
+	}
+	void := a.isVoid(k.node.index)
+	r.mu.Lock()
+	switch {
+	case word == "":
+		r.failed++
+		r.why = k.Err
+	case word == "held" && !void:
+		r.held++
+	default:
+		r.gone++
+	}
+	then := r.decide(a)
+	r.mu.Unlock()
+	then()
+}
+
+// decide looks whether the outcome is known. The caller holds mu.
+func (r *renewal) decide(a *attempt) func() {
+	n := len(a.b.nodes)
+	if r.over || r.held < a.b.quorum && !provenLost(n, r.gone) && r.held+r.gone+r.failed < n {
+		return nothing
+	}
+	r.over = true
+	r.renewed, r.lost = r.held >= a.b.quorum, provenLost(n, r.gone)
+	held, why := r.held, r.why
+	if r.held+r.gone >= a.b.quorum {
+		why = nil
+	}
+	return func() {
+		a.b.exchanged("renew", r.sent, why)
+		switch {
+		case r.onlyThis != nil:
+			r.onlyThis(held, r.lost)
+		case r.renewed:
+			r.l.Renewed(distributed.Validity(r.sent, a.ttl)) // rule K4
+		case r.lost:
+			if r.l.End() {
+				a.rollBack() // the votes that are left
+			}
+		} // else the Keeper asks again
+		close(r.decided)
+	}
+}
+
+func (a *attempt) hasEnded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state == ended || a.state == leased && a.lease.over()
+}
+
+func (a *attempt) isVoid(index int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seats[index].void
+}
+
+// over reports that the lease has ended.
+func (l *lease) over() bool {
+	left, _ := l.At(time.Now())
+	return left <= 0
+}

@@ -1,0 +1,151 @@
+package redlock
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+// prefix begins all helper keys and channels.
+const prefix = "wllock:redlock:"
+
+// markKey is where a server keeps since when it has its data.
+const markKey = prefix + "node"
+
+// tokenOf is the value of the lock's key while an attempt of this process has the vote. Its id orders attempts by age.
+func tokenOf(id uint64, process string) string {
+	return "wllock:" + strconv.FormatUint(id, 10) + ":" + process
+}
+
+// age splits a token into what orders it; ok is false for values of foreigners.
+func age(token string) (id uint64, process string, ok bool) {
+	rest, ok := strings.CutPrefix(token, "wllock:")
+	if !ok {
+		return 0, "", false
+	}
+	number, process, ok := strings.Cut(rest, ":")
+	if !ok {
+		return 0, "", false
+	}
+	id, err := strconv.ParseUint(number, 10, 64)
+	return id, process, err == nil
+}
+
+// older reports that attempt a is older than b. All instances order attempts alike, so they agree who is to win a split vote.
+func older(a, b string) bool {
+	idA, processA, _ := age(a)
+	idB, processB, _ := age(b)
+	return idA < idB || idA == idB && processA < processB
+}
+
+// instanceName is an instance as scripts know it: short, of plain letters.
+func instanceName(instance string) string {
+	sum := sha256.Sum256([]byte(instance))
+	return hex.EncodeToString(sum[:8])
+}
+
+var laneSeed = maphash.MakeSeed()
+
+func laneOf(key string) int { return int(maphash.String(laneSeed, key) % lanes) }
+
+func modeLetter(m distributed.Mode) string {
+	if m == distributed.Shared {
+		return "s"
+	}
+	return "x"
+}
+
+// millis rounds up: what a server is asked to keep lasts no shorter than what we reckon with.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// keysOf are the keys of a lock as all scripts about it take them.
+func keysOf(key string) []string {
+	return []string{key, markKey, prefix + "q:" + key, prefix + "w:" + key}
+}
+
+// call returns a script about the attempt. The number of the question is epoch; see seat.
+func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) conn.Call {
+	args := make([]any, conn.HeadLen, conn.HeadLen+10+len(more))
+	s.Head(args, len(a.keys))
+	for i := range a.keys {
+		args = append(args, a.keys[i])
+	}
+	args = append(args, a.token, a.instance, mode, millis(distributed.ClaimWindow(a.ttl)), a.b.longest.Load(), epoch)
+	return conn.Call{Script: s, Args: append(args, more...)}
+}
+
+// standing is what a server says about an attempt.
+type standing struct {
+	kind      byte // v: vote, w: waits, h: held and not queued, 0: unreadable
+	found     byte // of enter: 1: prev held the lock here, 0: it did not, -: none
+	youth     time.Duration
+	longest   int64
+	contended bool
+	rank      int
+	rest      time.Duration // of the owner; negative: there is none
+	mode      string        // of the owner: x, s, f: a foreigner's, -: none
+	owner     string
+}
+
+func readEnter(reply string) standing {
+	found, rest, _ := strings.Cut(reply, " ")
+	s := readStanding(rest)
+	if len(found) == 1 {
+		s.found = found[0]
+	}
+	return s
+}
+
+func readStanding(reply string) (s standing) {
+	f := strings.Split(reply, " ")
+	switch {
+	case f[0] == "vote" && len(f) == 4:
+		s = standing{kind: 'v', contended: f[3] == "1", rest: -1}
+	case (f[0] == "wait" || f[0] == "held") && len(f) == 7:
+		s = standing{kind: f[0][0], rank: int(number(f[3])), rest: duration(f[4]), mode: f[5], owner: f[6]}
+	default:
+		return standing{}
+	}
+	s.youth, s.longest = duration(f[1]), number(f[2])
+	return s
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+func duration(ms string) time.Duration { return time.Duration(number(ms)) * time.Millisecond }
+
+// message is a notice: "vote <token> <epoch> <contended> <key>", "want <token> <instance> <key>" or "idle <token> - <key>".
+type message struct {
+	kind, token, key string
+	epoch            uint64
+	contended        bool
+	instance         string
+}
+
+func readMessage(text string) (m message, ok bool) {
+	kind, rest, _ := strings.Cut(text, " ")
+	token, rest, _ := strings.Cut(rest, " ")
+	first, rest, ok := strings.Cut(rest, " ")
+	m = message{kind: kind, token: token, key: rest}
+	switch kind {
+	case "vote":
+		var flag string
+		flag, m.key, ok = strings.Cut(rest, " ")
+		m.epoch, m.contended = uint64(number(first)), flag == "1"
+	case "want":
+		m.instance = first
+	case "idle":
+	default:
+		return m, false
+	}
+	return m, ok
+}
