@@ -170,7 +170,7 @@ func (a *attempt) considerAsking() func() {
 		}
 		return a.fail(distributed.ErrHeld)
 	}
-	if !a.lingers && t.votes+t.waits >= a.b.quorum {
+	if !a.lingers && !a.noWait && t.votes+t.waits >= a.b.quorum {
 		a.lingers = true
 		time.AfterFunc(grace(a.ttl, a.b.roundTrip()), a.closeRound)
 	}

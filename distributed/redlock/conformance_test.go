@@ -2,7 +2,9 @@ package redlock
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,8 +15,9 @@ import (
 
 // fixture opens a service for each case: the servers are shared, the proxies are its own.
 func fixture(s *servers, opts ...Option) locktest.Fixture {
-	return locktest.Fixture{Open: func(t locktest.TB) locktest.Service {
+	return locktest.Fixture{TTL: 800 * time.Millisecond, Open: func(t locktest.TB) locktest.Service {
 		var clients []redis.UniversalClient
+		var direct []*redis.Client
 		var proxies []*redistest.Proxy
 		for _, one := range s.all {
 			p := redistest.NewProxy(t, one.Addr)
@@ -22,6 +25,12 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 			c := redis.NewClient(&redis.Options{Addr: p.Addr})
 			t.Cleanup(func() { _ = c.Close() })
 			clients = append(clients, c)
+			d := redis.NewClient(&redis.Options{Addr: one.Addr})
+			t.Cleanup(func() { _ = d.Close() })
+			if err := d.Ping(context.Background()).Err(); err != nil { // so that it is connected
+				t.Fatalf("%v", err)
+			}
+			direct = append(direct, d)
 		}
 		open := func() distributed.Backend {
 			b, err := New(clients, opts...)
@@ -32,12 +41,12 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 		}
 		return locktest.Service{
 			Backend: open(), Another: open,
-			Expire: func(key string) {
-				for _, one := range s.all {
-					c := redis.NewClient(&redis.Options{Addr: one.Addr})
-					c.Del(context.Background(), key)
-					_ = c.Close()
+			Expire: func(key string) { // all at once: the suite measures from when it returns
+				var all sync.WaitGroup
+				for _, c := range direct {
+					all.Go(func() { c.Del(context.Background(), key) })
 				}
+				all.Wait()
 			},
 			Cut: func(cut bool) {
 				for _, p := range proxies {

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -45,11 +46,21 @@ func (b *Backend) exchanged(what string, sent time.Time, err error) {
 	b.observers.Report(e)
 }
 
-// Ping implements distributed.Backend: a majority of the servers does what locks need.
+// Ping implements distributed.Backend: a majority of the servers does what locks need. It tries for a second (pingBudget).
 func (b *Backend) Ping(ctx context.Context) error {
 	b.listen()
-	_, err := b.all(ctx, "ping", pingBudget, conn.NewCall(probeScript, []string{prefix + "probe:" + b.process}, prefix+b.process))
-	return err
+	began := time.Now()
+	for try := 0; ; try++ {
+		_, err := b.all(ctx, "ping", pingBudget/2, conn.NewCall(probeScript, []string{prefix + "probe:" + b.process}, prefix+b.process))
+		again := jittered(doubled(firstBackoff, try, longestBackoff))
+		if err == nil || errors.Is(err, distributed.ErrClosed) || errors.Is(err, distributed.ErrRefused) ||
+			time.Since(began)+again > pingBudget {
+			return err
+		}
+		if pause(ctx, again); ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", err, ctx.Err())
+		}
+	}
 }
 
 // Echo implements distributed.Observable.

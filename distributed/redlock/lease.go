@@ -21,6 +21,7 @@ type lease struct {
 	a        *attempt
 	shared   atomic.Bool   // also after Downgrade has begun
 	contends atomic.Uint64 // set of the servers where others wait
+	vacant   atomic.Uint64 // set of the servers that have lost our vote and may vote again
 	fences   fences
 
 	mu      sync.Mutex // guards what follows
@@ -39,13 +40,11 @@ type parting struct {
 	decided  bool
 	err      error // valid once decided
 	done     chan struct{}
-	stuck    chan struct{} // closed when no majority has answered the first tries; the release goes on
-	isStuck  bool
 	watched  bool // StartRelease was called: the answer goes to the Watcher
 }
 
 func newLease(a *attempt) *lease {
-	l := &lease{a: a, parting: parting{underWay: make([]int, len(a.seats)), done: make(chan struct{}), stuck: make(chan struct{})}}
+	l := &lease{a: a, parting: parting{underWay: make([]int, len(a.seats)), done: make(chan struct{})}}
 	l.shared.Store(a.mode == distributed.Shared)
 	return l
 }
@@ -94,12 +93,11 @@ func (l *lease) Release(ctx context.Context) error {
 		return distributed.ErrLeaseLost
 	}
 	l.begin(false)
-	t := time.NewTimer(2 * tryTimeout(l.a.ttl, l.a.b.roundTrip()))
+	t := time.NewTimer(time.Until(l.Until())) // until then tries go on
 	defer t.Stop()
 	why := errLate
 	select {
 	case <-l.parting.done:
-	case <-l.parting.stuck:
 	case <-t.C:
 	case <-ctx.Done():
 		why = ctx.Err()
@@ -235,10 +233,6 @@ func (p *parting) decide(b *Backend) (notify bool) {
 	case over: // the lease has expired
 		p.err = b.unavailable("release", cmp.Or(p.why, errLate))
 	default:
-		if !p.isStuck && tried {
-			p.isStuck = true
-			close(p.stuck)
-		}
 		return false
 	}
 	p.decided = true
@@ -320,6 +314,7 @@ func (l *lease) Downgrade(ctx context.Context) error {
 
 var _ distributed.Downgrader = (*lease)(nil)
 
-func (a *attempt) renewCall(letter string) conn.Call {
-	return a.call(renewScript, letter, 0, millis(a.ttl))
+// renewCall returns a renewal; revote 1: by a server that has lost our vote.
+func (a *attempt) renewCall(letter string, revote int) conn.Call {
+	return a.call(renewScript, letter, 0, millis(a.ttl), revote)
 }

@@ -32,13 +32,13 @@ type node struct {
 	name  string // host:port
 	tr    conn.Transport
 
-	mu       sync.Mutex // guards all below
-	lanes    [lanes]lane
-	failures int       // in a row
-	pausedTo time.Time // it is not asked before; zero: it is
-	probing  bool      // paused, but one question is out
-	why      error     // of the last failure
-	chores   []*ask    // to be tried again
+	mu       sync.Mutex      // guards all below
+	lanes    [lanes + 1]lane // the last is for questions about no key
+	failures int             // in a row
+	pausedTo time.Time       // it is not asked before; zero: it is
+	probing  bool            // paused, but one question is out
+	why      error           // of the last failure
+	chores   []*ask          // to be tried again
 	timer    *time.Timer
 	closed   bool
 	wg       sync.WaitGroup // workers, and a timer that is armed; Add under mu, unless closed

@@ -118,7 +118,7 @@ func (b *Backend) all(ctx context.Context, what string, limit time.Duration, c *
 	}
 	g := newGathering(b, what)
 	for _, n := range b.nodes {
-		n.send(&ask{Call: *c, limit: limit, done: g.done})
+		n.send(&ask{Call: *c, lane: lanes, limit: limit, done: g.done})
 	}
 	err := g.wait(ctx, limit+limit/2)
 	return g.texts(), err

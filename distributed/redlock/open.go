@@ -13,6 +13,9 @@ import (
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
+// quorumFences is the parameter of a URL that stands for WithQuorumFences.
+const quorumFences = "fences=quorum"
+
 const (
 	fewest = 3
 	most   = 31 // far beyond sense, and what fits into sets of bits
@@ -40,9 +43,9 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 
 // Open returns a Backend on the servers that a URL names:
 //
-//	redlock://[user[:password]@]host[:port],host[:port],host[:port][,...][/db]
+//	redlock://[user[:password]@]host[:port],host[:port],host[:port][,...][/db][?fences=quorum]
 //
-// redlocks:// is the same over TLS. User and password are those of all servers; a password is better kept in a file, see
+// redlocks:// is the same over TLS. fences=quorum is WithQuorumFences. User and password are those of all servers; a password is better kept in a file, see
 // WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	u, err := redisopts.ParseURL(rawURL)
@@ -55,8 +58,10 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 		return nil, fmt.Errorf("redlock: unknown scheme %q; want redlock or redlocks", u.Scheme)
 	case u.Host == "":
 		return nil, errors.New("redlock: the URL has no host")
+	case u.RawQuery == quorumFences:
+		opts = append([]Option{WithQuorumFences()}, opts...)
 	case u.RawQuery != "":
-		return nil, errors.New("redlock: the URL takes no parameters")
+		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences)
 	}
 	shared := redis.Options{Username: u.User.Username()}
 	shared.Password, _ = u.User.Password()

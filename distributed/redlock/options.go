@@ -17,7 +17,7 @@ type settings struct {
 }
 
 func newSettings(opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{Prefix: prefix, Pipelines: 1}}
+	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{Prefix: prefix, Pipelines: lanes}}
 	for _, o := range opts {
 		if o == nil {
 			return s, errors.New("redlock: an option is nil")

@@ -74,7 +74,8 @@ func tryTimeout(ttl, rtt time.Duration) time.Duration {
 }
 
 // grace is how long a majority that has answered waits for the others, if these could make it a majority of votes: for
-// several round trips, because the answers to one question come close together.
+// several round trips, because the answers to one question come close together. After that a caller that may wait gets a place,
+// which loses nothing; one with NoWait waits for its exact answer.
 func grace(ttl, rtt time.Duration) time.Duration {
 	return min(max(4*rtt, shortestGrace), tryTimeout(ttl, rtt))
 }

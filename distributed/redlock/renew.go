@@ -12,8 +12,8 @@ import (
 // renewal is one extension of one lease, asked of all servers.
 //
 // A majority that still had our vote has had it ever since, so nobody else can have had a majority meanwhile. A server that has
-// lost our vote and is free votes anew ("new"), which does not count this time: others may have come and gone there. From then
-// on it has our vote without a gap, and the next renewal counts it (rule Q6). So a lease survives that the servers are restarted
+// lost our vote and is free ("none") is asked to vote anew by the next renewal ("new"), which does not count that time: others may
+// have come and gone there. From then on it has our vote without a gap, and later renewals count it (rule Q6). So a lease survives that the servers are restarted
 // one after the other.
 type renewal struct {
 	l    *lease
@@ -64,9 +64,16 @@ func (r *renewal) send(a *attempt) {
 	if r.l != nil {
 		letter = r.l.letter()
 	}
-	c := a.renewCall(letter)
-	limit := tryTimeout(a.ttl, a.b.roundTrip())
+	var vacant uint64
+	if r.l != nil {
+		vacant = r.l.vacant.Load()
+	}
+	usual, limit := a.renewCall(letter, 0), tryTimeout(a.ttl, a.b.roundTrip())
 	for _, n := range a.b.nodes {
+		c := usual
+		if vacant&(1<<n.index) != 0 {
+			c = a.renewCall(letter, 1)
+		}
 		n.send(&ask{Call: c, lane: a.lane, limit: limit, done: func(k *ask) { r.answer(a, k) }})
 	}
 }
@@ -89,7 +96,8 @@ func (r *renewal) answer(a *attempt, k *ask) {
 		a.leaveAgain(k.node)
 	}
 	if r.l != nil {
-		r.l.contention(k.node.index, word != "" && word != "other" && flag == "1")
+		r.l.contention(k.node.index, flag == "1")
+		r.l.vacate(k.node.index, word == "none")
 	}
 	void := a.isVoid(k.node.index)
 	r.mu.Lock()
@@ -132,6 +140,15 @@ func (r *renewal) decide(a *attempt) func() {
 			}
 		} // else the Keeper asks again
 		close(r.decided)
+	}
+}
+
+// vacate notes whether a server has lost our vote and is free.
+func (l *lease) vacate(index int, free bool) {
+	if free {
+		l.vacant.Or(1 << index)
+	} else {
+		l.vacant.And(^(uint64(1) << index))
 	}
 }
 

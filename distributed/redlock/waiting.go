@@ -16,10 +16,10 @@ const (
 	firstPoll, slowPoll = 5 * time.Millisecond, 50 * time.Millisecond
 	// expiryMargin is how long after its announced end a lock is looked at again: PTTL rounds down.
 	expiryMargin = time.Millisecond
-	// looksAtHolder is how often, at growing intervals, another is seen with a majority before it gets our vote. Most likely it
-	// is being released, and the other servers are slower. If not, it holds the lock while this server votes for us, and with
-	// our vote it can do without one server more.
-	looksAtHolder = 4
+	// holderPatience is the part of H for which another is seen with a majority before it gets our vote. Most likely it is being
+	// released, and the other servers are slower. If not, it holds the lock while this server votes for us, and with our vote it
+	// can do without one server more.
+	holderPatience = 4
 )
 
 // considerWaiting looks whether the place has a majority, or what to do about a split vote. The caller holds mu.
@@ -71,7 +71,11 @@ func (a *attempt) rival() (r standing) {
 			continue // or about to expire: it is perhaps not renewed any more
 		}
 		if seen[s.owner]++; seen[s.owner] >= a.b.quorum {
-			if a.splits < looksAtHolder {
+			since := a.lastVote
+			if since.IsZero() {
+				since = a.started
+			}
+			if time.Since(since) < distributed.HeartbeatInterval(a.ttl)/holderPatience {
 				return r
 			}
 			return s

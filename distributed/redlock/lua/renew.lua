@@ -1,18 +1,21 @@
 #!lua flags=allow-oom
--- renew extends our vote. If the lock is free here, because this server has lost our vote or was away, we vote again: that
--- does not count as held (rule Q6).
+-- renew extends our vote. If this server said before that it had lost that, and it is free, it votes for us again, which does not
+-- count as held (rule Q6). Not at the first time: a renewal may arrive after the release, and must not create the lease again.
 -- KEYS and ARGV 1-6: see common.lua
--- ARGV  7 ttl  in ms
--- Returns "held <1: others wait>", "new <same>", or "other".
+-- ARGV  7 ttl     in ms
+--       8 revote  1: vote again
+-- Returns "held <1: others wait>", "new <same>", "none" (free), or "other".
 -- include: common
 local word = 'other'
 if holds(TOKEN) then
   extend(TOKEN, tonumber(ARGV[7]))
   word = 'held'
-elseif take(TOKEN, MODE, WINDOW) then
+elseif ARGV[8] == '1' and take(TOKEN, MODE, WINDOW) then
   forget(TOKEN)
   word = 'new'
+elseif not owner() then
+  word = 'none'
 end
 youth() -- which notes the longest TTL
-if word ~= 'other' then word = word .. ' ' .. othersWait(INSTANCE) end
+if word == 'held' or word == 'new' then word = word .. ' ' .. othersWait(INSTANCE) end
 return word
