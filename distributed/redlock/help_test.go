@@ -40,7 +40,7 @@ func (s *servers) vouch() {
 	require.NoError(s.t, err)
 	defer func() { require.NoError(s.t, b.Close()) }()
 	for _, n := range b.nodes { // every one, not just a majority
-		reply, err := s.all[n.index].Client().Eval(s.t.Context(), helloScript.Text, []string{markKey}, 0, 1).Text()
+		reply, err := s.all[n.index].Client().Eval(s.t.Context(), helloScript.Text, []string{markKey}, 60_000, 1).Text()
 		require.NoError(s.t, err)
 		require.NotEmpty(s.t, reply)
 	}

@@ -135,7 +135,7 @@ func (a *attempt) schedule(voted bool) {
 	for i := range a.seats {
 		s := &a.seats[i]
 		if s.votes() && now.Before(s.mature) {
-			next = min(next, max(s.mature.Sub(now), firstPoll))
+			next = min(next, max(s.standing.youth, firstPoll)) // it may know of a longer TTL when it is asked again
 		}
 		if s.standing.kind != 'w' || s.standing.rank > 0 {
 			continue
