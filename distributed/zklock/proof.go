@@ -9,21 +9,26 @@ import (
 
 // proof is what this machine knows of a session's life: up to when the ensemble cannot have ended it, by our own clock.
 //
-// The leader ends a session. Requests that go to another server touch the session there only, and that server tells the
-// leader with its answer to the leader's next ping, every half tick. So the answer to a read proves nothing: a server
-// that has lost the leader goes on answering reads until it notices. And the answer to a sync, which the
-// leader gives, proves that the server was connected to it; the touch itself may still be on its way. Validity
-// therefore counts from the latest sync that another one, sent at least half a tick later, was answered after (rule Z4).
+// The leader ends a session. Requests that go to another server touch the session there only, and that server tells the leader
+// with its answer to the leader's next ping, every half tick (in ZooKeeper's source: Follower.ping, LearnerHandler, Leader.lead).
+// So the answer to a read proves nothing: a server that has lost the leader goes on answering reads until it notices. And
+// the answer to a sync, which the leader gives, proves that the server was connected to it; the touch itself may still be on
+// its way. Validity therefore counts from the latest sync that was answered half a tick before another one was
+// sent that was answered, too (rule Z4).
 //
-// One goroutine writes, after another; anybody reads.
+// One goroutine writes; anybody reads.
 type proof struct {
 	timeout time.Duration
-	heard   []time.Time // send times of answered syncs that are not proven yet, in order; of the writer
+	heard   []heard // syncs that are not proven yet, in order; of the writer
 	until   atomic.Pointer[time.Time]
 	last    atomic.Pointer[time.Time] // when the latest that was answered was sent
 }
 
-// lag is half a tick or more: a server grants no time-out below 2 ticks, unless it is told to.
+// heard is a sync that was answered.
+type heard struct{ sent, back time.Time }
+
+// lag is half a tick or more: a server grants no time-out below 2 ticks, unless it is told to. Of an observer that is
+// connected to a follower it takes a whole tick, and a time-out of 4.
 func lag(timeout time.Duration) time.Duration { return timeout / 4 }
 
 func newProof(sent time.Time, timeout time.Duration) *proof {
@@ -42,11 +47,11 @@ func (p *proof) proven(sent time.Time) {
 }
 
 // answered notes that a sync was answered.
-func (p *proof) answered(sent time.Time) {
-	for len(p.heard) > 0 && sent.Sub(p.heard[0]) >= lag(p.timeout) {
-		p.proven(p.heard[0])
+func (p *proof) answered(sent, back time.Time) {
+	for len(p.heard) > 0 && sent.Sub(p.heard[0].back) >= lag(p.timeout) {
+		p.proven(p.heard[0].sent)
 		p.heard = p.heard[1:]
 	}
-	p.heard = append(p.heard, sent)
+	p.heard = append(p.heard, heard{sent, back})
 	p.last.Store(&sent)
 }

@@ -49,9 +49,9 @@ type session struct {
 }
 
 const (
-	// beatsPerTimeout is how many syncs go out per time-out, at least one each longestBeat: with a lag of a quarter, five
-	// eighths of the time-out are left at every moment of a session that works.
-	beatsPerTimeout = 8
+	// beatsPerTimeout is how many syncs go out per time-out, at least one each longestBeat: with a lag of a quarter, a sync is
+	// proven by the third after it, and three fifths of the time-out are left at every moment of a session that works.
+	beatsPerTimeout = 10
 	longestBeat     = time.Second
 	// silenceShare of the time-out, at most longestSilence, is how long a sync may be unanswered before the connection is
 	// dropped and another server is tried: time for two more within the session.

@@ -89,7 +89,7 @@ func (s *session) keepAlive() {
 	timer := time.AfterFunc(s.silence(), s.link.drop)
 	defer timer.Stop()
 	if err := s.sync(s.ctx); err == nil {
-		p.answered(sent)
+		p.answered(sent, time.Now())
 		s.dead.drain() // what was refused
 	}
 }

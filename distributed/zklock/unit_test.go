@@ -141,23 +141,25 @@ func TestASessionIsProvenByALaterSync(t *testing.T) {
 	const timeout = 4 * time.Second // lag: 1 s
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
+	const rtt = 100 * time.Millisecond
 	p := newProof(start, timeout)
 	valid := func(since time.Duration) {
 		t.Helper()
 		require.Equal(t, distributed.Validity(at(since), timeout), *p.until.Load())
 	}
+	answered := func(sent time.Duration) { p.answered(at(sent), at(sent+rtt)) }
 	valid(0)
-	p.answered(at(500 * time.Millisecond))
+	answered(500 * time.Millisecond)
 	valid(0)
-	p.answered(at(1400 * time.Millisecond))
-	valid(0)
-	p.answered(at(1600 * time.Millisecond))
+	answered(1500 * time.Millisecond)
+	valid(0) // 0.9 s after the first one's answer
+	answered(1600 * time.Millisecond)
 	valid(500 * time.Millisecond)
-	p.answered(at(3 * time.Second))
+	answered(3 * time.Second)
 	valid(1600 * time.Millisecond)
 	p.proven(at(3500 * time.Millisecond)) // the session moved to another server
 	valid(3500 * time.Millisecond)
-	p.answered(at(4200 * time.Millisecond))
+	answered(4200 * time.Millisecond)
 	valid(3500 * time.Millisecond)
 }
 
