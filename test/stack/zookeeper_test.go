@@ -1,0 +1,31 @@
+package stack_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/zklock"
+	"github.com/wllock/wllock/internal/zktest"
+)
+
+// The opener of docs/zookeeper.md: several servers, a chroot, and the lease TTL of the environment.
+func TestZooKeeperFromTheEnvironment(t *testing.T) {
+	server := zktest.Start(t)
+	t.Setenv("WLLOCK_SYSTEM_NAME", "order")
+	t.Setenv("WLLOCK_LEASE_TTL", "7s")
+	t.Setenv("WLLOCK_BACKEND", "zk://"+server.Addr+","+server.Addr+"/a/b")
+	settings, err := config.FromEnv()
+	require.NoError(t, err)
+	settings = settings.WithOpener("zk", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		return zklock.Open(u.String(), zklock.WithSessionTimeout(settings.LeaseTTL))
+	})
+	locker, err := settings.Open(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error { return nil }))
+	require.NoError(t, locker.Close(t.Context()))
+}
