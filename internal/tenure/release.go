@@ -39,6 +39,9 @@ func (t *Tenure) ReleaseAndWait(ctx context.Context, turn Turn) error {
 	t.mu.Unlock()
 	turn.Leave() // the next caller enters with this lease as prev
 	err := lease.Release(ctx)
+	if errors.Is(err, distributed.ErrLeaseLost) && t.overtaken(lease) {
+		err = nil
+	}
 	switch {
 	case err == nil || errors.Is(err, distributed.ErrLeaseLost):
 		t.LeaseReleased(lease, err)
@@ -46,6 +49,20 @@ func (t *Tenure) ReleaseAndWait(ctx context.Context, turn Turn) error {
 		t.released(lease)
 	}
 	return err
+}
+
+// overtaken reports whether an Enter has named prev and so may have released it before a release that was sent as well: then
+// others may have had the lock since, and the answer to the release, that the lease is not ours, is no loss. A real loss at this very
+// moment is not noticed.
+func (t *Tenure) overtaken(prev distributed.AsyncLease) bool { // rule T5
+	select {
+	case <-prev.Lost():
+		return false
+	default:
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.outgoing.prev != prev || t.outgoing.named // not prev: the Enter has been answered
 }
 
 // releaseAll starts the release of the lease and leaves the place. It keeps the key as long as that takes.
@@ -112,6 +129,9 @@ func (t *Tenure) LeaseReleased(l distributed.Lease, err error) {
 	ours := t.outgoing.prev == l // else an Enter was answered before, and by now t may be another key's
 	if ours {
 		tag, key = t.tag, t.key
+	}
+	if t.outgoing.named && errors.Is(err, distributed.ErrLeaseLost) {
+		err = nil // see overtaken
 	}
 	unpin := t.outgoing.drop(l)
 	t.mu.Unlock()

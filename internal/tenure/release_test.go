@@ -74,6 +74,18 @@ func TestReleaseGoesOnInTheBackground(t *testing.T) {
 		require.False(t, f.inUse())
 		f.close()
 	})
+	bubble(t, "after an Enter of unknown outcome a release that comes too late is no loss", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, handoffs(0))
+		a, b := f.arrive(exclusive), f.arrive(exclusive)
+		answer := delayRelease(fb.lease(0), distributed.ErrLeaseLost)
+		fb.answerWith(fails(distributed.ErrUnavailable))
+		a.leave()
+		require.Equal(t, "unavailable", b.state())
+		close(answer)
+		f.close()
+		require.Empty(t, f.failures())
+	})
 	bubble(t, "after ErrHeld it has been released", func(t *testing.T) {
 		fb := new(fakeBackend)
 		f := newFixture(t, fb, handoffs(0))
@@ -183,6 +195,37 @@ func TestReleaseAndWait(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, "in", b.state())
 		b.leave()
+		f.close()
+	})
+	bubble(t, "an Enter that released the lease first makes no loss", func(t *testing.T) {
+		for _, enter := range []answer{grants, fails(distributed.ErrUnavailable)} { // or may have
+			fb := new(fakeBackend)
+			f := newFixture(t, fb)
+			a := f.arrive(exclusive)
+			answer, result := delayRelease(fb.lease(0), distributed.ErrLeaseLost), make(chan error, 1)
+			go func() { result <- a.leaveAndWait(context.Background()) }()
+			synctest.Wait()
+			fb.answerWith(enter)
+			b := f.arrive(exclusive)
+			close(answer)
+			require.NoError(t, <-result)
+			require.Empty(t, f.failures())
+			if b.state() == "in" {
+				b.leave()
+			}
+			f.close()
+		}
+	})
+	bubble(t, "a lease that is lost before is lost", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb)
+		a := f.arrive(exclusive)
+		answer, result := delayRelease(fb.lease(0), distributed.ErrLeaseLost), make(chan error, 1)
+		go func() { result <- a.leaveAndWait(context.Background()) }()
+		synctest.Wait()
+		close(fb.lease(0).lost)
+		close(answer)
+		require.Equal(t, distributed.ErrLeaseLost, <-result)
 		f.close()
 	})
 	bubble(t, "nobody else releases the lease meanwhile", func(t *testing.T) {

@@ -57,6 +57,7 @@ type outgoing struct {
 	prev      distributed.AsyncLease // nil: none
 	releasing bool                   // its release is under way; else somebody has still to start it
 	pinned    bool                   // the key is pinned for it
+	named     bool                   // by an Enter, which may have released it before a release that was asked for as well
 }
 
 // parting are the places being left that the backend has not answered for.
@@ -153,6 +154,7 @@ func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (de
 	}
 	t.entering = true
 	t.makePrev()
+	t.outgoing.named = t.outgoing.prev != nil
 	if t.mode != mode {
 		t.leavePlace()
 	}

@@ -95,6 +95,7 @@ func (m *keyMix) check(t *testing.T, ctx context.Context) {
 	for _, l := range m.lockers {
 		require.Zero(t, l.Stats().Total.Held)
 		require.Zero(t, l.Stats().Total.Waiting)
+		require.Zero(t, l.Stats().Total.Lost)
 		for i := range m.keys {
 			require.NoError(t, l.Do(ctx, "n", keyName(i), nothing, wllock.WithWait(mixedTTL/4), wllock.SyncRelease()), "left held")
 		}
