@@ -182,8 +182,7 @@ func TestLossUnderAGuardThatOutlivesADoAllEndsItsContext(t *testing.T) {
 // A caller's context may live as long as the process.
 func TestDoAllIsForgottenByTheCallersContext(t *testing.T) {
 	l, _ := newLocker(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := t.Context()
 	gone := make(chan struct{})
 	require.NoError(t, l.DoAll(ctx, keys("a", "b", "c"), func(ctx context.Context) error {
 		_ = ctx.Done()
