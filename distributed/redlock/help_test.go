@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +20,14 @@ type servers struct {
 	t       testing.TB
 	all     []*redistest.Server
 	proxies []*redistest.Proxy
+	ahead   [5]atomic.Int64 // of their clocks, in ns, if they can be set
 }
 
 // start starts n servers whose votes count at once.
-func start(t testing.TB, n int) *servers {
+func start(t testing.TB, n int) *servers { return startFor(t, n, time.Minute) }
+
+// startFor is start with the longest TTL that is going to be used: how long a server does not count that forgets its data.
+func startFor(t testing.TB, n int, longest time.Duration) *servers {
 	t.Helper()
 	s := &servers{t: t}
 	for range n {
@@ -30,17 +35,17 @@ func start(t testing.TB, n int) *servers {
 		s.all = append(s.all, one)
 		s.proxies = append(s.proxies, redistest.NewProxy(t, one.Addr))
 	}
-	s.vouch()
+	s.vouch(longest)
 	return s
 }
 
-func (s *servers) vouch() {
+func (s *servers) vouch(longest time.Duration) {
 	s.t.Helper()
 	b, err := New(s.direct())
 	require.NoError(s.t, err)
 	defer func() { require.NoError(s.t, b.Close()) }()
 	for _, n := range b.nodes { // every one, not just a majority
-		reply, err := s.all[n.index].Client().Eval(s.t.Context(), helloScript.Text, []string{markKey}, 60_000, 1).Text()
+		reply, err := s.all[n.index].Client().Eval(s.t.Context(), helloScript.Text, []string{markKey}, longest.Milliseconds(), 1).Text()
 		require.NoError(s.t, err)
 		require.NotEmpty(s.t, reply)
 	}

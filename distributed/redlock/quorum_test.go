@@ -1,0 +1,164 @@
+package redlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestQuorum(t *testing.T) {
+	for n, q := range map[int]int{3: 2, 5: 3, 7: 4, 31: 16} {
+		require.Equal(t, q, quorum(n))
+		require.Greater(t, 2*quorum(n), n, "two majorities share a server")
+		require.False(t, provenLost(n, n-q))
+		require.True(t, provenLost(n, n-q+1))
+	}
+}
+
+func TestTally(t *testing.T) {
+	for _, test := range []struct {
+		tally
+		want verdict
+	}{
+		{tally{n: 5}, pending},
+		{tally{n: 5, votes: 2}, pending},
+		{tally{n: 5, votes: 3}, granted},
+		{tally{n: 5, votes: 3, errs: 2}, granted},
+		{tally{n: 5, votes: 2, waits: 2}, pending},
+		{tally{n: 5, votes: 2, waits: 2, closed: true}, refused},
+		{tally{n: 5, votes: 1, waits: 1, closed: true}, pending},
+		{tally{n: 5, waits: 3}, refused},
+		{tally{n: 5, votes: 2, waits: 1, errs: 2}, refused},
+		{tally{n: 5, waits: 2, errs: 1}, refused},
+		{tally{n: 5, votes: 2, errs: 3}, unavailable},
+		{tally{n: 5, errs: 2}, pending},
+		{tally{n: 3, errs: 2}, unavailable},
+		{tally{n: 3, votes: 1, errs: 1}, pending},
+		{tally{n: 3, votes: 1, errs: 1, waits: 1}, refused},
+	} {
+		require.Equal(t, test.want, test.judge(), "%+v", test.tally)
+	}
+}
+
+// A majority lasts as long as the last q of its votes.
+func TestValidUntil(t *testing.T) {
+	base := time.Now()
+	at := func(ms ...int) (all []time.Time) {
+		for _, m := range ms {
+			all = append(all, base.Add(time.Duration(m)*time.Millisecond))
+		}
+		return all
+	}
+	for _, test := range []struct {
+		sent []time.Time
+		from int // ms; -1: no majority
+	}{
+		{at(), -1}, {at(1, 2), -1}, {at(1, 2, 3), 1}, {at(5, 1, 9), 1}, {at(1, 5, 9, 7), 5}, {at(1, 1, 9, 9, 9), 9},
+	} {
+		until, ok := validUntil(5, test.sent, time.Second)
+		require.Equal(t, test.from >= 0, ok)
+		if ok {
+			require.Equal(t, distributed.Validity(at(test.from)[0], time.Second), until)
+		}
+	}
+}
+
+func TestPauses(t *testing.T) {
+	for k := range 100 {
+		require.LessOrEqual(t, backoff(k), longestBackoff)
+		p := splitPause(k, time.Millisecond, time.Second)
+		require.GreaterOrEqual(t, p, time.Millisecond, "no tighter than a round trip")
+		require.LessOrEqual(t, p, time.Second)
+		require.LessOrEqual(t, grace(time.Second, time.Duration(k)*time.Millisecond), tryTimeout(time.Second, time.Duration(k)*time.Millisecond))
+	}
+	require.Equal(t, shortestTry, tryTimeout(distributed.MinTTL, 0))
+	require.Equal(t, longestTry, tryTimeout(time.Hour, time.Minute))
+}
+
+func TestTokens(t *testing.T) {
+	a, b := tokenOf(7, "A"), tokenOf(12, "A")
+	require.True(t, older(a, b))
+	require.False(t, older(b, a))
+	require.True(t, older(tokenOf(7, "A"), tokenOf(7, "B")))
+	for _, foreign := range []string{"", "x", "wllock:x:A:1:i:2", "wllock:s:1", "wllock:rs:" + a, "wllock:1"} {
+		_, _, ok := age(foreign)
+		require.False(t, ok, foreign)
+	}
+}
+
+// A vote counts from the question that it follows; a notice about an earlier one changes nothing.
+func TestSeats(t *testing.T) {
+	now, window := time.Now(), time.Minute
+	sent := func(ms int) time.Time { return now.Add(time.Duration(ms-1000) * time.Millisecond) }
+	waits, vote := standing{kind: 'w', mode: "x"}, standing{kind: 'v'}
+	t.Run("the answer gives it", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		require.False(t, s.counts(now, window))
+		s.told(vote, now, 0)
+		require.True(t, s.counts(now, window))
+		require.Equal(t, sent(1), s.voted)
+	})
+	t.Run("a notice gives it", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(waits, now, 0)
+		require.False(t, s.noticed(2, false))
+		require.False(t, s.noticed(0, false))
+		require.True(t, s.noticed(1, false))
+		require.Equal(t, sent(1), s.voted)
+	})
+	t.Run("a notice overtakes the answer", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		require.True(t, s.noticed(1, false))
+		require.False(t, s.counts(now, window), "the server may be young")
+		s.told(waits, now, 0)
+		require.True(t, s.counts(now, window))
+	})
+	t.Run("a notice of before the last question", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(waits, now, 0)
+		s.ask(sent(2))
+		s.told(waits, now, 0)
+		require.False(t, s.noticed(1, false))
+	})
+	t.Run("a vote that is yielded", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(vote, now, 0)
+		s.yield(sent(2))
+		require.False(t, s.votes())
+		require.False(t, s.noticed(1, false))
+		s.told(waits, now, 0)
+		require.False(t, s.void)
+		require.True(t, s.noticed(2, false), "and comes back")
+	})
+	t.Run("a yield without answer", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(vote, now, 0)
+		s.yield(sent(2))
+		s.failed(errLate)
+		s.ask(sent(3))
+		s.told(vote, now, 0)
+		require.False(t, s.counts(now, window), "it may be carried out later")
+	})
+	t.Run("a young server", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(standing{kind: 'v', youth: time.Second, longest: 1000}, now, 3*time.Second)
+		require.False(t, s.counts(now.Add(2900*time.Millisecond), window))
+		require.True(t, s.counts(now.Add(3100*time.Millisecond), window))
+	})
+	t.Run("a vote that has expired", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(vote, now, 0)
+		require.False(t, s.counts(now.Add(window), window))
+	})
+}
