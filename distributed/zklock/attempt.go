@@ -83,7 +83,11 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 		a.discard()
 		return nil, nil, err
 	case g != nil:
-		return a.begin(*g)
+		if l := a.begin(*g); l != nil {
+			return l, nil, nil
+		}
+		a.discard()
+		return nil, nil, errOver
 	case a.noWait:
 		a.discard()
 		return nil, nil, distributed.ErrHeld
@@ -98,14 +102,14 @@ func orHeld(err error) error {
 	return err
 }
 
-// begin makes the lease of a direct grant.
-func (a *attempt) begin(g grant) (distributed.Lease, distributed.Place, error) {
+// begin makes the lease of a direct grant; nil: Close or the end of the session was quicker.
+func (a *attempt) begin(g grant) *lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state == ended { // Close or the end of the session was quicker
-		return nil, nil, errOver
+	if a.state == ended {
+		return nil
 	}
-	return a.start(g), nil, nil
+	return a.start(g)
 }
 
 // queued makes the place.

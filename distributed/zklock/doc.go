@@ -6,7 +6,7 @@
 //
 // A lock is a node, and each request for it an ephemeral sequential child: the recipe of ZooKeeper's documentation and of
 // Junqueira and Reed, ZooKeeper (O'Reilly 2013), with the shared locks and the protected names of Apache Curator. What
-// is our own is told in docs/zookeeper.md: until when a lease is valid, fences, and that a holder learns who waits.
+// is our own stands in docs/zookeeper.md: until when a lease is valid, fences, and how a holder learns that somebody waits.
 //
 //	Enter ──▶ create the child, and delete that of Prev (one transaction)
 //	            ▼

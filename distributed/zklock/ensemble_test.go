@@ -83,8 +83,8 @@ func leaderLost(t *testing.T, leader *zktest.Server, followers []*zktest.Server)
 	release(t, next)
 }
 
-// A follower that has lost its leader goes on answering reads for a while, and the leader ends the sessions of its clients. A holder that
-// takes an answer for a proof would go on working.
+// A follower that has lost its leader goes on answering reads for a while, and the leader ends the sessions of its clients.
+// A holder that takes an answer for a proof would go on working.
 func TestAFollowerWithoutLeaderProvesNothing(t *testing.T) {
 	leader, followers := ensemble(t, true)
 	root := newRoot()
@@ -96,7 +96,8 @@ func TestAFollowerWithoutLeaderProvesNothing(t *testing.T) {
 	defer followers[0].CutOffFromEnsemble(false)
 	next := granted(t, p)
 	require.NotNil(t, next)
-	assert.True(t, distributed.Over(time.Now(), l.Until()), "let in %v before the lease of the one before had expired", time.Until(l.Until()))
+	early := time.Until(l.Until())
+	assert.True(t, distributed.Over(time.Now(), l.Until()), "let in %v before the lease of the one before had expired", early)
 	lost(t, l)
 	release(t, next)
 }

@@ -56,6 +56,8 @@ func (b *Backend) Echo(ctx context.Context) error {
 	defer cancel()
 	if err == nil {
 		err = s.sync(ctx)
+	} else if errors.Is(err, distributed.ErrUnreached) {
+		b.observers.report(distributed.Exchange{Err: err})
 	}
 	if errors.Is(err, distributed.ErrRefused) {
 		return nil // it answers

@@ -55,8 +55,8 @@ const (
 	lookPause = 2 * time.Millisecond
 )
 
-// keptFor is what the Keeper is told that a renewal extends a lease to, so that it renews when two fifths of the time-out are left, which is
-// more than the third of a TTL that a hand-off takes. After a renewal three fifths are.
+// keptFor is how long a renewal makes a lease last, as the Keeper knows it: so it renews when two fifths of the time-out are
+// left, which is more than the third of a TTL that a hand-off takes. After a renewal three fifths are left.
 func keptFor(timeout time.Duration) time.Duration { return timeout * 3 / 5 }
 
 // newLease makes the lease of a grant. It lasts for the claim window, or as long as the session if that is shorter. The

@@ -23,6 +23,7 @@ type link struct {
 	limit  func() time.Duration // for a dial and a handshake
 	armed  func() bool          // watches will be set again
 	opened func(sent time.Time, timeout time.Duration)
+	failed func(sent time.Time, err error, inARow int)
 
 	ctx    context.Context // ends when no more connections are wanted
 	cancel context.CancelFunc
@@ -54,19 +55,32 @@ func (l *link) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, l.limit())
 	defer cancel()
+	sent := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	w, fails := l.dialed(conn, err)
+	if err != nil && l.ctx.Err() == nil {
+		l.failed(sent, err, fails)
+	}
+	if w == nil {
+		return nil, errors.Join(err, l.ctx.Err())
+	}
+	return w, nil
+}
+
+// dialed takes the connection, unless none is wanted any more.
+func (l *link) dialed(conn net.Conn, err error) (w *wire, fails int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails++ // until a handshake is answered
-	if err != nil {
-		return nil, err
-	}
-	if l.ctx.Err() != nil {
+	switch {
+	case err != nil:
+		return nil, l.fails
+	case l.ctx.Err() != nil:
 		_ = conn.Close()
-		return nil, errors.New("closed")
+		return nil, l.fails
 	}
 	l.wire = &wire{Conn: conn, link: l, ready: make(chan struct{})}
-	return l.wire, nil
+	return l.wire, l.fails
 }
 
 func (l *link) pause() error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 // Eight processes of sixteen callers: nobody is beside a holder, each fence is above the one before, and all get the same share. In
@@ -69,4 +70,25 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 	t.Logf("Jain %.3f", jain(turns))
 	require.GreaterOrEqual(t, jain(turns), 0.9)
 	return total
+}
+
+// While the server is away callers are refused at once; when it is back locks are acquired again, by the same Locker.
+func TestLockerOverAnOutage(t *testing.T) {
+	need(t)
+	private := zktest.Start(t)
+	l, err := wllock.New("shop", open(t, private.Addr, newRoot()), wllock.WithOwnedBackend(), wllock.WithLeaseTTL(ttl))
+	require.NoError(t, err)
+	do := func() error {
+		return l.Do(t.Context(), "product", "1", func(context.Context) error { return nil }, wllock.WithWait(time.Second))
+	}
+	works := func() bool { return do() == nil }
+	require.Eventually(t, works, patience, time.Millisecond)
+	private.Kill()
+	require.Eventually(t, func() bool {
+		start := time.Now()
+		return errors.Is(do(), wllock.ErrUnavailable) && time.Since(start) < 10*time.Millisecond
+	}, patience, time.Millisecond)
+	private.Restart(t)
+	require.Eventually(t, works, patience, time.Millisecond)
+	require.NoError(t, l.Close(context.Background()))
 }

@@ -75,7 +75,7 @@ func (a *attempt) look(ctx context.Context, since time.Time) (*grant, error) {
 			continue // it went meanwhile
 		case err != nil:
 			return nil, err
-		case pred.downgraded && a.shared(): // it is the holder, for there was nobody before it when it was exclusive
+		case pred.downgraded && a.shared(): // it is the holder, because nobody was before it when it was exclusive
 			return a.grant(ctx, since, v, max(v.zxid, pred.zxid))
 		}
 		return nil, nil

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -15,7 +16,7 @@ import (
 	"github.com/wllock/wllock/internal/zktest"
 )
 
-// Nodes belong to the user, and another one is told at the start what it lacks.
+// Nodes belong to the user; another one learns at the start what it lacks.
 func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	root, file := newRoot(), filepath.Join(t.TempDir(), "password")
@@ -174,9 +175,16 @@ func TestNoServerThere(t *testing.T) {
 	t.Parallel()
 	b, err := New([]string{"127.0.0.1:1"})
 	require.NoError(t, err)
+	var unreached atomic.Int64
+	defer b.Observe(func(e distributed.Exchange) {
+		if errors.Is(e.Err, distributed.ErrUnreached) {
+			unreached.Add(1)
+		}
+	})()
 	_, _, err = b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: 200 * time.Millisecond})
 	assert.ErrorIs(t, err, distributed.ErrUnavailable)
 	assert.ErrorIs(t, err, distributed.ErrUnreached)
+	assert.Positive(t, unreached.Load())
 	start := time.Now()
 	require.NoError(t, b.Close())
 	require.Less(t, time.Since(start), 10*time.Second)

@@ -44,7 +44,8 @@ func (b *Backend) probe(s *session) error { return b.probeWith(s.ctx, s) }
 func (b *Backend) probeWith(ctx context.Context, s *session) error {
 	path := b.set.root + "/" + probeName + rand.Text()[:idLength]
 	_, err := ask(ctx, s, "probe", func() (struct{}, error) {
-		_, err := s.conn.Multi(&zk.CreateRequest{Path: path, Acl: b.set.acl, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: path, Version: -1})
+		_, err := s.conn.Multi(&zk.CreateRequest{Path: path, Acl: b.set.acl, Flags: zk.FlagEphemeral},
+			&zk.DeleteRequest{Path: path, Version: -1})
 		return struct{}{}, err
 	}, nil)
 	switch {

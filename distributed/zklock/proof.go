@@ -27,7 +27,7 @@ type proof struct {
 // heard is a sync that was answered.
 type heard struct{ sent, back time.Time }
 
-// lag is half a tick or more: a server grants no time-out below 2 ticks, unless it is told to. Of an observer that is
+// lag is half a tick or more: a server grants no time-out below 2 ticks, unless it is configured to. Of an observer that is
 // connected to a follower it takes a whole tick, and a time-out of 4.
 func lag(timeout time.Duration) time.Duration { return timeout / 4 }
 
@@ -38,7 +38,7 @@ func newProof(sent time.Time, timeout time.Duration) *proof {
 	return p
 }
 
-// proven notes that the leader itself was told at sent or later: the session was created, or moved to another server.
+// proven notes that the leader itself heard of the session at sent or later: the session was created, or moved to another server.
 func (p *proof) proven(sent time.Time) {
 	until := distributed.Validity(sent, p.timeout)
 	if old := p.until.Load(); old == nil || until.After(*old) {

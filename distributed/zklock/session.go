@@ -70,7 +70,7 @@ func (b *Backend) newSession(wanted time.Duration) (*session, error) {
 	s.dead.s = s
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.downAt.Store(true)
-	s.link.limit, s.link.armed, s.link.opened = s.silence, s.anyArmed, s.opened
+	s.link.limit, s.link.armed, s.link.opened, s.link.failed = s.dialLimit, s.anyArmed, s.opened, s.dialFailed
 	conn, events, err := zk.Connect(b.servers, wanted,
 		zk.WithDialer(s.link.dial), zk.WithHostProvider(&hosts{link: s.link}), zk.WithEventCallback(s.event), zk.WithLogger(quiet{}),
 		zk.WithLogInfo(false), zk.WithMaxConnBufferSize(sendBuffer), zk.WithMaxBufferSize(receiveBuffer))
@@ -99,6 +99,23 @@ func (s *session) timeout() time.Duration {
 
 func (s *session) silence() time.Duration { return min(s.timeout()/silenceShare, longestSilence) }
 
+// dialLimit bounds a dial and a handshake. The first one is not in a hurry: nothing is held yet.
+func (s *session) dialLimit() time.Duration {
+	if s.alive.Load() == nil {
+		return max(s.silence(), firstDial)
+	}
+	return s.silence()
+}
+
+const firstDial = time.Second
+
+// dialFailed reports that no server could be connected to: there is no request that could say so.
+func (s *session) dialFailed(sent time.Time, err error, inARow int) {
+	if inARow >= len(s.b.servers) {
+		s.b.observers.report(distributed.Exchange{Sent: sent, Err: unreached(err)})
+	}
+}
+
 // until is the time up to which the session lives at least.
 func (s *session) until() time.Time { return *s.alive.Load().until.Load() }
 
@@ -110,8 +127,7 @@ func (s *session) healthy(now time.Time) bool {
 
 func (s *session) beat() time.Duration { return min(s.timeout()/beatsPerTimeout, longestBeat) }
 
-// opened is called by the link when a handshake was answered. The leader has been asked for it: it created the session, or
-// found it alive.
+// opened is called by the link when a handshake was answered. The leader itself created the session, or found it alive.
 func (s *session) opened(sent time.Time, timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,8 +43,8 @@ func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, err
 		return nil, err
 	}
 	if granted := s.timeout(); granted > ttl {
-		return nil, fmt.Errorf("%w: %v of %v: the server grants no session below %v: set the TTL (WithLeaseTTL), or the server's "+
-			"tickTime, of which it grants twice: %w: %w", ErrInvalidTTL, ttl, granted, granted, distributed.ErrUnavailable, distributed.ErrRefused)
+		return nil, fmt.Errorf("%w: %v, and the server has granted %v: want a TTL (WithLeaseTTL) of at least that, or a server "+
+			"with a smaller tickTime: %w: %w", ErrInvalidTTL, ttl, granted, distributed.ErrUnavailable, distributed.ErrRefused)
 	}
 	return s, nil
 }

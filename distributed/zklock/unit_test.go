@@ -182,14 +182,16 @@ func TestOpenTakesSeveralServersAndAChroot(t *testing.T) {
 
 func TestWrongSettingsAreRefused(t *testing.T) {
 	for _, url := range []string{
-		"", "h1", "redis://h1", "zk://", "zk:///chroot", "zk://h1,,h2", "zk://u:secret/word@h1", "zk://h1/a?b=c", "zk://h1/a//b", "zk://h1/..",
-		"zk://u:secret%zz@h1", "zk://h1/%zz",
+		"", "h1", "redis://h1", "zk://", "zk:///chroot", "zk://h1,,h2", "zk://u:secret/word@h1", "zk://h1/a?b=c",
+		"zk://h1/a//b", "zk://h1/..", "zk://u:secret%zz@h1", "zk://h1/%zz",
 	} {
 		_, err := Open(url)
 		require.Error(t, err, url)
 		require.NotContains(t, err.Error(), "secret")
 	}
-	for _, o := range []Option{nil, WithLogger(nil), WithSessionTimeout(-1), WithSessionTimeout(1), WithAuth("a:b", ""), WithAuth("", "x"), WithRoot("x")} {
+	for _, o := range []Option{
+		nil, WithLogger(nil), WithSessionTimeout(-1), WithSessionTimeout(1), WithAuth("a:b", ""), WithAuth("", "x"), WithRoot("x"),
+	} {
 		_, err := New([]string{"h"}, o)
 		require.Error(t, err)
 	}
