@@ -18,14 +18,11 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/internal/redistest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	ttl     = 5 * time.Second
