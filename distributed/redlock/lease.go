@@ -32,6 +32,7 @@ type lease struct {
 // way at once, and on each server one of them finds the vote. All sets are of bits by server.
 type parting struct {
 	begun    bool
+	adopted  bool   // by an Enter that is being sent to every server
 	found    uint64 // the vote was there, and is released
 	missing  uint64 // it was not; final when nothing is under way there
 	failed   uint64 // a try has failed
@@ -143,7 +144,7 @@ func (l *lease) begin(watched bool) {
 	}
 	if send {
 		for _, n := range l.a.b.nodes {
-			l.leaveNode(n)
+			l.leaveFirst(n)
 		}
 	}
 	l.end()
@@ -172,6 +173,26 @@ func (l *lease) leaveNode(n *node) {
 		Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, l.a.b.roundTrip()), until: laterOf(l.Until(), time.Now().Add(l.a.window())), done: l.left,
 		missed: func(k *ask) { l.parted(n.index, 0, false, k.Err) },
 	})
+}
+
+// leaveFirst is leaveNode for the first try, which an Enter that comes before it was sent makes needless.
+func (l *lease) leaveFirst(n *node) {
+	c := l.a.call(leaveScript, l.letter(), 0)
+	n.send(&ask{
+		Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, l.a.b.roundTrip()), until: laterOf(l.Until(), time.Now().Add(l.a.window())), done: l.left,
+		missed:   func(k *ask) { l.parted(n.index, 0, false, k.Err) },
+		needless: func() bool { return l.needless(n.index) },
+	})
+}
+
+// needless reports that an Enter releases the lease on a server, and that our own question is not under way any more.
+func (l *lease) needless(index int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parting.adopted {
+		l.parting.underWay[index]-- // the Enter's is left, so nothing is decided by this
+	}
+	return l.parting.adopted
 }
 
 // left takes the answer to leave.
@@ -254,7 +275,7 @@ func (l *lease) adopt() {
 	for i := range l.parting.underWay {
 		l.parting.underWay[i]++
 	}
-	l.parting.begun = true
+	l.parting.begun, l.parting.adopted = true, true
 	l.mu.Unlock()
 	l.end()
 }

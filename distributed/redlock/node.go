@@ -59,6 +59,8 @@ type ask struct {
 	until time.Time     // zero: one try; else a failure is tried again until then
 	sent  time.Time
 	done  func(*ask) // called once, with no mutex held
+	// needless, if any, is called before it is sent: true: it need not be, and is never done.
+	needless func() bool
 	// missed, if any, is called after a try that failed and is to be repeated.
 	missed func(*ask)
 }
@@ -126,7 +128,10 @@ func (n *node) work(l *lane) {
 			return
 		}
 		n.mu.Unlock()
-		n.exchange(batch)
+		batch = slices.DeleteFunc(batch, func(k *ask) bool { return k.needless != nil && k.needless() })
+		if len(batch) > 0 {
+			n.exchange(batch)
+		}
 	}
 }
 
