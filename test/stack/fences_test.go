@@ -42,6 +42,9 @@ func TestFencesGrowThroughAMixture(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, b.Close()) })
 		mixFences(t, b, long(100_000, 10_000))
 	})
+	t.Run("redlock", func(t *testing.T) {
+		mixFences(t, openRedlock(t, fiveServers(t)), long(50_000, 3_000))
+	})
 	t.Run("zookeeper", func(t *testing.T) {
 		b, err := zklock.Open("zk://" + zktest.Start(t).Addr)
 		require.NoError(t, err)
