@@ -184,7 +184,7 @@ func (v *fenceVote) answered(k *ask) {
 	if k.Err == nil && len(f) == 3 {
 		stored, _ := strconv.ParseUint(f[1], 10, 64)
 		b.sawFence(stored)
-		v.ahead = append(v.ahead, time.UnixMicro(number(f[2])).Sub(time.Now()))
+		v.ahead = append(v.ahead, time.Until(time.UnixMicro(number(f[2]))))
 	}
 	v.decide(b)
 }

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,12 +74,6 @@ func (s *servers) open(opts ...Option) *Backend {
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, b.Close()) })
 	return b
-}
-
-func (s *servers) del(key string) {
-	for _, one := range s.all {
-		one.Client().Del(context.Background(), key)
-	}
 }
 
 func request(key, instance string) distributed.Request {

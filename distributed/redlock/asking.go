@@ -1,0 +1,197 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+// enter asks all servers at once. prev may be nil.
+func (a *attempt) enter(prev *lease) {
+	noWait, token := 0, ""
+	if a.noWait {
+		noWait = 1
+	}
+	if prev != nil {
+		token = prev.a.token
+		prev.adopt()
+	}
+	c := a.call(enterScript, modeLetter(a.mode), 1, a.id, noWait, token)
+	limit := tryTimeout(a.ttl, a.b.roundTrip())
+	a.mu.Lock()
+	a.started = time.Now()
+	for i := range a.seats {
+		a.seats[i].ask(a.started)
+	}
+	a.mu.Unlock()
+	for _, n := range a.b.nodes {
+		n.send(&ask{Call: c, lane: a.lane, limit: limit, done: func(k *ask) { a.entered(k, prev) }})
+	}
+}
+
+// entered takes the answer of one server to enter.
+func (a *attempt) entered(k *ask, prev *lease) {
+	s := standing{}
+	if k.Err == nil {
+		if s = readEnter(k.Reply); s.kind == 0 {
+			k.Err = conn.Refusal(fmt.Errorf("the server answers %q", k.Reply))
+		}
+	}
+	prev.enterReplied(k.node.index, s.found, k.Err)
+	a.answered(k, s)
+}
+
+// answered takes what a server says about the attempt, or that it says nothing.
+func (a *attempt) answered(k *ask, s standing) {
+	if k.Err == nil {
+		a.b.learn(s.longest)
+	}
+	a.mu.Lock()
+	seat := &a.seats[k.node.index]
+	if k.Err != nil {
+		seat.failed(k.Err)
+	} else {
+		seat.told(s, time.Now(), time.Duration(a.b.longest.Load())*time.Millisecond)
+	}
+	over := a.state == ended
+	then := a.consider()
+	a.mu.Unlock()
+	if over && k.Err == nil && (s.kind == 'v' || s.kind == 'w') { // it came after the roll-back was sent, and perhaps after that was done
+		a.leaveAgain(k.node)
+	}
+	then()
+}
+
+func nothing() {}
+
+// consider decides what follows from the seats. It returns what is to be done once mu is free. The caller holds mu.
+func (a *attempt) consider() (then func()) {
+	switch a.state {
+	case asking:
+		return a.considerAsking()
+	case waiting:
+		return a.considerWaiting()
+	}
+	return nothing
+}
+
+func (a *attempt) considerAsking() func() {
+	t := a.tally()
+	switch t.judge() {
+	case granted:
+		a.observe(nil)
+		return a.win()
+	case unavailable:
+		err := a.b.failures(a.errs())
+		a.observe(err)
+		if again := a.askAgain(err); again != nil {
+			return again
+		}
+		return a.fail(a.b.unavailable("enter", err))
+	case refused:
+		a.observe(nil)
+		if !a.noWait {
+			return a.wait()
+		}
+		if err := a.young(); err != nil {
+			return a.fail(a.b.unavailable("enter", err))
+		}
+		return a.fail(distributed.ErrHeld)
+	}
+	if !a.lingers && !a.noWait && t.votes+t.waits >= a.b.quorum {
+		a.lingers = true
+		time.AfterFunc(grace(a.ttl, a.b.roundTrip()), a.closeRound)
+	}
+	return nothing
+}
+
+// askAgain asks the servers again that have failed, after a pause, as long as a vote would have half of its window left: most
+// failures are a busy server or a lost connection. It returns nil if a repeat does not help. The caller holds mu.
+func (a *attempt) askAgain(err error) func() {
+	pause := jittered(doubled(firstBackoff/2, a.repeats, longestBackoff))
+	if conn.Classify(err) == conn.Permanent || errors.Is(err, distributed.ErrRefused) || errors.Is(err, distributed.ErrClosed) ||
+		time.Since(a.started)+pause > a.window()/2 {
+		return nil
+	}
+	a.repeats++
+	noWait := 0
+	if a.noWait {
+		noWait = 1
+	}
+	var asks []*ask
+	for i := range a.seats {
+		if s := &a.seats[i]; s.err != nil {
+			s.err = nil
+			c := a.call(enterScript, modeLetter(a.mode), s.ask(time.Now()), a.id, noWait, "")
+			k := &ask{Call: c, lane: a.lane, limit: tryTimeout(a.ttl, a.b.roundTrip()), done: func(k *ask) { a.entered(k, nil) }}
+			k.node = a.b.nodes[i]
+			asks = append(asks, k)
+		}
+	}
+	return func() {
+		time.AfterFunc(pause, func() {
+			for _, k := range asks {
+				k.node.send(k)
+			}
+		})
+	}
+}
+
+// closeRound ends the wait for slow servers: a majority has answered.
+func (a *attempt) closeRound() {
+	a.mu.Lock()
+	a.closed = true
+	then := nothing
+	if a.state == asking {
+		then = a.consider()
+	}
+	a.mu.Unlock()
+	then()
+}
+
+// tally counts the seats. The caller holds mu.
+func (a *attempt) tally() tally {
+	t := tally{n: len(a.seats), closed: a.closed}
+	now := time.Now()
+	for i := range a.seats {
+		switch s := &a.seats[i]; {
+		case s.counts(now, a.window()):
+			t.votes++
+		case s.standing.kind != 0:
+			t.waits++
+		case s.err != nil:
+			t.errs++
+		}
+	}
+	return t
+}
+
+func (a *attempt) errs() []error {
+	all := make([]error, len(a.seats))
+	for i := range a.seats {
+		all[i] = a.seats[i].err
+	}
+	return all
+}
+
+// young returns an error if a majority votes for us and too many of these servers do not count yet (rule Q5).
+func (a *attempt) young() error {
+	votes, rest := 0, time.Duration(0)
+	now := time.Now()
+	for i := range a.seats {
+		if s := &a.seats[i]; s.standing.kind == 'v' {
+			votes++
+			rest = max(rest, s.mature.Sub(now))
+		}
+	}
+	if votes < a.b.quorum {
+		return nil
+	}
+	return conn.Refusal(fmt.Errorf("servers were started or flushed less than the longest lease TTL ago and count in %v", rest.Round(time.Millisecond)))
+}
+
+// observe reports the round that enters. The caller holds mu.
+func (a *attempt) observe(err error) { a.b.exchanged("enter", a.started, err) }

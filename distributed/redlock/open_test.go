@@ -1,0 +1,116 @@
+package redlock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+func TestWrongServersAreRefused(t *testing.T) {
+	for url, want := range map[string]string{
+		"redlock://a":                     "1 servers: want an odd number from 3",
+		"redlock://a,b,c,d":               "4 servers: want an odd number from 3",
+		"redlock://a,b,a:6379":            "a:6379 is named twice",
+		"redlock://a,b,c/x":               "invalid database number",
+		"redlock://a,b,c?x=1":             "one parameter: fences=quorum",
+		"redis://a,b,c":                   `unknown scheme "redis"`,
+		"redlock://u:s3cret@a,b":          "2 servers",
+		"redlock://u:s3cret@a,b,c/secret": "invalid database",
+	} {
+		_, err := Open(url)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	_, err := New([]redis.UniversalClient{nil, nil, nil})
+	require.ErrorContains(t, err, "want a *redis.Client")
+	b, err := Open("redlocks://u:s3cret@a,b,c/2?fences=quorum")
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprintf("%v %+v %#v", b, b, b), "s3cret")
+	require.NoError(t, b.Close())
+}
+
+// One server under two addresses would vote twice.
+func TestOneServerUnderTwoAddressesIsRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	again := redistest.NewProxy(t, s.all[0].Addr)
+	clients := s.clients()
+	clients[2] = s.all[0].Client(func(o *redis.Options) { o.Addr = again.Addr })
+	b, err := New(clients)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.Eventually(t, func() bool {
+		_, _, err = b.Enter(t.Context(), request("k", "a"))
+		return err != nil
+	}, patience, 10*time.Millisecond)
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "are one server")
+}
+
+// Servers that were never used count after the longest TTL; a caller that waits gets its lease then.
+func TestFirstStart(t *testing.T) {
+	t.Parallel()
+	var clients []redis.UniversalClient
+	for range 3 {
+		clients = append(clients, redistest.Start(t).Client())
+	}
+	b, err := New(clients)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	req := distributed.Request{Key: "k", Instance: "a", TTL: time.Second, NoWait: true}
+	began := time.Now()
+	_, _, err = b.Enter(t.Context(), req)
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "count in")
+	req.NoWait = false
+	_, p, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	l := <-p.Granted()
+	require.GreaterOrEqual(t, time.Since(began), req.TTL-10*time.Millisecond)
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// Without notices heartbeats find the votes.
+func TestLostNotices(t *testing.T) {
+	t.Parallel()
+	s := startFor(t, 5, time.Second)
+	a, b := s.open(), s.open()
+	for _, p := range s.proxies {
+		p.SetSilent(true)
+	}
+	req := distributed.Request{Key: "k", Instance: "a", TTL: time.Second}
+	l, _, err := a.Enter(t.Context(), req)
+	require.NoError(t, err)
+	req.Instance = "b"
+	_, p, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+	began := time.Now()
+	l = <-p.Granted()
+	require.Less(t, time.Since(began), time.Second)
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// Split votes are rare, and resolved: with eight instances on one key most grants take one question.
+func TestSplitVotesAreRare(t *testing.T) {
+	t.Parallel()
+	s := startFor(t, 5, faultTTL)
+	w := compete(t, s)
+	time.Sleep(2 * time.Second)
+	w.stop()
+	var splits int64
+	for _, b := range w.backends {
+		splits += b.splits.Load()
+	}
+	grants := w.grants.Load()
+	t.Logf("%d grants, %d votes yielded: %.2f%%", grants, splits, 100*float64(splits)/float64(grants))
+	require.Greater(t, grants, 10*splits)
+}
