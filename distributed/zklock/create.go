@@ -133,12 +133,15 @@ func (b *Backend) adopt(req distributed.Request) *prev {
 	if !ok || l.a.b != b || l.a.key != req.Key || l.a.instance != req.Instance || !l.Finish() {
 		return nil
 	}
+	l.a.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.phase {
 	case kept:
-		l.phase, l.held = adopted, true
-		l.a.end()
+		l.held = true
+		fallthrough
+	case starting:
+		l.phase = adopted
 		return &prev{l, true}
 	case released:
 		return nil
@@ -166,7 +169,7 @@ func (p *prev) settle(err error) {
 func (p *prev) giveUp() {
 	if p != nil && p.mine {
 		p.mine = false
-		p.l.launch(true)
+		p.l.launch()
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // lease is a node that is first in line. keepalive.Lease notices its end; what is here is how long the session vouches for it, its
 // fences and its release.
 //
-//	kept ── Release, StartRelease ──▶ releasing ── answer ──▶ released
-//	kept ── Prev of an Enter ──▶ adopted: the Enter deletes it ──▶ released
-//	                             └─ the Enter has failed ──▶ releasing
+//	kept ── Release, StartRelease ──▶ starting ── sent ──▶ releasing ── answer ──▶ released
+//	kept, starting ── Prev of an Enter ──▶ adopted: the Enter deletes it ──▶ released
+//	                                       └─ the Enter has failed ──▶ releasing
 //
 // A lease that is lost while the session lives has its node deleted at once.
 type lease struct {
@@ -42,6 +42,7 @@ type phase uint8
 
 const (
 	kept phase = iota
+	starting
 	adopted
 	releasing
 	released

@@ -63,7 +63,7 @@ func (l *lease) begin(held, watched bool) (done bool) {
 	first := l.phase == kept
 	switch {
 	case first:
-		l.phase, l.held, l.watched = releasing, held, watched
+		l.phase, l.held, l.watched = starting, held, watched
 	case l.phase == released && l.held && l.err == nil:
 		l.mu.Unlock()
 		return true
@@ -77,21 +77,38 @@ func (l *lease) begin(held, watched bool) (done bool) {
 	l.mu.Unlock()
 	if first {
 		l.a.end()
-		l.remove(false)
+		l.a.s.dead.add(&removal{path: l.path, claim: l.claim, done: l.removed})
 	}
 	return false
 }
 
-// launch starts the release of a lease whose Enter has failed.
-func (l *lease) launch(tried bool) {
+// claim is called when the deletion is about to be sent. It reports false if an Enter has been quicker, which does both in one
+// transaction: a loop that locks again at once.
+func (l *lease) claim() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase == starting {
+		l.phase = releasing
+	}
+	return l.phase == releasing
+}
+
+// launch starts the release of a lease whose Enter has failed, perhaps after it was carried out.
+func (l *lease) launch() {
 	l.mu.Lock()
 	l.phase = releasing
 	l.mu.Unlock()
-	l.remove(tried)
+	l.a.s.dead.add(&removal{path: l.path, tried: true, done: l.removed})
 }
 
-func (l *lease) remove(tried bool) {
-	l.a.s.dead.add(&removal{path: l.path, tried: tried, done: l.settle})
+// removed takes the answer to the deletion, unless it has become an Enter's.
+func (l *lease) removed(err error) {
+	l.mu.Lock()
+	others := l.phase == adopted
+	l.mu.Unlock()
+	if !others {
+		l.settle(err)
+	}
 }
 
 // settle takes the answer to the deletion.

@@ -25,6 +25,7 @@ type removals struct {
 type removal struct {
 	path  string
 	lost  *attempt    // whose node's name is not known, because the answer to its create was lost; nil: the path is
+	claim func() bool // asked before it is sent: false if it is not to be; nil: it is
 	tried bool        // an earlier try may have deleted it, so that a missing node is no loss
 	done  func(error) // nil: deleted; zk.ErrNoNode: was gone; errOver: so is the session. May be nil
 }
@@ -82,6 +83,10 @@ func (r *removals) next() bool {
 	one := r.queue[0]
 	r.queue = r.queue[1:]
 	r.mu.Unlock()
+	if one.claim != nil && !one.claim() {
+		return true
+	}
+	one.claim = nil
 	err := r.delete(one)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && one.tried:
