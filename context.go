@@ -29,6 +29,22 @@ type holdContext struct {
 	derived map[*derivedContext]struct{}
 }
 
+// afterFunc is context.AfterFunc for a parent that may follow an outer hold's context through contexts that only carry
+// values. For those, package context would keep a goroutine until stop is called, which is, for a context that has been closed, when it
+// is collected. f may be called by the goroutine that ends the outer hold's context.
+func afterFunc(parent context.Context, f func()) (stop func() bool) {
+	at := linkOf(parent)
+	for n, ok := at.(*nested); ok; n, ok = at.(*nested) {
+		at = linkOf(n.Context)
+	}
+	if at != nil {
+		if outer := at.held().context(); outer.Done() == parent.Done() { // nothing between them ends earlier
+			return outer.AfterFunc(f)
+		}
+	}
+	return context.AfterFunc(parent, f)
+}
+
 // endedContext wraps a standard context that carries the cause, because context.Cause looks for one of those.
 type endedContext struct{ context.Context }
 
@@ -58,7 +74,7 @@ func (c *holdContext) Done() <-chan struct{} {
 	case c.done == nil:
 		c.done = make(chan struct{})
 		if c.parent.Done() != nil {
-			c.stop = context.AfterFunc(c.parent, c.parentEnded)
+			c.stop = afterFunc(c.parent, c.parentEnded)
 		}
 	}
 	return c.done
@@ -81,7 +97,7 @@ func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 		return func() bool { return false }
 	}
 	if c.closed {
-		return context.AfterFunc(c.parent, f)
+		return afterFunc(c.parent, f)
 	}
 	d := &derivedContext{cancel: f}
 	if c.derived == nil {
@@ -160,7 +176,7 @@ func (c *holdContext) weaken() {
 		return
 	}
 	done := c.done
-	stop := context.AfterFunc(c.parent, func() { close(done) })
+	stop := afterFunc(c.parent, func() { close(done) })
 	runtime.AddCleanup(c, func(stop func() bool) { stop() }, stop)
 	c.stop = nil
 }

@@ -177,3 +177,55 @@ func TestContextsDerivedFromALostHoldEnd(t *testing.T) {
 		lostAfter(t, err)
 	})
 }
+
+type valueKey struct{}
+
+// A goroutine for each hold whose function has asked for Done would stay until the hold is collected.
+func TestContextInsideAnotherHoldsNeedsNoGoroutine(t *testing.T) {
+	asksForDone := func(ctx context.Context) error { _ = ctx.Done(); return nil }
+	for name, inner := range map[string]func(l *wllock.Locker, ctx context.Context) error{
+		"Do, with a value between": func(l *wllock.Locker, ctx context.Context) error {
+			return l.Do(context.WithValue(ctx, valueKey{}, 1), "n", "c", asksForDone)
+		},
+		"DoAll with a key of the outer one": func(l *wllock.Locker, ctx context.Context) error {
+			return l.DoAll(ctx, keys("a", "c"), asksForDone)
+		},
+		"derived in a nested guard": func(l *wllock.Locker, ctx context.Context) error {
+			return l.Do(ctx, "n", "a", func(ctx context.Context) error {
+				derived, cancel := context.WithCancel(context.WithValue(ctx, valueKey{}, 1))
+				defer cancel()
+				return l.Do(derived, "n", "c", asksForDone)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := newLocker(t)
+			require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+				before := runtime.NumGoroutine()
+				for range 500 {
+					require.NoError(t, inner(l, ctx))
+				}
+				require.Less(t, runtime.NumGoroutine(), before+100, "some end a little later")
+				return nil
+			}))
+		})
+	}
+}
+
+func TestContextInsideAnotherHoldsEndsWithThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		lostAfter(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+			return l.Do(context.WithValue(ctx, valueKey{}, 1), "n", "c", func(ctx context.Context) error {
+				return l.DoAll(ctx, keys("b", "d"), func(ctx context.Context) error {
+					_ = ctx.Done()
+					b.Expire("test:n:a")
+					<-ctx.Done()
+					require.ErrorIs(t, ctx.Err(), context.Canceled)
+					require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+					return nil
+				})
+			})
+		}))
+	})
+}

@@ -124,5 +124,8 @@ func (n *nested) Value(key any) any {
 	return n.Context.Value(key)
 }
 
+// AfterFunc lets package context derive from this context without a goroutine for each derived one.
+func (n *nested) AfterFunc(f func()) (stop func() bool) { return afterFunc(n.Context, f) }
+
 func (n *nested) held() *hold            { return n.hold }
 func (n *nested) outer() context.Context { return n.Context }
