@@ -308,3 +308,30 @@ func TestContextOfADoAllPrintsNoKey(t *testing.T) {
 		return nil
 	}))
 }
+
+// heedful is a backend whose Enter of b lasts until its caller leaves.
+type heedful struct{ distributed.Backend }
+
+func (h heedful) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if r.Key == "test:n:b" {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
+	return h.Backend.Enter(ctx, r)
+}
+
+// Middleware would answer an error that Is Canceled as that of a call that has run.
+func TestCloseOfAHalfAcquiredDoAllIsNoEndOfTheCallersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := wllock.New("test", heedful{memlock.New()}, wllock.WithLeaseTTL(ttl))
+		require.NoError(t, err)
+		result := started(l, keys("a", "b"), never(t))
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
+		defer cancel()
+		require.ErrorContains(t, l.Close(ctx), "1 locks were still held")
+		err = <-result
+		errorOf(t, err, wllock.ErrClosed, "b")
+		require.NotErrorIs(t, err, context.Canceled)
+		require.NoError(t, l.Close(t.Context()))
+	})
+}

@@ -347,3 +347,28 @@ func degraded(t *testing.T, l *wllock.Locker, ctx context.Context) (n int) {
 	}
 	return n
 }
+
+func TestWaitedOfADoAllCountsEveryKeyAndTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		defer hold(t, lockerOn(t, b), "n", "b", wllock.WithLockTimeMax(0))()
+		result := started(l, keys("a", "b"), never(t), wllock.WithWait(2*ttl))
+		b.Expire("test:n:a")
+		e := errorOf(t, <-result, wllock.ErrWaitTimeout, "b")
+		require.Equal(t, 2*ttl, e.Waited)
+
+		begin := time.Now()
+		var elapsed time.Duration
+		result = started(l, keys("a", "b"), never(t), wllock.WithFallback(func(_ context.Context, err error) error {
+			elapsed = time.Since(begin)
+			return err
+		}))
+		for range 4 {
+			b.Expire("test:n:a")
+			time.Sleep(ttl)
+		}
+		e = errorOf(t, <-result, wllock.ErrLeaseLost, "a")
+		require.Equal(t, elapsed, e.Waited, "the call did nothing but wait for b")
+		require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
+	})
+}

@@ -22,7 +22,7 @@ type bundle struct {
 	innermost atomic.Pointer[hold] // the last one, when all are held
 	open      atomic.Int32         // the call itself, and its holds; at 0 the context is closed
 
-	localWait, distributedWait time.Duration // for the keys that were acquired
+	localWait, distributedWait time.Duration // of all keys and tries so far
 	foreign                    foreignWait
 }
 
@@ -158,7 +158,8 @@ func (b *bundle) makeHolds() {
 	}
 }
 
-// waited adds to an error what the keys before have waited.
+// waited adds to an error what was waited before, for other keys and in earlier tries, and keeps the sum. Close that ends the context that
+// the call waits with has not ended the caller's.
 func (b *bundle) waited(err error) error {
 	refused, ok := err.(*Error)
 	if !ok {
@@ -168,6 +169,10 @@ func (b *bundle) waited(err error) error {
 	e.LocalWait += b.localWait
 	e.DistributedWait += b.distributedWait
 	e.Waited = e.LocalWait + e.DistributedWait
+	b.localWait, b.distributedWait = e.LocalWait, e.DistributedWait
+	if b.ended.Load() != nil && errors.Is(err, ErrClosed) {
+		e.Err = ErrClosed
+	}
 	return &e
 }
 
