@@ -165,7 +165,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 	if c.mode == distributed.Shared {
 		h.turn.Share()
 	}
-	l.observer.acquired(ctx, &h.call)
+	l.observer.acquired(h.outside(), &h.call)
 	return nil
 }
 
@@ -231,7 +231,7 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 			e.RetryAfter = r.RetryAfter
 		}
 	}
-	l.observer.refused(ctx, &h.call, e, why)
+	l.observer.refused(h.outside(), &h.call, e, why)
 	return e
 }
 

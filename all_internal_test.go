@@ -1,6 +1,7 @@
 package wllock
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // FuzzInOrder: each byte of the input is a request for one of a few keys, shared or not.
@@ -34,4 +36,29 @@ func FuzzInOrder(f *testing.F) {
 		}
 		require.True(t, slices.IsSortedFunc(merged, func(a, b member) int { return strings.Compare(a.key, b.key) }))
 	})
+}
+
+// The timer of LockTimeMax may fire as its hold is released. A guard nested in another key of the call is still inside.
+func TestKeyThatOverstaysAsItIsReleasedLeavesTheOthersContextAlone(t *testing.T) {
+	l, err := New("test", memlock.New())
+	require.NoError(t, err)
+	stay, left := make(chan struct{}), make(chan error)
+	var a *Held
+	require.NoError(t, l.DoAll(t.Context(), []Resource{{Name: "n", Key: "a"}, {Name: "n", Key: "b"}}, func(ctx context.Context) error {
+		a, _ = HeldKey(ctx, "n", "a")
+		inside := make(chan struct{})
+		go func() {
+			left <- l.Do(ctx, "n", "b", func(ctx context.Context) error {
+				close(inside)
+				<-stay
+				return ctx.Err()
+			})
+		}()
+		<-inside
+		return nil
+	}))
+	a.hold.overstay()
+	close(stay)
+	require.NoError(t, <-left)
+	require.NoError(t, l.Close(t.Context()))
 }

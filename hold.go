@@ -80,6 +80,9 @@ func (h *hold) context() *holdContext {
 	return &h.holdContext
 }
 
+// outside is the context around the call, for what is not the function's business: reports and the release.
+func (h *hold) outside() context.Context { return h.context().parent }
+
 // stopped reports whether err, of the function, is the end of its context after LockTimeMax.
 func (h *hold) stopped(err error) bool {
 	ended := h.context().ended.Load()
@@ -147,7 +150,7 @@ func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) { // rul
 // unpinWithin is unpinAndWait that waits for d at most. A release without an answer has been logged; it is no failure of the
 // function's.
 func (h *hold) unpinWithin(d time.Duration) (kept bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.parent), d)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.outside()), d)
 	defer cancel()
 	kept, _ = h.unpinAndWait(ctx)
 	return kept
@@ -171,7 +174,7 @@ func (h *hold) out() (kept, pass bool) {
 	if !in {
 		return false, false // LeaseLost passes the turn on
 	}
-	h.observer.ended(h.parent, &h.call, now, !kept)
+	h.observer.ended(h.outside(), &h.call, now, !kept)
 	return kept, true
 }
 
@@ -185,9 +188,17 @@ func (h *hold) pass() {
 // LeaseLost implements tenure.Owner: the context ends, and the turn passes to the next caller even if the function stays.
 func (h *hold) LeaseLost() { // rule T6
 	h.lostLease.Store(true)
-	h.observer.lost(h.parent, &h.call)
-	h.context().end(h.err())
+	h.observer.lost(h.outside(), &h.call)
+	h.endContext()
 	h.pass()
+}
+
+// endContext ends the context of the functions inside. If they have left meanwhile, it may be that of a guard nested in another
+// lock of the same DoAll, which is still held.
+func (h *hold) endContext() {
+	if h.pins.Load() > 0 {
+		h.context().end(h.err())
+	}
 }
 
 // Readmit implements tenure.Owner: sharers that found the lease draining may come in beside this one again.
@@ -202,7 +213,7 @@ func (h *hold) limitTo(at time.Time) {
 // overstay is called when LockTimeMax has passed: the context ends, and the lease is abandoned.
 func (h *hold) overstay() { // rule T6
 	h.overstayed.Store(true)
-	h.observer.overstayed(h.parent, &h.call)
-	h.context().end(h.err())
+	h.observer.overstayed(h.outside(), &h.call)
+	h.endContext()
 	h.tenure.Overstay(&h.use)
 }

@@ -239,3 +239,33 @@ func TestSlowLogOfAnOutageDelaysNoCaller(t *testing.T) {
 		}
 	})
 }
+
+// seeing is a handler that keeps the contexts of its lines.
+type seeing struct {
+	slog.Handler
+	lines chan context.Context
+}
+
+func (s seeing) Handle(ctx context.Context, _ slog.Record) error {
+	s.lines <- ctx
+	return nil
+}
+
+// The other locks of the call may not have been acquired yet, or have been released.
+func TestLogLinesOfADoAllHaveTheCallersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := make(chan context.Context, 3)
+		l, b := newLocker(t, wllock.WithLogger(slog.New(seeing{slog.NewTextHandler(io.Discard, nil), lines})))
+		ctx := context.WithValue(t.Context(), valueKey{}, "callers")
+		lostAfter(t, l.DoAll(ctx, keys("a", "b", "c"), func(ctx context.Context) error {
+			b.Expire("test:n:b")
+			<-ctx.Done()
+			return nil
+		}))
+		seen := <-lines
+		require.Equal(t, "callers", seen.Value(valueKey{}))
+		_, held := wllock.HeldFrom(seen)
+		require.False(t, held)
+		require.NoError(t, seen.Err(), "as for Do")
+	})
+}
