@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/middleware/grpcguard"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -216,4 +218,26 @@ func TestMistakesWithAllLocksPanic(t *testing.T) {
 	require.PanicsWithValue(t, needs, func() { grpcguard.StreamClientInterceptorAll(l, nil) })
 	require.PanicsWithValue(t, "grpcguard: an option of an interceptor is nil", func() { grpcguard.UnaryClientInterceptorAll(l, allByPayload, nil) })
 	require.PanicsWithValue(t, "grpcguard: KeysFrom(nil): want a function", func() { grpcguard.KeysFrom[proto.Message](nil) })
+}
+
+// broken is a backend that panics.
+type broken struct{ distributed.Backend }
+
+func (broken) Enter(context.Context, distributed.Request) (distributed.Lease, distributed.Place, error) {
+	panic("backend")
+}
+
+// A panic on a goroutine of the interceptor's would end the process.
+func TestPanicOfTheBackendReachesTheStreamsGoroutine(t *testing.T) {
+	l, err := wllock.New("test", broken{memlock.New()})
+	require.NoError(t, err)
+	guard := grpcguard.StreamServerInterceptorAll(l, allByPayload)
+	r := &receiver{ctx: t.Context(), sent: make(chan struct{})}
+	close(r.sent)
+	require.PanicsWithValue(t, "backend", func() {
+		_ = guard(nil, r, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+			return s.RecvMsg(&pb.StreamingOutputCallRequest{})
+		})
+	})
+	require.NoError(t, l.Close(t.Context()))
 }

@@ -30,9 +30,14 @@ func (g *guard) acquire(ctx context.Context, wanted locks) (*lock, *refusal) {
 
 // acquireAll leaves the locks to a goroutine, which holds them until they are released; release waits for its end.
 func (g *guard) acquireAll(ctx context.Context, all []wllock.Resource) (*lock, *refusal) {
-	entered, leave, left := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
+	entered, leave, left := make(chan context.Context, 1), make(chan struct{}), make(chan stay, 1)
 	go func() {
-		left <- g.locker.DoAll(ctx, all, func(inside context.Context) error {
+		var s stay
+		defer func() {
+			s.panicked = recover()
+			left <- s
+		}()
+		s.err = g.locker.DoAll(ctx, all, func(inside context.Context) error {
 			entered <- inside
 			<-leave
 			return nil
@@ -42,11 +47,25 @@ func (g *guard) acquireAll(ctx context.Context, all []wllock.Resource) (*lock, *
 	case inside := <-entered:
 		return &lock{inside: inside, outside: ctx, release: sync.OnceValue(func() error {
 			close(leave)
-			return lossIn(<-left)
+			return lossIn((<-left).end())
 		})}, nil
-	case err := <-left: // it is not inside: it leaves only when it is told to
-		return nil, refuse(err)
+	case s := <-left: // it is not inside: it leaves only when it is told to
+		return nil, refuse(s.end())
 	}
+}
+
+// stay is how the goroutine of acquireAll has ended.
+type stay struct {
+	err      error
+	panicked any
+}
+
+// end returns the error. A panic, a backend's, continues where gRPC and the caller's interceptors can recover it.
+func (s stay) end() error {
+	if s.panicked != nil {
+		panic(s.panicked) // rule M3
+	}
+	return s.err
 }
 
 // release releases a lock as a guard of a function does: in the background, unless SyncRelease is set. Whether the lock was
