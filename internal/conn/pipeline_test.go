@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -110,25 +111,27 @@ func TestPipelineCallerCanGiveUp(t *testing.T) {
 // TestPipelineKeepsNobodyPastItsDeadline: a leader was once kept until the last waiter of its batch gave up.
 func TestPipelineKeepsNobodyPastItsDeadline(t *testing.T) {
 	t.Parallel()
-	server := &gated{} // never answers
-	p := &pipeline{Transport: server}
-	var wg sync.WaitGroup
-	for range MaxSlots {
-		wg.Go(func() { p.Do(Within(t.Context(), 100*time.Millisecond), NewCall(anyScript, nil, 0)) })
-	}
-	require.Eventually(t, func() bool { return server.exchanges.Load() == MaxSlots }, patience, time.Millisecond)
-	for n, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 300 * time.Millisecond} {
-		wg.Go(func() {
-			start := time.Now()
-			p.Do(Within(t.Context(), limit), NewCall(anyScript, nil, 1))
-			if took := time.Since(start); took < limit-time.Millisecond || took > limit+150*time.Millisecond {
-				t.Errorf("%v took %v", limit, took) // nor is the exchange broken off before the last of them gives up
-			}
-		})
-		require.Eventually(t, func() bool { return p.gathered() == n+1 }, patience, time.Millisecond)
-	}
-	wg.Wait()
-	require.Zero(t, p.busy)
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipeline{Transport: &gated{}} // never answers
+		var wg sync.WaitGroup
+		for range MaxSlots {
+			wg.Go(func() { p.Do(Within(t.Context(), 100*time.Millisecond), NewCall(anyScript, nil, 0)) })
+		}
+		synctest.Wait()
+		for n, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 300 * time.Millisecond} {
+			wg.Go(func() {
+				start := time.Now()
+				p.Do(Within(t.Context(), limit), NewCall(anyScript, nil, 1))
+				if took := time.Since(start); took != limit {
+					t.Errorf("%v took %v", limit, took) // nor is the exchange broken off before the last of them gives up
+				}
+			})
+			synctest.Wait()
+			require.Equal(t, n+1, p.gathered())
+		}
+		wg.Wait()
+		require.Zero(t, p.busy)
+	})
 }
 
 // TestPipelineUnderRandomEnds: callers that give up at any moment lose no slot and get no other's reply.
