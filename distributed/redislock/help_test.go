@@ -82,7 +82,7 @@ func noWait(r *distributed.Request) { r.NoWait = true }
 func (u user) lease(key string, change ...func(*distributed.Request)) *lease {
 	u.t.Helper()
 	l, p, err := u.enter(u.t.Context(), key, change...)
-	require.NoError(u.t, err)
+	noError(u.t, err, u.ttl)
 	require.Nil(u.t, p, "queued; want a lease")
 	return l.(*lease)
 }
@@ -90,7 +90,10 @@ func (u user) lease(key string, change ...func(*distributed.Request)) *lease {
 func (u user) place(key string, change ...func(*distributed.Request)) distributed.Place {
 	u.t.Helper()
 	l, p, err := u.enter(u.t.Context(), key, change...)
-	require.NoError(u.t, err)
+	noError(u.t, err, u.ttl)
+	if l != nil {
+		needsQuiet(u.t, u.ttl) // or the holder has lost it
+	}
 	require.Nil(u.t, l, "got a lease; want a place")
 	return p
 }
@@ -100,7 +103,7 @@ func (u user) get(key string, change ...func(*distributed.Request)) distributed.
 	u.t.Helper()
 	for until := time.Now().Add(patience); time.Now().Before(until); {
 		l, p, err := u.enter(u.t.Context(), key, change...)
-		require.NoError(u.t, err)
+		noError(u.t, err, u.ttl)
 		if l != nil {
 			return l
 		}
@@ -120,6 +123,9 @@ func granted(t testing.TB, p distributed.Place) distributed.Lease {
 	t.Helper()
 	select {
 	case l, ok := <-p.Granted():
+		if !ok {
+			needsQuiet(t, ttlOf(p))
+		}
 		require.True(t, ok, "the place was lost")
 		return l
 	case <-time.After(patience):
@@ -130,7 +136,7 @@ func granted(t testing.TB, p distributed.Place) distributed.Lease {
 
 func release(t testing.TB, l distributed.Lease) {
 	t.Helper()
-	require.NoError(t, l.Release(t.Context()))
+	noError(t, l.Release(t.Context()), ttlOf(l))
 }
 
 func fence(t testing.TB, l distributed.Lease) uint64 {
@@ -140,11 +146,19 @@ func fence(t testing.TB, l distributed.Lease) uint64 {
 	return n
 }
 
-// inTime asserts that something took no longer than the bound and a machine's slack, and logs it.
+// inTime asserts that something that has just ended took no longer than the bound, a machine's slack, and the time for which
+// the machine stood still meanwhile; and logs it.
 func inTime(t testing.TB, what string, took, bound time.Duration) {
 	t.Helper()
-	t.Logf("%s: %v (bound %v)", what, took.Round(time.Millisecond), bound)
-	require.LessOrEqual(t, took, bound+slack, what)
+	inTimeSince(t, time.Now().Add(-took), what, took, bound)
+}
+
+// inTimeSince is inTime for something that took place at some time since start.
+func inTimeSince(t testing.TB, start time.Time, what string, took, bound time.Duration) {
+	t.Helper()
+	stalled, _ := stalls.since(start)
+	t.Logf("%s: %v (bound %v; the machine stood still for %v)", what, took.Round(time.Millisecond), bound, stalled.Round(time.Millisecond))
+	require.LessOrEqual(t, took, bound+slack+stalled, what)
 }
 
 // commandStats returns how often each command has run, those inside scripts included.

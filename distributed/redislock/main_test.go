@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 		runChild(child)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(measured{m})
 }

@@ -150,7 +150,7 @@ func TestCancelLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
-	u := newUser(t, open(t, p.Addr))
+	u := newUser(t, open(t, p.Addr)).lasting(5 * testTTL) // a ghost would last for 1.5 s
 	release(t, u.lease(key(t)))
 	p.SwallowReply(enterScript.SHA)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
