@@ -30,6 +30,7 @@ type Backend struct {
 	proven   atomic.Bool   // a probe has succeeded
 	measured atomic.Int64  // when fastEnough measured the round trip last, in ns since 1970
 	judged   atomic.Int64  // what it found, in ns
+	doubted  atomic.Bool   // an Enter was not answered in its time: see fastEnough
 }
 
 const (
@@ -78,6 +79,9 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if err != nil {
 		prev.enterFailed() // first, because the server remembers only the latest attempt that has ended
 		a.discard()
+		if ctx.Err() == nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused) {
+			b.doubted.Store(true)
+		}
 		return nil, nil, err
 	}
 	r := readStanding(c.Reply, sent)

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -76,14 +77,18 @@ func (b *Backend) measure(ctx context.Context, tag string) error {
 }
 
 // fastEnough refuses a TTL that is too short for this network, as it is now: the server was perhaps slow when it was asked
-// last.
+// last. After an Enter without an answer the network is perhaps slower than is known: tries, which are timed by the known
+// round trip, might be broken off for ever, so it is measured with more patience.
 func (b *Backend) fastEnough(ctx context.Context, key string, ttl time.Duration) error {
-	if b.s.network().allows(ttl) {
+	if b.s.network().allows(ttl) && !b.doubted.Load() {
 		return nil
 	}
 	if last := b.measured.Load(); time.Since(time.Unix(0, last)) > remeasure {
 		b.measured.Store(time.Now().UnixNano())
-		if err := b.measureAgain(ctx, key, ttl); err != nil {
+		switch err := b.measureAgain(ctx, key, ttl); {
+		case errors.Is(err, distributed.ErrUnreached) && b.s.network().allows(ttl):
+			return nil // the Enter has patience with that
+		case err != nil:
 			return err
 		}
 	}
@@ -113,6 +118,9 @@ func (b *Backend) measureAgain(ctx context.Context, key string, ttl time.Duratio
 		}
 	}
 	b.judged.Store(int64(quickest))
+	if ctx.Err() == nil {
+		b.doubted.Store(false)
+	}
 	return nil
 }
 

@@ -40,12 +40,33 @@ func TestSlowOnceIsNotSlowForEver(t *testing.T) {
 	}
 }
 
+// TestASlowerNetworkIsNoticed: when the round trip had grown beyond what a try was given, no Enter ever succeeded, though leases
+// can be kept over that network.
+func TestASlowerNetworkIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s.Addr)
+	const ttl = 3 * time.Second
+	u := newUser(t, open(t, p.Addr)).lasting(ttl)
+	release(t, u.lease(key(t)))
+	p.SetDelay(ttl / 5 / 2) // beyond H
+	_, _, err := u.enter(t.Context(), key(t))
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	needsKept(t, ttl, func() error {
+		l, _, err := u.enter(t.Context(), key(t))
+		if err != nil {
+			return err
+		}
+		return l.Release(t.Context())
+	})
+}
+
 // TestAdmittedTTLsWork: a TTL that was too short for the network was once admitted, and then no Enter ever succeeded. The
 // error names one that works.
 func TestAdmittedTTLsWork(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	const rtt = 60 * time.Millisecond
+	const rtt = 150 * time.Millisecond
 	p := redistest.NewProxy(t, s.Addr)
 	p.SetDelay(rtt / 2)
 	b := open(t, p.Addr)
@@ -55,10 +76,25 @@ func TestAdmittedTTLsWork(t *testing.T) {
 	require.ErrorContains(t, err, "it takes ")
 	for i := range 4 {
 		u := newUser(t, open(t, p.Addr)).lasting(ttl) // whose connections are new
-		l := u.lease(key(t))
-		time.Sleep(ttl / 2 * time.Duration(i))
-		require.NoError(t, l.Release(t.Context()), "it was kept")
+		needsKept(t, ttl, func() error {
+			l, _, err := u.enter(t.Context(), key(t))
+			if err != nil {
+				return err
+			}
+			time.Sleep(ttl / 2 * time.Duration(i))
+			return l.Release(t.Context())
+		})
 	}
+}
+
+// needsKept requires that a lease was kept over a network that leaves a machine no more than a part of T to stand still.
+func needsKept(t *testing.T, ttl time.Duration, use func() error) {
+	t.Helper()
+	err := use()
+	if err != nil {
+		needsQuieter(t, ttl/busyPerTTL/2)
+	}
+	require.NoError(t, err, "it was kept")
 }
 
 // TestRoundTripsOfAFifthOfTheTTL: once a lease needed a TTL of twelve round trips.
@@ -73,11 +109,18 @@ func TestRoundTripsOfAFifthOfTheTTL(t *testing.T) {
 		users = append(users, newUser(t, open(t, p.Addr)).lasting(ttl))
 	}
 	for i := range 4 { // the first have new connections; the later ones wait for a grant
-		l := users[i%2].lease(key(t))
-		next := users[(i+1)%2].place(key(t))
-		time.Sleep(ttl)
-		require.NoError(t, l.Release(t.Context()), "it was kept")
-		release(t, granted(t, next))
+		needsKept(t, ttl, func() error {
+			l, _, err := users[i%2].enter(t.Context(), key(t))
+			if err != nil {
+				return err
+			}
+			next := users[(i+1)%2].place(key(t))
+			time.Sleep(ttl)
+			if err = l.Release(t.Context()); err != nil {
+				return err
+			}
+			return granted(t, next).Release(t.Context())
+		})
 	}
 }
 
