@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -106,7 +107,7 @@ func (s *sequence) checkRefused(o *outcome) {
 // checkPrev: "lost" says that the lease to be released had been lost, not that it was released before.
 func (s *sequence) checkPrev(o *outcome, prev *simAttempt, lost bool) {
 	switch {
-	case lost && prev.released == o.now && !o.repeat, lost && prev.released != 0:
+	case lost && prev.released != 0 && !o.repeat: // a repeat gets the first answer, see checkRepeat
 		s.falselyLost(o, prev)
 	case !lost && prev.released == 0:
 		s.fail("enter does not say that %s was lost", prev.id)
@@ -118,8 +119,8 @@ func (s *sequence) falselyLost(o *outcome, a *simAttempt) {
 	switch {
 	case o.now > a.released+a.past():
 		s.tolerate(forgotten)
-	case a.byEnter && o.now > a.released:
-		s.tolerate(notNoted)
+	case a.byEnter && (o.now > a.released || !slices.Contains(o.before.holders(), o.a.id)):
+		s.tolerate(notNoted) // an enter sent again knows it from the lock that the first try has got
 	default:
 		s.fail("%s was released, and is said to have been lost", a.id)
 	}
