@@ -34,10 +34,15 @@ func (k *Breaker) Degraded() bool { return false }
 
 // Enter implements distributed.Backend.
 func (k *Breaker) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return k.EnterAt(ctx, time.Now(), req)
+}
+
+// EnterAt implements tenure.Outage.
+func (k *Breaker) EnterAt(ctx context.Context, now time.Time, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	if o := k.judge.current.Load(); o != nil && o.isAway() {
 		return nil, nil, k.refused(o.cause())
 	}
-	lease, place, away, err := k.enter(ctx, req)
+	lease, place, away, err := k.enter(ctx, now, req)
 	if away {
 		err = k.refused(k.causeOf(err))
 	}
@@ -49,7 +54,7 @@ func (k *Breaker) Ask(ctx context.Context, question func(context.Context) error)
 	if o := k.judge.current.Load(); o != nil && o.isAway() {
 		return k.refused(o.cause())
 	}
-	away, err := k.ask(ctx, question)
+	away, err := k.ask(ctx, time.Now(), question)
 	if away {
 		err = k.refused(k.causeOf(err))
 	}

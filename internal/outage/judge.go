@@ -111,16 +111,13 @@ func (o *outage) broken(now time.Time, silence time.Duration) bool {
 // clock makes a number of a time that is not before the judge's own beginning.
 func (j *judge) clock(t time.Time) int64 { return max(int64(t.Sub(j.base)), 1) }
 
-// now is the time on the judge's clock. It costs half of what time.Now does.
-func (j *judge) now() int64 { return max(int64(time.Since(j.base)), 1) }
-
-// time is the time of which clock or now made a number.
+// time is the time of which clock made a number.
 func (j *judge) time(clock int64) time.Time { return j.base.Add(time.Duration(clock)) }
 
-// asked notes that an Enter begins now, and returns when that is.
-func (j *judge) asked() (sent int64) {
+// asked notes that an Enter begins now, and returns when that is on the judge's clock.
+func (j *judge) asked(now time.Time) (sent int64) {
 	j.entering.Add(1)
-	sent = j.now()
+	sent = j.clock(now)
 	if j.open.Load() == 0 {
 		j.open.Store(sent)
 	}

@@ -80,10 +80,15 @@ func (l *LocalOnly) Suspect() error {
 	return l.policy.Suspect()
 }
 
-// Enter implements distributed.Backend. While the backend is away it is not asked: the caller gets a place, which is lost as
+// Enter implements distributed.Backend.
+func (l *LocalOnly) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return l.EnterAt(ctx, time.Now(), req)
+}
+
+// EnterAt implements tenure.Outage. While the backend is away it is not asked: the caller gets a place, which is lost as
 // soon as it should enter again, or in time a degraded lease. With NoWait, a caller that cannot be served now gets
 // ErrUnavailable, not ErrHeld: nobody is known to hold the lock.
-func (l *LocalOnly) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+func (l *LocalOnly) EnterAt(ctx context.Context, now time.Time, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	prev, _ := distributed.As[*lease](req.Prev)
 	req.Prev = prev.known()
 	if o := l.judge.current.Load(); o != nil && o.isAway() {
@@ -92,7 +97,7 @@ func (l *LocalOnly) Enter(ctx context.Context, req distributed.Request) (distrib
 		} // else it has just come back
 	}
 	prev.finish()
-	lease, place, away, err := l.enter(ctx, req)
+	lease, place, away, err := l.enter(ctx, now, req)
 	switch {
 	case err == nil, errors.Is(err, distributed.ErrHeld):
 		prev.releasedByEnter()

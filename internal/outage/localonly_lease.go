@@ -148,7 +148,7 @@ func (p *lease) Refill(ctx context.Context) error {
 	if p.degradedAt(time.Now()) {
 		return errors.ErrUnsupported
 	}
-	away, err := p.of.ask(ctx, p.inner.Refill)
+	away, err := p.of.ask(ctx, time.Now(), p.inner.Refill)
 	if away || ctx.Err() == nil && errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) {
 		return distributed.ErrLeaseLost
 	}

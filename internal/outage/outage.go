@@ -138,8 +138,8 @@ func (p *policy) Lost() bool {
 
 // enter asks the backend. away: the decision that it is away has ended the question, or came with its failure; err is the
 // last failure then.
-func (p *policy) enter(ctx context.Context, req distributed.Request) (lease distributed.Lease, place distributed.Place, away bool, err error) {
-	away, err = p.ask(ctx, func(ctx context.Context) (err error) {
+func (p *policy) enter(ctx context.Context, now time.Time, req distributed.Request) (lease distributed.Lease, place distributed.Place, away bool, err error) {
+	away, err = p.ask(ctx, now, func(ctx context.Context) (err error) {
 		p.note(ctx)
 		lease, place, err = p.Backend.Enter(ctx, req)
 		return err
@@ -147,9 +147,9 @@ func (p *policy) enter(ctx context.Context, req distributed.Request) (lease dist
 	return lease, place, away, err
 }
 
-// ask asks the backend a question that the decision ends.
-func (p *policy) ask(ctx context.Context, question func(context.Context) error) (away bool, err error) {
-	asked := p.judge.asked()
+// ask asks the backend a question that the decision ends. now is when, as the caller has just read it.
+func (p *policy) ask(ctx context.Context, now time.Time, question func(context.Context) error) (away bool, err error) {
+	asked := p.judge.asked(now)
 	f := begin(ctx, p.judge)
 	defer f.end() // also after a panic of the backend's
 	err = question(f)

@@ -26,7 +26,7 @@ func (t *Tenure) enter(ctx context.Context, ask Ask, d decision) (distributed.Le
 			return lease, err // after an error the place stays for the next caller (rule T3)
 		}
 		t.setPlace(nil, ask.Mode)
-		place = nil // lost: enter again
+		place, ask.Now = nil, time.Now() // lost: enter again
 	}
 }
 
@@ -41,14 +41,14 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 	ctx, cancel := ask.within(ctx)
 	defer cancel()
 	c := &t.group.config
-	if ask.NoWait {
-		t.awaitParted(ctx)
+	if ask.NoWait && t.awaitParted(ctx) {
+		ask.Now = time.Now()
 	}
 	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: c.TTL, NoWait: ask.NoWait}
 	if prev != nil {
 		req.Prev = watch.Inner(prev)
 	}
-	lease, place, err := c.Backend.Enter(ctx, req)
+	lease, place, err := t.group.enter(ctx, ask.Now, req)
 	if prev != nil {
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
 			watch.Stop(prev)

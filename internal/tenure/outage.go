@@ -10,6 +10,8 @@ import (
 
 // Outage is a Backend wrapper that detects when the backend is unreachable.
 type Outage interface {
+	// EnterAt is Enter of the Backend for a caller that has just looked at the clock.
+	EnterAt(ctx context.Context, now time.Time, req distributed.Request) (distributed.Lease, distributed.Place, error)
 	// Adopt makes of a lease that was granted the one that callers work under.
 	Adopt(distributed.Lease) distributed.AsyncLease
 	// Await says that a caller begins to wait for a grant. The channel is closed when the wait is of no use any more:
@@ -24,6 +26,13 @@ type Outage interface {
 type Degradable interface {
 	// Degraded reports that callers work under it without a lease of the backend (rule T9).
 	Degraded() bool
+}
+
+func (g *Group) enter(ctx context.Context, now time.Time, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if o := g.config.Outage; o != nil {
+		return o.EnterAt(ctx, now, req)
+	}
+	return g.config.Backend.Enter(ctx, req)
 }
 
 func (g *Group) adopt(l distributed.Lease) distributed.AsyncLease {

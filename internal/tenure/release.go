@@ -186,8 +186,8 @@ func (t *Tenure) parted() {
 }
 
 // awaitParted is for a caller that would not wait: a place of ours that is being left, or the grant that it got meanwhile, is
-// not to refuse it. It waits for about one exchange.
-func (t *Tenure) awaitParted(ctx context.Context) { // rule T3
+// not to refuse it. It waits for about one exchange, and reports whether it did.
+func (t *Tenure) awaitParted(ctx context.Context) (waited bool) { // rule T3
 	t.mu.Lock()
 	if t.parting.count > 0 && t.parting.none == nil {
 		t.parting.none = make(chan struct{})
@@ -195,7 +195,7 @@ func (t *Tenure) awaitParted(ctx context.Context) { // rule T3
 	none := t.parting.none
 	t.mu.Unlock()
 	if none == nil {
-		return
+		return false
 	}
 	bound := time.NewTimer(distributed.HeartbeatInterval(t.group.config.TTL))
 	defer bound.Stop()
@@ -204,6 +204,7 @@ func (t *Tenure) awaitParted(ctx context.Context) { // rule T3
 	case <-bound.C:
 	case <-ctx.Done():
 	}
+	return true
 }
 
 // left takes back the pin for a place or a lease that is being shared, or sees to it that none is made.

@@ -81,15 +81,14 @@ type Ask struct {
 // error the caller still has the turn and passes it on; a place in the backend's queue stays for the next.
 func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 	ask.outage = t.group.config.Outage
-	now := ask.Now
-	if now.IsZero() {
-		now = time.Now()
+	if ask.Now.IsZero() {
+		ask.Now = time.Now()
 	}
-	for ; ; now = time.Now() {
-		if err := t.refuse(ctx, ask, now); err != nil {
+	for ; ; ask.Now = time.Now() {
+		if err := t.refuse(ctx, ask); err != nil {
 			return err
 		}
-		d, err := t.look(u, ask.Mode, ask.Tag, now)
+		d, err := t.look(u, ask.Mode, ask.Tag, ask.Now)
 		t.unpin(d.unpin)
 		switch {
 		case err != nil || d.admitted:
@@ -106,11 +105,11 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 }
 
 // refuse returns why the caller need not begin at all.
-func (t *Tenure) refuse(ctx context.Context, ask Ask, now time.Time) error {
+func (t *Tenure) refuse(ctx context.Context, ask Ask) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case !ask.Deadline.IsZero() && !now.Before(ask.Deadline):
+	case !ask.Deadline.IsZero() && !ask.Now.Before(ask.Deadline):
 		return ErrTimeout
 	case t.group.closed():
 		return ErrClosed
