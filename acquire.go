@@ -214,12 +214,16 @@ func ahead(ask local.Ask, err error) int {
 
 // refused makes the error of a caller that did not get the lock.
 func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
-	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: l.blame(public(ctx, err))}
+	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
 	if tier == TierDistributed {
 		e.DistributedWait = time.Since(h.turnAt)
 	}
 	e.Waited = e.LocalWait + e.DistributedWait
 	why := outcomeOf(e.Err)
+	if why != queueFull { // that comes of this process alone
+		e.Err = l.blame(e.Err)
+		why = outcomeOf(e.Err)
+	}
 	switch why {
 	case queueFull:
 		e.RetryAfter = h.name.retryAfter(ahead)

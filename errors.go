@@ -97,6 +97,8 @@ func (e *Error) LogValue() slog.Value {
 // public translates the errors of the tiers into those of this package. A context's error gets its cause beside it.
 func public(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, ErrQueueFull): // first, since load is shed when there is much of it
+		return err
 	case errors.Is(err, local.ErrBusy):
 		return ErrHeld
 	case errors.Is(err, local.ErrTimeout), errors.Is(err, tenure.ErrTimeout):
@@ -123,7 +125,7 @@ func public(ctx context.Context, err error) error {
 }
 
 func isOurs(err error) bool {
-	return errors.Is(err, ErrQueueFull) || errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLeaseLost)
+	return errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLeaseLost)
 }
 
 // outcome is the reason of a refusal, for counters and attributes of metrics: a fixed few, so that they stay countable. It
