@@ -158,9 +158,11 @@ func (l *Lease) NotifyContended() {
 
 // tell notes what the watcher is notified of. The caller holds mu.
 func (l *Lease) tell(contended bool) {
-	if contended {
+	switch known := l.contended.Load()&told != 0; {
+	case known == contended:
+	case contended:
 		l.contended.Or(told)
-	} else {
+	default:
 		l.contended.And(^told)
 	}
 }

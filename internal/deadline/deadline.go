@@ -56,12 +56,15 @@ func New[T any](fire func(now time.Time, due []T)) *Set[T] {
 // Put adds the item, or moves it if it is already in the Set. After Close it does nothing.
 func (s *Set[T]) Put(it *Item[T], at time.Time) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
+	if !s.closed {
+		s.put(entry[T]{at.Sub(s.base), it})
 	}
-	e := entry[T]{at.Sub(s.base), it}
-	i := it.pos - 1
+	s.mu.Unlock() // not deferred, here and in Remove: every call does both for three items
+}
+
+// put adds an item, or moves it. The caller holds mu.
+func (s *Set[T]) put(e entry[T]) {
+	i := e.it.pos - 1
 	if i < 0 {
 		i = len(s.heap)
 		s.heap = append(s.heap, e)
@@ -72,14 +75,13 @@ func (s *Set[T]) Put(it *Item[T], at time.Time) {
 
 // Remove removes the item. It reports false if the item was not in the Set: never put, removed before, or taken to be fired.
 // In a race with the timer exactly one of them gets the item.
-func (s *Set[T]) Remove(it *Item[T]) bool {
+func (s *Set[T]) Remove(it *Item[T]) (was bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if it.pos == 0 {
-		return false
+	if was = it.pos > 0; was {
+		s.take(it.pos - 1)
 	}
-	s.take(it.pos - 1)
-	return true
+	s.mu.Unlock()
+	return was
 }
 
 // Len returns the number of items.
