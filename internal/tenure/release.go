@@ -105,9 +105,11 @@ func (o *outgoing) start() (prev distributed.AsyncLease, first bool) {
 
 // drop forgets prev if it is l, and reports whether the key is to be unpinned. The caller holds mu.
 func (o *outgoing) drop(l distributed.Lease) (unpin bool) {
-	if o.prev != l {
-		return false
-	}
+	return o.prev == l && o.clear()
+}
+
+// clear forgets prev, and reports whether the key is to be unpinned. The caller holds mu.
+func (o *outgoing) clear() (unpin bool) {
 	unpin = o.pinned
 	*o = outgoing{}
 	return unpin
@@ -142,9 +144,9 @@ func (t *Tenure) LeaseReleased(l distributed.Lease, err error) {
 }
 
 // released notes that l needs no more care: it is released, or the backend has answered what it could.
-func (t *Tenure) released(l distributed.Lease) {
+func (t *Tenure) released(l distributed.AsyncLease) {
 	t.mu.Lock()
-	unpin := t.outgoing.drop(l)
+	unpin := t.outgoing.prev == l && t.outgoing.clear()
 	t.mu.Unlock()
 	t.unpin(unpin)
 }

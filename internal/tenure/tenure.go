@@ -312,7 +312,7 @@ func (t *Tenure) LeaseLost(l distributed.Lease) {
 }
 
 // fence takes the next fence of the lease, and fetches more if none is left; 0 if the backend has none (rule T4).
-func (a Ask) fence(ctx context.Context, lease distributed.Lease) (uint64, error) {
+func (a Ask) fence(ctx context.Context, lease distributed.AsyncLease) (uint64, error) {
 	for {
 		if fence, ok := lease.NextFence(); ok {
 			return fence, nil
