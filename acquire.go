@@ -49,7 +49,8 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	if ctx == nil {
 		return entered{}, errNilContext
 	}
-	r, err := l.request(name, key, opts)
+	var r request
+	err := l.request(&r, name, key, opts)
 	e := entered{fallback: r.options.fallback}
 	if err != nil {
 		return e, err
@@ -86,21 +87,25 @@ type request struct {
 	options callOptions
 }
 
-// request checks what a caller asks for. After an error, only the fallback of the result counts.
-func (l *Locker) request(name, key string, opts []CallOption) (request, error) {
+// request checks what a caller asks for, and fills in r, which is large. After an error, only the fallback of r counts.
+func (l *Locker) request(r *request, name, key string, opts []CallOption) error {
 	n, err := l.names.get(name)
 	if err != nil {
-		return request{options: l.settings.defaults.with(opts)}, l.invalid(name, key, err)
+		r.options = l.settings.defaults.with(opts)
+		return l.invalid(name, key, err)
 	}
-	r := request{name: n, options: n.options.with(opts)}
+	r.name, r.options = n, n.options
+	if len(opts) > 0 {
+		r.options = r.options.with(opts)
+	}
 	if r.options.err != nil {
-		return r, fmt.Errorf("wllock: %w", r.options.err)
+		return fmt.Errorf("wllock: %w", r.options.err)
 	}
 	if err := checkKey(key); err != nil {
-		return r, l.invalid(name, key, err)
+		return l.invalid(name, key, err)
 	}
 	r.key = n.prefix + key
-	return r, nil
+	return nil
 }
 
 // init makes h a hold of l's for what is asked.

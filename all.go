@@ -75,11 +75,10 @@ type fallback = func(ctx context.Context, err error) error
 func (b *bundle) ask(resources []Resource, opts []CallOption) (fallback, error) {
 	all := make([]member, 0, min(len(resources), maxKeys))
 	for _, r := range resources {
-		asked, err := b.locker.request(r.Name, r.Key, opts)
-		if err != nil {
-			return asked.options.fallback, err
+		var m member
+		if err := b.locker.request(&m.request, r.Name, r.Key, opts); err != nil {
+			return m.options.fallback, err
 		}
-		m := member{request: asked}
 		if r.Shared {
 			m.options.mode = distributed.Shared
 		}

@@ -42,7 +42,7 @@ func (k *Breaker) EnterAt(ctx context.Context, now time.Time, req distributed.Re
 	if o := k.judge.current.Load(); o != nil && o.isAway() {
 		return nil, nil, k.refused(o.cause())
 	}
-	lease, place, away, err := k.enter(ctx, now, req)
+	lease, place, away, err := k.enter(ctx, now, &req)
 	if away {
 		err = k.refused(k.causeOf(err))
 	}

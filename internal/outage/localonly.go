@@ -97,7 +97,7 @@ func (l *LocalOnly) EnterAt(ctx context.Context, now time.Time, req distributed.
 		} // else it has just come back
 	}
 	prev.finish()
-	lease, place, away, err := l.enter(ctx, now, req)
+	lease, place, away, err := l.enter(ctx, now, &req)
 	switch {
 	case err == nil, errors.Is(err, distributed.ErrHeld):
 		prev.releasedByEnter()

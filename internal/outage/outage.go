@@ -138,10 +138,10 @@ func (p *policy) Lost() bool {
 
 // enter asks the backend. away: the decision that it is away has ended the question, or came with its failure; err is the
 // last failure then.
-func (p *policy) enter(ctx context.Context, now time.Time, req distributed.Request) (lease distributed.Lease, place distributed.Place, away bool, err error) {
+func (p *policy) enter(ctx context.Context, now time.Time, req *distributed.Request) (lease distributed.Lease, place distributed.Place, away bool, err error) {
 	away, err = p.ask(ctx, now, func(ctx context.Context) (err error) {
 		p.note(ctx)
-		lease, place, err = p.Backend.Enter(ctx, req)
+		lease, place, err = p.Backend.Enter(ctx, *req)
 		return err
 	})
 	return lease, place, away, err
