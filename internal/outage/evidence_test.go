@@ -79,10 +79,11 @@ func TestWhoWaitsHasTheBackendAsked(t *testing.T) {
 func TestPatienceFollowsTheRoundTrip(t *testing.T) {
 	b := newObservable(after(time.Millisecond))
 	judged(t, "", b, 5*time.Second, func(t *testing.T, k *outage.Breaker) {
-		suspectedAt := func(at time.Duration) (err error) {
-			time.AfterFunc(at, func() { err = k.Suspect() })
+		suspectedAt := func(at time.Duration) error {
+			suspect := make(chan error, 1)
+			time.AfterFunc(at, func() { suspect <- k.Suspect() })
 			_ = enter(k, at+300*time.Millisecond)
-			return err
+			return <-suspect
 		}
 		times := func(n int, d time.Duration) {
 			b.does(after(d))
