@@ -59,7 +59,9 @@ func open(t locktest.TB) locktest.Service {
 	}
 }
 
-func TestConformance(t *testing.T) { locktest.Run(t, locktest.Fixture{Open: open}) }
+func TestConformance(t *testing.T) {
+	locktest.Run(t, locktest.Fixture{Open: open, TTL: 2 * locktest.DefaultTTL}) // polling is slow on a busy machine
+}
 
 // While Enter is between its change of the file and the end of its own notes, a Release of its Prev finds the file without
 // the owner. It is to know then that the owner was released there, and not lost.
