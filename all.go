@@ -34,9 +34,10 @@ const maxKeys = 64
 //
 // The call's options apply to every key, before those of the key's name. All waits count from the start of DoAll: WithWait
 // covers all keys and both tiers. WithLockTimeMax counts from the moment when all keys are held. Shared makes all of them
-// shared. The fallback is that of the key that was not acquired.
+// shared. The fallback is that of the key that was not acquired. With SyncRelease a call that is refused waits for the
+// answers to the releases of the keys before, too, which may take one T beyond its wait.
 //
-// Error.Key is the key that was not acquired, or the first one that was lost. The loss of any key ends fn's context. If a
+// Error.Key is the key that was not acquired, or the first one that was lost; Error.Waited is for all keys and tries. The loss of any key ends fn's context. If a
 // key is lost while DoAll waits for others, it releases them all and starts over within the same wait, up to 3 times; then
 // it returns ErrLeaseLost, with Ran false.
 //

@@ -135,3 +135,22 @@ func TestGuardNestedInAGuardOfSeveralKeys(t *testing.T) {
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
 	require.Equal(t, http.StatusCreated, get(t, serveAll(t, l, both, inner.ServeHTTP)).status)
 }
+
+func TestClientThatLeavesWhileSomeLocksAreHeldFreesThem(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", secret)
+	s := serveAll(t, l, both, never(t))
+	before := l.Stats().Names["account"].Held
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		assert.Eventually(t, func() bool { return l.Stats().Names["account"].Held == before+1 }, 10*time.Second, time.Millisecond)
+		cancel()
+	}()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+	require.NoError(t, err)
+	_, err = s.Client().Do(r)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Eventually(t, func() bool { return l.Stats().Names["account"].Held == before }, 10*time.Second, time.Millisecond)
+	require.NoError(t, l.Do(t.Context(), "account", "1", func(context.Context) error { return nil }, wllock.WithWait(10*time.Second)))
+}
