@@ -45,9 +45,9 @@ func (s *sequence) checkReaders(o *outcome) {
 	for _, r := range v.readers {
 		last = max(last, r.ends)
 	}
-	last = max(last, min(v.lockEnds, o.now+1)) // that is how a lock is cut whose readers are dead
-	cut := o.before.isStretched(o.now) && !v.isStretched(o.now) && !s.few
-	if s.stretched == v.value() && !cut { // renewals have shortened shares, and a reader of a longer T has left
+	last = max(last, min(v.lockEnds, o.now+1))                                                              // that is how a lock is cut whose readers are dead
+	cut := o.before.isStretched(o.now) && !v.isStretched(o.now) && v.lockEnds < o.before.lockEnds && !s.few // not so if it names a longer T now
+	if s.stretched == v.value() && !cut {                                                                   // renewals have shortened shares, and a reader of a longer T has left
 		last = v.lockEnds
 	}
 	if last != v.lockEnds || v.readersEnds < v.lockEnds {
