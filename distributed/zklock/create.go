@@ -49,8 +49,9 @@ func (a *attempt) tryCreate(ctx context.Context, prev *prev) (node string, err e
 	request := zk.CreateRequest{
 		Path: a.dir + "/" + head(a.mode, a.tag, a.id), Data: []byte(a.instance), Acl: a.b.set.acl, Flags: zk.FlagEphemeralSequential,
 	}
+	old := prev.node() // now: when ctx ends, prev is given up while the call may be under way
 	full, err := ask(ctx, a.s, "enter", func() (string, error) {
-		if old := prev.node(); old != "" {
+		if old != "" {
 			return createInPlaceOf(a.s.conn, old, &request)
 		}
 		return a.s.conn.Create(request.Path, request.Data, request.Flags, request.Acl)

@@ -49,8 +49,9 @@ const (
 )
 
 const (
-	// downgradedData is the content of an exclusive request's node whose holder has made it a shared one.
-	downgradedData = "shared"
+	// downgradedData is the content of an exclusive request's node whose holder has made it a shared one: none. Before that it is the
+	// instance, which may have any name but an empty one.
+	downgradedData = ""
 	// lookPause is how long after its grant, or a change, a holder looks whether somebody waits: most holds are shorter, and never
 	// pay for it.
 	lookPause = 2 * time.Millisecond
@@ -167,7 +168,7 @@ func (l *lease) isEnding() bool {
 	return l.phase != kept || distributed.Over(time.Now(), l.Until())
 }
 
-// Downgrade implements distributed.Downgrader: the node says that it is shared from now on. Readers that wait for it watch it.
+// Downgrade implements distributed.Downgrader: the node has no content from now on. Readers that wait for it watch it.
 func (l *lease) Downgrade(ctx context.Context) error {
 	if l.fences.isShared() {
 		return nil

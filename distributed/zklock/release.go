@@ -82,15 +82,17 @@ func (l *lease) begin(held, watched bool) (done bool) {
 	return false
 }
 
-// claim is called when the deletion is about to be sent. It reports false if an Enter has been quicker, which does both in one
-// transaction: a loop that locks again at once.
+// claim is called once, when the deletion is about to be sent. It reports false if an Enter has been quicker, which does both in
+// one transaction: a loop that locks again at once. If that Enter has failed since, launch has sent a deletion of its own, which
+// knows that it may be the second.
 func (l *lease) claim() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase == starting {
-		l.phase = releasing
+	if l.phase != starting {
+		return false
 	}
-	return l.phase == releasing
+	l.phase = releasing
+	return true
 }
 
 // launch starts the release of a lease whose Enter has failed, perhaps after it was carried out.
