@@ -24,6 +24,7 @@ func TestSeveralKeysThroughAMixture(t *testing.T) {
 	overBoth(t, func(t *testing.T, instance func(...wllock.Option) *wllock.Locker) {
 		mixSeveral(t, instance, long(50_000, 2_000))
 	})
+	t.Run("zookeeper", func(t *testing.T) { mixSeveral(t, onZooKeeper(t), long(20_000, 1_000)) })
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/zklock"
@@ -28,4 +29,15 @@ func TestZooKeeperFromTheEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error { return nil }))
 	require.NoError(t, locker.Close(t.Context()))
+}
+
+// onZooKeeper opens instances on one server, each with a backend of its own.
+func onZooKeeper(t *testing.T) func(...wllock.Option) *wllock.Locker {
+	addr := zktest.Start(t).Addr
+	return func(opts ...wllock.Option) *wllock.Locker {
+		b, err := zklock.New([]string{addr})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+		return lockerOn(t, b, opts...)
+	}
 }
