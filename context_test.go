@@ -190,13 +190,6 @@ func TestContextInsideAnotherHoldsNeedsNoGoroutine(t *testing.T) {
 		"DoAll with a key of the outer one": func(l *wllock.Locker, ctx context.Context) error {
 			return l.DoAll(ctx, keys("a", "c"), asksForDone)
 		},
-		"derived in a nested guard": func(l *wllock.Locker, ctx context.Context) error {
-			return l.Do(ctx, "n", "a", func(ctx context.Context) error {
-				derived, cancel := context.WithCancel(context.WithValue(ctx, valueKey{}, 1))
-				defer cancel()
-				return l.Do(derived, "n", "c", asksForDone)
-			})
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, _ := newLocker(t)
