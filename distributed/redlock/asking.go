@@ -54,7 +54,7 @@ func (a *attempt) answered(k *ask, s standing) {
 	if k.Err != nil {
 		seat.failed(k.Err)
 	} else {
-		seat.told(s, time.Now(), time.Duration(a.b.longest.Load())*time.Millisecond)
+		seat.told(s, time.Now())
 	}
 	over := a.state == ended
 	then := a.consider()
@@ -158,7 +158,7 @@ func (a *attempt) tally() tally {
 	now := time.Now()
 	for i := range a.seats {
 		switch s := &a.seats[i]; {
-		case s.counts(now, a.window()):
+		case s.counts(now, a.window(), a.b.longestTTL()):
 			t.votes++
 		case s.standing.kind != 0:
 			t.waits++
@@ -184,7 +184,7 @@ func (a *attempt) young() error {
 	for i := range a.seats {
 		if s := &a.seats[i]; s.standing.kind == 'v' {
 			votes++
-			rest = max(rest, s.mature.Sub(now))
+			rest = max(rest, s.mature(a.b.longestTTL()).Sub(now))
 		}
 	}
 	if votes < a.b.quorum {

@@ -166,7 +166,7 @@ func (a *attempt) claim(until time.Time) {
 		then := nothing
 		switch {
 		case a.state != claiming: // left, cancelled or closed meanwhile
-		case held >= a.b.quorum:
+		case held >= a.b.quorum && !distributed.Over(time.Now(), until): // later the votes may have been another's in between
 			then = a.deliver(distributed.Validity(sent, a.ttl))
 		case a.granted != nil && !lost && !distributed.Over(time.Now(), until):
 			then = func() { a.claim(until) }

@@ -185,7 +185,7 @@ func (w *world) hold(l distributed.Lease, name string) {
 		return
 	}
 	me := &holder{lease: l, name: name}
-	if before := w.holder.Swap(me); before != nil && !before.done.Load() && !distributed.Over(time.Now(), before.lease.Until()) {
+	if before := w.holder.Swap(me); before != nil && !before.done.Load() && !hasEnded(before.lease, time.Now()) {
 		w.t.Errorf("two holders: %s, and %s until %v from now", name, before.name, time.Until(before.lease.Until()))
 	}
 	w.grants.Add(1)
@@ -203,7 +203,7 @@ func (w *world) draw(l distributed.Lease) {
 	}
 	last := w.fence.Load()
 	n, ok := l.NextFence()
-	if ok && !distributed.Over(time.Now(), l.Until()) {
+	if ok && !hasEnded(l, time.Now()) {
 		assert.Greater(w.t, n, last)
 		w.fence.Store(n)
 	}
@@ -245,8 +245,8 @@ func (w *world) dump(s *servers) {
 			w.t.Logf("%s state %d splits %d", a.token, a.state, a.splits)
 			for i := range a.seats {
 				x := &a.seats[i]
-				w.t.Logf("  %c owner %s %s rank %d rest %v votes %t mature in %v, error %v, busy %t void %t", x.standing.kind, x.standing.mode, x.standing.owner,
-					x.standing.rank, x.standing.rest, x.votes(), time.Until(x.mature), x.err, x.busy, x.void)
+				w.t.Logf("  %c owner %s %s rank %d rest %v votes %t born %v ago, error %v, busy %t void %t", x.standing.kind, x.standing.mode, x.standing.owner,
+					x.standing.rank, x.standing.rest, x.votes(), time.Since(x.born), x.err, x.busy, x.void)
 			}
 			a.mu.Unlock()
 		}

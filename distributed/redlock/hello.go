@@ -69,6 +69,11 @@ func (b *Backend) learn(longest int64) {
 	}
 }
 
+// longestTTL is the longest that we have heard of.
+func (b *Backend) longestTTL() time.Duration {
+	return time.Duration(b.longest.Load()) * time.Millisecond
+}
+
 // Vouch declares that none of the servers has lost a vote that may still be relied on: they count at once, instead of after
 // the longest lease TTL in use. It is for servers that are used for the first time, and for tests: call it only when no
 // instance can have a lease. A majority must answer.

@@ -78,6 +78,28 @@ func TestFirstStart(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
+// An instance with a short TTL that has been told of a longer one waits for that.
+func TestLongestTTL(t *testing.T) {
+	t.Parallel()
+	var clients []redis.UniversalClient
+	for range 3 {
+		clients = append(clients, redistest.Start(t).Client())
+	}
+	const longest = 1500 * time.Millisecond
+	b, err := New(clients, WithLongestTTL(longest))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	began := time.Now()
+	_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: time.Second / 2})
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	l := <-p.Granted()
+	require.GreaterOrEqual(t, time.Since(began), longest-10*time.Millisecond)
+	require.NoError(t, l.Release(t.Context()))
+	_, err = New(clients, WithLongestTTL(0))
+	require.ErrorContains(t, err, "want a positive TTL")
+}
+
 // Without notices heartbeats find the votes.
 func TestLostNotices(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package redlock
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/wllock/wllock/internal/conn"
 )
@@ -14,6 +15,9 @@ type settings struct {
 	log    *slog.Logger
 	conn   conn.Config
 	fences bool
+
+	longest time.Duration
+	wrong   bool // it is not positive
 }
 
 func newSettings(opts []Option) (settings, error) {
@@ -27,6 +31,9 @@ func newSettings(opts []Option) (settings, error) {
 	if s.log == nil {
 		return s, errors.New("redlock: WithLogger(nil): want a logger")
 	}
+	if s.wrong {
+		return s, errors.New("redlock: WithLongestTTL: want a positive TTL")
+	}
 	return s, nil
 }
 
@@ -36,6 +43,13 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // WithQuorumFences gives leases fencing tokens (default: none), for one more exchange with the servers per lease, and per 1000
 // callers that it serves. They grow as long as no majority of the servers loses its data.
 func WithQuorumFences() Option { return func(s *settings) { s.fences = true } }
+
+// WithLongestTTL names the longest lease TTL that any instance uses on these servers (default: the longest heard of). It is needed only
+// if instances use different ones: a server that was restarted counts when it has passed, and would not know of those that are longer.
+// A TTL that is not positive is refused.
+func WithLongestTTL(ttl time.Duration) Option {
+	return func(s *settings) { s.longest, s.wrong = ttl, s.wrong || ttl <= 0 }
+}
 
 // WithUsername sets the ACL user to connect as. It takes precedence over the one in a URL or client.
 func WithUsername(name string) Option { return func(s *settings) { s.conn.Username = name } }

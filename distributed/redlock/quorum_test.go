@@ -97,68 +97,91 @@ func TestSeats(t *testing.T) {
 	t.Run("the answer gives it", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		require.False(t, s.counts(now, window))
-		s.told(vote, now, 0)
-		require.True(t, s.counts(now, window))
+		require.False(t, s.counts(now, window, 0))
+		s.told(vote, now)
+		require.True(t, s.counts(now, window, 0))
 		require.Equal(t, sent(1), s.voted)
 	})
 	t.Run("a notice gives it", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		s.told(waits, now, 0)
-		require.False(t, s.noticed(2, false))
-		require.False(t, s.noticed(0, false))
-		require.True(t, s.noticed(1, false))
+		s.told(waits, now)
+		require.False(t, s.noticed(message{epoch: 2}, now))
+		require.False(t, s.noticed(message{}, now))
+		require.True(t, s.noticed(message{epoch: 1}, now))
 		require.Equal(t, sent(1), s.voted)
 	})
 	t.Run("a notice overtakes the answer", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		require.True(t, s.noticed(1, false))
-		require.False(t, s.counts(now, window), "the server may be young")
-		s.told(waits, now, 0)
-		require.True(t, s.counts(now, window))
+		require.True(t, s.noticed(message{epoch: 1}, now))
+		require.False(t, s.counts(now, window, 0), "the server may be young")
+		s.told(waits, now)
+		require.True(t, s.counts(now, window, 0))
 	})
 	t.Run("a notice of before the last question", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		s.told(waits, now, 0)
+		s.told(waits, now)
 		s.ask(sent(2))
-		s.told(waits, now, 0)
-		require.False(t, s.noticed(1, false))
+		s.told(waits, now)
+		require.False(t, s.noticed(message{epoch: 1}, now))
 	})
 	t.Run("a vote that is yielded", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		s.told(vote, now, 0)
+		s.told(vote, now)
 		s.yield(sent(2))
 		require.False(t, s.votes())
-		require.False(t, s.noticed(1, false))
-		s.told(waits, now, 0)
+		require.False(t, s.noticed(message{epoch: 1}, now))
+		s.told(waits, now)
 		require.False(t, s.void)
-		require.True(t, s.noticed(2, false), "and comes back")
+		require.True(t, s.noticed(message{epoch: 2}, now), "and comes back")
 	})
 	t.Run("a yield without answer", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		s.told(vote, now, 0)
+		s.told(vote, now)
 		s.yield(sent(2))
 		s.failed(errLate)
 		s.ask(sent(3))
-		s.told(vote, now, 0)
-		require.False(t, s.counts(now, window), "it may be carried out later")
+		s.told(vote, now)
+		require.False(t, s.counts(now, window, 0), "it may be carried out later")
 	})
 	t.Run("a young server", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		s.told(standing{kind: 'v', youth: time.Second, longest: 1000}, now, 3*time.Second)
-		require.False(t, s.counts(now.Add(2900*time.Millisecond), window))
-		require.True(t, s.counts(now.Add(3100*time.Millisecond), window))
+		s.told(standing{kind: 'v', age: time.Second}, now)
+		const longest = 4 * time.Second
+		require.False(t, s.counts(now.Add(2900*time.Millisecond), window, longest))
+		require.True(t, s.counts(now.Add(3100*time.Millisecond), window, longest))
+		require.False(t, s.counts(now.Add(3100*time.Millisecond), window, 2*longest), "a longer TTL that was heard of since")
+	})
+	t.Run("a notice of a server that was restarted", func(t *testing.T) {
+		const age, longest = time.Hour, 3 * time.Second
+		var s seat
+		s.ask(sent(1))
+		s.told(standing{kind: 'w', mode: "x", age: age}, now)
+		require.True(t, s.noticed(message{epoch: 1, age: time.Millisecond}, now))
+		require.False(t, s.counts(now, window, longest))
+		require.True(t, s.counts(now.Add(longest), window, longest))
+		s.ask(sent(2))
+		require.True(t, s.noticed(message{epoch: 2, age: time.Millisecond}, now))
+		s.told(standing{kind: 'w', mode: "x", age: age}, now)
+		require.False(t, s.counts(now, window, longest), "the answer is older than the notice")
+	})
+	t.Run("a vote that the server has lost", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(vote, now)
+		s.ask(sent(2))
+		s.told(waits, now)
+		require.False(t, s.votes())
 	})
 	t.Run("a vote that has expired", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		s.told(vote, now, 0)
-		require.False(t, s.counts(now.Add(window), window))
+		s.told(vote, now)
+		require.False(t, s.counts(now.Add(window), window, 0))
 	})
 }

@@ -68,6 +68,7 @@ func newBackend(servers []*redis.Options, set settings) *Backend {
 		quorum: quorum(len(servers)), process: rand.Text()[:processLength], fences: set.fences, log: set.log,
 		attempts: newAttempts(), runs: make([]string, len(servers)),
 	}
+	b.learn(millis(set.longest))
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.listenCtx, b.deafen = context.WithCancel(context.Background())
 	b.keeper = keepalive.NewKeeper(b.renew)

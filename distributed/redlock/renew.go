@@ -123,6 +123,9 @@ func (r *renewal) decide(a *attempt) func() {
 	}
 	r.over = true
 	r.renewed, r.lost = r.held >= a.b.quorum, provenLost(n, r.gone)
+	if r.renewed && r.l != nil && r.l.over() { // too late: another may have held the lock before some votes came back
+		r.renewed, r.lost = false, true
+	}
 	held, why := r.held, r.why
 	if r.held+r.gone >= a.b.quorum {
 		why = nil

@@ -15,7 +15,8 @@ import (
 type seat struct {
 	standing standing  // the last; kind 0: none yet
 	voted    time.Time // sending of the question that a vote answers or follows; zero: no vote
-	mature   time.Time // the vote does not count before: the server is young (rule Q5)
+	born     time.Time // the server has had its data since then at least: its vote does not count for the longest TTL (rule Q5)
+	early    bool      // the vote was noticed before the answer to the question that it follows
 	err      error     // of the last question; nil: answered, or under way
 
 	epoch    uint64    // of the last question sent
@@ -33,7 +34,7 @@ type seat struct {
 // ask notes that a question is sent, and returns its number.
 func (s *seat) ask(now time.Time) uint64 {
 	s.epoch++
-	s.sent, s.busy = now, true
+	s.sent, s.busy, s.early = now, true, false
 	return s.epoch
 }
 
@@ -52,17 +53,17 @@ func (s *seat) failed(err error) {
 	}
 }
 
-// told takes an answer. longest is the longest lease TTL that we know of; the server may know less.
-func (s *seat) told(now standing, at time.Time, longest time.Duration) {
-	noticed := !s.voted.IsZero() && now.kind == 'w' // by a notice that overtook this answer
-	s.busy, s.yielding, s.err = false, false, nil
+// told takes an answer.
+func (s *seat) told(now standing, at time.Time) {
+	noticed := s.early && now.kind == 'w' // by a notice that overtook this answer
+	s.busy, s.yielding, s.early, s.err = false, false, false, nil
 	s.answered, s.since = s.epoch, s.sent
-	s.mature = matureAt(at, now.youth, time.Duration(now.longest)*time.Millisecond, longest)
-	if noticed {
+	if noticed { // the notice knows of a restart after the answer
+		s.born = laterOf(s.born, at.Add(-now.age))
 		s.standing.contended = s.standing.contended || now.contended
 		return
 	}
-	s.standing = now
+	s.standing, s.born = now, at.Add(-now.age)
 	if now.kind != 'v' {
 		s.voted = time.Time{}
 		return
@@ -70,26 +71,21 @@ func (s *seat) told(now standing, at time.Time, longest time.Duration) {
 	s.voted = s.sent
 }
 
-// matureAt is when the votes of a server begin to count, if it says that they do so after youth by the longest lease TTL that it
-// knows: later, if we know of a longer one. Our next question tells it of that.
-func matureAt(now time.Time, youth, known, longest time.Duration) time.Time {
-	return now.Add(youth + max(0, longest-known))
-}
-
-// noticed takes a vote that the server has published. It reports false if the notice is stale.
-func (s *seat) noticed(epoch uint64, contended bool) bool {
+// noticed takes a vote that the server has published. It reports false if the notice is stale. A server that was restarted
+// with its queue may publish votes that follow questions of before: so the notice says how old the server is.
+func (s *seat) noticed(m message, at time.Time) bool {
 	var since time.Time
 	switch {
 	case s.void || s.yielding:
 		return false
-	case s.busy && epoch == s.epoch: // it has overtaken the answer
-		since = s.sent
-	case epoch != 0 && epoch == s.answered:
+	case s.busy && m.epoch == s.epoch: // it has overtaken the answer
+		since, s.early = s.sent, true
+	case m.epoch != 0 && m.epoch == s.answered:
 		since = s.since
 	default:
 		return false
 	}
-	s.voted, s.standing.contended = since, contended
+	s.voted, s.born, s.standing.contended = since, at.Add(-m.age), m.contended
 	s.standing.kind, s.standing.mode, s.standing.owner = 'v', "", ""
 	return true
 }
@@ -97,9 +93,12 @@ func (s *seat) noticed(epoch uint64, contended bool) bool {
 // votes reports that the server votes for us, whether that counts yet or not.
 func (s *seat) votes() bool { return !s.voted.IsZero() && !s.void }
 
+// mature is when the server's vote begins to count: it has kept its data for the longest lease TTL that we have heard of by now.
+func (s *seat) mature(longest time.Duration) time.Time { return s.born.Add(longest) }
+
 // counts reports a vote that counts now: not of a young server, and not expired.
-func (s *seat) counts(now time.Time, window time.Duration) bool {
-	return s.votes() && s.answered > 0 && !now.Before(s.mature) && !distributed.Over(now, distributed.Validity(s.voted, window))
+func (s *seat) counts(now time.Time, window, longest time.Duration) bool {
+	return s.votes() && s.answered > 0 && !now.Before(s.mature(longest)) && !distributed.Over(now, distributed.Validity(s.voted, window))
 }
 
 // votedUntil is up to when a majority of votes lasts. The caller holds mu.
@@ -107,7 +106,7 @@ func (a *attempt) votedUntil() (time.Time, bool) {
 	now := time.Now()
 	var sent []time.Time
 	for i := range a.seats {
-		if s := &a.seats[i]; s.counts(now, a.window()) {
+		if s := &a.seats[i]; s.counts(now, a.window(), a.b.longestTTL()) {
 			sent = append(sent, s.voted)
 		}
 	}

@@ -134,8 +134,8 @@ func (a *attempt) schedule(voted bool) {
 	foreign, now := false, time.Now()
 	for i := range a.seats {
 		s := &a.seats[i]
-		if s.votes() && now.Before(s.mature) {
-			next = min(next, max(s.standing.youth, firstPoll)) // it may know of a longer TTL when it is asked again
+		if s.votes() && now.Before(s.mature(a.b.longestTTL())) {
+			next = min(next, max(s.mature(a.b.longestTTL()).Sub(now), firstPoll))
 		}
 		if s.standing.kind != 'w' || s.standing.rank > 0 {
 			continue
@@ -165,7 +165,7 @@ func (a *attempt) schedule(voted bool) {
 func (a *attempt) mostYoung(now time.Time) bool {
 	n := 0
 	for i := range a.seats {
-		if s := &a.seats[i]; s.votes() && now.Before(s.mature) {
+		if s := &a.seats[i]; s.votes() && now.Before(s.mature(a.b.longestTTL())) {
 			n++
 		}
 	}
@@ -207,11 +207,12 @@ func (a *attempt) beat(only int) {
 
 // noticed takes a vote that a server has published.
 func (a *attempt) noticed(n *node, m message) {
+	a.b.learn(m.longest)
 	a.mu.Lock()
 	then := nothing
 	switch a.state {
 	case asking, waiting:
-		if a.seats[n.index].noticed(m.epoch, m.contended) {
+		if a.seats[n.index].noticed(m, time.Now()) {
 			a.lastVote, a.splits = time.Now(), 0
 			then = a.consider()
 		} else {

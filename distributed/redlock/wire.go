@@ -82,10 +82,10 @@ func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) c
 
 // standing is what a server says about an attempt.
 type standing struct {
-	kind      byte // v: vote, w: waits, h: held and not queued, 0: unreadable
-	found     byte // of enter: 1: prev held the lock here, 0: it did not, -: none
-	youth     time.Duration
-	longest   int64
+	kind      byte          // v: vote, w: waits, h: held and not queued, 0: unreadable
+	found     byte          // of enter: 1: prev held the lock here, 0: it did not, -: none
+	age       time.Duration // for how long the server has had its data
+	longest   int64         // lease TTL it knows, in ms
 	contended bool
 	rank      int
 	rest      time.Duration // of the owner; negative: there is none
@@ -112,7 +112,7 @@ func readStanding(reply string) (s standing) {
 	default:
 		return standing{}
 	}
-	s.youth, s.longest = duration(f[1]), number(f[2])
+	s.age, s.longest = duration(f[1]), number(f[2])
 	return s
 }
 
@@ -123,11 +123,13 @@ func number(text string) int64 {
 
 func duration(ms string) time.Duration { return time.Duration(number(ms)) * time.Millisecond }
 
-// message is a notice: "vote <token> <epoch> <contended> <key>", "want <token> <instance> <key>" or "idle <token> - <key>".
+// message is a notice: "vote <token> <epoch> <contended> <age> <longest> <key>", "want <token> <instance> <key>" or "idle <token> - <key>".
 type message struct {
 	kind, token, key string
 	epoch            uint64
 	contended        bool
+	age              time.Duration // of the server, as in a standing
+	longest          int64         // likewise
 	instance         string
 }
 
@@ -138,9 +140,11 @@ func readMessage(text string) (m message, ok bool) {
 	m = message{kind: kind, token: token, key: rest}
 	switch kind {
 	case "vote":
-		var flag string
-		flag, m.key, ok = strings.Cut(rest, " ")
-		m.epoch, m.contended = uint64(number(first)), flag == "1"
+		f := strings.SplitN(rest, " ", 4)
+		if len(f) < 4 {
+			return m, false
+		}
+		m.epoch, m.contended, m.age, m.longest, m.key = uint64(number(first)), f[0] == "1", duration(f[1]), number(f[2]), f[3]
 	case "want":
 		m.instance = first
 	case "idle":

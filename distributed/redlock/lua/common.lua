@@ -63,6 +63,21 @@ local function lasting(set)
   redis.call('PEXPIRE', set, left)
 end
 
+-- mark returns for how long (ms) this server has had its data, and the longest TTL known (rule Q5). A server without a mark was
+-- restarted empty, or flushed: it is born now.
+local function mark()
+  local born, longest, run = string.match(redis.call('GET', MARK) or '', '^(%d+) (%d+) (%w+)$')
+  born, longest = tonumber(born), tonumber(longest)
+  if not born or born > now or longest < LONGEST then
+    if not born or born > now then -- the clock was set back
+      born, run = now, string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+    end
+    longest = math.max(longest or 0, LONGEST)
+    redis.call('SET', MARK, string.format('%.0f %.0f %s', born, longest, run))
+  end
+  return string.format('%.0f %.0f', now - born, longest)
+end
+
 -- take gives the vote of this server to a token, if the lock admits it.
 local function take(token, mode, window)
   if mode == 'x' then
@@ -124,7 +139,7 @@ end
 local function grant(token, f)
   if not take(token, f.mode, f.window) then return false end
   forget(token)
-  tell(token, 'vote', f.epoch .. ' ' .. othersWait(f.instance))
+  tell(token, 'vote', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark())
   return true
 end
 
@@ -190,26 +205,10 @@ local function queued(score, first)
   if redis.call('PTTL', FACTS) < keep then redis.call('PEXPIRE', FACTS, keep) end
 end
 
--- youth returns for how long (ms) this server does not count yet, and the longest TTL known (rule Q5). A server without a
--- mark was restarted empty, or flushed: it is born now.
-local function youth()
-  local born, longest, run = string.match(redis.call('GET', MARK) or '', '^(%d+) (%d+) (%w+)$')
-  born, longest = tonumber(born), tonumber(longest)
-  if not born or born > now or longest < LONGEST then
-    if not born or born > now then -- the clock was set back
-      born, run = now, string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-    end
-    longest = math.max(longest or 0, LONGEST)
-    redis.call('SET', MARK, string.format('%.0f %.0f %s', born, longest, run))
-  end
-  return math.max(0, born + longest - now), longest
-end
-
--- standing is the reply about the attempt: "vote <youth> <longest> <contended>" or
--- "wait <youth> <longest> <rank> <rest of the owner, ms; -1: free> <mode of the owner or -> <token of the owner or ->".
+-- standing is the reply about the attempt: "vote <age> <longest> <contended>" or
+-- "wait <age> <longest> <rank> <rest of the owner, ms; -1: free> <mode of the owner or -> <token of the owner or ->".
 local function standing(word)
-  local young, longest = youth()
-  local head = string.format(' %.0f %.0f ', young, longest)
+  local head = ' ' .. mark() .. ' '
   if holds(TOKEN) then return 'vote' .. head .. othersWait(INSTANCE) end
   local mode, who = owner()
   local rest = mode and redis.call('PTTL', LOCK) or -1

@@ -9,7 +9,7 @@
 -- The usual case comes before the functions of the others are even defined: the lock is free, or prev's, and nobody is queued.
 if ARGV[3] == 'x' then
   local raw = redis.call('MGET', KEYS[1], KEYS[2])
-  local mine = raw[1] and raw[1] == ARGV[9]
+  local mine = raw[1] and raw[1] == ARGV[9] and ARGV[9] ~= '' -- a foreigner's value may be empty
   if (not raw[1] or mine) and raw[2] and redis.call('EXISTS', KEYS[3]) == 0 then
     local born, longest = string.match(raw[2], '^(%d+) (%d+) %w+$')
     born, longest = tonumber(born), tonumber(longest)
@@ -24,7 +24,7 @@ if ARGV[3] == 'x' then
       end
       if got then
         local found = mine and '1' or ARGV[9] == '' and '-' or '0'
-        return found .. ' vote 0 ' .. string.format('%.0f', longest) .. ' 0'
+        return found .. string.format(' vote %.0f %.0f 0', age, longest)
       end
     end
   end

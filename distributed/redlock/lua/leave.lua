@@ -4,7 +4,7 @@
 -- Returns 1 if it held the lock here, else 0.
 --
 -- The usual case first: it is the exclusive owner, and nobody is queued.
-if redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 0 then
+if redis.pcall('GET', KEYS[1]) == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('DEL', KEYS[1])
   return '1'
 end

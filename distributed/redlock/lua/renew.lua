@@ -16,6 +16,6 @@ elseif ARGV[8] == '1' and take(TOKEN, MODE, WINDOW) then
 elseif not owner() then
   word = 'none'
 end
-youth() -- which notes the longest TTL
+mark() -- which notes the longest TTL
 if word == 'held' or word == 'new' then word = word .. ' ' .. othersWait(INSTANCE) end
 return word

@@ -1,0 +1,91 @@
+package redlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// A claim that is answered when the votes have expired is no lease, though a majority votes for us: another may have held the lock
+// in between, and a server among them may not count.
+func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	l, _, err := b.Enter(t.Context(), request("k", "a"))
+	require.NoError(t, err)
+	l.Abandon() // it is in the way, no more
+	_, p, err := b.Enter(t.Context(), request("k", "b"))
+	require.NoError(t, err)
+	a := p.(place).a
+	a.mu.Lock()
+	a.state = claiming
+	asked := a.seats[0].epoch
+	a.mu.Unlock()
+	for _, one := range s.all { // as if it had the votes
+		one.Do("SET", a.key(), a.token)
+	}
+	a.claim(time.Now()) // which is when they expire
+	l = <-p.Granted()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Greater(t, a.seats[0].epoch, asked, "votes of later questions are needed")
+	require.True(t, l.Healthy())
+}
+
+// A renewal that is answered when the lease has expired does not bring it back, if its end was not noticed yet: this process may
+// have been stopped, and the servers that have the vote now may have voted for another meanwhile.
+func TestARenewalThatIsAnsweredTooLate(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	a := newAttempt(b, request("k", "a"))
+	for range 100 {
+		l := newLease(a)
+		now := time.Now()
+		b.keeper.Keep(&l.Lease, l, time.Minute, now.Add(time.Millisecond), now.Add(time.Minute))
+		for !distributed.Over(time.Now(), l.Until()) { // busy, so that the timer is late
+		}
+		r := &renewal{l: l, sent: now, decided: make(chan struct{}), held: b.quorum}
+		r.mu.Lock()
+		then := r.decide(a)
+		r.mu.Unlock()
+		then()
+		require.True(t, l.over(), "it is valid again")
+		require.False(t, r.renewed)
+	}
+}
+
+// A foreigner's lock is respected whatever its value is.
+func TestForeignValues(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	for name, set := range map[string][]any{
+		"empty": {"SET", "empty", ""}, "list": {"LPUSH", "list", "x"}, "number": {"SET", "number", "1"}, "like readers": {"SET", "like readers", "wllock:rs"},
+	} {
+		for _, one := range s.all {
+			one.Do(set...)
+		}
+		req := request(name, "a")
+		req.NoWait = true
+		_, _, err := b.Enter(t.Context(), req)
+		require.ErrorIs(t, err, distributed.ErrHeld, name)
+		req.NoWait = false
+		_, p, err := b.Enter(t.Context(), req)
+		require.NoError(t, err)
+		require.NoError(t, p.Leave(t.Context()), name)
+		for _, one := range s.all {
+			require.EqualValues(t, 1, one.Do("EXISTS", name))
+			require.EqualValues(t, 0, one.Do("EXISTS", prefix+"q:"+name), "%s: the place is left", name)
+			one.Do("DEL", name)
+		}
+		l, _, err := b.Enter(t.Context(), req)
+		require.NoError(t, err)
+		require.NotNil(t, l, name)
+		require.NoError(t, l.Release(t.Context()))
+	}
+}
