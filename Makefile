@@ -54,7 +54,7 @@ benchmarks: servers ## test what compares and what uses other libraries: the ben
 	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -vet=off -timeout 4m $(PLAIN)
 
 .PHONY: bench
-bench: servers ## wllock beside other locks over Redis, a quarter of an hour; BENCHFLAGS=-quick, or -help
+bench: servers ## wllock beside other locks over the same servers, 20 minutes; BENCHFLAGS=-quick, or -help
 	@$(GO) -C benchmarks run . $(BENCHFLAGS)
 
 .PHONY: gobench

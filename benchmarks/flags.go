@@ -13,7 +13,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/load"
 )
 
-// The default lasts about a quarter of an hour, -quick two minutes.
+// The default lasts about 20 minutes, -quick three.
 const (
 	defaultDuration = time.Second
 	defaultRounds   = 3
@@ -35,6 +35,7 @@ type plan struct {
 	rounds     int
 	out        string
 	cpuProfile string
+	command    string // that makes the results again
 }
 
 // parse reads the command line. Its errors are for the user; flag.ErrHelp means that help was requested and printed.
@@ -42,12 +43,13 @@ func parse(args []string, help io.Writer) (plan, error) {
 	var p plan
 	set := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
+	groups := set.String("groups", "all", "comma-separated: redis, redlock, zookeeper, backends; each has results of its own")
 	scenarios := set.String("scenarios", "all", "comma-separated names, of one link with name/loopback or name/0.5ms")
 	contenders := set.String("contenders", "all", "comma-separated names; variants take part only when named")
 	set.DurationVar(&p.duration, "duration", defaultDuration, "measured time of a round")
 	set.IntVar(&p.rounds, "rounds", defaultRounds, "rounds of each contender in each scenario")
 	quick := set.Bool("quick", false, fmt.Sprintf("one round of %v unless -duration or -rounds say otherwise", quickDuration))
-	set.StringVar(&p.out, "out", "results", "folder for results.json, results.md and the plots")
+	set.StringVar(&p.out, "out", "results", "folder for the results of each group (.json, .md) and the plots")
 	set.StringVar(&p.cpuProfile, "cpuprofile", "", "write a CPU profile of the whole run to this file")
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -58,7 +60,9 @@ func parse(args []string, help io.Writer) (plan, error) {
 	if *quick {
 		p.hurry(set)
 	}
-	return p, errors.Join(p.check(set), p.chooseJobs(*scenarios), p.chooseContenders(*contenders))
+	p.command = command(args)
+	chosen, err := chooseGroups(*groups)
+	return p, errors.Join(p.check(set), err, p.chooseJobs(chosen, *scenarios), p.chooseContenders(*contenders))
 }
 
 func (p *plan) hurry(set *flag.FlagSet) {
@@ -84,7 +88,52 @@ func (p *plan) check(set *flag.FlagSet) error {
 	return nil
 }
 
-func (p *plan) chooseJobs(list string) error {
+// command returns the one that runs the program with these arguments.
+func command(args []string) string {
+	if len(args) == 0 {
+		return "make bench"
+	}
+	return "make bench BENCHFLAGS='" + strings.Join(args, " ") + "'"
+}
+
+func chooseGroups(list string) ([]contender.Group, error) {
+	if list == "all" {
+		return contender.Groups(), nil
+	}
+	var chosen []contender.Group
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(contender.Groups(), func(g contender.Group) bool { return g.String() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("-groups: no group %q; there are: all, redis, redlock, zookeeper, backends", name)
+		}
+		chosen = append(chosen, contender.Groups()[i])
+	}
+	return chosen, nil
+}
+
+// groups are those with a job, in the order of a run.
+func (p *plan) groups() []contender.Group {
+	return slices.DeleteFunc(contender.Groups(), func(g contender.Group) bool { return len(p.of(g).jobs) == 0 })
+}
+
+// of returns the part of the plan that is one group's.
+func (p plan) of(g contender.Group) plan {
+	all := p
+	p.jobs, p.contenders = nil, nil
+	for _, j := range all.jobs {
+		if j.scenario.Group == g {
+			p.jobs = append(p.jobs, j)
+		}
+	}
+	for _, c := range all.contenders {
+		if c.Group == g {
+			p.contenders = append(p.contenders, c)
+		}
+	}
+	return p
+}
+
+func (p *plan) chooseJobs(groups []contender.Group, list string) error {
 	wanted := strings.Split(list, ",")
 	used := make([]bool, len(wanted))
 	for _, s := range load.Scenarios() {
@@ -92,7 +141,9 @@ func (p *plan) chooseJobs(list string) error {
 			for i, name := range wanted {
 				if name == "all" || name == s.Name || name == s.Name+"/"+string(link) {
 					used[i] = true
-					p.jobs = append(p.jobs, job{s, link})
+					if slices.Contains(groups, s.Group) {
+						p.jobs = append(p.jobs, job{s, link})
+					}
 					break
 				}
 			}
@@ -101,23 +152,34 @@ func (p *plan) chooseJobs(list string) error {
 	if i := slices.Index(used, false); i >= 0 {
 		return fmt.Errorf("-scenarios: no scenario %q; there are: all, %s", wanted[i], strings.Join(scenarioNames(), ", "))
 	}
+	if len(p.jobs) == 0 {
+		return fmt.Errorf("-scenarios: none of %s is in the chosen groups", list)
+	}
 	return nil
 }
 
 func (p *plan) chooseContenders(list string) error {
+	groups := p.groups()
 	wanted := strings.Split(list, ",")
 	used := make([]bool, len(wanted))
 	for _, c := range contender.All() {
 		for i, name := range wanted {
 			if name == c.Name || name == "all" && !c.Variant {
 				used[i] = true
-				p.contenders = append(p.contenders, c)
+				if slices.Contains(groups, c.Group) {
+					p.contenders = append(p.contenders, c)
+				}
 				break
 			}
 		}
 	}
 	if i := slices.Index(used, false); i >= 0 {
 		return fmt.Errorf("-contenders: no contender %q; there are: all, %s", wanted[i], strings.Join(contenderNames(), ", "))
+	}
+	for _, g := range groups {
+		if len(p.of(g).contenders) == 0 {
+			return fmt.Errorf("-contenders: none of them takes part in the scenarios of group %v", g)
+		}
 	}
 	return nil
 }
@@ -133,13 +195,15 @@ func scenarioNames() []string {
 func contenderNames() []string {
 	var names []string
 	for _, c := range contender.All() {
-		names = append(names, c.Name)
+		if !slices.Contains(names, c.Name) { // some take part in several groups
+			names = append(names, c.Name)
+		}
 	}
 	return names
 }
 
 func usage(set *flag.FlagSet, w io.Writer) {
-	fmt.Fprintln(w, "benchmarks compares wllock with other locks over a redis-server that it starts itself.")
+	fmt.Fprintln(w, "benchmarks compares wllock with other locks over servers that it starts itself.")
 	set.SetOutput(w)
 	set.PrintDefaults()
 	fmt.Fprintf(w, "scenarios: %s\n", strings.Join(scenarioNames(), ", "))

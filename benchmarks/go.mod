@@ -5,10 +5,12 @@ go 1.26.0
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
 	github.com/wllock/wllock v0.0.0
+	github.com/wllock/wllock/distributed/zklock v0.0.0
 	golang.org/x/sys v0.49.0
 )
 
@@ -22,3 +24,5 @@ require (
 )
 
 replace github.com/wllock/wllock => ../
+
+replace github.com/wllock/wllock/distributed/zklock => ../distributed/zklock

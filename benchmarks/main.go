@@ -1,4 +1,4 @@
-// Command benchmarks runs wllock and other locks side by side over a redis-server that it starts itself, and writes
+// Command benchmarks runs wllock and other locks side by side over servers that it starts itself, and writes
 // tables and plots. It exits with 1 if a lock admitted two holders at once or the run failed, and with 2 on wrong flags.
 package main
 
@@ -10,9 +10,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/pprof"
 	"syscall"
 
+	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/load"
 	"github.com/wllock/wllock/benchmarks/internal/report"
 	"github.com/wllock/wllock/benchmarks/internal/server"
@@ -37,7 +39,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	if err := p.run(ctx, out); err != nil {
 		if ctx.Err() != nil {
-			err = errors.New("interrupted, nothing was written")
+			err = errors.New("interrupted, the group under way was not written")
 		}
 		fmt.Fprintf(errs, "benchmarks: %v\n", err)
 		return 1
@@ -45,33 +47,74 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// run sets the machine up, measures, and writes the results.
+// run measures one group after the other. A lock that did not exclude ends it only after the last.
 func (p plan) run(ctx context.Context, out io.Writer) error {
-	s, err := server.Start(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Stop()
-	m := load.Machine{Server: s}
-	if p.needsProxy() {
-		if m.Proxy, err = slowlink.Start(s.Addr, load.Delay); err != nil {
-			return err
-		}
-		defer m.Proxy.Stop()
-	}
 	stopProfile, err := p.profile()
 	if err != nil {
 		return err
 	}
-	r, err := p.measure(ctx, m, out)
-	stopProfile()
+	defer stopProfile()
+	var violated []error
+	for _, g := range p.groups() {
+		r, err := p.of(g).runGroup(ctx, g, out)
+		if err != nil {
+			return err
+		}
+		violated = append(violated, conclude(out, p.out, r))
+	}
+	return errors.Join(violated...)
+}
+
+// runGroup sets the machine up, measures, and writes the results.
+func (p plan) runGroup(ctx context.Context, g contender.Group, out io.Writer) (report.Report, error) {
+	m := load.Machine{Stores: make(map[contender.Store]server.Service)}
+	defer func() {
+		for _, s := range m.Stores {
+			s.Stop()
+		}
+	}()
+	for _, c := range p.contenders {
+		if err := provide(ctx, m, c.Store); err != nil {
+			return report.Report{}, err
+		}
+	}
+	if p.needsProxy() {
+		var err error
+		if m.Proxy, err = slowlink.Start(m.Stores[contender.InRedis].Address(), load.Delay); err != nil {
+			return report.Report{}, err
+		}
+		defer m.Proxy.Stop()
+	}
+	r, err := p.measure(ctx, m, g, out)
 	if err != nil {
-		return err
+		return r, err
 	}
-	if err := report.Write(p.out, r); err != nil {
-		return err
+	return r, report.Write(p.out, r)
+}
+
+// redlockServers is the usual number of independent Redis servers.
+const redlockServers = 5
+
+// provide starts a store, unless it is running.
+func provide(ctx context.Context, m load.Machine, s contender.Store) (err error) {
+	if m.Stores[s] != nil {
+		return nil
 	}
-	return conclude(out, p.out, r)
+	var started server.Service
+	switch s {
+	case contender.InRedis:
+		started, err = server.Start(ctx)
+	case contender.InRedlock:
+		started, err = server.StartQuorum(ctx, redlockServers)
+	case contender.InZooKeeper:
+		started, err = server.StartZooKeeper()
+	default:
+		started = server.Memory{}
+	}
+	if err == nil { // otherwise it may be a nil pointer
+		m.Stores[s] = started
+	}
+	return err
 }
 
 func (p plan) needsProxy() bool {
@@ -100,7 +143,7 @@ func (p plan) profile() (stop func(), err error) {
 	}, nil
 }
 
-// conclude prints where the results are, and fails if a lock did not exclude.
+// conclude prints where the results are, and fails if a lock did not exclude or its fences did not grow.
 func conclude(out io.Writer, dir string, r report.Report) error {
 	met := 0
 	for _, g := range r.Goals {
@@ -108,9 +151,12 @@ func conclude(out io.Writer, dir string, r report.Report) error {
 			met++
 		}
 	}
-	fmt.Fprintf(out, "\n%d of %d goals met; tables and plots are in %s\n", met, len(r.Goals), dir)
+	fmt.Fprintf(out, "\n%d of %d goals met; see %s\n", met, len(r.Goals), filepath.Join(dir, r.Name+".md"))
 	if n := r.Violations(); n > 0 {
 		return fmt.Errorf("mutual exclusion was violated %d times, see the tables", n)
+	}
+	if n := r.FencesFallen(); n > 0 {
+		return fmt.Errorf("fences did not grow %d times, see the tables", n)
 	}
 	return nil
 }

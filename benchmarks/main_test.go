@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/load"
 )
 
@@ -26,6 +27,7 @@ func TestWrongFlagsEndWithStatusTwoAndSayWhatIsWrong(t *testing.T) {
 		"-fast":              "not defined: -fast",
 		"hot-8x16":           `unexpected argument "hot-8x16"`,
 		"-scenarios=hot/1ms": `no scenario "hot/1ms"`,
+		"-groups=etcd":       `no group "etcd"; there are: all, redis`,
 	} {
 		var out, errs bytes.Buffer
 		assert.Equal(t, 2, run(t.Context(), []string{arg}, &out, &errs), arg)
@@ -53,6 +55,36 @@ func TestFlags(t *testing.T) {
 	assert.Equal(t, load.Delayed, p.jobs[0].link)
 	assert.True(t, p.needsProxy())
 	assert.Equal(t, []string{"wllock", "redsync", "redsync-5ms", "redislock", "rueidislock", "wllock-java", "PING", "ideal"}, names(p))
+}
+
+func TestGroupsHaveContendersAndScenariosOfTheirOwn(t *testing.T) {
+	p, err := parse([]string{"-groups", "zookeeper,redlock", "-contenders", "wllock,redsync,zk.Lock,PING"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []contender.Group{contender.OverRedlock, contender.OverZooKeeper}, p.groups(), "in the order of a run")
+	assert.Equal(t, []string{"wllock", "redsync", "PING"}, names(p.of(contender.OverRedlock)))
+	assert.Equal(t, []string{"wllock", "zk.Lock"}, names(p.of(contender.OverZooKeeper)))
+	assert.False(t, p.needsProxy())
+
+	_, err = parse([]string{"-groups", "redlock", "-scenarios", "hot-8x16"}, nil)
+	require.ErrorContains(t, err, "none of hot-8x16 is in the chosen groups")
+	_, err = parse([]string{"-groups", "redlock", "-contenders", "zk.Lock"}, nil)
+	require.ErrorContains(t, err, "none of them takes part")
+}
+
+func TestAGroupHasItsOwnFiles(t *testing.T) {
+	needRedis(t)
+	dir := t.TempDir()
+	var out, errs bytes.Buffer
+	args := []string{"-groups", "redlock,backends", "-contenders", "wllock,redsync-5ms,memory,memory-every-turn", "-duration", "50ms", "-rounds", "1", "-out", dir}
+	require.Equal(t, 0, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
+	for _, name := range []string{"redlock.json", "redlock.md", "redlock-8x16.svg", "backends.md", "backends-8x16.svg"} {
+		assert.FileExists(t, filepath.Join(dir, name))
+	}
+	assert.NoFileExists(t, filepath.Join(dir, "results.md"))
+	text, err := os.ReadFile(filepath.Join(dir, "backends.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "-groups redlock,backends", "the command that makes it")
+	assert.Regexp(t, `\| memory \|.*\| 0 \| grew [0-9,]+ times \|`, string(text))
 }
 
 func names(p plan) []string {

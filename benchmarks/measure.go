@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,10 +15,10 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 )
 
-// measure runs all jobs and returns the report.
-func (p plan) measure(ctx context.Context, m load.Machine, out io.Writer) (report.Report, error) {
-	r := report.Report{Environment: report.Here(), Contenders: report.Participants(p.contenders)}
-	r.Environment.Duration, r.Environment.Rounds = p.duration, p.rounds
+// measure runs all jobs of a group and returns the report.
+func (p plan) measure(ctx context.Context, m load.Machine, g contender.Group, out io.Writer) (report.Report, error) {
+	r := report.New(g, p.contenders)
+	r.Environment.Duration, r.Environment.Rounds, r.Environment.Command = p.duration, p.rounds, p.command
 	if err := p.survey(ctx, m, &r.Environment); err != nil {
 		return r, err
 	}
@@ -37,10 +39,19 @@ func (p plan) measure(ctx context.Context, m load.Machine, out io.Writer) (repor
 	return r, nil
 }
 
-// survey measures the round trip and reads the server's version.
-func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment) (err error) {
-	if e.Redis, err = m.Server.Version(ctx); err != nil {
-		return err
+// survey reads the servers' versions, and measures the round trip to one Redis.
+func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment) error {
+	for _, s := range slices.Sorted(maps.Keys(m.Stores)) {
+		version, err := m.Stores[s].Version(ctx)
+		if err != nil {
+			return err
+		}
+		if version != "" {
+			e.Servers = append(e.Servers, version)
+		}
+	}
+	if p.jobs[0].scenario.Group != contender.OverRedis {
+		return nil // a limit is in each table
 	}
 	pings := load.Scenario{Name: "ping", Instances: 1, Workers: 1}
 	for _, link := range []load.Link{load.Loopback, load.Delayed} {
@@ -64,6 +75,9 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 		if takePart[i], err = p.tune(ctx, m, j, c); err != nil {
 			return report.Table{}, err
 		}
+		if err = p.warm(ctx, m, j, c); err != nil {
+			return report.Table{}, err
+		}
 	}
 	rounds := make([][]load.Round, len(takePart))
 	for n := range p.rounds {
@@ -76,13 +90,22 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 			rounds[i] = append(rounds[i], round)
 		}
 	}
-	t := report.Table{Scenario: j.scenario.Name, Title: j.scenario.Title, Link: j.link}
+	t := report.Table{Scenario: j.scenario.Name, Title: j.scenario.Title, Link: j.link, Audit: j.scenario.Fences}
 	for i, c := range takePart {
 		row := report.NewRow(c, rounds[i])
 		t.Rows = append(t.Rows, row)
 		show(out, row)
 	}
 	return t, nil
+}
+
+// warm runs a contender over ZooKeeper without counting: its server is a JVM, which compiles what it runs often.
+func (p plan) warm(ctx context.Context, m load.Machine, j job, c contender.Contender) error {
+	if c.Store != contender.InZooKeeper {
+		return nil
+	}
+	_, err := m.Run(ctx, c, j.scenario, j.link, p.duration/2)
+	return err
 }
 
 // tune tries the settings of a contender under the load of a job, and returns it with the fastest.
@@ -102,13 +125,10 @@ func (p plan) tune(ctx context.Context, m load.Machine, j job, c contender.Conte
 
 // participants are the contenders of a job: those chosen, with the limit that suits it.
 func (p plan) participants(j job) []contender.Contender {
-	limit := contender.Ping().Name
-	if j.scenario.Bound == load.BoundWork {
-		limit = contender.Ideal().Name
-	}
+	byWork := j.scenario.Bound == load.BoundWork
 	var all []contender.Contender
 	for _, c := range p.contenders {
-		skip := c.Role == contender.Limit && c.Name != limit || c.Role == contender.Rival && j.scenario.OnlyOurs
+		skip := c.Role == contender.Limit && byWork != (c.Name == contender.Ideal().Name) || c.Role == contender.Rival && j.scenario.OnlyOurs
 		if !skip {
 			all = append(all, c)
 		}
@@ -127,6 +147,9 @@ func show(out io.Writer, r report.Row) {
 	}
 	if t.Violations > 0 {
 		fmt.Fprintf(out, "  VIOLATIONS %d", t.Violations)
+	}
+	if t.FencesFallen > 0 {
+		fmt.Fprintf(out, "  FENCES FELL %d", t.FencesFallen)
 	}
 	if t.Failed > 0 {
 		fmt.Fprintf(out, "  failed %d", t.Failed)

@@ -144,9 +144,9 @@ var rooms = []room{
 		imports: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4"},
 	},
 	{
-		path: "benchmarks", what: "wllock beside other lock libraries", knows: []string{public}, program: true,
+		path: "benchmarks", what: "wllock beside other lock libraries", knows: []string{public, "internal/zktest"}, program: true,
 		imports: []string{
-			redisClient, "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis", "golang.org/x/sys",
+			redisClient, zookeeperClient, "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis", "golang.org/x/sys",
 		},
 	},
 	{path: "test", what: "tests of the whole stack, and with SDKs", knows: []string{public}, program: true},

@@ -257,6 +257,9 @@ func (s *Server) Restart(t TB) {
 	t.Fatalf("the server on %s did not come back: %s", s.Addr, s.log())
 }
 
+// Pid returns the number of the process.
+func (s *Server) Pid() int { return s.current().cmd.Process.Pid }
+
 // Pause stops the process (SIGSTOP): connections stay, nothing answers.
 func (s *Server) Pause() { _ = s.current().cmd.Process.Signal(syscall.SIGSTOP) }
 

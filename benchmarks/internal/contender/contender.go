@@ -1,6 +1,6 @@
 // Package contender puts what is compared behind one interface: wllock, other libraries, and the limits of the machine.
 //
-// Each is used the way its documentation recommends for speed on a single server of Redis 7. Where a library has a
+// Each is used the way its documentation recommends for speed on the servers of its group. Where a library has a
 // setting that matters, several are tried before each table, and the one with the most operations per second takes part.
 // Each can also be chosen by a name with the setting: -contenders redsync-1ms,redsync-20ms.
 package contender
@@ -13,12 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // ttl is the lock TTL of all contenders: wllock's default.
 const ttl = wllock.DefaultLeaseTTL
 
-// Contender is one way to run a function under a lock in Redis.
+// Contender is one way to run a function under a lock.
 type Contender struct {
 	Name     string
 	Settings string // the relevant ones, and the others tried
@@ -27,7 +28,11 @@ type Contender struct {
 	Open     func(o Options) (Instance, error)
 
 	Role    Role
-	Variant bool // takes part only when named
+	Group   Group
+	Store   Store
+	Variant bool   // takes part only when named
+	Fenced  bool   // promises fences that grow with every exclusive caller
+	Base    string // the contender whose operations per second its own are compared with; "": the best rival
 
 	Tunings []Contender // the same with each of its settings; it takes part with the one that suits the load
 	Setting string      // of a tuning
@@ -46,7 +51,7 @@ func tuned(name, settings string, tunings ...Contender) []Contender {
 // pauses are tried with libraries that poll.
 var pauses = []time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond}
 
-// Commands are those that a client of the contender sends itself, by their names in INFO commandstats. The server also
+// Commands are those that a client of the contender sends itself, by their names in INFO commandstats; of ZooKeeper, "request". A Redis server also
 // counts the calls of scripts, so a name must be either here or used in scripts; the harness checks that with MONITOR.
 
 // Role says how to read a contender's figures.
@@ -60,9 +65,10 @@ const (
 
 // Options configure an instance. Each instance stands for a process, with its own connections.
 type Options struct {
-	Addr     string
-	Workers  int             // goroutines that will call Do
-	Locker   []wllock.Option // for wllock alone: what the scenario is about
+	Addr     string           // of the store; of several servers separated by commas
+	Memory   *memlock.Backend // the store InMemory
+	Workers  int              // goroutines that will call Do
+	Locker   []wllock.Option  // for wllock alone: what the scenario is about
 	Instance int
 }
 
@@ -73,13 +79,22 @@ type Instance interface {
 	Close() error
 }
 
-// All returns all contenders, wllock first, limits last.
+// Reader is an Instance that also has locks for readers.
+type Reader interface {
+	DoShared(ctx context.Context, key string, f func(context.Context) error) error
+}
+
+// All returns all contenders by their groups, in each wllock first, limits last.
 func All() []Contender {
 	all := []Contender{wllockDefault()}
 	all = append(all, redsyncs()...)
 	all = append(all, redislocks()...)
 	all = append(all, rueidislocks()...)
-	return append(all, javaAlgorithm(), Ping(), Ideal())
+	all = append(all, javaAlgorithm(), Ping(), Ideal())
+	all = of(OverRedis, InRedis, all...)
+	all = append(all, of(OverRedlock, InRedlock, redlocks()...)...)
+	all = append(all, of(OverZooKeeper, InZooKeeper, zookeepers()...)...)
+	return append(all, backends()...)
 }
 
 // Calls counts the top-level commands among all calls the server has counted.

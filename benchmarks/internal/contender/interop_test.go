@@ -3,6 +3,7 @@ package contender
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,7 +20,7 @@ import (
 func others() []Contender {
 	var found []Contender
 	for _, c := range All() {
-		if c.Name == "redsync" || c.Name == "redislock" || c.Name == "wllock-java" {
+		if c.Group == OverRedis && (c.Name == "redsync" || c.Name == "redislock" || c.Name == "wllock-java") {
 			found = append(found, c)
 		}
 	}
@@ -38,9 +39,9 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 			t.Cleanup(func() { _ = theirs.Close() })
 			backend, err := redislock.Open("redis://"+s.Addr, redislock.WithInteropGap(20*time.Millisecond))
 			require.NoError(t, err)
-			locker, err := wllock.New("bench", backend, wllock.WithMaxTenure(20*time.Millisecond))
+			locker, err := wllock.New("bench", backend, wllock.WithMaxTenure(20*time.Millisecond), wllock.WithOwnedBackend())
 			require.NoError(t, err)
-			ours := ourLock{locker: locker, backend: backend}
+			ours := ourLock{locker}
 			t.Cleanup(func() { _ = ours.Close() })
 			share := contend(t, "bench:key:hot", 2*time.Second, map[string]func(context.Context, func(context.Context) error) error{
 				"ours": func(ctx context.Context, f func(context.Context) error) error { return ours.Do(ctx, "hot", f) },
@@ -52,6 +53,39 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 			require.Greater(t, share["ours"], int64(20))
 			require.Greater(t, share["theirs"], int64(5))
 		})
+	}
+}
+
+// On five servers clients of both kinds exclude each other, and each gets its turns when the others leave gaps.
+func TestOnFiveServersWithRedsync(t *testing.T) {
+	t.Parallel()
+	var addrs []string
+	for range 5 {
+		addrs = append(addrs, redistest.Start(t).Addr)
+	}
+	const gap = 50 * time.Millisecond // for 12 callers who each hold the lock for 1 ms: it must be free at times
+	sides := map[string]func(context.Context, func(context.Context) error) error{}
+	for _, c := range redlocks() {
+		if c.Role == Limit || c.Role == Rival && c.Name != "redsync-5ms" {
+			continue
+		}
+		one, err := c.Open(Options{Addr: strings.Join(addrs, ","), Workers: 4})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = one.Close() })
+		key := "hot"
+		if c.Role == Rival {
+			key = "bench:key:hot"
+		}
+		sides[c.Name] = func(ctx context.Context, f func(context.Context) error) error {
+			defer time.Sleep(gap)
+			return one.Do(ctx, key, f)
+		}
+	}
+	share := contend(t, "bench:key:hot", 5*time.Second, sides)
+	t.Logf("turns: %v", share)
+	require.Len(t, share, 3)
+	for name, turns := range share {
+		require.Positive(t, turns, name)
 	}
 }
 

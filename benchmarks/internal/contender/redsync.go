@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
@@ -29,14 +30,19 @@ func redsyncs() []Contender {
 }
 
 type redsyncLock struct {
-	client *redis.Client
-	sync   *redsync.Redsync
-	delay  time.Duration
+	clients []*redis.Client
+	sync    *redsync.Redsync
+	delay   time.Duration
 }
 
+// openRedsync opens redsync on one server or several.
 func openRedsync(o Options, delay time.Duration) Instance {
-	client := newClient(o)
-	return redsyncLock{client: client, sync: redsync.New(goredis.NewPool(client)), delay: delay}
+	clients := newClients(o)
+	pools := make([]pool.Pool, len(clients))
+	for i, c := range clients {
+		pools[i] = goredis.NewPool(c)
+	}
+	return redsyncLock{clients: clients, sync: redsync.New(pools...), delay: delay}
 }
 
 func (l redsyncLock) Do(ctx context.Context, key string, f func(context.Context) error) error {
@@ -49,4 +55,4 @@ func (l redsyncLock) Do(ctx context.Context, key string, f func(context.Context)
 	return errors.Join(err, unlockErr)
 }
 
-func (l redsyncLock) Close() error { return l.client.Close() }
+func (l redsyncLock) Close() error { return closeClients(l.clients) }

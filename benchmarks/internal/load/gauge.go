@@ -17,14 +17,15 @@ type gauge struct {
 	at       time.Time
 	commands map[string]int64
 	own      time.Duration // CPU of this process
-	redis    time.Duration // CPU of the server
+	servers  time.Duration // CPU of the store
 	proxy    time.Duration // CPU of the proxy's thread, which is in own
 	late     stats.Summary // since the last gauge
 }
 
-func (m Machine) gauge(ctx context.Context) (gauge, error) {
-	commands, err := m.Server.Commands(ctx)
-	g := gauge{at: time.Now(), commands: commands, own: server.OwnCPU(), redis: m.Server.CPU()}
+func (m Machine) gauge(ctx context.Context, s contender.Store) (gauge, error) {
+	store := m.Stores[s]
+	commands, err := store.Commands(ctx)
+	g := gauge{at: time.Now(), commands: commands, own: server.OwnCPU(), servers: store.CPU()}
 	if m.Proxy != nil {
 		g.late, g.proxy = m.Proxy.Late()
 	}
@@ -38,7 +39,7 @@ func (m Machine) account(r *Round, c contender.Contender, link Link, before, aft
 	ops := float64(max(r.Ops, 1))
 	r.CommandsPerOp = float64(c.Calls(after.commands)-c.Calls(before.commands)) / ops
 	r.ProcessCPUPerOp = float64(after.own-before.own-(after.proxy-before.proxy)) / ops
-	r.RedisCPUPerOp = float64(after.redis-before.redis) / ops
+	r.ServerCPUPerOp = float64(after.servers-before.servers) / ops
 	if link == Delayed {
 		r.ProxyLate = &after.late
 	}
@@ -47,12 +48,21 @@ func (m Machine) account(r *Round, c contender.Contender, link Link, before, aft
 // monitorTime is how long each contender is watched.
 const monitorTime = 100 * time.Millisecond
 
+// watched is a store that shows the commands it gets.
+type watched interface {
+	Monitor(ctx context.Context, f func() error) (server.Seen, error)
+}
+
 // CheckCommands runs a contender under MONITOR, contended and not, and compares the commands of its clients with those it
 // declares: the count is then exact, although the server also counts the calls of scripts.
 func (m Machine) CheckCommands(ctx context.Context, c contender.Contender) error {
+	store, ok := m.Stores[c.Store].(watched)
+	if !ok {
+		return nil
+	}
 	for _, keys := range []Keys{Hot, Own} {
 		s := Scenario{Name: "check", Instances: 2, Workers: 2, Keys: keys}
-		seen, err := m.Server.Monitor(ctx, func() error {
+		seen, err := store.Monitor(ctx, func() error {
 			_, err := m.Run(ctx, c, s, Loopback, monitorTime)
 			return err
 		})

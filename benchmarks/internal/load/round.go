@@ -12,6 +12,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/server"
 	"github.com/wllock/wllock/benchmarks/internal/slowlink"
 	"github.com/wllock/wllock/benchmarks/internal/stats"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // drainTime bounds the wait for the calls in flight at the end of a round.
@@ -19,15 +20,15 @@ const drainTime = 20 * time.Second
 
 // Machine is what rounds run on.
 type Machine struct {
-	Server *server.Server
-	Proxy  *slowlink.Proxy // nil when no scenario needs it
+	Stores map[contender.Store]server.Service
+	Proxy  *slowlink.Proxy // to InRedis; nil when no scenario needs it
 }
 
-func (m Machine) addr(link Link) string {
+func (m Machine) addr(s contender.Store, link Link) string {
 	if link == Delayed {
 		return m.Proxy.Addr
 	}
-	return m.Server.Addr
+	return m.Stores[s].Address()
 }
 
 // Round is what one contender did in one scenario over one link, once.
@@ -41,8 +42,10 @@ type Round struct {
 	JainInstances   float64        `json:"jain_instances"`
 	CommandsPerOp   float64        `json:"commands_per_op"`
 	ProcessCPUPerOp float64        `json:"process_cpu_ns_per_op"` // without the proxy's thread
-	RedisCPUPerOp   float64        `json:"redis_cpu_ns_per_op"`
+	ServerCPUPerOp  float64        `json:"server_cpu_ns_per_op"`
 	Violations      int64          `json:"violations"`
+	Fences          int64          `json:"fences,omitempty"`        // checked
+	FencesFallen    int64          `json:"fences_fallen,omitempty"` // not above the one before
 	Failed          int64          `json:"failed"`
 	Failure         string         `json:"failure,omitempty"`
 	ProxyLate       *stats.Summary `json:"proxy_late,omitempty"` // how late packets were forwarded
@@ -51,10 +54,10 @@ type Round struct {
 // Run measures one contender for duration, after a shorter time to warm up.
 func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, link Link, duration time.Duration) (Round, error) {
 	s = s.shapeFor(c)
-	if err := m.Server.Flush(ctx); err != nil {
+	if err := m.Stores[c.Store].Flush(ctx); err != nil {
 		return Round{}, err
 	}
-	instances, err := openAll(c, s, m.addr(link))
+	instances, err := openAll(c, s, m.addr(c.Store, link))
 	if err != nil {
 		return Round{}, fmt.Errorf("open %s: %w", c.Name, err)
 	}
@@ -79,8 +82,10 @@ func (s Scenario) shapeFor(c contender.Contender) Scenario {
 
 func openAll(c contender.Contender, s Scenario, addr string) ([]contender.Instance, error) {
 	var all []contender.Instance
+	o := contender.Options{Addr: addr, Memory: memlock.New(), Workers: s.Workers, Locker: s.Locker}
 	for i := range s.Instances {
-		in, err := c.Open(contender.Options{Addr: addr, Workers: s.Workers, Locker: s.Locker, Instance: i})
+		o.Instance = i
+		in, err := c.Open(o)
 		if err != nil {
 			return nil, errors.Join(err, closeAll(all))
 		}
@@ -111,12 +116,12 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 	}
 	duration *= time.Duration(max(s.Longer, 1))
 	pause(ctx, duration/5)
-	before, err := m.gauge(ctx)
+	before, err := m.gauge(ctx, c.Store)
 	phase.Store(measuring)
 	pause(ctx, duration)
 	stopped := time.Now()
 	phase.Store(stopping)
-	after, err2 := m.gauge(ctx)
+	after, err2 := m.gauge(ctx, c.Store)
 	cancel() // ends all waits
 	drained := drain(&wg)
 	if err = errors.Join(err, err2, drained, ctx.Err()); err != nil {
@@ -136,7 +141,7 @@ func newWorkers(c contender.Contender, s Scenario, instances []contender.Instanc
 		for range s.Workers {
 			workers = append(workers, &worker{
 				id: len(workers) + 1, number: i + 1, instance: in, locked: c.Role != contender.Limit,
-				handOvers: s.HandOvers, work: s.Work, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
+				handOvers: s.HandOvers, fenced: s.Fences && c.Fenced, readers: s.Readers, work: s.Work, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
 			})
 		}
 	}
@@ -187,6 +192,8 @@ func sum(workers []*worker, cells []cell) Round {
 		handOver.Merge(&w.handOver)
 		r.Ops += w.ops
 		r.Violations += w.violations
+		r.Fences += w.fences
+		r.FencesFallen += w.fallen
 		r.Failed += w.failed
 		if w.err != nil && r.Failure == "" {
 			r.Failure = w.err.Error()

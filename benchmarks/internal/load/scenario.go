@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/benchmarks/internal/contender"
 )
 
 // Link is the way to the server.
@@ -16,7 +17,7 @@ type Link string
 // The links.
 const (
 	Loopback Link = "loopback"
-	Delayed  Link = "0.5ms" // each way, through slowlink
+	Delayed  Link = "0.5ms" // each way, through slowlink; to one Redis
 )
 
 // Delay is the time packets take on a delayed link, each way.
@@ -53,22 +54,50 @@ const (
 type Scenario struct {
 	Name      string
 	Title     string
+	Group     contender.Group
 	Instances int // each with its own clients, as if it were a process
 	Workers   int // goroutines per instance
 	Work      time.Duration
 	Keys      Keys
 	Links     []Link
 	Bound     Bound
-	Longer    int  // how many times as long its rounds are; 0: once. Fairness shows over several tenures
-	HandOvers bool // measure from one instance's return to another's start
-	OnlyOurs  bool // rivals have nothing like it
+	Longer    int     // how many times as long its rounds are; 0: once. Fairness shows over several tenures
+	HandOvers bool    // measure from one instance's return to another's start
+	OnlyOurs  bool    // rivals have nothing like it
+	Fences    bool    // check that they grow, of those that promise it
+	Readers   float64 // how many of the calls are a reader's, of 1; a contender without readers' locks takes exclusive ones
 	Locker    []wllock.Option
 }
 
-var both = []Link{Loopback, Delayed}
+var (
+	both  = []Link{Loopback, Delayed}
+	local = []Link{Loopback}
+)
 
 // Scenarios returns all, in the order of the results.
-func Scenarios() []Scenario {
+func Scenarios() []Scenario { return slices.Concat(overRedis(), overOthers()) }
+
+// overOthers are those of the groups with stores other than one Redis.
+func overOthers() []Scenario {
+	return []Scenario{
+		{Name: "redlock-1x1", Title: "Redlock, five servers: one caller, one key", Group: contender.OverRedlock,
+			Instances: 1, Workers: 1, Links: local},
+		{Name: "redlock-1x64", Title: "Redlock, five servers: one hot key, 1 instance of 64 goroutines", Group: contender.OverRedlock,
+			Instances: 1, Workers: 64, Links: local},
+		{Name: "redlock-8x16", Title: "Redlock, five servers: one hot key, 8 instances of 16 goroutines", Group: contender.OverRedlock,
+			Instances: 8, Workers: 16, Links: local},
+		{Name: "zookeeper-1x1", Title: "ZooKeeper: one caller, one key", Group: contender.OverZooKeeper,
+			Instances: 1, Workers: 1, Links: local},
+		{Name: "zookeeper-8x16", Title: "ZooKeeper: one hot key, 8 instances of 16 goroutines", Group: contender.OverZooKeeper,
+			Instances: 8, Workers: 16, Links: local},
+		{Name: "zookeeper-readers", Title: "ZooKeeper: one hot key, 8 x 16, 8 readers for 2 writers", Group: contender.OverZooKeeper,
+			Instances: 8, Workers: 16, Links: local, Readers: 0.8},
+		{Name: "backends-8x16", Title: "Each backend: one hot key, 8 instances of 16 goroutines", Group: contender.OverEach,
+			Instances: 8, Workers: 16, Links: local, Fences: true},
+	}
+}
+
+func overRedis() []Scenario {
 	everyTurn := []wllock.Option{wllock.WithMaxHandoffs(0)}
 	linger := []wllock.Option{wllock.WithLinger(lingerTime)}
 	return []Scenario{

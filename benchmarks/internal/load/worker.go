@@ -2,9 +2,11 @@ package load
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/precise"
 	"github.com/wllock/wllock/benchmarks/internal/stats"
@@ -24,6 +26,8 @@ type worker struct {
 	instance  contender.Instance
 	locked    bool // the contender locks: its cells are checked
 	handOvers bool
+	fenced    bool    // the fences are checked: they must grow
+	readers   float64 // how many of its calls are a reader's, of 1
 	work      time.Duration
 	keys      []string
 	cells     []cell
@@ -37,17 +41,25 @@ type worker struct {
 	latency    stats.Histogram
 	handOver   stats.Histogram
 	violations int64
+	fences     int64 // checked
+	fallen     int64 // fences that were not above the one before
 	failed     int64
 	err        error // the first failure
 }
 
 func (w *worker) run(ctx context.Context) {
-	inside := w.critical // made once: a method value is an allocation
+	inside, shared := w.critical, w.shared // made once: a method value is an allocation
+	reader, canRead := w.instance.(contender.Reader)
 	for w.phase.Load() != stopping {
 		k := w.choose()
 		w.now = &w.cells[k]
 		w.begun = time.Now()
-		err := w.instance.Do(ctx, w.keys[k], inside)
+		var err error
+		if canRead && w.readers > 0 && rand.Float64() < w.readers {
+			err = reader.DoShared(ctx, w.keys[k], shared)
+		} else {
+			err = w.instance.Do(ctx, w.keys[k], inside)
+		}
 		took := time.Since(w.begun)
 		if w.phase.Load() != measuring {
 			continue
@@ -68,7 +80,7 @@ func (w *worker) failure(err error) {
 }
 
 // critical is the function that runs under the lock.
-func (w *worker) critical(context.Context) error {
+func (w *worker) critical(ctx context.Context) error {
 	if !w.locked {
 		w.doWork()
 		return nil
@@ -81,6 +93,9 @@ func (w *worker) critical(context.Context) error {
 	if !c.enter(w.id) {
 		w.violations++
 	}
+	if w.fenced {
+		w.checkFence(ctx, c)
+	}
 	w.doWork()
 	if !c.leave(w.id) {
 		w.violations++
@@ -89,6 +104,27 @@ func (w *worker) critical(context.Context) error {
 		c.left, c.instance = time.Now(), w.number
 	}
 	return nil
+}
+
+// shared is the function that runs under a reader's lock.
+func (w *worker) shared(context.Context) error {
+	c := w.now
+	if !c.enterShared() {
+		w.violations++
+	}
+	w.doWork()
+	if !c.leaveShared() {
+		w.violations++
+	}
+	return nil
+}
+
+// checkFence compares with the fence of the exclusive holder before.
+func (w *worker) checkFence(ctx context.Context, c *cell) {
+	w.fences++
+	if held, ok := wllock.HeldFrom(ctx); !ok || !c.grew(held.Fence()) {
+		w.fallen++
+	}
 }
 
 // takeOver measures how long ago another instance returned.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ type Environment struct {
 	CPU      string                      `json:"cpu"`
 	Cores    int                         `json:"cores"`
 	Load     string                      `json:"load_average"` // of the last minute, before the run: should be near 0
-	Redis    string                      `json:"redis"`
+	Servers  []string                    `json:"servers"`
+	Command  string                      `json:"command,omitempty"` // that makes the results again
 	Duration time.Duration               `json:"duration_ns"`
 	Rounds   int                         `json:"rounds"`
 	Ping     map[load.Link]stats.Summary `json:"ping"` // one caller in an idle process
@@ -56,6 +58,22 @@ func processor() string {
 	return "unknown"
 }
 
+// New returns a report of a group without tables.
+func New(g contender.Group, cs []contender.Contender) Report {
+	name, title := g.String(), titles[g]
+	if g == contender.OverRedis {
+		name = "results"
+	}
+	return Report{Name: name, Title: title, Environment: Here(), Contenders: Participants(cs)}
+}
+
+var titles = map[contender.Group]string{
+	contender.OverRedis:     "Results",
+	contender.OverRedlock:   "Redlock: wllock beside redsync on five Redis servers",
+	contender.OverZooKeeper: "ZooKeeper: wllock beside the lock of the client library",
+	contender.OverEach:      "wllock over each of its backends",
+}
+
 // Participants describes the contenders of a run.
 func Participants(cs []contender.Contender) []Participant {
 	versions := make(map[string]string)
@@ -70,4 +88,10 @@ func Participants(cs []contender.Contender) []Participant {
 		all[i] = Participant{Name: c.Name, Module: c.Module, Version: versions[c.Module], Settings: c.Settings}
 	}
 	return all
+}
+
+// busy reports whether other work took a good part of a core before the run.
+func (e Environment) busy() bool {
+	load, err := strconv.ParseFloat(e.Load, 64)
+	return err == nil && load > 0.5
 }

@@ -19,12 +19,19 @@ func count(v float64) string {
 	case v < 100:
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
-	digits := strconv.FormatInt(int64(math.Round(v)), 10)
+	return whole(int64(math.Round(v)))
+}
+
+// whole writes a number with its thousands apart.
+func whole(n int64) string {
+	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
 }
+
+func times(n int64) string { return whole(n) + " times" }
 
 // span writes a duration in the unit that suits it, with three digits.
 func span(d time.Duration) string {

@@ -58,6 +58,40 @@ var goals = []goal{
 	{"own-64", load.Loopback, "p99, times the lowest rival's p99", true, 1, p99ToRivals},
 	{"linger", load.Loopback, "commands per operation", true, 0.001, commands},
 	{"alternate", load.Delayed, "hand-over p50 in round trips", true, 1.2, handOverToLimit},
+	{"redlock-8x16", load.Loopback, "times the best rival's ops/s", false, 40, opsToRival},
+	{"redlock-8x16", load.Loopback, "Jain over instances", false, 0.98, jainInstances},
+	{"redlock-1x1", load.Loopback, "times the best rival's ops/s", false, 1, opsToRival},
+	{"zookeeper-8x16", load.Loopback, "times the best rival's ops/s", false, 40, opsToRival},
+	{"zookeeper-8x16", load.Loopback, "Jain over instances", false, 0.98, jainInstances},
+	{"zookeeper-1x1", load.Loopback, "times the best rival's ops/s", false, 1, opsToRival},
+	{"zookeeper-readers", load.Loopback, "times the best rival's ops/s", false, 1, opsToRival},
+	{"backends-8x16", load.Loopback, "memory, times its ops/s without tenures", false, tenureGain, gain("memory")},
+	{"backends-8x16", load.Loopback, "redis, times its ops/s without tenures", false, tenureGain, gain("redis")},
+	{"backends-8x16", load.Loopback, "redlock, times its ops/s without tenures", false, tenureGain, gain("redlock")},
+	{"backends-8x16", load.Loopback, "redlock+f, times its ops/s without tenures", false, tenureGain, gain("redlock+f")},
+	{"backends-8x16", load.Loopback, "zookeeper, times its ops/s without tenures", false, tenureGain, gain("zookeeper")},
+	{"backends-8x16", load.Loopback, "lowest Jain over instances", false, 0.98, lowestJain},
+}
+
+// tenureGain is how many times more operations tenures are to serve on a hot key.
+const tenureGain = 20
+
+// gain compares a contender with the same one without tenures.
+func gain(name string) func(Table) (float64, bool) {
+	return func(t Table) (float64, bool) {
+		row, ok := t.named(name)
+		base, okBase := t.named(row.Base)
+		return ratio(ops(row.Total), ok, ops(base.Total), okBase)
+	}
+}
+
+// lowestJain is that of the contender that shared most unevenly between its instances.
+func lowestJain(t Table) (float64, bool) {
+	lowest := 1.0
+	for _, r := range t.Rows {
+		lowest = min(lowest, r.Total.JainInstances)
+	}
+	return lowest, len(t.Rows) > 0
 }
 
 // Judge compares the tables with the goals. It omits goals without a table or a contender to compare with.

@@ -13,6 +13,7 @@ import (
 // WriteMarkdown writes the whole report as tables.
 func WriteMarkdown(w io.Writer, r Report) error {
 	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n", r.Title)
 	writeHead(&b, r.Environment)
 	writeContenders(&b, r.Contenders)
 	writeGoals(&b, r.Goals)
@@ -28,12 +29,18 @@ func WriteMarkdown(w io.Writer, r Report) error {
 }
 
 func writeHead(b *strings.Builder, e Environment) {
-	fmt.Fprintf(b, "# Results\n\n%s, Redis %s, %s, %d cores (%s), load average %s at the start, %s.\n",
-		e.Go, e.Redis, e.System, e.Cores, e.CPU, e.Load, e.Time.Format("2006-01-02"))
+	if e.Command != "" {
+		fmt.Fprintf(b, "Made by `%s`.\n\n", e.Command)
+	}
+	fmt.Fprintf(b, "%s, %s, %s, %d cores (%s), load average %s at the start, %s.\n",
+		e.Go, strings.Join(e.Servers, ", "), e.System, e.Cores, e.CPU, e.Load, e.Time.Format("2006-01-02"))
+	if e.busy() {
+		b.WriteString("**The machine was busy with other work:** read the ratios, not the figures.\n")
+	}
 	fmt.Fprintf(b, "%d rounds of %v per row (twice that where work is 1 ms), the contenders' order rotated from round to round;\n"+
 		"medians, and in brackets the lowest and the highest round. Where a rival has a setting that matters, each value was\n"+
 		"tried before each table, for half a round, and the one with most operations per second took part. Contenders,\n"+
-		"proxy and server share the cores, so figures differ from machine to machine, and from run to run; ratios within a\n"+
+		"proxy and servers share the cores, so figures differ from machine to machine, and from run to run; ratios within a\n"+
 		"table are what counts.\n", e.Rounds, e.Duration)
 	for _, link := range []load.Link{load.Loopback, load.Delayed} {
 		if p, ok := e.Ping[link]; ok {
@@ -43,7 +50,7 @@ func writeHead(b *strings.Builder, e Environment) {
 	b.WriteString("\nLatency is that of the whole call: wait, function, release as far as the caller waits for it. Calls still\n" +
 		"waiting at the end of a round count in max alone. Jain is the index of fairness over what each goroutine and each\n" +
 		"instance got; with few operations per goroutine it says little. Commands are those that clients send, not what\n" +
-		"scripts call. CPU is per operation, of the process that calls (without the proxy) and of Redis.\n")
+		"scripts call. CPU is per operation, of the process that calls (without the proxy) and of the servers.\n")
 }
 
 func writeContenders(b *strings.Builder, all []Participant) {
@@ -71,7 +78,10 @@ func writeGoals(b *strings.Builder, goals []Verdict) {
 
 func writeTable(b *strings.Builder, t Table) {
 	handOvers := len(t.Rows) > 0 && t.Rows[0].Total.HandOver != nil
-	head := "| contender | ops/s | to the best rival | p50 | p99 | p99.9 | max | Jain goroutines | Jain instances | commands/op | CPU/op | Redis CPU/op |"
+	head := "| contender | ops/s | to the best rival | p50 | p99 | p99.9 | max | Jain goroutines | Jain instances | commands/op | CPU/op | server CPU/op |"
+	if t.Audit {
+		head = strings.Replace(head, "best rival", "same without tenures", 1) + " two at once | fences |"
+	}
 	if handOvers {
 		head += " hand-over p50 | p99 |"
 	}
@@ -97,7 +107,10 @@ func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
 	fmt.Fprintf(b, "| %s | %s (%s to %s) | %s |", name, count(ops.Median), count(ops.Min), count(ops.Max), toBest(t, r))
 	fmt.Fprintf(b, " %s | %s | %s | %s |", span(s.Latency.P50), span(s.Latency.P99), span(s.Latency.P999), span(s.Latency.Max))
 	fmt.Fprintf(b, " %.3f | %.3f | %s |", s.JainGoroutines, s.JainInstances, count(s.CommandsPerOp))
-	fmt.Fprintf(b, " %s | %s |", span(time.Duration(s.ProcessCPUPerOp)), span(time.Duration(s.RedisCPUPerOp)))
+	fmt.Fprintf(b, " %s | %s |", span(time.Duration(s.ProcessCPUPerOp)), span(time.Duration(s.ServerCPUPerOp)))
+	if t.Audit {
+		fmt.Fprintf(b, " %d | %s |", s.Violations, fences(s))
+	}
 	switch {
 	case handOvers && s.HandOver != nil:
 		fmt.Fprintf(b, " %s | %s |", span(s.HandOver.P50), span(s.HandOver.P99))
@@ -107,8 +120,19 @@ func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
 	b.WriteString("\n")
 }
 
+// fences says whether those of a row grew with every exclusive caller.
+func fences(s Total) string {
+	switch {
+	case s.Fences == 0:
+		return "not promised"
+	case s.FencesFallen > 0:
+		return "**fell " + times(s.FencesFallen) + "**"
+	}
+	return "grew " + times(s.Fences)
+}
+
 func toBest(t Table, r Row) string {
-	best, ok := t.bestRival()
+	best, ok := t.base(r)
 	if !ok || best.Total.OpsPerSecond.Median == 0 {
 		return ""
 	}

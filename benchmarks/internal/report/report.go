@@ -2,6 +2,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
@@ -9,8 +10,10 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 )
 
-// Report is the result of a run.
+// Report is the result of a run of one group.
 type Report struct {
+	Name        string        `json:"name"` // of the files
+	Title       string        `json:"title"`
 	Environment Environment   `json:"environment"`
 	Contenders  []Participant `json:"contenders"`
 	Tables      []Table       `json:"tables"`
@@ -30,6 +33,7 @@ type Table struct {
 	Scenario string    `json:"scenario"`
 	Title    string    `json:"title"`
 	Link     load.Link `json:"link"`
+	Audit    bool      `json:"audit,omitempty"` // of exclusion and fences, has columns of its own
 	Rows     []Row     `json:"rows"`
 }
 
@@ -38,6 +42,7 @@ type Row struct {
 	Contender string         `json:"contender"`
 	Setting   string         `json:"setting,omitempty"` // of those tried, the best here
 	Role      contender.Role `json:"role"`              // 0 wllock, 1 rival, 2 limit
+	Base      string         `json:"base,omitempty"`    // the row it is compared with; "": the best rival
 	Total     Total          `json:"total"`
 	Rounds    []load.Round   `json:"rounds"`
 }
@@ -51,8 +56,10 @@ type Total struct {
 	JainInstances   float64        `json:"jain_instances"`
 	CommandsPerOp   float64        `json:"commands_per_op"`
 	ProcessCPUPerOp float64        `json:"process_cpu_ns_per_op"`
-	RedisCPUPerOp   float64        `json:"redis_cpu_ns_per_op"`
+	ServerCPUPerOp  float64        `json:"server_cpu_ns_per_op"`
 	Violations      int64          `json:"violations"`
+	Fences          int64          `json:"fences,omitempty"`
+	FencesFallen    int64          `json:"fences_fallen,omitempty"`
 	Failed          int64          `json:"failed"`
 }
 
@@ -65,17 +72,19 @@ func NewRow(c contender.Contender, rounds []load.Round) Row {
 		JainInstances:   median(rounds, func(r load.Round) float64 { return r.JainInstances }),
 		CommandsPerOp:   median(rounds, func(r load.Round) float64 { return r.CommandsPerOp }),
 		ProcessCPUPerOp: median(rounds, func(r load.Round) float64 { return r.ProcessCPUPerOp }),
-		RedisCPUPerOp:   median(rounds, func(r load.Round) float64 { return r.RedisCPUPerOp }),
+		ServerCPUPerOp:  median(rounds, func(r load.Round) float64 { return r.ServerCPUPerOp }),
 	}
 	for _, r := range rounds {
 		t.Violations += r.Violations
 		t.Failed += r.Failed
+		t.Fences += r.Fences
+		t.FencesFallen += r.FencesFallen
 	}
 	if len(rounds) > 0 && rounds[0].HandOver != nil {
 		h := summary(rounds, func(r load.Round) stats.Summary { return *r.HandOver })
 		t.HandOver = &h
 	}
-	return Row{Contender: c.Name, Setting: c.Setting, Role: c.Role, Total: t, Rounds: rounds}
+	return Row{Contender: c.Name, Setting: c.Setting, Role: c.Role, Base: c.Base, Total: t, Rounds: rounds}
 }
 
 func each[T any](rounds []load.Round, f func(load.Round) T) []T {
@@ -106,14 +115,36 @@ func summary(rounds []load.Round, f func(load.Round) stats.Summary) stats.Summar
 }
 
 // Violations returns how often a lock failed to exclude, over all rows.
-func (r Report) Violations() int64 {
+func (r Report) Violations() int64 { return r.add(func(t Total) int64 { return t.Violations }) }
+
+// FencesFallen returns how often a fence was not above the one before, over all rows.
+func (r Report) FencesFallen() int64 { return r.add(func(t Total) int64 { return t.FencesFallen }) }
+
+func (r Report) add(f func(Total) int64) int64 {
 	var n int64
 	for _, t := range r.Tables {
 		for _, row := range t.Rows {
-			n += row.Total.Violations
+			n += f(row.Total)
 		}
 	}
 	return n
+}
+
+// named returns the row of a contender.
+func (t Table) named(name string) (Row, bool) {
+	i := slices.IndexFunc(t.Rows, func(r Row) bool { return r.Contender == name })
+	if i < 0 {
+		return Row{}, false
+	}
+	return t.Rows[i], true
+}
+
+// base returns the row that r is compared with.
+func (t Table) base(r Row) (Row, bool) {
+	if t.Audit {
+		return t.named(r.Base)
+	}
+	return t.bestRival()
 }
 
 // find returns the rows of a role in a table.

@@ -27,7 +27,7 @@ func round(ops float64, p50 time.Duration) load.Round {
 	return load.Round{
 		Seconds: 1, Ops: int64(ops), OpsPerSecond: ops, HandOver: &h,
 		Latency:        stats.Summary{Count: uint64(ops), P50: p50, P99: 3 * p50, P999: 5 * p50, Max: 8 * p50},
-		JainGoroutines: 0.999, JainInstances: 1, CommandsPerOp: 0.0123, ProcessCPUPerOp: 1500, RedisCPUPerOp: 80,
+		JainGoroutines: 0.999, JainInstances: 1, CommandsPerOp: 0.0123, ProcessCPUPerOp: 1500, ServerCPUPerOp: 80,
 	}
 }
 
@@ -50,9 +50,10 @@ func sample() Report {
 		}},
 	}
 	return Report{
+		Name: "results", Title: "Results",
 		Environment: Environment{
 			Time: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Go: "go1.26", System: "linux/amd64", CPU: "a CPU", Cores: 2,
-			Load: "0.05", Redis: "7.0.15", Duration: time.Second, Rounds: 3,
+			Load: "0.05", Servers: []string{"Redis 7.0.15"}, Duration: time.Second, Rounds: 3,
 			Ping: map[load.Link]stats.Summary{load.Delayed: {P50: 1090 * time.Microsecond, P99: 1200 * time.Microsecond}},
 		},
 		Contenders: []Participant{{Name: "wllock", Module: "github.com/wllock/wllock", Version: "v1", Settings: "defaults"}},

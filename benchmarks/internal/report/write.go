@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 )
 
-// Write puts results.json, results.md and a plot per scenario into a folder.
+// Write puts the tables as JSON and Markdown, named after the report, and a plot per scenario into a folder.
 func Write(dir string, r Report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	errs := []error{
-		save(filepath.Join(dir, "results.json"), func(w io.Writer) error { return writeJSON(w, r) }),
-		save(filepath.Join(dir, "results.md"), func(w io.Writer) error { return WriteMarkdown(w, r) }),
+		save(filepath.Join(dir, r.Name+".json"), func(w io.Writer) error { return writeJSON(w, r) }),
+		save(filepath.Join(dir, r.Name+".md"), func(w io.Writer) error { return WriteMarkdown(w, r) }),
 	}
 	for name, tables := range byScenario(r.Tables) {
 		path := filepath.Join(dir, name+".svg")

@@ -33,7 +33,7 @@ func parseCommands(text string) map[string]int64 {
 	return calls
 }
 
-// Version returns redis_version.
+// Version returns "Redis" and redis_version.
 func (s *Server) Version(ctx context.Context) (string, error) {
 	text, err := s.client.Info(ctx, "server").Result()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) Version(ctx context.Context) (string, error) {
 	}
 	for line := range strings.Lines(text) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
-			return v, nil
+			return "Redis " + v, nil
 		}
 	}
 	return "", nil

@@ -14,10 +14,10 @@ func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsi
 // clock_getcpuclockid(3). 2 selects the time the scheduler counts.
 func cpuClock(pid int) int32 { return ^int32(pid)<<3 | 2 }
 
-// CPU returns the CPU time the server has used.
-func (s *Server) CPU() time.Duration {
+// cpuOf returns the CPU time a process has used.
+func cpuOf(pid int) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(cpuClock(s.cmd.Process.Pid), &t); err != nil {
+	if err := unix.ClockGettime(cpuClock(pid), &t); err != nil {
 		return 0
 	}
 	return time.Duration(t.Nano())

@@ -9,8 +9,8 @@ import (
 
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-// CPU is only known on Linux.
-func (s *Server) CPU() time.Duration { return 0 }
+// cpuOf is only known on Linux.
+func cpuOf(int) time.Duration { return 0 }
 
 // OwnCPU is only known on Linux.
 func OwnCPU() time.Duration { return 0 }

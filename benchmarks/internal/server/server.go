@@ -1,4 +1,4 @@
-// Package server starts a redis-server of the benchmarks' own and reads what it counts.
+// Package server starts the servers of the benchmarks and reads what they count.
 package server
 
 import (
@@ -121,6 +121,12 @@ func (s *Server) ready(ctx context.Context) error {
 		}
 	}
 }
+
+// Address implements Service.
+func (s *Server) Address() string { return s.Addr }
+
+// CPU returns the CPU time the server has used.
+func (s *Server) CPU() time.Duration { return cpuOf(s.cmd.Process.Pid) }
 
 // Stop ends the server and removes what it left.
 func (s *Server) Stop() {

@@ -63,5 +63,5 @@ func TestVersion(t *testing.T) {
 	s, _ := start(t)
 	v, err := s.Version(t.Context())
 	require.NoError(t, err)
-	assert.Regexp(t, `^\d+\.\d+`, v)
+	assert.Regexp(t, `^Redis \d+\.\d+`, v)
 }

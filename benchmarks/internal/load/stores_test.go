@@ -1,0 +1,124 @@
+package load
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/server"
+	"github.com/wllock/wllock/internal/zktest"
+)
+
+// everywhere has all stores.
+func everywhere(t *testing.T) Machine {
+	t.Helper()
+	m := machine(t)
+	q, err := server.StartQuorum(t.Context(), 5)
+	require.NoError(t, err)
+	t.Cleanup(q.Stop)
+	m.Stores[contender.InRedlock], m.Stores[contender.InMemory] = q, server.Memory{}
+	if err := zktest.Missing(); err == nil {
+		z, err := server.StartZooKeeper()
+		require.NoError(t, err)
+		t.Cleanup(z.Stop)
+		m.Stores[contender.InZooKeeper] = z
+	} else if zktest.Required() {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestEveryContenderIsCountedRightAndExcludes(t *testing.T) {
+	m := everywhere(t)
+	s := hot
+	s.Fences = true
+	for _, c := range contender.All() {
+		if m.Stores[c.Store] == nil {
+			continue
+		}
+		name := c.Group.String() + "/" + c.Name
+		require.NoError(t, m.CheckCommands(t.Context(), c), name)
+		r := runUntilSome(t, m, c, s)
+		assert.Zero(t, r.Violations, name)
+		assert.Zero(t, r.Failed, "%s: %s", name, r.Failure)
+		assert.Positive(t, r.Ops, name)
+		assert.Zero(t, r.FencesFallen, name)
+		assert.Equal(t, c.Fenced, r.Fences > 0, name)
+		if c.Store != contender.InMemory && c.Role != contender.Limit {
+			assert.Positive(t, r.CommandsPerOp, name)
+		}
+	}
+}
+
+// runUntilSome repeats a short round with longer ones while nobody got a turn, as happens on a busy machine.
+func runUntilSome(t *testing.T, m Machine, c contender.Contender, s Scenario) Round {
+	t.Helper()
+	for d := 50 * time.Millisecond; ; d *= 4 {
+		r, err := m.Run(t.Context(), c, s, Loopback, d)
+		require.NoError(t, err, c.Name)
+		if r.Ops > 0 || r.Violations > 0 || d > 3*time.Second {
+			return r
+		}
+	}
+}
+
+func TestFencesThatDoNotGrowAreFound(t *testing.T) {
+	m := Machine{Stores: map[contender.Store]server.Service{contender.InMemory: server.Memory{}}}
+	c := fake(new(sync.Mutex)) // its context carries no fence
+	c.Store, c.Fenced = contender.InMemory, true
+	s := hot
+	s.Fences = true
+	r, err := m.Run(t.Context(), c, s, Loopback, 50*time.Millisecond)
+	require.NoError(t, err)
+	assert.Positive(t, r.Fences)
+	assert.Equal(t, r.Fences, r.FencesFallen)
+
+	one := cell{}
+	assert.True(t, one.grew(7))
+	assert.False(t, one.grew(7))
+	assert.False(t, one.grew(6))
+	assert.True(t, one.grew(8))
+}
+
+// readWrite is a lock that admits readers together, and writers as well if it is broken.
+type readWrite struct {
+	sync.RWMutex
+	broken bool
+}
+
+func (l *readWrite) Do(ctx context.Context, _ string, f func(context.Context) error) error {
+	if !l.broken {
+		l.Lock()
+		defer l.Unlock()
+	}
+	return f(ctx)
+}
+
+func (l *readWrite) DoShared(ctx context.Context, _ string, f func(context.Context) error) error {
+	l.RLock()
+	defer l.RUnlock()
+	return f(ctx)
+}
+
+func (*readWrite) Close() error { return nil }
+
+func TestReadersAreAuditedBesideWriters(t *testing.T) {
+	m := Machine{Stores: map[contender.Store]server.Service{contender.InMemory: server.Memory{}}}
+	s := hot
+	s.Readers = 0.8
+	for _, broken := range []bool{false, true} {
+		lock := &readWrite{broken: broken}
+		c := contender.Contender{Name: "fake", Store: contender.InMemory, Open: func(contender.Options) (contender.Instance, error) {
+			return lock, nil
+		}}
+		r, err := m.Run(t.Context(), c, s, Loopback, 50*time.Millisecond)
+		require.NoError(t, err)
+		assert.Positive(t, r.Ops)
+		assert.Equal(t, broken, r.Violations > 0, "broken: %v", broken)
+	}
+}
