@@ -75,7 +75,7 @@ func TestAGroupHasItsOwnFiles(t *testing.T) {
 	needRedis(t)
 	dir := t.TempDir()
 	var out, errs bytes.Buffer
-	args := []string{"-groups", "redlock,backends", "-contenders", "wllock,redsync-5ms,memory,memory-every-turn", "-duration", "50ms", "-rounds", "1", "-out", dir}
+	args := []string{"-groups", "redlock,backends", "-contenders", "wllock,redsync-5ms,memory,memory-turns", "-duration", "50ms", "-rounds", "1", "-out", dir}
 	require.Equal(t, 0, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
 	for _, name := range []string{"redlock.json", "redlock.md", "redlock-8x16.svg", "backends.md", "backends-8x16.svg"} {
 		assert.FileExists(t, filepath.Join(dir, name))

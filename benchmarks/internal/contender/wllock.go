@@ -14,7 +14,7 @@ import (
 
 const (
 	defaults  = "all defaults (lease 5 s, renewed; at most 128 hand-offs or 100 ms per tenure)"
-	everyTurn = "-every-turn" // ends the name of a contender each of whose turns goes through the backend
+	everyTurn = "-turns" // ends the name of a contender each of whose turns goes through the backend
 )
 
 // ourCommands are those of wllock's clients of Redis.
