@@ -2,16 +2,8 @@ package redislock
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +19,7 @@ import (
 // Over TLS a lock goes from one process to the next as ever; a server whose certificate nobody vouches for is refused.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	cert, private, roots := certificate(t)
+	cert, private, roots := redistest.Certificate(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := l.Addr().String()
@@ -86,33 +78,6 @@ func TestTLSToAPlainPort(t *testing.T) {
 		require.Less(t, time.Since(start), conn.DialTimeout/2)
 		require.NoError(t, b.Close())
 	}
-}
-
-// certificate returns the files of a self-signed certificate for 127.0.0.1 and its key, and a pool that trusts it.
-func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	require.NoError(t, err)
-	raw, err := x509.MarshalECPrivateKey(private)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	write := func(name, kind string, content []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))
-		return path
-	}
-	roots = x509.NewCertPool()
-	parsed, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	roots.AddCert(parsed)
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", raw), roots
 }
 
 // TestTLSHandshakeObeysOurLimit: a server that accepts and says nothing holds nobody up for the time-out of the client

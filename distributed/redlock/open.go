@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -63,12 +64,22 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	case u.RawQuery != "":
 		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences)
 	}
+	all, err := serversOf(u, kind.TLS)
+	if err != nil {
+		return nil, err
+	}
+	return open(all, opts)
+}
+
+// serversOf returns the options of the servers that a URL names.
+func serversOf(u *url.URL, overTLS bool) ([]*redis.Options, error) {
 	shared := redis.Options{Username: u.User.Username()}
 	shared.Password, _ = u.User.Password()
-	if kind.TLS {
+	if overTLS {
 		shared.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if path := strings.Trim(u.Path, "/"); path != "" {
+		var err error
 		if shared.DB, err = strconv.Atoi(path); err != nil || shared.DB < 0 {
 			return nil, fmt.Errorf("redlock: invalid database number %q", path)
 		}
@@ -83,7 +94,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 		}
 		all = append(all, &o)
 	}
-	return open(all, opts)
+	return all, nil
 }
 
 // withPort adds the default port if there is none.

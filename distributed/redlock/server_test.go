@@ -1,0 +1,140 @@
+package redlock
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// Over TLS a lock goes from one process to the next as ever; servers whose certificate nobody vouches for are refused.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	cert, private, roots := redistest.Certificate(t)
+	var addrs []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		addrs = append(addrs, l.Addr().String())
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		one := redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", private, "--tls-auth-clients", "no")
+		require.NoError(t, one.Client().Eval(t.Context(), helloScript.Text, []string{markKey}, time.Minute.Milliseconds(), 1).Err())
+	}
+	address := "redlocks://" + strings.Join(addrs, ",")
+	trusting := func() *Backend {
+		u, err := url.Parse("redlocks:")
+		require.NoError(t, err)
+		u.Host = strings.Join(addrs, ",")
+		all, err := serversOf(u, true)
+		require.NoError(t, err)
+		for _, o := range all {
+			o.TLSConfig.RootCAs = roots
+		}
+		b, err := open(all, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+		return b
+	}
+	passOn(t, trusting(), trusting(), "k")
+
+	b, err := Open(address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	err = b.Ping(t.Context())
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorContains(t, err, "certificate")
+}
+
+// passOn has one lock go from one backend to another that waits for it.
+func passOn(t *testing.T, x, y *Backend, key string, change ...func(*distributed.Request)) {
+	t.Helper()
+	req := request(key, "x")
+	var l distributed.Lease
+	require.Eventually(t, func() (held bool) { // a new connection over TLS takes its time on a busy machine
+		l, _, _ = x.Enter(t.Context(), req)
+		return l != nil
+	}, patience, 10*time.Millisecond)
+	req.Instance = "y"
+	for _, f := range change {
+		f(&req)
+	}
+	_, p, err := y.Enter(t.Context(), req)
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	require.NoError(t, l.Release(t.Context()))
+	select {
+	case l = <-p.Granted():
+	case <-time.After(patience):
+		t.Fatal("not granted")
+	}
+	if x.fences {
+		require.NoError(t, l.Refill(t.Context()))
+	}
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// userLine reads the ACL line that docs/redlock.md recommends.
+func userLine(t *testing.T) (args []any, name, password string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/redlock.md")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ACL SETUSER "); ok {
+			args = []any{"ACL", "SETUSER"}
+			for f := range strings.FieldsSeq(rest) {
+				args = append(args, f)
+				if p, ok := strings.CutPrefix(f, ">"); ok {
+					password = p
+				}
+			}
+			return args, args[2].(string), password
+		}
+	}
+	t.Fatal("docs/redlock.md has no line ACL SETUSER")
+	return nil, "", ""
+}
+
+func TestTheDocumentedACLLineIsEnough(t *testing.T) {
+	t.Parallel()
+	s := startFor(t, 3, time.Minute)
+	args, name, password := userLine(t)
+	var clients []redis.UniversalClient
+	for _, one := range s.all {
+		one.Do(args...)
+		clients = append(clients, one.Client(func(o *redis.Options) { o.Username, o.Password = name, password }))
+	}
+	open := func() *Backend {
+		b, err := New(clients, WithQuorumFences())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+		return b
+	}
+	x, y := open(), open()
+	require.NoError(t, x.Ping(t.Context()))
+	require.NoError(t, x.Echo(t.Context()))
+	_, err := x.LongestTTL(t.Context(), "shop", time.Second)
+	require.NoError(t, err)
+	for range 3 {
+		passOn(t, x, y, "shop:product:1", func(r *distributed.Request) { r.TTL = time.Second }) // heartbeats, claim
+		passOn(t, x, y, "shop:product:1", func(r *distributed.Request) { r.Mode = distributed.Shared })
+	}
+	l, _, err := x.Enter(t.Context(), request("shop:product:2", "x"))
+	require.NoError(t, err)
+	d, ok := distributed.As[distributed.Downgrader](l)
+	require.True(t, ok)
+	require.NoError(t, d.Downgrade(t.Context()))
+	require.NoError(t, l.Release(t.Context()))
+	for _, one := range s.all {
+		require.Empty(t, one.Do("ACL", "LOG"), "nothing was refused")
+	}
+}
