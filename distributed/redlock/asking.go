@@ -57,7 +57,12 @@ func (a *attempt) answered(k *ask, s standing) {
 		seat.told(s, time.Now())
 	}
 	over := a.state == ended
-	then := a.consider()
+	then := nothing
+	if a.state == waiting && seat.void {
+		then = a.restart()
+	} else {
+		then = a.consider()
+	}
 	a.mu.Unlock()
 	if over && k.Err == nil && (s.kind == 'v' || s.kind == 'w') { // it came after the roll-back was sent, and perhaps after that was done
 		a.leaveAgain(k.node)

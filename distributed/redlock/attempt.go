@@ -40,6 +40,7 @@ type attempt struct {
 	settled  chan struct{}
 	granted  chan distributed.Lease // made with the place; holds one, and is sent to in the one change to leased
 	lease    *lease                 // set once leased
+	heir     *attempt               // has taken over the place; see restart
 	splits   int                    // questions about a split vote, without interruption
 	repeats  int                    // of the question that enters, to servers that have failed
 	polls    int                    // of a foreigner's key, likewise
@@ -146,7 +147,7 @@ func (a *attempt) win() func() {
 // deliver ends the waiting with a lease. The caller holds mu.
 func (a *attempt) deliver(until time.Time) func() {
 	l := newLease(a)
-	waited := a.state != asking && a.granted != nil
+	waited := a.granted != nil
 	a.state, a.lease = leased, l
 	a.b.beats.Remove(&a.item)
 	l.start(until)

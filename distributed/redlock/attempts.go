@@ -47,6 +47,16 @@ func (all *attempts) add(a *attempt) bool {
 	return true
 }
 
+// inherit registers an attempt that takes over the place of another; false after close.
+func (all *attempts) inherit(h *attempt) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if !all.closed {
+		all.byID[h.id] = h
+	}
+	return !all.closed
+}
+
 // sweep forgets leases that were lost and never released. It runs each time the number of attempts has doubled, so it costs
 // each of them a constant. The caller holds mu.
 func (all *attempts) sweep() {

@@ -89,3 +89,42 @@ func TestForeignValues(t *testing.T) {
 		require.NoError(t, l.Release(t.Context()))
 	}
 }
+
+// A yield that is not answered may be carried out at any time, so the vote of that server is of no use to the attempt any more. It
+// does not keep it from others: the place goes on with a new token, and gets the lock.
+func TestAYieldWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	s := startFor(t, 3, time.Second)
+	b := s.open()
+	holder := tokenOf(1, "HOLDER")
+	for _, one := range s.all {
+		one.Do("SET", "k", holder)
+	}
+	_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: time.Second})
+	require.NoError(t, err)
+	a := p.(place).a
+	s.all[0].Do("DEL", "k")
+	require.Eventually(t, func() bool { return s.all[0].Do("GET", "k") == a.token }, patience, time.Millisecond)
+	s.proxies[0].SwallowReply(yieldScript.SHA)
+	require.Eventually(t, func() bool { // as soon as it knows of its vote
+		a.mu.Lock()
+		then := a.yield(standing{owner: "wllock:1:NOBODY", mode: "x", rest: time.Second})
+		a.mu.Unlock()
+		then()
+		return s.proxies[0].Swallowed() > 0
+	}, patience, time.Millisecond)
+	require.Eventually(t, func() bool { // by heartbeats it would stay
+		owner := s.all[0].Do("GET", "k")
+		return owner != nil && owner != a.token
+	}, patience, time.Millisecond)
+	for _, one := range s.all[1:] {
+		one.Do("DEL", "k")
+	}
+	select {
+	case l := <-p.Granted():
+		require.NotEqual(t, a.token, l.(*lease).a.token)
+		require.NoError(t, l.Release(t.Context()))
+	case <-time.After(patience):
+		t.Fatal("not granted")
+	}
+}

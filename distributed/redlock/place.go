@@ -18,6 +18,12 @@ func (p place) Granted() <-chan distributed.Lease { return p.a.granted }
 func (p place) Leave(ctx context.Context) error {
 	a := p.a
 	a.mu.Lock()
+	for a.heir != nil {
+		heir := a.heir
+		a.mu.Unlock()
+		a = heir
+		a.mu.Lock()
+	}
 	switch a.state {
 	case waiting, claiming:
 		a.state = ended
@@ -38,6 +44,27 @@ func (p place) Leave(ctx context.Context) error {
 	default:
 		a.mu.Unlock()
 		return nil
+	}
+}
+
+// restart gives the place to an attempt with a new token, because a yield was not answered and may be carried out at any time: a vote
+// that it takes back must be nobody's. If the attempt went on without that server, it would keep a vote there that it cannot
+// use, and with a few of them nobody could win. The caller holds mu.
+func (a *attempt) restart() func() {
+	h := &attempt{
+		b: a.b, id: a.b.attempts.next(), keys: a.keys, mode: a.mode, ttl: a.ttl, lane: a.lane, instance: a.instance,
+		seats: make([]seat, len(a.seats)), settled: a.settled, isSettle: true, granted: a.granted, started: time.Now(), state: waiting,
+	}
+	h.token = tokenOf(h.id, a.b.process)
+	h.item.Owner = h
+	if !a.b.attempts.inherit(h) {
+		return nothing // Close ends a
+	}
+	a.state, a.heir = ended, h
+	a.b.beats.Remove(&a.item)
+	return func() {
+		a.rollBack()
+		h.beat(everyNode)
 	}
 }
 
