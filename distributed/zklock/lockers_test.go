@@ -92,3 +92,14 @@ func TestLockerOverAnOutage(t *testing.T) {
 	require.Eventually(t, works, patience, time.Millisecond)
 	require.NoError(t, l.Close(context.Background()))
 }
+
+// jain is Jain's index of fairness: 1 if all have the same.
+func jain(counts []atomic.Int64) float64 {
+	var sum, squares float64
+	for i := range counts {
+		n := float64(counts[i].Load())
+		sum += n
+		squares += n * n
+	}
+	return sum * sum / (float64(len(counts)) * squares)
+}
