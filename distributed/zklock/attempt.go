@@ -62,7 +62,12 @@ func (a *attempt) shared() bool { return a.mode == distributed.Shared }
 // enter is the exchange behind Backend.Enter; prev, if any, is finished, and this request's to release.
 func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
 	if a.noWait {
-		if held, err := a.taken(ctx, prev); held || err != nil {
+		held, err := a.taken(ctx, prev)
+		for isInterruption(err) && a.s.await(ctx) == nil {
+			pause(ctx)
+			held, err = a.taken(ctx, prev)
+		}
+		if held || err != nil {
 			prev.giveUp()
 			a.end()
 			return nil, nil, orHeld(err)

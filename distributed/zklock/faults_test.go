@@ -153,6 +153,7 @@ func TestKilledHolder(t *testing.T) {
 			took = killedHolder(t)
 		}
 	}
+	t.Logf("let in %v after the kill, with a time-out of %v", took.Round(time.Millisecond), ttl)
 	require.Less(t, took, ttl+500*time.Millisecond)
 }
 
@@ -177,4 +178,21 @@ func killedHolder(t *testing.T) time.Duration {
 	require.NotNil(t, l)
 	release(t, l)
 	return took
+}
+
+// A server whose longest session time-out was made shorter ends a session that moves to it earlier than the leases promise.
+func TestAServerThatGrantsLessOnAReconnect(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	l := asker{t, b, "k"}.lease("a").(*lease)
+	s := l.a.s
+	s.opened(time.Now(), s.timeout())
+	require.False(t, s.isOver())
+	s.opened(time.Now(), s.timeout()/2)
+	lost(t, l)
+	next, p := asker{t, b, "k"}.enter("b") // on a new session
+	if p != nil {
+		next = granted(t, p)
+	}
+	release(t, next)
 }

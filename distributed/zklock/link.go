@@ -35,8 +35,9 @@ type link struct {
 
 const (
 	firstPause, longestPause = 20 * time.Millisecond, time.Second // between dials that fail
-	// holdLimit bounds how long replies are held back for watches that are not set after all.
-	holdLimit = 100 * time.Millisecond
+	// holdShare of the time for a handshake bounds how long replies are held back for watches that are not set after all: long
+	// enough for a library that gets no processor, and no silence yet.
+	holdShare = 3
 	// opSetWatches is a request's code in the protocol.
 	opSetWatches = 101
 )
@@ -167,7 +168,7 @@ func (w *wire) Read(b []byte) (int, error) {
 }
 
 func (w *wire) hold() {
-	timer := time.NewTimer(holdLimit)
+	timer := time.NewTimer(w.link.limit() / holdShare)
 	defer timer.Stop()
 	select {
 	case <-w.ready:

@@ -25,7 +25,10 @@ type settings struct {
 	password string
 	file     string
 	acl      []zk.ACL
-	persist  bool // parents are no containers: for tests
+
+	// for tests
+	persist  bool          // parents are no containers
+	patience time.Duration // with an answer, in place of the silence that drops a connection; 0: that
 }
 
 // DefaultRoot is the node below which locks are kept.

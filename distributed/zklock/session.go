@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,6 +100,9 @@ func (s *session) timeout() time.Duration {
 
 func (s *session) silence() time.Duration { return min(s.timeout()/silenceShare, longestSilence) }
 
+// patience is how long an answer is waited for.
+func (s *session) patience() time.Duration { return cmp.Or(s.b.set.patience, s.silence()) }
+
 // dialLimit bounds a dial and a handshake. The first one is not in a hurry: nothing is held yet.
 func (s *session) dialLimit() time.Duration {
 	if s.alive.Load() == nil {
@@ -127,15 +131,22 @@ func (s *session) healthy(now time.Time) bool {
 
 func (s *session) beat() time.Duration { return min(s.timeout()/beatsPerTimeout, longestBeat) }
 
-// opened is called by the link when a handshake was answered. The leader itself created the session, or found it alive.
+// opened is called by the link when a handshake was answered. The leader itself created the session, or found it alive. A
+// server that grants less than the one before, because its configuration has changed, ends the session earlier than its leases
+// promise: they are lost, and a new session learns the new time-out.
 func (s *session) opened(sent time.Time, timeout time.Duration) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.p == nil {
 		s.p = newProof(sent, timeout)
 		s.alive.Store(s.p)
 	}
 	s.fresh = sent
+	less := timeout < s.p.timeout
+	s.mu.Unlock()
+	if less {
+		s.link.close()
+		s.expired()
+	}
 }
 
 // event is called by the library, for the connection and for watches. It must not block.
@@ -174,7 +185,7 @@ func (s *session) changed() {
 // expired is called when the server says that the session has expired: its nodes are gone.
 func (s *session) expired() {
 	if s.finish() {
-		s.b.log.Warn("zklock: the session has expired", "timeout", s.timeout())
+		s.b.log.Warn("zklock: the session has ended", "timeout", s.timeout())
 		s.b.lose(s)
 	}
 	s.stop()

@@ -86,7 +86,7 @@ func (s *session) keepAlive() {
 		return
 	}
 	sent := time.Now()
-	timer := time.AfterFunc(s.silence(), s.link.drop)
+	timer := time.AfterFunc(s.patience(), s.link.drop)
 	defer timer.Stop()
 	if err := s.sync(s.ctx); err == nil {
 		p.answered(sent, time.Now())
@@ -120,7 +120,7 @@ func (s *session) sync(ctx context.Context) error {
 
 // reply waits for the answer to what goes on in the background.
 func (s *session) reply(ctx context.Context, what string, answers <-chan error) error {
-	timer := time.NewTimer(s.silence())
+	timer := time.NewTimer(s.patience())
 	defer timer.Stop()
 	select {
 	case err := <-answers:

@@ -55,7 +55,7 @@ func Missing() error {
 		return errors.New("java is not in PATH")
 	}
 	if classpath() == "" {
-		return errors.New("ZooKeeper is neither in /usr/share/java (Debian: apt-get install zookeeper) nor below $ZOOKEEPER_HOME")
+		return errors.New("ZooKeeper is neither in /usr/share/java (Debian: apt-get install libzookeeper-java) nor below $ZOOKEEPER_HOME")
 	}
 	return nil
 }
