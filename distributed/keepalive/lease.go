@@ -303,6 +303,17 @@ func (l *Lease) Postpone() {
 	l.keeper.set.Put(&l.item, earlier(l.renewAt, at.until))
 }
 
+// RenewBy moves the next renewal forward to the given time, for its answer tells more than that the lease goes on. It does
+// nothing if one is under way or comes earlier, or if the lease is not renewed any more.
+func (l *Lease) RenewBy(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Load() == kept && l.asked.IsZero() && at.Before(l.renewAt) {
+		l.renewAt = at
+		l.keeper.set.Put(&l.item, earlier(at, l.Until()))
+	}
+}
+
 // unanswered plans the next try when the renewal sent at asked has come back without an answer.
 func (l *Lease) unanswered(asked, now time.Time) {
 	l.mu.Lock()

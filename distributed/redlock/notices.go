@@ -47,16 +47,22 @@ func (b *Backend) pingInterval() time.Duration {
 	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
 }
 
-// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends this server a heartbeat.
+// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends a heartbeat, and every lease is
+// renewed, whose answer says whether others wait.
 func (n *node) OnSubscribe() {
 	all := n.b.attempts.list()
 	for _, a := range all {
 		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
+		at := time.Now().Add(rand.N(spread + 1))
 		a.mu.Lock()
+		l := a.lease
 		if a.state == waiting {
-			n.b.beats.Put(&a.item, time.Now().Add(rand.N(spread+1)))
+			n.b.beats.Put(&a.item, at)
 		}
 		a.mu.Unlock()
+		if l != nil {
+			l.RenewBy(at)
+		}
 	}
 }
 

@@ -121,6 +121,20 @@ func TestLostNotices(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
+// TestANewSubscriptionAsksWhetherOthersWait: the notice for a lease may have been sent before.
+func TestANewSubscriptionAsksWhetherOthersWait(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Minute // the claim would come after 100 s
+	s := startFor(t, 3, ttl)
+	b := s.open()
+	l, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: ttl})
+	require.NoError(t, err)
+	granted := l.Until()
+	b.nodes[0].OnSubscribe()
+	require.Eventually(t, func() bool { return l.Until().After(granted) }, patience, time.Millisecond)
+	require.NoError(t, l.Release(t.Context()))
+}
+
 // Split votes are rare, and resolved: with eight instances on one key most grants take one question.
 func TestSplitVotesAreRare(t *testing.T) {
 	t.Parallel()

@@ -96,7 +96,9 @@ func (r *renewal) answer(a *attempt, k *ask) {
 		a.leaveAgain(k.node)
 	}
 	if r.l != nil {
-		r.l.contention(k.node.index, flag == "1")
+		if k.Err == nil {
+			r.l.contention(k.node.index, flag == "1")
+		}
 		r.l.vacate(k.node.index, word == "none")
 	}
 	void := a.isVoid(k.node.index)
