@@ -126,7 +126,7 @@ func TestOpenRefuses(t *testing.T) {
 	_, err := c.Open(t.Context())
 	require.ErrorContains(t, err, "WLLOCK_LEASE_TTL 0s is less than 50ms")
 
-	for _, backend := range []string{"zookeeper://zk", "redlock://a,b,c"} {
+	for _, backend := range []string{"zookeeper://zk", "consul://a,b,c"} {
 		c = valid()
 		c.Backend = config.NewURL(backend)
 		_, err = c.Open(t.Context())

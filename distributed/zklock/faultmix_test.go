@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -21,6 +22,9 @@ import (
 // stalled and lose replies, and servers stop, die and come back: nobody is beside a writer by the holders' own clocks, and each
 // fence is above those of all writers before.
 func TestFaultsInAnyOrder(t *testing.T) {
+	if race.Enabled {
+		t.Skip("go-zookeeper 1.0.4 reads its last zxid beside the writer when it reconnects (conn.go:614, 849); make test runs this without the detector")
+	}
 	seed := testseed.Seed(t)
 	leader, followers := ensemble(t, false)
 	servers := append([]*zktest.Server{leader}, followers...)

@@ -38,6 +38,10 @@ const (
 	// holdShare of the time for a handshake bounds how long replies are held back for watches that are not set after all: long
 	// enough for a library that gets no processor, and no silence yet.
 	holdShare = 3
+	// settleTime is for how long replies are held back if there are no watches to set: the library looks whether there are,
+	// right after it has started to read, and a watch that the first reply brings would make it read the last zxid beside
+	// its writer.
+	settleTime = 20 * time.Millisecond
 	// opSetWatches is a request's code in the protocol.
 	opSetWatches = 101
 )
@@ -122,13 +126,14 @@ func (l *link) close() {
 type wire struct {
 	net.Conn
 	link  *link
-	ready chan struct{} // closed when replies may pass: no watches are to be set, or they were
+	ready chan struct{} // closed when replies may pass: watches were set, or none are to be
 
 	mu      sync.Mutex
-	sent    time.Time // guarded by mu; of the handshake
-	answer  []byte    // guarded by mu; to the handshake, as far as it was read
-	open    bool      // guarded by mu; the handshake was answered
-	passing bool      // guarded by mu; ready is closed
+	sent    time.Time     // guarded by mu; of the handshake
+	answer  []byte        // guarded by mu; to the handshake, as far as it was read
+	open    bool          // guarded by mu; the handshake was answered
+	passing bool          // guarded by mu; ready is closed
+	held    time.Duration // guarded by mu; for how long replies are held back at most
 }
 
 // Write is called with one whole packet: length, number, code.
@@ -155,10 +160,10 @@ func (w *wire) pass() {
 // Read reads the handshake's answer on its way to the library, and holds back what comes after it.
 func (w *wire) Read(b []byte) (int, error) {
 	w.mu.Lock()
-	open, passing := w.open, w.passing
+	open, passing, held := w.open, w.passing, w.held
 	w.mu.Unlock()
 	if open && !passing {
-		w.hold()
+		w.hold(held)
 	}
 	n, err := w.Conn.Read(b)
 	if !open && n > 0 {
@@ -167,8 +172,8 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (w *wire) hold() {
-	timer := time.NewTimer(w.link.limit() / holdShare)
+func (w *wire) hold(d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-w.ready:
@@ -191,8 +196,9 @@ func (w *wire) note(b []byte) {
 	timeout := time.Duration(int32(binary.BigEndian.Uint32(w.answer[8:]))) * time.Millisecond
 	session, sent := binary.BigEndian.Uint64(w.answer[12:]), w.sent
 	w.open, w.answer = true, nil
-	if !w.link.armed() {
-		w.pass()
+	w.held = settleTime
+	if w.link.armed() {
+		w.held = w.link.limit() / holdShare
 	}
 	w.mu.Unlock()
 	w.link.mu.Lock()
