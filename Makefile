@@ -15,6 +15,9 @@ ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
 PLAIN := ./benchmarks/... ./example/frameworks/...
 RACED := $(filter-out $(PLAIN),$(ALL))
 
+# Prints a line per package, what failed, and at the end which tests were skipped and why: a skip that nobody sees hides.
+TEST = bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,12 +26,12 @@ help: ## list the targets
 test: lint race benchmarks ## all a change must pass: lint, race tests with real servers, the tests without race detector
 
 .PHONY: race
-race: compiler servers ## go test -race; a test that needs a server fails without one
-	@CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 $(GO) test -race -vet=off -timeout 6m $(PKG)
+race: compiler servers linters ## go test -race; a test that needs a server fails without one
+	@CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 $(TEST) -race -timeout 6m $(PKG)
 
 .PHONY: test-long
-test-long: compiler servers ## the long simulations and soak tests as well
-	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(GO) test -race -vet=off -count=1 -timeout 2h $(PKG)
+test-long: compiler servers linters ## the long simulations and soak tests as well
+	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(TEST) -race -count=1 -timeout 2h $(PKG)
 
 .PHONY: lint format fix staticcheck errcheck linters
 lint: format vet fix staticcheck errcheck ## gofmt, vet, go fix, staticcheck, errcheck; make -k lint goes on after a finding
@@ -41,7 +44,7 @@ staticcheck: linters
 	@bin/staticcheck $(ALL)
 errcheck: linters
 	@bin/errcheck -ignoretests -exclude tools/errcheck.txt $(ALL)
-# The linters are in no go.mod but that of tools, which is not in go.work: it must not choose versions for the others.
+# These and gotestsum are in no go.mod but that of tools, which is not in go.work: it must not choose versions for the others.
 linters:
 	@GOWORK=off $(GO) -C tools build -o ../bin/ tool
 
@@ -50,9 +53,9 @@ vet: ## go vet
 	@$(GO) vet $(ALL)
 
 .PHONY: benchmarks
-benchmarks: servers ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks
-	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -vet=off -timeout 4m $(PLAIN)
-	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -vet=off -timeout 4m -run FaultsInAnyOrder ./distributed/zklock # see its skip
+benchmarks: servers linters ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks
+	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 4m $(PLAIN)
+	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 4m -run FaultsInAnyOrder ./distributed/zklock # see its skip
 
 .PHONY: bench
 bench: servers ## wllock beside other locks over the same servers, 20 minutes; BENCHFLAGS=-quick, or -help

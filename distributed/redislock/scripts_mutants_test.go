@@ -114,7 +114,7 @@ var rareMutants = []mutant{
 const mostSequences = 300_000
 
 // TestBrokenScriptsAreFound shows that TestScriptsHoldInAnyOrder fails when a line of a script is wrong: each time for
-// another quarter of the lines, with WLLOCK_LONG for all of them.
+// another eighth of the lines, with WLLOCK_LONG for all of them.
 func TestBrokenScriptsAreFound(t *testing.T) {
 	seed := testseed.Seed(t)
 	server, clock := redistest.StartWithClock(t, simEpoch)
@@ -124,7 +124,7 @@ func TestBrokenScriptsAreFound(t *testing.T) {
 	} else { // others each time
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:len(all)/4]
+		all = all[:len(all)/8]
 	}
 	for _, m := range all {
 		t.Run(strings.ReplaceAll(m.what, " ", "_"), func(t *testing.T) {
