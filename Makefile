@@ -85,10 +85,14 @@ flashsale: ## run the example: 100 pieces, many buyers, several processes
 	@$(GO) run ./example/flashsale
 
 .PHONY: servers
-servers: ## install what the tests start: redis-server, ZooKeeper
+servers: ## install what the tests start: Redis, ZooKeeper, MariaDB, PostgreSQL, etcd, memcached
 	@tools/need redis-server redis-server
 	@tools/need java default-jre-headless
 	@tools/need /usr/share/java/zookeeper.jar libzookeeper-java
+	@PATH="$$PATH:/usr/sbin" tools/need mariadbd mariadb-server
+	@tools/need '/usr/lib/postgresql/*/bin/postgres' postgresql
+	@tools/need etcd etcd-server
+	@tools/need memcached memcached
 
 .PHONY: compiler
 compiler: # the race detector needs cgo, and servers whose clock is set a library

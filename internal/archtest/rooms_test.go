@@ -66,7 +66,9 @@ var rooms = []room{
 	},
 	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
 	{path: "internal/redisopts", what: "Redis options and URLs", imports: []string{redisClient}},
-	{path: "internal/redistest", what: "Redis servers for tests", imports: []string{redisClient}},
+	{path: "internal/testproc", what: "server processes for tests, and a TCP proxy with faults", sealed: nothing},
+	{path: "internal/dbtest", what: "PostgreSQL, MariaDB and memcached servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
+	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
 		path: "internal/conn", what: "connections to Redis servers: pipelines, time-outs, sorted errors",
 		knows: []string{"internal/redisopts", "distributed"}, imports: []string{redisClient},
@@ -80,7 +82,7 @@ var rooms = []room{
 		knows: append([]string{"internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
 	},
 
-	{path: "internal/zktest", what: "ZooKeeper servers for tests", sealed: nothing},
+	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: backend, imports: []string{zookeeperClient}},
 
 	{
