@@ -89,7 +89,7 @@ func Answered(err error) bool {
 // Unavailable wraps what the client said, as ErrRefused if the server has said it. Errors of go-redis name addresses and
 // commands, never credentials.
 func Unavailable(doing string, err error) error {
-	return fmt.Errorf("redislock: %s: %w: %w", doing, distributed.ErrUnavailable, sorted(err))
+	return fmt.Errorf("redis: %s: %w: %w", doing, distributed.ErrUnavailable, sorted(err))
 }
 
 func sorted(err error) error {
@@ -104,11 +104,11 @@ func sorted(err error) error {
 func Interrupted(ctx context.Context, c *Call, why error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("redislock: %s: %w", c.Script.Name, ctx.Err())
+		return fmt.Errorf("redis: %s: %w", c.Script.Name, ctx.Err())
 	case errors.Is(why, ctx.Err()):
 		return Unavailable(c.Script.Name, why)
 	}
-	return fmt.Errorf("redislock: %s: %w: %w: %w", c.Script.Name, distributed.ErrUnavailable, ctx.Err(), sorted(why))
+	return fmt.Errorf("redis: %s: %w: %w: %w", c.Script.Name, distributed.ErrUnavailable, ctx.Err(), sorted(why))
 }
 
 // MoreTelling returns which of two errors of one request, the later one second, says more: first the server's own
