@@ -103,7 +103,7 @@ func outcome(err error) string {
 		word string
 	}{
 		{nil, "in"}, {local.ErrQueueFull, "full"}, {local.ErrBusy, "busy"}, {local.ErrTimeout, "timeout"},
-		{local.ErrClosed, "closed"}, {context.Canceled, "canceled"}, {context.DeadlineExceeded, "deadline"},
+		{local.ErrClosed, "closed"}, {local.ErrRides, "riding"}, {context.Canceled, "canceled"}, {context.DeadlineExceeded, "deadline"},
 	} {
 		if errors.Is(err, o.err) {
 			return o.word

@@ -6,11 +6,15 @@
 //
 //	Enter ──free──────────────▶ turn ──Pass/Leave──▶ the first waiter
 //	  ├─queue full▶ ErrQueueFull
-//	  └─▶ queue ──handed over──▶ turn
-//	        └─ctx, deadline, Close▶ error; at most sharers behind it are woken
+//	  └─▶ queue ──handed over──▶ turn ──Take──▶ leader of a batch
+//	        ├─ctx, deadline, Close▶ error; at most sharers behind it are woken
+//	        └─taken along by a leader▶ rider ──▶ the end of the batch
 //
 // The turn is handed over: it is never free while a caller waits, so a newcomer cannot barge in (as in
 // golang.org/x/sync/semaphore). A shared turn is first given to one caller alone. When that caller calls Share, the shared
 // callers behind it, up to the first exclusive one, enter beside it. Neither kind can starve the other, because all wait
 // in the same queue.
+//
+// A caller may be a member of a group. The holder of the turn can then lead a batch: it takes along the waiters of its group
+// that stand next in line. They get no turn of their own, and are told when the batch has ended.
 package local

@@ -85,6 +85,21 @@ type Ask struct {
 	Waiting  *atomic.Int64 // counts this caller while it waits; nil: not counted
 }
 
+// count counts a caller that begins to wait. The shard's mutex is held, so that a leader that takes the caller along, and
+// counts it out, comes later.
+func (a *Ask) count() {
+	if a.Waiting != nil {
+		a.Waiting.Add(1)
+	}
+}
+
+// uncount counts a caller that waits no more.
+func (a *Ask) uncount() {
+	if a.Waiting != nil {
+		a.Waiting.Add(-1)
+	}
+}
+
 // New returns an empty queue. baton makes the baton of a key that comes into use, from the baton of a key no longer used
 // or, if there is none to spare, from B's zero value. It must be quick and must not call the queue.
 func New[B any](baton func(key string, spare B) B) *Queue[B] {
@@ -122,6 +137,10 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 		return err
 	}
 	e.enqueue(t)
+	ask.count()
+	if t.member != nil {
+		t.member.waiting = ask.Waiting
+	}
 	s.mu.Unlock()
 	return t.wait(ctx, ask)
 }

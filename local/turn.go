@@ -19,7 +19,8 @@ type Turn[B any] struct {
 	shared         bool
 	reopens        uint32 // the entry's, when t last got the turn
 	before, behind *Turn[B]
-	ready          chan struct{} // receives one value at the end of the wait; nil: has not waited
+	ready          chan struct{} // receives one value at the end of the wait, of a rider's when its batch ends; nil: has not waited
+	member         *Member       // nil: no batch takes the caller along
 }
 
 type turnState uint8
@@ -29,6 +30,7 @@ const (
 	waiting                  // in the queue
 	held
 	refused // wait ended by Close
+	riding  // taken along by the leader of a batch
 )
 
 // Outcome says what Pass did.
@@ -132,6 +134,7 @@ func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	}
 	e.holders--
 	e.enqueueFirst(t)
+	ask.count()
 	s.mu.Unlock()
 	return t.wait(ctx, ask)
 }
@@ -179,12 +182,8 @@ func (t *Turn[B]) resolve(state turnState) {
 	t.ready <- struct{}{}
 }
 
-// wait returns when t has the turn or has left the queue.
-func (t *Turn[B]) wait(ctx context.Context, ask Ask) error {
-	if ask.Waiting != nil {
-		ask.Waiting.Add(1)
-		defer ask.Waiting.Add(-1)
-	}
+// wait returns when t has the turn, has left the queue, or was taken along.
+func (t *Turn[B]) wait(ctx context.Context, ask Ask) (err error) {
 	var timeout <-chan time.Time
 	if !ask.Deadline.IsZero() {
 		timer := time.NewTimer(time.Until(ask.Deadline))
@@ -194,14 +193,19 @@ func (t *Turn[B]) wait(ctx context.Context, ask Ask) error {
 	select {
 	case <-t.ready:
 	case <-ctx.Done():
-		if t.giveUp() {
-			return ctx.Err()
-		}
+		err = ctx.Err()
 	case <-timeout:
-		if t.giveUp() {
-			return ErrTimeout
-		}
+		err = ErrTimeout
 	}
+	if err != nil && t.giveUp() {
+		ask.uncount()
+		return err
+	}
+	if t.state == riding { // the leader has counted it out
+		t.member.told = err == nil
+		return ErrRides
+	}
+	ask.uncount()
 	if t.state == refused {
 		return ErrClosed
 	}
@@ -213,7 +217,7 @@ func (t *Turn[B]) giveUp() bool {
 	s := t.entry.shard // t waits or has just been given the turn, so the entry is this key's
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.state != waiting { // rule L3: the turn was handed over, so the caller has to pass it on
+	if t.state != waiting { // rule L3: the turn was handed over, so the caller has to pass it on, or a leader took it along
 		return false
 	}
 	t.entry.dequeue(t)

@@ -17,6 +17,7 @@ type Snapshot struct {
 	Lingering bool
 	AtBackend bool // somebody waits at the backend
 	Degraded  bool // callers work without a lease of the backend
+	Batch     int  // callers that the batch serves that runs now; 0: none does
 }
 
 // Snapshot may be called by anybody.
@@ -29,7 +30,7 @@ func (t *Tenure) Snapshot() Snapshot {
 		s.Until, s.Degraded = cur.lease.Until(), degraded(cur.lease)
 	}
 	for u := t.users.first; u != nil; u = u.after {
-		s.Fence = max(s.Fence, u.fence)
+		s.Fence, s.Batch = max(s.Fence, u.fence), s.Batch+u.Batch()
 		if s.Since.IsZero() || u.began.Before(s.Since) {
 			s.Since = u.began
 		}

@@ -3,6 +3,7 @@ package tenure
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -256,6 +257,18 @@ func (t *Tenure) End(u *Use, now time.Time) (in, kept bool) {
 	}
 	left, _ := u.lease.At(now)
 	return true, left > 0
+}
+
+// Lead notes that the caller works for a batch of size callers. Its riders count as hand-offs, as they would have had turns
+// of their own; a batch is not cut to the budget left, because then every few batches one would be tiny.
+func (t *Tenure) Lead(u *Use, size int) { // rule B5
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !u.attached {
+		return
+	}
+	u.batch = uint32(min(size, math.MaxUint32))
+	t.current.handoffs += size - 1
 }
 
 // Overstay notes that the caller has been in for too long: the lease is not renewed for its sake, and admits nobody

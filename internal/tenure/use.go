@@ -12,12 +12,13 @@ type Use struct {
 
 	lease   distributed.AsyncLease // these four are set by Begin, then read only
 	fence   uint64
-	handoff bool
 	began   time.Time
+	handoff bool
 
 	// guarded by Tenure.mu
 	attached      bool
 	overstayed    bool
+	batch         uint32 // callers that it works for, as the leader of a batch; 0: itself
 	before, after *Use
 }
 
@@ -40,6 +41,10 @@ func (u *Use) Handoff() bool { return u.handoff }
 
 // Began is when the caller was let in.
 func (u *Use) Began() time.Time { return u.began }
+
+// Batch is the number of callers that the leader of a batch works for, itself included; 0: it leads none. It may be read when
+// the caller is out, and by the caller.
+func (u *Use) Batch() int { return int(u.batch) }
 
 // users are the callers that work under current.
 type users struct {

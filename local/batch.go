@@ -1,0 +1,122 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+	"time"
+)
+
+// ErrRides is what Enter returns to a caller that the leader of a batch has taken along: it is served without a turn of its
+// own. See Member.Wait.
+var ErrRides = errors.New("taken along in a batch")
+
+// Group tells callers that may share a batch from all others: members of one group have the same pointer.
+type Group struct{ _ byte } // not empty: pointers to empty structs may be equal
+
+// Member is a caller's part in a batch. The holder of the turn is the leader of its batch; Turn.Take takes along the waiters
+// of its group, the riders. Leader and riders alike wait for the end of the batch, or of their own context. The caller
+// allocates a Member for one Enter.
+type Member struct {
+	Group *Group
+	Owner any // what the queue's user keeps for the caller
+
+	// Set by Take, under the shard's mutex, before the member is aboard; read only from then on.
+	next  *Member       // behind it in the batch
+	ready chan struct{} // receives one value at the end of the batch
+	taken time.Time
+
+	waiting *atomic.Int64 // Ask.Waiting of a member in line; guarded by the shard's mutex
+	state   atomic.Uint32 // a memberState
+	told    bool          // the value of ready has been received; for the caller's goroutine
+}
+
+type memberState = uint32
+
+const (
+	ashore memberState = iota
+	aboard             // in a batch that has not ended
+	left               // has not waited for the end
+	ended
+)
+
+// Join makes the caller a member. It comes before Enter.
+func (t *Turn[B]) Join(m *Member) { t.member = m }
+
+// Take makes the holder of the turn the leader of a batch. It takes along, in one step, the unbroken run of waiters of the
+// leader's group at the head of the line, so that the batch has max members at most; Unlimited: all of the run. They do not
+// wait any more: neither their deadlines nor Close end what is a batch now. ready is where the leader waits for the end of
+// the batch; it has room for one value. Take returns the number of members, and is called once.
+//
+// A rider that gives up at the same moment has left the line, or is taken along: the shard's mutex decides.
+func (t *Turn[B]) Take(max int, ready chan struct{}, now time.Time) (size int) { // rules B1 and B2
+	leader := t.member
+	leader.board(ready, now)
+	t.member = nil // contexts that outlive the batch keep the turn, and are not to keep the member
+	s := t.lock()
+	if s == nil {
+		return 1 // taken from the leader, which goes alone
+	}
+	defer s.mu.Unlock()
+	e, last := t.entry, leader
+	for size = 1; size != max && e.first != nil && e.first.follows(leader); size++ {
+		rider := e.dequeue(e.first)
+		rider.state = riding
+		last.next, last = rider.member, rider.member
+		last.board(rider.ready, now)
+		if last.waiting != nil {
+			last.waiting.Add(-1) // rule B3
+		}
+	}
+	return size
+}
+
+// follows reports whether t may ride with the leader.
+func (t *Turn[B]) follows(leader *Member) bool {
+	return t.member != nil && t.member.Group == leader.Group
+}
+
+func (m *Member) board(ready chan struct{}, now time.Time) {
+	m.ready, m.taken = ready, now
+	m.state.Store(aboard)
+}
+
+// Batch yields the members in the order of their arrival; m is the leader.
+func (m *Member) Batch() iter.Seq[*Member] {
+	return func(yield func(*Member) bool) {
+		for ; m != nil && yield(m); m = m.next {
+		}
+	}
+}
+
+// Taken is when the member was taken along.
+func (m *Member) Taken() time.Time { return m.taken }
+
+// Wait returns when the batch has ended, or reports false if ctx ended before, and the caller has left. Of the two that meet,
+// the first to change state wins; a caller that comes second has been, or is about to be, sent the value. Leaving is O(1) and
+// wakes nobody.
+func (m *Member) Wait(ctx context.Context) (served bool) { // rule B7
+	if m.told {
+		return true
+	}
+	select {
+	case <-m.ready:
+		return true
+	case <-ctx.Done():
+	}
+	if m.state.CompareAndSwap(aboard, left) {
+		return false
+	}
+	<-m.ready
+	return true
+}
+
+// End tells the caller that the batch has ended. It reports false if the caller has left. It is called once, for each member.
+func (m *Member) End() bool { // rule B7
+	if !m.state.CompareAndSwap(aboard, ended) {
+		return false
+	}
+	m.ready <- struct{}{} // there is room
+	return true
+}
