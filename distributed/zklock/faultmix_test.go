@@ -89,7 +89,7 @@ func breakThings(ctx context.Context, t *testing.T, r *rand.Rand, servers []*zkt
 		case 7:
 			s.Kill()
 			sleep(ctx, for_/2)
-			s.Restart(t)
+			s.Restart()
 		}
 		sleep(ctx, time.Duration(r.Int64N(int64(time.Second))))
 	}

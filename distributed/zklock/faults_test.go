@@ -90,7 +90,7 @@ func TestServerRestarts(t *testing.T) {
 	claimed(t, l)
 	private.Kill()
 	require.Eventually(t, func() bool { return !l.Healthy() }, patience, time.Millisecond, "a lease without connection is healthy")
-	private.Restart(t)
+	private.Restart()
 	require.Eventually(t, l.Healthy, patience, time.Millisecond)
 	release(t, l)
 	next := granted(t, p)

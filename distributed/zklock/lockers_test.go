@@ -88,7 +88,7 @@ func TestLockerOverAnOutage(t *testing.T) {
 		start := time.Now()
 		return errors.Is(do(), wllock.ErrUnavailable) && time.Since(start) < 10*time.Millisecond
 	}, patience, time.Millisecond)
-	private.Restart(t)
+	private.Restart()
 	require.Eventually(t, works, patience, time.Millisecond)
 	require.NoError(t, l.Close(context.Background()))
 }

@@ -46,11 +46,15 @@ func mariadbUser() string {
 	return ""
 }
 
+func missingMariaDB() error {
+	_, err := testproc.Find("mariadbd", mariadbPrograms...)
+	return err
+}
+
 // MariaDB starts a MariaDB server.
 func MariaDB(t TB, opts ...Option) *Server {
 	t.Helper()
-	_, err := testproc.Find("mariadbd", mariadbPrograms...)
-	testproc.Need(t, err)
+	testproc.Need(t, missingMariaDB())
 	o := newOptions(opts)
 	s := &Server{kind: mariadb{}, Database: account, opts: o, t: t}
 	s.Server = testproc.Launch(t, testproc.Spec{

@@ -37,11 +37,15 @@ func postgresProgram(name string) string {
 	return path
 }
 
+func missingPostgres() error {
+	_, err := testproc.Find("postgres", postgresPrograms...)
+	return err
+}
+
 // Postgres starts a PostgreSQL server.
 func Postgres(t TB, opts ...Option) *Server {
 	t.Helper()
-	_, err := testproc.Find("postgres", postgresPrograms...)
-	testproc.Need(t, err)
+	testproc.Need(t, missingPostgres())
 	return launchPostgres(t, newOptions(opts), func(dir string) error { return install(dir, "postgres", postgresUser, initdb) })
 }
 

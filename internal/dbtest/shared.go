@@ -1,7 +1,6 @@
 package dbtest
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/wllock/wllock/internal/testproc"
@@ -45,6 +44,7 @@ func stopShared() {
 // killed, paused or configured. It has room for 500 connections and does not sync.
 func SharedPostgres(t TB) *Server {
 	t.Helper()
+	testproc.Need(t, missingPostgres())
 	return sharedServer(t, "postgres", func(t TB) *Server {
 		return Postgres(t, NoSync(), Set("max_connections", "500"), Set("synchronous_commit", "off"))
 	})
@@ -53,6 +53,7 @@ func SharedPostgres(t TB) *Server {
 // SharedMariaDB is SharedPostgres for MariaDB.
 func SharedMariaDB(t TB) *Server {
 	t.Helper()
+	testproc.Need(t, missingMariaDB())
 	return sharedServer(t, "mariadb", func(t TB) *Server {
 		return MariaDB(t, NoSync(), Set("max_connections", "500"))
 	})
@@ -71,7 +72,7 @@ func sharedServer(t TB, name string, start func(TB) *Server) *Server {
 		started, failure := startShared(start)
 		if started == nil {
 			shared.mu.Unlock()
-			testproc.Need(t, failure)
+			t.Fatalf("%v", failure)
 		}
 		shared.servers[name], s = started, started
 	}
@@ -79,44 +80,21 @@ func sharedServer(t TB, name string, start func(TB) *Server) *Server {
 	return s.NewDatabase(t)
 }
 
-// startShared runs start with a TB that lives as long as the package's tests. The caller holds shared.mu, which nothing
-// else needs that start waits for.
+// startShared runs start with a scope that lives as long as the package's tests. The caller holds shared.mu.
 func startShared(start func(TB) *Server) (s *Server, failure error) {
-	t := new(packageTB)
+	scope := new(testproc.Scope)
 	defer func() {
-		if p := recover(); p != nil && p != any(t) {
-			panic(p)
-		}
-		failure = t.failure
-		if s == nil {
-			t.cleanUp()
+		if s != nil {
+			shared.stop = append(shared.stop, scope.End)
 			return
 		}
-		shared.stop = append(shared.stop, t.cleanUp)
+		p := recover()
+		scope.End()
+		f, ok := p.(testproc.Failure)
+		if !ok {
+			panic(p)
+		}
+		failure = f
 	}()
-	return start(t), nil
-}
-
-// packageTB is the TB of what a package's tests share.
-type packageTB struct {
-	cleanups []func()
-	failure  error
-}
-
-func (t *packageTB) Helper()          {}
-func (t *packageTB) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
-
-// Fatalf ends start by a panic, as a test's ends its goroutine.
-func (t *packageTB) Fatalf(format string, args ...any) {
-	t.failure = fmt.Errorf(format, args...)
-	panic(t)
-}
-
-func (t *packageTB) Skipf(format string, args ...any) { t.Fatalf(format, args...) }
-
-func (t *packageTB) cleanUp() {
-	for last := len(t.cleanups) - 1; last >= 0; last-- {
-		t.cleanups[last]()
-	}
-	t.cleanups = nil
+	return start(scope), nil
 }

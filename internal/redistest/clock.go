@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/wllock/wllock/internal/testproc"
 )
 
 // Clock is the wall clock of a server. It stands still until it is set.
@@ -24,7 +26,6 @@ var clockSource []byte
 // StartWithClock is Start for a server whose time the test sets; it begins at now. It needs Linux and gcc.
 func StartWithClock(t testing.TB, now time.Time, args ...string) (*Server, *Clock) {
 	t.Helper()
-	need(t)
 	needCompiler(t)
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
@@ -37,7 +38,7 @@ func StartWithClock(t testing.TB, now time.Time, args ...string) (*Server, *Cloc
 	file := filepath.Join(dir, "clock")
 	c := newClock(t, file)
 	c.Set(now)
-	return start(t, 0, []string{"LD_PRELOAD=" + library, "REDISTEST_CLOCK=" + file}, append(inMemory(), args...)), c
+	return start(t, []string{"LD_PRELOAD=" + library, "REDISTEST_CLOCK=" + file}, append(inMemory(), args...)), c
 }
 
 func newClock(t testing.TB, name string) *Clock {
@@ -66,11 +67,6 @@ func needCompiler(t testing.TB) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the clock of a redis-server can be set on Linux only")
 	}
-	if _, err := exec.LookPath("gcc"); err == nil {
-		return
-	}
-	if os.Getenv("WLLOCK_REQUIRE_SERVERS") == "1" {
-		t.Fatal("gcc is not in PATH, and WLLOCK_REQUIRE_SERVERS=1")
-	}
-	t.Skip("gcc is not in PATH")
+	_, err := testproc.Find("gcc")
+	testproc.Need(t, err)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/testproc"
 )
 
 const slots = 16384
@@ -24,7 +26,7 @@ func StartCluster(t testing.TB) *Cluster {
 	c := &Cluster{t: t}
 	for range 3 {
 		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
-			"--cluster-port", strconv.Itoa(freePort(t))))
+			"--cluster-port", strconv.Itoa(testproc.FreePort(t, firstPort, lastPort))))
 	}
 	for i, n := range c.Nodes {
 		first, last := i*slots/3, (i+1)*slots/3-1

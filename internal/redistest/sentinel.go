@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/testproc"
 )
 
 // MasterName is what the sentinels call the primary.
@@ -43,35 +45,12 @@ func StartSentinel(t testing.TB) *Sentinel {
 // startSentinel starts a sentinel. Sentinels rewrite their configuration, so it is a file.
 func startSentinel(t testing.TB, primary int) *Server {
 	t.Helper()
-	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	const conf = "sentinel.conf"
 	text := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
 		"sentinel failover-timeout %[1]s 5000\n", MasterName, primary)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return startWith(t, conf)
-}
-
-func startWith(t testing.TB, conf string) *Server {
-	t.Helper()
-	need(t)
-	s := &Server{t: t, Dir: filepath.Dir(conf)}
-	for range startTries {
-		s.Port = freePort(t)
-		s.Addr = "127.0.0.1:" + strconv.Itoa(s.Port)
-		p, err := run([]string{conf, "--sentinel", "--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1",
-			"--dir", s.Dir, "--logfile", "redis.log"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.proc = p
-		if s.ready(p) {
-			t.Cleanup(s.cleanup)
-			return s
-		}
-	}
-	t.Fatalf("no sentinel could be started:\n%s", s.Log())
-	return nil
+	return launch(t, nil, func(p *testproc.Server) []string {
+		return []string{conf, "--sentinel", "--port", strconv.Itoa(p.Port), "--bind", "127.0.0.1"}
+	}, func(dir string) error { return os.WriteFile(filepath.Join(dir, conf), []byte(text), 0o600) })
 }
 
 // Addrs returns the addresses of the sentinels.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Command is a program to run.
@@ -128,6 +129,7 @@ func (p *process) kill() {
 	var children []int
 	if p.family && !p.exited() {
 		_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+		awaitStop(p.cmd.Process.Pid)
 		children = childrenOf(p.cmd.Process.Pid)
 	}
 	_ = p.cmd.Process.Kill()
@@ -137,36 +139,55 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// pause stops the process first, so that it makes no more children.
-func (p *process) pause() { p.signal(syscall.SIGSTOP) }
+// pause stops the process first, so that it makes no more children. When it returns, nothing runs.
+func (p *process) pause() { p.signal(syscall.SIGSTOP, awaitStop) }
 
-func (p *process) resume() { p.signal(syscall.SIGCONT) }
+func (p *process) resume() { p.signal(syscall.SIGCONT, func(int) {}) }
 
-func (p *process) signal(what syscall.Signal) {
+func (p *process) signal(what syscall.Signal, await func(pid int)) {
 	if p.exited() {
 		return
 	}
 	_ = p.cmd.Process.Signal(what)
+	await(p.cmd.Process.Pid)
 	if !p.family {
 		return
 	}
 	for _, pid := range childrenOf(p.cmd.Process.Pid) {
 		_ = syscall.Kill(pid, what)
+		await(pid)
 	}
+}
+
+// awaitStop waits until a process has stopped, which it does some time after the signal was sent.
+func awaitStop(pid int) {
+	for range 1000 {
+		state, _ := status(pid)
+		if state != "R" && state != "S" && state != "D" { // stopped, ended, or there is no /proc
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// status returns the state of a process, such as S for sleeping, and its parent; empty where there is no /proc.
+func status(pid int) (state, parent string) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	// PID (NAME) STATE PPID ..., and NAME may hold anything.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 2 {
+		return "", ""
+	}
+	return fields[0], fields[1]
 }
 
 // childrenOf lists the children of a process, where there is a /proc.
 func childrenOf(parent int) []int {
 	var children []int
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		text, _ := os.ReadFile(name)
-		// PID (NAME) STATE PPID ..., and NAME may hold anything.
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if _, of := status(pid); err == nil && of == strconv.Itoa(parent) {
 			children = append(children, pid)
 		}
 	}

@@ -41,12 +41,15 @@ type Link struct {
 	muted, severed bool // guarded by the proxy's mu; its replies are lost; it is cut before its next reply
 }
 
-// NewProxy listens on a free port and forwards to target until the test ends.
-func NewProxy(t interface {
+// Cleaner is the part of a testing.TB that a Proxy needs.
+type Cleaner interface {
 	Helper()
 	Cleanup(func())
 	Fatalf(format string, args ...any)
-}, target string) *Proxy {
+}
+
+// NewProxy listens on a free port and forwards to target until the test ends.
+func NewProxy(t Cleaner, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,6 +96,13 @@ func (p *Proxy) Swallowed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
+}
+
+// Lost reports whether the reply that SwallowReply or LoseReply named last has been lost.
+func (p *Proxy) Lost() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.swallow == nil
 }
 
 // SetFilters has requests and replies, as they arrive in pieces, pass only if the filter says so; nil: all of them.

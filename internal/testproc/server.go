@@ -25,6 +25,8 @@ type Spec struct {
 	User                string // owns its folder; see Command
 	// Prepare fills its folder, once; nil: nothing to do.
 	Prepare func(dir string) error
+	// Configure writes what depends on its Port, before each start; nil: nothing does.
+	Configure func(s *Server) error
 	// Command returns what starts the server on its Port, with its files in its Dir, where it runs.
 	Command func(s *Server) Command
 	// Ready reports whether it serves. It is called until it does.
@@ -88,6 +90,11 @@ func (s *Server) launch() bool {
 
 // Run starts the process and does not wait for it.
 func (s *Server) Run() error {
+	if s.spec.Configure != nil {
+		if err := s.spec.Configure(s); err != nil {
+			return err
+		}
+	}
 	c := s.spec.Command(s)
 	c.Dir = s.Dir
 	p, err := start(c)
@@ -138,7 +145,7 @@ func (s *Server) Restart() {
 	s.t.Fatalf("the %s on %s did not come back:\n%s", s.spec.Name, s.Addr, s.Log())
 }
 
-// Pause stops the process (SIGSTOP): connections stay, nothing answers.
+// Pause stops the process (SIGSTOP): connections stay, nothing answers. When it returns, nothing runs.
 func (s *Server) Pause() {
 	if p := s.current(); p != nil {
 		p.pause()

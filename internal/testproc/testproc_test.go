@@ -2,13 +2,11 @@ package testproc
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -114,11 +112,8 @@ func TestFamilyIsKilledWithItsParent(t *testing.T) {
 
 // runs reports whether a process exists and is not waiting to be buried.
 func runs(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(text), ") Z ")
+	state, _ := status(pid)
+	return state != "" && state != "Z"
 }
 
 func TestFindTakesTheNewestOfSeveral(t *testing.T) {

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package redistest
-
-import "syscall"
-
-// dieWithParent is only known on Linux; elsewhere servers stop in Cleanup alone.
-func dieWithParent() *syscall.SysProcAttr { return nil }
