@@ -55,7 +55,7 @@ type Case struct {
 // Cases returns all rules.
 func Cases() []Case {
 	return slices.Concat(orderCases, noWaitCases, sharedCases, fenceCases, releaseCases, prevCases, placeCases,
-		noticeCases, timeCases, cutCases, loadCases, keyCases, closeCases)
+		noticeCases, timeCases, cutCases, loadCases, keyCases, inspectCases, breakCases, closeCases)
 }
 
 // Run runs every case as a parallel subtest of t. At the end it logs how many rules the service has kept from being checked.

@@ -18,6 +18,7 @@ type lease struct {
 	instance string
 	ttl      time.Duration
 	granted  time.Time
+	id       uint64 // grows with each owner of a key
 	place    *place // it was granted to; nil: by Enter itself. Set before anybody sees the lease, then read only
 
 	// Guarded by shard.mu:
@@ -30,6 +31,8 @@ type lease struct {
 	item      deadline.Item[*lease]
 	fence     uint64 // drawn last
 	lastFence uint64 // of the block reserved
+
+	firstFence uint64 // it was granted with this one
 }
 
 type leaseState uint8
@@ -195,6 +198,7 @@ type place struct {
 	instance string
 	mode     distributed.Mode
 	ttl      time.Duration
+	since    time.Time              // when it was taken
 	granted  chan distributed.Lease // holds one; sent to and closed under shard.mu, received from by anybody
 
 	// Guarded by shard.mu:

@@ -27,6 +27,7 @@ type Backend struct {
 	closed atomic.Bool // read under a shard's mu, so it is seen by all that lock mu after Close has swept the shard
 	cut    atomic.Bool // the same, for Partition
 	health health
+	broken records
 	shards [shardCount]shard
 }
 

@@ -27,6 +27,7 @@ type shard struct {
 	most    int      // most entries since the map was made
 	spare   *entry   // the entry freed last: a lone caller on changing keys then allocates only its leases
 	fence   uint64   // the last one reserved; of the shard, not of a key, so an unused key takes no memory
+	grants  uint64   // how many owners there have been
 	news    []*lease // whose holders are to be notified that Contended has changed: see unlock
 
 	_ [64]byte // against false sharing with the next shard
@@ -78,10 +79,11 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 		return l, nil, nil
 	}
 	if req.NoWait {
+		holder := e.holder()
 		s.unlock()
-		return nil, nil, distributed.ErrHeld
+		return nil, nil, distributed.Held(holder)
 	}
-	p := &place{shard: s, instance: req.Instance, mode: req.Mode, ttl: req.TTL, granted: make(chan distributed.Lease, 1)}
+	p := &place{shard: s, instance: req.Instance, mode: req.Mode, ttl: req.TTL, since: now, granted: make(chan distributed.Lease, 1)}
 	e.push(p)
 	s.contend(e)
 	s.unlock()
@@ -151,10 +153,14 @@ func (s *shard) unlock() {
 
 // grant makes a new owner, whose lease lasts for the claim window. The caller holds mu.
 func (s *shard) grant(e *entry, instance string, mode distributed.Mode, ttl time.Duration, now time.Time) *lease {
-	l := &lease{shard: s, entry: e, key: e.key, instance: instance, mode: mode, ttl: ttl, granted: now}
+	s.grants++
+	l := &lease{shard: s, entry: e, key: e.key, instance: instance, mode: mode, ttl: ttl, granted: now, id: s.grants}
 	l.slot = len(e.owners)
 	e.owners = append(e.owners, l)
 	l.reserve()
+	if l.firstFence = l.fence + 1; mode == distributed.Shared {
+		l.firstFence = l.lastFence
+	}
 	l.item.Owner = l
 	l.expires = now.Add(distributed.ClaimWindow(ttl))
 	s.expiry.Put(&l.item, l.expires)

@@ -2,6 +2,7 @@ package memlock
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"testing/synctest"
 
@@ -30,6 +31,8 @@ type flaw struct {
 	leave      func(*place) error
 	downgrade  func(*lease) error
 	close      func(*Backend) error
+	found      func(*distributed.Inspection) // changes what was found
+	breaks     func(*Backend, distributed.Inspection) distributed.Inspection
 }
 
 func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
@@ -62,6 +65,29 @@ func (w *wrong) Enter(ctx context.Context, req distributed.Request) (distributed
 		return nil, &wrongPlace{place: p, flaw: &w.flaw}, err
 	}
 	return l, p, err
+}
+
+func (w *wrong) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+	i, err := w.Backend.Inspect(ctx, key)
+	if w.found != nil {
+		w.found(&i)
+	}
+	return i, err
+}
+
+func (w *wrong) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
+	page, next, err := w.Backend.List(ctx, prefix, cursor, limit)
+	if w.found != nil && len(page) > 0 {
+		w.found(&page[0])
+	}
+	return page, next, err
+}
+
+func (w *wrong) Break(ctx context.Context, i distributed.Inspection, by, reason string) (distributed.Breaking, error) {
+	if w.breaks != nil {
+		i = w.breaks(w.Backend, i)
+	}
+	return w.Backend.Break(ctx, i, by, reason)
 }
 
 func (w *wrong) Close() error {
@@ -142,7 +168,9 @@ func TestFlawsAreFound(t *testing.T) {
 	for _, c := range locktest.Cases() {
 		cases[c.Name] = c
 	}
-	for name, f := range flaws {
+	all := maps.Clone(flaws)
+	maps.Copy(all, inspectFlaws)
+	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
 			c, ok := cases[f.caught]
 			if !ok {

@@ -38,6 +38,9 @@ func (c *counting) Enter(ctx context.Context, req distributed.Request) (distribu
 	return lease, place, err
 }
 
+// Unwrap lets InspectorOf find what the decorator does not have.
+func (c *counting) Unwrap() distributed.Backend { return c.Backend }
+
 func (c *counting) lease(l distributed.Lease) distributed.Lease { return &counted{l, c} }
 
 type counted struct {

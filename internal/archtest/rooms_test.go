@@ -33,9 +33,9 @@ var neverLinked = []string{
 	"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "github.com/prometheus", "github.com/stretchr/testify", "go.uber.org/goleak",
 }
 
-// backend is what every backend knows: the contract, and a heap of deadlines, which is a tool without a thought of its
-// own.
-var backend = []string{"distributed", "distributed/keepalive", "internal/deadline"}
+// backend is what every backend knows: the contract, and two tools without a thought of their own, a heap of deadlines and
+// the id of the process.
+var backend = []string{"distributed", "distributed/keepalive", "internal/deadline", "internal/identity"}
 
 const zookeeperClient = "github.com/go-zookeeper/zk"
 
@@ -50,6 +50,7 @@ var rooms = []room{
 	{path: "local", what: "tier 1: a fair queue per key", sealed: nothing},
 	{path: "internal/nametext", what: "the rule for names; printing what callers gave us", sealed: nothing},
 	{path: "internal/deadline", what: "many deadlines on one timer", sealed: nothing},
+	{path: "internal/identity", what: "the ids of this process and its Lockers", sealed: nothing},
 	{path: "internal/race", what: "whether a test runs under the race detector", sealed: nothing},
 	{path: "internal/testseed", what: "seeds of random tests", sealed: nothing},
 	{path: "internal/archtest", what: "the test of this table", sealed: nothing},
@@ -95,7 +96,7 @@ var rooms = []room{
 	},
 	{
 		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",
-		knows:   []string{"local", "internal/nametext", "internal/deadline", "internal/outage", "internal/tenure", "distributed"},
+		knows:   []string{"local", "internal/nametext", "internal/deadline", "internal/identity", "internal/outage", "internal/tenure", "distributed"},
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 
@@ -130,7 +131,7 @@ var rooms = []room{
 	},
 	{
 		path: "config", what: "a Locker from the environment",
-		knows:   []string{".", "internal/nametext", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		knows:   []string{".", "internal/nametext", "internal/identity", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 

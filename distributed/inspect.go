@@ -1,0 +1,155 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ErrNotHeld answers a Break of a lock that is free, or that others hold than those that were found.
+var ErrNotHeld = errors.New("lock is not held")
+
+// Inspector is an optional ability of a Backend, for people and their tools: it tells who holds a lock and who waits for it,
+// and ends a lease by force. It is not for programs that want the lock: what it says is past when it is read.
+type Inspector interface {
+	Backend
+	// Inspect tells what the service knows of a key. It changes nothing, and a key that nobody uses is no error.
+	Inspect(ctx context.Context, key string) (Inspection, error)
+	// List returns a page of the keys in use that begin with prefix, which is "system:" or "system:name:", in any order. cursor
+	// is "" for the first page and then the next of the page before; next is "" after the last. A page may have fewer than
+	// limit keys, none, or a few more. Keys that come or go meanwhile may be missed, or be in two pages. Of each key it tells
+	// what Inspect does, except for the names of waiters and of all holders but one.
+	List(ctx context.Context, prefix, cursor string, limit int) (page []Inspection, next string, err error)
+	// Break ends what found tells of, an exclusive lease or the leases of all readers, those that have joined since included,
+	// and never the lease of a later holder: then, and if the lock is free, the error Is ErrNotHeld. The head of the queue is
+	// granted the lock as after a release. The lease is lost for its holder: at once if it can be reached, else at its next
+	// renewal. by is who breaks it. Both by and reason are kept for BrokenMemory and shown by Inspect.
+	Break(ctx context.Context, found Inspection, by, reason string) (Breaking, error)
+}
+
+// Inspection is what a service knows of a key at one moment. What a service does not know is zero.
+type Inspection struct {
+	Key         string
+	Mode        Mode      // of the holders
+	Foreign     bool      // held by a client that is not wllock, of which nothing is known but maybe how long its lock lasts
+	Since       time.Time // when the holder acquired the lock, or the first of the readers
+	Fence       uint64    // no holder has had a larger one
+	Holders     []Holder  // none: the lock is free
+	MoreHolders int       // beside those
+	Waiters     []Waiter  // instances, in the order of the queue
+	MoreWaiters int       // beside those
+	Broken      *Breaking // the last Break, if it is remembered
+	State       string    // names the holders to Break; its form is the service's
+}
+
+// Held reports whether somebody has the lock.
+func (i Inspection) Held() bool { return len(i.Holders) > 0 }
+
+// Holder is an instance that has a lease.
+type Holder struct {
+	Instance string
+	Since    time.Time     // when it acquired the lease
+	Left     time.Duration // until it expires, unless it is renewed; negative: never
+	Fence    uint64        // the first of the lease
+}
+
+// Waiter is an instance in the queue.
+type Waiter struct {
+	Instance string
+	Mode     Mode
+	Since    time.Time // when it queued
+}
+
+// Holder names the holder: of several one, and how many more there are; "" if it is not known.
+func (i Inspection) Holder() string {
+	if len(i.Holders) == 0 {
+		return ""
+	}
+	return HolderText(i.Holders[0].Instance, len(i.Holders)-1+i.MoreHolders)
+}
+
+// HolderText names one holder and says how many more there are.
+func HolderText(instance string, more int) string {
+	if instance == "" || more <= 0 {
+		return instance
+	}
+	return fmt.Sprintf("%s and %d more", instance, more)
+}
+
+// Breaking is a lease ended by force.
+type Breaking struct {
+	At     time.Time
+	By     string // who did it: an instance, a process, a person
+	Reason string
+	Holder string // whose lease it was: see Inspection.Holder
+	Fence  uint64 // larger than any that the holder can have, and smaller than all that come; 0: there are none
+}
+
+const (
+	// BrokenMemory is how long a service remembers a Break, for Inspect.
+	BrokenMemory = 24 * time.Hour
+	// maxReason is the length of the longest reason, in bytes, and of who breaks.
+	maxReason = 200
+	// MaxNamed is how many holders, and how many waiters, an Inspection names: more than one reads, and cheap to collect.
+	MaxNamed = 64
+)
+
+// NewBreaking checks the arguments of Break and returns its record, without At and Fence.
+func NewBreaking(found Inspection, by, reason string) (Breaking, error) {
+	for what, text := range map[string]string{"by": by, "reason": reason} {
+		if text = strings.TrimSpace(text); text == "" || len(text) > maxReason || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return Breaking{}, fmt.Errorf("break: %s: want 1 to %d bytes of text in one line", what, maxReason)
+		}
+	}
+	switch {
+	case found.Foreign:
+		return Breaking{}, errors.New("break: the lock is held by a client that is not wllock: end it by that client's means")
+	case !found.Held() || found.State == "":
+		return Breaking{}, fmt.Errorf("break: %w", ErrNotHeld)
+	}
+	return Breaking{By: by, Reason: reason, Holder: found.Holder()}, nil
+}
+
+// InspectorOf finds the Inspector in b or in the backends that b wraps: a decorator has a method Unwrap() Backend.
+func InspectorOf(b Backend) (Inspector, bool) {
+	for b != nil {
+		if i, ok := b.(Inspector); ok {
+			return i, true
+		}
+		w, ok := b.(interface{ Unwrap() Backend })
+		if !ok {
+			break
+		}
+		b = w.Unwrap()
+	}
+	return nil, false
+}
+
+// HeldError is an ErrHeld from a backend whose answer named the holder.
+type HeldError struct{ Holder string }
+
+// Held returns ErrHeld, as a HeldError if the holder is known.
+func Held(holder string) error {
+	if holder == "" {
+		return ErrHeld
+	}
+	return &HeldError{holder}
+}
+
+// Error implements error.
+func (e *HeldError) Error() string { return ErrHeld.Error() }
+
+// Is makes it an ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// HolderTeller is an optional ability of a Place: it names the holder, as far as the answers have told that its waiter gets
+// anyway.
+type HolderTeller interface {
+	Place
+	// Holder names the holder: of several one, and how many more there are; "" if it is not known.
+	Holder() string
+}

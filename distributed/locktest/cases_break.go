@@ -1,0 +1,152 @@
+package locktest
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var breakCases = []Case{
+	{"break ends a lease and grants the lock to the next", breakGrantsNext},
+	{"break without a queue leaves the lock free", breakFrees},
+	{"break ends the leases of all readers", breakReaders},
+	{"break ends what was found, and no later lease", breakOnlyFound},
+	{"break of a free lock is refused", breakFree},
+	{"break wants to know who and why", breakReason},
+}
+
+const breaker, whyBroken = "operator", "stuck since noon"
+
+func (e *env) tryBreak(found distributed.Inspection) (distributed.Breaking, error) {
+	ctx, cancel := timely()
+	defer cancel()
+	return e.inspector().Break(ctx, found, breaker, whyBroken)
+}
+
+// broken breaks what was found, and checks that this is remembered.
+func (e *env) broken(found distributed.Inspection) distributed.Breaking {
+	e.Helper()
+	record, err := e.tryBreak(found)
+	if err != nil {
+		e.Fatalf("Break: %v", err)
+	}
+	if record.By != breaker || record.Reason != whyBroken || record.Holder != found.Holder() {
+		e.Errorf("Break recorded %+v; want %q, %q, and the holder %q", record, breaker, whyBroken, found.Holder())
+	}
+	e.recent("broken", record.At)
+	kept := e.inspect(found.Key).Broken
+	if kept == nil || kept.By != breaker || kept.Reason != whyBroken || kept.Holder != found.Holder() || kept.Fence != record.Fence {
+		e.Errorf("Inspect remembers %+v; want %+v", kept, record)
+	}
+	return record
+}
+
+// The holder's TTL is long, so that it is lost at once only by a notice.
+func breakGrantsNext(e *env) {
+	e.inspector()
+	key, a, b, c := e.key("k"), e.member(), e.member(), e.member()
+	l := a.lease(key)
+	last := e.fence(l)
+	p, q := b.place(key), c.place(key)
+	record := e.broken(e.inspect(key))
+	next := e.granted(p)
+	e.lost(l)
+	e.waiting(q)
+	if record.Fence != 0 {
+		for range 3 { // what the broken holder may still draw
+			if n, ok := l.NextFence(); ok {
+				last = n
+			}
+		}
+		e.above(last, record.Fence)
+		e.above(record.Fence, e.fence(next))
+	}
+	e.lostRelease(l)
+	e.held(key, next)
+	e.release(next)
+	e.release(e.granted(q))
+	e.free(key)
+}
+
+func breakFrees(e *env) {
+	e.inspector()
+	key, a, b := e.key("k"), e.member(), e.member()
+	l := a.lease(key)
+	last := e.fence(l)
+	e.broken(e.inspect(key))
+	next := b.lease(key)
+	e.lost(l)
+	e.above(last, e.fence(next))
+	e.lostRelease(l)
+	e.held(key, next)
+	e.release(next)
+}
+
+func breakReaders(e *env) {
+	e.inspector()
+	key, a, b, w := e.key("k"), e.member(), e.member(), e.member()
+	leases := []distributed.Lease{a.lease(key, shared), b.lease(key, shared)}
+	last := max(e.fence(leases[0]), e.fence(leases[1]))
+	p := w.place(key)
+	e.broken(e.inspect(key))
+	next := e.granted(p)
+	e.above(last, e.fence(next))
+	for _, l := range leases {
+		e.lost(l)
+		e.lostRelease(l)
+	}
+	e.held(key, next)
+	e.release(next)
+}
+
+func breakOnlyFound(e *env) {
+	e.inspector()
+	key, a, b := e.key("k"), e.member(), e.member()
+	for _, mode := range []how{func(*distributed.Request) {}, shared} {
+		l := a.lease(key, mode)
+		found := e.inspect(key)
+		e.release(l)
+		for _, m := range []*member{b, a} {
+			l = m.lease(key, mode)
+			if _, err := e.tryBreak(found); !errors.Is(err, distributed.ErrNotHeld) {
+				e.Fatalf("Break of an earlier lease: %v; want ErrNotHeld", err)
+			}
+			e.held(key, l)
+			e.release(l)
+		}
+	}
+}
+
+func breakFree(e *env) {
+	e.inspector()
+	key, a := e.key("k"), e.member()
+	if _, err := e.tryBreak(e.inspect(key)); !errors.Is(err, distributed.ErrNotHeld) {
+		e.Fatalf("Break of a free lock: %v; want ErrNotHeld", err)
+	}
+	l := a.lease(key)
+	found := e.inspect(key)
+	e.release(l)
+	if _, err := e.tryBreak(found); !errors.Is(err, distributed.ErrNotHeld) {
+		e.Fatalf("Break of a released lock: %v; want ErrNotHeld", err)
+	}
+	e.free(key)
+}
+
+func breakReason(e *env) {
+	key, a, i := e.key("k"), e.member(), e.inspector()
+	l := a.lease(key)
+	found := e.inspect(key)
+	ctx, cancel := timely()
+	defer cancel()
+	for _, bad := range []string{"", " ", "two\nlines", strings.Repeat("x", 1000)} {
+		if _, err := i.Break(ctx, found, breaker, bad); err == nil {
+			e.Errorf("Break for the reason %q succeeded", bad)
+		}
+		if _, err := i.Break(ctx, found, bad, whyBroken); err == nil {
+			e.Errorf("Break by %q succeeded", bad)
+		}
+	}
+	e.held(key, l)
+	e.release(l)
+}

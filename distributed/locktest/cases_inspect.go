@@ -1,0 +1,231 @@
+package locktest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var inspectCases = []Case{
+	{"inspect names the holder and the queue in order", inspectQueue},
+	{"inspect names the readers", inspectReaders},
+	{"inspect of a free key finds nothing and leaves nothing", inspectFree},
+	{"inspect changes nothing", inspectHarmless},
+	{"list finds every key of a prefix, page by page", listPages},
+	{"a refused caller learns the holder, if the answer names it", refusedLearnsHolder},
+	{"a waiting caller learns the holder, if the answer names it", waiterLearnsHolder},
+}
+
+// inspector returns the backend of another process, if there is one, as an Inspector. Without one the case is skipped.
+func (e *env) inspector() distributed.Inspector {
+	e.Helper()
+	i, ok := distributed.InspectorOf(e.open[len(e.open)-1])
+	if !ok {
+		e.Skipf("no Inspector")
+	}
+	return i
+}
+
+func (e *env) inspect(key string) distributed.Inspection {
+	e.Helper()
+	ctx, cancel := timely()
+	defer cancel()
+	found, err := e.inspector().Inspect(ctx, key)
+	if err != nil {
+		e.Fatalf("Inspect: %v", err)
+	}
+	if found.Key != key {
+		e.Fatalf("Inspect of %q is of the key %q", key, found.Key)
+	}
+	return found
+}
+
+// recent asserts that a time that the service tells is not known, or is one of this case.
+func (e *env) recent(what string, at time.Time) {
+	e.Helper()
+	if age := time.Since(at); !at.IsZero() && (age < -time.Minute || age > time.Hour) {
+		e.Errorf("%s since %v, which is %v ago", what, at, age)
+	}
+}
+
+func inspectQueue(e *env) {
+	e.inspector()
+	key, m := e.key("k"), []*member{e.member(), e.member(), e.member(), e.member()}
+	l := m[0].lease(key)
+	fence := e.fence(l)
+	places := []distributed.Place{m[1].place(key), m[2].place(key, shared), m[3].place(key)}
+	found := e.inspect(key)
+	if len(found.Holders) != 1 || found.Holders[0].Instance != m[0].name || found.Mode != distributed.Exclusive || found.Foreign || found.MoreHolders > 0 {
+		e.Fatalf("Inspect found %+v; want the holder %q, exclusive", found, m[0].name)
+	}
+	if h := found.Holders[0]; h.Left <= 0 || h.Left > long {
+		e.Errorf("the lease lasts for %v; want more than 0, up to %v", h.Left, long)
+	}
+	if found.Fence != 0 && found.Fence < fence {
+		e.Errorf("the fence is %d, below the holder's %d", found.Fence, fence)
+	}
+	e.recent("held", found.Since)
+	want := []distributed.Waiter{{Instance: m[1].name}, {Instance: m[2].name, Mode: distributed.Shared}, {Instance: m[3].name}}
+	for i := range found.Waiters {
+		e.recent("queued", found.Waiters[i].Since)
+		found.Waiters[i].Since = time.Time{}
+	}
+	if !slices.Equal(found.Waiters, want) || found.MoreWaiters > 0 {
+		e.Errorf("the queue is %+v and %d more; want %+v", found.Waiters, found.MoreWaiters, want)
+	}
+	e.release(l)
+	for _, p := range places {
+		e.release(e.granted(p))
+	}
+}
+
+func inspectReaders(e *env) {
+	e.inspector()
+	key, a, b, w := e.key("k"), e.member(), e.member(), e.member()
+	leases := []distributed.Lease{a.lease(key, shared), b.lease(key, shared)}
+	p := w.place(key)
+	found := e.inspect(key)
+	var names []string
+	for _, h := range found.Holders {
+		names = append(names, h.Instance)
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, []string{a.name, b.name}) || found.Mode != distributed.Shared {
+		e.Errorf("Inspect found %q, %s; want %q and %q, shared", names, found.Mode, a.name, b.name)
+	}
+	if want := " and 1 more"; len(found.Holder()) <= len(want) || found.Holder()[len(found.Holder())-len(want):] != want {
+		e.Errorf("the holder is %q; want one%s", found.Holder(), want)
+	}
+	if len(found.Waiters) != 1 || found.Waiters[0].Instance != w.name {
+		e.Errorf("the queue is %+v; want %q", found.Waiters, w.name)
+	}
+	for _, l := range leases {
+		e.release(l)
+	}
+	e.release(e.granted(p))
+}
+
+func inspectFree(e *env) {
+	key, m := e.key("k"), e.member()
+	for range 2 { // never used, and used before
+		found := e.inspect(key)
+		if found.Held() || found.Foreign || len(found.Waiters) > 0 || found.Broken != nil {
+			e.Fatalf("Inspect found %+v; want nothing", found)
+		}
+		if page := e.list(e.prefix, 10); len(page) > 0 {
+			e.Fatalf("List found %+v; want nothing", page)
+		}
+		e.release(m.lease(key, noWait))
+	}
+}
+
+func inspectHarmless(e *env) {
+	e.inspector()
+	key, a, b := e.key("k"), e.member(), e.member()
+	l := a.lease(key)
+	last := e.fence(l)
+	for range 5 {
+		e.inspect(key)
+		e.list(e.prefix, 10)
+		if l.Contended() {
+			e.Fatalf("the lease is contended by an inspection")
+		}
+		last = e.above(last, e.fence(l))
+	}
+	p := b.place(key)
+	e.inspect(key)
+	e.waiting(p)
+	e.held(key, l)
+	e.release(l)
+	next := e.granted(p)
+	e.above(last, e.fence(next))
+	e.release(next)
+}
+
+// list returns all pages.
+func (e *env) list(prefix string, limit int) (all []distributed.Inspection) {
+	e.Helper()
+	ctx, cancel := timely()
+	defer cancel()
+	for cursor := ""; ; {
+		page, next, err := e.inspector().List(ctx, prefix, cursor, limit)
+		if err != nil {
+			e.Fatalf("List: %v", err)
+		}
+		all = append(all, page...)
+		if next == "" {
+			return all
+		}
+		cursor = next
+	}
+}
+
+func listPages(e *env) {
+	e.inspector()
+	const keys = 25
+	m, other := e.member(), e.member()
+	var leases []distributed.Lease
+	for i := range keys {
+		leases = append(leases, m.lease(e.key(fmt.Sprint("in:{", i))))
+	}
+	leases = append(leases, m.lease(e.key("{out")))
+	p := other.place(e.key("in:{0"))
+	seen := map[string]bool{}
+	for _, found := range e.list(e.prefix+"in:", 10) {
+		seen[found.Key] = true
+		waits := 0
+		if found.Key == e.key("in:{0") {
+			waits = 1
+		}
+		if len(found.Holders) != 1 || found.Holders[0].Instance != m.name || len(found.Waiters)+found.MoreWaiters != waits {
+			e.Errorf("List found %+v; want the holder %q and %d waiters", found, m.name, waits)
+		}
+	}
+	for i := range keys {
+		if !seen[e.key(fmt.Sprint("in:{", i))] {
+			e.Errorf("List has not found key %d", i)
+		}
+	}
+	if len(seen) != keys {
+		e.Errorf("List found %d keys; want %d", len(seen), keys)
+	}
+	for _, l := range leases {
+		e.release(l)
+	}
+	e.release(e.granted(p))
+}
+
+func refusedLearnsHolder(e *env) {
+	key, a, b := e.key("k"), e.member(), e.member()
+	for _, mode := range []how{func(*distributed.Request) {}, shared} {
+		l := a.lease(key)
+		ctx, cancel := timely()
+		_, _, err := b.enter(ctx, key, noWait, mode)
+		cancel()
+		if !errors.Is(err, distributed.ErrHeld) {
+			e.Fatalf("Enter with NoWait: %v; want ErrHeld", err)
+		}
+		if named := (*distributed.HeldError)(nil); errors.As(err, &named) && named.Holder != a.name {
+			e.Errorf("the holder is %q; want %q", named.Holder, a.name)
+		}
+		e.release(l)
+	}
+}
+
+func waiterLearnsHolder(e *env) {
+	key, a, b, c := e.key("k"), e.member(), e.member(), e.member()
+	l := a.lease(key)
+	places := []distributed.Place{b.place(key), c.place(key)}
+	for _, p := range places {
+		if t, ok := p.(distributed.HolderTeller); ok && t.Holder() != a.name && t.Holder() != "" {
+			e.Errorf("the holder is %q; want %q", t.Holder(), a.name)
+		}
+	}
+	e.release(l)
+	for _, p := range places {
+		e.release(e.granted(p))
+	}
+}
