@@ -29,19 +29,21 @@ func (e entered) run(fn func(context.Context) error) (err error) {
 
 // leave ends the stay. It returns the function's error, with what was wrong with the hold (rule T7).
 func (e entered) leave(err error) error {
-	var kept bool
-	if e.releaseWait > 0 {
-		kept = e.hold.unpinWithin(e.releaseWait)
-	} else {
-		kept = e.hold.unpin()
-	}
-	switch {
-	case !kept:
+	if !e.release() {
 		return e.hold.explain(err, e.hold.lossReasons())
-	case err != nil && e.hold.overstayed.Load() && e.hold.stopped(err):
+	}
+	if err != nil && e.hold.overstayed.Load() && e.hold.stopped(err) {
 		return e.hold.explain(err, []error{ErrLockTimeMax})
 	}
 	return err
+}
+
+// release reports whether the lock was held to the end.
+func (e entered) release() (kept bool) {
+	if e.releaseWait > 0 {
+		return e.hold.unpinWithin(e.releaseWait)
+	}
+	return e.hold.unpin()
 }
 
 // enter is the way in: options, key, nested guard, local queue, backend, and the limit of the stay.
@@ -76,6 +78,9 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	}
 	if d := r.options.lockTimeMax; d > 0 {
 		h.limitTo(h.use.Began().Add(d))
+		if d <= r.options.least {
+			h.use.Lease().Abandon() // it lasts for as long without a renewal, and frees the lock in time if this process dies (rule N2)
+		}
 	}
 	return e, nil
 }
@@ -105,7 +110,7 @@ func (l *Locker) request(r *request, name, key string, opts []CallOption) error 
 		return l.invalid(name, key, err)
 	}
 	r.key = n.prefix + key
-	return nil
+	return r.options.conflict()
 }
 
 // init makes h a hold of l's for what is asked.
@@ -133,6 +138,8 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 			reason = h.err()
 		case h.mode == distributed.Shared && r.options.mode == distributed.Exclusive:
 			reason = ErrUpgrade
+		case r.options.least > h.use.Least():
+			reason = errStaysLess
 		}
 		if reason != nil {
 			h.unpin()
@@ -163,7 +170,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
-	tier, err := h.begin(ctx, turn, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name})
+	tier, err := h.begin(ctx, turn, l.leaseFor(c, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name}))
 	if err != nil {
 		return l.refused(ctx, h, tier, turn.Limit, err)
 	}

@@ -89,6 +89,11 @@ func (b *bundle) ask(resources []Resource, opts []CallOption) (fallback, error) 
 		all = append(all, m)
 	}
 	b.members = inOrder(all)
+	for i := range b.members {
+		if m := &b.members[i]; m.options.conflict() != nil { // of a Resource that is Shared
+			return m.options.fallback, m.options.conflict()
+		}
+	}
 	if n := len(b.members); n == 0 || n > maxKeys {
 		return b.locker.settings.defaults.with(opts).fallback,
 			fmt.Errorf("wllock: %w: %d different keys, want 1 to %d", ErrInvalidKey, n, maxKeys)

@@ -170,6 +170,9 @@ func (h *hold) out() (kept, pass bool) {
 		h.limits.Remove(&h.limit)
 	}
 	now := time.Now()
+	if h.stay(now) {
+		return true, false
+	}
 	in, kept := h.tenure.End(&h.use, now)
 	if !in {
 		return false, false // LeaseLost passes the turn on
@@ -187,6 +190,10 @@ func (h *hold) pass() {
 
 // LeaseLost implements tenure.Owner: the context ends, and the turn passes to the next caller even if the function stays.
 func (h *hold) LeaseLost() { // rule T6
+	if h.tenure.Staying(&h.use) {
+		h.stayLost()
+		return
+	}
 	h.lostLease.Store(true)
 	h.observer.lost(h.outside(), &h.call)
 	h.endContext()

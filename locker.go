@@ -24,7 +24,7 @@ type Locker struct {
 	names    names
 	queue    *local.Queue[*tenure.Tenure]
 	tenures  *tenure.Group
-	limits   *deadline.Set[*hold] // when each hold overstays
+	limits   *deadline.Set[*hold] // when each hold overstays, or has stayed for long enough
 	observer *observer
 }
 
@@ -80,7 +80,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	l.queue = local.New(l.tenures.New)
 	l.limits = deadline.New(func(_ time.Time, due []*hold) {
 		for _, h := range due {
-			h.overstay()
+			h.due()
 		}
 	})
 	return l, err
@@ -141,6 +141,7 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 	l.tenures.Close()
 	for _, t := range l.inUse() {
 		t.EndLinger()
+		t.Stayers(func(o tenure.Owner) { o.(*hold).endStay() })
 	}
 	err := l.drained(ctx)
 	l.limits.Close()

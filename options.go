@@ -234,10 +234,12 @@ type callOptions struct {
 	noWait      bool
 	mode        distributed.Mode
 	lockTimeMax time.Duration // 0: no cap
+	least       time.Duration // WithHoldAtLeast; 0: none
 	threshold   int
 	hopeless    bool // refuse at once what would wait too long
 	ownLimit    bool // threshold was set by the call or its name
 	sync        bool
+	leads       bool // the call is Lead's
 	fallback    func(ctx context.Context, err error) error
 	err         error // the first wrong option
 }

@@ -36,6 +36,7 @@ type lease struct {
 	watcher   distributed.Watcher
 	as        distributed.Lease // what the watcher calls p
 	abandoned bool
+	insisted  bool
 	releasing bool
 	timer     *time.Timer // of end
 	lost      chan struct{}
@@ -85,7 +86,7 @@ func (p *lease) expired(now time.Time) bool {
 	o := p.of.knownBefore(p.inner.Until(), now)
 	p.mu.Lock()
 	first := p.state.Load() == leased
-	if first && o != nil && !p.abandoned {
+	if first && o != nil && !p.abandoned && !p.insisted {
 		p.during = o
 		p.state.Store(degraded)
 	} else if first {
@@ -97,6 +98,14 @@ func (p *lease) expired(now time.Time) bool {
 		p.inner.Abandon()
 	}
 	return is
+}
+
+// Insist implements tenure.Insistent: p is lost when the backend's lease is. The race with expired has one winner, under mu.
+func (p *lease) Insist() bool { // rule N1
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.insisted = true
+	return p.state.Load() != degraded
 }
 
 // At implements distributed.AsyncLease. A degraded lease has T left: nobody takes it away sooner.

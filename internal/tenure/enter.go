@@ -1,6 +1,7 @@
 package tenure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -19,21 +20,21 @@ func (t *Tenure) enter(ctx context.Context, ask Ask, d decision) (distributed.Le
 				return lease, err
 			}
 			place, prev = p, nil
-			t.setPlace(place, ask.Mode)
+			t.setPlace(place, &ask)
 		}
 		lease, err := t.await(ctx, place, ask)
 		if err != nil || lease != nil {
 			return lease, err // after an error the place stays for the next caller (rule T3)
 		}
-		t.setPlace(nil, ask.Mode)
+		t.setPlace(nil, &ask)
 		place, ask.Now = nil, time.Now() // lost: enter again
 	}
 }
 
-func (t *Tenure) setPlace(p distributed.Place, mode distributed.Mode) {
+func (t *Tenure) setPlace(p distributed.Place, ask *Ask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.place, t.mode = p, mode
+	t.place, t.mode, t.asked = p, ask.Mode, ask.TTL
 }
 
 // ask makes one Enter. It names prev, if there is one (rule T5), and releases it itself when the outcome is not known.
@@ -44,7 +45,7 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 	if ask.NoWait && t.awaitParted(ctx) {
 		ask.Now = time.Now()
 	}
-	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: c.TTL, NoWait: ask.NoWait}
+	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait}
 	if prev != nil {
 		req.Prev = watch.Inner(prev)
 	}

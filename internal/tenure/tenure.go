@@ -3,6 +3,7 @@ package tenure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ var (
 	ErrClosed = errors.New("tenures are closed")
 	// ErrDrain: the lease that fellow sharers work under takes no more of them. Wait until they have left, then Begin again.
 	ErrDrain = errors.New("shared lease takes no further callers")
+	// ErrDegraded: there is only a lease without the backend, and the caller asks for one of its own.
+	ErrDegraded = fmt.Errorf("%w: callers are admitted without a lease (LocalOnly), which is of no use to this call", distributed.ErrUnavailable)
 )
 
 // Tenure is one key's lease and its users. Begin and Release need the turn of the key; the other methods may be called by
@@ -36,6 +39,7 @@ type Tenure struct {
 	users    users
 	outgoing outgoing
 	place    distributed.Place // in the backend's queue (rule T3)
+	asked    time.Duration     // Ask.TTL of place
 	leaving  int               // what leaves a place, or shares a lease, and has no pin of the key yet
 	parting  parting
 	entering bool // somebody is at the backend, or on the way in from there with a fresh lease
@@ -75,6 +79,12 @@ type Ask struct {
 	Now      time.Time // zero, or read since the caller has the turn
 	Tag      any       // what Failed and Renewed get; the same for all callers of a key
 
+	// TTL is that of a lease of the caller's own: one of the backend, new, which serves no other caller (rule N1). 0: any
+	// lease, of the group's TTL.
+	TTL time.Duration
+	// Least is how long the lock stays taken, counted from Use.Began (rule N2). It takes a TTL whose claim window is longer.
+	Least time.Duration
+
 	outage Outage // of the group; nil: none
 }
 
@@ -89,7 +99,7 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 		if err := t.refuse(ctx, ask); err != nil {
 			return err
 		}
-		d, err := t.look(u, ask.Mode, ask.Tag, ask.Now)
+		d, err := t.look(u, &ask)
 		t.unpin(d.unpin)
 		switch {
 		case err != nil || d.admitted:
@@ -131,12 +141,13 @@ type decision struct {
 // that does not serve becomes prev; a place of the other mode is left. All this is one decision under mu, since a fellow
 // sharer may come in at any moment and must not find its lease released under it. A caller that would go to the backend
 // while another one is there waits in line instead.
-func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (decision, error) {
+func (t *Tenure) look(u *Use, ask *Ask) (decision, error) {
+	mode, now := ask.Mode, ask.Now
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tag = tag
+	t.tag = ask.Tag
 	switch {
-	case t.current.lease != nil && t.serves(mode, now):
+	case t.current.lease != nil && ask.TTL == 0 && t.serves(mode, now):
 		fence, ok := t.current.lease.NextFence() // rule T4
 		if !ok && !t.current.fenceless {
 			return decision{refill: t.current.lease}, nil
@@ -155,7 +166,7 @@ func (t *Tenure) look(u *Use, mode distributed.Mode, tag any, now time.Time) (de
 	t.entering = true
 	t.makePrev()
 	t.outgoing.named = t.outgoing.prev != nil
-	if t.mode != mode {
+	if t.mode != mode || t.asked != ask.TTL {
 		t.leavePlace()
 	}
 	return decision{prev: t.outgoing.prev, place: t.place}, nil
@@ -211,14 +222,19 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 	lease := t.group.adopt(got)
 	fence, err := ask.fence(ctx, lease)
 	now := time.Now() // after the wait, and after fetching fences may have taken a round trip (rule K2)
+	fenceless := fence == 0 && err == nil
+	if ask.TTL > 0 && err == nil {
+		now, err = t.own(ctx, ask, lease)
+	}
 	left, _ := lease.At(now)
 	t.mu.Lock()
 	t.mode, t.place = ask.Mode, nil
-	t.current = current{lease: lease, fenceless: fence == 0 && err == nil}
+	t.current = current{lease: lease, fenceless: fenceless, draining: ask.TTL > 0}
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		t.current.draining, err = true, nil
 	} else if err == nil && left > 0 && !t.group.closed() {
 		t.admit(u, ask.Mode, fence, now)
+		u.least = ask.Least
 		t.entering = false
 	}
 	t.mu.Unlock()
@@ -252,6 +268,9 @@ func (t *Tenure) End(u *Use, now time.Time) (in, kept bool) {
 		return false, false
 	}
 	t.users.remove(u)
+	if u.staying && now.Before(u.Stays()) {
+		t.current.lease = nil // Close does not wait: the lease has been abandoned, and expires by itself (rule N3)
+	}
 	if t.users.count > 0 && t.users.overstayed == t.users.count {
 		t.current.lease.Abandon() // u was the last for whom it was renewed
 	}

@@ -10,14 +10,16 @@ import (
 type Use struct {
 	Owner Owner // set before Begin
 
-	lease   distributed.AsyncLease // these four are set by Begin, then read only
+	lease   distributed.AsyncLease // these five are set by Begin, then read only
 	fence   uint64
 	began   time.Time
+	least   time.Duration // Ask.Least
 	handoff bool
 
 	// guarded by Tenure.mu
 	attached      bool
 	overstayed    bool
+	staying       bool   // the caller has returned, and the lock stays taken
 	batch         uint32 // callers that it works for, as the leader of a batch; 0: itself
 	before, after *Use
 }
@@ -45,6 +47,12 @@ func (u *Use) Began() time.Time { return u.began }
 // Batch is the number of callers that the leader of a batch works for, itself included; 0: it leads none. It may be read when
 // the caller is out, and by the caller.
 func (u *Use) Batch() int { return int(u.batch) }
+
+// Least is how long the lock stays taken from Began on; 0: only until the caller returns.
+func (u *Use) Least() time.Duration { return u.least }
+
+// Stays is until when the lock stays taken.
+func (u *Use) Stays() time.Time { return u.began.Add(u.least) }
 
 // users are the callers that work under current.
 type users struct {

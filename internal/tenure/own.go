@@ -1,0 +1,112 @@
+package tenure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Insistent is an optional ability of a lease that an Outage adopts or grants.
+type Insistent interface {
+	// Insist has the lease end with that of the backend, instead of becoming degraded (rule N1). It reports false if it is
+	// degraded already.
+	Insist() bool
+}
+
+// renewer is an optional ability of a lease, which those that embed keepalive.Lease have.
+type renewer interface{ RenewBy(at time.Time) }
+
+// renewedPoll is how often a caller looks whether its lease has been renewed, when its answer was so long on its way that it
+// has to wait for that: seldom needed, and no longer than a round trip over a slow network.
+const renewedPoll = 5 * time.Millisecond
+
+// own makes sure that a fresh lease is one of the backend, and outlasts ask.Least without a renewal (rules N1 and N2). It
+// returns the moment from which that counts.
+//
+// A lease lasts from before its answer was sent, so the window that its TTL was chosen for may be too little after a slow
+// answer, or a grant that was found by a heartbeat. Then it is renewed at once, which makes twice the window of it.
+func (t *Tenure) own(ctx context.Context, ask Ask, lease distributed.AsyncLease) (start time.Time, err error) {
+	if i, ok := lease.(Insistent); ok && !i.Insist() {
+		return time.Now(), ErrDegraded
+	}
+	var first time.Time
+	for {
+		now := time.Now()
+		left, _ := lease.At(now)
+		until := lease.Until()
+		switch {
+		case left >= ask.Least || left <= 0: // lost: the caller finds out
+			return now, nil
+		case first.IsZero():
+			first = until
+			if r, ok := distributed.As[renewer](lease); ok {
+				r.RenewBy(now)
+			}
+		case until.After(first):
+			return now, fmt.Errorf("%w: %w: it grants leases of %v, and the lock is to stay taken for %v", distributed.ErrUnavailable,
+				distributed.ErrRefused, left.Round(time.Millisecond), ask.Least)
+		}
+		if err := t.pause(ctx, ask, renewedPoll); err != nil {
+			return now, err
+		}
+	}
+}
+
+// pause waits for d, within the caller's time.
+func (t *Tenure) pause(ctx context.Context, ask Ask, d time.Duration) error {
+	ctx, cancel := ask.within(ctx)
+	defer cancel()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ask.timeout(ctx, ctx.Err())
+	case <-t.group.closing:
+		return ErrClosed
+	}
+}
+
+// Stay is for a caller that has returned. It reports true if the lock stays taken until u.Stays, or the lease is lost, or
+// Close: the caller calls End then, unless it gets LeaseLost. The lease is not renewed for that, so that it ends soon after if
+// this process dies (rule N2).
+func (t *Tenure) Stay(u *Use, now time.Time) bool {
+	if u.least == 0 || !now.Before(u.Stays()) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left, _ := u.lease.At(now)
+	if !u.attached || left <= 0 { // lost before; End tells
+		return false
+	}
+	u.staying = true
+	u.lease.Abandon()
+	return true
+}
+
+// Staying reports that Stay has been called and reported true.
+func (t *Tenure) Staying(u *Use) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return u.staying
+}
+
+// Stayers calls f for the caller that has returned and whose lock stays taken, if there is one.
+func (t *Tenure) Stayers(f func(Owner)) {
+	t.mu.Lock()
+	u := t.users.first // a lease of its own has one user
+	if u == nil || !u.staying {
+		t.mu.Unlock()
+		return
+	}
+	owner := u.Owner
+	t.mu.Unlock()
+	f(owner)
+}
+
+// Closed reports that Close has been called.
+func (t *Tenure) Closed() bool { return t.group.closed() }

@@ -1,0 +1,115 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Lead runs fn as the leader: while it holds the lock system:name:key, for as long as fn runs, without a maximum. Call it in
+// every process that can do the work; one of them leads, and the others wait.
+//
+//	err := locker.Lead(ctx, "cron", "scheduler", func(ctx context.Context) error {
+//		return schedule(ctx) // until ctx ends: with the caller's, or because the lock is lost
+//	})
+//
+// Lead returns fn's error, nil or not, when fn has returned and the lock was held until then. If the lock was lost before,
+// whatever fn returned, Lead acquires it again after a pause of at most H (a sixth of the lease TTL T) at random, and runs fn again. It returns
+// when ctx ends, with an error that Is that of ctx; what went wrong last is joined with it. It goes on trying, with backoff, while the
+// backend is unavailable, and logs a warning once. Other errors are returned at once: ErrInvalidKey, ErrClosed, ErrUpgrade, ErrQueueFull, a wrong option. A
+// panic in fn releases the lock and continues.
+//
+// When the leader's process dies, another leads within T and H. When it is stopped for longer than T, or cut off from the
+// backend, another leads, and fn's context ends as soon as this process can tell; only a store that checks fences refuses what fn
+// writes in between (Held.Fence grows with every leader). fn has returned before the lock is released, and before Lead runs it again.
+//
+// Several calls on one Locker queue like other callers, and Stats and Locks show them so. WithWait, NoWait, WithLockTimeMax and
+// WithFallback have no effect; Shared is an error. With LocalOnly there is no leader while the backend is away: nobody leads
+// without a lease, because each process would. Cancel ctx before Close, which waits for fn.
+func (l *Locker) Lead(ctx context.Context, name, key string, fn Func, opts ...CallOption) error {
+	if fn == nil {
+		return errNilFunc
+	}
+	c := candidate{Locker: l, name: name, key: key, fn: fn, opts: append(opts[:len(opts):len(opts)], leading)}
+	for {
+		again, err := c.term(ctx)
+		if !again {
+			return err
+		}
+		c.rest(ctx)
+	}
+}
+
+// leading makes of a call's options those of Lead.
+func leading(c callOptions) callOptions {
+	c.leads, c.wait, c.noWait, c.hopeless, c.lockTimeMax, c.fallback = true, 0, false, false, 0, nil
+	return c
+}
+
+// candidate is a caller that leads, or wants to.
+type candidate struct {
+	*Locker
+	name, key string
+	fn        Func
+	opts      []CallOption
+
+	last   error         // why it does not lead: the backend's, or the loss of the last term; nil: it waits for the first time
+	pauses time.Duration // the longest of the next pause
+	logged bool          // that the backend is unavailable
+}
+
+// term waits for the lock and runs the function under it (rule N4). again: it was lost, or the backend is unavailable.
+func (c *candidate) term(ctx context.Context) (again bool, err error) {
+	e, err := c.enter(ctx, c.name, c.key, c.opts)
+	if err == nil {
+		c.last, c.logged, c.pauses = nil, false, 0
+		err, kept := c.lead(e)
+		c.last = err
+		return !kept, err
+	}
+	switch {
+	case ctx != nil && ctx.Err() != nil && c.last != nil:
+		return false, errors.Join(err, c.last)
+	case ctx == nil, ctx.Err() != nil, !errors.Is(err, ErrUnavailable), errors.Is(err, distributed.ErrClosed): // a closed backend stays so
+		return false, err
+	}
+	c.unavailable(ctx, err)
+	return true, err
+}
+
+// lead runs the function and then releases the lock. kept: it was held until then.
+func (c *candidate) lead(e entered) (err error, kept bool) {
+	defer func() { // also after a panic, which goes on
+		if kept = e.release(); !kept {
+			err = e.hold.explain(err, e.hold.lossReasons())
+		}
+	}()
+	return c.fn(e.ctx), false
+}
+
+// unavailable notes that the backend is, and logs it for the first time in a row.
+func (c *candidate) unavailable(ctx context.Context, err error) {
+	t := c.settings.leaseTTL
+	c.last, c.pauses = err, min(max(2*c.pauses, distributed.HeartbeatInterval(t)), t)
+	if n, known := c.names.get(c.name); known == nil && !c.logged {
+		c.logged = true
+		c.observer.warn(ctx, "nobody can lead from here: the backend is unavailable; trying again", n, c.names.system+":"+c.name+":"+c.key,
+			slog.String("error", err.Error()))
+	}
+}
+
+// rest pauses before another try (rule N4): after a loss for at most H; while the backend is unavailable for up to twice as long each time, at most
+// T. At random, because others have lost their locks, or the backend, at the same moment.
+func (c *candidate) rest(ctx context.Context) {
+	longest := max(c.pauses, distributed.HeartbeatInterval(c.settings.leaseTTL))
+	timer := time.NewTimer(1 + rand.N(longest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

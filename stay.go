@@ -1,0 +1,127 @@
+package wllock
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/tenure"
+)
+
+// WithHoldAtLeast keeps the lock taken for others for at least d from when it was acquired (default 0: until the function has
+// returned), so that a job which several processes start at about the same time, by their clocks, runs once:
+//
+//	locker.Do(ctx, "cron", "report", job, wllock.NoWait(), wllock.WithHoldAtLeast(30*time.Second)) // every minute, everywhere
+//
+// Choose d longer than the clocks differ, and shorter than the time between two ticks. Do returns when the function has, with
+// its error, and so does Lock.Release; but nobody gets the lock before d has passed, callers of the same Locker included,
+// whatever the function returned, and also when the process is killed meanwhile. Then the lock is free d after its
+// acquisition and a little (T/6, 1% and some ms; T/2 at least), if WithLockTimeMax is at most d. A function that may run for longer has
+// its lease renewed, which may last for twice d from its last renewal on.
+//
+// The lease is chosen to last for d without being renewed. A backend that grants none that long refuses the call with ErrUnavailable.
+// Held, LockInfo and Stats count the lock as held until d has passed; other callers wait, or get ErrHeld or ErrWaitTimeout,
+// as while the function runs. If the backend loses the lock after the function has returned, a warning is logged.
+//
+// Close does not wait for d: the lock stays taken at the backend and expires there. Neither does SyncRelease, as long as d has not
+// passed. A DoAll keeps each of its keys taken from when that was acquired; if it fails, they are released at once. With
+// LocalOnly, nobody is admitted without a lease: such a call is refused with ErrUnavailable, because each process would run
+// the job. A guard nested in a hold of the same key counts from the start of that hold; if that asked for less, it is refused at
+// once. With Shared it is an error.
+func WithHoldAtLeast(d time.Duration) CallOption {
+	return func(c callOptions) callOptions {
+		if d < 0 || d > maxHoldAtLeast {
+			return c.wrong("WithHoldAtLeast(%v): want 0 (until the function has returned) to %v", d, maxHoldAtLeast)
+		}
+		c.least = d
+		return c
+	}
+}
+
+// maxHoldAtLeast is longer than any job is apart from the next; more is a mistake in units.
+const maxHoldAtLeast = 366 * 24 * time.Hour
+
+var (
+	// errStaysLess: the lease of the outer hold may end sooner.
+	errStaysLess  = errors.New("WithHoldAtLeast inside the caller's own hold of the same key, which asked for less")
+	errSharedStay = errors.New("wllock: WithHoldAtLeast with Shared: want an exclusive lock")
+	errSharedLead = errors.New("wllock: Lead with Shared: want an exclusive lock")
+)
+
+// conflict returns what is wrong with the options taken together.
+func (c *callOptions) conflict() error {
+	switch {
+	case c.mode == distributed.Exclusive:
+		return nil
+	case c.least > 0:
+		return errSharedStay
+	case c.leads:
+		return errSharedLead
+	}
+	return nil
+}
+
+// leaseFor adds to ask what lease the call needs.
+func (l *Locker) leaseFor(c *callOptions, ask tenure.Ask) tenure.Ask {
+	switch {
+	case c.least > 0:
+		ask.Least, ask.TTL = c.least, ttlFor(c.least, l.settings.leaseTTL)
+	case c.leads:
+		ask.TTL = l.settings.leaseTTL
+	}
+	return ask
+}
+
+// ttlFor is the TTL of a lease that lasts for d from its acquisition without being renewed: a fresh lease lasts for its claim
+// window, which counts from the sending of the request (rule K4), and an answer that takes longer than H is asked for again.
+func ttlFor(d, ttl time.Duration) time.Duration { // rule N2
+	window := d + distributed.HeartbeatInterval(ttl)
+	window += 2 * distributed.Drift(window) // twice: of the sum, and for what rounding takes
+	return max(ttl, 2*window)
+}
+
+// stay reports that the lock stays taken although its function has returned: the hold ends when the time has come, or with its lease.
+func (h *hold) stay(now time.Time) bool { // rule N2
+	if h.use.Least() == 0 || h.together != nil && h.together.innermost.Load() == nil { // a DoAll that has failed, whose function has not run
+		return false
+	}
+	if !h.tenure.Stay(&h.use, now) {
+		return false
+	}
+	h.limitTo(h.use.Stays())
+	if h.tenure.Closed() { // Close may have looked for us before
+		h.endStay()
+	}
+	return true
+}
+
+// due is called by the timer.
+func (h *hold) due() {
+	switch {
+	case !h.tenure.Staying(&h.use):
+		h.overstay()
+	case !time.Now().Before(h.use.Stays()):
+		h.endStay()
+	} // else LockTimeMax passed as the function returned, and the timer is set again
+}
+
+// endStay ends a hold that stayed. The timer and Close may both come here, and LeaseLost may be first: End has one winner.
+func (h *hold) endStay() { // rule N3
+	now := time.Now()
+	if in, _ := h.tenure.End(&h.use, now); in {
+		h.limits.Remove(&h.limit)
+		h.observer.ended(h.outside(), &h.call, now, false)
+		h.pass()
+	}
+}
+
+// stayLost is LeaseLost for a hold that stayed: its function has returned, and its caller is told nothing any more.
+func (h *hold) stayLost() {
+	h.limits.Remove(&h.limit)
+	now := time.Now()
+	h.observer.ended(h.outside(), &h.call, now, false)
+	h.observer.warn(h.outside(), "lock lost after its function has returned, and before WithHoldAtLeast has passed: others may run it again",
+		h.name, h.key, slog.Uint64("fence", h.use.Fence()), slog.Duration("held", now.Sub(h.use.Began())))
+	h.pass()
+}

@@ -1,0 +1,260 @@
+package wllock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func TestCloseDoesNotWaitAndTheLockStaysTaken(t *testing.T) { // rule N3
+	for name, max := range map[string]time.Duration{"never renewed": least, "renewed": 0} {
+		for when, closes := range map[string]time.Duration{"while it runs": 0, "afterwards": least * 8 / 10} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memlock.New()
+					l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
+					require.NoError(t, err)
+					begin := time.Now()
+					go func() {
+						time.Sleep(closes + time.Millisecond) // inside, in any case
+						require.NoError(t, l.Close(t.Context()))
+					}()
+					err = l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(least / 2); return nil },
+						wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(max))
+					require.NoError(t, err)
+					require.NoError(t, l.Close(t.Context()))
+					require.LessOrEqual(t, time.Since(begin), least*9/10)
+					require.Zero(t, l.Stats().Total.Held)
+					freeAfter(t, lockerOn(t, b))
+					require.GreaterOrEqual(t, time.Since(begin), least)
+				})
+			})
+		}
+	}
+}
+
+func TestSyncReleaseDoesNotWaitForTheStay(t *testing.T) { // rule N3
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least), wllock.SyncRelease()))
+		require.Zero(t, time.Since(begin))
+		require.Equal(t, least, freeAfter(t, lockerOn(t, b)))
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(2 * least); return nil },
+			wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(0), wllock.SyncRelease()))
+		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "released at the backend")
+	})
+}
+
+func TestStayingLockServesNobodyOnItsOwnLease(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithLinger(time.Minute))
+		var last []time.Duration
+		run := func(opts ...wllock.CallOption) {
+			require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+				held, _ := wllock.HeldFrom(ctx)
+				require.False(t, held.Handoff())
+				last = append(last, time.Until(held.Until()))
+				return nil
+			}, opts...))
+		}
+		run()                                 // its lease lingers
+		run(wllock.WithHoldAtLeast(least))    // needs a longer one
+		require.Equal(t, least, freeAfter(t, lockerOn(t, b)), "the lease did not linger")
+		go run(wllock.WithHoldAtLeast(least)) // a waiter behind it gets a lease of the usual T
+		synctest.Wait()
+		run()
+		require.Less(t, last[0], ttl)
+		require.GreaterOrEqual(t, last[1], least)
+		require.GreaterOrEqual(t, last[2], least)
+		require.Less(t, last[3], ttl)
+	})
+}
+
+func TestNestedGuardsOfALockThatStays(t *testing.T) { // rules N2 and L6
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			require.NoError(t, l.Do(ctx, "n", "k", nothing))
+			require.NoError(t, l.Do(ctx, "n", "k", nothing, wllock.WithHoldAtLeast(least)), "counts from the start of the outer one")
+			require.ErrorContains(t, l.Do(ctx, "n", "k", never(t), wllock.WithHoldAtLeast(2*least)), "asked for less")
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
+		freeAfter(t, l)
+		require.Equal(t, least, time.Since(begin))
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			require.ErrorContains(t, l.Do(ctx, "n", "k", never(t), wllock.WithHoldAtLeast(least)), "asked for less")
+			return nil
+		}))
+	})
+}
+
+func TestSeveralKeysStayTaken(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		o := lockerOn(t, b)
+		two := []wllock.Resource{{Name: "n", Key: "k"}, {Name: "n", Key: "k2"}}
+		release := hold(t, o, "n", "k2")
+		require.ErrorIs(t, l.DoAll(t.Context(), two, never(t), wllock.NoWait(), wllock.WithHoldAtLeast(least)), wllock.ErrHeld)
+		require.NoError(t, o.Do(t.Context(), "n", "k", nothing, wllock.WithWait(time.Second)), "all or none: the function has not run")
+		release()
+		for _, sync := range []bool{false, true} {
+			opts := []wllock.CallOption{wllock.WithHoldAtLeast(least)}
+			if sync {
+				opts = append(opts, wllock.SyncRelease())
+			}
+			require.NoError(t, l.DoAll(t.Context(), two, nothing, opts...))
+			require.ErrorIs(t, o.Do(t.Context(), "n", "k2", never(t), wllock.NoWait()), wllock.ErrHeld)
+			require.Equal(t, least, freeAfter(t, o))
+			require.NoError(t, o.Do(t.Context(), "n", "k2", nothing))
+		}
+		two[1].Shared = true
+		require.ErrorContains(t, l.DoAll(t.Context(), two, never(t), wllock.WithHoldAtLeast(least)), "with Shared")
+	})
+}
+
+func TestHoldAtLeastIsRefusedWhereItMakesNoSense(t *testing.T) { // rule N2
+	l, _ := newLocker(t)
+	for name, opts := range map[string][]wllock.CallOption{
+		"with Shared": {wllock.Shared(), wllock.WithHoldAtLeast(least)},
+		"want 0":      {wllock.WithHoldAtLeast(-1)},
+		"8784h":       {wllock.WithHoldAtLeast(1 << 62)},
+	} {
+		require.ErrorContains(t, l.Do(t.Context(), "n", "k", never(t), opts...), name)
+	}
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least), wllock.WithHoldAtLeast(0)))
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the last one wins: off")
+}
+
+func TestLossOfALockThatStaysIsLogged(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		b := &losing{Backend: memlock.New()}
+		l := lockerOn(t, b, wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least)))
+		b.last.End()
+		synctest.Wait()
+		require.Contains(t, logged.String(), "lock lost after its function has returned")
+		require.Zero(t, l.Stats().Total.Held)
+		require.Zero(t, l.Stats().Total.Lost, "no caller has lost it")
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing), "the turn has been passed on")
+	})
+}
+
+// losing is a backend whose last lease can be ended.
+type losing struct {
+	distributed.Backend
+	last interface{ End() bool }
+}
+
+func (b *losing) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	l, p, err := b.Backend.Enter(ctx, req)
+	if l != nil {
+		b.last = l.(interface{ End() bool })
+	}
+	return l, p, err
+}
+
+func TestSlowAnswerIsRenewedBeforeTheFunctionRuns(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, o := lockerOn(t, &late{b, least / 4}), lockerOn(t, b)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.GreaterOrEqual(t, time.Until(held.Until()), least)
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
+		require.Equal(t, least, freeAfter(t, o))
+		time.AfterFunc(time.Second, func() { b.Partition(true) })
+		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least), wllock.WithWait(least/3)), wllock.ErrWaitTimeout)
+		b.Partition(false)
+	})
+}
+
+// late is a backend whose answers take long, but renewals do not.
+type late struct {
+	*memlock.Backend
+	by time.Duration
+}
+
+func (b *late) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	l, p, err := b.Backend.Enter(ctx, req)
+	time.Sleep(b.by)
+	return l, p, err
+}
+
+func TestBackendWithShortLeasesRefuses(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		l := lockerOn(t, &brief{memlock.New(), 10 * time.Second})
+		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least))
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.ErrorContains(t, err, "the lock is to stay taken for 30s")
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(3*time.Second)))
+	})
+}
+
+// brief is a backend that grants no longer leases than that.
+type brief struct {
+	*memlock.Backend
+	longest time.Duration
+}
+
+func (b *brief) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	req.TTL = min(req.TTL, b.longest)
+	return b.Backend.Enter(ctx, req)
+}
+
+func TestNobodyHoldsAtLeastWithoutALease(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		b.Partition(true)
+		defer b.Partition(false)
+		require.NoError(t, l.Do(t.Context(), "n", "other", nothing), "degraded")
+		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least))
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.True(t, held.Degraded())
+			return nil
+		}))
+		ran := errors.New("ran")
+		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least),
+			wllock.WithFallback(func(context.Context, error) error { return ran })), ran)
+	})
+}
+
+func TestWaitersGetALockThatStaysInTheirOrder(t *testing.T) { // rules N2 and L1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		var order []string
+		call := func(who string, l *wllock.Locker, opts ...wllock.CallOption) chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- l.Do(t.Context(), "n", "k", func(context.Context) error { order = append(order, who); return nil }, opts...)
+			}()
+			synctest.Wait()
+			return done
+		}
+		stays := wllock.WithHoldAtLeast(least)
+		begin := time.Now()
+		calls := []chan error{call("first", l, stays), call("second", l, stays), call("elsewhere", other, stays), call("last", l, stays)}
+		for _, done := range calls {
+			require.NoError(t, <-done)
+		}
+		require.Equal(t, []string{"first", "elsewhere", "second", "last"}, order, "others wait at the backend before the next one here")
+		require.Equal(t, 3*least, time.Since(begin).Round(time.Second))
+	})
+}
