@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
 // crew is one process's part of a sale: every stride-th instance from first on, over one backend.
@@ -16,23 +17,60 @@ type crew struct {
 	settings
 	system        string
 	shop          *shop
+	sql           *sqlshop.Shop // instead of shop, for -db
 	backend       distributed.Backend
 	first, stride int
+}
+
+func (c *crew) openBackend(ctx context.Context, url string) (err error) {
+	if c.backend, err = openBackend(url); err != nil {
+		return err
+	}
+	return c.backend.Ping(ctx)
+}
+
+// openSQL opens all connections before the sale begins.
+func (c *crew) openSQL(ctx context.Context, url string, pool int) (err error) {
+	c.sql, err = sqlshop.Open(url, pool, func(ctx context.Context) error { return sleep(ctx, c.Think) })
+	if err != nil {
+		return err
+	}
+	return c.sql.Connect(ctx)
+}
+
+// close closes what was opened.
+func (c *crew) close() {
+	if c.shop != nil {
+		c.shop.Close()
+	}
+	if c.sql != nil {
+		c.sql.Close()
+	}
+	if c.backend != nil {
+		_ = c.backend.Close() // its leases are released
+	}
 }
 
 // meter is the visible progress of a round.
 type meter struct {
 	answered, bought atomic.Int64
+	started          func() // is called when all is ready and nobody has bought; may be nil
+}
+
+func (m *meter) start() {
+	if m.started != nil {
+		m.started()
+	}
 }
 
 // run serves all buyers of the crew and returns their results. Only an interruption is an error; a buyer's failure is
 // counted.
 func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
-	backend := &counting{Backend: c.backend}
+	backend, sent := &counting{Backend: c.backend}, c.statements()
 	t := &tally{start: time.Now(), meter: m}
 	var instances sync.WaitGroup
 	for n := c.first; n < c.Instances; n += c.stride {
-		i := &instance{settings: c.settings, system: c.system, product: r.id, shop: c.shop, backend: backend}
+		i := &instance{settings: c.settings, system: c.system, product: r.id, shop: c.shop, sql: c.sql, backend: backend}
 		instances.Go(func() {
 			if err := i.serve(ctx, n, r, t); err != nil {
 				t.fail(fmt.Errorf("instance %d: %w", n, err))
@@ -40,8 +78,16 @@ func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
 		})
 	}
 	instances.Wait()
-	t.result.Requests = backend.requests.Load()
+	t.result.Requests, t.result.Statements = backend.requests.Load(), c.statements()-sent
 	return t.result, context.Cause(ctx)
+}
+
+// statements is how many the crew has sent to a database that counts.
+func (c *crew) statements() int64 {
+	if c.sql == nil {
+		return 0
+	}
+	return c.sql.Statements()
 }
 
 // serve opens the n-th instance, serves its buyers and closes it after the last.
@@ -76,6 +122,7 @@ type tally struct {
 }
 
 func (t *tally) add(v *visit, err error) {
+	answered := time.Since(v.arrived)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if v.letIn {
@@ -84,11 +131,12 @@ func (t *tally) add(v *visit, err error) {
 	switch {
 	case err == nil:
 		t.result.Bought++
+		t.result.Answers = append(t.result.Answers, answered)
 		t.result.Selling = time.Since(t.start)
 		t.meter.bought.Add(1)
 	case errors.Is(err, errSoldOut):
 		t.result.SoldOut++
-	case errors.Is(err, errTryLater):
+	case errors.Is(err, errTryLater), errors.Is(err, sqlshop.ErrContended):
 		t.result.Refused++
 	default:
 		t.result.Failed++

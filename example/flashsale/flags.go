@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
 // settings are the values of the flags.
@@ -23,6 +25,12 @@ type settings struct {
 	Procs     int           `json:"procs"`
 	JSON      bool          `json:"-"`
 	Serve     string        `json:"-"` // listen address; "": compare the rounds
+
+	DB     string        `json:"-"` // URL of a database, which may hold a password; "": compare the rounds, not the modes
+	Modes  []string      `json:"modes,omitzero"`
+	Pools  []int         `json:"pools,omitzero"`  // sizes to try, in connections per process
+	Rounds int           `json:"rounds,omitzero"` // per mode and size
+	Think  time.Duration `json:"think_ns,omitzero"`
 }
 
 const usage = `Usage: flashsale [flags]
@@ -31,9 +39,14 @@ Sells the same pieces three times to the same buyers (without a lock, with a dis
 prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
 service is in memory unless -backend names another.
 
+With -db it sells in a database of your own instead, in each of the -mode named (each with every -pool): none (read, then
+write), and four ways not to oversell: optimistic (a version column), pessimistic (SELECT ... FOR UPDATE), statement
+(UPDATE ... WHERE qty > 0), lock (wllock over -backend). It drops and creates its tables flashsale_stock and
+flashsale_orders there, and touches no other; one run at a time.
+
 With -serve it is one server of the shop instead, until it is interrupted: for your own load, and for Prometheus.
 
-Exit status: 0 wllock sold no piece twice, 1 it did or the run failed, 2 a wrong flag, 130 interrupted.
+Exit status: 0 no piece was sold twice but by "no lock" and "none", 1 one was or the run failed, 2 a wrong flag, 130 interrupted.
 
 Flags:
 `
@@ -43,10 +56,11 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	s := settings{
 		Backend: memoryURL, Instances: 4, Buyers: 250, Stock: 100, Threshold: 50,
 		Wait: 10 * time.Second, Ramp: 100 * time.Millisecond, Procs: 1,
+		Modes: strings.Split(modesAllowed, ", "), Pools: []int{1, 4, 16}, Rounds: 1, Think: thinking,
 	}
 	flags := flag.NewFlagSet("flashsale", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are printed by main, once
-	flags.Var(backendFlag{&s.Backend}, "backend", "`URL` of the lock service: "+backendsAllowed)
+	flags.StringVar(&s.Backend, "backend", s.Backend, "`URL` of the lock service: "+backendsAllowed)
 	flags.Var(numberFlag{&s.Instances, 1, 64}, "instances", "`number` of shop servers, each with its own Locker")
 	flags.Var(numberFlag{&s.Buyers, 1, 10_000}, "buyers", "`number` of buyers per instance; each wants one piece")
 	flags.Var(numberFlag{&s.Stock, 1, 1_000_000}, "stock", "`number` of pieces in stock")
@@ -56,6 +70,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	flags.Var(numberFlag{&s.Procs, 1, 64}, "procs", "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
 	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
 	flags.Var(addressFlag{&s.Serve}, "serve", "`address` to serve the shop on instead, as in 127.0.0.1:8080: /orders/1000, /metrics, /debug/wllock")
+	s.dbFlags(flags)
 
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -68,6 +83,9 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	}
 	if flags.NArg() > 0 {
 		return settings{}, fmt.Errorf("unexpected argument %q: only flags are allowed", flags.Arg(0))
+	}
+	if err := errors.Join(s.checkURLs(), s.onlyWithDB(flags)); err != nil {
+		return settings{}, err
 	}
 	if s.Serve != "" {
 		return s, onlyServing(flags)
@@ -88,7 +106,7 @@ func onlyServing(flags *flag.FlagSet) (err error) {
 // fit checks combinations of flags. With more processes than instances, each process gets one, unless -instances was
 // set.
 func (s *settings) fit(instancesSet bool) error {
-	if s.Procs > 1 && s.Backend == memoryURL {
+	if s.Procs > 1 && s.Backend == memoryURL && (s.DB == "" || slices.Contains(s.Modes, lockMode)) {
 		return fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: "+
 			"allowed with it: -procs 1", s.Procs, memoryURL)
 	}
@@ -151,20 +169,16 @@ func (f durationFlag) Set(text string) error {
 	return nil
 }
 
-// backendFlag is the URL of a lock service. Its error omits the rest of the URL, which may contain a password.
-type backendFlag struct{ to *string }
-
-func (f backendFlag) String() string {
-	if f.to == nil {
-		return ""
+// checkURLs is no flag.Value, because the error of a flag shows its value, and a URL may contain a password.
+func (s *settings) checkURLs() error {
+	if scheme, _, ok := strings.Cut(s.Backend, "://"); !ok || !knownScheme(scheme) {
+		return errors.New("-backend: allowed: " + backendsAllowed)
 	}
-	return *f.to
-}
-
-func (f backendFlag) Set(text string) error {
-	if scheme, _, ok := strings.Cut(text, "://"); !ok || !knownScheme(scheme) {
-		return errors.New("allowed: " + backendsAllowed)
+	if s.DB == "" || s.DB == temporary {
+		return nil
 	}
-	*f.to = text
+	if err := sqlshop.Check(s.DB); err != nil {
+		return fmt.Errorf("-db: %w", err)
+	}
 	return nil
 }

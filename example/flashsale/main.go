@@ -57,7 +57,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		return statusOK
 	}
-	reports, err := compare(ctx, s, newDisplay(stderr))
+	compareAll := compareRounds
+	if s.DB != "" {
+		compareAll = compareModes
+	}
+	status, err := compareAll(ctx, s, stdout, stderr)
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "flashsale: interrupted")
@@ -66,7 +70,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "flashsale: %v\n", err)
 		return statusFailed
 	}
-	return conclude(s, reports, stdout, stderr)
+	return status
+}
+
+func compareRounds(ctx context.Context, s settings, stdout, stderr io.Writer) (status int, err error) {
+	reports, err := compare(ctx, s, newDisplay(stderr))
+	if err != nil {
+		return statusFailed, err
+	}
+	return conclude(s, reports, stdout, stderr), nil
 }
 
 // compare plays all rounds over one database.
@@ -129,7 +141,7 @@ func conclude(s settings, reports []report, stdout, stderr io.Writer) int {
 		out.SetIndent("", "  ")
 		_ = out.Encode(map[string]any{"settings": s, "rounds": reports, "ok": kept})
 	} else {
-		printTable(stdout, reports)
+		printTable(stdout, columns, reports, legend)
 	}
 	for _, r := range reports {
 		if r.Failure != "" {

@@ -28,8 +28,10 @@ type task struct {
 	Settings settings `json:"settings"`
 	Backend  string   `json:"backend"`
 	System   string   `json:"system"`
-	Database string   `json:"database"`
-	Round    int      `json:"round"`
+	Database string   `json:"database"` // a file; "": DB
+	DB       string   `json:"db"`       // its URL
+	Pool     int      `json:"pool"`     // connections to DB
+	Round    int      `json:"round"`    // of rounds; of modes for DB
 	Proc     int      `json:"proc"`
 }
 
@@ -55,20 +57,21 @@ func runProcs(ctx context.Context, t task, m *meter) (result, error) {
 		}
 		children = append(children, c)
 	}
-	all, err := sell(children, m)
+	all, err := sellTogether(children, m)
 	if err != nil {
 		cancel()
 	}
 	return all, errors.Join(err, waitAll(children))
 }
 
-// sell starts the children when all are ready, and collects their results.
-func sell(children []*child, m *meter) (result, error) {
+// sellTogether starts the children when all are ready, and collects their results.
+func sellTogether(children []*child, m *meter) (result, error) {
 	for _, c := range children {
 		if said, err := c.hear(); err != nil || !said.Ready {
 			return result{}, fmt.Errorf("child process %d did not get ready: %w", c.proc, err)
 		}
 	}
+	m.start()
 	for _, c := range children {
 		if err := c.in.Encode("go"); err != nil {
 			return result{}, err
@@ -183,19 +186,11 @@ func obey(ctx context.Context, in *json.Decoder, out *messenger) error {
 	if err := in.Decode(&t); err != nil {
 		return err
 	}
-	shop, err := openShop(t.Database)
+	c, r, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer shop.Close()
-	backend, err := openBackend(t.Backend)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = backend.Close() }()
-	if err := backend.Ping(ctx); err != nil {
-		return err
-	}
+	defer c.close()
 
 	out.say(message{Ready: true})
 	if err := in.Decode(new(string)); err != nil { // "go", or the end of input if the parent has ended
@@ -203,15 +198,29 @@ func obey(ctx context.Context, in *json.Decoder, out *messenger) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() { cancel(in.Decode(new(string))) }() // nothing but the end of input follows; this process ends with its task
-	c := &crew{settings: t.Settings, system: t.System, shop: shop, backend: backend, first: t.Proc, stride: t.Settings.Procs}
 	m := new(meter)
 	stop := out.report(m)
-	seen, err := c.run(ctx, rounds[t.Round], m)
+	seen, err := c.run(ctx, r, m)
 	stop()
 	if err == nil {
 		out.say(message{Result: &seen})
 	}
 	return err
+}
+
+// open makes the process ready for its part of the task. The caller closes the crew.
+func (t task) open(ctx context.Context) (c *crew, r round, err error) {
+	c = &crew{settings: t.Settings, system: t.System, first: t.Proc, stride: t.Settings.Procs}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if t.DB != "" {
+		return c, modes[t.Round], errors.Join(c.openSQL(ctx, t.DB, t.Pool), c.openBackend(ctx, t.Backend))
+	}
+	c.shop, err = openShop(t.Database)
+	return c, rounds[t.Round], errors.Join(err, c.openBackend(ctx, t.Backend))
 }
 
 // messenger writes one message at a time. It ignores errors: the parent has ended then.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
 // errTryLater is the answer to a buyer that was refused. It is no failure: other buyers were served instead.
@@ -16,13 +17,14 @@ var errTryLater = errors.New("sold out, try later")
 type round struct {
 	id     string // of its product; also the key of the lock
 	title  string
+	unsafe bool // it may oversell
 	locked bool // buyers wait for each other
 	fenced bool // orders carry a fence
 	open   func(*instance) (clerk, closer, error)
 }
 
 var rounds = []round{
-	{id: "piece-a", title: "no lock", open: withoutLock},
+	{id: "piece-a", title: "no lock", unsafe: true, open: withoutLock},
 	{id: "piece-b", title: "one tier", locked: true, open: withBackendOnly},
 	{id: "piece-c", title: "wllock", locked: true, fenced: true, open: withWllock},
 }
@@ -33,6 +35,7 @@ type instance struct {
 	system  string // the first part of every lock name
 	product string
 	shop    *shop
+	sql     *sqlshop.Shop // instead of shop, for -db
 	backend distributed.Backend
 }
 
@@ -121,10 +124,17 @@ func withWllock(i *instance) (clerk, closer, error) {
 		return locker.Do(ctx, "product", i.product, func(ctx context.Context) error {
 			v.enter()
 			held, _ := wllock.HeldFrom(ctx)
-			return i.shop.OrderFenced(ctx, i.product, v.buyer, held.Fence())
+			return i.orderFenced(ctx, v.buyer, held.Fence())
 		})
 	}
 	return sell, locker.Close, nil
+}
+
+func (i *instance) orderFenced(ctx context.Context, buyer string, fence uint64) error {
+	if i.sql != nil {
+		return i.sql.OrderFenced(ctx, i.product, buyer, fence)
+	}
+	return i.shop.OrderFenced(ctx, i.product, buyer, fence)
 }
 
 // tryLater answers a buyer for which the queue was too long. An outage of the lock service remains a failure.

@@ -11,13 +11,15 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
 var (
 	// errSoldOut is an answer, not a failure: nothing was left.
-	errSoldOut = errors.New("sold out")
+	errSoldOut = sqlshop.ErrSoldOut
 	// errStaleFence stops an order whose lock was lost: a caller with a higher fence has been admitted since.
-	errStaleFence = errors.New("stale fence: a later caller was admitted")
+	errStaleFence = sqlshop.ErrStaleFence
 )
 
 // thinking is what an order does between reading the stock and writing it: a price, a voucher, a fraud check.

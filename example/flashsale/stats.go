@@ -16,6 +16,9 @@ type result struct {
 	Selling  time.Duration   `json:"selling_ns"` // from the start to the last piece sold
 	Waits    []time.Duration `json:"waits_ns"`   // of admitted buyers; none in a round without a lock
 	Failure  string          `json:"failure,omitempty"`
+
+	Answers    []time.Duration `json:"answers_ns"` // from a buyer's arrival until it was told that it has bought
+	Statements int64           `json:"statements"` // to the database of -db
 }
 
 // merge adds the result of another process. All were started together, so the longest selling time is that of all.
@@ -27,6 +30,8 @@ func (r *result) merge(o result) {
 	r.Requests += o.Requests
 	r.Selling = max(r.Selling, o.Selling)
 	r.Waits = append(r.Waits, o.Waits...)
+	r.Answers = append(r.Answers, o.Answers...)
+	r.Statements += o.Statements
 	if r.Failure == "" {
 		r.Failure = o.Failure
 	}

@@ -15,12 +15,12 @@ per order: per piece sold. wait: from arrival to admission, of admitted buyers.
 `
 
 // column is a title and the text of a report below it.
-type column struct {
+type column[R any] struct {
 	title string
-	cell  func(report) string
+	cell  func(R) string
 }
 
-var columns = []column{
+var columns = []column[report]{
 	{"round", func(r report) string { return r.Round }},
 	{"sold", func(r report) string { return fmt.Sprint(r.Sold) }},
 	{"oversold", func(r report) string { return fmt.Sprint(r.Oversold) }},
@@ -43,7 +43,7 @@ func (r report) ifLocked(format string, value any) string {
 }
 
 // printTable writes the reports in columns, the first aligned to the left.
-func printTable(w io.Writer, reports []report) {
+func printTable[R any](w io.Writer, columns []column[R], reports []R, legend string) {
 	lines := make([]strings.Builder, len(reports)+1)
 	for i, c := range columns {
 		cells := []string{c.title}

@@ -18,13 +18,13 @@ one tier   100         0       900        0       0       745      2000      20.
 wllock     100         0       104      796       0       759        12       0.12    0.0 ms   49.1 ms
 `
 	var got strings.Builder
-	printTable(&got, []report{
+	printTable(&got, columns, []report{
 		{Round: "no lock", Sold: 812, Oversold: 712, SoldOut: 188, OrdersPerSecond: 3271.4},
 		{Round: "one tier", Sold: 100, SoldOut: 900, OrdersPerSecond: 745, Requests: 2000, RequestsPerOrder: 20,
 			P50Wait: 101.2, P99Wait: 187, locked: true},
 		{Round: "wllock", Sold: 100, SoldOut: 104, Refused: 796, OrdersPerSecond: 758.6, Requests: 12, RequestsPerOrder: 0.12,
 			P50Wait: 0.04, P99Wait: 49.1, locked: true},
-	})
+	}, legend)
 	assert.Equal(t, strings.TrimPrefix(want, "\n")+legend, got.String())
 }
 
@@ -33,7 +33,7 @@ func TestREADMETable(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	var table strings.Builder
-	printTable(&table, nil)
+	printTable(&table, columns, nil, legend)
 	titles, _, _ := strings.Cut(table.String(), "\n")
 	found := slices.ContainsFunc(strings.Split(string(readme), "\n"), func(line string) bool {
 		return slices.Equal(strings.Fields(line), strings.Fields(titles))

@@ -1,0 +1,11 @@
+// Package sqlshop is the shop of the flash sale on a database that is already there: SQLite, MariaDB, MySQL or PostgreSQL.
+// It has four ways not to oversell, and the one that does.
+//
+// Read order.go first: each way is one function. A visit goes this way:
+//
+//	buyer ─▶ connection from the pool ─▶ read ─▶ think ─▶ write the stock and the order, in one transaction ─▶ answer
+//	          (patience ends here)                         (repeated after a deadlock or a conflict, a bounded number of times)
+//
+// Everything that differs between the databases is in dialect.go. The package creates two tables, [StockTable] and
+// [OrdersTable], and touches no other.
+package sqlshop

@@ -1,0 +1,110 @@
+package sqlshop
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+var (
+	// errNoRow says that a statement changed nothing: its condition was not met.
+	errNoRow = errors.New("no row was changed")
+	// errConflict says that somebody has written since the stock was read.
+	errConflict = errors.New("the stock has changed since it was read")
+)
+
+// orElse returns instead for errNoRow, and every other error as it is.
+func orElse(err, instead error) error {
+	if errors.Is(err, errNoRow) {
+		return instead
+	}
+	return err
+}
+
+const (
+	// maxTries bounds the statements that one buyer can cost. With the longest pause it is a few seconds.
+	maxTries = 100
+	// firstPause is about an order; doubling it up to longestPause lets a crowd of n spread over n orders.
+	firstPause   = time.Millisecond
+	longestPause = 64 * time.Millisecond
+)
+
+// retry tries again after a conflict and after a transient error of the database, until ctx ends.
+func (s *Shop) retry(ctx context.Context, try func() error) error {
+	pause := firstPause
+	for range maxTries {
+		err := try()
+		if err == nil || !errors.Is(err, errConflict) && !s.dialect.transient(err) {
+			return err
+		}
+		if err := sleep(ctx, rand.N(pause)); err != nil {
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+	return ErrContended
+}
+
+// sleep returns early, with the reason, when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// transaction is one of a Shop.
+type transaction struct {
+	*sql.Tx
+	ctx     context.Context
+	dialect *dialect
+}
+
+// longestTx bounds a transaction, beyond anything that a row that others hold should cost.
+const longestTx = 30 * time.Second
+
+// whole runs a transaction for a buyer whose patience is ctx. That ends the wait for a connection and nothing later: if it
+// could cut off a COMMIT, nobody would know whether the piece is sold.
+func (s *Shop) whole(ctx context.Context, do func(*transaction) error) error {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTx)
+	defer cancel()
+	return s.inTx(ctx, within, do)
+}
+
+// inTx waits for a connection until patience ends, and runs a transaction on it within ctx.
+func (s *Shop) inTx(patience, ctx context.Context, do func(*transaction) error) error {
+	conn, err := s.db.Conn(patience)
+	if err != nil {
+		return errors.Join(context.Cause(patience), err)
+	}
+	defer func() { _ = conn.Close() }() // back into the pool
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	if err := do(&transaction{Tx: tx, ctx: ctx, dialect: s.dialect}); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// change runs a statement that changes one row. errNoRow: it changed none.
+func (tx *transaction) change(query string, args ...any) error {
+	done, err := tx.ExecContext(tx.ctx, tx.dialect.sql(query), args...)
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	return errNoRow
+}
+
+func (tx *transaction) addOrder(product, buyer string, fence int64) error {
+	return tx.change(`INSERT INTO flashsale_orders (product, buyer, fence) VALUES (?, ?, ?)`, product, buyer, fence)
+}

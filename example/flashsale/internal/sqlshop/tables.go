@@ -1,0 +1,58 @@
+package sqlshop
+
+import (
+	"context"
+	"fmt"
+)
+
+// The tables of the shop. It drops and creates these and touches no other.
+const (
+	StockTable  = "flashsale_stock"
+	OrdersTable = "flashsale_orders"
+)
+
+// Create makes both tables anew, and all that was in them is lost.
+func (s *Shop) Create(ctx context.Context) error {
+	for _, statement := range []string{
+		`DROP TABLE IF EXISTS flashsale_orders`,
+		`DROP TABLE IF EXISTS flashsale_stock`,
+		`CREATE TABLE flashsale_stock (id VARCHAR(64) PRIMARY KEY, qty BIGINT NOT NULL,
+			version BIGINT NOT NULL DEFAULT 0, fence BIGINT NOT NULL DEFAULT 0)`,
+		`CREATE TABLE flashsale_orders (id ` + s.dialect.orderID + `, product VARCHAR(64) NOT NULL,
+			buyer VARCHAR(64) NOT NULL, fence BIGINT NOT NULL DEFAULT 0)`,
+	} {
+		if _, err := s.db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("create the shop's tables: %w", err)
+		}
+	}
+	return nil
+}
+
+// Stock fills the stock of a product for a new sale, and forgets the sale before.
+func (s *Shop) Stock(ctx context.Context, product string, qty int) error {
+	return s.whole(ctx, func(tx *transaction) error {
+		for _, old := range []string{`DELETE FROM flashsale_orders WHERE product = ?`, `DELETE FROM flashsale_stock WHERE id = ?`} {
+			if err := orElse(tx.change(old, product), nil); err != nil {
+				return err
+			}
+		}
+		return tx.change(`INSERT INTO flashsale_stock (id, qty) VALUES (?, ?)`, product, qty)
+	})
+}
+
+// Audit is the state of the database after a sale.
+type Audit struct {
+	Sold       int // rows in orders
+	Left       int // pieces in stock
+	OutOfOrder int // orders whose fence is not above that of the order before
+}
+
+// Audit counts the orders and the remaining stock of a product.
+func (s *Shop) Audit(ctx context.Context, product string) (a Audit, err error) {
+	err = s.db.QueryRowContext(ctx, s.dialect.sql(`
+		SELECT COUNT(*), COALESCE(SUM(CASE WHEN fence <= COALESCE(previous, 0) THEN 1 ELSE 0 END), 0),
+			(SELECT qty FROM flashsale_stock WHERE id = ?)
+		FROM (SELECT fence, LAG(fence) OVER (ORDER BY id) AS previous FROM flashsale_orders WHERE product = ?) AS sale`),
+		product, product).Scan(&a.Sold, &a.OutOfOrder, &a.Left)
+	return a, err
+}
