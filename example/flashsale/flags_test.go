@@ -26,6 +26,20 @@ func TestFlags(t *testing.T) {
 	}, s)
 }
 
+func TestFlagsOfADatabase(t *testing.T) {
+	s, err := parseFlags(strings.Fields("-db sqlite"), io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"none", "optimistic", "pessimistic", "statement", "lock"}, s.Modes)
+	assert.Equal(t, []int{1, 4, 16}, s.Pools)
+	assert.Equal(t, 1, s.Rounds)
+	assert.Equal(t, thinking, s.Think)
+
+	s, err = parseFlags(strings.Fields("-db sqlite:f -mode statement,none,statement -pool 8,2 -rounds 3 -think 0s -procs 2"), io.Discard)
+	require.NoError(t, err, "processes need a shared lock service for the lock only")
+	assert.Equal(t, []string{"none", "statement"}, s.Modes)
+	assert.Equal(t, []int{2, 8}, s.Pools)
+}
+
 func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 	cases := map[string]string{
 		"-instances 0":                          "allowed: a whole number from 1 to 64",
@@ -40,6 +54,15 @@ func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 		"-serve 8080":                           "allowed: host:port",
 		"-serve :0 -json":                       "-json is for the rounds",
 		"-serve :0 -procs 2 -backend redis://x": "-procs is for the rounds",
+		"-mode none":                            "-mode needs -db: allowed: sqlite",
+		"-pool 4 -think 1s":                     "-think needs -db: allowed: sqlite",
+		"-db oracle://u:secret@h/shop":          "-db: allowed: sqlite (a temporary file), sqlite:FILE, mysql://",
+		"-db mysql://u:secret@h":                "-db: mysql:// needs a host and a database; allowed: sqlite",
+		"-db sqlite -mode none,both":            `no mode "both"; allowed: none, optimistic, pessimistic, statement, lock`,
+		"-db sqlite -pool 0":                    "allowed: whole numbers from 1 to 1000, several with commas",
+		"-db sqlite -rounds 0":                  "allowed: a whole number from 1 to 100",
+		"-db sqlite -procs 2":                   "memory:// is inside one process",
+		"-backend rediss:u:secret@h":            "-backend: allowed: memory://",
 		"-colour":                               "flag provided but not defined: -colour",
 		"100":                                   `unexpected argument "100": only flags are allowed`,
 	}
@@ -49,6 +72,7 @@ func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 			assert.Equal(t, statusUsage, status)
 			assert.Contains(t, stderr, want)
 			assert.Empty(t, stdout)
+			assert.NotContains(t, stderr, "secret")
 		})
 	}
 }

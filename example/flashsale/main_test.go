@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/internal/dbtest"
 )
 
 // TestMain makes the test binary a child when runProcs starts it as one.
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(run(context.Background(), nil, os.Stdin, os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(dbtest.Main(m))
 }
 
 // sale runs the program and returns its exit status and what it wrote.

@@ -15,7 +15,7 @@ type modeReport struct {
 	Mode     string `json:"mode"`
 	Pool     int    `json:"pool"`
 	Sold     int    `json:"sold"`
-	Told     int    `json:"told"` // buyers that were told that they have bought
+	Told     int    `json:"told"`     // buyers that were told that they have bought
 	Oversold int    `json:"oversold"` // orders for which no piece left the stock; below 0: pieces that left without an order
 	Left     int    `json:"left"`     // in stock
 

@@ -138,8 +138,8 @@ var rooms = []room{
 	{
 		path: "example", what: "flash sale, overload, README programs, filelock: a backend on files", knows: []string{public}, program: true,
 		imports: []string{
-			"modernc.org/sqlite", "github.com/mattn/go-isatty", "go.opentelemetry.io/otel",
-			"github.com/prometheus/client_golang", "golang.org/x/sys",
+			"modernc.org/sqlite", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/mattn/go-isatty",
+			"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "github.com/prometheus/procfs", "golang.org/x/sys",
 		},
 	},
 	{

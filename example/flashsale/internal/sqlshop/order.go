@@ -104,7 +104,7 @@ func (s *Shop) OrderFenced(ctx context.Context, product, buyer string, fence uin
 		return err
 	}
 	return s.retry(ctx, func() error {
-		return s.inTx(ctx, ctx, func(tx *transaction) error {
+		return s.inTx(ctx, s.db, func(tx *transaction) error {
 			err := tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ? AND fence = ?`, row.qty-1, product, int64(fence))
 			if err != nil {
 				return orElse(err, ErrStaleFence)
@@ -128,7 +128,9 @@ const selectStock = `SELECT qty, version FROM flashsale_stock WHERE id = ?`
 
 func (s *Shop) read(ctx context.Context, product string) (r row, err error) {
 	err = s.retry(ctx, func() error {
-		return s.db.QueryRowContext(ctx, s.dialect.sql(selectStock), product).Scan(&r.qty, &r.version)
+		return s.connected(ctx, func(ctx context.Context, conn *sql.Conn) error {
+			return conn.QueryRowContext(ctx, s.dialect.sql(selectStock), product).Scan(&r.qty, &r.version)
+		})
 	})
 	return r.orSoldOut(err)
 }

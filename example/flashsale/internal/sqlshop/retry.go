@@ -67,22 +67,32 @@ type transaction struct {
 // longestTx bounds a transaction, beyond anything that a row that others hold should cost.
 const longestTx = 30 * time.Second
 
-// whole runs a transaction for a buyer whose patience is ctx. That ends the wait for a connection and nothing later: if it
-// could cut off a COMMIT, nobody would know whether the piece is sold.
-func (s *Shop) whole(ctx context.Context, do func(*transaction) error) error {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTx)
-	defer cancel()
-	return s.inTx(ctx, within, do)
-}
-
-// inTx waits for a connection until patience ends, and runs a transaction on it within ctx.
-func (s *Shop) inTx(patience, ctx context.Context, do func(*transaction) error) error {
+// connected waits for a connection while patience lasts. The end of patience does not cut off what then runs on it: after a
+// COMMIT without an answer nobody would know whether the piece is sold.
+func (s *Shop) connected(patience context.Context, do func(context.Context, *sql.Conn) error) error {
 	conn, err := s.db.Conn(patience)
 	if err != nil {
 		return errors.Join(context.Cause(patience), err)
 	}
 	defer func() { _ = conn.Close() }() // back into the pool
-	tx, err := conn.BeginTx(ctx, nil)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(patience), longestTx)
+	defer cancel()
+	return do(ctx, conn)
+}
+
+// whole runs a transaction for a buyer with that patience.
+func (s *Shop) whole(patience context.Context, do func(*transaction) error) error {
+	return s.connected(patience, func(ctx context.Context, conn *sql.Conn) error { return s.inTx(ctx, conn, do) })
+}
+
+// beginner is a pool or one of its connections.
+type beginner interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// inTx runs a transaction, which ends with ctx.
+func (s *Shop) inTx(ctx context.Context, on beginner, do func(*transaction) error) error {
+	tx, err := on.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
+	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// modeSale runs the comparison and returns the lines of its table.
+func modeSale(t *testing.T, flags string) []modeReport {
+	t.Helper()
+	status, stdout, stderr := sale(t.Context(), strings.Fields("-json -ramp 0s "+flags)...)
+	require.Equal(t, statusOK, status, stderr)
+	assert.Contains(t, stderr, "drops and creates its own tables flashsale_stock and flashsale_orders in ")
+	assert.NotContains(t, stderr, "secret")
+	var got struct {
+		Modes []modeReport `json:"modes"`
+		Tried []modeReport `json:"tried"`
+		OK    bool         `json:"ok"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+	assert.True(t, got.OK)
+	assert.NotEmpty(t, got.Tried)
+	for _, r := range got.Tried {
+		assert.Zero(t, r.Failed, "%s: %s", r.Mode, r.Failure)
+		assert.Equal(t, r.Told, r.Sold, r.Mode)
+		if r.Mode != "none" {
+			assert.Zero(t, r.Oversold, r.Mode)
+		}
+	}
+	return got.Modes
+}
+
+func TestModesOnATemporaryFile(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	got := modeSale(t, "-db sqlite -instances 2 -buyers 15 -stock 10 -threshold 100 -pool 1,2 -rounds 3")
+	require.Len(t, got, len(modes))
+	for i, r := range got {
+		assert.Equal(t, modes[i].id, r.Mode)
+		assert.GreaterOrEqual(t, r.Sold, 10)
+		assert.Equal(t, 2*15, r.Sold+r.SoldOut+r.Refused, "each buyer gets one answer")
+		assert.Positive(t, r.Statements)
+		assert.LessOrEqual(t, r.P50, r.P99)
+		assert.Equal(t, r.Mode == lockMode, r.Requests > 0)
+		assert.Nil(t, r.CPU, "there is no server")
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	assert.Empty(t, left, "the database is removed")
+}
+
+func TestModesOnServers(t *testing.T) {
+	redis := "redis://" + redistest.Start(t).Addr
+	for name, url := range map[string]string{"MariaDB": dbtest.SharedMariaDB(t).URL(), "PostgreSQL": dbtest.SharedPostgres(t).URL()} {
+		t.Run(name, func(t *testing.T) {
+			got := modeSale(t, "-procs 2 -buyers 10 -stock 10 -threshold 100 -pool 2 -db "+url+" -backend "+redis)
+			require.Len(t, got, len(modes))
+			for _, r := range got {
+				assert.GreaterOrEqual(t, r.Sold, 10, r.Mode)
+				assert.NotNil(t, r.CPU, "the server runs on this machine")
+			}
+		})
+	}
+}
+
+func TestModesOfSeveralProcessesOverOneFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "shop.db")
+	for range 2 { // the second time over its own tables
+		got := modeSale(t, "-procs 2 -buyers 10 -stock 10 -pool 2 -mode statement,pessimistic -db sqlite:"+file)
+		require.Len(t, got, 2)
+		assert.Equal(t, 10, got[0].Sold)
+	}
+	require.FileExists(t, file)
+}
+
+func TestAModeThatBreaksItsPromise(t *testing.T) {
+	cases := map[string]struct {
+		mode   string
+		of     sqlshop.Audit
+		told   int
+		status int
+	}{
+		"all sold":                       {"statement", sqlshop.Audit{Sold: 10}, 10, statusOK},
+		"some left":                      {"statement", sqlshop.Audit{Sold: 7, Left: 3}, 7, statusOK},
+		"oversold":                       {"statement", sqlshop.Audit{Sold: 11}, 11, statusFailed},
+		"oversold without a promise":     {"none", sqlshop.Audit{Sold: 11}, 11, statusOK},
+		"a piece sold twice":             {"optimistic", sqlshop.Audit{Sold: 8, Left: 3}, 8, statusFailed},
+		"a piece that nobody has":        {"pessimistic", sqlshop.Audit{Sold: 6, Left: 3}, 6, statusFailed},
+		"an order that nobody was told":  {"optimistic", sqlshop.Audit{Sold: 10}, 9, statusFailed},
+		"a buyer without an order":       {"none", sqlshop.Audit{Sold: 10}, 11, statusFailed},
+		"fences out of order":            {"lock", sqlshop.Audit{Sold: 10, OutOfOrder: 1}, 10, statusFailed},
+		"no fences where there are none": {"statement", sqlshop.Audit{Sold: 10, OutOfOrder: 10}, 10, statusOK},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			r := newModeReport(modes[modeIndex(c.mode)], 4, 10, c.of, result{Bought: c.told})
+			assert.Equal(t, c.status, concludeModes(settings{Stock: 10}, []modeReport{r}, &out, &errs))
+			assert.Equal(t, c.status == statusFailed, strings.Contains(errs.String(), c.mode+", pool 4, did not keep its promise"))
+			assert.Contains(t, out.String(), "write UPDATE ... WHERE qty > 0")
+		})
+	}
+}
+
+func TestTheMedianAndTheBest(t *testing.T) {
+	report := func(mode string, pool int, rate float64) modeReport {
+		return modeReport{Mode: mode, Pool: pool, OrdersPerSecond: rate}
+	}
+	broken := modeReport{Mode: "lock", Sold: 1}
+	assert.InDelta(t, 2, median([]modeReport{report("none", 1, 3), report("none", 1, 1), report("none", 1, 2)}).OrdersPerSecond, 0)
+	assert.Equal(t, broken, median([]modeReport{report("lock", 1, 3), broken}), "a broken promise is never left out")
+	got := best([]modeReport{report("none", 1, 3), report("none", 4, 5), report("none", 16, 4), report("lock", 1, 1), broken, report("lock", 4, 9)})
+	assert.Equal(t, []modeReport{report("none", 4, 5), broken}, got)
+}
