@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -94,6 +95,28 @@ func TestStandbyLacksWhatDidNotArrive(t *testing.T) {
 	require.Equal(t, "arrived", standby.Exec(servers["postgres"].tables))
 	standby.Exec("CREATE TABLE its_own (n int)")
 	require.Equal(t, "2", primary.Exec("SELECT count(*) FROM pg_tables WHERE schemaname='public'"))
+}
+
+func TestClockOfAServerIsShifted(t *testing.T) {
+	t.Parallel()
+	clock := testproc.NewClock(t)
+	clock.Shift(time.Hour)
+	for name, c := range map[string]struct {
+		start func() *Server
+		query string
+	}{
+		"postgres": {func() *Server { return Postgres(t, Clock(clock)) }, "SELECT floor(extract(epoch from clock_timestamp()))"},
+		"mariadb":  {func() *Server { return MariaDB(t, Clock(clock)) }, "SELECT TIMESTAMPDIFF(SECOND, '1970-01-01', UTC_TIMESTAMP())"},
+	} {
+		s := c.start()
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
+			clock.Shift(ahead)
+			now, err := strconv.ParseInt(s.Exec(c.query), 10, 64)
+			require.NoError(t, err)
+			require.InDelta(t, time.Now().Add(ahead).Unix(), now, 10, "%s, %v", name, ahead)
+		}
+		clock.Shift(time.Hour)
+	}
 }
 
 func TestMemcachedAnswers(t *testing.T) {

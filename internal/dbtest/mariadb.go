@@ -103,5 +103,5 @@ func mariadbCommand(p *testproc.Server, o options) testproc.Command {
 	for _, setting := range o.settings {
 		args = append(args, "--"+setting)
 	}
-	return testproc.Command{Path: mariadbProgram("mariadbd"), Args: args, User: mariadbUser()}
+	return testproc.Command{Path: mariadbProgram("mariadbd"), Args: args, Env: o.env(), User: mariadbUser()}
 }

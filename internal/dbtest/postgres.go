@@ -71,7 +71,7 @@ func postgresCommand(p *testproc.Server, o options) testproc.Command {
 	for _, setting := range append(settings, o.settings...) {
 		args = append(args, "-c", setting)
 	}
-	return testproc.Command{Path: postgresProgram("postgres"), Args: args, User: postgresUser, Family: true}
+	return testproc.Command{Path: postgresProgram("postgres"), Args: args, Env: o.env(), User: postgresUser, Family: true}
 }
 
 // initdb makes a data folder whose superuser is the account of tests.

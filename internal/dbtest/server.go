@@ -49,6 +49,7 @@ type Option func(*options)
 type options struct {
 	settings []string // name=value
 	noSync   bool
+	clock    *testproc.Clock
 }
 
 // Set sets a server variable, such as max_connections.
@@ -59,6 +60,17 @@ func Set(name, value string) Option {
 // NoSync has the server leave its files to the operating system: commits are faster, and outlive a killed server, not a
 // crash of the machine.
 func NoSync() Option { return func(o *options) { o.noSync = true } }
+
+// Clock has the server's wall clock be that one.
+func Clock(c *testproc.Clock) Option { return func(o *options) { o.clock = c } }
+
+// env is added to the environment of the server.
+func (o *options) env() []string {
+	if o.clock == nil {
+		return nil
+	}
+	return o.clock.Env
+}
 
 func newOptions(opts []Option) options {
 	var o options
