@@ -44,7 +44,8 @@ write), and four ways not to oversell: optimistic (a version column), pessimisti
 (UPDATE ... WHERE qty > 0), lock (wllock over -backend). It drops and creates its tables flashsale_stock and
 flashsale_orders there, and touches no other; one run at a time.
 
-With -serve it is one server of the shop instead, until it is interrupted: for your own load, and for Prometheus.
+With -serve it is one server of the shop instead, until it is interrupted: for your own load, and for Prometheus. With
+-db as well several servers share one stock: the first one creates what is missing, and none drops anything.
 
 Exit status: 0 no piece was sold twice but by "no lock" and "none", 1 one was or the run failed, 2 a wrong flag, 130 interrupted.
 
@@ -88,7 +89,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 		return settings{}, err
 	}
 	if s.Serve != "" {
-		return s, onlyServing(flags)
+		return s, errors.Join(s.fitServing(), onlyServing(flags))
 	}
 	return s, s.fit(isSet(flags, "instances"))
 }
@@ -96,11 +97,22 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 // onlyServing refuses flags that have no effect on a server.
 func onlyServing(flags *flag.FlagSet) (err error) {
 	flags.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"serve", "backend", "stock", "threshold", "wait"}, f.Name) {
-			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: allowed with -serve: -backend, -stock, -threshold and -wait", f.Name))
+		if !slices.Contains([]string{"serve", "backend", "db", "stock", "threshold", "wait"}, f.Name) {
+			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: allowed with -serve: -backend, -db, -stock, -threshold and -wait", f.Name))
 		}
 	})
 	return err
+}
+
+// fitServing checks what servers may share: a database outlives the process, and so must the order of the fences in it.
+func (s *settings) fitServing() error {
+	switch {
+	case s.DB == temporary:
+		return errors.New("-serve has a temporary file without -db; allowed with it: sqlite:FILE, mysql://, postgres://")
+	case s.DB != "" && s.Backend == memoryURL:
+		return fmt.Errorf("-serve with -db needs a -backend that servers share; the fences of %s begin anew with each process", memoryURL)
+	}
+	return nil
 }
 
 // fit checks combinations of flags. With more processes than instances, each process gets one, unless -instances was

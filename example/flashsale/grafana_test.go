@@ -36,7 +36,7 @@ func openStoreOn(t *testing.T, s settings, backend *memlock.Backend, opts ...wll
 // busy locks the database, so that orders stay inside, until the returned function is called.
 func (s *store) busy(t *testing.T) (quiet func()) {
 	t.Helper()
-	tx, err := s.shop.writer.BeginTx(t.Context(), nil)
+	tx, err := s.shop.(*shop).writer.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	return func() { _ = tx.Rollback() }
 }

@@ -33,13 +33,13 @@ const (
 
 // store is the shop as a server.
 type store struct {
-	shop    *shop
+	shop    fencedShop
 	locker  *wllock.Locker
 	metrics *prometheus.Registry
 	meters  *metric.MeterProvider
 	wait    time.Duration
 	log     *slog.Logger
-	remove  func() // the database
+	remove  func() // closes the shop, and removes its database if it is temporary
 }
 
 // serve runs the store until ctx ends.
@@ -66,11 +66,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 
 func openStore(ctx context.Context, s settings, backend distributed.Backend, stderr io.Writer, opts ...wllock.Option) (st *store, err error) {
 	st = &store{metrics: prometheus.NewRegistry(), wait: s.Wait, log: slog.New(slog.NewTextHandler(stderr, nil))}
-	if st.shop, _, st.remove, err = createShop(ctx); err != nil {
-		return nil, err
-	}
-	if err := st.shop.Stock(ctx, servedProduct, s.Stock); err != nil {
-		st.remove()
+	if st.shop, st.remove, err = openServedShop(ctx, s, stderr); err != nil {
 		return nil, err
 	}
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(st.metrics))

@@ -165,3 +165,28 @@ func TestRetriesAreBounded(t *testing.T) {
 		assert.ErrorIs(t, s.retry(t.Context(), func() error { return failed }), failed, "what is not transient is no reason to try again")
 	})
 }
+
+// Servers that begin together share one stock, whichever was first, and a later one changes nothing.
+func TestServersJoinOneSale(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		var all sync.WaitGroup
+		for range 4 {
+			s := open(t, url, atOnce)
+			all.Go(func() {
+				left, err := s.Join(t.Context(), "p", 2)
+				assert.NoError(t, err)
+				assert.EqualValues(t, 2, left)
+			})
+		}
+		all.Wait()
+		s := open(t, url, atOnce)
+		require.NoError(t, s.OrderFenced(t.Context(), "p", "a", 1))
+		left, err := s.Join(t.Context(), "p", 5)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, left)
+		require.NoError(t, s.OrderFenced(t.Context(), "p", "b", 2))
+		left, err = s.Join(t.Context(), "p", 5)
+		require.NoError(t, err)
+		assert.Zero(t, left, "sold out is an answer as well")
+	})
+}

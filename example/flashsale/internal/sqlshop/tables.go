@@ -2,6 +2,8 @@ package sqlshop
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 )
 
@@ -13,19 +15,47 @@ const (
 
 // Create makes both tables anew, and all that was in them is lost.
 func (s *Shop) Create(ctx context.Context) error {
-	for _, statement := range []string{
-		`DROP TABLE IF EXISTS flashsale_orders`,
-		`DROP TABLE IF EXISTS flashsale_stock`,
-		`CREATE TABLE flashsale_stock (id VARCHAR(64) PRIMARY KEY, qty BIGINT NOT NULL,
+	if err := s.execAll(ctx, `DROP TABLE IF EXISTS flashsale_orders`, `DROP TABLE IF EXISTS flashsale_stock`); err != nil {
+		return err
+	}
+	return s.createMissing(ctx)
+}
+
+func (s *Shop) createMissing(ctx context.Context) error {
+	return s.execAll(ctx,
+		`CREATE TABLE IF NOT EXISTS flashsale_stock (id VARCHAR(64) PRIMARY KEY, qty BIGINT NOT NULL,
 			version BIGINT NOT NULL DEFAULT 0, fence BIGINT NOT NULL DEFAULT 0)`,
-		`CREATE TABLE flashsale_orders (id ` + s.dialect.orderID + `, product VARCHAR(64) NOT NULL,
-			buyer VARCHAR(64) NOT NULL, fence BIGINT NOT NULL DEFAULT 0)`,
-	} {
+		`CREATE TABLE IF NOT EXISTS flashsale_orders (id `+s.dialect.orderID+`, product VARCHAR(64) NOT NULL,
+			buyer VARCHAR(64) NOT NULL, fence BIGINT NOT NULL DEFAULT 0)`)
+}
+
+func (s *Shop) execAll(ctx context.Context, statements ...string) error {
+	for _, statement := range statements {
 		if _, err := s.db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("create the shop's tables: %w", err)
 		}
 	}
 	return nil
+}
+
+// Join joins a sale that other servers may have opened: what is missing is created, and the stock is filled if the product
+// is new. It returns the stock. Two servers that begin together both do all of it, so each step may find that the other was
+// first (on PostgreSQL as an error) and then is made once more.
+func (s *Shop) Join(ctx context.Context, product string, qty int) (left int64, err error) {
+	if s.createMissing(ctx) != nil {
+		if err := s.createMissing(ctx); err != nil {
+			return 0, err
+		}
+	}
+	_, filled := s.db.ExecContext(ctx, s.dialect.sql(`INSERT INTO flashsale_stock (id, qty) VALUES (?, ?)`), product, qty)
+	r, err := s.read(ctx, product)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, filled
+	case errors.Is(err, ErrSoldOut):
+		return 0, nil
+	}
+	return r.qty, err
 }
 
 // Stock fills the stock of a product for a new sale, and forgets the sale before.
