@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,4 +66,20 @@ func ExampleLocker_Lead() {
 	// Output:
 	// first
 	// second
+}
+
+// A service that does nothing without locks is not ready while none can be acquired.
+func ExampleLocker_Health() {
+	locker, _ := wllock.New("shop", memlock.New())
+	defer func() { _ = locker.Close(context.Background()) }()
+
+	ready := func(w http.ResponseWriter, _ *http.Request) {
+		if h := locker.Health(); !h.Available {
+			http.Error(w, "no locks since "+h.Since.Format(time.RFC3339), http.StatusServiceUnavailable)
+		}
+	}
+	answer := httptest.NewRecorder()
+	ready(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	fmt.Println(answer.Code)
+	// Output: 200
 }

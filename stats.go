@@ -14,6 +14,14 @@ type Stats struct {
 	ReportsDropped uint64 // log lines, spans and measurements left out because they stood still
 }
 
+// Health says whether locks can be acquired at the backend, as far as this Locker knows from what others have asked it: for a
+// readiness check, or a decision before work begins. It asks nothing itself and takes no time, however often it is called. It knows what calls,
+// renewals and waiting places have met: a Locker that is idle learns of an outage with its next call, and of the end of a refusal, too; Ping asks.
+//
+// Whether a service without locks is ready is for the service to say. With LocalOnly it goes on without the backend, and if every replica is taken
+// out of service when a backend that all of them share is away, none is left.
+func (l *Locker) Health() BackendStats { return BackendStats(l.policy.Status()) }
+
 // BackendStats says whether locks can be acquired at the backend, as far as this Locker knows without asking.
 type BackendStats struct {
 	Available bool      // false: it is away, or has refused the last call that asked it
@@ -38,7 +46,7 @@ type NameStats struct {
 
 // Stats returns the current figures. Each is exact; together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
-	s := Stats{Names: map[string]NameStats{}, Backend: BackendStats(l.policy.Status()),
+	s := Stats{Names: map[string]NameStats{}, Backend: l.Health(),
 		ReportPanics: l.observer.panics.Load(), ReportsDropped: l.observer.dropped.Load()}
 	for _, n := range l.names.all() {
 		one := statsOf(n)

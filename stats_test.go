@@ -4,9 +4,34 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
 )
+
+func TestHealthFollowsTheBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		require.True(t, l.Health().Available)
+		time.Sleep(time.Minute)
+		b.Partition(true)
+		began := time.Now()
+		for range 3 {
+			require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable)
+		}
+		h := l.Health()
+		require.False(t, h.Available)
+		require.ErrorIs(t, h.Err, wllock.ErrUnavailable)
+		require.WithinDuration(t, began, h.Since, 0)
+		require.Equal(t, h, l.Stats().Backend)
+		b.Partition(false)
+		time.Sleep(3 * time.Second)
+		require.True(t, l.Health().Available, "asked for by nobody")
+		require.NoError(t, l.Health().Err)
+	})
+}
 
 func TestStatsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

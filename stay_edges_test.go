@@ -68,8 +68,8 @@ func TestStayingLockServesNobodyOnItsOwnLease(t *testing.T) { // rule N1
 				return nil
 			}, opts...))
 		}
-		run()                                 // its lease lingers
-		run(wllock.WithHoldAtLeast(least))    // needs a longer one
+		run()                              // its lease lingers
+		run(wllock.WithHoldAtLeast(least)) // needs a longer one
 		require.Equal(t, least, freeAfter(t, lockerOn(t, b)), "the lease did not linger")
 		go run(wllock.WithHoldAtLeast(least)) // a waiter behind it gets a lease of the usual T
 		synctest.Wait()

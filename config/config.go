@@ -21,6 +21,8 @@ type Config struct {
 	RedisUsername       string        `split_words:"true"`
 	RedisPassword       Secret        `split_words:"true"`
 	RedisPasswordFile   string        `split_words:"true"`
+	RedisKey            KeyPattern    `split_words:"true" default:"{system}:{name}:{key}"`
+	RedisInteropGap     time.Duration `split_words:"true" default:"0s"`
 
 	openers map[string]Opener // by scheme; never changed, see WithOpener
 }

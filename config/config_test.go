@@ -31,6 +31,8 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 		"WLLOCK_LONGEST_TTL":           "7s",
 		"WLLOCK_REDIS_USERNAME":        "locks",
 		"WLLOCK_REDIS_PASSWORD_FILE":   file,
+		"WLLOCK_REDIS_KEY":             "{name}:{key}",
+		"WLLOCK_REDIS_INTEROP_GAP":     "25ms",
 	})
 	got, err := config.FromEnv()
 	require.NoError(t, err)
@@ -40,6 +42,7 @@ func TestFromEnvReadsEveryVariable(t *testing.T) {
 		LockTimeMax:         time.Minute, LeaseTTL: 3 * time.Second, MaxHandoffs: 7, MaxTenure: 20 * time.Millisecond,
 		Linger: 5 * time.Millisecond, Wait: 2 * time.Second, Outage: config.LocalOnly, LongestTTL: 7 * time.Second,
 		RedisUsername: "locks", RedisPasswordFile: file,
+		RedisKey: "{name}:{key}", RedisInteropGap: 25 * time.Millisecond,
 	}, got)
 }
 
@@ -103,6 +106,11 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_REDIS_USERNAME", "locks", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_PASSWORD", "hunter2", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_PASSWORD_FILE", empty, "is set, but WLLOCK_BACKEND is not Redis"},
+		{"WLLOCK_REDIS_KEY", "{name}", "has no {key}: all locks would be one"},
+		{"WLLOCK_REDIS_KEY", "{Name}:{kye}:{key}", `has "{kye}", which stands for nothing`},
+		{"WLLOCK_REDIS_KEY", "{name}:{key}", "is set, but WLLOCK_BACKEND is not Redis"},
+		{"WLLOCK_REDIS_INTEROP_GAP", "-1s", "-1s is less than 0s"},
+		{"WLLOCK_REDIS_INTEROP_GAP", "25ms", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_LEASE_TLT", "5s", "is not a setting; did you mean WLLOCK_LEASE_TTL?"},
 	} {
 		t.Run(test.variable+"="+test.value, func(t *testing.T) {
@@ -174,7 +182,7 @@ func TestUsageHasEveryVariable(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, config.Usage(&out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 15)
+	require.Len(t, lines, 17)
 	require.Regexp(t, `^VARIABLE +DEFAULT +EXAMPLE +MEANING$`, lines[0])
 	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +time until the lock`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
 }

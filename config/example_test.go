@@ -89,19 +89,21 @@ func ExampleConfig_WithOpener() {
 func ExampleUsage() {
 	config.Usage(os.Stdout)
 	// Output:
-	// VARIABLE                      DEFAULT    EXAMPLE                         MEANING
-	// WLLOCK_SYSTEM_NAME                       order                           first part of every lock's name; required
-	// WLLOCK_BACKEND                memory://  redis://redis:6379/0            where the locks are kept; memory:// is for this Locker alone
-	// WLLOCK_SINGLE_WAIT_THRESHOLD  1000       500,product=200,cart=unlimited  callers that may wait per key in one process
-	// WLLOCK_LOCK_TIME_MAX          10s        10s                             longest a function may hold a lock; 0s: no limit
-	// WLLOCK_LEASE_TTL              5s         5s                              time until the lock of a crashed process is free
-	// WLLOCK_MAX_HANDOFFS           128        128                             callers served in a row while other processes wait; 0: every caller asks the backend
-	// WLLOCK_MAX_TENURE             100ms      100ms                           the same budget in time
-	// WLLOCK_LINGER                 0s         20ms                            how long an idle, unwanted lock is kept for the next caller; 0s: not at all
-	// WLLOCK_WAIT                   0s         2s                              how long a caller waits for a lock; 0s: until its context ends
-	// WLLOCK_OUTAGE                 closed     closed                          while the backend is unreachable: closed refuses, local locks within the process only
-	// WLLOCK_LONGEST_TTL            0s         10s                             for local: the longest WLLOCK_LEASE_TTL of all processes; 0s: as they have told the backend
-	// WLLOCK_REDIS_USERNAME                    wllock                          user name, if the URL has none
-	// WLLOCK_REDIS_PASSWORD                    ...                             password, if the URL has none; a file is better, because processes inherit variables
-	// WLLOCK_REDIS_PASSWORD_FILE               /run/secrets/redis              file that contains the password
+	// VARIABLE                      DEFAULT                EXAMPLE                         MEANING
+	// WLLOCK_SYSTEM_NAME                                   order                           first part of every lock's name; required
+	// WLLOCK_BACKEND                memory://              redis://redis:6379/0            where the locks are kept; memory:// is for this Locker alone
+	// WLLOCK_SINGLE_WAIT_THRESHOLD  1000                   500,product=200,cart=unlimited  callers that may wait per key in one process
+	// WLLOCK_LOCK_TIME_MAX          10s                    10s                             longest a function may hold a lock; 0s: no limit
+	// WLLOCK_LEASE_TTL              5s                     5s                              time until the lock of a crashed process is free
+	// WLLOCK_MAX_HANDOFFS           128                    128                             callers served in a row while other processes wait; 0: every caller asks the backend
+	// WLLOCK_MAX_TENURE             100ms                  100ms                           the same budget in time
+	// WLLOCK_LINGER                 0s                     20ms                            how long an idle, unwanted lock is kept for the next caller; 0s: not at all
+	// WLLOCK_WAIT                   0s                     2s                              how long a caller waits for a lock; 0s: until its context ends
+	// WLLOCK_OUTAGE                 closed                 closed                          while the backend is unreachable: closed refuses, local locks within the process only
+	// WLLOCK_LONGEST_TTL            0s                     10s                             for local: the longest WLLOCK_LEASE_TTL of all processes; 0s: as they have told the backend
+	// WLLOCK_REDIS_USERNAME                                wllock                          user name, if the URL has none
+	// WLLOCK_REDIS_PASSWORD                                ...                             password, if the URL has none; a file is better, because processes inherit variables
+	// WLLOCK_REDIS_PASSWORD_FILE                           /run/secrets/redis              file that contains the password
+	// WLLOCK_REDIS_KEY              {system}:{name}:{key}  {name}:{key}                    Redis key of a lock, to share it with clients that are not wllock
+	// WLLOCK_REDIS_INTEROP_GAP      0s                     25ms                            how long a released lock is left free for clients that are not wllock and poll; 0s: not at all
 }

@@ -141,7 +141,7 @@ func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
 
 // redisOpener passes on the password file, because redislock reads it again for each connection.
 func (c Config) redisOpener(log *slog.Logger) Opener {
-	opts := []redislock.Option{redislock.WithSystem(c.SystemName)}
+	opts := append(c.RedisKey.options(c.SystemName), redislock.WithInteropGap(c.RedisInteropGap))
 	if c.RedisPasswordFile != "" {
 		opts = append(opts, redislock.WithPasswordFile(c.RedisPasswordFile))
 	}

@@ -97,6 +97,47 @@ func TestOpenWithoutTheRightToItsKeys(t *testing.T) {
 	use(t, c)
 }
 
+// A service that moves to wllock shares the keys of those that have not.
+func TestOpenWithTheKeysOfOthers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~lock:*", "~wllock:*", "&wllock:*", "+@all")
+	c := valid()
+	c.Backend = config.NewURL("redis://shop:pw@" + server.Addr)
+	_, err := c.Open(t.Context())
+	require.ErrorContains(t, err, "the user lacks the ACL rule ~order:*")
+	c.RedisKey, c.RedisInteropGap = "lock:{key}", 300*time.Millisecond
+	locker, err := c.Open(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, locker.Close(context.Background())) }()
+
+	other := server.Client()
+	waiter := make(chan error, 1)
+	require.NoError(t, locker.Do(t.Context(), "product", "42", func(context.Context) error {
+		require.EqualValues(t, 1, other.Exists(t.Context(), "lock:42").Val())
+		second, err := c.Open(t.Context())
+		require.NoError(t, err)
+		go func() {
+			waiter <- second.Do(context.Background(), "product", "42", func(context.Context) error { return nil })
+			_ = second.Close(context.Background())
+		}()
+		require.Eventually(t, func() bool { return len(second.Locks(1)) == 1 && second.Locks(1)[0].AtBackend }, 5*time.Second, time.Millisecond)
+		return nil
+	}))
+	require.Eventually(t, func() bool { return other.SetNX(t.Context(), "lock:42", "mine", time.Minute).Val() }, 250*time.Millisecond, time.Millisecond,
+		"the gap is for those that poll")
+	require.NoError(t, other.Del(t.Context(), "lock:42").Err())
+	require.NoError(t, <-waiter)
+
+	c.RedisKey, c.SystemName = "{system}:{key}", "mall"
+	_, err = c.Open(t.Context())
+	require.ErrorContains(t, err, "the user lacks the ACL rule ~mall:*")
+	c.Backend = config.NewURL("redlock://a,b,c")
+	_, err = c.Open(t.Context())
+	require.ErrorContains(t, err, "WLLOCK_REDIS_KEY is set, but WLLOCK_BACKEND is Redlock")
+	require.ErrorContains(t, err, "WLLOCK_REDIS_INTEROP_GAP is set, but WLLOCK_BACKEND is Redlock")
+}
+
 func TestOpenSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)

@@ -93,6 +93,16 @@ var settings = []setting{
 		means:   "file that contains the password",
 		allowed: "nothing, or a readable file if no other setting has a password",
 		check:   Config.passwordFileFault,
+	}, {
+		field: "RedisKey", variable: "WLLOCK_REDIS_KEY", example: "{name}:{key}",
+		means:   "Redis key of a lock, to share it with clients that are not wllock",
+		allowed: "a text with {key} in it, and maybe {system} and {name}; another than {system}:{name}:{key} if WLLOCK_BACKEND is Redis, not Redlock",
+		check:   Config.redisKeyFault,
+	}, {
+		field: "RedisInteropGap", variable: "WLLOCK_REDIS_INTEROP_GAP", example: "25ms",
+		means:   "how long a released lock is left free for clients that are not wllock and poll; 0s: not at all",
+		allowed: "a duration, not negative; above 0s if WLLOCK_BACKEND is Redis, not Redlock",
+		check:   Config.interopGapFault,
 	},
 }
 

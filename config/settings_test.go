@@ -40,7 +40,7 @@ func TestExamplesAreValid(t *testing.T) {
 		t.Run(s.variable, func(t *testing.T) {
 			c := Default()
 			c.SystemName = "order"
-			if s.field == "RedisUsername" || s.field == "RedisPassword" {
+			if strings.HasPrefix(s.field, "Redis") {
 				c.Backend = NewURL("redis://redis")
 			}
 			t.Setenv(s.variable, s.example)

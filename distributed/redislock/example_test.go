@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -60,6 +61,17 @@ func ExampleNew() {
 // A service that moves to wllock beside clients which lock by SET key unique NX PX and poll every 20 ms.
 func ExampleWithInteropGap() {
 	backend, err := redislock.Open("redis://localhost:6379", redislock.WithInteropGap(25*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+}
+
+// A service that locks what another one calls orders:42. Its Locker has the system "shop", so the lock's name is shop:orders:42.
+func ExampleWithKey() {
+	backend, err := redislock.Open("redis://localhost:6379", redislock.WithKey(func(full string) string {
+		return strings.TrimPrefix(full, "shop:")
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -17,6 +17,8 @@ type settings struct {
 	gap    time.Duration
 	conn   conn.Config
 	starts []string // what the keys of each system begin with
+	key    func(full string) string
+	noKey  bool // WithKey was given nil
 }
 
 // pipelines is how many exchanges of several calls may be under way with one server: of background tasks, heartbeats and
@@ -34,6 +36,9 @@ func newSettings(opts []Option) (settings, error) {
 	if s.log == nil {
 		return s, errors.New("redislock: WithLogger(nil): want a logger")
 	}
+	if s.noKey {
+		return s, errors.New("redislock: WithKey(nil): want a function")
+	}
 	if slices.Contains(s.starts, ":") {
 		return s, errors.New("redislock: WithSystem(\"\"): want a name")
 	}
@@ -50,6 +55,21 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // is d per hand-off. Default 0: off. All processes that share keys should use the same d.
 func WithInteropGap(d time.Duration) Option {
 	return func(s *settings) { s.gap = max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) }
+}
+
+// WithKey sets the Redis key of each lock: f gets the lock's full name, system:name:key, and returns the key (default: the full
+// name). So wllock can lock what other libraries call "my-lock" or "orders:42", and services move to it one at a time:
+//
+//	redislock.WithKey(func(full string) string { return strings.TrimPrefix(full, "shop:") }) // shop:orders:42 is orders:42
+//
+// f is called for every Enter, by any goroutine. It must give one name the same key always, and in all processes: without state,
+// and quick. An empty key is refused. Helper keys are named after the Redis key, in the same slot of a cluster. The ACL
+// rule ~system:* is replaced by one for what f returns, and WithSystem has no use then.
+//
+// Better each name has a key of its own. Names that share a key exclude each other as two processes do, each with a local queue
+// of its own, and a guard of one inside a guard of the other waits for itself.
+func WithKey(f func(full string) string) Option {
+	return func(s *settings) { s.key, s.noKey = f, f == nil }
 }
 
 // WithSystem has Ping, and the first use, also try a key of this system (default: none). Otherwise a user without the ACL

@@ -15,8 +15,9 @@ import (
 // Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server, for all
 // its Lockers.
 type Backend struct {
-	name     string   // for String: no secrets
-	starts   []string // what the keys of each system begin with, for the probe
+	name     string                   // for String: no secrets
+	starts   []string                 // what the keys of each system begin with, for the probe
+	key      func(full string) string // the Redis key of a lock; nil: its full name
 	s        *session
 	cancel   context.CancelFunc // ends the session
 	nodes    *nodes
@@ -49,7 +50,7 @@ func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	observers.Add(s.observe)
 	s.process, s.gap = rand.Text()[:processLength], set.gap
 	b := &Backend{
-		name: name, starts: set.starts, s: s, cancel: cancel, observers: observers, probes: make(chan struct{}, 1), nodes: newNodes(s),
+		name: name, starts: set.starts, key: set.key, s: s, cancel: cancel, observers: observers, probes: make(chan struct{}, 1), nodes: newNodes(s),
 	}
 	b.attempts = newAttempts(uint64(time.Now().UnixMicro())) // so that attempts grow even if an instance id is used again
 	b.sub = newSubscription(s, b.nodes, b.attempts)
@@ -64,6 +65,7 @@ func (b *Backend) GoString() string { return b.String() }
 
 // Enter implements distributed.Backend. What a request without an answer may have left is released (rule R1).
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	req = b.keyed(req)
 	prev, err := b.adopt(req)
 	if err != nil {
 		return nil, nil, err

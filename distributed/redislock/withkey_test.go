@@ -1,0 +1,81 @@
+package redislock
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// short gives the lock the key after its second colon: "orders:42" for "shop:name:orders:42".
+func short(full string) string { return strings.SplitN(full, ":", 3)[2] }
+
+func TestWithKeyLocksWhatOthersLock(t *testing.T) { // rule R12
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr, WithKey(short)))
+	for _, name := range []string{"my-lock", "orders:42", "{tag}:7", "a}b{c"} {
+		other := conventional{s.Client(), name}
+		l := u.lease("shop:name:" + name)
+		require.False(t, other.lock(t.Context()), "it must see our lock")
+		slot := slotOf(name)
+		for _, k := range s.Client().Keys(t.Context(), "*").Val() {
+			if k != name && !strings.HasPrefix(k, "wllock:ttl:") {
+				require.True(t, strings.HasPrefix(k, "wllock:{"), k)
+				require.Equal(t, slot, slotOf(k), k)
+			}
+		}
+		p := u.other().place("shop:name:" + name)
+		release(t, l)
+		release(t, granted(t, p))
+
+		require.True(t, other.lock(t.Context()))
+		_, _, err := u.enter(t.Context(), "shop:name:"+name, noWait)
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		p = u.place("shop:name:" + name)
+		require.True(t, other.unlock(t.Context()))
+		release(t, granted(t, p))
+		s.Do("FLUSHALL")
+	}
+}
+
+func (u user) other() user { return newUser(u.t, u.b) }
+
+// An instance has one contender per name, so with two names for one key it has two for that.
+func TestWithKeyNamesThatShareAKeyExcludeEachOther(t *testing.T) { // rule R1
+	t.Parallel()
+	u := newUser(t, open(t, redistest.Start(t).Addr, WithKey(short)))
+	first := u.lease("shop:a:7")
+	_, _, err := u.enter(t.Context(), "shop:b:7", noWait)
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	second := u.place("shop:b:7")
+	third := u.other().place("shop:a:7")
+	fourth := u.place("shop:c:7")
+	last := fence(t, first)
+	for _, next := range []distributed.Place{second, third, fourth} {
+		time.Sleep(20 * time.Millisecond)
+		require.Empty(t, next.Granted())
+		release(t, first)
+		first = granted(t, next).(*lease)
+		now := fence(t, first)
+		require.Greater(t, now, last)
+		last = now
+	}
+	release(t, first)
+}
+
+func TestWithKeyRefusesWhatIsNoKey(t *testing.T) {
+	t.Parallel()
+	_, err := Open("redis://localhost", WithKey(nil))
+	require.ErrorContains(t, err, "WithKey(nil)")
+	u := newUser(t, open(t, redistest.Start(t).Addr, WithKey(func(string) string { return "" })))
+	_, _, err = u.enter(t.Context(), key(t))
+	require.ErrorContains(t, err, "needs a key")
+	u.name = ""
+	_, _, err = u.enter(t.Context(), key(t))
+	require.ErrorContains(t, err, "an instance")
+}
