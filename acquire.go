@@ -69,20 +69,23 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	h.parent = l.observer.began(ctx, &h.call)
 	e.hold, e.ctx = h, h
 	asked := time.Now()
-	var deadline time.Time
-	if r.options.wait > 0 {
-		deadline = asked.Add(r.options.wait)
-	}
-	if err := l.acquire(h.parent, h, &r.options, asked, deadline); err != nil {
+	if err := l.acquire(h.parent, h, &r.options, asked, r.options.deadline(asked)); err != nil {
 		return e, err
 	}
-	if d := r.options.lockTimeMax; d > 0 {
-		h.limitTo(h.use.Began().Add(d))
-		if d <= r.options.least {
-			h.use.Lease().Abandon() // it lasts for as long without a renewal, and frees the lock in time if this process dies (rule N2)
-		}
-	}
+	h.limitBy(&r.options)
 	return e, nil
+}
+
+// limitBy sets the limit of a hold that has just begun.
+func (h *hold) limitBy(c *callOptions) {
+	d := c.lockTimeMax
+	if d == 0 {
+		return
+	}
+	h.limitTo(h.use.Began().Add(d))
+	if d <= c.least {
+		h.use.Lease().Abandon() // it lasts for as long without a renewal, and frees the lock in time if this process dies (rule N2)
+	}
 }
 
 // request is a lock that is asked for.
@@ -165,7 +168,10 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 		h.turnAt = time.Now()
 		h.localWait = h.turnAt.Sub(asked)
 	}
-	if err != nil {
+	switch {
+	case err == local.ErrRides:
+		return err
+	case err != nil:
 		return l.refused(ctx, h, TierLocal, ahead(turn, err), err)
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h

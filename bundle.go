@@ -125,10 +125,7 @@ func (b *bundle) acquire() (failed *member, err error) {
 		if m.outer {
 			continue
 		}
-		var deadline time.Time
-		if m.options.wait > 0 {
-			deadline = b.asked.Add(m.options.wait) // rule L7
-		}
+		deadline := m.options.deadline(b.asked) // rule L7
 		if err := b.locker.acquire(b, m.hold, &m.options, time.Now(), deadline); err != nil {
 			return m, b.waited(err)
 		}

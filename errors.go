@@ -63,7 +63,7 @@ const (
 
 // Error says why a lock was not acquired or was lost, and what the caller needs in order to react. Get it with errors.As.
 type Error struct {
-	Op              string        // "acquire", "hold" or "release"
+	Op              string        // "acquire", "hold", "batch" or "release"
 	Key             string        // system:name:key, raw; printed and logged quoted and cut
 	Tier            Tier          // where it failed
 	Waited          time.Duration // time spent waiting, in both tiers together

@@ -35,12 +35,20 @@ const (
 	lineLuck = 0.6
 )
 
-// took notes how long one place in line was. Of samples that meet, one is lost, which an average does not mind.
-func (w *waitEstimate) took(d time.Duration) {
+// took notes how long so many places in line were together: one, or those of a batch (rule B6). Of samples that meet, one is lost,
+// which an average does not mind.
+func (w *waitEstimate) took(d time.Duration, places int) {
 	if !w.wanted.Load() || !w.mu.TryLock() {
 		return
 	}
 	defer w.mu.Unlock()
+	for range min(places, waitMemory) {
+		w.note(d / time.Duration(places))
+	}
+}
+
+// note adds one sample. The caller holds mu.
+func (w *waitEstimate) note(d time.Duration) {
 	w.seen = min(w.seen+1, waitMemory)
 	weight := 1 / float64(w.seen)
 	off := float64(d) - w.mean

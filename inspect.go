@@ -19,6 +19,7 @@ type LockInfo struct {
 	HeldFor   time.Duration // since the first of them acquired it
 	Fence     uint64        // the largest of theirs
 	Turns     int           // callers served by the running tenure
+	Batch     int           // callers of the batch that runs; 0: none does
 	Until     time.Time     // the lease lasts at least until then; zero: there is none
 	Lingering bool          // the lease is idle, and kept for the next local caller
 	Degraded  bool          // held without a lease, because the backend is or was unreachable (LocalOnly)
@@ -51,6 +52,7 @@ func describe(s tenure.Snapshot, now time.Time) LockInfo {
 	info := LockInfo{
 		Mode: s.Mode.String(), AtBackend: s.AtBackend, Holders: s.Holders,
 		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering, Degraded: s.Degraded,
+		Batch: s.Batch,
 	}
 	if s.Holders > 0 {
 		info.HeldFor = now.Sub(s.Since)

@@ -25,6 +25,7 @@ type Locker struct {
 	queue    *local.Queue[*tenure.Tenure]
 	tenures  *tenure.Group
 	limits   *deadline.Set[*hold] // when each hold overstays, or has stayed for long enough
+	workers  workers              // run batch functions
 	observer *observer
 }
 
@@ -144,6 +145,7 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 		t.Stayers(func(o tenure.Owner) { o.(*hold).endStay() })
 	}
 	err := l.drained(ctx)
+	l.workers.close()
 	l.limits.Close()
 	l.tenures.Stop()
 	l.policy.Stop()

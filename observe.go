@@ -102,7 +102,7 @@ func (o *observer) acquired(ctx context.Context, c *call) {
 // refused is called instead of acquired.
 func (o *observer) refused(ctx context.Context, c *call, e *Error, why outcome) {
 	if c.mode == distributed.Exclusive && (c.turn.Queued() || e.Tier == TierDistributed) {
-		c.name.wait.took(time.Since(c.turnAt)) // a caller that leaves the line delays those behind it by no time at all
+		c.name.wait.took(time.Since(c.turnAt), 1) // a caller that leaves the line delays those behind it by no time at all
 	}
 	switch why {
 	case queueFull:
@@ -144,10 +144,10 @@ func (o *observer) lost(ctx context.Context, c *call) {
 
 // count updates the counters when a turn ends.
 func (o *observer) count(c *call, now time.Time, lost bool) (degraded bool) {
-	turn := now.Sub(c.turnAt)
-	c.name.took(turn)
+	turn, callers := now.Sub(c.turnAt), max(c.use.Batch(), 1)
+	c.name.took(turn, callers)
 	if c.mode == distributed.Exclusive {
-		c.name.wait.took(turn)
+		c.name.wait.took(turn, callers)
 	}
 	if lost {
 		c.name.lost.Add(1)

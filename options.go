@@ -70,7 +70,7 @@ func defaultSettings() settings {
 	return settings{
 		leaseTTL: DefaultLeaseTTL, maxHandoffs: DefaultMaxHandoffs, maxTenure: DefaultMaxTenure,
 		logger:   slog.New(slog.DiscardHandler),
-		defaults: callOptions{threshold: DefaultThreshold, lockTimeMax: DefaultLockTimeMax},
+		defaults: callOptions{threshold: DefaultThreshold, lockTimeMax: DefaultLockTimeMax, maxBatch: DefaultMaxBatch},
 		names:    map[string]func(callOptions) callOptions{},
 	}
 }
@@ -233,6 +233,7 @@ type callOptions struct {
 	wait        time.Duration // 0: until the context ends
 	noWait      bool
 	mode        distributed.Mode
+	maxBatch    int32         // of a batch guard; Unlimited: any number
 	lockTimeMax time.Duration // 0: no cap
 	least       time.Duration // WithHoldAtLeast; 0: none
 	threshold   int
@@ -242,6 +243,14 @@ type callOptions struct {
 	leads       bool // the call is Lead's
 	fallback    func(ctx context.Context, err error) error
 	err         error // the first wrong option
+}
+
+// deadline is when a call that began at asked has waited for long enough; zero: only its context says when.
+func (c *callOptions) deadline(asked time.Time) time.Time {
+	if c.wait == 0 {
+		return time.Time{}
+	}
+	return asked.Add(c.wait)
 }
 
 func (c callOptions) with(opts []CallOption) callOptions {

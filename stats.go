@@ -41,6 +41,8 @@ type NameStats struct {
 	Lost        uint64        // locks lost while held
 	Overstays   uint64        // locks held for longer than WithLockTimeMax
 	Degraded    uint64        // locks held without a lease when they ended (LocalOnly)
+	Batches     uint64        // runs of batch functions; each is one of Acquired
+	Batched     uint64        // callers that were taken along in them, those that had the lock not counted
 	TurnTime    time.Duration // moving average of how long a turn takes; not summed up in Total
 }
 
@@ -61,7 +63,7 @@ func statsOf(n *tally) NameStats {
 		Waiting: n.waiting.Load(), Held: n.held.Load(),
 		Acquired: n.acquired.Load(), Handoffs: n.handoffs.Load(), Shed: n.shed.Load(), Timeouts: n.timeouts.Load(),
 		Unavailable: n.unavailable.Load(), Lost: n.lost.Load(), Overstays: n.overstays.Load(),
-		Degraded: n.degraded.Load(),
+		Degraded: n.degraded.Load(), Batches: n.batches.Load(), Batched: n.batched.Load(),
 		TurnTime: time.Duration(n.turn.Load()),
 	}
 }
@@ -77,4 +79,6 @@ func (s *NameStats) add(o NameStats) {
 	s.Lost += o.Lost
 	s.Overstays += o.Overstays
 	s.Degraded += o.Degraded
+	s.Batches += o.Batches
+	s.Batched += o.Batched
 }

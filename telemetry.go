@@ -26,6 +26,7 @@ type telemetry struct {
 	acquire, hold           metric.Float64Histogram
 	sheds, handoffs, losses metric.Int64Counter
 	renewals, degradations  metric.Int64Counter
+	batchSize               metric.Int64Histogram
 	registration            metric.Registration // nil: no metrics
 }
 
@@ -53,6 +54,7 @@ func newTelemetry(n *names, o *observer) (*telemetry, error) {
 	t.renewals = instrument(&err, m.Int64Counter, "wllock.renewals", "{renewal}", "Renewals of leases, by outcome")
 	t.degradations = instrument(&err, m.Int64Counter, "wllock.degradations", "{lock}",
 		"Locks held without a lease when they ended, because the backend was unreachable")
+	t.batchSize = instrument(&err, m.Int64Histogram, "wllock.batch.size", "{caller}", "Callers served by one run of a batch function", batchBuckets)
 	if err != nil {
 		return t, err
 	}
@@ -162,8 +164,11 @@ func (t *telemetry) openAll(ctx context.Context, names, keys []string) (context.
 
 // openSpan opens a span with all attributes, but with the key only if that is wanted.
 func (t *telemetry) openSpan(ctx context.Context, name, key attribute.KeyValue, more ...attribute.KeyValue) (context.Context, trace.Span) {
-	ctx, span := t.tracer.Start(ctx, "wllock.acquire", trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(append(more, t.system, name)...))
+	return t.startSpan(ctx, "wllock.acquire", key, trace.WithAttributes(append(more, t.system, name)...))
+}
+
+func (t *telemetry) startSpan(ctx context.Context, what string, key attribute.KeyValue, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	ctx, span := t.tracer.Start(ctx, what, append(opts, trace.WithSpanKind(trace.SpanKindInternal))...)
 	if !span.IsRecording() {
 		return ctx, nil
 	}

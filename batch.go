@@ -1,0 +1,121 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/wllock/wllock/local"
+)
+
+// DefaultMaxBatch is how many callers a run of a batch function serves at most, unless WithMaxBatch says otherwise. Measured with
+// orders on PostgreSQL, 64 gave 14 times the best single statement; 256 gave more only where 256 callers waited in each process.
+const DefaultMaxBatch = 64
+
+// Item is one caller of a batch: what it asks for, and the answer it is to get.
+type Item[A, R any] struct {
+	Arg    A
+	Result R     // set by the batch function; the caller gets it together with Err
+	Err    error // of this caller alone, for example "sold out"; its fellows are not concerned
+	ctx    context.Context
+}
+
+// Context is the caller's own, with its values and its end. It does not carry the batch's lock: a guard of the same key that is
+// called with it waits for this very batch. The item of a caller that has left is carried out unless the function leaves it out.
+func (i *Item[A, R]) Context() context.Context {
+	if i.ctx == nil { // made by a test of the function
+		return context.Background()
+	}
+	return i.ctx
+}
+
+// WrapBatch decorates a function that does the work of many callers at once. The caller that gets the lock takes along those that
+// stand next behind it for the same guard and key, up to WithMaxBatch, and fn runs once for all of them, in the order of their
+// arrival, under one lock and one fence: one transaction instead of one each. Nobody waits for a batch to fill: a caller that comes
+// alone goes alone. Waiting callers count for the threshold, and for all options, as with Wrap.
+//
+// If fn returns nil, each caller gets the Result and Err of its item. If fn returns an error, every caller gets that and
+// nothing else: fn must then have left nothing behind, as a transaction that was rolled back. The same goes for ErrLeaseLost and
+// ErrLockTimeMax. A panic in fn goes on in every caller as a *BatchPanic, and a runtime.Goexit ends every caller's goroutine. Items
+// must not be used after fn has returned.
+//
+// fn runs on a goroutine of its own. Its context carries the lock (HeldFrom) and ends when that is lost; it descends from no
+// caller's, so it has no values of theirs, none of their locks, and does not end with them: see Item.Context. A guard of the same
+// key runs at once inside fn. For a lock of another key that one of its callers holds, fn would wait for that caller, which waits
+// for fn.
+//
+// A caller whose context ends while it waits leaves the line. Once its batch has begun, it returns at once with an *Error whose
+// Ran is true, and its item is carried out without it; WithWait does not end it any more. A caller inside its own hold of
+// the key runs fn at once, alone, under that hold, and then fn's context ends with that hold's.
+//
+// A fallback is run for callers that were refused, never for those of a batch that has begun. Shared is an error of each call.
+func WrapBatch[A, R any](l *Locker, name string, key func(A) string,
+	fn func(ctx context.Context, batch []*Item[A, R]) error, opts ...CallOption) func(context.Context, A) (R, error) {
+	group := new(local.Group)
+	return func(ctx context.Context, a A) (r R, err error) {
+		if key == nil || fn == nil {
+			return r, errNilFunc
+		}
+		s := &seat[A, R]{fn: fn, item: Item[A, R]{Arg: a, ctx: ctx}}
+		s.Group, s.Owner = group, s
+		if err := l.batch(ctx, name, key(a), opts, &s.batchCaller); err != nil { // rule B12
+			return r, err
+		}
+		return s.item.Result, s.item.Err
+	}
+}
+
+// seat is a caller of a batch guard and its item, in one allocation beside the hold.
+type seat[A, R any] struct {
+	batchCaller
+	fn    func(ctx context.Context, batch []*Item[A, R]) error
+	item  Item[A, R]
+	alone [1]*Item[A, R] // the items of a batch of one
+}
+
+// work runs the function for the batch that the caller leads.
+func (s *seat[A, R]) work(ctx context.Context, size int) error {
+	items := s.alone[:0]
+	if size > 1 {
+		items = make([]*Item[A, R], 0, size)
+	}
+	for m := range s.Batch() {
+		items = append(items, &m.Owner.(*seat[A, R]).item)
+	}
+	return s.fn(ctx, items)
+}
+
+func (s *seat[A, R]) caller() *batchCaller { return &s.batchCaller }
+
+// WithMaxBatch sets how many callers a run of a batch function serves at most (default [DefaultMaxBatch]), 1 or more. Unlimited:
+// all that wait. It has no effect on other calls.
+func WithMaxBatch(n int) CallOption {
+	return func(c callOptions) callOptions {
+		if n < 1 && n != Unlimited {
+			return c.wrong("WithMaxBatch(%d): want 1 or more, or Unlimited", n)
+		}
+		c.maxBatch = int32(min(n, math.MaxInt32))
+		return c
+	}
+}
+
+// errSharedBatch: callers of a shared lock do not wait for each other, so there is nothing to batch.
+var errSharedBatch = errors.New("wllock: a batch guard is exclusive: it cannot be Shared")
+
+// BatchPanic is what each caller of a batch panics with when the batch function has panicked.
+type BatchPanic struct {
+	Value any    // of the function's panic
+	Stack []byte // of the goroutine that panicked
+}
+
+// Error implements error, because what prints a panic prints the text of an error.
+func (p *BatchPanic) Error() string {
+	return fmt.Sprintf("wllock: batch function panicked: %v\n\n%s", p.Value, p.Stack)
+}
+
+// Unwrap returns Value if it is an error.
+func (p *BatchPanic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}

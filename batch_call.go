@@ -1,0 +1,179 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/local"
+)
+
+// batchCaller is a caller of a batch guard, without the types of its item. Every caller has a hold, because every one may lead;
+// of a rider it is never open, and only says how long the caller waited.
+//
+//	join ──nested in its own hold──▶ alone: runs the function under that, in the caller's goroutine
+//	  ├─error──▶ fallback
+//	  ├─has the lock──▶ leads: Turn.Take, and a worker runs the function ─┐
+//	  └─taken along ──────────────────────────────────────────────────────┴─▶ await: the end of the batch, or of the context
+type batchCaller struct {
+	local.Member
+	hold   *hold  // nil: nested
+	ending ending // written before Member.End, read by the caller after that
+}
+
+// ending is how a batch has ended, for all of its callers.
+type ending struct {
+	err      error
+	panicked *BatchPanic
+	exited   bool // by runtime.Goexit
+}
+
+// batchWork is the part of a batchCaller that knows the types of items.
+type batchWork interface {
+	work(ctx context.Context, size int) error
+	caller() *batchCaller
+}
+
+// batch is a call of a batch guard. nil: the item has the answer.
+func (l *Locker) batch(ctx context.Context, name, key string, opts []CallOption, c *batchCaller) error {
+	e, max, err := l.join(ctx, name, key, opts, c)
+	switch {
+	case err == local.ErrRides:
+	case err != nil && e.fallback != nil:
+		return e.fallback(ctx, err) // rule B11
+	case err != nil:
+		return err
+	case c.hold == nil:
+		return c.alone(e)
+	default:
+		l.workers.get().lead(e, c, max)
+	}
+	return c.await(ctx)
+}
+
+// join is the way in of a caller of a batch guard. local.ErrRides: it was taken along.
+func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, c *batchCaller) (e entered, max int, err error) {
+	if ctx == nil {
+		return e, 0, errNilContext
+	}
+	var r request
+	err = l.request(&r, name, key, opts)
+	e.fallback = r.options.fallback
+	if err == nil && r.options.mode == distributed.Shared {
+		err = errSharedBatch // rule B11
+	}
+	if err != nil {
+		return e, 0, err
+	}
+	if r.options.sync {
+		e.releaseWait = l.settings.leaseTTL
+	}
+	if e.hold, e.ctx, err = within(ctx, l.observer, &r); e.hold != nil || err != nil { // rule B8
+		return e, 0, err
+	}
+	h := new(hold)
+	h.init(l, &r)
+	c.hold, e.hold, e.ctx = h, h, h
+	h.parent = context.Background() // rule B8
+	h.turn.Join(&c.Member)
+	asked := time.Now()
+	err = l.acquire(l.observer.began(ctx, &h.call), h, &r.options, asked, r.options.deadline(asked))
+	if err == nil {
+		h.limitBy(&r.options) // rule B4
+	}
+	return e, int(r.options.maxBatch), err
+}
+
+// alone runs the function inside the caller's own hold, as a batch of one. Its context carries that hold, but none of the
+// caller's values, nor the locks around it, and ends with the hold's.
+func (c *batchCaller) alone(e entered) error { // rule B8
+	var outer context.Context = e.hold
+	if b := e.hold.together; b != nil {
+		outer = b
+	}
+	ctx, cancel := context.WithCancelCause(&nested{Context: context.Background(), hold: e.hold})
+	stop := afterFunc(outer, func() { cancel(context.Cause(outer)) })
+	e.ctx = ctx
+	return e.run(func(ctx context.Context) error {
+		returned := false
+		defer func() {
+			stop()
+			cancel(nil)
+			if returned {
+				return
+			}
+			if v := recover(); v != nil {
+				panic(newBatchPanic(v))
+			}
+		}()
+		err := c.Owner.(batchWork).work(ctx, 1)
+		returned = true
+		return err
+	})
+}
+
+// await waits for the end of the batch or of the caller's context, leader and riders alike.
+func (c *batchCaller) await(ctx context.Context) error { // rule B7
+	served := c.Wait(ctx)
+	if c.rides() {
+		c.rode(ctx)
+	}
+	switch {
+	case !served:
+		return c.left(ctx)
+	case c.ending.panicked != nil: // rule B10
+		panic(c.ending.panicked)
+	case c.ending.exited:
+		runtime.Goexit()
+	}
+	return c.ending.err // rule B9
+}
+
+// rides tells a rider from a leader, which has had the turn.
+func (c *batchCaller) rides() bool { return c.hold.tenure == nil }
+
+// rode reports a rider: it waited until it was taken along.
+func (c *batchCaller) rode(ctx context.Context) {
+	h := c.hold
+	h.localWait -= h.turnAt.Sub(c.Taken())
+	h.turnAt = c.Taken()
+	h.observer.rode(ctx, &h.call)
+	h.observer.left(&h.foreign)
+}
+
+// left is the error of a caller whose context has ended before its batch.
+func (c *batchCaller) left(ctx context.Context) error { // rule B7
+	h := c.hold
+	e := &Error{Op: "batch", Key: h.key, Tier: TierLocal, LocalWait: h.localWait, Ran: true, Err: public(ctx, ctx.Err())}
+	if !c.rides() {
+		e.DistributedWait = h.distributedWait()
+	}
+	e.Waited = e.LocalWait + e.DistributedWait
+	return e
+}
+
+func newBatchPanic(value any) *BatchPanic { return &BatchPanic{Value: value, Stack: debug.Stack()} }
+
+// tell tells all callers how the batch has ended. It returns how many were still there.
+func (c *batchCaller) tell(end ending) (told int) {
+	for m := range c.Batch() {
+		m.Owner.(batchWork).caller().ending = end // a caller that has left does not look
+		if m.End() {
+			told++
+		}
+	}
+	return told
+}
+
+// closedBy joins ErrClosed with the error of a function that stopped because Close ended its context: its callers' contexts have
+// not ended, and they would not know what did.
+func (h *hold) closedBy(err error) error {
+	ended := h.ended.Load()
+	if err == nil || ended == nil || !errors.Is(err, ended.Err()) || context.Cause(ended) != ErrClosed {
+		return err
+	}
+	return h.explain(err, []error{ErrClosed})
+}

@@ -1,0 +1,166 @@
+package wllock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// maxIdleWorkers bounds the goroutines that wait for work: enough for the hot keys of a process.
+	maxIdleWorkers = 8
+	// workerPatience is for how long an idle worker stays. It spans the pauses between the orders of a shop.
+	workerPatience = time.Second
+)
+
+// workers run batch functions, each batch on one goroutine, which its hold owns: the callers wait for the end of the function, and
+// Close waits for the end of the hold. A worker that is done stays for a while, because its stack has grown: on a new goroutine it
+// would grow anew for every batch, which costs a lone caller of a database up to a fifth of its time.
+type workers struct {
+	mu      sync.Mutex
+	idle    []*worker // guarded by mu; the last one has been idle for the shortest time
+	closed  bool      // guarded by mu
+	resting sync.WaitGroup
+}
+
+// worker is a goroutine and the batch that it runs.
+type worker struct {
+	of     *workers
+	wake   chan struct{} // receives a value when there is a batch; closed by Close
+	told   chan struct{} // where the leader of the batch waits for its end
+	timer  *time.Timer
+	active bool // the goroutine runs
+
+	entered entered // of the leader
+	leader  *batchCaller
+	size    int
+}
+
+// get returns a worker for one batch.
+func (p *workers) get() *worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle); n > 0 {
+		w := p.idle[n-1]
+		p.idle[n-1], p.idle = nil, p.idle[:n-1]
+		return w
+	}
+	return &worker{of: p, wake: make(chan struct{}, 1), told: make(chan struct{}, 1)}
+}
+
+// lead makes c, which has the lock, the leader of a batch, and starts that.
+func (w *worker) lead(e entered, c *batchCaller, max int) {
+	h := c.hold
+	w.entered, w.leader, w.size = e, c, h.turn.Take(max, w.told, time.Now())
+	h.tenure.Lead(&h.use, w.size)
+	h.observer.batched(&h.call, w.size)
+	if w.active {
+		w.wake <- struct{}{}
+		return
+	}
+	w.active = true
+	go w.work()
+}
+
+// work runs batches until no more come for a while. If a function ends the goroutine, the worker goes with it.
+func (w *worker) work() {
+	for {
+		w.serve()
+		if !w.rest() {
+			return
+		}
+	}
+}
+
+// serve runs one batch. Both tiers are released before the callers are told, however the function ends.
+func (w *worker) serve() {
+	leader, returned := w.leader, false
+	var end ending
+	defer func() {
+		if !returned { // rule B10
+			end.exited = true
+			if v := recover(); v != nil {
+				end = ending{panicked: newBatchPanic(v)}
+			}
+		}
+		w.entered, w.leader = entered{}, nil // an idle worker keeps no item
+		if leader.tell(end) == 0 && end.panicked != nil {
+			panic(end.panicked) // nobody else would notice
+		}
+	}()
+	end.err = w.run(leader)
+	returned = true
+}
+
+// run runs the function, and releases the lock.
+func (w *worker) run(leader *batchCaller) error {
+	h := leader.hold
+	ctx, span := h.observer.beganBatch(h, leader, w.size)
+	failed := true
+	defer func() { h.observer.endedBatch(span, failed) }()
+	w.entered.ctx = ctx
+	err := w.entered.run(func(ctx context.Context) error { return leader.Owner.(batchWork).work(ctx, w.size) })
+	failed = err != nil
+	return h.closedBy(err)
+}
+
+// rest waits for the next batch. false: there will be none.
+func (w *worker) rest() bool {
+	if !w.of.park(w) {
+		return false
+	}
+	defer w.of.resting.Done()
+	if w.timer == nil {
+		w.timer = time.NewTimer(workerPatience)
+	} else {
+		w.timer.Reset(workerPatience)
+	}
+	defer w.timer.Stop()
+	select {
+	case _, ok := <-w.wake:
+		return ok
+	case <-w.timer.C:
+	}
+	if w.of.dismiss(w) {
+		return false
+	}
+	_, ok := <-w.wake // somebody has just taken the worker, or Close has
+	return ok
+}
+
+// park makes the worker idle, if it may stay.
+func (p *workers) park(w *worker) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.idle) == maxIdleWorkers {
+		return false
+	}
+	p.resting.Add(1)
+	p.idle = append(p.idle, w)
+	return true
+}
+
+// dismiss takes the worker off the idle ones. It reports false if it is not one of them any more.
+func (p *workers) dismiss(w *worker) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.idle {
+		if other == w {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// close ends the idle workers and waits for their end. The others end by themselves after their batch.
+func (p *workers) close() {
+	p.mu.Lock()
+	p.closed = true
+	for _, w := range p.idle {
+		close(w.wake)
+	}
+	p.idle = nil
+	p.mu.Unlock()
+	p.resting.Wait()
+}
