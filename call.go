@@ -1,6 +1,7 @@
 package wllock
 
 import (
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -16,7 +17,9 @@ type call struct {
 	name    *nameState
 	key     string // full name
 	mode    distributed.Mode
-	foreign foreignWait // in the room that mode leaves
+	foreign foreignWait // in the room that mode leaves, as is the next
+
+	overstayed atomic.Bool // LockTimeMax has passed
 
 	turn      local.Turn[*tenure.Tenure]
 	turnAt    time.Time // when the caller got its turn, or, while it waits for one, when it asked

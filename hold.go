@@ -29,9 +29,8 @@ type hold struct {
 	flight   outage.Flight        // the context of its Enters
 	together *bundle              // the DoAll that acquires this lock with others; nil: none
 
-	pins       atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so
-	overstayed atomic.Bool
-	lostLease  atomic.Bool // LeaseLost has been called
+	pins      atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so
+	lostLease atomic.Bool  // LeaseLost has been called
 }
 
 // err says what is wrong with the hold now.
