@@ -42,7 +42,9 @@ func traceRode(r *report) {
 	r.call.span.End(trace.WithTimestamp(r.at))
 }
 
-func measureRode(r *report) { r.telemetry.waited(r.ctx, r.call, TierLocal, r.call.localWait, "acquired") }
+func measureRode(r *report) {
+	r.telemetry.waited(r.ctx, r.call, TierLocal, r.call.localWait, "acquired")
+}
 
 // beganBatch starts the span of a batch, a root that is linked to the span of each caller, and returns the function's context
 // with it. This is the one wait for foreign code with a lock held, because what the function does belongs to the span: within what is

@@ -18,7 +18,9 @@ func TestB1ABatchIsTheUnbrokenRunBehindItsLeader(t *testing.T) {
 		d := newDesk(l, doubling)
 		other := newDesk(l, doubling)
 		all := d.come(t.Context(), 1, 3)
-		go func() { _ = l.Do(context.Background(), "n", "k", func(context.Context) error { d.note("Do"); return nil }) }()
+		go func() {
+			_ = l.Do(context.Background(), "n", "k", func(context.Context) error { d.note("Do"); return nil })
+		}()
 		synctest.Wait()
 		all = append(all, d.comes(t.Context(), 4))
 		all = append(all, other.come(t.Context(), 5, 6)...)
