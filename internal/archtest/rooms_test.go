@@ -39,6 +39,8 @@ var backend = []string{"distributed", "distributed/keepalive", "internal/deadlin
 
 const zookeeperClient = "github.com/go-zookeeper/zk"
 
+const memcachedClient = "github.com/bradfitz/gomemcache"
+
 const redisClient = "github.com/redis/go-redis/v9"
 
 var grpcClient = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto"}
@@ -85,6 +87,10 @@ var rooms = []room{
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: backend, imports: []string{zookeeperClient}},
+	{
+		path: "distributed/memcachelock", what: "backend on memcached, without fences", knows: []string{"distributed", "distributed/keepalive"},
+		imports: []string{memcachedClient},
+	},
 
 	{
 		path: "internal/tenure", what: "one key's lease and the callers that use it",

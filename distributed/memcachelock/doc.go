@@ -1,0 +1,35 @@
+// Package memcachelock keeps locks on memcached: a backend for wllock, for those who have nothing else. Read this first:
+//
+//   - There are no fences, so no store can refuse a holder that was paused. New wants consent to that: [WithUnfenced].
+//   - memcached is a cache. A server that is restarted or flushed, or that evicts a lock's item when its memory is full, has
+//     forgotten the lock: the next caller acquires it beside the holder, which notices with its next renewal, T/6 later at
+//     most (T is the lease TTL). Give locks a server of their own, with memory to spare.
+//   - With several servers each lock lives on one of them, which the client finds by a hash of the key. When the list
+//     changes, keys move, and two holders are possible until the old leases are renewed: change it while nobody works.
+//     All processes must name the same servers in the same order.
+//   - A server that stood still for 1.5 T and goes on may forget a lock that it grants in that moment.
+//
+// What there is: exclusive and shared locks, the order of arrival over all instances as long as the item lives, one effect
+// of each request though its reply is lost, and no use of any server's clock for more than cleaning up.
+//
+//	client := memcache.New("10.0.0.1:11211")
+//	client.MaxIdleConns = 64 // callers that ask at a time; with the client's default of 2 most requests dial
+//	backend, err := memcachelock.New(client, memcachelock.WithUnfenced())
+//	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
+//
+// A lock is one item, which holds its owners and its queue. Each step reads the item with gets, changes that state by a pure
+// function and writes it back with cas, so whatever others do meanwhile, a step happens as a whole or is made again:
+//
+//	Enter ──▶ add ── stored ──────────────────────────▶ LEASE ── Release: I go, the head of the queue
+//	            │ not stored                              │        becomes the owner, in one cas
+//	            ▼                                         │ renewed: my beat grows, by cas
+//	          gets, cas: I am in the queue                ▼
+//	            ▼                                       LOST: the item is gone, or I am not in it
+//	          PLACE: gets, again and again ── I am the owner ──▶ LEASE
+//	            └─ an owner's beat stands still: take it out, grant the head
+//
+// An owner that is dead is found by those that wait, each by its own clock: an owner whose beat has not changed for T since
+// a waiter first read it has had no renewal for at least T. (Leader election in Kubernetes' client-go observes its record in the
+// same way.) So the whole seconds in which memcached counts, by a timer that runs late under load, decide nothing; the
+// item's expiry, 2 T + 2 s, only removes a lock that nobody waits for. Until then NoWait finds a dead holder's lock held.
+package memcachelock

@@ -1,0 +1,100 @@
+package memcachelock
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/locktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// client returns a client with connections for every member of a test.
+func client(t locktest.TB, addrs ...string) *memcache.Client {
+	c := memcache.New(addrs...)
+	c.MaxIdleConns = 64
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func open(t locktest.TB, addrs ...string) *Backend {
+	t.Helper()
+	b, err := New(client(t, addrs...), WithUnfenced())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// forget takes the owners of a key out of its item, and leaves the queue.
+func forget(b *Backend, key string) error {
+	return b.change(context.Background(), key, nil, func(s *state, _ time.Time) bool {
+		owners := slices.Clone(s.Owners)
+		for _, c := range owners {
+			s.remove(c.ID)
+		}
+		return len(owners) > 0
+	})
+}
+
+// patience is how long a test waits for what should come soon.
+const patience = 20 * time.Second
+
+// ttl forgives a machine that stands still for a second.
+const ttl = 2 * time.Second
+
+func request(key, instance string) distributed.Request {
+	return distributed.Request{Key: key, Instance: instance, TTL: ttl}
+}
+
+func leased(t *testing.T, b *Backend, req distributed.Request) *lease {
+	t.Helper()
+	l, _, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	require.NotNil(t, l)
+	return l.(*lease)
+}
+
+func queued(t *testing.T, b *Backend, req distributed.Request) distributed.Place {
+	t.Helper()
+	_, p, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	return p
+}
+
+func granted(t *testing.T, p distributed.Place) *lease {
+	t.Helper()
+	select {
+	case l, ok := <-p.Granted():
+		require.True(t, ok, "the place was lost")
+		return l.(*lease)
+	case <-time.After(patience):
+		require.Fail(t, "no grant")
+		return nil
+	}
+}
+
+func lost(t *testing.T, l distributed.Lease) {
+	t.Helper()
+	select {
+	case <-l.Lost():
+	case <-time.After(patience):
+		require.Fail(t, "the lease was not lost")
+	}
+}
+
+// look returns the state of a lock as it lies on the server.
+func look(t *testing.T, b *Backend, key string) (s state) {
+	t.Helper()
+	require.NoError(t, b.change(t.Context(), key, nil, func(now *state, _ time.Time) bool { s = *now; return false }))
+	return s
+}
