@@ -68,6 +68,11 @@ func (m *meter) start() {
 func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
 	backend, sent := &counting{Backend: c.backend}, c.statements()
 	t := &tally{start: time.Now(), meter: m}
+	var others visitors
+	leave := func() {}
+	if c.sql != nil {
+		leave = others.come(ctx, c.look)
+	}
 	var instances sync.WaitGroup
 	for n := c.first; n < c.Instances; n += c.stride {
 		i := &instance{settings: c.settings, system: c.system, product: r.id, shop: c.shop, sql: c.sql, backend: backend}
@@ -78,8 +83,17 @@ func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
 		})
 	}
 	instances.Wait()
-	t.result.Requests, t.result.Statements = backend.requests.Load(), c.statements()-sent
+	leave()
+	t.result.Requests, t.result.Visits = backend.requests.Load(), others.waits
+	t.result.Statements = c.statements() - sent - others.shown
 	return t.result, context.Cause(ctx)
+}
+
+// look shows the other product to a visitor that is as patient as a buyer.
+func (c *crew) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	defer cancel()
+	return c.sql.Look(ctx, otherProduct)
 }
 
 // statements is how many the crew has sent to a database that counts.

@@ -18,7 +18,8 @@ type result struct {
 	Failure  string          `json:"failure,omitempty"`
 
 	Answers    []time.Duration `json:"answers_ns"` // from a buyer's arrival until it was told that it has bought
-	Statements int64           `json:"statements"` // to the database of -db
+	Visits     []time.Duration `json:"visits_ns"`  // of those that looked at another product meanwhile
+	Statements int64           `json:"statements"` // to the database of -db, without those of the visits
 }
 
 // merge adds the result of another process. All were started together, so the longest selling time is that of all.
@@ -31,6 +32,7 @@ func (r *result) merge(o result) {
 	r.Selling = max(r.Selling, o.Selling)
 	r.Waits = append(r.Waits, o.Waits...)
 	r.Answers = append(r.Answers, o.Answers...)
+	r.Visits = append(r.Visits, o.Visits...)
 	r.Statements += o.Statements
 	if r.Failure == "" {
 		r.Failure = o.Failure

@@ -135,6 +135,12 @@ func (s *Shop) read(ctx context.Context, product string) (r row, err error) {
 	return r.orSoldOut(err)
 }
 
+// Look reads a product as its page does, over the same connections as the orders.
+func (s *Shop) Look(ctx context.Context, product string) error {
+	_, err := s.read(ctx, product)
+	return err
+}
+
 func (tx *transaction) readForUpdate(product string) (r row, err error) {
 	err = tx.QueryRowContext(tx.ctx, tx.dialect.sql(selectStock+tx.dialect.forUpdate), product).Scan(&r.qty, &r.version)
 	return r.orSoldOut(err)
