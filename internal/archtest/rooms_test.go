@@ -92,6 +92,12 @@ var rooms = []room{
 		imports: []string{memcachedClient},
 	},
 
+	{path: "internal/etcdtest", what: "etcd servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
+	{
+		path: "distributed/etcdlock", what: "backend on etcd", knows: backend,
+		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
+	},
+
 	{
 		path: "internal/tenure", what: "one key's lease and the callers that use it",
 		knows: []string{"distributed", "internal/deadline", "internal/watch"}, sealed: nothing,

@@ -1,0 +1,34 @@
+package etcdlock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// childEnv has the URL for a process that holds a lock until it is killed.
+const childEnv = "ETCDLOCK_CHILD"
+
+// child does the work of a child process, and reports whether this is one.
+func child() bool {
+	url, is := strings.CutPrefix(os.Getenv(childEnv), "etcd:")
+	if !is {
+		return false
+	}
+	b, err := Open("etcd:" + url)
+	if err == nil {
+		var l distributed.Lease
+		l, _, err = b.Enter(context.Background(), distributed.Request{Key: "k", Instance: "child", TTL: ttl})
+		if l != nil {
+			n, _ := l.NextFence()
+			fmt.Println("held", n)
+			time.Sleep(time.Minute) // the parent kills it long before
+		}
+	}
+	fmt.Println(err)
+	return true
+}

@@ -1,0 +1,87 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// ErrInvalidTTL says that a lease TTL is shorter than the shortest etcd lease that the server grants, so that a crashed
+// holder would keep the lock for longer. It stands beside distributed.ErrRefused and ErrUnavailable.
+var ErrInvalidTTL = errors.New("etcdlock: lease TTL shorter than that of an etcd lease")
+
+// errOver says that the session of a request has ended. Nothing of the request is left.
+var errOver = fmt.Errorf("etcdlock: the etcd lease has expired: %w", distributed.ErrUnavailable)
+
+// errUnknown stands beside an error after which the request may have been carried out or not, or may be later: etcd can
+// commit a proposal long after its client has given up, when a quorum is back.
+var errUnknown = errors.New("outcome unknown")
+
+// explain wraps the error of an exchange. unsent: no connection was found for it.
+func explain(ctx context.Context, what string, err error, unsent bool) error {
+	switch {
+	case err == nil:
+		return nil
+	case unsent && ctx.Err() == nil:
+		return fmt.Errorf("etcdlock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrUnreached, err)
+	case unsent:
+		return unreached(ctx.Err())
+	case ctx.Err() != nil:
+		return fmt.Errorf("etcdlock: %s: no answer: %w: %w: %w", what, distributed.ErrUnavailable, errUnknown, ctx.Err())
+	}
+	switch status.Code(err) {
+	case codes.NotFound: // the only thing that we name and that can be missing is the etcd lease
+		return errOver
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted:
+		return fmt.Errorf("etcdlock: %s: %w: %w: %w", what, distributed.ErrUnavailable, errUnknown, err)
+	}
+	return refusal(what, err)
+}
+
+// refusal says in plain words what an operator has to mend.
+func refusal(what string, err error) error {
+	hint := ""
+	switch rpctypes.ErrorDesc(err) {
+	case rpctypes.ErrorDesc(rpctypes.ErrGRPCNoSpace):
+		hint = "the database is full (alarm NOSPACE): compact, defragment and disarm it: "
+	case rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):
+		hint = "the user lacks the right to read and write below the prefix: "
+	case rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):
+		hint = "authentication is on, and the client has no user: "
+	}
+	return fmt.Errorf("etcdlock: %s: %w: %w: %s%w", what, distributed.ErrUnavailable, distributed.ErrRefused, hint, err)
+}
+
+// unanswered wraps the end of a caller's time.
+func unanswered(what string, err error) error {
+	return fmt.Errorf("etcdlock: %s: no answer: %w: %w", what, distributed.ErrUnavailable, err)
+}
+
+// unreached wraps the end of a caller's time when nothing was sent.
+func unreached(err error) error {
+	return fmt.Errorf("etcdlock: not connected: %w: %w: %w", distributed.ErrUnavailable, distributed.ErrUnreached, err)
+}
+
+var errSilent = errors.New("etcd is silent")
+
+// isUnknown reports that a request may have been carried out.
+func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
+
+// observe reports an exchange.
+func (b *Backend) observe(sent time.Time, err error) {
+	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
+	if err != nil && !errors.Is(err, errOver) {
+		e.Err = err
+		if !errors.Is(err, distributed.ErrRefused) {
+			e.RTT = 0
+		}
+	}
+	b.observers.report(e)
+}

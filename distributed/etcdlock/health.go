@@ -1,0 +1,128 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// observers receive the outcome of every exchange.
+type observers struct {
+	mu  sync.Mutex
+	all atomic.Pointer[[]*func(distributed.Exchange)] // written under mu; never changed in place
+}
+
+// Observe implements distributed.Observable: every request is reported, of callers and of background tasks.
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) {
+	o := &b.observers
+	o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
+	return func() {
+		o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
+			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
+		})
+	}
+}
+
+func (o *observers) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []*func(distributed.Exchange)
+	if old := o.all.Load(); old != nil {
+		all = slices.Clone(*old)
+	}
+	all = f(all)
+	o.all.Store(&all)
+}
+
+func (o *observers) report(e distributed.Exchange) {
+	if all := o.all.Load(); all != nil {
+		for _, f := range *all {
+			(*f)(e)
+		}
+	}
+}
+
+// Echo implements distributed.Observable: a read of nothing that a quorum has to confirm.
+func (b *Backend) Echo(ctx context.Context) error {
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err == nil {
+		_, err = s.txn(ctx, "echo", &pb.TxnRequest{Success: []*pb.RequestOp{opGet(s.writeKey())}})
+	}
+	if errors.Is(err, distributed.ErrRefused) || errors.Is(err, errOver) {
+		return nil // it answers
+	}
+	return b.orClosed(err)
+}
+
+// pingBudget bounds a Ping whose context has no end.
+const pingBudget = 5 * time.Second
+
+// Ping implements distributed.Backend: it writes a key of its own, so the cluster has its quorum, space is left, and the user
+// has its rights. The error names what is missing.
+func (b *Backend) Ping(ctx context.Context) error {
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err == nil {
+		err = s.write(ctx, "ping")
+	}
+	if errors.Is(err, errOver) { // while nobody asked
+		if s, err = b.sessions.any(ctx); err == nil {
+			err = s.write(ctx, "ping")
+		}
+	}
+	return b.orClosed(err)
+}
+
+// session returns a session for a question, and a context that ends within the budget.
+func (b *Backend) session(ctx context.Context) (*session, context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(ctx, pingBudget)
+	if b.isClosed() {
+		return nil, ctx, cancel, distributed.ErrClosed
+	}
+	s, err := b.sessions.any(ctx)
+	return s, ctx, cancel, b.orClosed(err)
+}
+
+// ttlMemory is how long a TTL in use is remembered at least.
+const ttlMemory = 5 * time.Minute
+
+// LongestTTL implements distributed.TTLRegistry. A note is a key with an etcd lease of its own, so that it goes by itself.
+func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return 0, err
+	}
+	memory := int64(max(ttlMemory, 2*own)/time.Second) + 1
+	id, err := call(ctx, s, "note TTL", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: memory}, opts...)
+	})
+	if err != nil {
+		return 0, b.orClosed(err)
+	}
+	dir := b.set.prefix + "/" + ttlName + escaper.Replace(system) + "/"
+	got, err := s.txn(ctx, "note TTL", &pb.TxnRequest{Success: []*pb.RequestOp{
+		opPut(dir+strconv.FormatInt(int64(own), 10), "", id.ID),
+		opRange(&pb.RangeRequest{Key: []byte(dir), RangeEnd: endOf(dir)}),
+	}})
+	if err != nil {
+		return 0, b.orClosed(err)
+	}
+	longest := own
+	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
+		ns, _ := strconv.ParseInt(strings.TrimPrefix(string(kv.Key), dir), 10, 64)
+		longest = max(longest, time.Duration(ns))
+	}
+	return longest, nil
+}

@@ -1,0 +1,21 @@
+package etcdlock
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/internal/etcdtest"
+)
+
+func TestMain(m *testing.M) {
+	if child() {
+		return
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil { // tests wait most of the time
+		panic(err)
+	}
+	goleak.VerifyTestMain(etcdtest.Main(m))
+}

@@ -1,0 +1,74 @@
+package etcdlock
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// The keys, below the prefix:
+//
+//	<key>/x/<instance>-<id>    a request for an exclusive lock; its value is the instance in full
+//	<key>/s/<instance>-<id>    a request for a shared one
+//	%guard/<session>           exists once a create of the session was given up: see session.guard
+//	%write/<session>           written for its revision, by Refill and Ping
+//	%ttl/<system>/<ns>         a lease TTL that is in use
+//
+// The id is random, so that a key is created once in all time, and found again if the answer to its create was lost. In the key
+// of a lock a slash and a percent sign are the %XX of their bytes: no two locks have a prefix in common, and none is like the
+// other names.
+const (
+	guardName = "%guard/"
+	writeName = "%write/"
+	ttlName   = "%ttl/"
+
+	tagLength = 8
+	idLength  = 16 // of rand.Text: 80 bits
+)
+
+var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
+
+// Key returns the key of the lock to which a key in etcd belongs, for people and programs that look into the database. prefix
+// is the Backend's.
+func Key(prefix, name string) (string, error) {
+	rest, below := strings.CutPrefix(name, prefix+"/")
+	escaped, _, cut := strings.Cut(rest, "/")
+	key := strings.NewReplacer("%25", "%", "%2F", "/").Replace(escaped)
+	if !below || !cut || escaper.Replace(key) != escaped {
+		return "", fmt.Errorf("etcdlock: %q is no request for a lock below %q", name, prefix)
+	}
+	return key, nil
+}
+
+// dirOf is the prefix of all requests for a lock.
+func (b *Backend) dirOf(key string) string { return b.set.prefix + "/" + escaper.Replace(key) + "/" }
+
+// letterOf begins the name of a request after the prefix of its lock.
+func letterOf(mode distributed.Mode) string {
+	if mode == distributed.Shared {
+		return "s/"
+	}
+	return "x/"
+}
+
+// tagOf shortens an instance's name to 40 bits. Two instances with one tag, which is unlikely, would not notice that the
+// other waits, and nothing else.
+func tagOf(instance string) string {
+	sum := sha256.Sum256([]byte(instance))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:tagLength*5/8]))
+}
+
+// tagIn returns the tag in the name of a request; "": it is none.
+func tagIn(name string) string {
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	if len(name) != tagLength+1+idLength {
+		return ""
+	}
+	return name[:tagLength]
+}
+
+func sessionName(id int64) string { return strconv.FormatInt(id, 16) }

@@ -1,0 +1,229 @@
+package etcdlock
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Open returns a Backend on the cluster that a URL names, with a client of its own, which Close closes:
+//
+//	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?password-file=...]
+//	etcds://[user:password@]host[:port][,host[:port]...][/prefix][?ca=...&cert=...&key=...&server-name=...]
+//
+// etcds is TLS; ca, cert and key name PEM files, for a certificate authority of your own and for a client certificate. The
+// port is 2379 if there is none, the prefix [DefaultPrefix]. A password is better kept in a file, which is read when the
+// client logs in; no error of this package shows one. Like New, Open does not connect.
+func Open(rawURL string, opts ...Option) (*Backend, error) {
+	d, prefix, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	all := append([]Option(nil), opts...)
+	if prefix != "" {
+		all = append(all, WithPrefix(prefix))
+	}
+	return newBackend(d, all)
+}
+
+// errURL does not show the URL, which may contain a password.
+var errURL = errors.New("etcdlock: no URL of a cluster: want etcd://host:port,host:port/prefix or etcds://, with / ? # and @ in a " +
+	"password percent-encoded")
+
+// hostPattern is one server: a name or an address, and a port.
+var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
+
+// parseURL splits off the servers, of which there may be several, and leaves the rest to net/url.
+func parseURL(text string) (*dialer, string, error) {
+	scheme, rest, found := strings.Cut(text, "://")
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority := rest[:end]
+	at := strings.LastIndexByte(authority, '@') + 1
+	u, err := url.Parse(scheme + "://" + authority[:at] + rest[end:])
+	if !found || err != nil || scheme != "etcd" && scheme != "etcds" || strings.ContainsAny(rest, "#") || strings.Contains(rest[end:], "@") {
+		return nil, "", errURL
+	}
+	d := &dialer{}
+	for _, host := range strings.Split(authority[at:], ",") {
+		if !hostPattern.MatchString(host) {
+			return nil, "", errURL
+		}
+		d.cfg.Endpoints = append(d.cfg.Endpoints, "http"+strings.TrimPrefix(scheme, "etcd")+"://"+withPort(host))
+	}
+	if u.User != nil {
+		d.cfg.Username = u.User.Username()
+		d.cfg.Password, _ = u.User.Password()
+	}
+	return d, u.Path, d.query(scheme == "etcds", u.Query())
+}
+
+// query takes the parameters of a URL.
+func (d *dialer) query(secure bool, values url.Values) error {
+	take := func(name string) string {
+		v := values.Get(name)
+		values.Del(name)
+		return v
+	}
+	d.passwordFile = take("password-file")
+	ca, cert, key, server := "", "", "", ""
+	if secure {
+		ca, cert, key, server = take("ca"), take("cert"), take("key"), take("server-name")
+	}
+	switch {
+	case len(values) > 0:
+		return errors.New("etcdlock: the URL has an unknown parameter: want password-file, and with etcds also ca, cert, key, server-name")
+	case d.passwordFile != "" && (d.cfg.Username == "" || d.cfg.Password != ""):
+		return errors.New("etcdlock: password-file wants a user in the URL, and no password")
+	case d.passwordFile == "" && d.cfg.Username != "" && d.cfg.Password == "":
+		return errors.New("etcdlock: the URL has a user without a password")
+	case !secure:
+		return nil
+	}
+	var err error
+	d.cfg.TLS, err = tlsConfig(ca, cert, key, server)
+	return err
+}
+
+func tlsConfig(ca, cert, key, server string) (*tls.Config, error) {
+	c := &tls.Config{ServerName: server, MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("etcdlock: ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("etcdlock: ca: no certificate in %q", ca)
+		}
+	}
+	if cert != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("etcdlock: cert and key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// defaultPort is etcd's.
+const defaultPort = "2379"
+
+func withPort(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+		return host
+	}
+	return host + ":" + defaultPort
+}
+
+// dialer makes the client when it is first needed: with a user it logs in at once.
+type dialer struct {
+	cfg          clientv3.Config
+	passwordFile string
+
+	mu     sync.Mutex
+	client *clientv3.Client // guarded by mu; the one of New, or ours once it is made
+	own    bool             // guarded by mu
+	busy   chan struct{}    // guarded by mu; closed when the log-in under way has ended; nil: none is
+	closed bool             // guarded by mu
+}
+
+const (
+	// dialTimeout bounds a log-in.
+	dialTimeout = 2 * time.Second
+	// pingAfter finds connections that are dead, the shortest that the library takes.
+	pingAfter, pingTimeout = 10 * time.Second, 3 * time.Second
+)
+
+// reconnects are quick: a lock waits for them.
+var reconnects = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: time.Second,
+}
+
+// get returns the client. One caller makes it, the others wait.
+func (d *dialer) get(ctx context.Context) (*clientv3.Client, error) {
+	for {
+		d.mu.Lock()
+		client, busy, closed := d.client, d.busy, d.closed
+		if client == nil && busy == nil && !closed {
+			d.busy = make(chan struct{})
+		}
+		d.mu.Unlock()
+		switch {
+		case closed:
+			return nil, distributed.ErrClosed
+		case client != nil:
+			return client, nil
+		case busy == nil:
+			return d.make(ctx)
+		}
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, unreached(ctx.Err())
+		}
+	}
+}
+
+func (d *dialer) make(ctx context.Context) (*clientv3.Client, error) {
+	client, err := d.dial()
+	d.mu.Lock()
+	close(d.busy)
+	d.busy = nil
+	late := d.closed
+	if err == nil && !late {
+		d.client, d.own = client, true
+	}
+	d.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, explain(ctx, "log in", err, false)
+	case late:
+		_ = client.Close()
+		return nil, distributed.ErrClosed
+	}
+	return client, nil
+}
+
+func (d *dialer) dial() (*clientv3.Client, error) {
+	cfg := d.cfg
+	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout, cfg.Logger = dialTimeout, pingAfter, pingTimeout, zap.NewNop()
+	cfg.DialOptions = []grpc.DialOption{grpc.WithConnectParams(reconnects)}
+	if d.passwordFile != "" {
+		text, err := os.ReadFile(d.passwordFile)
+		if err != nil {
+			return nil, fmt.Errorf("the password file: %w", err)
+		}
+		cfg.Password = strings.TrimRight(string(text), " \t\r\n")
+	}
+	return clientv3.New(cfg)
+}
+
+func (d *dialer) close() {
+	d.mu.Lock()
+	client, own := d.client, d.own
+	d.closed = true
+	d.mu.Unlock()
+	if own {
+		_ = client.Close()
+	}
+}

@@ -1,0 +1,211 @@
+package etcdlock
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// removals deletes keys of a session: of released, lost and abandoned leases and of places that were left. A key that stays
+// would keep the lock as long as the session lives, so a deletion that was not answered is repeated until it is, or the session
+// is over (rule E5). What is to be deleted while requests are under way shares the next one.
+type removals struct {
+	s *session
+
+	mu      sync.Mutex
+	queue   []*removal // guarded by mu
+	workers int        // guarded by mu
+	over    bool       // guarded by mu
+}
+
+type removal struct {
+	a     *attempt    // whose key it is
+	claim func() bool // asked before it is sent: false if it is not to be; nil: it is
+	tried bool        // an earlier try may have deleted it, so that a missing key is no loss
+	tries int         // so far
+	done  func(error) // nil: deleted; errGone: was gone; errOver: so is the session. May be nil
+}
+
+// errGone says that the key to be deleted was not there.
+var errGone = fmt.Errorf("etcdlock: the key is gone: %w", distributed.ErrLeaseLost)
+
+const (
+	// maxRemoving is how many requests are under way at a time.
+	maxRemoving = 8
+	// removedAtOnce is how many keys share a request: a server takes 128 by default.
+	removedAtOnce = 60
+	// quickTries are made one after the other; the next ones with the session's keepalives.
+	quickTries = 3
+)
+
+// add deletes the key in the background. done is called once, by any goroutine. The caller may hold the mutex of the attempt.
+func (r *removals) add(one *removal) {
+	if r.push(one) {
+		r.drain()
+	} else {
+		one.finish(errOver)
+	}
+}
+
+func (r *removals) push(one *removal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.queue = append(r.queue, one)
+	}
+	return !r.over
+}
+
+func (one *removal) finish(err error) {
+	if errors.Is(err, errGone) && one.tried {
+		err = nil
+	}
+	if one.done != nil {
+		one.done(err)
+	}
+}
+
+// drain starts to work on what is queued.
+func (r *removals) drain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 || r.workers >= maxRemoving || !r.s.b.begin() {
+		return
+	}
+	r.workers++
+	go func() {
+		defer r.s.b.tasks.Done()
+		for r.next() {
+		}
+	}()
+}
+
+// next works on what is queued. It reports false when there is no more to do for this worker.
+func (r *removals) next() bool {
+	r.mu.Lock()
+	n := min(len(r.queue), removedAtOnce)
+	if n == 0 {
+		r.workers--
+		r.mu.Unlock()
+		return false
+	}
+	all := r.queue[:n:n]
+	r.queue = r.queue[n:]
+	r.mu.Unlock()
+	var clean, dirty []*removal
+	for _, one := range all {
+		if one.claim != nil && !one.claim() {
+			continue
+		}
+		one.claim = nil
+		one.a.end() // of a lease that was lost: its watch ends
+		if _, unsure := one.a.key(); unsure {
+			dirty = append(dirty, one)
+		} else {
+			clean = append(clean, one)
+		}
+	}
+	quick := r.delete(clean, false)
+	if r.delete(dirty, true) && quick {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workers--
+	return false
+}
+
+// delete sends one request. It reports false if the rest is to wait for the next keepalive.
+func (r *removals) delete(all []*removal, dirty bool) bool {
+	if len(all) == 0 {
+		return true
+	}
+	got, err := r.s.txn(r.s.ctx, "delete", r.request(all, dirty))
+	if err != nil {
+		return r.postpone(all, err)
+	}
+	if dirty {
+		r.s.guarded(got.Header.Revision)
+	}
+	for i, one := range all {
+		if wasThere(got.Responses[i]) {
+			one.finish(nil)
+		} else {
+			one.finish(errGone)
+		}
+	}
+	return true
+}
+
+// request deletes each key if it is the one that we know. The guard is written with those that may be created yet: then they
+// will not be (rule E1).
+func (r *removals) request(all []*removal, dirty bool) *pb.TxnRequest {
+	req := new(pb.TxnRequest)
+	for _, one := range all {
+		revision, _ := one.a.key()
+		op := opDelete(one.a.name)
+		if !dirty {
+			op = opTxn(&pb.TxnRequest{Compare: []*pb.Compare{ifCreated(one.a.name, revision)}, Success: []*pb.RequestOp{op}})
+		}
+		req.Success = append(req.Success, op)
+	}
+	if dirty {
+		req.Success = append(req.Success, opPut(r.s.guardKey(), "", r.s.lease()))
+	}
+	return req
+}
+
+func wasThere(got *pb.ResponseOp) bool {
+	if txn := got.GetResponseTxn(); txn != nil {
+		return txn.Succeeded
+	}
+	return got.GetResponseDeleteRange().GetDeleted() > 0
+}
+
+// postpone queues them again, for the next try or the next keepalive. It reports whether to try soon.
+func (r *removals) postpone(all []*removal, err error) bool {
+	soon := isUnknown(err)
+	for _, one := range all {
+		one.tries++
+		one.tried = one.tried || isUnknown(err)
+		soon = soon && one.tries < quickTries
+		if errors.Is(err, errOver) || !r.push(one) {
+			one.finish(errOver)
+		}
+	}
+	if soon {
+		pause(r.s.ctx, firstPause)
+	}
+	return soon && r.s.ctx.Err() == nil
+}
+
+// abort ends all when the session has.
+func (r *removals) abort(err error) {
+	r.mu.Lock()
+	rest := r.queue
+	r.queue, r.over = nil, true
+	r.mu.Unlock()
+	for _, one := range rest {
+		one.a.end()
+		one.finish(err)
+	}
+}
+
+// idle reports that nothing is left to delete.
+func (r *removals) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue) == 0 && r.workers == 0
+}
+
+// releaseAnswer translates the answer to a deletion into that to a release.
+func releaseAnswer(err error) error {
+	if errors.Is(err, errGone) || errors.Is(err, errOver) {
+		return distributed.ErrLeaseLost
+	}
+	return err
+}

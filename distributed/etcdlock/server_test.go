@@ -1,0 +1,76 @@
+package etcdlock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/etcdtest"
+)
+
+var prefixes atomic.Int64
+
+// newPrefix is one that no other test uses.
+func newPrefix() string { return fmt.Sprintf("/test-%d-%d", os.Getpid(), prefixes.Add(1)) }
+
+// open returns a backend on these servers, a list as in a URL.
+func open(t locktest.TB, addrs, prefix string, opts ...Option) *Backend {
+	t.Helper()
+	b, err := Open("etcd://"+addrs+prefix, opts...)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// shared returns a backend on the server that all tests share.
+func onShared(t locktest.TB) *Backend {
+	t.Helper()
+	return open(t, etcdtest.Shared(t).Addr, newPrefix())
+}
+
+// plainClient is a client for what a test does behind the Backend's back.
+func plainClient(t locktest.TB, addrs ...string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// expire deletes the keys of a lock's owners.
+func expire(t locktest.TB, c *clientv3.Client, b *Backend, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	got, err := c.Get(ctx, b.dirOf(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	for i, kv := range got.Kvs {
+		shared := isShared(b, key, string(kv.Key))
+		if i > 0 && !shared {
+			return
+		}
+		if _, err = c.Delete(ctx, string(kv.Key)); err != nil {
+			t.Fatalf("%v", err)
+		}
+		if !shared {
+			return
+		}
+	}
+}
+
+func isShared(b *Backend, key, name string) bool {
+	dir := b.dirOf(key) + "s/"
+	return len(name) > len(dir) && name[:len(dir)] == dir
+}

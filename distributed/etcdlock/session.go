@@ -1,0 +1,227 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// session is one etcd lease, kept alive by one task: liveness, apart from the order that the keys keep. All keys of all leases
+// with its TTL are attached to it. Its time ends by our own clock (see alive), or when etcd says that it has expired; then
+// it is over for good, and a new one takes its place.
+//
+//	opening ── granted ──▶ ready ── kept alive ... silent ... kept alive ── expired, or close ──▶ over
+type session struct {
+	b      *Backend
+	wanted time.Duration // whole seconds
+
+	wake   chan struct{}   // capacity 1: try now
+	ctx    context.Context // ends with stop
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when nothing of the session runs any more
+	dead   removals
+	alive  atomic.Pointer[alive]           // nil before it is ready
+	conn   atomic.Pointer[grpc.ClientConn] // nil before it is ready
+
+	mu     sync.Mutex
+	id     int64         // guarded by mu, written once: of the etcd lease
+	guard  int64         // guarded by mu; see guardKey
+	change chan struct{} // guarded by mu; closed and replaced when one of those below changes
+	ready  bool          // guarded by mu
+	over   bool          // guarded by mu
+	tries  int           // guarded by mu; to open it
+	why    error         // guarded by mu; of the latest that failed
+}
+
+const (
+	// beatsPerTTL is how many keepalives go out per TTL, at least one each longestBeat: three quarters of the TTL are left at
+	// every moment of a session that works.
+	beatsPerTTL = 10
+	longestBeat = time.Second
+	// silenceShare of the TTL, at most longestSilence, is how long an answer is waited for before another server is tried: time
+	// for three more within the session.
+	silenceShare   = 6
+	longestSilence = 3 * time.Second
+	// openPatience is for a session that is not there yet, of whatever TTL: nothing is held yet.
+	openPatience = time.Second
+)
+
+func (b *Backend) newSession(wanted time.Duration) *session {
+	s := &session{b: b, wanted: wanted, wake: make(chan struct{}, 1), ended: make(chan struct{}), change: make(chan struct{})}
+	s.dead.s = s
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	go s.run()
+	return s
+}
+
+// ttl is the one that the server has granted; before that the one we want.
+func (s *session) ttl() time.Duration {
+	if a := s.alive.Load(); a != nil {
+		return a.ttl
+	}
+	return s.wanted
+}
+
+// patience is how long an answer is waited for.
+func (s *session) patience() time.Duration {
+	if p := s.b.set.patience; p != 0 {
+		return p
+	}
+	if s.alive.Load() == nil {
+		return openPatience
+	}
+	return min(s.ttl()/silenceShare, longestSilence)
+}
+
+func (s *session) beat() time.Duration { return min(s.ttl()/beatsPerTTL, longestBeat) }
+
+// until is the time up to which the session lives at least.
+func (s *session) until() time.Time { return *s.alive.Load().until.Load() }
+
+// healthy reports that the server has not been silent for too long. It is asked at every turn.
+func (s *session) healthy(now time.Time) bool {
+	a := s.alive.Load()
+	return a != nil && now.Sub(*a.last.Load()) < s.patience()+2*s.beat()
+}
+
+func (s *session) connection() *grpc.ClientConn { return s.conn.Load() }
+
+func (s *session) lease() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// guardKey is compared by every create of the session, and written by removals that cannot know whether the create is still
+// under way: one that comes later finds the guard changed and does nothing (rule E1). It is written for nothing else, so
+// that most sessions never have one.
+func (s *session) guardKey() string { return s.b.set.prefix + "/" + guardName + sessionName(s.lease()) }
+
+// writeKey is written for the revision that this makes.
+func (s *session) writeKey() string { return s.b.set.prefix + "/" + writeName + sessionName(s.lease()) }
+
+func (s *session) guardRevision() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guard
+}
+
+// guarded notes the revision of the guard. Answers may overtake each other.
+func (s *session) guarded(revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guard = max(s.guard, revision)
+}
+
+// failed takes the error of an exchange.
+func (s *session) failed(err error) {
+	switch {
+	case errors.Is(err, errOver):
+		s.expired()
+	case errors.Is(err, distributed.ErrUnreached):
+		if conn := s.connection(); conn != nil {
+			conn.ResetConnectBackoff() // the next beat, or request, finds it again, however long the outage was
+		}
+	}
+}
+
+// changed wakes all that wait for the session. The caller holds mu.
+func (s *session) changed() {
+	close(s.change)
+	s.change = make(chan struct{})
+}
+
+// expired is called when etcd says that the session has expired: its keys are gone.
+func (s *session) expired() {
+	if s.finish() {
+		s.b.set.log.Warn("etcdlock: the etcd lease has expired", "ttl", s.ttl())
+		s.b.lose(s)
+	}
+	s.stop()
+}
+
+// finish marks the session as over, once.
+func (s *session) finish() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false
+	}
+	s.over = true
+	s.changed()
+	return true
+}
+
+func (s *session) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// await waits until the session is open. It returns an error as soon as a try has failed meanwhile.
+func (s *session) await(ctx context.Context) error {
+	tries := -1
+	for {
+		s.mu.Lock()
+		ready, over, why, change := s.ready, s.over, s.why, s.change
+		if tries < 0 {
+			tries = s.tries
+		}
+		failed := s.tries > tries
+		s.mu.Unlock()
+		switch {
+		case over:
+			return errOver
+		case ready:
+			return nil
+		case failed:
+			return why
+		}
+		s.kick()
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return errors.Join(unreached(ctx.Err()), why)
+		}
+	}
+}
+
+// kick has the session's task try now.
+func (s *session) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// vouch waits until enough of the session's time is left to begin a lease: after a silence, or when this process was stopped,
+// a keepalive has to be answered first.
+func (s *session) vouch(ctx context.Context) error {
+	for distributed.Left(time.Now(), s.until()) < s.ttl()/vouchShare {
+		if s.isOver() {
+			return errOver
+		}
+		s.kick()
+		pause(ctx, firstPause)
+		if ctx.Err() != nil {
+			return unanswered("keepalive", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// vouchShare of the TTL is what a new lease needs at least: a session that works has three times as much left.
+const vouchShare = 4
+
+// write changes a key of the session's own: an exchange that takes what a lock takes.
+func (s *session) write(ctx context.Context, what string) error {
+	_, err := s.txn(ctx, what, &pb.TxnRequest{Success: []*pb.RequestOp{opPut(s.writeKey(), "", s.lease())}})
+	return err
+}

@@ -1,0 +1,158 @@
+package etcdlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// run is the session's one task: it opens the session, keeps it alive, and closes it in the end.
+func (s *session) run() {
+	defer close(s.ended)
+	for !s.open() {
+		select {
+		case <-s.wake:
+			pause(s.ctx, firstPause)
+		case <-s.ctx.Done():
+			s.shut()
+			return
+		}
+	}
+	ticker := time.NewTicker(s.beat())
+	defer ticker.Stop()
+	k := keepalives{s: s}
+	defer k.drop()
+	for {
+		select {
+		case <-s.wake:
+		case <-ticker.C:
+		case <-s.ctx.Done():
+			s.shut()
+			return
+		}
+		k.beat()
+	}
+}
+
+// open tries once to have the server grant an etcd lease. One whose grant was never answered has no keys, and expires.
+func (s *session) open() bool {
+	conn, err := s.b.connect(s.ctx)
+	if err != nil {
+		s.b.observers.report(distributed.Exchange{Err: err})
+		return s.opened(0, err)
+	}
+	s.conn.Store(conn)
+	sent := time.Now()
+	got, err := call(s.ctx, s, "grant", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+		return pb.NewLeaseClient(conn).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(s.wanted / time.Second)}, opts...)
+	})
+	if err == nil && got.Error != "" {
+		err = fmt.Errorf("etcdlock: grant: %w: %s", distributed.ErrUnavailable, got.Error)
+	}
+	if err != nil {
+		return s.opened(0, err)
+	}
+	s.alive.Store(newAlive(sent, time.Duration(got.TTL)*time.Second))
+	return s.opened(got.ID, nil)
+}
+
+func (s *session) opened(id int64, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id, s.ready, s.why = id, err == nil, err
+	s.tries++
+	s.changed()
+	return s.ready
+}
+
+// keepalives are those of one session, one at a time over one stream. Only the session's task uses it.
+type keepalives struct {
+	s      *session
+	stream pb.Lease_LeaseKeepAliveClient
+	cancel context.CancelFunc // of the stream
+}
+
+// beat sends a keepalive and waits for its answer. One that was not answered is repeated once at once, over a new stream, which
+// goes to another server if there is one.
+func (k *keepalives) beat() {
+	if k.try() != nil && k.s.ctx.Err() == nil {
+		_ = k.try()
+	}
+}
+
+func (k *keepalives) try() error {
+	s := k.s
+	sent := time.Now()
+	ttl, err := k.exchange()
+	if err != nil {
+		k.drop()
+		err = explain(s.ctx, "keepalive", err, false)
+		s.connection().ResetConnectBackoff()
+	} else if ttl <= 0 {
+		err = errOver
+	}
+	s.b.observe(sent, err)
+	if err != nil {
+		s.failed(err)
+		return err
+	}
+	s.alive.Load().proven(sent)
+	s.dead.drain() // what was postponed
+	return nil
+}
+
+// exchange returns the TTL that etcd answers with; 0: the etcd lease has expired.
+func (k *keepalives) exchange() (ttl int64, err error) {
+	s := k.s
+	if k.stream == nil {
+		var ctx context.Context
+		ctx, k.cancel = context.WithCancel(s.ctx)
+		timer := time.AfterFunc(s.patience(), k.cancel)
+		defer timer.Stop()
+		if k.stream, err = pb.NewLeaseClient(s.connection()).LeaseKeepAlive(ctx); err != nil {
+			return 0, err
+		}
+	}
+	timer := time.AfterFunc(s.patience(), k.cancel)
+	defer timer.Stop()
+	if err = k.stream.Send(&pb.LeaseKeepAliveRequest{ID: s.lease()}); err != nil {
+		return 0, err
+	}
+	got, err := k.stream.Recv()
+	if err != nil {
+		return 0, err
+	}
+	return got.TTL, nil
+}
+
+// drop gives up the stream.
+func (k *keepalives) drop() {
+	if k.cancel != nil {
+		k.cancel()
+	}
+	k.stream, k.cancel = nil, nil
+}
+
+// stop ends the session: its task closes it.
+func (s *session) stop() { s.cancel() }
+
+// shut ends the session at the server too: then its keys are gone at once. Keys of leases that are still held must stay until
+// these have expired: then it is not kept alive any more, and expires.
+func (s *session) shut() {
+	if s.finish() && s.lease() != 0 && !s.b.holds(s) {
+		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+		defer cancel()
+		_, _ = call(ctx, s, "revoke", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+			return pb.NewLeaseClient(s.connection()).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: s.lease()}, opts...)
+		})
+	}
+	s.dead.abort(errOver)
+}
+
+// closeGrace bounds how long the end of a session is waited for.
+const closeGrace = time.Second

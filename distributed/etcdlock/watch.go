@@ -1,0 +1,228 @@
+package etcdlock
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// watches are all watches of a Backend, over one stream: the Watcher of the client has a goroutine for each. One task opens
+// the stream, sends what is to be sent, and opens another one when it breaks or falls silent; all watches then go on at
+// the revision after the last that they have seen.
+type watches struct {
+	b     *Backend
+	heard atomic.Int64 // when the stream said something, in nanoseconds since the base of the Backend
+
+	mu   sync.Mutex
+	all  map[int64]*watch   // guarded by mu
+	last int64              // guarded by mu; the id of the newest
+	out  []*pb.WatchRequest // guarded by mu; to be sent
+	wake chan struct{}      // guarded by mu, set once, when the task starts; capacity 1
+}
+
+// watch is one of them. Its id is unique in the Backend, over all streams.
+type watch struct {
+	id   int64
+	a    *attempt
+	req  *pb.WatchCreateRequest
+	next int64 // guarded by the mutex of watches; the revision to go on at
+}
+
+const (
+	// streamBeat is how often a stream that says nothing is asked for a sign of life, and silentBeats how many may go without
+	// one.
+	streamBeat  = time.Second
+	silentBeats = 3
+	// reopenPause is that between two tries to open a stream.
+	reopenPause = 50 * time.Millisecond
+)
+
+// add sets a watch; its events go to a.fired, from any goroutine and with no mutex held.
+func (ws *watches) add(a *attempt, req *pb.WatchCreateRequest) *watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.last++
+	w := &watch{id: ws.last, a: a, req: req, next: req.StartRevision}
+	req.WatchId = w.id
+	if ws.all == nil {
+		ws.all = map[int64]*watch{}
+	}
+	ws.all[w.id] = w
+	ws.send(createWatch(req))
+	return w
+}
+
+// remove gives a watch up. Events that are on their way find it gone.
+func (ws *watches) remove(w *watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if _, there := ws.all[w.id]; there {
+		delete(ws.all, w.id)
+		ws.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
+	}
+}
+
+func createWatch(req *pb.WatchCreateRequest) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: req}}
+}
+
+// send queues a request, and starts the task with the first. The caller holds mu.
+func (ws *watches) send(req *pb.WatchRequest) {
+	ws.out = append(ws.out, req)
+	if ws.wake == nil && ws.b.begin() {
+		ws.wake = make(chan struct{}, 1)
+		go func() {
+			defer ws.b.tasks.Done()
+			ws.run()
+		}()
+	}
+	if ws.wake != nil {
+		select {
+		case ws.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (ws *watches) run() {
+	for ws.b.ctx.Err() == nil {
+		ws.stream()
+		pause(ws.b.ctx, reopenPause)
+	}
+}
+
+// stream opens a stream and works with it until it breaks.
+func (ws *watches) stream() {
+	ctx, cancel := context.WithCancel(ws.b.ctx)
+	defer cancel()
+	conn, err := ws.b.connect(ctx)
+	if err != nil {
+		return
+	}
+	timer := time.AfterFunc(silentBeats*streamBeat, cancel)
+	stream, err := pb.NewWatchClient(conn).Watch(clientv3.WithRequireLeader(ctx))
+	if err != nil || !timer.Stop() {
+		return
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer cancel()
+		ws.read(stream)
+	})
+	ws.write(ctx, stream)
+	cancel()
+	reader.Wait()
+}
+
+// write sends what is to be sent, all watches first, until the stream breaks.
+func (ws *watches) write(ctx context.Context, stream pb.Watch_WatchClient) {
+	ws.hear()
+	requests := ws.restart()
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for {
+		for _, req := range requests {
+			if stream.Send(req) != nil {
+				return
+			}
+		}
+		requests = nil
+		select {
+		case <-ws.wake:
+			requests = ws.take()
+		case <-beat.C:
+			silence := time.Since(ws.b.base) - time.Duration(ws.heard.Load())
+			if silence > silentBeats*streamBeat {
+				return
+			}
+			if silence > streamBeat/2 && ws.any() {
+				requests = []*pb.WatchRequest{{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}}
+			} else {
+				ws.hear()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (ws *watches) hear() { ws.heard.Store(int64(time.Since(ws.b.base))) }
+
+func (ws *watches) any() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.all) > 0
+}
+
+// restart returns the requests that set all watches anew, in place of what was to be sent.
+func (ws *watches) restart() []*pb.WatchRequest {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.out = nil
+	var all []*pb.WatchRequest
+	for _, w := range ws.all {
+		w.req.StartRevision = w.next
+		all = append(all, createWatch(w.req))
+	}
+	return all
+}
+
+func (ws *watches) take() []*pb.WatchRequest {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	out := ws.out
+	ws.out = nil
+	return out
+}
+
+// read passes events on until the stream breaks.
+func (ws *watches) read(stream pb.Watch_WatchClient) {
+	for {
+		got, err := stream.Recv()
+		if err != nil {
+			return
+		}
+		ws.hear()
+		if w := ws.took(got); w != nil {
+			w.a.fired(w, got.Events)
+		}
+	}
+}
+
+// took returns the watch that a message is for, if it is to be passed on. A server gives a watch up when the revision at which
+// it is to go on has been compacted, which its owner learns as a message without events. It also does when the user has no right to it;
+// then looks without an event have to do.
+func (ws *watches) took(got *pb.WatchResponse) *watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.all[got.WatchId]
+	switch {
+	case w == nil:
+		return nil
+	case got.Canceled:
+		delete(ws.all, w.id)
+		got.Events = nil
+		if got.CompactRevision != 0 {
+			return w
+		}
+		ws.b.set.log.Warn("etcdlock: a watch was refused", "reason", got.CancelReason)
+		return nil
+	case len(got.Events) == 0:
+		return nil
+	}
+	w.next = got.Header.Revision + 1
+	return w
+}
+
+// ids returns the watches there are, for tests.
+func (ws *watches) ids() []int64 {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return slices.Sorted(maps.Keys(ws.all))
+}

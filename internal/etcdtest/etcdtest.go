@@ -1,0 +1,205 @@
+package etcdtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/internal/testproc"
+)
+
+// TB is the part of a testing.TB that this package needs.
+type TB = testproc.TB
+
+const (
+	// Ports lie below the range that Linux uses for outgoing connections.
+	firstPort, lastPort = 20000, 32000
+	// patience is longer than a start on a busy machine takes.
+	patience = 60 * time.Second
+	// members is the size of a cluster.
+	members = 3
+	// startTries is how many clusters are tried if a port has been taken meanwhile.
+	startTries = 5
+)
+
+// Server is one etcd process.
+type Server = testproc.Server
+
+// Missing returns an error that says what is not installed; nil: servers can be started.
+func Missing() error {
+	_, err := find()
+	return err
+}
+
+func find() (string, error) { return testproc.Find("etcd", "/usr/local/bin", "/opt/homebrew/bin") }
+
+// Start starts a single server with further arguments, such as "--quota-backend-bytes=10000000". Leases of a second are
+// granted.
+func Start(t TB, args ...string) *Server {
+	t.Helper()
+	program, err := find()
+	testproc.Need(t, err)
+	peer := testproc.FreePort(t, firstPort, lastPort)
+	return testproc.Launch(t, testproc.Spec{
+		Name: "etcd", FirstPort: firstPort, LastPort: lastPort, Patience: patience, Prepare: prepare(t), Ready: isReady,
+		Command: func(s *Server) testproc.Command {
+			return testproc.Command{Path: program, Args: append(arguments(s, "single", peer, "single="+peerURL(peer),
+				"--heartbeat-interval=50", "--election-timeout=500"), args...)}
+		},
+	})
+}
+
+// StartCluster starts three servers, which have elected a leader, with the timing of etcd's defaults: leases of 2 s are granted.
+func StartCluster(t TB, args ...string) []*Server {
+	t.Helper()
+	program, err := find()
+	testproc.Need(t, err)
+	for range startTries {
+		if servers := startCluster(t, program, args); servers != nil {
+			return servers
+		}
+	}
+	t.Fatalf("no etcd cluster could be started")
+	return nil
+}
+
+func startCluster(t TB, program string, args []string) []*Server {
+	t.Helper()
+	var peers [members]int
+	var all []string
+	for i := range peers {
+		peers[i] = testproc.FreePort(t, firstPort, lastPort)
+		all = append(all, fmt.Sprintf("m%d=%s", i, peerURL(peers[i])))
+	}
+	servers := make([]*Server, members)
+	for i := range servers {
+		servers[i] = testproc.New(t, testproc.Spec{
+			Name: "etcd", Patience: patience, Prepare: prepare(t), Ready: isReady,
+			Command: func(s *Server) testproc.Command {
+				return testproc.Command{Path: program,
+					Args: append(arguments(s, fmt.Sprint("m", i), peers[i], strings.Join(all, ",")), args...)}
+			},
+		}, testproc.FreePort(t, firstPort, lastPort))
+		if err := servers[i].Run(); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	ready := true
+	for _, s := range servers {
+		ready = ready && s.AwaitReady()
+	}
+	if !ready {
+		for _, s := range servers {
+			s.Kill()
+		}
+		return nil
+	}
+	return servers
+}
+
+func arguments(s *Server, name string, peer int, all string, more ...string) []string {
+	return append([]string{
+		"--name=" + name, "--data-dir=" + filepath.Join(s.Dir, "data"), "--log-level=warn", "--logger=zap",
+		"--listen-client-urls=http://" + s.Addr, "--advertise-client-urls=http://" + s.Addr,
+		"--listen-peer-urls=" + peerURL(peer), "--initial-advertise-peer-urls=" + peerURL(peer), "--initial-cluster=" + all,
+	}, more...)
+}
+
+func peerURL(port int) string { return "http://" + testproc.Loopback(port) }
+
+// inMemory is where Linux keeps files in memory: etcd waits for the disk with every change.
+const inMemory = "/dev/shm"
+
+// prepare links the folder of the data to one in memory.
+func prepare(t TB) func(dir string) error {
+	return func(dir string) error {
+		if _, err := os.Stat(inMemory); err != nil {
+			return nil
+		}
+		data, err := os.MkdirTemp(inMemory, "etcdtest")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(data) })
+		return os.Symlink(data, filepath.Join(dir, "data"))
+	}
+}
+
+// isReady reports whether the server has a leader and no alarm.
+func isReady(s *Server) bool {
+	return bytes.Contains(testproc.Ask(s.Addr, []byte("GET /health HTTP/1.0\r\n\r\n")), []byte(`"health":"true"`))
+}
+
+// shared is a server that lives as long as the test binary runs its tests.
+var shared struct {
+	once   sync.Once
+	server *Server
+	t      packageTB
+}
+
+// Main wraps the tests of a package that use Shared. It stops the server when all tests have ended.
+func Main(m interface{ Run() int }) interface{ Run() int } { return tests{m} }
+
+type tests struct{ m interface{ Run() int } }
+
+func (s tests) Run() int {
+	defer shared.t.cleanUp()
+	return s.m.Run()
+}
+
+// Shared returns the server that all tests of the package use. It is not to be killed, paused or configured. TestMain begins with
+//
+//	goleak.VerifyTestMain(etcdtest.Main(m))
+func Shared(t TB) *Server {
+	t.Helper()
+	testproc.Need(t, Missing())
+	shared.once.Do(func() {
+		defer func() {
+			if p := recover(); p != nil && p != any(&shared.t) {
+				panic(p)
+			}
+		}()
+		shared.server = Start(&shared.t)
+	})
+	if shared.server == nil {
+		t.Fatalf("no etcd: %v", shared.t.failure)
+	}
+	return shared.server
+}
+
+// packageTB is the TB of what a package's tests share.
+type packageTB struct {
+	mu       sync.Mutex
+	cleanups []func() // guarded by mu
+	failure  error
+}
+
+func (t *packageTB) Helper() {}
+
+func (t *packageTB) Cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
+// Fatalf ends Start by a panic, as a test's ends its goroutine.
+func (t *packageTB) Fatalf(format string, args ...any) {
+	t.failure = fmt.Errorf(format, args...)
+	panic(t)
+}
+
+func (t *packageTB) Skipf(format string, args ...any) { t.Fatalf(format, args...) }
+
+func (t *packageTB) cleanUp() {
+	t.mu.Lock()
+	all := t.cleanups
+	t.cleanups = nil
+	t.mu.Unlock()
+	for last := len(all) - 1; last >= 0; last-- {
+		all[last]()
+	}
+}
