@@ -29,7 +29,9 @@ func TestHotKey(t *testing.T) {
 func hotKey(t *testing.T, addr string, opts ...wllock.Option) (total int64) {
 	t.Helper()
 	const lockers, callers = 8, 16
-	var inside int // guarded by the lock under test
+	var inside int // guarded by the lock under test, as the next two
+	var entered [lockers]bool
+	first := 0 // how many instances have had their first turn: until then the holder may not know that somebody waits
 	var turns [lockers]atomic.Int64
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -45,7 +47,13 @@ func hotKey(t *testing.T, addr string, opts ...wllock.Option) (total int64) {
 						if inside++; inside != 1 {
 							t.Errorf("%d inside", inside)
 						}
-						turns[i].Add(1)
+						if !entered[i] {
+							entered[i] = true
+							first++
+						}
+						if first == lockers {
+							turns[i].Add(1)
+						}
 						inside--
 						return nil
 					})
