@@ -93,6 +93,7 @@ type entry struct {
 	Waiting     int       `json:"waiting"`
 	AtBackend   bool      `json:"at_backend"`
 	Holders     int       `json:"holders"`
+	Batch       int       `json:"batch"` // callers of the batch that runs
 	HeldSeconds float64   `json:"held_seconds"`
 	Fence       uint64    `json:"fence,string"` // beyond 2^53, where many JSON parsers round numbers
 	Turns       int       `json:"turns"`
@@ -109,7 +110,7 @@ func (p page) writeJSON(w io.Writer) {
 	}
 	for _, l := range p.locks {
 		d.Locks = append(d.Locks, entry{Key: l.Key, Mode: l.Mode, Waiting: l.Waiting, AtBackend: l.AtBackend,
-			Holders: l.Holders, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
+			Holders: l.Holders, Batch: l.Batch, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
 			Lingering: l.Lingering, Degraded: l.Degraded})
 	}
 	_ = json.NewEncoder(w).Encode(d) // fails only if the client has disconnected
@@ -124,9 +125,9 @@ func (p page) writeText(w io.Writer) {
 		fmt.Fprintf(w, "BACKEND NOT AVAILABLE for %s: %q\n\n", short(p.at.Sub(b.Since)), b.Err.Error())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
+	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tBATCH\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
 	for _, l := range p.locks {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\n", nametext.Quote(l.Key), l.Mode, l.Waiting, l.Holders,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%d\t%d\t%s\t%s\n", nametext.Quote(l.Key), l.Mode, l.Waiting, l.Holders, l.Batch,
 			short(l.HeldFor), l.Fence, l.Turns, p.left(l.Until), state(l))
 	}
 	_ = t.Flush() // as above

@@ -39,6 +39,7 @@ func get(t testing.TB, l *wllock.Locker, target, accept string) *httptest.Respon
 type entry struct {
 	Key, Mode        string
 	Waiting, Holders int
+	Batch            int
 	AtBackend        bool    `json:"at_backend"`
 	HeldSeconds      float64 `json:"held_seconds"`
 	Fence            string
@@ -135,8 +136,8 @@ func TestWhoHoldsAndWaits(t *testing.T) {
 	assert.Equal(t, 0, d.Locks[1].Waiting)
 
 	text := get(t, l, "/", "text/html").Body.String()
-	assert.Regexp(t, `(?m)^KEY +MODE +WAITING +HOLDERS +HELD +FENCE +TURNS +LEASE +STATE$`, text)
-	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +[0-9.]+[mµ]?s +`+first.Fence+` +1 +[0-9.]+s +held$`, text)
+	assert.Regexp(t, `(?m)^KEY +MODE +WAITING +HOLDERS +BATCH +HELD +FENCE +TURNS +LEASE +STATE$`, text)
+	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +0 +[0-9.]+[mµ]?s +`+first.Fence+` +1 +[0-9.]+s +held$`, text)
 }
 
 func TestOtherStates(t *testing.T) {
@@ -165,6 +166,17 @@ func TestDegraded(t *testing.T) {
 		return nil
 	}))
 	b.Partition(false)
+}
+
+func TestBatchIsShown(t *testing.T) {
+	l := wllocktest.New(t)
+	order := wllock.WrapBatch(l, "product", func(int) string { return "1" }, func(context.Context, []*wllock.Item[int, int]) error {
+		assert.Equal(t, 1, getJSON(t, l).Locks[0].Batch)
+		assert.Regexp(t, `(?m)^"test:product:1" +exclusive +0 +1 +1 +`, get(t, l, "/", "").Body.String())
+		return nil
+	})
+	_, err := order(t.Context(), 1)
+	require.NoError(t, err)
 }
 
 func TestFormats(t *testing.T) {

@@ -129,6 +129,14 @@ func harmless(t *testing.T, opts ...wllock.Option) wllock.Stats {
 	inTime(0, func() { require.NoError(t, first.Release(t.Context())) })
 	inTime(0, func() { <-next })
 
+	serve := wllock.WrapBatch(l, "n", func(int) string { return "batch" }, func(context.Context, []*wllock.Item[int, int]) error { return nil })
+	for range 3 {
+		inTime(0, func() {
+			_, err := serve(t.Context(), 1)
+			require.NoError(t, err)
+		})
+	}
+
 	first = acquire("lost")
 	b.Expire("test:n:lost")
 	<-first.Context().Done()

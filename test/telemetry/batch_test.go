@@ -1,0 +1,92 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/wllock/wllock"
+)
+
+// batchOf lets n callers ride in one batch that runs work.
+func batchOf(t *testing.T, l *wllock.Locker, n int, work func(context.Context) error) {
+	lock, err := l.Acquire(t.Context(), "n", "secret-key")
+	require.NoError(t, err)
+	call := wllock.WrapBatch(l, "n", func(int) string { return "secret-key" },
+		func(ctx context.Context, _ []*wllock.Item[int, int]) error { return work(ctx) })
+	for i := range n {
+		go func() { _, _ = call(context.Background(), i) }()
+		synctest.Wait()
+	}
+	require.NoError(t, lock.Release(t.Context()))
+	synctest.Wait()
+}
+
+func TestABatchIsOneRootSpanLinkedToItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		provider := trace.NewTracerProvider(trace.WithSpanProcessor(recorder))
+		l, _ := newLocker(t, wllock.WithTracerProvider(provider), wllock.WithSpanKeys())
+		var inside oteltrace.SpanContext
+		batchOf(t, l, 3, func(ctx context.Context) error {
+			inside = oteltrace.SpanContextFromContext(ctx)
+			return errors.New("failed")
+		})
+		callers := map[oteltrace.SpanID]bool{}
+		var batch trace.ReadOnlySpan
+		for _, s := range ended(t, recorder, 5)[1:] {
+			if s.Name() == "wllock.batch" {
+				batch = s
+				continue
+			}
+			callers[s.SpanContext().SpanID()] = true
+			require.Equal(t, "queued", s.Events()[0].Name)
+			require.Equal(t, "acquired", s.Events()[1].Name)
+		}
+		require.Equal(t, batch.SpanContext(), inside, "the function's spans belong to that of the batch")
+		require.False(t, batch.Parent().IsValid())
+		require.Len(t, batch.Links(), 3)
+		for _, link := range batch.Links() {
+			require.True(t, callers[link.SpanContext.SpanID()])
+		}
+		require.Equal(t, codes.Error, batch.Status().Code)
+		for _, a := range []attribute.KeyValue{attribute.Int("wllock.batch.size", 3), attribute.String("wllock.key", "test:n:secret-key"),
+			attribute.String("wllock.name", "n"), attribute.String("wllock.system", "test")} {
+			require.Contains(t, batch.Attributes(), a)
+		}
+	})
+}
+
+func TestSizesOfBatchesAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := metric.NewManualReader()
+		l, _ := newLocker(t, wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+		for _, n := range []int{1, 3, 3} {
+			batchOf(t, l, n, nothing)
+		}
+		sums := counts(t, reader)
+		require.EqualValues(t, 2*3+2*3+4, sums["wllock.acquire.duration"], "both tiers of blockers and leaders, and the wait of riders")
+		require.EqualValues(t, 6, sums["wllock.hold.duration"])
+		var all metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(t.Context(), &all))
+		for _, m := range all.ScopeMetrics[0].Metrics {
+			if sizes, ok := m.Data.(metricdata.Histogram[int64]); ok {
+				require.Equal(t, "wllock.batch.size", m.Name)
+				require.EqualValues(t, 3, sizes.DataPoints[0].Count)
+				require.EqualValues(t, 7, sizes.DataPoints[0].Sum)
+				return
+			}
+		}
+		require.Fail(t, "not measured")
+	})
+}
