@@ -20,8 +20,9 @@ import (
 //	  └─taken along ──────────────────────────────────────────────────────┴─▶ await: the end of the batch, or of the context
 type batchCaller struct {
 	local.Member
-	hold   *hold  // nil: nested
-	ending ending // written before Member.End, read by the caller after that
+	hold   *hold         // nil: nested
+	told   chan struct{} // of a leader: where it waits
+	ending ending        // written before Member.End, read by the caller after that
 }
 
 // ending is how a batch has ended, for all of its callers.
@@ -50,6 +51,7 @@ func (l *Locker) batch(ctx context.Context, name, key string, opts []CallOption,
 		return c.alone(e)
 	default:
 		l.workers.get().lead(e, c, max)
+		defer func() { l.workers.told.Put(c.told) }() // empty, and nobody sends there: either the value came, or the leader has left
 	}
 	return c.await(ctx)
 }

@@ -21,13 +21,13 @@ type workers struct {
 	idle    []*worker // guarded by mu; the last one has been idle for the shortest time
 	closed  bool      // guarded by mu
 	resting sync.WaitGroup
+	told    sync.Pool // of chan struct{}: where a leader waits. The leader gives it back, when nobody sends there any more
 }
 
 // worker is a goroutine and the batch that it runs.
 type worker struct {
 	of     *workers
 	wake   chan struct{} // receives a value when there is a batch; closed by Close
-	told   chan struct{} // where the leader of the batch waits for its end
 	timer  *time.Timer
 	active bool // the goroutine runs
 
@@ -45,13 +45,18 @@ func (p *workers) get() *worker {
 		p.idle[n-1], p.idle = nil, p.idle[:n-1]
 		return w
 	}
-	return &worker{of: p, wake: make(chan struct{}, 1), told: make(chan struct{}, 1)}
+	return &worker{of: p, wake: make(chan struct{}, 1)}
 }
 
 // lead makes c, which has the lock, the leader of a batch, and starts that.
 func (w *worker) lead(e entered, c *batchCaller, max int) {
 	h := c.hold
-	w.entered, w.leader, w.size = e, c, h.turn.Take(max, w.told, time.Now())
+	told, ok := w.of.told.Get().(chan struct{})
+	if !ok {
+		told = make(chan struct{}, 1)
+	}
+	c.told = told
+	w.entered, w.leader, w.size = e, c, h.turn.Take(max, told, time.Now())
 	h.tenure.Lead(&h.use, w.size)
 	h.observer.batched(&h.call, w.size)
 	if w.active {
