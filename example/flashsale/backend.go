@@ -33,12 +33,20 @@ func openBackend(url string) (distributed.Backend, error) {
 	case scheme == "memory":
 		return memlock.New(), nil
 	case scheme == zookeeper:
-		return zklock.Open(url)
+		return orNil(zklock.Open(url))
 	case slices.Contains(redlockSchemes, scheme):
-		return redlock.Open(url)
+		return orNil(redlock.Open(url))
 	case slices.Contains(redisSchemes, scheme):
-		return redislock.Open(url)
+		return orNil(redislock.Open(url))
 	default:
 		return nil, fmt.Errorf("no lock service for %q; allowed: %s", scheme, backendsAllowed)
 	}
+}
+
+// orNil keeps a nil pointer out of the interface: that would not be nil.
+func orNil[B distributed.Backend](b B, err error) (distributed.Backend, error) {
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }

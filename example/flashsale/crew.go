@@ -66,13 +66,9 @@ func (m *meter) start() {
 // run serves all buyers of the crew and returns their results. Only an interruption is an error; a buyer's failure is
 // counted.
 func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
-	backend, sent := &counting{Backend: c.backend}, c.statements()
+	backend := &counting{Backend: c.backend}
 	t := &tally{start: time.Now(), meter: m}
-	var others visitors
-	leave := func() {}
-	if c.sql != nil {
-		leave = others.come(ctx, c.look)
-	}
+	observed := c.observe(ctx)
 	var instances sync.WaitGroup
 	for n := c.first; n < c.Instances; n += c.stride {
 		i := &instance{settings: c.settings, system: c.system, product: r.id, shop: c.shop, sql: c.sql, backend: backend}
@@ -83,25 +79,9 @@ func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
 		})
 	}
 	instances.Wait()
-	leave()
-	t.result.Requests, t.result.Visits = backend.requests.Load(), others.waits
-	t.result.Statements = c.statements() - sent - others.shown
+	t.result.Requests = backend.requests.Load()
+	observed(&t.result)
 	return t.result, context.Cause(ctx)
-}
-
-// look shows the other product to a visitor that is as patient as a buyer.
-func (c *crew) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.Wait)
-	defer cancel()
-	return c.sql.Look(ctx, otherProduct)
-}
-
-// statements is how many the crew has sent to a database that counts.
-func (c *crew) statements() int64 {
-	if c.sql == nil {
-		return 0
-	}
-	return c.sql.Statements()
 }
 
 // serve opens the n-th instance, serves its buyers and closes it after the last.

@@ -58,7 +58,7 @@ func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 		"-serve :0 -procs 2 -backend redis://x":   "-procs is for the rounds",
 		"-mode none":                              "-mode needs -db: allowed: sqlite",
 		"-pool 4 -think 1s":                       "-think needs -db: allowed: sqlite",
-		"-db oracle://u:secret@h/shop":            "-db: allowed: sqlite (a temporary file), sqlite:FILE, mysql://",
+		"-db oracle://u:secret@h/shop":            "-db: allowed: sqlite (a temporary file), sqlite:FILE or sqlite:///FILE, mysql://",
 		"-db mysql://u:secret@h":                  "-db: mysql:// needs a host and a database; allowed: sqlite",
 		"-db sqlite -mode none,both":              `no mode "both"; allowed: none, optimistic, pessimistic, statement, lock`,
 		"-db sqlite -pool 0":                      "allowed: whole numbers from 1 to 1000, several with commas",

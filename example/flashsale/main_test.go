@@ -77,9 +77,11 @@ func TestInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	status, _, stderr := sale(ctx)
-	assert.Equal(t, statusInterrupted, status)
-	assert.Contains(t, stderr, "interrupted")
+	for _, flags := range [][]string{nil, {"-db", "sqlite"}} {
+		status, _, stderr := sale(ctx, flags...)
+		assert.Equal(t, statusInterrupted, status)
+		assert.Contains(t, stderr, "interrupted")
+	}
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "flashsale-*"))
 	require.NoError(t, err)
 	assert.Empty(t, left, "the database is removed")

@@ -34,9 +34,11 @@ func TestProcs(t *testing.T) {
 func TestProcsReportTheirFailure(t *testing.T) {
 	_, file := newShop(t, 1)
 	work := procsTask(file)
-	work.Backend = "etcd://nowhere"
-	_, err := runProcs(t.Context(), work, new(meter))
-	assert.ErrorContains(t, err, `no lock service for "etcd"`)
+	for backend, want := range map[string]string{"gopher://nowhere": `no lock service for "gopher"`, "zk://": "zklock", "redis://%": "redislock"} {
+		work.Backend = backend
+		_, err := runProcs(t.Context(), work, new(meter))
+		assert.ErrorContains(t, err, want)
+	}
 }
 
 func TestProcsEndWithTheirParent(t *testing.T) {

@@ -13,6 +13,28 @@ const (
 	visitInterval = 10 * time.Millisecond
 )
 
+// observe lets visitors in and counts statements, with -db, until the function is called that it returns. That completes the
+// result.
+func (c *crew) observe(ctx context.Context) (observed func(*result)) {
+	if c.sql == nil {
+		return func(*result) {}
+	}
+	var others visitors
+	sent := c.sql.Statements()
+	leave := others.come(ctx, c.look)
+	return func(r *result) {
+		leave()
+		r.Visits, r.Statements = others.waits, c.sql.Statements()-sent-others.shown
+	}
+}
+
+// look shows the other product to a visitor that is as patient as a buyer.
+func (c *crew) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	defer cancel()
+	return c.sql.Look(ctx, otherProduct)
+}
+
 // visitors look at another product while the sale goes on, over the same connections: what they wait is what the sale costs
 // everybody else.
 type visitors struct {

@@ -19,7 +19,7 @@ import (
 )
 
 // Allowed lists the URLs that Open knows.
-const Allowed = "sqlite (a temporary file), sqlite:FILE, mysql://user:password@host:port/database (MariaDB, too), " +
+const Allowed = "sqlite (a temporary file), sqlite:FILE or sqlite:///FILE, mysql://user:password@host:port/database (MariaDB, too), " +
 	"postgres://user:password@host:port/database"
 
 // Shop is the shop of one process.
@@ -97,7 +97,7 @@ func dialectOf(url string) (*dialect, error) {
 	if scheme == "postgresql" {
 		scheme = "postgres"
 	}
-	if d := dialects[scheme]; d != nil && (scheme == "sqlite") != strings.Contains(url, "://") {
+	if d := dialects[scheme]; d != nil && (scheme == "sqlite" || strings.Contains(url, "://")) {
 		return d, nil
 	}
 	return nil, fmt.Errorf("allowed: %s", Allowed)
@@ -109,7 +109,10 @@ const busyMillis = "1000"
 
 func sqliteConnector(name string) (driver.Connector, error) {
 	_, file, _ := strings.Cut(name, ":")
-	if file == "" {
+	if path, ok := strings.CutPrefix(file, "//"); ok && strings.HasPrefix(path, "/") {
+		file = path
+	}
+	if file == "" || strings.HasPrefix(file, "//") {
 		return nil, errors.New("sqlite needs a file")
 	}
 	return sqlite.NewConnector("file:" + (&url.URL{Path: file}).EscapedPath() + "?" + url.Values{

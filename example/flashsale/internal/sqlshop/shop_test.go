@@ -26,7 +26,7 @@ func TestWrongURLsSayWhatIsAllowed(t *testing.T) {
 		_, err = Open(url, 1, atOnce)
 		assert.Error(t, err, url)
 	}
-	for _, url := range []string{"sqlite:shop.db", "mysql://u:p@h/shop?timeout=5s", "mysql://h:1/shop", "postgres://h/shop", "postgresql://u@h:1/shop"} {
+	for _, url := range []string{"sqlite:shop.db", "sqlite:/shop.db", "sqlite:///shop.db", "mysql://u:p@h/shop?timeout=5s", "mysql://h:1/shop", "postgres://h/shop", "postgresql://u@h:1/shop"} {
 		assert.NoError(t, Check(url), url)
 	}
 }
