@@ -183,7 +183,7 @@ func (f durationFlag) Set(text string) error {
 
 // checkURLs is no flag.Value, because the error of a flag shows its value, and a URL may contain a password.
 func (s *settings) checkURLs() error {
-	if scheme, _, ok := strings.Cut(s.Backend, "://"); !ok || !knownScheme(scheme) {
+	if _, ok := serviceOf(s.Backend); !ok {
 		return errors.New("-backend: allowed: " + backendsAllowed)
 	}
 	if s.DB == "" || s.DB == temporary {
