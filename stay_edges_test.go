@@ -25,14 +25,15 @@ func TestCloseDoesNotWaitAndTheLockStaysTaken(t *testing.T) { // rule N3
 					l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
 					require.NoError(t, err)
 					begin := time.Now()
+					closed := make(chan error)
 					go func() {
 						time.Sleep(closes + time.Millisecond) // inside, in any case
-						require.NoError(t, l.Close(t.Context()))
+						closed <- l.Close(t.Context())
 					}()
 					err = l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(least / 2); return nil },
 						wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(max))
 					require.NoError(t, err)
-					require.NoError(t, l.Close(t.Context()))
+					require.NoError(t, <-closed)
 					require.LessOrEqual(t, time.Since(begin), least*9/10)
 					require.Zero(t, l.Stats().Total.Held)
 					freeAfter(t, lockerOn(t, b))
@@ -78,6 +79,39 @@ func TestStayingLockServesNobodyOnItsOwnLease(t *testing.T) { // rule N1
 		require.GreaterOrEqual(t, last[1], least)
 		require.GreaterOrEqual(t, last[2], least)
 		require.Less(t, last[3], ttl)
+	})
+}
+
+func TestLeaseOfALockThatStayedIsNotHandedOn(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		go func() {
+			_ = l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(2 * least); return nil },
+				wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(0))
+		}()
+		synctest.Wait()
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.Less(t, time.Until(held.Until()), ttl, "a process that dies keeps the lock for T, not longer")
+			return nil
+		}))
+	})
+}
+
+func TestPlaceOfAnotherTTLIsNotTakenOver(t *testing.T) { // rules N1 and T3
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		release := hold(t, lockerOn(t, b), "n", "k")
+		go func() {
+			_ = l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(time.Second))
+		}()
+		synctest.Wait()
+		time.AfterFunc(2*time.Second, release)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.GreaterOrEqual(t, time.Until(held.Until()), least)
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
 	})
 }
 

@@ -70,7 +70,7 @@ func TestOncePerTick(t *testing.T) { // rule N2
 	t.Parallel()
 	s, r := ticks(t, func(children []*child, done <-chan struct{}) {})
 	for n := range s.ticks {
-		if !r.late[n] {
+		if !r.late[n] && !r.late[n-1] { // a late run at the one before may still keep the lock
 			require.Len(t, r.ofTick[n], 1, "runs at tick %d", n)
 		}
 	}
@@ -119,7 +119,7 @@ type result struct {
 // called for the earlier one, and from when the function was entered for the later one: so a slow machine raises no alarm.
 func ticks(t *testing.T, meanwhile func(children []*child, done <-chan struct{})) (schedule, result) {
 	server := redistest.Start(t)
-	s := schedule{base: time.Now().Add(2 * time.Second), period: 300 * time.Millisecond, least: 150 * time.Millisecond, ticks: 20}
+	s := schedule{base: time.Now().Add(2 * time.Second), period: 500 * time.Millisecond, least: 200 * time.Millisecond, ticks: 12}
 	if long() {
 		s.ticks = 1000
 	}

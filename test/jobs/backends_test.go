@@ -1,0 +1,83 @@
+package jobs
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/zklock"
+	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/zktest"
+)
+
+// backends opens backends on the same servers, each with connections of its own.
+var backends = map[string]func(t *testing.T) (open func() (distributed.Backend, error), ttl time.Duration){
+	"Redis": func(t *testing.T) (func() (distributed.Backend, error), time.Duration) {
+		addr := redistest.Start(t).Addr
+		return func() (distributed.Backend, error) { return redislock.Open("redis://" + addr) }, time.Second
+	},
+	"Redlock": func(t *testing.T) (func() (distributed.Backend, error), time.Duration) {
+		var clients []redis.UniversalClient
+		for range 3 {
+			clients = append(clients, redistest.Start(t).Client())
+		}
+		first, err := redlock.New(clients)
+		require.NoError(t, err)
+		require.NoError(t, first.Vouch(t.Context()))
+		require.NoError(t, first.Close())
+		return func() (distributed.Backend, error) { return redlock.New(clients) }, time.Second
+	},
+	"ZooKeeper": func(t *testing.T) (func() (distributed.Backend, error), time.Duration) {
+		addr := zktest.Start(t).Addr
+		return func() (distributed.Backend, error) { return zklock.New([]string{addr}) }, 5 * time.Second
+	},
+}
+
+// TestEveryBackendKeepsALockTaken: until d has passed, and no longer if nobody has died; and until then at least if the Locker
+// is closed, with its backend.
+func TestEveryBackendKeepsALockTaken(t *testing.T) { // rules N2 and N3
+	const least = 1500 * time.Millisecond
+	for name, start := range backends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			open, ttl := start(t)
+			locker := func() *wllock.Locker {
+				b, err := open()
+				require.NoError(t, err)
+				l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl), wllock.WithOwnedBackend())
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = l.Close(context.Background()) })
+				return l
+			}
+			other := locker()
+			for _, close := range []bool{false, true} {
+				l := locker()
+				begin := time.Now()
+				require.NoError(t, l.Do(t.Context(), "cron", "job", func(context.Context) error { return nil }, wllock.WithHoldAtLeast(least)))
+				if close {
+					require.NoError(t, l.Close(t.Context()))
+				}
+				require.ErrorIs(t, other.Do(t.Context(), "cron", "job", never(t), wllock.NoWait()), wllock.ErrHeld)
+				require.NoError(t, other.Do(t.Context(), "cron", "job", func(context.Context) error { return nil }))
+				took := time.Since(begin)
+				require.GreaterOrEqual(t, took, least)
+				t.Logf("closed: %v; free after %v", close, took)
+				require.Less(t, took, 10*time.Second+4*ttl)
+			}
+		})
+	}
+}
+
+func never(t *testing.T) wllock.Func {
+	return func(context.Context) error {
+		t.Error("the function was run without the lock")
+		return nil
+	}
+}
