@@ -218,7 +218,9 @@ func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
 	}()
 	h.flight.Context = ctx
 	err := h.tenure.Begin(&h.flight, &h.use, ask)
-	pass = err != nil && err != tenure.ErrDrain
+	if pass = err != nil && err != tenure.ErrDrain; pass {
+		err = heldBy(h.tenure, err) // before its place is left
+	}
 	return err
 }
 
@@ -232,6 +234,7 @@ func ahead(ask local.Ask, err error) int {
 
 // refused makes the error of a caller that did not get the lock.
 func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
+	holder, err := holderIn(err)
 	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
 	if tier == TierDistributed {
 		e.DistributedWait = time.Since(h.turnAt)
@@ -247,6 +250,9 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 		e.RetryAfter = h.name.retryAfter(ahead)
 	case timedOut, busy:
 		e.RetryAfter = h.name.retryAfter(0)
+		if e.Holder = holder; tier == TierLocal {
+			e.Holder = l.holderOf(h.key)
+		}
 	case unavailable:
 		e.RetryAfter = l.settings.leaseTTL / 3
 		if r := (*outage.Refused)(nil); errors.As(err, &r) {

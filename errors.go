@@ -71,6 +71,7 @@ type Error struct {
 	DistributedWait time.Duration // part of Waited at the backend
 	RetryAfter      time.Duration // estimate of when another try may succeed; 0: never, or not known
 	Ran             bool          // the function was entered: a repeat may do the work twice
+	Holder          string        // of ErrHeld and ErrWaitTimeout: the Locker.Instance that has the lock, of readers one and how many more; "": not known
 	Err             error         // one of the errors above, maybe with more beside it
 }
 
@@ -79,7 +80,11 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "wllock: %s %s: %v", e.Op, nametext.Quote(e.Key), e.Err)
 	if !e.Ran {
-		fmt.Fprintf(&b, " (%s tier, waited %v)", e.Tier, e.Waited.Round(time.Microsecond))
+		fmt.Fprintf(&b, " (%s tier, waited %v", e.Tier, e.Waited.Round(time.Microsecond))
+		if e.Holder != "" {
+			b.WriteString(", held by " + nametext.Quote(e.Holder)) // quoted: it comes from the backend
+		}
+		b.WriteByte(')')
 	}
 	return b.String()
 }
@@ -89,9 +94,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // LogValue implements slog.LogValuer.
 func (e *Error) LogValue() slog.Value {
-	return slog.GroupValue(
+	attrs := []slog.Attr{
 		slog.String("op", e.Op), slog.String("key", nametext.Quote(e.Key)), slog.String("tier", string(e.Tier)),
-		slog.Duration("waited", e.Waited), slog.Bool("ran", e.Ran), slog.String("error", e.Err.Error()))
+		slog.Duration("waited", e.Waited), slog.Bool("ran", e.Ran), slog.String("error", e.Err.Error()),
+	}
+	if e.Holder != "" {
+		attrs = append(attrs, slog.String("holder", nametext.Quote(e.Holder)))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // public translates the errors of the tiers into those of this package. A context's error gets its cause beside it.

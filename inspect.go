@@ -22,6 +22,7 @@ type LockInfo struct {
 	Batch     int           // callers of the batch that runs; 0: none does
 	Until     time.Time     // the lease lasts at least until then; zero: there is none
 	Lingering bool          // the lease is idle, and kept for the next local caller
+	Holder    string        // the Locker.Instance that has the lock, this one's or another's; "": not known
 	Degraded  bool          // held without a lease, because the backend is or was unreachable (LocalOnly)
 }
 
@@ -33,7 +34,9 @@ func (l *Locker) Locks(limit int) []LockInfo {
 	now := time.Now()
 	infos := make(map[string]LockInfo, len(tenures))
 	for key, t := range tenures {
-		infos[key] = describe(t.Snapshot(), now)
+		info := describe(t.Snapshot(), now)
+		info.Holder = t.Holder()
+		infos[key] = info
 	}
 	var all []LockInfo
 	l.queue.Each(func(key string, t *tenure.Tenure, waiting int) {

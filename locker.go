@@ -2,7 +2,6 @@ package wllock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
@@ -19,6 +19,7 @@ import (
 // at the end. All methods are safe for concurrent use.
 type Locker struct {
 	backend  distributed.Backend
+	instance string
 	policy   policy
 	settings settings
 	names    names
@@ -41,9 +42,6 @@ type policy interface {
 	Stop()                 // ends what the policy does by itself; the backend stays open
 }
 
-// instanceLength is the number of letters, of 5 bits each, in the id of an instance: 80 bits, so that no two are equal.
-const instanceLength = 16
-
 // New returns a Locker for the locks of system, a name that is the same in all processes that share them. It does not
 // contact the backend: see Ping. All that is wrong with its arguments is in the one error.
 func New(system string, backend distributed.Backend, opts ...Option) (*Locker, error) {
@@ -65,7 +63,8 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	if len(s.errs) > 0 {
 		return nil, fmt.Errorf("wllock: %w", errors.Join(s.errs...))
 	}
-	l := &Locker{backend: backend, settings: s, observer: newObserver(system, s.logger)}
+	l := &Locker{backend: backend, settings: s, instance: identity.Instance(s.instance)}
+	l.observer = newObserver(system, l.instance, s.logger)
 	l.policy = policyFor(system, backend, &s, slog.New(l.observer.logger))
 	l.observer.backend = l.policy
 	l.names.system, l.names.settings = system, &l.settings
@@ -99,7 +98,7 @@ func policyFor(system string, b distributed.Backend, s *settings, log *slog.Logg
 func (l *Locker) tenureConfig() tenure.Config {
 	s := &l.settings
 	c := tenure.Config{
-		Backend: l.policy, Outage: l.policy, Instance: rand.Text()[:instanceLength], TTL: s.leaseTTL,
+		Backend: l.policy, Outage: l.policy, Instance: l.instance, TTL: s.leaseTTL,
 		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger,
 		Queue: (*turns)(l), Failed: l.observer.releaseFailed,
 	}

@@ -8,6 +8,7 @@ import (
 // logger is the user's handler of log lines behind a notifier. It is a handler itself, for what logs by its own.
 type logger struct {
 	to       slog.Handler
+	instance string                          // in every line
 	with     func(slog.Handler) slog.Handler // attributes and groups; nil: none
 	notifier *notifier
 }
@@ -25,6 +26,7 @@ func (l logger) put(ctx context.Context, line slog.Record, debug ...slog.Attr) {
 		if !to.Enabled(ctx, line.Level) {
 			return
 		}
+		line.AddAttrs(slog.String("instance", l.instance))
 		if len(debug) > 0 && to.Enabled(ctx, slog.LevelDebug) {
 			line.AddAttrs(debug...)
 		}

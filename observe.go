@@ -30,14 +30,14 @@ type observer struct {
 	starts               attempts // of spans
 }
 
-func newObserver(system string, to *slog.Logger) *observer {
+func newObserver(system, instance string, to *slog.Logger) *observer {
 	o := &observer{system: system}
 	o.mishaps.log = o.logPanic
 	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics} {
 		n.mishaps, n.loop = &o.mishaps, n.work
 	}
 	o.starts = attempts{mishaps: &o.mishaps, slots: make(chan struct{}, maxAttempts)}
-	o.logger = logger{to: to.Handler(), notifier: &o.logs}
+	o.logger = logger{to: to.Handler(), instance: instance, notifier: &o.logs}
 	return o
 }
 

@@ -196,7 +196,7 @@ func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
 				r.Attrs(func(a slog.Attr) bool { panics = append(panics, a.String()); return true })
 			}
 		}
-		require.Equal(t, []string{"system=test", "panic=broken log"}, panics)
+		require.Equal(t, []string{"system=test", "panic=broken log", "instance=" + l.Instance()}, panics)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/local"
 )
@@ -51,6 +52,7 @@ type settings struct {
 	maxHandoffs int
 	maxTenure   time.Duration
 	linger      time.Duration
+	instance    string // its name; "": the host's
 	outage      Outage
 	owned       bool
 	logger      *slog.Logger
@@ -151,6 +153,18 @@ func WithLinger(d time.Duration) Option {
 		s.linger = d
 		if d < 0 {
 			s.wrong("WithLinger(%v): want 0 (off) or more", d)
+		}
+	})
+}
+
+// WithInstance sets the name that the Locker's id begins with (default: the host's, which in Kubernetes is the pod's): letters,
+// digits, dots, dashes and underscores, at most 63. The id is what the backend, logs, errors and the debug page call a holder
+// or waiter. It ends with letters that no other process has, so that processes of one name are told apart.
+func WithInstance(name string) Option {
+	return option(func(s *settings) {
+		s.instance = name
+		if err := identity.Check(name); err != nil {
+			s.wrong("WithInstance(%s): %v", nametext.Quote(name), err)
 		}
 	})
 }

@@ -18,6 +18,7 @@ type Config struct {
 	Wait                time.Duration `split_words:"true" default:"0s"`
 	Outage              Outage        `split_words:"true" default:"closed"`
 	LongestTTL          time.Duration `split_words:"true" default:"0s"`
+	Instance            string        `split_words:"true"`
 	RedisUsername       string        `split_words:"true"`
 	RedisPassword       Secret        `split_words:"true"`
 	RedisPasswordFile   string        `split_words:"true"`

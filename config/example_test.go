@@ -101,6 +101,7 @@ func ExampleUsage() {
 	// WLLOCK_WAIT                   0s                     2s                              how long a caller waits for a lock; 0s: until its context ends
 	// WLLOCK_OUTAGE                 closed                 closed                          while the backend is unreachable: closed refuses, local locks within the process only
 	// WLLOCK_LONGEST_TTL            0s                     10s                             for local: the longest WLLOCK_LEASE_TTL of all processes; 0s: as they have told the backend
+	// WLLOCK_INSTANCE                                      web-1                           name that this process has for the backend, in logs and in errors; nothing: the host's, or the pod's
 	// WLLOCK_REDIS_USERNAME                                wllock                          user name, if the URL has none
 	// WLLOCK_REDIS_PASSWORD                                ...                             password, if the URL has none; a file is better, because processes inherit variables
 	// WLLOCK_REDIS_PASSWORD_FILE                           /run/secrets/redis              file that contains the password

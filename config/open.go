@@ -86,6 +86,9 @@ func (c Config) options() []wllock.Option {
 	if c.LongestTTL > 0 {
 		opts = append(opts, wllock.WithLongestTTL(c.LongestTTL))
 	}
+	if c.Instance != "" {
+		opts = append(opts, wllock.WithInstance(c.Instance))
+	}
 	for name, n := range c.SingleWaitThreshold.Names {
 		opts = append(opts, wllock.WithName(name, wllock.WithCallThreshold(n)))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/nametext"
 )
 
@@ -79,6 +80,11 @@ var settings = []setting{
 		allowed: "a duration, not negative",
 		check:   func(c Config) string { return atLeast(c.LongestTTL, 0) },
 	}, {
+		field: "Instance", variable: "WLLOCK_INSTANCE", example: "web-1",
+		means:   "name that this process has for the backend, in logs and in errors; nothing: the host's, or the pod's",
+		allowed: "nothing, or 1 to 63 letters, digits, dots, dashes and underscores",
+		check:   func(c Config) string { return instanceFault(c.Instance) },
+	}, {
 		field: "RedisUsername", variable: "WLLOCK_REDIS_USERNAME", example: "wllock", private: true,
 		means:   "user name, if the URL has none",
 		allowed: "nothing, or a name if WLLOCK_BACKEND is Redis without a user name",
@@ -126,6 +132,13 @@ func named(name string) string {
 		return "is required"
 	case nametext.CheckName("", name) != nil:
 		return nametext.Quote(name) + " is not a name"
+	}
+	return ""
+}
+
+func instanceFault(name string) string {
+	if name != "" && identity.Check(name) != nil {
+		return nametext.Quote(name) + " is not a name for a process"
 	}
 	return ""
 }

@@ -58,13 +58,14 @@ func wantsJSON(r *http.Request) bool {
 // page is the data of a response.
 type page struct {
 	at    time.Time
+	of    string // the Locker's id
 	stats wllock.Stats
 	locks []wllock.LockInfo
 	more  bool // there are more keys than limit
 }
 
 func take(l *wllock.Locker) page {
-	p := page{at: time.Now(), stats: l.Stats(), locks: l.Locks(limit + 1)}
+	p := page{at: time.Now(), of: l.Instance(), stats: l.Stats(), locks: l.Locks(limit + 1)}
 	if p.more = len(p.locks) > limit; p.more {
 		p.locks = p.locks[:limit]
 	}
@@ -73,12 +74,13 @@ func take(l *wllock.Locker) page {
 
 // document is the page as JSON.
 type document struct {
-	Time    time.Time `json:"time"`
-	Waiting int64     `json:"waiting"` // callers, over all keys
-	Held    int64     `json:"held"`    // locks, over all keys
-	Backend backend   `json:"backend"`
-	More    bool      `json:"more"` // there are more keys, with fewer waiters
-	Locks   []entry   `json:"locks"`
+	Time     time.Time `json:"time"`
+	Instance string    `json:"instance"` // the Locker's id
+	Waiting  int64     `json:"waiting"`  // callers, over all keys
+	Held     int64     `json:"held"`     // locks, over all keys
+	Backend  backend   `json:"backend"`
+	More     bool      `json:"more"` // there are more keys, with fewer waiters
+	Locks    []entry   `json:"locks"`
 }
 
 type backend struct {
@@ -93,7 +95,8 @@ type entry struct {
 	Waiting     int       `json:"waiting"`
 	AtBackend   bool      `json:"at_backend"`
 	Holders     int       `json:"holders"`
-	Batch       int       `json:"batch"` // callers of the batch that runs
+	Batch       int       `json:"batch"`            // callers of the batch that runs
+	Holder      string    `json:"holder,omitempty"` // the id of the Locker that has the lock
 	HeldSeconds float64   `json:"held_seconds"`
 	Fence       uint64    `json:"fence,string"` // beyond 2^53, where many JSON parsers round numbers
 	Turns       int       `json:"turns"`
@@ -103,14 +106,14 @@ type entry struct {
 }
 
 func (p page) writeJSON(w io.Writer) {
-	d := document{Time: p.at, Waiting: p.stats.Total.Waiting, Held: p.stats.Total.Held, More: p.more, Locks: []entry{}}
+	d := document{Time: p.at, Instance: p.of, Waiting: p.stats.Total.Waiting, Held: p.stats.Total.Held, More: p.more, Locks: []entry{}}
 	d.Backend = backend{Available: p.stats.Backend.Available, Since: p.stats.Backend.Since}
 	if err := p.stats.Backend.Err; err != nil {
 		d.Backend.Error = err.Error()
 	}
 	for _, l := range p.locks {
 		d.Locks = append(d.Locks, entry{Key: l.Key, Mode: l.Mode, Waiting: l.Waiting, AtBackend: l.AtBackend,
-			Holders: l.Holders, Batch: l.Batch, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
+			Holders: l.Holders, Holder: l.Holder, Batch: l.Batch, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
 			Lingering: l.Lingering, Degraded: l.Degraded})
 	}
 	_ = json.NewEncoder(w).Encode(d) // fails only if the client has disconnected
@@ -118,22 +121,33 @@ func (p page) writeJSON(w io.Writer) {
 
 // writeText writes the page as a table.
 func (p page) writeText(w io.Writer) {
-	fmt.Fprintf(w, "%d waiting, %d held\n", p.stats.Total.Waiting, p.stats.Total.Held)
+	fmt.Fprintf(w, "%d waiting, %d held\ninstance %s\n", p.stats.Total.Waiting, p.stats.Total.Held, p.of)
 	if b := p.stats.Backend; b.Available {
 		fmt.Fprintf(w, "backend available for %s\n\n", short(p.at.Sub(b.Since)))
 	} else {
 		fmt.Fprintf(w, "BACKEND NOT AVAILABLE for %s: %q\n\n", short(p.at.Sub(b.Since)), b.Err.Error())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tBATCH\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
+	fmt.Fprintln(t, "KEY\tMODE\tWAITING\tHOLDERS\tHOLDER\tBATCH\tHELD\tFENCE\tTURNS\tLEASE\tSTATE")
 	for _, l := range p.locks {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%d\t%d\t%s\t%s\n", nametext.Quote(l.Key), l.Mode, l.Waiting, l.Holders, l.Batch,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", nametext.Quote(l.Key), l.Mode, l.Waiting, l.Holders, p.holder(l), l.Batch,
 			short(l.HeldFor), l.Fence, l.Turns, p.left(l.Until), state(l))
 	}
 	_ = t.Flush() // as above
 	if p.more {
 		fmt.Fprintf(w, "more keys exist; these %d have the most waiters\n", limit)
 	}
+}
+
+// holder returns the holder in a word: its own process is not named in each line.
+func (p page) holder(l wllock.LockInfo) string {
+	switch l.Holder {
+	case "":
+		return "-"
+	case p.of:
+		return "here"
+	}
+	return nametext.Quote(l.Holder)
 }
 
 // left returns the remaining time of a lease, without renewals.

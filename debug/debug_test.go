@@ -37,6 +37,7 @@ func get(t testing.TB, l *wllock.Locker, target, accept string) *httptest.Respon
 }
 
 type entry struct {
+	Holder           string
 	Key, Mode        string
 	Waiting, Holders int
 	Batch            int
@@ -51,6 +52,7 @@ type entry struct {
 
 type document struct {
 	Time          time.Time
+	Instance      string
 	Waiting, Held int64
 	More          bool
 	Locks         []entry
@@ -131,13 +133,15 @@ func TestWhoHoldsAndWaits(t *testing.T) {
 	assert.Equal(t, 1, first.Holders)
 	assert.Equal(t, strconv.FormatUint(lock.Fence(), 10), first.Fence)
 	assert.Equal(t, 1, first.Turns)
+	assert.Equal(t, l.Instance(), d.Instance)
+	assert.Equal(t, l.Instance(), first.Holder)
 	assert.Positive(t, first.HeldSeconds)
 	assert.Greater(t, first.Until, d.Time)
 	assert.Equal(t, 0, d.Locks[1].Waiting)
 
 	text := get(t, l, "/", "text/html").Body.String()
-	assert.Regexp(t, `(?m)^KEY +MODE +WAITING +HOLDERS +BATCH +HELD +FENCE +TURNS +LEASE +STATE$`, text)
-	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +0 +[0-9.]+[mµ]?s +`+first.Fence+` +1 +[0-9.]+s +held$`, text)
+	assert.Regexp(t, `(?m)^KEY +MODE +WAITING +HOLDERS +HOLDER +BATCH +HELD +FENCE +TURNS +LEASE +STATE$`, text)
+	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +here +0 +[0-9.]+[mµ]?s +`+first.Fence+` +1 +[0-9.]+s +held$`, text)
 }
 
 func TestOtherStates(t *testing.T) {
@@ -172,7 +176,7 @@ func TestBatchIsShown(t *testing.T) {
 	l := wllocktest.New(t)
 	order := wllock.WrapBatch(l, "product", func(int) string { return "1" }, func(context.Context, []*wllock.Item[int, int]) error {
 		assert.Equal(t, 1, getJSON(t, l).Locks[0].Batch)
-		assert.Regexp(t, `(?m)^"test:product:1" +exclusive +0 +1 +1 +`, get(t, l, "/", "").Body.String())
+		assert.Regexp(t, `(?m)^"test:product:1" +exclusive +0 +1 +here +1 +`, get(t, l, "/", "").Body.String())
 		return nil
 	})
 	_, err := order(t.Context(), 1)

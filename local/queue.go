@@ -182,6 +182,17 @@ func (q *Queue[B]) Each(f func(key string, baton B, waiting int)) {
 	}
 }
 
+// Baton returns the baton of a key in use, which the caller must not change.
+func (q *Queue[B]) Baton(key string) (baton B, ok bool) {
+	s := q.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[key]; e != nil {
+		return e.baton, true
+	}
+	return baton, false
+}
+
 // Close refuses new callers and ends all waits with ErrClosed. Held turns stay held.
 func (q *Queue[B]) Close() {
 	for i := range q.shards {

@@ -37,3 +37,18 @@ func (t *Tenure) Snapshot() Snapshot {
 	}
 	return s
 }
+
+// Holder names the instance that has the lock, as far as this one knows: itself, or the one that its place waits for, as the
+// backend's answers told. It may be called by anybody.
+func (t *Tenure) Holder() string {
+	t.mu.Lock()
+	leased, place := t.current.lease != nil, t.place
+	t.mu.Unlock()
+	if leased {
+		return t.group.config.Instance
+	}
+	if p, ok := place.(distributed.HolderTeller); ok {
+		return p.Holder()
+	}
+	return ""
+}

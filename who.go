@@ -1,0 +1,78 @@
+package wllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/tenure"
+)
+
+// Instance returns the id of the Locker, by which the backend, logs, errors and the debug page call it: the name of its host,
+// or of WithInstance, and letters that no other process has. A process's second Locker has a number behind it.
+func (l *Locker) Instance() string { return l.instance }
+
+// Inspect asks the backend who holds a lock and who waits for it, over all instances. It is for people: its answer is past
+// when it is read. The error Is errors.ErrUnsupported if the backend cannot tell; distributed.InspectorOf(backend) can do more.
+func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Inspection, error) {
+	if err := errors.Join(checkPart("name", name), checkKey(key)); err != nil {
+		return distributed.Inspection{}, l.invalid(name, key, err)
+	}
+	i, ok := distributed.InspectorOf(l.backend)
+	if !ok {
+		return distributed.Inspection{}, fmt.Errorf("wllock: inspect: %w", errors.ErrUnsupported)
+	}
+	found, err := i.Inspect(ctx, l.names.system+":"+name+":"+key)
+	if err != nil {
+		return found, fmt.Errorf("wllock: inspect: %w", public(ctx, err))
+	}
+	return found, nil
+}
+
+// blocked is an error of the tenures with the holder that kept the caller out.
+type blocked struct {
+	error
+	by string
+}
+
+func (b blocked) Unwrap() error { return b.error }
+
+// heldBy adds the holder to the error of a caller that the lock's holder kept out, if the tenure knows it and the error does not
+// say it.
+func heldBy(t *tenure.Tenure, err error) error {
+	if err != tenure.ErrTimeout && err != distributed.ErrHeld { //nolint:errorlint // with more beside it, it is the backend that kept it out
+		return err
+	}
+	if holder := t.Holder(); holder != "" {
+		return blocked{err, holder}
+	}
+	return err
+}
+
+// holderIn takes the holder out of an error.
+func holderIn(err error) (holder string, rest error) {
+	switch e := err.(type) { //nolint:errorlint // what a decorator has wrapped stays as it is
+	case blocked:
+		return e.by, e.error
+	case *distributed.HeldError:
+		return e.Holder, ErrHeld
+	}
+	if e, ok := errors.AsType[*distributed.HeldError](err); ok {
+		return e.Holder, err
+	}
+	return "", err
+}
+
+// holderOf names the holder of a key for a caller that did not get past the local queue; "" if it is not known.
+func (l *Locker) holderOf(key string) string {
+	t, ok := l.queue.Baton(key)
+	if !ok {
+		return ""
+	}
+	holder := t.Holder()
+	if again, ok := l.queue.Baton(key); !ok || again != t { // it became another key's before we asked it
+		return ""
+	}
+	return holder
+}
