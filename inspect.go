@@ -23,6 +23,7 @@ type LockInfo struct {
 	Until     time.Time     // the lease lasts at least until then; zero: there is none
 	Lingering bool          // the lease is idle, and kept for the next local caller
 	Holder    string        // the Locker.Instance that has the lock, this one's or another's; "": not known
+	Staying   bool          // the function has returned, and the lock stays taken (WithHoldAtLeast)
 	Degraded  bool          // held without a lease, because the backend is or was unreachable (LocalOnly)
 }
 
@@ -54,7 +55,7 @@ func (l *Locker) Locks(limit int) []LockInfo {
 func describe(s tenure.Snapshot, now time.Time) LockInfo {
 	info := LockInfo{
 		Mode: s.Mode.String(), AtBackend: s.AtBackend, Holders: s.Holders,
-		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering, Degraded: s.Degraded,
+		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering, Degraded: s.Degraded, Staying: s.Staying,
 		Batch: s.Batch,
 	}
 	if s.Holders > 0 {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
 )
 
 func TestLocksReportsHoldersAndWaiters(t *testing.T) {
@@ -40,5 +42,18 @@ func TestLocksReportsHoldersAndWaiters(t *testing.T) {
 		far()
 		synctest.Wait()
 		require.Empty(t, l.Locks(10))
+	})
+}
+
+func TestLocksReportsLocksThatStayTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+			require.False(t, l.Locks(1)[0].Staying)
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
+		info := l.Locks(1)[0]
+		require.True(t, info.Staying)
+		require.Equal(t, 1, info.Holders)
 	})
 }

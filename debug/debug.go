@@ -102,6 +102,7 @@ type entry struct {
 	Turns       int       `json:"turns"`
 	Until       time.Time `json:"until,omitzero"`
 	Lingering   bool      `json:"lingering"`
+	Staying     bool      `json:"staying"` // the function has returned, and the lock stays taken
 	Degraded    bool      `json:"degraded"`
 }
 
@@ -114,7 +115,7 @@ func (p page) writeJSON(w io.Writer) {
 	for _, l := range p.locks {
 		d.Locks = append(d.Locks, entry{Key: l.Key, Mode: l.Mode, Waiting: l.Waiting, AtBackend: l.AtBackend,
 			Holders: l.Holders, Holder: l.Holder, Batch: l.Batch, HeldSeconds: l.HeldFor.Seconds(), Fence: l.Fence, Turns: l.Turns, Until: l.Until,
-			Lingering: l.Lingering, Degraded: l.Degraded})
+			Lingering: l.Lingering, Staying: l.Staying, Degraded: l.Degraded})
 	}
 	_ = json.NewEncoder(w).Encode(d) // fails only if the client has disconnected
 }
@@ -163,6 +164,8 @@ func state(l wllock.LockInfo) string {
 	switch {
 	case l.Holders > 0 && l.Degraded:
 		return "degraded" // held, without a lease
+	case l.Staying:
+		return "staying" // taken for at least as long as its holder asked for, which has returned
 	case l.Holders > 0:
 		return "held"
 	case l.AtBackend:

@@ -15,6 +15,7 @@ type Snapshot struct {
 	Handoffs  int       // how often the lease was handed on
 	Until     time.Time // of the lease; zero: there is none
 	Lingering bool
+	Staying   bool // the caller has returned, and the lock stays taken
 	AtBackend bool // somebody waits at the backend
 	Degraded  bool // callers work without a lease of the backend
 	Batch     int  // callers that the batch serves that runs now; 0: none does
@@ -30,7 +31,7 @@ func (t *Tenure) Snapshot() Snapshot {
 		s.Until, s.Degraded = cur.lease.Until(), degraded(cur.lease)
 	}
 	for u := t.users.first; u != nil; u = u.after {
-		s.Fence, s.Batch = max(s.Fence, u.fence), s.Batch+u.Batch()
+		s.Fence, s.Batch, s.Staying = max(s.Fence, u.fence), s.Batch+u.Batch(), u.staying
 		if s.Since.IsZero() || u.began.Before(s.Since) {
 			s.Since = u.began
 		}

@@ -75,6 +75,20 @@ func TestEveryBackendKeepsALockTaken(t *testing.T) { // rules N2 and N3
 	}
 }
 
+// TestTooLongForTheBackend: a ZooKeeper server grants sessions of 20 ticks at most.
+func TestTooLongForTheBackend(t *testing.T) { // rule N2
+	t.Parallel()
+	b, err := zklock.New([]string{zktest.Start(t).Addr})
+	require.NoError(t, err)
+	l, err := wllock.New("test", b, wllock.WithOwnedBackend())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	err = l.Do(t.Context(), "cron", "job", never(t), wllock.NoWait(), wllock.WithHoldAtLeast(time.Hour))
+	require.ErrorIs(t, err, wllock.ErrUnavailable)
+	require.ErrorContains(t, err, "the lock is to stay taken for 1h0m0s")
+	require.NoError(t, l.Do(t.Context(), "cron", "job", func(context.Context) error { return nil }, wllock.NoWait()), "at once: nothing is left")
+}
+
 func never(t *testing.T) wllock.Func {
 	return func(context.Context) error {
 		t.Error("the function was run without the lock")
