@@ -98,6 +98,20 @@ var rooms = []room{
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
+	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: backend},
+	{
+		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock"},
+		imports: []string{"github.com/jackc/pgx/v5"},
+	},
+	{
+		path: "distributed/sqllock/mysql", what: "MySQL and MariaDB", knows: []string{"distributed", "distributed/sqllock"},
+		imports: []string{"github.com/go-sql-driver/mysql"},
+	},
+	{
+		path: "distributed/sqllock/sqlite", what: "SQLite", knows: []string{"distributed", "distributed/sqllock"},
+		imports: []string{"modernc.org/sqlite"},
+	},
+
 	{
 		path: "internal/tenure", what: "one key's lease and the callers that use it",
 		knows: []string{"distributed", "internal/deadline", "internal/watch"}, sealed: nothing,

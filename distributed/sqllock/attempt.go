@@ -1,0 +1,288 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// attempt is one request for a lock and what became of it. Its token is its own: what the database has under it is this attempt's.
+//
+//	asking ── free ─────────────▶ leased
+//	asking ── not free ─────────▶ waiting ── it takes the lock ──▶ leased
+//	asking, waiting ── left, refused, its row is gone ──▶ ended
+//	leased ── released, lost, left unread ──▶ ended
+type attempt struct {
+	b        *Backend
+	key      string
+	instance string
+	claim
+	granted chan distributed.Lease  // holds one; sent to and closed under mu
+	item    deadline.Item[*attempt] // its next look
+
+	mu      sync.Mutex // guards all below
+	state   attemptState
+	lease   *lease
+	reply   *reply    // of the request, while it is asking
+	pace    pace      // of its looks
+	beatDue time.Time // its next heartbeat
+}
+
+type attemptState uint8
+
+const (
+	asking attemptState = iota
+	waiting
+	leased
+	ended
+)
+
+// reply is what came of the request.
+type reply struct {
+	answer
+	err error
+}
+
+func (b *Backend) newAttempt(req distributed.Request) *attempt {
+	a := &attempt{b: b, key: req.Key, instance: req.Instance, granted: make(chan distributed.Lease, 1)}
+	a.name, a.full = storedName(req.Key)
+	a.holder = cut(req.Instance, longestInstance)
+	a.token, a.mode, a.ttl, a.noWait = b.newToken(), req.Mode, req.TTL, req.NoWait
+	a.item.Owner = a
+	return a
+}
+
+// enter is the exchange behind Backend.Enter. It runs on a goroutine of its own, so that a caller that goes does not have
+// the driver close the connection; what its request got then is removed.
+func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
+	b := a.b
+	select {
+	case b.gate <- struct{}{}:
+	case <-ctx.Done():
+		prev.giveUp()
+		a.end()
+		return nil, nil, fmt.Errorf("sqllock: enter: %d calls are under way: %w: %w: %w", cap(b.gate), distributed.ErrUnavailable,
+			distributed.ErrUnreached, ctx.Err())
+	}
+	if !b.begin() {
+		<-b.gate
+		return nil, nil, distributed.ErrClosed
+	}
+	answered := make(chan struct{})
+	a.prev = prev.handle()
+	go func() {
+		defer b.tasks.Done()
+		defer func() { <-b.gate }()
+		defer close(answered)
+		a.answer(a.ask(context.WithoutCancel(ctx)), prev)
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	}
+	return a.conclude(ctx, prev)
+}
+
+// ask sends the request. It is bounded by the claim window: nobody relies on an answer that comes later.
+func (a *attempt) ask(ctx context.Context) reply {
+	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(a.ttl))
+	defer cancel()
+	start := time.Now()
+	r, err := a.b.request(ctx, &a.claim)
+	a.b.observe(start, err)
+	return reply{r, explain(a.b.dialect, "enter", err)}
+}
+
+// answer takes the reply: for the caller, or if that has gone, to remove what was got. mu decides which (rule D4).
+func (a *attempt) answer(r reply, prev *prev) {
+	a.mu.Lock()
+	gone := a.state == ended
+	if !gone {
+		a.reply = &r
+	}
+	a.mu.Unlock()
+	if gone && (r.err == nil && r.outcome != refusedHeld || r.err != nil && !isAnswer(r.err)) {
+		a.b.removals.add(a.b, a.removal())
+	}
+	if gone {
+		prev.outcome(r)
+	}
+}
+
+// conclude is where the caller of Enter takes its reply, or goes without.
+func (a *attempt) conclude(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
+	a.mu.Lock()
+	r := a.reply
+	if r == nil || a.state == ended { // the reply goes to answer, or Close was quicker
+		a.state = ended
+		a.mu.Unlock()
+		a.b.forget(a)
+		if r != nil {
+			prev.outcome(*r)
+			a.b.removals.add(a.b, a.removal())
+		}
+		return nil, nil, fmt.Errorf("sqllock: enter: no answer from %v: %w: %w", a.b.dialect, distributed.ErrUnavailable, ctx.Err())
+	}
+	defer prev.outcome(*r)
+	defer a.mu.Unlock()
+	switch {
+	case r.err != nil || r.outcome == refusedHeld:
+		a.state = ended
+		a.b.forget(a)
+		if r.err == nil {
+			return nil, nil, distributed.ErrHeld
+		}
+		if kindOf(r.err) == lost {
+			a.b.removals.add(a.b, a.removal())
+		}
+		return nil, nil, r.err
+	case r.outcome == queuedUp:
+		a.queue()
+		return nil, place{a}, nil
+	}
+	if l := a.start(r.answer); !distributed.Over(time.Now(), l.Until()) {
+		return l, nil, nil
+	}
+	a.state = ended
+	a.b.forget(a)
+	a.b.removals.add(a.b, a.removal())
+	return nil, nil, fmt.Errorf("sqllock: enter: %w: the answer came when the lease had expired", distributed.ErrUnavailable)
+}
+
+// removal removes whatever the attempt has in the database.
+func (a *attempt) removal() *removal {
+	return &removal{name: a.name, handle: handle{token: a.token}, tried: true, until: time.Now().Add(a.ttl)}
+}
+
+// queue makes the attempt wait. The caller holds mu.
+func (a *attempt) queue() {
+	a.state = waiting
+	a.beatDue = time.Now().Add(distributed.HeartbeatInterval(a.ttl))
+	a.pace.restart(time.Now(), 0)
+	a.plan(a.nextLook())
+}
+
+// plan sets when to look next. The caller holds mu.
+func (a *attempt) plan(in time.Duration) { a.b.due.Put(&a.item, time.Now().Add(in)) }
+
+// start makes the lease of a grant. The caller holds mu.
+func (a *attempt) start(g answer) *lease {
+	a.state = leased
+	a.lease = newLease(a, g)
+	return a.lease
+}
+
+// lose ends the waiting without a lease.
+func (a *attempt) lose() {
+	a.mu.Lock()
+	if a.state == waiting {
+		a.state = ended
+		close(a.granted)
+	}
+	a.mu.Unlock()
+	a.b.forget(a)
+}
+
+// end forgets an attempt that waits no more.
+func (a *attempt) end() {
+	a.mu.Lock()
+	a.state = ended
+	a.mu.Unlock()
+	a.b.forget(a)
+}
+
+// unread reports that the grant has not been received.
+func (a *attempt) unread() bool { return len(a.granted) > 0 }
+
+// close ends what is not held, and returns what is to be removed; nil: nothing.
+func (a *attempt) close() *removal {
+	a.mu.Lock()
+	state := a.state
+	switch state {
+	case waiting:
+		a.state = ended
+		close(a.granted)
+	case asking:
+		a.state = ended
+	case leased:
+		select {
+		case l := <-a.granted: // unread
+			l.(*lease).Stop()
+			close(a.granted)
+			state = waiting
+		default:
+		}
+	}
+	a.mu.Unlock()
+	if state == leased {
+		return nil
+	}
+	a.b.forget(a)
+	return a.removal()
+}
+
+// place is a waiting attempt as its user sees it.
+type place struct{ a *attempt }
+
+// Granted implements distributed.Place.
+func (p place) Granted() <-chan distributed.Lease { return p.a.granted }
+
+// Leave implements distributed.Place. A look that takes the lock meanwhile meets the removal of the same token at the row: one of the
+// two comes second, and either finds no place or what the other has taken.
+func (p place) Leave(ctx context.Context) error {
+	a := p.a
+	a.mu.Lock()
+	waits := a.state == waiting
+	if waits {
+		a.state = ended
+	}
+	a.mu.Unlock()
+	if waits {
+		a.b.forget(a)
+		return a.b.orClosed(a.leave(ctx))
+	}
+	select { // against the receiver: the channel decides
+	case l, ok := <-a.granted:
+		if !ok {
+			return nil
+		}
+		if err := l.Release(ctx); !errors.Is(err, distributed.ErrLeaseLost) {
+			return err
+		}
+	default:
+	}
+	return nil
+}
+
+// leave removes the place and waits for the answer. The removal goes on when the caller's time has ended.
+func (a *attempt) leave(ctx context.Context) error {
+	answered := make(chan error, 1)
+	r := a.removal()
+	r.done = func(_ bool, err error) { answered <- err }
+	a.b.removals.add(a.b, r)
+	return await(ctx, "leave", answered, a.patience())
+}
+
+// patience is how long a caller waits for the answer to what goes on without it.
+func (a *attempt) patience() time.Duration { return max(distributed.ClaimWindow(a.ttl), time.Second) }
+
+func await(ctx context.Context, what string, answered <-chan error, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+	}
+	select { // an answer that is there wins
+	case err := <-answered:
+		return err
+	default:
+		return noAnswer(what, ctx.Err())
+	}
+}

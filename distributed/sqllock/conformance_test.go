@@ -1,0 +1,44 @@
+package sqllock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/locktest"
+)
+
+// suiteTTL forgives a machine, and a database on it, that stands still for 200 ms.
+const suiteTTL = time.Second
+
+func TestConformance(t *testing.T) {
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Open: func(t locktest.TB) locktest.Service { return service(t, open(t)) }})
+		})
+	}
+}
+
+func service(t locktest.TB, d *database, opts ...Option) locktest.Service {
+	b := d.backend(t, opts...)
+	return locktest.Service{
+		Backend: b,
+		Another: func() distributed.Backend { return d.backend(t, opts...) },
+		Expire:  func(key string) { expire(t, b, key) },
+		Cut:     d.wire.setCut,
+	}
+}
+
+// expire takes the lock away from all that hold it.
+func expire(t locktest.TB, b *Backend, key string) {
+	name, _ := storedName(key)
+	err := b.change(context.Background(), name, func(s *state) {
+		s.owner, s.dirty = "", true
+		s.discard(func(e *entry) bool { return e.holds })
+	})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}

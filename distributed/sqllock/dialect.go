@@ -1,0 +1,246 @@
+package sqllock
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Dialect says which database it is.
+type Dialect uint8
+
+// The dialects. MySQL is MariaDB's, too.
+const (
+	PostgreSQL Dialect = iota + 1
+	MySQL
+	SQLite
+)
+
+// String returns "postgres", "mysql" or "sqlite".
+func (d Dialect) String() string {
+	switch d {
+	case PostgreSQL:
+		return "postgres"
+	case MySQL:
+		return "mysql"
+	case SQLite:
+		return "sqlite"
+	}
+	return "Dialect(" + strconv.Itoa(int(d)) + ")"
+}
+
+func (d Dialect) known() bool { return d >= PostgreSQL && d <= SQLite }
+
+// query is a statement whose arguments are written $1, $2, ... Databases that number them otherwise get them in the order in
+// which they stand in the text.
+type query struct {
+	text  string
+	order []int // the argument of each mark; nil: PostgreSQL takes them as they are
+}
+
+func (q query) args(args ...any) []any {
+	if q.order == nil {
+		return args
+	}
+	ordered := make([]any, len(q.order))
+	for i, n := range q.order {
+		ordered[i] = args[n-1]
+	}
+	return ordered
+}
+
+// compile makes a query of a template.
+func (d Dialect) compile(template string) query {
+	if d == PostgreSQL {
+		return query{text: template}
+	}
+	q := query{order: []int{}}
+	var text strings.Builder
+	for {
+		before, after, found := strings.Cut(template, "$")
+		text.WriteString(before)
+		if !found {
+			break
+		}
+		end := 0
+		for end < len(after) && after[end] >= '0' && after[end] <= '9' {
+			end++
+		}
+		n, _ := strconv.Atoi(after[:end])
+		q.order = append(q.order, n)
+		text.WriteByte('?')
+		template = after[end:]
+	}
+	q.text = text.String()
+	return q
+}
+
+// marks writes n arguments as a list, beginning with number first.
+func (d Dialect) marks(first, n int) string {
+	if d != PostgreSQL {
+		return strings.Repeat("?,", n-1) + "?"
+	}
+	var list strings.Builder
+	for i := range n {
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		list.WriteByte('$')
+		list.WriteString(strconv.Itoa(first + i))
+	}
+	return list.String()
+}
+
+// statements are the statements of a Backend, in its dialect and with the names of its tables.
+type statements struct {
+	d       Dialect
+	now     string                       // microseconds since 1970
+	text    func(template string) string // puts in the words of the dialect, and the names
+	acquire query
+	release query
+	load    query
+	entries query
+	store   query
+	add     query
+	alter   query
+	peek    query
+	ping    query
+
+	// With lists for an argument: see list.
+	drop, renew, renewMembers, beat, places, leases, seats string
+}
+
+// The arguments of acquire, in this order.
+//
+//	1 name  2 full name  3 token  4 prev's token  5 mode  6 TTL  7 window  8 fences  9 prev's last fence  10 the last one it has drawn
+//	11 instance
+func newStatements(d Dialect, s *settings) *statements {
+	st := &statements{d: d}
+	words := map[Dialect][]string{
+		PostgreSQL: {"{now}", postgresNow, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE"},
+		MySQL:      {"{now}", mysqlNow, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE"},
+		SQLite:     {"{now}", sqliteNow, "{greatest}", "MAX", "{lock}", ""},
+	}[d]
+	st.now = words[1]
+	st.text = func(template string) string { return strings.NewReplacer(words...).Replace(s.fill(template)) }
+	acquire := map[Dialect]string{PostgreSQL: upsert, MySQL: mysqlUpsert, SQLite: upsert}[d]
+	for q, template := range map[*query]string{
+		&st.acquire: acquire, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
+		&st.alter: alter, &st.peek: peek, &st.ping: ping,
+	} {
+		*q = d.compile(st.text(template))
+	}
+	for q, template := range map[*string]string{
+		&st.drop: drop, &st.renew: renew, &st.renewMembers: renewMembers, &st.beat: beat, &st.places: places, &st.leases: leases,
+		&st.seats: seats,
+	} {
+		*q = st.text(template)
+	}
+	return st
+}
+
+// The databases' clocks in microseconds. All are read when the statement runs; one that has waited for a row's lock may have read
+// it before. Then it takes less for expired than there is, and what it writes expires sooner, which does no harm (rule D2).
+const (
+	postgresNow = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
+	// mysqlNow does not pass through a time zone: UNIX_TIMESTAMP() would, and be wrong for an hour in autumn.
+	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	// sqliteNow counts milliseconds, which is what SQLite has.
+	sqliteNow = "(CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)"
+)
+
+// upsert takes the lock if it is free and nobody is queued, or if the owner is this request already: a repeat after a lost answer
+// finds what the first one has done, and the fence of then (rule D4). The row's lock decides between two callers; the conditions
+// are on the row alone, which is read again when it was locked (rule D3). A subquery would see what was there when the statement
+// began.
+// fence: the unused rest of prev's block is taken back if nobody has had a fence since.
+const upsert = `INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
+VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8, {now} + $7, $11, {now}, {now})
+ON CONFLICT (name) DO UPDATE SET
+  prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
+  fence = CASE WHEN l.owner = $3 THEN l.fence ELSE
+    {greatest}({now} * 1000, CASE WHEN l.owner = $4 AND l.fence = $9 THEN $10 ELSE l.fence END) + $8 END,
+  owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
+WHERE l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now})
+RETURNING fence, prior, queued`
+
+// mysqlUpsert is upsert without RETURNING. The answer comes as the insert id, which LAST_INSERT_ID(x) sets (MySQL's manual,
+// "Information Functions"): twice the fence, plus 1 if prev was the owner; 0: not taken. Assignments are carried out from left to
+// right, so owner and expires_at, of which the condition is made, come last; expires_at asks for the new owner.
+const mysqlUpsert = `INSERT INTO {locks} (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
+VALUES ($1, $2, $3, $5, $6, GREATEST({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8, {now} + $7, $11, {now},
+  {now} + 0 * LAST_INSERT_ID((GREATEST({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8) * 2))
+ON DUPLICATE KEY UPDATE
+  prior = IF(owner <> $3 AND ` + mysqlFree + `, owner, prior),
+  fence = IF(owner <> $3 AND ` + mysqlFree + `,
+    GREATEST({now} * 1000, IF(owner = $4 AND fence = $9, $10, fence)) + $8, fence),
+  mode = IF(` + mysqlFree + `, $5, mode),
+  ttl = IF(` + mysqlFree + `, $6, ttl),
+  owner = IF(` + mysqlFree + `, $3, owner),
+  expires_at = IF(owner = $3, {now} + $7, expires_at),
+  instance = IF(owner = $3, $11, instance), since = IF(owner = $3, {now}, since),
+  update_time = IF(owner = $3, {now}, update_time) + 0 * LAST_INSERT_ID(IF(owner = $3, fence * 2 + ($4 <> '' AND prior = $4), 0))`
+
+const mysqlFree = `(owner = $3 OR queued = 0 AND members = 0 AND (owner = '' OR owner = $4 OR expires_at <= {now}))`
+
+const (
+	// release: 1 name  2 token  3 the last fence of its block  4 the last one it has drawn. fence before owner, for MySQL.
+	release = `UPDATE {locks} SET fence = CASE WHEN fence = $3 THEN $4 ELSE fence END, owner = '', update_time = {now}
+WHERE name = $1 AND owner = $2`
+
+	load = `SELECT owner, prior, mode, ttl, fence, expires_at, ticket, instance, since, queued, members, {now} FROM {locks} WHERE name = $1{lock}`
+
+	entries = `SELECT ticket, token, mode, state, ttl, fence, expires_at, instance, since FROM {waiters} WHERE name = $1 ORDER BY ticket`
+
+	store = `UPDATE {locks} SET owner = $2, prior = $3, mode = $4, ttl = $5, fence = $6, expires_at = $7, ticket = $8, queued = $9,
+members = $10, instance = $11, since = $12, update_time = {now} WHERE name = $1`
+
+	add = `INSERT INTO {waiters} (name, ticket, token, mode, state, ttl, fence, expires_at, instance, since)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+
+	alter = `UPDATE {waiters} SET state = $3, fence = $4, expires_at = $5, since = $6 WHERE name = $1 AND ticket = $2`
+
+	peek = `SELECT owner, mode, expires_at - {now}, queued, members FROM {locks} WHERE name = $1`
+
+	ping = `SELECT COUNT(*) FROM {waiters} WHERE name = $1`
+
+	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
+
+	renew = `UPDATE {locks} SET expires_at = {now} + ttl, update_time = {now} WHERE name IN ({list}) AND owner IN ({list})`
+
+	renewMembers = `UPDATE {waiters} SET expires_at = {now} + ttl WHERE token IN ({list}) AND state = 1`
+
+	// beat: three heartbeats make T/2.
+	beat = `UPDATE {waiters} SET expires_at = {now} + ttl / 2 WHERE token IN ({list}) AND state = 0`
+
+	// places tells of each place how many wait before it, and how long those that hold the lock still can.
+	places = `SELECT w.token, w.state, l.owner, l.mode, l.expires_at - {now},
+  (SELECT COALESCE(MAX(m.expires_at), 0) - {now} FROM {waiters} m WHERE m.name = w.name AND m.state = 1),
+  (SELECT COUNT(*) FROM {waiters} b WHERE b.name = w.name AND b.ticket < w.ticket AND b.state = 0 AND b.expires_at > {now}),
+  (SELECT COUNT(*) FROM {waiters} x WHERE x.name = w.name AND x.ticket < w.ticket AND x.state = 0 AND x.expires_at > {now} AND x.mode = 0)
+FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
+
+	// leases tells who owns a lock, and whether somebody waits for it.
+	leases = `SELECT name, owner, queued FROM {locks} WHERE name IN ({list})`
+
+	// seats is leases for those that share a lock beside its owner.
+	seats = `SELECT w.token, l.queued FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`
+)
+
+// list fills the lists into a statement. Their lengths are rounded up to powers of two by repeating the last one, so that
+// there are few different statements for the server, and the driver, to prepare.
+func (st *statements) list(text string, lists ...[]string) (string, []any) {
+	var args []any
+	for _, l := range lists {
+		n := 1
+		for n < len(l) {
+			n *= 2
+		}
+		text = strings.Replace(text, "{list}", st.d.marks(len(args)+1, n), 1)
+		for i := range n {
+			args = append(args, l[min(i, len(l)-1)])
+		}
+	}
+	return text, args
+}
+
+func (d Dialect) hasReturning() bool { return d != MySQL }

@@ -1,0 +1,176 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// kind says what an error tells of the statement.
+type kind uint8
+
+const (
+	lost      kind = iota // no answer: it was carried out or not
+	collided              // rolled back in favour of others: try again
+	refused               // answered: the database will not do it
+	unreached             // there was no connection
+	missing               // refused, because the tables are not there
+)
+
+// code returns what the database calls the error; "": it is not the database's. Drivers are recognized by small interfaces and texts,
+// since none is imported:
+//
+//   - pgx and lib/pq: SQLState() string
+//   - go-sql-driver/mysql: the text "Error 1213 (40001): ...", for it has the number in a field
+//   - modernc.org/sqlite: Code() int, the extended result code; mattn/go-sqlite3 and others: SQLite's own texts
+func code(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	if m := mysqlError.FindStringSubmatch(err.Error()); m != nil {
+		return m[1]
+	}
+	var numbered interface{ Code() int }
+	if errors.As(err, &numbered) {
+		return fmt.Sprintf("sqlite%d", numbered.Code()&0xff) // without the extension
+	}
+	for text, is := range sqliteTexts {
+		if strings.Contains(err.Error(), text) {
+			return is
+		}
+	}
+	return ""
+}
+
+var mysqlError = regexp.MustCompile(`\bError (\d{4})\b`)
+
+var sqliteTexts = map[string]string{
+	"database is locked": "sqlite5", "database table is locked": "sqlite6", "attempt to write a readonly database": "sqlite8",
+	"database or disk is full": "sqlite13", "no such table": "sqlite1", "unable to open database file": "sqlite14",
+}
+
+// kinds are those of the codes that are not refusals.
+var kinds = map[string]kind{
+	"40001": collided, "40P01": collided, "55P03": collided, // serialization failure, deadlock, lock not available
+	"1205": collided, "1213": collided, // lock wait timeout, deadlock
+	"1020": collided,                                                                 // MariaDB: the row has changed since the snapshot
+	"1412": collided, "sqlite5": collided, "sqlite6": collided, "sqlite17": collided, // table definition changed; busy, locked, schema
+	"53300": unreached, "57P03": unreached, "1040": unreached, "1203": unreached, // too many connections, starting up
+	"57P01": lost, "57P02": lost, "57P05": lost, "57014": lost, // shut down, crashed, idle; cancelled because our time has ended
+	"1053": lost, "1317": lost, "1927": lost, "3024": lost, "1969": lost, "sqlite9": lost, // shut down, interrupted
+	"42P01": missing, "3F000": missing, "1146": missing, "1049": missing, // undefined table, schema; no such table, database
+}
+
+func kindOf(err error) kind {
+	if errors.Is(err, errNoTables) {
+		return missing
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return unreached
+	}
+	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) || isTimeout(err) {
+		return lost
+	}
+	c := code(err)
+	k, known := kinds[c]
+	switch {
+	case c == "":
+		return lost
+	case c == "sqlite1" && strings.Contains(err.Error(), "no such table"):
+		return missing
+	case known:
+		return k
+	case strings.HasPrefix(c, "08"):
+		return lost
+	}
+	return refused
+}
+
+func isTimeout(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+var errNoTables = errors.New("the tables are missing or not complete: run sqllock.Migrate, or the statements of sqllock.DDL")
+
+// explain wraps the error of a statement.
+func explain(d Dialect, what string, err error) error {
+	if err == nil || errors.Is(err, distributed.ErrUnavailable) || isAnswer(err) {
+		return err
+	}
+	switch kindOf(err) {
+	case missing:
+		return fmt.Errorf("sqllock: %s: %w: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, errNoTables, err)
+	case refused, collided:
+		return fmt.Errorf("sqllock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, err)
+	case unreached:
+		return fmt.Errorf("sqllock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrUnreached, err)
+	}
+	return fmt.Errorf("sqllock: %s: no answer from %v: %w: %w", what, d, distributed.ErrUnavailable, err)
+}
+
+// noAnswer wraps the end of a caller's time.
+func noAnswer(what string, err error) error {
+	return fmt.Errorf("sqllock: %s: no answer: %w: %w", what, distributed.ErrUnavailable, err)
+}
+
+// isAnswer reports that an error is an answer of the contract.
+func isAnswer(err error) bool {
+	return slices.ContainsFunc([]error{distributed.ErrHeld, distributed.ErrLeaseLost, distributed.ErrClosed},
+		func(one error) bool { return errors.Is(err, one) })
+}
+
+const (
+	firstPause = time.Millisecond
+	// longestPause is that of a file that another process has locked, or of rows that many want.
+	longestPause = 40 * time.Millisecond
+	// lostTries is how often a request without an answer is sent: its attempt is the same, so it has one effect.
+	lostTries = 3
+)
+
+// retrying repeats what has collided with others until ctx ends, and what was not answered a few times.
+func retrying(ctx context.Context, try func() error) error {
+	pause, losses := firstPause, 0
+	for {
+		err := try()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		switch kindOf(err) {
+		case collided:
+		case lost:
+			if losses++; losses == lostTries {
+				return err
+			}
+		default:
+			return err
+		}
+		if !sleep(ctx, rand.N(pause)) {
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// sleep reports false if ctx has ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

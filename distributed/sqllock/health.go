@@ -1,0 +1,149 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// observers receive the outcome of every exchange.
+type observers struct {
+	mu  sync.Mutex
+	all atomic.Pointer[[]*func(distributed.Exchange)] // written under mu; never changed in place
+}
+
+// Observe implements distributed.Observable: every exchange is reported, of callers and of background tasks.
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) {
+	o := &b.observers
+	o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
+	return func() {
+		o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
+			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
+		})
+	}
+}
+
+func (o *observers) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []*func(distributed.Exchange)
+	if old := o.all.Load(); old != nil {
+		all = slices.Clone(*old)
+	}
+	all = f(all)
+	o.all.Store(&all)
+}
+
+// observe reports an exchange. One that has collided with others was answered.
+func (b *Backend) observe(sent time.Time, err error) {
+	all := b.observers.all.Load()
+	if all == nil || len(*all) == 0 || b.ctx.Err() != nil {
+		return
+	}
+	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
+	if err != nil && !errors.Is(err, errNoRow) && !isAnswer(err) {
+		e.Err = explain(b.dialect, "request", err)
+		if !errors.Is(e.Err, distributed.ErrRefused) {
+			e.RTT = 0
+		}
+	}
+	for _, f := range *all {
+		(*f)(e)
+	}
+}
+
+// askTime bounds Ping, Echo and LongestTTL, whose callers need not have a deadline.
+const askTime = 5 * time.Second
+
+// ask runs a question that is not about a lock.
+func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Context) error) error {
+	if !b.begin() || b.isClosed() {
+		return distributed.ErrClosed
+	}
+	defer b.tasks.Done()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	stop := context.AfterFunc(b.ctx, cancel)
+	defer stop()
+	start := time.Now()
+	err := retrying(ctx, func() error { return fn(ctx) })
+	b.observe(start, err)
+	return b.orClosed(explain(b.dialect, what, err))
+}
+
+// errProbed ends the transaction of a Ping, so that it has no effect.
+var errProbed = errors.New("sqllock: probed")
+
+// Ping implements distributed.Backend. It takes a lock of its own, and rolls that back.
+func (b *Backend) Ping(ctx context.Context) error {
+	return b.ask(ctx, "ping", func(ctx context.Context) error {
+		err := b.inTransaction(ctx, func(q querier) error {
+			name := string(hashMark) + "ping." + b.process
+			args := b.st.acquire.args(name, nil, b.newToken(), "", 0, int64(1), int64(1), int64(1), int64(0), int64(0), "")
+			if _, err := q.ExecContext(ctx, b.st.acquire.text, args...); err != nil {
+				return err
+			}
+			if err := b.rows(ctx, q, b.st.entries.text, b.st.entries.args(name), func(func(...any) error) error { return nil }); err != nil {
+				return err
+			}
+			return errProbed
+		})
+		if errors.Is(err, errProbed) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Echo implements distributed.Observable: the lightest statement.
+func (b *Backend) Echo(ctx context.Context) error {
+	err := b.ask(ctx, "echo", func(ctx context.Context) error {
+		return b.rows(ctx, b.db, "SELECT 1", nil, func(func(...any) error) error { return nil })
+	})
+	if errors.Is(err, distributed.ErrRefused) {
+		return nil // it answers
+	}
+	return err
+}
+
+// ttlMemory is how long a TTL in use is remembered at least.
+const ttlMemory = 5 * time.Minute
+
+// LongestTTL implements distributed.TTLRegistry. A note is a row for each system and TTL.
+func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
+	note, _ := storedName("ttl:" + system)
+	longest := own
+	err := b.ask(ctx, "note TTL", func(ctx context.Context) error {
+		longest = own
+		name, memory := note+":"+strconv.FormatInt(int64(own), 36), micros(max(ttlMemory, 2*own))
+		if len(name) > longestName {
+			name, _ = storedName(name)
+		}
+		q := b.dialect.compile(noteTTL(b.dialect, b.set.table("meta"), b.st.now))
+		if _, err := b.db.ExecContext(ctx, q.text, q.args(name, int64(own), memory)...); err != nil {
+			return err
+		}
+		look := b.dialect.compile("SELECT value FROM " + b.set.table("meta") + " WHERE name >= $1 AND name < $2 AND expires_at > " + b.st.now)
+		return b.rows(ctx, b.db, look.text, look.args(note+":", note+";"), func(scan func(...any) error) error {
+			var value int64
+			err := scan(&value)
+			longest = max(longest, time.Duration(value))
+			return err
+		})
+	})
+	return longest, err
+}
+
+func noteTTL(d Dialect, table, now string) string {
+	insert := "INSERT INTO " + table + " (name, value, expires_at) VALUES ($1, $2, " + now + " + $3) "
+	if d == MySQL {
+		return insert + "ON DUPLICATE KEY UPDATE expires_at = " + now + " + $3"
+	}
+	return insert + "ON CONFLICT (name) DO UPDATE SET expires_at = " + now + " + $3"
+}

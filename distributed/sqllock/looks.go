@@ -1,0 +1,373 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+const (
+	// firstLook is the first look of a waiter at the head of the queue: while a lock changes hands often, it is soon its turn.
+	firstLook = 2 * time.Millisecond
+	// looksPerWait makes a waiter that has waited for t look again after t/8: a hand-over is found late by an eighth of the wait.
+	looksPerWait = 8
+	// longestLook bounds that, besides H.
+	longestLook = 500 * time.Millisecond
+
+	// firstHolderLook is when a holder first looks whether somebody waits; most holds are shorter. The looks then become as
+	// rare as holderLook: with the default MaxTenure the others wait for half of that anyway.
+	firstHolderLook = 20 * time.Millisecond
+	holderLook      = 250 * time.Millisecond
+	// looksPerBatch stretches holderLook if there are so many leases that a look takes several statements.
+	looksPerBatch = 1000
+
+	// shortestLookTime bounds a look, or half a TTL if that is longer.
+	shortestLookTime = time.Second
+)
+
+// pace is how often a waiter looks: ever less often, until it comes nearer to the head.
+type pace struct {
+	since time.Time // it has come nearer
+	ahead int       // waiters before it
+}
+
+func (p *pace) restart(now time.Time, ahead int) { p.since, p.ahead = now, ahead }
+
+func (p *pace) next(now time.Time, longest time.Duration) time.Duration {
+	wait := max(now.Sub(p.since)/looksPerWait, firstLook*time.Duration(1+p.ahead))
+	wait = min(wait, longest)
+	return wait*3/4 + rand.N(wait/2+1) // jitter, so that the looks of many do not meet
+}
+
+// nextLook is when a waiter looks again that has seen that it is not its turn. The caller holds mu.
+func (a *attempt) nextLook() time.Duration {
+	if a.b.push.works() && time.Since(a.pace.since) > firstLook { // a notification comes; one look, for one that came too soon
+		return distributed.HeartbeatInterval(a.ttl)
+	}
+	return a.soon()
+}
+
+// soon is when a waiter looks again that has seen nothing, or something that has changed meanwhile. The caller holds mu.
+func (a *attempt) soon() time.Duration {
+	return a.pace.next(time.Now(), min(distributed.HeartbeatInterval(a.ttl), longestLook))
+}
+
+// looks is the background task of a Backend: heartbeats, and looks at the locks that are waited for or held here. What falls due
+// while it is at work shares the next round.
+type looks struct {
+	mu      sync.Mutex // guards all below
+	due     map[*attempt]struct{}
+	running bool
+}
+
+func (k *looks) add(b *Backend, some ...*attempt) {
+	k.mu.Lock()
+	if k.due == nil {
+		k.due = make(map[*attempt]struct{})
+	}
+	for _, a := range some {
+		k.due[a] = struct{}{}
+	}
+	start := !k.running && b.begin()
+	k.running = k.running || start
+	k.mu.Unlock()
+	if start {
+		go func() {
+			defer b.tasks.Done()
+			for k.next(b) {
+			}
+		}()
+	}
+}
+
+func (k *looks) next(b *Backend) bool {
+	k.mu.Lock()
+	due := k.due
+	k.due = nil
+	if len(due) == 0 || b.ctx.Err() != nil {
+		k.running = false
+		k.mu.Unlock()
+		return false
+	}
+	k.mu.Unlock()
+	r := newRound(b, due)
+	r.beat()
+	r.lookAtPlaces()
+	r.lookAtLeases()
+	return true
+}
+
+// round is one round of looks.
+type round struct {
+	b       *Backend
+	timeout time.Duration
+	beats   []*attempt
+	places  map[string]*attempt // by token
+	leases  []*lease
+}
+
+func newRound(b *Backend, due map[*attempt]struct{}) *round {
+	r := &round{b: b, places: make(map[string]*attempt), timeout: time.Minute}
+	now := time.Now()
+	for a := range due {
+		a.mu.Lock()
+		state, l := a.state, a.lease
+		beat := state == waiting && !now.Before(a.beatDue)
+		a.mu.Unlock()
+		switch {
+		case state == waiting:
+			r.places[a.token] = a
+		case state == leased && !l.ending():
+			r.leases = append(r.leases, l)
+		default:
+			continue
+		}
+		if beat {
+			r.beats = append(r.beats, a)
+		}
+		r.timeout = min(r.timeout, distributed.ClaimWindow(a.ttl))
+	}
+	r.timeout = max(r.timeout, shortestLookTime)
+	if len(r.beats) > 0 {
+		r.gatherBeats(now)
+	}
+	return r
+}
+
+// gatherBeats adds the places whose heartbeat is due soon, so that all share a statement from then on.
+func (r *round) gatherBeats(now time.Time) {
+	for _, a := range r.b.all() {
+		a.mu.Lock()
+		ahead := a.beatDue.Sub(now)
+		if a.state == waiting && ahead > 0 && ahead < distributed.HeartbeatInterval(a.ttl)/3 {
+			r.beats = append(r.beats, a)
+		}
+		a.mu.Unlock()
+	}
+}
+
+// ask runs a statement of the round.
+func (r *round) ask(fn func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(r.b.ctx, r.timeout)
+	defer cancel()
+	start := time.Now()
+	err := retrying(ctx, func() error { return fn(ctx) })
+	r.b.observe(start, err)
+	return err
+}
+
+// beat sends the heartbeats. One that fails is sent with the next look.
+func (r *round) beat() {
+	for rest := r.beats; len(rest) > 0; {
+		some := rest[:min(len(rest), renewBatch)]
+		rest = rest[len(some):]
+		tokens := make([]string, len(some))
+		for i, a := range some {
+			tokens[i] = a.token
+		}
+		text, args := r.b.st.list(r.b.st.beat, tokens)
+		sent := time.Now()
+		err := r.ask(func(ctx context.Context) error {
+			_, err := r.b.db.ExecContext(ctx, text, args...)
+			return err
+		})
+		if err != nil {
+			continue
+		}
+		for _, a := range some {
+			a.mu.Lock()
+			a.beatDue = sent.Add(distributed.HeartbeatInterval(a.ttl))
+			a.mu.Unlock()
+		}
+	}
+}
+
+// sight is what a look has seen of a place.
+type sight struct {
+	holds        bool
+	owner        string
+	mode         distributed.Mode // of the owner
+	left         int64            // of the owner's lease, and
+	leftMembers  int64            // of the longest of the other readers' leases
+	ahead        int              // live waiters before it
+	writersAhead int
+}
+
+// free returns how long the lock is still taken for a waiter of this mode; 0: not at all.
+func (s *sight) busy(mode distributed.Mode) time.Duration {
+	busy := int64(0)
+	if s.owner != "" && (mode == distributed.Exclusive || s.mode == distributed.Exclusive) {
+		busy = max(s.left, 0)
+	}
+	if mode == distributed.Exclusive {
+		busy = max(busy, s.leftMembers)
+	}
+	return time.Duration(busy) * time.Microsecond
+}
+
+// lookAtPlaces looks at all places in one statement, and takes what is free.
+func (r *round) lookAtPlaces() {
+	tokens := make([]string, 0, len(r.places))
+	for token := range r.places {
+		tokens = append(tokens, token)
+	}
+	for len(tokens) > 0 {
+		some := tokens[:min(len(tokens), renewBatch)]
+		tokens = tokens[len(some):]
+		var seen map[string]sight
+		err := r.ask(func(ctx context.Context) (err error) {
+			seen, err = r.b.look(ctx, some)
+			return err
+		})
+		for _, token := range some {
+			a := r.places[token]
+			s, found := seen[token]
+			switch {
+			case err != nil:
+				a.lookAgain()
+			case !found || s.holds || a.mayTake(&s):
+				r.take(a)
+			}
+		}
+	}
+}
+
+func (b *Backend) look(ctx context.Context, tokens []string) (map[string]sight, error) {
+	seen := make(map[string]sight, len(tokens))
+	text, args := b.st.list(b.st.places, tokens)
+	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
+		var token string
+		var s sight
+		err := scan(&token, &s.holds, &s.owner, &s.mode, &s.left, &s.leftMembers, &s.ahead, &s.writersAhead)
+		seen[token] = s
+		return err
+	})
+	return seen, err
+}
+
+// mayTake reports that it is the place's turn, or plans the next look.
+func (a *attempt) mayTake(s *sight) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != waiting {
+		return false
+	}
+	ahead := s.ahead
+	if a.mode == distributed.Shared {
+		ahead = s.writersAhead
+	}
+	busy := s.busy(a.mode)
+	if ahead == 0 && busy == 0 {
+		return true
+	}
+	if ahead < a.pace.ahead {
+		a.pace.restart(time.Now(), ahead)
+	}
+	a.pace.ahead = ahead
+	next := a.nextLook()
+	if busy > 0 && busy < next { // the holder may have died
+		next = busy + time.Millisecond
+	}
+	a.plan(next)
+	return false
+}
+
+// take takes the lock for a waiter whose turn it seems to be. The transaction decides, for the look is old.
+func (r *round) take(a *attempt) {
+	var got answer
+	sent := time.Now()
+	err := r.ask(func(ctx context.Context) error {
+		return r.b.change(ctx, a.name, func(s *state) {
+			got = s.take(a.token)
+			s.wake()
+		})
+	})
+	got.sent = sent
+	switch {
+	case errors.Is(err, errNoRow), err == nil && got.outcome == vanished:
+		a.lose()
+	case err == nil && got.outcome == granted:
+		a.deliver(got)
+	default:
+		a.lookAgain()
+	}
+}
+
+func (a *attempt) lookAgain() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == waiting {
+		a.plan(a.soon())
+	}
+}
+
+// deliver sends the grant to the receiver. If the place was left meanwhile, its removal comes after the taking.
+func (a *attempt) deliver(got answer) {
+	a.mu.Lock()
+	taken := a.state == waiting
+	late := taken && distributed.Over(time.Now(), distributed.Validity(got.sent, distributed.ClaimWindow(a.ttl)))
+	if taken && !late {
+		a.granted <- a.start(got) // the one that the channel holds
+	}
+	a.mu.Unlock()
+	if late {
+		a.b.removals.add(a.b, a.removal())
+		a.lose()
+	}
+	if got.contended || a.mode == distributed.Shared {
+		a.b.poke(a.name, a)
+	}
+}
+
+// lookAtLeases finds out whether leases are contended, or have been taken away.
+func (r *round) lookAtLeases() {
+	for rest := r.leases; len(rest) > 0; {
+		some := rest[:min(len(rest), renewBatch)]
+		rest = rest[len(some):]
+		names, _ := namesOf(some)
+		text, args := r.b.st.list(r.b.st.leases, names)
+		type row struct {
+			owner  string
+			queued int
+		}
+		seen := make(map[string]row)
+		err := r.ask(func(ctx context.Context) error {
+			return r.b.rows(ctx, r.b.db, text, args, func(scan func(...any) error) error {
+				var name string
+				var one row
+				err := scan(&name, &one.owner, &one.queued)
+				seen[name] = one
+				return err
+			})
+		})
+		pause := max(holderLook, holderLook*time.Duration(len(r.b.all()))/looksPerBatch)
+		for _, l := range some {
+			one := seen[l.a.name]
+			switch {
+			case err != nil:
+			case !l.seat && one.owner != l.a.token:
+				l.End()
+				continue
+			default:
+				l.SetContended(one.queued > 0)
+			}
+			l.planLook(pause)
+		}
+	}
+}
+
+func (l *lease) planLook(longest time.Duration) {
+	l.mu.Lock()
+	l.look = min(l.look*3/2, longest)
+	next := l.look
+	l.mu.Unlock()
+	l.a.mu.Lock()
+	defer l.a.mu.Unlock()
+	if l.a.state == leased && !l.ending() {
+		l.a.plan(next)
+	}
+}

@@ -1,0 +1,93 @@
+package sqllock
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+)
+
+// Notifier receives notifications of PostgreSQL, on one connection for the process. Package sqllock/postgres has one.
+type Notifier interface {
+	// Listen calls notify with the payload of each notification on the channel, until ctx ends; then it returns. Before it
+	// waits for the first one, and whenever it has lost its connection or has a new one, it calls connected: what is sent
+	// while there is none is missed. It calls from one goroutine at a time.
+	Listen(ctx context.Context, channel string, notify func(payload string), connected func(bool))
+}
+
+// push is the part of a Backend that is notified.
+type push struct{ up atomic.Bool }
+
+// works reports that hand-overs are pushed.
+func (p *push) works() bool { return p.up.Load() }
+
+// listen starts to listen, if there is a Notifier.
+func (b *Backend) listen() {
+	if b.set.notifier == nil || !b.begin() {
+		return
+	}
+	go func() {
+		defer b.tasks.Done()
+		b.set.notifier.Listen(b.ctx, channelOf(b.process), func(token string) {
+			if a := b.find(token); a != nil {
+				b.looks.add(b, a)
+			}
+		}, func(up bool) {
+			b.push.up.Store(up)
+			b.looks.add(b, b.all()...) // notifications may have been missed
+		})
+	}()
+}
+
+// channelOf returns the channel of a process. It is a name that needs no quotes.
+func channelOf(process string) string { return "wllock_" + strings.ToLower(process) }
+
+// notify notifies the processes of these tokens, when the transaction commits.
+func (b *Backend) notify(ctx context.Context, q querier, tokens []string) error {
+	if b.set.notifier == nil {
+		return nil
+	}
+	for _, token := range tokens {
+		process, _, _ := strings.Cut(token, ".")
+		if process == b.process {
+			continue // it is poked
+		}
+		if _, err := q.ExecContext(ctx, "SELECT pg_notify($1, $2)", channelOf(process), token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heads are the waiters that may enter when these locks are free: the readers that come first, and the first that is none.
+const heads = `SELECT w.name, w.token FROM {waiters} w WHERE w.state = 0 AND w.expires_at > {now} AND w.ticket <= (
+  SELECT COALESCE(MIN(x.ticket), 9223372036854775807) FROM {waiters} x
+  WHERE x.name = w.name AND x.state = 0 AND x.mode = 0 AND x.expires_at > {now})`
+
+// pgNotify is the same as notify, for the rows of heads.
+const pgNotify = "pg_notify('wllock_' || lower(split_part(h.token, '.', 1)), h.token)"
+
+// releaseAndNotify releases owners and notifies the heads of their queues in the same statement. That sees the queue as it was when
+// it began: if somebody has been queued while it waited for the row, the row says so, and a second statement notifies.
+func (b *Backend) releaseAndNotify(ctx context.Context, some []*removal) (map[string]bool, error) {
+	text, args := b.releaseBatch(some)
+	heads := b.st.text(heads)
+	text = "WITH r AS (" + text + " RETURNING name, queued), h AS (" + heads + " AND w.name IN (SELECT name FROM r WHERE queued > 0)) " +
+		"SELECT r.name, r.queued, (SELECT COUNT(" + pgNotify + ") FROM h WHERE h.name = r.name) FROM r"
+	found := make(map[string]bool, len(some))
+	var missed []string
+	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
+		var name string
+		var queued, notified int
+		err := scan(&name, &queued, &notified)
+		found[name] = true
+		if queued > 0 && notified == 0 {
+			missed = append(missed, name)
+		}
+		return err
+	})
+	if err == nil && len(missed) > 0 {
+		list, names := b.st.list("{list}", missed)
+		_, _ = b.db.ExecContext(ctx, "SELECT "+pgNotify+" FROM ("+heads+" AND w.name IN ("+list+")) h", names...) // else they poll
+	}
+	return found, err
+}

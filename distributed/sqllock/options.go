@@ -1,0 +1,105 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+)
+
+// Option changes how a Backend works. Migrate takes the same.
+type Option func(*settings)
+
+type settings struct {
+	log      *slog.Logger
+	prefix   string
+	schema   string
+	notifier Notifier
+	parallel int
+	owned    bool
+	reapAge  time.Duration
+	reapTick time.Duration
+}
+
+const (
+	// DefaultTable is what the names of the tables begin with.
+	DefaultTable = "wllock"
+	// DefaultParallel is how many calls of one Backend use a connection at a time, besides its background tasks.
+	DefaultParallel = 6
+	// BackgroundConnections is how many connections the background tasks of a Backend use at most: for renewals, for looks and
+	// heartbeats, and two for releases. With these a server with 100 connections has room for some ten processes.
+	BackgroundConnections = 4
+	// DefaultReapAge is how long the row of a lock that nobody uses stays.
+	DefaultReapAge = 24 * time.Hour
+
+	// reapTicks is how often in that time unused rows are looked for.
+	reapTicks = 24
+	// shortestReapAge makes a tick far longer than any statement: see reaper.go.
+	shortestReapAge = time.Hour
+)
+
+// WithLogger sets the logger for warnings (default: none). Nil is refused.
+func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithTable sets what the names of the tables begin with (default [DefaultTable]): wllock_locks, wllock_waiters and wllock_meta.
+func WithTable(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
+
+// WithSchema sets where the tables are (default: where the connection looks first): a schema of PostgreSQL, a database of MySQL, an
+// attached database of SQLite.
+func WithSchema(name string) Option { return func(s *settings) { s.schema = name } }
+
+// WithNotifier makes a hand-over a push (default: none). PostgreSQL only: see sqllock/postgres.
+func WithNotifier(n Notifier) Option { return func(s *settings) { s.notifier = n } }
+
+// WithParallel sets how many calls use a connection at a time (default [DefaultParallel]); background tasks use
+// [BackgroundConnections] more at most.
+func WithParallel(n int) Option { return func(s *settings) { s.parallel = n } }
+
+// WithOwnedDB has Close close the database as well (default: the application does).
+func WithOwnedDB() Option { return func(s *settings) { s.owned = true } }
+
+// WithReapAge sets how long the row of a lock that nobody uses stays (default [DefaultReapAge]); at least an hour.
+func WithReapAge(d time.Duration) Option { return func(s *settings) { s.reapAge = d } }
+
+// namePattern is what needs no quotes in any of the databases, and leaves room for what is added to it.
+var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)
+
+func newSettings(d Dialect, opts []Option) (settings, error) {
+	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge}
+	for _, o := range opts {
+		if o == nil {
+			return s, errors.New("sqllock: an option is nil")
+		}
+		o(&s)
+	}
+	if s.reapTick == 0 {
+		s.reapTick = s.reapAge / reapTicks
+	}
+	switch {
+	case !d.known():
+		return s, fmt.Errorf("sqllock: %v is no dialect: want MySQL, PostgreSQL or SQLite", d)
+	case s.log == nil:
+		return s, errors.New("sqllock: WithLogger(nil): want a logger")
+	case !namePattern.MatchString(s.prefix):
+		return s, fmt.Errorf("sqllock: WithTable(%q): want letters, digits and underscores, 48 at most", s.prefix)
+	case s.schema != "" && !namePattern.MatchString(s.schema):
+		return s, fmt.Errorf("sqllock: WithSchema(%q): want letters, digits and underscores, 48 at most", s.schema)
+	case s.parallel < 1:
+		return s, fmt.Errorf("sqllock: WithParallel(%d): want at least 1", s.parallel)
+	case s.reapAge < shortestReapAge:
+		return s, fmt.Errorf("sqllock: WithReapAge(%v): want at least %v", s.reapAge, shortestReapAge)
+	case s.notifier != nil && d != PostgreSQL:
+		return s, fmt.Errorf("sqllock: WithNotifier: %v has no notifications", d)
+	}
+	return s, nil
+}
+
+// table returns the full name of a table.
+func (s *settings) table(name string) string {
+	full := s.prefix + "_" + name
+	if s.schema != "" {
+		full = s.schema + "." + full
+	}
+	return full
+}

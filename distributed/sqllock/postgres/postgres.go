@@ -1,0 +1,95 @@
+// Package postgres opens a sqllock.Backend on PostgreSQL, with the driver github.com/jackc/pgx/v5, and has the Notifier that makes
+// hand-overs a push.
+//
+//	err := postgres.Migrate(ctx, "postgres://user@host/database")   // once
+//	backend, err := postgres.Open("postgres://user@host/database")
+//	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
+//
+// A program that has a *sql.DB already passes that to sqllock.New instead, of any driver.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/sqllock"
+)
+
+const (
+	// idleTime is how long a connection that nobody uses stays open: waiting and holding need none.
+	idleTime = 30 * time.Second
+	// connections is as many as a Backend uses at a time by default, so that none is opened in vain.
+	connections = sqllock.DefaultParallel + sqllock.BackgroundConnections
+	// dialTime bounds the making of a connection, unless the URL has a connect_timeout.
+	dialTime = 5 * time.Second
+)
+
+// Open returns a Backend on the database that a URL names, with hand-overs pushed by a Notifier:
+//
+//	postgres://user[:password]@host[:port]/database[?sslmode=...&connect_timeout=...]
+//
+// and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file apply. Open does
+// not connect. The tables have to be there: see Migrate.
+func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
+	config, err := parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	all := append([]sqllock.Option{sqllock.WithOwnedDB(), sqllock.WithNotifier(notifier{config})}, opts...)
+	db := openDB(config)
+	b, err := sqllock.New(db, sqllock.PostgreSQL, all...)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return b, nil
+}
+
+// Opener returns an Open for config.WithOpener.
+func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed.Backend, error) {
+	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		b, err := Open(u.String(), opts...)
+		if err != nil {
+			return nil, err // not a nil *Backend in an interface
+		}
+		return b, nil
+	}
+}
+
+// Migrate creates the tables that are missing: see sqllock.Migrate.
+func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err error) {
+	config, err := parse(rawURL)
+	if err != nil {
+		return err
+	}
+	db := openDB(config)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return sqllock.Migrate(ctx, db, sqllock.PostgreSQL, opts...)
+}
+
+// parse reads a URL. The error does not show the password.
+func parse(rawURL string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(rawURL)
+	if err != nil {
+		return nil, errors.New("postgres: no URL of a database: want postgres://user:password@host:port/database, with / ? # and @ in " +
+			"a password percent-encoded")
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = dialTime
+	}
+	return config, nil
+}
+
+func openDB(config *pgx.ConnConfig) *sql.DB {
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	db.SetConnMaxIdleTime(idleTime)
+	return db
+}

@@ -1,0 +1,226 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+)
+
+// removals takes tokens out of the database: of released leases, of places that were left, of requests whose callers have gone. What
+// gathers while statements are under way shares the next one (group commit). One that was not answered is repeated until it is, or
+// until the lease has expired by itself.
+type removals struct {
+	mu      sync.Mutex // guards all below
+	queue   []*removal
+	workers int
+}
+
+type removal struct {
+	name string
+	handle
+	owner bool                       // it is the lock's owner, so that one statement does it
+	until time.Time                  // then it has expired
+	claim func() bool                // asked before it is sent: false if it is not to be; nil: it is
+	tried bool                       // an earlier try may have done it, so that a missing token is no loss
+	done  func(held bool, err error) // may be nil
+	item  deadline.Item[*removal]
+}
+
+const (
+	// maxRemoving is how many goroutines, and so connections, remove: few, so that many removals gather.
+	maxRemoving = 2
+	// maxBatch is how many releases share a statement. Their rows are locked together, and each has its own fences.
+	maxBatch = 100
+	// removalPause is the time before a removal that was not answered is repeated, with jitter.
+	removalPause = 50 * time.Millisecond
+	// removalTime bounds a statement.
+	removalTime = 2 * time.Second
+)
+
+func (r *removals) add(b *Backend, some ...*removal) {
+	r.mu.Lock()
+	r.queue = append(r.queue, some...)
+	start := r.workers < maxRemoving && b.begin()
+	if start {
+		r.workers++
+	}
+	r.mu.Unlock()
+	if start {
+		go func() {
+			defer b.tasks.Done()
+			for r.next(b) {
+			}
+		}()
+	}
+}
+
+// next works on what has gathered. It reports false when there is no more to do for this worker.
+func (r *removals) next(b *Backend) bool {
+	r.mu.Lock()
+	n := min(len(r.queue), maxBatch)
+	if n == 0 || b.ctx.Err() != nil {
+		r.workers--
+		r.mu.Unlock()
+		return false
+	}
+	some := append([]*removal(nil), r.queue[:n]...)
+	clear(r.queue[:n])
+	r.queue = r.queue[n:]
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(b.ctx, removalTime)
+	defer cancel()
+	b.remove(ctx, some)
+	return true
+}
+
+// finish removes what is left, at the end.
+func (r *removals) finish(ctx context.Context, b *Backend, more []*removal) {
+	r.mu.Lock()
+	rest := append(r.queue, more...)
+	r.queue = nil
+	r.mu.Unlock()
+	for len(rest) > 0 && ctx.Err() == nil {
+		n := min(len(rest), maxBatch)
+		b.remove(ctx, rest[:n])
+		rest = rest[n:]
+	}
+	for _, one := range rest {
+		one.finish(false, distributed.ErrClosed)
+	}
+}
+
+func (one *removal) finish(held bool, err error) {
+	if one.done != nil {
+		one.done(held, err)
+	}
+}
+
+// remove removes some: the owners in one statement, others one by one.
+func (b *Backend) remove(ctx context.Context, some []*removal) {
+	var owners []*removal
+	for _, one := range some {
+		if one.claim != nil && !one.claim() {
+			continue
+		}
+		one.claim = nil
+		if one.owner {
+			owners = append(owners, one)
+			continue
+		}
+		start, held := time.Now(), false
+		err := b.change(ctx, one.name, func(s *state) {
+			held = s.remove(one.handle)
+			s.tidy()
+			s.wake()
+		})
+		b.observe(start, err)
+		if errors.Is(err, errNoRow) {
+			err = nil
+		}
+		b.removed(one, held, err)
+	}
+	if len(owners) == 0 {
+		return
+	}
+	var found map[string]bool
+	start := time.Now()
+	err := retrying(ctx, func() (err error) {
+		found, err = b.release(ctx, owners)
+		if err != nil && kindOf(err) == lost {
+			for _, one := range owners {
+				one.tried = true
+			}
+		}
+		return err
+	})
+	b.observe(start, err)
+	for _, one := range owners {
+		b.removed(one, found[one.name], err)
+	}
+}
+
+// removed takes the answer, or none.
+func (b *Backend) removed(one *removal, held bool, err error) {
+	switch {
+	case err == nil:
+		one.finish(held || one.tried, nil)
+		b.poke(one.name, nil)
+	case time.Now().After(one.until):
+		one.finish(false, distributed.ErrLeaseLost)
+	case b.isClosed():
+		one.finish(false, distributed.ErrClosed)
+	default:
+		one.tried = true
+		one.item.Owner = one
+		b.later.Put(&one.item, time.Now().Add(removalPause+rand.N(removalPause)))
+	}
+}
+
+// release releases owners and returns the names of those that were.
+func (b *Backend) release(ctx context.Context, some []*removal) (map[string]bool, error) {
+	if b.set.notifier != nil {
+		return b.releaseAndNotify(ctx, some)
+	}
+	found := make(map[string]bool, len(some))
+	if len(some) == 1 {
+		one := some[0]
+		result, err := b.db.ExecContext(ctx, b.st.release.text, b.st.release.args(one.name, one.token, one.last, one.drawn)...)
+		if err != nil {
+			return nil, err
+		}
+		n, err := result.RowsAffected()
+		found[one.name] = n > 0
+		return found, err
+	}
+	note := func(scan func(...any) error) error {
+		var name string
+		err := scan(&name)
+		found[name] = true
+		return err
+	}
+	text, args := b.releaseBatch(some)
+	if b.dialect.hasReturning() {
+		return found, b.rows(ctx, b.db, text+" RETURNING name", args, note)
+	}
+	return found, b.inTransaction(ctx, func(q querier) error {
+		var names, tokens []string
+		for _, one := range some {
+			names, tokens = append(names, one.name), append(tokens, one.token)
+		}
+		look, which := b.st.list(b.set.fill("SELECT name FROM {locks} WHERE name IN ({list}) AND owner IN ({list}) FOR UPDATE"), names, tokens)
+		if err := b.rows(ctx, q, look, which, note); err != nil {
+			return err
+		}
+		_, err := q.ExecContext(ctx, text, args...)
+		return err
+	})
+}
+
+// releaseBatch is the release of several. fence comes before owner, for MySQL.
+func (b *Backend) releaseBatch(some []*removal) (string, []any) {
+	var cases, names, tokens strings.Builder
+	var args []any
+	mark := func(arg any) string {
+		args = append(args, arg)
+		return b.dialect.marks(len(args), 1)
+	}
+	for _, one := range some {
+		fmt.Fprintf(&cases, " WHEN owner = %s AND fence = %s THEN %s", mark(one.token), mark(one.last), mark(one.drawn))
+	}
+	for _, one := range some {
+		names.WriteString("," + mark(one.name))
+	}
+	for _, one := range some {
+		tokens.WriteString("," + mark(one.token))
+	}
+	text := "UPDATE {locks} SET fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = " + b.st.now +
+		" WHERE name IN (" + names.String()[1:] + ") AND owner IN (" + tokens.String()[1:] + ")"
+	return b.set.fill(text), args
+}

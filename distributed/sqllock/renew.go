@@ -1,0 +1,156 @@
+package sqllock
+
+import (
+	"context"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// renewBatch is how many leases share a statement.
+const renewBatch = 1000
+
+// renew is called by the Keeper. Leases that come due soon are renewed with those that are due, so that the renewals of a process
+// gather in few statements, however its leases came about: a batch goes out at most every T/12 (rule D5).
+func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
+	var owners, seats []*lease
+	seen := make(map[*lease]bool, len(due))
+	sort := func(l *lease) {
+		if seen[l] {
+			return
+		}
+		seen[l] = true
+		if l.seat {
+			seats = append(seats, l)
+		} else {
+			owners = append(owners, l)
+		}
+	}
+	for _, d := range due {
+		if l := d.(*lease); l.a.unread() { // perhaps nobody will release it
+			l.Postpone()
+		} else {
+			sort(l)
+		}
+	}
+	if len(seen) == 0 {
+		return
+	}
+	for _, l := range b.dueSoon() {
+		sort(l)
+	}
+	select { // renewals use one connection
+	case b.renewing <- struct{}{}:
+		defer func() { <-b.renewing }()
+	case <-ctx.Done():
+		return
+	}
+	b.renewSome(ctx, owners, b.renewOwners)
+	b.renewSome(ctx, seats, b.renewSeats)
+}
+
+// dueSoon returns the leases whose latest renewal is T/4 old or older, and fresh ones whose claim is due as soon.
+func (b *Backend) dueSoon() []*lease {
+	now := time.Now()
+	var soon []*lease
+	for _, a := range b.all() {
+		a.mu.Lock()
+		l := a.lease
+		if a.state != leased || len(a.granted) > 0 {
+			l = nil
+		}
+		a.mu.Unlock()
+		if l == nil {
+			continue
+		}
+		left, healthy := l.At(now)
+		if age := a.ttl - distributed.Drift(a.ttl) - left; healthy && age >= a.ttl/4 && now.Sub(l.granted) > distributed.ClaimWindow(a.ttl)/6 {
+			soon = append(soon, l)
+		}
+	}
+	return soon
+}
+
+func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(context.Context, []*lease) (map[string]bool, error)) {
+	for len(all) > 0 {
+		some := all[:min(len(all), renewBatch)]
+		all = all[len(some):]
+		var held map[string]bool
+		var sent time.Time
+		err := retrying(ctx, func() (err error) {
+			sent = time.Now()
+			held, err = renew(ctx, some)
+			return err
+		})
+		b.observe(sent, err)
+		if err != nil {
+			continue // unknown: the Keeper tries again until they have expired
+		}
+		for _, l := range some {
+			if contended, is := held[l.a.token]; is {
+				l.Renewed(distributed.Validity(sent, l.a.ttl))
+				l.SetContended(contended)
+			} else {
+				l.End()
+			}
+		}
+	}
+}
+
+// renewOwners returns the tokens that were renewed, and whether somebody waits for what they have.
+func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bool, error) {
+	names, tokens := namesOf(some)
+	text, args := b.st.list(b.st.renew, names, tokens)
+	return b.update(ctx, text, args, "owner, queued", func() (string, []any) { return b.st.list(b.st.leases, names) })
+}
+
+// renewSeats is renewOwners for readers beside others.
+func (b *Backend) renewSeats(ctx context.Context, some []*lease) (map[string]bool, error) {
+	_, tokens := namesOf(some)
+	text, args := b.st.list(b.st.renewMembers, tokens)
+	if _, err := b.db.ExecContext(ctx, text, args...); err != nil {
+		return nil, err
+	}
+	text, args = b.st.list(b.st.seats, tokens)
+	return b.held(ctx, text, args)
+}
+
+func namesOf(some []*lease) (names, tokens []string) {
+	for _, l := range some {
+		names, tokens = append(names, l.a.name), append(tokens, l.a.token)
+	}
+	return names, tokens
+}
+
+// update changes rows and returns which: by RETURNING, or by a look afterwards. A row that is the owner's after the update was it
+// during the update: nobody becomes the owner a second time.
+func (b *Backend) update(ctx context.Context, text string, args []any, returning string, look func() (string, []any)) (map[string]bool, error) {
+	if b.dialect.hasReturning() {
+		return b.held(ctx, text+" RETURNING "+returning, args)
+	}
+	if _, err := b.db.ExecContext(ctx, text, args...); err != nil {
+		return nil, err
+	}
+	text, args = look()
+	held := make(map[string]bool)
+	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
+		var name, owner string
+		var queued int
+		err := scan(&name, &owner, &queued)
+		held[owner] = queued > 0
+		return err
+	})
+	return held, err
+}
+
+func (b *Backend) held(ctx context.Context, text string, args []any) (map[string]bool, error) {
+	held := make(map[string]bool)
+	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
+		var token string
+		var queued int
+		err := scan(&token, &queued)
+		held[token] = queued > 0
+		return err
+	})
+	return held, err
+}

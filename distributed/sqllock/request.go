@@ -1,0 +1,97 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// request is an Enter in the database: one statement if the lock is free and nobody is queued, else a transaction.
+func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
+	for {
+		err = retrying(ctx, func() (err error) {
+			a, err = b.acquire(ctx, c)
+			return err
+		})
+		if err != nil || a.outcome == granted {
+			return a, err
+		}
+		if c.noWait && c.prev == nil {
+			held, err := b.isHeld(ctx, c)
+			if err != nil || held {
+				return answer{outcome: refusedHeld}, err
+			}
+		}
+		sent := time.Now()
+		err = b.change(ctx, c.name, func(s *state) {
+			a = s.enter(c)
+			a.sent = sent
+		})
+		if !errors.Is(err, errNoRow) { // the reaper has removed it meanwhile
+			return a, err
+		}
+	}
+}
+
+// acquire is the one statement. Its answer is granted, or queuedUp if it has changed nothing.
+func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
+	a := answer{outcome: queuedUp, count: fenceBlock, sent: time.Now()}
+	if c.mode == distributed.Shared {
+		a.count = 1
+	}
+	var full any
+	if c.full != "" {
+		full = c.full
+	}
+	prev := handle{}
+	if c.prev != nil {
+		prev = *c.prev
+	}
+	args := b.st.acquire.args(c.name, full, c.token, prev.token, int(c.mode), micros(c.ttl), micros(distributed.ClaimWindow(c.ttl)),
+		a.count, prev.last, prev.drawn, c.holder)
+	if !b.dialect.hasReturning() {
+		return a, b.acquireByID(ctx, args, &a)
+	}
+	err := b.rows(ctx, b.db, b.st.acquire.text, args, func(scan func(...any) error) error {
+		var prior string
+		var queued int
+		if err := scan(&a.last, &prior, &queued); err != nil {
+			return err
+		}
+		a.outcome, a.contended, a.prevHeld = granted, queued > 0, prev.token != "" && prior == prev.token
+		return nil
+	})
+	return a, err
+}
+
+// acquireByID reads the answer from the insert id: see mysqlUpsert.
+func (b *Backend) acquireByID(ctx context.Context, args []any, a *answer) error {
+	result, err := b.db.ExecContext(ctx, b.st.acquire.text, args...)
+	if err != nil {
+		return err
+	}
+	id, err := result.LastInsertId()
+	if err == nil && id != 0 {
+		a.outcome, a.last, a.prevHeld = granted, id/2, id%2 == 1
+	}
+	return err
+}
+
+// isHeld reports that a request with NoWait is refused, for which a look is enough. false: perhaps not.
+func (b *Backend) isHeld(ctx context.Context, c *claim) (held bool, err error) {
+	err = retrying(ctx, func() error {
+		return b.rows(ctx, b.db, b.st.peek.text, b.st.peek.args(c.name), func(scan func(...any) error) error {
+			var owner string
+			var mode distributed.Mode
+			var left int64
+			var queued, members int
+			err := scan(&owner, &mode, &left, &queued, &members)
+			alive := owner != "" && owner != c.token && left > 0
+			held = alive && (c.mode == distributed.Exclusive || mode == distributed.Exclusive)
+			return err
+		})
+	})
+	return held, err
+}
