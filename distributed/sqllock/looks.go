@@ -18,6 +18,9 @@ const (
 	// longestLook bounds that, besides H.
 	longestLook = 500 * time.Millisecond
 
+	// pushedLook bounds H where hand-overs are pushed. Nobody tells of a holder that has died.
+	pushedLook = 2 * time.Second
+
 	// firstHolderLook is when a holder first looks whether somebody waits; most holds are shorter. The looks then become as
 	// rare as holderLook: with the default MaxTenure the others wait for half of that anyway.
 	firstHolderLook = 20 * time.Millisecond
@@ -46,7 +49,7 @@ func (p *pace) next(now time.Time, longest time.Duration) time.Duration {
 // nextLook is when a waiter looks again that has seen that it is not its turn. The caller holds mu.
 func (a *attempt) nextLook() time.Duration {
 	if a.b.push.works() && time.Since(a.pace.since) > firstLook { // a notification comes; one look, for one that came too soon
-		return distributed.HeartbeatInterval(a.ttl)
+		return min(distributed.HeartbeatInterval(a.ttl), pushedLook)
 	}
 	return a.soon()
 }
