@@ -97,12 +97,33 @@ func TestB9AHangingFunctionDoesNotKeepTheLock(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		require.True(t, served(other))
-		require.False(t, all[0].back || all[1].back)
+		require.False(t, all[0].back.Load() || all[1].back.Load())
 		time.Sleep(5 * ttl)
 		require.NoError(t, ranWith(all[1], context.DeadlineExceeded))
 		close(stay)
 		synctest.Wait()
 		require.NoError(t, ranWith(all[0], wllock.ErrLeaseLost))
+	})
+}
+
+// Close waits for a function that has lost its lock, if all of its callers have left: nobody else does.
+func TestB9CloseWaitsForTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		d := newDesk(l, doublingSlowly(10*ttl))
+		ctx, cancel := context.WithTimeout(t.Context(), ttl)
+		defer cancel()
+		c := d.comes(ctx, 1)
+		b.Expire("test:n:k")
+		time.Sleep(2 * ttl)
+		require.NoError(t, ranWith(c, context.DeadlineExceeded))
+		require.Zero(t, l.Stats().Total.Held)
+		short, cancel := context.WithTimeout(t.Context(), ttl)
+		defer cancel()
+		require.ErrorIs(t, l.Close(short), context.DeadlineExceeded)
+		begin := time.Now()
+		require.NoError(t, l.Close(t.Context()))
+		require.Equal(t, 7*ttl, time.Since(begin))
 	})
 }
 
@@ -131,8 +152,8 @@ func TestB10APanicGoesOnInEveryCaller(t *testing.T) {
 				require.Contains(t, p.Error(), "boom")
 			}
 			for _, c := range batchOf(t, n, func(context.Context, batch) error { runtime.Goexit(); return nil }) {
-				require.True(t, c.gone)
-				require.False(t, c.back)
+				require.True(t, c.gone.Load())
+				require.False(t, c.back.Load())
 			}
 		})
 	}
@@ -214,7 +235,7 @@ func TestB11SyncReleaseWaitsForTheAnswer(t *testing.T) {
 		release()
 		synctest.Wait()
 		for _, c := range all {
-			require.True(t, c.back)
+			require.True(t, c.back.Load())
 			require.ErrorIs(t, c.err, wllock.ErrLeaseLost)
 		}
 	})

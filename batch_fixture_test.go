@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 
 	"github.com/wllock/wllock"
@@ -77,14 +78,14 @@ type customer struct {
 func (d *desk) comes(ctx context.Context, arg int) *customer {
 	c := &customer{arg: arg}
 	go func() {
-		defer func() { c.gone = true }()
+		defer c.gone.Store(true)
 		defer func() {
 			if c.panicked = recover(); c.panicked != nil {
-				c.back = true
+				c.back.Store(true)
 			}
 		}()
 		c.result, c.err = d.call(ctx, arg)
-		c.back = true
+		c.back.Store(true)
 	}()
 	synctest.Wait()
 	return c
@@ -100,8 +101,9 @@ func (d *desk) come(ctx context.Context, from, to int) (all []*customer) {
 
 // served reports whether each caller has got its own result.
 func served(all ...*customer) bool {
+	synctest.Wait()
 	for _, c := range all {
-		if !c.back || c.err != nil || c.panicked != nil || c.result != 2*c.arg {
+		if !c.back.Load() || c.err != nil || c.panicked != nil || c.result != 2*c.arg {
 			return false
 		}
 	}
@@ -110,9 +112,10 @@ func served(all ...*customer) bool {
 
 // ranWith returns the error of a caller whose batch has begun, or nil.
 func ranWith(c *customer, want error) error {
+	synctest.Wait()
 	e, ok := errors.AsType[*wllock.Error](c.err)
 	switch {
-	case !c.back:
+	case !c.back.Load():
 		return errors.New("not back")
 	case !ok || !e.Ran || !errors.Is(c.err, want):
 		return fmt.Errorf("%v; want %v, with Ran", c.err, want)

@@ -64,7 +64,7 @@ func TestB7LeavingWakesNobody(t *testing.T) {
 		for arg := range riders {
 			c := &customer{arg: arg}
 			all = append(all, c)
-			go func() { c.result, c.err = d.call(ctx, arg); c.back = true }()
+			go func() { c.result, c.err = d.call(ctx, arg); c.back.Store(true) }()
 		}
 		synctest.Wait()
 		last := d.comes(t.Context(), riders)
@@ -75,7 +75,7 @@ func TestB7LeavingWakesNobody(t *testing.T) {
 		for _, c := range all {
 			require.NoError(t, ranWith(c, context.Canceled))
 		}
-		require.False(t, first.back || last.back)
+		require.False(t, first.back.Load() || last.back.Load())
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.True(t, served(first, last))

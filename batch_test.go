@@ -79,7 +79,8 @@ func TestB2ALeaderThatFailsTakesNobodyWithIt(t *testing.T) {
 		others := d.come(t.Context(), 2, 3)
 		begin := time.Now()
 		time.Sleep(500 * time.Millisecond)
-		require.True(t, first.back)
+		synctest.Wait()
+		require.True(t, first.back.Load())
 		require.ErrorIs(t, first.err, context.DeadlineExceeded)
 		e, _ := first.err.(*wllock.Error)
 		require.False(t, e.Ran)
@@ -188,7 +189,7 @@ func TestB3CloseWithoutTimeEndsABatch(t *testing.T) {
 				require.ErrorIs(t, l.Close(ended), context.Canceled)
 				synctest.Wait()
 				for _, c := range all {
-					require.True(t, c.back)
+					require.True(t, c.back.Load())
 					require.ErrorIs(t, c.err, wllock.ErrClosed)
 				}
 			})

@@ -144,7 +144,9 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 		t.Stayers(func(o tenure.Owner) { o.(*hold).endStay() })
 	}
 	err := l.drained(ctx)
-	l.workers.close()
+	if running := l.workers.close(ctx); err == nil {
+		err = running
+	}
 	l.limits.Close()
 	l.tenures.Stop()
 	l.policy.Stop()

@@ -2,6 +2,7 @@ package wllock
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -14,14 +15,14 @@ const (
 )
 
 // workers run batch functions, each batch on one goroutine, which its hold owns: the callers wait for the end of the function, and
-// Close waits for the end of the hold. A worker that is done stays for a while, because its stack has grown: on a new goroutine it
-// would grow anew for every batch, which costs a lone caller of a database up to a fifth of its time.
+// Close waits for all. A worker that is done stays for a while, because its stack has grown: on a new goroutine it would grow anew
+// for every batch, which costs a lone caller of a database up to a fifth of its time.
 type workers struct {
-	mu      sync.Mutex
-	idle    []*worker // guarded by mu; the last one has been idle for the shortest time
-	closed  bool      // guarded by mu
-	resting sync.WaitGroup
-	told    sync.Pool // of chan struct{}: where a leader waits. The leader gives it back, when nobody sends there any more
+	mu    sync.Mutex
+	idle  []*worker     // guarded by mu; the last one has been idle for the shortest time
+	count int           // goroutines; guarded by mu
+	ended chan struct{} // made by Close, closed when there are none any more; guarded by mu
+	told  sync.Pool     // of chan struct{}: where a leader waits. The leader gives it back, when nobody sends there any more
 }
 
 // worker is a goroutine and the batch that it runs.
@@ -64,11 +65,12 @@ func (w *worker) lead(e entered, c *batchCaller, max int) {
 		return
 	}
 	w.active = true
-	go w.work()
+	w.of.start(w)
 }
 
 // work runs batches until no more come for a while. If a function ends the goroutine, the worker goes with it.
 func (w *worker) work() {
+	defer w.of.end()
 	for {
 		w.serve()
 		if !w.rest() {
@@ -114,7 +116,6 @@ func (w *worker) rest() bool {
 	if !w.of.park(w) {
 		return false
 	}
-	defer w.of.resting.Done()
 	if w.timer == nil {
 		w.timer = time.NewTimer(workerPatience)
 	} else {
@@ -137,10 +138,9 @@ func (w *worker) rest() bool {
 func (p *workers) park(w *worker) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.idle) == maxIdleWorkers {
+	if p.ended != nil || len(p.idle) == maxIdleWorkers {
 		return false
 	}
-	p.resting.Add(1)
 	p.idle = append(p.idle, w)
 	return true
 }
@@ -158,14 +158,55 @@ func (p *workers) dismiss(w *worker) bool {
 	return false
 }
 
-// close ends the idle workers and waits for their end. The others end by themselves after their batch.
-func (p *workers) close() {
+func (p *workers) start(w *worker) {
 	p.mu.Lock()
-	p.closed = true
+	defer p.mu.Unlock()
+	p.count++
+	go w.work()
+}
+
+func (p *workers) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count--
+	p.check()
+}
+
+// check notes that nobody is left after Close. The caller holds mu.
+func (p *workers) check() {
+	if p.ended == nil || p.count > 0 {
+		return
+	}
+	select {
+	case <-p.ended: // a caller whose lock was lost before its batch began has come late
+	default:
+		close(p.ended)
+	}
+}
+
+// close ends the idle workers, and waits until all have ended, or ctx has. Those that still run have lost their locks, or ctx has
+// ended before.
+func (p *workers) close(ctx context.Context) error {
+	p.mu.Lock()
+	if p.ended == nil {
+		p.ended = make(chan struct{})
+	}
 	for _, w := range p.idle {
 		close(w.wake)
 	}
 	p.idle = nil
+	p.check()
+	ended := p.ended
 	p.mu.Unlock()
-	p.resting.Wait()
+	select {
+	case <-ended:
+		return nil
+	default:
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wllock: close: a batch function that has lost its lock has not returned: %w", ctx.Err())
+	}
 }

@@ -33,6 +33,7 @@ func TestWorkersStayForAWhile(t *testing.T) {
 		}
 		for range 3 {
 			serve()
+			synctest.Wait()
 			serve()
 			require.Equal(t, 1, idleWorkers(l), "the second batch is served by the same worker")
 			time.Sleep(workerPatience)
