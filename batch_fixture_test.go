@@ -70,8 +70,8 @@ type customer struct {
 	arg, result int
 	err         error
 	panicked    any
-	back        bool // the call has returned, or panicked
-	gone        bool // the goroutine has ended; without back, by Goexit
+	back        atomic.Bool // the call has returned, or panicked
+	gone        atomic.Bool // the goroutine has ended; without back, by Goexit
 }
 
 // comes lets one caller begin, in a synctest bubble, and returns when it waits or is back.
