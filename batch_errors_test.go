@@ -217,6 +217,7 @@ func TestB11TheFallbackIsForTheRefused(t *testing.T) {
 		require.ErrorIs(t, all[2].err, wllock.ErrQueueFull)
 		release()
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.Equal(t, broken, all[0].err)
 		require.NoError(t, ranWith(all[1], context.DeadlineExceeded))
 		require.NotErrorIs(t, all[1].err, instead)

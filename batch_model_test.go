@@ -104,10 +104,14 @@ func (m *batchModel) intn(n int) int {
 
 func (m *batchModel) run() {
 	for id, step := 0, 0; id < modelEpisode; step++ {
+		shop, guard := m.shops[m.intn(len(m.shops))], m.intn(len(m.shops[0].guards)+1)
 		for range 1 + m.intn(6) {
-			order, shop := &modelOrder{id: id, step: step}, m.shops[m.intn(len(m.shops))]
+			if m.intn(5) == 0 { // else a run of one guard
+				shop, guard = m.shops[m.intn(len(m.shops))], m.intn(len(m.shops[0].guards)+1)
+			}
+			order, by, with := &modelOrder{id: id, step: step}, shop, guard
 			id++
-			m.calls.Go(func() { shop.order(order) })
+			m.calls.Go(func() { by.order(order, with) })
 		}
 		synctest.Wait()
 		for _, s := range m.shops {
@@ -134,7 +138,7 @@ func (m *batchModel) run() {
 }
 
 // order makes one call, by a guard or a plain Call, and checks what it was told.
-func (s *modelShop) order(o *modelOrder) {
+func (s *modelShop) order(o *modelOrder, guard int) {
 	m := s.m
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -151,8 +155,8 @@ func (s *modelShop) order(o *modelOrder) {
 	}()
 	var result int
 	var err error
-	if n := m.intn(len(s.guards) + 1); n < len(s.guards) {
-		result, err = s.guards[n](ctx, o)
+	if guard < len(s.guards) {
+		result, err = s.guards[guard](ctx, o)
 	} else {
 		result, err = wllock.Call(ctx, s.locker, "n", "k", func(ctx context.Context) (int, error) {
 			one := &wllock.Item[*modelOrder, int]{Arg: o}

@@ -1,4 +1,4 @@
-// Package jobs has the tests of WithHoldAtLeast and Lead with real processes over a real Redis, which are killed and stopped.
+// Package jobs has the tests of WithHoldAtLeast, Lead and WrapBatch with real processes over a real Redis, which are killed and stopped.
 package jobs
 
 import (
@@ -54,6 +54,8 @@ func runChild(part string) {
 		runTicks(locker, store, f[3:])
 	case "lead":
 		lead(locker, store)
+	case "batch":
+		sellBatches(locker, store)
 	}
 }
 
