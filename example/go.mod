@@ -11,6 +11,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/wllock/wllock v0.0.0
 	github.com/wllock/wllock/distributed/etcdlock v0.0.0
+	github.com/wllock/wllock/distributed/sqllock v0.0.0
 	github.com/wllock/wllock/distributed/zklock v0.0.0
 	github.com/wllock/wllock/middleware/grpcguard v0.0.0
 	go.opentelemetry.io/otel v1.47.0
@@ -71,6 +72,7 @@ require (
 replace (
 	github.com/wllock/wllock => ..
 	github.com/wllock/wllock/distributed/etcdlock => ../distributed/etcdlock
+	github.com/wllock/wllock/distributed/sqllock => ../distributed/sqllock
 	github.com/wllock/wllock/distributed/zklock => ../distributed/zklock
 	github.com/wllock/wllock/middleware/grpcguard => ../middleware/grpcguard
 )

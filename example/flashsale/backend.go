@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,30 +11,50 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/sqllock/mysql"
+	"github.com/wllock/wllock/distributed/sqllock/postgres"
+	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/distributed/zklock"
 )
 
 const (
 	memoryURL       = "memory://"
 	backendsAllowed = "memory:// (inside one process), redis://host:port, rediss://, unix://, redis+sentinel://, redis+cluster://, " +
-		"redlock://h1,h2,h3, zk://host:port,host:port/chroot, etcd://host:port,host:port"
+		"redlock://h1,h2,h3, zk://host:port,host:port/chroot, etcd://host:port,host:port, " +
+		"postgres://user:password@host/database, mysql://, sqlite:///FILE"
 )
 
 // service is a kind of lock service, by the schemes of its URLs.
 type service struct {
 	schemes []string
 	open    func(url string) (distributed.Backend, error)
+	migrate func(ctx context.Context, url string) error // creates what it needs; nil: it needs nothing
 }
 
 var services = []service{
-	{[]string{"memory"}, func(string) (distributed.Backend, error) { return memlock.New(), nil }},
+	{schemes: []string{"memory"}, open: func(string) (distributed.Backend, error) { return memlock.New(), nil }},
 	{
-		[]string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"},
-		func(url string) (distributed.Backend, error) { return orNil(redislock.Open(url)) },
+		schemes: []string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"},
+		open:    func(url string) (distributed.Backend, error) { return orNil(redislock.Open(url)) },
 	},
-	{[]string{"redlock", "redlocks"}, func(url string) (distributed.Backend, error) { return orNil(redlock.Open(url)) }},
-	{[]string{"zk"}, func(url string) (distributed.Backend, error) { return orNil(zklock.Open(url)) }},
-	{[]string{"etcd", "etcds"}, func(url string) (distributed.Backend, error) { return orNil(etcdlock.Open(url)) }},
+	{schemes: []string{"redlock", "redlocks"}, open: func(url string) (distributed.Backend, error) { return orNil(redlock.Open(url)) }},
+	{schemes: []string{"zk"}, open: func(url string) (distributed.Backend, error) { return orNil(zklock.Open(url)) }},
+	{schemes: []string{"etcd", "etcds"}, open: func(url string) (distributed.Backend, error) { return orNil(etcdlock.Open(url)) }},
+	{
+		schemes: []string{"postgres", "postgresql"},
+		open:    func(url string) (distributed.Backend, error) { return orNil(postgres.Open(url)) },
+		migrate: func(ctx context.Context, url string) error { return postgres.Migrate(ctx, url) },
+	},
+	{
+		schemes: []string{"mysql"},
+		open:    func(url string) (distributed.Backend, error) { return orNil(mysql.Open(url)) },
+		migrate: func(ctx context.Context, url string) error { return mysql.Migrate(ctx, url) },
+	},
+	{
+		schemes: []string{"sqlite"},
+		open:    func(url string) (distributed.Backend, error) { return orNil(sqlite.Open(url)) },
+		migrate: func(ctx context.Context, url string) error { return sqlite.Migrate(ctx, url) },
+	},
 }
 
 // serviceOf returns the service that url names, by its scheme alone.
@@ -54,6 +75,15 @@ func openBackend(url string) (distributed.Backend, error) {
 		return nil, fmt.Errorf("no lock service for %q; allowed: %s", scheme, backendsAllowed)
 	}
 	return s.open(url)
+}
+
+// migrateBackend creates the tables of a lock service that is a database. It is called once, before any process opens it.
+func migrateBackend(ctx context.Context, url string) error {
+	s, ok := serviceOf(url)
+	if !ok || s.migrate == nil {
+		return nil
+	}
+	return s.migrate(ctx, url)
 }
 
 // orNil keeps a nil pointer out of the interface: that would not be nil.

@@ -39,6 +39,8 @@ Sells the same pieces three times to the same buyers (without a lock, with a dis
 prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
 service is in memory unless -backend names another.
 
+A -backend that is a database keeps its locks in tables of its own, wllock_*, which are created if they are missing.
+
 With -db it sells in a database of your own instead, in each of the -mode named (each with every -pool): none (read, then
 write), and four ways not to oversell: optimistic (a version column), pessimistic (SELECT ... FOR UPDATE), statement
 (UPDATE ... WHERE qty > 0), lock (wllock over -backend). It drops and creates its tables flashsale_stock and

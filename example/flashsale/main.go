@@ -88,6 +88,9 @@ func compare(ctx context.Context, s settings, show display) ([]report, error) {
 		return nil, err
 	}
 	defer remove()
+	if err := migrateBackend(ctx, s.Backend); err != nil {
+		return nil, err
+	}
 	backend, err := openBackend(s.Backend)
 	if err != nil {
 		return nil, err

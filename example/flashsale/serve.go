@@ -44,6 +44,9 @@ type store struct {
 
 // serve runs the store until ctx ends.
 func serve(ctx context.Context, s settings, stderr io.Writer) error {
+	if err := migrateBackend(ctx, s.Backend); err != nil {
+		return err
+	}
 	backend, err := openBackend(s.Backend)
 	if err != nil {
 		return err

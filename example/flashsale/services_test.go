@@ -1,20 +1,44 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
-func TestASaleOverEtcd(t *testing.T) {
-	status, _, stderr := sale(t.Context(), "-backend", "etcd://"+etcdtest.Start(t).Addr, "-buyers", "40", "-stock", "20", "-ramp", "20ms")
-	require.Equal(t, statusOK, status, stderr)
+func TestASaleOverEachLockService(t *testing.T) {
+	for name, url := range map[string]func(*testing.T) string{
+		"etcd":       func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr },
+		"ZooKeeper":  func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr + "/sale" },
+		"PostgreSQL": func(t *testing.T) string { return dbtest.SharedPostgres(t).URL() },
+		"MariaDB":    func(t *testing.T) string { return dbtest.SharedMariaDB(t).URL() },
+		"SQLite":     func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "locks.db") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, stderr := sale(t.Context(), "-backend", url(t), "-buyers", "40", "-stock", "20", "-ramp", "20ms")
+			require.Equal(t, statusOK, status, stderr)
+		})
+	}
 }
 
-func TestASaleOverZooKeeper(t *testing.T) {
-	status, _, stderr := sale(t.Context(), "-backend", "zk://"+zktest.Start(t).Addr+"/sale", "-buyers", "40", "-stock", "20", "-ramp", "20ms")
-	require.Equal(t, statusOK, status, stderr)
+// The lock in the same database as the stock, so that a database is all it takes.
+func TestTheLockInTheDatabaseOfTheStock(t *testing.T) {
+	for name, url := range map[string]func(*testing.T) string{
+		"PostgreSQL": func(t *testing.T) string { return dbtest.SharedPostgres(t).URL() },
+		"MariaDB":    func(t *testing.T) string { return dbtest.SharedMariaDB(t).URL() },
+		"SQLite":     func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "shop.db") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := url(t)
+			got := modeSale(t, "-procs 2 -mode lock -buyers 20 -stock 10 -threshold 100 -pool 2 -db "+db+" -backend "+db)
+			require.Len(t, got, 1)
+			assert.Equal(t, 10, got[0].Sold)
+		})
+	}
 }

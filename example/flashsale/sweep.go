@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,7 +41,7 @@ func compareModes(ctx context.Context, s settings, stdout, stderr io.Writer) (st
 	}
 	fmt.Fprintf(stderr, "flashsale: drops and creates its own tables %s and %s in %s, and touches no other\n",
 		sqlshop.StockTable, sqlshop.OrdersTable, sqlshop.Shown(s.DB))
-	if err := office.Create(ctx); err != nil {
+	if err := errors.Join(office.Create(ctx), migrateBackend(ctx, s.Backend)); err != nil {
 		return statusFailed, err
 	}
 	w := &sweep{settings: s, url: url, system: "flashsale-" + rand.Text()[:8], office: office, show: newDisplay(stderr)}
