@@ -1,0 +1,264 @@
+package wllock_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+var errSoldOut = errors.New("sold out")
+
+// A shop sells the last 3 pieces to 5 buyers. While somebody else works on the product they queue, and then one run of the function, which
+// would be one transaction, serves them all, in the order of their arrival; each gets an answer of its own.
+func ExampleWrapBatch() {
+	ctx := context.Background()
+	locker, _ := wllock.New("shop", memlock.New())
+	defer func() { _ = locker.Close(ctx) }()
+
+	type order struct{ product, buyer string }
+	stock, next := map[string]int{"1000": 3}, 1
+	buy := wllock.WrapBatch(locker, "product", func(o order) string { return o.product },
+		func(ctx context.Context, batch []*wllock.Item[order, int]) error {
+			// Begin the transaction here; its first statement claims the row for the fence of wllock.HeldFrom(ctx).
+			for _, item := range batch {
+				if stock[item.Arg.product] == 0 {
+					item.Err = errSoldOut // of this buyer alone
+					continue
+				}
+				stock[item.Arg.product]--
+				item.Result = next
+				next++
+			}
+			return nil // Commit. After an error, all buyers get that, and nothing was sold.
+		})
+
+	other, _ := locker.Acquire(ctx, "product", "1000")
+	var all sync.WaitGroup
+	answers := make([]string, 5)
+	for i := range answers {
+		all.Go(func() {
+			number, err := buy(ctx, order{"1000", fmt.Sprint("buyer ", i)})
+			answers[i] = fmt.Sprint(number, " ", err)
+		})
+		for locker.Stats().Total.Waiting < int64(i+1) {
+			time.Sleep(time.Millisecond) // one after the other, so that the output is the same each time
+		}
+	}
+	_ = other.Release(ctx)
+	all.Wait()
+	for _, a := range answers {
+		fmt.Println(a)
+	}
+	stats := locker.Stats().Total
+	fmt.Println(stats.Batches, "run,", stats.Batched, "taken along")
+	// Output:
+	// 1 <nil>
+	// 2 <nil>
+	// 3 <nil>
+	// 0 sold out
+	// 0 sold out
+	// 1 run, 4 taken along
+}
+
+// A handler over a batch guard: the requests that wait for one product are served together. Middleware such as httpguard has one lock
+// for each request, so here the handler itself calls the guard.
+func ExampleWrapBatch_handler() {
+	locker, _ := wllock.New("shop", memlock.New(), wllock.WithThreshold(500))
+	defer func() { _ = locker.Close(context.Background()) }()
+
+	stock := 1
+	buy := wllock.WrapBatch(locker, "product", func(product string) string { return product },
+		func(ctx context.Context, batch []*wllock.Item[string, int]) error {
+			for _, item := range batch {
+				if stock == 0 {
+					item.Err = errSoldOut
+					continue
+				}
+				stock--
+				item.Result = stock
+			}
+			return nil
+		}, wllock.WithWait(2*time.Second))
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{product}", func(w http.ResponseWriter, r *http.Request) {
+		left, err := buy(r.Context(), r.PathValue("product"))
+		var e *wllock.Error
+		switch {
+		case err == nil:
+			_ = json.NewEncoder(w).Encode(map[string]int{"left": left})
+		case errors.Is(err, errSoldOut):
+			http.Error(w, "sold out", http.StatusConflict)
+		case errors.As(err, &e) && e.Ran: // the order may have been carried out
+			http.Error(w, "look at your orders", http.StatusServiceUnavailable)
+		case errors.Is(err, wllock.ErrQueueFull), errors.Is(err, wllock.ErrWaitTimeout):
+			http.Error(w, "try later", http.StatusTooManyRequests)
+		default:
+			http.Error(w, "please try again", http.StatusServiceUnavailable)
+		}
+	})
+	for range 2 {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/orders/1000", nil))
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 200 {"left":0}
+	// 409 sold out
+}
+
+// Four processes miss the same key of a cache at the same time, with 16 callers each. One of all 64 computes the value; those that
+// waited in its process ride with it, and each other process looks into the cache once more.
+func ExampleWrapBatch_cacheFill() {
+	ctx, locks := context.Background(), memlock.New() // over Redis: redislock
+	var cache sync.Map                                // over Redis: GET and SET with a time to live
+	var computed atomic.Int32
+
+	var all sync.WaitGroup
+	for range 4 {
+		locker, _ := wllock.New("cache", locks)
+		defer func() { _ = locker.Close(ctx) }()
+		fill := wllock.WrapBatch(locker, "value", func(key string) string { return key },
+			func(ctx context.Context, batch []*wllock.Item[string, string]) error {
+				key := batch[0].Arg // of all
+				value, ok := cache.Load(key)
+				if !ok { // nobody has computed it since they looked
+					computed.Add(1)
+					time.Sleep(20 * time.Millisecond)
+					value = "the value of " + key
+					cache.Store(key, value)
+				}
+				for _, item := range batch {
+					item.Result = value.(string)
+				}
+				return nil
+			}, wllock.WithMaxBatch(wllock.Unlimited))
+		get := func(key string) (string, error) {
+			if value, ok := cache.Load(key); ok {
+				return value.(string), nil
+			}
+			return fill(ctx, key)
+		}
+		for range 16 {
+			all.Go(func() {
+				if value, err := get("42"); err != nil || value != "the value of 42" {
+					fmt.Println(value, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	fmt.Println("computed:", computed.Load())
+	// Output: computed: 1
+}
+
+// An audit log is a chain: each line contains the hash of the line before, so lines are written one at a time. A batch writes many lines
+// with one write, and every caller knows when its own is on the disk.
+func ExampleWrapBatch_auditLog() {
+	ctx := context.Background()
+	locker, _ := wllock.New("audit", memlock.New())
+	defer func() { _ = locker.Close(ctx) }()
+
+	var log []string
+	writes := 0
+	record := wllock.WrapBatch(locker, "log", func(string) string { return "2026" },
+		func(ctx context.Context, batch []*wllock.Item[string, int]) error {
+			lines := make([]string, 0, len(batch))
+			for _, item := range batch {
+				item.Result = len(log) + len(lines) // the number of the line
+				lines = append(lines, item.Arg)
+			}
+			writes++ // one INSERT with many rows, or one write and one fsync
+			log = append(log, lines...)
+			return nil
+		})
+
+	other, _ := locker.Acquire(ctx, "log", "2026")
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if n, err := record(ctx, fmt.Sprint("event ", i)); err != nil || log[n] != fmt.Sprint("event ", i) {
+				fmt.Println(n, err)
+			}
+		})
+	}
+	for locker.Stats().Total.Waiting < 100 {
+		time.Sleep(time.Millisecond)
+	}
+	_ = other.Release(ctx)
+	all.Wait()
+	fmt.Println(len(log), "lines,", writes, "writes")
+	// Output: 100 lines, 2 writes
+}
+
+// One bad item fails the whole transaction, hence the whole batch. If the function knows that everything was rolled back, it can try the
+// halves by themselves, until the bad one is alone: about 2 log2(n) transactions more for each bad item, and none without one.
+func ExampleWrapBatch_halves() {
+	ctx := context.Background()
+	locker, _ := wllock.New("shop", memlock.New())
+	defer func() { _ = locker.Close(ctx) }()
+
+	errBad := errors.New("bad item, rolled back")
+	transactions := 0
+	transaction := func(_ context.Context, batch []*wllock.Item[int, string]) error {
+		transactions++
+		for _, item := range batch {
+			if item.Arg == 13 {
+				return errBad
+			}
+		}
+		for _, item := range batch {
+			item.Result = "done"
+		}
+		return nil
+	}
+	var halves func(ctx context.Context, batch []*wllock.Item[int, string])
+	halves = func(ctx context.Context, batch []*wllock.Item[int, string]) {
+		err := transaction(ctx, batch)
+		half := len(batch) / 2
+		switch {
+		case err == nil:
+		case errors.Is(err, errBad) && half > 0:
+			halves(ctx, batch[:half])
+			halves(ctx, batch[half:])
+		default: // the bad one, or nobody knows what has happened, as after a COMMIT without a reply
+			for _, item := range batch {
+				item.Err = err
+			}
+		}
+	}
+	order := wllock.WrapBatch(locker, "product", func(int) string { return "1000" },
+		func(ctx context.Context, batch []*wllock.Item[int, string]) error {
+			halves(ctx, batch)
+			return nil // each transaction answers for its own items
+		})
+
+	other, _ := locker.Acquire(ctx, "product", "1000")
+	var all sync.WaitGroup
+	var done, failed atomic.Int32
+	for i := range 64 {
+		all.Go(func() {
+			if result, err := order(ctx, i); err == nil && result == "done" {
+				done.Add(1)
+			} else if errors.Is(err, errBad) {
+				failed.Add(1)
+			}
+		})
+	}
+	for locker.Stats().Total.Waiting < 64 {
+		time.Sleep(time.Millisecond)
+	}
+	_ = other.Release(ctx)
+	all.Wait()
+	fmt.Println(done.Load(), "done,", failed.Load(), "failed,", transactions, "transactions")
+	// Output: 63 done, 1 failed, 13 transactions
+}
