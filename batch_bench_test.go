@@ -2,15 +2,11 @@ package wllock_test
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/distributed/memlock"
 )
 
 func benchGuard(l *wllock.Locker, work func(context.Context, batch) error) func(context.Context, int) (int, error) {
@@ -49,33 +45,6 @@ func BenchmarkBatchHot(b *testing.B) {
 			_, _ = call(context.Background(), 1)
 		}
 	})
-}
-
-// BenchmarkBatchOfWork has 4 instances with 64 callers each do 1 ms of work: an operation is one call. One at a time it takes 1 ms.
-func BenchmarkBatchOfWork(b *testing.B) {
-	for _, max := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("max=%d", max), func(b *testing.B) {
-			backend := memlock.New()
-			var all sync.WaitGroup
-			calls := make(chan int, 256)
-			for range 4 {
-				l := lockerOn(b, backend, wllock.WithLeaseTTL(wllock.DefaultLeaseTTL))
-				call := wllock.WrapBatch(l, "product", func(int) string { return "1000" }, doublingSlowly(time.Millisecond), wllock.WithMaxBatch(max))
-				for range 64 {
-					all.Go(func() {
-						for a := range calls {
-							_, _ = call(context.Background(), a)
-						}
-					})
-				}
-			}
-			for i := 0; b.Loop(); i++ {
-				calls <- i
-			}
-			close(calls)
-			all.Wait()
-		})
-	}
 }
 
 func TestABatchedCallAllocatesLittle(t *testing.T) {
