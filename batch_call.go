@@ -21,7 +21,7 @@ import (
 type batchCaller struct {
 	local.Member
 	hold   *hold         // nil: nested
-	told   chan struct{} // of a leader: where it waits
+	told   chan struct{} // of a leader: where it waits; it belongs to workers.told
 	ending ending        // written before Member.End, read by the caller after that
 }
 

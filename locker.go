@@ -131,9 +131,9 @@ func (l *Locker) Ping(ctx context.Context) error {
 func (l *Locker) SetThreshold(name string, n int) error { return l.names.setThreshold(name, n) }
 
 // Close admits no new callers (ErrClosed), sends waiting callers away with ErrClosed, and waits until the functions that
-// hold locks have returned, guards nested in them included, and every lease has been released. If ctx ends before that,
-// the contexts of these functions end with ErrClosed, their leases are abandoned, and Close returns the context's error.
-// It leaves the backend open unless WithOwnedBackend was given. At last it waits for log lines, spans and measurements, for
+// hold locks have returned, guards nested in them included, batch functions that have lost theirs as well, and every lease has been
+// released. If ctx ends before that, the contexts of these functions end with ErrClosed, their leases are abandoned, and Close
+// returns the context's error. It leaves the backend open unless WithOwnedBackend was given. At last it waits for log lines, spans and measurements, for
 // 1 s at most; if some are left because a logger or telemetry stands still, its error says how many. Close may be called
 // more than once.
 func (l *Locker) Close(ctx context.Context) error { // rule T8
