@@ -37,6 +37,7 @@ type attempt struct {
 	state     attemptState
 	since     time.Time // a pushed grant is younger than this: the last request answered with a place was sent then
 	early     *grant    // came before the reply
+	holder    string    // of the lock, as the last answer with a place named it
 	polls     int       // of a foreigner's key, without interruption
 	contended bool      // a message said so, perhaps before the grant
 	noticed   time.Time // when the last message about that came
@@ -80,7 +81,7 @@ func (a *attempt) entered(ctx context.Context, r standing, sent time.Time) (dist
 	a.finish()
 	switch {
 	case r.kind == heldByOther:
-		return nil, nil, distributed.ErrHeld
+		return nil, nil, distributed.Held(r.holder)
 	case r.kind == outdated && a.attempts.isClosed(): // Close has ended the attempt, and was quicker
 		return nil, nil, distributed.ErrClosed
 	case r.kind == outdated: // somebody uses our instance and process id; the attempt counter cannot have gone back

@@ -102,6 +102,7 @@ func (a *attempt) schedule(p position, sent time.Time) {
 	next := jittered(min(distributed.HeartbeatInterval(a.ttl), slowestHeartbeat) * 9 / 10)
 	next = max(next-time.Since(sent), firstPause)
 	a.mu.Lock()
+	a.holder = p.holder
 	if p.rank > 0 || !p.foreign {
 		a.polls = 0
 	} else {

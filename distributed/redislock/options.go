@@ -2,11 +2,13 @@ package redislock
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // Option changes how a Backend works.
@@ -18,7 +20,8 @@ type settings struct {
 	conn   conn.Config
 	starts []string // what the keys of each system begin with
 	key    func(full string) string
-	noKey  bool // WithKey was given nil
+	noKey  bool   // WithKey was given nil
+	name   string // of this process
 }
 
 // pipelines is how many exchanges of several calls may be under way with one server: of background tasks, heartbeats and
@@ -33,6 +36,12 @@ func newSettings(opts []Option) (settings, error) {
 		}
 		o(&s)
 	}
+	if s.name != "" {
+		if err := identity.Check(s.name); err != nil {
+			return s, fmt.Errorf("redislock: WithInstance(%q): %w", s.name, err)
+		}
+	}
+	s.conn.ClientName = identity.Process(s.name)
 	if s.log == nil {
 		return s, errors.New("redislock: WithLogger(nil): want a logger")
 	}
@@ -71,6 +80,10 @@ func WithInteropGap(d time.Duration) Option {
 func WithKey(f func(full string) string) Option {
 	return func(s *settings) { s.key, s.noKey = f, f == nil }
 }
+
+// WithInstance sets the name that this process has in CLIENT LIST (default: the host's): see wllock.WithInstance, whose
+// letters follow it. A client that has a name of its own keeps it.
+func WithInstance(name string) Option { return func(s *settings) { s.name = name } }
 
 // WithSystem has Ping, and the first use, also try a key of this system (default: none). Otherwise a user without the ACL
 // rule ~system:* is noticed only by each lock. A Backend for several systems gets it several times.

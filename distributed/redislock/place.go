@@ -13,6 +13,13 @@ type place struct{ a *attempt }
 // Granted implements distributed.Place.
 func (p place) Granted() <-chan distributed.Lease { return p.a.granted }
 
+// Holder implements distributed.HolderTeller.
+func (p place) Holder() string {
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	return p.a.holder
+}
+
 // Leave implements distributed.Place.
 func (p place) Leave(ctx context.Context) error {
 	a := p.a

@@ -26,6 +26,15 @@ func (w *words) number() int64 {
 
 func (w *words) flag() bool { return w.next() == "1" }
 
+// holder reads an instance, and how many readers there are beside it; "": it is not known.
+func (w *words) holder() string {
+	name := w.next()
+	if more := w.number(); name != "" && name != "-" {
+		return distributed.HolderText(instanceOf(name), int(more))
+	}
+	return ""
+}
+
 // grant says that an attempt owns the lock.
 type grant struct {
 	fence     uint64 // the first of a block
@@ -43,6 +52,7 @@ type position struct {
 	rank    int64         // how many instances are before ours
 	rest    time.Duration // until the lock expires or may be taken; negative: neither is known
 	foreign bool          // a foreigner has the lock, and sends no message when it unlocks
+	holder  string        // has it, as far as we know
 }
 
 // standing is what an attempt has at the server, as enter and heartbeat reply.
@@ -50,6 +60,7 @@ type standing struct {
 	kind     standingKind
 	grant    grant    // of hasLease
 	position position // of hasPlace
+	holder   string   // of heldByOther
 	prevLost bool     // the lease to release first had been lost
 }
 
@@ -78,7 +89,10 @@ func readStanding(reply string, sent time.Time) (s standing) {
 		s.grant = w.grant()
 		s.grant.since = sent
 	case hasPlace:
-		s.position = position{w.number(), time.Duration(w.number()) * time.Millisecond, w.flag()}
+		s.position = position{w.number(), time.Duration(w.number()) * time.Millisecond, w.flag(), w.holder()}
+	case heldByOther:
+		w.next()
+		s.holder = w.holder()
 	}
 	return s
 }
@@ -131,6 +145,7 @@ func readProbe(reply string) (all []refusedCommand) {
 //	w <attempt>                                                              somebody waits for what you hold
 //	u <attempt>                                                              nobody waits for it any more
 //	p <attempt> <ms>                                                         send a heartbeat then
+//	l <attempt>                                                              your lease was ended by force: ask
 type message struct {
 	kind    string
 	attempt uint64
@@ -146,6 +161,7 @@ const (
 	contendedMessage   = "w"
 	uncontendedMessage = "u"
 	checkMessage       = "p"
+	lostMessage        = "l"
 )
 
 // readMessage returns false for what cannot be read.
@@ -161,7 +177,7 @@ func readMessage(text string) (m message, ok bool) {
 		m.instance, m.grant = w.next(), w.grant()
 		m.key = string(w) // which may contain blanks
 		ok = m.key != ""
-	case contendedMessage, uncontendedMessage:
+	case contendedMessage, uncontendedMessage, lostMessage:
 		ok = true
 	case checkMessage:
 		m.delay, ok = time.Duration(w.number())*time.Millisecond, true

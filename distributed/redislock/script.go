@@ -21,6 +21,8 @@ var (
 	leaveScript     = newScript("leave")
 	probeScript     = newScript("probe")
 	ttlScript       = newScript("ttl")
+	inspectScript   = newScript("inspect")
+	breakScript     = newScript("break")
 
 	allScripts = []*conn.Script{
 		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, probeScript, ttlScript,

@@ -59,7 +59,7 @@ var mutants = []mutant{
 	{"a heartbeat that is not noted", "refreshPlace(state, now)\n", ""},
 	{"a heartbeat that takes no free lock", "list = pop(state, time, 'free')\n  foreign", "foreign"},
 	{"a heartbeat that enqueues", "or not redis.call('ZSCORE', QUEUE, instance) then return 'gone' end", "then redis.call('ZADD', QUEUE, 1, instance) end"},
-	{"a place at the head", "redis.call('ZADD', QUEUE, last + 1, instance)", "redis.call('ZADD', QUEUE, -last, instance)"},
+	{"a place at the head", "math.max(last + 1, time[1] * 1e6 + time[2])", "-last"},
 	{"a leave that wakes nobody", "list = pop(state, redis.call('TIME'), 'overwrite')", "list = list"},
 	{"a waiter that leaves before others", "list = pop(state, time, 'free')\n  elseif", "list = list\n  elseif"},
 	{"a state that forgets the queue", "save(state)\nlocal answer = place(", "state.queued = false\nsave(state)\nlocal answer = place("},

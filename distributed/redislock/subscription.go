@@ -140,6 +140,8 @@ func (u *subscription) OnMessage(text string) {
 	case a == nil:
 	case m.kind == contendedMessage, m.kind == uncontendedMessage:
 		a.setContended(m.kind == contendedMessage)
+	case m.kind == lostMessage:
+		a.verify()
 	case m.kind == checkMessage:
 		a.heartbeatIn(m.delay)
 	}

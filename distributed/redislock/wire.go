@@ -122,6 +122,16 @@ func (s *sender) attempt(id uint64, key, instance string, mode distributed.Mode,
 // instanceName is the instance as it stands in tokens and messages, where colons and blanks separate.
 func instanceName(instance string) string { return url.QueryEscape(instance) }
 
+// instanceOf is the instance of a name in tokens and messages, without what keyed has added.
+func instanceOf(name string) string {
+	instance, err := url.QueryUnescape(name)
+	if err != nil {
+		return name
+	}
+	instance, _, _ = strings.Cut(instance, keyedMark)
+	return instance
+}
+
 // noWait makes enter take no place. The other scripts ignore it.
 func (w wireAttempt) noWait() { w.args[settingsArg] = w.fixed.nowait }
 

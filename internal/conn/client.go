@@ -60,7 +60,7 @@ func Single(o *redis.Options, c Config) Transport { return single(o, c, DialTime
 func single(o *redis.Options, c Config, dial time.Duration) *goRedis {
 	o = redisopts.Single(o, timeouts)
 	silence := new(tlsSilence)
-	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, dial, silence)
+	o.Dialer = naming(dialerOf(o.Dialer, o.TLSConfig, dial, silence), c.nameFor(o.ClientName))
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1  // pipelines share the connections
 	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
@@ -89,7 +89,7 @@ func failover(o *redis.FailoverOptions, c Config) *goRedis {
 func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o = redisopts.Cluster(o, sharedTimeouts)
 	silence := new(tlsSilence)
-	o.Dialer = dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout, silence)
+	o.Dialer = naming(dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout, silence), c.nameFor(o.ClientName))
 	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
 	o.PipelinePoolSize = -1
 	o.DisableIdentity = true
@@ -105,6 +105,14 @@ func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 func (c Config) poolOf(size int) (connect, dial int) {
 	size = max(size, MaxSlots+c.Pipelines)
 	return size, size
+}
+
+// nameFor returns the name of connections; "": they have the one that the caller's client gives them.
+func (c Config) nameFor(given string) string {
+	if given != "" {
+		return ""
+	}
+	return c.ClientName
 }
 
 // nameOf names the server without credentials.

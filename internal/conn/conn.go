@@ -15,6 +15,7 @@ type Config struct {
 	Username     string // takes precedence over the client's; "": none
 	PasswordFile string // takes precedence over the client's; "": none
 	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
+	ClientName   string // of connections, unless the caller's client names its own; "": none
 	Pipelines    int    // how many exchanges of several calls may be under way with one server at once
 }
 
@@ -38,6 +39,9 @@ type Transport interface {
 	// Load has that server store scripts, so that the first call of each takes no more round trips than others. It need
 	// not succeed.
 	Load(ctx context.Context, tag string, scripts ...*Script)
+	// Scan returns a page of the keys that match a pattern, and the cursor of the next one; "": it was the last, as the cursor
+	// of the first. It looks at about count keys.
+	Scan(ctx context.Context, cursor, match string, count int64) (keys []string, next string, err error)
 	// Listen subscribes to one channel and passes on its messages until ctx ends. It reconnects by itself. interval
 	// says how often the connection is checked: after two intervals without a sign of life it is replaced.
 	Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener)

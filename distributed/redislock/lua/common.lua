@@ -5,7 +5,7 @@
 --       2 state    string   "<last fence reserved>", or "<microsecond>" if that is the last fence of a microsecond, 999;
 --                           then, if needed, " <1: somebody is queued> <ms since 1970 until which the lock stays free>",
 --                           and if somebody is, " <ms of the last script> <ms from when on silence of waiters counts>"
---       3 queue    zset     instance -> ticket
+--       3 queue    zset     instance -> ticket: us since 1970 when it queued, or one more than the last (older versions: that alone)
 --       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>"
 --       5 readers  zset     id -> ms since 1970 when it expires; valid only while the lock says "s" (rule R11)
 --       6 done     string   the latest attempt of this instance that has ended; before it a 0 if it held nothing, or

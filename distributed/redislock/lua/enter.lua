@@ -5,7 +5,7 @@
 --         because no value begins with it
 --       9 mark  "<T in ms>:", which is between the token and the fence of an exclusive lock's value
 -- Returns "lease <first fence> <number of fences> <1: contended>", which is cut to the microsecond for its fences 000 to
--- 999 with nobody waiting; "place <rank> <ms> <1: foreign>"; "held <ms>". Each has "lost " before it if prev was not held
+-- 999 with nobody waiting; "place <rank> <ms> <1: foreign> <holder> <more readers>"; "held <ms> <holder> <more readers>". Each has "lost " before it if prev was not held
 -- any more. Or "old", and nothing was done.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end
@@ -113,7 +113,7 @@ local alone = not state.queued
 if not nowait then
   if not again then
     local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or 0
-    redis.call('ZADD', QUEUE, last + 1, instance)
+    redis.call('ZADD', QUEUE, math.max(last + 1, time[1] * 1e6 + time[2]), instance)
   end
   refreshPlace(state, now, alone)
   state.queued = true
@@ -132,8 +132,9 @@ if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.qu
 end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
-local answer = nowait and 'held ' .. math.max(rest(value, now), 0)
-  or place(value, foreign or free and #list == 0, state, now)
+local by = holder(not ours and value, list)
+local answer = nowait and 'held ' .. math.max(rest(value, now), 0) .. ' ' .. by
+  or place(value, foreign or free and #list == 0, state, now, by)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
 if moved and value and not ours and not state.queued then notifyHolders(value, 'u') end
 if ours and gap > 0 and state.queued then notifyHead(state.free - now) end

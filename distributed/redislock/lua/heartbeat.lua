@@ -2,7 +2,7 @@
 -- heartbeat refreshes a place, finds a grant whose message was lost, and admits the head when the key is missing, or when
 -- readers hold it. It never enqueues (rule R7).
 -- KEYS and ARGV 1-7: see common.lua
--- Returns "lease <first fence> <number of fences> <1: contended>", "place <rank> <ms> <1: foreign>", or "gone".
+-- Returns "lease <first fence> <number of fences> <1: contended>", "place <rank> <ms> <1: foreign> <holder> <more readers>", or "gone".
 -- include: common queue
 local raw = redis.call('MGET', LOCK, STATE)
 local value, state = raw[1], load(raw[2])
@@ -33,7 +33,7 @@ elseif isShared(value) and mode == 's' then -- a waiter before us may be dead, a
   list = pop(state, time, 'join', value)
 end
 save(state)
-local answer = place(value, foreign, state, now)
+local answer = place(value, foreign, state, now, holder(value, list))
 announce(list, state)
 for _, one in ipairs(list) do
   if one.id == id then return lease(one.fence, one.count, state) end

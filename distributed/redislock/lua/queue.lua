@@ -230,12 +230,25 @@ local function rest(value, now)
   return redis.call('PTTL', LOCK)
 end
 
+-- holder names the instance that has the lock with this value, now that those of the list were admitted, and says how many
+-- readers there are beside it. "- 0": nobody has it, or a foreigner.
+local function holder(value, list)
+  local w = list[1]
+  if w and w.mode == 'x' then return w.instance .. ' 0' end
+  if w or isShared(value) then
+    local last = redis.call('ZRANGE', READERS, -1, -1)[1]
+    return (last and string.match(last, '([^:]+)$') or '-') .. ' ' .. math.max(redis.call('ZCARD', READERS) - 1, 0)
+  end
+  return (string.match(value or '', '^wllock:x:[^:]+:%d+:([^:]+):') or '-') .. ' 0'
+end
+
 -- place is the reply to a waiter: how many are before it, when to look again (ms until the lock expires or may be taken;
--- -1: never), and whether a foreigner has it, which sends no message when it unlocks. A waiter that has come upon too many
+-- -1: never), whether a foreigner has it, which sends no message when it unlocks, and who does (by). A waiter that has come upon too many
 -- dead ones is to go on at once, as if it were the head.
-local function place(value, foreign, state, now)
+local function place(value, foreign, state, now, by)
   if unfinished then return 'place 0 0 0' end
   local wait = rest(value, now)
   if wait == -2 then wait = math.max(state.free - now, 0) end
-  return string.format('place %d %d %d', redis.call('ZRANK', QUEUE, instance) or 0, wait, (foreign or isForeign(value)) and 1 or 0)
+  return string.format('place %d %d %d %s', redis.call('ZRANK', QUEUE, instance) or 0, wait, (foreign or isForeign(value)) and 1 or 0,
+    by)
 end

@@ -1,0 +1,71 @@
+package redislock
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+// breakBudget bounds the tries of a Break.
+const breakBudget = 2 * time.Second
+
+// Break implements distributed.Inspector (rule R17). A try that is repeated after a lost answer may find that the first one has
+// done it: then the error Is ErrNotHeld, though the lease was broken.
+func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
+	record, err := distributed.NewBreaking(found, by, reason)
+	if err != nil {
+		return record, err
+	}
+	if b.attempts.isClosed() {
+		return record, distributed.ErrClosed
+	}
+	text, err := json.Marshal(broken{By: by, Reason: reason, Holder: record.Holder})
+	if err != nil {
+		return record, err
+	}
+	c := b.s.breaks(b.redisKey(found.Key), b.attempts.last.Add(1), found.State, string(text))
+	if _, err = b.s.ask(ctx, c, orphanTTL, breakBudget); err != nil {
+		return record, err
+	}
+	w := words(c.Reply)
+	if w.next() != "broken" {
+		return record, fmt.Errorf("redislock: break: %w", distributed.ErrNotHeld)
+	}
+	record.Fence = parseFence(w.next())
+	record.At = readTime(string(w))
+	b.s.log.Warn("redislock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	return record, nil
+}
+
+// breaks ends what was found.
+func (s *sender) breaks(key string, id uint64, found, text string) *conn.Call {
+	w := s.attempt(id, key, breaker, distributed.Exclusive, orphanTTL, distributed.ClaimWindow(orphanTTL))
+	all := keysOf(key, breaker)
+	args := append([]any{}, w.args[tokenArg:settingsArg]...)
+	args = append(args, w.fixed.settings, fenceArg(s.seen.Load()), found, text, distributed.BrokenMemory.Milliseconds())
+	return conn.NewCall(breakScript, append(all[:], helperBase(key)+brokenKey), args...)
+}
+
+// verify asks at once whether the lease is still ours, because a message says that it is not: no message is believed.
+func (a *attempt) verify() {
+	a.mu.Lock()
+	l := a.lease
+	a.mu.Unlock()
+	if l != nil {
+		a.node.background.add((*verifyTask)(l), a.ttl, l.Until())
+	}
+}
+
+// verifyTask renews a lease out of turn.
+type verifyTask lease
+
+func (t *verifyTask) call() *conn.Call { return t.a.wire.renew() }
+func (t *verifyTask) answered(c *conn.Call, sent time.Time) {
+	if c.Err == nil {
+		(*lease)(t).renewed(readRenew(c.Reply), sent)
+	}
+}
