@@ -53,7 +53,7 @@ func (i Inspection) Held() bool { return len(i.Holders) > 0 }
 type Holder struct {
 	Instance string
 	Since    time.Time     // when it acquired the lease
-	Left     time.Duration // until it expires, unless it is renewed; negative: never
+	Left     time.Duration // until it expires, unless it is renewed; negative: never; 0: not known
 	Fence    uint64        // the first of the lease
 }
 
@@ -86,7 +86,7 @@ type Breaking struct {
 	By     string // who did it: an instance, a process, a person
 	Reason string
 	Holder string // whose lease it was: see Inspection.Holder
-	Fence  uint64 // larger than any that the holder can have, and smaller than all that come; 0: there are none
+	Fence  uint64 // the holder has no larger one, and all that come are larger; 0: there are none
 }
 
 const (

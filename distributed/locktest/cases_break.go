@@ -42,11 +42,10 @@ func (e *env) broken(found distributed.Inspection) distributed.Breaking {
 	return record
 }
 
-// The holder's TTL is long, so that it is lost at once only by a notice.
 func breakGrantsNext(e *env) {
 	e.inspector()
 	key, a, b, c := e.key("k"), e.member(), e.member(), e.member()
-	l := a.lease(key)
+	l := a.lease(key, lasting(e.ttl)) // a holder that others wait for may notice at its next renewal only
 	last := e.fence(l)
 	p, q := b.place(key), c.place(key)
 	record := e.broken(e.inspect(key))
@@ -59,7 +58,9 @@ func breakGrantsNext(e *env) {
 				last = n
 			}
 		}
-		e.above(last, record.Fence)
+		if record.Fence < last {
+			e.Errorf("the fence is %d, below the broken holder's %d", record.Fence, last)
+		}
 		e.above(record.Fence, e.fence(next))
 	}
 	e.lostRelease(l)
@@ -69,6 +70,7 @@ func breakGrantsNext(e *env) {
 	e.free(key)
 }
 
+// The holder's TTL is long, so that it is lost at once only by a notice.
 func breakFrees(e *env) {
 	e.inspector()
 	key, a, b := e.key("k"), e.member(), e.member()
@@ -86,7 +88,7 @@ func breakFrees(e *env) {
 func breakReaders(e *env) {
 	e.inspector()
 	key, a, b, w := e.key("k"), e.member(), e.member(), e.member()
-	leases := []distributed.Lease{a.lease(key, shared), b.lease(key, shared)}
+	leases := []distributed.Lease{a.lease(key, shared, lasting(e.ttl)), b.lease(key, shared, lasting(e.ttl))}
 	last := max(e.fence(leases[0]), e.fence(leases[1]))
 	p := w.place(key)
 	e.broken(e.inspect(key))

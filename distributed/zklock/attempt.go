@@ -35,8 +35,9 @@ type attempt struct {
 	node    string // name of its node; "" before it is known
 	follows string // path of the node whose watch is set; "": none
 	lease   *lease
-	looking bool // a look is queued or under way
-	again   bool // there was an event meanwhile
+	holder  string // whose node it waits for, if that holds the lock; "": not known
+	looking bool   // a look is queued or under way
+	again   bool   // there was an event meanwhile
 }
 
 type attemptState uint8
@@ -283,6 +284,13 @@ type place struct{ a *attempt }
 
 // Granted implements distributed.Place.
 func (p place) Granted() <-chan distributed.Lease { return p.a.granted }
+
+// Holder implements distributed.HolderTeller.
+func (p place) Holder() string {
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	return p.a.holder
+}
 
 // Leave implements distributed.Place.
 func (p place) Leave(ctx context.Context) error {

@@ -70,6 +70,9 @@ func (a *attempt) look(ctx context.Context, since time.Time) (*grant, error) {
 			return nil, nil
 		}
 		pred, err := a.follow(ctx, a.dir+"/"+n.name)
+		if err == nil && n.id == v.q[0].id {
+			a.waitsFor(pred.instance)
+		}
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			continue // it went meanwhile
@@ -93,6 +96,7 @@ func (a *attempt) grant(ctx context.Context, since time.Time, v view, zxid int64
 // followed is what is known of the node that an attempt waits for.
 type followed struct {
 	downgraded bool
+	instance   string
 	zxid       int64 // of its latest change
 }
 
@@ -114,7 +118,7 @@ func (a *attempt) follow(ctx context.Context, node string) (followed, error) {
 			data, stat, _, err = a.s.conn.GetW(node)
 		}
 		if err == nil {
-			f = followed{string(data) == downgradedData, stat.Mzxid}
+			f = followed{string(data) == downgradedData, string(data), stat.Mzxid}
 		}
 		return f, err
 	}, nil)
@@ -123,6 +127,13 @@ func (a *attempt) follow(ctx context.Context, node string) (followed, error) {
 		a.unfollow(node)
 	}
 	return got, err
+}
+
+// waitsFor notes the holder. An attempt knows it if it is the next in line: others follow another waiter.
+func (a *attempt) waitsFor(instance string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.holder = instance
 }
 
 // unfollow forgets a watch: it was not set, or it has fired.

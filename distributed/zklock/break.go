@@ -1,0 +1,141 @@
+package zklock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// brokenName is the node whose children remember each Break, by the names of keys.
+const brokenName = "%broken"
+
+// sweptBreaks bounds how many old records a Break deletes.
+const sweptBreaks = 16
+
+// broken is what a record holds. When it was made and the fence are those of its node.
+type broken struct{ By, Reason, Holder string }
+
+func (b *Backend) brokenPath(key string) string {
+	return b.set.root + "/" + brokenName + "/" + escape(key)
+}
+
+// Break implements distributed.Inspector. The holders' nodes are deleted and the record is written in one transaction. The next in
+// line is woken by it as by a release, and its fences are those of this change or later (rule Z6). A holder that others wait for
+// notices at its next look, within a third of its session's time-out.
+func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
+	record, err := distributed.NewBreaking(found, by, reason)
+	if err != nil {
+		return record, err
+	}
+	youngest, err := strconv.ParseInt(found.State, 10, 32)
+	if err != nil {
+		return record, fmt.Errorf("zklock: %q is no state of a lock", found.State)
+	}
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return record, err
+	}
+	q, _, err := b.queueOf(ctx, s, found.Key)
+	if err != nil {
+		return record, b.orClosed(err)
+	}
+	if len(q) == 0 || q[0].seq-int32(youngest) > 0 { // serial numbers: see parse
+		return record, fmt.Errorf("zklock: break: %w", distributed.ErrNotHeld)
+	}
+	first, err := b.facts(ctx, s, found.Key, q[:1])
+	if err != nil || len(first) == 0 {
+		return record, orNotHeld(b.orClosed(err))
+	}
+	stat, err := b.deleteAll(ctx, s, found.Key, q[:holdersOf(q, first[0])], broken{by, reason, record.Holder})
+	if err != nil {
+		return record, orNotHeld(b.orClosed(err))
+	}
+	b.sweepBroken(ctx, s)
+	record.At, record.Fence = time.UnixMilli(stat.Mtime), lastBefore(stat.Mzxid)
+	b.log.Warn("zklock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	return record, nil
+}
+
+// orNotHeld is the error of a Break whose holders have gone meanwhile.
+func orNotHeld(err error) error {
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		return fmt.Errorf("zklock: break: %w", distributed.ErrNotHeld)
+	}
+	return err
+}
+
+// lastBefore is the last fence before those of a zxid.
+func lastBefore(zxid int64) uint64 {
+	fence, err := fenceOf(zxid)
+	if err != nil {
+		return 0
+	}
+	return fence - 1
+}
+
+// deleteAll deletes nodes and writes the record, or does neither. If one of the nodes has gone the answer is zk.ErrNoNode.
+func (b *Backend) deleteAll(ctx context.Context, s *session, key string, nodes []node, kept broken) (*zk.Stat, error) {
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range []string{b.set.root + "/" + brokenName, b.brokenPath(key)} {
+		if err := b.makeNode(ctx, s, path); err != nil {
+			return nil, err
+		}
+	}
+	ops := []any{&zk.SetDataRequest{Path: b.brokenPath(key), Data: text, Version: -1}}
+	for _, n := range nodes {
+		ops = append(ops, &zk.DeleteRequest{Path: b.dirOf(key) + "/" + n.name, Version: -1})
+	}
+	return ask(ctx, s, "break", func() (*zk.Stat, error) {
+		answers, err := s.conn.Multi(ops...)
+		if err != nil {
+			return nil, err
+		}
+		return answers[0].Stat, nil
+	}, nil)
+}
+
+// brokenOf returns the record of a key; nil if there is none, or it is too old.
+func (b *Backend) brokenOf(ctx context.Context, s *session, key string) (*distributed.Breaking, error) {
+	record, err := ask(ctx, s, "inspect", func() (*distributed.Breaking, error) {
+		data, stat, err := s.conn.Get(b.brokenPath(key))
+		var kept broken
+		if err != nil || json.Unmarshal(data, &kept) != nil { // a node without a record: its Break has failed
+			return nil, err
+		}
+		at := time.UnixMilli(stat.Mtime)
+		return &distributed.Breaking{At: at, By: kept.By, Reason: kept.Reason, Holder: kept.Holder, Fence: lastBefore(stat.Mzxid)}, nil
+	}, nil)
+	if errors.Is(err, zk.ErrNoNode) || err == nil && record != nil && time.Since(record.At) > distributed.BrokenMemory {
+		return nil, nil
+	}
+	return record, err
+}
+
+// sweepBroken deletes some of the records that are too old. What it misses the next Break finds.
+func (b *Backend) sweepBroken(ctx context.Context, s *session) {
+	dir := b.set.root + "/" + brokenName
+	names, err := ask(ctx, s, "list", func() ([]string, error) {
+		names, _, err := s.conn.Children(dir)
+		return names, err
+	}, nil)
+	for i := 0; i < min(len(names), sweptBreaks) && err == nil; i++ {
+		_, err = ask(ctx, s, "sweep", func() (struct{}, error) {
+			there, stat, err := s.conn.Exists(dir + "/" + names[i])
+			if there && err == nil && time.Since(time.UnixMilli(stat.Mtime)) > distributed.BrokenMemory {
+				err = s.conn.Delete(dir+"/"+names[i], stat.Version)
+			}
+			return struct{}{}, err
+		}, nil)
+	}
+}

@@ -1,0 +1,194 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var _ distributed.Inspector = (*Backend)(nil)
+
+// nodeFacts is what a request's node says beside its name.
+type nodeFacts struct {
+	node
+	instance string // "": not known, its holder has made it a shared one
+	since    time.Time
+	zxid     int64 // of its latest change
+}
+
+// Inspect implements distributed.Inspector. It lists the children, and reads each node that it names, all at once: these are reads
+// of one server, no work for the ensemble. Since is when a request was made, and how long a lease lasts is not known: that is its
+// session's affair.
+func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+	found := distributed.Inspection{Key: key}
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return found, err
+	}
+	if err = b.describe(ctx, s, &found, distributed.MaxNamed, distributed.MaxNamed); err == nil {
+		found.Broken, err = b.brokenOf(ctx, s, key)
+	}
+	return found, b.orClosed(err)
+}
+
+// describe fills in what is known of a key, and names so many.
+func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Inspection, holders, waiters int) error {
+	q, zxid, err := b.queueOf(ctx, s, to.Key)
+	if err != nil || len(q) == 0 {
+		return err
+	}
+	first, err := b.facts(ctx, s, to.Key, q[:1])
+	if err != nil || len(first) == 0 {
+		return err
+	}
+	inside := holdersOf(q, first[0])
+	named := slices.Concat(q[:min(inside, holders)], q[inside:min(inside+waiters, len(q))])
+	all, err := b.facts(ctx, s, to.Key, named[1:])
+	if err != nil {
+		return err
+	}
+	to.State = strconv.Itoa(int(q[inside-1].seq)) // of the youngest holder
+	to.Since = first[0].since
+	if inside > 1 || first[0].shared || first[0].instance == downgradedData {
+		to.Mode = distributed.Shared
+	}
+	latest := zxid
+	for _, f := range append(first, all...) {
+		if slices.IndexFunc(q, func(n node) bool { return n.id == f.id }) < inside {
+			to.Holders = append(to.Holders, distributed.Holder{Instance: f.instance, Since: f.since})
+			latest = max(latest, f.zxid)
+			continue
+		}
+		mode := distributed.Exclusive
+		if f.shared {
+			mode = distributed.Shared
+		}
+		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: f.instance, Mode: mode, Since: f.since})
+	}
+	to.MoreHolders, to.MoreWaiters = max(inside-holders, 0), max(len(q)-inside-waiters, 0)
+	if fence, err := fenceOf(latest); err == nil {
+		to.Fence = fence + blockSize - 1
+	}
+	return nil
+}
+
+// holdersOf is how many at the head of the queue hold the lock: one writer, or the readers before the first writer. A holder that
+// has made its lease a shared one is a reader, too.
+func holdersOf(q queue, first nodeFacts) int {
+	if !first.shared && first.instance != downgradedData {
+		return 1
+	}
+	n := 1
+	for n < len(q) && q[n].shared {
+		n++
+	}
+	return n
+}
+
+// queueOf returns the requests for a key, none if it has no node, and the zxid of the latest change.
+func (b *Backend) queueOf(ctx context.Context, s *session, key string) (queue, int64, error) {
+	type answer struct {
+		children []string
+		zxid     int64
+	}
+	got, err := ask(ctx, s, "inspect", func() (answer, error) {
+		children, stat, err := s.conn.Children(b.dirOf(key))
+		if err != nil {
+			return answer{}, err
+		}
+		return answer{children, max(stat.Pzxid, stat.Mzxid)}, nil
+	}, nil)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, 0, nil
+	}
+	return parse(got.children), got.zxid, err
+}
+
+// facts reads nodes, all at once. Those that have gone are left out.
+func (b *Backend) facts(ctx context.Context, s *session, key string, nodes []node) ([]nodeFacts, error) {
+	all, errs := make([]nodeFacts, len(nodes)), make([]error, len(nodes))
+	var reads sync.WaitGroup
+	for i, n := range nodes {
+		reads.Go(func() {
+			all[i], errs[i] = ask(ctx, s, "inspect", func() (nodeFacts, error) {
+				data, stat, err := s.conn.Get(b.dirOf(key) + "/" + n.name)
+				if err != nil {
+					return nodeFacts{}, err
+				}
+				return nodeFacts{n, string(data), time.UnixMilli(stat.Ctime), stat.Mzxid}, nil
+			}, nil)
+		})
+	}
+	reads.Wait()
+	var there []nodeFacts
+	for i, err := range errs {
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+		case err != nil:
+			return nil, err
+		default:
+			there = append(there, all[i])
+		}
+	}
+	return there, nil
+}
+
+// List implements distributed.Inspector. Each page lists the root, whose size is that of all keys, and then looks at those of the
+// page; the cursor is the last of them.
+func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
+	if limit <= 0 {
+		return nil, "", fmt.Errorf("zklock: a page of %d keys: want 1 or more", limit)
+	}
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, "", err
+	}
+	keys, err := b.keysAfter(ctx, s, prefix, cursor)
+	if err != nil {
+		return nil, "", b.orClosed(err)
+	}
+	next := ""
+	if len(keys) > limit {
+		keys, next = keys[:limit], keys[limit-1]
+	}
+	var page []distributed.Inspection
+	for _, key := range keys {
+		found := distributed.Inspection{Key: key}
+		if err = b.describe(ctx, s, &found, 1, 0); err != nil {
+			return nil, "", b.orClosed(err)
+		}
+		if found.Held() {
+			page = append(page, found)
+		}
+	}
+	return page, next, nil
+}
+
+// keysAfter returns the keys with a prefix that come after the cursor, in order.
+func (b *Backend) keysAfter(ctx context.Context, s *session, prefix, cursor string) (keys []string, err error) {
+	names, err := ask(ctx, s, "list", func() ([]string, error) {
+		names, _, err := s.conn.Children(b.rootPath())
+		return names, err
+	}, nil)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	for _, name := range names {
+		if key, err := Key(name); err == nil && strings.HasPrefix(key, prefix) && key > cursor {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys, err
+}
