@@ -97,7 +97,7 @@ func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
 				l := lockerOn(t, b, wllock.WithOutage(policy), wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
 				b.Partition(true)
 				var back time.Time
-				time.AfterFunc(time.Minute, func() { b.Partition(false); back = time.Now() })
+				time.AfterFunc(time.Minute, func() { back = time.Now(); b.Partition(false) })
 				require.NoError(t, l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
 					held, _ := wllock.HeldFrom(ctx)
 					require.False(t, held.Degraded())

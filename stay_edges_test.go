@@ -292,3 +292,21 @@ func TestWaitersGetALockThatStaysInTheirOrder(t *testing.T) { // rules N2 and L1
 		require.Equal(t, 3*least, time.Since(begin).Round(time.Second))
 	})
 }
+
+func TestBatchStaysTaken(t *testing.T) { // rules N2 and B4
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		begin, runs := time.Now(), []time.Duration{}
+		call := wllock.WrapBatch(l, "n", func(string) string { return "k" },
+			func(_ context.Context, batch []*wllock.Item[string, int]) error {
+				runs = append(runs, time.Since(begin))
+				return nil
+			}, wllock.WithHoldAtLeast(least))
+		for range 2 {
+			_, err := call(t.Context(), "a")
+			require.NoError(t, err)
+		}
+		require.Equal(t, []time.Duration{0, least}, runs)
+		require.Equal(t, least, freeAfter(t, lockerOn(t, b)))
+	})
+}

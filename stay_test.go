@@ -147,6 +147,9 @@ func (m *mortal) Enter(ctx context.Context, req distributed.Request) (distribute
 func (m *mortal) wrap(l distributed.Lease) distributed.Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.dead { // a late grant
+		l.Abandon()
+	}
 	m.leases = append(m.leases, &mortalLease{l, m})
 	return m.leases[len(m.leases)-1]
 }
