@@ -43,7 +43,7 @@ func parse(args []string, help io.Writer) (plan, error) {
 	var p plan
 	set := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	groups := set.String("groups", "all", "comma-separated: redis, redlock, zookeeper, backends; each has results of its own")
+	groups := set.String("groups", "all", "comma-separated: "+groupNames()+"; each has results of its own")
 	scenarios := set.String("scenarios", "all", "comma-separated names, of one link with name/loopback or name/0.5ms")
 	contenders := set.String("contenders", "all", "comma-separated names; variants take part only when named")
 	set.DurationVar(&p.duration, "duration", defaultDuration, "measured time of a round")
@@ -104,7 +104,7 @@ func chooseGroups(list string) ([]contender.Group, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(contender.Groups(), func(g contender.Group) bool { return g.String() == name })
 		if i < 0 {
-			return nil, fmt.Errorf("-groups: no group %q; there are: all, redis, redlock, zookeeper, backends", name)
+			return nil, fmt.Errorf("-groups: no group %q; there are: all, %s", name, groupNames())
 		}
 		chosen = append(chosen, contender.Groups()[i])
 	}
@@ -182,6 +182,14 @@ func (p *plan) chooseContenders(list string) error {
 		}
 	}
 	return nil
+}
+
+func groupNames() string {
+	var names []string
+	for _, g := range contender.Groups() {
+		names = append(names, g.String())
+	}
+	return strings.Join(names, ", ")
 }
 
 func scenarioNames() []string {

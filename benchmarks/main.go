@@ -108,6 +108,16 @@ func provide(ctx context.Context, m load.Machine, s contender.Store) (err error)
 		started, err = server.StartQuorum(ctx, redlockServers)
 	case contender.InZooKeeper:
 		started, err = server.StartZooKeeper()
+	case contender.InMariaDB:
+		started, err = server.StartMariaDB(ctx)
+	case contender.InPostgres:
+		started, err = server.StartPostgres(ctx)
+	case contender.InSQLite:
+		started, err = server.OpenSQLite(ctx)
+	case contender.InEtcd:
+		started, err = server.StartEtcd()
+	case contender.InMemcached:
+		started, err = server.StartMemcached()
 	default:
 		started = server.Memory{}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/load"
+	"github.com/wllock/wllock/benchmarks/internal/report"
 )
 
 func TestWrongFlagsEndWithStatusTwoAndSayWhatIsWrong(t *testing.T) {
@@ -27,7 +29,7 @@ func TestWrongFlagsEndWithStatusTwoAndSayWhatIsWrong(t *testing.T) {
 		"-fast":              "not defined: -fast",
 		"hot-8x16":           `unexpected argument "hot-8x16"`,
 		"-scenarios=hot/1ms": `no scenario "hot/1ms"`,
-		"-groups=etcd":       `no group "etcd"; there are: all, redis`,
+		"-groups=nats":       `no group "nats"; there are: all, redis`,
 	} {
 		var out, errs bytes.Buffer
 		assert.Equal(t, 2, run(t.Context(), []string{arg}, &out, &errs), arg)
@@ -85,6 +87,39 @@ func TestAGroupHasItsOwnFiles(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(text), "-groups redlock,backends", "the command that makes it")
 	assert.Regexp(t, `\| memory \|.*\| 0 \| grew [0-9,]+ times \|`, string(text))
+}
+
+// Every service that is there for other purposes starts, serves wllock and what it is compared with, and counts requests.
+func TestServicesHaveGroupsOfTheirOwn(t *testing.T) {
+	if os.Getenv("WLLOCK_REQUIRE_SERVERS") != "1" {
+		t.Skip("some of the servers may be missing: set WLLOCK_REQUIRE_SERVERS=1")
+	}
+	for group, c := range map[string]struct{ contenders, counted string }{
+		"mysql":    {"wllock,GET_LOCK,FOR UPDATE,UPDATE", "GET_LOCK"},
+		"postgres": {"wllock,advisory,advisory-tx,FOR UPDATE,UPDATE", "advisory"},
+		"sqlite":   {"wllock,IMMEDIATE,flock,UPDATE", ""},
+		"etcd":     {"wllock,Mutex,Put", "Put"},
+		"backends": {"memcached,memcached-turns", "memcached-turns"},
+	} {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			scenario := map[bool]string{false: group + "-1x1", true: "backends-8x16"}[group == "backends"]
+			var out, errs bytes.Buffer
+			args := []string{"-groups", group, "-scenarios", scenario, "-contenders", c.contenders, "-duration", "200ms", "-rounds", "1", "-out", dir}
+			require.Equal(t, 0, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
+			text, err := os.ReadFile(filepath.Join(dir, group+".json"))
+			require.NoError(t, err)
+			var r report.Report
+			require.NoError(t, json.Unmarshal(text, &r))
+			for _, row := range r.Tables[0].Rows {
+				assert.Zero(t, row.Total.Failed, row.Contender)
+				if row.Contender == c.counted && row.Total.OpsPerSecond.Median > 0 { // none where a disk stands still for a second
+					assert.GreaterOrEqual(t, row.Total.CommandsPerOp, 1.0)
+				}
+			}
+		})
+	}
 }
 
 func names(p plan) []string {

@@ -173,9 +173,12 @@ var rooms = []room{
 		imports: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4"},
 	},
 	{
-		path: "benchmarks", what: "wllock beside other lock libraries", knows: []string{public, "internal/zktest"}, program: true,
+		path: "benchmarks", what: "wllock beside other lock libraries", program: true,
+		knows: []string{public, "internal/testproc", "internal/zktest", "internal/dbtest", "internal/etcdtest"},
 		imports: []string{
-			redisClient, zookeeperClient, "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis", "golang.org/x/sys",
+			redisClient, zookeeperClient, memcachedClient, "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis",
+			"go.etcd.io/etcd/client/v3", "go.uber.org/zap", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite",
+			"golang.org/x/sys",
 		},
 	},
 	{path: "test", what: "tests of the whole stack, and with SDKs", knows: []string{public}, program: true},

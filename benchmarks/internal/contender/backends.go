@@ -15,5 +15,10 @@ func backends() []Contender {
 	add("redlock", defaults+"; no fences", InRedlock, false, ourCommands, overRedlock(""))
 	add("redlock+f", "the same with quorum fences", InRedlock, true, ourCommands, overRedlock("?fences=quorum"))
 	add("zookeeper", defaults, InZooKeeper, true, requests, overZooKeeper)
+	add("postgres", defaults+"; hand-overs pushed by NOTIFY", InPostgres, true, statements, overPostgres)
+	add("mariadb", defaults, InMariaDB, true, statements, overMariaDB)
+	add("sqlite", defaults, InSQLite, true, nil, overSQLite)
+	add("etcd", defaults, InEtcd, true, requests, overEtcd)
+	add("memcached", defaults+"; no fences", InMemcached, false, memcachedCommands, overMemcached)
 	return all
 }

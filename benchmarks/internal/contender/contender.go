@@ -51,7 +51,8 @@ func tuned(name, settings string, tunings ...Contender) []Contender {
 // pauses are tried with libraries that poll.
 var pauses = []time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond}
 
-// Commands are those that a client of the contender sends itself, by their names in INFO commandstats; of ZooKeeper, "request". A Redis server also
+// Commands are those that a client of the contender sends itself, by their names in INFO commandstats; of ZooKeeper and etcd
+// "request", of databases "statement". A Redis server also
 // counts the calls of scripts, so a name must be either here or used in scripts; the harness checks that with MONITOR.
 
 // Role says how to read a contender's figures.
@@ -94,6 +95,10 @@ func All() []Contender {
 	all = of(OverRedis, InRedis, all...)
 	all = append(all, of(OverRedlock, InRedlock, redlocks()...)...)
 	all = append(all, of(OverZooKeeper, InZooKeeper, zookeepers()...)...)
+	all = append(all, of(OverMySQL, InMariaDB, fenced(mariadbs())...)...)
+	all = append(all, of(OverPostgres, InPostgres, fenced(postgreses())...)...)
+	all = append(all, of(OverSQLite, InSQLite, fenced(sqlites())...)...)
+	all = append(all, of(OverEtcd, InEtcd, fenced(etcds())...)...)
 	return append(all, backends()...)
 }
 

@@ -9,15 +9,21 @@ const (
 	OverRedis     Group = iota // locks over one Redis
 	OverRedlock                // locks over a majority of five Redis servers
 	OverZooKeeper              // locks over ZooKeeper
+	OverMySQL                  // locks in MariaDB
+	OverPostgres               // locks in PostgreSQL
+	OverSQLite                 // locks of one machine: a file of SQLite, or a file's lock
+	OverEtcd                   // locks in etcd
 	OverEach                   // wllock alone, over each of its backends
 )
 
 // Groups returns all, in the order of a run.
-func Groups() []Group { return []Group{OverRedis, OverRedlock, OverZooKeeper, OverEach} }
+func Groups() []Group {
+	return []Group{OverRedis, OverRedlock, OverZooKeeper, OverMySQL, OverPostgres, OverSQLite, OverEtcd, OverEach}
+}
 
 // String returns the group's name on the command line.
 func (g Group) String() string {
-	names := []string{"redis", "redlock", "zookeeper", "backends"}
+	names := []string{"redis", "redlock", "zookeeper", "mysql", "postgres", "sqlite", "etcd", "backends"}
 	if int(g) < len(names) {
 		return names[g]
 	}
@@ -31,6 +37,11 @@ const (
 	InRedis     Store = iota // one redis-server
 	InRedlock                // five
 	InZooKeeper              // one ZooKeeper server
+	InMariaDB                // one MariaDB server
+	InPostgres               // one PostgreSQL server
+	InSQLite                 // a file
+	InEtcd                   // one etcd server
+	InMemcached              // one memcached
 	InMemory                 // this process
 )
 
@@ -39,6 +50,14 @@ func of(g Group, s Store, all ...Contender) []Contender {
 	for i := range all {
 		all[i].Group, all[i].Store = g, s
 		of(g, s, all[i].Tunings...)
+	}
+	return all
+}
+
+// fenced marks those that promise fences: wllock.
+func fenced(all []Contender) []Contender {
+	for i := range all {
+		all[i].Fenced = all[i].Role == Subject
 	}
 	return all
 }

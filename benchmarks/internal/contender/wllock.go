@@ -7,15 +7,24 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/etcdlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/sqllock/mysql"
+	"github.com/wllock/wllock/distributed/sqllock/postgres"
+	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/distributed/zklock"
 )
 
 const (
-	defaults  = "all defaults (lease 5 s, renewed; at most 128 hand-offs or 100 ms per tenure)"
-	everyTurn = "-turns" // ends the name of a contender each of whose turns goes through the backend
+	// EveryTurn ends the name of a contender each of whose turns goes through the backend.
+	EveryTurn = "-turns"
+	// LongTenures ends the name of a contender with more hand-offs in a tenure than by default, which pays where a hand-over to
+	// another instance is slow.
+	LongTenures = "-1024"
 )
+
+const defaults = "all defaults (lease 5 s, renewed; at most 128 hand-offs or 100 ms per tenure)"
 
 // ourCommands are those of wllock's clients of Redis.
 var ourCommands = []string{"evalsha", "eval", "script", "subscribe", "unsubscribe", "ping", "hello", "client"}
@@ -36,10 +45,19 @@ func ours(name, settings string, commands []string, open openBackend) []Contende
 		Name: name, Settings: settings, Module: "github.com/wllock/wllock", Commands: commands, Open: opener(open),
 	}
 	turns := tenures
-	turns.Name += everyTurn
+	turns.Name += EveryTurn
 	turns.Settings = "MaxHandoffs 0: every turn goes through the backend"
 	turns.Open = opener(open, wllock.WithMaxHandoffs(0))
 	return []Contender{tenures, turns}
+}
+
+// longer returns ours and, after the first, the same with longer tenures.
+func longer(all []Contender, open openBackend) []Contender {
+	c := all[0]
+	c.Name += LongTenures
+	c.Settings = "MaxHandoffs 1024: tenures end by their time, 100 ms"
+	c.Open = opener(open, wllock.WithMaxHandoffs(1024))
+	return slices.Insert(all, 1, c)
 }
 
 // openBackend opens the backend of an instance, which owns it unless it is one that all share.
@@ -69,6 +87,39 @@ func overRedlock(query string) openBackend {
 // overZooKeeper opens a backend on ZooKeeper.
 func overZooKeeper(o Options) (distributed.Backend, bool, error) {
 	b, err := zklock.Open("zk://" + o.Addr + "/wllock")
+	return b, false, err
+}
+
+// overEtcd opens a backend on etcd.
+func overEtcd(o Options) (distributed.Backend, bool, error) {
+	b, err := etcdlock.Open("etcd://" + o.Addr + "/wllock")
+	return b, false, err
+}
+
+// overMariaDB opens a backend in MariaDB, whose tables the first one creates.
+func overMariaDB(o Options) (distributed.Backend, bool, error) {
+	if err := mysql.Migrate(context.Background(), o.Addr); err != nil {
+		return nil, false, err
+	}
+	b, err := mysql.Open(o.Addr)
+	return b, false, err
+}
+
+// overPostgres opens a backend in PostgreSQL.
+func overPostgres(o Options) (distributed.Backend, bool, error) {
+	if err := postgres.Migrate(context.Background(), o.Addr); err != nil {
+		return nil, false, err
+	}
+	b, err := postgres.Open(o.Addr)
+	return b, false, err
+}
+
+// overSQLite opens a backend in a file.
+func overSQLite(o Options) (distributed.Backend, bool, error) {
+	if err := sqlite.Migrate(context.Background(), o.Addr); err != nil {
+		return nil, false, err
+	}
+	b, err := sqlite.Open(o.Addr)
 	return b, false, err
 }
 

@@ -133,13 +133,14 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 	return r, nil
 }
 
-// settleTime is longer than a sixth of the lease TTL. A holder over Redlock whose subscription was not up when others began to
-// wait hears of them by their heartbeats, after that time: it belongs to the start of a process, not to what is measured.
+// settleTime is longer than a sixth of the lease TTL. A holder whose service pushes nothing, or over Redlock did not when others
+// began to wait, hears of them after that time: it belongs to the start of a process, not to what is measured.
 const settleTime = time.Second
 
 // warmUp is how long a contender runs before it is measured.
 func warmUp(c contender.Contender, duration time.Duration) time.Duration {
-	if c.Store == contender.InRedlock {
+	switch c.Store {
+	case contender.InRedlock, contender.InMariaDB, contender.InPostgres, contender.InSQLite, contender.InEtcd, contender.InMemcached:
 		return min(settleTime, 4*duration) // short rounds are for a quick look
 	}
 	return duration / 5

@@ -75,7 +75,26 @@ var (
 )
 
 // Scenarios returns all, in the order of the results.
-func Scenarios() []Scenario { return slices.Concat(overRedis(), overOthers()) }
+func Scenarios() []Scenario {
+	return slices.Concat(overRedis(), overOthers(),
+		shared("mysql", "MariaDB", contender.OverMySQL),
+		shared("postgres", "PostgreSQL", contender.OverPostgres),
+		shared("sqlite", "SQLite", contender.OverSQLite),
+		shared("etcd", "etcd", contender.OverEtcd),
+		[]Scenario{{Name: "backends-8x16", Title: "Each backend: one hot key, 8 instances of 16 goroutines", Group: contender.OverEach,
+			Instances: 8, Workers: 16, Links: local, Fences: true}})
+}
+
+// shared are those of a service that is there for other purposes.
+func shared(name, title string, g contender.Group) []Scenario {
+	return []Scenario{
+		{Name: name + "-1x1", Title: title + ": one caller, one key", Group: g, Instances: 1, Workers: 1, Links: local, Fences: true},
+		{Name: name + "-1x64", Title: title + ": one hot key, 1 instance of 64 goroutines", Group: g,
+			Instances: 1, Workers: 64, Links: local, Fences: true},
+		{Name: name + "-8x16", Title: title + ": one hot key, 8 instances of 16 goroutines", Group: g,
+			Instances: 8, Workers: 16, Links: local, Fences: true},
+	}
+}
 
 // overOthers are those of the groups with stores other than one Redis.
 func overOthers() []Scenario {
@@ -92,8 +111,6 @@ func overOthers() []Scenario {
 			Instances: 8, Workers: 16, Links: local},
 		{Name: "zookeeper-readers", Title: "ZooKeeper: one hot key, 8 x 16, 8 readers for 2 writers", Group: contender.OverZooKeeper,
 			Instances: 8, Workers: 16, Links: local, Readers: 0.8},
-		{Name: "backends-8x16", Title: "Each backend: one hot key, 8 instances of 16 goroutines", Group: contender.OverEach,
-			Instances: 8, Workers: 16, Links: local, Fences: true},
 	}
 }
 

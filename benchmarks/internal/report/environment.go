@@ -71,6 +71,10 @@ var titles = map[contender.Group]string{
 	contender.OverRedis:     "Results",
 	contender.OverRedlock:   "Redlock: wllock beside redsync on five Redis servers",
 	contender.OverZooKeeper: "ZooKeeper: wllock beside the lock of the client library",
+	contender.OverMySQL:     "MariaDB: wllock beside GET_LOCK and SELECT ... FOR UPDATE",
+	contender.OverPostgres:  "PostgreSQL: wllock beside advisory locks and SELECT ... FOR UPDATE",
+	contender.OverSQLite:    "SQLite: wllock beside BEGIN IMMEDIATE and flock",
+	contender.OverEtcd:      "etcd: wllock beside concurrency.Mutex",
 	contender.OverEach:      "wllock over each of its backends",
 }
 

@@ -79,8 +79,11 @@ func writeGoals(b *strings.Builder, goals []Verdict) {
 func writeTable(b *strings.Builder, t Table) {
 	handOvers := len(t.Rows) > 0 && t.Rows[0].Total.HandOver != nil
 	head := "| contender | ops/s | to the best rival | p50 | p99 | p99.9 | max | Jain goroutines | Jain instances | commands/op | CPU/op | server CPU/op |"
+	if t.paired() {
+		head = strings.Replace(head, "best rival", "same without tenures", 1)
+	}
 	if t.Audit {
-		head = strings.Replace(head, "best rival", "same without tenures", 1) + " two at once | fences |"
+		head += " two at once | fences |"
 	}
 	if handOvers {
 		head += " hand-over p50 | p99 |"

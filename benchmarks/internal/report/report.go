@@ -141,10 +141,15 @@ func (t Table) named(name string) (Row, bool) {
 
 // base returns the row that r is compared with.
 func (t Table) base(r Row) (Row, bool) {
-	if t.Audit {
+	if t.paired() {
 		return t.named(r.Base)
 	}
 	return t.bestRival()
+}
+
+// paired reports that rows are compared with others of the same backend.
+func (t Table) paired() bool {
+	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Base != "" })
 }
 
 // find returns the rows of a role in a table.

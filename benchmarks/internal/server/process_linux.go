@@ -1,6 +1,10 @@
 package server
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -30,4 +34,46 @@ func OwnCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// clockTick is the unit of the times in /proc, on every Linux since 2.6.
+const clockTick = time.Second / 100
+
+// cpuOfTree returns the CPU time that a process and its children have used, those that have ended included.
+func cpuOfTree(pid int) time.Duration {
+	sum := cpuOf(pid)
+	own := statOf(pid)
+	for _, field := range []int{cutime, cstime} {
+		if n, err := strconv.Atoi(own[field]); err == nil {
+			sum += time.Duration(n) * clockTick
+		}
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		if child, err := strconv.Atoi(filepath.Base(dir)); err == nil && statOf(child)[ppid] == strconv.Itoa(pid) {
+			sum += cpuOf(child)
+		}
+	}
+	return sum
+}
+
+// Fields of /proc/PID/stat after the name, see proc(5): ppid, and the time of children that have ended.
+const (
+	ppid   = 1
+	cutime = 13
+	cstime = 14
+	fields = 15
+)
+
+// statOf returns the fields after the name; they are empty if there is no such process.
+func statOf(pid int) []string {
+	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	_, rest, _ := bytes.Cut(text, []byte(") "))
+	all := make([]string, fields)
+	for i, f := range bytes.Fields(rest) {
+		if i < fields {
+			all[i] = string(f)
+		}
+	}
+	return all
 }

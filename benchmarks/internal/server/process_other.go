@@ -14,3 +14,6 @@ func cpuOf(int) time.Duration { return 0 }
 
 // OwnCPU is only known on Linux.
 func OwnCPU() time.Duration { return 0 }
+
+// cpuOfTree knows nothing elsewhere either.
+func cpuOfTree(int) time.Duration { return 0 }

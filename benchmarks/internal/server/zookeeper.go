@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -28,18 +27,10 @@ func StartZooKeeper() (*ZooKeeper, error) {
 	if err := zktest.Missing(); err != nil {
 		return nil, fmt.Errorf("the benchmarks need ZooKeeper: %w", err)
 	}
-	z := &ZooKeeper{host: new(host)}
-	done := make(chan struct{})
-	go func() { // which host's Fatalf ends
-		defer close(done)
-		z.server = zktest.Start(z.host)
-	}()
-	<-done
-	if z.host.err != nil {
-		z.Stop()
-		return nil, z.host.err
-	}
-	return z, nil
+	z := new(ZooKeeper)
+	var err error
+	z.host, err = onHost(func(h *host) { z.server = zktest.Start(h) })
+	return z, err
 }
 
 // Address implements Service.
@@ -91,29 +82,4 @@ func (z *ZooKeeper) status(ctx context.Context, prefix string) (string, error) {
 		}
 	}
 	return "", errors.Join(fmt.Errorf("ZooKeeper's state has no %q", prefix), err)
-}
-
-// host stands in for the test that zktest expects.
-type host struct {
-	cleanups []func()
-	err      error
-}
-
-func (h *host) Helper() {}
-
-func (h *host) Cleanup(f func()) { h.cleanups = append(h.cleanups, f) }
-
-// Fatalf keeps the message and ends the goroutine.
-func (h *host) Fatalf(format string, args ...any) {
-	h.err = fmt.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-// Skipf is a failure: the program was asked for a table that needs the server.
-func (h *host) Skipf(format string, args ...any) { h.Fatalf(format, args...) }
-
-func (h *host) cleanUp() {
-	for _, f := range h.cleanups {
-		f()
-	}
 }
