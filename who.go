@@ -39,7 +39,7 @@ type blocked struct {
 func (b blocked) Unwrap() error { return b.error }
 
 // heldBy adds the holder to the error of a caller that the lock's holder kept out, if the tenure knows it and the error does not
-// say it.
+// say it (rule T11).
 func heldBy(t *tenure.Tenure, err error) error {
 	if err != tenure.ErrTimeout && err != distributed.ErrHeld { //nolint:errorlint // with more beside it, it is the backend that kept it out
 		return err

@@ -148,6 +148,9 @@ func (c Config) redisOpener(log *slog.Logger) Opener {
 	if c.RedisPasswordFile != "" {
 		opts = append(opts, redislock.WithPasswordFile(c.RedisPasswordFile))
 	}
+	if c.Instance != "" {
+		opts = append(opts, redislock.WithInstance(c.Instance))
+	}
 	if log != nil {
 		opts = append(opts, redislock.WithLogger(log))
 	}
@@ -161,6 +164,9 @@ func (c Config) redlockOpener(log *slog.Logger) Opener {
 	var opts []redlock.Option
 	if c.RedisPasswordFile != "" {
 		opts = append(opts, redlock.WithPasswordFile(c.RedisPasswordFile))
+	}
+	if c.Instance != "" {
+		opts = append(opts, redlock.WithInstance(c.Instance))
 	}
 	if log != nil {
 		opts = append(opts, redlock.WithLogger(log))

@@ -50,7 +50,8 @@ func (s *sender) breaks(key string, id uint64, found, text string) *conn.Call {
 	return conn.NewCall(breakScript, append(all[:], helperBase(key)+brokenKey), args...)
 }
 
-// verify asks at once whether the lease is still ours, because a message says that it is not: no message is believed.
+// verify asks at once whether the lease is still ours, because a message says that it is not: no message is believed
+// (rule R17).
 func (a *attempt) verify() {
 	a.mu.Lock()
 	l := a.lease

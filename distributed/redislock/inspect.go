@@ -28,7 +28,7 @@ const (
 
 var _ distributed.Inspector = (*Backend)(nil)
 
-// Inspect implements distributed.Inspector. It is one command, which changes nothing.
+// Inspect implements distributed.Inspector. It is one command, which changes nothing (rule R17).
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	all, err := b.inspect(ctx, []string{b.redisKey(key)}, distributed.MaxNamed, distributed.MaxNamed)
 	if err != nil {

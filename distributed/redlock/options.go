@@ -2,10 +2,12 @@ package redlock
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // Option changes how a Backend works.
@@ -15,6 +17,7 @@ type settings struct {
 	log    *slog.Logger
 	conn   conn.Config
 	fences bool
+	name   string // of this process
 
 	longest time.Duration
 	wrong   bool // it is not positive
@@ -28,6 +31,12 @@ func newSettings(opts []Option) (settings, error) {
 		}
 		o(&s)
 	}
+	if s.name != "" {
+		if err := identity.Check(s.name); err != nil {
+			return s, fmt.Errorf("redlock: WithInstance(%q): %w", s.name, err)
+		}
+	}
+	s.conn.ClientName = identity.Process(s.name)
 	if s.log == nil {
 		return s, errors.New("redlock: WithLogger(nil): want a logger")
 	}
@@ -50,6 +59,10 @@ func WithQuorumFences() Option { return func(s *settings) { s.fences = true } }
 func WithLongestTTL(ttl time.Duration) Option {
 	return func(s *settings) { s.longest, s.wrong = ttl, s.wrong || ttl <= 0 }
 }
+
+// WithInstance sets the name that this process has in CLIENT LIST (default: the host's): see wllock.WithInstance, whose
+// letters follow it. A client that has a name of its own keeps it.
+func WithInstance(name string) Option { return func(s *settings) { s.name = name } }
 
 // WithUsername sets the ACL user to connect as. It takes precedence over the one in a URL or client.
 func WithUsername(name string) Option { return func(s *settings) { s.conn.Username = name } }

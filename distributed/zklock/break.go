@@ -27,7 +27,7 @@ func (b *Backend) brokenPath(key string) string {
 }
 
 // Break implements distributed.Inspector. The holders' nodes are deleted and the record is written in one transaction. The next in
-// line is woken by it as by a release, and its fences are those of this change or later (rule Z6). A holder that others wait for
+// line is woken by it as by a release, and its fences are those of this change or later (rules Z6 and Z8). A holder that others wait for
 // notices at its next look, within a third of its session's time-out.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)

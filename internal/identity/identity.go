@@ -36,7 +36,7 @@ func Process(name string) string {
 	return name + "-" + suffix()
 }
 
-// Instance returns the id of a further Locker in this process. The first one has the process's, the others a number
+// Instance returns the id of a further Locker in this process (rule T11). The first one has the process's, the others a number
 // behind it.
 func Instance(name string) string {
 	if n := instances.Add(1); n > 1 {

@@ -40,7 +40,7 @@ func (t *Tenure) Snapshot() Snapshot {
 }
 
 // Holder names the instance that has the lock, as far as this one knows: itself, or the one that its place waits for, as the
-// backend's answers told. It may be called by anybody.
+// backend's answers told (rule T11). It may be called by anybody.
 func (t *Tenure) Holder() string {
 	t.mu.Lock()
 	leased, place := t.current.lease != nil, t.place
