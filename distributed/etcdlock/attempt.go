@@ -286,7 +286,7 @@ func (p place) Leave(ctx context.Context) error {
 func (a *attempt) leave(ctx context.Context) error {
 	answer := make(chan error, 1)
 	a.s.dead.add(&removal{a: a, tried: true, done: func(err error) { answer <- err }})
-	timer := time.NewTimer(a.s.patience())
+	timer := time.NewTimer(a.s.tryTime())
 	defer timer.Stop()
 	var err error
 	select {

@@ -26,7 +26,9 @@ func child() bool {
 		if l != nil {
 			n, _ := l.NextFence()
 			fmt.Println("held", n)
-			time.Sleep(time.Minute) // the parent kills it long before
+			<-l.Lost() // the parent kills it long before, or stops it
+			fmt.Println("lost")
+			time.Sleep(time.Minute)
 		}
 	}
 	fmt.Println(err)

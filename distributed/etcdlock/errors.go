@@ -64,6 +64,18 @@ func unanswered(what string, err error) error {
 	return fmt.Errorf("etcdlock: %s: no answer: %w: %w", what, distributed.ErrUnavailable, err)
 }
 
+// loginError wraps what the client has returned instead of itself.
+func loginError(err error) error {
+	code := status.Code(err)
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = known.Code()
+	}
+	if code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
+		return unreached(err)
+	}
+	return refusal("log in", err)
+}
+
 // unreached wraps the end of a caller's time when nothing was sent.
 func unreached(err error) error {
 	return fmt.Errorf("etcdlock: not connected: %w: %w: %w", distributed.ErrUnavailable, distributed.ErrUnreached, err)

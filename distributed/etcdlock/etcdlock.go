@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,13 +23,15 @@ type Backend struct {
 	dial      *dialer
 	keeper    *keepalive.Keeper
 	due       *deadline.Set[*attempt] // looks without an event
-	base      time.Time               // of the grid of due
+	base      time.Time               // what times are counted from
 	work      workers
 	sessions  sessions
 	watches   watches
 	observers observers
 	ctx       context.Context // ends in Close, after all else
 	cancel    context.CancelFunc
+
+	reconnected atomic.Int64 // when that was last asked for, in nanoseconds since base
 
 	mu       sync.Mutex            // guards all below
 	attempts map[*attempt]struct{} // that wait or hold

@@ -174,7 +174,7 @@ func (d *dialer) get(ctx context.Context) (*clientv3.Client, error) {
 		case client != nil:
 			return client, nil
 		case busy == nil:
-			return d.make(ctx)
+			return d.make()
 		}
 		select {
 		case <-busy:
@@ -184,7 +184,7 @@ func (d *dialer) get(ctx context.Context) (*clientv3.Client, error) {
 	}
 }
 
-func (d *dialer) make(ctx context.Context) (*clientv3.Client, error) {
+func (d *dialer) make() (*clientv3.Client, error) {
 	client, err := d.dial()
 	d.mu.Lock()
 	close(d.busy)
@@ -196,7 +196,7 @@ func (d *dialer) make(ctx context.Context) (*clientv3.Client, error) {
 	d.mu.Unlock()
 	switch {
 	case err != nil:
-		return nil, explain(ctx, "log in", err, false)
+		return nil, loginError(err)
 	case late:
 		_ = client.Close()
 		return nil, distributed.ErrClosed

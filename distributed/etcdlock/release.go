@@ -19,7 +19,7 @@ func (l *lease) Release(ctx context.Context) error {
 
 // wait waits for the answer to the release.
 func (l *lease) wait(ctx context.Context) error {
-	timer := time.NewTimer(l.a.s.patience())
+	timer := time.NewTimer(l.a.s.tryTime())
 	defer timer.Stop()
 	select {
 	case <-l.done:

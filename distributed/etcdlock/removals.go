@@ -17,9 +17,10 @@ type removals struct {
 	s *session
 
 	mu      sync.Mutex
-	queue   []*removal // guarded by mu
-	workers int        // guarded by mu
-	over    bool       // guarded by mu
+	queue   []*removal    // guarded by mu
+	workers int           // guarded by mu
+	over    bool          // guarded by mu
+	resting chan struct{} // guarded by mu; closed when nothing is left to delete; nil: nobody waits for that
 }
 
 type removal struct {
@@ -90,6 +91,7 @@ func (r *removals) next() bool {
 	n := min(len(r.queue), removedAtOnce)
 	if n == 0 {
 		r.workers--
+		r.rested()
 		r.mu.Unlock()
 		return false
 	}
@@ -116,6 +118,7 @@ func (r *removals) next() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.workers--
+	r.rested()
 	return false
 }
 
@@ -195,11 +198,24 @@ func (r *removals) abort(err error) {
 	}
 }
 
-// idle reports that nothing is left to delete.
-func (r *removals) idle() bool {
+// rest returns a channel that is closed when nothing is left to delete.
+func (r *removals) rest() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.queue) == 0 && r.workers == 0
+	if r.resting == nil {
+		r.resting = make(chan struct{})
+	}
+	resting := r.resting
+	r.rested()
+	return resting
+}
+
+// rested is called when a worker stops. The caller holds mu.
+func (r *removals) rested() {
+	if len(r.queue) == 0 && r.workers == 0 && r.resting != nil {
+		close(r.resting)
+		r.resting = nil
+	}
 }
 
 // releaseAnswer translates the answer to a deletion into that to a release.

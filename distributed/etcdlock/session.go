@@ -49,6 +49,8 @@ const (
 	// for three more within the session.
 	silenceShare   = 6
 	longestSilence = 3 * time.Second
+	// reconnectPause is the least time between two tries to connect that requests have caused.
+	reconnectPause = 50 * time.Millisecond
 	// openPatience is for a session that is not there yet, of whatever TTL: nothing is held yet.
 	openPatience = time.Second
 )
@@ -79,6 +81,9 @@ func (s *session) patience() time.Duration {
 	}
 	return min(s.ttl()/silenceShare, longestSilence)
 }
+
+// tryTime is how long a deletion is waited for: as long as its first tries take, one of which may go to a server that hangs.
+func (s *session) tryTime() time.Duration { return quickTries * s.patience() }
 
 func (s *session) beat() time.Duration { return min(s.ttl()/beatsPerTTL, longestBeat) }
 
@@ -126,9 +131,16 @@ func (s *session) failed(err error) {
 	case errors.Is(err, errOver):
 		s.expired()
 	case errors.Is(err, distributed.ErrUnreached):
-		if conn := s.connection(); conn != nil {
-			conn.ResetConnectBackoff() // the next beat, or request, finds it again, however long the outage was
-		}
+		s.reconnect()
+	}
+}
+
+// reconnect has the client try to connect now, however long the outage has made its pauses; not for every request.
+func (s *session) reconnect() {
+	now := time.Since(s.b.base)
+	last := s.b.reconnected.Load()
+	if conn := s.connection(); conn != nil && now-time.Duration(last) > reconnectPause && s.b.reconnected.CompareAndSwap(last, int64(now)) {
+		conn.ResetConnectBackoff()
 	}
 }
 

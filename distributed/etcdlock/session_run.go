@@ -58,6 +58,7 @@ func (s *session) open() bool {
 		return s.opened(0, err)
 	}
 	s.alive.Store(newAlive(sent, time.Duration(got.TTL)*time.Second))
+	s.b.watches.start()
 	return s.opened(got.ID, nil)
 }
 
@@ -92,7 +93,7 @@ func (k *keepalives) try() error {
 	if err != nil {
 		k.drop()
 		err = explain(s.ctx, "keepalive", err, false)
-		s.connection().ResetConnectBackoff()
+		s.reconnect()
 	} else if ttl <= 0 {
 		err = errOver
 	}

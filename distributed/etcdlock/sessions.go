@@ -127,7 +127,13 @@ func (p *sessions) close() {
 
 // flush waits for the deletions under way, for a while.
 func (s *session) flush() {
-	for until := time.Now().Add(closeGrace); !s.dead.idle() && s.healthy(time.Now()) && time.Now().Before(until); {
-		time.Sleep(time.Millisecond)
+	if !s.healthy(time.Now()) {
+		return
+	}
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	select {
+	case <-s.dead.rest():
+	case <-timer.C:
 	}
 }

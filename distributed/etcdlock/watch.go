@@ -16,8 +16,9 @@ import (
 // the stream, sends what is to be sent, and opens another one when it breaks or falls silent; all watches then go on at
 // the revision after the last that they have seen.
 type watches struct {
-	b     *Backend
-	heard atomic.Int64 // when the stream said something, in nanoseconds since the base of the Backend
+	b      *Backend
+	heard  atomic.Int64 // when the stream said something, in nanoseconds since the base of the Backend
+	events atomic.Int64 // messages with events, for tests
 
 	mu   sync.Mutex
 	all  map[int64]*watch   // guarded by mu
@@ -72,21 +73,27 @@ func createWatch(req *pb.WatchCreateRequest) *pb.WatchRequest {
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: req}}
 }
 
-// send queues a request, and starts the task with the first. The caller holds mu.
+// send queues a request. The caller holds mu.
 func (ws *watches) send(req *pb.WatchRequest) {
 	ws.out = append(ws.out, req)
+	if ws.wake != nil {
+		select {
+		case ws.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// start starts the task, with the first session: the first watch should not wait for a stream.
+func (ws *watches) start() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	if ws.wake == nil && ws.b.begin() {
 		ws.wake = make(chan struct{}, 1)
 		go func() {
 			defer ws.b.tasks.Done()
 			ws.run()
 		}()
-	}
-	if ws.wake != nil {
-		select {
-		case ws.wake <- struct{}{}:
-		default:
-		}
 	}
 }
 
@@ -216,6 +223,7 @@ func (ws *watches) took(got *pb.WatchResponse) *watch {
 	case len(got.Events) == 0:
 		return nil
 	}
+	ws.events.Add(1)
 	w.next = got.Header.Revision + 1
 	return w
 }

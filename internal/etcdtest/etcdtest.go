@@ -103,7 +103,7 @@ func startCluster(t TB, program string, args []string) []*Server {
 
 func arguments(s *Server, name string, peer int, all string, more ...string) []string {
 	return append([]string{
-		"--name=" + name, "--data-dir=" + filepath.Join(s.Dir, "data"), "--log-level=warn", "--logger=zap",
+		"--name=" + name, "--data-dir=" + filepath.Join(s.Dir, "data"), "--log-level=error", "--logger=zap",
 		"--listen-client-urls=http://" + s.Addr, "--advertise-client-urls=http://" + s.Addr,
 		"--listen-peer-urls=" + peerURL(peer), "--initial-advertise-peer-urls=" + peerURL(peer), "--initial-cluster=" + all,
 	}, more...)

@@ -1,0 +1,276 @@
+package etcdlock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testproc"
+)
+
+// cutOff returns two backends on the shared server, and what cuts the first of them off.
+func cutOff(t *testing.T) (first, second *Backend, proxy *testproc.Proxy) {
+	t.Helper()
+	server := etcdtest.Shared(t)
+	proxy, prefix := testproc.NewProxy(t, server.Addr), newPrefix()
+	return open(t, proxy.Addr, prefix), open(t, server.Addr, prefix), proxy
+}
+
+// A holder that is cut off knows that its lease has ended before the next one is let in.
+func TestExpiryWhileHeld(t *testing.T) {
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	l := asker{t, b, "k"}.lease("a")
+	before := fence(t, l)
+	p := asker{t, other, "k"}.place("b", lasting(long))
+	claimed(t, l)
+	proxy.Stall(true)
+	next := granted(t, p)
+	require.NotNil(t, next)
+	at := time.Now()
+	assert.True(t, distributed.Over(at, l.Until()), "let in %v before the lease of the one before had expired", l.Until().Sub(at))
+	assert.Greater(t, fence(t, next), before)
+	lost(t, l)
+	proxy.Stall(false)
+	ready(t, b) // with a new session
+	assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+	release(t, next)
+	release(t, asker{t, b, "k"}.lease("a"))
+}
+
+func TestExpiryWhileWaiting(t *testing.T) {
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	l := asker{t, other, "k"}.lease("holder", lasting(long))
+	p := asker{t, b, "k"}.place("waiter")
+	behind := asker{t, other, "k"}.place("behind", lasting(long))
+	c := plainClient(t, etcdtest.Shared(t).Addr)
+	proxy.Stall(true)
+	require.Eventually(t, func() bool { return count(t, c, b.dirOf("k")) == 2 }, patience, 10*time.Millisecond)
+	release(t, l)
+	release(t, granted(t, behind))
+	proxy.Stall(false)
+	require.Nil(t, granted(t, p), "a place whose session has expired was granted")
+	release(t, asker{t, b, "k"}.lease("waiter"))
+}
+
+// count returns the number of keys with a prefix.
+func count(t *testing.T, c *clientv3.Client, prefix string) int64 {
+	t.Helper()
+	got, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	return got.Count
+}
+
+// A grant that nobody receives is not claimed: it ends while its session lives, and the next one is let in.
+func TestExpiryOfAGrantThatWasNotReceived(t *testing.T) {
+	t.Parallel()
+	b, other, _ := cutOff(t)
+	l := asker{t, other, "k"}.lease("holder", lasting(long))
+	p := asker{t, b, "k"}.place("waiter")
+	release(t, l)
+	require.Eventually(t, func() bool { return len(p.Granted()) == 1 }, patience, time.Millisecond)
+	next := granted(t, asker{t, other, "k"}.place("behind", lasting(long)))
+	unread := granted(t, p)
+	require.NotNil(t, unread)
+	assert.True(t, distributed.Over(time.Now(), unread.Until()))
+	lost(t, unread)
+	release(t, next)
+}
+
+// One lease is abandoned and ends by itself; the others of its process and session live.
+func TestAbandonedBesideOthers(t *testing.T) {
+	t.Parallel()
+	b, other, _ := cutOff(t)
+	l, beside := asker{t, b, "k"}.lease("a"), asker{t, b, "beside"}.lease("a")
+	p := asker{t, other, "k"}.place("b", lasting(long))
+	claimed(t, l)
+	l.Abandon()
+	next := granted(t, p)
+	require.NotNil(t, next)
+	assert.True(t, distributed.Over(time.Now(), l.Until()))
+	lost(t, l)
+	require.True(t, beside.Healthy())
+	release(t, beside)
+	release(t, next)
+}
+
+// The etcd leases and their keys outlive a restart, and so does the lease if it is short enough.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	private, long := etcdtest.Start(t), lasting(long)
+	b := open(t, private.Addr, newPrefix())
+	ask := asker{t, b, "k"}
+	l := ask.lease("a", long)
+	before := fence(t, l)
+	p := ask.place("b", long)
+	private.Kill()
+	require.Eventually(t, func() bool { return !l.Healthy() }, patience, time.Millisecond, "a lease without connection is healthy")
+	private.Restart()
+	require.Eventually(t, l.Healthy, patience, time.Millisecond)
+	release(t, l)
+	next := granted(t, p)
+	require.NotNil(t, next)
+	require.Greater(t, fence(t, next), before)
+	release(t, next)
+	release(t, ask.lease("c"))
+}
+
+// Were an event to get lost, a waiter would look every H.
+func TestAnEventThatNeverComes(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	ask := asker{t, b, "k"}
+	l := ask.lease("a")
+	p := ask.place("b").(place)
+	b.watches.remove(p.a.watch) // so nobody hears of it
+	release(t, l)
+	release(t, granted(t, p))
+}
+
+// A stream of watches that has fallen silent, while other requests are answered, is opened anew long before H.
+func TestASilentStreamIsReplaced(t *testing.T) {
+	t.Parallel()
+	server, prefix := etcdtest.Shared(t), newPrefix()
+	var mute atomic.Bool
+	var streams atomic.Int64
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+			next grpc.Streamer, opts ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
+			s, err := next(ctx, d, cc, method, opts...)
+			if err == nil && strings.HasSuffix(method, "/Watch") && streams.Add(1) == 1 {
+				s = mutable{s, mute.Load}
+			}
+			return s, err
+		}),
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	b, err := New(c, WithPrefix(prefix))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	other := open(t, server.Addr, prefix)
+	l := asker{t, other, "k"}.lease("holder", lasting(long))
+	p := asker{t, b, "k"}.place("waiter", lasting(long))
+	mute.Store(true)
+	release(t, l)
+	start := time.Now()
+	next := granted(t, p)
+	require.NotNil(t, next)
+	require.Less(t, time.Since(start), distributed.HeartbeatInterval(long)*3/4, "by a look without an event")
+	require.Greater(t, streams.Load(), int64(1))
+	release(t, next)
+}
+
+// mutable is a stream that loses what it receives while it is mute.
+type mutable struct {
+	grpc.ClientStream
+	mute func() bool
+}
+
+func (m mutable) RecvMsg(msg any) error {
+	for {
+		if err := m.ClientStream.RecvMsg(msg); err != nil || !m.mute() {
+			return err
+		}
+	}
+}
+
+// The revision at which a watch is to go on was compacted while the connection was away: the waiter looks.
+func TestCompactionWhileWaiting(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	proxy, prefix := testproc.NewProxy(t, server.Addr), newPrefix()
+	b, other := open(t, proxy.Addr, prefix), open(t, server.Addr, prefix)
+	l := asker{t, other, "k"}.lease("holder", lasting(long))
+	held := asker{t, b, "held"}.lease("a", lasting(long))
+	p := asker{t, b, "k"}.place("waiter", lasting(long))
+	require.Eventually(t, func() bool { return len(b.watches.ids()) == 2 }, patience, time.Millisecond)
+	proxy.Forward("127.0.0.1:1") // nobody is there
+	release(t, l)
+	contender := asker{t, other, "held"}.place("b", lasting(long))
+	c := plainClient(t, server.Addr)
+	got, err := c.Put(t.Context(), "/other", "x")
+	require.NoError(t, err)
+	_, err = c.Compact(t.Context(), got.Header.Revision)
+	require.NoError(t, err)
+	start := time.Now()
+	proxy.Forward(server.Addr)
+	next := granted(t, p)
+	require.NotNil(t, next)
+	require.Less(t, time.Since(start), distributed.HeartbeatInterval(long), "by a look without an event")
+	require.Eventually(t, held.Contended, patience, time.Millisecond)
+	release(t, next)
+	release(t, held)
+	release(t, granted(t, contender))
+}
+
+// Load on the server, with leases of many processes: those that are kept alive live, one that is cut off ends first here and then
+// there.
+func TestExpiryUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	prefix := newPrefix()
+	proxy := testproc.NewProxy(t, server.Addr)
+	cut := open(t, proxy.Addr, prefix)
+	const keys = 20
+	var dead, alive []distributed.Lease
+	var places []distributed.Place
+	other := open(t, server.Addr, prefix)
+	for i := range keys {
+		dead = append(dead, asker{t, cut, fmt.Sprint("dead", i)}.lease("a"))
+		places = append(places, asker{t, other, fmt.Sprint("dead", i)}.place("b", lasting(long)))
+		alive = append(alive, asker{t, open(t, server.Addr, prefix), fmt.Sprint("alive", i)}.lease("c"))
+	}
+	stop := loadWith(t, server.Addr)
+	for _, l := range dead {
+		claimed(t, l)
+	}
+	proxy.Stall(true)
+	for i, p := range places {
+		next := granted(t, p)
+		require.NotNil(t, next)
+		require.True(t, distributed.Over(time.Now(), dead[i].Until()), "let in before the lease of the one before had expired")
+	}
+	stop()
+	for _, l := range alive {
+		require.Positive(t, distributed.Left(time.Now(), l.Until()))
+		release(t, l)
+	}
+	proxy.Stall(false)
+}
+
+// loadWith writes to the server until stop is called.
+func loadWith(t *testing.T, addr string) (stop func()) {
+	t.Helper()
+	c := plainClient(t, addr)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	const writers = 8
+	for range writers {
+		go func() {
+			for ctx.Err() == nil {
+				_, _ = c.Put(ctx, "/load", "x")
+			}
+			ended <- struct{}{}
+		}()
+	}
+	return func() {
+		cancel()
+		for range writers {
+			<-ended
+		}
+	}
+}
