@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- inspect tells who has locks and who waits for them. It writes nothing, and no lock's value is read beyond what a lock of ours
--- can be, because a foreigner's may be large.
+-- inspect tells who has locks and who waits for them. It writes nothing. In a list no value is read beyond what a lock of ours can
+-- be, because a foreigner's may be large; one lock's takes no command that the other scripts do not use, and so no further ACL rule.
 -- KEYS  for each lock 5: lock, state, queue, waiters, readers, see common.lua, and broken
 --         6 broken   string   "<s> <us of the second> <fence> <JSON>": when the lock was last ended by force, the fence that was
 --                             skipped, and the rest of distributed.Breaking
--- ARGV  1 how many holders to name, 2 how many waiters
+-- ARGV  1 how many holders to name, 2 how many waiters; 0: it is a list
 -- Returns a JSON array with an object for each lock: value, if it is one of ours; ttl, its PTTL; state, if there is one; readers
 -- and queue, arrays of members and scores in turn; waiters, what is known of each in the queue; nreaders and nqueue, how many
 -- there are in all; broken, time. What is empty is left out.
@@ -13,7 +13,13 @@ local time, all = redis.call('TIME'), {}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, #KEYS, 6 do
   local one = {ttl = redis.call('PTTL', KEYS[i]), time = time[1] .. ' ' .. time[2]}
-  local value = one.ttl ~= -2 and redis.pcall('GETRANGE', KEYS[i], 0, 1023)
+  local value
+  if waiters > 0 then
+    value = redis.call('MGET', KEYS[i])[1]
+  elseif one.ttl ~= -2 then
+    value = redis.pcall('GETRANGE', KEYS[i], 0, 1023)
+    if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
+  end
   if type(value) == 'string' and string.sub(value, 1, 7) == 'wllock:' then
     one.value = value
     if string.sub(value, 1, 9) == 'wllock:s:' then
