@@ -47,6 +47,7 @@ type claim struct {
 	ttl        time.Duration
 	noWait     bool
 	prev       *handle // released first; nil: none
+	contended  bool    // others wait, as far as is known
 }
 
 // handle is an owner that is to be released.

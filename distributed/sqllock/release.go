@@ -152,6 +152,9 @@ func (p *prev) handle() *handle {
 	return &p.h
 }
 
+// contended reports that others wait for what is released.
+func (p *prev) contended() bool { return p != nil && p.l.Contended() }
+
 // outcome notes what became of it with the request.
 func (p *prev) outcome(r reply) {
 	switch {
