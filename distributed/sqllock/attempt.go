@@ -158,7 +158,7 @@ func (a *attempt) conclude(ctx context.Context, prev *prev) (distributed.Lease, 
 
 // removal removes whatever the attempt has in the database.
 func (a *attempt) removal() *removal {
-	return &removal{name: a.name, handle: handle{token: a.token}, tried: true, until: time.Now().Add(a.ttl)}
+	return &removal{name: a.name, handle: handle{token: a.token}, any: true, tried: true, until: time.Now().Add(a.ttl)}
 }
 
 // queue makes the attempt wait. The caller holds mu.

@@ -26,7 +26,7 @@ const (
 	firstHolderLook = 20 * time.Millisecond
 	holderLook      = 250 * time.Millisecond
 	// looksPerBatch stretches holderLook if there are so many leases that a look takes several statements.
-	looksPerBatch = 1000
+	looksPerBatch = renewBatch
 
 	// shortestLookTime bounds a look, or half a TTL if that is longer.
 	shortestLookTime = time.Second
@@ -383,6 +383,17 @@ func (l *lease) planLook(longest time.Duration) {
 	l.a.mu.Lock()
 	defer l.a.mu.Unlock()
 	if l.a.state == leased && !l.ending() {
-		l.a.plan(next)
+		l.a.planOnGrid(next)
 	}
+}
+
+// planOnGrid plans a look later than in the given time, by no more than half of it, at a moment that looks of many leases share. The
+// caller holds mu.
+func (a *attempt) planOnGrid(in time.Duration) {
+	step := time.Millisecond
+	for step*4 <= in {
+		step *= 2
+	}
+	at := time.Now().Add(in)
+	a.b.due.Put(&a.item, at.Add(step-at.Sub(a.b.base)%step))
 }

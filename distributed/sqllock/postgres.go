@@ -71,7 +71,7 @@ const (
 
 // queueAtOnce is Enter in one statement, also if the lock is taken. done is false if a transaction has to decide.
 func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done bool, err error) {
-	if b.dialect != PostgreSQL || c.noWait || c.mode == distributed.Shared {
+	if b.dialect != PostgreSQL || c.noWait || c.mode == distributed.Shared || c.prev != nil && c.prev.seat {
 		return a, false, nil
 	}
 	var prior string
@@ -88,8 +88,8 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 		})
 	})
 	if err != nil {
-		if code(err) == uniqueViolation {
-			return a, false, nil
+		if code(err) == uniqueViolation { // an earlier try was carried out
+			return answer{prevHeld: c.prev != nil}, false, nil
 		}
 		return a, false, err
 	}

@@ -26,13 +26,15 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 				return answer{outcome: refusedHeld}, err
 			}
 		}
-		if a, done, err := b.queueAtOnce(ctx, c); done || err != nil {
+		a, done, err := b.queueAtOnce(ctx, c)
+		if done || err != nil {
 			return a, err
 		}
-		sent := time.Now()
+		sent, released := time.Now(), a.prevHeld
 		err = b.change(ctx, c.name, func(s *state) {
 			a = s.enter(c)
-			a.sent = sent
+			released = released || a.prevHeld // perhaps by a try whose answer was lost
+			a.sent, a.prevHeld = sent, released
 		})
 		if !errors.Is(err, errNoRow) {
 			return a, err
