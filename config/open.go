@@ -30,17 +30,9 @@ import (
 // scheme is an *Error; a backend that does not respond, or refuses the credentials, is an error that Is
 // wllock.ErrUnavailable.
 func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	u, err := c.target()
+	u, open, err := c.opener(loggerOf(opts))
 	if err != nil {
 		return nil, err
-	}
-	openers := c.allOpeners(loggerOf(opts))
-	open, known := openers[u.Scheme]
-	if !known {
-		return nil, &Error{Problems: []Problem{unsupported(u.Scheme, openers)}}
 	}
 	locker, err := c.connect(ctx, u, open, opts)
 	if err != nil { // from code that got the password
@@ -49,13 +41,49 @@ func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker
 	return locker, nil
 }
 
+// OpenBackend returns the backend alone, for tools that look at locks: see distributed.InspectorOf. Unlike Open it does not check that
+// the backend works. The caller closes it.
+func (c Config) OpenBackend(ctx context.Context) (distributed.Backend, error) {
+	u, open, err := c.opener(nil)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := open(ctx, u)
+	if err == nil && backend == nil {
+		err = errNoBackend
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wllock: opening %s: %w", c.Backend, scrub(err, secretsOf(u)))
+	}
+	return backend, nil
+}
+
+var errNoBackend = errors.New("the opener returned no backend")
+
+// opener checks the settings, and returns what opens the backend, with the URL for it.
+func (c Config) opener(log *slog.Logger) (*url.URL, Opener, error) {
+	if err := c.Validate(); err != nil {
+		return nil, nil, err
+	}
+	u, err := c.target()
+	if err != nil {
+		return nil, nil, err
+	}
+	openers := c.allOpeners(log)
+	open, known := openers[u.Scheme]
+	if !known {
+		return nil, nil, &Error{Problems: []Problem{unsupported(u.Scheme, openers)}}
+	}
+	return u, open, nil
+}
+
 func (c Config) connect(ctx context.Context, u *url.URL, open Opener, opts []wllock.Option) (*wllock.Locker, error) {
 	backend, err := open(ctx, u)
 	if err != nil {
 		return nil, err
 	}
 	if backend == nil {
-		return nil, errors.New("the opener returned no backend")
+		return nil, errNoBackend
 	}
 	all := slices.Concat(c.options(), opts, []wllock.Option{wllock.WithOwnedBackend()})
 	locker, err := wllock.New(c.SystemName, backend, all...)

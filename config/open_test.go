@@ -153,6 +153,29 @@ func TestOpenAsksTheBackend(t *testing.T) {
 	require.True(t, backend.closed)
 }
 
+func TestOpenBackendDoesNotAskIt(t *testing.T) {
+	c := valid()
+	c.Backend = config.NewURL("spy://user:hunter2hunter2@host")
+	s := spy{ping: errors.New("down")}
+	c, _ = s.openedBy(c)
+	backend, err := c.OpenBackend(t.Context())
+	require.NoError(t, err)
+	require.Same(t, &s, backend)
+	require.NoError(t, backend.Close())
+
+	for _, open := range []config.Opener{
+		func(_ context.Context, u *url.URL) (distributed.Backend, error) { return nil, errors.New("cannot open " + u.String()) },
+		func(context.Context, *url.URL) (distributed.Backend, error) { return nil, nil },
+	} {
+		_, err = c.WithOpener("spy", open).OpenBackend(t.Context())
+		require.ErrorContains(t, err, "spy://user:xxxxx@host")
+		require.NotContains(t, err.Error(), "hunter2hunter2")
+	}
+	c.SystemName = ""
+	_, err = c.OpenBackend(t.Context())
+	require.ErrorContains(t, err, "WLLOCK_SYSTEM_NAME")
+}
+
 func TestOpenClosesTheBackendThatNewRefuses(t *testing.T) {
 	c := valid()
 	c.Backend = config.NewURL("spy://")
