@@ -88,20 +88,24 @@ func always(error) bool { return true }
 func (b *Backend) insist(ctx context.Context, d time.Duration, key string, item *memcache.Item, again func(error) bool, f step) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	for {
+	for wait := firstRetry; ; wait = min(2*wait, d/retries) {
 		err := ctx.Err()
 		if err == nil {
 			err = b.change(ctx, key, item, f)
 		}
-		if err == nil || !again(err) || !pause(ctx, retryPause) {
+		if err == nil || !again(err) || !pause(ctx, wait) {
 			return err
 		}
 		item = nil
 	}
 }
 
-// retryPause is short enough to get rid of the dead connections in the client's pool, at each of which a try fails at once.
-const retryPause = 5 * time.Millisecond
+const (
+	// firstRetry gets rid of a dead connection in the client's pool, at which a try fails at once.
+	firstRetry = 5 * time.Millisecond
+	// retries in the time of a request are few enough for a server that is away.
+	retries = 30
+)
 
 // drop removes a claim that nobody uses. It goes on for T: then the claim is dead.
 func (b *Backend) drop(key string, c claim) {
