@@ -60,12 +60,12 @@ func (f *fences) failed() {
 	f.asked = false
 }
 
-// end draws no more and returns what is left, for the release.
-func (f *fences) end(token string, seat bool) handle {
+// end returns what is left, for the release.
+func (f *fences) end(token string) handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	return handle{token: token, last: f.last, drawn: f.drawn, seat: seat}
+	return handle{token: token, last: f.last, drawn: f.drawn}
 }
 
 func (f *fences) isShared() bool {
