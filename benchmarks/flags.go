@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type plan struct {
 	duration   time.Duration
 	rounds     int
 	out        string
+	data       string
 	cpuProfile string
 	command    string // that makes the results again
 }
@@ -50,6 +52,7 @@ func parse(args []string, help io.Writer) (plan, error) {
 	set.IntVar(&p.rounds, "rounds", defaultRounds, "rounds of each contender in each scenario")
 	quick := set.Bool("quick", false, fmt.Sprintf("one round of %v unless -duration or -rounds say otherwise", quickDuration))
 	set.StringVar(&p.out, "out", "results", "folder for the results of each group (.json, .md) and the plots")
+	set.StringVar(&p.data, "data", memoryFolder(), "folder for the files of servers")
 	set.StringVar(&p.cpuProfile, "cpuprofile", "", "write a CPU profile of the whole run to this file")
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -63,6 +66,16 @@ func parse(args []string, help io.Writer) (plan, error) {
 	p.command = command(args)
 	chosen, err := chooseGroups(*groups)
 	return p, errors.Join(p.check(set), err, p.chooseJobs(chosen, *scenarios), p.chooseContenders(*contenders))
+}
+
+// memoryFolder returns a folder in memory, where a sync costs nothing and other work on the machine's disk does not count; "": there
+// is none, and the servers' files are on a disk.
+func memoryFolder() string {
+	const shared = "/dev/shm"
+	if info, err := os.Stat(shared); err != nil || !info.IsDir() {
+		return ""
+	}
+	return shared
 }
 
 func (p *plan) hurry(set *flag.FlagSet) {

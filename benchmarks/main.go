@@ -54,6 +54,11 @@ func (p plan) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer stopProfile()
+	if p.data != "" {
+		if err := os.Setenv("TMPDIR", p.data); err != nil { // where everything that starts servers makes its folders
+			return err
+		}
+	}
 	var violated []error
 	for _, g := range p.groups() {
 		r, err := p.of(g).runGroup(ctx, g, out)

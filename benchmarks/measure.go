@@ -19,6 +19,7 @@ import (
 func (p plan) measure(ctx context.Context, m load.Machine, g contender.Group, out io.Writer) (report.Report, error) {
 	r := report.New(g, p.contenders)
 	r.Environment.Duration, r.Environment.Rounds, r.Environment.Command = p.duration, p.rounds, p.command
+	r.Environment.Data = p.data
 	if err := p.survey(ctx, m, &r.Environment); err != nil {
 		return r, err
 	}

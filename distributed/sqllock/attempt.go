@@ -31,6 +31,8 @@ type attempt struct {
 	reply   *reply    // of the request, while it is asking
 	pace    pace      // of its looks
 	beatDue time.Time // its next heartbeat
+
+	notified bool // it may take the lock, by a notification since the last look
 }
 
 type attemptState uint8
@@ -74,7 +76,7 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 		return nil, nil, distributed.ErrClosed
 	}
 	answered := make(chan struct{})
-	a.prev = prev.handle()
+	a.prev, a.contended = prev.handle(), prev.contended()
 	go func() {
 		defer b.tasks.Done()
 		defer func() { <-b.gate }()
@@ -156,7 +158,7 @@ func (a *attempt) conclude(ctx context.Context, prev *prev) (distributed.Lease, 
 
 // removal removes whatever the attempt has in the database.
 func (a *attempt) removal() *removal {
-	return &removal{name: a.name, handle: handle{token: a.token}, tried: true, until: time.Now().Add(a.ttl)}
+	return &removal{name: a.name, handle: handle{token: a.token}, any: true, tried: true, until: time.Now().Add(a.ttl)}
 }
 
 // queue makes the attempt wait. The caller holds mu.

@@ -47,6 +47,7 @@ type claim struct {
 	ttl        time.Duration
 	noWait     bool
 	prev       *handle // released first; nil: none
+	contended  bool    // others wait, as far as is known
 }
 
 // handle is an owner that is to be released.
@@ -54,6 +55,7 @@ type handle struct {
 	token string
 	last  int64 // fence of its block
 	drawn int64 // the last one that was drawn
+	seat  bool  // it is a row of the waiters: no owner
 }
 
 func micros(d time.Duration) int64 { return d.Microseconds() }

@@ -103,7 +103,8 @@ type statements struct {
 	add     query
 	alter   query
 	peek    query
-	ping    query
+
+	queueUp, takeFirst query // of PostgreSQL
 
 	// With lists for an argument: see list.
 	drop, renew, renewMembers, beat, places, leases, seats string
@@ -125,7 +126,7 @@ func newStatements(d Dialect, s *settings) *statements {
 	acquire := map[Dialect]string{PostgreSQL: upsert, MySQL: mysqlUpsert, SQLite: upsert}[d]
 	for q, template := range map[*query]string{
 		&st.acquire: acquire, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
-		&st.alter: alter, &st.peek: peek, &st.ping: ping,
+		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: loudly(s),
 	} {
 		*q = d.compile(st.text(template))
 	}
@@ -201,8 +202,6 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 	peek = `SELECT owner, mode, expires_at - {now}, queued, members FROM {locks} WHERE name = $1`
 
-	ping = `SELECT COUNT(*) FROM {waiters} WHERE name = $1`
-
 	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
 
 	renew = `UPDATE {locks} SET expires_at = {now} + ttl, update_time = {now} WHERE name IN ({list}) AND owner IN ({list})`
@@ -225,6 +224,13 @@ FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
 	// seats is leases for those that share a lock beside its owner.
 	seats = `SELECT w.token, l.queued FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`
 )
+
+func loudly(s *settings) string {
+	if s.notifier != nil {
+		return queueUpLoudly
+	}
+	return queueUpSilently
+}
 
 // list fills the lists into a statement. Their lengths are rounded up to powers of two by repeating the last one, so that
 // there are few different statements for the server, and the driver, to prepare.

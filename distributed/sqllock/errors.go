@@ -136,7 +136,7 @@ const (
 	// longestPause is that of a file that another process has locked, or of rows that many want.
 	longestPause = 40 * time.Millisecond
 	// lostTries is how often a request without an answer is sent: its attempt is the same, so it has one effect.
-	lostTries = 3
+	lostTries = 5
 )
 
 // retrying repeats what has collided with others until ctx ends, and what was not answered a few times.

@@ -31,11 +31,11 @@ func init() {
 
 func duration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
-	must(err)
+	noError(err)
 	return d
 }
 
-func must(err error) {
+func noError(err error) {
 	if err != nil {
 		panic(err)
 	}
@@ -64,9 +64,9 @@ func openChild(where string) (*sql.DB, sqllock.Dialect) {
 func holdInChild(where, key string, ttl time.Duration) {
 	db, d := openChild(where)
 	b, err := sqllock.New(db, d)
-	must(err)
+	noError(err)
 	l, p, err := b.Enter(context.Background(), distributed.Request{Key: key, Instance: fmt.Sprint("child", os.Getpid()), TTL: ttl})
-	must(err)
+	noError(err)
 	if p != nil {
 		fmt.Println("queued")
 		l = <-p.Granted()
@@ -94,9 +94,9 @@ func newStock(t *testing.T, d database, key string) *sql.DB {
 // fencedWrite writes as the holder of a fence, and returns how many rows it has changed: 1, or 0 if it was refused.
 func fencedWrite(ctx context.Context, db *sql.DB, id string, fence uint64) int64 {
 	r, err := db.ExecContext(ctx, fmt.Sprintf("UPDATE stock SET fence = %[2]d WHERE id = '%[1]s' AND fence < %[2]d", id, fence))
-	must(err)
+	noError(err)
 	n, err := r.RowsAffected()
-	must(err)
+	noError(err)
 	return n
 }
 
@@ -104,7 +104,7 @@ func fencedWrite(ctx context.Context, db *sql.DB, id string, fence uint64) int64
 func blockInChild(where, _ string, d time.Duration) {
 	db, _ := openChild(where)
 	c, err := db.Conn(context.Background())
-	must(err)
+	noError(err)
 	for {
 		if _, err = c.ExecContext(context.Background(), "BEGIN EXCLUSIVE"); err == nil {
 			break
@@ -113,7 +113,7 @@ func blockInChild(where, _ string, d time.Duration) {
 	fmt.Println("locked")
 	time.Sleep(d)
 	_, err = c.ExecContext(context.Background(), "COMMIT")
-	must(err)
+	noError(err)
 	fmt.Println("unlocked")
 }
 

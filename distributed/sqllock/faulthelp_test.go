@@ -119,10 +119,10 @@ func (d database) connector() driver.Connector {
 
 func connectorOf(rawURL string) driver.Connector {
 	u, err := url.Parse(rawURL)
-	must(err)
+	noError(err)
 	if u.Scheme == "postgres" {
 		c, err := pgx.ParseConfig(rawURL)
-		must(err)
+		noError(err)
 		return stdlib.GetConnector(*c)
 	}
 	c := mysql.NewConfig()
@@ -130,7 +130,7 @@ func connectorOf(rawURL string) driver.Connector {
 	c.Passwd, _ = u.User.Password()
 	c.Logger = &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(c)
-	must(err)
+	noError(err)
 	return connector
 }
 

@@ -60,12 +60,12 @@ func (f *fences) failed() {
 	f.asked = false
 }
 
-// end returns what is left, for the release.
-func (f *fences) end(token string) handle {
+// end draws no more and returns what is left, for the release.
+func (f *fences) end(token string, seat bool) handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	return handle{token: token, last: f.last, drawn: f.drawn}
+	return handle{token: token, last: f.last, drawn: f.drawn, seat: seat}
 }
 
 func (f *fences) isShared() bool {

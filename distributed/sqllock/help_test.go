@@ -188,6 +188,12 @@ func (c *wiredConn) QueryContext(ctx context.Context, text string, args []driver
 		r, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, text, args)
 		return err
 	})
+	if err != nil && r != nil { // answered, and lost
+		for values := make([]driver.Value, len(r.Columns())); r.Next(values) == nil; { // so it is carried out to its end
+		}
+		_ = r.Close()
+		return nil, err
+	}
 	return r, err
 }
 

@@ -26,7 +26,7 @@ const (
 	firstHolderLook = 20 * time.Millisecond
 	holderLook      = 250 * time.Millisecond
 	// looksPerBatch stretches holderLook if there are so many leases that a look takes several statements.
-	looksPerBatch = 1000
+	looksPerBatch = renewBatch
 
 	// shortestLookTime bounds a look, or half a TTL if that is longer.
 	shortestLookTime = time.Second
@@ -98,6 +98,9 @@ func (k *looks) next(b *Backend) bool {
 	}
 	k.mu.Unlock()
 	r := newRound(b, due)
+	for _, a := range r.pushed {
+		r.take(a)
+	}
 	r.beat()
 	r.lookAtPlaces()
 	r.lookAtLeases()
@@ -110,6 +113,7 @@ type round struct {
 	timeout time.Duration
 	beats   []*attempt
 	places  map[string]*attempt // by token
+	pushed  []*attempt          // that were notified, so that there is no need to look
 	leases  []*lease
 }
 
@@ -120,8 +124,12 @@ func newRound(b *Backend, due map[*attempt]struct{}) *round {
 		a.mu.Lock()
 		state, l := a.state, a.lease
 		beat := state == waiting && !now.Before(a.beatDue)
+		pushed := a.notified
+		a.notified = false
 		a.mu.Unlock()
 		switch {
+		case state == waiting && pushed:
+			r.pushed = append(r.pushed, a)
 		case state == waiting:
 			r.places[a.token] = a
 		case state == leased && !l.ending():
@@ -283,7 +291,11 @@ func (a *attempt) mayTake(s *sight) bool {
 func (r *round) take(a *attempt) {
 	var got answer
 	sent := time.Now()
-	err := r.ask(func(ctx context.Context) error {
+	err := r.ask(func(ctx context.Context) (err error) {
+		var done bool
+		if got, done, err = r.b.takeAtOnce(ctx, &a.claim); done || err != nil {
+			return err
+		}
 		return r.b.change(ctx, a.name, func(s *state) {
 			got = s.take(a.token)
 			s.wake()
@@ -308,11 +320,11 @@ func (a *attempt) lookAgain() {
 	}
 }
 
-// deliver sends the grant to the receiver. If the place was left meanwhile, its removal comes after the taking.
+// deliver sends the grant to the receiver. If the place was left meanwhile, what was taken is removed, once more perhaps.
 func (a *attempt) deliver(got answer) {
 	a.mu.Lock()
 	taken := a.state == waiting
-	late := taken && distributed.Over(time.Now(), distributed.Validity(got.sent, distributed.ClaimWindow(a.ttl)))
+	late := !taken || distributed.Over(time.Now(), distributed.Validity(got.sent, distributed.ClaimWindow(a.ttl)))
 	if taken && !late {
 		a.granted <- a.start(got) // the one that the channel holds
 	}
@@ -371,6 +383,17 @@ func (l *lease) planLook(longest time.Duration) {
 	l.a.mu.Lock()
 	defer l.a.mu.Unlock()
 	if l.a.state == leased && !l.ending() {
-		l.a.plan(next)
+		l.a.planOnGrid(next)
 	}
+}
+
+// planOnGrid plans a look later than in the given time, by no more than half of it, at a moment that looks of many leases share. The
+// caller holds mu.
+func (a *attempt) planOnGrid(in time.Duration) {
+	step := time.Millisecond
+	for step*4 <= in {
+		step *= 2
+	}
+	at := time.Now().Add(in)
+	a.b.due.Put(&a.item, at.Add(step-at.Sub(a.b.base)%step))
 }

@@ -29,6 +29,9 @@ func (b *Backend) listen() {
 		defer b.tasks.Done()
 		b.set.notifier.Listen(b.ctx, channelOf(b.process), func(token string) {
 			if a := b.find(token); a != nil {
+				a.mu.Lock()
+				a.notified = true
+				a.mu.Unlock()
 				b.looks.add(b, a)
 			}
 		}, func(up bool) {
@@ -86,8 +89,13 @@ func (b *Backend) releaseAndNotify(ctx context.Context, some []*removal) (map[st
 		return err
 	})
 	if err == nil && len(missed) > 0 {
-		list, names := b.st.list("{list}", missed)
-		_, _ = b.db.ExecContext(ctx, "SELECT "+pgNotify+" FROM ("+heads+" AND w.name IN ("+list+")) h", names...) // else they poll
+		b.notifyHeads(ctx, missed)
 	}
 	return found, err
+}
+
+// notifyHeads notifies the heads of queues. If it fails, they look after a while.
+func (b *Backend) notifyHeads(ctx context.Context, locks []string) {
+	list, names := b.st.list("{list}", locks)
+	_, _ = b.db.ExecContext(ctx, "SELECT "+pgNotify+" FROM ("+b.st.text(heads)+" AND w.name IN ("+list+")) h", names...)
 }

@@ -79,7 +79,7 @@ func (l *lease) begin(held, watched bool) (done bool) {
 // removal is the release for the database.
 func (l *lease) removal(claim func() bool) *removal {
 	return &removal{
-		name: l.a.name, handle: l.fences.end(l.a.token), owner: !l.seat, until: l.Until(), claim: claim, done: l.settle,
+		name: l.a.name, handle: l.fences.end(l.a.token, l.seat), until: l.Until(), claim: claim, done: l.settle,
 	}
 }
 
@@ -134,7 +134,7 @@ func (b *Backend) adopt(ctx context.Context, req distributed.Request) (*prev, er
 	if first || l.phase == starting {
 		l.phase, l.held = adopted, first || l.held
 		l.mu.Unlock()
-		return &prev{l, l.fences.end(l.a.token)}, nil
+		return &prev{l, l.fences.end(l.a.token, l.seat)}, nil
 	}
 	l.mu.Unlock()
 	select {
@@ -151,6 +151,9 @@ func (p *prev) handle() *handle {
 	}
 	return &p.h
 }
+
+// contended reports that others wait for what is released.
+func (p *prev) contended() bool { return p != nil && p.l.Contended() }
 
 // outcome notes what became of it with the request.
 func (p *prev) outcome(r reply) {

@@ -25,7 +25,7 @@ type removals struct {
 type removal struct {
 	name string
 	handle
-	owner bool                       // it is the lock's owner, so that one statement does it
+	any   bool                       // it is not known what the token has, if anything
 	until time.Time                  // then it has expired
 	claim func() bool                // asked before it is sent: false if it is not to be; nil: it is
 	tried bool                       // an earlier try may have done it, so that a missing token is no loss
@@ -110,13 +110,13 @@ func (b *Backend) remove(ctx context.Context, some []*removal) {
 			continue
 		}
 		one.claim = nil
-		if one.owner {
+		if !one.seat && !one.any {
 			owners = append(owners, one)
 			continue
 		}
 		start, held := time.Now(), false
 		err := b.change(ctx, one.name, func(s *state) {
-			held = s.remove(one.handle)
+			held = s.remove(one.handle) || held // found by a try whose answer was lost
 			s.tidy()
 			s.wake()
 		})

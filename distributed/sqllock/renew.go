@@ -7,8 +7,8 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// renewBatch is how many leases share a statement.
-const renewBatch = 1000
+// renewBatch is how many leases share a statement: with two arguments each, far below what any of the databases takes.
+const renewBatch = 2000
 
 // renew is called by the Keeper. Leases that come due soon are renewed with those that are due, so that the renewals of a process
 // gather in few statements, however its leases came about: a batch goes out at most every T/12 (rule D5).
@@ -87,21 +87,46 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 			continue // unknown: the Keeper tries again until they have expired
 		}
 		for _, l := range some {
-			if contended, is := held[l.a.token]; is {
+			contended, is := held[l.a.token]
+			switch {
+			case held == nil: // all, and nothing is known about the queues: a look will tell
+				l.Renewed(distributed.Validity(sent, l.a.ttl))
+			case is:
 				l.Renewed(distributed.Validity(sent, l.a.ttl))
 				l.SetContended(contended)
-			} else {
+			default:
 				l.End()
 			}
 		}
 	}
 }
 
-// renewOwners returns the tokens that were renewed, and whether somebody waits for what they have.
+// renewOwners returns the tokens that were renewed, and whether somebody waits for what they have; nil: all were. Without RETURNING
+// the count says whether all were; if not, a look tells which. A token that is the owner after the update was it during the
+// update: nobody becomes the owner a second time.
 func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bool, error) {
 	names, tokens := namesOf(some)
 	text, args := b.st.list(b.st.renew, names, tokens)
-	return b.update(ctx, text, args, "owner, queued", func() (string, []any) { return b.st.list(b.st.leases, names) })
+	if b.dialect.hasReturning() {
+		return b.held(ctx, text+" RETURNING owner, queued", args)
+	}
+	result, err := b.db.ExecContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := result.RowsAffected(); err == nil && int(n) == len(some) {
+		return nil, nil
+	}
+	held := make(map[string]bool)
+	text, args = b.st.list(b.st.leases, names)
+	err = b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
+		var name, owner string
+		var queued int
+		err := scan(&name, &owner, &queued)
+		held[owner] = queued > 0
+		return err
+	})
+	return held, err
 }
 
 // renewSeats is renewOwners for readers beside others.
@@ -120,27 +145,6 @@ func namesOf(some []*lease) (names, tokens []string) {
 		names, tokens = append(names, l.a.name), append(tokens, l.a.token)
 	}
 	return names, tokens
-}
-
-// update changes rows and returns which: by RETURNING, or by a look afterwards. A row that is the owner's after the update was it
-// during the update: nobody becomes the owner a second time.
-func (b *Backend) update(ctx context.Context, text string, args []any, returning string, look func() (string, []any)) (map[string]bool, error) {
-	if b.dialect.hasReturning() {
-		return b.held(ctx, text+" RETURNING "+returning, args)
-	}
-	if _, err := b.db.ExecContext(ctx, text, args...); err != nil {
-		return nil, err
-	}
-	text, args = look()
-	held := make(map[string]bool)
-	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
-		var name, owner string
-		var queued int
-		err := scan(&name, &owner, &queued)
-		held[owner] = queued > 0
-		return err
-	})
-	return held, err
 }
 
 func (b *Backend) held(ctx context.Context, text string, args []any) (map[string]bool, error) {

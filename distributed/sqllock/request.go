@@ -11,12 +11,14 @@ import (
 // request is an Enter in the database: one statement if the lock is free and nobody is queued, else a transaction.
 func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 	for {
-		err = retrying(ctx, func() (err error) {
-			a, err = b.acquire(ctx, c)
-			return err
-		})
-		if err != nil || a.outcome == granted {
-			return a, err
+		if !c.contended { // or it would be in vain
+			err = retrying(ctx, func() (err error) {
+				a, err = b.acquire(ctx, c)
+				return err
+			})
+			if err != nil || a.outcome == granted {
+				return a, err
+			}
 		}
 		if c.noWait && c.prev == nil {
 			held, err := b.isHeld(ctx, c)
@@ -24,14 +26,20 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 				return answer{outcome: refusedHeld}, err
 			}
 		}
-		sent := time.Now()
-		err = b.change(ctx, c.name, func(s *state) {
-			a = s.enter(c)
-			a.sent = sent
-		})
-		if !errors.Is(err, errNoRow) { // the reaper has removed it meanwhile
+		a, done, err := b.queueAtOnce(ctx, c)
+		if done || err != nil {
 			return a, err
 		}
+		sent, released := time.Now(), a.prevHeld
+		err = b.change(ctx, c.name, func(s *state) {
+			a = s.enter(c)
+			released = released || a.prevHeld // perhaps by a try whose answer was lost
+			a.sent, a.prevHeld = sent, released
+		})
+		if !errors.Is(err, errNoRow) {
+			return a, err
+		}
+		c.contended = false // the reaper has removed it meanwhile
 	}
 }
 
@@ -41,16 +49,7 @@ func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
 	if c.mode == distributed.Shared {
 		a.count = 1
 	}
-	var full any
-	if c.full != "" {
-		full = c.full
-	}
-	prev := handle{}
-	if c.prev != nil {
-		prev = *c.prev
-	}
-	args := b.st.acquire.args(c.name, full, c.token, prev.token, int(c.mode), micros(c.ttl), micros(distributed.ClaimWindow(c.ttl)),
-		a.count, prev.last, prev.drawn, c.holder)
+	args := b.st.acquire.args(b.acquireArgs(c, a.count)...)
 	if !b.dialect.hasReturning() {
 		return a, b.acquireByID(ctx, args, &a)
 	}
@@ -60,10 +59,26 @@ func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
 		if err := scan(&a.last, &prior, &queued); err != nil {
 			return err
 		}
-		a.outcome, a.contended, a.prevHeld = granted, queued > 0, prev.token != "" && prior == prev.token
+		a.outcome, a.contended, a.prevHeld = granted, queued > 0, c.prev != nil && prior == c.prev.token
 		return nil
 	})
 	return a, err
+}
+
+// acquireArgs are the arguments of acquire, in the order of their numbers.
+func (b *Backend) acquireArgs(c *claim, count int64) []any {
+	var full any
+	if c.full != "" {
+		full = c.full
+	}
+	prev := handle{}
+	if c.prev != nil {
+		prev = *c.prev
+	}
+	return []any{
+		c.name, full, c.token, prev.token, int(c.mode), micros(c.ttl), micros(distributed.ClaimWindow(c.ttl)), count, prev.last,
+		prev.drawn, c.holder,
+	}
 }
 
 // acquireByID reads the answer from the insert id: see mysqlUpsert.

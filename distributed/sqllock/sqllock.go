@@ -23,6 +23,7 @@ type Backend struct {
 	dialect  Dialect
 	set      settings
 	st       *statements
+	base     time.Time
 	process  string // begins the tokens of its attempts, and names its channel
 	numbers  atomic.Int64
 	keeper   *keepalive.Keeper
@@ -61,7 +62,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 		return nil, errors.New("sqllock: the database is nil")
 	}
 	b := &Backend{
-		db: db, dialect: dialect, set: set, st: newStatements(dialect, &set), process: rand.Text()[:tokenLength],
+		db: db, dialect: dialect, set: set, st: newStatements(dialect, &set), base: time.Now(), process: rand.Text()[:tokenLength],
 		gate: make(chan struct{}, set.parallel), renewing: make(chan struct{}, 1),
 		attempts: make(map[string]*attempt), byName: make(map[string][]*attempt),
 	}

@@ -184,14 +184,20 @@ func (b *Backend) immediately(ctx context.Context, fn func(querier) error) error
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	if err = fn(conn); err == nil {
-		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
-			return nil
+	for _, step := range []func() error{
+		func() error { _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); return err },
+		func() error { return fn(conn) },
+		func() error { _, err := conn.ExecContext(ctx, "COMMIT"); return err },
+	} {
+		if err = step(); err != nil {
+			return b.rollBack(conn, err)
 		}
 	}
+	return nil
+}
+
+// rollBack ends a transaction that may have begun, and returns why.
+func (b *Backend) rollBack(conn *sql.Conn, err error) error {
 	// On a context of its own: the caller's may be why it failed. A connection that stays in the transaction is not used again.
 	end, cancel := context.WithTimeout(context.Background(), rollbackTime)
 	defer cancel()

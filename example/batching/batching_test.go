@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,4 +162,32 @@ func poisoned(b *testing.B, do work, bad int, opts ...wllock.CallOption) {
 	all.Wait()
 	b.ReportMetric(float64(b.N)/time.Since(begin).Seconds(), "orders/s")
 	b.ReportMetric(100*float64(innocent.Load())/float64(b.N), "%innocent-failed")
+}
+
+// BenchmarkLone has one caller alternate between a guard and a batch guard around the same transaction, so that both have the same
+// machine, and compares the medians.
+func BenchmarkLone(b *testing.B) {
+	s := open(b, 1<<40)
+	l, err := wllock.New("shop", memlock.New())
+	require.NoError(b, err)
+	defer func() { require.NoError(b, l.Close(context.WithoutCancel(b.Context()))) }()
+	product := func(o batching.Order) string { return o.Product }
+	batched := wllock.WrapBatch(l, "product", product, s.Batch)
+	alone := wllock.Wrap(l, "product", product,
+		func(ctx context.Context, o batching.Order) (int, error) {
+			one := &batching.Item{Arg: o}
+			err := s.Batch(ctx, []*batching.Item{one})
+			return one.Result, err
+		})
+	var took [2][]time.Duration
+	for i := 0; b.Loop(); i++ {
+		begin := time.Now()
+		_, err := []func(context.Context, batching.Order) (int, error){alone, batched}[i%2](b.Context(), batching.Order{Product: "1000", Amount: 1})
+		took[i%2] = append(took[i%2], time.Since(begin))
+		require.NoError(b, err)
+	}
+	for i, what := range []string{"p50-guard-µs", "p50-batch-µs"} {
+		slices.Sort(took[i])
+		b.ReportMetric(float64(took[i][len(took[i])/2].Microseconds()), what)
+	}
 }

@@ -64,7 +64,9 @@ func launchPostgres(t TB, o options, fill func(dir string) error) *Server {
 
 func postgresCommand(p *testproc.Server, o options) testproc.Command {
 	args := []string{"-D", filepath.Join(p.Dir, "data"), "-p", strconv.Itoa(p.Port)}
-	settings := []string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "autovacuum_naptime=5s", "max_wal_size=256MB"}
+	// A killed server leaves POSIX segments of shared memory behind, in /dev/shm; files in its folder go with the folder.
+	settings := []string{"dynamic_shared_memory_type=mmap", "listen_addresses=127.0.0.1", "unix_socket_directories=",
+		"autovacuum_naptime=5s", "max_wal_size=256MB"}
 	if o.noSync {
 		settings = append(settings, "fsync=off", "full_page_writes=off")
 	}

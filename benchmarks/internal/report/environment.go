@@ -23,6 +23,7 @@ type Environment struct {
 	Load     string                      `json:"load_average"` // of the last minute, before the run: should be near 0
 	Servers  []string                    `json:"servers"`
 	Command  string                      `json:"command,omitempty"` // that makes the results again
+	Data     string                      `json:"data,omitempty"`    // folder of the servers' files
 	Duration time.Duration               `json:"duration_ns"`
 	Rounds   int                         `json:"rounds"`
 	Ping     map[load.Link]stats.Summary `json:"ping"` // one caller in an idle process

@@ -37,6 +37,9 @@ func writeHead(b *strings.Builder, e Environment) {
 	if e.busy() {
 		b.WriteString("**The machine was busy with other work:** read the ratios, not the figures.\n")
 	}
+	if e.Data != "" {
+		fmt.Fprintf(b, "The servers' files are in %s.\n", e.Data)
+	}
 	fmt.Fprintf(b, "%d rounds of %v per row (twice that where work is 1 ms), the contenders' order rotated from round to round;\n"+
 		"medians, and in brackets the lowest and the highest round. Where a rival has a setting that matters, each value was\n"+
 		"tried before each table, for half a round, and the one with most operations per second took part. Contenders,\n"+

@@ -1,0 +1,228 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testseed"
+)
+
+// user is an instance of the model: it is out, or holds the lock, or waits for it.
+type user struct {
+	name    string
+	b       *Backend
+	mode    distributed.Mode
+	place   distributed.Place
+	lease   distributed.Lease
+	waiting bool
+}
+
+// model is one lock as it has to be: who holds it, and who waits in which order.
+type model struct {
+	t       *testing.T
+	users   []*user
+	holders []*user
+	queue   []*user
+	fence   uint64 // of the last exclusive holder
+}
+
+func (m *model) admits(mode distributed.Mode) bool {
+	return len(m.holders) == 0 || mode == distributed.Shared && m.holders[0].mode == distributed.Shared
+}
+
+// received takes a lease in, and checks its fence.
+func (m *model) received(u *user, l distributed.Lease) {
+	u.lease, u.place, u.waiting = l, nil, false
+	m.holders = append(m.holders, u)
+	fence, ok := l.NextFence()
+	require.True(m.t, ok)
+	require.Greater(m.t, fence, m.fence)
+	if u.mode == distributed.Exclusive {
+		m.fence = fence
+	}
+}
+
+// settle waits for all grants that are due, and then looks that there is no other.
+func (m *model) settle() {
+	for len(m.queue) > 0 && m.admits(m.queue[0].mode) {
+		u := m.queue[0]
+		m.queue = m.queue[1:]
+		select {
+		case l := <-u.place.Granted():
+			require.NotNil(m.t, l, "%s was queued, and its place is lost", u.name)
+			m.received(u, l)
+		case <-time.After(10 * time.Second):
+			require.FailNow(m.t, "no grant", "%s is first in the queue", u.name)
+		}
+	}
+	for _, u := range m.queue {
+		require.Empty(m.t, u.place.Granted(), "%s has overtaken others", u.name)
+	}
+}
+
+// enter has a user ask for the lock, perhaps in place of the lease that it has.
+func (m *model) enter(u *user, mode distributed.Mode, noWait bool) {
+	prev := u.lease
+	if prev != nil {
+		m.drop(u)
+	}
+	u.mode = mode
+	behind := slices.Clone(m.queue)
+	l, p, err := u.b.Enter(context.Background(), distributed.Request{
+		Key: "key", Instance: u.name, TTL: time.Minute, Mode: mode, NoWait: noWait, Prev: prev,
+	})
+	switch free := len(behind) == 0 && m.admits(mode); {
+	case free:
+		require.NoError(m.t, err)
+		require.NotNil(m.t, l, "the lock is free")
+		m.received(u, l)
+	case noWait:
+		require.ErrorIs(m.t, err, distributed.ErrHeld)
+	default:
+		require.NoError(m.t, err)
+		require.NotNil(m.t, p, "the lock is not free")
+		u.place, u.waiting = p, true
+		m.queue = append(m.queue, u)
+	}
+}
+
+func (m *model) drop(u *user) {
+	u.lease = nil
+	m.holders = slices.DeleteFunc(m.holders, func(one *user) bool { return one == u })
+}
+
+func (m *model) step(rnd *rand.Rand) {
+	u := m.users[rnd.IntN(len(m.users))]
+	mode := distributed.Mode(min(rnd.IntN(3), 1))
+	switch what := rnd.IntN(10); {
+	case u.waiting && what < 4:
+		require.NoError(m.t, u.place.Leave(context.Background()))
+		m.queue = slices.DeleteFunc(m.queue, func(one *user) bool { return one == u })
+		u.place, u.waiting = nil, false
+	case u.waiting:
+	case u.lease == nil || what < 3:
+		m.enter(u, mode, what == 0 || what == 4)
+	case what == 3 && u.mode == distributed.Exclusive:
+		require.NoError(m.t, u.lease.(distributed.Downgrader).Downgrade(context.Background()))
+		u.mode = distributed.Shared
+	case what == 4:
+		require.NoError(m.t, u.lease.Refill(context.Background()))
+	default:
+		require.NoError(m.t, u.lease.Release(context.Background()))
+		m.drop(u)
+	}
+}
+
+// A lock behaves as the model says, though statements and answers are lost. The lost answer of a Refill or a Downgrade ends
+// nothing.
+func TestModel(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		rnd := testseed.Rand(t)
+		d.wire.loseAtRandom(rand.New(rand.NewPCG(rnd.Uint64(), 0)))
+		m := &model{t: t}
+		backends := []*Backend{d.backend(t), d.backend(t), d.backend(t)}
+		for i := range 6 {
+			m.users = append(m.users, &user{name: fmt.Sprint("user", i), b: backends[i%len(backends)]})
+		}
+		for range 400 {
+			m.step(rnd)
+			m.settle()
+		}
+		d.wire.loseNothing()
+		for _, u := range slices.Clone(m.queue) {
+			require.NoError(t, u.place.Leave(context.Background()))
+		}
+		for _, u := range slices.Clone(m.holders) {
+			require.NoError(t, u.lease.Release(context.Background()))
+		}
+		require.Zero(t, rowsOf(t, backends[0], "waiters"))
+	})
+}
+
+// loseAtRandom loses a request or an answer now and then, but never two in a row.
+func (w *wire) loseAtRandom(rnd *rand.Rand) {
+	var mu sync.Mutex
+	last := false
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lose = func(text string) (before, after bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasPrefix(text, "ROLLBACK") || last {
+			last = false
+			return false, false
+		}
+		before, after = rnd.IntN(150) == 0, rnd.IntN(150) == 0
+		last = before || after
+		return before, after && !before
+	}
+}
+
+func (w *wire) loseNothing() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lose = nil
+}
+
+// Exclusive users that fight for a lock over lossy wires never have it at a time, and fences grow.
+func TestFight(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		d.wire.loseAtRandom(testseed.Rand(t))
+		var wg sync.WaitGroup
+		inside, last := 0, uint64(0) // guarded by the lock under test
+		for i := range 6 {
+			b := d.backend(t)
+			wg.Go(func() {
+				var l distributed.Lease
+				for range 25 {
+					l = fight(t, b, fmt.Sprint("user", i), l)
+					if l == nil {
+						continue
+					}
+					fence, ok := l.NextFence()
+					if inside++; inside != 1 || !ok || fence <= last {
+						t.Errorf("%d inside, fence %d after %d", inside, fence, last)
+					}
+					last = fence
+					inside--
+				}
+				if l != nil {
+					if err := l.Release(context.Background()); err != nil {
+						t.Errorf("Release: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		d.wire.loseNothing()
+	})
+}
+
+func fight(t *testing.T, b *Backend, name string, prev distributed.Lease) distributed.Lease {
+	l, p, err := b.Enter(context.Background(), distributed.Request{Key: "key", Instance: name, TTL: 20 * time.Second, Prev: prev})
+	if errors.Is(err, distributed.ErrUnavailable) {
+		return nil // three losses
+	}
+	if err != nil {
+		t.Errorf("Enter: %v", err)
+	}
+	if p == nil {
+		return l
+	}
+	select {
+	case l = <-p.Granted():
+	case <-time.After(30 * time.Second):
+		t.Errorf("%s has waited for 30 s", name)
+	}
+	return l
+}

@@ -1,0 +1,85 @@
+package sqllock
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// loseOnce has the first statement that contains a word not carried out, or not answered.
+func (w *wire) loseOnce(word string, before bool) (lost func() bool) {
+	done := false
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lose = func(text string) (bool, bool) {
+		if done || !strings.Contains(text, word) {
+			return false, false
+		}
+		done = true
+		return before, !before
+	}
+	return func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lose = nil
+		return done
+	}
+}
+
+// A request or an answer that is lost has one effect: the same lease, with the same fences, and nothing beside it.
+func TestLostStatements(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		enter(t, b, "other") // makes the connection
+		for _, before := range []bool{true, false} {
+			lost := d.wire.loseOnce("INSERT INTO", before)
+			l := enter(t, b, "key")
+			require.True(t, lost())
+			fence, ok := l.NextFence()
+			require.True(t, ok)
+
+			lost = d.wire.loseOnce("INSERT INTO", before)
+			l2 := enter(t, b, "key", prevIs(l))
+			require.True(t, lost())
+			require.NoError(t, l.Release(t.Context()), "it was released by the Enter")
+			next, _ := l2.NextFence()
+			require.Greater(t, next, fence)
+			require.Less(t, next, fence+uint64(time.Hour), "no block was lost on the way, but for the time")
+
+			lost = d.wire.loseOnce("UPDATE", before)
+			require.NoError(t, l2.Release(t.Context()))
+			require.True(t, lost())
+		}
+	})
+}
+
+// In the queue: each statement of a transaction is lost once, on the way in and on the way to the lock.
+func TestLostTransactions(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		words := []string{"BEGIN", "FOR UPDATE", "ORDER BY ticket", "UPDATE", "INSERT", "DELETE", "COMMIT", "JOIN"}
+		for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
+			for _, word := range words {
+				for _, before := range []bool{true, false} {
+					holder := enter(t, b, "key")
+					lost := d.wire.loseOnce(word, before)
+					_, p, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: "waiter", TTL: time.Minute, Mode: mode})
+					require.NoError(t, err, word)
+					require.NoError(t, holder.Release(t.Context()), word)
+					l := <-p.Granted()
+					lost()
+					require.NotNil(t, l, word)
+					require.NoError(t, l.Release(t.Context()), word)
+				}
+			}
+		}
+		require.Zero(t, rowsOf(t, b, "waiters"))
+		l := enter(t, b, "key", func(r *distributed.Request) { r.NoWait = true })
+		require.NoError(t, l.Release(context.Background()))
+	})
+}
