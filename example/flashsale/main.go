@@ -9,6 +9,8 @@
 //	go run ./example/flashsale
 //
 // Read rounds.go first, for the three ways to sell, then shop.go, for the order and its fence (fencing token).
+//
+// With -db it compares four ways not to oversell on a database of your own. Read modes.go, then internal/sqlshop/order.go.
 package main
 
 import (

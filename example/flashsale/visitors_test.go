@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +15,9 @@ import (
 func TestVisitorsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v visitors
-		n := 0
+		var n atomic.Int32
 		stop := v.come(t.Context(), func(context.Context) error {
-			n++
-			if n == 2 {
+			if n.Add(1) == 2 {
 				return errors.New("no connection")
 			}
 			time.Sleep(time.Second)

@@ -31,7 +31,11 @@ func (s *Shop) createMissing(ctx context.Context) error {
 
 func (s *Shop) execAll(ctx context.Context, statements ...string) error {
 	for _, statement := range statements {
-		if _, err := s.db.ExecContext(ctx, statement); err != nil {
+		_, err := s.db.ExecContext(ctx, statement)
+		if err != nil { // on PostgreSQL also when another server has just created what IF NOT EXISTS did not see: now it does
+			_, err = s.db.ExecContext(ctx, statement)
+		}
+		if err != nil {
 			return fmt.Errorf("create the shop's tables: %w", err)
 		}
 	}
@@ -39,13 +43,10 @@ func (s *Shop) execAll(ctx context.Context, statements ...string) error {
 }
 
 // Join joins a sale that other servers may have opened: what is missing is created, and the stock is filled if the product
-// is new. It returns the stock. Two servers that begin together both do all of it, so each step may find that the other was
-// first (on PostgreSQL as an error) and then is made once more.
+// is new. It returns the stock. Servers that begin together all do all of it: each step may find that another was first.
 func (s *Shop) Join(ctx context.Context, product string, qty int) (left int64, err error) {
-	if s.createMissing(ctx) != nil {
-		if err := s.createMissing(ctx); err != nil {
-			return 0, err
-		}
+	if err := s.createMissing(ctx); err != nil {
+		return 0, err
 	}
 	_, filled := s.db.ExecContext(ctx, s.dialect.sql(`INSERT INTO flashsale_stock (id, qty) VALUES (?, ?)`), product, qty)
 	r, err := s.read(ctx, product)
