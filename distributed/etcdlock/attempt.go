@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -12,7 +11,7 @@ import (
 )
 
 // attempt is one request for a lock and what became of it. Its key in etcd is its claim, from the first request to the last
-// deletion; the id in the key's name is its own.
+// deletion; meanwhile no other request uses that name.
 //
 //	asking ── first in line ──────▶ leased
 //	asking ── others are before ──▶ waiting ── it is its turn ──▶ leased
@@ -55,7 +54,7 @@ const (
 func (b *Backend) newAttempt(s *session, req distributed.Request) *attempt {
 	dir, tag := b.dirOf(req.Key), tagOf(req.Instance)
 	a := &attempt{
-		b: b, s: s, lock: req.Key, dir: dir, tag: tag, name: dir + letterOf(req.Mode) + tag + "-" + rand.Text()[:idLength],
+		b: b, s: s, lock: req.Key, dir: dir, tag: tag, name: b.names.take(dir + letterOf(req.Mode) + tag + "-"),
 		instance: req.Instance, mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, granted: make(chan distributed.Lease, 1),
 	}
 	a.item.Owner = a
@@ -240,6 +239,15 @@ func (a *attempt) discard() {
 	a.end()
 	if revision, dirty := a.key(); dirty || revision != 0 {
 		a.s.dead.add(&removal{a: a, tried: true})
+	} else {
+		a.gone()
+	}
+}
+
+// gone is called once, when etcd has answered that the key is not there.
+func (a *attempt) gone() {
+	if _, dirty := a.key(); !dirty {
+		a.b.names.put(a.name)
 	}
 }
 

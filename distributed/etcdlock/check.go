@@ -117,7 +117,17 @@ func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.
 		l.End()
 	case state == leased && asked == "":
 		l.SetContended(a.waits(second))
-	case looks && exists && (len(second.Kvs) == 0 || a.shared() && isDowngraded(second.Kvs[0])):
+	case looks && exists && a.hasGone(second):
 		a.poke()
 	}
+}
+
+// hasGone reports that the key that the waiter waits for has gone, perhaps to come again behind it, or that its lease was
+// downgraded.
+func (a *attempt) hasGone(got *pb.RangeResponse) bool {
+	if len(got.Kvs) == 0 {
+		return true
+	}
+	mine, _ := a.key()
+	return got.Kvs[0].CreateRevision > mine || a.shared() && isDowngraded(got.Kvs[0])
 }

@@ -22,10 +22,11 @@ func TestConformance(t *testing.T) {
 	server := etcdtest.Shared(t)
 	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Open: func(t locktest.TB) locktest.Service {
 		proxy, prefix := testproc.NewProxy(t, server.Addr), newPrefix()
-		b := open(t, proxy.Addr, prefix)
+		patient := func(s *settings) { s.patience = suitePatience }
+		b := open(t, proxy.Addr, prefix, patient)
 		return locktest.Service{
 			Backend: b,
-			Another: func() distributed.Backend { return open(t, proxy.Addr, prefix) },
+			Another: func() distributed.Backend { return open(t, proxy.Addr, prefix, patient) },
 			Expire:  func(key string) { expire(t, plainClient(t, server.Addr), b, key) },
 			Cut:     proxy.Stall,
 		}

@@ -27,6 +27,7 @@ type Backend struct {
 	work      workers
 	sessions  sessions
 	watches   watches
+	names     names
 	observers observers
 	ctx       context.Context // ends in Close, after all else
 	cancel    context.CancelFunc

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,10 +43,14 @@ func (a asker) try(instance string, change ...func(*distributed.Request)) (distr
 		f(&req)
 	}
 	l, p, err := a.b.Enter(a.t.Context(), req)
-	for start := time.Now(); errors.Is(err, distributed.ErrUnreached) && time.Since(start) < patience; {
+	for start := time.Now(); isOpening(err) && time.Since(start) < patience; {
 		l, p, err = a.b.Enter(a.t.Context(), req)
 	}
 	return l, p, err
+}
+
+func isOpening(err error) bool {
+	return errors.Is(err, distributed.ErrUnreached) || err != nil && strings.Contains(err.Error(), "etcdlock: grant: ") && isUnknown(err)
 }
 
 func (a asker) lease(instance string, change ...func(*distributed.Request)) distributed.Lease {

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,17 +33,22 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 	server, prefix := etcdtest.Shared(t), newPrefix()
 	var last uint64 // guarded by the lock under test, as inside is
 	var inside int
+	var seen [lockers]bool
 	turns := make([]atomic.Int64, lockers)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	var wg sync.WaitGroup
+	var wg, begins sync.WaitGroup
 	for i := range lockers {
 		b := open(t, server.Addr, prefix)
 		l, err := wllock.New("shop", b, append(opts, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(10*time.Second))...)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close(context.Background())) }()
+		// With their sessions open all begin at one time.
+		require.NoError(t, l.Do(t.Context(), "warm", "1", func(context.Context) error { return nil }))
+		begins.Add(1)
 		for range callers {
 			wg.Go(func() {
+				begins.Wait()
 				for ctx.Err() == nil {
 					err := l.Do(ctx, "product", "1", func(ctx context.Context) error {
 						held, _ := wllock.HeldFrom(ctx)
@@ -51,7 +57,9 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 							t.Errorf("%d inside, fence %d after %d", inside, held.Fence(), last)
 						}
 						last = held.Fence()
-						turns[i].Add(1)
+						if seen[i] = true; !slices.Contains(seen[:], false) { // all take part
+							turns[i].Add(1)
+						}
 						inside--
 						return nil
 					})
@@ -62,6 +70,7 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 			})
 		}
 	}
+	begins.Add(-lockers)
 	wg.Wait()
 	for i := range turns {
 		total += turns[i].Load()

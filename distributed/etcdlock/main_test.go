@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	if err := flag.Set("test.parallel", "32"); err != nil { // tests wait most of the time
+	if err := flag.Set("test.parallel", "16"); err != nil { // tests wait most of the time
 		panic(err)
 	}
 	goleak.VerifyTestMain(etcdtest.Main(m))

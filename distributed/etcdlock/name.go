@@ -18,8 +18,8 @@ import (
 //	%write/<session>           written for its revision, by Refill and Ping
 //	%ttl/<system>/<ns>         a lease TTL that is in use
 //
-// The id is random, so that a key is created once in all time, and found again if the answer to its create was lost. In the key
-// of a lock a slash and a percent sign are the %XX of their bytes: no two locks have a prefix in common, and none is like the
+// The id is random, so that a key is found again if the answer to its create was lost; see names for when it is used again. In the
+// key of a lock a slash and a percent sign are the %XX of their bytes: no two locks have a prefix in common, and none is like the
 // other names.
 const (
 	guardName = "%guard/"

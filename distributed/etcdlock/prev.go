@@ -64,6 +64,7 @@ func (p *prev) replaced(got *pb.ResponseOp) {
 func (p *prev) settle(err error) {
 	if p != nil && p.mine {
 		p.mine = false
+		p.l.a.gone()
 		p.l.settle(err)
 	}
 }

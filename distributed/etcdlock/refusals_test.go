@@ -19,7 +19,7 @@ import (
 func TestShortTTLsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	_, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: 900 * time.Millisecond})
+	_, _, err := asker{t, b, "k"}.try("a", lasting(900*time.Millisecond))
 	require.ErrorIs(t, err, ErrInvalidTTL)
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "at least 1s")

@@ -135,7 +135,8 @@ func (r *removals) delete(all []*removal, dirty bool) bool {
 		r.s.guarded(got.Header.Revision)
 	}
 	for i, one := range all {
-		if wasThere(got.Responses[i]) {
+		one.a.gone()
+		if wasThere(got, i, len(all), dirty) {
 			one.finish(nil)
 		} else {
 			one.finish(errGone)
@@ -149,10 +150,14 @@ func (r *removals) delete(all []*removal, dirty bool) bool {
 func (r *removals) request(all []*removal, dirty bool) *pb.TxnRequest {
 	req := new(pb.TxnRequest)
 	for _, one := range all {
-		revision, _ := one.a.key()
 		op := opDelete(one.a.name)
 		if !dirty {
-			op = opTxn(&pb.TxnRequest{Compare: []*pb.Compare{ifCreated(one.a.name, revision)}, Success: []*pb.RequestOp{op}})
+			revision, _ := one.a.key()
+			ours := &pb.TxnRequest{Compare: []*pb.Compare{ifCreated(one.a.name, revision)}, Success: []*pb.RequestOp{op}}
+			if len(all) == 1 {
+				return ours
+			}
+			op = opTxn(ours)
 		}
 		req.Success = append(req.Success, op)
 	}
@@ -162,11 +167,15 @@ func (r *removals) request(all []*removal, dirty bool) *pb.TxnRequest {
 	return req
 }
 
-func wasThere(got *pb.ResponseOp) bool {
-	if txn := got.GetResponseTxn(); txn != nil {
-		return txn.Succeeded
+// wasThere reports whether the key of the removal at i, of n, was deleted by the request.
+func wasThere(got *pb.TxnResponse, i, n int, dirty bool) bool {
+	switch {
+	case dirty:
+		return got.Responses[i].GetResponseDeleteRange().GetDeleted() > 0
+	case n == 1:
+		return got.Succeeded
 	}
-	return got.GetResponseDeleteRange().GetDeleted() > 0
+	return got.Responses[i].GetResponseTxn().GetSucceeded()
 }
 
 // postpone queues them again, for the next try or the next keepalive. It reports whether to try soon.

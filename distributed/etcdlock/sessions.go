@@ -35,7 +35,7 @@ func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(distributed.ClaimWindow(ttl), connectBudget))
+	ctx, cancel := context.WithTimeout(ctx, max(distributed.ClaimWindow(ttl), connectBudget, p.b.set.patience))
 	defer cancel()
 	if err = s.await(ctx); err != nil {
 		return nil, err
