@@ -204,7 +204,7 @@ func (s *modelShop) serve(ctx context.Context, batch []*wllock.Item[*modelOrder,
 func (s *modelShop) work(ctx context.Context, batch []*wllock.Item[*modelOrder, int], mayPanic bool) error {
 	m := s.m
 	held, _ := wllock.HeldFrom(ctx)
-	stale, fate := s.claim(held.Fence(), batch)
+	fate, stale := s.claim(held.Fence(), batch)
 	defer func() {
 		m.mu.Lock()
 		m.inside--
@@ -232,7 +232,7 @@ func (s *modelShop) work(ctx context.Context, batch []*wllock.Item[*modelOrder, 
 }
 
 // claim notes that the batch has begun, and checks its place in the order of arrival.
-func (s *modelShop) claim(fence uint64, batch []*wllock.Item[*modelOrder, int]) (stale error, fate int) {
+func (s *modelShop) claim(fence uint64, batch []*wllock.Item[*modelOrder, int]) (fate int, stale error) {
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -256,7 +256,7 @@ func (s *modelShop) claim(fence uint64, batch []*wllock.Item[*modelOrder, int]) 
 	if fate == 10 && m.rand.IntN(20) > 0 { // it takes as long as hundreds of others
 		fate = 50
 	}
-	return stale, fate
+	return fate, stale
 }
 
 // commit carries the batch out, unless a later one has claimed the store.
