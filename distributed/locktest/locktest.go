@@ -38,9 +38,10 @@ type Fixture struct {
 // Service is a lock service and what a test can do to it.
 type Service struct {
 	Backend distributed.Backend
-	Another func() distributed.Backend // connects another process to the same service; nil: all instances share Backend
-	Expire  func(key string)           // makes the service forget the owner of the key, as DEL does; nil: such cases are skipped
-	Cut     func(cut bool)             // cuts the network to the service, and heals it; nil: such cases are skipped
+	Another func() distributed.Backend   // connects another process to the same service; nil: all instances share Backend
+	Expire  func(key string)             // makes the service forget the owner of the key, as DEL does; nil: such cases are skipped
+	Holder  func(instance string) string // how answers name an instance that has the lock; nil: as it is
+	Cut     func(cut bool)               // cuts the network to the service, and heals it; nil: such cases are skipped
 }
 
 // DefaultTTL makes the suite last a few seconds and forgives a machine that stands still for 100 ms.

@@ -26,6 +26,7 @@ var (
 
 	allScripts = []*conn.Script{
 		enterScript, heartbeatScript, renewScript, renewAllScript, renewOneScript, refillScript, downgradeScript, leaveScript, probeScript, ttlScript,
+		inspectScript, breakScript,
 	}
 )
 

@@ -104,6 +104,8 @@ func (s *sequence) checkHolders(o *outcome) {
 		case had == noKey || has:
 		case o.kind == leaveScript.Name && o.a == a, o.kind == enterScript.Name && o.a.prev == a:
 			a.released, a.byEnter = o.now, o.kind == enterScript.Name
+		case o.breaks():
+			a.gone, a.deleted = true, true // a message may tell its client; it must do without
 		case had > o.now:
 			s.fail("the lease of %s was taken away", a.id)
 		default:
@@ -130,7 +132,7 @@ func (s *sequence) checkHolders(o *outcome) {
 
 // checkGap: a lock that was released is left free for the gap.
 func (s *sequence) checkGap(o *outcome) {
-	if s.gap == 0 || o.kind == downgradeScript.Name || o.before.isFree() || o.before.isForeign() || o.sameLock() {
+	if s.gap == 0 || o.kind == downgradeScript.Name || o.kind == breakScript.Name && !o.breaks() || o.before.isFree() || o.before.isForeign() || o.sameLock() {
 		return
 	}
 	if !o.after.isFree() || o.after.free != o.now+s.gap.Milliseconds() {
@@ -146,7 +148,7 @@ func (s *sequence) checkAdmitted(o *outcome, a *simAttempt) {
 	if rank < 0 && !direct {
 		s.fail("%s was granted the lock, and neither asked nor waited", a.id)
 	}
-	if o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name && o.kind != downgradeScript.Name {
+	if o.kind != enterScript.Name && o.kind != leaveScript.Name && o.kind != heartbeatScript.Name && o.kind != downgradeScript.Name && o.kind != breakScript.Name {
 		s.fail("%s granted the lock to %s", o.kind, a.id)
 	}
 	if want := o.now + a.window.Milliseconds(); o.after.ends(a.id) != want {

@@ -69,6 +69,8 @@ var mutants = []mutant{
 	{"a holder that is not told of the last waiter's end", "if value and not state.queued then notifyHolders(value, 'u') end", ""},
 	{"a holder that is not told when the last waiter reads instead", "if moved then notifyHolders(value, 'u') end", ""},
 	{"an enter that leaves readers behind the place it left", "elseif moved and isShared(value) and not ours then", "elseif false then"},
+	{"a break that ends another's lease", "if not first or (isShared(value) and 'wllock:s:' .. first or value) ~= ARGV[8] then", "if not first then"},
+	{"a break that grants the lock to nobody", "list = pop(state, time, 'overwrite')\nend\nif #list == 0 then redis.call('DEL', LOCK) end", "end\nredis.call('DEL', LOCK)"},
 	{"a renewal that sees no waiters", "return 'held ' .. redis.call('EXISTS', QUEUE)", "return 'held 0'"},
 	{"a downgrade that admits no readers", "if state.queued then list = pop(state, time, 'join', value) end", ""},
 	{"a downgrade that admits writers", "list = pop(state, time, 'join', value) end", "list = pop(state, time, 'overwrite') end"},

@@ -31,6 +31,8 @@ func (s *sequence) checkReply(o *outcome) {
 			s.fail("a downgraded lease is exclusive")
 		}
 		s.checkReadersEntered(o, r.held)
+	case breakScript.Name:
+		s.checkBroken(o)
 	case refillScript.Name:
 		r := readRefill(o.reply)
 		s.checkContended(o, r.held, r.grant.contended)

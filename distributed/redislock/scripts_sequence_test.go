@@ -173,6 +173,8 @@ func (s *sequence) do(st step) []execution {
 		return nil
 	case st.what == 240 && !view.isFree() && !view.isForeign():
 		return []execution{{commands: [][]any{stretch(s.key, time.Duration(st.luck)*100*time.Millisecond)}}}
+	case (st.what == 241 || st.what == 242) && !view.isFree() && !view.isForeign():
+		return s.breakIt(view, st)
 	case len(c.tasks) > 0 && st.luck%4 > 0:
 		return s.deliver(c, c.tasks[0], st)
 	case c.out == nil:

@@ -104,7 +104,7 @@ func (a *attempt) considerAsking() func() {
 		if err := a.young(); err != nil {
 			return a.fail(a.b.unavailable("enter", err))
 		}
-		return a.fail(distributed.ErrHeld)
+		return a.fail(distributed.Held(a.holder()))
 	}
 	if !a.lingers && !a.noWait && t.votes+t.waits >= a.b.quorum {
 		a.lingers = true

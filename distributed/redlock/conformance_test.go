@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -41,6 +42,7 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 		}
 		return locktest.Service{
 			Backend: open(), Another: open,
+			Holder: func(string) string { return identity.Process("") }, // a token names the process
 			Expire: func(key string) { // all at once: the suite measures from when it returns
 				var all sync.WaitGroup
 				for _, c := range direct {

@@ -58,14 +58,14 @@ type Backend struct {
 }
 
 const (
-	processLength = 12 // letters of 5 bits: enough never to meet another
+	processLength = 12 // letters of 5 bits, behind the process's name: enough never to meet another
 	// closeGrace bounds how long Close waits for servers that do not answer. What is not released by then expires.
 	closeGrace = 2 * time.Second
 )
 
 func newBackend(servers []*redis.Options, set settings) *Backend {
 	b := &Backend{
-		quorum: quorum(len(servers)), process: rand.Text()[:processLength], fences: set.fences, log: set.log,
+		quorum: quorum(len(servers)), process: processOf(set.conn.ClientName, rand.Text()[:processLength]), fences: set.fences, log: set.log,
 		attempts: newAttempts(), runs: make([]string, len(servers)),
 	}
 	b.learn(millis(set.longest))

@@ -132,9 +132,9 @@ if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.qu
 end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
-local by = holder(not ours and value, list)
-local answer = nowait and 'held ' .. math.max(rest(value, now), 0) .. ' ' .. by
-  or place(value, foreign or free and #list == 0, state, now, by)
+local owner = not ours and value
+local answer = nowait and 'held ' .. math.max(rest(value, now), 0) .. ' ' .. holder(owner, list)
+  or place(value, foreign or free and #list == 0, state, now, owner, list)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
 if moved and value and not ours and not state.queued then notifyHolders(value, 'u') end
 if ours and gap > 0 and state.queued then notifyHead(state.free - now) end

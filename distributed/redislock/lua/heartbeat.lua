@@ -33,7 +33,7 @@ elseif isShared(value) and mode == 's' then -- a waiter before us may be dead, a
   list = pop(state, time, 'join', value)
 end
 save(state)
-local answer = place(value, foreign, state, now, holder(value, list))
+local answer = place(value, foreign, state, now, value, list)
 announce(list, state)
 for _, one in ipairs(list) do
   if one.id == id then return lease(one.fence, one.count, state) end

@@ -243,12 +243,12 @@ local function holder(value, list)
 end
 
 -- place is the reply to a waiter: how many are before it, when to look again (ms until the lock expires or may be taken;
--- -1: never), whether a foreigner has it, which sends no message when it unlocks, and who does (by). A waiter that has come upon too many
--- dead ones is to go on at once, as if it were the head.
-local function place(value, foreign, state, now, by)
+-- -1: never), whether a foreigner has it, which sends no message when it unlocks, and the holder (owner is the value, if that is
+-- not ours). A waiter that has come upon too many dead ones is to go on at once, as if it were the head.
+local function place(value, foreign, state, now, owner, list)
   if unfinished then return 'place 0 0 0' end
   local wait = rest(value, now)
   if wait == -2 then wait = math.max(state.free - now, 0) end
   return string.format('place %d %d %d %s', redis.call('ZRANK', QUEUE, instance) or 0, wait, (foreign or isForeign(value)) and 1 or 0,
-    by)
+    holder(owner, list)) -- after rest, which may change who comes last
 end

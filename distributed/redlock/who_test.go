@@ -1,0 +1,44 @@
+package redlock
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
+)
+
+func TestTokensNameTheirProcess(t *testing.T) {
+	for _, name := range []string{"web-7f9c9d8b6-x2abz-k3j5h7q2m4", "db_1.example.org-Zp", "Z", "ZZp-Zm"} {
+		token := tokenOf(7, processOf(name, "ABCDEFZP2345"))
+		assert.Equal(t, name, nameOf(token))
+		assert.Regexp(t, `^wllock:7:[A-Za-z0-9]+$`, token)
+	}
+	for _, other := range []string{"wllock:7:ABCDEFZHI234", "wllock:7:Z", "wllock:7:", "unique", ""} {
+		assert.Empty(t, nameOf(other), other)
+	}
+}
+
+// Whoever is refused, or waits, learns the process that has the lock.
+func TestRefusedLearnsTheProcess(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	x, y := s.open(WithInstance("web-1")), s.open(WithInstance("web-2"))
+	l, _, err := x.Enter(t.Context(), request("k", "a"))
+	require.NoError(t, err)
+	req := request("k", "b")
+	req.NoWait = true
+	_, _, err = y.Enter(t.Context(), req)
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	named, ok := errors.AsType[*distributed.HeldError](err)
+	require.True(t, ok)
+	require.Equal(t, identity.Process("web-1"), named.Holder)
+	_, p, err := y.Enter(t.Context(), request("k", "b"))
+	require.NoError(t, err)
+	require.Equal(t, identity.Process("web-1"), p.(distributed.HolderTeller).Holder())
+	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, (<-p.Granted()).Release(t.Context()))
+}
