@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"sync"
@@ -165,4 +166,29 @@ func TestNothingStays(t *testing.T) {
 	release(t, l)
 	require.NoError(t, b.Close())
 	require.Zero(t, count(t, c, prefix+"/"))
+}
+
+// A lock that is used again and again does not leave a deleted key in etcd's index each time; a name whose create may still be
+// carried out is not used again.
+func TestNamesAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	ask := asker{t, b, "k"}
+	names := map[string]bool{}
+	var prev distributed.Lease
+	for range 20 {
+		prev = ask.lease("a", lasting(long), func(r *distributed.Request) { r.Prev = prev })
+		names[prev.(*lease).a.name] = true
+	}
+	require.Len(t, names, 2, "a lease and the one that takes its place")
+	a := prev.(*lease).a
+	a.unsure()
+	release(t, prev)
+	require.NotEqual(t, a.name, b.names.take(a.name[:len(a.name)-idLength]))
+	require.NotEqual(t, a.name, b.names.take(a.name[:len(a.name)-idLength]))
+	for range 2 * mostNames {
+		b.names.put(b.names.take("/head/"))
+		b.names.put(rand.Text() + rand.Text()[:idLength])
+	}
+	require.LessOrEqual(t, b.names.n, mostNames)
 }

@@ -62,7 +62,7 @@ func parseURL(text string) (*dialer, string, error) {
 		return nil, "", errURL
 	}
 	d := &dialer{}
-	for _, host := range strings.Split(authority[at:], ",") {
+	for host := range strings.SplitSeq(authority[at:], ",") {
 		if !hostPattern.MatchString(host) {
 			return nil, "", errURL
 		}
