@@ -164,7 +164,9 @@ func TestOpenBackendDoesNotAskIt(t *testing.T) {
 	require.NoError(t, backend.Close())
 
 	for _, open := range []config.Opener{
-		func(_ context.Context, u *url.URL) (distributed.Backend, error) { return nil, errors.New("cannot open " + u.String()) },
+		func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+			return nil, errors.New("cannot open " + u.String())
+		},
 		func(context.Context, *url.URL) (distributed.Backend, error) { return nil, nil },
 	} {
 		_, err = c.WithOpener("spy", open).OpenBackend(t.Context())
