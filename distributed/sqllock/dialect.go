@@ -200,7 +200,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 	alter = `UPDATE {waiters} SET state = $3, fence = $4, expires_at = $5, since = $6 WHERE name = $1 AND ticket = $2`
 
-	peek = `SELECT owner, mode, expires_at - {now}, queued, members FROM {locks} WHERE name = $1`
+	peek = `SELECT owner, mode, ttl, expires_at - {now}, queued, members FROM {locks} WHERE name = $1`
 
 	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
 
@@ -211,11 +211,14 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 	// beat: three heartbeats make T/2.
 	beat = `UPDATE {waiters} SET expires_at = {now} + ttl / 2 WHERE token IN ({list}) AND state = 0`
 
-	// places tells of each place how many wait before it, and how long those that hold the lock still can.
+	// places tells of each place how many wait before it, how long those that hold the lock still can, and whether a right there
+	// seems to last longer than its TTL.
 	places = `SELECT w.token, w.state, l.owner, l.mode, l.expires_at - {now},
   (SELECT COALESCE(MAX(m.expires_at), 0) - {now} FROM {waiters} m WHERE m.name = w.name AND m.state = 1),
   (SELECT COUNT(*) FROM {waiters} b WHERE b.name = w.name AND b.ticket < w.ticket AND b.state = 0 AND b.expires_at > {now}),
-  (SELECT COUNT(*) FROM {waiters} x WHERE x.name = w.name AND x.ticket < w.ticket AND x.state = 0 AND x.expires_at > {now} AND x.mode = 0)
+  (SELECT COUNT(*) FROM {waiters} x WHERE x.name = w.name AND x.ticket < w.ticket AND x.state = 0 AND x.expires_at > {now} AND x.mode = 0),
+  CASE WHEN l.owner <> '' AND l.expires_at > {now} + l.ttl
+    OR EXISTS (SELECT 1 FROM {waiters} o WHERE o.name = w.name AND o.expires_at > {now} + o.ttl) THEN 1 ELSE 0 END
 FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
 
 	// leases tells who owns a lock, and whether somebody waits for it.

@@ -1,6 +1,7 @@
 package sqllock_test
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,16 +94,34 @@ func TestClockOfTheDatabaseIsSetForward(t *testing.T) {
 // Back: a right lasts no longer than its TTL from when somebody has looked, so dead holders' locks last up to 2 T; and fences go on.
 func TestClockOfTheDatabaseIsSetBack(t *testing.T) {
 	onClocks(t, func(t *testing.T, d database, c *testproc.Clock) {
-		near, far, key := d.backend(t, nil), d.backend(t, nil), newName("k")
-		l := acquired(t, near, request(key, kept))
-		first := fence(t, l)
-		claimed(t, l)
-		l.Abandon()
+		near, far := d.backend(t, nil), d.backend(t, nil)
+		begin := func() (key string, fenced uint64) {
+			key = newName("k")
+			l := acquired(t, near, request(key, kept))
+			fenced = fence(t, l)
+			claimed(t, l)
+			l.Abandon()
+			return key, fenced
+		}
+		asked, before := begin()
+		tried, beforeTried := begin()
+		queued, beforeQueued := begin()
+		dead := startChild(t, "hold", d.where(), queued, keptTTL)
+		dead.says("queued")
+		p := place(t, far, request(queued, safely))
+		dead.signal(syscall.SIGKILL)
 		c.Shift(-time.Hour)
+		follows := func(what string, start time.Time, next distributed.Lease, old uint64) {
+			within(t, "a grant to "+what+" after the holder has died and the clock was set back", time.Since(start), 2*keptTTL)
+			require.Greater(t, fence(t, next), old)
+		}
 		start := time.Now()
-		next := acquired(t, far, request(key, safely))
-		within(t, "a grant after the holder has died and the clock was set back", time.Since(start), 2*keptTTL)
-		require.Greater(t, fence(t, next), first)
+		follows("one that was queued", start, granted(t, p), beforeQueued)
+		start = time.Now()
+		follows("one that asks", start, acquired(t, far, request(asked, safely)), before)
+		start = time.Now()
+		noWait := request(tried, safely, func(r *distributed.Request) { r.NoWait = true })
+		follows("one that does not wait", start, acquired(t, far, noWait), beforeTried)
 	})
 }
 

@@ -206,6 +206,7 @@ type sight struct {
 	leftMembers  int64            // of the longest of the other readers' leases
 	ahead        int              // live waiters before it
 	writersAhead int
+	overlong     bool // a right seems to last longer than its TTL: the database's clock was set back
 }
 
 // free returns how long the lock is still taken for a waiter of this mode; 0: not at all.
@@ -240,6 +241,8 @@ func (r *round) lookAtPlaces() {
 			switch {
 			case err != nil:
 				a.lookAgain()
+			case found && s.overlong:
+				r.cut(a)
 			case !found || s.holds || a.mayTake(&s):
 				r.take(a)
 			}
@@ -253,7 +256,7 @@ func (b *Backend) look(ctx context.Context, tokens []string) (map[string]sight, 
 	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
 		var token string
 		var s sight
-		err := scan(&token, &s.holds, &s.owner, &s.mode, &s.left, &s.leftMembers, &s.ahead, &s.writersAhead)
+		err := scan(&token, &s.holds, &s.owner, &s.mode, &s.left, &s.leftMembers, &s.ahead, &s.writersAhead, &s.overlong)
 		seen[token] = s
 		return err
 	})
@@ -285,6 +288,17 @@ func (a *attempt) mayTake(s *sight) bool {
 	}
 	a.plan(next)
 	return false
+}
+
+// cut cuts what lasts too long, for nobody else may come by (rule D8), and looks again.
+func (r *round) cut(a *attempt) {
+	_ = r.ask(func(ctx context.Context) error {
+		return r.b.change(ctx, a.name, func(s *state) {
+			s.tidy()
+			s.wake()
+		})
+	}) // the next look tries again
+	a.lookAgain()
 }
 
 // take takes the lock for a waiter whose turn it seems to be. The transaction decides, for the look is old.

@@ -100,10 +100,10 @@ func (b *Backend) isHeld(ctx context.Context, c *claim) (held bool, err error) {
 		return b.rows(ctx, b.db, b.st.peek.text, b.st.peek.args(c.name), func(scan func(...any) error) error {
 			var owner string
 			var mode distributed.Mode
-			var left int64
+			var ttl, left int64
 			var queued, members int
-			err := scan(&owner, &mode, &left, &queued, &members)
-			alive := owner != "" && owner != c.token && left > 0
+			err := scan(&owner, &mode, &ttl, &left, &queued, &members)
+			alive := owner != "" && owner != c.token && left > 0 && left <= ttl // else it is cut (rule D8)
 			held = alive && (c.mode == distributed.Exclusive || mode == distributed.Exclusive)
 			return err
 		})
