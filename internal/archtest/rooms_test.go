@@ -162,6 +162,14 @@ var rooms = []room{
 	},
 
 	{
+		path: "cmd/wllock", what: "the command line: run, who, ls, top, break, doctor", program: true,
+		knows: []string{public, "internal/nametext", "internal/redisopts"},
+		imports: []string{
+			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
+			"go.etcd.io/etcd/client/v3", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite",
+		},
+	},
+	{
 		path: "example", what: "flash sale, overload, README programs, filelock: a backend on files", knows: []string{public}, program: true,
 		imports: []string{
 			"modernc.org/sqlite", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/mattn/go-isatty",

@@ -1,0 +1,172 @@
+//go:build unix
+
+// Package child runs a command in a process group of its own, passes signals on to that, and ends all of it.
+package child
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of shells for a command that did not run.
+const (
+	CannotExecute = 126
+	NotFound      = 127
+	// signalled is added to the number of the signal that ended a command.
+	signalled = 128
+)
+
+// groupPoll is how often the end of a process group is looked for: there is no event for it.
+const groupPoll = 10 * time.Millisecond
+
+// Signals are those that are passed on to the command.
+func Signals() []os.Signal {
+	return []os.Signal{
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
+	}
+}
+
+// Ends reports whether a signal asks a program to end.
+func Ends(s os.Signal) bool {
+	return s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGHUP || s == syscall.SIGQUIT
+}
+
+// CodeOf is the exit code of a program that a signal ended.
+func CodeOf(s os.Signal) int {
+	n, _ := s.(syscall.Signal)
+	return signalled + int(n)
+}
+
+// Error is the reason why a command did not run.
+type Error struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the system's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Look finds a program, so that one that is missing is noticed before a lock is taken for it.
+func Look(name string) (path string, err error) {
+	if path, err = exec.LookPath(name); err == nil || errors.Is(err, exec.ErrDot) {
+		return path, nil
+	}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return "", &Error{NotFound, err}
+	}
+	return "", &Error{CannotExecute, err}
+}
+
+// Child is a running command.
+type Child struct {
+	pid     int // and the number of its process group
+	tty     *terminal
+	resumed func()             // called after the suspend key
+	status  syscall.WaitStatus // may be read when done is closed
+	done    chan struct{}
+}
+
+// Start starts a command with the standard files of this process and every other that it has inherited. It becomes the terminal's
+// foreground job if this process is. resumed is called when the terminal's suspend key has stopped it, after it was resumed: a
+// lock whose work stands still is worse than a key that does nothing.
+func Start(path string, args, env []string, resumed func()) (*Child, error) {
+	c := &Child{resumed: resumed, done: make(chan struct{}), tty: controlling()}
+	started := make(chan error)
+	go c.run(path, args, env, started)
+	if err := <-started; err != nil {
+		c.tty.close()
+		return nil, &Error{CannotExecute, err}
+	}
+	return c, nil
+}
+
+// run starts the command and waits for its end on one thread that lives as long: Linux kills the command when the thread that started
+// it ends.
+func (c *Child) run(path string, args, env []string, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	attr := dieWithParent()
+	attr.Setpgid = true
+	c.tty.forChild(attr)
+	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
+	c.pid = pid
+	started <- err
+	if err == nil {
+		c.await()
+		if c.tty.foreground() == c.pid { // a job in the background takes the terminal from nobody
+			c.tty.giveTo(unix.Getpgrp())
+		}
+		c.tty.close()
+		close(c.done)
+	}
+}
+
+// await returns when the command has ended.
+func (c *Child) await() {
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return // cannot be: nobody else waits for it
+		case status.Stopped():
+			if status.StopSignal() == syscall.SIGTSTP && c.tty.foreground() == c.pid {
+				c.signal(syscall.SIGCONT)
+				c.resumed()
+			}
+		default:
+			c.status = status
+			return
+		}
+	}
+}
+
+// Done is closed when the command has ended.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Code is the exit code of a command that has ended, as shells have it: 128 and the signal if one ended it.
+func (c *Child) Code() int {
+	if c.status.Signaled() {
+		return signalled + int(c.status.Signal())
+	}
+	return c.status.ExitStatus()
+}
+
+// Pass passes a signal on to the command's process group. When this process is continued as the terminal's foreground job, the
+// command becomes that.
+func (c *Child) Pass(s os.Signal) {
+	if s == syscall.SIGCONT && c.tty.foreground() == unix.Getpgrp() {
+		c.tty.giveTo(c.pid)
+	}
+	if n, ok := s.(syscall.Signal); ok {
+		c.signal(n)
+	}
+}
+
+func (c *Child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
+
+// End ends the command and everything in its process group: by SIGTERM, and what is still there when grace has passed by SIGKILL.
+// It returns when the command has ended.
+func (c *Child) End(grace time.Duration) {
+	c.signal(syscall.SIGTERM)
+	c.signal(syscall.SIGCONT) // a stopped process takes no SIGTERM
+	for until := time.Now().Add(grace); c.alive() && time.Now().Before(until); {
+		time.Sleep(min(groupPoll, time.Until(until)))
+	}
+	c.signal(syscall.SIGKILL)
+	<-c.done
+}
+
+// alive reports whether a process of the group exists.
+func (c *Child) alive() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }

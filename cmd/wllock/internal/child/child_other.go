@@ -1,0 +1,50 @@
+//go:build !unix
+
+// Package child runs a command in a process group of its own, where there are such.
+package child
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// Exit codes of shells for a command that did not run.
+const (
+	CannotExecute = 126
+	NotFound      = 127
+)
+
+// Error is the reason why a command did not run.
+type Error struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the system's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+var errUnsupported = errors.New("commands can be run on Unix only")
+
+// Look refuses: a process group is needed.
+func Look(string) (string, error) { return "", &Error{CannotExecute, errUnsupported} }
+
+// Child is a running command.
+type Child struct{}
+
+// Start refuses.
+func Start(string, []string, []string, func()) (*Child, error) {
+	return nil, &Error{CannotExecute, errUnsupported}
+}
+
+func (c *Child) Done() <-chan struct{} { return nil }
+func (c *Child) Code() int             { return CannotExecute }
+func (c *Child) Pass(os.Signal)        {}
+func (c *Child) End(time.Duration)     {}
+
+func Signals() []os.Signal { return []os.Signal{os.Interrupt} }
+func Ends(os.Signal) bool  { return true }
+func CodeOf(os.Signal) int { return 130 }

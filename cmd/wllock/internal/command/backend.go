@@ -1,0 +1,139 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/etcdlock"
+	"github.com/wllock/wllock/distributed/sqllock/mysql"
+	"github.com/wllock/wllock/distributed/sqllock/postgres"
+	"github.com/wllock/wllock/distributed/sqllock/sqlite"
+	"github.com/wllock/wllock/distributed/zklock"
+	"github.com/wllock/wllock/internal/nametext"
+)
+
+const (
+	backendVariable = "WLLOCK_BACKEND"
+	systemVariable  = "WLLOCK_SYSTEM_NAME"
+	memoryScheme    = "memory"
+)
+
+// settings reads the environment, in which the flags and a system that is named otherwise take their place.
+func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
+	for variable, value := range map[string]string{backendVariable: c.String("backend"), systemVariable: firstOf(system, c.String("system"))} {
+		if value == "" {
+			continue
+		}
+		if err := os.Setenv(variable, value); err != nil {
+			return config.Config{}, usageError("%s: %w", variable, err)
+		}
+	}
+	if os.Getenv(backendVariable) == "" {
+		return config.Config{}, usageError("no backend: give its URL by --backend or %s", backendVariable)
+	}
+	settings, err := config.FromEnv()
+	if err != nil {
+		return settings, &exit{usage, err}
+	}
+	if u, err := settings.Backend.Parse(); err == nil && u.Scheme == memoryScheme {
+		return settings, usageError("memory:// is for the callers in one process: name a backend that processes share")
+	}
+	return withOpeners(settings), nil
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// withOpeners adds the backends that are modules of their own.
+func withOpeners(c config.Config) config.Config {
+	for _, scheme := range []string{"postgres", "postgresql"} {
+		c = c.WithOpener(scheme, postgres.Opener())
+	}
+	c = c.WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener())
+	for _, scheme := range []string{"etcd", "etcds"} {
+		c = c.WithOpener(scheme, opener(func(u string) (*etcdlock.Backend, error) { return etcdlock.Open(u) }))
+	}
+	return c.WithOpener("zk", opener(func(u string) (*zklock.Backend, error) { return zklock.Open(u) }))
+}
+
+func opener[B distributed.Backend](open func(string) (B, error)) config.Opener {
+	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		b, err := open(u.String())
+		if err != nil {
+			return nil, err // not a nil B in an interface
+		}
+		return b, nil
+	}
+}
+
+// inspected runs f with the backend's Inspector, and closes that.
+func (a *app) inspected(ctx context.Context, c *cli.Command, system string, f func(context.Context, distributed.Inspector) error) error {
+	settings, err := a.settings(c, system)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
+	defer cancel()
+	backend, err := settings.OpenBackend(ctx)
+	if err != nil {
+		return openError(err)
+	}
+	defer func() { _ = backend.Close() }()
+	i, able := distributed.InspectorOf(backend)
+	if !able {
+		return &exit{unavailable, fmt.Errorf("the backend %s cannot tell who holds a lock", settings.Backend)}
+	}
+	return f(ctx, i)
+}
+
+// openError tells a wrong setting from a backend that is away.
+func openError(err error) error {
+	if _, wrong := errors.AsType[*config.Error](err); wrong || !errors.Is(err, distributed.ErrUnavailable) {
+		return &exit{usage, err}
+	}
+	return &exit{unavailable, err}
+}
+
+// system is the one that a flag or the environment names.
+func (a *app) system(c *cli.Command) string {
+	return firstOf(c.String("system"), os.Getenv(systemVariable))
+}
+
+// fullName joins the arguments NAME KEY, or checks the only one, a full name.
+func (a *app) fullName(c *cli.Command) (full, system string, err error) {
+	args := a.rest(c)
+	system = a.system(c)
+	switch {
+	case len(args) == 2:
+		if system == "" {
+			return "", "", usageError("no system: give --system or %s, or the full name SYSTEM:NAME:KEY", systemVariable)
+		}
+		full = system + ":" + args[0] + ":" + args[1]
+	case len(args) == 1 && strings.Count(args[0], ":") >= 2:
+		full = args[0]
+	default:
+		return "", "", usageError("want NAME KEY, or one full name SYSTEM:NAME:KEY: see wllock help %s", c.Name)
+	}
+	parts := strings.SplitN(full, ":", 3)
+	if err := errors.Join(nametext.CheckName("system", parts[0]), nametext.CheckName("name", parts[1])); err != nil {
+		return "", "", &exit{usage, err}
+	}
+	if parts[2] == "" {
+		return "", "", usageError("the key is empty")
+	}
+	return full, parts[0], nil
+}

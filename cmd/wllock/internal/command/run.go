@@ -1,0 +1,272 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/cmd/wllock/internal/child"
+	"github.com/wllock/wllock/config"
+)
+
+const (
+	keyVariable   = "WLLOCK_LOCK_KEY"
+	fenceVariable = "WLLOCK_LOCK_FENCE"
+	// releaseWait bounds the wait for the backend's answer to the release: it goes on expiring without one.
+	releaseWait = 5 * time.Second
+	// signalRoom is more signals than arrive while one is passed on.
+	signalRoom = 16
+)
+
+func (a *app) run() *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "run a command under a lock", ArgsUsage: "NAME KEY -- COMMAND [ARGUMENT...]", Description: runDescription,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "n", Aliases: []string{"no-wait"}, Usage: "give up at once if others have the lock"},
+			&cli.DurationFlag{Name: "w", Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
+			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "a read lock: beside other readers"},
+			&cli.DurationFlag{Name: "hold-at-least", Usage: "keep the lock taken so long from its start, also if the command ends before"},
+			&cli.DurationFlag{Name: "lock-time-max", Usage: "end the command when it has run so long (default: never)"},
+			&cli.DurationFlag{Name: "grace", Value: 5 * time.Second, Usage: "time between SIGTERM and SIGKILL when the lock is lost"},
+		},
+		Action: a.runAction,
+	}
+}
+
+const runDescription = `Waits for the lock SYSTEM:NAME:KEY, runs COMMAND while it holds it, and releases it. COMMAND finds the lock's full
+name in WLLOCK_LOCK_KEY and the fencing token in WLLOCK_LOCK_FENCE (0: the backend has none), to pass on to a store
+that refuses smaller ones. It runs in a process group of its own, to which signals are passed on.
+
+If the lock is lost, the process group gets SIGTERM, and after the grace SIGKILL.
+
+Exit codes: COMMAND's own, or 128 and the signal that ended it; 64 wrong usage, 69 the backend is unavailable,
+70 the lock was lost, 75 others have the lock, 126 COMMAND cannot be executed, 127 there is no such COMMAND.`
+
+// job is one run.
+type job struct {
+	app       *app
+	path      string // of the program
+	name, key string
+	grace     time.Duration
+	opts      []wllock.CallOption
+	settings  config.Config
+	signals   chan os.Signal
+}
+
+func (a *app) runAction(ctx context.Context, c *cli.Command) error {
+	j, err := a.newJob(c)
+	if err != nil {
+		return err
+	}
+	for _, s := range child.Signals() {
+		if !signal.Ignored(s) { // by nohup, or a shell without job control: so it stays
+			signal.Notify(j.signals, s)
+		}
+	}
+	defer signal.Stop(j.signals)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	locker, lock, err := j.acquire(ctx, c.Duration("timeout"), cancel)
+	if locker != nil {
+		defer func() { _ = closeWithin(locker) }()
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	return j.under(lock)
+}
+
+// newJob checks the command line.
+func (a *app) newJob(c *cli.Command) (*job, error) {
+	args := c.Args().Slice()
+	switch {
+	case !a.dashed || len(a.after) == 0 || len(args) != 2:
+		return nil, usageError("want NAME KEY -- COMMAND: see wllock help run")
+	case c.Bool("n") && c.IsSet("w"):
+		return nil, usageError("-n and -w exclude each other")
+	case c.Bool("s") && c.IsSet("hold-at-least"):
+		return nil, usageError("--shared and --hold-at-least exclude each other")
+	}
+	for _, name := range []string{"w", "hold-at-least", "lock-time-max", "grace", "timeout"} {
+		if c.Duration(name) < 0 {
+			return nil, usageError("--%s %v is negative", name, c.Duration(name))
+		}
+	}
+	settings, err := a.settings(c, "")
+	if err != nil {
+		return nil, err
+	}
+	path, err := child.Look(a.after[0])
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return &job{
+		app: a, path: path, name: args[0], key: args[1], grace: c.Duration("grace"), opts: callOptions(c), settings: settings,
+		signals: make(chan os.Signal, signalRoom),
+	}, nil
+}
+
+func callOptions(c *cli.Command) []wllock.CallOption {
+	opts := []wllock.CallOption{wllock.WithLockTimeMax(c.Duration("lock-time-max"))}
+	if c.Bool("n") {
+		opts = append(opts, wllock.NoWait())
+	}
+	if d := c.Duration("w"); c.IsSet("w") {
+		opts = append(opts, wllock.WithWait(max(d, 1))) // 0 is no wait, and not for ever
+	}
+	if c.Bool("s") {
+		opts = append(opts, wllock.Shared())
+	}
+	if d := c.Duration("hold-at-least"); d > 0 {
+		opts = append(opts, wllock.WithHoldAtLeast(d))
+	}
+	return opts
+}
+
+// acquired is what came of the wait for the lock.
+type acquired struct {
+	locker *wllock.Locker
+	lock   *wllock.Lock
+	err    error
+}
+
+// acquire waits for the lock until a signal asks to end.
+func (j *job) acquire(ctx context.Context, timeout time.Duration, cancel context.CancelCauseFunc) (*wllock.Locker, *wllock.Lock, error) {
+	done := make(chan acquired)
+	go func() { done <- j.ask(ctx, timeout) }()
+	var ended error
+	for {
+		select {
+		case s := <-j.signals:
+			if child.Ends(s) && ended == nil {
+				ended = &exit{code: child.CodeOf(s)}
+				cancel(ended)
+			}
+		case got := <-done:
+			if ended != nil && got.lock != nil { // the grant came first: it is given back
+				_ = release(got.lock)
+			}
+			return got.locker, got.lock, firstError(ended, got.err)
+		}
+	}
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask connects and waits for the lock. An outage policy of services is not for commands: each process would run its own.
+func (j *job) ask(ctx context.Context, timeout time.Duration) (got acquired) {
+	connecting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if got.locker, got.err = j.settings.Open(connecting, wllock.WithOutage(wllock.FailClosed)); got.err == nil {
+		got.lock, got.err = got.locker.Acquire(ctx, j.name, j.key, j.opts...)
+	}
+	return got
+}
+
+// refusal is the exit of a command that does not run.
+func refusal(err error) error {
+	if e, ok := errors.AsType[*exit](err); ok {
+		return e
+	}
+	code := usage
+	if e, ok := errors.AsType[*child.Error](err); ok {
+		code = e.Code
+	}
+	switch {
+	case errors.Is(err, wllock.ErrUnavailable):
+		code = unavailable
+	case errors.Is(err, wllock.ErrHeld), errors.Is(err, wllock.ErrWaitTimeout), errors.Is(err, wllock.ErrQueueFull):
+		code = notAcquired
+	}
+	return &exit{code, err}
+}
+
+// under runs the command under the lock.
+func (j *job) under(lock *wllock.Lock) error {
+	c, err := child.Start(j.path, j.app.after, environment(j.app.environ, lock), func() {
+		j.app.say("not suspended: the lock would stay taken")
+	})
+	if err != nil {
+		_ = release(lock)
+		return refusal(err)
+	}
+	if !j.watch(c, lock) {
+		cause := context.Cause(lock.Context())
+		_ = release(lock)
+		return &exit{lost, fmt.Errorf("%w: the command was ended", cause)}
+	}
+	switch err := release(lock); {
+	case errors.Is(err, wllock.ErrLeaseLost):
+		return &exit{lost, fmt.Errorf("the lock was lost before the command ended, with %d: %w", c.Code(), err)}
+	case err != nil:
+		j.app.say("the lock is free when its lease has expired: %v", err)
+	}
+	return &exit{code: c.Code()}
+}
+
+// watch passes signals on until the command has ended. kept: the lock was not lost before, in which case the command was ended.
+func (j *job) watch(c *child.Child, lock *wllock.Lock) (kept bool) {
+	lostLock, ended, kept := lock.Context().Done(), c.Done(), true
+	for {
+		select {
+		case <-ended:
+			return kept
+		case s := <-j.signals:
+			c.Pass(s)
+		case <-lostLock:
+			lostLock, kept = nil, false
+			j.app.say("%v: ending the command", context.Cause(lock.Context()))
+			ended = end(c, j.grace)
+		}
+	}
+}
+
+// end ends the command's process group. The channel is closed when nothing is left of it.
+func end(c *child.Child, grace time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.End(grace)
+	}()
+	return done
+}
+
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, "wllock: "+format+"\n", args...) }
+
+// environment is that of the command: what this process was started with, and the lock.
+func environment(own []string, lock *wllock.Lock) []string {
+	var env []string
+	for _, entry := range own {
+		if name, _, _ := strings.Cut(entry, "="); name != keyVariable && name != fenceVariable { // of an outer lock
+			env = append(env, entry)
+		}
+	}
+	return append(env, keyVariable+"="+lock.Key(), fenceVariable+"="+strconv.FormatUint(lock.Fence(), 10))
+}
+
+func release(lock *wllock.Lock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
+	defer cancel()
+	return lock.Release(ctx)
+}
+
+func closeWithin(locker *wllock.Locker) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
+	defer cancel()
+	return locker.Close(ctx)
+}

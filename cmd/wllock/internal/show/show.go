@@ -1,0 +1,201 @@
+// Package show writes what backends tell of locks: for people and for programs.
+package show
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Who writes all that is known of a lock.
+func Who(w io.Writer, i distributed.Inspection, now time.Time) {
+	if !i.Held() {
+		fmt.Fprintf(w, "%s is free\n", Text(i.Key))
+	} else {
+		fmt.Fprintf(w, "%s is held, %s\n", Text(i.Key), i.Mode)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, h := range i.Holders {
+		holder(table, i, h, now)
+	}
+	if i.MoreHolders > 0 {
+		fmt.Fprintf(table, "  \tand %d more holders\n", i.MoreHolders)
+	}
+	if i.Fence > 0 {
+		fmt.Fprintf(table, "  fence\t%s\n", fences(i))
+	}
+	queue(table, i, now)
+	if i.Broken != nil {
+		fmt.Fprintf(table, "  broken\t%s\n", Broken(*i.Broken))
+	}
+	_ = table.Flush() // to w, whose errors show when the program ends
+}
+
+func holder(w io.Writer, i distributed.Inspection, h distributed.Holder, now time.Time) {
+	name := instance(h.Instance)
+	if i.Foreign {
+		name = "a client that is not wllock"
+	}
+	fmt.Fprintf(w, "  holder\t%s\n", name)
+	if since := h.Since; !since.IsZero() {
+		fmt.Fprintf(w, "  since\t%s, %s ago\n", stamp(since), Short(now.Sub(since)))
+	} else if !i.Since.IsZero() {
+		fmt.Fprintf(w, "  since\t%s or later\n", stamp(i.Since))
+	}
+	if h.Left != 0 {
+		fmt.Fprintf(w, "  lease\t%s\n", Left(h.Left))
+	}
+}
+
+// fences are those that the holder may have passed on to a store: it uses them up one by one.
+func fences(i distributed.Inspection) string {
+	if first := firstFence(i); first > 0 && first < i.Fence {
+		return fmt.Sprintf("%d to %d", first, i.Fence)
+	}
+	return strconv.FormatUint(i.Fence, 10)
+}
+
+func firstFence(i distributed.Inspection) uint64 {
+	if len(i.Holders) == 0 {
+		return 0
+	}
+	return i.Holders[0].Fence
+}
+
+func queue(w io.Writer, i distributed.Inspection, now time.Time) {
+	fmt.Fprintf(w, "  waiting\t%d\n", Waiting(i))
+	for n, one := range i.Waiters {
+		text := fmt.Sprintf("%d. %s, %s", n+1, instance(one.Instance), one.Mode)
+		if !one.Since.IsZero() {
+			text += ", for " + Short(now.Sub(one.Since))
+		}
+		fmt.Fprintf(w, "  \t%s\n", text)
+	}
+	if len(i.Waiters) > 0 && i.MoreWaiters > 0 {
+		fmt.Fprintf(w, "  \tand %d more\n", i.MoreWaiters)
+	}
+}
+
+// Waiting is how many instances are queued.
+func Waiting(i distributed.Inspection) int { return len(i.Waiters) + i.MoreWaiters }
+
+// Broken is a break in one line.
+func Broken(b distributed.Breaking) string {
+	return fmt.Sprintf("%s by %s, held by %s, fence %d: %s", stamp(b.At), Text(b.By), Text(b.Holder), b.Fence, Text(b.Reason))
+}
+
+// ownLetters are those that identify a process behind its host, and the number of its Locker.
+var ownLetters = regexp.MustCompile(`-[a-z2-7]{10}(-[0-9]+)?$`)
+
+// Host is the host, or the pod, of an instance.
+func Host(instance string) string { return ownLetters.ReplaceAllString(instance, "") }
+
+func instance(id string) string {
+	switch host := Host(id); host {
+	case "":
+		return "not known"
+	case id:
+		return Text(id)
+	default:
+		return fmt.Sprintf("%s, on %s", Text(id), Text(host))
+	}
+}
+
+// Holder names who has a lock in one word.
+func Holder(i distributed.Inspection) string {
+	if i.Foreign {
+		return "(not wllock)"
+	}
+	return Text(i.Holder())
+}
+
+// Left is what is left of a lease.
+func Left(d time.Duration) string {
+	if d < 0 {
+		return "never expires"
+	}
+	return Short(d) + " left"
+}
+
+// Text makes what others have written fit for a terminal: it is quoted if it could move the cursor.
+func Text(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// Short is a duration in at most six letters. Clocks differ, so what would be negative is none.
+func Short(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000Z") }
+
+// Age is for how long a lock has been held; 0: not known.
+func Age(i distributed.Inspection, now time.Time) time.Duration {
+	if i.Since.IsZero() {
+		return 0
+	}
+	return max(now.Sub(i.Since), 0)
+}
+
+// Table writes a line for each lock.
+func Table(w io.Writer, all []distributed.Inspection, now time.Time) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KEY\tMODE\tHELD\tLEASE\tWAITING\tHOLDER\tFENCE")
+	for _, i := range all {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%d\n",
+			Text(i.Key), mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i), i.Fence)
+	}
+	return table.Flush()
+}
+
+func mode(i distributed.Inspection) string {
+	if i.Foreign || !i.Held() {
+		return "-"
+	}
+	return i.Mode.String()
+}
+
+// AgeText is Age for a column.
+func AgeText(i distributed.Inspection, now time.Time) string {
+	if i.Since.IsZero() || !i.Held() {
+		return "-"
+	}
+	return Short(Age(i, now))
+}
+
+// LeftText is what is left of the longest lease, for a column.
+func LeftText(i distributed.Inspection) string {
+	var longest time.Duration
+	for _, h := range i.Holders {
+		if h.Left < 0 {
+			return "never"
+		}
+		longest = max(longest, h.Left)
+	}
+	if longest == 0 {
+		return "-"
+	}
+	return Short(longest)
+}
