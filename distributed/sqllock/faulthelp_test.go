@@ -136,11 +136,8 @@ func connectorOf(rawURL string) driver.Connector {
 
 // sqliteFile returns a connector of modernc.org/sqlite, with further pragmas.
 func sqliteFile(file string, pragmas ...string) driver.Connector {
-	dsn := "file:" + file + "?_pragma=journal_mode(wal)&_pragma=synchronous(off)&_pragma=busy_timeout(20)"
-	for _, p := range pragmas {
-		dsn += "&_pragma=" + p
-	}
-	return dsnConnector{&sqlite.Driver{}, dsn}
+	pragmas = append([]string{"journal_mode(wal)", "synchronous(off)", "busy_timeout(20)"}, pragmas...)
+	return dsnConnector{&sqlite.Driver{}, "file:" + file + "?_pragma=" + strings.Join(pragmas, "&_pragma=")}
 }
 
 type dsnConnector struct {

@@ -39,7 +39,7 @@ func DDL(dialect Dialect, opts ...Option) ([]string, error) {
 		return nil, err
 	}
 	var statements []string
-	for _, one := range strings.Split(withoutComments(s.fill(string(text))), ";") {
+	for one := range strings.SplitSeq(withoutComments(s.fill(string(text))), ";") {
 		if one = strings.TrimSpace(one); one != "" {
 			statements = append(statements, one)
 		}
