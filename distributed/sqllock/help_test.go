@@ -188,13 +188,50 @@ func (c *wiredConn) QueryContext(ctx context.Context, text string, args []driver
 		r, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, text, args)
 		return err
 	})
-	if err != nil && r != nil { // answered, and lost
-		for values := make([]driver.Value, len(r.Columns())); r.Next(values) == nil; { // so it is carried out to its end
-		}
-		_ = r.Close()
+	return drained(r, err)
+}
+
+func (c *wiredConn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
+	stmt, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, text)
+	if err != nil {
 		return nil, err
 	}
+	return &wiredStmt{stmt, text, c}, nil
+}
+
+type wiredStmt struct {
+	driver.Stmt
+	text string
+	conn *wiredConn
+}
+
+func (s *wiredStmt) CheckNamedValue(v *driver.NamedValue) error { return s.conn.CheckNamedValue(v) }
+
+func (s *wiredStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
+	err = s.conn.wire.pass(ctx, s.text, func() (err error) {
+		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+		return err
+	})
 	return r, err
+}
+
+func (s *wiredStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
+	err = s.conn.wire.pass(ctx, s.text, func() (err error) {
+		r, err = s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+		return err
+	})
+	return drained(r, err)
+}
+
+// drained ends a query whose answer was lost, so that it is carried out to its end.
+func drained(r driver.Rows, err error) (driver.Rows, error) {
+	if err == nil || r == nil {
+		return r, err
+	}
+	for values := make([]driver.Value, len(r.Columns())); r.Next(values) == nil; {
+	}
+	_ = r.Close()
+	return nil, err
 }
 
 func (c *wiredConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
@@ -235,5 +272,10 @@ type wiredTx struct {
 func (t *wiredTx) Commit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return t.wire.pass(ctx, "COMMIT", t.Tx.Commit)
+	sent := false
+	err := t.wire.pass(ctx, "COMMIT", func() error { sent = true; return t.Tx.Commit() })
+	if !sent { // a driver would close the connection, and the server roll back
+		_ = t.Tx.Rollback()
+	}
+	return err
 }

@@ -12,7 +12,9 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.a.b.isClosed() {
 		return distributed.ErrClosed
 	}
-	l.begin(held, false)
+	if r := l.begin(held, false); r != nil {
+		l.a.b.removals.now(ctx, l.a.b, r)
+	}
 	return l.a.b.orClosed(l.wait(ctx))
 }
 
@@ -48,32 +50,35 @@ func (l *lease) StartRelease() bool {
 	if l.a.b.isClosed() {
 		return true // it expires
 	}
-	return l.begin(held, true)
+	if r := l.begin(held, true); r != nil {
+		l.a.b.removals.add(l.a.b, r)
+		return false
+	}
+	l.mu.Lock()
+	phase, err := l.phase, l.err
+	done := phase == released && l.held && err == nil
+	l.mu.Unlock()
+	if phase == released && !done {
+		l.Released(l.outcome())
+	}
+	return done
 }
 
-// begin starts the release unless it is under way. It reports whether the lease is released.
-func (l *lease) begin(held, watched bool) (done bool) {
+// begin starts the release, for its caller to send, unless it was begun before. watched has the answer sent to the Watcher, if it
+// is not there yet.
+func (l *lease) begin(held, watched bool) *removal {
 	l.mu.Lock()
 	first := l.phase == kept
-	switch {
-	case first:
-		l.phase, l.held, l.watched = starting, held, watched
-	case l.phase == released && l.held && l.err == nil:
-		l.mu.Unlock()
-		return true
-	case l.phase == released && watched:
-		l.mu.Unlock()
-		l.Released(l.outcome())
-		return false
-	default:
-		l.watched = l.watched || watched
-	}
-	l.mu.Unlock()
 	if first {
-		l.a.b.forget(l.a)
-		l.a.b.removals.add(l.a.b, l.removal(l.claim))
+		l.phase, l.held = starting, held
 	}
-	return false
+	l.watched = l.watched || watched && l.phase != released
+	l.mu.Unlock()
+	if !first {
+		return nil
+	}
+	l.a.b.forget(l.a)
+	return l.removal(l.claim)
 }
 
 // removal is the release for the database.

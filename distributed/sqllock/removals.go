@@ -61,6 +61,32 @@ func (r *removals) add(b *Backend, some ...*removal) {
 	}
 }
 
+// now removes one for a caller that waits for it, on its goroutine, unless others are under way: then it rides with the next. If the
+// caller has no time, or not enough, it goes on in the background.
+func (r *removals) now(ctx context.Context, b *Backend, one *removal) {
+	r.mu.Lock()
+	alone := r.workers == 0 && len(r.queue) == 0 && ctx.Err() == nil && b.begin()
+	if alone {
+		r.workers++
+	}
+	r.mu.Unlock()
+	if !alone {
+		r.add(b, one)
+		return
+	}
+	defer b.tasks.Done()
+	ctx, cancel := context.WithTimeout(ctx, removalTime)
+	b.remove(ctx, []*removal{one})
+	cancel()
+	r.mu.Lock()
+	r.workers--
+	rest := len(r.queue) > 0
+	r.mu.Unlock()
+	if rest {
+		r.add(b)
+	}
+}
+
 // next works on what has gathered. It reports false when there is no more to do for this worker.
 func (r *removals) next(b *Backend) bool {
 	r.mu.Lock()
@@ -171,7 +197,7 @@ func (b *Backend) release(ctx context.Context, some []*removal) (map[string]bool
 	found := make(map[string]bool, len(some))
 	if len(some) == 1 {
 		one := some[0]
-		result, err := b.db.ExecContext(ctx, b.st.release.text, b.st.release.args(one.name, one.token, one.last, one.drawn)...)
+		result, err := keptQuerier{b, &b.releasing}.ExecContext(ctx, b.st.release.text, b.st.release.args(one.name, one.token, one.last, one.drawn)...)
 		if err != nil {
 			return nil, err
 		}

@@ -53,7 +53,7 @@ func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
 	if !b.dialect.hasReturning() {
 		return a, b.acquireByID(ctx, args, &a)
 	}
-	err := b.rows(ctx, b.db, b.st.acquire.text, args, func(scan func(...any) error) error {
+	err := b.rows(ctx, keptQuerier{b, &b.acquiring}, b.st.acquire.text, args, func(scan func(...any) error) error {
 		var prior string
 		var queued int
 		if err := scan(&a.last, &prior, &queued); err != nil {
@@ -83,7 +83,7 @@ func (b *Backend) acquireArgs(c *claim, count int64) []any {
 
 // acquireByID reads the answer from the insert id: see mysqlUpsert.
 func (b *Backend) acquireByID(ctx context.Context, args []any, a *answer) error {
-	result, err := b.db.ExecContext(ctx, b.st.acquire.text, args...)
+	result, err := keptQuerier{b, &b.acquiring}.ExecContext(ctx, b.st.acquire.text, args...)
 	if err != nil {
 		return err
 	}

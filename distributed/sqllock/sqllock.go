@@ -33,6 +33,8 @@ type Backend struct {
 	renewing chan struct{}           // a place for the renewal that is under way
 	push     push                    // with a Notifier
 
+	acquiring prepared
+	releasing prepared
 	looks     looks
 	removals  removals
 	observers observers
@@ -232,6 +234,8 @@ func (b *Backend) Close() error {
 	b.mu.Unlock()
 	b.tasks.Wait()
 	b.keeper.Close()
+	b.acquiring.close()
+	b.releasing.close()
 	if b.set.owned {
 		return b.db.Close()
 	}

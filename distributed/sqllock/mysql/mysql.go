@@ -39,7 +39,7 @@ const (
 //
 // with the parameters of the driver's DSN. Open does not connect. The tables have to be there: see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
-	db, err := openDB(rawURL)
+	db, err := OpenDB(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed
 
 // Migrate creates the tables that are missing: see sqllock.Migrate.
 func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err error) {
-	db, err := openDB(rawURL)
+	db, err := OpenDB(rawURL)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,8 @@ func parse(rawURL string) (*mysql.Config, error) {
 	return config, nil
 }
 
-func openDB(rawURL string) (*sql.DB, error) {
+// OpenDB opens a database as Open does, for a program that uses it for other things as well.
+func OpenDB(rawURL string) (*sql.DB, error) {
 	config, err := parse(rawURL)
 	if err != nil {
 		return nil, err

@@ -73,6 +73,15 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 	return sqllock.Migrate(ctx, db, sqllock.PostgreSQL, opts...)
 }
 
+// OpenDB opens a database as Open does, for a program that uses it for other things as well.
+func OpenDB(rawURL string) (*sql.DB, error) {
+	config, err := parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return openDB(config), nil
+}
+
 // parse reads a URL. The error does not show the password.
 func parse(rawURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(rawURL)

@@ -33,7 +33,7 @@ const (
 // Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch it. The
 // tables have to be there: see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
-	db, err := openDB(rawURL)
+	db, err := OpenDB(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed
 
 // Migrate creates the file and the tables if they are missing: see sqllock.Migrate.
 func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err error) {
-	db, err := openDB(rawURL)
+	db, err := OpenDB(rawURL)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,8 @@ func dsn(rawURL string) (string, error) {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: pragmas}).String(), nil
 }
 
-func openDB(rawURL string) (*sql.DB, error) {
+// OpenDB opens a file as Open does, for a program that uses it for other things as well.
+func OpenDB(rawURL string) (*sql.DB, error) {
 	name, err := dsn(rawURL)
 	if err != nil {
 		return nil, err

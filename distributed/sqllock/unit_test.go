@@ -1,0 +1,130 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestOptions(t *testing.T) {
+	d := newSQLite(t)
+	db := d.open()
+	defer func() { require.NoError(t, db.Close()) }()
+	for name, wrong := range map[string][]Option{
+		"table": {WithTable("a;b")}, "empty table": {WithTable("")}, "schema": {WithSchema("a.b")}, "logger": {WithLogger(nil)},
+		"parallel": {WithParallel(0)}, "age": {WithReapAge(time.Minute)}, "nil": {nil}, "long": {WithTable(strings.Repeat("x", 49))},
+		"notifier": {WithNotifier(struct{ Notifier }{})},
+	} {
+		_, err := New(db, SQLite, wrong...)
+		require.Error(t, err, name)
+	}
+	_, err := New(db, Dialect(9))
+	require.Error(t, err)
+	_, err = New(nil, SQLite)
+	require.Error(t, err)
+}
+
+// Tables of another name are others; without tables the error says what to do.
+func TestTables(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t, WithTable("other"))
+		for range 2 {
+			err := b.Ping(t.Context())
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			require.ErrorIs(t, err, distributed.ErrRefused)
+			require.ErrorContains(t, err, "sqllock.Migrate")
+		}
+		_, _, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: "i", TTL: time.Second})
+		require.ErrorContains(t, err, "sqllock.Migrate")
+		for range 2 {
+			require.NoError(t, Migrate(t.Context(), b.db, d.dialect, WithTable("other")))
+		}
+		require.NoError(t, b.Ping(t.Context()))
+		require.Zero(t, rowsOf(t, b, "locks"), "a Ping leaves nothing")
+		l, other := enter(t, b, "key"), enter(t, d.backend(t), "key")
+		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, other.Release(t.Context()))
+	})
+}
+
+func TestLongestTTL(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		a, b := d.backend(t), d.backend(t)
+		for _, step := range []struct {
+			of        *Backend
+			system    string
+			own, want time.Duration
+		}{
+			{a, "shop", time.Minute, time.Minute}, {b, "shop", time.Second, time.Minute}, {b, "shop2", time.Second, time.Second},
+			{b, "sho", time.Second, time.Second}, {a, strings.Repeat("x", 64), time.Second, time.Second},
+		} {
+			got, err := step.of.LongestTTL(t.Context(), step.system, step.own)
+			require.NoError(t, err)
+			require.Equal(t, step.want, got, step.system)
+		}
+		aged(t, a, time.Hour)
+		got, err := b.LongestTTL(t.Context(), "shop", time.Second)
+		require.NoError(t, err)
+		require.Equal(t, time.Second, got, "a note that is not repeated is forgotten")
+	})
+}
+
+func TestStoredName(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range []string{
+		"a", "a ", "A", strings.Repeat("x", longestName), strings.Repeat("x", longestName+1), strings.Repeat("x", longestName+2), "#a",
+		"\xff", "\xfe", "a\x00b", "#", "ä",
+	} {
+		name, full := storedName(key)
+		require.LessOrEqual(t, len(name), longestName)
+		require.Empty(t, seen[name], "%q and %q", key, seen[name])
+		seen[name] = key
+		require.Equal(t, name != key, full != "", key)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for want, errs := range map[kind][]error{
+		collided: {
+			&pgconn.PgError{Code: "40P01"}, &mysql.MySQLError{Number: 1213, SQLState: [5]byte{'4', '0', '0', '0', '1'}, Message: "Deadlock"},
+			errors.New("database is locked"), fmt.Errorf("x: %w", &pgconn.PgError{Code: "40001"}),
+		},
+		refused:   {&pgconn.PgError{Code: "25006"}, &mysql.MySQLError{Number: 1290}, errors.New("attempt to write a readonly database")},
+		unreached: {&net.OpError{Op: "dial", Err: errors.New("refused")}, &pgconn.PgError{Code: "53300"}, &mysql.MySQLError{Number: 1040}},
+		missing:   {&pgconn.PgError{Code: "42P01"}, &mysql.MySQLError{Number: 1146}},
+		lost:      {driver.ErrBadConn, context.DeadlineExceeded, errors.New("unexpected EOF"), &pgconn.PgError{Code: "57P01"}},
+	} {
+		for _, err := range errs {
+			require.Equal(t, want, kindOf(err), "%v", err)
+		}
+	}
+}
+
+// A database whose clock is set back does not keep what a dead process had for longer than its TTL.
+func TestClockSetBack(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		const ttl = 500 * time.Millisecond
+		dead := enter(t, b, "key", func(r *distributed.Request) { r.TTL = ttl })
+		dead.Abandon()
+		aged(t, b, -time.Hour) // what is there now comes from an hour ahead
+		_, p, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: "next", TTL: 10 * time.Second})
+		require.NoError(t, err)
+		start := time.Now()
+		l := <-p.Granted()
+		require.NotNil(t, l)
+		require.Less(t, time.Since(start), 5*time.Second)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
