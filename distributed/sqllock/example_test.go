@@ -18,12 +18,12 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	db, err := sqlite.OpenDB("sqlite://" + filepath.Join(dir, "locks.db")) // or the application's own *sql.DB
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	if err := sqllock.Migrate(ctx, db, sqllock.SQLite); err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer locker.Close(ctx)
+	defer func() { _ = locker.Close(ctx) }()
 	err = locker.Do(ctx, "product", "1000", func(context.Context) error {
 		fmt.Println("one at a time")
 		return nil
