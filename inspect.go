@@ -9,22 +9,22 @@ import (
 )
 
 // LockInfo describes one key in use by this Locker at one moment: a caller here holds its lock or waits for it, or its
-// lease is on the way back to the backend.
+// lease is on the way back to the backend. The page of package debug has it as JSON, with these names.
 type LockInfo struct {
-	Key       string        // full name
-	Mode      string        // "exclusive" or "shared"
-	Waiting   int           // callers in the local queue
-	AtBackend bool          // the first of them waits in the backend's queue
-	Holders   int           // callers that hold the lock
-	HeldFor   time.Duration // since the first of them acquired it
-	Fence     uint64        // the largest of theirs
-	Turns     int           // callers served by the running tenure
-	Batch     int           // callers of the batch that runs; 0: none does
-	Until     time.Time     // the lease lasts at least until then; zero: there is none
-	Lingering bool          // the lease is idle, and kept for the next local caller
-	Holder    string        // the Locker.Instance that has the lock, this one's or another's; "": not known
-	Staying   bool          // the function has returned, and the lock stays taken (WithHoldAtLeast)
-	Degraded  bool          // held without a lease, because the backend is or was unreachable (LocalOnly)
+	Key       string        `json:"key"`              // full name
+	Mode      string        `json:"mode"`             // "exclusive" or "shared"
+	Waiting   int           `json:"waiting"`          // callers in the local queue
+	AtBackend bool          `json:"at_backend"`       // the first of them waits in the backend's queue
+	Holders   int           `json:"holders"`          // callers that hold the lock
+	HeldFor   time.Duration `json:"held_for_ns"`      // since the first of them acquired it
+	Fence     uint64        `json:"fence,string"`     // the largest of theirs; text in JSON, where many parsers round numbers beyond 2^53
+	Turns     int           `json:"turns"`            // callers served by the running tenure
+	Batch     int           `json:"batch"`            // callers of the batch that runs; 0: none does
+	Until     time.Time     `json:"until,omitzero"`   // the lease lasts at least until then; zero: there is none
+	Lingering bool          `json:"lingering"`        // the lease is idle, and kept for the next local caller
+	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that has the lock, this one's or another's; "": not known
+	Staying   bool          `json:"staying"`          // the function has returned, and the lock stays taken (WithHoldAtLeast)
+	Degraded  bool          `json:"degraded"`         // held without a lease, because the backend is or was unreachable (LocalOnly)
 }
 
 // Locks returns at most limit keys in use now, ordered by waiters, then by time held. For diagnostics: the snapshot looks

@@ -118,6 +118,9 @@ func (t *turns) Idle(key string) (tenure.Turn, bool) {
 
 func (t *turns) Unpin(key string) { t.queue.Unpin(key) }
 
+// System returns the system whose locks these are.
+func (l *Locker) System() string { return l.names.system }
+
 // Ping asks the backend whether it can do its work: readiness. The error Is ErrUnavailable or the context's.
 func (l *Locker) Ping(ctx context.Context) error {
 	if err := l.backend.Ping(ctx); err != nil {

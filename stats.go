@@ -29,29 +29,33 @@ type BackendStats struct {
 	Err       error     // why it is not available, with the backend's own words; nil: it is
 }
 
-// NameStats are the figures of one name. Waiting and Held are current, the others grow.
+// NameStats are the figures of one name. Waiting, Threshold and Held are current, the others grow.
 type NameStats struct {
-	Waiting     int64         // callers now in a local queue
-	Held        int64         // callers that hold a lock now, nested guards not counted
-	Acquired    uint64        // locks acquired
-	Handoffs    uint64        // those of them served from a running tenure
-	Shed        uint64        // calls refused with ErrQueueFull
-	Timeouts    uint64        // calls refused with ErrWaitTimeout
-	Unavailable uint64        // calls that failed with ErrUnavailable
-	Lost        uint64        // locks lost while held
-	Overstays   uint64        // locks held for longer than WithLockTimeMax
-	Degraded    uint64        // locks held without a lease when they ended (LocalOnly)
-	Batches     uint64        // runs of batch functions; each is one of Acquired
-	Batched     uint64        // callers that were taken along in them, those that had the lock not counted
-	TurnTime    time.Duration // moving average of how long a turn takes; not summed up in Total
+	Waiting     int64         `json:"waiting"`      // callers now in a local queue
+	Threshold   int           `json:"threshold"`    // how many may wait for one key; Unlimited for "(other)", 0 in Total
+	Held        int64         `json:"held"`         // callers that hold a lock now, nested guards not counted
+	Acquired    uint64        `json:"acquired"`     // locks acquired
+	Handoffs    uint64        `json:"handoffs"`     // those of them served from a running tenure
+	Shed        uint64        `json:"shed"`         // calls refused with ErrQueueFull
+	Timeouts    uint64        `json:"timeouts"`     // calls refused with ErrWaitTimeout
+	Unavailable uint64        `json:"unavailable"`  // calls that failed with ErrUnavailable
+	Lost        uint64        `json:"lost"`         // locks lost while held
+	Overstays   uint64        `json:"overstays"`    // locks held for longer than WithLockTimeMax
+	Degraded    uint64        `json:"degraded"`     // locks held without a lease when they ended (LocalOnly)
+	Batches     uint64        `json:"batches"`      // runs of batch functions; each is one of Acquired
+	Batched     uint64        `json:"batched"`      // callers that were taken along in them, those that had the lock not counted
+	TurnTime    time.Duration `json:"turn_time_ns"` // moving average of how long a turn takes; not summed up in Total
 }
 
 // Stats returns the current figures. Each is exact; together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
 	s := Stats{Names: map[string]NameStats{}, Backend: l.Health(),
 		ReportPanics: l.observer.panics.Load(), ReportsDropped: l.observer.dropped.Load()}
-	for _, n := range l.names.all() {
+	for state, n := range l.names.all() {
 		one := statsOf(n)
+		if state != nil {
+			one.Threshold = state.threshold(&state.options)
+		}
 		s.Names[n.label] = one
 		s.Total.add(one)
 	}
@@ -60,7 +64,7 @@ func (l *Locker) Stats() Stats {
 
 func statsOf(n *tally) NameStats {
 	return NameStats{
-		Waiting: n.waiting.Load(), Held: n.held.Load(),
+		Threshold: Unlimited, Waiting: n.waiting.Load(), Held: n.held.Load(),
 		Acquired: n.acquired.Load(), Handoffs: n.handoffs.Load(), Shed: n.shed.Load(), Timeouts: n.timeouts.Load(),
 		Unavailable: n.unavailable.Load(), Lost: n.lost.Load(), Overstays: n.overstays.Load(),
 		Degraded: n.degraded.Load(), Batches: n.batches.Load(), Batched: n.batched.Load(),

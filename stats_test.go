@@ -51,3 +51,16 @@ func TestStatsCount(t *testing.T) {
 		require.EqualValues(t, 1, s.Total.Handoffs)
 	})
 }
+
+func TestStatsHaveTheThresholds(t *testing.T) {
+	l, _ := newLocker(t, wllock.WithThreshold(7), wllock.WithName("own", wllock.WithCallThreshold(3)))
+	for _, name := range []string{"n", "own"} {
+		require.NoError(t, l.Do(t.Context(), name, "k", nothing))
+	}
+	require.Equal(t, 7, l.Stats().Names["n"].Threshold)
+	require.Equal(t, 3, l.Stats().Names["own"].Threshold)
+	require.Zero(t, l.Stats().Total.Threshold)
+	require.NoError(t, l.SetThreshold("n", wllock.Unlimited))
+	require.Equal(t, wllock.Unlimited, l.Stats().Names["n"].Threshold)
+	require.Equal(t, "test", l.System())
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,39 +37,40 @@ func get(t testing.TB, l *wllock.Locker, target, accept string) *httptest.Respon
 	return w
 }
 
-type entry struct {
-	Holder           string
-	Key, Mode        string
-	Waiting, Holders int
-	Batch            int
-	AtBackend        bool    `json:"at_backend"`
-	HeldSeconds      float64 `json:"held_seconds"`
-	Fence            string
-	Turns            int
-	Until            time.Time
-	Degraded         bool
-	Lingering        bool
+// document is the page's JSON as a Go program reads it.
+type document struct {
+	Time    time.Time
+	PID     int
+	Uptime  float64 `json:"uptime_seconds"`
+	Lockers []locker
 }
 
-type document struct {
-	Time          time.Time
-	Instance      string
-	Waiting, Held int64
-	More          bool
-	Locks         []entry
-	Backend       struct {
+type locker struct {
+	System, Instance string
+	Backend          struct {
 		Available bool
 		Since     time.Time
 		Error     string
 	}
+	Total     wllock.NameStats
+	Names     map[string]wllock.NameStats
+	MoreNames bool `json:"more_names"`
+	Slowest   *wllock.LockInfo
+	Locks     []wllock.LockInfo
+	MoreLocks bool `json:"more_locks"`
 }
 
-func getJSON(t testing.TB, l *wllock.Locker) (d document) {
+func getJSON(t testing.TB, l *wllock.Locker) locker {
 	t.Helper()
 	w := get(t, l, "/?format=json", "")
+	var d document
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
-	return d
+	require.WithinDuration(t, time.Now(), d.Time, time.Minute)
+	require.Equal(t, os.Getpid(), d.PID)
+	require.Positive(t, d.Uptime)
+	require.Len(t, d.Lockers, 1)
+	return d.Lockers[0]
 }
 
 // crowd makes n callers wait for a key, of which counted wait in the local queue, until the returned function is called.
@@ -95,7 +97,7 @@ func TestWithoutLocker(t *testing.T) {
 
 func TestWithoutLocks(t *testing.T) {
 	l := wllocktest.New(t)
-	require.Equal(t, []entry{}, getJSON(t, l).Locks)
+	require.Equal(t, []wllock.LockInfo{}, getJSON(t, l).Locks)
 	require.Contains(t, get(t, l, "/", "").Body.String(), "0 waiting, 0 held")
 }
 
@@ -110,7 +112,7 @@ func TestBackendIsShown(t *testing.T) {
 	}, 5*time.Second, time.Millisecond)
 	d := getJSON(t, l)
 	require.Contains(t, d.Backend.Error, "lock backend unavailable")
-	require.WithinRange(t, d.Backend.Since, d.Time.Add(-5*time.Second), d.Time)
+	require.WithinRange(t, d.Backend.Since, time.Now().Add(-time.Minute), time.Now())
 	require.Regexp(t, `(?m)^BACKEND NOT AVAILABLE for .+: ".*lock backend unavailable`, get(t, l, "/", "").Body.String())
 }
 
@@ -123,25 +125,28 @@ func TestWhoHoldsAndWaits(t *testing.T) {
 	defer crowd(t, l, "1", 3, 3)()
 
 	d := getJSON(t, l)
-	require.EqualValues(t, 3, d.Waiting)
-	require.EqualValues(t, 2, d.Held)
+	require.EqualValues(t, 3, d.Total.Waiting)
+	require.EqualValues(t, 2, d.Total.Held)
+	require.EqualValues(t, 3, d.Names["product"].Waiting)
+	require.Equal(t, wllock.DefaultThreshold, d.Names["product"].Threshold)
+	require.Equal(t, "test:product:1", d.Slowest.Key)
 	require.Len(t, d.Locks, 2)
 	first := d.Locks[0]
 	assert.Equal(t, "test:product:1", first.Key)
 	assert.Equal(t, "exclusive", first.Mode)
 	assert.Equal(t, 3, first.Waiting)
 	assert.Equal(t, 1, first.Holders)
-	assert.Equal(t, strconv.FormatUint(lock.Fence(), 10), first.Fence)
+	assert.Equal(t, lock.Fence(), first.Fence)
 	assert.Equal(t, 1, first.Turns)
 	assert.Equal(t, l.Instance(), d.Instance)
 	assert.Equal(t, l.Instance(), first.Holder)
-	assert.Positive(t, first.HeldSeconds)
-	assert.Greater(t, first.Until, d.Time)
+	assert.Positive(t, first.HeldFor)
+	assert.Greater(t, first.Until, time.Now())
 	assert.Equal(t, 0, d.Locks[1].Waiting)
 
-	text := get(t, l, "/", "text/html").Body.String()
+	text := get(t, l, "/", "").Body.String()
 	assert.Regexp(t, `(?m)^KEY +MODE +WAITING +HOLDERS +HOLDER +BATCH +HELD +FENCE +TURNS +LEASE +STATE$`, text)
-	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +here +0 +[0-9.]+[mµ]?s +`+first.Fence+` +1 +[0-9.]+s +held$`, text)
+	assert.Regexp(t, `(?m)^"test:product:1" +exclusive +3 +1 +here +0 +[0-9.]+[mµ]?s +`+strconv.FormatUint(first.Fence, 10)+` +1 +[0-9.]+s +held$`, text)
 }
 
 func TestOtherStates(t *testing.T) {
@@ -187,7 +192,13 @@ func TestFormats(t *testing.T) {
 	l := wllocktest.New(t)
 	for _, test := range []struct{ target, accept, want string }{
 		{"/", "", "text/plain; charset=utf-8"},
-		{"/", "text/html,*/*", "text/plain; charset=utf-8"},
+		{"/", "*/*", "text/plain; charset=utf-8"}, // curl
+		{"/", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8", "text/html; charset=utf-8"}, // a browser
+		{"/", "application/json, text/plain, */*", "application/json"},                                                  // axios
+		{"/", "text/html;q=0.5, application/json", "application/json"},
+		{"/", "text/html;q=0, text/plain;q=0.1", "text/plain; charset=utf-8"},
+		{"/", "image/png, text/html;q=0.1, ;;", "text/html; charset=utf-8"},
+		{"/?format=html", "application/json", "text/html; charset=utf-8"},
 		{"/", "application/json", "application/json"},
 		{"/?format=json", "text/html", "application/json"},
 		{"/?format=text", "application/json", "text/plain; charset=utf-8"},
@@ -209,13 +220,13 @@ func TestBounded(t *testing.T) {
 	for i := range 101 {
 		if i == 100 {
 			require.NotContains(t, get(t, l, "/", "").Body.String(), "more")
-			require.False(t, getJSON(t, l).More)
+			require.False(t, getJSON(t, l).MoreLocks)
 		}
 		wllocktest.Hold(t, l, "product", strconv.Itoa(i))
 	}
 	defer crowd(t, l, "77", 1, 1)()
 	d := getJSON(t, l)
-	require.True(t, d.More)
+	require.True(t, d.MoreLocks)
 	require.Len(t, d.Locks, 100)
 	require.Equal(t, "test:product:77", d.Locks[0].Key, "the key with a waiter comes first")
 	text := get(t, l, "/", "").Body.String()

@@ -1,0 +1,62 @@
+package debug
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/wllock/wllock"
+)
+
+// document is the page as JSON.
+type document struct {
+	Time    time.Time `json:"time"`
+	PID     int       `json:"pid"`
+	Uptime  float64   `json:"uptime_seconds"` // of the process
+	Lockers []locker  `json:"lockers"`
+}
+
+type locker struct {
+	System         string                      `json:"system"`
+	Instance       string                      `json:"instance"` // the Locker's id
+	Backend        backend                     `json:"backend"`
+	Total          wllock.NameStats            `json:"total"` // over all names
+	Names          map[string]wllock.NameStats `json:"names"`
+	MoreNames      bool                        `json:"more_names"` // there are more, with fewer waiters
+	Slowest        *wllock.LockInfo            `json:"slowest"`    // held for the longest time; null: none is held
+	Locks          []wllock.LockInfo           `json:"locks"`
+	MoreLocks      bool                        `json:"more_locks"` // there are more, with fewer waiters
+	ReportPanics   uint64                      `json:"report_panics"`
+	ReportsDropped uint64                      `json:"reports_dropped"`
+}
+
+type backend struct {
+	Available bool      `json:"available"`
+	Since     time.Time `json:"since"`
+	Error     string    `json:"error,omitempty"`
+}
+
+func (p page) writeJSON(w io.Writer) {
+	d := document{Time: p.at, PID: p.pid, Uptime: p.uptime.Seconds()}
+	for _, s := range p.lockers {
+		d.Lockers = append(d.Lockers, s.document())
+	}
+	_ = json.NewEncoder(w).Encode(d) // fails only if the client has disconnected
+}
+
+func (s section) document() locker {
+	b := s.stats.Backend
+	d := locker{
+		System: s.system, Instance: s.instance, Backend: backend{Available: b.Available, Since: b.Since},
+		Total: s.stats.Total, Names: map[string]wllock.NameStats{}, MoreNames: s.moreNames,
+		Slowest: s.slowest, Locks: append([]wllock.LockInfo{}, s.locks...), MoreLocks: s.moreLocks,
+		ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
+	}
+	if b.Err != nil {
+		d.Backend.Error = b.Err.Error()
+	}
+	for _, n := range s.names {
+		d.Names[n.Name] = n.NameStats
+	}
+	return d
+}

@@ -1,0 +1,142 @@
+package debug_test
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/debug"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+// picturesVar names the directory that TestPictures writes to; without it, the test looks at nothing.
+const picturesVar = "WLLOCK_PICTURES"
+
+// TestPictures takes pictures of the page with chromium, as wide as a phone and as a screen, dark and light, for people to look at:
+//
+//	WLLOCK_PICTURES=/tmp go test -run Pictures ./debug
+func TestPictures(t *testing.T) {
+	dir := os.Getenv(picturesVar)
+	if dir == "" {
+		return // nothing is tested, so nothing is skipped
+	}
+	server := httptest.NewServer(debug.Handler(scene(t)...))
+	defer server.Close()
+	for name, flags := range map[string][]string{
+		"390-light": {"--window-size=390,1700"}, "390-dark": {"--window-size=390,1700", "--blink-settings=preferredColorScheme=0"},
+		"1440-light": {"--window-size=1440,1100"}, "1440-dark": {"--window-size=1440,1100", "--blink-settings=preferredColorScheme=0"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		picture := exec.CommandContext(ctx, "chromium", append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", //nolint:gosec // ours
+			"--user-data-dir="+t.TempDir(), "--screenshot="+filepath.Join(dir, "debug-"+name+".png"), server.URL+"/?format=html")...)
+		out, err := picture.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		shrink(t, filepath.Join(dir, "debug-"+name+".png"))
+	}
+}
+
+// shrink leaves a picture few colours: the most frequent ones, each unlike those before it.
+func shrink(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	full, err := png.Decode(bytes.NewReader(text))
+	require.NoError(t, err)
+	seen := map[color.Color]int{}
+	for y := range full.Bounds().Dy() {
+		for x := range full.Bounds().Dx() {
+			seen[full.At(x, y)]++
+		}
+	}
+	var few color.Palette
+	for _, c := range slices.SortedFunc(maps.Keys(seen), func(a, b color.Color) int { return seen[b] - seen[a] }) {
+		if len(few) < 255 && (len(few) == 0 || unlike(c, few.Convert(c))) {
+			few = append(few, c)
+		}
+	}
+	small := image.NewPaletted(full.Bounds(), few)
+	draw.Draw(small, small.Bounds(), full, image.Point{}, draw.Src)
+	var b bytes.Buffer
+	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, small))
+	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
+}
+
+func unlike(a, b color.Color) bool {
+	ar, ag, ab, _ := a.RGBA()
+	br, bg, bb, _ := b.RGBA()
+	const eye = 10 << 8
+	far := func(x, y uint32) bool { return max(x, y)-min(x, y) > eye }
+	return far(ar, br) || far(ag, bg) || far(ab, bb)
+}
+
+// scene is a shop at noon and its mail service, whose backend is away.
+func scene(t *testing.T) []*wllock.Locker {
+	b := memlock.New()
+	shop, err := wllock.New("shop", b, wllock.WithInstance("shop-7c9f6d"), wllock.WithThreshold(50), wllock.WithName("cart", wllock.WithCallThreshold(8)))
+	require.NoError(t, err)
+	other, err := wllock.New("shop", b, wllock.WithInstance("shop-b41e20"))
+	require.NoError(t, err)
+	down := memlock.New()
+	mail, err := wllock.New("mail", down, wllock.WithInstance("shop-7c9f6d"), wllock.WithLeaseTTL(time.Second), wllock.WithOutage(wllock.LocalOnly))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		down.Partition(false)
+		for _, l := range []*wllock.Locker{shop, other, mail} {
+			require.NoError(t, l.Close(context.WithoutCancel(t.Context())))
+		}
+	})
+	for range 400 {
+		require.NoError(t, shop.Do(t.Context(), "product", "2000", func(context.Context) error { return nil }))
+	}
+	wllocktest.Hold(t, shop, "product", "1000")
+	wllocktest.Hold(t, shop, "cart", "customer-81723@example.com/2026-11-22/checkout")
+	wllocktest.Hold(t, shop, "product", "<script>alert(1)</script>")
+	wllocktest.Hold(t, other, "invoice", "77")
+	t.Cleanup(crowdIn(t, shop, "product", "1000", 42))
+	t.Cleanup(crowdIn(t, shop, "cart", "customer-81723@example.com/2026-11-22/checkout", 11))
+	t.Cleanup(crowdIn(t, shop, "invoice", "77", 3))
+	down.Partition(true)
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_ = mail.Do(ctx, "digest", "daily", func(context.Context) error { return nil })
+		return !mail.Health().Available
+	}, 5*time.Second, time.Millisecond)
+	wllocktest.Hold(t, mail, "digest", "daily")
+	time.Sleep(time.Second)
+	return []*wllock.Locker{shop, mail}
+}
+
+// crowdIn is crowd for any name, with callers beyond the threshold.
+func crowdIn(t *testing.T, l *wllock.Locker, name, key string, n int) (leave func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	gone := make(chan struct{}, n)
+	for range n {
+		go func() {
+			_ = l.Do(ctx, name, key, func(context.Context) error { return nil })
+			gone <- struct{}{}
+		}()
+	}
+	time.Sleep(100 * time.Millisecond)
+	return func() {
+		cancel()
+		for range n {
+			<-gone
+		}
+	}
+}
