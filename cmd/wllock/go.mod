@@ -3,6 +3,7 @@ module github.com/wllock/wllock/cmd/wllock
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/stretchr/testify v1.12.1
 	github.com/urfave/cli/v3 v3.14.0
 	github.com/wllock/wllock v0.0.0
@@ -11,6 +12,7 @@ require (
 	github.com/wllock/wllock/distributed/zklock v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.49.0
+	golang.org/x/term v0.47.0
 )
 
 require (

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -80,15 +81,15 @@ func opener[B distributed.Backend](open func(string) (B, error)) config.Opener {
 	}
 }
 
-// inspected runs f with the backend's Inspector, and closes that.
+// inspected runs f with the backend's Inspector, whose calls are bounded, and closes that.
 func (a *app) inspected(ctx context.Context, c *cli.Command, system string, f func(context.Context, distributed.Inspector) error) error {
 	settings, err := a.settings(c, system)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
+	opening, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 	defer cancel()
-	backend, err := settings.OpenBackend(ctx)
+	backend, err := settings.OpenBackend(opening)
 	if err != nil {
 		return openError(err)
 	}
@@ -97,7 +98,31 @@ func (a *app) inspected(ctx context.Context, c *cli.Command, system string, f fu
 	if !able {
 		return &exit{unavailable, fmt.Errorf("the backend %s cannot tell who holds a lock", settings.Backend)}
 	}
-	return f(ctx, i)
+	return f(ctx, bounded{i, c.Duration("timeout")})
+}
+
+// bounded is an Inspector that waits for each answer so long at most.
+type bounded struct {
+	distributed.Inspector
+	timeout time.Duration
+}
+
+func (b bounded) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	return b.Inspector.Inspect(ctx, key)
+}
+
+func (b bounded) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	return b.Inspector.List(ctx, prefix, cursor, limit)
+}
+
+func (b bounded) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	return b.Inspector.Break(ctx, found, by, reason)
 }
 
 // openError tells a wrong setting from a backend that is away.

@@ -38,6 +38,7 @@ func usageError(format string, args ...any) error { return &exit{usage, fmt.Erro
 
 // app is one run of the program.
 type app struct {
+	in       *os.File
 	out, err io.Writer
 	dashed   bool     // the command line has a --
 	after    []string // what is behind that
@@ -46,7 +47,7 @@ type app struct {
 
 // Main runs a command line and returns its exit code.
 func Main(args []string) int {
-	a := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ()}
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
 	return a.main(context.Background(), args)
 }
 
@@ -88,10 +89,10 @@ func (a *app) commands() *cli.Command {
 		Writer: a.out, ErrWriter: a.err, ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "backend", Usage: "`URL` of the lock service (default: $WLLOCK_BACKEND)"},
-			&cli.StringFlag{Name: "system", Usage: "first part of lock `NAMES` (default: $WLLOCK_SYSTEM_NAME)"},
+			&cli.StringFlag{Name: "system", Usage: "first part of the locks' `NAME`s (default: $WLLOCK_SYSTEM_NAME)"},
 			&cli.DurationFlag{Name: "timeout", Usage: "for the backend's answer", Value: 10 * time.Second},
 		},
-		Commands: []*cli.Command{a.run(), a.who(), a.ls()},
+		Commands: []*cli.Command{a.run(), a.who(), a.ls(), a.top(), a.breaks(), a.man()},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Len() > 0 {
 				return usageError("there is no command %q: see wllock help", c.Args().First())

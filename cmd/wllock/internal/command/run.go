@@ -31,10 +31,10 @@ func (a *app) run() *cli.Command {
 		Name: "run", Usage: "run a command under a lock", ArgsUsage: "NAME KEY -- COMMAND [ARGUMENT...]", Description: runDescription,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "n", Aliases: []string{"no-wait"}, Usage: "give up at once if others have the lock"},
-			&cli.DurationFlag{Name: "w", Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
+			&cli.DurationFlag{Name: "w", HideDefault: true, Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
 			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "a read lock: beside other readers"},
-			&cli.DurationFlag{Name: "hold-at-least", Usage: "keep the lock taken so long from its start, also if the command ends before"},
-			&cli.DurationFlag{Name: "lock-time-max", Usage: "end the command when it has run so long (default: never)"},
+			&cli.DurationFlag{Name: "hold-at-least", HideDefault: true, Usage: "keep the lock taken so long from its start, also if the command ends before"},
+			&cli.DurationFlag{Name: "lock-time-max", HideDefault: true, Usage: "end the command when it has run so long (default: never)"},
 			&cli.DurationFlag{Name: "grace", Value: 5 * time.Second, Usage: "time between SIGTERM and SIGKILL when the lock is lost"},
 		},
 		Action: a.runAction,

@@ -1,0 +1,112 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shop is a service with so many locks, of which one after the other is longer held; each page takes a while.
+type shop struct {
+	distributed.Inspector
+	locks           int
+	took            time.Duration
+	listed, inspect atomic.Int64
+	away            atomic.Bool
+}
+
+func (s *shop) lock(n int) distributed.Inspection {
+	return distributed.Inspection{
+		Key: fmt.Sprintf("shop:n:%06d", n), Since: time.Now().Add(-time.Duration(n) * time.Millisecond),
+		Holders: []distributed.Holder{{Instance: "web"}}, MoreWaiters: n / (s.locks - 1),
+	}
+}
+
+func (s *shop) List(_ context.Context, _, cursor string, limit int) (page []distributed.Inspection, next string, err error) {
+	time.Sleep(s.took)
+	if s.away.Load() {
+		return nil, "", errors.New("away")
+	}
+	at, _ := strconv.Atoi(cursor)
+	for len(page) < limit && at < s.locks {
+		page = append(page, s.lock(at))
+		at++
+	}
+	s.listed.Add(int64(len(page)))
+	if at == s.locks {
+		return page, "", nil
+	}
+	return page, strconv.Itoa(at), nil
+}
+
+func (s *shop) Inspect(_ context.Context, key string) (distributed.Inspection, error) {
+	s.inspect.Add(1)
+	var n int
+	_, err := fmt.Sscanf(key, "shop:n:%d", &n)
+	return s.lock(n), err
+}
+
+// However many locks there are, the first screen comes soon, and then the service does little.
+func TestReaderKeepsItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shop{locks: 100_000, took: 3 * time.Millisecond}
+		r := newReader(s, "shop:", nil, 2*time.Second)
+		began := time.Now()
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer close(done)
+			r.run(ctx)
+		}()
+		<-r.changed
+		require.Less(t, time.Since(began), time.Second)
+		atFirst := s.listed.Load()
+		time.Sleep(10 * time.Second)
+		require.LessOrEqual(t, s.listed.Load()-atFirst, int64(10*pace+perPage))
+		v := r.first(20, time.Now())
+		require.False(t, v.complete)
+		time.Sleep(20 * time.Second)
+		v = r.first(20, time.Now())
+		require.True(t, v.complete)
+		require.Equal(t, 100_000, v.held)
+		require.Equal(t, "shop:n:099999", v.locks[0].Key) // for which one waits
+		inspected := s.inspect.Load()
+		time.Sleep(10 * time.Second)
+		require.InDelta(t, 5*20, s.inspect.Load()-inspected, 20) // those on the screen
+		cancel()
+		<-done
+	})
+}
+
+// What is free disappears, and what the service does not tell stays with the error.
+func TestReaderForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shop{locks: 3}
+		r := newReader(s, "shop:", nil, time.Second)
+		require.True(t, r.readAll(t.Context(), time.Now()))
+		r.forget()
+		s.locks = 2
+		require.True(t, r.readAll(t.Context(), time.Now()))
+		r.forget()
+		require.Equal(t, 2, r.first(9, time.Now()).held)
+		r.update(distributed.Inspection{Key: "shop:n:000001"})
+		require.Equal(t, 1, r.first(9, time.Now()).held)
+		s.away.Store(true)
+		require.False(t, r.readAll(t.Context(), time.Now()))
+		v := r.first(9, time.Now())
+		require.Equal(t, 1, v.held)
+		require.ErrorContains(t, v.err, "away")
+	})
+}
