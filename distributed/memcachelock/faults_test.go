@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,15 +163,19 @@ func TestOneOfTwoServersIsAway(t *testing.T) {
 	t.Parallel()
 	first, second := dbtest.Memcached(t), dbtest.Memcached(t)
 	b := open(t, first.Addr, second.Addr)
+	b.client.Timeout = ttl / 20 // as New says
 	var leases []*lease
 	for i := range 40 {
 		leases = append(leases, leased(t, b, request(fmt.Sprint("k", i), "a")))
 	}
+	require.Eventually(t, func() bool { // all are claimed
+		return !slices.ContainsFunc(leases, func(l *lease) bool { left, _ := l.At(time.Now()); return left < ttl/2 })
+	}, patience, ttl/100)
 	second.Pause()
 	time.Sleep(2 * ttl)
 	var alive int
 	for _, l := range leases {
-		if _, healthy := l.At(time.Now()); healthy {
+		if left, _ := l.At(time.Now()); left > ttl/3 { // what a tenure needs
 			alive++
 			require.NoError(t, l.Release(t.Context()))
 		} else {

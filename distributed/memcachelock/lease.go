@@ -23,6 +23,7 @@ type lease struct {
 	key      string
 	since    time.Time   // it was granted after
 	place    *place      // it was granted to; nil: by Enter itself
+	silent   atomic.Bool // its server did not answer the last renewal
 	released atomic.Bool // set before the cas that removes the claim, so that nobody else can find it missing and not know why
 }
 
@@ -46,23 +47,41 @@ func (b *Backend) keep(key string, c claim, p *place, since time.Time, wanted bo
 	return l
 }
 
-// renew is called by the keeper.
+// renew is called by the keeper. The client waits for all servers that it asks in one request, so leases whose server was silent
+// last time do not share one with the others.
 func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
-	due = slices.DeleteFunc(due, func(d distributed.Lease) bool { return d.(*lease).unread() })
+	var healthy, silent []*lease
+	for _, d := range due {
+		switch l := d.(*lease); {
+		case l.unread():
+		case l.silent.Load():
+			silent = append(silent, l)
+		default:
+			healthy = append(healthy, l)
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(func() { b.renewAll(ctx, silent) })
+	b.renewAll(ctx, healthy)
+	both.Wait()
+}
+
+func (b *Backend) renewAll(ctx context.Context, due []*lease) {
 	room := make(chan struct{}, maxWritten)
 	var written sync.WaitGroup
 	for part := range slices.Chunk(due, maxRead) {
 		keys := make([]string, len(part))
-		for i, d := range part {
-			keys[i] = itemKey(d.(*lease).key)
+		for i, l := range part {
+			keys[i] = itemKey(l.key)
 		}
 		items, err := b.client.GetMulti(keys)
-		for i, d := range part {
-			l, item := d.(*lease), items[keys[i]]
+		for i, l := range part {
+			item := items[keys[i]]
+			l.silent.Store(item == nil && err != nil)
 			if item == nil && err == nil {
 				item = missing(l.key)
 			}
-			if item != nil { // else unknown: a server did not answer, and the keeper asks again
+			if item != nil { // else unknown: the keeper asks again
 				room <- struct{}{}
 				written.Go(func() { l.renew(ctx, item); <-room })
 			}

@@ -36,7 +36,8 @@ type Option func(*Backend)
 func WithUnfenced() Option { return func(b *Backend) { b.unfenced = true } }
 
 // New returns a Backend over the servers of client; it needs [WithUnfenced], and does not connect. The client is the caller's: its
-// Timeout bounds every exchange, and its MaxIdleConns should be as many as the callers that ask at a time.
+// Timeout bounds every exchange, and its MaxIdleConns should be as many as the callers that ask at a time. With several servers
+// set Timeout to T/20 at most: a silent server can hold up the renewals at the others for as long, a few times.
 func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 	b := &Backend{client: client, places: map[*place]struct{}{}}
 	for _, o := range opts {
