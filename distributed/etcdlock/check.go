@@ -104,12 +104,7 @@ func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.
 	case looks:
 		a.plan(distributed.HeartbeatInterval(a.ttl))
 	case state == leased && asked == "" && exists:
-		l.seen = 0
-		if !a.waits(second) {
-			l.seen = revision
-			a.watchRivals(revision)
-		}
-		a.planChecks()
+		a.seen(revision, a.waits(second))
 	}
 	a.mu.Unlock()
 	switch {
@@ -120,6 +115,20 @@ func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.
 	case looks && exists && a.hasGone(second):
 		a.poke()
 	}
+}
+
+// seen notes whether somebody is behind a holder: if not, a watch will tell. The caller holds mu.
+func (a *attempt) seen(revision int64, waits bool) {
+	if waits {
+		a.lease.seen = 0
+		a.unwatch()
+	} else {
+		a.lease.seen = revision
+		if a.watch == nil {
+			a.watchRivals(revision)
+		}
+	}
+	a.planChecks()
 }
 
 // hasGone reports that the key that the waiter waits for has gone, perhaps to come again behind it, or that its lease was

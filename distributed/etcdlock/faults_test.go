@@ -234,7 +234,7 @@ func TestExpiryUnderLoad(t *testing.T) {
 		places = append(places, asker{t, other, fmt.Sprint("dead", i)}.place("b", lasting(long)))
 		alive = append(alive, asker{t, open(t, server.Addr, prefix), fmt.Sprint("alive", i)}.lease("c"))
 	}
-	stop := loadWith(t, server.Addr)
+	stop := loadWith(t, server.Addr, 8)
 	for _, l := range dead {
 		claimed(t, l)
 	}
@@ -253,12 +253,11 @@ func TestExpiryUnderLoad(t *testing.T) {
 }
 
 // loadWith writes to the server until stop is called.
-func loadWith(t *testing.T, addr string) (stop func()) {
+func loadWith(t *testing.T, addr string, writers int) (stop func()) {
 	t.Helper()
 	c := plainClient(t, addr)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	const writers = 8
 	for range writers {
 		go func() {
 			for ctx.Err() == nil {

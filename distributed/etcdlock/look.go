@@ -93,26 +93,26 @@ func (a *attempt) grant(ctx context.Context, since time.Time, v *view) (*grant, 
 	return &grant{since, fence, v.revision, v.contended}, err
 }
 
-// follow watches the key that the attempt waits for: its deletion, and for a reader its downgrade. A watch begins at the
-// revision after that of the look, so that nothing is missed. The caller holds mu.
+// follow watches the key that the attempt waits for: its deletion, and for a reader its downgrade. What happens between the
+// look and the beginning of the watch makes it look once more. The caller holds mu.
 func (a *attempt) follow(v *view) {
 	if a.follows == v.before && a.watch != nil {
 		return
 	}
 	a.unwatch()
 	a.follows = v.before
-	req := &pb.WatchCreateRequest{Key: []byte(v.before), StartRevision: v.revision + 1}
+	req := &pb.WatchCreateRequest{Key: []byte(v.before)}
 	if !a.shared() {
 		req.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 	}
-	a.watch = a.b.watches.add(a, req)
+	a.watch = a.b.watches.add(a, v.revision, req)
 }
 
 // watchRivals has a holder learn who enters, and an exclusive one that its own key has been deleted. The caller holds mu.
 func (a *attempt) watchRivals(revision int64) {
 	a.unwatch()
 	rivals := a.rivals(a.lease.fences.isShared())
-	a.watch = a.b.watches.add(a, &pb.WatchCreateRequest{Key: []byte(rivals), RangeEnd: endOf(rivals), StartRevision: revision + 1})
+	a.watch = a.b.watches.add(a, revision, &pb.WatchCreateRequest{Key: []byte(rivals), RangeEnd: endOf(rivals)})
 }
 
 // unwatch gives the watch up. The caller holds mu.
@@ -120,6 +120,20 @@ func (a *attempt) unwatch() {
 	if a.watch != nil {
 		a.b.watches.remove(a.watch)
 		a.watch = nil
+	}
+}
+
+// missed is called when something has changed in the cluster between what the owner of a watch has seen and the beginning of the
+// watch. A waiter looks; a holder's look shares a request with those of others.
+func (a *attempt) missed(w *watch) {
+	a.mu.Lock()
+	mine, state := a.watch == w, a.state
+	if mine && state == leased {
+		a.plan(0)
+	}
+	a.mu.Unlock()
+	if mine && state == waiting {
+		a.poke()
 	}
 }
 

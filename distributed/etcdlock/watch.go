@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -28,11 +29,17 @@ type watches struct {
 }
 
 // watch is one of them. Its id is unique in the Backend, over all streams.
+//
+// A server delivers at once what is watched from now on. A watch from a revision in the past is first put beside those, and
+// catches up at the next of its rounds, every 100 ms. A cluster that is busy is past every revision that an answer has
+// named. So a new watch is one from now on, the answer to it says what revision that is, and its owner looks if that is
+// beyond the one that it has seen (rule E3).
 type watch struct {
-	id   int64
-	a    *attempt
-	req  *pb.WatchCreateRequest
-	next int64 // guarded by the mutex of watches; the revision to go on at
+	id    int64
+	a     *attempt
+	req   *pb.WatchCreateRequest
+	fresh bool  // guarded by the mutex of watches; it is to begin now, which was not answered yet
+	next  int64 // guarded by the mutex of watches; the revision to go on at
 }
 
 const (
@@ -44,12 +51,13 @@ const (
 	reopenPause = 50 * time.Millisecond
 )
 
-// add sets a watch; its events go to a.fired, from any goroutine and with no mutex held.
-func (ws *watches) add(a *attempt, req *pb.WatchCreateRequest) *watch {
+// add sets a watch for what happens after the revision that its owner has seen. Events go to a.fired, and what may have happened
+// before the watch began to a.missed, from any goroutine and with no mutex held.
+func (ws *watches) add(a *attempt, seen int64, req *pb.WatchCreateRequest) *watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.last++
-	w := &watch{id: ws.last, a: a, req: req, next: req.StartRevision}
+	w := &watch{id: ws.last, a: a, req: req, fresh: true, next: seen + 1}
 	req.WatchId = w.id
 	if ws.all == nil {
 		ws.all = map[int64]*watch{}
@@ -174,7 +182,7 @@ func (ws *watches) restart() []*pb.WatchRequest {
 	ws.out = nil
 	var all []*pb.WatchRequest
 	for _, w := range ws.all {
-		w.req.StartRevision = w.next
+		w.req.StartRevision, w.fresh = w.next, false
 		all = append(all, createWatch(w.req))
 	}
 	return all
@@ -196,36 +204,56 @@ func (ws *watches) read(stream pb.Watch_WatchClient) {
 			return
 		}
 		ws.hear()
-		if w := ws.took(got); w != nil {
+		switch w, what := ws.took(got); what {
+		case watchFired:
 			w.a.fired(w, got.Events)
+		case watchMissed:
+			w.a.missed(w)
 		}
 	}
 }
 
-// took returns the watch that a message is for, if it is to be passed on. A server gives a watch up when the revision at which
-// it is to go on has been compacted, which its owner learns as a message without events. It also does when the user has no right to it;
-// then looks without an event have to do.
-func (ws *watches) took(got *pb.WatchResponse) *watch {
+type watchNews uint8
+
+const (
+	watchQuiet  watchNews = iota // nothing for the owner
+	watchFired                   // events; none: the revision to go on at was compacted
+	watchMissed                  // there may have been events before the watch began
+)
+
+// took returns the watch that a message is for, and what is to be passed on. A server gives a watch up when the revision at which
+// it is to go on has been compacted. It also does when the user has no right to it; then looks without an event have to do.
+func (ws *watches) took(got *pb.WatchResponse) (*watch, watchNews) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w := ws.all[got.WatchId]
 	switch {
 	case w == nil:
-		return nil
+		return nil, watchQuiet
 	case got.Canceled:
 		delete(ws.all, w.id)
 		got.Events = nil
 		if got.CompactRevision != 0 {
-			return w
+			return w, watchFired
 		}
 		ws.b.set.log.Warn("etcdlock: a watch was refused", "reason", got.CancelReason)
-		return nil
-	case len(got.Events) == 0:
-		return nil
+		return nil, watchQuiet
+	case got.Created:
+		missed := w.fresh && got.Header.Revision >= w.next
+		w.fresh = false
+		if missed {
+			return w, watchMissed
+		}
+		return nil, watchQuiet
+	}
+	// A member that lags begins before what the owner has seen: with an earlier use of a name, perhaps.
+	got.Events = slices.DeleteFunc(got.Events, func(e *mvccpb.Event) bool { return e.Kv.ModRevision < w.next })
+	if len(got.Events) == 0 {
+		return nil, watchQuiet
 	}
 	ws.events.Add(1)
 	w.next = got.Header.Revision + 1
-	return w
+	return w, watchFired
 }
 
 // ids returns the watches there are, for tests.

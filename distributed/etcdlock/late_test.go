@@ -1,0 +1,107 @@
+package etcdlock
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/etcdtest"
+)
+
+// The key that a waiter waits for is gone before its watch has begun: the waiter looks, long before H.
+func TestAWatchThatBeginsLate(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	ask := asker{t, b, "k"}
+	l := ask.lease("a", lasting(long))
+	p := ask.place("b", lasting(long)).(place)
+	p.a.mu.Lock()
+	p.a.unwatch()
+	old := view{revision: p.a.revision, before: p.a.follows}
+	p.a.mu.Unlock()
+	release(t, l)
+	start := time.Now()
+	p.a.mu.Lock()
+	p.a.follow(&old)
+	p.a.mu.Unlock()
+	release(t, granted(t, p))
+	require.Less(t, time.Since(start), distributed.HeartbeatInterval(long)*3/4, "by a look without an event")
+}
+
+// Others have entered before the watch of the holder has begun, as all do at the start of a rush: it looks.
+func TestAHoldersWatchThatBeginsLate(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	ask := asker{t, b, "k"}
+	l := ask.lease("a", lasting(long))
+	a := l.(*lease).a
+	a.mu.Lock()
+	b.due.Remove(&a.item)
+	a.unwatch()
+	a.mu.Unlock()
+	p := ask.place("b", lasting(long))
+	require.False(t, l.Contended())
+	a.mu.Lock()
+	a.watchRivals(a.revision)
+	a.mu.Unlock()
+	require.Eventually(t, l.Contended, distributed.RenewInterval(long)/2, time.Millisecond)
+	release(t, l)
+	release(t, granted(t, p))
+}
+
+// A member that lags delivers events from before what the owner of a watch has seen: of an earlier use of its name.
+func TestEventsFromBeforeTheWatch(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	ask := asker{t, b, "k"}
+	l := ask.lease("a", lasting(long))
+	a := l.(*lease).a
+	require.Eventually(t, func() bool { return len(b.watches.ids()) == 1 }, patience, time.Millisecond)
+	w, news := b.watches.took(deletion(b.watches.ids()[0], a.name, a.revision-1))
+	require.Nil(t, w)
+	require.Equal(t, watchQuiet, news)
+	w, news = b.watches.took(deletion(b.watches.ids()[0], a.name, a.revision+1))
+	require.NotNil(t, w)
+	require.Equal(t, watchFired, news)
+	release(t, l)
+}
+
+func deletion(id int64, name string, revision int64) *pb.WatchResponse {
+	return &pb.WatchResponse{WatchId: id, Header: &pb.ResponseHeader{Revision: revision}, Events: []*mvccpb.Event{
+		{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte(name), ModRevision: revision}},
+	}}
+}
+
+// In a cluster where others write as well, a hand-over takes no round of the server's, 100 ms each, in which it looks after watches that
+// begin in the past. A busy machine gets three tries.
+func TestHandOversBesideOtherWrites(t *testing.T) {
+	t.Parallel()
+	const limit = 35 * time.Millisecond
+	server, prefix := etcdtest.Shared(t), newPrefix()
+	b, other := open(t, server.Addr, prefix), open(t, server.Addr, prefix)
+	median := limit
+	for try := 0; try < 3 && median >= limit; try++ {
+		var took []time.Duration
+		stop := loadWith(t, server.Addr, 1)
+		for range 21 {
+			l := asker{t, b, "k"}.lease("a", lasting(long))
+			p := asker{t, other, "k"}.place("b", lasting(long))
+			time.Sleep(2 * time.Millisecond) // the watch has been asked for
+			start := time.Now()
+			release(t, l)
+			next := granted(t, p)
+			took = append(took, time.Since(start))
+			release(t, next)
+		}
+		stop()
+		slices.Sort(took)
+		median = took[len(took)/2]
+		t.Logf("median %v", median)
+	}
+	require.Less(t, median, limit)
+}
