@@ -20,7 +20,7 @@ func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) e
 		return err
 	}
 	for _, one := range statements {
-		err := retrying(ctx, func() error { return exec(ctx, db, one) })
+		err := retrying(ctx, func() error { return create(ctx, db, one) })
 		if err != nil {
 			return fmt.Errorf("sqllock: migrate: %w", explain(dialect, "migrate", err))
 		}
@@ -62,7 +62,17 @@ func (s *settings) fill(text string) string {
 	return strings.NewReplacer("{locks}", s.table("locks"), "{waiters}", s.table("waiters"), "{meta}", s.table("meta")).Replace(text)
 }
 
-func exec(ctx context.Context, db *sql.DB, text string) error {
-	_, err := db.ExecContext(ctx, text)
+// createTries is how often a statement is sent that others carry out at the same time. The second time they have committed.
+const createTries = 3
+
+// createdMeanwhile are PostgreSQL's answers to the slower of two that create a table if it does not exist.
+var createdMeanwhile = map[string]bool{"23505": true, "42P07": true, "42710": true} // unique violation; duplicate table, object
+
+func create(ctx context.Context, db *sql.DB, text string) (err error) {
+	for range createTries {
+		if _, err = db.ExecContext(ctx, text); err == nil || !createdMeanwhile[code(err)] {
+			return err
+		}
+	}
 	return err
 }
