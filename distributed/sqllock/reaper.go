@@ -28,9 +28,12 @@ var reapSteps = struct{ turn, doomed, remove, highest, floor, stale, strays, not
 	remove:  `DELETE FROM {locks} WHERE name = $2 AND ` + unused + ` AND fence <= (SELECT value FROM {meta} WHERE name = 'floor')`,
 	highest: `SELECT COALESCE(MAX(fence), 0) FROM {locks} WHERE ` + unused,
 	floor:   `UPDATE {meta} SET value = $1 WHERE name = 'floor' AND value < $1`,
-	stale:   `SELECT name FROM {locks} WHERE (queued > 0 OR members > 0) AND update_time < {now} - $1 LIMIT 500`,
-	strays:  `DELETE FROM {waiters} WHERE expires_at < {now} - $1`,
-	notes:   `DELETE FROM {meta} WHERE name NOT IN ('version', 'floor', 'reaper') AND expires_at < {now}`,
+	// stale finds the locks whose counts include the dead, also of one that is held and renewed all the time.
+	stale: `SELECT l.name FROM {locks} l WHERE (l.queued > 0 OR l.members > 0) AND (l.update_time < {now} - $1
+  OR EXISTS (SELECT 1 FROM {waiters} w WHERE w.name = l.name AND w.expires_at < {now} - $1)) LIMIT 500`,
+	// strays deletes rows that no lock counts.
+	strays: `DELETE FROM {waiters} WHERE expires_at < {now} - $1 AND name NOT IN (SELECT name FROM {locks})`,
+	notes:  `DELETE FROM {meta} WHERE name NOT IN ('version', 'floor', 'reaper') AND expires_at < {now}`,
 }
 
 // reap runs until Close.
