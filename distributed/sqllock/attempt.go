@@ -94,6 +94,8 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 func (a *attempt) ask(ctx context.Context) reply {
 	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(a.ttl))
 	defer cancel()
+	stop := context.AfterFunc(a.b.asking, cancel)
+	defer stop()
 	start := time.Now()
 	r, err := a.b.request(ctx, &a.claim)
 	a.b.observe(start, err)

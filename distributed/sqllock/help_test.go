@@ -124,6 +124,12 @@ func (w *wire) setCut(cut bool) {
 	}
 }
 
+func (w *wire) logTo(log func(text string)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = log
+}
+
 var errCut = errors.New("the wire was cut")
 
 // pass carries out fn, unless the wire is cut.

@@ -41,6 +41,9 @@ type Backend struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+	// asking ends when Close has waited long enough for the answers to requests.
+	asking     context.Context
+	stopAsking context.CancelFunc
 
 	mu       sync.Mutex // guards all below
 	attempts map[string]*attempt
@@ -69,6 +72,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 		attempts: make(map[string]*attempt), byName: make(map[string][]*attempt),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.asking, b.stopAsking = context.WithCancel(context.Background())
 	b.keeper = keepalive.NewKeeper(b.renew)
 	b.due = deadline.New(func(_ time.Time, due []*attempt) { b.looks.add(b, due...) })
 	b.later = deadline.New(func(_ time.Time, due []*removal) { b.removals.add(b, due...) })
@@ -204,7 +208,19 @@ func (b *Backend) begin() bool {
 	return !b.sealed
 }
 
-// closeTime is how long Close tries to take places and unread grants out of the database; later they expire.
+// finishTasks lets no more tasks begin and waits for the end of those that run, for requests until ctx ends.
+func (b *Backend) finishTasks(ctx context.Context) {
+	b.mu.Lock()
+	b.sealed = true
+	b.mu.Unlock()
+	stop := context.AfterFunc(ctx, b.stopAsking)
+	b.tasks.Wait()
+	stop()
+	b.stopAsking()
+}
+
+// closeTime is how long Close tries to take places and unread grants out of the database, and waits for answers to requests; later
+// they expire.
 const closeTime = 2 * time.Second
 
 // Close implements distributed.Backend. Places are left and unread grants released, unless the database does not answer. The
@@ -227,12 +243,10 @@ func (b *Backend) Close() error {
 	b.due.Close()
 	b.later.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
 	b.removals.finish(ctx, b, left)
-	cancel()
-	b.mu.Lock()
-	b.sealed = true
-	b.mu.Unlock()
-	b.tasks.Wait()
+	b.finishTasks(ctx)
+	b.removals.finish(ctx, b, nil) // what requests have got that were answered meanwhile
 	b.keeper.Close()
 	b.acquiring.close()
 	b.releasing.close()
