@@ -13,7 +13,9 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.a.b.isClosed() {
 		return distributed.ErrClosed
 	}
-	l.begin(held, false)
+	if one, _ := l.removal(held, false); one != nil {
+		l.a.s.dead.addHere(ctx, one)
+	}
 	return l.a.b.orClosed(l.wait(ctx))
 }
 
@@ -56,6 +58,15 @@ func (l *lease) StartRelease() bool {
 
 // begin starts the release unless it is under way. It reports whether the lease is released.
 func (l *lease) begin(held, watched bool) (done bool) {
+	one, done := l.removal(held, watched)
+	if one != nil {
+		l.a.s.dead.add(one)
+	}
+	return done
+}
+
+// removal returns the deletion that a release begins with; nil: it is under way, or done.
+func (l *lease) removal(held, watched bool) (one *removal, done bool) {
 	l.mu.Lock()
 	first := l.phase == kept
 	switch {
@@ -63,20 +74,20 @@ func (l *lease) begin(held, watched bool) (done bool) {
 		l.phase, l.held, l.watched = starting, held, watched
 	case l.phase == released && l.held && l.err == nil:
 		l.mu.Unlock()
-		return true
+		return nil, true
 	case l.phase == released && watched:
 		l.mu.Unlock()
 		l.Released(l.outcome())
-		return false
+		return nil, false
 	default:
 		l.watched = l.watched || watched
 	}
 	l.mu.Unlock()
-	if first {
-		l.a.end()
-		l.a.s.dead.add(&removal{a: l.a, claim: l.claim, done: l.removed})
+	if !first {
+		return nil, false
 	}
-	return false
+	l.a.end()
+	return &removal{a: l.a, claim: l.claim, done: l.removed}, false
 }
 
 // claim is called once, when the deletion is about to be sent. It reports false if an Enter has been quicker, which does both in

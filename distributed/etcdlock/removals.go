@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -52,6 +53,32 @@ func (r *removals) add(one *removal) {
 	}
 }
 
+// addHere deletes the key on the caller's goroutine if nothing else is to be deleted, which spares a lone caller two switches of
+// goroutines. When ctx ends the deletion goes on in the background.
+func (r *removals) addHere(ctx context.Context, one *removal) {
+	if !r.takesHere() {
+		r.add(one)
+		return
+	}
+	r.deleteSome(ctx, []*removal{one})
+	r.mu.Lock()
+	r.workers--
+	r.rested()
+	r.mu.Unlock()
+	r.drain() // what came meanwhile, or is to be repeated
+}
+
+// takesHere counts the caller as a worker, if nothing else is to be deleted.
+func (r *removals) takesHere() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := !r.over && len(r.queue) == 0 && r.workers == 0
+	if free {
+		r.workers++
+	}
+	return free
+}
+
 func (r *removals) push(one *removal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,6 +125,18 @@ func (r *removals) next() bool {
 	all := r.queue[:n:n]
 	r.queue = r.queue[n:]
 	r.mu.Unlock()
+	if r.deleteSome(r.s.ctx, all) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workers--
+	r.rested()
+	return false
+}
+
+// deleteSome sends one request, or two. It reports false if the rest is to wait for the next keepalive.
+func (r *removals) deleteSome(ctx context.Context, all []*removal) bool {
 	var clean, dirty []*removal
 	for _, one := range all {
 		if one.claim != nil && !one.claim() {
@@ -111,25 +150,18 @@ func (r *removals) next() bool {
 			clean = append(clean, one)
 		}
 	}
-	quick := r.delete(clean, false)
-	if r.delete(dirty, true) && quick {
-		return true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.workers--
-	r.rested()
-	return false
+	quick := r.delete(ctx, clean, false)
+	return r.delete(ctx, dirty, true) && quick
 }
 
 // delete sends one request. It reports false if the rest is to wait for the next keepalive.
-func (r *removals) delete(all []*removal, dirty bool) bool {
+func (r *removals) delete(ctx context.Context, all []*removal, dirty bool) bool {
 	if len(all) == 0 {
 		return true
 	}
-	got, err := r.s.txn(r.s.ctx, "delete", r.request(all, dirty))
+	got, err := r.s.txn(ctx, "delete", r.request(all, dirty))
 	if err != nil {
-		return r.postpone(all, err)
+		return r.postpone(ctx, all, err)
 	}
 	if dirty {
 		r.s.guarded(got.Header.Revision)
@@ -179,7 +211,7 @@ func wasThere(got *pb.TxnResponse, i, n int, dirty bool) bool {
 }
 
 // postpone queues them again, for the next try or the next keepalive. It reports whether to try soon.
-func (r *removals) postpone(all []*removal, err error) bool {
+func (r *removals) postpone(ctx context.Context, all []*removal, err error) bool {
 	soon := isUnknown(err)
 	for _, one := range all {
 		one.tries++
@@ -190,7 +222,7 @@ func (r *removals) postpone(all []*removal, err error) bool {
 		}
 	}
 	if soon {
-		pause(r.s.ctx, firstPause)
+		pause(ctx, firstPause)
 	}
 	return soon && r.s.ctx.Err() == nil
 }

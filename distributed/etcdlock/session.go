@@ -171,6 +171,12 @@ func (s *session) finish() bool {
 	return true
 }
 
+func (s *session) isReady() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready && !s.over
+}
+
 func (s *session) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,10 +35,12 @@ func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(distributed.ClaimWindow(ttl), connectBudget, p.b.set.patience))
-	defer cancel()
-	if err = s.await(ctx); err != nil {
-		return nil, err
+	if !s.isReady() {
+		ctx, cancel := context.WithTimeout(ctx, max(distributed.ClaimWindow(ttl), connectBudget, p.b.set.patience))
+		defer cancel()
+		if err = s.await(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if granted := s.ttl(); granted > ttl {
 		return nil, fmt.Errorf("%w: %v, and the server grants at least %v, which is 1.5 times its election timeout in whole seconds: "+
