@@ -86,6 +86,14 @@ func opLast(prefix string, before int64) *pb.RequestOp {
 	})
 }
 
+// opFirst reads the oldest of the keys with a prefix, with its value.
+func opFirst(prefix string) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
+		Key: []byte(prefix), RangeEnd: endOf(prefix), Limit: 1,
+		SortTarget: pb.RangeRequest_CREATE, SortOrder: pb.RangeRequest_ASCEND,
+	}}}
+}
+
 // followersRead is how many keys behind ours are read: one is of another instance unless both are the same caller's, one of
 // them on its way out.
 const followersRead = 2

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -64,6 +65,7 @@ func (a *attempt) createRequest(prev string) *pb.TxnRequest {
 	}
 	if a.noWait {
 		req.Compare = append(req.Compare, a.ifNobody())
+		req.Failure = append(req.Failure, opFirst(a.dir))
 	}
 	return req
 }
@@ -108,7 +110,15 @@ func (a *attempt) refused(got *pb.TxnResponse, prev *prev) (done bool, err error
 		a.s.guarded(guard.Kvs[0].ModRevision)
 	}
 	if a.noWait && a.s.guardRevision() == before {
-		return true, distributed.ErrHeld
+		return true, heldBy(got.Responses[2].GetResponseRange().Kvs)
 	}
 	return false, nil
+}
+
+// heldBy is the refusal of a request that does not wait. It names the first in line.
+func heldBy(first []*mvccpb.KeyValue) error {
+	if len(first) == 0 {
+		return distributed.ErrHeld
+	}
+	return distributed.Held(string(first[0].Value))
 }

@@ -17,6 +17,7 @@ import (
 //	%guard/<session>           exists once a create of the session was given up: see session.guard
 //	%write/<session>           written for its revision, by Refill and Ping
 //	%ttl/<system>/<ns>         a lease TTL that is in use
+//	%broken/<key>              the last lease of a lock that was ended by force
 //
 // The id is random, so that a key is found again if the answer to its create was lost; see names for when it is used again. In the
 // key of a lock a slash and a percent sign are the %XX of their bytes: no two locks have a prefix in common, and none is like the
@@ -25,6 +26,8 @@ const (
 	guardName = "%guard/"
 	writeName = "%write/"
 	ttlName   = "%ttl/"
+	// brokenName begins the records of what was ended by force.
+	brokenName = "%broken/"
 
 	tagLength = 8
 	idLength  = 16 // of rand.Text: 80 bits

@@ -1,0 +1,156 @@
+package etcdlock
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// broken is the record of a Break, below brokenName. Its fence is that of its revision. It is attached to an etcd lease of its own, so
+// that it goes by itself.
+type broken struct {
+	At     time.Time // by the clock of the process that broke it: etcd keeps no times
+	By     string
+	Reason string
+	Holder string
+}
+
+const (
+	// breakTries are made if a reader leaves between a look and the deletion.
+	breakTries = 10
+	// brokenAtOnce is how many readers one transaction ends: a server takes 128 operations by default.
+	brokenAtOnce = 100
+)
+
+func (b *Backend) brokenKey(key string) string {
+	return b.set.prefix + "/" + brokenName + escaper.Replace(key)
+}
+
+// Break implements distributed.Inspector (rule E8). The holders' keys are deleted and the record is written in one transaction, which
+// compares the create revisions. The next in line is woken by it as by a release, and its fences are those of this change or later (rule E6). A holder
+// that nobody waits for is told by its watch, another one by its next look, within T/3.
+func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
+	record, err := distributed.NewBreaking(found, by, reason)
+	if err != nil {
+		return record, err
+	}
+	youngest, err := strconv.ParseInt(found.State, 10, 64)
+	if err != nil {
+		return record, fmt.Errorf("etcdlock: %q is no state of a lock", found.State)
+	}
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return record, err
+	}
+	record.At = time.Now()
+	revision, err := b.breakHolders(ctx, s, found.Key, youngest, record)
+	if err != nil {
+		return record, b.orClosed(err)
+	}
+	record.Fence = lastBefore(revision)
+	b.set.log.Warn("etcdlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	return record, nil
+}
+
+// lastBefore is the last fence before those of a revision.
+func lastBefore(revision int64) uint64 {
+	fence, err := fenceOf(revision)
+	if err != nil {
+		return 0
+	}
+	return fence - 1
+}
+
+// breakHolders deletes the keys of all holders, provided that the oldest of them is no younger than the youngest of those that
+// were found. It returns the revision of the last deletion.
+func (b *Backend) breakHolders(ctx context.Context, s *session, key string, youngest int64, record distributed.Breaking) (int64, error) {
+	var put *pb.RequestOp
+	ended := int64(0)
+	for tries := 0; tries < breakTries; {
+		holders, err := b.holders(ctx, s, key)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(holders) > 0 && holders[0].CreateRevision <= youngest:
+		case ended != 0:
+			return ended, nil // the rest has left
+		default:
+			return 0, fmt.Errorf("etcdlock: break: %w", distributed.ErrNotHeld)
+		}
+		if put == nil {
+			if put, err = b.opRecord(ctx, s, key, record); err != nil {
+				return 0, err
+			}
+		}
+		some := holders[:min(len(holders), brokenAtOnce)]
+		got, err := s.txn(ctx, "break", deleteAll(some, put))
+		switch {
+		case err != nil:
+			return 0, err
+		case !got.Succeeded: // one of them has just left
+			tries++
+			continue
+		}
+		ended, youngest = got.Header.Revision, max(youngest, holders[len(holders)-1].CreateRevision)
+		if len(some) == len(holders) {
+			return ended, nil
+		}
+	}
+	return 0, fmt.Errorf("etcdlock: break: readers come and go: %w", distributed.ErrUnavailable)
+}
+
+// holders reads who holds a lock.
+func (b *Backend) holders(ctx context.Context, s *session, key string) ([]*mvccpb.KeyValue, error) {
+	got, err := s.txn(ctx, "break", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key)}})
+	if err != nil {
+		return nil, err
+	}
+	q := queueOf(got.Responses[0].GetResponseRange().Kvs)
+	if len(q) == 0 {
+		return nil, nil
+	}
+	return q[:b.holdersOf(key, q)], nil
+}
+
+// deleteAll deletes these and writes the record, or does neither.
+func deleteAll(kvs []*mvccpb.KeyValue, put *pb.RequestOp) *pb.TxnRequest {
+	req := &pb.TxnRequest{Success: []*pb.RequestOp{put}}
+	for _, kv := range kvs {
+		req.Compare = append(req.Compare, ifCreated(string(kv.Key), kv.CreateRevision))
+		req.Success = append(req.Success, opDelete(string(kv.Key)))
+	}
+	return req
+}
+
+// opRecord grants the etcd lease of the record, and returns what writes it.
+func (b *Backend) opRecord(ctx context.Context, s *session, key string, record distributed.Breaking) (*pb.RequestOp, error) {
+	text, err := json.Marshal(broken{record.At, record.By, record.Reason, record.Holder})
+	if err != nil {
+		return nil, err
+	}
+	id, err := call(ctx, s, "break", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(distributed.BrokenMemory / time.Second)}, opts...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return opPut(b.brokenKey(key), string(text), id.ID), nil
+}
+
+// brokenIn reads a record; nil: it is none.
+func brokenIn(kv *mvccpb.KeyValue) *distributed.Breaking {
+	var kept broken
+	if json.Unmarshal(kv.Value, &kept) != nil {
+		return nil
+	}
+	return &distributed.Breaking{At: kept.At, By: kept.By, Reason: kept.Reason, Holder: kept.Holder, Fence: lastBefore(kv.ModRevision)}
+}

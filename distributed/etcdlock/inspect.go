@@ -1,0 +1,195 @@
+package etcdlock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var _ distributed.Inspector = (*Backend)(nil)
+
+// Inspect implements distributed.Inspector: one transaction that reads. When a request was made and how long a lease lasts is not
+// known: etcd keeps no times of keys, and how long a key lasts is its session's affair.
+func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+	found := distributed.Inspection{Key: key}
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return found, err
+	}
+	got, err := s.txn(ctx, "inspect", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key), opValues(b.brokenKey(key), "", 1)}})
+	if err != nil {
+		return found, b.orClosed(err)
+	}
+	b.describe(&found, queueOf(got.Responses[0].GetResponseRange().Kvs), got.Header.Revision, distributed.MaxNamed, distributed.MaxNamed)
+	if kvs := got.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
+		found.Broken = brokenIn(kvs[0])
+	}
+	return found, nil
+}
+
+// opValues reads keys and their values, in the order of names; end "" reads one key.
+func opValues(key, end string, limit int64) *pb.RequestOp {
+	req := &pb.RangeRequest{Key: []byte(key), Limit: limit}
+	if end != "" {
+		req.RangeEnd = []byte(end)
+	}
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: req}}
+}
+
+// opQueue reads all requests for a lock: each instance has one, or two.
+func (b *Backend) opQueue(key string) *pb.RequestOp {
+	dir := b.dirOf(key)
+	return opValues(dir, string(endOf(dir)), 0)
+}
+
+// queueOf puts the requests for one lock into their order.
+func queueOf(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
+	q := slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { return tagIn(string(kv.Key)) == "" })
+	slices.SortFunc(q, func(x, y *mvccpb.KeyValue) int { return cmp.Compare(x.CreateRevision, y.CreateRevision) })
+	return q
+}
+
+// describe fills in what the queue for a key says, and names so many.
+func (b *Backend) describe(to *distributed.Inspection, q []*mvccpb.KeyValue, revision int64, holders, waiters int) {
+	if len(q) == 0 {
+		return
+	}
+	inside := b.holdersOf(to.Key, q)
+	to.State = strconv.FormatInt(q[inside-1].CreateRevision, 10) // of the youngest holder
+	if b.reads(to.Key, q[0]) {
+		to.Mode = distributed.Shared
+	}
+	for _, kv := range q[:min(inside, holders)] {
+		to.Holders = append(to.Holders, distributed.Holder{Instance: string(kv.Value)})
+	}
+	for _, kv := range q[inside:min(inside+waiters, len(q))] {
+		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: string(kv.Value), Mode: b.modeOf(to.Key, kv)})
+	}
+	to.MoreHolders, to.MoreWaiters = max(inside-holders, 0), max(len(q)-inside-waiters, 0)
+	if fence, err := fenceOf(revision); err == nil {
+		to.Fence = fence + blockSize - 1
+	}
+}
+
+// holdersOf is how many at the head of the queue hold the lock: one writer, or the readers before the first writer.
+func (b *Backend) holdersOf(key string, q []*mvccpb.KeyValue) int {
+	n := 1
+	for b.reads(key, q[0]) && n < len(q) && b.modeOf(key, q[n]) == distributed.Shared {
+		n++
+	}
+	return n
+}
+
+// reads reports that a holder is a reader, or has become one.
+func (b *Backend) reads(key string, kv *mvccpb.KeyValue) bool {
+	return isDowngraded(kv) || b.modeOf(key, kv) == distributed.Shared
+}
+
+// modeOf is what a request asks for.
+func (b *Backend) modeOf(key string, kv *mvccpb.KeyValue) distributed.Mode {
+	if strings.HasPrefix(string(kv.Key), b.dirOf(key)+letterOf(distributed.Shared)) {
+		return distributed.Shared
+	}
+	return distributed.Exclusive
+}
+
+// listedAtOnce is how many requests, of all locks, a page of List reads at most.
+const listedAtOnce = 1000
+
+// List implements distributed.Inspector. A page is one read of the requests in the order of their keys; the cursor is the key at which
+// the next one begins.
+func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
+	if limit <= 0 {
+		return nil, "", fmt.Errorf("etcdlock: a page of %d keys: want 1 or more", limit)
+	}
+	s, ctx, cancel, err := b.session(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, "", err
+	}
+	start := b.set.prefix + "/" + escaper.Replace(prefix)
+	end := string(endOf(start))
+	if cursor > start {
+		start = cursor
+	}
+	if start >= end {
+		return nil, "", nil
+	}
+	got, err := s.txn(ctx, "list", &pb.TxnRequest{Success: []*pb.RequestOp{opValues(start, end, listedAtOnce)}})
+	if err != nil {
+		return nil, "", b.orClosed(err)
+	}
+	read := got.Responses[0].GetResponseRange()
+	groups := b.byLock(read.Kvs)
+	next := ""
+	switch {
+	case len(groups) > limit:
+		groups, next = groups[:limit], b.dirOf(groups[limit].key)
+	case read.More && len(groups) > 1: // the last of them may go on
+		next = b.dirOf(groups[len(groups)-1].key)
+		groups = groups[:len(groups)-1]
+	case read.More: // one lock with more requests than a page reads, or none
+		return b.listOne(ctx, s, read.Kvs)
+	}
+	var page []distributed.Inspection
+	for _, g := range groups {
+		page = append(page, b.brief(g.key, g.kvs, got.Header.Revision))
+	}
+	return page, next, nil
+}
+
+// requests are those of one lock.
+type requests struct {
+	key string
+	kvs []*mvccpb.KeyValue
+}
+
+// byLock groups requests, in the order of names, by their locks. What is no request is left out.
+func (b *Backend) byLock(kvs []*mvccpb.KeyValue) (groups []requests) {
+	for _, kv := range kvs {
+		key, err := Key(b.set.prefix, string(kv.Key))
+		switch last := len(groups) - 1; {
+		case err != nil || tagIn(string(kv.Key)) == "":
+		case last >= 0 && groups[last].key == key:
+			groups[last].kvs = append(groups[last].kvs, kv)
+		default:
+			groups = append(groups, requests{key, []*mvccpb.KeyValue{kv}})
+		}
+	}
+	return groups
+}
+
+// brief is what List tells of a lock.
+func (b *Backend) brief(key string, kvs []*mvccpb.KeyValue, revision int64) distributed.Inspection {
+	found := distributed.Inspection{Key: key}
+	b.describe(&found, queueOf(kvs), revision, 1, 0)
+	return found
+}
+
+// listOne is a page that begins with so many keys that they fill it: all of one lock, which is read as a whole, or none that are
+// requests.
+func (b *Backend) listOne(ctx context.Context, s *session, kvs []*mvccpb.KeyValue) ([]distributed.Inspection, string, error) {
+	groups := b.byLock(kvs)
+	if len(groups) == 0 {
+		return nil, string(kvs[len(kvs)-1].Key) + "\x00", nil
+	}
+	key := groups[0].key
+	got, err := s.txn(ctx, "list", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key)}})
+	if err != nil {
+		return nil, "", b.orClosed(err)
+	}
+	var page []distributed.Inspection
+	if q := got.Responses[0].GetResponseRange().Kvs; len(q) > 0 {
+		page = append(page, b.brief(key, q, got.Header.Revision))
+	}
+	return page, string(endOf(b.dirOf(key))), nil
+}
