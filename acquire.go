@@ -66,13 +66,14 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	}
 	h := new(hold)
 	h.init(l, &r)
-	h.parent = l.observer.began(ctx, &h.call)
-	e.hold, e.ctx = h, h
-	asked := time.Now()
-	if err := l.acquire(h.parent, h, &r.options, asked, r.options.deadline(asked)); err != nil {
+	h.parent = ctx
+	e.hold = h
+	asked, traced := time.Now(), l.observer.began(ctx, &h.call)
+	if err := l.acquire(traced, h, &r.options, asked, r.options.deadline(asked)); err != nil {
 		return e, err
 	}
 	h.limitBy(&r.options)
+	e.ctx = l.observer.inside(h, h, &h.foreign)
 	return e, nil
 }
 

@@ -82,7 +82,11 @@ func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, 
 	h.parent = context.Background() // rule B8
 	h.turn.Join(&c.Member)
 	asked := time.Now()
-	err = l.acquire(l.observer.began(ctx, &h.call), h, &r.options, asked, r.options.deadline(asked))
+	traced := l.observer.began(ctx, &h.call)
+	if h.spans != nil {
+		h.spans.batch = true
+	}
+	err = l.acquire(traced, h, &r.options, asked, r.options.deadline(asked))
 	if err == nil {
 		h.limitBy(&r.options) // rule B4
 	}

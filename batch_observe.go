@@ -38,8 +38,13 @@ func (o *observer) rode(ctx context.Context, c *call) {
 
 func traceRode(r *report) {
 	traceQueued(r.call)
-	r.call.span.AddEvent("acquired", trace.WithTimestamp(r.call.turnAt), trace.WithAttributes(attribute.Bool("wllock.rider", true)))
-	r.call.span.End(trace.WithTimestamp(r.at))
+	s, at, rider := r.call.spans, trace.WithTimestamp(r.call.turnAt), attribute.Bool("wllock.rider", true)
+	s.acquire.AddEvent("acquired", at, trace.WithAttributes(rider))
+	s.acquire.SetAttributes(append(waits(r.call.localWait, 0), rider)...)
+	s.acquire.End(at)
+	if _, hold := r.telemetry.openHold(s.outer, r.call, r.call.turnAt, rider); hold != nil {
+		hold.End(trace.WithTimestamp(r.at))
+	}
 }
 
 func measureRode(r *report) {
@@ -47,7 +52,7 @@ func measureRode(r *report) {
 }
 
 // beganBatch starts the span of a batch, a root that is linked to the span of each caller, and returns the function's context
-// with it. This is the one wait for foreign code with a lock held, because what the function does belongs to the span: within what is
+// with it. As for a hold, it is waited for with the lock held, because what the function does belongs to the span: within what is
 // left of the leader's patience, and not at all while tracers stand still (rule T10).
 func (o *observer) beganBatch(h *hold, leader *batchCaller, size int) (context.Context, trace.Span) {
 	t := o.telemetry
@@ -64,8 +69,8 @@ func (o *observer) beganBatch(h *hold, leader *batchCaller, size int) (context.C
 // linksOf returns a link to the span of each caller that has one.
 func linksOf(leader *local.Member) (links []trace.Link) {
 	for m := range leader.Batch() {
-		if span := m.Owner.(batchWork).caller().hold.span; span != nil {
-			links = append(links, trace.Link{SpanContext: span.SpanContext()})
+		if s := m.Owner.(batchWork).caller().hold.spans; s != nil {
+			links = append(links, trace.Link{SpanContext: s.acquire.SpanContext()})
 		}
 	}
 	return links

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel/trace"
 )
 
 // bundle is a DoAll: its keys in the common order, and the context that its function runs with, which the loss of any of
@@ -19,6 +17,8 @@ type bundle struct {
 	members []member
 	asked   time.Time
 
+	waits     context.Context      // b, with the span of the acquisition; for the wait
+	inside    context.Context      // b, with the span of the hold; for the function
 	innermost atomic.Pointer[hold] // the last one, when all are held
 	open      atomic.Int32         // the call itself, and its holds; at 0 the context is closed
 
@@ -126,7 +126,7 @@ func (b *bundle) acquire() (failed *member, err error) {
 			continue
 		}
 		deadline := m.options.deadline(b.asked) // rule L7
-		if err := b.locker.acquire(b, m.hold, &m.options, time.Now(), deadline); err != nil {
+		if err := b.locker.acquire(b.waits, m.hold, &m.options, time.Now(), deadline); err != nil {
 			return m, b.waited(err)
 		}
 		m.held = true
@@ -140,8 +140,8 @@ func (b *bundle) acquire() (failed *member, err error) {
 // makeHolds makes the holds of the keys that are not nested, each inside the one before, and starts their span, before any
 // lock is held (rule T10).
 func (b *bundle) makeHolds() {
-	var span trace.Span
-	b.parent, span = b.locker.observer.beganAll(b.parent, b.members, &b.foreign)
+	traced, spans := b.locker.observer.beganAll(b, b.members, &b.foreign)
+	b.waits = traced
 	holds, before := make([]hold, len(b.members)), b.parent
 	for i := range b.members {
 		m := &b.members[i]
@@ -150,7 +150,7 @@ func (b *bundle) makeHolds() {
 		}
 		m.hold = &holds[i]
 		m.hold.init(b.locker, &m.request)
-		m.hold.together, m.hold.parent, m.hold.span = b, before, span
+		m.hold.together, m.hold.parent, m.hold.spans = b, before, spans
 		before = m.hold
 	}
 }
@@ -195,11 +195,13 @@ func (b *bundle) begin() {
 		return // then all are: an outer key comes before the others
 	}
 	b.innermost.Store(last.hold)
+	b.locker.observer.gotAll(b, last.hold)
 	for i := range b.members {
 		if m := &b.members[i]; !m.outer && m.options.lockTimeMax > 0 {
 			m.hold.limitTo(last.hold.use.Began().Add(m.options.lockTimeMax))
 		}
 	}
+	b.inside = b.locker.observer.inside(b, last.hold, &b.foreign)
 }
 
 // run runs fn and then releases the locks, however fn ends.
@@ -208,7 +210,7 @@ func (b *bundle) run(fn Func) (err error) {
 	if b.innermost.Load() == nil { // all keys are nested
 		return fn(b.parent)
 	}
-	return fn(b)
+	return fn(b.inside)
 }
 
 // Value implements context.Context.

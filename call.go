@@ -4,8 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
@@ -25,7 +23,7 @@ type call struct {
 	turnAt    time.Time // when the caller got its turn, or, while it waits for one, when it asked
 	localWait time.Duration
 	use       tenure.Use
-	span      trace.Span // nil: not traced
+	spans     *spans // nil: not traced
 }
 
 func (c *call) distributedWait() time.Duration { return c.use.Began().Sub(c.turnAt) }

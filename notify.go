@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Loggers, tracers and meters are foreign code: any of them may stall or panic. So they run on goroutines of their own,
@@ -50,6 +52,7 @@ type report struct {
 	err            *Error // of a refusal
 	why            outcome
 	at             time.Time
+	hold           trace.Span // that has ended; nil: none has begun
 	lost, degraded bool
 }
 

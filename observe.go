@@ -41,7 +41,7 @@ func newObserver(system, instance string, to *slog.Logger) *observer {
 	return o
 }
 
-// began is called before a caller waits; the span it starts ends with acquired and ended, or with refused. Like those, it
+// began is called before a caller waits; the span it starts ends with acquired, or with refused. Like those, it
 // is small where nobody measures.
 func (o *observer) began(ctx context.Context, c *call) context.Context {
 	if o.telemetry == nil || o.telemetry.tracer == nil {
@@ -52,24 +52,36 @@ func (o *observer) began(ctx context.Context, c *call) context.Context {
 	traced, span := o.telemetry.start(ctx, &o.starts, &c.foreign, func() (context.Context, trace.Span) {
 		return o.telemetry.open(ctx, name, key)
 	})
-	c.span = span
+	if span != nil {
+		c.spans = &spans{acquire: span, outer: ctx}
+	}
 	return traced
 }
 
-// beganAll is began for a DoAll: its calls share a span, which the first of them to end ends.
-func (o *observer) beganAll(ctx context.Context, members []member, w *foreignWait) (context.Context, trace.Span) {
+// beganAll is began for a DoAll: its calls share their spans. That of the acquisition ends with gotAll, or with the first call that is
+// refused or ends, and that of the hold with the first call that ends.
+func (o *observer) beganAll(ctx context.Context, members []member, w *foreignWait) (context.Context, *spans) {
 	if o.telemetry == nil || o.telemetry.tracer == nil || !slices.ContainsFunc(members, func(m member) bool { return !m.outer }) {
 		return ctx, nil
 	}
-	var names, keys []string
+	names, keys := asked(members)
+	traced, span := o.telemetry.start(ctx, &o.starts, w, func() (context.Context, trace.Span) {
+		return o.telemetry.openAll(ctx, names, keys)
+	})
+	if span == nil {
+		return traced, nil
+	}
+	return traced, &spans{acquire: span, outer: ctx, several: true}
+}
+
+// asked returns the names and keys of a DoAll that its caller does not hold already.
+func asked(members []member) (names, keys []string) {
 	for i := range members {
 		if m := &members[i]; !m.outer {
 			names, keys = append(names, m.name.name), append(keys, m.key)
 		}
 	}
-	return o.telemetry.start(ctx, &o.starts, w, func() (context.Context, trace.Span) {
-		return o.telemetry.openAll(ctx, slices.Compact(names), keys)
-	})
+	return slices.Compact(names), keys
 }
 
 // report queues r for the tracer if the caller is traced, and for the meter if there is one.
@@ -77,7 +89,7 @@ func (o *observer) report(r report, trace, measure func(*report)) {
 	if r.telemetry = o.telemetry; r.telemetry == nil {
 		return
 	}
-	if r.call.span != nil {
+	if r.call.spans != nil {
 		r.run = trace
 		o.spans.put(r)
 	}
@@ -121,7 +133,11 @@ func (o *observer) refused(ctx context.Context, c *call, e *Error, why outcome) 
 func (o *observer) ended(ctx context.Context, c *call, now time.Time, lost bool) {
 	degraded := o.count(c, now, lost)
 	if o.telemetry != nil {
-		o.report(report{ctx: ctx, call: c, at: now, lost: lost, degraded: degraded}, traceEnded, measureEnded)
+		r := report{ctx: ctx, call: c, at: now, lost: lost, degraded: degraded}
+		if c.spans != nil {
+			r.hold = c.spans.end()
+		}
+		o.report(r, traceEnded, measureEnded)
 	}
 }
 

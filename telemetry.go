@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -141,114 +140,41 @@ func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameSta
 	}
 }
 
-// start starts the span of an acquisition, unless the tracer stands still. The span is nil if nobody would see what follows.
-func (t *telemetry) start(ctx context.Context, by *attempts, w *foreignWait, open func() (context.Context, trace.Span)) (context.Context, trace.Span) {
-	var traced context.Context
-	var span trace.Span
-	defer w.since(time.Now())
-	if !by.try(w.left(), func() { traced, span = open() }, func() { endSpan(span) }) {
-		return ctx, nil
-	}
-	return traced, span
-}
-
-func (t *telemetry) open(ctx context.Context, name, key string) (context.Context, trace.Span) {
-	return t.openSpan(ctx, attribute.String("wllock.name", name), attribute.String("wllock.key", key))
-}
-
-// openAll is open for the keys of a DoAll.
-func (t *telemetry) openAll(ctx context.Context, names, keys []string) (context.Context, trace.Span) {
-	return t.openSpan(ctx, attribute.StringSlice("wllock.names", names), attribute.StringSlice("wllock.keys", keys),
-		attribute.Int("wllock.key.count", len(keys)))
-}
-
-// openSpan opens a span with all attributes, but with the key only if that is wanted.
-func (t *telemetry) openSpan(ctx context.Context, name, key attribute.KeyValue, more ...attribute.KeyValue) (context.Context, trace.Span) {
-	return t.startSpan(ctx, "wllock.acquire", key, trace.WithAttributes(append(more, t.system, name)...))
-}
-
-func (t *telemetry) startSpan(ctx context.Context, what string, key attribute.KeyValue, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
-	ctx, span := t.tracer.Start(ctx, what, append(opts, trace.WithSpanKind(trace.SpanKindInternal))...)
-	if !span.IsRecording() {
-		return ctx, nil
-	}
-	if t.spanKeys {
-		span.SetAttributes(key)
-	}
-	return ctx, span
-}
-
-func endSpan(span trace.Span) {
-	if span != nil {
-		span.End()
-	}
-}
-
-func traceAcquired(r *report) {
-	traceQueued(r.call)
-	r.call.span.AddEvent("acquired", trace.WithTimestamp(r.call.use.Began()),
-		trace.WithAttributes(attribute.Bool("wllock.handoff", r.call.use.Handoff())))
-}
-
-func traceRefused(r *report) {
-	traceQueued(r.call)
-	span, reason := r.call.span, r.why.String()
-	span.SetAttributes(attribute.String("wllock.tier", string(r.err.Tier)), attribute.String("error.type", reason),
-		attribute.String("wllock.name", r.call.name.name)) // of a DoAll, the one that was refused
-	span.SetStatus(codes.Error, reason)
-	span.End(trace.WithTimestamp(r.at))
-}
-
-func traceQueued(c *call) {
-	if c.turn.Queued() {
-		c.span.AddEvent("queued", trace.WithTimestamp(c.turnAt.Add(-c.localWait)))
-	}
-}
-
-func traceEnded(r *report) {
-	span, at := r.call.span, trace.WithTimestamp(r.at)
-	if r.degraded {
-		span.AddEvent("degraded", at)
-	}
-	if r.lost {
-		span.AddEvent("lost", at)
-		span.SetStatus(codes.Error, "lease_lost")
-	}
-	span.End(at)
-}
-
 func measureAcquired(r *report) {
+	ctx := r.context()
 	t, c := r.telemetry, r.call
-	t.waited(r.ctx, c, TierLocal, c.localWait, "acquired")
-	t.waited(r.ctx, c, TierDistributed, c.distributedWait(), "acquired")
+	t.waited(ctx, c, TierLocal, c.localWait, "acquired")
+	t.waited(ctx, c, TierDistributed, c.distributedWait(), "acquired")
 	if c.use.Handoff() {
-		t.count(r.ctx, t.handoffs, c.name)
+		t.count(ctx, t.handoffs, c.name)
 	}
 }
 
 func measureRefused(r *report) {
+	ctx := r.context()
 	t, c, e, reason := r.telemetry, r.call, r.err, r.why.String()
 	if e.Tier == TierLocal {
-		t.waited(r.ctx, c, TierLocal, e.LocalWait, reason)
+		t.waited(ctx, c, TierLocal, e.LocalWait, reason)
 	} else {
-		t.waited(r.ctx, c, TierLocal, e.LocalWait, "acquired") // it had got its turn
-		t.waited(r.ctx, c, TierDistributed, e.DistributedWait, reason)
+		t.waited(ctx, c, TierLocal, e.LocalWait, "acquired") // it had got its turn
+		t.waited(ctx, c, TierDistributed, e.DistributedWait, reason)
 	}
 	if r.why == queueFull {
-		t.count(r.ctx, t.sheds, c.name)
+		t.count(ctx, t.sheds, c.name)
 	}
 }
 
 func measureEnded(r *report) {
+	ctx := r.context()
 	t, c := r.telemetry, r.call
-	if t.hold.Enabled(r.ctx) {
-		t.hold.Record(r.ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name.tally).name)
+	if t.hold.Enabled(ctx) {
+		t.hold.Record(ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name.tally).name)
 	}
 	if r.lost {
-		t.count(r.ctx, t.losses, c.name)
+		t.count(ctx, t.losses, c.name)
 	}
 	if r.degraded {
-		t.count(r.ctx, t.degradations, c.name)
+		t.count(ctx, t.degradations, c.name)
 	}
 }
 
@@ -259,6 +185,14 @@ func (t *telemetry) renewed(n *nameState, err error) {
 		outcome = "failed"
 	}
 	t.renewals.Add(context.Background(), 1, t.with(n.tally, attribute.String("wllock.outcome", outcome)))
+}
+
+// context is what a measurement is an example in: its span is the one of the acquisition if there is one.
+func (r *report) context() context.Context {
+	if s := r.call.spans; s != nil {
+		return trace.ContextWithSpan(r.ctx, s.acquire)
+	}
+	return r.ctx
 }
 
 func (t *telemetry) waited(ctx context.Context, c *call, tier Tier, d time.Duration, outcome string) {

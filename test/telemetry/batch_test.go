@@ -44,11 +44,11 @@ func TestABatchIsOneRootSpanLinkedToItsCallers(t *testing.T) {
 		})
 		callers := map[oteltrace.SpanID]bool{}
 		var batch trace.ReadOnlySpan
-		for _, s := range ended(t, recorder, 5)[1:] {
-			if s.Name() == "wllock.batch" {
-				batch = s
-				continue
-			}
+		batch = ended(t, recorder, "wllock.batch", 1)[0]
+		for _, s := range ended(t, recorder, "wllock.hold", 4)[1:] {
+			require.WithinRange(t, batch.StartTime(), s.StartTime(), s.EndTime(), "the batch is a part of the hold of each")
+		}
+		for _, s := range ended(t, recorder, "wllock.acquire", 4)[1:] {
 			callers[s.SpanContext().SpanID()] = true
 			require.Equal(t, "queued", s.Events()[0].Name)
 			require.Equal(t, "acquired", s.Events()[1].Name)

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,19 +30,17 @@ func TestDoAllIsOneSpan(t *testing.T) {
 		require.NoError(t, l.DoAll(t.Context(), several, func(ctx context.Context) error {
 			return l.DoAll(ctx, several, nothing) // nothing is acquired
 		}))
-		s := ended(t, recorder, 1)[0]
-		require.Equal(t, "wllock.acquire", s.Name())
+		s, inside := ended(t, recorder, "wllock.acquire", 1)[0], ended(t, recorder, "wllock.hold", 1)[0]
+		require.WithinDuration(t, s.EndTime(), inside.StartTime(), 0)
 		require.Len(t, s.Events(), 3)
 		for _, e := range s.Events() {
 			require.Equal(t, "acquired", e.Name)
 		}
-		require.Contains(t, s.Attributes(), attribute.Int("wllock.key.count", 3))
-		require.Contains(t, s.Attributes(), attribute.StringSlice("wllock.names", []string{"a", "b"}))
 		keys := attribute.StringSlice("wllock.keys", []string{"test:a:1", "test:a:2", "test:b:1"})
-		if withKeys {
-			require.Contains(t, s.Attributes(), keys)
-		} else {
-			require.NotContains(t, s.Attributes(), keys)
+		for _, s := range []trace.ReadOnlySpan{s, inside} {
+			require.Contains(t, s.Attributes(), attribute.Int("wllock.key.count", 3))
+			require.Contains(t, s.Attributes(), attribute.StringSlice("wllock.names", []string{"a", "b"}))
+			require.Equal(t, withKeys, slices.Contains(s.Attributes(), keys))
 		}
 	}
 }
@@ -56,7 +55,7 @@ func TestSpanOfADoAllNamesTheKeyThatWasRefused(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, traced.Close(t.Context()))
-	s := ended(t, recorder, 1)[0]
+	s := ended(t, recorder, "wllock.acquire", 1)[0]
 	require.Equal(t, codes.Error, s.Status().Code)
 	require.Contains(t, s.Attributes(), attribute.String("error.type", "held"))
 	require.Contains(t, s.Attributes(), attribute.String("wllock.name", "b"))
@@ -81,8 +80,8 @@ func TestSpansOfADoAllThatStartsOver(t *testing.T) {
 		require.NoError(t, <-done)
 		require.NoError(t, other.Close(t.Context()))
 		require.NoError(t, l.Close(t.Context()))
-		spans := recorder.Ended()
-		require.Len(t, spans, 2)
+		ended(t, recorder, "wllock.hold", 1)
+		spans := ended(t, recorder, "wllock.acquire", 2)
 		require.Equal(t, "lease_lost", spans[0].Status().Description)
 		require.Equal(t, codes.Unset, spans[1].Status().Code)
 		require.Len(t, spans[1].Events(), 3, "acquired")
