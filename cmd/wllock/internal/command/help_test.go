@@ -21,6 +21,9 @@ const (
 	actVariable = "ACT_AS_WLLOCK"
 	// patience is for what should come at once: long, because the machine may be busy.
 	patience = 30 * time.Second
+	// testTTL is that of locks over all backends: etcd grants leases of whole seconds.
+	testTTL   = 3 * time.Second
+	endSignal = syscall.SIGTERM
 )
 
 func TestMain(m *testing.M) {

@@ -1,0 +1,172 @@
+//go:build linux
+
+package command
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/zktest"
+)
+
+// examined returns the findings of wllock doctor, by subject, as "level: what", and the exit code.
+func examined(t *testing.T, env []string, args ...string) (code int, found map[string]string) {
+	t.Helper()
+	code, out, err := run(t, env, append([]string{"doctor", "--json"}, args...)...)
+	require.Empty(t, err)
+	var all []struct{ Level, Subject, What, Means, Mend string }
+	require.NoError(t, json.Unmarshal([]byte(out), &all), out)
+	found = map[string]string{}
+	for _, f := range all {
+		found[f.Subject] = f.Level + ": " + f.What + " | " + f.Mend
+		require.Equal(t, f.Level == "ok", f.Means == "", f.What)
+		require.NotContains(t, f.What, "hunter2")
+	}
+	return code, found
+}
+
+func TestDoctorOfAHealthyRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--appendonly", "yes")
+	code, found := examined(t, shop("redis://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
+	require.Zero(t, code, found)
+	for _, subject := range []string{"access", "lock", "version", "replicas", "eviction", "persistence", "clock", "pub/sub"} {
+		require.Contains(t, found, subject)
+	}
+	code, out, _ := run(t, shop("redis://"+s.Addr, "WLLOCK_LEASE_TTL=10s"), "doctor")
+	require.Zero(t, code)
+	require.Regexp(t, `(?m)^ok       version      Redis 7\S+, port \d+$`, out)
+}
+
+func TestDoctorOfARedis(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare       func(s *redistest.Server, env []string) []string
+		code          int
+		subject, want string
+	}{
+		"evicts": {func(s *redistest.Server, env []string) []string {
+			s.Do("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+			return nil
+		}, wrong, "eviction", `error: maxmemory-policy allkeys-lru.*CONFIG SET maxmemory-policy noeviction`},
+		"may evict": {func(s *redistest.Server, env []string) []string {
+			s.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+			return nil
+		}, no, "eviction", `warning: .*without maxmemory`},
+		"is full": {func(s *redistest.Server, env []string) []string {
+			s.Do("SET", "big", strings.Repeat("x", 20<<20))
+			s.Do("CONFIG", "SET", "maxmemory", "27mb")
+			return nil
+		}, no, "memory", `warning: `},
+		"forgets": {func(*redistest.Server, []string) []string { return nil }, no, "persistence", `warning: no append-only file.*appendonly yes`},
+		"another system's user": {func(s *redistest.Server, env []string) []string {
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~cart:*", "~wllock:*", "&wllock:*", "+@all")
+			return []string{"redis://u:hunter2@" + s.Addr}
+		}, wrong, "access", `error: .*lacks the ACL rule ~shop:\*.*ACL SETUSER u '~shop:\*'`},
+		"no right to publish": {func(s *redistest.Server, env []string) []string {
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:*", "+@all")
+			return []string{"redis://u:hunter2@" + s.Addr}
+		}, wrong, "access", `error: .*&wllock:\*.*ACL SETUSER u '&wllock:\*'`},
+		"no right to INFO": {func(s *redistest.Server, env []string) []string {
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:*", "&wllock:*", "+@all", "-info")
+			return []string{"redis://u:hunter2@" + s.Addr}
+		}, no, "server", `warning: .*INFO.*\+info`},
+		"a wrong password": {func(s *redistest.Server, env []string) []string {
+			return []string{"redis://u:hunter2@" + s.Addr}
+		}, wrong, "access", `error: .*WRONGPASS.*WLLOCK_REDIS_PASSWORD_FILE`},
+		"a replica": {func(s *redistest.Server, env []string) []string {
+			s.Do("REPLICAOF", "127.0.0.1", "1")
+			return nil
+		}, wrong, "role", `error: this is a replica.*127.0.0.1:1`},
+		"nobody there": {func(s *redistest.Server, env []string) []string {
+			s.Kill()
+			return nil
+		}, wrong, "access", `error: .*refused.*start the server`},
+		"not a cluster": {func(s *redistest.Server, env []string) []string {
+			return []string{"redis+cluster://" + s.Addr}
+		}, wrong, "cluster", `error: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, env := redis(t)
+			args := append([]string{"--timeout", "2s"}, test.prepare(s, env)...)
+			code, found := examined(t, append(env, "WLLOCK_LEASE_TTL=10s"), args...)
+			require.Equal(t, test.code, code, found)
+			require.Regexp(t, test.want, found[test.subject])
+		})
+	}
+}
+
+func TestDoctorOfAPrimaryWithAReplica(t *testing.T) {
+	t.Parallel()
+	s, env := redis(t)
+	replica := redistest.Start(t)
+	replica.Do("REPLICAOF", "127.0.0.1", s.Port)
+	redistest.Eventually(t, patience, "the replica follows", func() bool {
+		_, found := examined(t, env)
+		return strings.HasPrefix(found["replicas"], "warning: 1")
+	})
+}
+
+func TestDoctorOfACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	code, found := examined(t, shop("redis+cluster://"+strings.Join(c.Addrs(), ",")))
+	require.Equal(t, no, code, found)
+	require.Regexp(t, "^ok: state ok", found["cluster"])
+	code, found = examined(t, shop("redis://"+c.Addrs()[0]))
+	require.Equal(t, wrong, code)
+	require.Contains(t, found["cluster"], "redis+cluster://")
+}
+
+func TestDoctorOfDatabases(t *testing.T) {
+	t.Parallel()
+	postgres := dbtest.SharedPostgres(t)
+	lite := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
+	for name, url := range map[string]string{"postgres": postgres.URL(), "mysql": dbtest.SharedMariaDB(t).URL(), "sqlite": lite} {
+		env := shop(url, "WLLOCK_LEASE_TTL=10s")
+		code, found := examined(t, env)
+		require.Equal(t, wrong, code, name)
+		require.Regexp(t, "error: .*wllock migrate", found["access"], name)
+		code, _, err := run(t, env, "migrate")
+		require.Zero(t, code, err)
+		_, found = examined(t, env)
+		require.Contains(t, found["access"], "ok: ", name)
+		require.Contains(t, found["lock"], "lock and unlock", name)
+		if name != "sqlite" {
+			require.Contains(t, found["version"], "ok: ", name)
+			require.Contains(t, found["role"], "ok: ", name)
+			require.Contains(t, found["clock"], "ok: ", name)
+		}
+	}
+	_, found := examined(t, shop(postgres.URL()))
+	require.Contains(t, found["durability"], "synchronous_commit off") // as the test server is
+}
+
+func TestDoctorOfZooKeeper(t *testing.T) {
+	t.Parallel()
+	s := zktest.Start(t)
+	code, found := examined(t, shop("zk://"+s.Addr+",127.0.0.1:1", "WLLOCK_LEASE_TTL=10s"))
+	require.Equal(t, wrong, code, found) // one of two is no majority
+	require.Contains(t, found["quorum"], "error: 1 of 2")
+	code, found = examined(t, shop("zk://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
+	require.Equal(t, no, code, found)
+	require.Contains(t, found["server"], "standalone")
+}
+
+func TestDoctorOfEtcd(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	code, found := examined(t, shop("etcd://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
+	require.Equal(t, no, code, found)
+	require.Regexp(t, `^ok: .*etcd 3\.`, found["member"])
+	require.Contains(t, found["members"], "warning: 1")
+	require.Contains(t, found["alarms"], "ok: none")
+}

@@ -1,0 +1,96 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+)
+
+const (
+	// trialName is the name of the locks that are tried: nobody else uses their keys.
+	trialName = "wllock-doctor"
+	// trials is how many locks are taken, one after the other.
+	trials = 5
+	// A lock that takes a tenth of T is slow: heartbeats and renewals, T/6 and T/3 apart, have little room for a lost message.
+	slowShare = 10
+)
+
+// tryLock opens the backend as a service does, which checks its rights for this system, and takes some locks. reached: there is a
+// server to be looked at.
+func (p *patient) tryLock(ctx context.Context) (reached bool) {
+	locker, err := p.settings.Open(ctx, wllock.WithOutage(wllock.FailClosed))
+	if err != nil {
+		p.fail(p.opening(err))
+		return !isAway(err)
+	}
+	p.takeLocks(ctx, locker)
+	return true
+}
+
+func (p *patient) takeLocks(ctx context.Context, locker *wllock.Locker) {
+	defer func() { _ = locker.Close(context.WithoutCancel(ctx)) }()
+	p.fine("access", "system %q: everything that locks need is allowed", p.settings.SystemName)
+	var took []time.Duration
+	for range trials {
+		began := time.Now()
+		err := locker.Do(ctx, trialName, rand.Text(), func(context.Context) error { return nil }, wllock.SyncRelease(), wllock.WithWait(p.ttl))
+		if err != nil {
+			p.fail(Finding{Subject: "lock", What: fmt.Sprintf("a lock cannot be taken: %v", err), Means: "services get the same error"})
+			return
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	middle := took[len(took)/2]
+	p.judge(middle > p.ttl/slowShare, Warning, Finding{
+		Subject: "lock", What: fmt.Sprintf("lock and unlock take %v, T is %v", middle.Round(10*time.Microsecond), p.ttl),
+		Means: "a few lost messages, or a busy moment, lose leases",
+		Mend:  fmt.Sprintf("WLLOCK_LEASE_TTL=%v in all services, or a server that is nearer", (2*slowShare*middle).Round(time.Second)+time.Second),
+	})
+}
+
+// opening explains why a backend cannot be used.
+func (p *patient) opening(err error) Finding {
+	f := Finding{Subject: "access", What: err.Error(), Means: "no lock can be acquired: services fail at start with this error"}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "lacks the ACL rule"):
+		_, rules, _ := strings.Cut(text, "ACL rule")
+		rules, _, _ = strings.Cut(strings.TrimLeft(rules, "s "), " (")
+		rules, _, _ = strings.Cut(rules, ": ")
+		f.Mend = fmt.Sprintf("redis-cli ACL SETUSER %s '%s'", p.user(), strings.Join(strings.Fields(rules), "' '"))
+	case strings.Contains(text, "too old"):
+		f.Mend = "upgrade the server to Redis 7.0 or later, or Valkey"
+	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "WRONGPASS"):
+		f.Mend = "give user and password: WLLOCK_REDIS_USERNAME, WLLOCK_REDIS_PASSWORD_FILE"
+	case isAway(err):
+		f.Mend = "start the server, or correct host and port of WLLOCK_BACKEND"
+	case isMissingTable(err):
+		f.Mend = "wllock migrate, as a user who may create tables"
+	}
+	return f
+}
+
+// isAway reports that no connection could be made.
+func isAway(err error) bool {
+	return errors.Is(err, distributed.ErrUnreached) || strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such host")
+}
+
+// user is the one that connects.
+func (p *patient) user() string {
+	if _, has := p.url.User.Password(); has && p.url.User.Username() != "" {
+		return p.url.User.Username()
+	}
+	return "default"
+}
+
+func isMissingTable(err error) bool {
+	return strings.Contains(err.Error(), "sqllock.Migrate")
+}

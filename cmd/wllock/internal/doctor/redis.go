@@ -1,0 +1,313 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/redisopts"
+)
+
+const (
+	// skewAllowed is the difference between two clocks that nobody notices in times that are shown.
+	skewAllowed = time.Second
+	// fullShare is how full a server may be, in percent, of memory or of clients.
+	fullShare = 90
+	// pushWait is how long a message may take.
+	pushWait = 2 * time.Second
+	// oldestMajor is the first version with what redislock needs.
+	oldestMajor = 7
+)
+
+// patience is for one answer.
+var patience = redisopts.Timeouts{Dial: 3 * time.Second, IO: 3 * time.Second, Pool: 3 * time.Second}
+
+// silent keeps go-redis from writing beside the findings, which say the same.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// redisServers looks at the server, each node of a cluster, or each server of a Redlock.
+func redisServers(ctx context.Context, p *patient) {
+	redis.SetLogger(silent{})
+	scheme, known := redisopts.SchemeOf(p.url.Scheme)
+	if !known {
+		return
+	}
+	if scheme.Kind == redisopts.KindCluster {
+		client := redis.NewClusterClient(clusterOptions(p.url, scheme))
+		defer func() { _ = client.Close() }()
+		p.redisCluster(ctx, client)
+		return
+	}
+	clients, err := clientsOf(p.url, scheme)
+	if err != nil {
+		p.fail(Finding{Subject: "URL", What: err.Error()})
+		return
+	}
+	if scheme.Kind == redisopts.KindRedlock {
+		p.judge(len(clients)%2 == 0, Warning, Finding{
+			Subject: "servers", What: fmt.Sprintf("%d independent servers", len(clients)),
+			Means: "an even number survives no more losses than one less", Mend: "add or remove one",
+		})
+	}
+	for _, client := range clients {
+		if len(clients) > 1 {
+			p.where = client.Options().Addr
+		}
+		p.redisNode(ctx, client, scheme.Kind)
+		_ = client.Close()
+	}
+}
+
+// clientsOf opens the servers of a URL, one after the other: plain ones, a primary behind sentinels, independent ones.
+func clientsOf(u *url.URL, s redisopts.Scheme) ([]*redis.Client, error) {
+	password, _ := u.User.Password()
+	secure := tlsOf(s)
+	switch s.Kind {
+	case redisopts.KindSentinel:
+		path := strings.Split(strings.Trim(u.Path, "/"), "/")
+		return []*redis.Client{redis.NewFailoverClient(redisopts.Failover(&redis.FailoverOptions{
+			MasterName: path[0], SentinelAddrs: withPorts(u.Host, "26379"), Username: u.User.Username(), Password: password, TLSConfig: secure,
+		}, patience))}, nil
+	case redisopts.KindRedlock:
+		var all []*redis.Client
+		for _, addr := range withPorts(u.Host, "6379") {
+			o := &redis.Options{Addr: addr, Username: u.User.Username(), Password: password, TLSConfig: secure}
+			all = append(all, redis.NewClient(redisopts.Single(o, patience)))
+		}
+		return all, nil
+	}
+	plain := *u
+	plain.Scheme = strings.TrimPrefix(u.Scheme, "redis+")
+	o, err := redis.ParseURL(plain.String())
+	if err != nil {
+		return nil, fmt.Errorf("the URL cannot be parsed")
+	}
+	return []*redis.Client{redis.NewClient(redisopts.Single(o, patience))}, nil
+}
+
+func clusterOptions(u *url.URL, s redisopts.Scheme) *redis.ClusterOptions {
+	password, _ := u.User.Password()
+	return redisopts.Cluster(&redis.ClusterOptions{
+		Addrs: withPorts(u.Host, "6379"), Username: u.User.Username(), Password: password, TLSConfig: tlsOf(s),
+	}, patience)
+}
+
+func tlsOf(s redisopts.Scheme) *tls.Config {
+	if !s.TLS {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12}
+}
+
+func withPorts(hosts, port string) []string {
+	all := strings.Split(hosts, ",")
+	for i, host := range all {
+		if colon := strings.LastIndexByte(host, ':'); colon < 0 || strings.HasSuffix(host, "]") {
+			all[i] = host + ":" + port
+		}
+	}
+	return all
+}
+
+func (p *patient) redisCluster(ctx context.Context, client *redis.ClusterClient) {
+	text, err := client.ClusterInfo(ctx).Result()
+	if err != nil {
+		p.fail(Finding{Subject: "cluster", What: err.Error(), Means: "the URL is for a cluster", Mend: "redis:// if the server is not part of one"})
+		return
+	}
+	info := fieldsOf(text)
+	p.judge(info["cluster_state"] != "ok", Error, Finding{
+		Subject: "cluster", What: fmt.Sprintf("state %s, %s of 16384 slots, %s primaries", info["cluster_state"], info["cluster_slots_ok"], info["cluster_size"]),
+		Means: "keys of slots that no node serves cannot be locked", Mend: "redis-cli --cluster fix HOST:PORT",
+	})
+	var mu sync.Mutex
+	var nodes []*redis.Client                                                         // guarded by mu
+	_ = client.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // all at once
+		mu.Lock()
+		defer mu.Unlock()
+		nodes = append(nodes, node)
+		return nil
+	})
+	for _, node := range nodes {
+		p.where = node.Options().Addr
+		p.redisNode(ctx, node, redisopts.KindCluster)
+	}
+	p.where = ""
+}
+
+// redisNode looks at one server.
+func (p *patient) redisNode(ctx context.Context, c *redis.Client, kind redisopts.Kind) {
+	text, err := c.Info(ctx).Result()
+	if redis.IsPermissionError(err) {
+		p.warn(Finding{
+			Subject: "server", What: "the user may not use INFO: version, memory, persistence and replicas are not looked at",
+			Means: "what weakens locks there stays unseen, for services too", Mend: "redis-cli ACL SETUSER USER +info",
+		})
+	} else if err != nil {
+		p.fail(Finding{Subject: "server", What: err.Error(), Means: "the server does not answer"})
+		return
+	}
+	if info := fieldsOf(text); len(info) > 0 {
+		p.redisVersion(info)
+		p.redisRole(info, kind)
+		p.redisMemory(info)
+		p.redisPersistence(info)
+	}
+	p.redisClock(ctx, c)
+	p.redisPush(ctx, c)
+}
+
+// fieldsOf reads the lines name:value of INFO.
+func fieldsOf(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+func (p *patient) redisVersion(info map[string]string) {
+	version := info["redis_version"]
+	name := "Redis"
+	if info["valkey_version"] != "" {
+		name, version = "Valkey", info["valkey_version"]
+	}
+	major, _, _ := strings.Cut(version, ".")
+	p.judge(number(major) < oldestMajor, Error, Finding{
+		Subject: "version", What: fmt.Sprintf("%s %s, port %s", name, version, info["tcp_port"]),
+		Means: "scripts with flags are needed: no lock can be acquired", Mend: "upgrade to Redis 7.0 or later, or Valkey",
+	})
+}
+
+func (p *patient) redisRole(info map[string]string, kind redisopts.Kind) {
+	replicas := number(info["connected_slaves"])
+	switch {
+	case info["role"] != "master":
+		p.fail(Finding{
+			Subject: "role", What: "this is a replica, which only reads",
+			Means: "no lock can be acquired", Mend: fmt.Sprintf("use the primary, %s:%s, or redis+sentinel://", info["master_host"], info["master_port"]),
+		})
+	case info["cluster_enabled"] == "1" && kind != redisopts.KindCluster:
+		p.fail(Finding{
+			Subject: "cluster", What: "the server is part of a cluster, and the URL is for a single one",
+			Means: "keys of other nodes cannot be locked", Mend: "WLLOCK_BACKEND=redis+cluster://...",
+		})
+	case replicas > 0:
+		p.warn(Finding{
+			Subject: "replicas", What: fmt.Sprintf("%d, which copy behind the primary", replicas),
+			Means: "a failover can forget the last locks: then two callers hold one, and only a store that checks fences tells them apart",
+			Mend:  "check fences in the store; or use redlock://, zk:// or etcd://, which forget no lock",
+		})
+	default:
+		p.fine("replicas", "none")
+	}
+}
+
+func (p *patient) redisMemory(info map[string]string) {
+	limit, used, policy := number(info["maxmemory"]), number(info["used_memory"]), info["maxmemory_policy"]
+	const mend = "redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf"
+	switch {
+	case policy != "noeviction" && limit > 0:
+		p.fail(Finding{
+			Subject: "eviction", What: fmt.Sprintf("maxmemory-policy %s, maxmemory %s", policy, info["maxmemory_human"]),
+			Means: "when its memory is full, the server deletes locks that are held: then two callers hold one", Mend: mend,
+		})
+	case policy != "noeviction":
+		p.warn(Finding{
+			Subject: "eviction", What: fmt.Sprintf("maxmemory-policy %s, without maxmemory", policy),
+			Means: "locks are deleted as soon as somebody sets maxmemory", Mend: mend,
+		})
+	default:
+		p.fine("eviction", "maxmemory-policy noeviction")
+	}
+	if limit > 0 {
+		p.judge(used*100 > limit*fullShare, Warning, Finding{
+			Subject: "memory", What: fmt.Sprintf("%s of %s used", info["used_memory_human"], info["maxmemory_human"]),
+			Means: "when it is full, no lock can be acquired", Mend: "redis-cli CONFIG SET maxmemory MORE, or a server for locks alone",
+		})
+	}
+}
+
+func (p *patient) redisPersistence(info map[string]string) {
+	const means = "after a restart of the server locks are free that are still held: then two callers hold one"
+	const mend = "redis-cli CONFIG SET appendonly yes, and in redis.conf; check fences in the store"
+	failing := info["aof_enabled"] == "1" && info["aof_last_write_status"] != "ok" || info["rdb_last_bgsave_status"] == "err"
+	switch {
+	case failing:
+		p.fail(Finding{
+			Subject: "persistence", What: "the last write to disk has failed", Means: "the server may refuse all writes: no lock can be acquired then",
+			Mend: "make room on the server's disk; its log says why",
+		})
+	case info["aof_enabled"] != "1":
+		p.warn(Finding{Subject: "persistence", What: "no append-only file", Means: means, Mend: mend})
+	default:
+		p.fine("persistence", "append-only file")
+	}
+}
+
+// redisClock compares the clocks, as far as the round trip allows.
+func (p *patient) redisClock(ctx context.Context, c *redis.Client) {
+	best, difference := time.Hour, time.Duration(0)
+	for range trials {
+		began := time.Now()
+		server, err := c.Time(ctx).Result()
+		if err != nil {
+			return // access says so
+		}
+		if trip := time.Since(began); trip < best {
+			best, difference = trip, server.Sub(began.Add(trip/2))
+		}
+	}
+	p.clock(difference, best)
+}
+
+// clock judges the difference between the server's clock and this machine's.
+func (p *patient) clock(difference, trip time.Duration) {
+	p.judge(difference.Abs() > skewAllowed+trip, Warning, Finding{
+		Subject: "clock", What: fmt.Sprintf("round trip %v, the server's clock differs by %v", trip.Round(time.Microsecond), difference.Round(time.Millisecond)),
+		Means: "times that wllock shows are wrong by that; no lease depends on it, as long as no clock is set while it is held",
+		Mend:  "start chrony or another NTP service on both",
+	})
+}
+
+// redisPush sends a message to itself, as hand-overs are.
+func (p *patient) redisPush(ctx context.Context, c *redis.Client) {
+	channel := "wllock:doctor" + rand.Text()
+	ctx, cancel := context.WithTimeout(ctx, pushWait)
+	defer cancel()
+	sub := c.Subscribe(ctx, channel)
+	defer func() { _ = sub.Close() }()
+	_, err := sub.Receive(ctx)
+	if err == nil {
+		err = c.Publish(ctx, channel, "").Err()
+	}
+	if err == nil {
+		_, err = sub.ReceiveMessage(ctx)
+	}
+	if err != nil {
+		p.warn(Finding{
+			Subject: "pub/sub", What: "a message did not arrive: " + err.Error(),
+			Means: fmt.Sprintf("hand-overs between processes take up to T/6, %v, instead of one message", p.ttl/6),
+			Mend:  "redis-cli ACL SETUSER USER '&wllock:*' +subscribe +publish",
+		})
+		return
+	}
+	p.fine("pub/sub", "messages arrive")
+}

@@ -1,0 +1,75 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// wordWait bounds the answer to a four-letter word.
+const wordWait = 2 * time.Second
+
+// zookeeper asks each server of the ensemble by its four-letter words, which need no log-in, and may be switched off.
+func zookeeper(ctx context.Context, p *patient) {
+	servers := withPorts(p.url.Host, "2181")
+	serving := 0
+	for _, addr := range servers {
+		p.where = addr
+		text, err := fourLetters(ctx, addr, "srvr")
+		info := fieldsOf(text)
+		switch {
+		case err != nil:
+			p.warn(Finding{
+				Subject: "server", What: err.Error(), Means: "its clients move to others, as long as a majority serves", Mend: "start it, or take it out of WLLOCK_BACKEND",
+			})
+		case strings.Contains(text, "not in the whitelist"):
+			p.warn(Finding{
+				Subject: "server", What: "the word srvr is switched off", Means: "version and mode are not looked at", Mend: "4lw.commands.whitelist=srvr in zoo.cfg",
+			})
+			serving++
+		case info["Mode"] == "":
+			p.fail(Finding{
+				Subject: "quorum", What: "it does not serve: it sees no majority", Means: "no lock can be acquired through it", Mend: "start the other servers",
+			})
+		default:
+			serving++
+			version, _, _ := strings.Cut(strings.TrimSpace(info["Zookeeper version"]), ",")
+			p.fine("server", "ZooKeeper %s, %s, latency %s ms", version, strings.TrimSpace(info["Mode"]), strings.TrimSpace(info["Latency min/avg/max"]))
+			p.single(strings.TrimSpace(info["Mode"]))
+		}
+	}
+	p.where = ""
+	p.judge(serving*2 <= len(servers), Error, Finding{
+		Subject: "quorum", What: fmt.Sprintf("%d of %d servers serve", serving, len(servers)), Means: "without a majority no lock can be acquired",
+		Mend: "start the servers that are away",
+	})
+}
+
+func (p *patient) single(mode string) {
+	if mode == "standalone" {
+		p.warn(Finding{
+			Subject: "quorum", What: "one server alone", Means: "while it is away no lock can be acquired, and with its disk all locks are lost",
+			Mend: "three servers, or five",
+		})
+	}
+}
+
+// fourLetters sends a word; the answer ends with the connection.
+func fourLetters(ctx context.Context, addr, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, wordWait)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(wordWait))
+	if _, err = io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
+}
