@@ -32,6 +32,8 @@ type attempt struct {
 	pace    pace      // of its looks
 	beatDue time.Time // its next heartbeat
 
+	holding string // who holds the lock, as far as the answers tell
+
 	notified bool // it may take the lock, by a notification since the last look
 }
 
@@ -139,13 +141,14 @@ func (a *attempt) conclude(ctx context.Context, prev *prev) (distributed.Lease, 
 		a.state = ended
 		a.b.forget(a)
 		if r.err == nil {
-			return nil, nil, distributed.ErrHeld
+			return nil, nil, distributed.Held(r.holder)
 		}
 		if kindOf(r.err) == lost {
 			a.b.removals.add(a.b, a.removal())
 		}
 		return nil, nil, r.err
 	case r.outcome == queuedUp:
+		a.holding = r.holder
 		a.queue()
 		return nil, place{a}, nil
 	}
@@ -232,6 +235,13 @@ func (a *attempt) close() *removal {
 
 // place is a waiting attempt as its user sees it.
 type place struct{ a *attempt }
+
+// Holder implements distributed.HolderTeller.
+func (p place) Holder() string {
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	return p.a.holding
+}
 
 // Granted implements distributed.Place.
 func (p place) Granted() <-chan distributed.Lease { return p.a.granted }

@@ -34,7 +34,8 @@ type answer struct {
 	count     int64 // of the block
 	seat      bool  // the lease is a row of the waiters
 	contended bool
-	prevHeld  bool // the lease that was released first was the owner's
+	prevHeld  bool   // the lease that was released first was the owner's
+	holder    string // who keeps it out, if that is known
 	sent      time.Time
 }
 
@@ -139,7 +140,7 @@ func (s *state) enter(c *claim) answer {
 		s.wake()
 		return a
 	}
-	a := answer{outcome: refusedHeld, prevHeld: prevHeld}
+	a := answer{outcome: refusedHeld, prevHeld: prevHeld, holder: s.holders()}
 	switch {
 	case s.before(math.MaxInt64, distributed.Exclusive) == 0 && s.admits(c.mode):
 		a = s.grant(c.token, c.holder, c.mode, micros(c.ttl), prior)
@@ -157,6 +158,19 @@ func (s *state) enter(c *claim) answer {
 	return a
 }
 
+// holders names those that hold the lock.
+func (s *state) holders() string {
+	_, members := s.count()
+	if s.owner != "" {
+		return distributed.HolderText(s.holder, members)
+	}
+	i := slices.IndexFunc(s.entries, func(e entry) bool { return e.holds })
+	if i < 0 {
+		return ""
+	}
+	return distributed.HolderText(s.entries[i].holder, members-1)
+}
+
 // known returns what an attempt has got already. It is asked for again because the answer was lost, so its claim window
 // begins anew: who asks counts from now.
 func (s *state) known(token string) answer {
@@ -172,7 +186,7 @@ func (s *state) known(token string) answer {
 		e.expires, e.changed = max(e.expires, s.now+e.ttl/2), true
 		return answer{outcome: granted, last: e.fence, count: 1, seat: true, contended: s.contended()}
 	}
-	return answer{outcome: queuedUp}
+	return answer{outcome: queuedUp, holder: s.holders()}
 }
 
 func (s *state) owned() answer {

@@ -200,7 +200,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 	alter = `UPDATE {waiters} SET state = $3, fence = $4, expires_at = $5, since = $6 WHERE name = $1 AND ticket = $2`
 
-	peek = `SELECT owner, mode, ttl, expires_at - {now}, queued, members FROM {locks} WHERE name = $1`
+	peek = `SELECT owner, mode, ttl, expires_at - {now}, instance, members FROM {locks} WHERE name = $1`
 
 	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
 
@@ -218,11 +218,11 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
   (SELECT COUNT(*) FROM {waiters} b WHERE b.name = w.name AND b.ticket < w.ticket AND b.state = 0 AND b.expires_at > {now}),
   (SELECT COUNT(*) FROM {waiters} x WHERE x.name = w.name AND x.ticket < w.ticket AND x.state = 0 AND x.expires_at > {now} AND x.mode = 0),
   CASE WHEN l.owner <> '' AND l.expires_at > {now} + l.ttl
-    OR EXISTS (SELECT 1 FROM {waiters} o WHERE o.name = w.name AND o.expires_at > {now} + o.ttl) THEN 1 ELSE 0 END
+    OR EXISTS (SELECT 1 FROM {waiters} o WHERE o.name = w.name AND o.expires_at > {now} + o.ttl) THEN 1 ELSE 0 END, l.instance, l.members
 FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
 
-	// leases tells who owns a lock, and whether somebody waits for it.
-	leases = `SELECT name, owner, queued FROM {locks} WHERE name IN ({list})`
+	// leases tells who owns a lock, whether somebody waits for it, and whether readers share it.
+	leases = `SELECT name, owner, queued, members FROM {locks} WHERE name IN ({list})`
 
 	// seats is leases for those that share a lock beside its owner.
 	seats = `SELECT w.token, l.queued FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`

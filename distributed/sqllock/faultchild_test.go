@@ -74,7 +74,7 @@ func holdInChild(where, key string, ttl time.Duration) {
 	n, _ := l.NextFence()
 	fmt.Println("held", n)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		fmt.Println("wrote", fencedWrite(context.Background(), db, key, n), "lost", distributed.Over(time.Now(), l.Until()))
+		fmt.Println("wrote", fencedWrite(context.Background(), db, key, n), "lost", !l.Healthy())
 	}
 }
 

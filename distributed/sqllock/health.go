@@ -63,7 +63,7 @@ const askTime = 5 * time.Second
 
 // ask runs a question that is not about a lock.
 func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Context) error) error {
-	if !b.begin() || b.isClosed() {
+	if b.isClosed() || !b.begin() {
 		return distributed.ErrClosed
 	}
 	defer b.tasks.Done()

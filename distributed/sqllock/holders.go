@@ -13,15 +13,15 @@ func (r *round) lookAtLeases() {
 		names, _ := namesOf(some)
 		text, args := r.b.st.list(r.b.st.leases, names)
 		type row struct {
-			owner  string
-			queued int
+			owner           string
+			queued, members int
 		}
 		seen := make(map[string]row)
 		err := r.ask(func(ctx context.Context) error {
 			return r.b.rows(ctx, r.b.db, text, args, func(scan func(...any) error) error {
 				var name string
 				var one row
-				err := scan(&name, &one.owner, &one.queued)
+				err := scan(&name, &one.owner, &one.queued, &one.members)
 				seen[name] = one
 				return err
 			})
@@ -31,7 +31,7 @@ func (r *round) lookAtLeases() {
 			one := seen[l.a.name]
 			switch {
 			case err != nil:
-			case !l.seat && one.owner != l.a.token:
+			case !l.seat && one.owner != l.a.token, l.seat && one.members == 0: // one of those would be ours
 				l.End()
 				continue
 			default:

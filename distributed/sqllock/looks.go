@@ -207,6 +207,8 @@ type sight struct {
 	ahead        int              // live waiters before it
 	writersAhead int
 	overlong     bool // a right seems to last longer than its TTL: the database's clock was set back
+	instance     string
+	members      int
 }
 
 // free returns how long the lock is still taken for a waiter of this mode; 0: not at all.
@@ -219,6 +221,14 @@ func (s *sight) busy(mode distributed.Mode) time.Duration {
 		busy = max(busy, s.leftMembers)
 	}
 	return time.Duration(busy) * time.Microsecond
+}
+
+// holder names the owner, and says how many readers share the lock with it.
+func (s *sight) holder() string {
+	if s.owner == "" || s.left <= 0 {
+		return ""
+	}
+	return distributed.HolderText(s.instance, s.members)
 }
 
 // lookAtPlaces looks at all places in one statement, and takes what is free.
@@ -256,7 +266,7 @@ func (b *Backend) look(ctx context.Context, tokens []string) (map[string]sight, 
 	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
 		var token string
 		var s sight
-		err := scan(&token, &s.holds, &s.owner, &s.mode, &s.left, &s.leftMembers, &s.ahead, &s.writersAhead, &s.overlong)
+		err := scan(&token, &s.holds, &s.owner, &s.mode, &s.left, &s.leftMembers, &s.ahead, &s.writersAhead, &s.overlong, &s.instance, &s.members)
 		seen[token] = s
 		return err
 	})
@@ -270,6 +280,7 @@ func (a *attempt) mayTake(s *sight) bool {
 	if a.state != waiting {
 		return false
 	}
+	a.holding = s.holder()
 	ahead := s.ahead
 	if a.mode == distributed.Shared {
 		ahead = s.writersAhead

@@ -31,7 +31,7 @@ const queueUp = `WITH l AS (
     ticket = CASE WHEN ` + isFree + ` THEN l.ticket ELSE l.ticket + 1 END,
     queued = CASE WHEN ` + isFree + ` THEN l.queued ELSE l.queued + 1 END,
     update_time = {now}
-  RETURNING name, owner, prior, fence, queued, ticket),
+  RETURNING name, owner, prior, fence, queued, ticket, CASE WHEN owner = '' THEN '' ELSE instance END AS holder, members),
 w AS (
   INSERT INTO {waiters} (name, ticket, token, mode, state, ttl, expires_at, instance, since)
   SELECT name, ticket, $3, $5, 0, $6, {now} + $7, $11, {now} FROM l WHERE owner <> $3)`
@@ -41,14 +41,14 @@ const isFree = `(l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '
 
 const (
 	queueUpSilently = queueUp + `
-SELECT owner = $3, fence, prior, queued, 0 FROM l`
+SELECT owner = $3, fence, prior, queued, holder, members, 0 FROM l`
 
 	// queueUpLoudly notifies those that may enter, if prev was released; and if it is the first that waits, the holders.
 	queueUpLoudly = queueUp + `, h AS (
   ` + heads + ` AND w.name IN (SELECT name FROM l WHERE prior = $3)
   UNION ALL SELECT name, owner FROM l WHERE queued = 1 AND owner NOT IN ('', $3)
   UNION ALL SELECT m.name, m.token FROM {waiters} m JOIN l ON l.name = m.name WHERE l.queued = 1 AND m.state = 1)
-SELECT owner = $3, fence, prior, queued, (SELECT COUNT(` + pgNotify + `) FROM h) FROM l`
+SELECT owner = $3, fence, prior, queued, holder, members, (SELECT COUNT(` + pgNotify + `) FROM h) FROM l`
 )
 
 // takeFirst gives the lock to a waiter if no row of another is before its own, be it alive or not. Those that were queued before it
@@ -75,12 +75,13 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 		return a, false, nil
 	}
 	var prior string
-	var queued, notified int
+	var queued, members, notified int
 	err = retrying(ctx, func() error {
 		a = answer{outcome: queuedUp, count: fenceBlock, sent: time.Now()}
 		return b.rows(ctx, b.db, b.st.queueUp.text, b.acquireArgs(c, a.count), func(scan func(...any) error) error {
 			var mine bool
-			err := scan(&mine, &a.last, &prior, &queued, &notified)
+			err := scan(&mine, &a.last, &prior, &queued, &a.holder, &members, &notified)
+			a.holder = distributed.HolderText(a.holder, members)
 			if mine {
 				a.outcome = granted
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/wllock/wllock/distributed"
 )
 
 // The reaper deletes the rows of locks that nobody has used for long. A row keeps the last fence of its lock, so it goes in two
@@ -19,10 +21,11 @@ const (
 	reapTime = 30 * time.Second
 )
 
-// unused is what a row has to be to go: free, or its owner's lease expired long ago, nobody queued, not changed since.
-const unused = `queued = 0 AND members = 0 AND (owner = '' OR expires_at < {now} - $1) AND update_time < {now} - $1`
+// unused is what a row has to be to go: free, or its owner's lease expired long ago, nobody queued, not changed since, and no record
+// of a Break to be kept.
+const unused = `queued = 0 AND members = 0 AND (owner = '' OR expires_at < {now} - $1) AND update_time < {now} - $1 AND broken IS NULL`
 
-var reapSteps = struct{ turn, doomed, remove, highest, floor, stale, strays, notes string }{
+var reapSteps = struct{ turn, doomed, remove, highest, floor, stale, strays, notes, breaks string }{
 	turn:    `UPDATE {meta} SET value = value + 1, expires_at = {now} + $1 WHERE name = 'reaper' AND expires_at <= {now}`,
 	doomed:  `SELECT name FROM {locks} WHERE ` + unused + ` AND fence <= (SELECT value FROM {meta} WHERE name = 'floor') LIMIT 500`,
 	remove:  `DELETE FROM {locks} WHERE name = $2 AND ` + unused + ` AND fence <= (SELECT value FROM {meta} WHERE name = 'floor')`,
@@ -34,6 +37,7 @@ var reapSteps = struct{ turn, doomed, remove, highest, floor, stale, strays, not
 	// strays deletes rows that no lock counts.
 	strays: `DELETE FROM {waiters} WHERE expires_at < {now} - $1 AND name NOT IN (SELECT name FROM {locks})`,
 	notes:  `DELETE FROM {meta} WHERE name NOT IN ('version', 'floor', 'reaper') AND expires_at < {now}`,
+	breaks: `UPDATE {locks} SET broken = NULL WHERE broken IS NOT NULL AND update_time < {now} - $1`,
 }
 
 // reap runs until Close.
@@ -83,6 +87,9 @@ func (b *Backend) reapOnce(ctx context.Context) error {
 	}
 	if err == nil {
 		_, err = b.reapStep(ctx, reapSteps.notes)
+	}
+	if err == nil {
+		_, err = b.reapStep(ctx, reapSteps.breaks, micros(distributed.BrokenMemory))
 	}
 	return err
 }

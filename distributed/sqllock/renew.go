@@ -121,8 +121,8 @@ func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bo
 	text, args = b.st.list(b.st.leases, names)
 	err = b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
 		var name, owner string
-		var queued int
-		err := scan(&name, &owner, &queued)
+		var queued, members int
+		err := scan(&name, &owner, &queued, &members)
 		held[owner] = queued > 0
 		return err
 	})

@@ -21,9 +21,9 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 			}
 		}
 		if c.noWait && c.prev == nil {
-			held, err := b.isHeld(ctx, c)
+			held, holder, err := b.isHeld(ctx, c)
 			if err != nil || held {
-				return answer{outcome: refusedHeld}, err
+				return answer{outcome: refusedHeld, holder: holder}, err
 			}
 		}
 		a, done, err := b.queueAtOnce(ctx, c)
@@ -94,19 +94,20 @@ func (b *Backend) acquireByID(ctx context.Context, args []any, a *answer) error 
 	return err
 }
 
-// isHeld reports that a request with NoWait is refused, for which a look is enough. false: perhaps not.
-func (b *Backend) isHeld(ctx context.Context, c *claim) (held bool, err error) {
+// isHeld reports that a request with NoWait is refused, and by whom, for which a look is enough. false: perhaps not.
+func (b *Backend) isHeld(ctx context.Context, c *claim) (held bool, holder string, err error) {
 	err = retrying(ctx, func() error {
 		return b.rows(ctx, b.db, b.st.peek.text, b.st.peek.args(c.name), func(scan func(...any) error) error {
-			var owner string
+			var owner, instance string
 			var mode distributed.Mode
 			var ttl, left int64
-			var queued, members int
-			err := scan(&owner, &mode, &ttl, &left, &queued, &members)
+			var members int
+			err := scan(&owner, &mode, &ttl, &left, &instance, &members)
 			alive := owner != "" && owner != c.token && left > 0 && left <= ttl // else it is cut (rule D8)
 			held = alive && (c.mode == distributed.Exclusive || mode == distributed.Exclusive)
+			holder = distributed.HolderText(instance, members)
 			return err
 		})
 	})
-	return held, err
+	return held, holder, err
 }

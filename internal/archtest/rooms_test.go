@@ -100,7 +100,7 @@ var rooms = []room{
 
 	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: backend},
 	{
-		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock"},
+		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock", "internal/identity"},
 		imports: []string{"github.com/jackc/pgx/v5"},
 	},
 	{

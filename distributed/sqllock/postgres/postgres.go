@@ -20,6 +20,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 const (
@@ -35,8 +36,8 @@ const (
 //
 //	postgres://user[:password]@host[:port]/database[?sslmode=...&connect_timeout=...]
 //
-// and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file apply. Open does
-// not connect. The tables have to be there: see Migrate.
+// and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file apply. Connections have
+// the id of the process for an application_name, unless the URL or PGAPPNAME says otherwise. Open does not connect. The tables have to be there: see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	config, err := parse(rawURL)
 	if err != nil {
@@ -91,6 +92,9 @@ func parse(rawURL string) (*pgx.ConnConfig, error) {
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTime
+	}
+	if config.RuntimeParams["application_name"] == "" { // neither the URL nor PGAPPNAME names it
+		config.RuntimeParams["application_name"] = identity.Process("")
 	}
 	return config, nil
 }

@@ -1,0 +1,196 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+var _ distributed.Inspector = (*Backend)(nil)
+
+const (
+	// scannedRows is how many rows a page looks at, at least: rows of locks that are free stay for a while.
+	scannedRows = 1000
+
+	// inspect is one statement, so that the holders and the queue are those of one moment. 1 name  2 how many are named of each
+	inspect = `SELECT l.owner, l.mode, l.ttl, l.fence, l.expires_at, l.instance, l.since, COALESCE(l.broken, ''), {now},
+  COALESCE(w.ticket, 0), COALESCE(w.token, ''), COALESCE(w.mode, 0), COALESCE(w.state, 0), COALESCE(w.ttl, 0), COALESCE(w.fence, 0),
+  COALESCE(w.expires_at, 0), COALESCE(w.instance, ''), COALESCE(w.since, 0), COALESCE(w.alike, 0)
+FROM {locks} l LEFT JOIN (
+  SELECT * FROM (SELECT w.*, COUNT(*) OVER () AS alike FROM {waiters} w
+    WHERE w.name = $1 AND w.state = 1 AND w.expires_at > {now} ORDER BY w.ticket LIMIT $2) h
+  UNION ALL
+  SELECT * FROM (SELECT w.*, COUNT(*) OVER () AS alike FROM {waiters} w
+    WHERE w.name = $1 AND w.state = 0 AND w.expires_at > {now} ORDER BY w.ticket LIMIT $2) q
+) w ON w.name = l.name
+WHERE l.name = $1 ORDER BY w.ticket`
+
+	// list looks at a span of the index and returns the locks in use there, and its last row, at which the next span begins.
+	// 1 after this name  2 from this on  3 before this  4 rows looked at  5 rows returned
+	list = `WITH span AS (
+  SELECT l.name, COALESCE(l.full_name, '') AS full_name, l.owner, l.mode, l.ttl, l.fence, l.expires_at, l.instance, l.since,
+    COALESCE(l.broken, '') AS broken, {now} AS moment,
+    CASE WHEN l.members > 0 THEN (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.state = 1 AND w.expires_at > {now}) ELSE 0 END AS readers,
+    CASE WHEN l.members > 0 THEN (SELECT MIN(w.ticket) FROM {waiters} w WHERE w.name = l.name AND w.state = 1 AND w.expires_at > {now}) END AS reader,
+    CASE WHEN l.queued > 0 THEN (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.state = 0 AND w.expires_at > {now}) ELSE 0 END AS waiting
+  FROM {locks} l WHERE l.name > $1 AND l.name >= $2 AND l.name < $3 ORDER BY l.name LIMIT $4)
+SELECT s.name, s.full_name, s.owner, s.mode, s.ttl, s.fence, s.expires_at, s.instance, s.since, s.broken, s.moment, s.readers, s.waiting,
+  COALESCE(w.token, ''), COALESCE(w.ttl, 0), COALESCE(w.fence, 0), COALESCE(w.expires_at, 0), COALESCE(w.instance, ''), COALESCE(w.since, 0),
+  (SELECT COUNT(*) FROM span), (SELECT MAX(name) FROM span)
+FROM span s LEFT JOIN {waiters} w ON w.name = s.name AND w.ticket = s.reader
+WHERE s.owner <> '' AND s.expires_at > s.moment OR s.readers > 0 OR s.waiting > 0 OR s.name = (SELECT MAX(name) FROM span)
+ORDER BY s.name LIMIT $5`
+)
+
+// view is a lock as an inspection reads it.
+type view struct {
+	state
+	broken           string
+	readers, waiting int // live ones, beside those among the entries
+}
+
+// Inspect implements distributed.Inspector. It is one statement, which changes nothing (rule D9).
+func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+	found := distributed.Inspection{Key: key}
+	if key == "" {
+		return found, nil
+	}
+	name, _ := storedName(key)
+	var v view
+	q := b.dialect.compile(b.st.text(inspect))
+	err := b.ask(ctx, "inspect", func(ctx context.Context) error {
+		v = view{}
+		return b.rows(ctx, b.db, q.text, q.args(name, distributed.MaxNamed), func(scan func(...any) error) error {
+			var e entry
+			alike := 0
+			err := scan(&v.owner, &v.mode, &v.ttl, &v.fence, &v.expires, &v.holder, &v.since, &v.broken, &v.now,
+				&e.ticket, &e.token, &e.mode, &e.holds, &e.ttl, &e.fence, &e.expires, &e.holder, &e.since, &alike)
+			switch {
+			case err != nil || e.token == "":
+				return err
+			case e.holds:
+				v.readers = alike
+			default:
+				v.waiting = alike
+			}
+			v.entries = append(v.entries, e)
+			return nil
+		})
+	})
+	if err == nil {
+		v.describe(&found)
+	}
+	return found, err
+}
+
+// describe fills in what is known.
+func (v *view) describe(to *distributed.Inspection) {
+	to.Fence = uint64(v.fence)
+	to.Broken = brokenOf(v.broken, v.now)
+	queued, members := v.count()
+	to.MoreHolders, to.MoreWaiters = max(v.readers-members, 0), max(v.waiting-queued, 0)
+	var tokens []string
+	hold := func(token, instance string, mode distributed.Mode, since, left, ttl, fence int64) {
+		if len(to.Holders) == distributed.MaxNamed {
+			to.MoreHolders++
+			return
+		}
+		at := time.UnixMicro(since)
+		if to.Since.IsZero() || at.Before(to.Since) {
+			to.Since = at
+		}
+		to.Mode = mode
+		to.Holders = append(to.Holders, distributed.Holder{
+			Instance: instance, Since: at, Left: time.Duration(min(left, ttl)) * time.Microsecond, Fence: uint64(fence),
+		})
+		tokens = append(tokens, token)
+	}
+	if v.owner != "" && v.expires > v.now { // its first fence is not kept
+		hold(v.owner, v.holder, v.mode, v.since, v.expires-v.now, v.ttl, 0)
+	}
+	for _, e := range v.entries {
+		if e.holds {
+			hold(e.token, e.holder, distributed.Shared, e.since, e.expires-v.now, e.ttl, e.fence)
+			continue
+		}
+		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: e.holder, Mode: e.mode, Since: time.UnixMicro(e.since)})
+	}
+	to.State = strings.Join(tokens, " ")
+}
+
+// List implements distributed.Inspector: names in the order of their bytes, then those that are stored as hashes, of which it
+// looks at all. A key of more than 700 bytes, or that is no text, is not listed.
+func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
+	if limit <= 0 {
+		return nil, "", fmt.Errorf("sqllock: a page of %d keys: want 1 or more", limit)
+	}
+	after, hashes := strings.CutPrefix(cursor, cursorOfHashes)
+	from, to := prefix, prefix+lastRune
+	if hashes {
+		from, to = string(hashMark), string(hashMark+1)
+	} else {
+		after = strings.TrimPrefix(cursor, cursorOfNames)
+	}
+	var page []distributed.Inspection
+	last, more := "", false
+	err := b.ask(ctx, "list", func(ctx context.Context) (err error) {
+		page, last, more, err = b.page(ctx, []any{after, from, to, max(limit, scannedRows), limit}, func(key, name string) bool {
+			stored, _ := storedName(key)
+			return stored == name && strings.HasPrefix(key, prefix) && hashes == (name[0] == hashMark)
+		})
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, "", err
+	case more && hashes:
+		return page, cursorOfHashes + last, nil
+	case more:
+		return page, cursorOfNames + last, nil
+	case hashes:
+		return page, "", nil
+	}
+	return page, cursorOfHashes, nil
+}
+
+const (
+	// A cursor is one of these and the last name that was looked at.
+	cursorOfNames, cursorOfHashes = "n", "h"
+	// lastRune is behind all that a name has after its prefix.
+	lastRune = "\U0010FFFF"
+)
+
+// page returns the locks in use of a span that are wanted, the last name it has looked at, and whether there may be more.
+func (b *Backend) page(ctx context.Context, args []any, wanted func(key, name string) bool) (page []distributed.Inspection, last string, more bool, err error) {
+	q := b.dialect.compile(b.st.text(list))
+	err = b.rows(ctx, b.db, q.text, q.args(args...), func(scan func(...any) error) error {
+		var v view
+		var e entry
+		var full, end string
+		looked := 0
+		err := scan(&last, &full, &v.owner, &v.mode, &v.ttl, &v.fence, &v.expires, &v.holder, &v.since, &v.broken, &v.now, &v.readers,
+			&v.waiting, &e.token, &e.ttl, &e.fence, &e.expires, &e.holder, &e.since, &looked, &end)
+		more = last != end || looked == args[3]
+		key := last
+		if full != "" {
+			key = full
+		}
+		if err != nil || !wanted(key, last) {
+			return err
+		}
+		if e.token != "" && (v.owner == "" || v.expires <= v.now) { // one holder is named
+			e.holds = true
+			v.entries = append(v.entries, e)
+		}
+		found := distributed.Inspection{Key: key}
+		v.describe(&found)
+		if found.Held() || v.waiting > 0 {
+			page = append(page, found)
+		}
+		return nil
+	})
+	return page, last, more, err
+}

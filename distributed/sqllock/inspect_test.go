@@ -1,0 +1,211 @@
+package sqllock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func inspected(t *testing.T, b *Backend, key string) distributed.Inspection {
+	t.Helper()
+	found, err := b.Inspect(t.Context(), key)
+	require.NoError(t, err)
+	return found
+}
+
+func listed(t *testing.T, b *Backend, prefix string, limit int) (keys []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		page, next, err := b.List(t.Context(), prefix, cursor, limit)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page), limit)
+		for _, found := range page {
+			keys = append(keys, found.Key)
+		}
+		if next == "" {
+			slices.Sort(keys)
+			return keys
+		}
+		cursor = next
+	}
+}
+
+// Who holds and who waits costs one statement, and so does a page of a list.
+func TestInspectionIsOneStatement(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b, observer := d.backend(t), d.backend(t)
+		l := enter(t, b, "shop:a:1", func(r *distributed.Request) { r.Mode = distributed.Shared })
+		other := enter(t, b, "shop:a:1", func(r *distributed.Request) { r.Mode, r.Instance = distributed.Shared, "other" })
+		w := d.backend(t)
+		_, p, err := w.Enter(t.Context(), distributed.Request{Key: "shop:a:1", Instance: "waiter", TTL: time.Minute})
+		require.NoError(t, err)
+		var ours atomic.Int64
+		d.wire.mu.Lock()
+		d.wire.log = func(text string) {
+			if strings.Contains(text, "alike") || strings.Contains(text, "span") {
+				ours.Add(1)
+			}
+		}
+		d.wire.mu.Unlock()
+		found := inspected(t, observer, "shop:a:1")
+		require.Equal(t, "instance and 1 more", found.Holder())
+		require.Equal(t, "waiter", found.Waiters[0].Instance)
+		require.EqualValues(t, 1, ours.Load())
+		page, _, err := observer.List(t.Context(), "shop:", "", 10)
+		require.NoError(t, err)
+		require.Len(t, page, 1)
+		require.Equal(t, "instance and 1 more", page[0].Holder())
+		require.Equal(t, 1, page[0].MoreWaiters)
+		require.EqualValues(t, 2, ours.Load())
+
+		require.NoError(t, l.Release(t.Context())) // the second reader goes on without the first
+		page, _, err = observer.List(t.Context(), "shop:", "", 10)
+		require.NoError(t, err)
+		require.Equal(t, "other", page[0].Holder())
+		require.Equal(t, "other", inspected(t, observer, "shop:a:1").Holder())
+		require.NoError(t, p.Leave(t.Context()))
+		require.NoError(t, other.Release(t.Context()))
+		require.EqualValues(t, 4, ours.Load(), "nothing else asks")
+	})
+}
+
+// A list has the keys that are stored as hashes, and passes over the rows of locks that are free.
+func TestListOfLongKeysAmongUnusedOnes(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		var want []string
+		for i := range 30 {
+			key := fmt.Sprintf("shop:a:%d", i)
+			switch i % 3 {
+			case 1:
+				key += strings.Repeat("ü", 150)
+			case 2:
+				require.NoError(t, enter(t, b, key).Release(t.Context()))
+				continue
+			}
+			enter(t, b, key)
+			want = append(want, key)
+		}
+		enter(t, b, "shop:b:1")
+		enter(t, b, "shop:b:1"+strings.Repeat("b", 300))
+		enter(t, b, "#shop:1")
+		slices.Sort(want)
+		for _, limit := range []int{1, 3, 100} {
+			require.Equal(t, want, listed(t, b, "shop:a:", limit), "pages of %d", limit)
+		}
+		require.Equal(t, []string{"#shop:1"}, listed(t, b, "#", 10))
+		require.Len(t, listed(t, b, "", 10), len(want)+3)
+		_, _, err := b.List(t.Context(), "shop:", "", 0)
+		require.ErrorContains(t, err, "want 1 or more")
+	})
+}
+
+// A page looks at a bounded number of rows, so that a table of unused ones is passed over piece by piece.
+func TestPageIsBounded(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		insert := "INSERT INTO {locks} (name, fence, update_time) VALUES " + strings.Repeat("('shop:a:%05d', 1, 1),", 499) + "('shop:a:%05d', 1, 1)"
+		for from := 0; from < 2*scannedRows+500; from += 500 {
+			numbers := make([]any, 500)
+			for i := range numbers {
+				numbers[i] = from + i
+			}
+			_, err := b.db.ExecContext(t.Context(), b.st.text(fmt.Sprintf(insert, numbers...)))
+			require.NoError(t, err)
+		}
+		enter(t, b, "shop:a:z")
+		page, next, err := b.List(t.Context(), "shop:", "", 10)
+		require.NoError(t, err)
+		require.Empty(t, page)
+		require.Equal(t, cursorOfNames+fmt.Sprintf("shop:a:%05d", scannedRows-1), next)
+		require.Equal(t, []string{"shop:a:z"}, listed(t, b, "shop:", 10))
+	})
+}
+
+// A Break whose commit was not answered has ended the lease once, and says so.
+func TestBreakIsRepeatedWithOneEffect(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		l := enter(t, b, "key")
+		found := inspected(t, b, "key")
+		require.Len(t, found.Holders, 1)
+		var lost atomic.Bool
+		d.wire.mu.Lock()
+		d.wire.lose = func(text string) (before, after bool) {
+			return false, text == "COMMIT" && lost.CompareAndSwap(false, true)
+		}
+		d.wire.mu.Unlock()
+		record, err := b.Break(t.Context(), found, "me", "it is stuck")
+		require.NoError(t, err)
+		require.True(t, lost.Load())
+		now := inspected(t, b, "key")
+		require.False(t, now.Held())
+		require.Equal(t, record.Fence, now.Fence, "it was moved once")
+		require.Equal(t, record.Fence, now.Broken.Fence)
+		require.True(t, record.At.Equal(now.Broken.At))
+		<-l.Lost()
+		_, err = b.Break(t.Context(), found, "me", "it is stuck")
+		require.ErrorIs(t, err, distributed.ErrNotHeld)
+	})
+}
+
+// The lease of a reader that has joined others ends at its next look, too, and not only at its next renewal.
+func TestBrokenReaderLearnsSoon(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b, reader := d.backend(t), d.backend(t)
+		read := func(r *distributed.Request) { r.Mode = distributed.Shared }
+		first, second := enter(t, b, "key", read), enter(t, reader, "key", read)
+		_, err := d.backend(t).Break(t.Context(), inspected(t, b, "key"), "me", "they are stuck")
+		require.NoError(t, err)
+		for _, l := range []distributed.Lease{first, second} {
+			select {
+			case <-l.Lost():
+			case <-time.After(10 * time.Second): // it is renewed after 10 s at the earliest
+				t.Fatal("not lost")
+			}
+		}
+	})
+}
+
+// The record outlives an early reaper, and is forgotten after a day.
+func TestBreakIsRemembered(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t, WithReapAge(time.Hour))
+		enter(t, b, "key")
+		_, err := b.Break(t.Context(), inspected(t, b, "key"), "me", `it's "stuck"; über`)
+		require.NoError(t, err)
+		reap := func(age time.Duration) {
+			aged(t, b, age)
+			for range 2 {
+				aged(t, b, b.set.reapTick)
+				require.NoError(t, b.reapOnce(t.Context()))
+			}
+		}
+		reap(2 * time.Hour)
+		kept := inspected(t, b, "key").Broken
+		require.NotNil(t, kept)
+		require.Equal(t, `it's "stuck"; über`, kept.Reason)
+		require.Equal(t, "instance", kept.Holder)
+		reap(distributed.BrokenMemory)
+		require.Nil(t, inspected(t, b, "key").Broken)
+		reap(2 * time.Hour)
+		require.Zero(t, rowsOf(t, b, "locks"))
+	})
+}
+
+func TestRecordIsForgotten(t *testing.T) {
+	at := time.UnixMicro(time.Now().UnixMicro())
+	record := distributed.Breaking{At: at, By: "me", Reason: "it is stuck", Holder: "host\tand 1 more", Fence: 1 << 62}
+	text := brokenText(&record, "id")
+	require.Equal(t, &record, brokenOf(text, at.UnixMicro()))
+	require.Nil(t, brokenOf(text, at.Add(distributed.BrokenMemory+time.Second).UnixMicro()))
+	require.Nil(t, brokenOf("", at.UnixMicro()))
+	require.Nil(t, brokenOf(strings.ReplaceAll(text, "T", "?"), at.UnixMicro()))
+}
