@@ -225,7 +225,7 @@ func TestExpiryUnderLoad(t *testing.T) {
 	prefix := newPrefix()
 	proxy := testproc.NewProxy(t, server.Addr)
 	cut := open(t, proxy.Addr, prefix)
-	const keys = 20
+	const keys = 8
 	var dead, alive []distributed.Lease
 	var places []distributed.Place
 	other := open(t, server.Addr, prefix)
@@ -234,7 +234,7 @@ func TestExpiryUnderLoad(t *testing.T) {
 		places = append(places, asker{t, other, fmt.Sprint("dead", i)}.place("b", lasting(long)))
 		alive = append(alive, asker{t, open(t, server.Addr, prefix), fmt.Sprint("alive", i)}.lease("c"))
 	}
-	stop := loadWith(t, server.Addr, 8)
+	stop := loadWith(t, server.Addr, 4)
 	for _, l := range dead {
 		claimed(t, l)
 	}

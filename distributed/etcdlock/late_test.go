@@ -77,31 +77,38 @@ func deletion(id int64, name string, revision int64) *pb.WatchResponse {
 	}}
 }
 
-// In a cluster where others write as well, a hand-over takes no round of the server's, 100 ms each, in which it looks after watches that
-// begin in the past. A busy machine gets three tries.
+// A write of somebody else's between a look and its watch costs no round of the server's, 100 ms each, in which it brings watches up
+// to date that begin in the past. A busy machine gets three tries.
 func TestHandOversBesideOtherWrites(t *testing.T) {
 	t.Parallel()
-	const limit = 35 * time.Millisecond
-	server, prefix := etcdtest.Shared(t), newPrefix()
+	const limit = 40 * time.Millisecond
+	server, prefix := etcdtest.Start(t), newPrefix()
 	b, other := open(t, server.Addr, prefix), open(t, server.Addr, prefix)
-	median := limit
-	for try := 0; try < 3 && median >= limit; try++ {
-		var took []time.Duration
+	cost := limit
+	for try := 0; try < 3 && cost >= limit; try++ {
+		quiet := handOver(t, b, other)
 		stop := loadWith(t, server.Addr, 1)
-		for range 21 {
-			l := asker{t, b, "k"}.lease("a", lasting(long))
-			p := asker{t, other, "k"}.place("b", lasting(long))
-			time.Sleep(2 * time.Millisecond) // the watch has been asked for
-			start := time.Now()
-			release(t, l)
-			next := granted(t, p)
-			took = append(took, time.Since(start))
-			release(t, next)
-		}
+		cost = handOver(t, b, other) - quiet
 		stop()
-		slices.Sort(took)
-		median = took[len(took)/2]
-		t.Logf("median %v", median)
+		t.Logf("%v, and %v more beside other writes", quiet, cost)
 	}
-	require.Less(t, median, limit)
+	require.Less(t, cost, limit)
+}
+
+// handOver returns the median time that a hand-over takes.
+func handOver(t *testing.T, b, other *Backend) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range 15 {
+		l := asker{t, b, "k"}.lease("a", lasting(long))
+		p := asker{t, other, "k"}.place("b", lasting(long))
+		time.Sleep(2 * time.Millisecond) // the watch has been asked for
+		start := time.Now()
+		release(t, l)
+		next := granted(t, p)
+		took = append(took, time.Since(start))
+		release(t, next)
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
 }

@@ -51,8 +51,8 @@ const (
 	longestSilence = 3 * time.Second
 	// reconnectPause is the least time between two tries to connect that requests have caused.
 	reconnectPause = 50 * time.Millisecond
-	// openPatience is for a session that is not there yet, of whatever TTL: nothing is held yet.
-	openPatience = time.Second
+	// openPatience is for a session that is not there yet, of whatever TTL: nothing is held yet, and a busy server may take a second.
+	openPatience = 2 * time.Second
 )
 
 func (b *Backend) newSession(wanted time.Duration) *session {

@@ -22,7 +22,7 @@ type sessions struct {
 
 const (
 	// connectBudget is what an Enter allows for a connection at least: its session may be new.
-	connectBudget = time.Second
+	connectBudget = openPatience
 	// maxSessions bounds the etcd leases of a Backend whose callers use many TTLs.
 	maxSessions = 8
 	// defaultTTL is that of a session that is asked for before any lease was: by Ping.
