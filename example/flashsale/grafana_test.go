@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -157,7 +158,12 @@ func TestDashboardFitsTheMetrics(t *testing.T) {
 	alerts, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
 	rules := regexp.MustCompile(`(?m)^ +expr: (.+)$`).FindAllSubmatch(alerts, -1)
-	require.Len(t, rules, 4)
+	require.Len(t, rules, 8)
+	tests, err := os.ReadFile("alerts_test.yaml") // which promtool runs: make alerts
+	require.NoError(t, err)
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllSubmatch(alerts, -1) {
+		require.Regexp(t, `alertname: `+string(alert[1])+`\n +exp_alerts:`, string(tests))
+	}
 	for _, rule := range rules {
 		check("alerts.yaml", string(rule[1]), "")
 	}
@@ -174,7 +180,9 @@ func TestDashboardFitsTheMetrics(t *testing.T) {
 	}
 }
 
-// metricsAfterLoad has orders, waiters, refusals, a renewal, a lost lock, and an order without the backend.
+func nothing(context.Context) error { return nil }
+
+// metricsAfterLoad has orders, waiters, refusals, a wait in vain, a renewal, a lost lock, and callers without the backend.
 func metricsAfterLoad(t *testing.T) string {
 	backend := memlock.New()
 	const ttl = time.Second
@@ -195,9 +203,14 @@ func metricsAfterLoad(t *testing.T) string {
 	time.Sleep(ttl / 4) // a renewal comes after a sixth
 	backend.Expire("flashsale:product:" + servedProduct)
 	require.Eventually(t, func() bool { return stats().Total.Lost == 1 }, ttl, time.Millisecond)
+	lock, err := store.locker.Acquire(t.Context(), "product", "other")
+	require.NoError(t, err)
+	require.ErrorIs(t, store.locker.Do(t.Context(), "product", "other", nothing, wllock.WithWait(time.Millisecond)), wllock.ErrWaitTimeout)
+	require.NoError(t, lock.Release(t.Context()))
 	quiet()
 	buyers.Wait()
 	backend.Partition(true)
+	require.ErrorIs(t, store.locker.Do(t.Context(), "product", "other", nothing, wllock.NoWait()), wllock.ErrUnavailable)
 	assert.Equal(t, http.StatusServiceUnavailable, post(t, server.Client(), server.URL), "no fence, no order")
 
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/metrics", http.NoBody)
