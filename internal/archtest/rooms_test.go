@@ -166,7 +166,7 @@ var rooms = []room{
 		knows: []string{public, "internal/nametext", "internal/redisopts"},
 		imports: []string{
 			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
-			"go.etcd.io/etcd/client/v3", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite",
+			"go.etcd.io/etcd/client/v3", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "go.uber.org/zap", // of the etcd client
 		},
 	},
 	{
