@@ -80,6 +80,10 @@ cover: compiler servers ## coverage over all packages: coverage.out, coverage.ht
 	@$(GO) tool cover -html=coverage.out -o coverage.html
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 
+.PHONY: cli
+cli: ## build the command line, one static binary: bin/wllock
+	@CGO_ENABLED=0 $(GO) build -C cmd/wllock -ldflags '-s -w' -o ../../bin/wllock .
+
 .PHONY: flashsale
 flashsale: ## run the example: 100 pieces, many buyers, several processes
 	@$(GO) run ./example/flashsale

@@ -206,9 +206,8 @@ func (j *job) under(lock *wllock.Lock) error {
 		return refusal(err)
 	}
 	if !j.watch(c, lock) {
-		cause := context.Cause(lock.Context())
 		_ = release(lock)
-		return &exit{lost, fmt.Errorf("%w: the command was ended", cause)}
+		return &exit{code: lost} // watch has said why
 	}
 	switch err := release(lock); {
 	case errors.Is(err, wllock.ErrLeaseLost):

@@ -56,7 +56,11 @@ func holder(w io.Writer, i distributed.Inspection, h distributed.Holder, now tim
 
 // fences are those that the holder may have passed on to a store: it uses them up one by one.
 func fences(i distributed.Inspection) string {
-	if first := firstFence(i); first > 0 && first < i.Fence {
+	first := firstFence(i)
+	switch {
+	case first == 0:
+		return fmt.Sprintf("%d at most", i.Fence)
+	case first < i.Fence:
 		return fmt.Sprintf("%d to %d", first, i.Fence)
 	}
 	return strconv.FormatUint(i.Fence, 10)
