@@ -96,28 +96,40 @@ func (r *removals) next(b *Backend) bool {
 		r.mu.Unlock()
 		return false
 	}
-	some := append([]*removal(nil), r.queue[:n]...)
-	clear(r.queue[:n])
-	r.queue = r.queue[n:]
+	some := r.take(n)
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(b.ctx, removalTime)
+	ctx, cancel := context.WithTimeout(b.asking, removalTime) // Close does not break off what it would have to repeat
 	defer cancel()
 	b.remove(ctx, some)
 	return true
 }
 
-// finish removes what is left, at the end.
+func (r *removals) put(one *removal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = append(r.queue, one)
+}
+
+// take takes n off the queue. The caller holds mu.
+func (r *removals) take(n int) []*removal {
+	some := append([]*removal(nil), r.queue[:n]...)
+	clear(r.queue[:n])
+	r.queue = r.queue[n:]
+	return some
+}
+
+// finish removes what is left, at the end, until all is removed or ctx has ended.
 func (r *removals) finish(ctx context.Context, b *Backend, more []*removal) {
 	r.mu.Lock()
-	rest := append(r.queue, more...)
-	r.queue = nil
-	r.mu.Unlock()
-	for len(rest) > 0 && ctx.Err() == nil {
-		n := min(len(rest), maxBatch)
-		b.remove(ctx, rest[:n])
-		rest = rest[n:]
+	defer r.mu.Unlock()
+	r.queue = append(r.queue, more...)
+	for len(r.queue) > 0 && ctx.Err() == nil {
+		some := r.take(min(len(r.queue), maxBatch))
+		r.mu.Unlock()
+		b.remove(ctx, some)
+		r.mu.Lock()
 	}
-	for _, one := range rest {
+	for _, one := range r.take(len(r.queue)) {
 		one.finish(false, distributed.ErrClosed)
 	}
 }
@@ -180,8 +192,10 @@ func (b *Backend) removed(one *removal, held bool, err error) {
 		b.poke(one.name, nil)
 	case time.Now().After(one.until):
 		one.finish(false, distributed.ErrLeaseLost)
-	case b.isClosed():
-		one.finish(false, distributed.ErrClosed)
+	case b.isClosed(): // finish tries again
+		one.tried = true
+		time.Sleep(removalPause)
+		b.removals.put(one)
 	default:
 		one.tried = true
 		one.item.Owner = one

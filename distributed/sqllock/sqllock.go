@@ -241,7 +241,7 @@ func (b *Backend) Close() error {
 	}
 	b.cancel()
 	b.due.Close()
-	b.later.Close()
+	left = append(left, b.later.Close()...)
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	b.removals.finish(ctx, b, left)

@@ -91,12 +91,13 @@ func (s *Set[T]) Len() int {
 	return len(s.heap)
 }
 
-// Close drops all items and waits until no call of fire is running, so fire must not call it.
-func (s *Set[T]) Close() {
+// Close drops all items, whose owners it returns, and waits until no call of fire is running, so fire must not call it.
+func (s *Set[T]) Close() (dropped []T) {
 	s.mu.Lock()
 	s.closed = true
 	for _, e := range s.heap {
 		e.it.pos = 0
+		dropped = append(dropped, e.it.Owner)
 	}
 	s.heap = nil
 	if s.timer != nil {
@@ -104,6 +105,7 @@ func (s *Set[T]) Close() {
 	}
 	s.mu.Unlock()
 	s.firing.Wait()
+	return dropped
 }
 
 // run is the timer's function.
