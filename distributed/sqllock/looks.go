@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// firstLook is the first look of a waiter at the head of the queue: while a lock changes hands often, it is soon its turn.
-	firstLook = 2 * time.Millisecond
+	// firstLook is the first look of a waiter at the head of the queue: while a lock changes hands often, it is soon its turn. It is
+	// about what a tenure of 128 short turns lasts.
+	firstLook = 500 * time.Microsecond
 	// looksPerWait makes a waiter that has waited for t look again after t/8: a hand-over is found late by an eighth of the wait.
 	looksPerWait = 8
 	// longestLook bounds that, besides H.
