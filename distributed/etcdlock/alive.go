@@ -14,20 +14,15 @@ import (
 // count so (etcd issue 11456). A new leader gives every lease its full TTL and an election timeout: a change of leaders
 // extends, and never shortens.
 //
-// But a leader that the others have left answers keepalives until it notices. It checks once per election timeout E whether it
-// has heard of a quorum since the check before, so it goes on for up to 2E after it was left. The others elect another one E
-// after they have heard of it at the earliest, and that one ends no lease before TTL + E. What the old leader says at its
-// last moment therefore promises no more than what the new one keeps, up to the ticks in which both count: one each. A tick is
-// E/10 by default and TTLs are at least 1.5 E, so two ticks are TTL/7.5 at most, and a seventh of the TTL is not counted on
-// (rule E4). Neither is the drift allowance.
+// But a keepalive is not agreed on by a quorum: a leader that the others have left answers it, until it notices; one that was stopped
+// meanwhile, until it has read its messages. What it says is worth nothing to the new one, which may have counted from much
+// earlier. So a keepalive counts once a read that was sent after its answer has been answered in the same term: a quorum confirms that
+// read, so the leader of the keepalive was still the leader, and a later one counts from a later moment (rule E4).
 type alive struct {
 	ttl   time.Duration
 	until atomic.Pointer[time.Time]
 	last  atomic.Pointer[time.Time] // when the latest keepalive that was answered was sent
 }
-
-// staleShare is the part of the TTL that is not counted on.
-const staleShare = 7
 
 func newAlive(sent time.Time, ttl time.Duration) *alive {
 	a := &alive{ttl: ttl}
@@ -37,7 +32,7 @@ func newAlive(sent time.Time, ttl time.Duration) *alive {
 
 // proven notes that a request was answered that gave the session its full time. Only the session's task calls it.
 func (a *alive) proven(sent time.Time) {
-	until := distributed.Validity(sent, a.ttl-a.ttl/staleShare)
+	until := distributed.Validity(sent, a.ttl)
 	a.until.Store(&until)
 	a.last.Store(&sent)
 }

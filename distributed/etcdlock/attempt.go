@@ -173,7 +173,7 @@ func (a *attempt) advance(ctx context.Context) {
 	switch {
 	case a.state != waiting: // left, or lost, meanwhile
 	case errors.Is(err, errRobbed):
-		a.lose()
+		a.robbed()
 	case err != nil:
 		a.plan(distributed.HeartbeatInterval(a.ttl))
 	case g == nil:
@@ -189,6 +189,13 @@ func (a *attempt) lose() {
 	a.ends()
 	close(a.granted)
 	a.b.forget(a)
+}
+
+// robbed ends the waiting of an attempt whose key was deleted by somebody else. A create of it that may still come must not leave a
+// key that nobody knows (rule E1). The caller holds mu.
+func (a *attempt) robbed() {
+	a.lose()
+	a.s.dead.add(&removal{a: a, tried: true})
 }
 
 // ends marks the attempt as ended. The caller holds mu.
@@ -256,6 +263,11 @@ func (a *attempt) key() (revision int64, dirty bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.revision, a.dirty
+}
+
+func (a *attempt) isDirty() bool {
+	_, dirty := a.key()
+	return dirty
 }
 
 // place is a waiting attempt as its user sees it.

@@ -100,7 +100,7 @@ func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.
 	looks := state == waiting && asked != ""
 	switch {
 	case looks && !exists:
-		a.lose()
+		a.robbed()
 	case looks:
 		a.plan(distributed.HeartbeatInterval(a.ttl))
 	case state == leased && asked == "" && exists:

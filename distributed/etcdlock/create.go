@@ -37,7 +37,7 @@ func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
 		case err != nil:
 			return nil, err
 		case got.Succeeded:
-			prev.replaced(got.Responses[0])
+			prev.replaced(got.Responses[0], a.isDirty())
 			return a.created(got), nil
 		}
 		if done, err := a.refused(got, prev); done {
@@ -102,7 +102,7 @@ func (a *attempt) refused(got *pb.TxnResponse, prev *prev) (done bool, err error
 		a.mu.Lock()
 		a.revision = mine.Kvs[0].CreateRevision
 		a.mu.Unlock()
-		prev.settle(nil) // by the try before
+		prev.settle(nil, true) // by the try before
 		return true, nil
 	}
 	before := a.s.guardRevision()

@@ -48,8 +48,8 @@ func (p *prev) name() string {
 	return p.l.a.name
 }
 
-// replaced takes the answer to the deletion in the request's transaction.
-func (p *prev) replaced(got *pb.ResponseOp) {
+// replaced takes the answer to the deletion in the request's transaction. again: an earlier try may still be carried out.
+func (p *prev) replaced(got *pb.ResponseOp, again bool) {
 	if p == nil || !p.mine {
 		return
 	}
@@ -57,14 +57,17 @@ func (p *prev) replaced(got *pb.ResponseOp) {
 	if got.GetResponseDeleteRange().GetDeleted() == 0 {
 		err = errGone
 	}
-	p.settle(err)
+	p.settle(err, again)
 }
 
-// settle notes what became of it, if the request was to delete it.
-func (p *prev) settle(err error) {
+// settle notes what became of it, if the request was to delete it. Its deletion does not compare the create revision: so if it may be
+// carried out again, after somebody has deleted the request's key, the name is not used again.
+func (p *prev) settle(err error, again bool) {
 	if p != nil && p.mine {
 		p.mine = false
-		p.l.a.gone()
+		if !again {
+			p.l.a.gone()
+		}
 		p.l.settle(err)
 	}
 }

@@ -133,6 +133,45 @@ func TestACreateThatComesLate(t *testing.T) {
 	}
 }
 
+// The key of a waiter is deleted by somebody else while a try of its create may still come: that leaves no key that nobody knows.
+func TestACreateThatComesLateForAPlaceThatWasLost(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	ask := asker{t, b, "k"}
+	l := ask.lease("a", lasting(long))
+	p := ask.place("b", lasting(long)).(place)
+	late := p.a.createRequest("")
+	p.a.unsure()
+	c := plainClient(t, etcdtest.Shared(t).Addr)
+	_, err := c.Delete(t.Context(), p.a.name)
+	require.NoError(t, err)
+	p.a.poke()
+	require.Nil(t, granted(t, p))
+	<-p.a.s.dead.rest()
+	got, err := p.a.s.txn(t.Context(), "late", late)
+	require.NoError(t, err)
+	require.False(t, got.Succeeded)
+	release(t, l)
+	release(t, ask.lease("c", lasting(long)))
+}
+
+// An Enter with prev is answered at its second try. The first one may come after somebody has deleted the new key: it deletes prev's
+// name, so no later request has that.
+func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
+	t.Parallel()
+	b, _, proxy := cutOff(t)
+	ask := asker{t, b, "k"}
+	prev := ask.lease("a", lasting(long))
+	name := prev.(*lease).a.name
+	proxy.LoseReply("x/" + tagOf("a"))
+	l := ask.lease("a", lasting(long), func(r *distributed.Request) { r.Prev = prev })
+	require.Equal(t, 1, proxy.Swallowed())
+	next := ask.place("a", lasting(long))
+	require.NotEqual(t, name, next.(place).a.name)
+	release(t, l)
+	release(t, granted(t, next))
+}
+
 // Creates that are under way when another's guard is written find it changed, and are repeated.
 func TestAGuardThatChangesUnderway(t *testing.T) {
 	t.Parallel()

@@ -89,16 +89,19 @@ func (k *keepalives) beat() {
 func (k *keepalives) try() error {
 	s := k.s
 	sent := time.Now()
-	ttl, err := k.exchange()
+	ttl, term, err := k.exchange()
 	if err != nil {
-		k.drop()
 		err = explain(s.ctx, "keepalive", err, false)
 		s.reconnect()
 	} else if ttl <= 0 {
 		err = errOver
 	}
 	s.b.observe(sent, err)
+	if err == nil {
+		err = s.confirm(term)
+	}
 	if err != nil {
+		k.drop()
 		s.failed(err)
 		return err
 	}
@@ -107,8 +110,21 @@ func (k *keepalives) try() error {
 	return nil
 }
 
-// exchange returns the TTL that etcd answers with; 0: the etcd lease has expired.
-func (k *keepalives) exchange() (ttl int64, err error) {
+// errLeft says that a keepalive was answered in one term and the read after it in another.
+var errLeft = fmt.Errorf("etcdlock: keepalive: the leader has changed: %w", distributed.ErrUnavailable)
+
+// confirm reads something, which a quorum has to confirm, and returns nil if that is in the term of a keepalive that was answered
+// before: see alive.
+func (s *session) confirm(term uint64) error {
+	got, err := s.txn(s.ctx, "keepalive", &pb.TxnRequest{Success: []*pb.RequestOp{opGet(s.writeKey())}})
+	if err == nil && got.Header.RaftTerm != term {
+		err = errLeft
+	}
+	return err
+}
+
+// exchange returns the TTL that etcd answers with, and the term; 0: the etcd lease has expired.
+func (k *keepalives) exchange() (ttl int64, term uint64, err error) {
 	s := k.s
 	if k.stream == nil {
 		var ctx context.Context
@@ -116,19 +132,19 @@ func (k *keepalives) exchange() (ttl int64, err error) {
 		timer := time.AfterFunc(s.patience(), k.cancel)
 		defer timer.Stop()
 		if k.stream, err = pb.NewLeaseClient(s.connection()).LeaseKeepAlive(ctx); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	timer := time.AfterFunc(s.patience(), k.cancel)
 	defer timer.Stop()
 	if err = k.stream.Send(&pb.LeaseKeepAliveRequest{ID: s.lease()}); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	got, err := k.stream.Recv()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return got.TTL, nil
+	return got.TTL, got.Header.GetRaftTerm(), nil
 }
 
 // drop gives up the stream.

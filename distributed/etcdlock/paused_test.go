@@ -1,0 +1,77 @@
+package etcdlock
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testproc"
+)
+
+// A leader that was stopped while another one was elected answers keepalives when it comes back, before it learns of that. They do not
+// count: the new leader knows nothing of them, and the holder is cut off before it could tell.
+func TestALeaderThatWasStoppedProvesNothing(t *testing.T) {
+	t.Parallel()
+	c, prefix := newCluster(t), newPrefix()
+	i := c.leader(t)
+	proxy := testproc.NewProxy(t, c.addrs[i])
+	b := open(t, proxy.Addr, prefix)
+	other := open(t, strings.Join([]string{c.addrs[(i+1)%3], c.addrs[(i+2)%3]}, ","), prefix)
+	l := asker{t, b, "k"}.lease("a")
+	p := asker{t, other, "k"}.place("b", lasting(long))
+	claimed(t, l)
+	s := l.(*lease).a.s
+	c.servers[i].Pause()
+	last := *s.alive.Load().last.Load()
+	time.Sleep(time.Until(last.Add(ttl * 8 / 10)))
+	var answered atomic.Bool
+	defer b.Observe(func(e distributed.Exchange) { answered.Store(answered.Load() || e.Err == nil) })()
+	c.servers[i].Resume()
+	for start := time.Now(); time.Since(start) < ttl && !answered.Load(); {
+		time.Sleep(50 * time.Microsecond)
+	}
+	time.Sleep(time.Millisecond)
+	proxy.Stall(true)
+	next := granted(t, p)
+	require.NotNil(t, next)
+	t.Logf("let in at +%v, the lease lasted until +%v", time.Since(last), l.Until().Sub(last))
+	require.True(t, distributed.Over(time.Now(), l.Until()), "beside the holder, for another %v", time.Until(l.Until()))
+	release(t, next)
+	proxy.Stall(false)
+}
+
+// A keepalive and the read that confirms it have to be of one term.
+func TestAKeepaliveOfAnotherTermProvesNothing(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	l := asker{t, b, "k"}.lease("a")
+	s := l.(*lease).a.s
+	k := keepalives{s: s}
+	defer k.drop()
+	_, term, err := k.exchange()
+	require.NoError(t, err)
+	require.NoError(t, s.confirm(term))
+	require.ErrorIs(t, s.confirm(term-1), errLeft)
+	release(t, l)
+}
+
+// An operator revokes an etcd lease: its leases are lost within a keepalive, its places too, and the next requests get another.
+func TestASessionThatIsRevoked(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	l := asker{t, b, "k"}.lease("a", lasting(long))
+	p := asker{t, b, "k"}.place("b", lasting(long))
+	c := plainClient(t, etcdtest.Shared(t).Addr)
+	_, err := c.Revoke(t.Context(), clientv3.LeaseID(l.(*lease).a.s.lease()))
+	require.NoError(t, err)
+	lost(t, l)
+	require.Nil(t, granted(t, p))
+	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+	release(t, asker{t, b, "k"}.lease("c", lasting(long)))
+}
