@@ -61,43 +61,60 @@ func (b *Backend) newAttempt(req distributed.Request) *attempt {
 	return a
 }
 
-// enter is the exchange behind Backend.Enter. It runs on a goroutine of its own, so that a caller that goes does not have
-// the driver close the connection; what its request got then is removed.
+// enter is the exchange behind Backend.Enter. It runs on a goroutine of the crew, so that a caller that goes does not have
+// the driver close the connection; what its request got then is removed. It is bounded by the claim window: nobody relies on an
+// answer that comes later.
 func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
 	b := a.b
-	select {
-	case b.gate <- struct{}{}:
-	case <-ctx.Done():
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), distributed.ClaimWindow(a.ttl))
+	if err := a.pass(ctx, bound); err != nil {
+		cancel()
 		prev.giveUp()
 		a.end()
-		return nil, nil, fmt.Errorf("sqllock: enter: %d calls are under way: %w: %w: %w", cap(b.gate), distributed.ErrUnavailable,
-			distributed.ErrUnreached, ctx.Err())
-	}
-	if !b.begin() {
-		<-b.gate
-		return nil, nil, distributed.ErrClosed
+		return nil, nil, err
 	}
 	answered := make(chan struct{})
 	a.prev, a.contended = prev.handle(), prev.contended()
-	go func() {
-		defer b.tasks.Done()
+	if !b.crew.run(b, func() {
+		defer cancel()
 		defer func() { <-b.gate }()
 		defer close(answered)
-		a.answer(a.ask(context.WithoutCancel(ctx)), prev)
-	}()
+		stop := context.AfterFunc(b.asking, cancel)
+		defer stop()
+		a.answer(a.ask(bound), prev)
+	}) {
+		cancel()
+		<-b.gate
+		return nil, nil, distributed.ErrClosed
+	}
 	select {
 	case <-answered:
 	case <-ctx.Done():
+	case <-bound.Done():
 	}
-	return a.conclude(ctx, prev)
+	return a.conclude(firstError(ctx.Err(), bound.Err()), prev)
 }
 
-// ask sends the request. It is bounded by the claim window: nobody relies on an answer that comes later.
+// pass passes the gate.
+func (a *attempt) pass(ctx, bound context.Context) error {
+	gate := a.b.gate
+	select {
+	case gate <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	case <-bound.Done():
+	}
+	return fmt.Errorf("sqllock: enter: %d calls are under way: %w: %w: %w", cap(gate), distributed.ErrUnavailable,
+		distributed.ErrUnreached, firstError(ctx.Err(), bound.Err()))
+}
+
+// ask sends the request.
 func (a *attempt) ask(ctx context.Context) reply {
-	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(a.ttl))
-	defer cancel()
-	stop := context.AfterFunc(a.b.asking, cancel)
-	defer stop()
 	start := time.Now()
 	r, err := a.b.request(ctx, &a.claim)
 	a.b.observe(start, err)
@@ -120,8 +137,8 @@ func (a *attempt) answer(r reply, prev *prev) {
 	}
 }
 
-// conclude is where the caller of Enter takes its reply, or goes without.
-func (a *attempt) conclude(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
+// conclude is where the caller of Enter takes its reply, or goes without because its time has ended.
+func (a *attempt) conclude(late error, prev *prev) (distributed.Lease, distributed.Place, error) {
 	a.mu.Lock()
 	r := a.reply
 	if r == nil || a.state == ended { // the reply goes to answer, or Close was quicker
@@ -132,7 +149,7 @@ func (a *attempt) conclude(ctx context.Context, prev *prev) (distributed.Lease, 
 			prev.outcome(*r)
 			a.b.removals.add(a.b, a.removal())
 		}
-		return nil, nil, fmt.Errorf("sqllock: enter: no answer from %v: %w: %w", a.b.dialect, distributed.ErrUnavailable, ctx.Err())
+		return nil, nil, fmt.Errorf("sqllock: enter: no answer from %v: %w: %w", a.b.dialect, distributed.ErrUnavailable, late)
 	}
 	defer prev.outcome(*r)
 	defer a.mu.Unlock()

@@ -95,7 +95,8 @@ type statements struct {
 	d       Dialect
 	now     string                       // microseconds since 1970
 	text    func(template string) string // puts in the words of the dialect, and the names
-	acquire query
+	acquire query                        // for a new key
+	again   query                        // for one whose row is there
 	release query
 	load    query
 	entries query
@@ -123,9 +124,12 @@ func newStatements(d Dialect, s *settings) *statements {
 	}[d]
 	st.now = words[1]
 	st.text = func(template string) string { return strings.NewReplacer(words...).Replace(s.fill(template)) }
-	acquire := map[Dialect]string{PostgreSQL: upsert, MySQL: mysqlUpsert, SQLite: upsert}[d]
+	acquire, taken := upsert, again
+	if d == MySQL {
+		acquire, taken = mysqlUpsert, mysqlAgain
+	}
 	for q, template := range map[*query]string{
-		&st.acquire: acquire, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
+		&st.acquire: acquire, &st.again: taken, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
 		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: loudly(s),
 	} {
 		*q = d.compile(st.text(template))
@@ -142,9 +146,10 @@ func newStatements(d Dialect, s *settings) *statements {
 // The databases' clocks in microseconds. All are read when the statement runs; one that has waited for a row's lock may have read
 // it before. Then it takes less for expired than there is, and what it writes expires sooner, which does no harm (rule D2).
 const (
-	postgresNow = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
+	// postgresNow takes a double, exact to a microsecond; EXTRACT has numerics, which cost a lone caller a tenth of its time.
+	postgresNow = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
 	// mysqlNow does not pass through a time zone: UNIX_TIMESTAMP() would, and be wrong for an hour in autumn.
-	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 	// sqliteNow counts milliseconds, which is what SQLite has.
 	sqliteNow = "(CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)"
 )
@@ -164,22 +169,41 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now})
 RETURNING fence, prior, queued`
 
-// mysqlUpsert is upsert without RETURNING. The answer comes as the insert id, which LAST_INSERT_ID(x) sets (MySQL's manual,
+// again is upsert for a row that is there, as it is for every key but a new one: an UPDATE by the primary key costs the databases
+// far less.
+const again = `UPDATE {locks} AS l SET
+  prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
+  fence = CASE WHEN l.owner = $3 THEN l.fence ELSE
+    {greatest}({now} * 1000, CASE WHEN l.owner = $4 AND l.fence = $9 THEN $10 ELSE l.fence END) + $8 END,
+  full_name = $2, owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
+WHERE l.name = $1 AND (l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now}))
+RETURNING fence, prior, queued`
+
+// mysqlUpsert is upsert without RETURNING. The answer comes as the insert id, which LAST_INSERT_ID(x) sets and returns (MySQL's manual,
 // "Information Functions"): twice the fence, plus 1 if prev was the owner; 0: not taken. Assignments are carried out from left to
-// right, so owner and expires_at, of which the condition is made, come last; expires_at asks for the new owner.
+// right, or at once with the sql_mode SIMULTANEOUS_ASSIGNMENT: either way those before that of the owner see the old one, and after
+// it the condition is true of the new owner.
 const mysqlUpsert = `INSERT INTO {locks} (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
-VALUES ($1, $2, $3, $5, $6, GREATEST({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8, {now} + $7, $11, {now},
-  {now} + 0 * LAST_INSERT_ID((GREATEST({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8) * 2))
+VALUES ($1, $2, $3, $5, $6,
+  LAST_INSERT_ID((GREATEST({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8) * 2) DIV 2, {now} + $7, $11, {now}, {now})
 ON DUPLICATE KEY UPDATE
+  fence = IF(` + mysqlFree + `, ` + mysqlFence + `, fence + LAST_INSERT_ID(0)),
   prior = IF(owner <> $3 AND ` + mysqlFree + `, owner, prior),
-  fence = IF(owner <> $3 AND ` + mysqlFree + `,
-    GREATEST({now} * 1000, IF(owner = $4 AND fence = $9, $10, fence)) + $8, fence),
+  owner = IF(` + mysqlFree + `, $3, owner),
   mode = IF(` + mysqlFree + `, $5, mode),
   ttl = IF(` + mysqlFree + `, $6, ttl),
-  owner = IF(` + mysqlFree + `, $3, owner),
-  expires_at = IF(owner = $3, {now} + $7, expires_at),
-  instance = IF(owner = $3, $11, instance), since = IF(owner = $3, {now}, since),
-  update_time = IF(owner = $3, {now}, update_time) + 0 * LAST_INSERT_ID(IF(owner = $3, fence * 2 + ($4 <> '' AND prior = $4), 0))`
+  expires_at = IF(` + mysqlFree + `, {now} + $7, expires_at),
+  instance = IF(` + mysqlFree + `, $11, instance), since = IF(` + mysqlFree + `, {now}, since),
+  update_time = IF(` + mysqlFree + `, {now}, update_time)`
+
+// mysqlAgain is again, with the answer as in mysqlUpsert.
+const mysqlAgain = `UPDATE {locks} SET fence = ` + mysqlFence + `, prior = IF(owner = $3, prior, owner),
+  owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
+WHERE name = $1 AND ` + mysqlFree
+
+// mysqlFence is the new fence, and sets the answer.
+const mysqlFence = `LAST_INSERT_ID(IF(owner = $3, fence, GREATEST({now} * 1000, IF(owner = $4 AND fence = $9, $10, fence)) + $8) * 2
+    + ($4 <> '' AND IF(owner = $3, prior, owner) = $4)) DIV 2`
 
 const mysqlFree = `(owner = $3 OR queued = 0 AND members = 0 AND (owner = '' OR owner = $4 OR expires_at <= {now}))`
 

@@ -8,7 +8,7 @@
 // A lock is a row; instances that wait for it, and readers that share it, are rows of a second table. Every change of a lock locks
 // its row first, so the row is the one place where callers meet.
 //
-//	Enter ──▶ one statement: insert the row, or update it if it is free and nobody is queued ──▶ LEASE
+//	Enter ──▶ one statement: update the row if it is free and nobody is queued, or insert it ──▶ LEASE
 //	            ▼ it was not                                                                       │ renewed, 1000 in a statement
 //	          one short transaction: read row and queue, decide (decide.go), write ──▶ LEASE       │
 //	            ▼                                                                                  ├─ Release: one statement
@@ -19,8 +19,7 @@
 // Nothing is held while waiting or holding: no connection, no transaction. The clock is the database's; the client's never enters
 // a comparison there. All that a process has to do at one time shares a statement: renewals, heartbeats, looks, releases.
 //
-// A hand-over is found by polling, in a few milliseconds while the lock changes hands often. On PostgreSQL a Notifier makes it a push;
-// on SQLite the file tells when to look.
+// A hand-over is found by polling, in a few milliseconds while the lock changes hands often. On PostgreSQL a Notifier makes it a push.
 //
 // The pool may be small, and the application may use all of it. A call then waits for a connection within its own time, and
 // returns distributed.ErrUnavailable: with a pool of one connection, do not ask for a lock while you hold that connection.

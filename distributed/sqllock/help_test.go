@@ -32,6 +32,9 @@ type database struct {
 // databases are the three, by their dialect's name.
 var databases = map[string]func(t locktest.TB) *database{"sqlite": newSQLite, "postgres": newPostgres, "mariadb": newMariaDB}
 
+// durable has commits wait for the disk, for benchmarks.
+var durable = os.Getenv("WLLOCK_DURABLE") == "1"
+
 func newSQLite(t locktest.TB) *database {
 	dir, err := os.MkdirTemp("", "sqllock")
 	if err != nil {
@@ -39,11 +42,18 @@ func newSQLite(t locktest.TB) *database {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	dsn := "file:" + filepath.Join(dir, "locks.db") + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(200)&_pragma=synchronous(NORMAL)"
+	if durable {
+		dsn = strings.Replace(dsn, "NORMAL", "FULL", 1)
+	}
 	return migrated(t, &database{dialect: SQLite, connector: func() driver.Connector { return dsnConnector{&sqlite.Driver{}, dsn} }})
 }
 
 func newPostgres(t locktest.TB) *database {
-	config, err := pgx.ParseConfig(dbtest.SharedPostgres(t).URL())
+	server := dbtest.SharedPostgres
+	if durable {
+		server = func(t dbtest.TB) *dbtest.Server { return dbtest.Postgres(t) }
+	}
+	config, err := pgx.ParseConfig(server(t).URL())
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -51,7 +61,11 @@ func newPostgres(t locktest.TB) *database {
 }
 
 func newMariaDB(t locktest.TB) *database {
-	u, err := url.Parse(dbtest.SharedMariaDB(t).URL())
+	server := dbtest.SharedMariaDB
+	if durable {
+		server = func(t dbtest.TB) *dbtest.Server { return dbtest.MariaDB(t) }
+	}
+	u, err := url.Parse(server(t).URL())
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -29,7 +29,7 @@ func rowsOf(t *testing.T, b *Backend, table string) (n int) {
 	return n
 }
 
-func enter(t *testing.T, b *Backend, key string, more ...func(*distributed.Request)) distributed.Lease {
+func enter(t testing.TB, b *Backend, key string, more ...func(*distributed.Request)) distributed.Lease {
 	t.Helper()
 	req := distributed.Request{Key: key, Instance: "instance", TTL: time.Minute}
 	for _, f := range more {

@@ -142,6 +142,8 @@ func (b *Backend) adopt(ctx context.Context, req distributed.Request) (*prev, er
 		return &prev{l, l.fences.end(l.a.token, l.seat)}, nil
 	}
 	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(req.TTL))
+	defer cancel()
 	select {
 	case <-l.done:
 		return nil, nil

@@ -39,21 +39,29 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 		if !errors.Is(err, errNoRow) {
 			return a, err
 		}
+		b.seen.forget(c.name)
 		c.contended = false // the reaper has removed it meanwhile
 	}
 }
 
-// acquire is the one statement. Its answer is granted, or queuedUp if it has changed nothing.
+// acquire is the one statement: an update, or if this process has not seen the row yet, an insert that updates. Its answer is granted,
+// or queuedUp if it has changed nothing.
 func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
 	a := answer{outcome: queuedUp, count: fenceBlock, sent: time.Now()}
 	if c.mode == distributed.Shared {
 		a.count = 1
 	}
-	args := b.st.acquire.args(b.acquireArgs(c, a.count)...)
-	if !b.dialect.hasReturning() {
-		return a, b.acquireByID(ctx, args, &a)
+	q, kept := &b.st.again, keptQuerier{b, &b.reacquiring}
+	if !b.seen.has(c.name) {
+		q, kept = &b.st.acquire, keptQuerier{b, &b.acquiring}
 	}
-	err := b.rows(ctx, keptQuerier{b, &b.acquiring}, b.st.acquire.text, args, func(scan func(...any) error) error {
+	args := q.args(b.acquireArgs(c, a.count)...)
+	if !b.dialect.hasReturning() {
+		err := acquireByID(ctx, kept, q.text, args, &a)
+		b.seen.note(c.name, err)
+		return a, err
+	}
+	err := b.rows(ctx, kept, q.text, args, func(scan func(...any) error) error {
 		var prior string
 		var queued int
 		if err := scan(&a.last, &prior, &queued); err != nil {
@@ -62,6 +70,7 @@ func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
 		a.outcome, a.contended, a.prevHeld = granted, queued > 0, c.prev != nil && prior == c.prev.token
 		return nil
 	})
+	b.seen.note(c.name, err)
 	return a, err
 }
 
@@ -82,8 +91,8 @@ func (b *Backend) acquireArgs(c *claim, count int64) []any {
 }
 
 // acquireByID reads the answer from the insert id: see mysqlUpsert.
-func (b *Backend) acquireByID(ctx context.Context, args []any, a *answer) error {
-	result, err := keptQuerier{b, &b.acquiring}.ExecContext(ctx, b.st.acquire.text, args...)
+func acquireByID(ctx context.Context, kept keptQuerier, text string, args []any, a *answer) error {
+	result, err := kept.ExecContext(ctx, text, args...)
 	if err != nil {
 		return err
 	}

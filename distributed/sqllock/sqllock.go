@@ -33,11 +33,14 @@ type Backend struct {
 	renewing chan struct{}           // a place for the renewal that is under way
 	push     push                    // with a Notifier
 
-	acquiring prepared
-	releasing prepared
-	looks     looks
-	removals  removals
-	observers observers
+	acquiring   prepared
+	reacquiring prepared
+	seen        names
+	releasing   prepared
+	looks       looks
+	removals    removals
+	observers   observers
+	crew        crew
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -97,8 +100,6 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
 		return nil, nil, fmt.Errorf("sqllock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
 	}
-	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(req.TTL))
-	defer cancel()
 	prev, err := b.adopt(ctx, req)
 	if err != nil {
 		return nil, nil, b.orClosed(err)
@@ -213,6 +214,7 @@ func (b *Backend) finishTasks(ctx context.Context) {
 	b.mu.Lock()
 	b.sealed = true
 	b.mu.Unlock()
+	b.crew.close()
 	stop := context.AfterFunc(ctx, b.stopAsking)
 	b.tasks.Wait()
 	stop()
@@ -249,6 +251,7 @@ func (b *Backend) Close() error {
 	b.removals.finish(ctx, b, nil) // what requests have got that were answered meanwhile
 	b.keeper.Close()
 	b.acquiring.close()
+	b.reacquiring.close()
 	b.releasing.close()
 	if b.set.owned {
 		return b.db.Close()
