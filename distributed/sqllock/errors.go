@@ -24,6 +24,7 @@ const (
 	collided              // rolled back in favour of others: try again
 	refused               // answered: the database will not do it
 	unreached             // there was no connection
+	crowded               // there was none, because others have them all: soon one is free
 	missing               // refused, because the tables are not there
 )
 
@@ -66,7 +67,8 @@ var kinds = map[string]kind{
 	"1205": collided, "1213": collided, // lock wait timeout, deadlock
 	"1020": collided,                                                                 // MariaDB: the row has changed since the snapshot
 	"1412": collided, "sqlite5": collided, "sqlite6": collided, "sqlite17": collided, // table definition changed; busy, locked, schema
-	"53300": unreached, "57P03": unreached, "1040": unreached, "1203": unreached, // too many connections, starting up
+	"53300": crowded, "1040": crowded, "1203": crowded, // too many connections
+	"57P03": unreached,                                         // starting up
 	"57P01": lost, "57P02": lost, "57P05": lost, "57014": lost, // shut down, crashed, idle; cancelled because our time has ended
 	"1053": lost, "1317": lost, "1927": lost, "3024": lost, "1969": lost, "sqlite9": lost, // shut down, interrupted
 	"42P01": missing, "3F000": missing, "1146": missing, "1049": missing, // undefined table, schema; no such table, database
@@ -114,7 +116,7 @@ func explain(d Dialect, what string, err error) error {
 		return fmt.Errorf("sqllock: %s: %w: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, errNoTables, err)
 	case refused, collided:
 		return fmt.Errorf("sqllock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, err)
-	case unreached:
+	case unreached, crowded:
 		return fmt.Errorf("sqllock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrUnreached, err)
 	}
 	return fmt.Errorf("sqllock: %s: no answer from %v: %w: %w", what, d, distributed.ErrUnavailable, err)
@@ -135,13 +137,16 @@ const (
 	firstPause = time.Millisecond
 	// longestPause is that of a file that another process has locked, or of rows that many want.
 	longestPause = 40 * time.Millisecond
+	// crowdPause is the longest pause where the server has no connection left: each try costs it one that it refuses.
+	crowdPause = 400 * time.Millisecond
 	// lostTries is how often a request without an answer is sent: its attempt is the same, so it has one effect.
 	lostTries = 5
 )
 
-// retrying repeats what has collided with others until ctx ends, and what was not answered a few times.
+// retrying repeats what has collided with others, or found no connection because others had them all, until ctx ends; and what was not
+// answered a few times.
 func retrying(ctx context.Context, try func() error) error {
-	pause, losses := firstPause, 0
+	pause, longest, losses := firstPause, longestPause, 0
 	for {
 		err := try()
 		if err == nil || ctx.Err() != nil {
@@ -149,6 +154,8 @@ func retrying(ctx context.Context, try func() error) error {
 		}
 		switch kindOf(err) {
 		case collided:
+		case crowded:
+			longest = crowdPause
 		case lost:
 			if losses++; losses == lostTries {
 				return err
@@ -159,7 +166,7 @@ func retrying(ctx context.Context, try func() error) error {
 		if !sleep(ctx, rand.N(pause)) {
 			return err
 		}
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, longest)
 	}
 }
 

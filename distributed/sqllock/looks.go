@@ -16,8 +16,10 @@ const (
 	firstLook = 500 * time.Microsecond
 	// looksPerWait makes a waiter that has waited for t look again after t/8: a hand-over is found late by an eighth of the wait.
 	looksPerWait = 8
-	// longestLook bounds that, besides H.
+	// longestLook bounds that, besides H; for each deepLooks waiters before it once more. They come first, and a queue that
+	// moves is seen to, so what is far back need not look so often, which costs a fleet without idle connections one each time.
 	longestLook = 500 * time.Millisecond
+	deepLooks   = 16
 
 	// pushedLook bounds H where hand-overs are pushed. Nobody tells of a holder that has died.
 	pushedLook = 2 * time.Second
@@ -57,7 +59,8 @@ func (a *attempt) nextLook() time.Duration {
 
 // soon is when a waiter looks again that has seen nothing, or something that has changed meanwhile. The caller holds mu.
 func (a *attempt) soon() time.Duration {
-	return a.pace.next(time.Now(), min(distributed.HeartbeatInterval(a.ttl), longestLook))
+	longest := longestLook + longestLook*time.Duration(a.pace.ahead)/deepLooks
+	return a.pace.next(time.Now(), min(distributed.HeartbeatInterval(a.ttl), longest))
 }
 
 // looks is the background task of a Backend: heartbeats, and looks at the locks that are waited for or held here. What falls due
