@@ -221,9 +221,11 @@ func (o loggerOption) apply(s *settings) {
 // Logger is for config.Open, which gives the logger to the backend, too.
 func (o loggerOption) Logger() *slog.Logger { return o.logger }
 
-// WithTracerProvider makes every acquisition a span, a child of the caller's (default: none); a DoAll is one span, with the
-// attributes wllock.names and wllock.key.count, and an event acquired for each key, in the common order. It ends a moment after the
-// call; Close waits for that. A call goes on without a span if that does not start within 10 ms.
+// WithTracerProvider makes of every call two spans, children of the caller's (default: none): wllock.acquire until the lock is acquired or
+// refused, and wllock.hold from then to its end, in which the function runs. Both have the time waited in each tier, the
+// fence, and whether it was a hand-off. A DoAll is one such pair, with the attributes wllock.names and wllock.key.count, and an event
+// acquired for each key, in the common order. They end a moment after the call; Close waits for that. A call goes on without a span if
+// that does not start within 10 ms, of which the second is waited for with the lock held, if the first is sampled.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }

@@ -86,13 +86,15 @@ func unlike(a, b color.Color) bool {
 
 // scene is a shop at noon and its mail service, whose backend is away.
 func scene(t *testing.T) []*wllock.Locker {
+	forEver := wllock.WithDefaults(wllock.WithLockTimeMax(0)) // browsers take their time
 	b := memlock.New()
-	shop, err := wllock.New("shop", b, wllock.WithInstance("shop-7c9f6d"), wllock.WithThreshold(50), wllock.WithName("cart", wllock.WithCallThreshold(8)))
+	shop, err := wllock.New("shop", b, wllock.WithInstance("shop-7c9f6d"), wllock.WithThreshold(50),
+		forEver, wllock.WithName("cart", wllock.WithCallThreshold(8)))
 	require.NoError(t, err)
-	other, err := wllock.New("shop", b, wllock.WithInstance("shop-b41e20"))
+	other, err := wllock.New("shop", b, wllock.WithInstance("shop-b41e20"), forEver)
 	require.NoError(t, err)
 	down := memlock.New()
-	mail, err := wllock.New("mail", down, wllock.WithInstance("shop-7c9f6d"), wllock.WithLeaseTTL(time.Second), wllock.WithOutage(wllock.LocalOnly))
+	mail, err := wllock.New("mail", down, wllock.WithInstance("shop-7c9f6d"), wllock.WithLeaseTTL(time.Second), wllock.WithOutage(wllock.LocalOnly), forEver)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		down.Partition(false)

@@ -43,8 +43,7 @@ func TestABatchIsOneRootSpanLinkedToItsCallers(t *testing.T) {
 			return errors.New("failed")
 		})
 		callers := map[oteltrace.SpanID]bool{}
-		var batch trace.ReadOnlySpan
-		batch = ended(t, recorder, "wllock.batch", 1)[0]
+		batch := ended(t, recorder, "wllock.batch", 1)[0]
 		for _, s := range ended(t, recorder, "wllock.hold", 4)[1:] {
 			require.WithinRange(t, batch.StartTime(), s.StartTime(), s.EndTime(), "the batch is a part of the hold of each")
 		}

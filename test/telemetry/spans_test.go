@@ -110,3 +110,32 @@ func TestLossIsOnTheHold(t *testing.T) {
 		}
 	})
 }
+
+// slowHolds is a sampler that stands still for the spans of holds alone.
+type slowHolds struct{ trace.Sampler }
+
+func (s slowHolds) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
+	if p.Name == "wllock.hold" {
+		time.Sleep(10 * time.Second)
+	}
+	return s.Sampler.ShouldSample(p)
+}
+
+// The lock is held while the span of the hold is started: a tracer that stands still there delays a caller and those behind it by 10 ms, a few
+// times, and then not at all.
+func TestTracerThatStallsAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, traced(trace.WithSampler(slowHolds{trace.AlwaysSample()})))
+		begin := time.Now()
+		for range 100 {
+			asked, ran := time.Now(), false
+			require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { ran = true; return nil }))
+			require.True(t, ran)
+			require.LessOrEqual(t, time.Since(asked), late)
+		}
+		require.LessOrEqual(t, time.Since(begin), 10*late)
+		require.NotZero(t, l.Stats().ReportsDropped)
+		time.Sleep(time.Minute) // they come back
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
