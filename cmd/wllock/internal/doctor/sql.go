@@ -59,18 +59,15 @@ func (d database) loses(bad bool, what, mend string) {
 }
 
 func (d database) replicas(n string, waited bool) {
-	d.judge(n != "" && n != "0" && !waited, Warning, Finding{
-		Subject: "replicas", What: fmt.Sprintf("%s, waited for: %v", firstWord(n, "0"), waited),
-		Means: "a failover can forget the last locks: then two callers hold one, and only a store that checks fences tells them apart",
-		Mend:  "let commits wait for a replica, or check fences in the store",
-	})
-}
-
-func firstWord(text, otherwise string) string {
-	if text == "" {
-		return otherwise
+	if n == "" || n == "0" {
+		d.fine("replicas", "none")
+		return
 	}
-	return text
+	d.judge(!waited, Warning, Finding{
+		Subject: "replicas", What: fmt.Sprintf("%s, commits wait for one: %v", n, waited),
+		Means: "a failover can forget the last locks: then two callers hold one, and only a store that checks fences tells them apart",
+		Mend:  "ALTER SYSTEM SET synchronous_standby_names = '*'; SELECT pg_reload_conf(); or check fences in the store",
+	})
 }
 
 func postgresServer(ctx context.Context, p *patient) {

@@ -1,0 +1,58 @@
+package show
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func TestShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0s", 1500 * time.Microsecond: "1ms", 59_990 * time.Millisecond: "59.9s", time.Minute: "1m00s",
+		time.Hour - time.Second: "59m59s", 25 * time.Hour: "1d01h", 90 * time.Minute: "1h30m",
+	} {
+		require.Equal(t, want, Short(d))
+	}
+}
+
+func TestHost(t *testing.T) {
+	for instance, want := range map[string]string{
+		"web-1-abcdefghij": "web-1", "web-1-abcdefghij-2": "web-1", "ABCDEFGHIJKLMNOP": "ABCDEFGHIJKLMNOP", "": "",
+	} {
+		require.Equal(t, want, Host(instance))
+	}
+}
+
+// What others have written does not reach the terminal's control.
+func TestWhoIsPrintable(t *testing.T) {
+	evil := "a\x1b[2J\nb"
+	var out strings.Builder
+	Who(&out, distributed.Inspection{
+		Key: evil, Holders: []distributed.Holder{{Instance: evil, Left: -1}}, MoreHolders: 2, Fence: 7,
+		Waiters: []distributed.Waiter{{Instance: evil}}, MoreWaiters: 3, Broken: &distributed.Breaking{By: evil, Reason: evil, Holder: evil},
+	}, time.Now())
+	require.NotContains(t, out.String(), "\x1b")
+	require.Contains(t, out.String(), "never expires")
+	require.Contains(t, out.String(), "and 2 more holders")
+	require.Contains(t, out.String(), "waiting  4")
+	require.Contains(t, out.String(), "and 3 more")
+	require.Contains(t, out.String(), "7 at most")
+	require.Equal(t, 9, strings.Count(out.String(), "\n"), out.String())
+}
+
+// A foreigner has no name, and what is free has no holder.
+func TestTable(t *testing.T) {
+	var out strings.Builder
+	now := time.Now()
+	require.NoError(t, Table(&out, []distributed.Inspection{
+		{Key: "a:b:1", Foreign: true, Holders: []distributed.Holder{{Left: time.Minute}}},
+		{Key: "a:b:2", Since: now.Add(-time.Hour), Holders: []distributed.Holder{{Instance: "web"}}, MoreWaiters: 4},
+	}, now))
+	lines := strings.Split(out.String(), "\n")
+	require.Equal(t, []string{"a:b:1", "-", "-", "1m00s", "0", "(not", "wllock)", "0"}, strings.Fields(lines[1]))
+	require.Equal(t, []string{"a:b:2", "exclusive", "1h00m", "-", "4", "web", "0"}, strings.Fields(lines[2]))
+}
