@@ -106,3 +106,20 @@ func TestBreakIsForgotten(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, distributed.BrokenMemory/time.Second, ttl.GrantedTTL, 1)
 }
+
+// A holder that leaves between the look of a Break and its deletion, and a name that is used again: nothing is deleted.
+func TestBreakComparesCreateRevisions(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	l := asker{t, b, "k"}.lease("i", lasting(long))
+	s := l.(*lease).a.s
+	found, err := b.holders(t.Context(), s, "k")
+	require.NoError(t, err)
+	release(t, l)
+	l = asker{t, b, "k"}.lease("i", lasting(long))
+	require.Equal(t, string(found[0].Key), l.(*lease).a.name)
+	got, err := s.txn(t.Context(), "break", deleteAll(found, opPut(b.brokenKey("k"), "", s.lease())))
+	require.NoError(t, err)
+	require.False(t, got.Succeeded)
+	release(t, l)
+}
