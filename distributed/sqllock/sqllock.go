@@ -35,8 +35,8 @@ type Backend struct {
 
 	acquiring   prepared
 	reacquiring prepared
-	seen        names
 	releasing   prepared
+	seen        names
 	looks       looks
 	removals    removals
 	observers   observers
