@@ -117,16 +117,13 @@ type wireConn struct {
 	dead bool
 }
 
-func (c *wireConn) cut() {
-	if !c.dead {
-		c.dead = true
-		_ = c.Conn.Close()
-	}
-}
+// cut ends the connection. database/sql closes it as soon as it gets the error, after its prepared statements: the driver of SQLite
+// must not be asked to close those of a connection that is closed.
+func (c *wireConn) cut() { c.dead = true }
 
 func (c *wireConn) Close() error {
-	c.cut()
-	return nil
+	c.dead = true
+	return c.Conn.Close()
 }
 
 func (c *wireConn) IsValid() bool {
