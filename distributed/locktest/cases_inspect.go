@@ -58,8 +58,8 @@ func inspectQueue(e *env) {
 	fence := e.fence(l)
 	places := []distributed.Place{m[1].place(key), m[2].place(key, shared), m[3].place(key)}
 	found := e.inspect(key)
-	if len(found.Holders) != 1 || found.Holders[0].Instance != m[0].name || found.Mode != distributed.Exclusive || found.Foreign || found.MoreHolders > 0 {
-		e.Fatalf("Inspect found %+v; want the holder %q, exclusive", found, m[0].name)
+	if len(found.Holders) != 1 || found.Holders[0].Instance != e.called(m[0]) || found.Mode != distributed.Exclusive || found.Foreign || found.MoreHolders > 0 {
+		e.Fatalf("Inspect found %+v; want the holder %q, exclusive", found, e.called(m[0]))
 	}
 	if h := found.Holders[0]; h.Left < 0 || h.Left > long {
 		e.Errorf("the lease lasts for %v; want up to %v, or 0, not known", h.Left, long)
@@ -68,7 +68,7 @@ func inspectQueue(e *env) {
 		e.Errorf("the fence is %d, below the holder's %d", found.Fence, fence)
 	}
 	e.recent("held", found.Since)
-	want := []distributed.Waiter{{Instance: m[1].name}, {Instance: m[2].name, Mode: distributed.Shared}, {Instance: m[3].name}}
+	want := []distributed.Waiter{{Instance: e.called(m[1])}, {Instance: e.called(m[2]), Mode: distributed.Shared}, {Instance: e.called(m[3])}}
 	for i := range found.Waiters {
 		e.recent("queued", found.Waiters[i].Since)
 		found.Waiters[i].Since = time.Time{}
@@ -93,13 +93,15 @@ func inspectReaders(e *env) {
 		names = append(names, h.Instance)
 	}
 	slices.Sort(names)
-	if !slices.Equal(names, []string{a.name, b.name}) || found.Mode != distributed.Shared {
-		e.Errorf("Inspect found %q, %s; want %q and %q, shared", names, found.Mode, a.name, b.name)
+	want := []string{e.called(a), e.called(b)}
+	slices.Sort(want)
+	if !slices.Equal(names, want) || found.Mode != distributed.Shared {
+		e.Errorf("Inspect found %q, %s; want %q, shared", names, found.Mode, want)
 	}
 	if want := " and 1 more"; len(found.Holder()) <= len(want) || found.Holder()[len(found.Holder())-len(want):] != want {
 		e.Errorf("the holder is %q; want one%s", found.Holder(), want)
 	}
-	if len(found.Waiters) != 1 || found.Waiters[0].Instance != w.name {
+	if len(found.Waiters) != 1 || found.Waiters[0].Instance != e.called(w) {
 		e.Errorf("the queue is %+v; want %q", found.Waiters, w.name)
 	}
 	for _, l := range leases {
@@ -180,7 +182,7 @@ func listPages(e *env) {
 		if found.Key == e.key("in:{0") {
 			waits = 1
 		}
-		if len(found.Holders) != 1 || found.Holders[0].Instance != m.name || len(found.Waiters)+found.MoreWaiters != waits {
+		if len(found.Holders) != 1 || found.Holders[0].Instance != e.called(m) || len(found.Waiters)+found.MoreWaiters != waits {
 			e.Errorf("List found %+v; want the holder %q and %d waiters", found, m.name, waits)
 		}
 	}

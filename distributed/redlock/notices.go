@@ -90,6 +90,8 @@ func (n *node) OnMessage(text string) {
 	case a == nil:
 	case m.kind == "vote":
 		a.noticed(n, m)
+	case m.kind == "gone":
+		a.verify()
 	case m.kind == "idle", m.instance != a.instance:
 		a.contended(n.index, m.kind == "want")
 	}

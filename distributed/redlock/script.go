@@ -21,6 +21,8 @@ var (
 	helloScript     = newScript("hello")
 	probeScript     = newScript("probe")
 	ttlScript       = newScript("ttl")
+	inspectScript   = newScript("inspect")
+	breakScript     = newScript("break")
 )
 
 // includeMark begins the line of a script that is replaced by the shared part it names.

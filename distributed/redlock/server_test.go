@@ -133,7 +133,10 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	d, ok := distributed.As[distributed.Downgrader](l)
 	require.True(t, ok)
 	require.NoError(t, d.Downgrade(t.Context()))
-	require.NoError(t, l.Release(t.Context()))
+	require.Equal(t, []string{"shop:product:2"}, listed(t, y, "shop:", 10))
+	_, err = y.Break(t.Context(), inspected(t, y, "shop:product:2"), "me", "it is stuck")
+	require.NoError(t, err)
+	<-l.Lost()
 	for _, one := range s.all {
 		require.Empty(t, one.Do("ACL", "LOG"), "nothing was refused")
 	}

@@ -123,7 +123,8 @@ func number(text string) int64 {
 
 func duration(ms string) time.Duration { return time.Duration(number(ms)) * time.Millisecond }
 
-// message is a notice: "vote <token> <epoch> <contended> <age> <longest> <key>", "want <token> <instance> <key>" or "idle <token> - <key>".
+// message is a notice: "vote <token> <epoch> <contended> <age> <longest> <key>", "want <token> <instance> <key>", "idle <token> - <key>"
+// or "gone <token> - <key>".
 type message struct {
 	kind, token, key string
 	epoch            uint64
@@ -147,7 +148,7 @@ func readMessage(text string) (m message, ok bool) {
 		m.epoch, m.contended, m.age, m.longest, m.key = uint64(number(first)), f[0] == "1", duration(f[1]), number(f[2]), f[3]
 	case "want":
 		m.instance = first
-	case "idle":
+	case "idle", "gone":
 	default:
 		return m, false
 	}

@@ -7,10 +7,11 @@
 -- Returns "held <1: others wait>", "new <same>", "none" (free), or "other".
 -- include: common
 local word = 'other'
+local mayVote = ARGV[8] == '1' and not string.find(redis.call('GET', PREFIX .. 'b:' .. LOCK) or '', ' ' .. TOKEN .. ' ', 1, true) -- see break.lua
 if holds(TOKEN) then
   extend(TOKEN, tonumber(ARGV[7]))
   word = 'held'
-elseif ARGV[8] == '1' and take(TOKEN, MODE, WINDOW) then
+elseif mayVote and take(TOKEN, MODE, WINDOW) then
   forget(TOKEN)
   word = 'new'
 elseif not owner() then

@@ -1,0 +1,109 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+// fenceLead is how far beyond our clock the fence of a Break is, for the holder's clock may be ahead of ours.
+const fenceLead = 10 * time.Millisecond
+
+// brokenKey is where a server remembers the last Break of a lock.
+func brokenKey(key string) string { return prefix + "b:" + key }
+
+// broken is a record as servers keep it, behind the tokens that it has ended there.
+type broken struct {
+	ID, By, Reason, Holder string
+	At                     time.Time
+	Fence                  uint64
+}
+
+// readBroken reads a record; nil: there is none.
+func readBroken(text string) *distributed.Breaking {
+	_, record, _ := strings.Cut(text, "\n")
+	var kept broken
+	if record == "" || json.Unmarshal([]byte(record), &kept) != nil {
+		return nil
+	}
+	return &distributed.Breaking{At: kept.At, By: kept.By, Reason: kept.Reason, Holder: kept.Holder, Fence: kept.Fence}
+}
+
+// Break implements distributed.Inspector. Every server is asked to take the votes back, to reserve a fence above the holder's, and not to
+// vote for it again; the holder has lost when a majority has done so (rule Q10). What a minority has done stays done, so that after an
+// error it can be repeated.
+func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
+	record, err := distributed.NewBreaking(found, by, reason)
+	if err != nil {
+		return record, err
+	}
+	known, err := b.look(ctx, []string{found.Key}, 0) // the fences, and the clocks
+	if err != nil {
+		return record, err
+	}
+	record.At = time.Now()
+	if b.fences {
+		record.Fence = max(uint64(record.At.Add(fenceLead).UnixNano()), b.nextFence(), b.merge(found.Key, known[0]).Fence+1)
+	}
+	said, err := b.breaks(ctx, found, &record)
+	switch {
+	case err != nil:
+		return record, err
+	case said["high"] > 0 && said["broken"] < b.quorum:
+		return record, b.unavailable("break", errors.New("the servers' fences have changed: try again"))
+	case said["broken"] == 0 || said["broken"]+len(b.nodes)-said["answered"] < b.quorum: // it had no majority
+		return record, fmt.Errorf("redlock: break: %w", distributed.ErrNotHeld)
+	}
+	b.sawFence(record.Fence)
+	b.log.Warn("redlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	return record, nil
+}
+
+// breaks asks all servers, and counts what they say.
+func (b *Backend) breaks(ctx context.Context, found distributed.Inspection, record *distributed.Breaking) (map[string]int, error) {
+	c, err := b.breakCall(found, record)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := b.everybody(ctx, "break", laneOf(found.Key), c)
+	said := map[string]int{}
+	for _, word := range answers {
+		if word != "" {
+			said[word]++
+			said["answered"]++
+		}
+	}
+	return said, err
+}
+
+func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Breaking) (conn.Call, error) {
+	id := b.attempts.next()
+	a := &attempt{b: b, id: id, token: tokenOf(id, b.process), instance: "-", ttl: orphanTTL}
+	a.keys = append(keysOf(found.Key), brokenKey(found.Key), prefix+"f:"+found.Key)
+	text, err := json.Marshal(broken{a.token, record.By, record.Reason, record.Holder, record.At, record.Fence})
+	if err != nil {
+		return conn.Call{}, err
+	}
+	fence := ""
+	if record.Fence > 0 {
+		fence = fence19(record.Fence)
+	}
+	return a.call(breakScript, modeLetter(distributed.Exclusive), 0, found.State, string(text), millis(distributed.BrokenMemory), fence,
+		millis(max(fenceMemory, 4*b.longestTTL()))), nil
+}
+
+// verify asks at once whether the lease is still ours, because a notice says that it is not: no notice is believed.
+func (a *attempt) verify() {
+	a.mu.Lock()
+	l := a.lease
+	a.mu.Unlock()
+	if l != nil && !l.over() {
+		l.extend()
+	}
+}

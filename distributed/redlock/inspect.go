@@ -1,0 +1,293 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+)
+
+var _ distributed.Inspector = (*Backend)(nil)
+
+const (
+	// inspectBudget bounds the exchanges of an inspection and of a Break: all servers are waited for, and one may hang.
+	inspectBudget = time.Second
+	// mostScanned bounds what one SCAN looks at: the server answers nobody else meanwhile. fewestScanned are worth a round trip.
+	fewestScanned, mostScanned = 100, 1000
+)
+
+// reply is what one server has of a lock: see inspect.lua.
+type reply struct {
+	Value   string `json:"value"`
+	Left    int64  `json:"left"`
+	Readers string `json:"readers"`
+	Waiters string `json:"waiters"`
+	Broken  string `json:"broken"`
+	Fence   string `json:"fence"`
+
+	CountReaders int64 `json:"nreaders"`
+	CountWaiters int64 `json:"nwaiters"`
+}
+
+// Inspect implements distributed.Inspector. It names processes, and tells when they have asked for the lock: all that tokens say.
+func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+	all, err := b.look(ctx, []string{key}, distributed.MaxNamed)
+	if err != nil {
+		return distributed.Inspection{Key: key}, err
+	}
+	return b.merge(key, all[0]), nil
+}
+
+// look asks all servers what they have of some keys, and waits for all. It returns their replies by key and server.
+func (b *Backend) look(ctx context.Context, keys []string, named int) ([][]*reply, error) {
+	var names []string
+	for _, key := range keys {
+		names = append(names, key, prefix+"q:"+key, prefix+"w:"+key, brokenKey(key), prefix+"f:"+key)
+	}
+	answers, err := b.everybody(ctx, "inspect", lanes, *conn.NewCall(inspectScript, names, named))
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]*reply, len(keys))
+	for i := range all {
+		all[i] = make([]*reply, len(b.nodes))
+	}
+	for server, text := range answers {
+		var found []reply
+		if text == "" || json.Unmarshal([]byte(text), &found) != nil || len(found) != len(keys) {
+			continue
+		}
+		for i := range found {
+			all[i][server] = &found[i]
+		}
+	}
+	return all, nil
+}
+
+// everybody asks all servers and waits for all that answer within inspectBudget, a majority at least.
+func (b *Backend) everybody(ctx context.Context, what string, lane int, c conn.Call) ([]string, error) {
+	if b.attempts.isClosed() {
+		return nil, distributed.ErrClosed
+	}
+	if err := b.twinned(); err != nil {
+		return nil, b.unavailable(what, err)
+	}
+	g, answered := newGathering(b, what), make(chan struct{})
+	var left atomic.Int64
+	left.Store(int64(len(b.nodes)))
+	for _, n := range b.nodes {
+		n.send(&ask{Call: c, lane: lane, limit: inspectBudget / 2, done: func(k *ask) {
+			g.done(k)
+			if left.Add(-1) == 0 {
+				close(answered)
+			}
+		}})
+	}
+	t := time.NewTimer(inspectBudget)
+	defer t.Stop()
+	select {
+	case <-answered:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	err := g.wait(ctx, time.Millisecond)
+	return g.texts(), err
+}
+
+// ballot counts the servers that name a token.
+type ballot map[string]int
+
+func (v ballot) add(tokens ...string) {
+	for _, token := range tokens {
+		v[token]++
+	}
+}
+
+// elected returns the tokens that so many servers name, the oldest first.
+func (v ballot) elected(quorum int) (tokens []string) {
+	for token, n := range v {
+		if _, _, ok := age(token); ok && n >= quorum {
+			tokens = append(tokens, token)
+		}
+	}
+	slices.SortFunc(tokens, func(a, b string) int {
+		if older(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return tokens
+}
+
+// counts are numbers that the servers say.
+type counts []int64
+
+// common is what a majority says at least.
+func (c counts) common(quorum int) int64 {
+	if len(c) < quorum {
+		return 0
+	}
+	slices.Sort(c)
+	return c[len(c)-quorum]
+}
+
+// census is what the servers have of one lock.
+type census struct {
+	owners, readers, waiters ballot
+	modes                    map[string]distributed.Mode // of waiters
+	lefts, holding, queued   counts
+	foreign                  int
+	fence                    uint64
+	broken                   *distributed.Breaking
+}
+
+func (c *census) add(r *reply) {
+	_, _, ours := age(r.Value)
+	switch {
+	case strings.HasPrefix(r.Value, readersMark):
+		c.readers.add(strings.Fields(r.Readers)...)
+	case ours:
+		c.owners.add(r.Value)
+	case r.Value != "":
+		c.foreign++
+	}
+	if r.Value != "" {
+		c.lefts = append(c.lefts, r.Left)
+	}
+	for word := range strings.FieldsSeq(r.Waiters) {
+		token, mode, _ := strings.Cut(word, "/")
+		c.waiters.add(token)
+		if mode == modeLetter(distributed.Shared) {
+			c.modes[token] = distributed.Shared
+		}
+	}
+	c.holding, c.queued = append(c.holding, r.CountReaders), append(c.queued, r.CountWaiters)
+	c.fence = max(c.fence, uint64(number(r.Fence)))
+	if kept := readBroken(r.Broken); kept != nil && (c.broken == nil || kept.At.After(c.broken.At)) {
+		c.broken = kept
+	}
+}
+
+// readersMark begins the value of a lock that readers hold.
+const readersMark = "wllock:rs:"
+
+// merge is what a majority of the servers says.
+func (b *Backend) merge(key string, replies []*reply) distributed.Inspection {
+	c := census{owners: ballot{}, readers: ballot{}, waiters: ballot{}, modes: map[string]distributed.Mode{}}
+	for _, r := range replies {
+		if r != nil {
+			c.add(r)
+		}
+	}
+	found := distributed.Inspection{Key: key, Fence: c.fence, Broken: c.broken}
+	left := time.Duration(c.lefts.common(b.quorum)) * time.Millisecond
+	if c.foreign >= b.quorum {
+		found.Foreign, found.Holders = true, []distributed.Holder{{Left: left}}
+		return found
+	}
+	holders := c.owners.elected(b.quorum)
+	if len(holders) == 0 {
+		if holders = c.readers.elected(b.quorum); len(holders) > 0 {
+			found.Mode = distributed.Shared
+			found.MoreHolders = max(int(c.holding.common(b.quorum))-len(holders), 0)
+		}
+	}
+	for _, token := range holders {
+		found.Holders = append(found.Holders, distributed.Holder{Instance: nameOf(token), Since: since(token), Left: left})
+	}
+	if len(holders) > 0 {
+		found.Since, found.State = since(holders[0]), strings.Join(holders, " ")
+	}
+	for _, token := range c.waiters.elected(b.quorum) {
+		if !slices.Contains(holders, token) { // it waits on servers that have not voted for it
+			found.Waiters = append(found.Waiters, distributed.Waiter{Instance: nameOf(token), Mode: c.modes[token], Since: since(token)})
+		}
+	}
+	found.MoreWaiters = max(int(c.queued.common(b.quorum))-len(found.Waiters), 0)
+	return found
+}
+
+// since is when the attempt of a token has asked, by its process's clock.
+func since(token string) time.Time {
+	id, _, _ := age(token)
+	return time.UnixMicro(int64(id))
+}
+
+// List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it. The
+// cursor is that of the server, behind its number.
+func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
+	if limit <= 0 {
+		return nil, "", fmt.Errorf("redlock: a page of %d keys: want 1 or more", limit)
+	}
+	number, from, _ := strings.Cut(cursor, " ")
+	server, _ := strconv.Atoi(number)
+	if server < 0 || server >= len(b.nodes) {
+		return nil, "", fmt.Errorf("redlock: %q is no cursor", cursor)
+	}
+	if b.attempts.isClosed() {
+		return nil, "", distributed.ErrClosed
+	}
+	keys, next, err := b.nodes[server].scan(ctx, from, literally(prefix)+"*", int64(min(max(limit, fewestScanned), mostScanned)))
+	if err != nil {
+		next = "" // the locks that it has others have, too; if no majority answers, the next question says so
+	}
+	page, err := b.page(ctx, server, keys)
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case next != "":
+		return page, strconv.Itoa(server) + " " + next, nil
+	case server+1 < len(b.nodes):
+		return page, strconv.Itoa(server+1) + " ", nil
+	}
+	return page, "", nil
+}
+
+func (n *node) scan(ctx context.Context, cursor, match string, count int64) ([]string, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, inspectBudget/2)
+	defer cancel()
+	return n.tr.Scan(ctx, cursor, match, count)
+}
+
+// page returns the locks among these keys that a majority has and no server before this one.
+func (b *Backend) page(ctx context.Context, server int, keys []string) (page []distributed.Inspection, err error) {
+	if len(keys) == 0 {
+		_, err = b.look(ctx, []string{prefix}, 1) // a majority is there
+		return nil, err
+	}
+	for len(keys) > 0 {
+		some := keys[:min(len(keys), conn.MaxBatch)]
+		keys = keys[len(some):]
+		all, err := b.look(ctx, some, distributed.MaxNamed)
+		if err != nil {
+			return nil, err
+		}
+		for i, replies := range all {
+			if slices.ContainsFunc(replies[:server], func(r *reply) bool { return r != nil && r.Value != "" }) {
+				continue
+			}
+			found := b.merge(some[i], replies)
+			if !found.Held() || found.Foreign && found.Holders[0].Left < 0 {
+				continue // a key that never expires is no lock
+			}
+			found.MoreHolders += len(found.Holders) - 1
+			found.MoreWaiters += len(found.Waiters)
+			found.Holders, found.Waiters = found.Holders[:1], nil
+			page = append(page, found)
+		}
+	}
+	return page, nil
+}
+
+// literally is a pattern that matches this text.
+func literally(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
+}

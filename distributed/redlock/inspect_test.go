@@ -1,0 +1,132 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+func inspected(t *testing.T, b *Backend, key string) distributed.Inspection {
+	t.Helper()
+	found, err := b.Inspect(t.Context(), key)
+	require.NoError(t, err)
+	return found
+}
+
+func listed(t *testing.T, b *Backend, prefix string, limit int) (keys []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		page, next, err := b.List(t.Context(), prefix, cursor, limit)
+		require.NoError(t, err)
+		for _, found := range page {
+			keys = append(keys, found.Key)
+		}
+		if next == "" {
+			slices.Sort(keys)
+			return keys
+		}
+		cursor = next
+	}
+}
+
+// A minority that is away, or that has other votes, changes nothing; without a majority nothing is told.
+func TestInspectionOfAMajority(t *testing.T) {
+	t.Parallel()
+	s := start(t, 5)
+	b := s.open()
+	l, _, err := b.Enter(t.Context(), request("shop:a", "a"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.all[4].Do("GET", "shop:a") != nil }, patience, time.Millisecond) // Enter waits for a majority
+	s.proxies[0].SetHalfOpen(true)
+	s.all[1].Do("SET", "shop:a", "wllock:1:OTHER")
+	s.all[1].Do("SET", "shop:b", "wllock:1:OTHER") // a vote of one server
+	found := inspected(t, b, "shop:a")
+	require.Equal(t, l.(*lease).a.token, found.State)
+	require.False(t, inspected(t, b, "shop:b").Held())
+	require.Equal(t, []string{"shop:a"}, listed(t, b, "shop:", 10))
+	record, err := b.Break(t.Context(), found, "me", "it is stuck")
+	require.NoError(t, err)
+	<-l.Lost()
+	require.True(t, record.At.Equal(inspected(t, b, "shop:a").Broken.At))
+	s.proxies[1].SetHalfOpen(true)
+	s.proxies[2].SetHalfOpen(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err = b.Inspect(ctx, "shop:a")
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	_, _, err = b.List(ctx, "shop:", "", 10)
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	for _, p := range s.proxies {
+		p.SetHalfOpen(false)
+	}
+}
+
+// Pages of all servers have each lock once, also one that some servers lack.
+func TestListDedupes(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	var want []string
+	for i := range 250 {
+		key := fmt.Sprintf("shop:[%03d", i)
+		_, _, err := b.Enter(t.Context(), request(key, "a"))
+		require.NoError(t, err)
+		want = append(want, key)
+	}
+	for i, key := range want {
+		if i%4 < 3 {
+			require.Eventually(t, func() bool {
+				return s.all[2].Do("GET", key) != nil && s.all[1].Do("GET", key) != nil && s.all[0].Do("GET", key) != nil
+			}, patience, time.Millisecond)
+			s.all[i%4].Do("DEL", key)
+		}
+	}
+	_, _, err := b.Enter(t.Context(), request("shop;", "a"))
+	require.NoError(t, err)
+	require.Equal(t, want, listed(t, b, "shop:", 10))
+	_, _, err = b.List(t.Context(), "shop:", "9 ", 10)
+	require.ErrorContains(t, err, "no cursor")
+	_, _, err = b.List(t.Context(), "shop:", "", 0)
+	require.ErrorContains(t, err, "want 1 or more")
+}
+
+// A server that has ended a lease does not vote for it again, though it is free: renewals that run while a Break goes from server
+// to server would win its votes back, one after the other.
+func TestABrokenLeaseWinsNoVotesBack(t *testing.T) {
+	t.Parallel()
+	s := start(t, 5)
+	b, operator := s.open(WithQuorumFences()), s.open(WithQuorumFences())
+	entered, _, err := b.Enter(t.Context(), request("k", "a"))
+	require.NoError(t, err)
+	l := entered.(*lease)
+	_, _ = l.NextFence()
+	require.NoError(t, l.Refill(t.Context()))
+	found := inspected(t, operator, "k")
+	record := distributed.Breaking{At: time.Now(), By: "me", Reason: "it is stuck", Fence: uint64(time.Now().Add(time.Minute).UnixNano())}
+	c, err := operator.breakCall(found, &record)
+	require.NoError(t, err)
+	for i := range b.quorum {
+		said := make(chan string, 1)
+		operator.nodes[i].send(&ask{Call: c, lane: laneOf("k"), limit: patience, done: func(k *ask) { said <- k.Reply }})
+		require.Equal(t, "broken", <-said)
+		for range 3 { // the first finds the vote gone; without the record the others would win it back
+			<-l.extend().decided
+		}
+		require.Equal(t, i < 2, l.Healthy(), "after %d servers", i+1)
+	}
+	next, p, err := operator.Enter(t.Context(), request("k", "b"))
+	require.NoError(t, err)
+	if p != nil { // the votes that were left are on their way back
+		next = <-p.Granted()
+	}
+	require.NoError(t, next.Refill(t.Context()))
+	fence, ok := next.NextFence()
+	require.True(t, ok)
+	require.Greater(t, fence, record.Fence)
+}
