@@ -21,6 +21,9 @@ const (
 	inspectBudget = time.Second
 	// mostScanned bounds what one SCAN looks at: the server answers nobody else meanwhile. fewestScanned are worth a round trip.
 	fewestScanned, mostScanned = 100, 1000
+	// settledAfter is the age from which on the votes for a lock are taken to be on all servers that vote for it. A younger one may have come
+	// to a server after that was scanned, and so it is listed for each server.
+	settledAfter = 10 * time.Second
 )
 
 // reply is what one server has of a lock: see inspect.lua.
@@ -220,8 +223,8 @@ func since(token string) time.Time {
 	return time.UnixMicro(int64(id))
 }
 
-// List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it. The
-// cursor is that of the server, behind its number.
+// List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it;
+// one that was acquired a moment ago may be in several. The cursor is that of the server, behind its number.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if limit <= 0 {
 		return nil, "", fmt.Errorf("redlock: a page of %d keys: want 1 or more", limit)
@@ -257,7 +260,7 @@ func (n *node) scan(ctx context.Context, cursor, match string, count int64) ([]s
 	return n.tr.Scan(ctx, cursor, match, count)
 }
 
-// page returns the locks among these keys that a majority has and no server before this one.
+// page returns the locks among these keys that a majority has and that no page of a server before had.
 func (b *Backend) page(ctx context.Context, server int, keys []string) (page []distributed.Inspection, err error) {
 	if len(keys) == 0 {
 		_, err = b.look(ctx, []string{prefix}, 1) // a majority is there
@@ -271,10 +274,10 @@ func (b *Backend) page(ctx context.Context, server int, keys []string) (page []d
 			return nil, err
 		}
 		for i, replies := range all {
-			if slices.ContainsFunc(replies[:server], func(r *reply) bool { return r != nil && r.Value != "" }) {
+			found := b.merge(some[i], replies)
+			if time.Since(found.Since) > settledAfter && slices.ContainsFunc(replies[:server], func(r *reply) bool { return r != nil && r.Value != "" }) {
 				continue
 			}
-			found := b.merge(some[i], replies)
 			if !found.Held() || found.Foreign && found.Holders[0].Left < 0 {
 				continue // a key that never expires is no lock
 			}
