@@ -133,7 +133,7 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	d, ok := distributed.As[distributed.Downgrader](l)
 	require.True(t, ok)
 	require.NoError(t, d.Downgrade(t.Context()))
-	require.Equal(t, []string{"shop:product:2"}, listed(t, y, "shop:", 10))
+	require.Contains(t, listed(t, y, "shop:", 10), "shop:product:2")
 	_, err = y.Break(t.Context(), inspected(t, y, "shop:product:2"), "me", "it is stuck")
 	require.NoError(t, err)
 	<-l.Lost()
