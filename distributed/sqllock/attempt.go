@@ -35,6 +35,7 @@ type attempt struct {
 	holding string // who holds the lock, as far as the answers tell
 
 	notified bool // it may take the lock, by a notification since the last look
+	changing bool // a transaction of a look is under way
 }
 
 type attemptState uint8

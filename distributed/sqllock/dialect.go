@@ -108,7 +108,7 @@ type statements struct {
 	queueUp, takeFirst query // of PostgreSQL
 
 	// With lists for an argument: see list.
-	drop, renew, renewMembers, beat, places, leases, seats string
+	drop, renew, renewMembers, unlocked, unlockedSeats, beat, places, leases, seats, owners string
 }
 
 // The arguments of acquire, in this order.
@@ -118,9 +118,11 @@ type statements struct {
 func newStatements(d Dialect, s *settings) *statements {
 	st := &statements{d: d}
 	words := map[Dialect][]string{
-		PostgreSQL: {"{now}", postgresNow, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE"},
-		MySQL:      {"{now}", mysqlNow, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE"},
-		SQLite:     {"{now}", sqliteNow, "{greatest}", "MAX", "{lock}", ""},
+		PostgreSQL: {"{now}", postgresNow, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE", "{by name}", "", "{by token}", ""},
+		MySQL: {"{now}", mysqlNow, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE",
+			// A scan of a small table would lock other locks' rows.
+			"{by name}", " FORCE INDEX (PRIMARY)", "{by token}", " FORCE INDEX (token)"},
+		SQLite: {"{now}", sqliteNow, "{greatest}", "MAX", "{lock}", "", "{by name}", "", "{by token}", ""},
 	}[d]
 	st.now = words[1]
 	st.text = func(template string) string { return strings.NewReplacer(words...).Replace(s.fill(template)) }
@@ -136,7 +138,7 @@ func newStatements(d Dialect, s *settings) *statements {
 	}
 	for q, template := range map[*string]string{
 		&st.drop: drop, &st.renew: renew, &st.renewMembers: renewMembers, &st.beat: beat, &st.places: places, &st.leases: leases,
-		&st.seats: seats,
+		&st.seats: seats, &st.owners: owners, &st.unlocked: unlocked, &st.unlockedSeats: unlockedSeats,
 	} {
 		*q = st.text(template)
 	}
@@ -228,12 +230,17 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
 
-	renew = `UPDATE {locks} SET expires_at = {now} + ttl, update_time = {now} WHERE name IN ({list}) AND owner IN ({list})`
+	renew = `UPDATE {locks}{by name} SET expires_at = {now} + ttl, update_time = {now} WHERE name IN ({list}) AND owner IN ({list})`
 
-	renewMembers = `UPDATE {waiters} SET expires_at = {now} + ttl WHERE token IN ({list}) AND state = 1`
+	renewMembers = `UPDATE {waiters}{by token} SET expires_at = {now} + ttl WHERE token IN ({list}) AND state = 1`
+
+	// unlocked locks the rows of owners that nobody else has locked, and unlockedSeats those of readers beside them (rule D10).
+	unlocked      = `SELECT owner, queued FROM {locks}{by name} WHERE name IN ({list}) AND owner IN ({list}) FOR UPDATE SKIP LOCKED`
+	unlockedSeats = `SELECT w.token, COALESCE((SELECT l.queued FROM {locks} l WHERE l.name = w.name), 0)
+FROM {waiters} w{by token} WHERE w.token IN ({list}) AND w.state = 1 FOR UPDATE SKIP LOCKED`
 
 	// beat: three heartbeats make T/2.
-	beat = `UPDATE {waiters} SET expires_at = {now} + ttl / 2 WHERE token IN ({list}) AND state = 0`
+	beat = `UPDATE {waiters}{by token} SET expires_at = {now} + ttl / 2 WHERE token IN ({list}) AND state = 0`
 
 	// places tells of each place how many wait before it, how long those that hold the lock still can, and whether a right there
 	// seems to last longer than its TTL.
@@ -247,6 +254,9 @@ FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
 
 	// leases tells who owns a lock, whether somebody waits for it, and whether readers share it.
 	leases = `SELECT name, owner, queued, members FROM {locks} WHERE name IN ({list})`
+
+	// owners is leases without the names.
+	owners = `SELECT owner, queued FROM {locks} WHERE name IN ({list})`
 
 	// seats is leases for those that share a lock beside its owner.
 	seats = `SELECT w.token, l.queued FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`

@@ -103,7 +103,7 @@ func (k *looks) next(b *Backend) bool {
 	k.mu.Unlock()
 	r := newRound(b, due)
 	for _, a := range r.pushed {
-		r.take(a)
+		r.aside(a, r.take)
 	}
 	r.beat()
 	r.lookAtPlaces()
@@ -128,10 +128,11 @@ func newRound(b *Backend, due map[*attempt]struct{}) *round {
 		a.mu.Lock()
 		state, l := a.state, a.lease
 		beat := state == waiting && !now.Before(a.beatDue)
-		pushed := a.notified
+		pushed, changing := a.notified, a.changing
 		a.notified = false
 		a.mu.Unlock()
 		switch {
+		case state == waiting && changing: // which plans the next look
 		case state == waiting && pushed:
 			r.pushed = append(r.pushed, a)
 		case state == waiting:
@@ -256,9 +257,9 @@ func (r *round) lookAtPlaces() {
 			case err != nil:
 				a.lookAgain()
 			case found && s.overlong:
-				r.cut(a)
+				r.aside(a, r.cut)
 			case !found || s.holds || a.mayTake(&s):
-				r.take(a)
+				r.aside(a, r.take)
 			}
 		}
 	}
@@ -341,9 +342,11 @@ func (r *round) take(a *attempt) {
 	}
 }
 
+// lookAgain plans a look after one, or a transaction, that has brought nothing.
 func (a *attempt) lookAgain() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.changing = false
 	if a.state == waiting {
 		a.plan(a.soon())
 	}

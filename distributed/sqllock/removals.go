@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,10 +26,12 @@ type removals struct {
 type removal struct {
 	name string
 	handle
-	any   bool                       // it is not known what the token has, if anything
-	until time.Time                  // then it has expired
-	claim func() bool                // asked before it is sent: false if it is not to be; nil: it is
-	tried bool                       // an earlier try may have done it, so that a missing token is no loss
+	any   bool        // it is not known what the token has, if anything
+	until time.Time   // then it has expired
+	claim func() bool // asked before it is sent: false if it is not to be; nil: it is
+	tried bool        // an earlier try may have done it, so that a missing token is no loss
+	stuck bool        // its row was locked by somebody who stands still
+	tries int
 	done  func(held bool, err error) // may be nil
 	item  deadline.Item[*removal]
 }
@@ -42,6 +45,9 @@ const (
 	removalPause = 50 * time.Millisecond
 	// removalTime bounds a statement.
 	removalTime = 2 * time.Second
+	// firstRemovalTime bounds the first try of one that has a transaction of its own, for others wait behind it; each further
+	// one has twice as long.
+	firstRemovalTime = removalTime / 4
 )
 
 func (r *removals) add(b *Backend, some ...*removal) {
@@ -98,9 +104,7 @@ func (r *removals) next(b *Backend) bool {
 	}
 	some := r.take(n)
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(b.asking, removalTime) // Close does not break off what it would have to repeat
-	defer cancel()
-	b.remove(ctx, some)
+	b.remove(b.asking, some) // Close does not break off what it would have to repeat
 	return true
 }
 
@@ -152,25 +156,66 @@ func (b *Backend) remove(ctx context.Context, some []*removal) {
 			owners = append(owners, one)
 			continue
 		}
-		start, held := time.Now(), false
-		err := b.change(ctx, one.name, func(s *state) {
-			held = s.remove(one.handle) || held // found by a try whose answer was lost
-			s.tidy()
-			s.wake()
-		})
-		b.observe(start, err)
-		if errors.Is(err, errNoRow) {
-			err = nil
-		}
-		b.removed(one, held, err)
+		b.removeOne(ctx, one)
 	}
-	if len(owners) == 0 {
-		return
+	if len(owners) > 0 {
+		b.removeOwners(ctx, owners)
 	}
-	var found map[string]bool
+}
+
+// removeOne removes what is not an owner, or not known to be one.
+func (b *Backend) removeOne(ctx context.Context, one *removal) {
+	ctx, cancel := context.WithTimeout(ctx, min(removalTime, firstRemovalTime<<min(one.tries, 2)))
+	defer cancel()
+	one.tries++
+	start, held := time.Now(), false
+	err := b.change(ctx, one.name, func(s *state) {
+		held = s.remove(one.handle) || held // found by a try whose answer was lost
+		s.tidy()
+		s.wake()
+	})
+	b.observe(start, err)
+	if errors.Is(err, errNoRow) {
+		err = nil
+	}
+	b.removed(one, held, err)
+}
+
+func (b *Backend) removeOwners(ctx context.Context, owners []*removal) {
+	ctx, cancel := context.WithTimeout(ctx, removalTime)
+	defer cancel()
 	start := time.Now()
-	err := retrying(ctx, func() (err error) {
-		found, err = b.release(ctx, owners)
+	found, err := b.releaseOrSkip(ctx, owners)
+	b.observe(start, err)
+	for _, one := range owners {
+		if err == nil && one.stuck {
+			b.removed(one, false, errRowLocked)
+			continue
+		}
+		b.removed(one, found[one.name], err)
+	}
+}
+
+// releaseOrSkip releases, but for those whose rows others have locked and keep.
+func (b *Backend) releaseOrSkip(ctx context.Context, owners []*removal) (found map[string]bool, err error) {
+	skip := b.dialect == MySQL && len(owners) > 1 || // for the same reason as renewals
+		slices.ContainsFunc(owners, func(one *removal) bool { return one.stuck })
+	if !skip {
+		half, cancel := halfOf(ctx)
+		found, err = b.repeatRelease(half, owners, b.release)
+		cancel()
+		skip = err != nil && ctx.Err() == nil && b.dialect == PostgreSQL && len(owners) > 1 && kindOf(err) <= collided
+	}
+	if skip {
+		found, err = b.repeatRelease(ctx, owners, b.releaseUnlocked)
+	}
+	return found, err
+}
+
+func (b *Backend) repeatRelease(ctx context.Context, owners []*removal, release func(context.Context, []*removal) (map[string]bool, error)) (
+	found map[string]bool, err error) {
+	err = retrying(ctx, func() (err error) {
+		found, err = release(ctx, owners)
 		if err != nil && kindOf(err) == lost {
 			for _, one := range owners {
 				one.tried = true
@@ -178,10 +223,7 @@ func (b *Backend) remove(ctx context.Context, some []*removal) {
 		}
 		return err
 	})
-	b.observe(start, err)
-	for _, one := range owners {
-		b.removed(one, found[one.name], err)
-	}
+	return found, err
 }
 
 // removed takes the answer, or none.
@@ -203,7 +245,7 @@ func (b *Backend) removed(one *removal, held bool, err error) {
 	}
 }
 
-// release releases owners and returns the names of those that were.
+// release releases owners and returns the names of those that were: on MySQL one, or see releaseUnlocked.
 func (b *Backend) release(ctx context.Context, some []*removal) (map[string]bool, error) {
 	if b.set.notifier != nil {
 		return b.releaseAndNotify(ctx, some)
@@ -226,21 +268,7 @@ func (b *Backend) release(ctx context.Context, some []*removal) (map[string]bool
 		return err
 	}
 	text, args := b.releaseBatch(some)
-	if b.dialect.hasReturning() {
-		return found, b.rows(ctx, b.db, text+" RETURNING name", args, note)
-	}
-	return found, b.inTransaction(ctx, func(q querier) error {
-		var names, tokens []string
-		for _, one := range some {
-			names, tokens = append(names, one.name), append(tokens, one.token)
-		}
-		look, which := b.st.list(b.set.fill("SELECT name FROM {locks} WHERE name IN ({list}) AND owner IN ({list}) FOR UPDATE"), names, tokens)
-		if err := b.rows(ctx, q, look, which, note); err != nil {
-			return err
-		}
-		_, err := q.ExecContext(ctx, text, args...)
-		return err
-	})
+	return found, b.rows(ctx, b.db, text+" RETURNING name", args, note)
 }
 
 // releaseBatch is the release of several. fence comes before owner, for MySQL.
@@ -260,7 +288,7 @@ func (b *Backend) releaseBatch(some []*removal) (string, []any) {
 	for _, one := range some {
 		tokens.WriteString("," + mark(one.token))
 	}
-	text := "UPDATE {locks} SET fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = " + b.st.now +
+	text := "UPDATE {locks}{by name} SET fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = " + b.st.now +
 		" WHERE name IN (" + names.String()[1:] + ") AND owner IN (" + tokens.String()[1:] + ")"
-	return b.set.fill(text), args
+	return b.st.text(text), args
 }

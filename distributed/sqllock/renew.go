@@ -75,15 +75,24 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 	for len(all) > 0 {
 		some := all[:min(len(all), renewBatch)]
 		all = all[len(some):]
+		if b.dialect == MySQL && len(some) > 1 { // it would go on waiting for one row, with the others locked, when we have given up
+			b.renewUnlocked(ctx, some)
+			continue
+		}
 		var held map[string]bool
 		var sent time.Time
-		err := retrying(ctx, func() (err error) {
+		half, cancel := halfOf(ctx)
+		err := retrying(half, func() (err error) {
 			sent = time.Now()
-			held, err = renew(ctx, some)
+			held, err = renew(half, some)
 			return err
 		})
+		cancel()
 		b.observe(sent, err)
 		if err != nil {
+			if len(some) > 1 && b.dialect == PostgreSQL && kindOf(err) <= collided {
+				b.renewUnlocked(ctx, some)
+			}
 			continue // unknown: the Keeper tries again until they have expired
 		}
 		for _, l := range some {
@@ -99,6 +108,15 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 			}
 		}
 	}
+}
+
+// halfOf returns a context with half of the time that ctx has left.
+func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
 // renewOwners returns the tokens that were renewed, and whether somebody waits for what they have; nil: all were. Without RETURNING
@@ -148,8 +166,12 @@ func namesOf(some []*lease) (names, tokens []string) {
 }
 
 func (b *Backend) held(ctx context.Context, text string, args []any) (map[string]bool, error) {
+	return b.heldBy(ctx, b.db, text, args)
+}
+
+func (b *Backend) heldBy(ctx context.Context, q querier, text string, args []any) (map[string]bool, error) {
 	held := make(map[string]bool)
-	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
+	err := b.rows(ctx, q, text, args, func(scan func(...any) error) error {
 		var token string
 		var queued int
 		err := scan(&token, &queued)
