@@ -78,6 +78,9 @@ func kindOf(err error) kind {
 	if errors.Is(err, errNoTables) {
 		return missing
 	}
+	if errors.Is(err, errNotCommitted) {
+		return refused
+	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		return unreached

@@ -84,6 +84,9 @@ var errProbed = errors.New("sqllock: probed")
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.ask(ctx, "ping", func(ctx context.Context) error {
 		err := b.inTransaction(ctx, func(q querier) error {
+			if err := commits(ctx, q, b.dialect); err != nil {
+				return err
+			}
 			name := string(hashMark) + "ping." + b.process
 			args := b.st.acquire.args(name, nil, b.newToken(), "", 0, int64(1), int64(1), int64(1), int64(0), int64(0), "")
 			if _, err := q.ExecContext(ctx, b.st.acquire.text, args...); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -18,6 +19,9 @@ func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) e
 	statements, err := DDL(dialect, opts...)
 	if err != nil {
 		return err
+	}
+	if err := retrying(ctx, func() error { return commits(ctx, db, dialect) }); err != nil {
+		return fmt.Errorf("sqllock: migrate: %w", explain(dialect, "migrate", err))
 	}
 	for _, one := range statements {
 		err := retrying(ctx, func() error { return create(ctx, db, one) })
@@ -75,4 +79,29 @@ func create(ctx context.Context, db *sql.DB, text string) (err error) {
 		}
 	}
 	return err
+}
+
+// errNotCommitted says that a statement would stay without effect until something commits it.
+var errNotCommitted = errors.New("sqllock: autocommit is off in this database's sessions: set autocommit=1 in the DSN")
+
+// commits refuses sessions of MySQL that commit nothing by themselves: a lock that was acquired in one would vanish with its connection.
+func commits(ctx context.Context, q querier, d Dialect) error {
+	if d != MySQL {
+		return nil
+	}
+	r, err := q.QueryContext(ctx, "SELECT @@autocommit")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	for r.Next() {
+		var on int
+		if err := r.Scan(&on); err != nil {
+			return err
+		}
+		if on == 0 {
+			return errNotCommitted
+		}
+	}
+	return r.Err()
 }

@@ -96,6 +96,10 @@ func parse(rawURL string) (*mysql.Config, error) {
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.InterpolateParams = true // without it every statement is prepared first: a round trip more
+	if config.Params == nil {
+		config.Params = make(map[string]string)
+	}
+	config.Params["autocommit"] = "1" // whatever the server's default is
 	if config.Timeout == 0 {
 		config.Timeout = dialTime
 	}
