@@ -126,6 +126,11 @@ func (c *wireConn) Close() error {
 	return c.Conn.Close()
 }
 
+// Prepare fails, so that every statement comes as text, and none is left to be closed on a connection that was cut.
+func (c *wireConn) Prepare(string) (driver.Stmt, error) { return nil, errUnprepared }
+
+var errUnprepared = errors.New("not prepared")
+
 func (c *wireConn) IsValid() bool {
 	v, ok := c.Conn.(driver.Validator)
 	return !c.dead && (!ok || v.IsValid())
