@@ -70,7 +70,8 @@ var kinds = map[string]kind{
 	"53300": crowded, "1040": crowded, "1203": crowded, // too many connections
 	"57P03": unreached,                                         // starting up
 	"57P01": lost, "57P02": lost, "57P05": lost, "57014": lost, // shut down, crashed, idle; cancelled because our time has ended
-	"1053": lost, "1317": lost, "1927": lost, "3024": lost, "1969": lost, "sqlite9": lost, // shut down, interrupted
+	"25P03": lost,                                                                          // stood still in a transaction
+	"1053":  lost, "1317": lost, "1927": lost, "3024": lost, "1969": lost, "sqlite9": lost, // shut down, interrupted
 	"42P01": missing, "3F000": missing, "1146": missing, "1049": missing, // undefined table, schema; no such table, database
 }
 

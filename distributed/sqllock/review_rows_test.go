@@ -124,3 +124,19 @@ func TestRowThatStaysLockedHoldsUpNoRelease(t *testing.T) {
 		}
 	})
 }
+
+// PostgreSQL ends the transaction of a process that stands still in it, and the row is another's.
+func TestRowOfAProcessThatStandsStillIsFreed(t *testing.T) {
+	b := newPostgres(t).backend(t)
+	enter(t, b, "k")
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = b.read(t.Context(), tx, "k")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return b.change(ctx, "k", func(s *state) {}) == nil
+	}, time.Minute, time.Second)
+}
