@@ -36,8 +36,10 @@ w AS (
   INSERT INTO {waiters} (name, ticket, token, mode, state, ttl, expires_at, instance, since)
   SELECT name, ticket, $3, $5, 0, $6, {now} + $7, $11, {now} FROM l WHERE owner <> $3)`
 
-// isFree is the condition of upsert.
-const isFree = `(l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now}))`
+// isFree is the condition of upsert, by the time at which the statement began: it is asked for each column, and a lease that expired
+// between two of them would be taken with the fences of before.
+const isFree = `(l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4
+  OR l.expires_at <= (date_part('epoch', statement_timestamp()) * 1000000)::bigint))`
 
 const (
 	queueUpSilently = queueUp + `

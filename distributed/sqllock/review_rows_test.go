@@ -140,3 +140,10 @@ func TestRowOfAProcessThatStandsStillIsFreed(t *testing.T) {
 		return b.change(ctx, "k", func(s *state) {}) == nil
 	}, time.Minute, time.Second)
 }
+
+// A statement that asks for each column whether the lock is free has one time for all of them.
+func TestOneTimeDecidesAllColumns(t *testing.T) {
+	s, err := newSettings(PostgreSQL, nil)
+	require.NoError(t, err)
+	require.NotContains(t, s.fill(newStatements(PostgreSQL, &s).queueUp.text), "expires_at <= "+postgresNow)
+}
