@@ -5,7 +5,6 @@ package command
 import (
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,10 +27,16 @@ type terminal struct {
 
 func onTerminal(t *testing.T, env []string, args ...string) *terminal {
 	t.Helper()
+	return command(t, env, args...).onTerminal()
+}
+
+func (p *program) onTerminal() *terminal {
+	t := p.t
+	t.Helper()
 	keys, screen, err := pty.Open()
 	require.NoError(t, err)
 	require.NoError(t, pty.Setsize(keys, &pty.Winsize{Rows: 12, Cols: 100}))
-	x := &terminal{program: command(t, env, args...), keys: keys, screen: screen}
+	x := &terminal{program: p, keys: keys, screen: screen}
 	x.before = x.mode()
 	x.Stdin, x.Stdout, x.Stderr = screen, screen, screen
 	x.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -161,19 +166,14 @@ func TestRunOnATerminal(t *testing.T) {
 func TestRunGivesTheTerminalBack(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
-	x := onTerminal(t, env)
-	_ = x.Process.Kill()
-	_ = x.Wait()
-	x.program = &program{Cmd: exec.Command("sh", "-c", os.Args[0]+` run n 1 -- sh -c 'read a; echo "first $a"'; read b; echo "then $b"`), t: t}
-	x.Env = append(append(os.Environ(), actVariable+"=1"), env...)
-	x.Stdin, x.Stdout, x.Stderr = x.screen, &x.out, &x.out
-	x.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	require.NoError(t, x.Start())
+	p := command(t, env)
+	p.Path, p.Args = "/bin/sh", []string{"sh", "-c", os.Args[0] + ` run n 1 -- sh -c 'read a; echo "first $a"'; read b; echo "then $b"`}
+	x := p.onTerminal()
 	x.types("1\n")
 	x.says("first 1")
 	x.types("2\n")
 	require.Zero(t, x.ends())
-	require.Contains(t, x.out.String(), "then 2")
+	x.says("then 2")
 }
 
 func TestBreakAsks(t *testing.T) {
