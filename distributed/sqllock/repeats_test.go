@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,21 +14,20 @@ import (
 
 // loseOnce has the first statement that contains a word not carried out, or not answered.
 func (w *wire) loseOnce(word string, before bool) (lost func() bool) {
-	done := false
+	var done atomic.Bool // statements pass at the same time
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lose = func(text string) (bool, bool) {
-		if done || !strings.Contains(text, word) {
+		if !strings.Contains(text, word) || !done.CompareAndSwap(false, true) {
 			return false, false
 		}
-		done = true
 		return before, !before
 	}
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.lose = nil
-		return done
+		return done.Load()
 	}
 }
 
@@ -37,13 +37,13 @@ func TestLostStatements(t *testing.T) {
 		b := d.backend(t)
 		enter(t, b, "other") // makes the connection
 		for _, before := range []bool{true, false} {
-			lost := d.wire.loseOnce("INSERT INTO", before)
+			lost := d.wire.loseOnce("wllock_locks", before)
 			l := enter(t, b, "key")
 			require.True(t, lost())
 			fence, ok := l.NextFence()
 			require.True(t, ok)
 
-			lost = d.wire.loseOnce("INSERT INTO", before)
+			lost = d.wire.loseOnce("wllock_locks", before)
 			l2 := enter(t, b, "key", prevIs(l))
 			require.True(t, lost())
 			require.NoError(t, l.Release(t.Context()), "it was released by the Enter")
@@ -51,7 +51,7 @@ func TestLostStatements(t *testing.T) {
 			require.Greater(t, next, fence)
 			require.Less(t, next, fence+uint64(time.Hour), "no block was lost on the way, but for the time")
 
-			lost = d.wire.loseOnce("UPDATE", before)
+			lost = d.wire.loseOnce("wllock_locks", before)
 			require.NoError(t, l2.Release(t.Context()))
 			require.True(t, lost())
 		}
