@@ -8,7 +8,7 @@ import (
 )
 
 // renewBatch is how many leases share a statement: with two arguments each, far below what any of the databases takes.
-const renewBatch = 2000
+const renewBatch = 4000
 
 // renew is called by the Keeper. Leases that come due soon are renewed with those that are due, so that the renewals of a process
 // gather in few statements, however its leases came about: a batch goes out at most every T/12 (rule D5).
