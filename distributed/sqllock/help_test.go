@@ -260,6 +260,9 @@ func (c *wiredConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driv
 		return err
 	})
 	if err != nil {
+		if tx != nil { // begun, but the answer was lost: a driver would close the connection, and the server roll back
+			_ = tx.Rollback()
+		}
 		return nil, err
 	}
 	return &wiredTx{tx, c.wire}, nil
