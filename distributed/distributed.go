@@ -64,7 +64,12 @@ type Request struct {
 	Mode     Mode          // Exclusive or Shared
 	TTL      time.Duration // of the lease once claimed, at least MinTTL
 	NoWait   bool          // no place is taken: a lease now, or ErrHeld
-	Prev     Lease         // a lease of this instance and key that Enter releases first, in the same exchange; nil: none
+	// Limit makes a Shared lease one of several permits: it is granted when nobody is queued before the caller and fewer than
+	// Limit shared leases of the key are held, whatever limit those were granted with; until then the head of the queue
+	// holds up all behind it, also those with a larger limit. It counts no leases that have expired. 0: no limit. An Exclusive
+	// request has none.
+	Limit int
+	Prev  Lease // a lease of this instance and key that Enter releases first, in the same exchange; nil: none
 }
 
 // Place is a position in the backend's queue for one key.
@@ -84,7 +89,9 @@ type Place interface {
 type Lease interface {
 	// NextFence returns the next fencing token, a number greater than any returned before for this key, over all
 	// instances. A Shared lease has one fence, above every earlier writer's and below every later one's, and returns it
-	// each time.
+	// each time. Only one with a Limit has a fence for each caller, as an Exclusive one has: no other lease has the same, each is
+	// above all of those leases that ended before this one was granted, and leases that are held at the same time have
+	// fences in no order.
 	// ok is false when the lease's reserve is used up, or when this backend has no fences: Refill says which.
 	NextFence() (fence uint64, ok bool)
 	// Refill fetches more fences. It returns errors.ErrUnsupported when this backend has none.
