@@ -42,9 +42,9 @@ service is in memory unless -backend names another.
 A -backend that is a database keeps its locks in tables of its own, wllock_*, which are created if they are missing.
 
 With -db it sells in a database of your own instead, in each of the -mode named (each with every -pool): none (read, then
-write), and four ways not to oversell: optimistic (a version column), pessimistic (SELECT ... FOR UPDATE), statement
-(UPDATE ... WHERE qty > 0), lock (wllock over -backend). It drops and creates its tables flashsale_stock and
-flashsale_orders there, and touches no other; one run at a time.
+write), and five ways not to oversell: optimistic (a version column), pessimistic (SELECT ... FOR UPDATE), statement
+(UPDATE ... WHERE qty > 0), lock (wllock over -backend), batch (the same, one transaction for up to 64 buyers). It drops
+and creates its tables flashsale_stock and flashsale_orders there, and touches no other; one run at a time.
 
 With -serve it is one server of the shop instead, until it is interrupted: for your own load, and for Prometheus. With
 -db as well several servers share one stock: the first one creates what is missing, and none drops anything.
@@ -120,7 +120,7 @@ func (s *settings) fitServing() error {
 // fit checks combinations of flags. With more processes than instances, each process gets one, unless -instances was
 // set.
 func (s *settings) fit(instancesSet bool) error {
-	if s.Procs > 1 && s.Backend == memoryURL && (s.DB == "" || slices.Contains(s.Modes, lockMode)) {
+	if s.Procs > 1 && s.Backend == memoryURL && (s.DB == "" || slices.ContainsFunc(s.Modes, locks)) {
 		return fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: "+
 			"allowed with it: -procs 1", s.Procs, memoryURL)
 	}

@@ -29,7 +29,7 @@ func TestFlags(t *testing.T) {
 func TestFlagsOfADatabase(t *testing.T) {
 	s, err := parseFlags(strings.Fields("-db sqlite"), io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"none", "optimistic", "pessimistic", "statement", "lock"}, s.Modes)
+	assert.Equal(t, []string{"none", "optimistic", "pessimistic", "statement", "lock", "batch"}, s.Modes)
 	assert.Equal(t, []int{1, 4, 16}, s.Pools)
 	assert.Equal(t, 1, s.Rounds)
 	assert.Equal(t, thinking, s.Think)

@@ -10,7 +10,7 @@
 //
 // Read rounds.go first, for the three ways to sell, then shop.go, for the order and its fence (fencing token).
 //
-// With -db it compares four ways not to oversell on a database of your own. Read modes.go, then internal/sqlshop/order.go.
+// With -db it compares five ways not to oversell on a database of your own. Read modes.go, then internal/sqlshop/order.go and batch.go.
 package main
 
 import (

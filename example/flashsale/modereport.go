@@ -49,6 +49,9 @@ func newModeReport(r round, pool, stock int, a sqlshop.Audit, seen result) modeR
 	if r.fenced {
 		rep.FenceViolations = a.OutOfOrder
 	}
+	if r.shared {
+		rep.FenceViolations = a.Fallen
+	}
 	if a.Sold > 0 && seen.Selling > 0 {
 		rep.OrdersPerSecond = float64(a.Sold) / seen.Selling.Seconds()
 		rep.Statements = float64(seen.Statements) / float64(a.Sold)
@@ -84,7 +87,8 @@ lock service, per piece sold.
 const advice = `
 If the decision fits into one statement, write UPDATE ... WHERE qty > 0 and nothing else: it is the fastest and cannot
 oversell. If an order reads, thinks and then writes, or does more than one database can roll back, take the lock and let
-the fence guard the write: those that wait cost no connection, no statement and no retry.
+the fence guard the write: those that wait cost no connection, no statement and no retry. Where many want the same row at
+the same time, let one transaction serve all that wait: batch.
 `
 
 var modeColumns = []column[modeReport]{

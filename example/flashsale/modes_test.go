@@ -52,7 +52,7 @@ func TestModesOnATemporaryFile(t *testing.T) {
 		assert.Positive(t, r.Statements)
 		assert.LessOrEqual(t, r.P50, r.P99)
 		assert.Positive(t, r.OthersP99)
-		assert.Equal(t, r.Mode == lockMode, r.Requests > 0)
+		assert.Equal(t, locks(r.Mode), r.Requests > 0)
 		assert.Nil(t, r.CPU, "there is no server")
 	}
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
@@ -100,6 +100,8 @@ func TestAModeThatBreaksItsPromise(t *testing.T) {
 		"an order that nobody was told":  {"optimistic", sqlshop.Audit{Sold: 10}, 9, statusFailed},
 		"a buyer without an order":       {"none", sqlshop.Audit{Sold: 10}, 11, statusFailed},
 		"fences out of order":            {"lock", sqlshop.Audit{Sold: 10, OutOfOrder: 1}, 10, statusFailed},
+		"a batch has one fence":          {"batch", sqlshop.Audit{Sold: 10, OutOfOrder: 9}, 10, statusOK},
+		"a batch after a later one":      {"batch", sqlshop.Audit{Sold: 10, OutOfOrder: 9, Fallen: 1}, 10, statusFailed},
 		"no fences where there are none": {"statement", sqlshop.Audit{Sold: 10, OutOfOrder: 10}, 10, statusOK},
 	}
 	for name, c := range cases {

@@ -20,6 +20,7 @@ type round struct {
 	unsafe bool // it may oversell
 	locked bool // buyers wait for each other
 	fenced bool // orders carry a fence
+	shared bool // orders of one batch carry the same
 	open   func(*instance) (clerk, closer, error)
 }
 
@@ -112,11 +113,7 @@ const leaseTTL = 5 * time.Second
 
 // withWllock lets the buyers of an instance wait in their own queue, up to a threshold; others are refused at once.
 func withWllock(i *instance) (clerk, closer, error) {
-	locker, err := wllock.New(i.system, i.backend,
-		wllock.WithThreshold(i.Threshold),
-		wllock.WithLeaseTTL(leaseTTL),
-		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)),
-	)
+	locker, err := i.locker()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,6 +125,15 @@ func withWllock(i *instance) (clerk, closer, error) {
 		})
 	}
 	return sell, locker.Close, nil
+}
+
+// locker is an instance's own. Close it.
+func (i *instance) locker() (*wllock.Locker, error) {
+	return wllock.New(i.system, i.backend,
+		wllock.WithThreshold(i.Threshold),
+		wllock.WithLeaseTTL(leaseTTL),
+		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)),
+	)
 }
 
 func (i *instance) orderFenced(ctx context.Context, buyer string, fence uint64) error {

@@ -1,7 +1,7 @@
 // Package sqlshop is the shop of the flash sale on a database that is already there: SQLite, MariaDB, MySQL or PostgreSQL.
-// It has four ways not to oversell, and the one that does.
+// It has five ways not to oversell, and the one that does.
 //
-// Read order.go first: each way is one function. A visit goes this way:
+// Read order.go first: each way is one function. batch.go serves many buyers in one transaction. A visit goes this way:
 //
 //	buyer ─▶ connection from the pool ─▶ read ─▶ think ─▶ write the stock and the order, in one transaction ─▶ answer
 //	          (patience ends here)                         (repeated after a deadlock or a conflict, a bounded number of times)

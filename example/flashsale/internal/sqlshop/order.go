@@ -1,6 +1,7 @@
 package sqlshop
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -155,8 +156,12 @@ func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, e
 		if s.dialect.returning {
 			return s.db.QueryRowContext(ctx, s.dialect.sql(claimStock+` RETURNING qty, version`), fence, product, fence).Scan(&r.qty, &r.version)
 		}
-		if _, err := s.db.ExecContext(ctx, claimStock, fence, product, fence); err != nil {
+		done, err := s.db.ExecContext(ctx, claimStock, fence, product, fence)
+		if err != nil {
 			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, sql.ErrNoRows)
 		}
 		return s.db.QueryRowContext(ctx, s.dialect.sql(selectStock+` AND fence = ?`), product, fence).Scan(&r.qty, &r.version)
 	})

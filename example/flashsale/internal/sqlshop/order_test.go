@@ -145,7 +145,7 @@ func TestAuditSeesFencesOutOfOrder(t *testing.T) {
 		for _, fence := range []int64{3, 5, 5, 4, 6, 0} {
 			require.NoError(t, s.whole(t.Context(), func(tx *transaction) error { return tx.addOrder("p", "a", fence) }))
 		}
-		s.expect(t, Audit{Sold: 6, Left: 5, OutOfOrder: 3})
+		s.expect(t, Audit{Sold: 6, Left: 5, OutOfOrder: 3, Fallen: 2})
 	})
 }
 

@@ -76,14 +76,15 @@ type Audit struct {
 	Sold       int // rows in orders
 	Left       int // pieces in stock
 	OutOfOrder int // orders whose fence is not above that of the order before
+	Fallen     int // those whose fence is below it: orders of a batch have the same
 }
 
 // Audit counts the orders and the remaining stock of a product.
 func (s *Shop) Audit(ctx context.Context, product string) (a Audit, err error) {
 	err = s.db.QueryRowContext(ctx, s.dialect.sql(`
 		SELECT COUNT(*), COALESCE(SUM(CASE WHEN fence <= COALESCE(previous, 0) THEN 1 ELSE 0 END), 0),
-			(SELECT qty FROM flashsale_stock WHERE id = ?)
+			COALESCE(SUM(CASE WHEN fence < COALESCE(previous, 0) THEN 1 ELSE 0 END), 0), (SELECT qty FROM flashsale_stock WHERE id = ?)
 		FROM (SELECT fence, LAG(fence) OVER (ORDER BY id) AS previous FROM flashsale_orders WHERE product = ?) AS sale`),
-		product, product).Scan(&a.Sold, &a.OutOfOrder, &a.Left)
+		product, product).Scan(&a.Sold, &a.OutOfOrder, &a.Fallen, &a.Left)
 	return a, err
 }
