@@ -3,6 +3,7 @@ package distributed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -70,6 +71,26 @@ type Request struct {
 	// request has none.
 	Limit int
 	Prev  Lease // a lease of this instance and key that Enter releases first, in the same exchange; nil: none
+}
+
+// CheckLimit returns an error if the Limit is one that no backend takes.
+func (r *Request) CheckLimit() error {
+	switch {
+	case r.Limit < 0:
+		return fmt.Errorf("a limit of %d leases: want 0 or more", r.Limit)
+	case r.Limit > 0 && r.Mode != Shared:
+		return fmt.Errorf("a limit of %d leases: an %v request has none", r.Limit, r.Mode)
+	}
+	return nil
+}
+
+// Unlimited returns an error, which Is errors.ErrUnsupported, if the request has a Limit. It is for backends without permits:
+// one that ignored the Limit would admit too many.
+func (r *Request) Unlimited() error {
+	if r.Limit == 0 {
+		return nil
+	}
+	return fmt.Errorf("permits (a limit of %d leases): %w by this backend", r.Limit, errors.ErrUnsupported)
 }
 
 // Place is a position in the backend's queue for one key.

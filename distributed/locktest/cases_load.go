@@ -145,7 +145,8 @@ func cancels(e *env) {
 	key := e.key("k")
 	e.together(loadMembers, func(m *member, rnd *rand.Rand) {
 		for range loadRounds {
-			m.enterAndLeave(key, rnd)
+			mode := distributed.Mode(rnd.IntN(2))
+			m.enterAndLeave(key, rnd, func(r *distributed.Request) { r.Mode = mode })
 		}
 	})
 	start := time.Now()
@@ -156,11 +157,10 @@ func cancels(e *env) {
 }
 
 // enterAndLeave enters with little time, waits a little, and leaves or releases.
-func (m *member) enterAndLeave(key string, rnd *rand.Rand) {
+func (m *member) enterAndLeave(key string, rnd *rand.Rand, ask how) {
 	ctx, cancel := context.WithTimeout(context.Background(), upTo(rnd, 2*time.Millisecond))
 	defer cancel()
-	mode := distributed.Mode(rnd.IntN(2))
-	l, p, err := m.enter(ctx, key, lasting(m.ttl), func(r *distributed.Request) { r.Mode = mode })
+	l, p, err := m.enter(ctx, key, lasting(m.ttl), ask)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		m.Errorf("Enter: %v", err)
 	}

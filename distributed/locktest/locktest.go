@@ -42,6 +42,9 @@ type Service struct {
 	Expire  func(key string)             // makes the service forget the owner of the key, as DEL does; nil: such cases are skipped
 	Holder  func(instance string) string // how answers name an instance that has the lock; nil: as it is
 	Cut     func(cut bool)               // cuts the network to the service, and heals it; nil: such cases are skipped
+	// NoPermits says that the backend answers a Request.Limit with an error, which Is errors.ErrUnsupported. Such cases are
+	// skipped.
+	NoPermits bool
 }
 
 // DefaultTTL makes the suite last a few seconds and forgives a machine that stands still for 100 ms.
@@ -55,7 +58,7 @@ type Case struct {
 
 // Cases returns all rules.
 func Cases() []Case {
-	return slices.Concat(orderCases, noWaitCases, sharedCases, fenceCases, releaseCases, prevCases, placeCases,
+	return slices.Concat(orderCases, noWaitCases, sharedCases, permitCases, fenceCases, releaseCases, prevCases, placeCases,
 		noticeCases, timeCases, cutCases, loadCases, keyCases, inspectCases, breakCases, closeCases)
 }
 

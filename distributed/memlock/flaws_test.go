@@ -95,7 +95,7 @@ var flaws = map[string]flaw{
 		downgrade: func(l *lease) error {
 			return locked(l.shard, func() {
 				if l.state == released {
-					l.shard.grant(l.shard.entry(l.key), l.instance, distributed.Shared, l.ttl, time.Now())
+					l.shard.grant(l.shard.entry(l.key), l.instance, distributed.Shared, false, l.ttl, time.Now())
 				}
 			})
 		},
@@ -355,7 +355,7 @@ func releaseAndRevive(l *lease) error {
 	time.AfterFunc(l.ttl/100, func() {
 		locked(l.shard, func() {
 			if e := l.shard.entry(l.key); len(e.owners) == 0 {
-				l.shard.grant(e, l.instance, l.mode, l.ttl, time.Now())
+				l.shard.grant(e, l.instance, l.mode, l.permit, l.ttl, time.Now())
 			}
 		})
 	})
@@ -375,8 +375,8 @@ func releaseAndClaim(l *lease) error {
 func enterAsBargingReader(ctx context.Context, b *Backend, req distributed.Request) (l distributed.Lease, p distributed.Place, err error) {
 	s := b.shardOf(req.Key)
 	locked(s, func() {
-		if e := s.entries[req.Key]; req.Mode == distributed.Shared && e != nil && e.admits(req.Mode) {
-			fresh := s.grant(e, req.Instance, req.Mode, req.TTL, time.Now())
+		if e := s.entries[req.Key]; req.Mode == distributed.Shared && e != nil && e.admits(req.Mode, 0) {
+			fresh := s.grant(e, req.Instance, req.Mode, false, req.TTL, time.Now())
 			fresh.keep()
 			l = fresh
 		}

@@ -69,7 +69,7 @@ func (e *entry) describe(to *distributed.Inspection, holders, waiters int) {
 	for _, l := range all {
 		to.Mode = l.mode
 		to.Fence = max(to.Fence, l.fence)
-		if l.mode == distributed.Shared {
+		if l.hasOneFence() {
 			to.Fence = max(to.Fence, l.lastFence)
 		}
 		if to.Since.IsZero() || l.granted.Before(to.Since) {

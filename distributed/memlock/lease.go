@@ -16,6 +16,7 @@ type lease struct {
 	shard    *shard
 	key      string
 	instance string
+	permit   bool // a shared lease with a limit: it has fences like an exclusive one
 	ttl      time.Duration
 	granted  time.Time
 	id       uint64 // grows with each owner of a key
@@ -83,7 +84,7 @@ func (l *lease) renew(now time.Time) {
 func (l *lease) NextFence() (uint64, bool) {
 	l.shard.mu.Lock()
 	defer l.shard.mu.Unlock()
-	if l.mode == distributed.Shared {
+	if l.hasOneFence() {
 		return l.lastFence, true
 	}
 	if l.fence == l.lastFence {
@@ -112,15 +113,18 @@ func (l *lease) refill() error {
 	if l.state != owner {
 		return distributed.ErrLeaseLost // its successor may have drawn fences already
 	}
-	if l.mode == distributed.Exclusive {
+	if !l.hasOneFence() {
 		l.reserve()
 	}
 	return nil
 }
 
+// hasOneFence reports whether all callers of the lease have the same fence. The caller holds shard.mu.
+func (l *lease) hasOneFence() bool { return l.mode == distributed.Shared && !l.permit }
+
 // reserve takes fences off the shard: a block, or the one that a shared lease has. The caller holds shard.mu.
 func (l *lease) reserve() {
-	if l.mode == distributed.Shared {
+	if l.hasOneFence() {
 		l.shard.fence++
 		l.lastFence = l.shard.fence
 		return
@@ -133,10 +137,11 @@ func (l *lease) reserve() {
 }
 
 // returnFences returns the rest of the block, if nobody has taken fences since. Without it the fences of a busy lock could
-// run ahead of the clock, and start below their last value when the program is restarted.
+// run ahead of the clock, and start below their last value when the program is restarted. What a permit returns lies above
+// all that others have: whoever had reserved since would have moved the shard's last one.
 // The caller holds shard.mu.
 func (l *lease) returnFences() {
-	if l.mode == distributed.Shared {
+	if l.hasOneFence() {
 		return
 	}
 	if l.shard.fence == l.lastFence {
@@ -197,6 +202,7 @@ type place struct {
 	shard    *shard
 	instance string
 	mode     distributed.Mode
+	limit    int // 0: none
 	ttl      time.Duration
 	since    time.Time              // when it was taken
 	granted  chan distributed.Lease // holds one; sent to and closed under shard.mu, received from by anybody

@@ -67,6 +67,9 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if req.TTL < distributed.MinTTL {
 		return nil, nil, fmt.Errorf("lease TTL %v is below %v", req.TTL, distributed.MinTTL)
 	}
+	if err := req.CheckLimit(); err != nil {
+		return nil, nil, err
+	}
 	s := b.shardOf(req.Key)
 	prev, ok := distributed.As[*lease](req.Prev)
 	if ok && prev.shard == s && prev.key == req.Key && prev.instance == req.Instance {

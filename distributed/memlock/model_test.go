@@ -37,7 +37,7 @@ func check(t *testing.T, b *Backend) (keys int) {
 					require.Equal(t, queued, p.state)
 					require.True(t, p.next != nil || e.last == p)
 				}
-				require.False(t, e.first != nil && e.admits(e.first.mode), "the first of the queue cannot be let in")
+				require.False(t, e.first != nil && e.admits(e.first.mode, e.first.limit), "the first of the queue cannot be let in")
 			}
 			require.Equal(t, items, s.expiry.Len(), "each owner has its end, and nobody else has")
 		})
@@ -65,6 +65,9 @@ func stir(t *testing.T, rnd *rand.Rand) {
 		req := distributed.Request{
 			Key: fmt.Sprint("key-", rnd.IntN(3)), Instance: fmt.Sprint("instance-", rnd.IntN(5)), TTL: ttl,
 			Mode: distributed.Mode(rnd.IntN(2)), NoWait: rnd.IntN(4) == 0,
+		}
+		if req.Mode == distributed.Shared {
+			req.Limit = rnd.IntN(4) // 0: a plain reader
 		}
 		switch op := rnd.IntN(20); {
 		case op < 8:

@@ -72,8 +72,8 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 		return nil, nil, err
 	}
 	e := s.entry(req.Key)
-	if e.first == nil && e.admits(req.Mode) {
-		l := s.grant(e, req.Instance, req.Mode, req.TTL, now)
+	if e.first == nil && e.admits(req.Mode, req.Limit) {
+		l := s.grant(e, req.Instance, req.Mode, req.Limit > 0, req.TTL, now)
 		l.keep()
 		s.unlock()
 		return l, nil, nil
@@ -83,7 +83,7 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 		s.unlock()
 		return nil, nil, distributed.Held(holder)
 	}
-	p := &place{shard: s, instance: req.Instance, mode: req.Mode, ttl: req.TTL, since: now, granted: make(chan distributed.Lease, 1)}
+	p := &place{shard: s, instance: req.Instance, mode: req.Mode, limit: req.Limit, ttl: req.TTL, since: now, granted: make(chan distributed.Lease, 1)}
 	e.push(p)
 	s.contend(e)
 	s.unlock()
@@ -113,16 +113,16 @@ func (s *shard) release(l *lease) error {
 	return nil
 }
 
-// advance grants the lock to the head of the queue: one exclusive lease, or the whole run of shared ones.
+// advance grants the lock to the head of the queue: one exclusive lease, or the whole run of shared ones that their limits admit.
 // The caller holds mu.
 func (s *shard) advance(e *entry) {
 	if e.first == nil {
 		return
 	}
 	now, before := time.Now(), len(e.owners)
-	for p := e.first; p != nil && e.admits(p.mode); p = e.first {
+	for p := e.first; p != nil && e.admits(p.mode, p.limit); p = e.first {
 		e.unlink(p)
-		p.lease = s.grant(e, p.instance, p.mode, p.ttl, now)
+		p.lease = s.grant(e, p.instance, p.mode, p.limit > 0, p.ttl, now)
 		p.lease.place = p
 	}
 	s.contend(e)
@@ -152,13 +152,13 @@ func (s *shard) unlock() {
 }
 
 // grant makes a new owner, whose lease lasts for the claim window. The caller holds mu.
-func (s *shard) grant(e *entry, instance string, mode distributed.Mode, ttl time.Duration, now time.Time) *lease {
+func (s *shard) grant(e *entry, instance string, mode distributed.Mode, permit bool, ttl time.Duration, now time.Time) *lease {
 	s.grants++
-	l := &lease{shard: s, entry: e, key: e.key, instance: instance, mode: mode, ttl: ttl, granted: now, id: s.grants}
+	l := &lease{shard: s, entry: e, key: e.key, instance: instance, mode: mode, permit: permit, ttl: ttl, granted: now, id: s.grants}
 	l.slot = len(e.owners)
 	e.owners = append(e.owners, l)
 	l.reserve()
-	if l.firstFence = l.fence + 1; mode == distributed.Shared {
+	if l.firstFence = l.fence + 1; l.hasOneFence() {
 		l.firstFence = l.lastFence
 	}
 	l.item.Owner = l
@@ -293,9 +293,13 @@ func (s *shard) tidy(e *entry) {
 	}
 }
 
-// admits reports whether the owners admit another beside them.
-func (e *entry) admits(mode distributed.Mode) bool {
-	return len(e.owners) == 0 || mode == distributed.Shared && e.owners[0].mode == distributed.Shared
+// admits reports whether the owners admit another beside them: one more reader, or one more permit while there are fewer than
+// its limit, of whatever kind (rule P1).
+func (e *entry) admits(mode distributed.Mode, limit int) bool {
+	if len(e.owners) == 0 {
+		return true
+	}
+	return mode == distributed.Shared && e.owners[0].mode == distributed.Shared && (limit == 0 || len(e.owners) < limit)
 }
 
 // waits reports whether an instance other than this one is queued.

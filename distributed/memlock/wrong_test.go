@@ -170,6 +170,7 @@ func TestFlawsAreFound(t *testing.T) {
 	}
 	all := maps.Clone(flaws)
 	maps.Copy(all, inspectFlaws)
+	maps.Copy(all, permitFlaws)
 	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
 			c, ok := cases[f.caught]

@@ -22,9 +22,10 @@ func service(t locktest.TB, client redis.UniversalClient) locktest.Service {
 		return b
 	}
 	return locktest.Service{
-		Backend: open(),
-		Another: open,
-		Expire:  func(key string) { client.Del(context.Background(), key) },
+		NoPermits: true,
+		Backend:   open(),
+		Another:   open,
+		Expire:    func(key string) { client.Del(context.Background(), key) },
 	}
 }
 

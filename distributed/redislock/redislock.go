@@ -65,6 +65,9 @@ func (b *Backend) GoString() string { return b.String() }
 
 // Enter implements distributed.Backend. What a request without an answer may have left is released (rule R1).
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if err := req.Unlimited(); err != nil {
+		return nil, nil, fmt.Errorf("redislock: %w", err)
+	}
 	req = b.keyed(req)
 	prev, err := b.adopt(req)
 	if err != nil {

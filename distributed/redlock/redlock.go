@@ -97,6 +97,12 @@ func (b *Backend) roundTrip() time.Duration { return time.Duration(b.rtt.Load())
 
 // Enter implements distributed.Backend. What a request without an answer may have left is rolled back (rule Q1).
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if err := req.Unlimited(); err != nil {
+		return nil, nil, fmt.Errorf("redlock: %w", err)
+	}
+	if err := req.Unlimited(); err != nil {
+		return nil, nil, fmt.Errorf("redlock: %w", err)
+	}
 	prev, err := b.adopt(req)
 	if err != nil {
 		return nil, nil, err

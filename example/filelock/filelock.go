@@ -61,6 +61,9 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if req.TTL < distributed.MinTTL {
 		return nil, nil, fmt.Errorf("filelock: lease TTL %v is below %v", req.TTL, distributed.MinTTL)
 	}
+	if err := req.Unlimited(); err != nil {
+		return nil, nil, fmt.Errorf("filelock: %w", err)
+	}
 	prev, ok := distributed.As[*lease](req.Prev)
 	if ok = ok && prev.backend == b && prev.key == req.Key && prev.Instance == req.Instance; ok {
 		prev.Finish() // before the change: from here on it is neither renewed nor reported lost

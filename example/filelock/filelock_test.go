@@ -45,7 +45,8 @@ func open(t locktest.TB) locktest.Service {
 	}
 	b := connect().(*Backend)
 	return locktest.Service{
-		Backend: b, Another: connect,
+		NoPermits: true,
+		Backend:   b, Another: connect,
 		Expire: func(key string) {
 			_ = b.update(context.Background(), key, func(s *state, _ time.Time) { s.Owners = nil })
 		},
