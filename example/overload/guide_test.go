@@ -85,7 +85,7 @@ func TestGuideQueueOfFifty(t *testing.T) {
 	for _, times := range []int{1, 10} {
 		l := small
 		l.times, l.measured = times, 12*time.Second/time.Duration(times)
-		line, none := ofLoad(t, l, 50), ofLoad(t, l, 0)
+		line, none := ofLoad(t, l, trial{threshold: 50}), ofLoad(t, l, trial{})
 		assert.Greater(t, line.busy(l), .94, "%d times the capacity", times)
 		assert.InDelta(t, float64(times)/float64(1+times), none.busy(l), .05, "%d times the capacity", times)
 	}

@@ -1,5 +1,5 @@
-// Command overload sends a guarded handler ten times the load it can serve, once for each threshold, and prints the results
-// as Markdown. With -svg FILE it also draws them. Server and clients are one process, which uses the loopback only and ends
+// Command overload sends a guarded handler ten times the load it can serve one by one, once for each threshold and once in batches,
+// and prints the results as Markdown. With -svg FILE it also draws them. Server and clients are one process, which uses the loopback only and ends
 // after about a minute.
 //
 //	go run ./example/overload -svg docs/tuning.svg
@@ -38,7 +38,13 @@ var full = load{
 	pause: pause,
 }
 
-var thresholds = []int{0, 5, 50, 500, wllock.Unlimited}
+// trial is one way to guard the handler.
+type trial struct {
+	threshold int
+	batches   bool // one hold for all that wait, up to wllock.DefaultMaxBatch
+}
+
+var trials = []trial{{threshold: 0}, {threshold: 5}, {threshold: 50}, {threshold: 500}, {threshold: wllock.Unlimited}, {threshold: 50, batches: true}}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,8 +95,8 @@ func show(ctx context.Context, l load, svg string, stdout, stderr io.Writer) err
 }
 
 func measureAll(ctx context.Context, l load, stderr io.Writer) (points []point, err error) {
-	for _, n := range thresholds {
-		fmt.Fprintf(stderr, "overload: threshold %s, %v\n", title(n), l.warmUp+l.measured)
+	for _, of := range trials {
+		fmt.Fprintf(stderr, "overload: threshold %s, %v\n", of, l.warmUp+l.measured)
 		debug.FreeOSMemory() // so that the previous threshold leaves no memory behind
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
@@ -99,7 +105,7 @@ func measureAll(ctx context.Context, l load, stderr io.Writer) (points []point, 
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", listener.Addr().String())
 		}
-		p, err := measure(ctx, l, n, listener, dial)
+		p, err := measure(ctx, l, of, listener, dial)
 		if err != nil {
 			return nil, err
 		}

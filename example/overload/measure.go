@@ -13,9 +13,9 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-// point is the result of one threshold: the requests that started in the measured time.
+// point is the result of one trial: the requests that started in the measured time.
 type point struct {
-	threshold int
+	trial
 	// answers, as clients saw them: 201, 429, none in time, 5xx, anything else
 	good, refused, timedOut, failures, broken int
 	wasted                                    int // orders whose clients had left
@@ -27,15 +27,15 @@ type point struct {
 	memory memory
 }
 
-// measure runs server and clients with one threshold.
-func measure(ctx context.Context, l load, threshold int, listener net.Listener, dial dialer) (p point, err error) {
-	locker, err := wllock.New("overload", memlock.New(), wllock.WithThreshold(threshold))
+// measure runs server and clients of one trial.
+func measure(ctx context.Context, l load, of trial, listener net.Listener, dial dialer) (p point, err error) {
+	locker, err := wllock.New("overload", memlock.New(), wllock.WithThreshold(of.threshold))
 	if err != nil {
 		return p, errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, locker.Close(context.WithoutCancel(ctx))) }()
 	s := &shop{load: l}
-	server := &http.Server{Handler: s.handler(locker), ReadHeaderTimeout: l.patience}
+	server := &http.Server{Handler: s.handler(locker, of.batches), ReadHeaderTimeout: l.patience}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }() // until Close
 	defer func() { err = errors.Join(err, server.Close()); <-served }()
@@ -54,7 +54,7 @@ func measure(ctx context.Context, l load, threshold int, listener net.Listener, 
 	c.generate(ctx)
 	c.open.Wait()
 	<-ended
-	p.threshold = threshold
+	p.trial = of
 	c.into(&p)
 	s.into(&p)
 	return p, ctx.Err()
@@ -82,7 +82,15 @@ func (p *point) bound() time.Duration {
 	if p.threshold == wllock.Unlimited {
 		return 0
 	}
-	return time.Duration(p.threshold+1) * p.holds.mean()
+	return time.Duration(p.holdsInLine()+1) * p.holds.mean()
+}
+
+// holdsInLine is how many holds the waiters take when the line is full.
+func (p *point) holdsInLine() int {
+	if !p.batches {
+		return p.threshold
+	}
+	return (p.threshold + wllock.DefaultMaxBatch - 1) / wllock.DefaultMaxBatch
 }
 
 // times are durations, sorted when they are read.

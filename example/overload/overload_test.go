@@ -66,18 +66,18 @@ var small = load{
 }
 
 // ofLoad returns the result of a load with a threshold. In a bubble only holds and waits take time.
-func ofLoad(t *testing.T, l load, threshold int) (p point) {
+func ofLoad(t *testing.T, l load, of trial) (p point) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newPipes()
 		var err error
-		p, err = measure(t.Context(), l, threshold, net, net.dial)
+		p, err = measure(t.Context(), l, of, net, net.dial)
 		require.NoError(t, err)
 	})
 	return p
 }
 
-func ofSmall(t *testing.T, threshold int) point {
-	p := ofLoad(t, small, threshold)
+func ofSmall(t *testing.T, of trial) point {
+	p := ofLoad(t, small, of)
 	assert.Zero(t, p.failures, "5xx")
 	assert.Zero(t, p.broken)
 	assert.Equal(t, small.hold, p.holds.mean())
@@ -91,7 +91,7 @@ var capacity = float64(small.measured / small.hold)
 
 func TestWithAThresholdTheGoodputStays(t *testing.T) {
 	for _, threshold := range []int{1, 5, 40} {
-		p := ofSmall(t, threshold)
+		p := ofSmall(t, trial{threshold: threshold})
 		assert.GreaterOrEqual(t, float64(p.good), .97*capacity, "threshold %d", threshold)
 		assert.Zero(t, p.timedOut)
 		assert.Zero(t, p.wasted)
@@ -103,18 +103,38 @@ func TestWithAThresholdTheGoodputStays(t *testing.T) {
 
 // With threshold 0 the lock is idle until the next client arrives: one eleventh of the time.
 func TestThresholdZeroWaitsForTheNext(t *testing.T) {
-	p := ofSmall(t, 0)
+	p := ofSmall(t, trial{})
 	assert.InDelta(t, 10./11, p.busy(small), .04)
 	assert.InDelta(t, 10./11*capacity, float64(p.good), .04*capacity)
 	assert.LessOrEqual(t, p.server.quantile(1), small.hold)
 }
 
 func TestWithoutAThresholdTheGoodputCollapses(t *testing.T) {
-	p := ofSmall(t, wllock.Unlimited)
+	p := ofSmall(t, trial{threshold: wllock.Unlimited})
 	assert.Less(t, float64(p.good), .2*capacity)
 	assert.Greater(t, p.timedOut, p.good)
 	assert.Greater(t, p.wasted, p.good, "the lock is used for clients that have left")
 	assert.Greater(t, p.busy(small), .9)
+}
+
+// Batches serve ten times the capacity of one by one: nobody is refused, and nobody waits longer than for two holds.
+func TestBatchesGrowWithTheLoad(t *testing.T) {
+	p := ofSmall(t, trial{threshold: 50, batches: true})
+	assert.Greater(t, float64(p.good), 9*capacity)
+	assert.Zero(t, p.refused)
+	assert.Zero(t, p.timedOut)
+	assert.Zero(t, p.wasted)
+	assert.LessOrEqual(t, p.server.quantile(1), 2*small.hold)
+	assert.Equal(t, 2*small.hold, p.bound())
+}
+
+func TestTheStoreRefusesAHolderThatWasOvertaken(t *testing.T) {
+	var s store
+	assert.NoError(t, s.write(2, 1))
+	assert.ErrorIs(t, s.write(1, 1), errOvertaken)
+	assert.ErrorIs(t, s.write(2, 1), errOvertaken, "a hold writes once")
+	assert.NoError(t, s.write(3, 5))
+	assert.Equal(t, 6, s.orders)
 }
 
 // The whole program, over the loopback and in real time: it ends and prints everything.
@@ -126,8 +146,8 @@ func TestRun(t *testing.T) {
 		warmUp: 100 * time.Millisecond, measured: 150 * time.Millisecond, pause: pause,
 	}
 	require.Zero(t, run(t.Context(), []string{"-svg", file}, short, &out, &errs), errs.String())
-	for _, n := range thresholds {
-		require.Equal(t, 2, strings.Count(out.String(), "\n| "+title(n)+" |"), out.String())
+	for _, of := range trials {
+		require.Equal(t, 2, strings.Count(out.String(), "\n| "+of.String()+" |"), out.String())
 	}
 	svg, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -138,8 +158,8 @@ func TestRun(t *testing.T) {
 		}
 		require.NoError(t, err)
 	}
-	for _, n := range thresholds {
-		require.Contains(t, string(svg), ">"+title(n)+"<")
+	for _, of := range trials {
+		require.Contains(t, string(svg), ">"+of.String()+"<")
 	}
 }
 

@@ -12,7 +12,7 @@ const (
 )
 
 const plotHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1060 %d" font-family="sans-serif" font-size="14">
-<title>Goodput, p99 and memory by threshold, at %d times the capacity</title>
+<title>Goodput, p99 and memory by threshold, at %d times the capacity, one by one and in batches</title>
 <rect width="100%%" height="100%%" fill="white"/>
 <defs><pattern id="stripes" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
 <rect width="6" height="6" fill="white"/><rect width="2" height="6" fill="black"/></pattern></defs>
@@ -56,12 +56,12 @@ func plot(l load, points []point) string {
 	foot := plotTop + plotRow*len(points)
 	fmt.Fprintf(&b, plotHead, foot+34, l.times)
 	for i := range points {
-		fmt.Fprintf(&b, `<text x="100" y="%d" text-anchor="end">%s</text>`+"\n", plotTop+plotRow*i+20, title(points[i].threshold))
+		fmt.Fprintf(&b, `<text x="100" y="%d" text-anchor="end">%s</text>`+"\n", plotTop+plotRow*i+20, points[i].trial)
 	}
 	for _, c := range panels(l) {
 		c.draw(&b, points)
 	}
-	fmt.Fprintf(&b, `<text x="420" y="%d" font-size="12">line: (threshold + 1) × mean hold</text>`+"\n", foot+18)
+	fmt.Fprintf(&b, `<text x="420" y="%d" font-size="12">line: (holds in line + 1) × mean hold</text>`+"\n", foot+18)
 	fmt.Fprintf(&b, `<text x="740" y="%d" font-size="12">in brackets: more than in the first third</text>`+"\n", foot+18)
 	return b.String() + "</svg>\n"
 }
