@@ -150,6 +150,14 @@ var rooms = []room{
 		path: "middleware/grpcguard/grpclimit", what: "rate limits for gRPC",
 		knows: []string{rpcstatus, "middleware/ratelimit"}, imports: grpcClient,
 	},
+	{
+		path: "middleware/ginguard", what: "locks around handlers of gin", knows: []string{".", "middleware/httpguard"},
+		imports: []string{"github.com/gin-gonic/gin"},
+	},
+	{
+		path: "middleware/echoguard", what: "locks around handlers of echo", knows: []string{".", "middleware/httpguard"},
+		imports: []string{"github.com/labstack/echo/v5"},
+	},
 	{path: "debug", what: "a page of the locks of a process", knows: []string{".", "internal/nametext"}, sealed: underRoot},
 	{
 		path: "wllocktest", what: "Lockers and faults for tests of applications", knows: []string{".", "distributed", "distributed/memlock"},
@@ -177,8 +185,7 @@ var rooms = []room{
 		},
 	},
 	{
-		path: "example/frameworks", what: "adapters for web frameworks", program: true,
-		imports: []string{"github.com/gin-gonic/gin", "github.com/labstack/echo/v4"},
+		path: "example/frameworks", what: "httpguard with chi and echo v4", program: true, imports: []string{"github.com/labstack/echo/v4"},
 	},
 	{
 		path: "benchmarks", what: "wllock beside other lock libraries", program: true,

@@ -1,0 +1,17 @@
+// Package ginguard puts a wllock lock around handlers of gin. It is package httpguard behind gin's types; keys, options and
+// answers are those of httpguard:
+//
+//	guard := ginguard.New(locker, "product", httpguard.PathValue("id"),
+//		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
+//	router.POST("/orders/:id", guard, order)
+//
+// In the handler c.Request.Context() carries the lock (wllock.HeldFrom), and ends when it is lost. A request that does not get
+// the lock is answered and aborted.
+//
+// A request goes this way: gin's router finds the route and its parameters; the parameters become path values of the request,
+// where the key function finds them; httpguard acquires the lock, or answers; the next handlers run; the lock is released. So the guard
+// stands behind the router, as an argument of a route or a group: with Use of the engine, a request without a route would need a key, too.
+//
+// A request that is canceled while it waits for the lock is answered 503, since gin.Recovery does not pass
+// http.ErrAbortHandler on.
+package ginguard

@@ -1,0 +1,67 @@
+package ginguard_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/middleware/ginguard"
+	"github.com/wllock/wllock/wllocktest"
+)
+
+func init() { gin.SetMode(gin.ReleaseMode) }
+
+type handler = gin.HandlerFunc
+
+// handle makes a handler of the framework.
+func handle(f func(*http.Request, http.ResponseWriter)) handler {
+	return func(c *gin.Context) { f(c.Request, c.Writer) }
+}
+
+// routes serves orders behind the guard.
+func routes(guard, h handler) http.Handler {
+	router := gin.New()
+	router.POST("/orders/:id", guard, h)
+	return router
+}
+
+// behind calls outer after the guard and the handler.
+func behind(outer func(*http.Request), guard, h handler) http.Handler {
+	router := gin.New()
+	router.POST("/orders/:id", func(c *gin.Context) {
+		c.Next()
+		outer(c.Request)
+	}, guard, h)
+	return router
+}
+
+func recovered(guard, h handler) http.Handler {
+	router := gin.New()
+	router.Use(gin.RecoveryWithWriter(io.Discard))
+	router.POST("/orders/:id", guard, h)
+	return router
+}
+
+// A request that is canceled while it waits gets no empty 200, and the handler does not run.
+func TestCanceledWhileItWaits(t *testing.T) {
+	l := wllocktest.New(t)
+	wllocktest.Hold(t, l, "product", "1000")
+	h := canceled(recovered(ginguard.New(l, "product", byID), never(t)))
+	require.Equal(t, http.StatusServiceUnavailable, order(t, h).StatusCode)
+}
+
+// An abort of the handler's own, after it had the lock, stays one.
+func TestHandlerAborts(t *testing.T) {
+	l := wllocktest.New(t)
+	server := httptest.NewServer(routes(ginguard.New(l, "product", byID), func(*gin.Context) { panic(http.ErrAbortHandler) }))
+	defer server.Close()
+	resp, err := server.Client().Post(server.URL+"/orders/1000", "text/plain", nil)
+	if err == nil {
+		resp.Body.Close()
+	}
+	require.Error(t, err)
+}
