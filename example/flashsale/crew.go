@@ -66,7 +66,7 @@ func (m *meter) start() {
 // run serves all buyers of the crew and returns their results. Only an interruption is an error; a buyer's failure is
 // counted.
 func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
-	backend := &counting{Backend: c.backend}
+	backend := &link{Backend: c.backend, rtt: c.RTT}
 	t := &tally{start: time.Now(), meter: m}
 	observed := c.observe(ctx)
 	var instances sync.WaitGroup

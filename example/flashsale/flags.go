@@ -22,6 +22,7 @@ type settings struct {
 	Threshold int           `json:"threshold"`
 	Wait      time.Duration `json:"wait_ns"`
 	Ramp      time.Duration `json:"ramp_ns"`
+	RTT       time.Duration `json:"rtt_ns"` // of a request to the lock service, besides what it takes anyway
 	Procs     int           `json:"procs"`
 	JSON      bool          `json:"-"`
 	Serve     string        `json:"-"` // listen address; "": compare the rounds
@@ -33,11 +34,15 @@ type settings struct {
 	Think  time.Duration `json:"think_ns,omitzero"`
 }
 
+// networkRTT is a round trip between two machines of a data centre, with a proxy or two on the way.
+const networkRTT = time.Millisecond
+
 const usage = `Usage: flashsale [flags]
 
 Sells the same pieces three times to the same buyers (without a lock, with a distributed lock alone, with wllock) and
 prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
-service is in memory unless -backend names another.
+service is in memory unless -backend names another. Each request to it takes a millisecond more than it does here, as over
+a network; -rtt 0 leaves that out.
 
 A -backend that is a database keeps its locks in tables of its own, wllock_*, which are created if they are missing.
 
@@ -58,7 +63,7 @@ Flags:
 func parseFlags(args []string, out io.Writer) (settings, error) {
 	s := settings{
 		Backend: memoryURL, Instances: 4, Buyers: 250, Stock: 100, Threshold: 50,
-		Wait: 10 * time.Second, Ramp: 100 * time.Millisecond, Procs: 1,
+		Wait: 10 * time.Second, Ramp: 100 * time.Millisecond, RTT: networkRTT, Procs: 1,
 		Modes: strings.Split(modesAllowed, ", "), Pools: []int{1, 4, 16}, Rounds: 1, Think: thinking,
 	}
 	flags := flag.NewFlagSet("flashsale", flag.ContinueOnError)
@@ -70,6 +75,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	flags.Var(numberFlag{&s.Threshold, 0, 1_000_000}, "threshold", "`number` of buyers that may wait per instance; others are refused at once")
 	flags.Var(durationFlag{&s.Wait, time.Millisecond, time.Minute}, "wait", "longest `duration` that a buyer waits before \"try later\"")
 	flags.Var(durationFlag{&s.Ramp, 0, time.Minute}, "ramp", "`duration` over which the buyers arrive, evenly; 0: all at once")
+	flags.Var(durationFlag{&s.RTT, 0, time.Second}, "rtt", "`duration` that a request to the lock service takes more than here, as over a network; 0 with -db unless set")
 	flags.Var(numberFlag{&s.Procs, 1, 64}, "procs", "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
 	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
 	flags.Var(addressFlag{&s.Serve}, "serve", "`address` to serve the shop on instead, as in 127.0.0.1:8080: /orders/1000, /metrics, /debug/wllock")
@@ -90,6 +96,9 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	if err := errors.Join(s.checkURLs(), s.onlyWithDB(flags)); err != nil {
 		return settings{}, err
 	}
+	if s.DB != "" && s.Serve == "" && !isSet(flags, "rtt") {
+		s.RTT = 0 // the way to the database is as it is, and so is the way to the lock service
+	}
 	if s.Serve != "" {
 		return s, errors.Join(s.fitServing(), onlyServing(flags))
 	}
@@ -99,7 +108,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 // onlyServing refuses flags that have no effect on a server.
 func onlyServing(flags *flag.FlagSet) (err error) {
 	flags.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"serve", "backend", "db", "stock", "threshold", "wait"}, f.Name) {
+		if !slices.Contains([]string{"serve", "backend", "db", "stock", "threshold", "wait", "rtt"}, f.Name) {
 			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: allowed with -serve: -backend, -db, -stock, -threshold and -wait", f.Name))
 		}
 	})

@@ -16,10 +16,10 @@ func TestFlags(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, settings{
 		Backend: "memory://", Instances: 4, Buyers: 250, Stock: 100, Threshold: 50,
-		Wait: 10 * time.Second, Ramp: 100 * time.Millisecond, Procs: 1,
+		Wait: 10 * time.Second, Ramp: 100 * time.Millisecond, RTT: time.Millisecond, Procs: 1,
 	}, s)
 
-	s, err = parseFlags(strings.Fields("-instances 2 -buyers 3 -stock 4 -threshold 0 -wait 1s -ramp 0s -json"), io.Discard)
+	s, err = parseFlags(strings.Fields("-instances 2 -buyers 3 -stock 4 -threshold 0 -wait 1s -ramp 0s -rtt 0 -json"), io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, settings{
 		Backend: "memory://", Instances: 2, Buyers: 3, Stock: 4, Threshold: 0, Wait: time.Second, Procs: 1, JSON: true,
@@ -33,6 +33,7 @@ func TestFlagsOfADatabase(t *testing.T) {
 	assert.Equal(t, []int{1, 4, 16}, s.Pools)
 	assert.Equal(t, 1, s.Rounds)
 	assert.Equal(t, thinking, s.Think)
+	assert.Zero(t, s.RTT, "the way to the database is not slowed down either")
 
 	s, err = parseFlags(strings.Fields("-db sqlite:f -mode statement,none,statement -pool 8,2 -rounds 3 -think 0s -procs 2"), io.Discard)
 	require.NoError(t, err, "processes need a shared lock service for the lock only")
@@ -48,6 +49,7 @@ func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 		"-threshold -1":       "allowed: a whole number from 0",
 		"-wait 5":             "allowed: a duration from 1ms to 1m0s, as in 250ms or 10s",
 		"-ramp 2h":            "allowed: a duration from 0s to 1m0s",
+		"-rtt 2s":             "allowed: a duration from 0s to 1s",
 		"-procs 2":            "memory:// is inside one process",
 		"-backend gopher://x": "allowed: memory://",
 		"-backend nonsense":   "allowed: memory://",

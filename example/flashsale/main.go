@@ -4,7 +4,8 @@
 //   - one tier: every buyer asks the lock service, as with a plain distributed lock;
 //   - wllock: the buyers wait in the queue of their instance, and one of them asks for all.
 //
-// It needs only a Go toolchain: the database is SQLite in a temporary file, the lock service is in memory.
+// It needs only a Go toolchain: the database is SQLite in a temporary file, the lock service is in memory, a
+// millisecond away (link.go).
 //
 //	go run ./example/flashsale
 //
@@ -144,9 +145,9 @@ func conclude(s settings, reports []report, stdout, stderr io.Writer) int {
 	if s.JSON {
 		out := json.NewEncoder(stdout)
 		out.SetIndent("", "  ")
-		_ = out.Encode(map[string]any{"settings": s, "rounds": reports, "ok": kept})
+		_ = out.Encode(map[string]any{"settings": s, "rounds": reports, "verdict": verdict(reports), "ok": kept})
 	} else {
-		printTable(stdout, columns, reports, legend)
+		printTable(stdout, columns, reports, legend+aboutLink(s.RTT)+"\n"+wrapped(verdict(reports))+"\n")
 	}
 	for _, r := range reports {
 		if r.Failure != "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,8 +37,9 @@ func TestWllockSellsEachPieceOnce(t *testing.T) {
 	require.Equal(t, statusOK, status, stderr)
 
 	var got struct {
-		Rounds []report `json:"rounds"`
-		OK     bool     `json:"ok"`
+		Rounds  []report `json:"rounds"`
+		Verdict string   `json:"verdict"`
+		OK      bool     `json:"ok"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
 	require.Len(t, got.Rounds, 3)
@@ -52,6 +54,7 @@ func TestWllockSellsEachPieceOnce(t *testing.T) {
 	assert.Equal(t, 20, wllock.Sold)
 	assert.Zero(t, wllock.FenceViolations)
 	assert.Less(t, wllock.Requests, oneTier.Requests)
+	assert.Contains(t, got.Verdict, fmt.Sprintf("wllock with %d requests", wllock.Requests))
 }
 
 func TestTheQueueRefusesBeyondItsThreshold(t *testing.T) {
@@ -71,6 +74,8 @@ func TestPlainLinesAndATable(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(stderr, "10 of 10 buyers answered"))
 	assert.NotContains(t, stderr, "\r", "no terminal, no bar that moves")
 	assert.Contains(t, stdout, "per order")
+	assert.Contains(t, stdout, "took 1ms longer than it does here")
+	assert.Contains(t, stdout, "\n\nVerdict: no lock ", "the last thing a user reads")
 }
 
 func TestInterrupted(t *testing.T) {
