@@ -38,6 +38,14 @@ func (s *settings) onlyWithDB(flags *flag.FlagSet) (err error) {
 // temporary is the -db that is a file for this run only.
 const temporary = "sqlite"
 
+// withScheme makes a URL of the path of a file. A word without a dot or a slash is more likely a mistake than a file.
+func withScheme(db string) string {
+	if strings.ContainsAny(db, "./\\") && !strings.Contains(db, ":") {
+		return "sqlite:" + db
+	}
+	return db
+}
+
 // modesFlag is a list of modes. They are compared in the order of the table.
 type modesFlag struct{ to *[]string }
 

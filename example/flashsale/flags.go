@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +54,8 @@ write), and five ways not to oversell: optimistic (a version column), pessimisti
 and creates its tables flashsale_stock and flashsale_orders there, and touches no other; one run at a time.
 
 With -serve it is one server of the shop instead, until it is interrupted: for your own load, and for Prometheus. With
--db as well several servers share one stock: the first one creates what is missing, and none drops anything.
+-db as well several servers share one stock: the first one creates what is missing, and none drops anything. -db FILE is
+all they need: their locks are in FILE.locks unless -backend names a lock service.
 
 Exit status: 0 no piece was sold twice but by "no lock" and "none", 1 one was or the run failed, 2 a wrong flag, 130 interrupted.
 
@@ -93,6 +96,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	if flags.NArg() > 0 {
 		return settings{}, fmt.Errorf("unexpected argument %q: only flags are allowed", flags.Arg(0))
 	}
+	s.DB = withScheme(s.DB)
 	if err := errors.Join(s.checkURLs(), s.onlyWithDB(flags)); err != nil {
 		return settings{}, err
 	}
@@ -100,7 +104,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 		s.RTT = 0 // the way to the database is as it is, and so is the way to the lock service
 	}
 	if s.Serve != "" {
-		return s, errors.Join(s.fitServing(), onlyServing(flags))
+		return s, errors.Join(s.fitServing(isSet(flags, "backend")), onlyServing(flags))
 	}
 	return s, s.fit(isSet(flags, "instances"))
 }
@@ -115,11 +119,17 @@ func onlyServing(flags *flag.FlagSet) (err error) {
 	return err
 }
 
-// fitServing checks what servers may share: a database outlives the process, and so must the order of the fences in it.
-func (s *settings) fitServing() error {
+// fitServing checks what servers may share: a database outlives the process, and so must the order of the fences in it. A
+// file needs no server: the locks lie in a file beside it, because a file has one writer at a time.
+func (s *settings) fitServing(backendSet bool) error {
+	file, isFile := sqlshop.File(s.DB)
 	switch {
 	case s.DB == temporary:
-		return errors.New("-serve has a temporary file without -db; allowed with it: sqlite:FILE, mysql://, postgres://")
+		return errors.New("-serve has a temporary file without -db; allowed with it: FILE, sqlite:FILE, mysql://, postgres://")
+	case s.DB != "" && s.Backend == memoryURL && isFile && !backendSet:
+		locks, err := filepath.Abs(file + ".locks")
+		s.Backend = (&url.URL{Scheme: "sqlite", Path: locks}).String()
+		return err
 	case s.DB != "" && s.Backend == memoryURL:
 		return fmt.Errorf("-serve with -db needs a -backend that servers share; the fences of %s begin anew with each process", memoryURL)
 	}

@@ -41,6 +41,19 @@ func TestFlagsOfADatabase(t *testing.T) {
 	assert.Equal(t, []int{2, 8}, s.Pools)
 }
 
+func TestFlagsOfServersThatShareAFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, db := range []string{dir + "/my shop.db", "sqlite:" + dir + "/my shop.db"} {
+		s, err := parseFlags([]string{"-serve", ":0", "-db", db}, io.Discard)
+		require.NoError(t, err)
+		assert.Equal(t, "sqlite:"+dir+"/my shop.db", s.DB)
+		assert.Equal(t, "sqlite://"+dir+"/my%20shop.db.locks", s.Backend)
+	}
+	s, err := parseFlags(strings.Fields("-serve :0 -db shop.db -backend redis://h"), io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, "redis://h", s.Backend)
+}
+
 func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 	cases := map[string]string{
 		"-instances 0":        "allowed: a whole number from 1 to 64",
@@ -54,21 +67,23 @@ func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 		"-backend gopher://x": "allowed: memory://",
 		"-backend nonsense":   "allowed: memory://",
 		"-serve 8080":         "allowed: host:port",
-		"-serve :0 -db sqlite -backend redis://x": "allowed with it: sqlite:FILE",
-		"-serve :0 -db sqlite:f":                  "needs a -backend that servers share",
-		"-serve :0 -json":                         "-json is for the rounds",
-		"-serve :0 -procs 2 -backend redis://x":   "-procs is for the rounds",
-		"-mode none":                              "-mode needs -db: allowed: sqlite",
-		"-pool 4 -think 1s":                       "-think needs -db: allowed: sqlite",
-		"-db oracle://u:secret@h/shop":            "-db: allowed: sqlite (a temporary file), sqlite:FILE or sqlite:///FILE, mysql://",
-		"-db mysql://u:secret@h":                  "-db: mysql:// needs a host and a database; allowed: sqlite",
-		"-db sqlite -mode none,both":              `no mode "both"; allowed: none, optimistic, pessimistic, statement, lock`,
-		"-db sqlite -pool 0":                      "allowed: whole numbers from 1 to 1000, several with commas",
-		"-db sqlite -rounds 0":                    "allowed: a whole number from 1 to 100",
-		"-db sqlite -procs 2":                     "memory:// is inside one process",
-		"-backend rediss:u:secret@h":              "-backend: allowed: memory://",
-		"-colour":                                 "flag provided but not defined: -colour",
-		"100":                                     `unexpected argument "100": only flags are allowed`,
+		"-serve :0 -db sqlite -backend redis://x":   "allowed with it: FILE, sqlite:FILE",
+		"-serve :0 -db sqlite:f -backend memory://": "needs a -backend that servers share",
+		"-serve :0 -db mysql://h/shop":              "needs a -backend that servers share",
+		"-db shop":                                  "-db: allowed: sqlite",
+		"-serve :0 -json":                           "-json is for the rounds",
+		"-serve :0 -procs 2 -backend redis://x":     "-procs is for the rounds",
+		"-mode none":                                "-mode needs -db: allowed: sqlite",
+		"-pool 4 -think 1s":                         "-think needs -db: allowed: sqlite",
+		"-db oracle://u:secret@h/shop":              "-db: allowed: sqlite (a temporary file), FILE, sqlite:FILE or sqlite:///FILE, mysql://",
+		"-db mysql://u:secret@h":                    "-db: mysql:// needs a host and a database; allowed: sqlite",
+		"-db sqlite -mode none,both":                `no mode "both"; allowed: none, optimistic, pessimistic, statement, lock`,
+		"-db sqlite -pool 0":                        "allowed: whole numbers from 1 to 1000, several with commas",
+		"-db sqlite -rounds 0":                      "allowed: a whole number from 1 to 100",
+		"-db sqlite -procs 2":                       "memory:// is inside one process",
+		"-backend rediss:u:secret@h":                "-backend: allowed: memory://",
+		"-colour":                                   "flag provided but not defined: -colour",
+		"100":                                       `unexpected argument "100": only flags are allowed`,
 	}
 	for args, want := range cases {
 		t.Run(args, func(t *testing.T) {

@@ -17,10 +17,14 @@ import (
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
-// TestMain makes the test binary a child when runProcs starts it as one.
+// programVariable makes the test binary the program itself, with these flags.
+const programVariable = "FLASHSALE_TEST_FLAGS"
+
+// TestMain makes the test binary a child when the program starts it as one.
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		os.Exit(run(context.Background(), nil, os.Stdin, os.Stdout, os.Stderr))
+	if os.Getenv(programVariable) != "" || os.Getenv(childVariable) != "" {
+		os.Args = append(os.Args[:1], strings.Fields(os.Getenv(programVariable))...)
+		main()
 	}
 	goleak.VerifyTestMain(dbtest.Main(m))
 }

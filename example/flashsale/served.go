@@ -26,6 +26,9 @@ func openServedShop(ctx context.Context, s settings, stderr io.Writer) (shop fen
 		remove()
 		return nil, nil, err
 	}
+	if s.Backend != memoryURL { // which suggests that there are other servers
+		fmt.Fprintln(stderr, "flashsale: the stock is this server's own; -db FILE or a database is for servers that share one")
+	}
 	return own, remove, nil
 }
 

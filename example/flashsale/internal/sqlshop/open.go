@@ -19,7 +19,7 @@ import (
 )
 
 // Allowed lists the URLs that Open knows.
-const Allowed = "sqlite (a temporary file), sqlite:FILE or sqlite:///FILE, mysql://user:password@host:port/database (MariaDB, too), " +
+const Allowed = "sqlite (a temporary file), FILE, sqlite:FILE or sqlite:///FILE, mysql://user:password@host:port/database (MariaDB, too), " +
 	"postgres://user:password@host:port/database"
 
 // Shop is the shop of one process.
@@ -107,12 +107,18 @@ func dialectOf(url string) (*dialect, error) {
 // jitter, for as long as the buyer waits.
 const busyMillis = "1000"
 
-func sqliteConnector(name string) (driver.Connector, error) {
-	_, file, _ := strings.Cut(name, ":")
+// File returns the file that a URL of SQLite names.
+func File(name string) (file string, ok bool) {
+	scheme, file, _ := strings.Cut(name, ":")
 	if path, ok := strings.CutPrefix(file, "//"); ok && strings.HasPrefix(path, "/") {
 		file = path
 	}
-	if file == "" || strings.HasPrefix(file, "//") {
+	return file, scheme == "sqlite" && file != "" && !strings.HasPrefix(file, "//")
+}
+
+func sqliteConnector(name string) (driver.Connector, error) {
+	file, ok := File(name)
+	if !ok {
 		return nil, errors.New("sqlite needs a file")
 	}
 	return sqlite.NewConnector("file:" + (&url.URL{Path: file}).EscapedPath() + "?" + url.Values{
