@@ -188,6 +188,13 @@ var rooms = []room{
 		path: "example/frameworks", what: "httpguard with chi and echo v4", program: true, imports: []string{"github.com/labstack/echo/v4"},
 	},
 	{
+		path: "example/recipes", what: "the code of docs/recipes.md", knows: []string{public}, program: true,
+		imports: []string{
+			"github.com/robfig/cron/v3", "github.com/go-co-op/gocron/v2", "github.com/jackc/pgx/v5", "gorm.io/gorm", redisClient,
+			"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/protobuf",
+		},
+	},
+	{
 		path: "benchmarks", what: "wllock beside other lock libraries", program: true,
 		knows: []string{public, "internal/testproc", "internal/zktest", "internal/dbtest", "internal/etcdtest"},
 		imports: []string{

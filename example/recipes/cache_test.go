@@ -1,0 +1,84 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/example/recipes"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+func TestMissingValueIsComputedOnce(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	client := redis.Client()
+	var computed atomic.Int32
+	lockers := openThree(t, "redis://"+redis.Addr)
+	caches := map[*wllock.Locker]*recipes.Cache{}
+	for _, l := range lockers {
+		caches[l] = recipes.NewCache(recipes.Cache{Redis: client, TTL: time.Minute, Compute: func(_ context.Context, key string) (string, error) {
+			computed.Add(1)
+			time.Sleep(100 * time.Millisecond)
+			return "value of " + key, nil
+		}}, l)
+	}
+	inEach(lockers, 30, func(l *wllock.Locker, _ int) {
+		value, err := caches[l].Get(t.Context(), "42")
+		assert.NoError(t, err)
+		assert.Equal(t, "value of 42", value)
+	})
+	require.EqualValues(t, 1, computed.Load())
+}
+
+func TestFailedComputationIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	away := errors.New("the database is away")
+	cache := recipes.NewCache(recipes.Cache{Redis: redis.Client(), TTL: time.Minute, Compute: func(context.Context, string) (string, error) {
+		err := away
+		away = nil
+		return "value", err
+	}}, open(t, "redis://"+redis.Addr))
+	_, err := cache.Get(t.Context(), "42")
+	require.EqualError(t, err, "the database is away")
+	value, err := cache.Get(t.Context(), "42")
+	require.NoError(t, err)
+	require.Equal(t, "value", value)
+}
+
+// Prices are written in two halves, and expire while they are read: no reader sees one half, and each expiry is filled once.
+func TestNoReaderSeesHalfOfACatalog(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	client := redis.Client()
+	var edition atomic.Int32
+	load := func(_ context.Context, set func(product, price string) error) error {
+		n := strconv.Itoa(int(edition.Add(1)))
+		err := set("1000", n)
+		time.Sleep(20 * time.Millisecond)
+		return errors.Join(err, set("2000", n))
+	}
+	until := time.Now().Add(time.Second)
+	inEach(openThree(t, "redis://"+redis.Addr), 5, func(l *wllock.Locker, i int) {
+		catalog := &recipes.Catalog{Locker: l, Redis: client, Load: load, TTL: time.Minute}
+		for time.Now().Before(until) {
+			prices, err := catalog.Prices(t.Context())
+			if !assert.NoError(t, err) || !assert.Len(t, prices, 2) || !assert.Equal(t, prices["1000"], prices["2000"]) {
+				return
+			}
+			if i == 0 {
+				client.Del(t.Context(), "prices:complete") // it expires
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+	})
+	require.Greater(t, edition.Load(), int32(1))
+}

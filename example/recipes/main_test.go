@@ -1,0 +1,77 @@
+package recipes_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/example/recipes"
+	"github.com/wllock/wllock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if scheduler := os.Getenv(schedulerVariable); scheduler != "" {
+		schedulerProcess(scheduler)
+		return
+	}
+	goleak.VerifyTestMain(dbtest.Main(m))
+}
+
+// open returns the Locker of one more process: it has connections of its own.
+func open(t testing.TB, redis string, opts ...wllock.Option) *wllock.Locker {
+	t.Helper()
+	backend, err := redislock.Open(redis)
+	require.NoError(t, err)
+	l, err := wllock.New("shop", backend, append(opts, wllock.WithOwnedBackend())...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, l.Close(ctx))
+	})
+	return l
+}
+
+// database returns connections to a database of its own, with the tables of the recipes.
+func database(t testing.TB, rows ...string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), dbtest.SharedPostgres(t).URL())
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	for _, statement := range append([]string{recipes.Schema}, rows...) {
+		_, err = pool.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	return pool
+}
+
+// query returns the one value that a query has.
+func query[V any](t testing.TB, pool *pgxpool.Pool, sql string) (v V) {
+	t.Helper()
+	require.NoError(t, pool.QueryRow(t.Context(), sql).Scan(&v))
+	return v
+}
+
+// inEach calls fn n times at once for each Locker.
+func inEach(lockers []*wllock.Locker, n int, fn func(l *wllock.Locker, i int)) {
+	var all sync.WaitGroup
+	for _, l := range lockers {
+		for i := range n {
+			all.Go(func() { fn(l, i) })
+		}
+	}
+	all.Wait()
+}
+
+func openThree(t testing.TB, redis string, opts ...wllock.Option) []*wllock.Locker {
+	t.Helper()
+	return []*wllock.Locker{open(t, redis, opts...), open(t, redis, opts...), open(t, redis, opts...)}
+}

@@ -1,0 +1,119 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/wllock/wllock"
+)
+
+// Schema is what the recipes keep in PostgreSQL.
+const Schema = `
+CREATE TABLE stock (
+	id    TEXT PRIMARY KEY,
+	qty   BIGINT NOT NULL,
+	fence BIGINT NOT NULL DEFAULT 0 -- of the last holder of the lock that has claimed the row
+);
+CREATE TABLE orders (
+	id      TEXT PRIMARY KEY, -- chosen by the client, the same in every try
+	product TEXT NOT NULL REFERENCES stock (id),
+	remain  BIGINT NOT NULL   -- the answer that the client got
+);
+CREATE TABLE accounts (
+	id      TEXT PRIMARY KEY,
+	balance BIGINT NOT NULL,
+	fence   BIGINT NOT NULL DEFAULT 0
+);
+CREATE TABLE answers (
+	key     TEXT PRIMARY KEY, -- the client's Idempotency-Key
+	request BYTEA NOT NULL,   -- what it belongs to
+	status  INT NOT NULL,
+	body    BYTEA NOT NULL
+);
+CREATE TABLE events (id TEXT PRIMARY KEY);
+CREATE TABLE customers (
+	id    TEXT PRIMARY KEY,
+	fence BIGINT NOT NULL DEFAULT 0
+);
+CREATE TABLE jobs (
+	id       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	customer TEXT NOT NULL REFERENCES customers (id),
+	what     TEXT NOT NULL
+);
+CREATE TABLE leaders (
+	id    TEXT PRIMARY KEY,
+	fence BIGINT NOT NULL DEFAULT 0
+);
+CREATE TABLE outbox (
+	id   BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	mail TEXT NOT NULL
+);`
+
+// Answers of the shop.
+var (
+	ErrSoldOut   = errors.New("sold out")
+	ErrNoProduct = errors.New("no such product")
+	ErrOvertaken = errors.New("a later holder of the lock has claimed the row")
+)
+
+// Shop sells from PostgreSQL.
+type Shop struct {
+	Locker *wllock.Locker
+	Pool   *pgxpool.Pool
+}
+
+// Sell sells one piece and returns how many are left. The same order is sold once, however often it is tried.
+func (s *Shop) Sell(ctx context.Context, product, order string) (left int64, err error) {
+	return wllock.Call(ctx, s.Locker, "product", product, func(ctx context.Context) (left int64, err error) { // the lock first
+		held, _ := wllock.HeldFrom(ctx)
+		err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) { // commits before the lock is released
+			left, err = sell(ctx, tx, product, order, int64(held.Fence()))
+			return err
+		})
+		return left, err
+	}, wllock.WithWait(2*time.Second))
+}
+
+func sell(ctx context.Context, tx pgx.Tx, product, order string, fence int64) (left int64, err error) {
+	qty, err := claim(ctx, tx, product, fence) // the first statement
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, `SELECT remain FROM orders WHERE id = $1`, order).Scan(&left)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return left, err // a repeat: the same answer
+	}
+	if qty == 0 {
+		return 0, ErrSoldOut
+	}
+	done, err := tx.Exec(ctx, `UPDATE stock SET qty = $1 WHERE id = $2 AND fence = $3`, qty-1, product, fence) // and so every later write
+	if err == nil && done.RowsAffected() == 0 {
+		err = ErrOvertaken
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO orders (id, product, remain) VALUES ($1, $2, $3)`, order, product, qty-1)
+	return qty - 1, err
+}
+
+// claim reads the row and excludes every holder of a lower fence.
+func claim(ctx context.Context, tx pgx.Tx, product string, fence int64) (qty int64, err error) {
+	err = tx.QueryRow(ctx, `UPDATE stock SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING qty`, fence, product).Scan(&qty)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return qty, err
+	}
+	var last int64 // no row: which of the two is it?
+	switch err := tx.QueryRow(ctx, `SELECT fence FROM stock WHERE id = $1`, product).Scan(&last); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, fmt.Errorf("%w: %q", ErrNoProduct, product)
+	case err != nil:
+		return 0, err
+	}
+	return 0, fmt.Errorf("%w: it has fence %d, this one %d", ErrOvertaken, last, fence)
+}
