@@ -27,6 +27,7 @@ type attempt struct {
 	id       uint64
 	key      string
 	mode     distributed.Mode
+	permit   bool // a shared one with a limit
 	ttl      time.Duration
 	window   time.Duration // W: what a grant gets, until it is claimed
 	wire     wireAttempt
@@ -59,12 +60,15 @@ const (
 
 func newAttempt(all *attempts, n *node, req distributed.Request) *attempt {
 	a := &attempt{
-		s: n.s, node: n, attempts: all, id: all.last.Add(1), key: req.Key, mode: req.Mode, ttl: req.TTL, since: time.Now(),
+		s: n.s, node: n, attempts: all, id: all.last.Add(1), key: req.Key, mode: req.Mode, permit: req.Limit > 0, ttl: req.TTL, since: time.Now(),
 		window: n.s.network().claimWindow(req.TTL),
 	}
 	a.wire = a.s.attempt(a.id, a.key, instanceName(req.Instance), a.mode, a.ttl, a.window)
 	if req.NoWait {
 		a.wire.noWait()
+	}
+	if a.permit {
+		a.wire.limited(req.Limit)
 	}
 	a.item.Owner = a
 	return a

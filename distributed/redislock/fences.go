@@ -12,12 +12,12 @@ const (
 	laterBlock = 1 << 16
 )
 
-// fences is a lease's reserve of fencing tokens (rule R9). An exclusive lease gives each out once, a shared one always
-// the same. Only one refill is under way at a time: of two the later block could come first, and the earlier one would
+// fences is a lease's reserve of fencing tokens (rule R9). An exclusive lease and a permit give each out once, a shared one
+// always the same. Only one refill is under way at a time: of two the later block could come first, and the earlier one would
 // then be given out after it.
 type fences struct {
 	mu        sync.Mutex
-	shared    bool          // guarded by mu
+	shared    bool          // guarded by mu; it has one fence
 	from, to  uint64        // guarded by mu; the next fence, and the first past the block
 	spare     [2]uint64     // guarded by mu; the next block, likewise; empty if equal
 	half      uint64        // guarded by mu; with fewer left a refill is due

@@ -49,7 +49,7 @@ const (
 // newLease makes the lease of a grant; start lets its time run.
 func newLease(a *attempt, g grant) *lease {
 	l := &lease{a: a, first: g.fence}
-	l.fences.open(g.fence, g.count, a.mode == distributed.Shared)
+	l.fences.open(g.fence, g.count, a.mode == distributed.Shared && !a.permit)
 	a.s.see(g.fence + g.count - 1)
 	return l
 }

@@ -164,7 +164,24 @@ func (s *sequence) checkAdmitted(o *outcome, a *simAttempt) {
 	if longest := o.after.longest(); longest != a.queuedTTL() && !(a.shared() && longest > a.queuedTTL()) {
 		s.fail("%s was granted a lock that says T is %d ms", a.id, longest)
 	}
+	s.checkLimit(o, a, rank)
 	s.checkTurn(o, a, rank)
+}
+
+// checkLimit: with an admitted attempt there are no more holders than its limit, without those that came after it.
+func (s *sequence) checkLimit(o *outcome, a *simAttempt, rank int) {
+	if a.limit == 0 || !o.after.isShared() {
+		return
+	}
+	holders := o.after.living(o.now)
+	for _, b := range o.admitted {
+		if r := o.before.rank(b.c.instance, b.text); b != a && rank >= 0 && (r < 0 || r > rank) {
+			holders--
+		}
+	}
+	if holders > a.limit {
+		s.fail("%s is one of %d holders, and its limit is %d", a.id, holders, a.limit)
+	}
 }
 
 // resting reports that the lock is left free for foreigners.

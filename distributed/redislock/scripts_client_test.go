@@ -31,6 +31,7 @@ type simAttempt struct {
 	number   uint64
 	text, id string // the number; what names it as a holder
 	mode     distributed.Mode
+	limit    int // 0: none
 	nowait   bool
 	ttl      time.Duration
 	window   time.Duration
@@ -63,16 +64,19 @@ func (a *simAttempt) queuedTTL() int64 { return max(a.ttl, 2*a.window).Milliseco
 // shared reports that the lease may be a shared one.
 func (a *simAttempt) shared() bool { return a.mode == distributed.Shared || a.asked }
 
-func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, nowait bool, prev *simAttempt) *simAttempt {
+func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, limit int, nowait bool, prev *simAttempt) *simAttempt {
 	c.last++
 	a := &simAttempt{
-		c: c, number: c.last, text: strconv.FormatUint(c.last, 10), mode: mode, nowait: nowait, ttl: c.ttl, window: c.window, prev: prev,
+		c: c, number: c.last, text: strconv.FormatUint(c.last, 10), mode: mode, limit: limit, nowait: nowait, ttl: c.ttl, window: c.window, prev: prev,
 		since: now,
 	}
 	a.id = c.process.process + ":" + a.text + ":" + c.instance
 	a.wire = c.process.attempt(a.number, key, c.instance, mode, c.ttl, c.window)
 	if nowait {
 		a.wire.noWait()
+	}
+	if limit > 0 {
+		a.wire.limited(limit)
 	}
 	named := any(noPrev)
 	if prev != nil {
@@ -104,6 +108,9 @@ func (r *simRequest) ttl() int64 {
 
 func (r *simRequest) String() string {
 	text := fmt.Sprintf("%s %s %s", r.kind(), r.a.id, map[distributed.Mode]string{distributed.Shared: "shared"}[r.a.mode])
+	if r.a.limit > 0 {
+		text += fmt.Sprint(" limit ", r.a.limit)
+	}
 	if r.kind() == enterScript.Name && r.a.nowait {
 		text += " nowait"
 	}

@@ -126,6 +126,8 @@ func (o *outcome) toHolders() string {
 	switch {
 	case o.firstWaits():
 		return contendedMessage
+	case o.joinsLast():
+		return uncontendedMessage
 	case o.kind == leaveScript.Name && o.reply == "left" && len(o.after.queue) == 0 && !o.before.isFree():
 		return uncontendedMessage
 	case o.moves() && o.before.isShared() && o.sameLock() && len(o.after.queue) == 0:
@@ -133,6 +135,12 @@ func (o *outcome) toHolders() string {
 	default:
 		return ""
 	}
+}
+
+// joinsLast reports that the last waiters have joined readers.
+func (o *outcome) joinsLast() bool {
+	return len(o.before.queue) > 0 && len(o.after.queue) == 0 && o.before.isShared() && o.sameLock() && len(o.admitted) > 0 &&
+		(o.kind == heartbeatScript.Name || o.kind == leaveScript.Name || o.kind == enterScript.Name)
 }
 
 // moves reports that an enter has left the place of an earlier attempt.
@@ -170,6 +178,8 @@ func (s *sequence) checkGrantMessage(o *outcome, p pushedMessage, m message) {
 			}
 			if m.mode == distributed.Exclusive {
 				s.checkBlock(o, m.grant)
+			} else if m.grant.fence+m.grant.count-1 > parseFence(o.after.fence) || (m.grant.count > 1) != (a.limit > 0) {
+				s.fail("message %q: fences that are not reserved", p.text)
 			}
 			return
 		}

@@ -37,6 +37,11 @@ func (s *sequence) checkStretched(o *outcome) {
 	if answered && o.after.isStretched(o.now) {
 		s.fail("the lock lasts for %d ms, longer than any lease", o.after.lockEnds-o.now)
 	}
+	if kind == hasPlace && !s.unfinished(o) && o.a.limit > 0 && o.after.isShared() && o.after.queue[0].instance == o.a.c.instance && !s.few {
+		if last := o.after.readers[len(o.after.readers)-1].ends; last > o.now+o.after.longest() {
+			s.fail("a holder that the head waits for lasts for %d ms, longer than any lease", last-o.now)
+		}
+	}
 }
 
 // checkReaders: the lock lasts as long as its last reader, and their list as long as the lock.

@@ -47,7 +47,10 @@ func (s *sequence) checkReadersEntered(o *outcome, held bool) {
 	if s.unfinished(o) || s.few && len(o.admitted) >= fewMost {
 		return // the next heartbeat goes on
 	}
-	if held && len(o.after.queue) > 0 && o.after.queue[0].mode == "s" && !s.dead(o.after.queue[0], o.now) {
+	if !held || len(o.after.queue) == 0 {
+		return
+	}
+	if head := o.after.queue[0]; head.mode == "s" && o.after.room(head.limit, o.now) && !s.dead(head, o.now) {
 		s.fail("%s waits at the head, beside readers", o.after.queue[0].instance)
 	}
 }
@@ -56,7 +59,7 @@ func (s *sequence) checkEntered(o *outcome, r standing) {
 	if o.a.prev != nil && r.kind != outdated {
 		s.checkPrev(o, o.a.prev, r.prevLost)
 	}
-	s.checkReadersEntered(o, o.moves() && o.after.isShared())
+	s.checkReadersEntered(o, o.after.isShared() && (o.moves() || o.partsFrom(o.a.prev)))
 	has, rank := o.after.ends(o.a.id) != noKey, o.after.rank(o.a.c.instance, o.a.text)
 	if (r.kind == hasLease) != (has && r.kind != outdated) || (r.kind == hasPlace) != (rank >= 0 && r.kind != outdated) {
 		s.fail("enter replied %q", o.reply)
@@ -101,7 +104,7 @@ func (s *sequence) checkRefused(o *outcome) {
 	if o.after.isFree() && len(o.after.queue) == 0 && !s.resting(&o.after, o.now) {
 		s.fail("an enter was refused a free lock")
 	}
-	if o.a.mode == distributed.Shared && o.after.isShared() && len(o.after.queue) == 0 {
+	if o.a.mode == distributed.Shared && o.after.isShared() && len(o.after.queue) == 0 && o.after.room(o.a.limit, o.now) {
 		s.tolerate(refusedReader)
 	}
 }
@@ -136,6 +139,9 @@ func (s *sequence) checkPosition(o *outcome, p position, rank int) {
 	case noKey:
 		rest = max(o.after.free-o.now, 0)
 	}
+	if o.a.limit > 0 && rank == 0 && o.after.isShared() {
+		rest = o.untilRoom(rest)
+	}
 	if s.unfinished(o) && o.after.isFree() && p != (position{}) {
 		s.fail("place %d for %v, and the dead before it have not all been skipped", p.rank, p.rest)
 	}
@@ -152,6 +158,21 @@ func (s *sequence) checkPosition(o *outcome, p position, rank int) {
 	}
 }
 
+// untilRoom is when the head looks that waits for a permit.
+func (o *outcome) untilRoom(rest int64) int64 {
+	over := len(o.after.readers) - o.a.limit
+	if over < 0 {
+		return 0
+	}
+	return max(min(rest, o.after.readers[over].ends-o.now), 0)
+}
+
+// partsFrom reports that a holder has left others behind that share the lock, and waiters of which the first has a limit.
+func (o *outcome) partsFrom(a *simAttempt) bool {
+	return a != nil && o.before.isShared() && o.sameLock() && o.before.ends(a.id) != noKey && o.after.ends(a.id) == noKey &&
+		len(o.before.queue) > 0 && o.before.queue[0].limit > 0
+}
+
 func (s *sequence) checkBeaten(o *outcome, r standing) {
 	has, rank := o.after.ends(o.a.id) != noKey, o.after.rank(o.a.c.instance, o.a.text)
 	switch r.kind {
@@ -160,6 +181,7 @@ func (s *sequence) checkBeaten(o *outcome, r standing) {
 		s.checkWindow(o)
 	case hasPlace:
 		s.checkPosition(o, r.position, rank)
+		s.checkReadersEntered(o, o.after.isShared() && rank == 0)
 	case "gone":
 		s.checkUntouched(o)
 	default:
@@ -188,6 +210,7 @@ func (s *sequence) checkLeft(o *outcome) {
 	if rank >= 0 {
 		o.a.leftAPlace = true
 	}
+	s.checkReadersEntered(o, o.partsFrom(o.a))
 	switch o.reply {
 	case "released":
 		if !had && o.a.released == 0 && !o.a.leftAPlace {

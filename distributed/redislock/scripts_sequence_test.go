@@ -45,6 +45,7 @@ type plan struct {
 	gap    time.Duration
 	single bool
 	few    bool // see fewOnly
+	permit bool // most attempts are for permits
 	steps  []step
 }
 
@@ -72,7 +73,7 @@ func draw(seed, index uint64) plan {
 	if r.IntN(5) == 0 {
 		p.gap = 200 * time.Millisecond
 	}
-	p.few = r.IntN(2) == 0
+	p.few, p.permit = r.IntN(2) == 0, r.IntN(2) == 0
 	mixed, ttl := r.IntN(3) == 0, simTTLs[r.IntN(len(simTTLs))]
 	for i := range p.ttls {
 		if p.ttls[i] = ttl; mixed {
@@ -250,7 +251,7 @@ func (s *sequence) useLease(c *simClient, st step) {
 		c.out = &simRequest{a: a, call: a.wire.renewOne(a.mode)}
 	case n < 3:
 		c.out = &simRequest{a: a, call: a.wire.renew()}
-	case n < 4 && a.mode == distributed.Exclusive:
+	case n < 4 && (a.mode == distributed.Exclusive || a.limit > 0):
 		c.out = &simRequest{a: a, call: a.wire.refill()}
 	case n < 7:
 		c.now = nil
@@ -274,10 +275,14 @@ func (s *sequence) renewTwo(c *simClient) {
 
 func (s *sequence) enter(c *simClient, st step, prev *simAttempt) {
 	mode := distributed.Exclusive
-	if st.luck%4 == 1 {
+	if st.luck%4 == 1 || s.permit && st.luck%4 > 1 {
 		mode = distributed.Shared
 	}
-	a := c.attempt(s.key, s.now, mode, st.luck/4%8 == 0, prev)
+	limit := 0
+	if s.permit && mode == distributed.Shared {
+		limit = int("\x02\x02\x02\x01\x01\x03\x02\x00"[st.luck/32])
+	}
+	a := c.attempt(s.key, s.now, mode, limit, st.luck/4%8 == 0, prev)
 	c.now, c.out = a, &simRequest{a: a, call: a.entering}
 	s.all = append(s.all, a)
 }

@@ -59,6 +59,7 @@ type keysView struct {
 
 type queuedPlace struct {
 	instance, attempt, process, mode string
+	limit                            int // 0: none
 	ttl, beat                        int64
 }
 
@@ -102,6 +103,10 @@ func (v *keysView) readQueue(members, waiters []string) {
 			if waiters[i] == m {
 				w := words(waiters[i+1])
 				p.attempt, p.process, p.mode, p.ttl, p.beat = w.next(), w.next(), w.next(), w.number(), w.number()
+				if len(p.mode) > 1 {
+					p.limit = int(ms(p.mode[1:]))
+					p.mode = p.mode[:1]
+				}
 			}
 		}
 		if p.attempt == "" {
@@ -138,6 +143,21 @@ func (v keysView) at(now int64) *keysView {
 }
 
 func (v *keysView) isShared() bool { return strings.HasPrefix(v.lock, prefix+"s:") }
+
+// room reports that one more reader has room there by its limit, at that time.
+func (v *keysView) room(limit int, now int64) bool {
+	return limit == 0 || v.living(now) < limit
+}
+
+// living is how many readers there are whose time has not passed.
+func (v *keysView) living(now int64) (n int) {
+	for _, r := range v.readers {
+		if r.ends > now {
+			n++
+		}
+	}
+	return n
+}
 
 // isForeign reports that the lock's key is no lock of ours.
 func (v *keysView) isForeign() bool { return v.lockEnds != noKey && !strings.HasPrefix(v.lock, prefix) }

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // Where the arguments stand, behind the keys.
 const (
 	tokenArg    = conn.HeadLen + keyCount // ARGV 1
+	modeArg     = tokenArg + 2            // ARGV 3
 	settingsArg = tokenArg + 5            // ARGV 6
 )
 
@@ -134,6 +136,11 @@ func instanceOf(name string) string {
 
 // noWait makes enter take no place. The other scripts ignore it.
 func (w wireAttempt) noWait() { w.args[settingsArg] = w.fixed.nowait }
+
+// limited makes a shared attempt one for a permit (rule R18).
+func (w wireAttempt) limited(limit int) {
+	w.args[modeArg] = "s" + strconv.Itoa(min(limit, math.MaxInt32)) // the scripts write it with %d
+}
 
 // enter asks for the lock, and releases prev first. It is called once per attempt, which leaves the room behind args to
 // it.

@@ -6,13 +6,14 @@
 --                           then, if needed, " <1: somebody is queued> <ms since 1970 until which the lock stays free>",
 --                           and if somebody is, " <ms of the last script> <ms from when on silence of waiters counts>"
 --       3 queue    zset     instance -> ticket: us since 1970 when it queued, or one more than the last (older versions: that alone)
---       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>"
+--       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>". Older versions do not know
+--                           the mode of a permit, and drop such an entry: its instance queues anew (rule R18)
 --       5 readers  zset     id -> ms since 1970 when it expires; valid only while the lock says "s" (rule R11)
 --       6 done     string   the latest attempt of this instance that has ended; before it a 0 if it held nothing, or
 --                           00 if a later one had come first, and may have released what it held
 -- ARGV  1 token     "wllock:x:<process>:<attempt>:<instance>:", which an exclusive lock's value begins with
 --       2 attempt   grows with every enter of a process
---       3 mode      "x" exclusive, "s" shared; "xg" if gap is not 0
+--       3 mode      "x" exclusive, "s" shared, "s<limit>" a permit (rule R18); "xg" if gap is not 0
 --       4 window    ms; what a fresh grant gets
 --       5 keep      ms; how long helper keys outlive their last use: at least a minute, so that the order of fences survives
 --                   a clock set back by less; at least four TTLs, so that a queue survives a server that is silent for a
@@ -27,6 +28,7 @@
 -- strings, costs the server about as much as running a command.
 local LOCK, STATE, QUEUE, WAITERS, READERS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local TOKEN, attempt, mode, window, KEEP, seen = ARGV[1], ARGV[2], string.sub(ARGV[3], 1, 1), tonumber(ARGV[4]), ARGV[5], ARGV[7]
+local limit = tonumber(string.sub(ARGV[3], 2)) -- nil: none
 local function idof(token) return string.sub(token, 10, -2) end
 local id = idof(TOKEN)
 local process, instance = string.match(id, '^([^:]+):%d+:([^:]+)$')

@@ -46,9 +46,9 @@ local me = {id = id, window = window, ttl = ttl}
 if holds(value, TOKEN) then
   if isShared(value) then
     addReader(me, now, value)
-    state.fence = nextfence(state.fence, time)
+    local fence, count = reserve(state, time, limit)
     save(state)
-    return lost .. lease(state.fence, 1, state)
+    return lost .. lease(fence, count, state)
   end
   redis.call('PEXPIRE', LOCK, window, 'GT') -- a copy that comes late must not shorten what was claimed since
   return lost .. lease(string.match(value, '(%d+)$'), block, state)
@@ -65,12 +65,12 @@ if state.queued then
 end
 
 -- Release prev. The key itself is overwritten or deleted below.
-local ours, sooner = false, false
+local ours, sooner, parted = false, false, false -- parted: prev was a reader beside others
 if before and holds(value, prev) then
   if isShared(value) then
     local others
     others, sooner = removeReader(idof(prev), now)
-    ours = not others
+    ours, parted = not others, others
   else
     ours = true
   end
@@ -87,7 +87,8 @@ if free and not state.queued then
   local how = ours and 'overwrite' or 'free'
   local got
   if mode == 's' then
-    count, got = 1, setOwner(share(me, fence), window, how)
+    if not limit then count = 1 end
+    got = setOwner(share(me, fence), window, how)
     if got then
       redis.call('DEL', READERS)
       addReader(me, now)
@@ -101,12 +102,12 @@ if free and not state.queued then
     return lost .. lease(fence, count, state)
   end
   free, foreign = false, true -- a foreigner's key of another type
-elseif mode == 's' and isShared(value) and not ours and not state.queued then
-  state.fence = nextfence(state.fence, time)
+elseif mode == 's' and isShared(value) and not ours and not state.queued and room(limit, now) then
+  local fence, count = reserve(state, time, limit)
   addReader(me, now, value)
   save(state)
   if moved then notifyHolders(value, 'u') end
-  return lost .. lease(state.fence, 1, state)
+  return lost .. lease(fence, count, state)
 end
 
 local alone = not state.queued
@@ -121,14 +122,14 @@ end
 local list = {}
 if free then
   list = pop(state, time, ours and 'overwrite' or 'free')
-elseif moved and isShared(value) and not ours then -- readers may have been queued behind the place that is left
+elseif isShared(value) and not ours and (moved or parted and state.queued and headHasLimit()) then -- readers may have been queued behind the place that is left
   list = pop(state, time, 'join', value)
 end
 local joined -- the readers that were admitted just now, as a repeat would
-if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.queued then
-  state.fence = nextfence(state.fence, time)
+if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.queued and room(limit, now) then
+  local fence, count = reserve(state, time, limit)
   addReader(me, now, redis.call('MGET', LOCK)[1])
-  joined = lease(state.fence, 1, state)
+  joined = lease(fence, count, state)
 end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 save(state)
@@ -136,12 +137,12 @@ local owner = not ours and value
 local answer = nowait and 'held ' .. math.max(rest(value, now), 0) .. ' ' .. holder(owner, list)
   or place(value, foreign or free and #list == 0, state, now, owner, list)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)
-if moved and value and not ours and not state.queued then notifyHolders(value, 'u') end
+if (moved or #list > 0) and value and not ours and not state.queued then notifyHolders(value, 'u') end
 if ours and gap > 0 and state.queued then notifyHead(state.free - now) end
+if sooner and state.queued then notifyHead(0) end
 for _, w in ipairs(list) do
   if w.id == id then return lost .. lease(w.fence, w.count, state) end
 end
 if joined then return lost .. joined end
-if sooner and state.queued then notifyHead(0) end
 if alone and not nowait and value and not ours then notifyHolders(value, 'w') end
 return lost .. answer

@@ -13,9 +13,9 @@ local now = millis(time)
 if holds(value, TOKEN) then
   if isShared(value) then
     addReader({id = id, window = window, ttl = ttl}, now, value)
-    state.fence = nextfence(state.fence, time)
+    local fence, count = reserve(state, time, limit)
     save(state)
-    return lease(state.fence, 1, state)
+    return lease(fence, count, state)
   end
   redis.call('PEXPIRE', LOCK, window, 'GT') -- see enter
   return lease(string.match(value, '(%d+)$'), block, state)
@@ -35,6 +35,7 @@ end
 save(state)
 local answer = place(value, foreign, state, now, value, list)
 announce(list, state)
+if value and #list > 0 and not state.queued then notifyHolders(value, 'u') end
 for _, one in ipairs(list) do
   if one.id == id then return lease(one.fence, one.count, state) end
 end

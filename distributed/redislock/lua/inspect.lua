@@ -24,7 +24,7 @@ for i = 1, #KEYS, 6 do
     one.value = value
     if string.sub(value, 1, 9) == 'wllock:s:' then
       one.readers = redis.call('ZRANGE', KEYS[i + 4], string.format('(%d', now), '+inf', 'BYSCORE', 'LIMIT', 0, holders, 'WITHSCORES')
-      one.nreaders = redis.call('ZCARD', KEYS[i + 4])
+      one.nreaders = #one.readers < 2 * holders and #one.readers / 2 or redis.call('ZCARD', KEYS[i + 4]) -- some of those may have expired
       if #one.readers == 0 then one.readers = nil end
     end
   end

@@ -23,8 +23,15 @@ if holds(value, TOKEN) then
   if isShared(value) then
     local others, sooner = removeReader(id, millis(redis.call('TIME')))
     if others then
+      local list = {}
+      if state.queued and headHasLimit() then
+        list = pop(state, redis.call('TIME'), 'join', value)
+        save(state)
+      end
       noteEnded(attempt, raw[3])
+      announce(list, state)
       if sooner and state.queued then notifyHead(0) end
+      if #list > 0 and not state.queued then notifyHolders(value, 'u') end
       return 'released'
     end
   end

@@ -2,14 +2,14 @@
 
 local function waiter(member)
   local raw = redis.call('HGET', WAITERS, member)
-  local a, p, m, t, beat = string.match(raw or '', '^(%d+) (%S+) ([xs]) (%d+) (%d+)$')
+  local a, p, m, most, t, beat = string.match(raw or '', '^(%d+) (%S+) ([xs])(%d*) (%d+) (%d+)$')
   if not a then return nil end
-  return {instance = member, attempt = a, process = p, mode = m, ttl = tonumber(t), beat = tonumber(beat),
+  return {instance = member, attempt = a, process = p, mode = m, limit = tonumber(most), ttl = tonumber(t), beat = tonumber(beat),
     window = math.floor(t / 2), id = p .. ':' .. a .. ':' .. member}
 end
 
 local function writeWaiter(w)
-  redis.call('HSET', WAITERS, w.instance, string.format('%s %s %s %d %d', w.attempt, w.process, w.mode, w.ttl, w.beat))
+  redis.call('HSET', WAITERS, w.instance, string.format('%s %s %s%s %d %d', w.attempt, w.process, w.mode, w.limit or '', w.ttl, w.beat))
 end
 
 -- awake notes that a script runs now while somebody is queued. If none has for as long as a waiter may miss heartbeats, the
@@ -23,7 +23,7 @@ end
 local function refreshPlace(state, now, alone)
   if not alone then awake(state, now) end
   state.last = now
-  writeWaiter({instance = instance, attempt = attempt, process = process, mode = mode, ttl = ttl, beat = now})
+  writeWaiter({instance = instance, attempt = attempt, process = process, mode = mode, limit = limit, ttl = ttl, beat = now})
   extendTTL(WAITERS, alone)
   extendTTL(QUEUE, alone)
 end
@@ -125,7 +125,30 @@ local function removeReader(member, now)
   return latest, latest and redis.call('PEXPIREAT', LOCK, latest, 'LT') == 1
 end
 
--- pop makes the first live waiter the owner (rule R4), or the run of readers that it heads, up to MOST (rule R11). how:
+-- room reports that readers may be joined with this limit: fewer than that are there whose time has not passed (rule R18).
+-- nil is no limit.
+local function room(most, now)
+  if not most then return true end
+  redis.call('ZREMRANGEBYSCORE', READERS, '-inf', now)
+  return redis.call('ZCARD', READERS) < most
+end
+
+-- reserve takes the fences of a new reader: one, or with a limit a block, because each of its callers gets one.
+local function reserve(state, time, most)
+  local fence, count = nextfence(state.fence, time), most and block or 1
+  state.fence = plus(fence, count - 1)
+  return fence, count
+end
+
+-- headHasLimit reports that the head of the queue may have waited for a reader to leave, and not for all of them.
+local function headHasLimit()
+  local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+  local w = member and waiter(member)
+  return w and w.limit
+end
+
+-- pop makes the first live waiter the owner (rule R4), or the run of readers that it heads, up to MOST (rule R11), as far as
+-- their limits admit them (rule R18). how:
 -- "free", the key is missing; "overwrite", it is ours; "join", readers hold it with this value, and only readers may join.
 -- Returns those admitted; none if a foreigner was quicker, nobody waits, or the dead were too many. The caller saves the
 -- state, then announces.
@@ -146,9 +169,8 @@ local function pop(state, time, how, value)
         if not setOwner(value, w.window, how) then return list end
         redis.call('DEL', READERS)
       end
-      while w and w.mode == 's' and #list < MOST and (#list == 0 or not dead(w, state, now)) do
-        w.fence, w.count = nextfence(state.fence, time), 1
-        state.fence = w.fence
+      while w and w.mode == 's' and #list < MOST and (#list == 0 or not dead(w, state, now)) and room(w.limit, now) do
+        w.fence, w.count = reserve(state, time, w.limit)
         value = addReader(w, now, value)
         removeWaiter(w.instance)
         list[#list + 1] = w
@@ -205,7 +227,9 @@ end
 
 -- cut lets readers last for T from now at most, MOST of them; what the others' share says does no harm, because the lock
 -- does not last as long. It returns when the last one expires; not earlier than in 1 ms, when the head looks again.
+local wasCut = false
 local function cut(longest, now)
+  wasCut = true
   local latest = now + longest
   for _, member in ipairs(redis.call('ZRANGE', READERS, string.format('(%d', latest), '+inf', 'BYSCORE', 'LIMIT', 0, MOST)) do
     redis.call('ZADD', READERS, latest, member)
@@ -242,6 +266,18 @@ local function holder(value, list)
   return (string.match(value or '', '^wllock:x:[^:]+:%d+:([^:]+):') or '-') .. ' 0'
 end
 
+-- untilRoom is how long the head of the queue waits at most until enough readers have expired for its limit, if the lock lasts
+-- that long. Shares that last longer than any lease show that the clock has been set back, as in rest.
+local function untilRoom(wait, now)
+  local value = redis.call('MGET', LOCK)[1] -- this script may have changed it
+  if not isShared(value) then return wait end
+  local last, longest = redis.call('ZRANGE', READERS, -1, -1, 'WITHSCORES')[2], ownerTTL(value)
+  if last and longest and not wasCut and tonumber(last) > now + longest then cut(longest, now) end
+  local over = redis.call('ZCARD', READERS) - limit
+  if over < 0 then return 0 end -- it is admitted when it asks next
+  return math.max(math.min(wait, redis.call('ZRANGE', READERS, over, over, 'WITHSCORES')[2] - now), 0)
+end
+
 -- place is the reply to a waiter: how many are before it, when to look again (ms until the lock expires or may be taken;
 -- -1: never), whether a foreigner has it, which sends no message when it unlocks, and the holder (owner is the value, if that is
 -- not ours). A waiter that has come upon too many dead ones is to go on at once, as if it were the head.
@@ -249,6 +285,8 @@ local function place(value, foreign, state, now, owner, list)
   if unfinished then return 'place 0 0 0' end
   local wait = rest(value, now)
   if wait == -2 then wait = math.max(state.free - now, 0) end
-  return string.format('place %d %d %d %s', redis.call('ZRANK', QUEUE, instance) or 0, wait, (foreign or isForeign(value)) and 1 or 0,
+  local rank = redis.call('ZRANK', QUEUE, instance) or 0
+  if limit and rank == 0 then wait = untilRoom(wait, now) end
+  return string.format('place %d %d %d %s', rank, wait, (foreign or isForeign(value)) and 1 or 0,
     holder(owner, list)) -- after rest, which may change who comes last
 end
