@@ -22,10 +22,9 @@ func service(t locktest.TB, client redis.UniversalClient) locktest.Service {
 		return b
 	}
 	return locktest.Service{
-		NoPermits: true,
-		Backend:   open(),
-		Another:   open,
-		Expire:    func(key string) { client.Del(context.Background(), key) },
+		Backend: open(),
+		Another: open,
+		Expire:  func(key string) { client.Del(context.Background(), key) },
 	}
 }
 

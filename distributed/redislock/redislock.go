@@ -65,9 +65,6 @@ func (b *Backend) GoString() string { return b.String() }
 
 // Enter implements distributed.Backend. What a request without an answer may have left is released (rule R1).
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if err := req.Unlimited(); err != nil {
-		return nil, nil, fmt.Errorf("redislock: %w", err)
-	}
 	req = b.keyed(req)
 	prev, err := b.adopt(req)
 	if err != nil {
@@ -119,6 +116,9 @@ func (b *Backend) adopt(req distributed.Request) (*lease, error) {
 func (b *Backend) register(ctx context.Context, req distributed.Request) (*attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if err := req.CheckLimit(); err != nil {
+		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
 		return nil, fmt.Errorf("redislock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)

@@ -100,9 +100,6 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if err := req.Unlimited(); err != nil {
 		return nil, nil, fmt.Errorf("redlock: %w", err)
 	}
-	if err := req.Unlimited(); err != nil {
-		return nil, nil, fmt.Errorf("redlock: %w", err)
-	}
 	prev, err := b.adopt(req)
 	if err != nil {
 		return nil, nil, err
