@@ -18,6 +18,7 @@ type outcome struct {
 	now           int64
 	admitted      []*simAttempt // they hold the lock, and did not before
 	skipped       int           // dead waiters that were removed from the queue
+	cut           int           // holders whose share was cut to T
 }
 
 // ran takes what the server has answered: the reply, the messages, and the view.
@@ -48,7 +49,7 @@ func (s *sequence) ran(e execution, reply, view string, pushed []pushedMessage) 
 	if e.repeat {
 		s.checkRepeat(o)
 	}
-	s.reply, s.cut = reply, s.few && max(o.skipped, len(o.admitted)) >= fewMost
+	s.reply, s.cut = reply, s.few && max(o.skipped, o.cut, len(o.admitted)) >= fewMost
 	if o.kind == leaveScript.Name && o.a.ended == 0 {
 		o.a.ended = o.now
 	}
@@ -88,7 +89,6 @@ func (s *sequence) ranByForeigner(o *outcome) {
 
 // checkHolders finds out who holds the lock and did not, or does no more, and that either was allowed.
 func (s *sequence) checkHolders(o *outcome) {
-	cut := 0
 	for _, a := range s.all {
 		if !a.arrived {
 			continue
@@ -115,11 +115,11 @@ func (s *sequence) checkHolders(o *outcome) {
 			s.fail("the lease of %s was shortened", a.id)
 		}
 		if had != noKey && has && o.after.ends(a.id) < had && (o.kind == enterScript.Name || o.kind == heartbeatScript.Name) {
-			cut++
+			o.cut++
 		}
 	}
-	if s.few && max(cut, o.fromQueue()) > fewMost {
-		s.fail("%d readers cut and %d waiters admitted at once", cut, o.fromQueue())
+	if s.few && max(o.cut, o.fromQueue()) > fewMost {
+		s.fail("%d readers cut and %d waiters admitted at once", o.cut, o.fromQueue())
 	}
 	if o.before.isForeign() && (o.after.lock != o.before.lock || o.after.lockEnds != o.before.lockEnds) {
 		s.fail("a foreigner's lock was changed")

@@ -19,7 +19,7 @@ type sequence struct {
 	start     time.Time
 	now       time.Time
 	at        int  // the next step
-	cut       bool // the last script was one that skipped as many dead waiters as it may
+	cut       bool // the last script has skipped as many dead waiters, or done as much of something else, as it may
 	view      keysView
 	since     int64  // see silentSince
 	reply     string // the last one
