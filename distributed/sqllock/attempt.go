@@ -57,7 +57,7 @@ func (b *Backend) newAttempt(req distributed.Request) *attempt {
 	a := &attempt{b: b, key: req.Key, instance: req.Instance, granted: make(chan distributed.Lease, 1)}
 	a.name, a.full = storedName(req.Key)
 	a.holder = cut(req.Instance, longestInstance)
-	a.token, a.mode, a.ttl, a.noWait = b.newToken(), req.Mode, req.TTL, req.NoWait
+	a.token, a.mode, a.limit, a.ttl, a.noWait = b.newToken(), req.Mode, req.Limit, req.TTL, req.NoWait
 	a.item.Owner = a
 	return a
 }

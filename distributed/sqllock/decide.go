@@ -11,7 +11,7 @@ import (
 // What is done with a lock when its row is locked: plain functions from one state to the next.
 
 const (
-	// fenceBlock is how many fences an exclusive lease takes in advance.
+	// fenceBlock is how many fences an exclusive lease, or a permit, takes in advance.
 	fenceBlock = 1024
 	// nsPerTick makes nanoseconds of the database's time: a fence is never less than those (rule D6).
 	nsPerTick = 1000
@@ -45,10 +45,19 @@ type claim struct {
 	token      string
 	holder     string // the instance, cut
 	mode       distributed.Mode
+	limit      int // of a permit: how many may share the lock with it, itself included; 0: any
 	ttl        time.Duration
 	noWait     bool
 	prev       *handle // released first; nil: none
 	contended  bool    // others wait, as far as is known
+}
+
+// count is how many fences the request takes in advance: one for all callers of a reader, else a block.
+func (c *claim) count() int64 {
+	if c.mode == distributed.Shared && c.limit == 0 {
+		return 1
+	}
+	return fenceBlock
 }
 
 // handle is an owner that is to be released.
@@ -109,20 +118,69 @@ func (s *state) count() (queued, members int) {
 	return len(s.entries) - members, members
 }
 
-// admits reports whether the holders admit another beside them. Members are readers.
+// admits reports whether the holders admit another beside them, whatever its limit. Members are readers.
 func (s *state) admits(mode distributed.Mode) bool {
 	_, members := s.count()
 	return s.owner == "" && members == 0 || mode == distributed.Shared && (s.owner == "" || s.mode == distributed.Shared)
 }
 
-// before counts the live waiters before a ticket that one of this mode cannot pass.
-func (s *state) before(ticket int64, mode distributed.Mode) (n int) {
+// line goes along the queue, from its head, and tells of each whether it may take the lock now (rules D3, D11).
+type line struct {
+	s        *state
+	held     int // shared leases
+	ahead    int
+	writer   bool // one is ahead
+	tightest int  // limit so far
+}
+
+func (s *state) line() line {
+	_, held := s.count()
+	if s.owner != "" && s.mode == distributed.Shared {
+		held++
+	}
+	return line{s: s, held: held, tightest: math.MaxInt}
+}
+
+// turn reports whether the next in line may take the lock. Nobody passes a writer, or is let in where one that is ahead with a limit
+// could no longer be: each of those finds a seat, also if it comes later to take it.
+func (l *line) turn(mode distributed.Mode, limit int) (is bool) {
+	switch {
+	case l.writer:
+	case mode == distributed.Exclusive:
+		is, l.writer = l.ahead == 0 && l.s.admits(mode), true
+	default:
+		if limit > 0 {
+			l.tightest = min(l.tightest, limit)
+		}
+		is = l.s.admits(mode) && l.held+l.ahead < l.tightest
+	}
+	l.ahead++
+	return is
+}
+
+// mayTake reports whether it is a waiter's turn.
+func (s *state) mayTake(token string) bool {
+	l := s.line()
 	for _, e := range s.entries {
-		if !e.holds && e.ticket < ticket && (mode == distributed.Exclusive || e.mode == distributed.Exclusive) {
-			n++
+		if e.holds {
+			continue
+		}
+		if is := l.turn(e.mode, e.limit); e.token == token {
+			return is
 		}
 	}
-	return n
+	return false
+}
+
+// isFree reports whether a request that is not queued is granted the lock at once.
+func (s *state) isFree(c *claim) bool {
+	l := s.line()
+	return !s.contended() && l.turn(c.mode, c.limit)
+}
+
+// reserve takes the next fences. The last one is s.fence then.
+func (s *state) reserve(count int64) {
+	s.fence, s.dirty = max(s.fence, s.now*nsPerTick)+count, true
 }
 
 // enter is the whole of Enter. A repeat finds what the first one has done.
@@ -135,21 +193,21 @@ func (s *state) enter(c *claim) answer {
 		}
 	}
 	s.tidy()
-	if a := s.known(c.token); a.outcome != vanished {
+	if a := s.known(c); a.outcome != vanished {
 		a.prevHeld = prevHeld || c.prev != nil && s.prior == c.prev.token && a.outcome == granted
 		s.wake()
 		return a
 	}
 	a := answer{outcome: refusedHeld, prevHeld: prevHeld, holder: s.holders()}
 	switch {
-	case s.before(math.MaxInt64, distributed.Exclusive) == 0 && s.admits(c.mode):
-		a = s.grant(c.token, c.holder, c.mode, micros(c.ttl), prior)
+	case s.isFree(c):
+		a = s.grant(c, prior)
 		a.prevHeld = prevHeld
 	case !c.noWait:
 		s.ticket++
 		s.dirty = true
 		s.entries = append(s.entries, entry{
-			ticket: s.ticket, token: c.token, mode: c.mode, ttl: micros(c.ttl), expires: s.now + micros(c.ttl)/2,
+			ticket: s.ticket, token: c.token, mode: c.mode, limit: c.limit, ttl: micros(c.ttl), expires: s.now + micros(c.ttl)/2,
 			holder: c.holder, since: s.now, added: true,
 		})
 		a.outcome = queuedUp
@@ -172,29 +230,30 @@ func (s *state) holders() string {
 }
 
 // known returns what an attempt has got already. It is asked for again because the answer was lost, so its claim window
-// begins anew: who asks counts from now.
-func (s *state) known(token string) answer {
-	if s.owner == token {
+// begins anew: who asks counts from now. The row keeps the fences of a shared owner no longer if others have had some since; so it gets
+// new ones, and no other has the same.
+func (s *state) known(c *claim) answer {
+	if s.owner == c.token {
 		s.expires, s.dirty = max(s.expires, s.now+s.ttl/2), true
-		return s.owned()
+		if s.mode == distributed.Shared {
+			s.reserve(c.count())
+		}
+		return s.owned(c.count())
 	}
-	e := s.find(token)
+	e := s.find(c.token)
 	switch {
 	case e == nil:
 		return answer{outcome: vanished}
 	case e.holds:
 		e.expires, e.changed = max(e.expires, s.now+e.ttl/2), true
-		return answer{outcome: granted, last: e.fence, count: 1, seat: true, contended: s.contended()}
+		return answer{outcome: granted, last: e.fence + c.count() - 1, count: c.count(), seat: true, contended: s.contended()}
 	}
 	return answer{outcome: queuedUp, holder: s.holders()}
 }
 
-func (s *state) owned() answer {
-	a := answer{outcome: granted, last: s.fence, count: fenceBlock, contended: s.contended()}
-	if s.mode == distributed.Shared {
-		a.count = 1
-	}
-	return a
+// owned is the answer for the owner that has the last fences.
+func (s *state) owned(count int64) answer {
+	return answer{outcome: granted, last: s.fence, count: count, contended: s.contended()}
 }
 
 func (s *state) contended() bool {
@@ -202,95 +261,86 @@ func (s *state) contended() bool {
 	return queued > 0
 }
 
-// grant makes the token a holder: the owner, or one more reader beside.
-func (s *state) grant(token, holder string, mode distributed.Mode, ttl int64, prior string) answer {
-	count := int64(fenceBlock)
-	if mode == distributed.Shared {
-		count = 1
-	}
-	s.fence = max(s.fence, s.now*nsPerTick) + count
-	s.dirty = true
-	expires := s.now + ttl/2
+// grant makes the request a holder: the owner, or one more that shares the lock with it.
+func (s *state) grant(c *claim, prior string) answer {
+	s.reserve(c.count())
+	expires := s.now + micros(c.ttl)/2
 	if s.owner == "" {
-		s.owner, s.prior, s.mode, s.ttl, s.expires, s.holder, s.since = token, prior, mode, ttl, expires, holder, s.now
-		return s.owned()
+		s.owner, s.prior, s.mode, s.ttl, s.expires, s.holder, s.since = c.token, prior, c.mode, micros(c.ttl), expires, c.holder, s.now
+		return s.owned(c.count())
 	}
 	s.ticket++
 	s.entries = append(s.entries, entry{
-		ticket: s.ticket, token: token, mode: mode, holds: true, ttl: ttl, fence: s.fence, expires: expires,
-		holder: holder, since: s.now, added: true,
+		ticket: s.ticket, token: c.token, mode: c.mode, holds: true, ttl: micros(c.ttl), fence: s.fence - c.count() + 1, expires: expires,
+		holder: c.holder, since: s.now, added: true,
 	})
-	return s.known(token)
+	return s.known(c)
 }
 
-// take gives the lock to a waiter if it is its turn: nobody who lives is before it, or only readers are before a reader (rule D3).
-func (s *state) take(token string) answer {
+// take gives the lock to a waiter if it is its turn: nobody who lives is before it, or only readers are before a reader (rule D3), and
+// the limits of both are kept (rule D11).
+func (s *state) take(c *claim) answer {
 	s.tidy()
-	e := s.find(token)
+	e := s.find(c.token)
 	if e == nil || e.holds {
-		return s.known(token)
+		return s.known(c)
 	}
-	if s.before(e.ticket, e.mode) > 0 || !s.admits(e.mode) {
+	if !s.mayTake(c.token) {
 		return answer{outcome: queuedUp}
 	}
-	holder, mode, ttl := e.holder, e.mode, e.ttl
-	if s.owner != "" { // a reader beside others keeps its row
-		s.fence = max(s.fence, s.now*nsPerTick) + 1
-		e.holds, e.fence, e.expires, e.since, e.changed, s.dirty = true, s.fence, s.now+ttl/2, s.now, true, true
-		return s.known(token)
+	if s.owner != "" { // one that shares the lock keeps its row
+		s.reserve(c.count())
+		e.holds, e.fence, e.expires, e.since, e.changed = true, s.fence-c.count()+1, s.now+e.ttl/2, s.now, true
+		return s.known(c)
 	}
-	s.discard(func(e *entry) bool { return e.token == token })
-	return s.grant(token, holder, mode, ttl, "")
+	s.discard(func(e *entry) bool { return e.token == c.token })
+	return s.grant(c, "")
 }
 
 // remove removes a token, whatever it has, and returns the rest of its fences if nobody has had any since.
 func (s *state) remove(h handle) (held bool) {
-	if s.owner == h.token {
-		s.owner, s.dirty = "", true
-		if s.fence == h.last {
-			s.fence = h.drawn
-		}
-		return true
+	if held = s.owner == h.token; held {
+		s.owner = ""
+	} else {
+		held = s.discard(func(e *entry) bool { return e.token == h.token })
 	}
-	return s.discard(func(e *entry) bool { return e.token == h.token })
+	if held && s.fence == h.last {
+		s.fence = h.drawn
+	}
+	s.dirty = s.dirty || held
+	return held
 }
 
-// refill reserves another block.
+// refill reserves another block, for the owner or another permit.
 func (s *state) refill(token string) answer {
-	if s.owner != token {
+	if e := s.find(token); s.owner != token && (e == nil || !e.holds) {
 		return answer{outcome: vanished}
 	}
-	s.fence, s.dirty = max(s.fence, s.now*nsPerTick)+fenceBlock, true
-	return s.owned()
+	s.reserve(fenceBlock)
+	return s.owned(fenceBlock)
 }
 
 // downgrade makes the owner a reader, with one fence above its block. The rest of that is dropped: it may be drawn from until
-// the answer is there.
+// the answer is there. A repeat gets a new one, for others may have had fences since.
 func (s *state) downgrade(token string) answer {
 	if s.owner != token {
 		return answer{outcome: vanished}
 	}
-	if s.mode == distributed.Exclusive {
-		s.fence, s.mode, s.dirty = max(s.fence, s.now*nsPerTick)+1, distributed.Shared, true
-	}
+	s.mode = distributed.Shared
+	s.reserve(1)
 	s.wake()
-	return s.owned()
+	return s.owned(1)
 }
 
 // wake notes who may enter now, and whose lease somebody waits for.
 func (s *state) wake() {
-	waiting, writer := false, false
+	l := s.line()
 	for _, e := range s.entries {
-		if e.holds {
-			continue
-		}
-		waiting = true
-		if s.admits(e.mode) && !writer && (e.mode == distributed.Shared || s.before(e.ticket, e.mode) == 0) {
+		if !e.holds && l.turn(e.mode, e.limit) {
 			s.woken = append(s.woken, e.token)
 		}
-		writer = writer || e.mode == distributed.Exclusive
 	}
-	if !waiting {
+	if l.ahead == 0 {
 		return
 	}
 	if s.owner != "" {

@@ -163,12 +163,13 @@ const (
 // finds what the first one has done, and the fence of then (rule D4). The row's lock decides between two callers; the conditions
 // are on the row alone, which is read again when it was locked (rule D3). A subquery would see what was there when the statement
 // began.
-// fence: the unused rest of prev's block is taken back if nobody has had a fence since.
+// fence: the unused rest of prev's block is taken back if nobody has had a fence since. A repeat of a shared request gets new ones, for
+// others may have had some since.
 const upsert = `INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
 VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8, {now} + $7, $11, {now}, {now})
 ON CONFLICT (name) DO UPDATE SET
   prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
-  fence = CASE WHEN l.owner = $3 THEN l.fence ELSE
+  fence = CASE WHEN l.owner = $3 AND l.mode = 0 THEN l.fence WHEN l.owner = $3 THEN l.fence + $8 ELSE
     {greatest}({now} * 1000, CASE WHEN l.owner = $4 AND l.fence = $9 THEN $10 ELSE l.fence END) + $8 END,
   owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
 WHERE l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now})
@@ -178,7 +179,7 @@ RETURNING fence, prior, queued`
 // far less.
 const again = `UPDATE {locks} AS l SET
   prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
-  fence = CASE WHEN l.owner = $3 THEN l.fence ELSE
+  fence = CASE WHEN l.owner = $3 AND l.mode = 0 THEN l.fence WHEN l.owner = $3 THEN l.fence + $8 ELSE
     {greatest}({now} * 1000, CASE WHEN l.owner = $4 AND l.fence = $9 THEN $10 ELSE l.fence END) + $8 END,
   full_name = $2, owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
 WHERE l.name = $1 AND (l.owner = $3 OR l.queued = 0 AND l.members = 0 AND (l.owner = '' OR l.owner = $4 OR l.expires_at <= {now}))
@@ -207,7 +208,7 @@ const mysqlAgain = `UPDATE {locks} SET fence = ` + mysqlFence + `, prior = IF(ow
 WHERE name = $1 AND ` + mysqlFree
 
 // mysqlFence is the new fence, and sets the answer.
-const mysqlFence = `LAST_INSERT_ID(IF(owner = $3, fence, GREATEST({now} * 1000, IF(owner = $4 AND fence = $9, $10, fence)) + $8) * 2
+const mysqlFence = `LAST_INSERT_ID(IF(owner = $3, fence + IF(mode = 0, 0, $8), GREATEST({now} * 1000, IF(owner = $4 AND fence = $9, $10, fence)) + $8) * 2
     + ($4 <> '' AND IF(owner = $3, prior, owner) = $4)) DIV 2`
 
 const mysqlFree = `(owner = $3 OR queued = 0 AND members = 0 AND (owner = '' OR owner = $4 OR expires_at <= {now}))`
@@ -252,8 +253,15 @@ FROM {waiters} w{by token} WHERE w.token IN ({list}) AND w.state = 1 FOR UPDATE 
   (SELECT COUNT(*) FROM {waiters} b WHERE b.name = w.name AND b.ticket < w.ticket AND b.state = 0 AND b.expires_at > {now}),
   (SELECT COUNT(*) FROM {waiters} x WHERE x.name = w.name AND x.ticket < w.ticket AND x.state = 0 AND x.expires_at > {now} AND x.mode = 0),
   CASE WHEN l.owner <> '' AND l.expires_at > {now} + l.ttl
-    OR EXISTS (SELECT 1 FROM {waiters} o WHERE o.name = w.name AND o.expires_at > {now} + o.ttl) THEN 1 ELSE 0 END, l.instance, l.members
+    OR EXISTS (SELECT 1 FROM {waiters} o WHERE o.name = w.name AND o.expires_at > {now} + o.ttl) THEN 1 ELSE 0 END, l.instance, l.members,
+  CASE WHEN w.mode = 0 THEN 0 ELSE (SELECT COUNT(*) FROM {waiters} s WHERE s.name = w.name AND s.state = 1 AND s.expires_at > {now}) END,
+  CASE WHEN w.mode = 0 THEN 0 ELSE
+    (SELECT COALESCE(MIN(s.expires_at), {now}) - {now} FROM {waiters} s WHERE s.name = w.name AND s.state = 1 AND s.expires_at > {now}) END,
+  CASE WHEN w.mode = 0 THEN 0 ELSE COALESCE(` + tightest + `, 0) END
 FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
+
+	// tightest is the least limit of a waiter and of those before it. The fence of one that waits is its limit.
+	tightest = `(SELECT MIN(p.fence) FROM {waiters} p WHERE p.name = w.name AND p.state = 0 AND p.fence > 0 AND p.ticket <= w.ticket AND p.expires_at > {now})`
 
 	// leases tells who owns a lock, whether somebody waits for it, and whether readers share it.
 	leases = `SELECT name, owner, queued, members FROM {locks} WHERE name IN ({list})`

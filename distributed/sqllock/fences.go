@@ -2,7 +2,7 @@ package sqllock
 
 import "sync"
 
-// fences are those of one lease: a block, from which it alone draws; or the one of a shared lease. So a lease that was lost never
+// fences are those of one lease: a block, from which it alone draws; or the one of a shared lease without a limit. So a lease that was lost never
 // draws above its successor, whose block begins where this one ends, or later.
 type fences struct {
 	mu     sync.Mutex // guards all below

@@ -45,7 +45,7 @@ const (
 // caller holds a.mu.
 func newLease(a *attempt, g answer) *lease {
 	l := &lease{a: a, seat: g.seat, done: make(chan struct{}), granted: g.sent, look: firstHolderLook}
-	if a.mode == distributed.Shared {
+	if a.mode == distributed.Shared && a.limit == 0 {
 		l.fences.share(g.last)
 	} else {
 		l.fences.open(g.last, g.count)
@@ -126,7 +126,7 @@ func (l *lease) NextFence() (uint64, bool) {
 	return fence, ok
 }
 
-// Refill implements distributed.Lease. Only the owner gets more: a successor may have drawn fences already.
+// Refill implements distributed.Lease. Only who holds the lock gets more: a successor may have drawn fences already.
 func (l *lease) Refill(ctx context.Context) error {
 	if l.fences.isShared() {
 		return nil
@@ -142,7 +142,7 @@ func (l *lease) Refill(ctx context.Context) error {
 
 // Downgrade implements distributed.Downgrader: the owner becomes a reader, and the readers at the head of the queue find so.
 func (l *lease) Downgrade(ctx context.Context) error {
-	if l.fences.isShared() {
+	if l.a.mode == distributed.Shared || l.fences.isShared() {
 		return nil
 	}
 	a, err := l.change(ctx, "downgrade", func(s *state) answer { return s.downgrade(l.a.token) })

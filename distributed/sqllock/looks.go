@@ -214,6 +214,9 @@ type sight struct {
 	overlong     bool // a right seems to last longer than its TTL: the database's clock was set back
 	instance     string
 	members      int
+	sharing      int   // live leases of those
+	soonest      int64 // the shortest of them
+	tightest     int   // limit of a shared waiter and of those before it; 0: none has one
 }
 
 // free returns how long the lock is still taken for a waiter of this mode; 0: not at all.
@@ -226,6 +229,22 @@ func (s *sight) busy(mode distributed.Mode) time.Duration {
 		busy = max(busy, s.leftMembers)
 	}
 	return time.Duration(busy) * time.Microsecond
+}
+
+// room returns how long a shared waiter is kept out at most by limits, unless somebody releases or renews; 0: it is not. The rule is
+// line.turn's.
+func (s *sight) room() time.Duration {
+	held, soonest := s.sharing, s.soonest
+	if s.owner != "" && s.left > 0 {
+		held++
+		if s.sharing == 0 || s.left < soonest {
+			soonest = s.left
+		}
+	}
+	if s.tightest == 0 || held+s.ahead < s.tightest {
+		return 0
+	}
+	return time.Duration(max(soonest, 1)) * time.Microsecond
 }
 
 // holder names the owner, and says how many readers share the lock with it.
@@ -271,7 +290,8 @@ func (b *Backend) look(ctx context.Context, tokens []string) (map[string]sight, 
 	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
 		var token string
 		var s sight
-		err := scan(&token, &s.holds, &s.owner, &s.mode, &s.left, &s.leftMembers, &s.ahead, &s.writersAhead, &s.overlong, &s.instance, &s.members)
+		err := scan(&token, &s.holds, &s.owner, &s.mode, &s.left, &s.leftMembers, &s.ahead, &s.writersAhead, &s.overlong, &s.instance, &s.members,
+			&s.sharing, &s.soonest, &s.tightest)
 		seen[token] = s
 		return err
 	})
@@ -286,13 +306,15 @@ func (a *attempt) mayTake(s *sight) bool {
 		return false
 	}
 	a.holding = s.holder()
-	ahead := s.ahead
+	ahead, busy := s.ahead, s.busy(a.mode)
 	if a.mode == distributed.Shared {
-		ahead = s.writersAhead
+		ahead, busy = s.writersAhead, max(busy, s.room())
 	}
-	busy := s.busy(a.mode)
 	if ahead == 0 && busy == 0 {
 		return true
+	}
+	if s.tightest > 0 {
+		ahead = s.ahead
 	}
 	if ahead < a.pace.ahead {
 		a.pace.restart(time.Now(), ahead)
@@ -327,7 +349,7 @@ func (r *round) take(a *attempt) {
 			return err
 		}
 		return r.b.change(ctx, a.name, func(s *state) {
-			got = s.take(a.token)
+			got = s.take(&a.claim)
 			s.wake()
 		})
 	})

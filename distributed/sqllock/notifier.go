@@ -61,10 +61,13 @@ func (b *Backend) notify(ctx context.Context, q querier, tokens []string) error 
 	return nil
 }
 
-// heads are the waiters that may enter when these locks are free: the readers that come first, and the first that is none.
+// heads are the waiters that may enter when these locks have no owner: the readers that come first, as far as limits admit them (the
+// rule is line.turn's), and the first that is none.
 const heads = `SELECT w.name, w.token FROM {waiters} w WHERE w.state = 0 AND w.expires_at > {now} AND w.ticket <= (
   SELECT COALESCE(MIN(x.ticket), 9223372036854775807) FROM {waiters} x
-  WHERE x.name = w.name AND x.state = 0 AND x.mode = 0 AND x.expires_at > {now})`
+  WHERE x.name = w.name AND x.state = 0 AND x.mode = 0 AND x.expires_at > {now})
+  AND (w.mode = 0 OR COALESCE(` + tightest + `, 9223372036854775807) > (
+    SELECT COUNT(*) FROM {waiters} s WHERE s.name = w.name AND s.expires_at > {now} AND (s.state = 1 OR s.ticket < w.ticket)))`
 
 // pgNotify is the same as notify, for the rows of heads.
 const pgNotify = "pg_notify('wllock_' || lower(split_part(h.token, '.', 1)), h.token)"

@@ -47,10 +47,7 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 // acquire is the one statement: an update, or if this process has not seen the row yet, an insert that updates. Its answer is granted,
 // or queuedUp if it has changed nothing.
 func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
-	a := answer{outcome: queuedUp, count: fenceBlock, sent: time.Now()}
-	if c.mode == distributed.Shared {
-		a.count = 1
-	}
+	a := answer{outcome: queuedUp, count: c.count(), sent: time.Now()}
 	q, kept := &b.st.again, keptQuerier{b, &b.reacquiring}
 	if !b.seen.has(c.name) {
 		q, kept = &b.st.acquire, keptQuerier{b, &b.acquiring}

@@ -37,7 +37,8 @@ type entry struct {
 	mode    distributed.Mode
 	holds   bool
 	ttl     int64
-	fence   int64
+	limit   int   // of one that waits; 0: none
+	fence   int64 // of one that holds: the first of its block
 	expires int64
 	holder  string // its instance
 	since   int64  // when it began to wait, or to hold
@@ -85,6 +86,9 @@ func (b *Backend) read(ctx context.Context, q querier, name string) (*state, err
 	err = b.rows(ctx, q, b.st.entries.text, b.st.entries.args(name), func(scan func(...any) error) error {
 		var e entry
 		err := scan(&e.ticket, &e.token, &e.mode, &e.holds, &e.ttl, &e.fence, &e.expires, &e.holder, &e.since)
+		if !e.holds {
+			e.limit, e.fence = int(e.fence), 0
+		}
 		s.entries = append(s.entries, e)
 		return err
 	})
@@ -121,16 +125,25 @@ func (b *Backend) save(ctx context.Context, q querier, name string, s *state) er
 		var err error
 		switch {
 		case e.added:
-			_, err = q.ExecContext(ctx, b.st.add.text, b.st.add.args(name, e.ticket, e.token, int(e.mode), number(e.holds), e.ttl, e.fence,
+			_, err = q.ExecContext(ctx, b.st.add.text, b.st.add.args(name, e.ticket, e.token, int(e.mode), number(e.holds), e.ttl, e.number(),
 				e.expires, e.holder, e.since)...)
 		case e.changed:
-			_, err = q.ExecContext(ctx, b.st.alter.text, b.st.alter.args(name, e.ticket, number(e.holds), e.fence, e.expires, e.since)...)
+			_, err = q.ExecContext(ctx, b.st.alter.text, b.st.alter.args(name, e.ticket, number(e.holds), e.number(), e.expires, e.since)...)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return b.notify(ctx, q, s.woken)
+}
+
+// number is what the row has as its fence: a waiter has none, so it is its limit there. No column of its own: tables need no change,
+// and processes of both versions share them.
+func (e *entry) number() int64 {
+	if e.holds {
+		return e.fence
+	}
+	return int64(e.limit)
 }
 
 func number(is bool) int {
