@@ -24,11 +24,10 @@ func TestConformance(t *testing.T) {
 func service(t locktest.TB, d *database, opts ...Option) locktest.Service {
 	b := d.backend(t, opts...)
 	return locktest.Service{
-		NoPermits: true,
-		Backend:   b,
-		Another:   func() distributed.Backend { return d.backend(t, opts...) },
-		Expire:    func(key string) { expire(t, b, key) },
-		Cut:       d.wire.setCut,
+		Backend: b,
+		Another: func() distributed.Backend { return d.backend(t, opts...) },
+		Expire:  func(key string) { expire(t, b, key) },
+		Cut:     d.wire.setCut,
 	}
 }
 

@@ -124,7 +124,7 @@ func (s *state) admits(mode distributed.Mode) bool {
 	return s.owner == "" && members == 0 || mode == distributed.Shared && (s.owner == "" || s.mode == distributed.Shared)
 }
 
-// line goes along the queue, from its head, and tells of each whether it may take the lock now (rules D3, D11).
+// line goes along the queue, from its head, and tells of each whether it may take the lock now.
 type line struct {
 	s        *state
 	held     int // shared leases
@@ -141,7 +141,7 @@ func (s *state) line() line {
 	return line{s: s, held: held, tightest: math.MaxInt}
 }
 
-// turn reports whether the next in line may take the lock. Nobody passes a writer, or is let in where one that is ahead with a limit
+// turn reports whether the next in line may take the lock (rules D3, D11). Nobody passes a writer, or is let in where one that is ahead with a limit
 // could no longer be: each of those finds a seat, also if it comes later to take it.
 func (l *line) turn(mode distributed.Mode, limit int) (is bool) {
 	switch {

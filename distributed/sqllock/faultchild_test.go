@@ -24,7 +24,7 @@ const childVariable = "WLLOCK_TEST_CHILD"
 
 func init() {
 	if part := strings.Fields(os.Getenv(childVariable)); len(part) == 4 {
-		map[string]func(where, key string, ttl time.Duration){"hold": holdInChild, "block": blockInChild}[part[0]](part[1], part[2], duration(part[3]))
+		map[string]func(where, key string, ttl time.Duration){"hold": holdInChild, "permit": permitInChild, "block": blockInChild}[part[0]](part[1], part[2], duration(part[3]))
 		os.Exit(0)
 	}
 }
@@ -62,10 +62,20 @@ func openChild(where string) (*sql.DB, sqllock.Dialect) {
 // holdInChild takes the lock and says what becomes of it, line by line. For each line of its input it makes a write that
 // is checked by its fence, as a store should.
 func holdInChild(where, key string, ttl time.Duration) {
+	holdAs(where, distributed.Request{Key: key, TTL: ttl})
+}
+
+// permitInChild is holdInChild for one of two permits.
+func permitInChild(where, key string, ttl time.Duration) {
+	holdAs(where, distributed.Request{Key: key, TTL: ttl, Mode: distributed.Shared, Limit: 2})
+}
+
+func holdAs(where string, req distributed.Request) {
 	db, d := openChild(where)
 	b, err := sqllock.New(db, d)
 	noError(err)
-	l, p, err := b.Enter(context.Background(), distributed.Request{Key: key, Instance: fmt.Sprint("child", os.Getpid()), TTL: ttl})
+	req.Instance = fmt.Sprint("child", os.Getpid())
+	l, p, err := b.Enter(context.Background(), req)
 	noError(err)
 	if p != nil {
 		fmt.Println("queued")
@@ -74,7 +84,7 @@ func holdInChild(where, key string, ttl time.Duration) {
 	n, _ := l.NextFence()
 	fmt.Println("held", n)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		fmt.Println("wrote", fencedWrite(context.Background(), db, key, n), "lost", !l.Healthy())
+		fmt.Println("wrote", fencedWrite(context.Background(), db, req.Key, n), "lost", !l.Healthy())
 	}
 }
 

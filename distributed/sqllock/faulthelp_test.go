@@ -202,6 +202,9 @@ func safely(r *distributed.Request) { r.TTL = safeTTL }
 
 func kept(r *distributed.Request) { r.TTL = keptTTL }
 
+// permit asks for the only one.
+func permit(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, 1 }
+
 func lasting(d time.Duration) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.TTL = d }
 }

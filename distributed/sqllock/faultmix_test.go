@@ -21,8 +21,8 @@ import (
 
 // Instances take one lock, as writers and readers, queue, leave, downgrade, abandon and enter again, while statements are lost before
 // and after the database has carried them out, are rolled back as victims of deadlocks, connections are cut and stalled, and the
-// server stops, dies and comes back: nobody is beside a writer by the holders' own clocks, each fence is above those of all writers
-// before, and every call is answered by its deadline.
+// server stops, dies and comes back: nobody is beside a writer by the holders' own clocks, no more permits are held than there are, each
+// fence is above those of all writers before, and no permit's is of two callers, and every call is answered by its deadline.
 func TestFaultsInAnyOrder(t *testing.T) {
 	onEach(t, false, mixFaults)
 }
@@ -137,8 +137,12 @@ type witness struct {
 	holders map[*tenant]bool // guarded by mu
 	fence   uint64           // guarded by mu; the greatest of a writer
 	read    uint64           // guarded by mu; the greatest of a reader
+	drawn   map[uint64]bool  // guarded by mu; of permits
 	wrong   []string         // guarded by mu
 }
+
+// mixPermits is the limit of all permits of the mix.
+const mixPermits = 2
 
 // hasSeenAll reports that there was something to see.
 func (w *witness) hasSeenAll() bool { return w.writes.Load() > 0 && w.reads.Load() > 0 }
@@ -147,6 +151,7 @@ func (w *witness) hasSeenAll() bool { return w.writes.Load() > 0 && w.reads.Load
 type tenant struct {
 	l      distributed.Lease
 	shared bool
+	permit bool
 	name   string
 }
 
@@ -155,17 +160,24 @@ func (w *witness) in(h *tenant, fence uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.holders == nil {
-		w.holders = map[*tenant]bool{}
+		w.holders, w.drawn = map[*tenant]bool{}, map[uint64]bool{}
 	}
 	now := time.Now()
 	if distributed.Over(now, h.l.Until()) {
 		return
 	}
+	permits := 0
 	for other := range w.holders {
+		if h.permit && other.permit && !distributed.Over(now, other.l.Until()) {
+			permits++
+		}
 		if !(h.shared && other.shared) && !distributed.Over(now, other.l.Until()) {
 			w.wrong = append(w.wrong, fmt.Sprintf("%s (shared %v) beside %s (shared %v), which holds for another %v",
 				h.name, h.shared, other.name, other.shared, time.Until(other.l.Until())))
 		}
+	}
+	if permits >= mixPermits {
+		w.wrong = append(w.wrong, fmt.Sprintf("%s has a permit beside %d others", h.name, permits))
 	}
 	w.holders[h] = true
 	w.drew(h, fence)
@@ -175,6 +187,12 @@ func (w *witness) in(h *tenant, fence uint64) {
 func (w *witness) drew(h *tenant, fence uint64) {
 	if fence <= w.fence || !h.shared && fence <= w.read {
 		w.wrong = append(w.wrong, fmt.Sprintf("%s (shared %v) drew %d after %d of a writer and %d of a reader", h.name, h.shared, fence, w.fence, w.read))
+	}
+	if h.permit {
+		if w.drawn[fence] {
+			w.wrong = append(w.wrong, fmt.Sprintf("fence %d is of two callers", fence))
+		}
+		w.drawn[fence] = true
 	}
 	if h.shared {
 		w.read = max(w.read, fence)
@@ -190,7 +208,7 @@ func (w *witness) again(h *tenant) {
 		return
 	}
 	fence, ok := h.l.NextFence()
-	if ok && !h.shared && !distributed.Over(time.Now(), h.l.Until()) {
+	if ok && (!h.shared || h.permit) && !distributed.Over(time.Now(), h.l.Until()) {
 		w.drew(h, fence)
 	}
 }
@@ -238,8 +256,11 @@ func (u *faultUser) bounded(ctx context.Context, d time.Duration, call func(ctx 
 
 func (u *faultUser) turn(ctx context.Context) {
 	req := distributed.Request{Key: "k", Instance: u.name, TTL: u.ttl, Prev: u.prev, NoWait: u.r.IntN(6) == 0}
-	if u.r.IntN(3) == 0 {
+	if u.r.IntN(2) == 0 {
 		req.Mode = distributed.Shared
+		if u.r.IntN(3) > 0 {
+			req.Limit = mixPermits
+		}
 	}
 	u.prev = nil
 	var l distributed.Lease
@@ -258,7 +279,7 @@ func (u *faultUser) turn(ctx context.Context) {
 		}
 		fallthrough
 	default:
-		u.use(ctx, &tenant{l: l, shared: req.Mode == distributed.Shared, name: u.name})
+		u.use(ctx, &tenant{l: l, shared: req.Mode == distributed.Shared, permit: req.Limit > 0, name: u.name})
 	}
 }
 

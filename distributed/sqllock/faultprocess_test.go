@@ -27,6 +27,30 @@ func TestKilledHolderIsFollowedWithinItsLease(t *testing.T) {
 	})
 }
 
+// A permit whose process was killed is free again with its lease, and no other one before.
+func TestKilledPermitIsFollowedWithinItsLease(t *testing.T) {
+	onEach(t, true, func(t *testing.T, d database) {
+		key := newName("k")
+		two := func(r *distributed.Request) { r.Limit = 2 }
+		dead := startChild(t, "permit", d.where(), key, faultTTL)
+		old, err := strconv.ParseUint(dead.says("held"), 10, 64)
+		require.NoError(t, err)
+		b := d.backend(t, nil)
+		other := acquired(t, b, request(key, safely, shared, two))
+		p, next := place(t, b, request(key, safely, shared, two)), place(t, b, request(key, safely, shared, two))
+		time.Sleep(faultTTL) // it was renewed
+		dead.signal(syscall.SIGKILL)
+		start := time.Now()
+		l := granted(t, p)
+		within(t, "kill -9 of a permit's holder", time.Since(start), faultTTL+distributed.HeartbeatInterval(faultTTL))
+		require.Greater(t, fence(t, l), old)
+		require.Empty(t, next.Granted())
+		release(t, other)
+		release(t, granted(t, next))
+		release(t, l)
+	})
+}
+
 func TestKilledWaiterCostsItsPlaceAndNoMore(t *testing.T) {
 	onEach(t, true, func(t *testing.T, d database) {
 		b, key := d.backend(t, nil), newName("k")

@@ -65,6 +65,16 @@ var parts = []struct {
 		release(s.t, other)
 		s.drop(s.take(p))
 	}},
+	{"a permit that queues", permitted, func(s *scene, other distributed.Lease) {
+		p := s.queue(request(s.key, kept, permit))
+		release(s.t, other)
+		s.hold(s.take(p))
+	}},
+	{"a permit beside another", permitted, func(s *scene, other distributed.Lease) {
+		l := s.enter(request(s.key, kept, shared, func(r *distributed.Request) { r.Limit = 2 }))
+		s.hold(l)
+		release(s.t, other)
+	}},
 	{"a writer that becomes a reader", func(*scene) distributed.Lease { return nil }, func(s *scene, _ distributed.Lease) {
 		l := s.enter(request(s.key, kept))
 		if l == nil {
@@ -87,6 +97,8 @@ var parts = []struct {
 func owned(s *scene) distributed.Lease { return s.lend(request(s.key, safely)) }
 
 func read(s *scene) distributed.Lease { return s.lend(request(s.key, safely, shared)) }
+
+func permitted(s *scene) distributed.Lease { return s.lend(request(s.key, safely, permit)) }
 
 func (s *scene) lend(r distributed.Request) distributed.Lease {
 	l := acquired(s.t, s.sound, r)

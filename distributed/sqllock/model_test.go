@@ -22,6 +22,7 @@ type user struct {
 	name    string
 	b       *Backend
 	mode    distributed.Mode
+	limit   int
 	place   distributed.Place
 	lease   distributed.Lease
 	waiting bool
@@ -34,10 +35,12 @@ type model struct {
 	holders []*user
 	queue   []*user
 	fence   uint64 // of the last exclusive holder
+	drawn   map[uint64]bool
 }
 
-func (m *model) admits(mode distributed.Mode) bool {
-	return len(m.holders) == 0 || mode == distributed.Shared && m.holders[0].mode == distributed.Shared
+func (m *model) admits(mode distributed.Mode, limit int) bool {
+	n := len(m.holders)
+	return n == 0 || mode == distributed.Shared && m.holders[0].mode == distributed.Shared && (limit == 0 || n < limit)
 }
 
 // received takes a lease in, and checks its fence.
@@ -47,6 +50,8 @@ func (m *model) received(u *user, l distributed.Lease) {
 	fence, ok := l.NextFence()
 	require.True(m.t, ok)
 	require.Greater(m.t, fence, m.fence)
+	require.False(m.t, m.drawn[fence], "fence %d is of two leases", fence)
+	m.drawn[fence] = true
 	if u.mode == distributed.Exclusive {
 		m.fence = fence
 	}
@@ -54,7 +59,7 @@ func (m *model) received(u *user, l distributed.Lease) {
 
 // settle waits for all grants that are due, and then looks that there is no other.
 func (m *model) settle() {
-	for len(m.queue) > 0 && m.admits(m.queue[0].mode) {
+	for len(m.queue) > 0 && m.admits(m.queue[0].mode, m.queue[0].limit) {
 		u := m.queue[0]
 		m.queue = m.queue[1:]
 		select {
@@ -71,17 +76,17 @@ func (m *model) settle() {
 }
 
 // enter has a user ask for the lock, perhaps in place of the lease that it has.
-func (m *model) enter(u *user, mode distributed.Mode, noWait bool) {
+func (m *model) enter(u *user, mode distributed.Mode, limit int, noWait bool) {
 	prev := u.lease
 	if prev != nil {
 		m.drop(u)
 	}
-	u.mode = mode
+	u.mode, u.limit = mode, limit
 	behind := slices.Clone(m.queue)
 	l, p, err := u.b.Enter(context.Background(), distributed.Request{
-		Key: "key", Instance: u.name, TTL: time.Minute, Mode: mode, NoWait: noWait, Prev: prev,
+		Key: "key", Instance: u.name, TTL: time.Minute, Mode: mode, Limit: limit, NoWait: noWait, Prev: prev,
 	})
-	switch free := len(behind) == 0 && m.admits(mode); {
+	switch free := len(behind) == 0 && m.admits(mode, limit); {
 	case free:
 		require.NoError(m.t, err)
 		require.NotNil(m.t, l, "the lock is free")
@@ -103,7 +108,10 @@ func (m *model) drop(u *user) {
 
 func (m *model) step(rnd *rand.Rand) {
 	u := m.users[rnd.IntN(len(m.users))]
-	mode := distributed.Mode(min(rnd.IntN(3), 1))
+	mode, limit := distributed.Mode(min(rnd.IntN(3), 1)), 0
+	if mode == distributed.Shared {
+		limit = rnd.IntN(4) // 0: a plain reader
+	}
 	switch what := rnd.IntN(10); {
 	case u.waiting && what < 4:
 		require.NoError(m.t, u.place.Leave(context.Background()))
@@ -111,7 +119,7 @@ func (m *model) step(rnd *rand.Rand) {
 		u.place, u.waiting = nil, false
 	case u.waiting:
 	case u.lease == nil || what < 3:
-		m.enter(u, mode, what == 0 || what == 4)
+		m.enter(u, mode, limit, what == 0 || what == 4)
 	case what == 3 && u.mode == distributed.Exclusive:
 		require.NoError(m.t, u.lease.(distributed.Downgrader).Downgrade(context.Background()))
 		u.mode = distributed.Shared
@@ -129,7 +137,7 @@ func TestModel(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		rnd := testseed.Rand(t)
 		d.wire.loseAtRandom(rand.New(rand.NewPCG(rnd.Uint64(), 0)))
-		m := &model{t: t}
+		m := &model{t: t, drawn: map[uint64]bool{}}
 		backends := []*Backend{d.backend(t), d.backend(t), d.backend(t)}
 		for i := range 6 {
 			m.users = append(m.users, &user{name: fmt.Sprint("user", i), b: backends[i%len(backends)]})

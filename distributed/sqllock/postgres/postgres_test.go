@@ -29,6 +29,6 @@ func TestConformance(t *testing.T) {
 			}
 			return b
 		}
-		return locktest.Service{Backend: open(), Another: open, NoPermits: true}
+		return locktest.Service{Backend: open(), Another: open}
 	}})
 }

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS {waiters} (
   mode       TINYINT NOT NULL,
   state      TINYINT NOT NULL,                       -- 0 waits, 1 holds
   ttl        BIGINT NOT NULL,
-  fence      BIGINT NOT NULL DEFAULT 0,              -- of one that holds
+  fence      BIGINT NOT NULL DEFAULT 0,              -- of one that holds: its first; of a permit that waits: its limit
   instance   VARBINARY(100) NOT NULL DEFAULT '',     -- of the attempt
   since      BIGINT NOT NULL DEFAULT 0,              -- when it began to wait, or to hold
   expires_at BIGINT NOT NULL,                        -- of the place, or of the lease

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS {waiters} (
   mode       smallint NOT NULL,
   state      smallint NOT NULL,                     -- 0 waits, 1 holds
   ttl        bigint NOT NULL,
-  fence      bigint NOT NULL DEFAULT 0,             -- of one that holds
+  fence      bigint NOT NULL DEFAULT 0,             -- of one that holds: its first; of a permit that waits: its limit
   instance   text NOT NULL DEFAULT '',              -- of the attempt
   since      bigint NOT NULL DEFAULT 0,             -- when it began to wait, or to hold
   expires_at bigint NOT NULL,                       -- of the place, or of the lease

@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS {waiters} (
   mode       INTEGER NOT NULL,
   state      INTEGER NOT NULL,                       -- 0 waits, 1 holds
   ttl        INTEGER NOT NULL,
-  fence      INTEGER NOT NULL DEFAULT 0,             -- of one that holds
+  fence      INTEGER NOT NULL DEFAULT 0,             -- of one that holds: its first; of a permit that waits: its limit
   instance   TEXT NOT NULL DEFAULT '',               -- of the attempt
   since      INTEGER NOT NULL DEFAULT 0,             -- when it began to wait, or to hold
   expires_at INTEGER NOT NULL,                       -- of the place, or of the lease
