@@ -52,7 +52,7 @@ func parse(args []string, help io.Writer) (plan, error) {
 	set.IntVar(&p.rounds, "rounds", defaultRounds, "rounds of each contender in each scenario")
 	quick := set.Bool("quick", false, fmt.Sprintf("one round of %v unless -duration or -rounds say otherwise", quickDuration))
 	set.StringVar(&p.out, "out", "results", "folder for the results of each group (.json, .md) and the plots")
-	set.StringVar(&p.data, "data", memoryFolder(), "folder for the files of servers")
+	set.StringVar(&p.data, "data", "", "folder for the files of servers (default in memory where there is a folder for that; group batch: the folder for temporary files)")
 	set.StringVar(&p.cpuProfile, "cpuprofile", "", "write a CPU profile of the whole run to this file")
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -67,6 +67,20 @@ func parse(args []string, help io.Writer) (plan, error) {
 	chosen, err := chooseGroups(*groups)
 	return p, errors.Join(p.check(set), err, p.chooseJobs(chosen, *scenarios), p.chooseContenders(*contenders))
 }
+
+// dataOf returns the folder for the files of a group's servers. Orders are to last, so what their commits cost is part of the comparison.
+func (p plan) dataOf(g contender.Group) string {
+	switch {
+	case p.data != "":
+		return p.data
+	case g == contender.OverBatch:
+		return diskFolder
+	}
+	return memoryFolder()
+}
+
+// diskFolder is the one for temporary files, as it was before this program changed it for others.
+var diskFolder = os.TempDir()
 
 // memoryFolder returns a folder in memory, where a sync costs nothing and other work on the machine's disk does not count; "": there
 // is none, and the servers' files are on a disk.

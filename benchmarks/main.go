@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"syscall"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
@@ -54,14 +55,15 @@ func (p plan) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer stopProfile()
-	if p.data != "" {
-		if err := os.Setenv("TMPDIR", p.data); err != nil { // where everything that starts servers makes its folders
-			return err
-		}
-	}
 	var violated []error
 	for _, g := range p.groups() {
-		r, err := p.of(g).runGroup(ctx, g, out)
+		part := p.of(g)
+		if part.data = p.dataOf(g); part.data != "" {
+			if err := os.Setenv("TMPDIR", part.data); err != nil { // where everything that starts servers makes its folders
+				return err
+			}
+		}
+		r, err := part.runGroup(ctx, g, out)
 		if err != nil {
 			return err
 		}
@@ -72,23 +74,24 @@ func (p plan) run(ctx context.Context, out io.Writer) error {
 
 // runGroup sets the machine up, measures, and writes the results.
 func (p plan) runGroup(ctx context.Context, g contender.Group, out io.Writer) (report.Report, error) {
-	m := load.Machine{Stores: make(map[contender.Store]server.Service)}
+	m := load.Machine{Stores: make(map[contender.Store]server.Service), Proxies: make(map[contender.Store]*slowlink.Proxy)}
 	defer func() {
 		for _, s := range m.Stores {
 			s.Stop()
 		}
 	}()
-	for _, c := range p.contenders {
-		if err := provide(ctx, m, c.Store); err != nil {
+	for _, s := range p.stores() {
+		if err := provide(ctx, m, s); err != nil {
 			return report.Report{}, err
 		}
 	}
-	if p.needsProxy() {
-		var err error
-		if m.Proxy, err = slowlink.Start(m.Stores[contender.InRedis].Address(), load.Delay); err != nil {
-			return report.Report{}, err
+	defer func() {
+		for _, proxy := range m.Proxies {
+			proxy.Stop()
 		}
-		defer m.Proxy.Stop()
+	}()
+	if err := p.slowDown(m); err != nil {
+		return report.Report{}, err
 	}
 	r, err := p.measure(ctx, m, g, out)
 	if err != nil {
@@ -132,6 +135,33 @@ func provide(ctx context.Context, m load.Machine, s contender.Store) (err error)
 	return err
 }
 
+// stores are what the contenders need.
+func (p plan) stores() (all []contender.Store) {
+	for _, c := range p.contenders {
+		if !slices.ContainsFunc(p.jobs, func(j job) bool { return j.scenario.Has(c) }) {
+			continue
+		}
+		if all = append(all, c.Store); c.Locks {
+			all = append(all, contender.InRedis)
+		}
+	}
+	return all
+}
+
+// slowDown starts the proxies.
+func (p plan) slowDown(m load.Machine) error {
+	for _, s := range []contender.Store{contender.InRedis, contender.InPostgres} {
+		if store := m.Stores[s]; store != nil && p.needsProxy() {
+			proxy, err := slowlink.Start(load.Host(store.Address()), load.Delay)
+			if err != nil {
+				return err
+			}
+			m.Proxies[s] = proxy
+		}
+	}
+	return nil
+}
+
 func (p plan) needsProxy() bool {
 	for _, j := range p.jobs {
 		if j.link == load.Delayed {
@@ -168,7 +198,7 @@ func conclude(out io.Writer, dir string, r report.Report) error {
 	}
 	fmt.Fprintf(out, "\n%d of %d goals met; see %s\n", met, len(r.Goals), filepath.Join(dir, r.Name+".md"))
 	if n := r.Violations(); n > 0 {
-		return fmt.Errorf("mutual exclusion was violated %d times, see the tables", n)
+		return fmt.Errorf("mutual exclusion was violated, or a piece sold wrongly, %d times, see the tables", n)
 	}
 	if n := r.FencesFallen(); n > 0 {
 		return fmt.Errorf("fences did not grow %d times, see the tables", n)

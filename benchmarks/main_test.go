@@ -100,11 +100,15 @@ func TestServicesHaveGroupsOfTheirOwn(t *testing.T) {
 		"sqlite":   {"wllock,IMMEDIATE,flock,UPDATE", ""},
 		"etcd":     {"wllock,Mutex,Put", "Put"},
 		"backends": {"memcached,memcached-turns", "memcached-turns"},
+		"batch":    {"batch-64,guard,statement-2,conditional-2,FOR UPDATE-2", "FOR UPDATE-2"},
 	} {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			scenario := map[bool]string{false: group + "-1x1", true: "backends-8x16"}[group == "backends"]
+			scenario := group + "-1x1"
+			if other := map[string]string{"backends": "backends-8x16", "batch": "sale-postgres-4x64/loopback"}[group]; other != "" {
+				scenario = other
+			}
 			var out, errs bytes.Buffer
 			args := []string{"-groups", group, "-scenarios", scenario, "-contenders", c.contenders, "-duration", "200ms", "-rounds", "1", "-out", dir}
 			require.Equal(t, 0, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
@@ -180,4 +184,10 @@ func TestRivalsStayOutOfTheLibrarysModule(t *testing.T) {
 			assert.NotContains(t, string(text), rival, name)
 		}
 	}
+}
+
+func TestOrdersAreWrittenToADisk(t *testing.T) {
+	assert.Equal(t, diskFolder, plan{}.dataOf(contender.OverBatch))
+	assert.Equal(t, memoryFolder(), plan{}.dataOf(contender.OverPostgres))
+	assert.Equal(t, "/data", plan{data: "/data"}.dataOf(contender.OverBatch))
 }

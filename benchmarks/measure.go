@@ -56,7 +56,7 @@ func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment)
 	}
 	pings := load.Scenario{Name: "ping", Instances: 1, Workers: 1}
 	for _, link := range []load.Link{load.Loopback, load.Delayed} {
-		if link == load.Delayed && m.Proxy == nil {
+		if link == load.Delayed && len(m.Proxies) == 0 {
 			continue
 		}
 		round, err := m.Run(ctx, contender.Ping(), pings, link, 500*time.Millisecond)
@@ -91,7 +91,7 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 			rounds[i] = append(rounds[i], round)
 		}
 	}
-	t := report.Table{Scenario: j.scenario.Name, Title: j.scenario.Title, Link: j.link, Audit: j.scenario.Fences}
+	t := report.Table{Scenario: j.scenario.Name, Title: j.scenario.Title, Link: j.link, Audit: j.scenario.Fences, Sale: j.scenario.Sale}
 	for i, c := range takePart {
 		row := report.NewRow(c, rounds[i])
 		t.Rows = append(t.Rows, row)
@@ -112,6 +112,7 @@ func (p plan) warm(ctx context.Context, m load.Machine, j job, c contender.Conte
 // tune tries the settings of a contender under the load of a job, and returns it with the fastest.
 func (p plan) tune(ctx context.Context, m load.Machine, j job, c contender.Contender) (contender.Contender, error) {
 	most := 0.0
+	j.scenario.Settle = min(j.scenario.Settle, 1) // operations per second need no full queue
 	for _, with := range c.Tunings {
 		trial, err := m.Run(ctx, with, j.scenario, j.link, p.duration/2)
 		if err != nil {
@@ -130,7 +131,7 @@ func (p plan) participants(j job) []contender.Contender {
 	var all []contender.Contender
 	for _, c := range p.contenders {
 		skip := c.Role == contender.Limit && byWork != (c.Name == contender.Ideal().Name) || c.Role == contender.Rival && j.scenario.OnlyOurs
-		if !skip {
+		if !skip && j.scenario.Has(c) {
 			all = append(all, c)
 		}
 	}

@@ -31,6 +31,7 @@ type Contender struct {
 	Group   Group
 	Store   Store
 	Variant bool   // takes part only when named
+	Locks   bool   // its locks are in Redis, its data in the store
 	Fenced  bool   // promises fences that grow with every exclusive caller
 	Base    string // the contender whose operations per second its own are compared with; "": the best rival
 
@@ -67,6 +68,7 @@ const (
 // Options configure an instance. Each instance stands for a process, with its own connections.
 type Options struct {
 	Addr     string           // of the store; of several servers separated by commas
+	Locks    string           // of the Redis server with the locks, for a contender that has them there and its data in the store
 	Memory   *memlock.Backend // the store InMemory
 	Workers  int              // goroutines that will call Do
 	Locker   []wllock.Option  // for wllock alone: what the scenario is about
@@ -99,7 +101,8 @@ func All() []Contender {
 	all = append(all, of(OverPostgres, InPostgres, fenced(postgreses())...)...)
 	all = append(all, of(OverSQLite, InSQLite, fenced(sqlites())...)...)
 	all = append(all, of(OverEtcd, InEtcd, fenced(etcds())...)...)
-	return append(all, backends()...)
+	all = append(all, backends()...)
+	return append(all, shops()...)
 }
 
 // Calls counts the top-level commands among all calls the server has counted.

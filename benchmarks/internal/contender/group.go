@@ -14,16 +14,17 @@ const (
 	OverSQLite                 // locks of one machine: a file of SQLite, or a file's lock
 	OverEtcd                   // locks in etcd
 	OverEach                   // wllock alone, over each of its backends
+	OverBatch                  // ways to sell one product, and work under one lock: one by one and in batches
 )
 
 // Groups returns all, in the order of a run.
 func Groups() []Group {
-	return []Group{OverRedis, OverRedlock, OverZooKeeper, OverMySQL, OverPostgres, OverSQLite, OverEtcd, OverEach}
+	return []Group{OverRedis, OverRedlock, OverZooKeeper, OverMySQL, OverPostgres, OverSQLite, OverEtcd, OverEach, OverBatch}
 }
 
 // String returns the group's name on the command line.
 func (g Group) String() string {
-	names := []string{"redis", "redlock", "zookeeper", "mysql", "postgres", "sqlite", "etcd", "backends"}
+	names := []string{"redis", "redlock", "zookeeper", "mysql", "postgres", "sqlite", "etcd", "backends", "batch"}
 	if int(g) < len(names) {
 		return names[g]
 	}

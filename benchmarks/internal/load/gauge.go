@@ -19,15 +19,22 @@ type gauge struct {
 	own      time.Duration // CPU of this process
 	servers  time.Duration // CPU of the store
 	proxy    time.Duration // CPU of the proxy's thread, which is in own
-	late     stats.Summary // since the last gauge
+	late     stats.Summary // since the last gauge, of the proxy to the store
 }
 
-func (m Machine) gauge(ctx context.Context, s contender.Store) (gauge, error) {
-	store := m.Stores[s]
+func (m Machine) gauge(ctx context.Context, c contender.Contender) (gauge, error) {
+	store := m.Stores[c.Store]
 	commands, err := store.Commands(ctx)
 	g := gauge{at: time.Now(), commands: commands, own: server.OwnCPU(), servers: store.CPU()}
-	if m.Proxy != nil {
-		g.late, g.proxy = m.Proxy.Late()
+	if c.Locks {
+		g.servers += m.Stores[contender.InRedis].CPU()
+	}
+	for s, p := range m.Proxies {
+		late, cpu := p.Late()
+		g.proxy += cpu
+		if s == c.Store {
+			g.late = late
+		}
 	}
 	return g, err
 }

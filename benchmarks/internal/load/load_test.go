@@ -52,7 +52,7 @@ func machine(t *testing.T) Machine {
 	p, err := slowlink.Start(s.Addr, Delay)
 	require.NoError(t, err)
 	t.Cleanup(p.Stop)
-	return Machine{Stores: map[contender.Store]server.Service{contender.InRedis: s}, Proxy: p}
+	return Machine{Stores: map[contender.Store]server.Service{contender.InRedis: s}, Proxies: map[contender.Store]*slowlink.Proxy{contender.InRedis: p}}
 }
 
 var hot = Scenario{Name: "test", Instances: 2, Workers: 4, HandOvers: true, Work: 100 * time.Microsecond}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,14 +24,25 @@ const drainTime = 20 * time.Second
 // Machine is what rounds run on.
 type Machine struct {
 	Stores map[contender.Store]server.Service
-	Proxy  *slowlink.Proxy // to InRedis; nil when no scenario needs it
+	// Proxies are those to one Redis and to PostgreSQL, where a scenario needs them. A file has none.
+	Proxies map[contender.Store]*slowlink.Proxy
 }
 
+// addr returns that of a store over a link.
 func (m Machine) addr(s contender.Store, link Link) string {
-	if link == Delayed {
-		return m.Proxy.Addr
+	direct, proxy := m.Stores[s].Address(), m.Proxies[s]
+	if link != Delayed || proxy == nil {
+		return direct
 	}
-	return m.Stores[s].Address()
+	return strings.Replace(direct, Host(direct), proxy.Addr, 1)
+}
+
+// Host returns the host and port of an address, which may be a URL.
+func Host(addr string) string {
+	if u, err := url.Parse(addr); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return addr
 }
 
 // Round is what one contender did in one scenario over one link, once.
@@ -49,20 +63,41 @@ type Round struct {
 	Failed          int64          `json:"failed"`
 	Failure         string         `json:"failure,omitempty"`
 	ProxyLate       *stats.Summary `json:"proxy_late,omitempty"` // how late packets were forwarded
+	Told            int64          `json:"told,omitempty"`       // buyers that were told that they have bought, measured or not
+	Books           *server.Books  `json:"books,omitempty"`      // what the database says of them
 }
 
 // Run measures one contender for duration, after a shorter time to warm up.
 func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, link Link, duration time.Duration) (Round, error) {
 	s = s.shapeFor(c)
-	if err := m.Stores[c.Store].Flush(ctx); err != nil {
+	if err := m.reset(ctx, c, s); err != nil {
 		return Round{}, err
 	}
-	instances, err := openAll(c, s, m.addr(c.Store, link))
+	o := contender.Options{Addr: m.addr(c.Store, link), Memory: memlock.New(), Workers: s.Workers, Locker: s.Locker}
+	if c.Locks {
+		o.Locks = m.addr(contender.InRedis, link)
+	}
+	instances, err := openAll(c, s, o)
 	if err != nil {
 		return Round{}, fmt.Errorf("open %s: %w", c.Name, err)
 	}
 	r, err := m.measure(ctx, c, s, link, instances, duration)
-	return r, errors.Join(err, closeAll(instances))
+	if err = errors.Join(err, closeAll(instances)); err != nil || !s.Sale {
+		return r, err
+	}
+	return r, m.audit(ctx, c, &r)
+}
+
+// reset forgets the round before.
+func (m Machine) reset(ctx context.Context, c contender.Contender, s Scenario) error {
+	err := m.Stores[c.Store].Flush(ctx)
+	if c.Locks {
+		err = errors.Join(err, m.Stores[contender.InRedis].Flush(ctx))
+	}
+	if s.Sale {
+		err = errors.Join(err, m.Stores[c.Store].(shop).OpenShop(ctx))
+	}
+	return err
 }
 
 // shapeFor makes limits run in the shape of the bound.
@@ -80,9 +115,8 @@ func (s Scenario) shapeFor(c contender.Contender) Scenario {
 	return s
 }
 
-func openAll(c contender.Contender, s Scenario, addr string) ([]contender.Instance, error) {
+func openAll(c contender.Contender, s Scenario, o contender.Options) ([]contender.Instance, error) {
 	var all []contender.Instance
-	o := contender.Options{Addr: addr, Memory: memlock.New(), Workers: s.Workers, Locker: s.Locker}
 	for i := range s.Instances {
 		o.Instance = i
 		in, err := c.Open(o)
@@ -115,13 +149,14 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 		wg.Go(func() { w.run(calls) })
 	}
 	duration *= time.Duration(max(s.Longer, 1))
-	pause(ctx, warmUp(c, duration))
-	before, err := m.gauge(ctx, c.Store)
+	pause(ctx, warmUp(c, s, duration))
+	waitForAll(ctx, workers, s.Settle)
+	before, err := m.gauge(ctx, c)
 	phase.Store(measuring)
 	pause(ctx, duration)
 	stopped := time.Now()
 	phase.Store(stopping)
-	after, err2 := m.gauge(ctx, c.Store)
+	after, err2 := m.gauge(ctx, c)
 	cancel() // ends all waits
 	drained := drain(&wg)
 	if err = errors.Join(err, err2, drained, ctx.Err()); err != nil {
@@ -138,12 +173,24 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 const settleTime = time.Second
 
 // warmUp is how long a contender runs before it is measured.
-func warmUp(c contender.Contender, duration time.Duration) time.Duration {
+func warmUp(c contender.Contender, s Scenario, duration time.Duration) time.Duration {
+	if s.Settle > 0 { // the locks are over one Redis
+		return duration / 5
+	}
 	switch c.Store {
 	case contender.InRedlock, contender.InMariaDB, contender.InPostgres, contender.InSQLite, contender.InEtcd, contender.InMemcached:
 		return min(settleTime, 4*duration) // short rounds are for a quick look
 	}
 	return duration / 5
+}
+
+// waitForAll waits until every worker has been served once, so that latencies of a long queue are those of a full one.
+func waitForAll(ctx context.Context, workers []*worker, atMost time.Duration) {
+	for end := time.Now().Add(atMost); ctx.Err() == nil && time.Now().Before(end); pause(ctx, 10*time.Millisecond) {
+		if !slices.ContainsFunc(workers, func(w *worker) bool { return !w.served.Load() }) {
+			return
+		}
+	}
 }
 
 func newWorkers(c contender.Contender, s Scenario, instances []contender.Instance, phase *atomic.Int32) ([]*worker, []cell) {
@@ -154,7 +201,7 @@ func newWorkers(c contender.Contender, s Scenario, instances []contender.Instanc
 		for range s.Workers {
 			workers = append(workers, &worker{
 				id: len(workers) + 1, number: i + 1, instance: in, locked: c.Role != contender.Limit,
-				handOvers: s.HandOvers, fenced: s.Fences && c.Fenced, readers: s.Readers, work: s.Work, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
+				handOvers: s.HandOvers, fenced: s.Fences && c.Fenced && !s.Sale, sale: s.Sale, readers: s.Readers, work: s.Work, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
 			})
 		}
 	}
@@ -208,6 +255,9 @@ func sum(workers []*worker, cells []cell) Round {
 		r.Fences += w.fences
 		r.FencesFallen += w.fallen
 		r.Failed += w.failed
+		if w.sale {
+			r.Told += w.told
+		}
 		if w.err != nil && r.Failure == "" {
 			r.Failure = w.err.Error()
 		}

@@ -67,6 +67,16 @@ type Scenario struct {
 	Fences    bool    // check that they grow, of those that promise it
 	Readers   float64 // how many of the calls are a reader's, of 1; a contender without readers' locks takes exclusive ones
 	Locker    []wllock.Option
+	In        []contender.Store // of the contenders that take part; none: all
+	Only      []string          // the contenders that take part; none: all
+	Sale      bool              // callers buy, and the database is audited after each round
+	Settle    time.Duration     // warm up for as long at most, until every caller has been served once
+}
+
+// Has reports whether a contender takes part.
+func (s Scenario) Has(c contender.Contender) bool {
+	in := len(s.In) == 0 || slices.Contains(s.In, c.Store)
+	return in && (len(s.Only) == 0 || c.Role == contender.Limit || slices.Contains(s.Only, c.Name))
 }
 
 var (
@@ -82,7 +92,8 @@ func Scenarios() []Scenario {
 		shared("sqlite", "SQLite", contender.OverSQLite),
 		shared("etcd", "etcd", contender.OverEtcd),
 		[]Scenario{{Name: "backends-8x16", Title: "Each backend: one hot key, 8 instances of 16 goroutines", Group: contender.OverEach,
-			Instances: 8, Workers: 16, Links: local, Fences: true}})
+			Instances: 8, Workers: 16, Links: local, Fences: true}},
+		sales())
 }
 
 // shared are those of a service that is there for other purposes.

@@ -27,6 +27,7 @@ type worker struct {
 	locked    bool // the contender locks: its cells are checked
 	handOvers bool
 	fenced    bool    // the fences are checked: they must grow
+	sale      bool    // it buys
 	readers   float64 // how many of its calls are a reader's, of 1
 	work      time.Duration
 	keys      []string
@@ -34,8 +35,10 @@ type worker struct {
 	choose    func() int
 	phase     *atomic.Int32
 
-	now        *cell     // of the call under way
-	begun      time.Time // when the last call began
+	served     atomic.Bool // once at least
+	told       int64       // how often it was told that it has bought, measured or not
+	now        *cell       // of the call under way
+	begun      time.Time   // when the last call began
 	ops        int64
 	inside     int64 // entries, measured or not
 	latency    stats.Histogram
@@ -50,17 +53,22 @@ type worker struct {
 func (w *worker) run(ctx context.Context) {
 	inside, shared := w.critical, w.shared // made once: a method value is an allocation
 	reader, canRead := w.instance.(contender.Reader)
+	seller, _ := w.instance.(contender.Seller)
 	for w.phase.Load() != stopping {
 		k := w.choose()
 		w.now = &w.cells[k]
 		w.begun = time.Now()
 		var err error
-		if canRead && w.readers > 0 && rand.Float64() < w.readers {
+		switch {
+		case w.sale:
+			err = seller.Sell(ctx, int64(w.id))
+		case canRead && w.readers > 0 && rand.Float64() < w.readers:
 			err = reader.DoShared(ctx, w.keys[k], shared)
-		} else {
+		default:
 			err = w.instance.Do(ctx, w.keys[k], inside)
 		}
 		took := time.Since(w.begun)
+		w.answered(err)
 		if w.phase.Load() != measuring {
 			continue
 		}
@@ -70,6 +78,17 @@ func (w *worker) run(ctx context.Context) {
 		}
 		w.ops++
 		w.latency.Add(took)
+	}
+}
+
+// answered counts a call, measured or not.
+func (w *worker) answered(err error) {
+	if err != nil {
+		return
+	}
+	w.told++
+	if !w.served.Load() {
+		w.served.Store(true)
 	}
 }
 

@@ -85,7 +85,10 @@ func writeTable(b *strings.Builder, t Table) {
 	if t.paired() {
 		head = strings.Replace(head, "best rival", "same without tenures", 1)
 	}
-	if t.Audit {
+	switch {
+	case t.Sale:
+		head += " pieces amiss | fences |"
+	case t.Audit:
 		head += " two at once | fences |"
 	}
 	if handOvers {
@@ -96,7 +99,7 @@ func writeTable(b *strings.Builder, t Table) {
 		writeRow(b, t, r, handOvers)
 	}
 	for _, r := range t.Rows {
-		writeTroubles(b, r)
+		writeTroubles(b, r, t.Sale)
 	}
 }
 
@@ -115,7 +118,7 @@ func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
 	fmt.Fprintf(b, " %.3f | %.3f | %s |", s.JainGoroutines, s.JainInstances, count(s.CommandsPerOp))
 	fmt.Fprintf(b, " %s | %s |", span(time.Duration(s.ProcessCPUPerOp)), span(time.Duration(s.ServerCPUPerOp)))
 	if t.Audit {
-		fmt.Fprintf(b, " %d | %s |", s.Violations, fences(s))
+		fmt.Fprintf(b, " %d | %s |", s.Violations, fences(s, t.Sale))
 	}
 	switch {
 	case handOvers && s.HandOver != nil:
@@ -126,11 +129,15 @@ func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
 	b.WriteString("\n")
 }
 
-// fences says whether those of a row grew with every exclusive caller.
-func fences(s Total) string {
+// fences says whether those of a row grew with every exclusive caller; of orders, that none fell: those of a batch have one.
+func fences(s Total, sale bool) string {
 	switch {
+	case s.Fences == 0 && sale:
+		return "none"
 	case s.Fences == 0:
 		return "not promised"
+	case s.FencesFallen == 0 && sale:
+		return "never fell in " + whole(s.Fences) + " orders"
 	case s.FencesFallen > 0:
 		return "**fell " + times(s.FencesFallen) + "**"
 	}
@@ -145,8 +152,11 @@ func toBest(t Table, r Row) string {
 	return "× " + count(r.Total.OpsPerSecond.Median/best.Total.OpsPerSecond.Median)
 }
 
-func writeTroubles(b *strings.Builder, r Row) {
-	if r.Total.Violations > 0 {
+func writeTroubles(b *strings.Builder, r Row, sale bool) {
+	switch {
+	case r.Total.Violations > 0 && sale:
+		fmt.Fprintf(b, "\n**%s: %d pieces were sold twice, left without an order, or sold untold.**\n", r.Contender, r.Total.Violations)
+	case r.Total.Violations > 0:
 		fmt.Fprintf(b, "\n**%s let two in at once, %d times.**\n", r.Contender, r.Total.Violations)
 	}
 	if r.Total.Failed == 0 {

@@ -34,6 +34,7 @@ type Table struct {
 	Title    string    `json:"title"`
 	Link     load.Link `json:"link"`
 	Audit    bool      `json:"audit,omitempty"` // of exclusion and fences, has columns of its own
+	Sale     bool      `json:"sale,omitempty"`  // the audit is the database's: pieces that were sold twice, or without an order, or untold
 	Rows     []Row     `json:"rows"`
 }
 

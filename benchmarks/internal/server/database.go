@@ -98,6 +98,11 @@ func SQLiteDSN(addr string) string {
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(60000)&_txlock=immediate"
 }
 
+// DurableSQLiteDSN is one whose commits are on the disk when they return.
+func DurableSQLiteDSN(addr string) string {
+	return strings.Replace(SQLiteDSN(addr), "synchronous(NORMAL)", "synchronous(FULL)", 1)
+}
+
 // tables are for what is compared: a row per lock, and rows to be written.
 var tables = []string{
 	"CREATE TABLE bench_locks (name VARCHAR(100) PRIMARY KEY)",

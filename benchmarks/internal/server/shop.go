@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Product is the only one for sale.
+const Product = "1000"
+
+// Stock is more than any round sells.
+const Stock = 1 << 40
+
+// shopTables are the shop's in every database: an order's id numbers them as they were written.
+func shopTables(orderID string) []string {
+	return []string{
+		"DROP TABLE IF EXISTS bench_orders", "DROP TABLE IF EXISTS bench_stock",
+		"CREATE TABLE bench_stock (product VARCHAR(20) PRIMARY KEY, qty BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)",
+		"CREATE TABLE bench_orders (id " + orderID + ", product VARCHAR(20) NOT NULL, buyer BIGINT NOT NULL, fence BIGINT NOT NULL)",
+		fmt.Sprintf("INSERT INTO bench_stock (product, qty) VALUES ('%s', %d)", Product, Stock),
+	}
+}
+
+// OpenShop begins a new sale.
+func (d *Database) OpenShop(ctx context.Context) error {
+	orderID := "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+	if strings.HasPrefix(d.addr, "sqlite:") {
+		orderID = "INTEGER PRIMARY KEY"
+	}
+	for _, statement := range shopTables(orderID) {
+		if _, err := d.db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("open the shop: %w", err)
+		}
+	}
+	return nil
+}
+
+// Books are what the database says of a sale.
+type Books struct {
+	Sold   int64 `json:"sold"`   // orders
+	Left   int64 `json:"left"`   // pieces in stock
+	Fenced int64 `json:"fenced"` // orders with a fence
+	Fallen int64 `json:"fallen"` // those whose fence is below that of the order before
+}
+
+// Audit reads the books.
+func (d *Database) Audit(ctx context.Context) (b Books, err error) {
+	err = d.db.QueryRowContext(ctx, `SELECT COUNT(*), (SELECT qty FROM bench_stock),
+		COALESCE(SUM(CASE WHEN fence > 0 THEN 1 ELSE 0 END), 0), COALESCE(SUM(CASE WHEN fence < previous THEN 1 ELSE 0 END), 0)
+		FROM (SELECT fence, LAG(fence) OVER (ORDER BY id) AS previous FROM bench_orders) AS sale`).Scan(&b.Sold, &b.Left, &b.Fenced, &b.Fallen)
+	return b, err
+}
