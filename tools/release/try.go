@@ -71,9 +71,11 @@ func (r *release) importModule(m repo.Module) error {
 		return err
 	}
 	env := r.env("fresh")
-	for _, args := range [][]string{
-		{"mod", "init", "example.com/importer"}, {"get", m.Path + "@" + r.version}, {"mod", "tidy"}, {"build", "-o", "importer", "."},
-	} {
+	get := []string{"get"}
+	for _, path := range packages {
+		get = append(get, path+"@"+r.version)
+	}
+	for _, args := range [][]string{{"mod", "init", "example.com/importer"}, get, {"build", "-o", "importer", "."}} {
 		if _, err := output(at, env, "go", args...); err != nil {
 			return err
 		}

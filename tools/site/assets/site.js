@@ -1,0 +1,99 @@
+"use strict";
+// Theme, navigation and search. Everything on the page can be read without this file.
+
+const up = document.body.dataset.up;
+
+// The theme follows the system until somebody chooses another.
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try { localStorage.theme = root.dataset.theme } catch {}
+});
+
+// The pages are folded on a narrow screen only.
+const wide = matchMedia("(min-width: 60rem)");
+const nav = document.getElementById("nav");
+const unfold = () => { nav.open = wide.matches };
+wide.addEventListener("change", unfold);
+unfold();
+
+// excerpt is the text around the first word that was found, with the words marked.
+function excerpt(text, query) {
+  const wanted = lower(query);
+  const at = Math.max(0, Math.min(...wanted.map((w) => text.toLowerCase().indexOf(w)).filter((i) => i >= 0), text.length) - 40);
+  const cut = (at > 0 ? "… " : "") + text.slice(at, at + 140) + (text.length > at + 140 ? " …" : "");
+  const parts = cut.split(new RegExp(`(${wanted.join("|")})`, "gi"));
+  return parts.map((part, i) => {
+    if (i % 2 === 0) return part;
+    const mark = document.createElement("mark");
+    mark.textContent = part;
+    return mark;
+  });
+}
+
+const box = document.getElementById("search");
+const results = document.getElementById("results");
+
+// load fetches the index when it is first needed.
+let loading;
+function load() {
+  loading ||= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = up + "assets/search-index.js";
+    script.onload = () => resolve(window.searchIndex);
+    script.onerror = reject;
+    document.head.append(script);
+  });
+  return loading;
+}
+
+async function search() {
+  const query = box.value.trim();
+  if (!query) return void (results.hidden = true);
+  const found = rank(await load(), query);
+  if (box.value.trim() !== query) return; // a later one is under way
+  results.replaceChildren(...found.map((section) => {
+    const item = document.createElement("li");
+    const link = document.createElement("a");
+    link.href = up + section.a;
+    const title = document.createElement("strong");
+    title.textContent = section.h && section.h !== section.p ? `${section.p}: ${section.h}` : section.p;
+    const text = document.createElement("span");
+    text.append(...excerpt(section.t, query));
+    link.append(title, text);
+    item.append(link);
+    return item;
+  }));
+  if (found.length === 0) {
+    const item = document.createElement("li");
+    item.className = "none";
+    item.textContent = "Nothing has all of these words.";
+    results.append(item);
+  }
+  results.hidden = false;
+}
+
+box.addEventListener("input", search);
+box.addEventListener("focus", () => { load(); search() });
+document.addEventListener("click", (e) => { if (!e.target.closest(".search")) results.hidden = true });
+document.addEventListener("keydown", (e) => {
+  if (e.key === "/" && !/^(INPUT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+    e.preventDefault();
+    box.focus();
+  } else if (e.key === "Escape") {
+    results.hidden = true;
+    box.blur();
+  } else if ((e.key === "ArrowDown" || e.key === "ArrowUp") && !results.hidden) {
+    const links = [...results.querySelectorAll("a")];
+    const next = links.indexOf(document.activeElement) + (e.key === "ArrowDown" ? 1 : -1);
+    e.preventDefault();
+    (links[next] || box).focus();
+  } else if (e.key === "Enter" && document.activeElement === box) {
+    results.querySelector("a")?.click();
+  }
+});
+if (new URLSearchParams(location.search).has("q")) { // a search can be linked to
+  box.value = new URLSearchParams(location.search).get("q");
+  search();
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	chroma "github.com/alecthomas/chroma/v2/formatters/html"
+	"github.com/yuin/goldmark"
+	highlighting "github.com/yuin/goldmark-highlighting/v2"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+)
+
+// page is one Markdown file, parsed.
+type page struct {
+	source   string // below the top of the repository
+	title    string
+	markdown []byte
+	doc      ast.Node
+	headings []heading
+	sections []section
+}
+
+type heading struct {
+	Level    int
+	Text, ID string
+}
+
+// section is the text below a heading, for the search.
+type section struct {
+	Heading, ID, Text string
+}
+
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.GFM, highlighting.NewHighlighting(
+		highlighting.WithFormatOptions(chroma.WithClasses(true)), highlighting.WithGuessLanguage(false),
+	)),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	goldmark.WithRendererOptions(html.WithUnsafe()),
+)
+
+func parse(source string, text []byte) *page {
+	p := &page{source: source, markdown: text, title: source}
+	p.doc = markdown.Parser().Parse(reader(text), parser.WithContext(parser.NewContext(parser.WithIDs(&ids{seen: map[string]int{}}))))
+	p.read()
+	return p
+}
+
+func reader(b []byte) text.Reader { return text.NewReader(b) }
+
+// read collects headings and the text below each.
+func (p *page) read() {
+	var b strings.Builder
+	now := section{}
+	flush := func() {
+		if now.Text = strings.Join(strings.Fields(b.String()), " "); now.Text != "" || now.Heading != "" {
+			p.sections = append(p.sections, now)
+		}
+		b.Reset()
+	}
+	for n := p.doc.FirstChild(); n != nil; n = n.NextSibling() {
+		h, ok := n.(*ast.Heading)
+		if !ok {
+			p.plain(&b, n)
+			continue
+		}
+		flush()
+		id, _ := h.AttributeString("id")
+		found := heading{h.Level, p.textOf(h), string(id.([]byte))}
+		p.headings = append(p.headings, found)
+		now = section{Heading: found.Text, ID: found.ID}
+		if h.Level == 1 {
+			p.title = found.Text
+		}
+	}
+	flush()
+}
+
+func (p *page) textOf(n ast.Node) string {
+	var b strings.Builder
+	p.plain(&b, n)
+	return strings.TrimSpace(b.String())
+}
+
+// plain writes what a reader sees of n, without marks.
+func (p *page) plain(b *strings.Builder, n ast.Node) {
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			if n.Type() == ast.TypeBlock {
+				b.WriteByte(' ')
+			}
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Text:
+			b.Write(n.Segment.Value(p.markdown))
+			if n.SoftLineBreak() || n.HardLineBreak() {
+				b.WriteByte(' ')
+			}
+		case *ast.FencedCodeBlock:
+			b.Write(n.Lines().Value(p.markdown))
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
+// hasAnchor reports whether #id leads somewhere on the page.
+func (p *page) hasAnchor(id string) bool {
+	for _, h := range p.headings {
+		if h.ID == id {
+			return true
+		}
+	}
+	return bytes.Contains(p.markdown, []byte(`id="`+id+`"`)) || bytes.Contains(p.markdown, []byte(`name="`+id+`"`))
+}
+
+// relink replaces the destination of each link and image, and returns the mistakes.
+func (p *page) relink(replace func(destination string) (string, error)) (mistakes []error) {
+	if p.doc == nil {
+		return nil
+	}
+	_ = ast.Walk(p.doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		var at *[]byte
+		switch n := n.(type) {
+		case *ast.Link:
+			at = &n.Destination
+		case *ast.Image:
+			at = &n.Destination
+		}
+		if !entering || at == nil {
+			return ast.WalkContinue, nil
+		}
+		to, err := replace(string(*at))
+		if err != nil {
+			mistakes = append(mistakes, fmt.Errorf("%s: %w", p.source, err))
+		}
+		*at = []byte(to)
+		return ast.WalkContinue, nil
+	})
+	return mistakes
+}
+
+func (p *page) html() (string, error) {
+	var b bytes.Buffer
+	err := markdown.Renderer().Render(&b, p.markdown, p.doc)
+	return b.String(), err
+}
+
+// split resolves a relative link of a page: the file below the top of the repository, and the anchor. External ones are "".
+func split(source, destination string) (file, anchor string, err error) {
+	u, err := url.Parse(destination)
+	if err != nil || u.IsAbs() || u.Host != "" {
+		return "", "", err
+	}
+	if u.Path == "" {
+		return source, u.Fragment, nil
+	}
+	return path.Join(path.Dir(source), u.Path), u.Fragment, nil
+}
+
+// ids names headings as GitHub does, so that a link works there and here.
+type ids struct{ seen map[string]int }
+
+func (s *ids) Generate(value []byte, _ ast.NodeKind) []byte {
+	id := anchorOf(string(util.UnescapePunctuations(value)))
+	n := s.seen[id]
+	s.seen[id]++
+	if n > 0 {
+		id = fmt.Sprintf("%s-%d", id, n)
+	}
+	return []byte(id)
+}
+
+func (s *ids) Put([]byte) {}

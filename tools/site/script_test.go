@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dop251/goja"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// load runs scripts of the pages outside of a browser, and returns one of their functions.
+func function[F any](t *testing.T, name string, scripts ...string) (f F) {
+	t.Helper()
+	vm := goja.New()
+	vm.SetFieldNameMapper(goja.TagFieldNameMapper("json", true))
+	for _, script := range scripts {
+		_, err := vm.RunString(script)
+		require.NoError(t, err)
+	}
+	require.NoError(t, vm.ExportTo(vm.Get(name), &f))
+	return f
+}
+
+func asset(t *testing.T, name string) string {
+	t.Helper()
+	text, err := assets.ReadFile("assets/" + name)
+	require.NoError(t, err)
+	return string(text)
+}
+
+type shop struct {
+	Hold     float64 `json:"hold"`
+	Slowest  float64 `json:"slowest"`
+	Servers  int     `json:"servers"`
+	Patience float64 `json:"patience"`
+	RTT      float64 `json:"rtt"`
+	Failover float64 `json:"failover"`
+}
+
+type advice struct {
+	Settings [][]string `json:"settings"`
+	Facts    []string   `json:"facts"`
+	Warnings []string   `json:"warnings"`
+}
+
+func (a advice) environment() map[string]string {
+	all := map[string]string{}
+	for _, s := range a.Settings {
+		all[s[0]] = s[2]
+	}
+	return all
+}
+
+// advise returns what the calculator says.
+func advise(t *testing.T) func(shop) advice {
+	t.Helper()
+	tune := function[func(shop) (map[string]any, error)](t, "tune", asset(t, "calculator.js"))
+	return func(s shop) (a advice) {
+		found, err := tune(s)
+		require.NoError(t, err)
+		data, err := json.Marshal(found)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(data, &a))
+		return a
+	}
+}
+
+// example is the one of docs/tuning.md.
+var example = shop{Hold: 3, Slowest: 30, Servers: 4, Patience: 2000, RTT: 0.5, Failover: 5000}
+
+// TestCalculatorFollowsTheGuide: the formulas and their results, as docs/tuning.md has them.
+func TestCalculatorFollowsTheGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/tuning.md")
+	require.NoError(t, err)
+	for _, line := range []string{
+		"clients give up after 2 s, hold 3 ms (the slowest 30 ms), 4 servers",
+		"| `WithThreshold` | 0.7 × (client time-out) / (hold × servers) | 0.7 × 2 s / 12 ms = 116 |",
+		"| `WithWait` | (client time-out) − (slowest hold) − (network time) | 1.9 s |",
+		"| `WithLockTimeMax` | ten times the slowest healthy hold, at least a second | 1 s |",
+		"| 5 s: pauses up to 1.25 s |",
+		"| `WithMaxTenure` | 0.2 × (client time-out) / (servers − 1), at most 100 ms | 100 ms |",
+	} {
+		require.Contains(t, string(guide), line, "the calculator follows docs/tuning.md: change both")
+	}
+	found := advise(t)(example)
+	require.Empty(t, found.Warnings)
+	require.Equal(t, map[string]string{
+		"WLLOCK_SINGLE_WAIT_THRESHOLD": "116", "WLLOCK_WAIT": "1.9s", "WLLOCK_LOCK_TIME_MAX": "1s", "WLLOCK_LEASE_TTL": "5s",
+		"WLLOCK_MAX_TENURE": "100ms", "WLLOCK_MAX_HANDOFFS": "128", "WLLOCK_LINGER": "0s",
+	}, found.environment())
+	require.Contains(t, found.Facts[0], "At most 333 calls per second", "as the guide says of 3 ms")
+}
+
+// TestCalculatorHoldsItsPromises: for shops of all kinds, what it says fits together.
+func TestCalculatorHoldsItsPromises(t *testing.T) {
+	ask := advise(t)
+	for _, hold := range []float64{0.05, 1, 3, 80, 700} {
+		for _, servers := range []int{1, 2, 8, 50} {
+			for _, patience := range []float64{50, 300, 2000, 30000} {
+				for _, rtt := range []float64{0, 0.3, 40, 250} {
+					s := shop{Hold: hold, Slowest: 5 * hold, Servers: servers, Patience: patience, RTT: rtt, Failover: 3000}
+					check(t, s, ask(s))
+				}
+			}
+		}
+	}
+}
+
+func check(t *testing.T, s shop, a advice) {
+	t.Helper()
+	ms := func(name string) float64 {
+		d, err := time.ParseDuration(a.environment()[name])
+		require.NoError(t, err, "%+v: %s", s, name)
+		return float64(d) / float64(time.Millisecond)
+	}
+	require.NotContains(t, a.environment()["WLLOCK_SINGLE_WAIT_THRESHOLD"], ".")
+	assert.Positive(t, ms("WLLOCK_WAIT"), "%+v: 0 would be no limit", s)
+	assert.GreaterOrEqual(t, ms("WLLOCK_MAX_TENURE"), 1.0)
+	assert.GreaterOrEqual(t, ms("WLLOCK_LEASE_TTL"), max(50, s.RTT/0.22), "%+v: Enter would be refused", s)
+	assert.GreaterOrEqual(t, ms("WLLOCK_LOCK_TIME_MAX"), s.Slowest)
+	if len(a.Warnings) == 0 {
+		assert.LessOrEqual(t, ms("WLLOCK_WAIT")+s.Slowest, s.Patience, "%+v: the slowest call that waited longest is late", s)
+	}
+	text := strings.Join(append(a.Facts, a.Warnings...), " ")
+	for _, wrong := range []string{"NaN", "undefined", "Infinity"} {
+		assert.NotContains(t, text, wrong, "%+v", s)
+	}
+}
+
+func TestCalculatorWarns(t *testing.T) {
+	ask := advise(t)
+	for want, change := range map[string]func(*shop){
+		"":                                   func(*shop) {},
+		"A single waiter is too many":        func(s *shop) { s.Hold = 900; s.Slowest = 950 },
+		"The slowest hold alone":             func(s *shop) { s.Slowest = 2500 },
+		"a lease needs at least 1.14s":       func(s *shop) { s.RTT, s.Failover = 250, 1000 },
+		"A pause of 50ms":                    func(s *shop) { s.Failover = 200 },
+		"while it changes servers: a longer": func(s *shop) { s.RTT = 20 },
+	} {
+		s := example
+		change(&s)
+		require.Contains(t, strings.Join(ask(s).Warnings, "\n"), want)
+	}
+}
+
+// TestSearchFinds what people look for under the words that they know.
+func TestSearchFinds(t *testing.T) {
+	_, files := built(t)
+	type found struct {
+		Address string `json:"a"`
+	}
+	rank := function[func(query string) ([]found, error)](t, "find",
+		"var window = {}", files["assets/search-index.js"], asset(t, "rank.js"), "function find(q) { return rank(window.searchIndex, q).map(s => ({a: s.a})) }")
+	for _, query := range []string{
+		"deadlock", "leader", "cron", "reentrant", "fencing token", "redsync", "kubernetes", "withmaxtenure", "max tenure", "WLLOCK_LEASE_TTL", "ErrQueueFull", "overs",
+	} {
+		results, err := rank(query)
+		require.NoError(t, err)
+		assert.NotEmpty(t, results, query)
+	}
+	results, err := rank("redis acl")
+	require.NoError(t, err)
+	require.Contains(t, results[0].Address, "docs/redis.html")
+	for _, query := range []string{"", "xyzzy", "lease xyzzy"} {
+		results, err := rank(query)
+		require.NoError(t, err)
+		require.Empty(t, results, query)
+	}
+}

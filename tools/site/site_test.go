@@ -1,0 +1,105 @@
+package main
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// built is the site of this repository, built once.
+func built(t *testing.T) (out string, files map[string]string) {
+	t.Helper()
+	out = t.TempDir()
+	_, err := Build("../..", out)
+	require.NoError(t, err, "every relative link and anchor in README.md and docs/ leads somewhere")
+	files = map[string]string{}
+	require.NoError(t, filepath.WalkDir(out, func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		rel, _ := filepath.Rel(out, name)
+		files[filepath.ToSlash(rel)] = string(text)
+		return err
+	}))
+	return out, files
+}
+
+var (
+	addresses = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	loads     = regexp.MustCompile(`<(?:script|img|link|iframe|source)[^>]*(?:href|src)="(?:https?:)?//`)
+	anchors   = regexp.MustCompile(`\b(?:id|name)="([^"]*)"`)
+)
+
+// TestEveryAddressLeads looks at what came out, so also at what the layout and the calculator link to.
+func TestEveryAddressLeads(t *testing.T) {
+	_, files := built(t)
+	for name, text := range files {
+		if path.Ext(name) != ".html" {
+			continue
+		}
+		assert.NotRegexp(t, loads, text, "%s loads something from elsewhere", name)
+		for _, m := range addresses.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], ":") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			to := path.Join(path.Dir(name), file)
+			if file == "" {
+				to = name
+			}
+			if assert.Contains(t, files, to, "%s links to %s", name, m[1]) && anchor != "" {
+				assert.Contains(t, anchors.FindAllString(files[to], -1), `id="`+anchor+`"`, "%s links to %s", name, m[1])
+			}
+		}
+	}
+}
+
+func TestBrokenLinksAreFound(t *testing.T) {
+	top := t.TempDir()
+	for name, text := range map[string]string{
+		"README.md":     "# Shop\n[ok](docs/a.md#two-words) [code](main.go) [away](https://example.com/x) ![here](p.svg)",
+		"docs/a.md":     "# A\n## Two words\n[up](../README.md#shop) [gone](../gone.go) ![gone](gone.png)",
+		"docs/extra.md": "# Extra\n[none](a.md#three-words) [self](#extra) [out](../../etc/passwd)",
+		"main.go":       "package main", "p.svg": "<svg/>",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
+	}
+	out := filepath.Join(top, "site")
+	pages, err := Build(top, out)
+	require.Equal(t, 4, pages, "with the calculator; extra.md is in no group and yet there")
+	require.Len(t, strings.Split(err.Error(), "\n"), 4, "%v", err)
+	for _, mistake := range []string{
+		"docs/a.md: ../gone.go: no such file", "docs/a.md: gone.png: no such file",
+		"docs/extra.md: a.md#three-words: docs/a.md has no heading of that name", "docs/extra.md: ../../etc/passwd: no such file",
+	} {
+		require.ErrorContains(t, err, mistake)
+	}
+	index, err := os.ReadFile(filepath.Join(out, "index.html"))
+	require.NoError(t, err)
+	for _, want := range []string{`href="docs/a.html#two-words"`, `href="` + repository + `/blob/main/main.go"`, `src="p.svg"`, `>Extra</a>`} {
+		require.Contains(t, string(index), want)
+	}
+}
+
+func TestAnchorsAreThoseOfTheHost(t *testing.T) {
+	for heading, want := range map[string]string{
+		"What is promised":             "what-is-promised",
+		"`Do`, `Guard` & [more](x.md)": "do-guard--more",
+		"Coming from wllock (Java)":    "coming-from-wllock-java",
+		"snake_case – Größe 2":         "snake_case--größe-2",
+	} {
+		require.Equal(t, want, anchorOf(heading))
+	}
+	p := parse("x.md", []byte("# Twice\n## Twice\n## `a.b`: c?\n"))
+	require.True(t, p.hasAnchor("twice-1"))
+	require.True(t, p.hasAnchor("ab-c"))
+	require.False(t, p.hasAnchor("twice-2"))
+}
