@@ -18,12 +18,14 @@ RACED := $(filter-out $(PLAIN),$(ALL))
 # Prints a line per package, what failed, and at the end which tests were skipped and why: a skip that nobody sees hides.
 TEST = bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off
 
+LINTERS = github.com/kisielk/errcheck gotest.tools/gotestsum honnef.co/go/tools/cmd/staticcheck
+
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: lint race benchmarks ## all a change must pass: lint, race tests with real servers, the tests without race detector
+test: lint race benchmarks tools ## all a change must pass: lint, race tests with real servers, the tests without race detector, docs
 
 .PHONY: race
 race: compiler servers linters ## go test -race; a test that needs a server fails without one
@@ -46,7 +48,7 @@ errcheck: linters
 	@bin/errcheck -ignoretests -exclude tools/errcheck.txt $(ALL)
 # These and gotestsum are in no go.mod but that of tools, which is not in go.work: it must not choose versions for the others.
 linters:
-	@GOWORK=off $(GO) -C tools build -o ../bin/ tool
+	@GOWORK=off $(GO) -C tools build -o ../bin/ $(LINTERS)
 
 .PHONY: vet
 vet: ## go vet
@@ -81,6 +83,38 @@ cover: compiler servers ## coverage over all packages: coverage.out, coverage.ht
 	@$(GO) tool cover -html=coverage.out -o coverage.html
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 
+.PHONY: tools
+tools: linters browser ## test the tools: links and pages of the documentation in a browser, workflows, compose.yaml
+	@GOWORK=off $(GO) -C tools vet ./...
+	@cd tools && GOWORK=off WLLOCK_REQUIRE_SERVERS=1 ../$(TEST) -timeout 4m ./...
+
+.PHONY: browser
+browser:
+	@tools/need chromium chromium
+
+.PHONY: site
+site: ## build the documentation as pages that need no server: site/index.html
+	@GOWORK=off $(GO) -C tools run ./site -out ../site
+
+.PHONY: release
+release: ## try a release as an importer would get it, without tagging anything; VERSION=v0.1.0
+	@GOWORK=off $(GO) -C tools run ./release -version $(VERSION)
+
+.PHONY: binaries
+binaries: ## build and pack the command line for all platforms: dist; VERSION=v0.1.0
+	@tools/need zip zip
+	@tools/binaries $(VERSION) dist
+
+.PHONY: api
+api: ## compare what the modules export with the last tag
+	@tools/api
+
+.PHONY: vulnerabilities
+vulnerabilities: ## look for known vulnerabilities in what is used of dependencies; VULNDB=URL of the database
+	@GOWORK=off $(GO) -C tools build -o ../bin/ golang.org/x/vuln/cmd/govulncheck
+	@for module in $$(GOWORK=off $(GO) -C tools run ./modules); do \
+		echo "$$module"; (cd $$module && GOWORK=off "$(CURDIR)/bin/govulncheck" $(if $(VULNDB),-db $(VULNDB)) ./...); done
+
 .PHONY: cli
 cli: ## build the command line, one static binary: bin/wllock
 	@CGO_ENABLED=0 $(GO) build -C cmd/wllock -ldflags '-s -w' -o ../../bin/wllock .
@@ -110,6 +144,6 @@ compiler: # the race detector needs cgo, and servers whose clock is set a librar
 
 .PHONY: clean
 clean: ## remove what the other targets leave behind
-	@rm -rf coverage.out coverage.html bin
+	@rm -rf coverage.out coverage.html bin site dist
 	@find . -name '*.test' -type f -delete
 	@find . -name '*.prof' -type f -delete
