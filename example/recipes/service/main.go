@@ -34,8 +34,9 @@ import (
 )
 
 const (
-	wait  = 2 * time.Second  // for the lock
-	grace = 15 * time.Second // for requests under way at the end: more than the wait and the longest order
+	wait     = 2 * time.Second  // for the lock
+	grace    = 15 * time.Second // for requests under way at the end: more than the wait and WithLockTimeMax (10 s) together
+	pingTime = time.Second      // less than the probe's time-out
 )
 
 type service struct {
@@ -72,7 +73,7 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 
 // ready asks the backend, because this service does nothing without locks. Liveness must not: it would restart all replicas.
 func (s *service) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), pingTime)
 	defer cancel()
 	if err := s.shop.Locker.Ping(ctx); err != nil || s.ending.Load() {
 		http.Error(w, "no locks, or at its end", http.StatusServiceUnavailable)
