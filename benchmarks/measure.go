@@ -130,7 +130,7 @@ func (p plan) participants(j job) []contender.Contender {
 	byWork := j.scenario.Bound == load.BoundWork
 	var all []contender.Contender
 	for _, c := range p.contenders {
-		skip := c.Role == contender.Limit && byWork != (c.Name == contender.Ideal().Name) || c.Role == contender.Rival && j.scenario.OnlyOurs
+		skip := c.Role == contender.Limit && j.scenario.Permits == 0 && byWork != (c.Name == contender.Ideal().Name) || c.Role == contender.Rival && j.scenario.OnlyOurs
 		if !skip && j.scenario.Has(c) {
 			all = append(all, c)
 		}

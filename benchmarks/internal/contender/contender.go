@@ -102,7 +102,8 @@ func All() []Contender {
 	all = append(all, of(OverSQLite, InSQLite, fenced(sqlites())...)...)
 	all = append(all, of(OverEtcd, InEtcd, fenced(etcds())...)...)
 	all = append(all, backends()...)
-	return append(all, shops()...)
+	all = append(all, shops()...)
+	return append(all, of(OverPermits, InRedis, permitHolders()...)...)
 }
 
 // Calls counts the top-level commands among all calls the server has counted.

@@ -15,16 +15,17 @@ const (
 	OverEtcd                   // locks in etcd
 	OverEach                   // wllock alone, over each of its backends
 	OverBatch                  // ways to sell one product, and work under one lock: one by one and in batches
+	OverPermits                // several holders at a time
 )
 
 // Groups returns all, in the order of a run.
 func Groups() []Group {
-	return []Group{OverRedis, OverRedlock, OverZooKeeper, OverMySQL, OverPostgres, OverSQLite, OverEtcd, OverEach, OverBatch}
+	return []Group{OverRedis, OverRedlock, OverZooKeeper, OverMySQL, OverPostgres, OverSQLite, OverEtcd, OverEach, OverBatch, OverPermits}
 }
 
 // String returns the group's name on the command line.
 func (g Group) String() string {
-	names := []string{"redis", "redlock", "zookeeper", "mysql", "postgres", "sqlite", "etcd", "backends", "batch"}
+	names := []string{"redis", "redlock", "zookeeper", "mysql", "postgres", "sqlite", "etcd", "backends", "batch", "permits"}
 	if int(g) < len(names) {
 		return names[g]
 	}

@@ -14,6 +14,8 @@ type cell struct {
 
 	readers atomic.Int32 // inside at this moment
 
+	inside atomic.Int32 // holders of permits
+
 	// for hand-overs
 	left     time.Time
 	instance int // which one was inside last, counted from 1; 0: none so far
@@ -45,6 +47,12 @@ func (c *cell) grew(fence uint64) bool {
 	c.fence = fence
 	return above
 }
+
+// enterPermitted counts a holder of a permit and reports whether there are no more than permits.
+func (c *cell) enterPermitted(permits int) bool { return c.inside.Add(1) <= int32(permits) }
+
+// leavePermitted counts the holder out.
+func (c *cell) leavePermitted() { c.inside.Add(-1) }
 
 // enterShared counts a reader and reports whether no writer is inside. Not inlined, nor is leaveShared: see enter.
 //

@@ -52,6 +52,7 @@ type Round struct {
 	OpsPerSecond    float64        `json:"ops_per_second"`
 	Latency         stats.Summary  `json:"latency"`
 	HandOver        *stats.Summary `json:"hand_over,omitempty"`
+	Wait            *stats.Summary `json:"wait,omitempty"` // for a permit
 	JainGoroutines  float64        `json:"jain_goroutines"`
 	JainInstances   float64        `json:"jain_instances"`
 	CommandsPerOp   float64        `json:"commands_per_op"`
@@ -105,7 +106,11 @@ func (s Scenario) shapeFor(c contender.Contender) Scenario {
 	if c.Role != contender.Limit {
 		return s
 	}
-	if s.Bound != BoundPings {
+	switch s.Bound {
+	case BoundPings:
+	case BoundPermits:
+		s.Instances, s.Workers = 1, s.Instances*s.Workers
+	default:
 		s.Instances, s.Workers = 1, 1
 	}
 	if s.Bound == BoundRoundTrip {
@@ -201,7 +206,7 @@ func newWorkers(c contender.Contender, s Scenario, instances []contender.Instanc
 		for range s.Workers {
 			workers = append(workers, &worker{
 				id: len(workers) + 1, number: i + 1, instance: in, locked: c.Role != contender.Limit,
-				handOvers: s.HandOvers, fenced: s.Fences && c.Fenced && !s.Sale, sale: s.Sale, readers: s.Readers, work: s.Work, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
+				handOvers: s.HandOvers, fenced: s.Fences && c.Fenced && !s.Sale, sale: s.Sale, readers: s.Readers, permits: s.Permits, work: s.Work, jitter: s.Jitter, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
 			})
 		}
 	}
@@ -241,7 +246,7 @@ func longestWait(workers []*worker, stopped time.Time) time.Duration {
 // sum adds up the results of the workers, whose goroutines have ended.
 func sum(workers []*worker, cells []cell) Round {
 	var r Round
-	var latency, handOver stats.Histogram
+	var latency, handOver, wait stats.Histogram
 	var inside, entered int64
 	perWorker := make([]int64, len(workers))
 	perInstance := make([]int64, workers[len(workers)-1].number)
@@ -250,6 +255,7 @@ func sum(workers []*worker, cells []cell) Round {
 		perInstance[w.number-1] += w.ops
 		latency.Merge(&w.latency)
 		handOver.Merge(&w.handOver)
+		wait.Merge(&w.wait)
 		r.Ops += w.ops
 		r.Violations += w.violations
 		r.Fences += w.fences
@@ -273,6 +279,10 @@ func sum(workers []*worker, cells []cell) Round {
 	if workers[0].handOvers {
 		h := handOver.Summary()
 		r.HandOver = &h
+	}
+	if workers[0].permits > 0 {
+		s := wait.Summary()
+		r.Wait = &s
 	}
 	r.JainGoroutines, r.JainInstances = stats.Jain(perWorker), stats.Jain(perInstance)
 	return r

@@ -30,6 +30,7 @@ const (
 	BoundPings     Bound = iota // as many callers, each sending PINGs
 	BoundRoundTrip              // one caller sending PINGs: one round trip after the other
 	BoundWork                   // the same work, one after the other, without a lock
+	BoundPermits                // as many callers, all in one process
 )
 
 // Keys says which keys a goroutine asks for.
@@ -69,6 +70,8 @@ type Scenario struct {
 	Locker    []wllock.Option
 	In        []contender.Store // of the contenders that take part; none: all
 	Only      []string          // the contenders that take part; none: all
+	Permits   int               // so many may be inside at a time; 0: one
+	Jitter    float64           // by how much the work of a call differs from Work at most, of 1
 	Sale      bool              // callers buy, and the database is audited after each round
 	Settle    time.Duration     // warm up for as long at most, until every caller has been served once
 }
@@ -93,7 +96,7 @@ func Scenarios() []Scenario {
 		shared("etcd", "etcd", contender.OverEtcd),
 		[]Scenario{{Name: "backends-8x16", Title: "Each backend: one hot key, 8 instances of 16 goroutines", Group: contender.OverEach,
 			Instances: 8, Workers: 16, Links: local, Fences: true}},
-		sales())
+		sales(), permits())
 }
 
 // shared are those of a service that is there for other purposes.

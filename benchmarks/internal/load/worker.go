@@ -29,7 +29,9 @@ type worker struct {
 	fenced    bool    // the fences are checked: they must grow
 	sale      bool    // it buys
 	readers   float64 // how many of its calls are a reader's, of 1
+	permits   int     // so many may be inside; 0: one
 	work      time.Duration
+	jitter    float64
 	keys      []string
 	cells     []cell
 	choose    func() int
@@ -43,6 +45,7 @@ type worker struct {
 	inside     int64 // entries, measured or not
 	latency    stats.Histogram
 	handOver   stats.Histogram
+	wait       stats.Histogram // until a permit was there
 	violations int64
 	fences     int64 // checked
 	fallen     int64 // fences that were not above the one before
@@ -52,6 +55,9 @@ type worker struct {
 
 func (w *worker) run(ctx context.Context) {
 	inside, shared := w.critical, w.shared // made once: a method value is an allocation
+	if w.permits > 0 {
+		inside = w.permitted
+	}
 	reader, canRead := w.instance.(contender.Reader)
 	seller, _ := w.instance.(contender.Seller)
 	for w.phase.Load() != stopping {
@@ -138,6 +144,20 @@ func (w *worker) shared(context.Context) error {
 	return nil
 }
 
+// permitted is the function that runs with a permit.
+func (w *worker) permitted(context.Context) error {
+	if w.phase.Load() == measuring {
+		w.wait.Add(time.Since(w.begun))
+	}
+	c := w.now
+	if !c.enterPermitted(w.permits) {
+		w.violations++
+	}
+	w.doWork()
+	c.leavePermitted()
+	return nil
+}
+
 // checkFence compares with the fence of the exclusive holder before.
 func (w *worker) checkFence(ctx context.Context, c *cell) {
 	w.fences++
@@ -155,6 +175,7 @@ func (w *worker) takeOver(c *cell) {
 
 func (w *worker) doWork() {
 	if w.work > 0 {
-		precise.Sleep(w.work)
+		more := w.jitter * (2*rand.Float64() - 1)
+		precise.Sleep(w.work + time.Duration(more*float64(w.work)))
 	}
 }

@@ -77,6 +77,7 @@ var titles = map[contender.Group]string{
 	contender.OverSQLite:    "SQLite: wllock beside BEGIN IMMEDIATE and flock",
 	contender.OverEtcd:      "etcd: wllock beside concurrency.Mutex",
 	contender.OverEach:      "wllock over each of its backends",
+	contender.OverPermits:   "Permits: up to 8 holders at a time over all instances",
 	contender.OverBatch:     "Batches: one product, sold one by one and in batches",
 }
 

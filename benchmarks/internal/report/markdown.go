@@ -81,6 +81,7 @@ func writeGoals(b *strings.Builder, goals []Verdict) {
 
 func writeTable(b *strings.Builder, t Table) {
 	handOvers := len(t.Rows) > 0 && t.Rows[0].Total.HandOver != nil
+	waits := len(t.Rows) > 0 && t.Rows[0].Total.Wait != nil
 	head := "| contender | ops/s | to the best rival | p50 | p99 | p99.9 | max | Jain goroutines | Jain instances | commands/op | CPU/op | server CPU/op |"
 	if t.paired() {
 		head = strings.Replace(head, "best rival", "same without tenures", 1)
@@ -94,9 +95,16 @@ func writeTable(b *strings.Builder, t Table) {
 	if handOvers {
 		head += " hand-over p50 | p99 |"
 	}
+	if waits {
+		head += " of the limit | wait p50 | p99 | too many inside |"
+	}
 	fmt.Fprintf(b, "%s\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")-1))
 	for _, r := range t.Rows {
 		writeRow(b, t, r, handOvers)
+		if waits {
+			writeWait(b, t, r.Total)
+		}
+		b.WriteString("\n")
 	}
 	for _, r := range t.Rows {
 		writeTroubles(b, r, t.Sale)
@@ -126,7 +134,15 @@ func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
 	case handOvers:
 		b.WriteString(" | |")
 	}
-	b.WriteString("\n")
+}
+
+// writeWait writes the columns about permits.
+func writeWait(b *strings.Builder, t Table, s Total) {
+	share := ""
+	if most, ok := limit(t, ops); ok && most > 0 {
+		share = fmt.Sprintf("%.0f%%", 100*ops(s)/most)
+	}
+	fmt.Fprintf(b, " %s | %s | %s | %d |", share, span(s.Wait.P50), span(s.Wait.P99), s.Violations)
 }
 
 // fences says whether those of a row grew with every exclusive caller; of orders, that none fell: those of a batch have one.
@@ -156,6 +172,8 @@ func writeTroubles(b *strings.Builder, r Row, sale bool) {
 	switch {
 	case r.Total.Violations > 0 && sale:
 		fmt.Fprintf(b, "\n**%s: %d pieces were sold twice, left without an order, or sold untold.**\n", r.Contender, r.Total.Violations)
+	case r.Total.Violations > 0 && r.Total.Wait != nil:
+		fmt.Fprintf(b, "\n**%s let too many in, %d times.**\n", r.Contender, r.Total.Violations)
 	case r.Total.Violations > 0:
 		fmt.Fprintf(b, "\n**%s let two in at once, %d times.**\n", r.Contender, r.Total.Violations)
 	}

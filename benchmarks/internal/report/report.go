@@ -53,6 +53,7 @@ type Total struct {
 	OpsPerSecond    stats.Spread   `json:"ops_per_second"`
 	Latency         stats.Summary  `json:"latency"`
 	HandOver        *stats.Summary `json:"hand_over,omitempty"`
+	Wait            *stats.Summary `json:"wait,omitempty"`
 	JainGoroutines  float64        `json:"jain_goroutines"`
 	JainInstances   float64        `json:"jain_instances"`
 	CommandsPerOp   float64        `json:"commands_per_op"`
@@ -84,6 +85,10 @@ func NewRow(c contender.Contender, rounds []load.Round) Row {
 	if len(rounds) > 0 && rounds[0].HandOver != nil {
 		h := summary(rounds, func(r load.Round) stats.Summary { return *r.HandOver })
 		t.HandOver = &h
+	}
+	if len(rounds) > 0 && rounds[0].Wait != nil {
+		w := summary(rounds, func(r load.Round) stats.Summary { return *r.Wait })
+		t.Wait = &w
 	}
 	return Row{Contender: c.Name, Setting: c.Setting, Role: c.Role, Base: c.Base, Total: t, Rounds: rounds}
 }

@@ -1,0 +1,42 @@
+package load
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/server"
+)
+
+func TestOneTooManyInsideIsFound(t *testing.T) {
+	m := Machine{Stores: map[contender.Store]server.Service{contender.InMemory: server.Memory{}}}
+	c := fake(noLock{})
+	c.Store = contender.InMemory
+	s := Scenario{Name: "test", Instances: 3, Workers: 3, Work: time.Millisecond, Jitter: 0.5}
+	for permits, over := range map[int]bool{8: true, 9: false} {
+		s.Permits = permits
+		r, err := m.Run(t.Context(), c, s, Loopback, 100*time.Millisecond)
+		require.NoError(t, err)
+		assert.Equal(t, over, r.Violations > 0, "%d permits", permits)
+		assert.Positive(t, r.Wait.Count)
+	}
+}
+
+func TestPermitHoldersAdmitNoMore(t *testing.T) {
+	m := machine(t)
+	for _, s := range permits() {
+		s.Work /= 5
+		for _, c := range contender.All() {
+			if c.Group != contender.OverPermits || s.Workers == 3 {
+				continue
+			}
+			r := runUntilSome(t, m, c, s)
+			assert.Zero(t, r.Violations, c.Name)
+			assert.Zero(t, r.Failed, "%s: %s", c.Name, r.Failure)
+			assert.LessOrEqual(t, r.Wait.P50, r.Latency.P50, c.Name)
+		}
+	}
+}
