@@ -12,7 +12,7 @@ BENCH     ?= .#     which benchmarks
 
 # The packages of all modules: "..." ends where another module begins. Those that compare are not run under the detector.
 ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
-PLAIN := ./benchmarks/... ./example/frameworks/...
+PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/...
 RACED := $(filter-out $(PLAIN),$(ALL))
 
 # Prints a line per package, what failed, and at the end which tests were skipped and why: a skip that nobody sees hides.
@@ -55,7 +55,7 @@ vet: ## go vet
 	@$(GO) vet $(ALL)
 
 .PHONY: benchmarks
-benchmarks: servers linters ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks
+benchmarks: servers linters ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks and of migrations
 	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 4m $(PLAIN)
 	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 4m -run FaultsInAnyOrder ./distributed/zklock # see its skip
 	@$(TEST) -timeout 4m -run AllocatesLittle . # skips under the detector

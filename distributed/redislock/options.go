@@ -60,8 +60,8 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 
 // WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before the next in wllock's queue gets it.
 // Hand-overs in the queue never leave the key free, so a client of the common convention (SET key unique NX PX) that
-// polls for it may starve beside a busy queue; with a gap longer than its polling interval it gets its share. The price
-// is d per hand-off. Default 0: off. All processes that share keys should use the same d.
+// polls for it may starve beside a busy queue; a gap of a third of its polling interval gives it a share, and docs/migrating.md
+// has the figures. The price is d per hand-off. Default 0: off. All processes that share keys should use the same d.
 func WithInteropGap(d time.Duration) Option {
 	return func(s *settings) { s.gap = max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) }
 }

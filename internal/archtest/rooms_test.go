@@ -195,6 +195,10 @@ var rooms = []room{
 		},
 	},
 	{
+		path: "example/migrating", what: "other lock libraries beside wllock, on the same keys", knows: []string{public}, program: true,
+		imports: []string{redisClient, "github.com/go-co-op/gocron/v2"},
+	},
+	{
 		path: "benchmarks", what: "wllock beside other lock libraries", program: true,
 		knows: []string{public, "internal/testproc", "internal/zktest", "internal/dbtest", "internal/etcdtest"},
 		imports: []string{
