@@ -19,9 +19,10 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/example/batching"
+	"github.com/wllock/wllock/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
 
 // open returns a shop with so many pieces in a database of its own.
 func open(t testing.TB, qty int) *batching.Shop {

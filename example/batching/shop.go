@@ -1,5 +1,6 @@
-// Package batching has recipes for batch guards over a database: an order with "sold out" for one buyer, and two ways to keep one bad
-// order from failing its batch, by halves and by savepoints. docs/batching.md says what each costs.
+// Package batching has recipes for batch guards over a database: an order with "sold out" for one buyer, the same on pgx with a statement
+// for each order but no round trip, and two ways to keep one bad order from failing its batch, by halves and by savepoints.
+// docs/batching.md says what each costs.
 package batching
 
 import (
@@ -71,18 +72,7 @@ func sell(ctx context.Context, tx *sql.Tx, batch []*Item, insert func(context.Co
 	if err != nil {
 		return err
 	}
-	var sold []*Item
-	for _, item := range batch {
-		item.Result, item.Err = 0, nil // of an earlier try
-		if item.Arg.Amount > left {
-			item.Err = ErrSoldOut
-			continue
-		}
-		item.Result = next
-		next++
-		left -= item.Arg.Amount
-		sold = append(sold, item)
-	}
+	sold, left, next := giveOut(batch, left, next)
 	if len(sold) == 0 {
 		return nil
 	}
@@ -96,6 +86,23 @@ func sell(ctx context.Context, tx *sql.Tx, batch []*Item, insert func(context.Co
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE stock SET qty = $1, next = $2 WHERE product = $3`, left, next, product)
 	return err
+}
+
+// giveOut numbers the orders that get their pieces, in the order of their arrival. The others have an error of their own.
+func giveOut(batch []*Item, stock, number int) (sold []*Item, left, next int) {
+	left, next = stock, number
+	for _, item := range batch {
+		item.Result, item.Err = 0, nil // of an earlier try
+		if item.Arg.Amount > left {
+			item.Err = ErrSoldOut
+			continue
+		}
+		item.Result = next
+		next++
+		left -= item.Arg.Amount
+		sold = append(sold, item)
+	}
+	return sold, left, next
 }
 
 // insertAll writes all orders in one statement.
