@@ -87,6 +87,16 @@ func TestHoldIsInTheWay(t *testing.T) {
 	wllocktest.Hold(t, locker, "product", "1")
 }
 
+func TestHoldLastsUntilItIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locker := wllocktest.New(t)
+		release := wllocktest.Hold(t, locker, "product", "1")
+		require.ErrorIs(t, locker.Do(t.Context(), "product", "1", nothing, wllock.WithWait(time.Hour)), wllock.ErrWaitTimeout)
+		time.AfterFunc(time.Hour, release)
+		require.NoError(t, locker.Do(t.Context(), "product", "1", nothing))
+	})
+}
+
 func TestOtherProcessHolds(t *testing.T) {
 	locker, faults := wllocktest.NewWithFaults(t)
 	release := wllocktest.Hold(t, faults.Process(), "product", "1")
