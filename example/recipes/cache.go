@@ -19,10 +19,11 @@ type Cache struct {
 	fill func(ctx context.Context, key string) (string, error)
 }
 
-// NewCache returns a cache that computes a missing value once, however many callers in however many processes miss it.
+// NewCache returns a cache that computes a missing value once, however many callers in all processes miss it.
 func NewCache(c Cache, locker *wllock.Locker) *Cache {
 	key := func(key string) string { return key }
-	c.fill = wllock.WrapBatch(locker, "cache", key, c.fillFor, wllock.WithMaxBatch(wllock.Unlimited), wllock.WithWait(5*time.Second))
+	c.fill = wllock.WrapBatch(locker, "cache", key, c.fillFor,
+		wllock.WithMaxBatch(wllock.Unlimited), wllock.WithWait(5*time.Second))
 	return &c
 }
 
@@ -50,7 +51,7 @@ func (c *Cache) fillFor(ctx context.Context, batch []*wllock.Item[string, string
 	return err
 }
 
-// Catalog is a value of many parts, written one by one: a reader must not see some of the old and some of the new.
+// Catalog is a value of many parts, written one by one: a reader must not see some old ones and some new ones.
 type Catalog struct {
 	Locker *wllock.Locker
 	Redis  *redis.Client
@@ -58,23 +59,26 @@ type Catalog struct {
 	TTL    time.Duration
 }
 
-// Prices reads under the shared lock: any number of readers at once, in all processes, and no writer beside them.
+// Prices reads under the shared lock: any number of readers at once, in all processes, and no writer.
 func (c *Catalog) Prices(ctx context.Context) (prices map[string]string, err error) {
-	prices, err = wllock.Call(ctx, c.Locker, "catalog", "prices", c.read, wllock.Shared(), wllock.WithWait(5*time.Second))
+	wait := wllock.WithWait(5 * time.Second)
+	prices, err = wllock.Call(ctx, c.Locker, "catalog", "prices", c.read, wllock.Shared(), wait)
+	if errors.Is(err, redis.Nil) { // the shared lock is released: inside it, the exclusive one is ErrUpgrade
+		return wllock.Call(ctx, c.Locker, "catalog", "prices", c.fill, wait)
+	}
+	return prices, err
+}
+
+// fill runs under the exclusive lock.
+func (c *Catalog) fill(ctx context.Context) (map[string]string, error) {
+	prices, err := c.read(ctx) // somebody else may have written them since
 	if !errors.Is(err, redis.Nil) {
 		return prices, err
 	}
-	// The shared lock has been released: inside it, the exclusive one is ErrUpgrade.
-	return wllock.Call(ctx, c.Locker, "catalog", "prices", func(ctx context.Context) (map[string]string, error) {
-		prices, err := c.read(ctx) // somebody else may have written them since
-		if !errors.Is(err, redis.Nil) {
-			return prices, err
-		}
-		if err := c.write(ctx); err != nil {
-			return nil, err
-		}
-		return c.read(ctx)
-	}, wllock.WithWait(5*time.Second))
+	if err := c.write(ctx); err != nil {
+		return nil, err
+	}
+	return c.read(ctx)
 }
 
 // read returns redis.Nil if the prices are missing, too old, or half written.
@@ -89,7 +93,9 @@ func (c *Catalog) write(ctx context.Context) error {
 	if err := c.Redis.Del(ctx, "prices").Err(); err != nil { // a half of somebody that died
 		return err
 	}
-	err := c.Load(ctx, func(product, price string) error { return c.Redis.HSet(ctx, "prices", product, price).Err() })
+	err := c.Load(ctx, func(product, price string) error {
+		return c.Redis.HSet(ctx, "prices", product, price).Err()
+	})
 	if err != nil {
 		return err
 	}

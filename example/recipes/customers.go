@@ -10,8 +10,8 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// Workers does the jobs of each customer in order and one at a time, and those of different customers at once. Any number
-// of processes may have any number of them.
+// Workers does the jobs of each customer in order and one at a time, and those of different customers at once.
+// Any number of processes may have any number of them.
 type Workers struct {
 	Locker *wllock.Locker
 	Pool   *pgxpool.Pool
@@ -34,7 +34,7 @@ func (w *Workers) Round(ctx context.Context) (done int, err error) {
 			done += n
 			return err
 		}, wllock.NoWait())
-		if err != nil && !errors.Is(err, wllock.ErrHeld) { // ErrHeld: another worker is at it, go on with the next customer
+		if err != nil && !errors.Is(err, wllock.ErrHeld) { // ErrHeld: another worker is at it; take the next
 			return done, err
 		}
 	}
@@ -45,14 +45,16 @@ func (w *Workers) Round(ctx context.Context) (done int, err error) {
 func (w *Workers) serve(ctx context.Context, customer string) (done int, err error) {
 	held, _ := wllock.HeldFrom(ctx)
 	fence := int64(held.Fence())
-	claimed, err := w.Pool.Exec(ctx, `UPDATE customers SET fence = $1 WHERE id = $2 AND fence < $1`, fence, customer)
+	claimed, err := w.Pool.Exec(ctx,
+		`UPDATE customers SET fence = $1 WHERE id = $2 AND fence < $1`, fence, customer)
 	if err == nil && claimed.RowsAffected() == 0 {
 		err = ErrOvertaken // every job has a customer, so the row exists
 	}
 	for err == nil {
 		var id int64
 		var what string
-		err = w.Pool.QueryRow(ctx, `SELECT id, what FROM jobs WHERE customer = $1 ORDER BY id LIMIT 1`, customer).Scan(&id, &what)
+		err = w.Pool.QueryRow(ctx,
+			`SELECT id, what FROM jobs WHERE customer = $1 ORDER BY id LIMIT 1`, customer).Scan(&id, &what)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return done, nil
 		}
@@ -69,8 +71,8 @@ func (w *Workers) serve(ctx context.Context, customer string) (done int, err err
 
 // finish removes a job if the claim still stands.
 func (w *Workers) finish(ctx context.Context, customer string, job, fence int64) error {
-	gone, err := w.Pool.Exec(ctx, `DELETE FROM jobs WHERE id = $1 AND EXISTS (SELECT FROM customers WHERE id = $2 AND fence = $3 FOR UPDATE)`,
-		job, customer, fence)
+	gone, err := w.Pool.Exec(ctx, `DELETE FROM jobs WHERE id = $1
+		AND EXISTS (SELECT FROM customers WHERE id = $2 AND fence = $3 FOR UPDATE)`, job, customer, fence)
 	if err == nil && gone.RowsAffected() == 0 {
 		err = ErrOvertaken
 	}

@@ -29,14 +29,14 @@ type GormShop struct {
 
 // Sell sells one piece and returns how many are left.
 func (s *GormShop) Sell(ctx context.Context, product string) (left int64, err error) {
-	return wllock.Call(ctx, s.Locker, "product", product, func(ctx context.Context) (left int64, err error) { // the lock first
+	err = s.Locker.Do(ctx, "product", product, func(ctx context.Context) error { // the lock first
 		held, _ := wllock.HeldFrom(ctx)
-		err = s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) { // commits before the lock is released
+		return s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) { // commits, then the release
 			left, err = sellGorm(tx, product, int64(held.Fence()))
 			return err
 		})
-		return left, err
 	}, wllock.WithWait(2*time.Second))
+	return left, err
 }
 
 func sellGorm(tx *gorm.DB, product string, fence int64) (left int64, err error) {
@@ -47,7 +47,8 @@ func sellGorm(tx *gorm.DB, product string, fence int64) (left int64, err error) 
 	if stock.Qty == 0 {
 		return 0, ErrSoldOut
 	}
-	done := tx.Model(&stock).Where("fence = ?", fence).Update("qty", stock.Qty-1) // and so every later write; never Save
+	// This, and every later write; never Save, which writes all columns whatever the fence.
+	done := tx.Model(&stock).Where("fence = ?", fence).Update("qty", stock.Qty-1)
 	if done.Error == nil && done.RowsAffected == 0 {
 		return 0, ErrOvertaken
 	}

@@ -23,10 +23,11 @@ const maxBody = 1 << 20
 // Work does what a POST asks for in the given transaction, and returns the answer.
 type Work func(ctx context.Context, tx pgx.Tx, body []byte) (status int, answer []byte, err error)
 
-// Idempotent is a handler of POST requests with an Idempotency-Key. The first one does the work and stores its answer in the
-// same transaction; each repeat gets that answer.
+// Idempotent is a handler of POST requests with an Idempotency-Key. The first one does the work and stores its
+// answer in the same transaction; each repeat gets that answer.
 func Idempotent(locker *wllock.Locker, pool *pgxpool.Pool, work Work) http.Handler {
-	guard := httpguard.New(locker, "idempotency", httpguard.Header("Idempotency-Key"), // a repeat waits for the first one's answer
+	// A repeat waits for the first one's answer.
+	guard := httpguard.New(locker, "idempotency", httpguard.Header("Idempotency-Key"),
 		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)), httpguard.WithBodyBuffer(maxBody))
 	return guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var status int
@@ -55,16 +56,18 @@ func once(tx pgx.Tx, r *http.Request, work Work) (status int, answer []byte, err
 	}
 	request := sha256.Sum256(append([]byte(r.URL.Path+"\n"), body...))
 	var stored []byte
-	err = tx.QueryRow(ctx, `SELECT request, status, body FROM answers WHERE key = $1`, key).Scan(&stored, &status, &answer)
+	err = tx.QueryRow(ctx,
+		`SELECT request, status, body FROM answers WHERE key = $1`, key).Scan(&stored, &status, &answer)
 	switch {
 	case err == nil && !bytes.Equal(stored, request[:]):
-		return http.StatusUnprocessableEntity, []byte("this Idempotency-Key was used for another request\n"), nil
+		return http.StatusUnprocessableEntity, []byte("this Idempotency-Key has another request\n"), nil
 	case !errors.Is(err, pgx.ErrNoRows):
 		return status, answer, err
 	}
 	if status, answer, err = work(ctx, tx, body); err != nil {
 		return 0, nil, err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO answers (key, request, status, body) VALUES ($1, $2, $3, $4)`, key, request[:], status, answer)
+	_, err = tx.Exec(ctx,
+		`INSERT INTO answers (key, request, status, body) VALUES ($1, $2, $3, $4)`, key, request[:], status, answer)
 	return status, answer, err // the primary key refuses a second one, also if the lock was lost
 }

@@ -38,15 +38,22 @@ func (o *Outbox) Run(ctx context.Context) error {
 	})
 }
 
+// claimOutbox makes the row or claims it; no row can only mean that a later leader has. The same leader claims again
+// and again, hence "<=".
+const claimOutbox = `
+	INSERT INTO leaders (id, fence) VALUES ('outbox', $1)
+	ON CONFLICT (id) DO UPDATE SET fence = excluded.fence WHERE leaders.fence <= excluded.fence
+`
+
 // send claims the outbox for this leader, and sends what is in it, the oldest first.
 func (o *Outbox) send(ctx context.Context, fence int64) error {
 	return pgx.BeginFunc(ctx, o.Pool, func(tx pgx.Tx) error {
-		claimed, err := tx.Exec(ctx, `UPDATE leaders SET fence = $1 WHERE id = 'outbox' AND fence <= $1`, fence) // again and again
+		claimed, err := tx.Exec(ctx, claimOutbox, fence)
 		if err != nil {
 			return err
 		}
 		if claimed.RowsAffected() == 0 {
-			return ErrOvertaken // the row is created with the table
+			return ErrOvertaken
 		}
 		rows, err := tx.Query(ctx, `SELECT id, mail FROM outbox ORDER BY id LIMIT 10`)
 		if err != nil {
@@ -55,7 +62,7 @@ func (o *Outbox) send(ctx context.Context, fence int64) error {
 		mails, err := pgx.CollectRows(rows, pgx.RowToStructByPos[letter])
 		for _, mail := range mails {
 			if err == nil {
-				err = o.Send(ctx, mail.ID, mail.Text) // a crash before the commit sends it again, with the same id
+				err = o.Send(ctx, mail.ID, mail.Text) // after a crash it is sent again, with the same id
 			}
 			if err == nil {
 				_, err = tx.Exec(ctx, `DELETE FROM outbox WHERE id = $1`, mail.ID)

@@ -18,7 +18,7 @@ import (
 func TestOutboxIsSentByOneLeaderAfterTheOther(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	pool := database(t, `INSERT INTO leaders (id) VALUES ('outbox')`)
+	pool := database(t)
 	var mu sync.Mutex // guards sent and by
 	var sent []int64
 	by := map[int]bool{}

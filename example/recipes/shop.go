@@ -69,14 +69,14 @@ type Shop struct {
 
 // Sell sells one piece and returns how many are left. The same order is sold once, however often it is tried.
 func (s *Shop) Sell(ctx context.Context, product, order string) (left int64, err error) {
-	return wllock.Call(ctx, s.Locker, "product", product, func(ctx context.Context) (left int64, err error) { // the lock first
+	err = s.Locker.Do(ctx, "product", product, func(ctx context.Context) error { // the lock first
 		held, _ := wllock.HeldFrom(ctx)
-		err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) { // commits before the lock is released
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) { // commits before the lock is released
 			left, err = sell(ctx, tx, product, order, int64(held.Fence()))
 			return err
 		})
-		return left, err
 	}, wllock.WithWait(2*time.Second))
+	return left, err
 }
 
 func sell(ctx context.Context, tx pgx.Tx, product, order string, fence int64) (left int64, err error) {
@@ -91,20 +91,23 @@ func sell(ctx context.Context, tx pgx.Tx, product, order string, fence int64) (l
 	if qty == 0 {
 		return 0, ErrSoldOut
 	}
-	done, err := tx.Exec(ctx, `UPDATE stock SET qty = $1 WHERE id = $2 AND fence = $3`, qty-1, product, fence) // and so every later write
+	done, err := tx.Exec(ctx, // this, and every later write
+		`UPDATE stock SET qty = $1 WHERE id = $2 AND fence = $3`, qty-1, product, fence)
 	if err == nil && done.RowsAffected() == 0 {
 		err = ErrOvertaken
 	}
 	if err != nil {
 		return 0, err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO orders (id, product, remain) VALUES ($1, $2, $3)`, order, product, qty-1)
+	_, err = tx.Exec(ctx,
+		`INSERT INTO orders (id, product, remain) VALUES ($1, $2, $3)`, order, product, qty-1)
 	return qty - 1, err
 }
 
 // claim reads the row and excludes every holder of a lower fence.
 func claim(ctx context.Context, tx pgx.Tx, product string, fence int64) (qty int64, err error) {
-	err = tx.QueryRow(ctx, `UPDATE stock SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING qty`, fence, product).Scan(&qty)
+	err = tx.QueryRow(ctx,
+		`UPDATE stock SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING qty`, fence, product).Scan(&qty)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return qty, err
 	}

@@ -13,9 +13,10 @@ import (
 )
 
 // Once makes a job for a scheduler that every process runs: at each tick, one process runs it.
-func Once(ctx context.Context, locker *wllock.Locker, name string, atLeast time.Duration, job wllock.Func) cron.FuncJob {
+func Once(ctx context.Context, l *wllock.Locker, name string, atLeast time.Duration, job wllock.Func) cron.FuncJob {
 	return func() {
-		err := locker.Do(ctx, "cron", name, job, wllock.NoWait(), wllock.WithHoldAtLeast(atLeast), wllock.WithLockTimeMax(atLeast))
+		err := l.Do(ctx, "cron", name, job,
+			wllock.NoWait(), wllock.WithHoldAtLeast(atLeast), wllock.WithLockTimeMax(atLeast))
 		if err != nil && !errors.Is(err, wllock.ErrHeld) { // ErrHeld: another process runs it, or has run it
 			slog.ErrorContext(ctx, "job failed", "job", name, "error", err)
 		}
@@ -29,7 +30,7 @@ func Crontab(ctx context.Context, locker *wllock.Locker, report wllock.Func) (*c
 	return schedule, err
 }
 
-// Ticks is the Locker of a gocron scheduler: at each tick, one process runs the job. The lock's key is the job's name.
+// Ticks is the Locker of a gocron scheduler: at each tick, one process runs the job. The key is the job's name.
 type Ticks struct {
 	Locker  *wllock.Locker
 	AtLeast time.Duration // how long others stay out: half of the time between two ticks
@@ -37,7 +38,8 @@ type Ticks struct {
 
 // Lock implements gocron.Locker. After an error, gocron skips this tick.
 func (t Ticks) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	lock, err := t.Locker.Acquire(ctx, "cron", job, wllock.NoWait(), wllock.WithHoldAtLeast(t.AtLeast), wllock.WithLockTimeMax(t.AtLeast))
+	lock, err := t.Locker.Acquire(ctx, "cron", job,
+		wllock.NoWait(), wllock.WithHoldAtLeast(t.AtLeast), wllock.WithLockTimeMax(t.AtLeast))
 	if err != nil {
 		return nil, err
 	}
@@ -51,10 +53,12 @@ func (t tick) Unlock(ctx context.Context) error { return t.lock.Release(ctx) }
 
 // Gocron is the scheduler of a process: gocron.
 func Gocron(locker *wllock.Locker, report func(context.Context) error) (gocron.Scheduler, error) {
-	schedule, err := gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithDistributedLocker(Ticks{locker, 30 * time.Second}))
+	schedule, err := gocron.NewScheduler(
+		gocron.WithLocation(time.UTC), gocron.WithDistributedLocker(Ticks{locker, 30 * time.Second}))
 	if err != nil {
 		return nil, err
 	}
-	_, err = schedule.NewJob(gocron.CronJob("* * * * *", false), gocron.NewTask(report), gocron.WithName("report"))
+	everyMinute := gocron.CronJob("* * * * *", false)
+	_, err = schedule.NewJob(everyMinute, gocron.NewTask(report), gocron.WithName("report"))
 	return schedule, err
 }

@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -30,7 +29,8 @@ type Webhook struct {
 
 func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var e Event // check the partner's signature first
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&e); err != nil || e.ID == "" || e.Order == "" {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&e)
+	if err != nil || e.ID == "" || e.Order == "" {
 		http.Error(w, "not an event", http.StatusBadRequest)
 		return
 	}
@@ -40,7 +40,7 @@ func (h *Webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// once does nothing if the event's id is known. The row and what Apply writes are committed together, or not at all.
+// once does nothing if the event's id is known. Its row and what Apply writes are committed together.
 func (h *Webhook) once(ctx context.Context, e Event) error {
 	return h.Locker.Do(ctx, "order", e.Order, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, h.Pool, func(tx pgx.Tx) error {
@@ -51,16 +51,4 @@ func (h *Webhook) once(ctx context.Context, e Event) error {
 			return h.Apply(ctx, tx, e)
 		})
 	}, wllock.WithWait(5*time.Second)) // less than the partner waits
-}
-
-// Mailer sends a mail for a customer at most once an hour, whoever asks.
-func Mailer(locker *wllock.Locker, send func(ctx context.Context, customer string) error) func(context.Context, string) error {
-	return func(ctx context.Context, customer string) error {
-		err := locker.Do(ctx, "mail", customer, func(ctx context.Context) error { return send(ctx, customer) },
-			wllock.NoWait(), wllock.WithHoldAtLeast(time.Hour))
-		if errors.Is(err, wllock.ErrHeld) {
-			return nil // it was sent, or is being sent
-		}
-		return err
-	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -56,20 +54,4 @@ func TestWebhookWantsAFailedEventAgain(t *testing.T) {
 	fail = nil
 	require.Equal(t, http.StatusOK, deliver(t, h, event))
 	require.Equal(t, http.StatusBadRequest, deliver(t, h, `{"id": "e1"}`))
-}
-
-func TestMailIsSentOnceAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, faults := wllocktest.NewWithFaults(t)
-		sent := 0
-		for range 3 { // processes
-			mail := recipes.Mailer(faults.Process(), func(context.Context, string) error { sent++; return nil })
-			require.NoError(t, mail(t.Context(), "7"))
-		}
-		require.Equal(t, 1, sent)
-		time.Sleep(time.Hour + time.Minute)
-		mail := recipes.Mailer(faults.Process(), func(context.Context, string) error { sent++; return nil })
-		require.NoError(t, mail(t.Context(), "7"))
-		require.Equal(t, 2, sent)
-	})
 }

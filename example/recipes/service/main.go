@@ -1,5 +1,5 @@
-// Command service is a complete service: orders over HTTP and gRPC, one at a time for each product over all its replicas,
-// with metrics, a page of its locks, probes, and a graceful end. kubernetes.yaml runs it.
+// Command service is a complete service: orders over HTTP and gRPC, one at a time for each product over all its
+// replicas, with metrics, a page of its locks, probes, and a graceful end. kubernetes.yaml runs it.
 package main
 
 import (
@@ -35,8 +35,10 @@ import (
 
 const (
 	wait     = 2 * time.Second  // for the lock
-	grace    = 15 * time.Second // for requests under way at the end: more than the wait and WithLockTimeMax (10 s) together
+	grace    = 15 * time.Second // for requests under way at the end: more than wait and WithLockTimeMax (10 s)
 	pingTime = time.Second      // less than the probe's time-out
+
+	headerTime = 5 * time.Second // for clients that never finish their header
 )
 
 type service struct {
@@ -46,7 +48,7 @@ type service struct {
 }
 
 func (s *service) Order(ctx context.Context, r *shoppb.OrderRequest) (*shoppb.OrderResponse, error) {
-	left, err := s.shop.Sell(ctx, r.GetProductId(), r.GetOrderId()) // inside the guard's lock: reentrant, runs at once
+	left, err := s.shop.Sell(ctx, r.GetProductId(), r.GetOrderId()) // reentrant: the guard has the lock
 	switch {
 	case errors.Is(err, recipes.ErrSoldOut):
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
@@ -71,7 +73,8 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ready asks the backend, because this service does nothing without locks. Liveness must not: it would restart all replicas.
+// ready asks the backend, because this service does nothing without locks. Liveness must not ask: during an
+// outage it would restart all replicas.
 func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), pingTime)
 	defer cancel()
@@ -81,7 +84,8 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *service) serve(ctx context.Context) (err error) {
-	guard := httpguard.New(s.shop.Locker, "product", httpguard.PathValue("product"), httpguard.WithCallOptions(wllock.WithWait(wait)))
+	guard := httpguard.New(s.shop.Locker, "product", httpguard.PathValue("product"),
+		httpguard.WithCallOptions(wllock.WithWait(wait)))
 	public, admin := http.NewServeMux(), http.NewServeMux()
 	public.Handle("POST /orders/{product}", guard(http.HandlerFunc(s.order)))
 	admin.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
@@ -90,19 +94,21 @@ func (s *service) serve(ctx context.Context) (err error) {
 	admin.Handle("GET /debug/wllock", debug.Handler(s.shop.Locker))
 
 	key := grpcguard.KeyFrom(func(r *shoppb.OrderRequest) string { return r.GetProductId() })
-	calls := grpc.NewServer(grpc.UnaryInterceptor(
-		grpcguard.UnaryServerInterceptor(s.shop.Locker, "product", key, grpcguard.WithCallOptions(wllock.WithWait(wait)))))
+	calls := grpc.NewServer(grpc.UnaryInterceptor(grpcguard.UnaryServerInterceptor(s.shop.Locker, "product", key,
+		grpcguard.WithCallOptions(wllock.WithWait(wait)))))
 	shoppb.RegisterShopServer(calls, s)
-	orders, operators := &http.Server{Handler: public, ReadHeaderTimeout: wait}, &http.Server{Handler: admin, ReadHeaderTimeout: wait}
+	orders := &http.Server{Handler: public, ReadHeaderTimeout: headerTime}
+	operators := &http.Server{Handler: admin, ReadHeaderTimeout: headerTime}
 
 	failed := make(chan error, 3)
-	for name, serve := range map[string]func(net.Listener) error{"HTTP": orders.Serve, "GRPC": calls.Serve, "ADMIN": operators.Serve} {
+	servers := map[string]interface{ Serve(l net.Listener) error }{"HTTP": orders, "GRPC": calls, "ADMIN": operators}
+	for name, server := range servers {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", os.Getenv(name+"_ADDR"))
 		if err != nil {
 			return err
 		}
 		slog.InfoContext(ctx, "listening", "what", name, "addr", l.Addr())
-		go func() { failed <- serve(l) }()
+		go func() { failed <- server.Serve(l) }()
 	}
 	select {
 	case err = <-failed:
@@ -116,7 +122,8 @@ func (s *service) serve(ctx context.Context) (err error) {
 	ended.Go(calls.GracefulStop) // first the requests: they release their locks themselves
 	err = errors.Join(err, orders.Shutdown(limit))
 	ended.Wait()
-	return errors.Join(err, s.shop.Locker.Close(limit), operators.Close()) // then the Locker, which closes its backend
+	err = errors.Join(err, s.shop.Locker.Close(limit)) // then the Locker, which closes its backend
+	return errors.Join(err, operators.Close())         // probes and metrics last
 }
 
 func run(ctx context.Context) (err error) {
