@@ -32,8 +32,10 @@
 // kind; what holds even then is the fence (fencing token): a number that grows with every exclusive caller. A store that
 // refuses smaller numbers, at the first statement of the work, is safe.
 //
-//	UPDATE stock SET fence = :f WHERE id = :id AND fence < :f RETURNING qty   -- no row: a newer caller is at work
+//	UPDATE stock SET fence = :f WHERE id = :id AND fence < :f RETURNING qty   -- no row: a newer caller is at work, or there is no such id
 //	UPDATE stock SET qty = :q   WHERE id = :id AND fence = :f                 -- and every later write alike; no row: roll back
+//
+// The column is fence BIGINT NOT NULL DEFAULT 0.
 //
 // # Failure
 //
