@@ -114,7 +114,13 @@ func (l *Locker) request(r *request, name, key string, opts []CallOption) error 
 		return l.invalid(name, key, err)
 	}
 	r.key = n.prefix + key
-	return r.options.conflict()
+	if err := r.options.conflict(); err != nil {
+		return err
+	}
+	if r.options.permits > 0 {
+		r.options.mode = distributed.Shared
+	}
+	return nil
 }
 
 // init makes h a hold of l's for what is asked.
@@ -140,8 +146,8 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 		switch {
 		case h.lost():
 			reason = h.err()
-		case h.mode == distributed.Shared && r.options.mode == distributed.Exclusive:
-			reason = ErrUpgrade
+		case h.mode == distributed.Shared && (r.options.mode == distributed.Exclusive || r.options.permits > 0 && h.turn.Permits() == 0):
+			reason = ErrUpgrade // rules L6 and P5
 		case r.options.least > h.use.Least():
 			reason = errStaysLess
 		}
@@ -159,7 +165,7 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 
 // acquire takes h through both tiers. One deadline, if there is one, covers them both (rule L7).
 func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, deadline time.Time) error {
-	turn := local.Ask{Shared: c.mode == distributed.Shared, NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.waiting}
+	turn := local.Ask{Shared: c.mode == distributed.Shared, Permits: int(c.permits), NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.waiting}
 	if c.hopeless && !c.noWait {
 		turn.MaxAhead = h.name.wait.maxAhead(ctx, asked, turn.Deadline)
 	}
@@ -177,11 +183,15 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
-	tier, err := h.begin(ctx, turn, l.leaseFor(c, tenure.Ask{Mode: c.mode, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name}))
+	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: turn.Permits, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name})
+	if turn.Permits > 0 {
+		ask.Turn = &h.turn
+	}
+	tier, err := h.begin(ctx, turn, ask)
 	if err != nil {
 		return l.refused(ctx, h, tier, turn.Limit, err)
 	}
-	if c.mode == distributed.Shared {
+	if c.mode == distributed.Shared && turn.Permits == 0 {
 		h.turn.Share()
 	}
 	l.observer.acquired(h.outside(), &h.call)
@@ -193,10 +203,15 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier, error) {
 	for {
 		err := h.beginOnce(ctx, ask)
-		if err == nil {
+		switch {
+		case err == nil:
 			return "", nil
-		}
-		if err != tenure.ErrDrain {
+		case err == tenure.ErrCalled && h.join(ask):
+			return "", nil
+		case err == tenure.ErrCalled:
+			ask.Now = time.Time{}
+			continue
+		case err != tenure.ErrDrain:
 			return TierDistributed, err
 		}
 		err = h.turn.Again(ctx, turn)
@@ -209,17 +224,21 @@ func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier,
 }
 
 // beginOnce passes the turn on if the tenure refuses the caller, and if the backend panics: its key must not be lost with
-// it. After ErrDrain the caller still has the turn.
+// it. After ErrDrain and ErrCalled the caller still has the turn, after ErrCalled a second one as well.
 func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
-	pass := true
+	pass, called := true, false
 	defer func() {
+		if ask.Turn != nil && !called {
+			h.passCalled()
+		}
 		if pass {
 			h.pass()
 		}
 	}()
 	h.flight.Context = ctx
 	err := h.tenure.Begin(&h.flight, &h.use, ask)
-	if pass = err != nil && err != tenure.ErrDrain; pass {
+	called = err == tenure.ErrCalled
+	if pass = err != nil && err != tenure.ErrDrain && !called; pass {
 		err = heldBy(h.tenure, err) // before its place is left
 	}
 	return err

@@ -41,6 +41,8 @@ const maxKeys = 64
 // key is lost while DoAll waits for others, it releases them all and starts over within the same wait, up to 3 times; then
 // it returns ErrLeaseLost, with Ran false.
 //
+// A Resource has no limit: Permits is an error of the call, also if it comes from WithName or WithDefaults.
+//
 // In fn's context, HeldKey returns each lock, with its own fence, and HeldFrom the last in the common order.
 func (l *Locker) DoAll(ctx context.Context, resources []Resource, fn Func, opts ...CallOption) error {
 	switch {
@@ -79,6 +81,9 @@ func (b *bundle) ask(resources []Resource, opts []CallOption) (fallback, error) 
 		var m member
 		if err := b.locker.request(&m.request, r.Name, r.Key, opts); err != nil {
 			return m.options.fallback, err
+		}
+		if m.options.permits > 0 {
+			return m.options.fallback, errPermitAll // rule P5
 		}
 		if r.Shared {
 			m.options.mode = distributed.Shared

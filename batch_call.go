@@ -64,7 +64,11 @@ func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, 
 	var r request
 	err = l.request(&r, name, key, opts)
 	e.fallback = r.options.fallback
-	if err == nil && r.options.mode == distributed.Shared {
+	switch {
+	case err != nil:
+	case r.options.permits > 0:
+		err = errPermitBatch // rule P5
+	case r.options.mode == distributed.Shared:
 		err = errSharedBatch // rule B11
 	}
 	if err != nil {

@@ -24,7 +24,8 @@ var (
 	ErrWaitTimeout error = waitTimeout{}
 	// ErrHeld: NoWait was given, and somebody has the lock.
 	ErrHeld = distributed.ErrHeld
-	// ErrUpgrade: an exclusive lock was requested inside the caller's own shared lock. It could only wait for itself.
+	// ErrUpgrade: an exclusive lock was requested inside the caller's own shared lock or permit, or a permit inside its own shared
+	// lock. It could only wait for itself.
 	ErrUpgrade = errors.New("exclusive lock requested inside the caller's own shared lock")
 	// ErrLockOrder: DoAll was asked, inside a lock, for one that comes before it in the common order. It might wait forever.
 	ErrLockOrder = errors.New("lock requested inside one that comes later in the common order")

@@ -137,7 +137,7 @@ func (h *hold) unpin() bool {
 // may be that the lease was lost before.
 func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) { // rule T5
 	kept, pass := h.out()
-	if pass && h.turn.Pass() == local.Kept {
+	if pass && passes(&h.turn, h.tenure) >= local.Kept {
 		err = h.tenure.ReleaseAndWait(ctx, &h.turn)
 	}
 	if errors.Is(err, distributed.ErrLeaseLost) { // only the backend knew
@@ -181,11 +181,7 @@ func (h *hold) out() (kept, pass bool) {
 }
 
 // pass passes the turn on, with what the tenure has at hand; if nobody waits, that goes back to the backend.
-func (h *hold) pass() {
-	if h.turn.Pass() == local.Kept {
-		h.tenure.Release(&h.turn) // rule T5
-	}
-}
+func (h *hold) pass() { passOn(&h.turn, h.tenure) }
 
 // LeaseLost implements tenure.Owner: the context ends, and the turn passes to the next caller even if the function stays.
 func (h *hold) LeaseLost() { // rule T6

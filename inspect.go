@@ -2,6 +2,7 @@ package wllock
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,15 +13,16 @@ import (
 // lease is on the way back to the backend. The page of package debug has it as JSON, with these names.
 type LockInfo struct {
 	Key       string        `json:"key"`              // full name
-	Mode      string        `json:"mode"`             // "exclusive" or "shared"
+	Mode      string        `json:"mode"`             // "exclusive", "shared" or "permits"
+	Permits   int           `json:"permits"`          // the limit of those; 0: not Permits
 	Waiting   int           `json:"waiting"`          // callers in the local queue
 	AtBackend bool          `json:"at_backend"`       // the first of them waits in the backend's queue
 	Holders   int           `json:"holders"`          // callers that hold the lock
 	HeldFor   time.Duration `json:"held_for_ns"`      // since the first of them acquired it
 	Fence     uint64        `json:"fence,string"`     // the largest of theirs; text in JSON, where many parsers round numbers beyond 2^53
-	Turns     int           `json:"turns"`            // callers served by the running tenure
+	Turns     int           `json:"turns"`            // callers served by the running tenure, of permits by all of them
 	Batch     int           `json:"batch"`            // callers of the batch that runs; 0: none does
-	Until     time.Time     `json:"until,omitzero"`   // the lease lasts at least until then; zero: there is none
+	Until     time.Time     `json:"until,omitzero"`   // the lease, of permits the first to end, lasts at least until then; zero: there is none
 	Lingering bool          `json:"lingering"`        // the lease is idle, and kept for the next local caller
 	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that has the lock, this one's or another's; "": not known
 	Staying   bool          `json:"staying"`          // the function has returned, and the lock stays taken (WithHoldAtLeast)
@@ -30,33 +32,64 @@ type LockInfo struct {
 // Locks returns at most limit keys in use now, ordered by waiters, then by time held. For diagnostics: the snapshot looks
 // at every key in use, and is not atomic across keys.
 func (l *Locker) Locks(limit int) []LockInfo {
-	tenures := map[string]*tenure.Tenure{}
-	l.queue.Each(func(key string, t *tenure.Tenure, _ int) { tenures[key] = t })
+	tenures := map[lane]*tenure.Tenure{}
+	l.queue.Each(func(key string, n int, t *tenure.Tenure, _ int) { tenures[lane{key, n}] = t })
 	now := time.Now()
-	infos := make(map[string]LockInfo, len(tenures))
-	for key, t := range tenures {
+	infos := make(map[lane]LockInfo, len(tenures))
+	for at, t := range tenures {
 		info := describe(t.Snapshot(), now)
-		info.Holder = t.Holder()
-		infos[key] = info
+		info.Holder = instanceOf(t.Holder())
+		infos[at] = info
 	}
-	var all []LockInfo
-	l.queue.Each(func(key string, t *tenure.Tenure, waiting int) {
-		if info, ok := infos[key]; ok && tenures[key] == t { // else it became another key's before we looked at it
-			info.Key, info.Waiting = key, waiting
-			all = append(all, info)
+	all := map[string]LockInfo{}
+	l.queue.Each(func(key string, n int, t *tenure.Tenure, waiting int) {
+		info, ok := infos[lane{key, n}]
+		if !ok || tenures[lane{key, n}] != t { // it became another key's before we looked at it
+			return
 		}
+		if n > 0 {
+			info = all[key].beside(info)
+		}
+		info.Key, info.Waiting = key, waiting
+		all[key] = info
 	})
-	slices.SortFunc(all, func(a, b LockInfo) int {
+	sorted := slices.SortedFunc(maps.Values(all), func(a, b LockInfo) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.HeldFor, a.HeldFor), cmp.Compare(a.Key, b.Key))
 	})
-	return all[:min(max(limit, 0), len(all))]
+	return sorted[:min(max(limit, 0), len(sorted))]
+}
+
+// lane is that of a permit, or 0, of a key.
+type lane struct {
+	key string
+	n   int
+}
+
+// beside adds a permit to what is known of its key.
+func (i LockInfo) beside(permit LockInfo) LockInfo {
+	if permit.Permits > 0 {
+		i.Mode, i.Permits = "permits", max(i.Permits, permit.Permits)
+	}
+	i.Holders += permit.Holders
+	i.HeldFor = max(i.HeldFor, permit.HeldFor)
+	i.Fence = max(i.Fence, permit.Fence)
+	i.Turns += permit.Turns
+	i.AtBackend = i.AtBackend || permit.AtBackend
+	i.Lingering = i.Lingering || permit.Lingering
+	i.Staying = i.Staying || permit.Staying
+	i.Degraded = i.Degraded || permit.Degraded
+	i.Holder = cmp.Or(i.Holder, permit.Holder)
+	if i.Until.IsZero() || !permit.Until.IsZero() && permit.Until.Before(i.Until) {
+		i.Until = permit.Until
+	}
+	return i
 }
 
 func describe(s tenure.Snapshot, now time.Time) LockInfo {
 	info := LockInfo{
 		Mode: s.Mode.String(), AtBackend: s.AtBackend, Holders: s.Holders,
 		Fence: s.Fence, Until: s.Until, Lingering: s.Lingering, Degraded: s.Degraded, Staying: s.Staying,
-		Batch: s.Batch,
+		Batch: s.Batch, Permits: s.Limit,
 	}
 	if s.Holders > 0 {
 		info.HeldFor = now.Sub(s.Since)

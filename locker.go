@@ -111,12 +111,14 @@ func (l *Locker) tenureConfig() tenure.Config {
 // turns is what the tenures need of the local queue.
 type turns Locker
 
-func (t *turns) Idle(key string) (tenure.Turn, bool) {
+func (t *turns) Idle(key string, lane int) (tenure.Turn, bool) {
 	turn := new(local.Turn[*tenure.Tenure])
-	return turn, t.queue.Idle(turn, key)
+	return turn, t.queue.Idle(turn, key, lane)
 }
 
-func (t *turns) Unpin(key string) { t.queue.Unpin(key) }
+func (t *turns) Unpin(key string, lane int) { t.queue.Unpin(key, lane) }
+
+func (t *turns) Others(key string, lane int) []*tenure.Tenure { return t.queue.Others(key, lane) }
 
 // System returns the system whose locks these are.
 func (l *Locker) System() string { return l.names.system }
@@ -186,9 +188,9 @@ func (l *Locker) abandon(ctx context.Context) error { // rule T8
 	return fmt.Errorf("wllock: close: %d locks were still held: %w", held, ctx.Err())
 }
 
-// inUse returns the tenures of all keys in use.
+// inUse returns the tenures of all keys in use, and of their permits.
 func (l *Locker) inUse() []*tenure.Tenure {
 	var all []*tenure.Tenure
-	l.queue.Each(func(_ string, t *tenure.Tenure, _ int) { all = append(all, t) })
+	l.queue.Each(func(_ string, _ int, t *tenure.Tenure, _ int) { all = append(all, t) })
 	return all
 }

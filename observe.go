@@ -160,9 +160,12 @@ func (o *observer) lost(ctx context.Context, c *call) {
 
 // count updates the counters when a turn ends.
 func (o *observer) count(c *call, now time.Time, lost bool) (degraded bool) {
-	turn, callers := now.Sub(c.turnAt), max(c.use.Batch(), 1)
+	turn, callers, permit := now.Sub(c.turnAt), max(c.use.Batch(), 1), c.turn.Permits() > 0
+	if permit {
+		turn /= time.Duration(c.turn.Beside()) // so many turns pass at a time
+	}
 	c.name.took(turn, callers)
-	if c.mode == distributed.Exclusive {
+	if c.mode == distributed.Exclusive || permit {
 		c.name.wait.took(turn, callers)
 	}
 	if lost {

@@ -250,6 +250,7 @@ type callOptions struct {
 	noWait      bool
 	mode        distributed.Mode
 	maxBatch    int32         // of a batch guard; Unlimited: any number
+	permits     int32         // Permits; 0: none
 	lockTimeMax time.Duration // 0: no cap
 	least       time.Duration // WithHoldAtLeast; 0: none
 	threshold   int

@@ -52,6 +52,8 @@ var (
 // conflict returns what is wrong with the options taken together.
 func (c *callOptions) conflict() error {
 	switch {
+	case c.permits > 0:
+		return c.permitConflict()
 	case c.mode == distributed.Exclusive:
 		return nil
 	case c.least > 0:

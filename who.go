@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/tenure"
@@ -54,25 +56,38 @@ func heldBy(t *tenure.Tenure, err error) error {
 func holderIn(err error) (holder string, rest error) {
 	switch e := err.(type) { //nolint:errorlint // what a decorator has wrapped stays as it is
 	case blocked:
-		return e.by, e.error
+		return instanceOf(e.by), e.error
 	case *distributed.HeldError:
-		return e.Holder, ErrHeld
+		return instanceOf(e.Holder), ErrHeld
 	}
 	if e, ok := errors.AsType[*distributed.HeldError](err); ok {
-		return e.Holder, err
+		return instanceOf(e.Holder), err
 	}
 	return "", err
 }
 
+// instanceOf leaves the lane out of the name of a holder of permits: to the backend each lane is an instance (rule P3), to people
+// the Locker is.
+func instanceOf(holder string) string {
+	at := strings.IndexByte(holder, '#')
+	if at < 0 {
+		return holder
+	}
+	digits := strings.TrimLeft(holder[at+1:], "0123456789")
+	return holder[:at] + digits // and how many more there are
+}
+
 // holderOf names the holder of a key for a caller that did not get past the local queue; "" if it is not known.
 func (l *Locker) holderOf(key string) string {
-	t, ok := l.queue.Baton(key)
-	if !ok {
+	all := l.queue.Batons(key)
+	holder := ""
+	for _, t := range all {
+		if holder = t.Holder(); holder != "" {
+			break
+		}
+	}
+	if !slices.Equal(l.queue.Batons(key), all) { // perhaps one became another key's before we asked it
 		return ""
 	}
-	holder := t.Holder()
-	if again, ok := l.queue.Baton(key); !ok || again != t { // it became another key's before we asked it
-		return ""
-	}
-	return holder
+	return instanceOf(holder)
 }

@@ -59,7 +59,7 @@ func (t *Turn[B]) Take(max int, ready chan struct{}, now time.Time) (size int) {
 		return 1 // taken from the leader, which goes alone
 	}
 	defer s.mu.Unlock()
-	e, last := t.entry, leader
+	e, last := t.lane.entry, leader
 	for size = 1; size != max && e.first != nil && e.first.follows(leader); size++ {
 		rider := e.dequeue(e.first)
 		rider.state = riding

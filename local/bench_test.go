@@ -14,7 +14,7 @@ import (
 
 var benchAsk = local.Ask{Limit: local.Unlimited}
 
-func newBenchQueue() *local.Queue[int] { return local.New(func(string, int) int { return 0 }) }
+func newBenchQueue() *local.Queue[int] { return local.New(func(string, int, int) int { return 0 }) }
 
 // BenchmarkFreeKey is the cost of an uncontended key; BenchmarkSemaphore is the reference: one lock, without keys.
 func BenchmarkFreeKey(b *testing.B) {

@@ -21,7 +21,7 @@ type (
 )
 
 func newQueue() *queue {
-	return local.New(func(key string, _ *baton) *baton { return &baton{key: key} })
+	return local.New(func(key string, _ int, _ *baton) *baton { return &baton{key: key} })
 }
 
 var (
@@ -122,7 +122,7 @@ func states(callers ...*caller) string {
 
 // inUse returns the number of keys in use and of waiters.
 func inUse(q *queue) (keys, waiting int) {
-	q.Each(func(_ string, _ *baton, n int) {
+	q.Each(func(_ string, _ int, _ *baton, n int) {
 		keys++
 		waiting += n
 	})

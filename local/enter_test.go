@@ -172,7 +172,7 @@ func TestEachSeesAllKeys(t *testing.T) {
 				arrives(q, key, exclusive)
 			}
 		}
-		q.Each(func(key string, b *baton, waiting int) {
+		q.Each(func(key string, _ int, b *baton, waiting int) {
 			assert.Equal(t, key, b.key)
 			got[key] = waiting
 		})

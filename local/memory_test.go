@@ -125,7 +125,7 @@ func TestAllWaitersCancelAtOnce(t *testing.T) {
 }
 
 func TestFreeKeyAllocatesNothing(t *testing.T) {
-	q, ctx := local.New(func(string, int) int { return 0 }), t.Context()
+	q, ctx := local.New(func(string, int, int) int { return 0 }), t.Context()
 	var turn local.Turn[int]
 	use := func(leave func()) float64 {
 		return testing.AllocsPerRun(1000, func() {

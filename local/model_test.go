@@ -112,7 +112,7 @@ func (m *model) compare() {
 		}
 	}
 	got := map[string]int{}
-	m.queue.Each(func(key string, _ *baton, waiting int) { got[key] = waiting })
+	m.queue.Each(func(key string, _ int, _ *baton, waiting int) { got[key] = waiting })
 	for key, k := range m.keys {
 		waiting, used := got[key]
 		if used != k.used() || waiting != len(k.waiting) {
@@ -253,11 +253,11 @@ func (m *model) pins(key string) {
 		k.inside[0].turn.Pin()
 		k.pins++
 	case n == 1 && k.pins > 0:
-		m.queue.Unpin(key)
+		m.queue.Unpin(key, 0)
 		k.pins--
 	case n == 2:
 		var idle local.Turn[*baton]
-		require.Equal(m.t, k.pins > 0 && len(k.inside) == 0, m.queue.Idle(&idle, key))
+		require.Equal(m.t, k.pins > 0 && len(k.inside) == 0, m.queue.Idle(&idle, key, 0))
 		idle.Leave()
 	}
 }
@@ -302,7 +302,7 @@ func (m *model) leave() {
 		case k.pins > 0:
 			m.last = "unpinning at the end"
 			k.pins--
-			m.queue.Unpin(key)
+			m.queue.Unpin(key, 0)
 			return
 		}
 	}

@@ -41,7 +41,7 @@ const (
 // Queue grants turns per key, first come, first served. Unused keys take no memory.
 // All methods are safe for concurrent use.
 type Queue[B any] struct {
-	baton    func(key string, spare B) B
+	baton    func(key string, lane int, spare B) B
 	seed     maphash.Seed
 	draining atomic.Int32  // shards that are not closed, or not empty yet
 	drained  chan struct{} // closed when draining reaches 0
@@ -55,29 +55,35 @@ type shard[B any] struct {
 	entries map[string]*entry[B]
 	peak    int // most entries since the map was made
 	spare   []*entry[B]
+	lanes   []*lane[B] // spare ones
 	closed  bool
 
-	_ [40]byte // keeps shards on separate cache lines
+	_ [16]byte // keeps shards on separate cache lines
 }
 
-// entry is one key in use: its turn is held, waited for, or pinned. All fields are guarded by the shard's mutex, except
-// baton, which belongs to the holder of the turn.
+// entry is one key in use: its turn is held, waited for, or pinned. All fields are guarded by the shard's mutex.
 type entry[B any] struct {
 	shard       *shard[B]
 	key         string
 	first, last *Turn[B] // the waiters
 	waiting     int      // number of waiters
 	exclusive   int      // number of waiters that are not shared
-	holders     int      // turns held: 1, or more when shared
+	holders     int      // turns of lane 0 held: 1, or more when shared
 	open        bool     // shared callers may enter beside the holders
-	reopens     uint32   // how often Reopen was called
-	pins        int
-	baton       B
+	shares      bool     // the holders of lane 0 are shared
+	reopens     uint16   // how often Reopen was called
+	main        lane[B]  // lane 0
+
+	permits  int        // lanes held
+	lanes    []*lane[B] // those in use, by index
+	tickets  uint64     // the last one given
+	awaiting []*lane[B] // those whose holders wait for what the baton lacks, by ticket
 }
 
 // Ask describes the turn a caller wants.
 type Ask struct {
 	Shared   bool
+	Permits  int // one of so many turns that may be held at a time; 0: an exclusive or shared turn
 	NoWait   bool
 	Limit    int           // callers that may wait for this key, including this one; or Unlimited
 	MaxAhead int           // exclusive waiters from which on the caller does not want to wait; 0: any number
@@ -100,9 +106,10 @@ func (a *Ask) uncount() {
 	}
 }
 
-// New returns an empty queue. baton makes the baton of a key that comes into use, from the baton of a key no longer used
-// or, if there is none to spare, from B's zero value. It must be quick and must not call the queue.
-func New[B any](baton func(key string, spare B) B) *Queue[B] {
+// New returns an empty queue. baton makes the baton of a lane that comes into use, from the baton of a lane no longer used
+// or, if there is none to spare, from B's zero value. Lane 0 is that of a key's exclusive and shared callers; permits have
+// others. baton must be quick and must not call the queue.
+func New[B any](baton func(key string, lane int, spare B) B) *Queue[B] {
 	q := &Queue[B]{baton: baton, seed: maphash.MakeSeed(), drained: make(chan struct{})}
 	q.draining.Store(shardCount)
 	for i := range q.shards {
@@ -125,10 +132,9 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 		return ErrClosed
 	}
 	e := s.entry(key)
-	t.entry, t.shared, t.ready = e, ask.Shared, nil
-	if e.admits(ask.Shared) {
-		e.holders++
-		t.state, t.reopens = held, e.reopens
+	t.lane, t.kind, t.ready = &e.main, ask.kind(), nil
+	if e.first == nil && e.admits(t.kind) { // rule L1
+		e.admit(t)
 		s.mu.Unlock()
 		return nil
 	}
@@ -142,55 +148,93 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 		t.member.waiting = ask.Waiting
 	}
 	s.mu.Unlock()
-	return t.wait(ctx, ask)
+	return t.wait(ctx, s, ask)
 }
 
-// Idle takes the turn of a key that is pinned and has no holder, also after Close. It reports whether it did.
-func (q *Queue[B]) Idle(t *Turn[B], key string) bool {
+// Idle takes the turn of a lane that is pinned and has no holder, also after Close. It reports whether it did.
+func (q *Queue[B]) Idle(t *Turn[B], key string, lane int) bool {
 	s := q.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[key]
-	if e == nil || e.holders > 0 {
+	if e == nil {
 		return false
 	}
-	e.holders = 1
-	t.entry, t.shared, t.state = e, false, held
+	if lane > 0 {
+		return e.takeIdle(t, lane)
+	}
+	if e.holders > 0 {
+		return false
+	}
+	t.lane, t.kind = &e.main, exclusive
+	e.admit(t)
 	return true
 }
 
-// Unpin takes back one Pin of key.
-func (q *Queue[B]) Unpin(key string) {
+// Unpin takes back one Pin of a lane.
+func (q *Queue[B]) Unpin(key string, lane int) {
 	s := q.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[key] // pinned, hence there
-	e.pins--
+	l := e.lane(lane)
+	l.pins--
+	s.tidyLane(l)
 	s.tidy(e)
 }
 
-// Each calls f for every key in use, with its baton and the number of waiters. Keys that come or go meanwhile may be
-// missed. f must not call the queue, and must not change the baton, because it does not have the turn.
-func (q *Queue[B]) Each(f func(key string, baton B, waiting int)) {
+// Each calls f for every key in use: for its lane 0, and then for the lanes that its permits use, with their batons and the
+// number of waiters of the key. Keys that come or go meanwhile may be missed. f must not call the queue, and must not change
+// the baton, because it does not have the turn.
+func (q *Queue[B]) Each(f func(key string, lane int, baton B, waiting int)) {
 	for i := range q.shards {
 		s := &q.shards[i]
 		s.mu.Lock()
 		for key, e := range s.entries {
-			f(key, e.baton, e.waiting)
+			f(key, 0, e.main.baton, e.waiting)
+			for _, l := range e.lanes {
+				f(key, l.index, l.baton, e.waiting)
+			}
 		}
 		s.mu.Unlock()
 	}
 }
 
-// Baton returns the baton of a key in use, which the caller must not change.
-func (q *Queue[B]) Baton(key string) (baton B, ok bool) {
+// Others returns the batons of the lanes of a key, other than one, that have a holder or are pinned.
+func (q *Queue[B]) Others(key string, than int) (all []B) {
 	s := q.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.entries[key]; e != nil {
-		return e.baton, true
+	e := s.entries[key]
+	if e == nil {
+		return nil
 	}
-	return baton, false
+	if than != 0 && (e.holders > 0 || e.main.pins > 0) {
+		all = append(all, e.main.baton)
+	}
+	for _, l := range e.lanes {
+		if l.index != than {
+			all = append(all, l.baton)
+		}
+	}
+	return all
+}
+
+// Batons returns the batons of a key in use, which the caller must not change: of lane 0, and of the lanes that its permits
+// use. nil: the key is not in use.
+func (q *Queue[B]) Batons(key string) (all []B) {
+	s := q.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[key]
+	if e == nil {
+		return nil
+	}
+	all = append(all, e.main.baton)
+	for _, l := range e.lanes {
+		all = append(all, l.baton)
+	}
+	return all
 }
 
 // Close refuses new callers and ends all waits with ErrClosed. Held turns stay held.
@@ -217,8 +261,9 @@ func (s *shard[B]) entry(key string) *entry[B] {
 		e, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
 		e = &entry[B]{shard: s}
+		e.main.shard, e.main.entry = s, e
 	}
-	e.key, e.baton = key, s.queue.baton(key, e.baton)
+	e.key, e.main.baton = key, s.queue.baton(key, 0, e.main.baton)
 	s.entries[key] = e
 	s.peak = max(s.peak, len(s.entries))
 	return e
@@ -226,7 +271,7 @@ func (s *shard[B]) entry(key string) *entry[B] {
 
 // tidy removes the entry if nothing uses it any more. The caller holds mu.
 func (s *shard[B]) tidy(e *entry[B]) {
-	if e.holders > 0 || e.waiting > 0 || e.pins > 0 {
+	if e.holders > 0 || e.waiting > 0 || e.main.pins > 0 || len(e.lanes) > 0 {
 		return
 	}
 	delete(s.entries, e.key) // rule L4
@@ -273,9 +318,27 @@ func (s *shard[B]) close() {
 	}
 }
 
-// admits reports whether a newcomer gets the turn at once, which it does not while others wait.
-func (e *entry[B]) admits(shared bool) bool {
-	return e.first == nil && (e.holders == 0 || shared && e.open) // rule L1
+// admits reports whether the holders let another caller in beside them.
+func (e *entry[B]) admits(k kind) bool {
+	switch {
+	case k.isPermit():
+		return e.room(k, e.permits)
+	case k == sharing:
+		return e.holders == 0 || e.open
+	}
+	return e.holders == 0 && e.permits == 0
+}
+
+// admit gives a turn to a caller that the holders admit.
+func (e *entry[B]) admit(t *Turn[B]) {
+	t.state = held
+	if t.kind.isPermit() {
+		e.permits++
+		e.take(t, e.freeLane())
+		return
+	}
+	e.holders++
+	e.shares, t.reopens = t.kind == sharing, e.reopens
 }
 
 // refuses returns why a newcomer that would have to wait is refused, or nil.
@@ -317,7 +380,7 @@ func (e *entry[B]) enqueueFirst(t *Turn[B]) {
 
 func (e *entry[B]) addWaiter(t *Turn[B]) {
 	e.waiting++
-	if !t.shared {
+	if t.kind != sharing {
 		e.exclusive++
 	}
 	t.state, t.ready = waiting, make(chan struct{}, 1)
@@ -337,22 +400,18 @@ func (e *entry[B]) dequeue(t *Turn[B]) *Turn[B] {
 	}
 	t.before, t.behind = nil, nil
 	e.waiting--
-	if !t.shared {
+	if t.kind != sharing {
 		e.exclusive--
 	}
 	return t
 }
 
-// admitFirst gives the turn to the first waiter.
-func (e *entry[B]) admitFirst() {
-	e.holders++
-	e.first.reopens = e.reopens
-	e.dequeue(e.first).resolve(held)
-}
-
-// admitShared gives the turn to the shared waiters at the head, up to the first exclusive one.
-func (e *entry[B]) admitShared() {
-	for e.first != nil && e.first.shared { // rule L1
-		e.admitFirst()
+// admitHeads gives turns to the waiters at the head, up to the first that the holders do not admit: so the head holds up all
+// behind it. Whatever may let the head in calls it.
+func (e *entry[B]) admitHeads() {
+	for e.first != nil && e.admits(e.first.kind) { // rules L1 and P1
+		t := e.dequeue(e.first)
+		e.admit(t)
+		t.resolve(held)
 	}
 }

@@ -74,7 +74,7 @@ func (s *stress) fail(format string, args ...any) {
 
 func TestStress(t *testing.T) {
 	seed := testseed.Seed(t)
-	s := &stress{queue: local.New(func(string, *ledger) *ledger { return new(ledger) })}
+	s := &stress{queue: local.New(func(string, int, *ledger) *ledger { return new(ledger) })}
 	s.ops.Store(int64(scale(stressOps)))
 	var all sync.WaitGroup
 	for i := range stressWorkers {
@@ -109,7 +109,7 @@ func (s *stress) audit(t *testing.T) {
 	}
 	assert.Equal(t, s.entered.Load(), s.left.Load(), "turns acquired and given up")
 	assert.Zero(t, s.waiting.Load())
-	s.queue.Each(func(key string, _ *ledger, n int) { t.Errorf("key %s still in use, %d waiting", key, n) })
+	s.queue.Each(func(key string, _ int, _ *ledger, n int) { t.Errorf("key %s still in use, %d waiting", key, n) })
 	s.queue.Close()
 	select {
 	case <-s.queue.Drained():
@@ -203,7 +203,7 @@ func (w *worker) inside(ctx context.Context, turn *local.Turn[*ledger], key stri
 		w.unpinning.Add(1)
 		time.AfterFunc(w.soon(), func() {
 			defer w.unpinning.Done()
-			w.queue.Unpin(key)
+			w.queue.Unpin(key, 0)
 		})
 	}
 	if a.Shared && w.percent(80) {
@@ -286,7 +286,7 @@ func (w *worker) race(turn *local.Turn[*ledger]) {
 func (w *worker) idle(key string) {
 	turn := new(local.Turn[*ledger])
 	w.ops.Add(-1)
-	if !w.queue.Idle(turn, key) {
+	if !w.queue.Idle(turn, key, 0) {
 		return
 	}
 	w.entered.Add(1)

@@ -12,12 +12,14 @@ import (
 // A turn can be taken from its holder: the first call of Pass or Leave wins, and for the second the turn is Taken. So a
 // function that returns after its turn was taken changes nothing.
 type Turn[B any] struct {
-	entry *entry[B] // set by Enter; not to be followed unless state is held or waiting
+	// lane is set by Enter, to lane 0 while a permit waits, and by whatever gives t its turn. It is guarded by the shard's mutex
+	// for all but the caller, as state is; but what it points to never changes its shard.
+	lane *lane[B]
 
 	// Guarded by the shard's mutex. state is set before ready is sent, so the receiver may read it, too.
 	state          turnState
-	shared         bool
-	reopens        uint32 // the entry's, when t last got the turn
+	reopens        uint16 // the entry's, when t last got the turn
+	kind           kind
 	before, behind *Turn[B]
 	ready          chan struct{} // receives one value at the end of the wait, of a rider's when its batch ends; nil: has not waited
 	member         *Member       // nil: no batch takes the caller along
@@ -43,27 +45,39 @@ const (
 	Passed
 	// Kept: there is no waiter. The caller still has the turn, alone, and cleans up before it calls Leave.
 	Kept
+	// Barred is Kept although callers wait: the first of them has no use for this baton, because it waits for another lane, or
+	// for others to leave as well.
+	Barred
 )
 
-// Baton returns the baton of the key. Only the holder of the turn may call it.
-func (t *Turn[B]) Baton() B { return t.entry.baton }
+// Baton returns the baton of the lane. Only the holder of the turn may call it.
+func (t *Turn[B]) Baton() B { return t.lane.baton }
 
 // Queued reports whether the caller waited for the turn it has, or has given up.
 func (t *Turn[B]) Queued() bool { return t.ready != nil }
 
-// Pass hands the turn to the first waiter. If there is none, the caller keeps it.
+// Pass hands the turn to the first waiter. If there is none, or it cannot use this turn, the caller keeps it.
 func (t *Turn[B]) Pass() Outcome {
 	s := t.lock()
 	if s == nil {
 		return Taken
 	}
 	defer s.mu.Unlock()
-	if t.entry.holders == 1 && t.entry.first == nil {
-		t.entry.open = false
+	e := t.lane.entry
+	switch {
+	case t.kind.isPermit() && e.passLane(t):
+		return Passed
+	case t.kind.isPermit():
+	case e.holders > 1 || e.succeeds(e.first):
+		t.drop()
+		return Passed
+	default:
+		e.open = false
+	}
+	if e.first == nil {
 		return Kept
 	}
-	t.drop()
-	return Passed
+	return Barred
 }
 
 // Leave gives up the turn in any case. It reports false if the caller no longer had it.
@@ -73,7 +87,7 @@ func (t *Turn[B]) Leave() bool {
 		return false
 	}
 	defer s.mu.Unlock()
-	e := t.entry
+	e := t.lane.entry
 	t.drop()
 	s.tidy(e)
 	return true
@@ -87,8 +101,8 @@ func (t *Turn[B]) Share() {
 		return
 	}
 	defer s.mu.Unlock()
-	t.entry.open = true
-	t.entry.admitShared()
+	t.lane.entry.open = true
+	t.lane.entry.admitHeads()
 }
 
 // Reopen is Share for a baton that has become usable again: a caller that found it unusable just before, and has yet to
@@ -99,9 +113,10 @@ func (t *Turn[B]) Reopen() {
 		return
 	}
 	defer s.mu.Unlock()
-	t.entry.open = true
-	t.entry.reopens++
-	t.entry.admitShared()
+	e := t.lane.entry
+	e.open = true
+	e.reopens++
+	e.admitHeads()
 }
 
 // Again is for the holder of a shared turn that finds it came too late, because the baton may no longer be used. It
@@ -113,7 +128,7 @@ func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	if s == nil {
 		return ErrClosed // never: a shared turn is taken only from a caller that was admitted
 	}
-	e := t.entry
+	e := t.lane.entry
 	if t.reopens != e.reopens {
 		t.reopens = e.reopens
 		s.mu.Unlock()
@@ -136,24 +151,24 @@ func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	e.enqueueFirst(t)
 	ask.count()
 	s.mu.Unlock()
-	return t.wait(ctx, ask)
+	return t.wait(ctx, s, ask)
 }
 
-// Pin keeps the key's entry, and so its baton, until Queue.Unpin. Only the holder of the turn may call it.
+// Pin keeps the lane, and so its baton, until Queue.Unpin. Only the holder of the turn may call it.
 func (t *Turn[B]) Pin() {
 	if s := t.lock(); s != nil {
-		t.entry.pins++
+		t.lane.pins++
 		s.mu.Unlock()
 	}
 }
 
-// lock returns the locked shard of the turn, or nil if the turn is not held. The entry of a turn that is not held may
+// lock returns the locked shard of the turn, or nil if the turn is not held. The lane of a turn that is not held may
 // serve another key by now, but its shard never changes, so the mutex is still the right one.
 func (t *Turn[B]) lock() *shard[B] {
-	if t.entry == nil {
+	if t.lane == nil {
 		return nil
 	}
-	s := t.entry.shard
+	s := t.lane.shard
 	s.mu.Lock()
 	if t.state != held { // rule L3: a late call changes nothing
 		s.mu.Unlock()
@@ -164,16 +179,16 @@ func (t *Turn[B]) lock() *shard[B] {
 
 // drop ends a held turn; the last holder hands it to the first waiter. The caller holds the mutex.
 func (t *Turn[B]) drop() {
-	e := t.entry
+	e := t.lane.entry
 	t.state = gone
-	e.holders--
-	if e.holders > 0 {
+	if t.kind.isPermit() {
+		e.dropLane(t.lane)
+	} else if e.holders--; e.holders > 0 {
 		return
+	} else {
+		e.open = false
 	}
-	e.open = false
-	if e.first != nil {
-		e.admitFirst() // rule L1
-	}
+	e.admitHeads() // rule L1
 }
 
 // resolve ends the wait of t. The caller holds the mutex; the channel has room for the value.
@@ -183,7 +198,7 @@ func (t *Turn[B]) resolve(state turnState) {
 }
 
 // wait returns when t has the turn, has left the queue, or was taken along.
-func (t *Turn[B]) wait(ctx context.Context, ask Ask) (err error) {
+func (t *Turn[B]) wait(ctx context.Context, s *shard[B], ask Ask) (err error) {
 	var timeout <-chan time.Time
 	if !ask.Deadline.IsZero() {
 		timer := time.NewTimer(time.Until(ask.Deadline))
@@ -197,7 +212,7 @@ func (t *Turn[B]) wait(ctx context.Context, ask Ask) (err error) {
 	case <-timeout:
 		err = ErrTimeout
 	}
-	if err != nil && t.giveUp() {
+	if err != nil && t.giveUp(s) {
 		ask.uncount()
 		return err
 	}
@@ -213,17 +228,15 @@ func (t *Turn[B]) wait(ctx context.Context, ask Ask) (err error) {
 }
 
 // giveUp leaves the queue. It reports false if the wait has ended already: that decision stands.
-func (t *Turn[B]) giveUp() bool {
-	s := t.entry.shard // t waits or has just been given the turn, so the entry is this key's
+func (t *Turn[B]) giveUp(s *shard[B]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.state != waiting { // rule L3: the turn was handed over, so the caller has to pass it on, or a leader took it along
 		return false
 	}
-	t.entry.dequeue(t)
+	e := t.lane.entry
+	e.dequeue(t)
 	t.state = gone
-	if t.entry.open { // only then can t have separated sharers from shared waiters behind it
-		t.entry.admitShared()
-	}
+	e.admitHeads() // t may have kept those behind it from the holders: sharers from sharers, permits from free lanes
 	return true
 }

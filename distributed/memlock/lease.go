@@ -120,7 +120,9 @@ func (l *lease) refill() error {
 }
 
 // hasOneFence reports whether all callers of the lease have the same fence. The caller holds shard.mu.
-func (l *lease) hasOneFence() bool { return l.mode == distributed.Shared && !l.permit }
+func (l *lease) hasOneFence() bool { // rule P4
+	return l.mode == distributed.Shared && !l.permit
+}
 
 // reserve takes fences off the shard: a block, or the one that a shared lease has. The caller holds shard.mu.
 func (l *lease) reserve() {

@@ -34,7 +34,7 @@ func (t *Tenure) enter(ctx context.Context, ask Ask, d decision) (distributed.Le
 func (t *Tenure) setPlace(p distributed.Place, ask *Ask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.place, t.mode, t.asked = p, ask.Mode, ask.TTL
+	t.place, t.mode, t.limit, t.asked = p, ask.Mode, ask.Limit, ask.TTL
 }
 
 // ask makes one Enter. It names prev, if there is one (rule T5), and releases it itself when the outcome is not known.
@@ -42,10 +42,10 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 	ctx, cancel := ask.within(ctx)
 	defer cancel()
 	c := &t.group.config
-	if ask.NoWait && t.awaitParted(ctx) {
+	if ask.NoWait && t.settle(ctx) {
 		ask.Now = time.Now()
 	}
-	req := distributed.Request{Key: t.key, Instance: c.Instance, Mode: ask.Mode, TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait}
+	req := distributed.Request{Key: t.key, Instance: t.instance, Mode: ask.Mode, Limit: ask.Limit, TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait}
 	if prev != nil {
 		req.Prev = watch.Inner(prev)
 	}
@@ -109,9 +109,15 @@ func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (d
 		canceled = o.Await()
 		defer o.Awaited()
 	}
+	var called <-chan struct{}
+	if ask.Turn != nil {
+		called = ask.Turn.Await()
+	}
 	select {
 	case lease := <-place.Granted():
 		return lease, nil
+	case <-called:
+		return nil, ErrCalled
 	case <-canceled: // a grant of the same moment is released with the place (rules T3 and O6)
 		t.mu.Lock()
 		t.leavePlace()

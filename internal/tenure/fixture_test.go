@@ -56,11 +56,12 @@ func newFixture(t *testing.T, backend distributed.Backend, opts ...option) *fixt
 	return f
 }
 
-func named(instance string) option     { return func(c *tenure.Config) { c.Instance = instance } }
-func handoffs(n int) option            { return func(c *tenure.Config) { c.MaxHandoffs = n } }
-func longest(d time.Duration) option   { return func(c *tenure.Config) { c.MaxTenure = d } }
-func lingering(d time.Duration) option { return func(c *tenure.Config) { c.Linger = d } }
-func (f *fixture) Unpin(key string)    { f.queue.Unpin(key) }
+func named(instance string) option                         { return func(c *tenure.Config) { c.Instance = instance } }
+func handoffs(n int) option                                { return func(c *tenure.Config) { c.MaxHandoffs = n } }
+func longest(d time.Duration) option                       { return func(c *tenure.Config) { c.MaxTenure = d } }
+func lingering(d time.Duration) option                     { return func(c *tenure.Config) { c.Linger = d } }
+func (f *fixture) Unpin(key string, lane int)              { f.queue.Unpin(key, lane) }
+func (f *fixture) Others(key string, lane int) []*tenureOf { return f.queue.Others(key, lane) }
 func (f *fixture) note(_ any, _ string, e error) {
 	f.mu.Lock()
 	f.failed = append(f.failed, e)
@@ -68,12 +69,12 @@ func (f *fixture) note(_ any, _ string, e error) {
 }
 func (f *fixture) failures() (all []error) { f.mu.Lock(); defer f.mu.Unlock(); return f.failed }
 
-func (f *fixture) Idle(key string) (tenure.Turn, bool) {
+func (f *fixture) Idle(key string, lane int) (tenure.Turn, bool) {
 	if f.meanwhile != nil {
 		f.meanwhile()
 	}
 	turn := new(local.Turn[*tenure.Tenure])
-	got := f.queue.Idle(turn, key)
+	got := f.queue.Idle(turn, key, lane)
 	if hold := f.hold; got && hold != nil {
 		f.hold = nil
 		hold()
@@ -86,7 +87,7 @@ func (f *fixture) shut() {
 	f.queue.Close()
 	f.group.Close()
 	var all []*tenure.Tenure
-	f.queue.Each(func(_ string, t *tenure.Tenure, _ int) { all = append(all, t) })
+	f.queue.Each(func(_ string, _ int, t *tenure.Tenure, _ int) { all = append(all, t) })
 	for _, t := range all {
 		t.EndLinger()
 	}
@@ -112,7 +113,7 @@ func (f *fixture) drained() bool {
 
 // inUse reports whether the key has a tenure.
 func (f *fixture) inUse() (used bool) {
-	f.queue.Each(func(string, *tenure.Tenure, int) { used = true })
+	f.queue.Each(func(string, int, *tenure.Tenure, int) { used = true })
 	return used
 }
 

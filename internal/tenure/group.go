@@ -1,6 +1,7 @@
 package tenure
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -27,15 +28,17 @@ type Config struct {
 
 // Queue is what a tenure needs of the local tier besides the turn.
 type Queue interface {
-	// Idle takes the turn of a pinned key that nobody has or waits for.
-	Idle(key string) (Turn, bool)
+	// Idle takes the turn of a pinned lane that nobody has.
+	Idle(key string, lane int) (Turn, bool)
 	// Unpin takes back one Turn.Pin.
-	Unpin(key string)
+	Unpin(key string, lane int)
+	// Others returns the tenures of the key's other lanes that are in use.
+	Others(key string, lane int) []*Tenure
 }
 
 // Turn is the local turn, as far as a tenure is concerned.
 type Turn interface {
-	Baton() *Tenure // the tenure of this key
+	Baton() *Tenure // the tenure of this lane
 	Pin()           // keeps it although nobody uses it
 	Leave() bool    // ends the turn
 }
@@ -59,17 +62,19 @@ func NewGroup(c Config) *Group {
 	return g
 }
 
-// New returns the tenure of a key that comes into use. It reuses the tenure of an unused key if possible. An unused
-// tenure holds no lease or place and ignores late events of old ones; only the timer of lingering may fire late and read
-// the key.
-func (g *Group) New(key string, former *Tenure) *Tenure {
-	if former != nil && !former.lingered {
-		former.key = key
-		return former
+// New returns the tenure of a lane that comes into use; most keys have only lane 0. It reuses the tenure of an unused lane
+// if possible. An unused tenure holds no lease or place and ignores late events of old ones; only the timer of lingering
+// may fire late and read the key.
+func (g *Group) New(key string, lane int, former *Tenure) *Tenure {
+	if former == nil || former.lingered {
+		former = &Tenure{group: g, instance: g.config.Instance}
+		former.linger.Owner = former // once: the timer's goroutine reads it
 	}
-	t := &Tenure{group: g, key: key}
-	t.linger.Owner = t // once: the timer's goroutine reads it
-	return t
+	former.key = key
+	if former.lane != lane {
+		former.lane, former.instance = lane, fmt.Sprintf("%s#%d", g.config.Instance, lane) // rule P3
+	}
+	return former
 }
 
 // Close ends all waiting at the backend (rule T8), and lingering from now on.

@@ -46,7 +46,7 @@ func (t *Tenure) unwelcome() bool {
 // endLinger releases a lingering lease, if it still is one and nobody has the turn; else the holder of the turn sees to
 // the lease when it ends.
 func (t *Tenure) endLinger() {
-	turn, ok := t.group.config.Queue.Idle(t.key)
+	turn, ok := t.group.config.Queue.Idle(t.key, t.lane)
 	if !ok {
 		return
 	}

@@ -160,7 +160,7 @@ func TestLateEndOfLingering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, fb := idle(t)
 		var old *tenureOf
-		f.queue.Each(func(_ string, of *tenureOf, _ int) { old = of })
+		f.queue.Each(func(_ string, _ int, of *tenureOf, _ int) { old = of })
 		f.meanwhile = func() { // the old one's end has begun, and before it has the turn, its lease is lost
 			f.meanwhile = nil
 			fb.lease(0).lose()
@@ -180,15 +180,15 @@ func TestLateEndOfLingering(t *testing.T) {
 func TestStateIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, new(fakeBackend), lingering(linger))
-		plain, lingered := f.group.New(key, nil), (*tenureOf)(nil)
-		require.Same(t, plain, f.group.New("other", plain))
+		plain, lingered := f.group.New(key, 0, nil), (*tenureOf)(nil)
+		require.Same(t, plain, f.group.New("other", 0, plain))
 		a := f.arrive(exclusive)
 		lingered = a.tenure
 		a.leave()
 		time.Sleep(linger)
 		synctest.Wait()
 		require.False(t, f.inUse())
-		require.NotSame(t, lingered, f.group.New("other", lingered))
+		require.NotSame(t, lingered, f.group.New("other", 0, lingered))
 		f.close()
 	})
 }

@@ -212,7 +212,7 @@ func TestAbandon(t *testing.T) {
 	})
 	bubble(t, "without users it calls nobody", func(t *testing.T) {
 		f := newFixture(t, new(fakeBackend))
-		f.group.New(key, nil).Abandon(func(tenure.Owner) { t.Error("called") })
+		f.group.New(key, 0, nil).Abandon(func(tenure.Owner) { t.Error("called") })
 	})
 	bubble(t, "a caller at the backend is not admitted afterwards", func(t *testing.T) {
 		fb, grant := new(fakeBackend), make(chan struct{})
@@ -220,7 +220,7 @@ func TestAbandon(t *testing.T) {
 		fb.answerWith(after(grant, grants))
 		a := f.arrive(exclusive)
 		f.shut()
-		f.queue.Each(func(_ string, at *tenure.Tenure, _ int) {
+		f.queue.Each(func(_ string, _ int, at *tenure.Tenure, _ int) {
 			go at.Abandon(func(tenure.Owner) { t.Error("called") })
 		})
 		synctest.Wait()

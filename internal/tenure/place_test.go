@@ -264,7 +264,7 @@ func TestGrantLyingInAPlace(t *testing.T) {
 		fb := new(fakeBackend)
 		f := newFixture(t, fb)
 		fb.answerWith(queues)
-		at, ctx := f.group.New(key, nil), t.Context()
+		at, ctx := f.group.New(key, 0, nil), t.Context()
 		var use tenure.Use
 		now := tenure.Ask{Mode: exclusive, NoWait: true}
 		soon := tenure.Ask{Mode: exclusive, Deadline: time.Now().Add(time.Second)}

@@ -21,6 +21,12 @@ func (t *Tenure) Release(turn Turn) {
 	}
 }
 
+// Yield is Release for the holder of a turn whose waiters wait for another lane: its lease keeps them out, and does not linger.
+func (t *Tenure) Yield(turn Turn) { // rule P2
+	t.releaseAll(turn)
+	turn.Leave()
+}
+
 // ReleaseAndWait is Release that waits for the backend's answer until ctx ends; then the release goes on in the
 // background. The lease does not linger.
 func (t *Tenure) ReleaseAndWait(ctx context.Context, turn Turn) error {
@@ -111,6 +117,9 @@ func (o *outgoing) drop(l distributed.Lease) (unpin bool) {
 // clear forgets prev, and reports whether the key is to be unpinned. The caller holds mu.
 func (o *outgoing) clear() (unpin bool) {
 	unpin = o.pinned
+	if o.gone != nil {
+		close(o.gone)
+	}
 	*o = outgoing{}
 	return unpin
 }
@@ -187,26 +196,48 @@ func (t *Tenure) parted() {
 	}
 }
 
-// awaitParted is for a caller that would not wait: a place of ours that is being left, or the grant that it got meanwhile, is
-// not to refuse it. It waits for about one exchange, and reports whether it did.
-func (t *Tenure) awaitParted(ctx context.Context) (waited bool) { // rule T3
-	t.mu.Lock()
-	if t.parting.count > 0 && t.parting.none == nil {
-		t.parting.none = make(chan struct{})
+// settle is for a caller that would not wait: what this instance is giving up, on this lane a place or the grant that it got
+// meanwhile, on others a lease as well, is not to refuse it. It waits for about one exchange, and reports whether it did.
+func (t *Tenure) settle(ctx context.Context) (waited bool) { // rules T3 and P3
+	going := t.going(nil, false)
+	for _, other := range t.group.config.Queue.Others(t.key, t.lane) {
+		other.EndLinger() // idle, and ours
+		going = other.going(going, true)
 	}
-	none := t.parting.none
-	t.mu.Unlock()
-	if none == nil {
+	if len(going) == 0 {
 		return false
 	}
 	bound := time.NewTimer(distributed.HeartbeatInterval(t.group.config.TTL))
 	defer bound.Stop()
-	select {
-	case <-none:
-	case <-bound.C:
-	case <-ctx.Done():
+	for _, gone := range going {
+		select {
+		case <-gone:
+		case <-bound.C:
+			return true
+		case <-ctx.Done():
+			return true
+		}
 	}
 	return true
+}
+
+// going adds channels that are closed when the places being left are gone and, if asked, a lease that is being released.
+func (t *Tenure) going(all []<-chan struct{}, leases bool) []<-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.parting.count > 0 {
+		if t.parting.none == nil {
+			t.parting.none = make(chan struct{})
+		}
+		all = append(all, t.parting.none)
+	}
+	if o := &t.outgoing; leases && o.releasing {
+		if o.gone == nil {
+			o.gone = make(chan struct{})
+		}
+		all = append(all, o.gone)
+	}
+	return all
 }
 
 // left takes back the pin for a place or a lease that is being shared, or sees to it that none is made.
@@ -239,6 +270,6 @@ func (t *Tenure) pin(turn Turn) {
 // unpin takes back a pin of the key, if there was one. The caller does not hold mu.
 func (t *Tenure) unpin(pinned bool) {
 	if pinned {
-		t.group.config.Queue.Unpin(t.key)
+		t.group.config.Queue.Unpin(t.key, t.lane)
 	}
 }

@@ -9,6 +9,7 @@ import (
 // Snapshot is the state of a key's tenure at one moment.
 type Snapshot struct {
 	Mode      distributed.Mode
+	Limit     int       // of permits; 0: none
 	Holders   int       // callers that work under the lease
 	Since     time.Time // when the first of them was let in
 	Fence     uint64    // the largest of theirs
@@ -26,7 +27,7 @@ func (t *Tenure) Snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cur := &t.current
-	s := Snapshot{Mode: t.mode, Holders: t.users.count, Handoffs: cur.handoffs, Lingering: cur.lingering, AtBackend: t.place != nil}
+	s := Snapshot{Mode: t.mode, Limit: t.limit, Holders: t.users.count, Handoffs: cur.handoffs, Lingering: cur.lingering, AtBackend: t.place != nil}
 	if cur.lease != nil {
 		s.Until, s.Degraded = cur.lease.Until(), degraded(cur.lease)
 	}

@@ -20,6 +20,8 @@ var (
 	ErrClosed = errors.New("tenures are closed")
 	// ErrDrain: the lease that fellow sharers work under takes no more of them. Wait until they have left, then Begin again.
 	ErrDrain = errors.New("shared lease takes no further callers")
+	// ErrCalled: a fellow has passed its lane to the caller while it waited at the backend. Its place there stays.
+	ErrCalled = errors.New("a lease of this instance has become free")
 	// ErrDegraded: there is only a lease without the backend, and the caller asks for one of its own.
 	ErrDegraded = fmt.Errorf("%w: callers are admitted without a lease (LocalOnly), which is of no use to this call", distributed.ErrUnavailable)
 )
@@ -28,12 +30,15 @@ var (
 // anybody. A shared turn has several holders: one of them at a time goes to the backend, and the lease changes only while
 // none of them works under it. No method calls out, and none waits, while mu is held.
 type Tenure struct {
-	group  *Group
-	key    string
-	linger deadline.Item[*Tenure]
+	group    *Group
+	key      string
+	lane     int    // of permits; 0: of the key's exclusive and shared callers
+	instance string // as the backend knows it: each lane is one
+	linger   deadline.Item[*Tenure]
 
 	mu       sync.Mutex       // guards all below
 	mode     distributed.Mode // of current or place, of which there is at most one
+	limit    int              // the same for Ask.Limit
 	tag      any              // of the callers: see Ask
 	current  current
 	users    users
@@ -63,6 +68,7 @@ type outgoing struct {
 	releasing bool                   // its release is under way; else somebody has still to start it
 	pinned    bool                   // the key is pinned for it
 	named     bool                   // by an Enter, which may have released it before a release that was asked for as well
+	gone      chan struct{}          // closed when there is no prev any more; nil: nobody waits for that
 }
 
 // parting are the places being left that the backend has not answered for.
@@ -74,6 +80,7 @@ type parting struct {
 // Ask says what lease a caller asks for.
 type Ask struct {
 	Mode     distributed.Mode
+	Limit    int // of a permit; 0: none
 	NoWait   bool
 	Deadline time.Time // zero: none
 	Now      time.Time // zero, or read since the caller has the turn
@@ -84,6 +91,9 @@ type Ask struct {
 	TTL time.Duration
 	// Least is how long the lock stays taken, counted from Use.Began (rule N2). It takes a TTL whose claim window is longer.
 	Least time.Duration
+
+	// Turn is that of a permit, which fellows may call while it waits at the backend (rule P2); nil: of other callers.
+	Turn interface{ Await() <-chan struct{} }
 
 	outage Outage // of the group; nil: none
 }
@@ -142,21 +152,13 @@ type decision struct {
 // sharer may come in at any moment and must not find its lease released under it. A caller that would go to the backend
 // while another one is there waits in line instead.
 func (t *Tenure) look(u *Use, ask *Ask) (decision, error) {
-	mode, now := ask.Mode, ask.Now
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tag = ask.Tag
 	switch {
-	case t.current.lease != nil && ask.TTL == 0 && t.serves(mode, now):
-		fence, ok := t.current.lease.NextFence() // rule T4
-		if !ok && !t.current.fenceless {
+	case t.servesAsk(ask):
+		if !t.handOn(u, ask) {
 			return decision{refill: t.current.lease}, nil
-		}
-		t.current.handoffs++
-		t.admit(u, mode, fence, now)
-		u.handoff = true
-		if t.mode != mode && t.current.lease.Contended() && !t.share() {
-			t.current.draining = true
 		}
 		return decision{admitted: true, unpin: t.stopLinger()}, nil
 	case t.users.count > 0 || t.entering: // rule T1
@@ -166,10 +168,30 @@ func (t *Tenure) look(u *Use, ask *Ask) (decision, error) {
 	t.entering = true
 	t.makePrev()
 	t.outgoing.named = t.outgoing.prev != nil
-	if t.mode != mode || t.asked != ask.TTL {
+	if t.mode != ask.Mode || t.limit != ask.Limit || t.asked != ask.TTL {
 		t.leavePlace()
 	}
 	return decision{prev: t.outgoing.prev, place: t.place}, nil
+}
+
+// servesAsk reports whether there is a lease that may serve a caller, except for a fence. The caller holds mu.
+func (t *Tenure) servesAsk(ask *Ask) bool {
+	return t.current.lease != nil && ask.TTL == 0 && ask.Limit >= t.limit && t.serves(ask.Mode, ask.Now) // rules T2 and P2
+}
+
+// handOn lets the caller in under the current lease, unless that has no fence left. The caller holds mu.
+func (t *Tenure) handOn(u *Use, ask *Ask) bool {
+	fence, ok := t.current.lease.NextFence() // rule T4
+	if !ok && !t.current.fenceless {
+		return false
+	}
+	t.current.handoffs++
+	t.admit(u, ask.Mode, fence, ask.Now)
+	u.handoff = true
+	if t.mode != ask.Mode && t.current.lease.Contended() && !t.share() {
+		t.current.draining = true
+	}
+	return true
 }
 
 // serves decides a hand-off (rule T2): whether the lease may serve one more caller. The receiver asks, so a caller that
@@ -228,7 +250,7 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 	}
 	left, _ := lease.At(now)
 	t.mu.Lock()
-	t.mode, t.place = ask.Mode, nil
+	t.mode, t.limit, t.place = ask.Mode, ask.Limit, nil
 	t.current = current{lease: lease, fenceless: fenceless, draining: ask.TTL > 0}
 	if errors.Is(err, distributed.ErrLeaseLost) {
 		t.current.draining, err = true, nil

@@ -1,0 +1,22 @@
+package tenure
+
+import "time"
+
+// Fit reports whether the lease may serve another caller: then a permit that is given up passes it to a fellow that waits at
+// the backend, before those in line (rule P2).
+func (t *Tenure) Fit(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current.lease != nil && t.serves(t.mode, now)
+}
+
+// Join lets in a caller that waits at the backend for a lane of its own, under the lease of this lane that a fellow has passed
+// to it. It reports false, and has changed nothing, if the lease does not serve it after all: the caller waits on, and passes
+// this lane on to another, which may ask the backend anew. Were it to do that itself, it would lose its place.
+func (t *Tenure) Join(u *Use, ask Ask) bool { // rule P2
+	ask.Now = time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tag = ask.Tag
+	return t.servesAsk(&ask) && t.handOn(u, &ask)
+}

@@ -1,0 +1,264 @@
+package local
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// kind says what turn a caller wants: an exclusive one, a shared one, or one of so many permits.
+type kind int32
+
+const (
+	exclusive kind = 0
+	sharing   kind = -1
+)
+
+func (k kind) isPermit() bool { return k > 0 }
+
+func (a *Ask) kind() kind {
+	switch {
+	case a.Permits > 0:
+		return kind(a.Permits)
+	case a.Shared:
+		return sharing
+	}
+	return exclusive
+}
+
+// lane is what one permit holds: a turn beside others, with a baton of its own. Lane 0 of a key is that of its exclusive and
+// shared callers. A lane is in use as long as it has a holder or is pinned; then it goes to the shard's spare ones.
+type lane[B any] struct {
+	shard *shard[B] // never changes
+	index int
+	baton B // belongs to the holder of the turn
+
+	// Guarded by the shard's mutex:
+	entry *entry[B]
+	pins  int
+
+	// Of permits, guarded by the shard's mutex as well:
+	holder *Turn[B]
+	ticket uint64        // grows with each caller that got a lane: the order in which they came
+	passed *lane[B]      // of a fellow, and the holder's as well by now: see Offer
+	called chan struct{} // receives one value when passed is set; kept with the lane
+}
+
+// room reports whether a permit of this kind may be held beside so many others, and the sharers of lane 0, which count as
+// one: they have one lease.
+func (e *entry[B]) room(k kind, others int) bool { // rule P1
+	switch {
+	case e.holders > 0 && !e.shares:
+		return false
+	case e.holders > 0:
+		others++
+	}
+	return others < int(k)
+}
+
+// succeeds reports whether t could take lane 0 when its last holder leaves; t may be nil.
+func (e *entry[B]) succeeds(t *Turn[B]) bool {
+	return t != nil && (t.kind == sharing || t.kind == exclusive && e.permits == 0)
+}
+
+// lane returns a lane in use.
+func (e *entry[B]) lane(index int) *lane[B] {
+	if index == 0 {
+		return &e.main
+	}
+	i, _ := e.find(index)
+	return e.lanes[i]
+}
+
+func (e *entry[B]) find(index int) (int, bool) {
+	return slices.BinarySearchFunc(e.lanes, index, func(l *lane[B], index int) int { return cmp.Compare(l.index, index) })
+}
+
+// take makes t the holder of a lane.
+func (e *entry[B]) take(t *Turn[B], l *lane[B]) {
+	e.tickets++
+	t.lane, l.holder, l.ticket = l, t, e.tickets
+}
+
+// freeLane returns a lane without a holder: one that is pinned, since its baton may still have something at hand, or that of
+// the lowest index that is not in use.
+func (e *entry[B]) freeLane() *lane[B] {
+	if e.permits <= len(e.lanes) { // the caller has counted itself
+		for _, l := range e.lanes {
+			if l.holder == nil {
+				return l
+			}
+		}
+	}
+	at := sort.Search(len(e.lanes), func(i int) bool { return e.lanes[i].index != i+1 }) // the first gap
+	l := e.shard.spareLane()
+	l.entry, l.index = e, at+1
+	l.baton = e.shard.queue.baton(e.key, l.index, l.baton)
+	e.lanes = slices.Insert(e.lanes, at, l)
+	return l
+}
+
+func (s *shard[B]) spareLane() *lane[B] {
+	n := len(s.lanes)
+	if n == 0 {
+		return &lane[B]{shard: s}
+	}
+	l := s.lanes[n-1]
+	s.lanes = s.lanes[:n-1]
+	return l
+}
+
+// tidyLane removes a lane that nothing uses any more, except lane 0, which goes with its entry.
+func (s *shard[B]) tidyLane(l *lane[B]) {
+	if l.index == 0 || l.holder != nil || l.pins > 0 {
+		return
+	}
+	e := l.entry
+	i, _ := e.find(l.index)
+	e.lanes = slices.Delete(e.lanes, i, i+1) // rule L4
+	if l.entry = nil; len(s.lanes) < maxSpare {
+		s.lanes = append(s.lanes, l)
+	}
+}
+
+// dropLane takes a lane from its holder.
+func (e *entry[B]) dropLane(l *lane[B]) {
+	l.holder = nil
+	e.permits--
+	e.shard.tidyLane(l)
+}
+
+// passLane hands the lane of t to the first waiter, if that is a permit and its own limit admits it in the place of t.
+func (e *entry[B]) passLane(t *Turn[B]) bool {
+	first := e.first
+	if first == nil || !first.kind.isPermit() || !e.room(first.kind, e.permits-1) { // rule P1
+		return false
+	}
+	t.state = gone
+	e.take(e.dequeue(first), t.lane)
+	first.resolve(held)
+	e.admitHeads() // first may have held up others, with larger limits
+	return true
+}
+
+// takeIdle takes the turn of a lane that has no holder. It counts as a permit, though an exclusive turn may be held meanwhile.
+func (e *entry[B]) takeIdle(t *Turn[B], index int) bool {
+	i, found := e.find(index)
+	if !found || e.lanes[i].holder != nil {
+		return false
+	}
+	e.permits++
+	t.kind, t.state = 1, held
+	e.take(t, e.lanes[i])
+	return true
+}
+
+// Lane is the index of the lane that the holder of a permit has; 0 for other turns.
+func (t *Turn[B]) Lane() int { return t.lane.index }
+
+// Permits is the limit of a permit: so many are held at a time. 0: the turn is none.
+func (t *Turn[B]) Permits() int { return int(max(t.kind, 0)) }
+
+// Beside returns how many permits of the key are held, that of t included.
+func (t *Turn[B]) Beside() int {
+	s := t.lock()
+	if s == nil {
+		return 1
+	}
+	defer s.mu.Unlock()
+	return t.lane.entry.permits
+}
+
+// Await is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. The channel receives a value when a
+// fellow has passed it a lane: see Offer. Called must follow, however the wait ends.
+func (t *Turn[B]) Await() <-chan struct{} {
+	s := t.lock()
+	if s == nil || !t.kind.isPermit() {
+		return nil
+	}
+	defer s.mu.Unlock()
+	e, l := t.lane.entry, t.lane
+	if l.called == nil {
+		l.called = make(chan struct{}, 1)
+	}
+	if i, found := e.awaits(l); !found && l.passed == nil { // else it waits on
+		e.awaiting = slices.Insert(e.awaiting, i, l)
+	}
+	return l.called
+}
+
+func (e *entry[B]) awaits(l *lane[B]) (int, bool) {
+	return slices.BinarySearchFunc(e.awaiting, l.ticket, func(l *lane[B], ticket uint64) int { return cmp.Compare(l.ticket, ticket) })
+}
+
+// Called ends what Await has begun, if it has. It reports whether a fellow has passed its lane: the caller then has two, and
+// must call Trade. It may be called at any time by the holder of a turn.
+func (t *Turn[B]) Called() bool {
+	s := t.lock()
+	if s == nil || !t.kind.isPermit() {
+		return false
+	}
+	defer s.mu.Unlock()
+	e, l := t.lane.entry, t.lane
+	if i, found := e.awaits(l); found {
+		e.awaiting = slices.Delete(e.awaiting, i, i+1)
+		return false
+	}
+	if l.passed == nil {
+		return false
+	}
+	select {
+	case <-l.called:
+	default: // received before
+	}
+	return true
+}
+
+// Offer passes a lane whose baton is fit for use to the fellow that has waited longest for one elsewhere (see Await), and came
+// before all that wait in line. It reports false if there is none, or its limit is smaller than that of t: then the caller
+// still has its turn.
+//
+// The fellow keeps its own lane as well, until it has traded: of Offer and the end of its wait, the first under the mutex
+// wins, and what was passed too late is passed on by Called's caller.
+func (t *Turn[B]) Offer() bool { // rule P2
+	s := t.lock()
+	if s == nil || !t.kind.isPermit() {
+		return false
+	}
+	defer s.mu.Unlock()
+	e := t.lane.entry
+	if len(e.awaiting) == 0 || e.awaiting[0].holder.kind < t.kind {
+		return false
+	}
+	to := e.awaiting[0]
+	e.awaiting = slices.Delete(e.awaiting, 0, 1)
+	to.passed, t.lane.holder, t.state = t.lane, to.holder, gone
+	to.called <- struct{}{} // there is room: Called has emptied it
+	return true
+}
+
+// Trade gives t the lane that was passed to it, and makes other, which is not in use, the turn of the lane that it had.
+func (t *Turn[B]) Trade(other *Turn[B]) {
+	s := t.lock()
+	if s == nil {
+		return // never: nobody takes a permit from a caller that has not begun to use it
+	}
+	defer s.mu.Unlock()
+	had := t.lane
+	t.lane, had.passed = had.passed, nil
+	t.lane.ticket = had.ticket
+	*other = Turn[B]{lane: had, kind: t.kind, state: held}
+	had.holder = other
+}
+
+// Swap exchanges the lanes of two permits of a key, both of which the caller has.
+func (t *Turn[B]) Swap(other *Turn[B]) {
+	s := t.lock()
+	if s == nil {
+		return
+	}
+	defer s.mu.Unlock()
+	t.lane, other.lane = other.lane, t.lane
+	t.lane.holder, other.lane.holder = t, other
+	t.lane.ticket, other.lane.ticket = other.lane.ticket, t.lane.ticket
+}

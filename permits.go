@@ -1,0 +1,125 @@
+package wllock
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/local"
+)
+
+// Permits acquires one of n permits instead of the lock: up to n holders at a time over all instances, first come first served,
+// each with a lease and a fence of its own. For what bears n users at once and not more: a partner's API, a licence, a
+// database that is to see 20 exports at most.
+//
+//	err := locker.Do(ctx, "partner", "acme", call, wllock.Permits(8))
+//
+// A permit is granted when nobody is queued before and fewer than n are held, counting all of them, whatever n they were asked
+// with, and readers (Shared), which are one for each instance. So each caller goes by its own n, and the first in line holds up
+// all behind it. If n is lowered, nobody gets in before fewer are held. Give all callers the same n, best with WithName: while
+// they disagree, as many are held as the largest n allows.
+//
+// Without Permits, a call for the same key waits until all permits are released, and permits asked for after it wait for it:
+// a way to drain. All else is as for a lock: it is renewed while the function runs, expires alone if the process dies, is
+// passed on within the process, and each caller has its own fence. Fences of permits that are held at the same time are in no
+// order, so a store cannot refuse the smaller one; what a later exclusive holder writes is above all of them.
+//
+// Inside a permit, the same key runs at once; without Permits or Shared it is ErrUpgrade, as Permits is inside Shared. Shared, a
+// batch guard, DoAll and Lead with Permits are errors of the call. With LocalOnly, n callers are admitted in each process
+// while the backend is away.
+func Permits(n int) CallOption {
+	return func(c callOptions) callOptions {
+		if n < 1 {
+			return c.wrong("Permits(%d): want 1 or more", n)
+		}
+		c.permits = int32(min(n, math.MaxInt32))
+		return c
+	}
+}
+
+var (
+	errSharedPermits = errors.New("wllock: Permits with Shared: want one of them")
+	errPermitLead    = errors.New("wllock: Lead with Permits: want an exclusive lock")
+	errPermitBatch   = errors.New("wllock: a batch guard is exclusive: it cannot have Permits")
+	errPermitAll     = errors.New("wllock: DoAll with Permits: its locks are exclusive or shared")
+)
+
+// permitConflict returns what is wrong with Permits together with other options.
+func (c *callOptions) permitConflict() error { // rule P5
+	switch {
+	case c.mode == distributed.Shared:
+		return errSharedPermits
+	case c.leads:
+		return errPermitLead
+	}
+	return nil
+}
+
+type turn = local.Turn[*tenure.Tenure]
+
+// passes passes a turn on. A permit's lease that may serve one more caller goes to the fellow that has waited longest at the
+// backend, who came before those in line; one that may not goes to the first in line, who asks the backend anew with it
+// (rule P2). It is out of the tenure's users by now.
+func passes(t *turn, of *tenure.Tenure) local.Outcome {
+	if t.Permits() > 0 && of.Fit(time.Now()) && t.Offer() {
+		return local.Passed
+	}
+	return t.Pass()
+}
+
+// passOn passes a turn on, with what its tenure has at hand. If nobody can use that, it goes back to the backend.
+func passOn(t *turn, of *tenure.Tenure) {
+	switch passes(t, of) {
+	case local.Kept:
+		of.Release(t) // rule T5
+	case local.Barred:
+		of.Yield(t)
+	}
+}
+
+// passCalled is for a caller that waits for a permit no longer. If a fellow has passed it a lane meanwhile, that goes on to the
+// next: the caller has a lease of its own, or has given up.
+func (h *hold) passCalled() {
+	if !h.turn.Called() {
+		return
+	}
+	var own turn
+	h.turn.Trade(&own)
+	h.turn.Swap(&own) // own is the fellow's lane now
+	passOn(&own, own.Baton())
+}
+
+// join takes the lane that a fellow has passed to the caller, and passes on its own one, with its place at the backend, to the next. If
+// the fellow's lease does not serve it after all, the caller keeps its own place, and passes on the fellow's lane, which
+// nobody who waits at the backend is offered again.
+//
+// The turns change before the caller is let in: from then on LeaseLost may pass on h.turn, on another goroutine.
+func (h *hold) join(ask tenure.Ask) bool { // rule P2
+	if !h.turn.Called() {
+		return false // never: only a fellow calls
+	}
+	own, mine := new(turn), h.tenure
+	h.turn.Trade(own)
+	h.tenure = h.turn.Baton()
+	if h.tenure.Join(&h.use, ask) {
+		giveUp(own, mine)
+		return true
+	}
+	h.turn.Swap(own)
+	theirs := h.tenure
+	h.tenure = mine
+	giveUp(own, theirs)
+	return false
+}
+
+// giveUp passes on a lane that has no lease to offer.
+func giveUp(t *turn, of *tenure.Tenure) {
+	switch t.Pass() {
+	case local.Kept:
+		of.Release(t)
+	case local.Barred:
+		of.Yield(t)
+	}
+}

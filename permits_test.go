@@ -1,0 +1,270 @@
+package wllock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func TestPermitsAreExactOverAllInstances(t *testing.T) { // rule P1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		all := []*guest{comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
+		require.Equal(t, []string{"in", "in", "in"}, are(all...))
+		for _, of := range []*wllock.Locker{l, other} {
+			g := comes(t, of, wllock.Permits(3), wllock.NoWait())
+			require.Equal(t, "held", g.state())
+			e := g.err.(*wllock.Error)
+			require.NotEmpty(t, e.Holder)
+			require.NotContains(t, e.Holder, "#", "of the Locker, not of its lane")
+		}
+		waits := comes(t, l, wllock.Permits(3))
+		require.Equal(t, "waiting", waits.state())
+		leaves(all[1])
+		require.Equal(t, "in", waits.state())
+		require.Equal(t, "held", comes(t, other, wllock.Permits(3), wllock.NoWait()).state())
+		leaves(all[0])
+		again := comes(t, other, wllock.Permits(3), wllock.NoWait())
+		require.Equal(t, "in", again.state())
+		leaves(all[2], waits, again)
+		nothingLeft(t, b, l, other)
+	})
+}
+
+func TestPermitsAreFirstComeFirstServed(t *testing.T) { // rules L1 and P2
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		first, taken := comes(t, l, wllock.Permits(2)), comes(t, other, wllock.Permits(2))
+		var line []*guest
+		for range 5 { // the first of them waits at the backend, the others behind it
+			line = append(line, comes(t, l, wllock.Permits(2)))
+		}
+		leaves(first)
+		require.Equal(t, []string{"in", "waiting", "waiting", "waiting", "waiting"}, are(line...), "the lease went to the first")
+		require.True(t, line[0].held.Handoff())
+		leaves(line[0])
+		require.Equal(t, []string{"out", "in", "waiting", "waiting", "waiting"}, are(line...))
+		leaves(taken)
+		require.Equal(t, []string{"out", "in", "in", "waiting", "waiting"}, are(line...), "from the other instance, to the place at the backend")
+		line[3].end()
+		require.Equal(t, []string{"out", "in", "in", "canceled", "waiting"}, are(line...))
+		leaves(line[1])
+		require.Equal(t, "in", line[4].state())
+		leaves(line[2], line[4])
+		nothingLeft(t, b, l, other)
+	})
+}
+
+// A lease that has served its budget goes to the one who came first of all, wherever that is.
+func TestPermitsChangeInstances(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, other := lockerOn(t, b, wllock.WithMaxHandoffs(1)), lockerOn(t, b)
+		held := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		elsewhere := comes(t, other, wllock.Permits(2))
+		line := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		leaves(held[0])
+		require.Equal(t, []string{"waiting", "in", "waiting"}, are(elsewhere, line[0], line[1]), "a hand-off")
+		leaves(line[0])
+		require.Equal(t, []string{"in", "waiting"}, are(elsewhere, line[1]), "one was all")
+		leaves(held[1])
+		require.Equal(t, "in", line[1].state())
+		leaves(elsewhere, line[1])
+		nothingLeft(t, b, l, other)
+	})
+}
+
+func TestPermitsDrain(t *testing.T) { // rule P1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b, wllock.WithMaxHandoffs(0))
+		held := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
+		drain := comes(t, l)
+		behind := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
+		require.Equal(t, "held", comes(t, l, wllock.Permits(9), wllock.NoWait()).state())
+		leaves(held[:2]...)
+		require.Equal(t, []string{"waiting", "waiting", "waiting"}, are(drain, behind[0], behind[1]))
+		behind = append(behind, comes(t, other, wllock.Permits(3)))
+		leaves(held[2])
+		require.Equal(t, []string{"in", "waiting", "waiting", "waiting"}, are(drain, behind[0], behind[1], behind[2]))
+		require.Greater(t, drain.fence, max(held[0].fence, held[1].fence, held[2].fence))
+		leaves(drain)
+		require.Equal(t, []string{"in", "in", "in"}, are(behind...))
+		leaves(behind...)
+		nothingLeft(t, b, l, other)
+	})
+}
+
+func TestFewerPermitsAdmitNobodyUntilBelow(t *testing.T) { // rules P1 and P2
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		held := []*guest{comes(t, l, wllock.Permits(4)), comes(t, l, wllock.Permits(4)), comes(t, lockerOn(t, b), wllock.Permits(4)), comes(t, l, wllock.Permits(4))}
+		own := comes(t, l, wllock.Permits(2)) // in the line of the process that holds three
+		line := []*guest{comes(t, lockerOn(t, b), wllock.Permits(2)), comes(t, lockerOn(t, b), wllock.Permits(2)), comes(t, lockerOn(t, b), wllock.Permits(4))}
+		leaves(held[0], held[1])
+		require.Equal(t, []string{"waiting", "waiting", "waiting", "waiting"}, are(own, line[0], line[1], line[2]),
+			"nobody was admitted by an old lease, nor the one with the old limit, behind them")
+		leaves(held[2])
+		require.Equal(t, []string{"waiting", "in", "waiting", "waiting"}, are(own, line[0], line[1], line[2]))
+		leaves(held[3])
+		require.Equal(t, []string{"waiting", "in", "in", "in"}, are(own, line[0], line[1], line[2]), "four by the last one's limit")
+		leaves(line[0], line[1])
+		require.Equal(t, "in", own.state())
+		leaves(line[2], own)
+		nothingLeft(t, b, l)
+	})
+}
+
+func TestReadersAndPermits(t *testing.T) { // rule P1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		readers := []*guest{comes(t, l, wllock.Shared()), comes(t, l, wllock.Shared())}
+		permit := comes(t, l, wllock.Permits(2))
+		require.Equal(t, []string{"in", "in", "in"}, are(readers[0], readers[1], permit), "readers of an instance count as one")
+		late := comes(t, l, wllock.Permits(2))
+		leaves(readers[0])
+		require.Equal(t, "waiting", late.state())
+		leaves(readers[1])
+		require.Equal(t, "in", late.state())
+		reader := comes(t, l, wllock.Shared())
+		require.Equal(t, "in", reader.state(), "it has no limit")
+		require.Equal(t, "held", comes(t, l, wllock.Permits(3), wllock.NoWait()).state())
+		leaves(reader, late, permit)
+		nothingLeft(t, b, l)
+	})
+}
+
+func TestEachPermitHasAFence(t *testing.T) { // rule P4
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other, seen, last := lockerOn(t, b), map[uint64]bool{}, uint64(0)
+		for range 4 {
+			all := []*guest{comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
+			highest := last
+			for _, g := range all {
+				require.Greater(t, g.fence, last)
+				require.False(t, seen[g.fence])
+				seen[g.fence] = true
+				highest = max(highest, g.fence)
+			}
+			leaves(all...)
+			writer := comes(t, other)
+			require.Greater(t, writer.fence, highest)
+			last = writer.fence
+			leaves(writer)
+		}
+	})
+}
+
+func TestPermitThatOverstaysIsLostAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		fellow := comes(t, l, wllock.Permits(2), wllock.WithLockTimeMax(0))
+		stays := make(chan error)
+		go func() {
+			stays <- l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(5 * ttl); return nil },
+				wllock.Permits(2), wllock.WithLockTimeMax(ttl))
+		}()
+		synctest.Wait()
+		begin, other := time.Now(), lockerOn(t, b)
+		next := comes(t, other, wllock.Permits(2))
+		require.Equal(t, "waiting", next.state())
+		time.Sleep(2*ttl + ttl/2)
+		require.Equal(t, []string{"in", "in"}, are(fellow, next), "within T of the maximum")
+		lostAfter(t, <-stays)
+		require.NoError(t, fellow.held.Err())
+		require.Less(t, time.Since(begin), 6*ttl)
+		leaves(fellow, next)
+		nothingLeft(t, b, l, other)
+	})
+}
+
+func TestPermitsThatAreTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		lost := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		line := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		b.Expire("test:n:k")
+		time.Sleep(ttl)
+		require.Equal(t, []string{"lost", "lost", "in", "in"}, are(append(lost, line...)...))
+		leaves(line...)
+		nothingLeft(t, b, l)
+	})
+}
+
+func TestPermitInsideItsOwnLock(t *testing.T) { // rules L6 and P5
+	l, _ := newLocker(t)
+	for outer, opts := range map[string][]wllock.CallOption{
+		"permit": {wllock.Permits(1)}, "exclusive": nil, "shared": {wllock.Shared()},
+	} {
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			for inner, opts := range map[string][]wllock.CallOption{
+				"permit": {wllock.Permits(1)}, "more": {wllock.Permits(7)}, "exclusive": nil, "shared": {wllock.Shared()},
+			} {
+				err := l.Do(ctx, "n", "k", nothing, opts...)
+				isPermit := inner == "permit" || inner == "more"
+				if outer != "exclusive" && inner == "exclusive" || outer == "shared" && isPermit {
+					require.ErrorIs(t, err, wllock.ErrUpgrade, "%s inside %s", inner, outer)
+				} else {
+					require.NoError(t, err, "%s inside %s", inner, outer)
+				}
+			}
+			return nil
+		}, opts...))
+	}
+}
+
+func TestWhatPermitsCannotBeCombinedWith(t *testing.T) { // rule P5
+	l, _ := newLocker(t, wllock.WithName("p", wllock.Permits(2)))
+	batch := func(name string, opts ...wllock.CallOption) error {
+		_, err := wllock.WrapBatch(l, name, func(int) string { return "k" }, doubling, opts...)(t.Context(), 1)
+		return err
+	}
+	for what, err := range map[string]error{
+		"none":              l.Do(t.Context(), "n", "k", never(t), wllock.Permits(0)),
+		"fewer":             l.Do(t.Context(), "n", "k", never(t), wllock.Permits(-1)),
+		"Shared":            l.Do(t.Context(), "n", "k", never(t), wllock.Permits(2), wllock.Shared()),
+		"Shared before":     l.Do(t.Context(), "n", "k", never(t), wllock.Shared(), wllock.Permits(2)),
+		"Shared, by name":   l.Do(t.Context(), "p", "k", never(t), wllock.Shared()),
+		"Lead":              l.Lead(t.Context(), "n", "k", never(t), wllock.Permits(2)),
+		"a batch":           batch("n", wllock.Permits(2)),
+		"a batch, by name":  batch("p"),
+		"DoAll":             l.DoAll(t.Context(), []wllock.Resource{{Name: "n", Key: "k"}}, never(t), wllock.Permits(2)),
+		"a DoAll's name":    l.DoAll(t.Context(), []wllock.Resource{{Name: "n", Key: "k"}, {Name: "p", Key: "k", Shared: true}}, never(t)),
+		"and the key is ok": l.Do(t.Context(), "p", "", never(t)),
+	} {
+		require.Error(t, err, what)
+	}
+	_, err := wllock.New("test", memlock.New(), wllock.WithDefaults(wllock.Permits(0)))
+	require.ErrorContains(t, err, "Permits(0): want 1 or more")
+	require.Zero(t, l.Stats().Total.Acquired)
+}
+
+func TestBackendWithoutPermitsSaysSo(t *testing.T) {
+	b := &impermissive{memlock.New()}
+	l := lockerOn(t, b)
+	err := l.Do(t.Context(), "n", "k", never(t), wllock.Permits(2))
+	require.ErrorIs(t, err, wllock.ErrUnavailable)
+	require.ErrorContains(t, err, "permits (a limit of 2 leases)")
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+}
+
+// impermissive is a backend without permits.
+type impermissive struct{ *memlock.Backend }
+
+func (b *impermissive) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if err := r.Unlimited(); err != nil {
+		return nil, nil, fmt.Errorf("test: %w", err)
+	}
+	return b.Backend.Enter(ctx, r)
+}
