@@ -3,6 +3,7 @@ package contender
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/wllock/wllock/benchmarks/internal/server"
@@ -51,6 +52,7 @@ type way struct {
 
 var ways = []way{
 	{"statement", "WITH piece AS (UPDATE ... WHERE qty > 0) INSERT ..., one statement", true, inOneStatement},
+	{ManyRows, "the stock split over 16 rows; the same statement on one of them, chosen at random, and on the next where it is empty", true, inOneOfManyRows},
 	{"conditional", "BEGIN, INSERT, UPDATE ... WHERE qty > 0; COMMIT", false, conditionally},
 	{"FOR UPDATE", "BEGIN, SELECT ... FOR UPDATE; UPDATE, INSERT, COMMIT", false, pessimistically},
 }
@@ -62,11 +64,30 @@ func (w way) on(module string) string {
 	return w.settings + ", pipelined"
 }
 
+// ManyRows is the name of the way that splits the stock. It is beside what sells from one row, where a count of what is left, a
+// limit per buyer or an order of arrival means something.
+const ManyRows = "16 rows"
+
 func inOneStatement(ctx context.Context, t till, buyer int64) error {
+	return t.on(ctx, func(send exchange) error { return send(oneStatement(server.Product, buyer)) })
+}
+
+func inOneOfManyRows(ctx context.Context, t till, buyer int64) error {
 	return t.on(ctx, func(send exchange) error {
-		return orElse(errSoldOut, send(write(`WITH piece AS (UPDATE bench_stock SET qty = qty - 1 WHERE product = $1 AND qty > 0 RETURNING product)
-			INSERT INTO bench_orders (product, buyer, fence) SELECT product, $2, 0 FROM piece`, server.Product, buyer)))
+		first := rand.N(server.Shelves)
+		for n := range server.Shelves {
+			err := send(oneStatement(server.Shelf((first+n)%server.Shelves), buyer))
+			if !errors.Is(err, errNoRow) {
+				return err
+			}
+		}
+		return errSoldOut
 	})
+}
+
+func oneStatement(product string, buyer int64) query {
+	return write(`WITH piece AS (UPDATE bench_stock SET qty = qty - 1 WHERE product = $1 AND qty > 0 RETURNING product)
+		INSERT INTO bench_orders (product, buyer, fence) SELECT product, $2, 0 FROM piece`, product, buyer)
 }
 
 // conditionally writes the order first, so that the row of the stock is locked for the shortest time.

@@ -9,8 +9,17 @@ import (
 // Product is the only one for sale.
 const Product = "1000"
 
-// Stock is more than any round sells.
-const Stock = 1 << 40
+// Stock is more than any round sells: a half is in the product's row, and a half in its shelves, for shops that split it.
+const Stock = 2 * Shelves * eachShelf
+
+// Shelves is how many rows a split stock has.
+const (
+	Shelves   = 16
+	eachShelf = 1 << 36
+)
+
+// Shelf returns the product of one of the shelves.
+func Shelf(n int) string { return fmt.Sprintf("%s/%d", Product, n) }
 
 // shopTables are the shop's in every database: an order's id numbers them as they were written.
 func shopTables(orderID string) []string {
@@ -18,8 +27,16 @@ func shopTables(orderID string) []string {
 		"DROP TABLE IF EXISTS bench_orders", "DROP TABLE IF EXISTS bench_stock",
 		"CREATE TABLE bench_stock (product VARCHAR(20) PRIMARY KEY, qty BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)",
 		"CREATE TABLE bench_orders (id " + orderID + ", product VARCHAR(20) NOT NULL, buyer BIGINT NOT NULL, fence BIGINT NOT NULL)",
-		fmt.Sprintf("INSERT INTO bench_stock (product, qty) VALUES ('%s', %d)", Product, Stock),
+		"INSERT INTO bench_stock (product, qty) VALUES " + stock(),
 	}
+}
+
+func stock() string {
+	all := []string{fmt.Sprintf("('%s', %d)", Product, Stock/2)}
+	for n := range Shelves {
+		all = append(all, fmt.Sprintf("('%s', %d)", Shelf(n), eachShelf))
+	}
+	return strings.Join(all, ", ")
 }
 
 // OpenShop begins a new sale.
@@ -46,7 +63,7 @@ type Books struct {
 
 // Audit reads the books.
 func (d *Database) Audit(ctx context.Context) (b Books, err error) {
-	err = d.db.QueryRowContext(ctx, `SELECT COUNT(*), (SELECT qty FROM bench_stock),
+	err = d.db.QueryRowContext(ctx, `SELECT COUNT(*), (SELECT CAST(SUM(qty) AS BIGINT) FROM bench_stock),
 		COALESCE(SUM(CASE WHEN fence > 0 THEN 1 ELSE 0 END), 0), COALESCE(SUM(CASE WHEN fence < previous THEN 1 ELSE 0 END), 0)
 		FROM (SELECT fence, LAG(fence) OVER (ORDER BY id) AS previous FROM bench_orders) AS sale`).Scan(&b.Sold, &b.Left, &b.Fenced, &b.Fallen)
 	return b, err
