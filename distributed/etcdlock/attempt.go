@@ -26,6 +26,7 @@ type attempt struct {
 	tag      string
 	instance string
 	mode     distributed.Mode
+	limit    int // of a permit; 0: none
 	ttl      time.Duration
 	noWait   bool
 	granted  chan distributed.Lease  // holds one; sent to and closed under mu
@@ -33,10 +34,11 @@ type attempt struct {
 
 	mu       sync.Mutex // guards all below
 	state    attemptState
-	dirty    bool   // a create was not answered, and may still be carried out: see session.guardKey
-	revision int64  // at which the key was created; 0: it is not, as far as is known
-	follows  string // the key that it waits for
-	watch    *watch // of a waiter on that key, of a holder on all that enter; nil: none
+	dirty    bool     // a create was not answered, and may still be carried out: see session.guardKey
+	revision int64    // at which the key was created; 0: it is not, as far as is known
+	follows  string   // the key that it waits for; "": several
+	watching []*watch // of a waiter on these, of a holder on all that enter
+	counts   bool     // of a holder: a permit has come, and only a look at the queue tells whether it waits
 	lease    *lease
 	looking  bool // a look is queued or under way
 	again    bool // there was an event meanwhile
@@ -54,8 +56,8 @@ const (
 func (b *Backend) newAttempt(s *session, req distributed.Request) *attempt {
 	dir, tag := b.dirOf(req.Key), tagOf(req.Instance)
 	a := &attempt{
-		b: b, s: s, lock: req.Key, dir: dir, tag: tag, name: b.names.take(dir + letterOf(req.Mode) + tag + "-"),
-		instance: req.Instance, mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, granted: make(chan distributed.Lease, 1),
+		b: b, s: s, lock: req.Key, dir: dir, tag: tag, name: b.names.take(dir + letterOf(req.Mode, req.Limit) + tag + "-"),
+		instance: req.Instance, mode: req.Mode, limit: req.Limit, ttl: req.TTL, noWait: req.NoWait, granted: make(chan distributed.Lease, 1),
 	}
 	a.item.Owner = a
 	return a
@@ -63,11 +65,11 @@ func (b *Backend) newAttempt(s *session, req distributed.Request) *attempt {
 
 func (a *attempt) shared() bool { return a.mode == distributed.Shared }
 
-// rivals is the prefix of the requests that a shared or an exclusive one waits for, and that wait for it: a reader only knows
-// writers.
+// rivals is the prefix of the requests that a shared or an exclusive one may have to wait for, and that may wait for it: a reader only
+// knows writers and permits.
 func (a *attempt) rivals(shared bool) string {
 	if shared {
-		return a.dir + letterOf(distributed.Exclusive)
+		return a.dir + rivalLetter
 	}
 	return a.dir
 }
@@ -76,7 +78,7 @@ func (a *attempt) rivals(shared bool) string {
 func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
 	sent := time.Now()
 	v, err := a.create(ctx, prev)
-	if err == nil && v == nil {
+	if err == nil && (v == nil || v.undecided) {
 		v, err = a.lookUntilAnswered(ctx)
 	}
 	var g *grant
@@ -139,8 +141,15 @@ func (a *attempt) plan(in time.Duration) {
 func (a *attempt) poke() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.state == waiting {
+		a.queueLook()
+	}
+}
+
+// queueLook gives the attempt to a worker. The caller holds mu.
+func (a *attempt) queueLook() {
 	a.again = true
-	if !a.looking && a.state == waiting {
+	if !a.looking {
 		a.looking = true
 		a.b.work.add(a)
 	}
@@ -150,13 +159,18 @@ func (a *attempt) poke() {
 func (a *attempt) work() {
 	for {
 		a.mu.Lock()
-		goes := a.again && a.state == waiting && a.s.ctx.Err() == nil
+		holds := a.state == leased
+		goes := a.again && (a.state == waiting || holds) && a.s.ctx.Err() == nil
 		a.again, a.looking = false, goes
 		a.mu.Unlock()
-		if !goes {
+		switch {
+		case !goes:
 			return
+		case holds:
+			a.count(a.s.ctx)
+		default:
+			a.advance(a.s.ctx)
 		}
-		a.advance(a.s.ctx)
 	}
 }
 
@@ -207,7 +221,7 @@ func (a *attempt) ends() {
 
 // start makes the lease of a grant. The caller holds mu.
 func (a *attempt) start(g grant) *lease {
-	a.state = leased
+	a.state, a.again = leased, false
 	a.unwatch()
 	a.lease = newLease(a, g)
 	return a.lease

@@ -118,7 +118,7 @@ func (b *Backend) holders(ctx context.Context, s *session, key string) ([]*mvccp
 	if len(q) == 0 {
 		return nil, nil
 	}
-	return q[:b.holdersOf(key, q)], nil
+	return q[:admitted(b.requestsFor(key, q))], nil
 }
 
 // deleteAll deletes these and writes the record, or does neither.

@@ -1,6 +1,8 @@
 package etcdlock
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -34,11 +36,17 @@ func (a *attempt) wantsCheck() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
+	case a.state == waiting && a.follows == "":
+		a.queueLook()
+		return false
 	case a.state == waiting:
 		return true
 	case a.state != leased || a.lease.isEnding():
 		return false
-	case a.lease.seen == 0 || a.watch != nil:
+	case a.counts:
+		a.queueLook()
+		return false
+	case a.lease.seen == 0 || len(a.watching) > 0:
 		return true
 	}
 	a.watchRivals(a.lease.seen)
@@ -49,7 +57,7 @@ func (a *attempt) wantsCheck() bool {
 // planChecks plans the next look of a holder that has a watch. That of a shared one does not tell of its own key. The caller
 // holds mu.
 func (a *attempt) planChecks() {
-	if a.lease.fences.isShared() || a.lease.seen == 0 {
+	if a.lease.isShared() || a.lease.seen == 0 {
 		a.plan(distributed.RenewInterval(min(a.ttl, a.s.ttl())))
 	}
 }
@@ -79,7 +87,7 @@ func (a *attempt) question() (what string, op *pb.RequestOp) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == leased {
-		return "", opAfter(a.rivals(a.lease.fences.isShared()), a.revision)
+		return "", opAfter(a.rivals(a.lease.isShared()), a.revision)
 	}
 	return a.follows, opGet(a.follows)
 }
@@ -98,20 +106,25 @@ func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.
 	a.mu.Lock()
 	state, l := a.state, a.lease
 	looks := state == waiting && asked != ""
+	var waits, unsure bool
 	switch {
 	case looks && !exists:
 		a.robbed()
 	case looks:
 		a.plan(distributed.HeartbeatInterval(a.ttl))
 	case state == leased && asked == "" && exists:
-		a.seen(revision, a.waits(second))
+		if waits, unsure = a.waits(l.isShared(), second); unsure {
+			a.queueLook()
+		} else {
+			a.seen(revision, waits)
+		}
 	}
 	a.mu.Unlock()
 	switch {
 	case state == leased && asked == "" && !exists:
 		l.End()
-	case state == leased && asked == "":
-		l.SetContended(a.waits(second))
+	case state == leased && asked == "" && !unsure:
+		l.SetContended(waits)
 	case looks && exists && a.hasGone(second):
 		a.poke()
 	}
@@ -124,11 +137,36 @@ func (a *attempt) seen(revision int64, waits bool) {
 		a.unwatch()
 	} else {
 		a.lease.seen = revision
-		if a.watch == nil {
+		if len(a.watching) == 0 {
 			a.watchRivals(revision)
 		}
 	}
 	a.planChecks()
+}
+
+// count is the look of a holder that shares the lock when there are permits behind it: which of them wait?
+func (a *attempt) count(ctx context.Context) {
+	a.mu.Lock()
+	a.counts = false
+	a.mu.Unlock()
+	v, err := a.lookAtAll(ctx)
+	a.mu.Lock()
+	l, held := a.lease, a.state == leased
+	switch {
+	case !held || errors.Is(err, errRobbed):
+	case err != nil:
+		a.plan(distributed.HeartbeatInterval(a.ttl))
+	default:
+		a.seen(v.revision, v.contended)
+	}
+	a.mu.Unlock()
+	switch {
+	case !held:
+	case errors.Is(err, errRobbed):
+		l.End()
+	case err == nil:
+		l.SetContended(v.contended)
+	}
 }
 
 // hasGone reports that the key that the waiter waits for has gone, perhaps to come again behind it, or that its lease was

@@ -25,11 +25,10 @@ func TestConformance(t *testing.T) {
 		patient := func(s *settings) { s.patience = suitePatience }
 		b := open(t, proxy.Addr, prefix, patient)
 		return locktest.Service{
-			NoPermits: true,
-			Backend:   b,
-			Another:   func() distributed.Backend { return open(t, proxy.Addr, prefix, patient) },
-			Expire:    func(key string) { expire(t, plainClient(t, server.Addr), b, key) },
-			Cut:       proxy.Stall,
+			Backend: b,
+			Another: func() distributed.Backend { return open(t, proxy.Addr, prefix, patient) },
+			Expire:  func(key string) { expire(t, plainClient(t, server.Addr), b, key) },
+			Cut:     proxy.Stall,
 		}
 	}})
 }

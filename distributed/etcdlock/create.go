@@ -21,11 +21,12 @@ func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
 			return nil, err
 		}
 	}
+	seen := int64(0)
 	for {
 		if err := prev.settled(ctx); err != nil {
 			return nil, err
 		}
-		got, err := a.s.txn(ctx, "enter", a.createRequest(prev.name()))
+		got, err := a.s.txn(ctx, "enter", a.createRequest(prev.name(), seen))
 		switch {
 		case isUnknown(err):
 			a.unsure()
@@ -40,7 +41,8 @@ func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
 			prev.replaced(got.Responses[0], a.isDirty())
 			return a.created(got), nil
 		}
-		if done, err := a.refused(got, prev); done {
+		var done bool
+		if done, err = a.refused(got, prev, &seen); done {
 			return nil, err
 		}
 	}
@@ -53,29 +55,47 @@ func (a *attempt) unsure() {
 	a.dirty = true
 }
 
-func (a *attempt) createRequest(prev string) *pb.TxnRequest {
+// createRequest returns the transaction. seen is of a request with NoWait: see ifNobody.
+func (a *attempt) createRequest(prev string, seen int64) *pb.TxnRequest {
 	guard := a.s.guardKey()
 	req := &pb.TxnRequest{
 		Compare: []*pb.Compare{ifCreated(a.name, 0), ifModified(guard, a.s.guardRevision())},
-		Success: []*pb.RequestOp{opLast(a.rivals(a.shared()), 0), opPut(a.name, a.instance, a.s.lease())},
+		Success: []*pb.RequestOp{a.opBefore(), opPut(a.name, a.instance, a.s.lease())},
 		Failure: []*pb.RequestOp{opGet(a.name), opGet(guard)},
 	}
 	if prev != "" {
 		req.Success = append([]*pb.RequestOp{opDelete(prev)}, req.Success...)
 	}
 	if a.noWait {
-		req.Compare = append(req.Compare, a.ifNobody())
-		req.Failure = append(req.Failure, opFirst(a.dir))
+		req.Compare = append(req.Compare, a.ifNobody(seen))
+		if a.shared() {
+			req.Failure = append(req.Failure, a.b.opQueue(a.lock))
+		} else {
+			req.Failure = append(req.Failure, opFirst(a.dir))
+		}
 	}
 	return req
 }
 
+// opBefore reads who is before a key that is put next: all, if a permit has to be counted, else the last that may be in the way.
+func (a *attempt) opBefore() *pb.RequestOp {
+	if a.limit > 0 {
+		return opAll(a.dir)
+	}
+	return opLast(a.rivals(a.shared()), 0)
+}
+
 // ifNobody holds if nobody is in the way of a request with NoWait, which is not written otherwise: it disturbs nobody. An
-// exclusive one wants no key at all, a shared one no writer but those whose lease was downgraded, which is a second version
-// of the key.
-func (a *attempt) ifNobody() *pb.Compare {
+// exclusive one wants no key at all, and so does a permit at first; a reader no writer but those whose lease was downgraded, which is a second
+// version of the key, and no permit. If that does not hold, the queue has been read at the revision seen, and the request would have
+// been admitted as its last: then nobody must have come since. Those who have gone make no difference.
+func (a *attempt) ifNobody(seen int64) *pb.Compare {
 	c := ifCreated(a.dir, 0)
-	if a.shared() {
+	switch {
+	case seen > 0:
+		c = ifCreated(a.dir, seen+1)
+		c.Result = pb.Compare_LESS
+	case a.shared() && a.limit == 0:
 		c = &pb.Compare{
 			Key: []byte(a.rivals(true)), Target: pb.Compare_VERSION, Result: pb.Compare_NOT_EQUAL,
 			TargetUnion: &pb.Compare_Version{Version: 1},
@@ -91,12 +111,19 @@ func (a *attempt) created(got *pb.TxnResponse) *view {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.revision = got.Header.Revision
-	return a.viewOf(got.Header.Revision, got.Responses[len(got.Responses)-2].GetResponseRange(), nil)
+	before := got.Responses[len(got.Responses)-2].GetResponseRange()
+	if a.limit == 0 {
+		return a.viewOf(got.Header.Revision, before, nil)
+	}
+	q := requestsOf(a.dir, before.GetKvs())
+	v := a.fullView(a.revision, append(q, request{a.name, a.revision, true, a.limit}), len(q))
+	v.created = true
+	return v
 }
 
 // refused takes the answer to a create that was not carried out. It reports whether that is the end: the key exists, or
-// somebody is in the way.
-func (a *attempt) refused(got *pb.TxnResponse, prev *prev) (done bool, err error) {
+// somebody is in the way. It sets seen if nobody was, at that revision, for the next try.
+func (a *attempt) refused(got *pb.TxnResponse, prev *prev, seen *int64) (done bool, err error) {
 	mine, guard := got.Responses[0].GetResponseRange(), got.Responses[1].GetResponseRange()
 	if len(mine.Kvs) > 0 {
 		a.mu.Lock()
@@ -109,10 +136,15 @@ func (a *attempt) refused(got *pb.TxnResponse, prev *prev) (done bool, err error
 	if len(guard.Kvs) > 0 {
 		a.s.guarded(guard.Kvs[0].ModRevision)
 	}
-	if a.noWait && a.s.guardRevision() == before {
-		return true, heldBy(got.Responses[2].GetResponseRange().Kvs)
+	if !a.noWait || a.s.guardRevision() != before {
+		return false, nil
 	}
-	return false, nil
+	queue := got.Responses[2].GetResponseRange().Kvs
+	if a.shared() && a.isNext(requestsOf(a.dir, queue)) {
+		*seen = got.Header.Revision
+		return false, nil
+	}
+	return true, heldBy(queueOf(queue))
 }
 
 // heldBy is the refusal of a request that does not wait. It names the first in line.

@@ -134,7 +134,7 @@ func TestAnEventThatNeverComes(t *testing.T) {
 	ask := asker{t, b, "k"}
 	l := ask.lease("a")
 	p := ask.place("b").(place)
-	b.watches.remove(p.a.watch) // so nobody hears of it
+	b.watches.remove(p.a.watching[0]) // so nobody hears of it
 	release(t, l)
 	release(t, granted(t, p))
 }

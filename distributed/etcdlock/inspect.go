@@ -1,12 +1,9 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -51,28 +48,20 @@ func (b *Backend) opQueue(key string) *pb.RequestOp {
 	return opValues(dir, string(endOf(dir)), 0)
 }
 
-// queueOf puts the requests for one lock into their order.
-func queueOf(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
-	q := slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { return tagIn(string(kv.Key)) == "" })
-	slices.SortFunc(q, func(x, y *mvccpb.KeyValue) int { return cmp.Compare(x.CreateRevision, y.CreateRevision) })
-	return q
-}
-
 // describe fills in what the queue for a key says, and names so many.
 func (b *Backend) describe(to *distributed.Inspection, q []*mvccpb.KeyValue, revision int64, holders, waiters int) {
 	if len(q) == 0 {
 		return
 	}
-	inside := b.holdersOf(to.Key, q)
+	all := b.requestsFor(to.Key, q)
+	inside := admitted(all)
 	to.State = strconv.FormatInt(q[inside-1].CreateRevision, 10) // of the youngest holder
-	if b.reads(to.Key, q[0]) {
-		to.Mode = distributed.Shared
-	}
+	to.Mode = all[0].mode()
 	for _, kv := range q[:min(inside, holders)] {
 		to.Holders = append(to.Holders, distributed.Holder{Instance: string(kv.Value)})
 	}
-	for _, kv := range q[inside:min(inside+waiters, len(q))] {
-		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: string(kv.Value), Mode: b.modeOf(to.Key, kv)})
+	for i, kv := range q[inside:min(inside+waiters, len(q))] {
+		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: string(kv.Value), Mode: all[inside+i].mode()})
 	}
 	to.MoreHolders, to.MoreWaiters = max(inside-holders, 0), max(len(q)-inside-waiters, 0)
 	if fence, err := fenceOf(revision); err == nil {
@@ -80,23 +69,13 @@ func (b *Backend) describe(to *distributed.Inspection, q []*mvccpb.KeyValue, rev
 	}
 }
 
-// holdersOf is how many at the head of the queue hold the lock: one writer, or the readers before the first writer.
-func (b *Backend) holdersOf(key string, q []*mvccpb.KeyValue) int {
-	n := 1
-	for b.reads(key, q[0]) && n < len(q) && b.modeOf(key, q[n]) == distributed.Shared {
-		n++
-	}
-	return n
+// requestsFor reads the queue for a key.
+func (b *Backend) requestsFor(key string, q []*mvccpb.KeyValue) []request {
+	return requestsOf(b.dirOf(key), q)
 }
 
-// reads reports that a holder is a reader, or has become one.
-func (b *Backend) reads(key string, kv *mvccpb.KeyValue) bool {
-	return isDowngraded(kv) || b.modeOf(key, kv) == distributed.Shared
-}
-
-// modeOf is what a request asks for.
-func (b *Backend) modeOf(key string, kv *mvccpb.KeyValue) distributed.Mode {
-	if strings.HasPrefix(string(kv.Key), b.dirOf(key)+letterOf(distributed.Shared)) {
+func (r request) mode() distributed.Mode {
+	if r.shared {
 		return distributed.Shared
 	}
 	return distributed.Exclusive

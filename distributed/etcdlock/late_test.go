@@ -22,7 +22,7 @@ func TestAWatchThatBeginsLate(t *testing.T) {
 	p := ask.place("b", lasting(long)).(place)
 	p.a.mu.Lock()
 	p.a.unwatch()
-	old := view{revision: p.a.revision, before: p.a.follows}
+	old := view{revision: p.a.revision, before: []string{p.a.follows}}
 	p.a.mu.Unlock()
 	release(t, l)
 	start := time.Now()

@@ -58,7 +58,7 @@ func keptFor(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 // caller holds a.mu.
 func newLease(a *attempt, g grant) *lease {
 	l := &lease{a: a, done: make(chan struct{})}
-	if a.shared() {
+	if l.fences.permit = a.limit > 0; a.shared() && a.limit == 0 {
 		l.fences.share(g.fence)
 	} else {
 		l.fences.open(g.fence)
@@ -114,6 +114,9 @@ func (l *lease) Healthy() bool {
 	return healthy
 }
 
+// isShared reports that it is, or that it was downgraded.
+func (l *lease) isShared() bool { return l.a.shared() || l.fences.isShared() }
+
 func (l *lease) isEnding() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +129,7 @@ func (l *lease) fired(events []*mvccpb.Event) {
 	if l.isEnding() {
 		return
 	}
-	contended := false
+	contended, counts := false, false
 	for _, e := range events {
 		name := string(e.Kv.Key)
 		switch {
@@ -134,11 +137,19 @@ func (l *lease) fired(events []*mvccpb.Event) {
 			l.End()
 			return
 		case e.Type == mvccpb.PUT && e.Kv.Version == 1 && l.a.isOther(e.Kv):
-			contended = contended || strings.HasPrefix(name, l.a.rivals(l.fences.isShared()))
+			if l.isShared() && l.a.isPermit(e.Kv) {
+				counts = true
+			} else {
+				contended = contended || strings.HasPrefix(name, l.a.rivals(l.isShared()))
+			}
 		}
 	}
 	a := l.a
 	a.mu.Lock()
+	if a.state == leased && counts && !contended { // perhaps it waits; others may come with it
+		a.counts = true
+		a.plan(watchPause)
+	}
 	if a.state == leased && (contended || len(events) == 0) {
 		a.unwatch()
 		l.seen = 0
@@ -156,10 +167,10 @@ func (l *lease) fired(events []*mvccpb.Event) {
 
 // Downgrade implements distributed.Downgrader: the key is written a second time. Readers that wait for it watch it.
 func (l *lease) Downgrade(ctx context.Context) error {
-	if l.fences.isShared() {
+	if l.isShared() {
 		return nil
 	}
-	revision, err := l.ifOurs(ctx, "downgrade", opPut(l.a.name, l.a.instance, l.a.s.lease()))
+	revision, err := l.a.ifOurs(ctx, "downgrade", opPut(l.a.name, l.a.instance, l.a.s.lease()))
 	if err != nil {
 		return err
 	}
@@ -195,7 +206,7 @@ func (l *lease) Refill(ctx context.Context) error {
 	if l.fences.isShared() {
 		return nil
 	}
-	revision, err := l.ifOurs(ctx, "refill", opPut(l.a.s.writeKey(), "", l.a.s.lease()))
+	revision, err := l.a.ifOurs(ctx, "refill", opPut(l.a.s.writeKey(), "", l.a.s.lease()))
 	if err != nil {
 		return err
 	}
@@ -206,14 +217,14 @@ func (l *lease) Refill(ctx context.Context) error {
 	return err
 }
 
-// ifOurs changes something provided that the lease is still held, and returns the revision of the change.
-func (l *lease) ifOurs(ctx context.Context, what string, op *pb.RequestOp) (int64, error) {
-	if l.a.b.isClosed() {
+// ifOurs changes something provided that the attempt's key is there, and returns the revision of the change.
+func (a *attempt) ifOurs(ctx context.Context, what string, op *pb.RequestOp) (int64, error) {
+	if a.b.isClosed() {
 		return 0, distributed.ErrClosed
 	}
-	ours, _ := l.a.key()
-	got, err := l.a.s.txn(ctx, what, &pb.TxnRequest{
-		Compare: []*pb.Compare{ifCreated(l.a.name, ours)}, Success: []*pb.RequestOp{op},
+	ours, _ := a.key()
+	got, err := a.s.txn(ctx, what, &pb.TxnRequest{
+		Compare: []*pb.Compare{ifCreated(a.name, ours)}, Success: []*pb.RequestOp{op},
 	})
 	switch {
 	case err != nil:

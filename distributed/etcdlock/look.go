@@ -2,8 +2,10 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -19,30 +21,51 @@ var errRobbed = fmt.Errorf("etcdlock: the key of the request is gone: %w", distr
 // leader first.
 type view struct {
 	revision  int64
-	first     bool   // it is the attempt's turn
-	before    string // otherwise the key that it waits for
+	first     bool     // it is the attempt's turn
+	before    []string // otherwise the keys that it waits for: see waitsFor; the lock's prefix: all of them
 	contended bool
+	created   bool // it is that of the transaction which has created the key
+	undecided bool // there are permits, and more of the queue has to be seen
 }
 
 // viewOf takes the youngest of the rivals before the attempt, and the oldest behind it. A shared request's turn has come when the
 // last writer before it has downgraded its lease: that one is the holder, because nobody was before it when it was exclusive
-// (rule E2).
+// (rule E2). A reader that finds a permit has to see all of the queue.
 func (a *attempt) viewOf(revision int64, before, behind *pb.RangeResponse) *view {
-	v := &view{revision: revision, contended: a.waits(behind)}
-	if len(before.GetKvs()) == 0 || a.shared() && isDowngraded(before.Kvs[0]) {
-		v.first = true
-	} else {
-		v.before = string(before.Kvs[0].Key)
+	waits, unsure := a.waits(a.shared(), behind)
+	v := &view{revision: revision, contended: waits}
+	switch {
+	case len(before.GetKvs()) == 0 || a.shared() && isDowngraded(before.Kvs[0]):
+		v.first, v.undecided = true, unsure
+	case a.shared() && a.isPermit(before.Kvs[0]):
+		v.undecided = true
+	default:
+		v.before = []string{string(before.Kvs[0].Key)}
 	}
 	return v
+}
+
+// isPermit reports that a key is a request for a permit.
+func (a *attempt) isPermit(kv *mvccpb.KeyValue) bool {
+	return limitIn(strings.TrimPrefix(string(kv.Key), a.dir)) > 0
 }
 
 // isDowngraded reports that the key was written a second time, which only Downgrade does.
 func isDowngraded(kv *mvccpb.KeyValue) bool { return kv.Version > 1 }
 
-// waits reports whether another instance is among those behind.
-func (a *attempt) waits(behind *pb.RangeResponse) bool {
-	return slices.ContainsFunc(behind.GetKvs(), func(kv *mvccpb.KeyValue) bool { return a.isOther(kv) })
+// waits reports whether another instance is among the rivals behind, which wait; of permits behind one that shares the lock it is
+// not sure.
+func (a *attempt) waits(shared bool, behind *pb.RangeResponse) (is, unsure bool) {
+	for _, kv := range behind.GetKvs() {
+		if !a.isOther(kv) {
+			continue
+		}
+		if !shared || !a.isPermit(kv) {
+			return true, false
+		}
+		unsure = true
+	}
+	return false, unsure
 }
 
 // isOther reports that a key is a request of another instance.
@@ -53,6 +76,9 @@ func (a *attempt) isOther(kv *mvccpb.KeyValue) bool {
 
 // look reads who is before the attempt and who behind.
 func (a *attempt) look(ctx context.Context) (*view, error) {
+	if a.limit > 0 {
+		return a.lookAtAll(ctx)
+	}
 	rivals := a.rivals(a.shared())
 	got, err := a.s.txn(ctx, "look", &pb.TxnRequest{
 		Success: []*pb.RequestOp{opGet(a.name), opLast(rivals, a.revision), opAfter(rivals, a.revision)},
@@ -63,7 +89,26 @@ func (a *attempt) look(ctx context.Context) (*view, error) {
 	if len(got.Responses[0].GetResponseRange().Kvs) == 0 {
 		return nil, errRobbed
 	}
-	return a.viewOf(got.Header.Revision, got.Responses[1].GetResponseRange(), got.Responses[2].GetResponseRange()), nil
+	v := a.viewOf(got.Header.Revision, got.Responses[1].GetResponseRange(), got.Responses[2].GetResponseRange())
+	if v.undecided {
+		return a.lookAtAll(ctx)
+	}
+	return v, nil
+}
+
+// lookAtAll reads the queue, of which a permit is counted.
+func (a *attempt) lookAtAll(ctx context.Context) (*view, error) {
+	got, err := a.s.txn(ctx, "look", &pb.TxnRequest{Success: []*pb.RequestOp{opAll(a.dir)}})
+	if err != nil {
+		return nil, err
+	}
+	q := requestsOf(a.dir, got.Responses[0].GetResponseRange().Kvs)
+	mine, _ := a.key()
+	i := slices.IndexFunc(q, func(r request) bool { return r.name == a.name && r.revision == mine })
+	if i < 0 {
+		return nil, errRobbed
+	}
+	return a.fullView(got.Header.Revision, q, i), nil
 }
 
 // lookUntilAnswered repeats a look that was not answered: it changes nothing.
@@ -85,49 +130,91 @@ type grant struct {
 	contended bool
 }
 
+// grant makes the grant of a view. Permits that are held at a time may have seen the same revision, so one that has waited makes
+// one of its own: a change, provided that its key is there. The others have that of their create (rule E6).
 func (a *attempt) grant(ctx context.Context, since time.Time, v *view) (*grant, error) {
 	if err := a.s.vouch(ctx); err != nil {
 		return nil, err
 	}
-	fence, err := fenceOf(v.revision)
+	revision := v.revision
+	if a.limit > 0 && !v.created {
+		var err error
+		if revision, err = a.mark(ctx); err != nil {
+			return nil, err
+		}
+	}
+	fence, err := fenceOf(revision)
 	return &grant{since, fence, v.revision, v.contended}, err
 }
 
-// follow watches the key that the attempt waits for: its deletion, and for a reader its downgrade. What happens between the
+// mark makes a revision that only this request has.
+func (a *attempt) mark(ctx context.Context) (int64, error) {
+	for {
+		revision, err := a.ifOurs(ctx, "mark", opPut(a.s.writeKey(), "", a.s.lease()))
+		switch {
+		case errors.Is(err, distributed.ErrLeaseLost):
+			return 0, errRobbed
+		case !isUnknown(err) || ctx.Err() != nil:
+			return revision, err
+		}
+		pause(ctx, firstPause) // a change more does no harm
+	}
+}
+
+// follow watches the keys that the attempt waits for: their deletion, and for a shared one a downgrade. What happens between the
 // look and the beginning of the watch makes it look once more. The caller holds mu.
 func (a *attempt) follow(v *view) {
-	if a.follows == v.before && a.watch != nil {
-		return
+	followed := map[string]bool{}
+	a.watching = slices.DeleteFunc(a.watching, func(w *watch) bool {
+		key := string(w.req.Key)
+		followed[key] = slices.Contains(v.before, key)
+		if !followed[key] {
+			a.b.watches.remove(w)
+		}
+		return !followed[key]
+	})
+	if a.follows = ""; len(v.before) == 1 && v.before[0] != a.dir {
+		a.follows = v.before[0]
 	}
-	a.unwatch()
-	a.follows = v.before
-	req := &pb.WatchCreateRequest{Key: []byte(v.before)}
-	if !a.shared() {
+	for _, key := range v.before {
+		if !followed[key] {
+			a.watching = append(a.watching, a.b.watches.add(a, v.revision, a.watchOf(key)))
+		}
+	}
+}
+
+// watchOf watches a key, or all that leave the lock.
+func (a *attempt) watchOf(key string) *pb.WatchCreateRequest {
+	req := &pb.WatchCreateRequest{Key: []byte(key)}
+	if key == a.dir {
+		req.RangeEnd = endOf(key)
+	}
+	if !a.shared() || key == a.dir {
 		req.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 	}
-	a.watch = a.b.watches.add(a, v.revision, req)
+	return req
 }
 
 // watchRivals has a holder learn who enters, and an exclusive one that its own key has been deleted. The caller holds mu.
 func (a *attempt) watchRivals(revision int64) {
 	a.unwatch()
-	rivals := a.rivals(a.lease.fences.isShared())
-	a.watch = a.b.watches.add(a, revision, &pb.WatchCreateRequest{Key: []byte(rivals), RangeEnd: endOf(rivals)})
+	rivals := a.rivals(a.lease.isShared())
+	a.watching = append(a.watching, a.b.watches.add(a, revision, &pb.WatchCreateRequest{Key: []byte(rivals), RangeEnd: endOf(rivals)}))
 }
 
-// unwatch gives the watch up. The caller holds mu.
+// unwatch gives the watches up. The caller holds mu.
 func (a *attempt) unwatch() {
-	if a.watch != nil {
-		a.b.watches.remove(a.watch)
-		a.watch = nil
+	for _, w := range a.watching {
+		a.b.watches.remove(w)
 	}
+	a.watching = nil
 }
 
 // missed is called when something has changed in the cluster between what the owner of a watch has seen and the beginning of the
 // watch. A waiter looks; a holder's look shares a request with those of others.
 func (a *attempt) missed(w *watch) {
 	a.mu.Lock()
-	mine, state := a.watch == w, a.state
+	mine, state := slices.Contains(a.watching, w), a.state
 	if mine && state == leased {
 		a.plan(0)
 	}
@@ -140,14 +227,15 @@ func (a *attempt) missed(w *watch) {
 // fired is called with the events of a watch; none: the server has forgotten the revision at which it was to go on.
 func (a *attempt) fired(w *watch, events []*mvccpb.Event) {
 	a.mu.Lock()
-	if a.watch != w {
+	if !slices.Contains(a.watching, w) {
 		a.mu.Unlock()
 		return
 	}
 	state, l := a.state, a.lease
 	gone := slices.ContainsFunc(events, func(e *mvccpb.Event) bool { return e.Type == mvccpb.DELETE })
-	if len(events) == 0 || state == waiting && gone {
-		a.unwatch()
+	if len(events) == 0 || state == waiting && gone && len(w.req.RangeEnd) == 0 { // it has nothing more to tell
+		a.b.watches.remove(w)
+		a.watching = slices.DeleteFunc(a.watching, func(one *watch) bool { return one == w })
 	}
 	a.mu.Unlock()
 	switch state {

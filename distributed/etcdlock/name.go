@@ -14,6 +14,7 @@ import (
 //
 //	<key>/x/<instance>-<id>    a request for an exclusive lock; its value is the instance in full
 //	<key>/s/<instance>-<id>    a request for a shared one
+//	<key>/xp/<n>/<instance>-<id>  a request for one of n permits
 //	%guard/<session>           exists once a create of the session was given up: see session.guard
 //	%write/<session>           written for its revision, by Refill and Ping
 //	%ttl/<system>/<ns>         a lease TTL that is in use
@@ -50,13 +51,22 @@ func Key(prefix, name string) (string, error) {
 // dirOf is the prefix of all requests for a lock.
 func (b *Backend) dirOf(key string) string { return b.set.prefix + "/" + escaper.Replace(key) + "/" }
 
-// letterOf begins the name of a request after the prefix of its lock.
-func letterOf(mode distributed.Mode) string {
-	if mode == distributed.Shared {
+// letterOf begins the name of a request after the prefix of its lock. Those that a reader may have to wait for, writers and permits, have
+// a prefix in common.
+func letterOf(mode distributed.Mode, limit int) string {
+	switch {
+	case limit > 0:
+		return permitLetter + strconv.Itoa(limit) + "/"
+	case mode == distributed.Shared:
 		return "s/"
 	}
 	return "x/"
 }
+
+const (
+	rivalLetter  = "x"
+	permitLetter = "xp/"
+)
 
 // tagOf shortens an instance's name to 40 bits. Two instances with one tag, which is unlikely, would not notice that the
 // other waits, and nothing else.

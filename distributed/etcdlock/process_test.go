@@ -24,10 +24,11 @@ type holder struct {
 	fence uint64
 }
 
-func startHolder(t *testing.T, addr, prefix string) *holder {
+func startHolder(t *testing.T, addr, prefix string, env ...string) *holder {
 	t.Helper()
 	h := &holder{cmd: exec.CommandContext(t.Context(), os.Args[0])}
 	h.cmd.Env = append(os.Environ(), childEnv+"=etcd://"+addr+prefix)
+	h.cmd.Env = append(h.cmd.Env, env...)
 	out, err := h.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, h.cmd.Start())

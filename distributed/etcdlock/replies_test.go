@@ -116,7 +116,7 @@ func TestACreateThatComesLate(t *testing.T) {
 	for _, givenUp := range []bool{true, false} {
 		a := b.newAttempt(s, distributed.Request{Key: "k", Instance: "late", TTL: long})
 		require.True(t, b.add(a))
-		late := a.createRequest("")
+		late := a.createRequest("", 0)
 		a.unsure() // it was sent, and not answered
 		if givenUp {
 			a.discard()
@@ -140,7 +140,7 @@ func TestACreateThatComesLateForAPlaceThatWasLost(t *testing.T) {
 	ask := asker{t, b, "k"}
 	l := ask.lease("a", lasting(long))
 	p := ask.place("b", lasting(long)).(place)
-	late := p.a.createRequest("")
+	late := p.a.createRequest("", 0)
 	p.a.unsure()
 	c := plainClient(t, etcdtest.Shared(t).Addr)
 	_, err := c.Delete(t.Context(), p.a.name)

@@ -56,21 +56,10 @@ func expire(t locktest.TB, c *clientv3.Client, b *Backend, key string) {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	for i, kv := range got.Kvs {
-		shared := isShared(b, key, string(kv.Key))
-		if i > 0 && !shared {
-			return
-		}
+	q := queueOf(got.Kvs)
+	for _, kv := range q[:admitted(b.requestsFor(key, q))] {
 		if _, err = c.Delete(ctx, string(kv.Key)); err != nil {
 			t.Fatalf("%v", err)
 		}
-		if !shared {
-			return
-		}
 	}
-}
-
-func isShared(b *Backend, key, name string) bool {
-	dir := b.dirOf(key) + "s/"
-	return len(name) > len(dir) && name[:len(dir)] == dir
 }
