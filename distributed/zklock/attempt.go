@@ -25,6 +25,7 @@ type attempt struct {
 	instance string
 	tag, id  string
 	mode     distributed.Mode
+	limit    int // of a permit; 0: none
 	ttl      time.Duration
 	noWait   bool
 	granted  chan distributed.Lease  // holds one; sent to and closed under mu
@@ -32,8 +33,8 @@ type attempt struct {
 
 	mu      sync.Mutex // guards all below
 	state   attemptState
-	node    string // name of its node; "" before it is known
-	follows string // path of the node whose watch is set; "": none
+	node    string   // name of its node; "" before it is known
+	follows []string // paths of the nodes whose watches are set
 	lease   *lease
 	holder  string // whose node it waits for, if that holds the lock; "": not known
 	looking bool   // a look is queued or under way
@@ -51,8 +52,8 @@ const (
 
 func (b *Backend) newAttempt(s *session, req distributed.Request) *attempt {
 	a := &attempt{
-		b: b, s: s, key: req.Key, dir: b.dirOf(req.Key), instance: req.Instance, tag: tagOf(req.Instance), id: rand.Text()[:idLength],
-		mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, granted: make(chan distributed.Lease, 1),
+		b: b, s: s, key: req.Key, dir: b.dirOf(req.Key), instance: req.Instance, tag: tagOf(req.Instance), id: idOf(rand.Text(), req.Limit),
+		mode: req.Mode, limit: req.Limit, ttl: req.TTL, noWait: req.NoWait, granted: make(chan distributed.Lease, 1),
 	}
 	a.item.Owner = a
 	return a
@@ -166,7 +167,7 @@ func (a *attempt) event(path string) {
 // reconnected has the attempt look again: its watch may not have been set again.
 func (a *attempt) reconnected() {
 	a.mu.Lock()
-	a.follows = ""
+	a.follows = nil
 	a.mu.Unlock()
 	a.poke()
 }

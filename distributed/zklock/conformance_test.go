@@ -24,11 +24,10 @@ func TestConformance(t *testing.T) {
 		proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()
 		patient := func(s *settings) { s.patience = suitePatience }
 		return locktest.Service{
-			NoPermits: true,
-			Backend:   open(t, proxy.Addr, root, patient),
-			Another:   func() distributed.Backend { return open(t, proxy.Addr, root, patient) },
-			Expire:    func(key string) { expire(t, plainConn(t, server.Addr), root, key) },
-			Cut:       proxy.Stall,
+			Backend: open(t, proxy.Addr, root, patient),
+			Another: func() distributed.Backend { return open(t, proxy.Addr, root, patient) },
+			Expire:  func(key string) { expire(t, plainConn(t, server.Addr), root, key) },
+			Cut:     proxy.Stall,
 		}
 	}})
 }

@@ -19,8 +19,8 @@ import (
 )
 
 // Instances of an ensemble take a lock, as writers and readers, queue, leave, downgrade, abandon and enter again, while connections are cut,
-// stalled and lose replies, and servers stop, die and come back: nobody is beside a writer by the holders' own clocks, and each
-// fence is above those of all writers before.
+// stalled and lose replies, and servers stop, die and come back: nobody is beside a writer by the holders' own clocks, no more
+// permits are held than there are, each fence is above those of all writers before, and no permit's is of two callers.
 func TestFaultsInAnyOrder(t *testing.T) {
 	if race.Enabled {
 		t.Skip("go-zookeeper 1.0.4 reads its last zxid beside the writer when it reconnects (conn.go:614, 849); make test runs this without the detector")
@@ -110,13 +110,18 @@ type witness struct {
 	holders map[*tenant]bool // guarded by mu
 	fence   uint64           // guarded by mu; the greatest of a writer
 	read    uint64           // guarded by mu; the greatest of a reader
+	drawn   map[uint64]bool  // guarded by mu; of permits
 	wrong   []string         // guarded by mu
 }
+
+// mixPermits is the limit of all permits of the mix.
+const mixPermits = 2
 
 // tenant is a lease in use.
 type tenant struct {
 	l      distributed.Lease
 	shared bool
+	permit bool
 	name   string
 }
 
@@ -125,17 +130,24 @@ func (w *witness) in(h *tenant, fence uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.holders == nil {
-		w.holders = map[*tenant]bool{}
+		w.holders, w.drawn = map[*tenant]bool{}, map[uint64]bool{}
 	}
 	now := time.Now()
 	if distributed.Over(now, h.l.Until()) {
 		return
 	}
+	permits := 0
 	for other := range w.holders {
+		if h.permit && other.permit && !distributed.Over(now, other.l.Until()) {
+			permits++
+		}
 		if !(h.shared && other.shared) && !distributed.Over(now, other.l.Until()) {
 			w.wrong = append(w.wrong, fmt.Sprintf("%s (shared %v) beside %s (shared %v), which holds for another %v",
 				h.name, h.shared, other.name, other.shared, time.Until(other.l.Until())))
 		}
+	}
+	if permits >= mixPermits {
+		w.wrong = append(w.wrong, fmt.Sprintf("%s has a permit beside %d others", h.name, permits))
 	}
 	w.holders[h] = true
 	w.drew(h, fence)
@@ -145,6 +157,12 @@ func (w *witness) in(h *tenant, fence uint64) {
 func (w *witness) drew(h *tenant, fence uint64) {
 	if fence <= w.fence || !h.shared && fence <= w.read {
 		w.wrong = append(w.wrong, fmt.Sprintf("%s (shared %v) drew %d after %d of a writer and %d of a reader", h.name, h.shared, fence, w.fence, w.read))
+	}
+	if h.permit {
+		if w.drawn[fence] {
+			w.wrong = append(w.wrong, fmt.Sprintf("fence %d is of two callers", fence))
+		}
+		w.drawn[fence] = true
 	}
 	if h.shared {
 		w.read = max(w.read, fence)
@@ -156,8 +174,11 @@ func (w *witness) drew(h *tenant, fence uint64) {
 func (w *witness) again(h *tenant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.holders[h] {
+		return // it had expired before it was used
+	}
 	fence, ok := h.l.NextFence()
-	if ok && !h.shared && !distributed.Over(time.Now(), h.l.Until()) {
+	if ok && (!h.shared || h.permit) && !distributed.Over(time.Now(), h.l.Until()) {
 		w.drew(h, fence)
 	}
 }
@@ -192,8 +213,11 @@ func (u *faultUser) run(ctx context.Context) {
 
 func (u *faultUser) turn(ctx context.Context) {
 	req := distributed.Request{Key: "k", Instance: u.name, TTL: u.ttl, Prev: u.prev, NoWait: u.r.IntN(6) == 0}
-	if u.r.IntN(3) == 0 {
+	if u.r.IntN(2) == 0 {
 		req.Mode = distributed.Shared
+		if u.r.IntN(3) > 0 {
+			req.Limit = mixPermits
+		}
 	}
 	u.prev = nil
 	limit, cancel := context.WithTimeout(ctx, time.Duration(u.r.Int64N(int64(ttl))))
@@ -209,7 +233,7 @@ func (u *faultUser) turn(ctx context.Context) {
 		}
 		fallthrough
 	default:
-		u.use(ctx, &tenant{l: l, shared: req.Mode == distributed.Shared, name: u.name})
+		u.use(ctx, &tenant{l: l, shared: req.Mode == distributed.Shared, permit: req.Limit > 0, name: u.name})
 	}
 }
 

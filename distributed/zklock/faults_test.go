@@ -157,11 +157,12 @@ func TestKilledHolder(t *testing.T) {
 	require.Less(t, took, ttl+500*time.Millisecond)
 }
 
-func killedHolder(t *testing.T) time.Duration {
+// startHolder starts a process that holds the lock.
+func startHolder(t *testing.T, root string, env ...string) *exec.Cmd {
 	t.Helper()
-	root := newRoot()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+need(t).Addr+" "+root)
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -169,6 +170,13 @@ func killedHolder(t *testing.T) time.Duration {
 	n, err := out.Read(line)
 	require.NoError(t, err)
 	require.Equal(t, "held", strings.TrimSpace(string(line[:n])))
+	return cmd
+}
+
+func killedHolder(t *testing.T) time.Duration {
+	t.Helper()
+	root := newRoot()
+	cmd := startHolder(t, root)
 	p := asker{t, open(t, server.Addr, root), "k"}.place("next", lasting(long))
 	require.NoError(t, cmd.Process.Kill())
 	start := time.Now()

@@ -35,6 +35,7 @@ func fenceOf(zxid int64) (uint64, error) {
 type fences struct {
 	mu         sync.Mutex // guards all below
 	shared     bool
+	permit     bool   // set before the first use: the first of each block is left to readers that have seen the same zxid
 	next, last uint64 // of an exclusive lease: the next to draw, and the first that is not ours; of a shared one: next alone
 }
 
@@ -44,6 +45,9 @@ func (f *fences) open(first uint64) {
 	defer f.mu.Unlock()
 	if !f.shared && first >= f.last { // answers may overtake each other
 		f.next, f.last = first, first+blockSize
+		if f.permit {
+			f.next++
+		}
 	}
 }
 

@@ -92,11 +92,9 @@ func expire(t locktest.TB, conn *zk.Conn, root, key string) {
 		t.Fatalf("%v", err)
 	}
 	q := parse(children)
-	for i, n := range q {
-		if _, waits := q.before(i, n.shared); !waits {
-			if err := conn.Delete(dir+"/"+n.name, -1); err != nil {
-				t.Fatalf("%v", err)
-			}
+	for _, n := range q[:q.admitted(false)] {
+		if err := conn.Delete(dir+"/"+n.name, -1); err != nil {
+			t.Fatalf("%v", err)
 		}
 	}
 }

@@ -82,17 +82,9 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 	return nil
 }
 
-// holdersOf is how many at the head of the queue hold the lock: one writer, or the readers before the first writer. A holder that
-// has made its lease a shared one is a reader, too.
+// holdersOf is how many at the head of the queue hold the lock.
 func holdersOf(q queue, first nodeFacts) int {
-	if !first.shared && first.instance != downgradedData {
-		return 1
-	}
-	n := 1
-	for n < len(q) && q[n].shared {
-		n++
-	}
-	return n
+	return q.admitted(first.instance == downgradedData)
 }
 
 // queueOf returns the requests for a key, none if it has no node, and the zxid of the latest change.

@@ -65,7 +65,7 @@ func keptFor(timeout time.Duration) time.Duration { return timeout * 3 / 5 }
 // caller holds a.mu.
 func newLease(a *attempt, g grant) *lease {
 	l := &lease{a: a, path: a.dir + "/" + a.node, done: make(chan struct{})}
-	if a.shared() {
+	if l.fences.permit = a.limit > 0; a.shared() && a.limit == 0 {
 		l.fences.share(g.fence)
 	} else {
 		l.fences.open(g.fence)
@@ -145,7 +145,7 @@ func (l *lease) look(ctx context.Context) {
 		l.End()
 		return
 	case err == nil:
-		l.SetContended(v.q.waited(v.i, l.fences.isShared()))
+		l.SetContended(v.q.waited(v.i, l.isShared()))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,6 +162,9 @@ func (l *lease) look(ctx context.Context) {
 	}
 }
 
+// isShared reports that it is, or that it was downgraded.
+func (l *lease) isShared() bool { return l.a.shared() || l.fences.isShared() }
+
 func (l *lease) isEnding() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +173,7 @@ func (l *lease) isEnding() bool {
 
 // Downgrade implements distributed.Downgrader: the node has no content from now on. Readers that wait for it watch it.
 func (l *lease) Downgrade(ctx context.Context) error {
-	if l.fences.isShared() {
+	if l.isShared() {
 		return nil
 	}
 	if l.a.b.isClosed() {
@@ -215,14 +218,7 @@ func (l *lease) Refill(ctx context.Context) error {
 	if l.a.b.isClosed() {
 		return distributed.ErrClosed
 	}
-	zxid, err := ask(ctx, l.a.s, "refill", func() (int64, error) {
-		answers, err := l.a.s.conn.Multi(&zk.CheckVersionRequest{Path: l.path, Version: -1},
-			&zk.SetDataRequest{Path: l.a.dir, Version: -1})
-		if err != nil {
-			return 0, err
-		}
-		return answers[1].Stat.Mzxid, nil
-	}, nil)
+	zxid, err := l.a.mark(ctx, l.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return distributed.ErrLeaseLost
 	}

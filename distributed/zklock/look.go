@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -51,43 +52,65 @@ func (a *attempt) read(ctx context.Context, watch bool) (view, error) {
 	return view{q, q.find(a.id), got.stat.Pzxid}, nil
 }
 
-// look finds out whether it is the attempt's turn. If not, a watch is set on the one node that it waits for, and the result is
-// nil.
+// look finds out whether it is the attempt's turn. If not, a watch is set on the node that it waits for, or for a permit on those that
+// it waits for, and the result is nil.
 func (a *attempt) look(ctx context.Context, since time.Time) (*grant, error) {
+	read := func() (view, error) { return a.read(ctx, false) }
 	for {
-		v, err := a.read(ctx, false)
+		v, err := read()
 		switch {
 		case errors.Is(err, zk.ErrNoNode), err == nil && v.i < 0:
 			return nil, errRobbed
 		case err != nil:
 			return nil, err
 		}
-		n, ok := v.q.before(v.i, a.shared())
+		g, err := a.judge(ctx, since, v)
 		switch {
-		case !ok:
-			return a.grant(ctx, since, v, v.zxid)
-		case a.noWait && !a.shared():
+		case errors.Is(err, zk.ErrNoNode): // one that it waits for went meanwhile
+		case errors.Is(err, errWide):
+			read = func() (view, error) { return a.watchChildren(ctx) }
+		default:
+			return g, err
+		}
+	}
+}
+
+// judge is look when the children are known.
+func (a *attempt) judge(ctx context.Context, since time.Time, v view) (*grant, error) {
+	n, ok := v.q.before(v.i, a.shared())
+	zxid := v.zxid
+	if ok {
+		if a.noWait && !a.shared() {
 			return nil, nil
 		}
 		pred, err := a.follow(ctx, a.dir+"/"+n.name)
 		if err == nil && n.id == v.q[0].id {
 			a.waitsFor(pred.instance)
 		}
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			continue // it went meanwhile
-		case err != nil:
+		if err != nil || !pred.downgraded || !a.shared() {
 			return nil, err
-		case pred.downgraded && a.shared(): // it is the holder, because nobody was before it when it was exclusive
-			return a.grant(ctx, since, v, max(v.zxid, pred.zxid))
 		}
+		zxid = max(zxid, pred.zxid) // it is the first, because nobody was before it when it was exclusive
+	}
+	switch {
+	case !a.shared() || v.i < v.q.admitted(ok):
+		return a.grant(ctx, since, v, zxid, ok)
+	case a.noWait:
 		return nil, nil
 	}
+	return nil, a.followAll(ctx, v.q.short(v.i))
 }
 
-func (a *attempt) grant(ctx context.Context, since time.Time, v view, zxid int64) (*grant, error) {
+// grant makes the grant of a view; downgraded says that the first in line was an exclusive holder.
+func (a *attempt) grant(ctx context.Context, since time.Time, v view, zxid int64, downgraded bool) (*grant, error) {
 	if err := a.s.vouch(ctx); err != nil {
 		return nil, err
+	}
+	if a.limit > 0 {
+		var err error
+		if zxid, err = a.ownZxid(ctx, v, downgraded); err != nil {
+			return nil, err
+		}
 	}
 	fence, err := fenceOf(zxid)
 	return &grant{since, fence, v.q.waited(v.i, a.shared())}, err
@@ -103,8 +126,10 @@ type followed struct {
 // follow sets a watch on the node that the attempt waits for, unless it is set already.
 func (a *attempt) follow(ctx context.Context, node string) (followed, error) {
 	a.mu.Lock()
-	known := a.follows == node
-	a.follows = node
+	known := slices.Contains(a.follows, node)
+	if !known {
+		a.follows = append(a.follows, node)
+	}
 	a.mu.Unlock()
 	if !known {
 		a.s.watch(node, a)
@@ -140,9 +165,7 @@ func (a *attempt) waitsFor(instance string) {
 func (a *attempt) unfollow(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.follows == node {
-		a.follows = ""
-	}
+	a.follows = slices.DeleteFunc(a.follows, func(one string) bool { return one == node })
 }
 
 // taken is the look of a request with NoWait. A node is created only if nobody is in the way, so that a request
@@ -177,7 +200,7 @@ func (a *attempt) inTheWay(ctx context.Context, prev *prev) (bool, error) {
 	q := v.q.without(path.Base(prev.node()))
 	n, ok := q.before(len(q), a.shared())
 	if !ok {
-		return false, nil
+		return !a.isNext(q, false), nil
 	}
 	if !a.shared() {
 		return true, nil
@@ -189,5 +212,12 @@ func (a *attempt) inTheWay(ctx context.Context, prev *prev) (bool, error) {
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil // and the second look will not see it
 	}
-	return string(data) != downgradedData, err
+	return string(data) != downgradedData || !a.isNext(q, true), err
+}
+
+// isNext reports whether a request that is created now would be admitted behind these, of which none is a writer, or the first has
+// downgraded its lease.
+func (a *attempt) isNext(q queue, downgraded bool) bool {
+	all := append(slices.Clip(q), node{shared: a.shared(), limit: a.limit})
+	return q.admitted(downgraded) == len(q) && (!a.shared() || all.admitted(downgraded) == len(all))
 }

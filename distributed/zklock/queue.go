@@ -22,6 +22,7 @@ type node struct {
 	tag    string // stands for the instance
 	id     string
 	seq    int32
+	limit  int // of a permit; 0: none
 }
 
 const (
@@ -53,9 +54,13 @@ func parseNode(name string) (node, bool) {
 		return node{}, false
 	}
 	seq, err := strconv.ParseInt(name[headLength:], 10, 32)
-	return node{
+	n := node{
 		name: name, shared: name[0] == 's', tag: name[2 : 2+tagLength], id: name[3+tagLength : headLength-1], seq: int32(seq),
-	}, err == nil
+	}
+	if n.shared {
+		n.limit = limitIn(n.id)
+	}
+	return n, err == nil
 }
 
 // queue is who holds a lock and who waits for it, in the order of their requests.
@@ -95,16 +100,9 @@ func (q queue) before(i int, shared bool) (n node, ok bool) {
 	return node{}, false
 }
 
-// waited reports whether another instance waits for what the holder at i has. Readers that follow a shared holder hold the lock
-// beside it, up to the first exclusive request.
+// waited reports whether another instance waits for what the holder at i has. Others may hold the lock beside a shared one; and then
+// the first was downgraded if it is a writer.
 func (q queue) waited(i int, shared bool) bool {
-	rest := q[i+1:]
-	if shared {
-		first := slices.IndexFunc(rest, func(n node) bool { return !n.shared })
-		if first < 0 {
-			return false
-		}
-		rest = rest[first:]
-	}
+	rest := q[max(q.admitted(shared), i+1):]
 	return slices.ContainsFunc(rest, func(n node) bool { return n.tag != q[i].tag })
 }

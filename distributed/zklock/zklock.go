@@ -101,7 +101,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
 		return nil, nil, fmt.Errorf("zklock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
 	}
-	if err := req.Unlimited(); err != nil {
+	if err := req.CheckLimit(); err != nil {
 		return nil, nil, fmt.Errorf("zklock: %w", err)
 	}
 	l, p, err := b.enter(ctx, req)

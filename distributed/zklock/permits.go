@@ -1,0 +1,151 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A permit is a shared request whose id begins with its limit: all who read the children can count. Names have the form of other shared
+// ones, so a process of a version without permits takes it for a reader, for which its writers wait.
+const (
+	limitMark   = "9" // no id of another request begins so
+	limitDigits = 6
+	// mostLimit is the largest limit: more than a node can have children.
+	mostLimit = 1<<(4*limitDigits) - 1
+	// mostFollowed bounds how many nodes a waiter watches one by one. With more it watches the children.
+	mostFollowed = 32
+)
+
+// idOf puts the limit into a random id.
+func idOf(random string, limit int) string {
+	if limit == 0 {
+		return random[:idLength]
+	}
+	return fmt.Sprintf("%s%0*x%s", limitMark, limitDigits, min(limit, mostLimit), random[:idLength-len(limitMark)-limitDigits])
+}
+
+// limitIn is the limit in the id of a permit; 0: it is none.
+func limitIn(id string) int {
+	if id[:len(limitMark)] != limitMark {
+		return 0
+	}
+	limit, err := strconv.ParseUint(id[len(limitMark):len(limitMark)+limitDigits], 16, 32)
+	if err != nil {
+		return 0
+	}
+	return int(limit)
+}
+
+// admitted is how many at the head of the queue hold the lock: one writer, or the readers and permits before the first writer, up to
+// the first permit that has as many before it as its limit says. The first may be a writer that has downgraded its lease.
+//
+// So what is before a request decides on it. As that can only become less, one that holds the lock goes on to; and whoever is admitted
+// behind a permit has seen that one admitted. A server that lags shows nodes that have gone, and lacks none that was there before ours: it
+// shows too many before us, never too few (rule Z9).
+func (q queue) admitted(downgraded bool) int {
+	for i, n := range q {
+		switch {
+		case !n.shared && i == 0 && !downgraded:
+			return 1
+		case !n.shared && i > 0, n.limit > 0 && i >= n.limit:
+			return i
+		}
+	}
+	return len(q)
+}
+
+// short returns which nodes before the shared one at i, which limits keep out, have to be watched: it cannot be admitted before one of
+// them has gone. For a permit with the limit n those are the n youngest before it, since all but less than n have to go. So one that is
+// released wakes n waiters at most, and one if the oldest goes first. Who is kept out by the limits of others alone waits for what
+// the last of them waits for, and for that one to leave (rule Z2).
+func (q queue) short(i int) []node {
+	for j := i; j >= 0; j-- {
+		if limit := q[j].limit; limit > 0 && j >= limit {
+			return q[j-limit : min(j+1, i)]
+		}
+	}
+	return nil
+}
+
+// errWide says that too many nodes are to be watched.
+var errWide = errors.New("zklock: the children are to be watched")
+
+// followAll watches nodes; the answer is zk.ErrNoNode if one of them has gone.
+func (a *attempt) followAll(ctx context.Context, nodes []node) error {
+	if len(nodes) > mostFollowed {
+		if a.isFollowed(a.dir) {
+			return nil
+		}
+		return errWide
+	}
+	errs := make([]error, len(nodes))
+	var reads sync.WaitGroup
+	for i, n := range nodes {
+		if path := a.dir + "/" + n.name; !a.isFollowed(path) { // else its watch tells
+			reads.Go(func() { _, errs[i] = a.follow(ctx, path) })
+		}
+	}
+	reads.Wait()
+	return errors.Join(errs...)
+}
+
+func (a *attempt) isFollowed(path string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.follows, path)
+}
+
+// watchChildren reads the children, with a watch.
+func (a *attempt) watchChildren(ctx context.Context) (view, error) {
+	a.mu.Lock()
+	a.follows = append(a.follows, a.dir)
+	a.mu.Unlock()
+	a.s.watch(a.dir, a)
+	v, err := a.read(ctx, true)
+	if err != nil {
+		a.s.unwatch(a.dir, a, errors.Is(err, zk.ErrNoNode))
+		a.unfollow(a.dir)
+	}
+	return v, err
+}
+
+// ownZxid is a zxid that only this permit has, and that is above those of all leases which ended before it was admitted: that of its
+// node's creation, if nothing has changed since, and else that of a change, which is made provided that the node is there. What a look
+// has seen would not do: others that are admitted beside it may have seen the same (rule Z6).
+func (a *attempt) ownZxid(ctx context.Context, v view, downgraded bool) (int64, error) {
+	path := a.dir + "/" + v.q[v.i].name
+	if v.i == len(v.q)-1 && !downgraded {
+		created, err := ask(ctx, a.s, "own", func() (int64, error) {
+			_, stat, err := a.s.conn.Get(path)
+			if err != nil {
+				return 0, err
+			}
+			return stat.Czxid, nil
+		}, nil)
+		if err == nil && created == v.zxid || err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return created, err
+		}
+	}
+	zxid, err := a.mark(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) {
+		err = errRobbed
+	}
+	return zxid, err
+}
+
+// mark changes something, provided that the node is there, and returns the zxid of the change.
+func (a *attempt) mark(ctx context.Context, path string) (int64, error) {
+	return ask(ctx, a.s, "mark", func() (int64, error) {
+		answers, err := a.s.conn.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}, &zk.SetDataRequest{Path: a.dir, Version: -1})
+		if err != nil {
+			return 0, err
+		}
+		return answers[1].Stat.Mzxid, nil
+	}, nil)
+}
