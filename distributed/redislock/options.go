@@ -58,10 +58,11 @@ func newSettings(opts []Option) (settings, error) {
 // Nil is refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before the next in wllock's queue gets it.
-// Hand-overs in the queue never leave the key free, so a client of the common convention (SET key unique NX PX) that
-// polls for it may starve beside a busy queue; a gap of a third of its polling interval gives it a share, and docs/migrating.md
-// has the figures. The price is d per hand-off. Default 0: off. All processes that share keys should use the same d.
+// WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before wllock's next gets it: the head of the queue,
+// or a caller that comes later. Hand-overs in the queue never leave the key free, so a client of the common convention
+// (SET key unique NX PX) that polls for it may starve beside a busy queue; a gap of a third of its polling interval gives it a
+// share. docs/migrating.md has the figures. Within d of a release NoWait is answered ErrHeld. Default 0: off. All processes that
+// share keys should use the same d.
 func WithInteropGap(d time.Duration) Option {
 	return func(s *settings) { s.gap = max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) }
 }

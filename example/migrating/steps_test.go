@@ -73,6 +73,33 @@ func TestStep4TheGapGoes(t *testing.T) {
 	})
 }
 
+// TestTriesNeedNoGap: with a gap NoWait is refused after a release, though nobody holds the lock; a lock that all only try for is shared without.
+func TestTriesNeedNoGap(t *testing.T) {
+	t.Parallel()
+	s, l := redistest.Start(t), libraries["redislock"]
+	patient := locker(t, s, l.pattern, time.Hour)
+	require.NoError(t, l.do(t.Context(), patient, nothing, wllock.NoWait(), wllock.SyncRelease()))
+	require.ErrorIs(t, l.do(t.Context(), patient, nothing, wllock.NoWait()), wllock.ErrHeld)
+	s.Do("FLUSHALL")
+
+	tries := func(name string) service {
+		us := locker(t, s, l.pattern, 0)
+		return service{name, func(ctx context.Context, work func()) error {
+			return l.do(ctx, us, func(context.Context) error { work(); return nil }, wllock.NoWait())
+		}}
+	}
+	old := l.open(t, s)
+	people().share(t, enough, tries("new 1"), tries("new 2"), service{"old", func(ctx context.Context, work func()) error {
+		release, ok := old.try(ctx)
+		if !ok {
+			return wllock.ErrHeld
+		}
+		defer release()
+		work()
+		return nil
+	}})
+}
+
 // TestStep4OneKeyOfTwo: what is left of rueidislock's majority is one lock, from one process after the other.
 func TestStep4OneKeyOfTwo(t *testing.T) {
 	t.Parallel()
