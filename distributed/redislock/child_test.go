@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,19 +19,28 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// childVariable makes the test binary play one part of a test as a process of its own: "role addr key ttl".
+// childVariable makes the test binary play one part of a test as a process of its own: "role addr key ttl more...".
 const childVariable = "WLLOCK_TEST_CHILD"
 
 // runChild enters and says on standard output what becomes of it, line by line, until its input ends.
 func runChild(part string) {
 	f := strings.Fields(part)
 	ttl, _ := time.ParseDuration(f[3])
+	if f[0] == "fleet" {
+		runFleet(f[1], f[2], ttl, f[4:])
+		return
+	}
 	client := redis.NewClient(&redis.Options{Addr: f[1]})
 	b, err := New(client)
 	if err != nil {
 		panic(err)
 	}
-	l, p, err := b.Enter(context.Background(), distributed.Request{Key: f[2], Instance: fmt.Sprint("child", os.Getpid()), TTL: ttl})
+	req := distributed.Request{Key: f[2], Instance: fmt.Sprint("child", os.Getpid()), TTL: ttl}
+	if len(f) > 4 {
+		req.Mode = distributed.Shared
+		req.Limit, _ = strconv.Atoi(f[4])
+	}
+	l, p, err := b.Enter(context.Background(), req)
 	if err != nil {
 		panic(err)
 	}
@@ -55,10 +65,16 @@ type child struct {
 	lines *bufio.Scanner
 }
 
-func startChild(t *testing.T, addr, key string, ttl time.Duration) *child {
+// startChild starts one that enters, for a permit if a limit follows.
+func startChild(t *testing.T, addr, key string, ttl time.Duration, limit ...string) *child {
+	t.Helper()
+	return startRole(t, "enter", append([]string{addr, key, ttl.String()}, limit...)...)
+}
+
+func startRole(t *testing.T, role string, args ...string) *child {
 	t.Helper()
 	c := &child{t: t, cmd: exec.Command(os.Args[0])}
-	c.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=enter %s %s %v", childVariable, addr, key, ttl))
+	c.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s", childVariable, role, strings.Join(args, " ")))
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
 	require.NoError(t, err)

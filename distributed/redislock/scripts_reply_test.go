@@ -150,7 +150,7 @@ func (s *sequence) checkPosition(o *outcome, p position, rank int) {
 		s.fail("place %d for %v; want %d, %d ms", p.rank, p.rest, rank, rest)
 	}
 	// A key of another type is noticed by an attempt to set it only, which is not made in the gap.
-	if p.foreign != o.after.isForeign() && !(o.after.lock == "" && s.resting(&o.after, o.now)) {
+	if p.foreign != o.after.isForeign() && !goesOn && !(o.after.lock == "" && s.resting(&o.after, o.now)) {
 		s.fail("place with foreign %v", p.foreign)
 	}
 	if i := o.after.queue[rank]; i.beat != o.now || i.ttl != o.a.queuedTTL() || i.process != o.a.c.process.process {

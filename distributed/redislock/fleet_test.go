@@ -1,0 +1,156 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testseed"
+)
+
+// TestAFleetNeverHoldsTooManyPermits: processes that compete for permits are killed (-9) and stopped for longer than their leases, and
+// no more are ever inside than there are permits. WLLOCK_FLEET is for how long, with WLLOCK_LONG.
+func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
+	t.Parallel()
+	const permits, lanes = 8, 5
+	lasting := 3 * time.Second
+	if os.Getenv("WLLOCK_LONG") == "1" {
+		lasting = time.Minute
+		if d, err := time.ParseDuration(os.Getenv("WLLOCK_FLEET")); err == nil {
+			lasting = d
+		}
+	}
+	s := redistest.Start(t)
+	file := t.TempDir() + "/gates"
+	gates, err := openTurnstile(file)
+	require.NoError(t, err)
+	rnd := rand.New(rand.NewPCG(testseed.Seed(t), 1))
+	start := func() *child {
+		return startRole(t, "fleet", s.Addr, key(t), testTTL.String(), strconv.Itoa(permits), strconv.Itoa(lanes), file)
+	}
+	fleet := []*child{start(), start(), start(), start()}
+	killed, stopped, begin := 0, 0, time.Now()
+	for time.Since(begin) < lasting {
+		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
+		i := rnd.IntN(len(fleet))
+		if rnd.IntN(2) == 0 && gates.gates.Load() < turnstileGates-8*lanes {
+			fleet[i].signal(syscall.SIGKILL)
+			_ = fleet[i].cmd.Wait()
+			fleet[i] = start()
+			killed++
+			continue
+		}
+		fleet[i].signal(syscall.SIGSTOP)
+		time.Sleep(rand.N(3 * testTTL / 2))
+		fleet[i].signal(syscall.SIGCONT)
+		stopped++
+	}
+	t.Logf("%d entries in %v, at most %d inside; %d kills, %d stops, %d leases lost, %d errors", gates.entries.Load(), time.Since(begin).Round(time.Second),
+		gates.most.Load(), killed, stopped, gates.lost.Load(), gates.errors.Load())
+	require.Zero(t, gates.over.Load(), "more inside than there are permits")
+	require.Zero(t, gates.behind.Load(), "fences below those of leases that had ended")
+	require.Equal(t, int64(permits), gates.most.Load(), "all permits are used")
+	require.Greater(t, gates.entries.Load(), int64(lasting/(20*time.Millisecond)))
+}
+
+// runFleet is a process of the fleet: limit, contenders, file.
+func runFleet(addr, key string, ttl time.Duration, more []string) {
+	limit, _ := strconv.Atoi(more[0])
+	lanes, _ := strconv.Atoi(more[1])
+	gates, err := openTurnstile(more[2])
+	if err != nil {
+		panic(err)
+	}
+	b, err := New(redis.NewClient(&redis.Options{Addr: addr}))
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	var all sync.WaitGroup
+	for i := range lanes {
+		c := contender{b: b, gates: gates, limit: limit, req: distributed.Request{
+			Key: key, Instance: fmt.Sprint("fleet", os.Getpid(), "#", i), Mode: distributed.Shared, Limit: limit, TTL: ttl,
+		}}
+		all.Go(func() { c.run(ctx) })
+	}
+	all.Wait()
+	_ = b.Close()
+}
+
+// contender asks for permits, one after the other.
+type contender struct {
+	b     *Backend
+	gates *turnstile
+	limit int
+	req   distributed.Request
+}
+
+func (c *contender) run(ctx context.Context) {
+	gate := c.gates.gate()
+	for ctx.Err() == nil {
+		ended := c.gates.ended.Load()
+		l := c.next(ctx)
+		if l == nil {
+			continue
+		}
+		fence, _ := l.NextFence()
+		if fence <= ended {
+			c.gates.behind.Add(1)
+		}
+		c.gates.enter(gate, l.Until(), c.limit)
+		if rand.IntN(8) == 0 {
+			time.Sleep(rand.N(2 * time.Millisecond))
+		}
+		if !l.Healthy() {
+			c.gates.lost.Add(1)
+		}
+		c.gates.leave(gate, fence)
+		c.req.Prev = nil
+		if rand.IntN(2) == 0 {
+			c.req.Prev = l
+		} else {
+			_ = l.Release(ctx)
+		}
+	}
+}
+
+// next enters, and waits or gives up; nil: it has none.
+func (c *contender) next(ctx context.Context) distributed.Lease {
+	l, p, err := c.b.Enter(ctx, c.req)
+	c.req.Prev = nil
+	if err != nil {
+		c.gates.errors.Add(1)
+		return nil
+	}
+	if p == nil {
+		return l
+	}
+	patience := 5 * time.Second
+	if rand.IntN(50) == 0 {
+		patience = rand.N(2 * time.Millisecond)
+	}
+	select {
+	case l := <-p.Granted(): // nil: the place was lost
+		return l
+	case <-ctx.Done():
+	case <-time.After(patience):
+	}
+	_ = p.Leave(ctx)
+	return nil
+}

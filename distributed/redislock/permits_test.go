@@ -1,0 +1,212 @@
+package redislock
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// permit asks for one of n permits.
+func permit(n int) func(*distributed.Request) {
+	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
+}
+
+// readersOf is how many leases the server has in the lock's list of readers.
+func readersOf(s *redistest.Server, key string) int64 {
+	n, _ := s.Do("ZCARD", keysOf(key, "")[readersKey]).(int64)
+	return n
+}
+
+// Others' semaphores keep the permit of a process that has died for ever.
+func TestAPermitOfAKilledProcessIsFreed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, c := range map[string]struct{ age, bound time.Duration }{
+		"claimed":   {testTTL * 3 / 4, testTTL},
+		"unclaimed": {0, distributed.ClaimWindow(testTTL)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			holder := startChild(t, s.Addr, key(t), testTTL, "2")
+			holder.says("held")
+			other := newUser(t, open(t, s.Addr)).lease(key(t), permit(2))
+			first, second := newUser(t, open(t, s.Addr)).place(key(t), permit(2)), newUser(t, open(t, s.Addr)).place(key(t), permit(2))
+			time.Sleep(c.age)
+			holder.signal(syscall.SIGKILL)
+			start := time.Now()
+			l := granted(t, first)
+			inTime(t, "kill -9 of a permit's holder, "+name, time.Since(start), c.bound+distributed.HeartbeatInterval(testTTL))
+			require.True(t, other.Healthy(), "it expires alone")
+			release(t, other)
+			release(t, granted(t, second))
+			release(t, l)
+		})
+	}
+}
+
+// A stopped process finds its permit lost, and a store that has seen the next fence refuses its late write.
+func TestAStoppedHolderOfAPermitFindsItLost(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := startChild(t, s.Addr, key(t), testTTL, "1")
+	var old uint64
+	_, err := fmt.Sscan(holder.says("held"), &old)
+	require.NoError(t, err)
+	p := newUser(t, open(t, s.Addr)).place(key(t), permit(1))
+	holder.signal(syscall.SIGSTOP)
+	l := granted(t, p)
+	require.Greater(t, fence(t, l), old)
+	time.Sleep(testTTL)
+	holder.signal(syscall.SIGCONT)
+	holder.says("lost true false")
+	release(t, l)
+}
+
+// A reply to a request for a permit, or to its release, is lost: the request is repeated and has one effect.
+func TestALostReplyTakesOnePermit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, lose := range []*conn.Script{enterScript, leaveScript} {
+		t.Run(lose.Name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, s.Addr)
+			far, near := newUser(t, open(t, proxy.Addr)).lasting(3*time.Second), newUser(t, open(t, s.Addr)).lasting(3*time.Second)
+			release(t, far.lease(key(t))) // connected, and the scripts are known
+			if lose == enterScript {
+				proxy.LoseReply(lose.SHA)
+			}
+			l := far.lease(key(t), permit(2))
+			require.Equal(t, int64(1), readersOf(s, key(t)))
+			beside := near.lease(key(t), permit(2))
+			next, last := newUser(t, near.b).lasting(3*time.Second).place(key(t), permit(2)), newUser(t, near.b).lasting(3*time.Second).place(key(t), permit(2))
+			if lose == leaveScript {
+				proxy.LoseReply(lose.SHA)
+			}
+			release(t, l)
+			require.True(t, proxy.Lost())
+			l2 := granted(t, next)
+			require.Equal(t, int64(1), queueLength(s, key(t)), "one release lets one in")
+			release(t, l2)
+			release(t, granted(t, last))
+			release(t, beside)
+		})
+	}
+}
+
+// All that a semaphore keeps expires, whatever becomes of its holders and waiters.
+func TestKeysOfPermitsExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	l, beside := newUser(t, b).lease(key(t), permit(2)), newUser(t, b).lease(key(t), permit(2))
+	p, q := newUser(t, b).place(key(t), permit(2)), newUser(t, b).place(key(t))
+	for step, do := range []func(){
+		func() {},
+		func() { release(t, l) },
+		func() { release(t, granted(t, p)) },
+		func() { release(t, beside) },
+		func() { release(t, granted(t, q)) },
+	} {
+		do()
+		names := s.Do("KEYS", "*").([]any)
+		require.NotEmpty(t, names)
+		for _, name := range names {
+			require.Positive(t, s.Do("PTTL", name), "%s after step %d", name, step)
+		}
+	}
+}
+
+// The server's clock is set back while permits are held by processes that die: their shares seem to last for hours, more of them than a
+// script cuts at once, while a living holder keeps the lock.
+func TestDeadPermitsAfterTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	const dead, limit = 150, 151
+	living := newUser(t, b).lease(key(t), permit(limit))
+	readers := keysOf(key(t), "")[readersKey]
+	for i := range dead {
+		s.Do("ZADD", readers, time.Now().Add(time.Hour).UnixMilli(), fmt.Sprintf("dead:%d:i%d", i+1, i))
+	}
+	start := time.Now()
+	p := newUser(t, b).place(key(t), permit(limit))
+	l := granted(t, p)
+	inTime(t, "permits of the dead after the clock was set back", time.Since(start), testTTL+3*distributed.HeartbeatInterval(testTTL))
+	release(t, l)
+	release(t, living)
+}
+
+// A script of an older version does not know waiters with a limit: it drops them, and they queue anew. It lets nobody in too many.
+func TestAnOlderVersionDropsWaitersForPermits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	text := strings.Replace(leaveScript.Text, "([xs])(%d*) (%d+) (%d+)$", "([xs]) (%d+) (%d+)$", 1)
+	text = strings.Replace(text, "local a, p, m, most, t, beat =", "local most, a, p, m, t, beat = nil,", 1)
+	require.NotEqual(t, leaveScript.Text, text)
+	older := conn.NewScript("leave of an older version", text)
+
+	writer := newUser(t, b).lease(key(t))
+	waiters := []user{newUser(t, b), newUser(t, b)}
+	places := []distributed.Place{waiters[0].place(key(t), permit(1)), waiters[1].place(key(t), permit(1))}
+	c := writer.a.wire.leave()
+	c.Script = older
+	older.Head(c.Args, keyCount)
+	b.s.tr.Do(t.Context(), c)
+	require.Equal(t, "released", c.Reply)
+	for _, p := range places {
+		_, ok := <-p.Granted()
+		require.False(t, ok, "the place was dropped")
+	}
+	l := waiters[0].get(key(t), permit(1))
+	p := waiters[1].place(key(t), permit(1))
+	release(t, l)
+	release(t, granted(t, p))
+}
+
+// What permits cost, as docs/redis.md says.
+func TestAPermitCostsTwoCommands(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	user := func() user { return newUser(t, b).lasting(60e9) }
+	last := commandStats(s)
+	commands := func() (calls, inside int) {
+		now := commandStats(s)
+		for _, name := range []string{"mget", "set", "del", "time", "pttl", "pexpire", "pexpireat", "zadd", "zrem", "zcard", "zrange", "zrank", "zscore", "zremrangebyscore", "hget", "hset", "hdel", "publish"} {
+			inside += now[name] - last[name]
+		}
+		calls = now["evalsha"] - last["evalsha"]
+		last = now
+		return calls, inside
+	}
+	cost := func(what string, want int) {
+		t.Helper()
+		calls, inside := commands()
+		t.Logf("%s: %d commands in %d scripts", what, inside, calls)
+		require.Equal(t, 1, calls, what)
+		require.LessOrEqual(t, inside, want, what)
+	}
+	beside := user().lease(key(t), permit(2))
+	release(t, user().lease(key(t), permit(2)))
+	commands()
+	l := user().lease(key(t), permit(2))
+	cost("acquire", 10)
+	release(t, l)
+	cost("release", 8)
+	l = user().lease(key(t), permit(2))
+	p := user().place(key(t), permit(2))
+	commands()
+	release(t, l)
+	cost("hand over", 27)
+	release(t, granted(t, p))
+	release(t, beside)
+}
