@@ -45,7 +45,7 @@ var mutants = []mutant{
 	{"a lock deleted under other readers", "if others then", "if false then"},
 	{"a lock that lasts as long as the last reader to leave", "latest and redis.call('PEXPIREAT', LOCK, latest, 'LT') == 1", "false"},
 	{"readers of an earlier lock", "redis.call('DEL', READERS)\n      end", "end"},
-	{"a prev taken from other readers", "ours = not others", "ours = true"},
+	{"a prev taken from other readers", "ours, parted = not others, others", "ours = true"},
 	{"a prev that is not released", "if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end", ""},
 	{"a lost prev that is not reported", "lost = 'lost '\n", ""},
 	{"a released prev that is reported lost", "elseif before and not again and (not raw[3] or tonumber(raw[3]) < tonumber(before)) then", "elseif before then"},
