@@ -15,9 +15,8 @@ func TestConformance(t *testing.T) {
 		proxy := testproc.NewProxy(t, server.Addr)
 		direct := open(t, server.Addr)
 		return locktest.Service{
-			NoPermits: true,
-			Backend:   open(t, proxy.Addr),
-			Another:   func() distributed.Backend { return open(t, proxy.Addr) },
+			Backend: open(t, proxy.Addr),
+			Another: func() distributed.Backend { return open(t, proxy.Addr) },
 			Expire: func(key string) {
 				if err := forget(direct, key); err != nil {
 					t.Fatalf("%v", err)

@@ -9,7 +9,7 @@
 //     All processes must name the same servers in the same order.
 //   - A server that stood still for 1.5 T and goes on may forget a lock that it grants in that moment.
 //
-// What there is: exclusive and shared locks, the order of arrival over all instances as long as the item lives, one effect
+// What there is: exclusive and shared locks, permits, the order of arrival over all instances as long as the item lives, one effect
 // of each request though its reply is lost, and no use of any server's clock for more than cleaning up.
 //
 //	client := memcache.New("10.0.0.1:11211")
@@ -28,8 +28,8 @@
 //	          PLACE: gets, again and again ── I am the owner ──▶ LEASE
 //	            └─ an owner's beat stands still: take it out, grant the head
 //
-// An owner that is dead is found by those that wait, each by its own clock: an owner whose beat has not changed for T since
-// a waiter first read it has had no renewal for at least T. (Leader election in Kubernetes' client-go observes its record in the
+// An owner that is dead is found by those that wait, or share the lock with it, each by its own clock: an owner whose beat has not changed for T since
+// one of them first read it has had no renewal for at least T. (Leader election in Kubernetes' client-go observes its record in the
 // same way.) So the whole seconds in which memcached counts, by a timer that runs late under load, decide nothing; the
-// item's expiry, 2 T + 2 s, only removes a lock that nobody waits for. Until then NoWait finds a dead holder's lock held.
+// item's expiry, 2 T + 2 s, only removes a lock that nobody waits for, or shares. Until then NoWait finds a dead holder's lock held.
 package memcachelock

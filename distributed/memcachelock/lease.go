@@ -24,6 +24,7 @@ type lease struct {
 	since    time.Time   // it was granted after
 	place    *place      // it was granted to; nil: by Enter itself
 	silent   atomic.Bool // its server did not answer the last renewal
+	others   watched     // who shares the lock
 	released atomic.Bool // set before the cas that removes the claim, so that nobody else can find it missing and not know why
 }
 
@@ -97,6 +98,7 @@ func (l *lease) renew(ctx context.Context, item *memcache.Item) {
 		i := index(s.Owners, l.ID)
 		if held = i >= 0; held {
 			s.Owners[i].Beat++
+			l.others.reap(s)
 		}
 		sent, wanted = time.Now(), s.wanted(l.Instance)
 		return held
@@ -109,6 +111,24 @@ func (l *lease) renew(ctx context.Context, item *memcache.Item) {
 		l.RenewBy(sent.Add(min(max(sent.Sub(l.since), shortestLook), longestLook, distributed.HeartbeatInterval(l.TTL))))
 	default:
 		l.End()
+	}
+}
+
+// watched are the owners of a lock as one of them has read them. It takes out those that are dead, as a waiter does: or a permit of a
+// process that was killed would never be free for callers that do not wait, as long as others renew the item.
+type watched struct {
+	mu   sync.Mutex
+	seen sightings // guarded by mu; nil: nobody has shared the lock
+}
+
+func (w *watched) reap(s *state) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.seen == nil && len(s.Owners) > 1 {
+		w.seen = sightings{}
+	}
+	if w.seen != nil {
+		w.seen.reap(s, time.Now())
 	}
 }
 

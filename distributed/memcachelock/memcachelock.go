@@ -66,10 +66,10 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if req.TTL < distributed.MinTTL || req.TTL > maxTTL || req.Instance == "" || req.Key == "" {
 		return nil, nil, fmt.Errorf("memcachelock: a request needs a key, an instance and a TTL from %v to %v", distributed.MinTTL, maxTTL)
 	}
-	if err := req.Unlimited(); err != nil {
+	if err := req.CheckLimit(); err != nil {
 		return nil, nil, fmt.Errorf("memcachelock: %w", err)
 	}
-	c := claim{ID: rand.Text(), Instance: req.Instance, Shared: req.Mode == distributed.Shared, TTL: req.TTL}
+	c := newClaim(req)
 	prev, ok := distributed.As[*lease](req.Prev)
 	if ok = ok && prev.b == b && prev.key == req.Key && prev.Instance == req.Instance; ok {
 		prev.Finish() // before the exchange: from here on it is neither renewed nor reported lost

@@ -1,12 +1,14 @@
 package memcachelock
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,12 +25,34 @@ type state struct {
 
 // claim is one Enter: of an owner, or of one that waits.
 type claim struct {
-	ID       string        `json:"id"` // random, for one Enter: the ownership
+	ID       string        `json:"id"` // random, for one Enter: the ownership; of a permit with its limit behind a slash
 	Instance string        `json:"instance"`
 	Shared   bool          `json:"shared,omitempty"`
 	TTL      time.Duration `json:"ttl"`
 	Beat     int           `json:"beat,omitempty"` // renewals; 0: the grant is not claimed yet
 }
+
+// newClaim is one for a request. A permit's limit is in the ID, and it is not Shared: so a process of a version without permits, which
+// reads and writes the state as a whole, keeps the limit, and takes the permit for a writer. It grants fewer then, and never too many.
+func newClaim(req distributed.Request) claim {
+	c := claim{ID: rand.Text(), Instance: req.Instance, Shared: req.Mode == distributed.Shared && req.Limit == 0, TTL: req.TTL}
+	if req.Limit > 0 {
+		c.ID += "/" + strconv.Itoa(req.Limit)
+	}
+	return c
+}
+
+// limit is that of a permit; 0: it is none.
+func (c claim) limit() int {
+	_, text, _ := strings.Cut(c.ID, "/")
+	limit, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return limit
+}
+
+func (c claim) shares() bool { return c.Shared || c.limit() > 0 }
 
 // period is how long the claim of an owner lasts after its last beat.
 func (c claim) period() time.Duration {
@@ -58,8 +82,14 @@ func (s *state) take(c claim, noWait bool) (changed bool) {
 	return true
 }
 
+// admits reports whether the owners admit another beside them: a reader, or a permit while there are fewer than its limit. No two steps
+// cross, and whoever is dead is an owner until it is taken out: so there are never more.
 func (s *state) admits(c claim) bool {
-	return len(s.Owners) == 0 || c.Shared && s.Owners[0].Shared
+	if len(s.Owners) == 0 {
+		return true
+	}
+	limit := c.limit()
+	return c.shares() && s.Owners[0].shares() && (limit == 0 || len(s.Owners) < limit)
 }
 
 // remove takes a claim out, and makes those at the head of the queue owners that may be.

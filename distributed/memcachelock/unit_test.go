@@ -1,6 +1,7 @@
 package memcachelock
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,22 @@ func TestRequestsOutOfBounds(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, distributed.ErrUnavailable)
 	}
+}
+
+// A process of a version without permits reads and writes these fields: it keeps a permit's limit, and lets none in beside another
+// owner.
+func TestPermitsBesideAVersionWithoutThem(t *testing.T) {
+	c := newClaim(distributed.Request{Instance: "i", Mode: distributed.Shared, Limit: 8, TTL: ttl})
+	require.Equal(t, 8, c.limit())
+	require.True(t, c.shares())
+	require.False(t, c.Shared)
+	require.Zero(t, newClaim(distributed.Request{Instance: "i", Mode: distributed.Shared, TTL: ttl}).limit())
+	s := state{Owners: []claim{c}}
+	require.True(t, s.admits(c))
+	require.True(t, s.admits(claim{Shared: true}))
+	require.False(t, s.admits(claim{}))
+	s.Owners = slices.Repeat([]claim{c}, 8)
+	require.False(t, s.admits(c))
 }
 
 // An expiry of more than 30 days would be taken for a date, and one that is too short would end a lease before its time.
