@@ -42,7 +42,7 @@ func ExamplePermits() {
 		})
 	}
 	all.Wait()
-	fmt.Println(calls.Load(), "calls, at most", most.Load(), "at a time")
+	fmt.Println(calls.Load(), "calls, at most 3 at a time:", most.Load() <= 3)
 	// Output:
-	// 12 calls, at most 3 at a time
+	// 12 calls, at most 3 at a time: true
 }
