@@ -169,11 +169,21 @@ func (t *Turn[B]) Beside() int {
 	return t.lane.entry.permits
 }
 
+// lockPermit is lock for the holder of a permit; nil for others.
+func (t *Turn[B]) lockPermit() *shard[B] {
+	s := t.lock()
+	if s != nil && !t.kind.isPermit() {
+		s.mu.Unlock()
+		return nil
+	}
+	return s
+}
+
 // Await is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. The channel receives a value when a
 // fellow has passed it a lane: see Offer. Called must follow, however the wait ends.
 func (t *Turn[B]) Await() <-chan struct{} {
-	s := t.lock()
-	if s == nil || !t.kind.isPermit() {
+	s := t.lockPermit()
+	if s == nil {
 		return nil
 	}
 	defer s.mu.Unlock()
@@ -194,8 +204,8 @@ func (e *entry[B]) awaits(l *lane[B]) (int, bool) {
 // Called ends what Await has begun, if it has. It reports whether a fellow has passed its lane: the caller then has two, and
 // must call Trade. It may be called at any time by the holder of a turn.
 func (t *Turn[B]) Called() bool {
-	s := t.lock()
-	if s == nil || !t.kind.isPermit() {
+	s := t.lockPermit()
+	if s == nil {
 		return false
 	}
 	defer s.mu.Unlock()
@@ -221,8 +231,8 @@ func (t *Turn[B]) Called() bool {
 // The fellow keeps its own lane as well, until it has traded: of Offer and the end of its wait, the first under the mutex
 // wins, and what was passed too late is passed on by Called's caller.
 func (t *Turn[B]) Offer() bool { // rule P2
-	s := t.lock()
-	if s == nil || !t.kind.isPermit() {
+	s := t.lockPermit()
+	if s == nil {
 		return false
 	}
 	defer s.mu.Unlock()

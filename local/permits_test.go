@@ -1,0 +1,202 @@
+package local_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/local"
+)
+
+// permits asks for one of n permits.
+func permits(n int) ask { return ask{Limit: local.Unlimited, Permits: n} }
+
+func noWaitPermits(n int) ask { return ask{Limit: local.Unlimited, Permits: n, NoWait: true} }
+
+func TestPermits(t *testing.T) { // rule P1
+	bubble(t, "as many as the limit are held, each with a baton", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(2), permits(2), permits(2), noWaitPermits(2))
+		require.Equal(t, "in in waiting busy", states(all...))
+		require.Equal(t, []int{1, 2}, []int{all[0].turn.Lane(), all[1].turn.Lane()})
+		require.NotSame(t, all[0].turn.Baton(), all[1].turn.Baton())
+		require.Equal(t, 2, all[0].turn.Beside())
+		of := all[1].turn.Baton()
+		require.Equal(t, local.Passed, all[1].passes())
+		require.Equal(t, "in", all[2].state)
+		require.Same(t, of, all[2].turn.Baton(), "the lane goes with it")
+		require.Equal(t, local.Kept, all[0].passes())
+		require.True(t, all[0].leaves())
+		require.Equal(t, "in", arrives(q, "k", noWaitPermits(2)).state)
+	})
+	bubble(t, "first come, first served over all kinds", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(2), permits(2), exclusive, permits(2), shared, permits(3))
+		require.Equal(t, "in in waiting waiting waiting waiting", states(all...))
+		require.Equal(t, local.Barred, all[0].passes(), "the first in line cannot use a lane")
+		all[0].leaves()
+		require.Equal(t, "out in waiting waiting waiting waiting", states(all...))
+		require.Equal(t, local.Barred, all[1].passes())
+		all[1].leaves()
+		require.Equal(t, "out out in waiting waiting waiting", states(all...))
+		require.Equal(t, local.Barred, all[2].passes(), "nor this one the key's own turn")
+		all[2].leaves()
+		require.Equal(t, "out out out in in in", states(all...))
+	})
+	bubble(t, "the head holds up all behind it", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(3), permits(3), permits(1), permits(9), shared)
+		require.Equal(t, "in in waiting waiting waiting", states(all...))
+		all[2].givesUp()
+		require.Equal(t, "in in canceled in in", states(all...), "until it gives up")
+	})
+	bubble(t, "a smaller limit waits until fewer are held", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(3), permits(3), permits(3), permits(1), permits(3))
+		for _, c := range all[:2] {
+			require.Equal(t, local.Barred, c.passes())
+			c.leaves()
+			require.Equal(t, "waiting waiting", states(all[3:]...))
+		}
+		require.Equal(t, local.Passed, all[2].passes())
+		require.Equal(t, "in in", states(all[3:]...), "and lets those in that it held up")
+	})
+	bubble(t, "sharers count as one", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", shared, permits(2), permits(2))
+		require.Equal(t, "in in waiting", states(all...))
+		all[0].shares()
+		second := arrives(q, "k", shared)
+		require.Equal(t, "waiting", second.state, "behind the permit")
+		require.Equal(t, local.Barred, all[0].passes())
+		all[0].leaves()
+		require.Equal(t, "out in in", states(all...))
+		require.Equal(t, "in", second.state, "it has no limit")
+	})
+	bubble(t, "a closed queue", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(1), permits(1))
+		q.Close()
+		synctest.Wait()
+		require.Equal(t, "in closed", states(all...))
+		require.False(t, drained(q))
+		all[0].turn.Pin()
+		all[0].leaves()
+		require.False(t, drained(q))
+		q.Unpin("k", 1)
+		require.True(t, drained(q))
+	})
+}
+
+func TestLanesGoWithTheirLastUser(t *testing.T) { // rule L4
+	bubble(t, "a pinned lane is used before others", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(5), permits(5), permits(5))
+		of := all[1].turn.Baton()
+		all[1].turn.Pin()
+		all[1].leaves()
+		all[0].leaves()
+		again := arrives(q, "k", permits(5))
+		require.Equal(t, 2, again.turn.Lane())
+		require.Same(t, of, again.turn.Baton())
+		low := arrives(q, "k", permits(5))
+		require.Equal(t, 1, low.turn.Lane(), "else the lowest that is not in use")
+		require.Equal(t, 4, arrives(q, "k", permits(5)).turn.Lane(), "after 3")
+		q.Unpin("k", 2)
+		again.leaves()
+		var seen []int
+		q.Each(func(_ string, lane int, _ *baton, _ int) { seen = append(seen, lane) })
+		require.Equal(t, []int{0, 1, 3, 4}, seen)
+		require.Len(t, q.Batons("k"), 4)
+		require.Len(t, q.Others("k", 3), 2, "lane 0 has no user")
+		require.Len(t, q.Others("k", 0), 3)
+	})
+	bubble(t, "and the key with its last lane", func(t *testing.T, q *queue) {
+		for range 3 {
+			all := arrive(q, "k", permits(2), permits(2))
+			all[0].leaves()
+			all[1].leaves()
+			requireUnused(t, q)
+		}
+		require.Nil(t, q.Batons("k"))
+		require.Nil(t, q.Others("k", 0))
+	})
+	bubble(t, "an idle lane can be taken", func(t *testing.T, q *queue) {
+		c := arrives(q, "k", permits(1))
+		c.turn.Pin()
+		var idle local.Turn[*baton]
+		require.False(t, q.Idle(&idle, "k", 1), "it has a holder")
+		require.False(t, q.Idle(&idle, "k", 2), "not in use")
+		of := c.turn.Baton()
+		c.leaves()
+		require.True(t, q.Idle(&idle, "k", 1))
+		require.Same(t, of, idle.Baton())
+		waits := arrives(q, "k", permits(1))
+		require.Equal(t, "waiting", waits.state)
+		idle.Leave()
+		q.Unpin("k", 1)
+		require.Same(t, of, waits.turn.Baton())
+	})
+}
+
+func TestOffer(t *testing.T) { // rule P2
+	// Three have lanes, of which two wait elsewhere; one waits in line.
+	crowd := func(t *testing.T, q *queue, limits ...ask) []*caller {
+		all := arrive(q, "k", limits...)
+		require.Equal(t, "in in in waiting", states(all...))
+		t.Cleanup(all[3].cancel)
+		return all
+	}
+	bubble(t, "the one that came first is called, whoever awaited first", func(t *testing.T, q *queue) {
+		all := crowd(t, q, permits(3), permits(3), permits(3), permits(3))
+		late, early := all[2].turn.Await(), all[1].turn.Await()
+		require.Equal(t, early, all[1].turn.Await(), "again")
+		of := all[0].turn.Baton()
+		require.True(t, all[0].turn.Offer())
+		require.Equal(t, local.Taken, all[0].turn.Pass())
+		<-early
+		require.Empty(t, late)
+		require.True(t, all[1].turn.Called())
+		var own local.Turn[*baton]
+		all[1].turn.Trade(&own)
+		require.Same(t, of, all[1].turn.Baton())
+		require.Equal(t, 2, own.Lane())
+		require.Equal(t, local.Passed, own.Pass())
+		synctest.Wait()
+		require.Equal(t, "in", all[3].state)
+		require.Equal(t, 2, all[3].turn.Lane(), "the first in line has the lane now that waits elsewhere")
+		require.Equal(t, 3, all[1].turn.Beside())
+	})
+	bubble(t, "nobody awaits", func(t *testing.T, q *queue) {
+		all := crowd(t, q, permits(3), permits(3), permits(3), permits(3))
+		require.False(t, all[0].turn.Offer())
+		all[1].turn.Await()
+		require.False(t, all[1].turn.Called())
+		require.False(t, all[1].turn.Called(), "again")
+		require.False(t, all[0].turn.Offer())
+		require.Equal(t, local.Passed, all[0].passes())
+	})
+	bubble(t, "nor is one called whose limit is smaller, or others before it", func(t *testing.T, q *queue) {
+		all := crowd(t, q, permits(4), permits(3), permits(4), permits(3))
+		all[1].turn.Await()
+		all[2].turn.Await()
+		require.False(t, all[0].turn.Offer())
+	})
+	bubble(t, "what was passed too late is passed on", func(t *testing.T, q *queue) {
+		all := crowd(t, q, permits(3), permits(3), permits(3), permits(3))
+		all[1].turn.Await()
+		require.True(t, all[0].turn.Offer())
+		require.True(t, all[1].turn.Called(), "it has something by now, and does not look at the channel")
+		var own local.Turn[*baton]
+		all[1].turn.Trade(&own)
+		all[1].turn.Swap(&own)
+		require.Equal(t, []int{2, 1}, []int{all[1].turn.Lane(), own.Lane()})
+		all[2].turn.Await()
+		require.True(t, own.Offer())
+		require.True(t, all[2].turn.Called())
+		require.Empty(t, all[1].turn.Await(), "the lane is called anew only")
+		require.False(t, all[1].turn.Called())
+	})
+	bubble(t, "only permits", func(t *testing.T, q *queue) {
+		c := arrives(q, "k", exclusive)
+		require.Nil(t, c.turn.Await())
+		require.False(t, c.turn.Called())
+		require.False(t, c.turn.Offer())
+		require.Zero(t, c.turn.Permits())
+		require.Nil(t, new(local.Turn[*baton]).Await())
+	})
+}
