@@ -72,7 +72,7 @@ func TestGoOnEveryPageCompiles(t *testing.T) {
 		at = append(at, b.String())
 	}
 	require.Greater(t, len(at), 10, "blocks are found")
-	assert.Empty(t, compiled(t, files), "blocks at %v", at)
+	assert.Empty(t, compiled(t, files), "what a fragment takes for granted is declared in granted_test.go; blocks at %v", at)
 }
 
 // compiled builds the files as packages of this module that are on no disk, and returns what it says.

@@ -46,12 +46,14 @@ func (*TransferRequest) GetTo() string   { return "" }
 
 // granted are declarations of what fragments use without a word, by name; with the page before it where pages differ.
 var granted = map[string]string{
-	"ctx":    "var ctx context.Context",
-	"locker": "var locker *wllock.Locker",
-	"mux":    "var mux *http.ServeMux",
-	"admin":  "var admin *http.ServeMux",
-	"guard":  "var guard func(http.Handler) http.Handler",
-	"client": "var client *redis.Client",
+	"ctx":     "var ctx context.Context",
+	"backend": "var backend distributed.Backend",
+	"call":    "func call(context.Context) error { return nil }",
+	"locker":  "var locker *wllock.Locker",
+	"mux":     "var mux *http.ServeMux",
+	"admin":   "var admin *http.ServeMux",
+	"guard":   "var guard func(http.Handler) http.Handler",
+	"client":  "var client *redis.Client",
 
 	"orderHandler": "var orderHandler http.Handler",
 	"redisClient":  "var redisClient *redis.Client",
