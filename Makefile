@@ -97,8 +97,8 @@ site: ## build the documentation as pages that need no server: site/index.html
 	@GOWORK=off $(GO) -C tools run ./site -out ../site
 
 .PHONY: release
-release: ## try a release as an importer would get it, without tagging anything; VERSION=v0.1.0
-	@GOWORK=off $(GO) -C tools run ./release -version $(VERSION)
+release: ## try a release as an importer would get it, without tagging anything; VERSION=v0.1.0, RELEASE=-help
+	@GOWORK=off $(GO) -C tools run ./release -version '$(VERSION)' $(RELEASE)
 
 .PHONY: binaries
 binaries: ## build and pack the command line for all platforms: dist; VERSION=v0.1.0

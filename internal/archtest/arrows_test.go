@@ -31,7 +31,7 @@ func list(t *testing.T) graph {
 	noteFiles(t)
 	g := graph{}
 	for _, dir := range workspace(t) {
-		out := goIn(t, dir, "list", "-deps", "-test", "-json=ImportPath,Standard,Imports,Deps", "./...")
+		out := goIn(t, dir, "list", "-deps", "-test", "-json=ImportPath,Standard,Imports,Deps,Name,Module", "./...")
 		for dec := json.NewDecoder(strings.NewReader(out)); ; {
 			var p pkg
 			if err := dec.Decode(&p); errors.Is(err, io.EOF) {

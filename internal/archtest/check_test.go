@@ -14,6 +14,8 @@ type pkg struct {
 	Standard   bool
 	Imports    []string // by the package itself
 	Deps       []string // all that it links
+	Name       string
+	Module     *struct{ Path string }
 }
 
 // graph is the packages of this module and all that they link, by import path.
