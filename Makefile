@@ -61,7 +61,7 @@ benchmarks: servers linters ## test what compares and what uses other libraries:
 	@$(TEST) -timeout 4m -run "AllocatesLittle|HundredThousand" . # skip under the detector
 
 .PHONY: bench
-bench: servers ## wllock beside other locks over the same servers, 20 minutes; BENCHFLAGS=-quick, or -help
+bench: servers ## wllock beside other locks over the same servers, 40 minutes; BENCHFLAGS=-quick, or -help
 	@$(GO) -C benchmarks run . $(BENCHFLAGS)
 
 .PHONY: gobench

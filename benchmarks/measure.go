@@ -100,9 +100,10 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 	return t, nil
 }
 
-// warm runs a contender over ZooKeeper without counting: its server is a JVM, which compiles what it runs often.
+// warm runs a contender without counting: over ZooKeeper, whose server is a JVM, which compiles what it runs often; and what sells most, because
+// the first to fill a database's log also makes its files.
 func (p plan) warm(ctx context.Context, m load.Machine, j job, c contender.Contender) error {
-	if c.Store != contender.InZooKeeper {
+	if c.Store != contender.InZooKeeper && !(j.scenario.Sale && c.Role == contender.Subject) {
 		return nil
 	}
 	_, err := m.Run(ctx, c, j.scenario, j.link, p.duration/2)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/wllock/wllock"
 )
 
 // Permits is how many callers may be inside at a time, in the group about that.
@@ -31,7 +33,18 @@ func permitHolders() []Contender {
 		}
 		return c
 	}
+	ours := wllockDefault()
+	ours.Name, ours.Settings = "permits", "Permits(8), all defaults: a lease and a fence for each holder"
+	open := ours.Open
+	ours.Open = func(o Options) (Instance, error) {
+		in, err := open(o)
+		if err != nil {
+			return nil, err
+		}
+		return permitted{in.(ourLock)}, nil
+	}
 	return []Contender{
+		ours,
 		rival("sub-keys", "an exclusive lock on one of 8 keys, chosen at random", (*subKeys).random),
 		rival("sub-keys-short", "an exclusive lock on that of 8 keys for which fewest callers of the instance wait", (*subKeys).shortest),
 		{
@@ -39,6 +52,13 @@ func permitHolders() []Contender {
 			Open: func(Options) (Instance, error) { return weighted{semaphore.NewWeighted(Permits)}, nil },
 		},
 	}
+}
+
+// permitted is a lock with permits.
+type permitted struct{ ourLock }
+
+func (p permitted) Do(ctx context.Context, key string, f func(context.Context) error) error {
+	return p.locker.Do(ctx, "key", key, f, wllock.Permits(Permits))
 }
 
 // subKeys stand for permits: each has one holder.

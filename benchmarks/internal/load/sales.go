@@ -6,14 +6,22 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 )
 
-// settleSale bounds the warm-up: the slowest serves 4 x 256 callers over a slow link in about that time.
-const settleSale = 8 * time.Second
+const (
+	// settleSale bounds the warm-up: the slowest serves 4 x 256 callers over a slow link in about that time.
+	settleSale = 4 * time.Second
+	// settleFile is less, because waiters for a file poll for it, and some are not served in any round.
+	settleFile = time.Second
+)
 
 // sales are those of the group that sells in batches.
 func sales() []Scenario {
 	sale := func(name, title string, in contender.Store, instances, workers int, links []Link, only ...string) Scenario {
+		settle := settleSale
+		if in == contender.InSQLite {
+			settle = settleFile
+		}
 		return Scenario{Name: name, Title: title, Group: contender.OverBatch, Instances: instances, Workers: workers, Links: links,
-			In: []contender.Store{in}, Only: only, Sale: true, Fences: true, Settle: settleSale}
+			In: []contender.Store{in}, Only: only, Sale: true, Fences: true, Settle: settle}
 	}
 	work := Scenario{Name: "batch-work-4x64", Title: "1 ms of work under one lock over Redis, 4 instances of 64 callers", Group: contender.OverBatch,
 		Instances: 4, Workers: 64, Work: workTime, Links: both, Bound: BoundWork, In: []contender.Store{contender.InRedis}, Settle: settleSale}

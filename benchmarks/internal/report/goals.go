@@ -36,7 +36,7 @@ func (v Verdict) bound() string {
 	return "at least"
 }
 
-var goals = slices.Concat(fixed, overServices(), tenureGains(), batchGains)
+var goals = slices.Concat(fixed, overServices(), tenureGains(), batchGains, permitShares)
 
 var fixed = []goal{
 	{"hot-1x64", load.Loopback, "times the best rival's ops/s", false, 100, opsToRival},
