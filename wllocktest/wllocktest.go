@@ -49,7 +49,8 @@ func New(t testing.TB, opts ...wllock.Option) *wllock.Locker {
 func Hold(t testing.TB, l *wllock.Locker, name, key string) (release func()) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // which ends before the clean-up
-	lock, err := l.Acquire(ctx, name, key, wllock.WithWait(patience), wllock.WithLockTimeMax(0)) // however long the code under test waits
+	// However long the code under test waits, the lock is not taken away.
+	lock, err := l.Acquire(ctx, name, key, wllock.WithWait(patience), wllock.WithLockTimeMax(0))
 	if err != nil {
 		t.Fatalf("wllocktest: hold: %v", err)
 	}
