@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,10 +19,10 @@ import (
 
 func TestMissingValueIsComputedOnce(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
-	client := redis.Client()
+	server := redistest.Start(t)
+	client := server.Client()
 	var computed atomic.Int32
-	lockers := openThree(t, "redis://"+redis.Addr)
+	lockers := openThree(t, "redis://"+server.Addr)
 	caches := map[*wllock.Locker]*recipes.Cache{}
 	for _, l := range lockers {
 		caches[l] = recipes.NewCache(recipes.Cache{Redis: client, TTL: time.Minute, Compute: func(_ context.Context, key string) (string, error) {
@@ -40,13 +41,13 @@ func TestMissingValueIsComputedOnce(t *testing.T) {
 
 func TestFailedComputationIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
+	server := redistest.Start(t)
 	away := errors.New("the database is away")
-	cache := recipes.NewCache(recipes.Cache{Redis: redis.Client(), TTL: time.Minute, Compute: func(context.Context, string) (string, error) {
+	cache := recipes.NewCache(recipes.Cache{Redis: server.Client(), TTL: time.Minute, Compute: func(context.Context, string) (string, error) {
 		err := away
 		away = nil
 		return "value", err
-	}}, open(t, "redis://"+redis.Addr))
+	}}, open(t, "redis://"+server.Addr))
 	_, err := cache.Get(t.Context(), "42")
 	require.EqualError(t, err, "the database is away")
 	value, err := cache.Get(t.Context(), "42")
@@ -54,11 +55,31 @@ func TestFailedComputationIsTriedAgain(t *testing.T) {
 	require.Equal(t, "value", value)
 }
 
+// slowReader gives a writer time between the two questions of a reader.
+type slowReader struct{}
+
+func (slowReader) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (slowReader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (slowReader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hgetall" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return next(ctx, cmd)
+	}
+}
+
 // Prices are written in two halves, and expire while they are read: no reader sees one half, and each expiry is filled once.
 func TestNoReaderSeesHalfOfACatalog(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
-	client := redis.Client()
+	server := redistest.Start(t)
+	client := server.Client()
+	require.NoError(t, client.HSet(t.Context(), "prices", "half", "0").Err()) // of a process that died
+	client.AddHook(slowReader{})
 	var edition atomic.Int32
 	load := func(_ context.Context, set func(product, price string) error) error {
 		n := strconv.Itoa(int(edition.Add(1)))
@@ -67,7 +88,7 @@ func TestNoReaderSeesHalfOfACatalog(t *testing.T) {
 		return errors.Join(err, set("2000", n))
 	}
 	until := time.Now().Add(time.Second)
-	inEach(openThree(t, "redis://"+redis.Addr), 5, func(l *wllock.Locker, i int) {
+	inEach(openThree(t, "redis://"+server.Addr), 5, func(l *wllock.Locker, i int) {
 		catalog := &recipes.Catalog{Locker: l, Redis: client, Load: load, TTL: time.Minute}
 		for time.Now().Before(until) {
 			prices, err := catalog.Prices(t.Context())
