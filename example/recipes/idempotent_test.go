@@ -41,6 +41,9 @@ func TestPostWorksOnce(t *testing.T) {
 	}
 	inEach(openThree(t, "redis://"+redis.Addr), 5, func(l *wllock.Locker, _ int) {
 		status, answer := post(t, recipes.Idempotent(l, pool, pay), "k1", "1 EUR")
+		for status == http.StatusTooManyRequests { // others take too long
+			status, answer = post(t, recipes.Idempotent(l, pool, pay), "k1", "1 EUR")
+		}
 		assert.Equal(t, http.StatusCreated, status)
 		assert.Equal(t, "paid", answer)
 	})

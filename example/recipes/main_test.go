@@ -2,6 +2,7 @@ package recipes_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -69,6 +70,15 @@ func inEach(lockers []*wllock.Locker, n int, fn func(l *wllock.Locker, i int)) {
 		}
 	}
 	all.Wait()
+}
+
+// patient calls fn again while others hold the lock for too long, as a client does.
+func patient(fn func() error) error {
+	for {
+		if err := fn(); !errors.Is(err, wllock.ErrWaitTimeout) {
+			return err
+		}
+	}
 }
 
 func openThree(t testing.TB, redis string, opts ...wllock.Option) []*wllock.Locker {

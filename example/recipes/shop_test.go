@@ -103,7 +103,11 @@ func TestThreeProcessesSellWhatThereIs(t *testing.T) {
 			var sold, gone atomic.Int64
 			s := kind(t)
 			inEach(openThree(t, "redis://"+redis.Addr), 10, func(l *wllock.Locker, i int) {
-				switch _, err := s.open(l).sell(t.Context(), "1000", fmt.Sprint(l.Instance(), i)); {
+				err := patient(func() error {
+					_, err := s.open(l).sell(t.Context(), "1000", fmt.Sprint(l.Instance(), i))
+					return err
+				})
+				switch {
 				case err == nil:
 					sold.Add(1)
 				case errors.Is(err, recipes.ErrSoldOut):

@@ -25,7 +25,7 @@ func TestTransfersInBothDirections(t *testing.T) {
 			from, to = to, from
 		}
 		bank := &recipes.Bank{Locker: l, Pool: pool}
-		assert.NoError(t, bank.Transfer(t.Context(), from, to, 7))
+		assert.NoError(t, patient(func() error { return bank.Transfer(t.Context(), from, to, 7) }))
 	})
 	require.EqualValues(t, 1000, query[int64](t, pool, `SELECT balance FROM accounts WHERE id = 'a'`))
 	require.EqualValues(t, 1000, query[int64](t, pool, `SELECT balance FROM accounts WHERE id = 'b'`))

@@ -40,7 +40,12 @@ func TestWebhookAppliesEachEventOnce(t *testing.T) {
 	}
 	inEach(openThree(t, "redis://"+redis.Addr), 10, func(l *wllock.Locker, i int) {
 		h := &recipes.Webhook{Locker: l, Pool: pool, Apply: apply}
-		assert.Equal(t, http.StatusOK, deliver(t, h, fmt.Sprintf(`{"id": "e%d", "order": "7", "kind": "paid"}`, i%5)))
+		event := fmt.Sprintf(`{"id": "e%d", "order": "7", "kind": "paid"}`, i%5)
+		for tries := 1; deliver(t, h, event) != http.StatusOK; tries++ { // the partner sends it again
+			if !assert.Less(t, tries, 10) {
+				return
+			}
+		}
 	})
 	require.EqualValues(t, 5, query[int64](t, pool, `SELECT balance FROM accounts`))
 }
