@@ -12,7 +12,7 @@ BENCH     ?= .#     which benchmarks
 
 # The packages of all modules: "..." ends where another module begins. Those that compare are not run under the detector.
 ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
-PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/...
+PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...
 RACED := $(filter-out $(PLAIN),$(ALL))
 
 # Prints a line per package, what failed, and at the end which tests were skipped and why: a skip that nobody sees hides.
