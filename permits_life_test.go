@@ -1,0 +1,232 @@
+package wllock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+// tardy is a backend whose answers to releases take a moment, as over a network.
+type tardy struct{ *memlock.Backend }
+
+const tardyBy = 20 * time.Millisecond
+
+func (b tardy) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if l, ok := distributed.As[tardyLease](r.Prev); ok {
+		r.Prev = l.Lease
+	}
+	l, p, err := b.Backend.Enter(ctx, r)
+	if l != nil {
+		return tardyLease{l}, nil, err
+	}
+	return nil, p, err
+}
+
+// tardyLease has what the contract requires and no more.
+type tardyLease struct{ distributed.Lease }
+
+func (l tardyLease) Release(ctx context.Context) error {
+	time.Sleep(tardyBy)
+	return l.Lease.Release(ctx)
+}
+
+// What this process is giving up does not keep it out itself (rule P3).
+func TestNoWaitIsExactAfterOnesOwnPermits(t *testing.T) { // rule P3
+	kinds := map[string][]wllock.CallOption{"permits": {wllock.Permits(2)}, "fewer": {wllock.Permits(1)}, "exclusive": nil, "shared": {wllock.Shared()}}
+	for first, before := range kinds {
+		for second, after := range kinds {
+			for how, opts := range map[string][]wllock.Option{"released": nil, "lingering": {wllock.WithLinger(time.Minute)}} {
+				t.Run(first+", then "+second+", "+how, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b := memlock.New()
+						l := lockerOn(t, tardy{b}, opts...)
+						var all []*guest
+						for range 2 {
+							if g := comes(t, l, append(before, wllock.NoWait())...); g.state() == "in" {
+								all = append(all, g)
+							}
+						}
+						for _, g := range all {
+							close(g.leave)
+						}
+						for g := range all {
+							for all[g].is.Load() != "out" {
+								time.Sleep(time.Microsecond)
+							}
+						}
+						begin := time.Now()
+						require.NoError(t, l.Do(t.Context(), "n", "k", nothing, append(after, wllock.NoWait())...))
+						require.LessOrEqual(t, time.Since(begin), 2*tardyBy)
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestLingeringPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithLinger(time.Hour))
+		other := lockerOn(t, b)
+		all := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		leaves(all...)
+		time.Sleep(10 * ttl)
+		info := l.Locks(9)
+		require.Len(t, info, 1)
+		require.True(t, info[0].Lingering)
+		again := comes(t, l, wllock.Permits(2))
+		require.True(t, again.held.Handoff())
+		begin := time.Now()
+		from := comes(t, other, wllock.Permits(2))
+		require.Equal(t, "in", from.state(), "the idle one went back")
+		require.Zero(t, time.Since(begin))
+		leaves(again, from)
+		leaves(comes(t, l)) // own idle permits keep nobody out either
+	})
+}
+
+func TestPermitStaysTakenForAtLeastThatLong(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		stays := wllock.WithHoldAtLeast(least)
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.Permits(2), stays))
+		require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.Permits(2), stays))
+		require.Zero(t, time.Since(begin))
+		require.Equal(t, "held", comes(t, l, wllock.Permits(2), wllock.NoWait()).state())
+		waits := comes(t, other, wllock.Permits(2), stays)
+		time.Sleep(least - 1)
+		require.Equal(t, "waiting", waits.state())
+		require.EqualValues(t, 1, l.Stats().Total.Held)
+		require.True(t, l.Locks(1)[0].Staying)
+		time.Sleep(1)
+		require.Equal(t, "in", waits.state())
+		leaves(waits)
+		require.NoError(t, other.Close(t.Context()))
+		nothingLeft(t, memlock.New(), l)
+	})
+}
+
+func TestPermitsOfALocalOnlyLocker(t *testing.T) { // rule P1
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, other := lockerOn(t, b, wllock.WithOutage(wllock.LocalOnly)), lockerOn(t, b, wllock.WithOutage(wllock.LocalOnly))
+		b.Partition(true)
+		var all []*guest
+		for _, at := range []*wllock.Locker{l, l, l, other, other, other} {
+			all = append(all, comes(t, at, wllock.Permits(2), wllock.WithLockTimeMax(0)))
+		}
+		time.Sleep(2 * ttl)
+		require.Equal(t, []string{"in", "in", "waiting", "in", "in", "waiting"}, are(all...), "n in each process")
+		require.True(t, all[0].held.Degraded())
+		require.Zero(t, all[0].fence)
+		drain := comes(t, l)
+		leaves(all[0], all[1])
+		require.Equal(t, []string{"in", "waiting"}, are(all[2], drain))
+		leaves(all[2])
+		require.Equal(t, "in", drain.state())
+		b.Partition(false)
+		time.Sleep(2 * ttl)
+		leaves(drain, all[3], all[4], all[5])
+		time.Sleep(2 * ttl)
+		g := comes(t, l, wllock.Permits(1))
+		require.Equal(t, "in", g.state())
+		require.False(t, g.held.Degraded())
+		leaves(g)
+	})
+}
+
+func TestCloseWithPermits(t *testing.T) { // rule T8
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithLinger(time.Hour))
+		other := lockerOn(t, b)
+		held := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
+		waits := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
+		closed := make(chan error)
+		go func() { closed <- l.Close(context.Background()) }()
+		require.Equal(t, []string{"in", "in", "closed", "closed"}, are(held[0], held[1], waits[0], waits[1]))
+		leaves(held[0])
+		require.Empty(t, closed)
+		leaves(held[1])
+		require.NoError(t, <-closed)
+		leaves(held[2])
+		nothingLeft(t, b, other)
+	})
+}
+
+func TestCloseAbandonsPermits(t *testing.T) { // rule T8
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		all := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorContains(t, l.Close(ctx), "2 locks were still held")
+		require.Equal(t, []string{"closed", "closed"}, are(all...))
+	})
+}
+
+func TestPermitsAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithInstance("host"))
+		other := lockerOn(t, b)
+		all := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
+		line := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other)}
+		time.Sleep(time.Millisecond)
+		require.Len(t, l.Locks(9), 1)
+		info := l.Locks(9)[0]
+		require.Equal(t, "permits", info.Mode)
+		require.Equal(t, []int{3, 2, 1}, []int{info.Permits, info.Holders, info.Waiting})
+		require.True(t, info.AtBackend)
+		require.Equal(t, l.Instance(), info.Holder)
+		require.Equal(t, max(all[0].fence, all[1].fence), info.Fence)
+		require.EqualValues(t, 2, l.Stats().Names["n"].Held)
+		require.EqualValues(t, 1, l.Stats().Names["n"].Waiting)
+		found, err := l.Inspect(t.Context(), "n", "k")
+		require.NoError(t, err)
+		require.Len(t, found.Holders, 3)
+		require.Equal(t, l.Instance()+"#2", found.Holders[1].Instance)
+		err = other.Do(t.Context(), "n", "k", nothing, wllock.WithWait(time.Second))
+		require.Equal(t, other.Instance(), err.(*wllock.Error).Holder, "of its own process, first")
+		for _, g := range line {
+			g.end()
+		}
+		leaves(all...)
+		nothingLeft(t, b, l, other)
+	})
+}
+
+// Threshold: exact in line; those at the backend are not counted, as with locks.
+func TestThresholdOfPermits(t *testing.T) { // rule L2
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithThreshold(2))
+		all := []*guest{comes(t, lockerOn(t, b), wllock.Permits(2)), comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2)),
+			comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		require.Equal(t, []string{"in", "in", "waiting", "waiting", "waiting", "full"}, are(all...))
+		require.Positive(t, all[5].err.(*wllock.Error).RetryAfter)
+		leaves(all[:5]...)
+	})
+}
+
+func TestSyncReleaseOfPermits(t *testing.T) { // rule T5
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l := lockerOn(t, tardy{b})
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.Permits(2), wllock.SyncRelease()))
+		require.Equal(t, tardyBy, time.Since(begin))
+		k, err := l.Acquire(t.Context(), "n", "k", wllock.Permits(2))
+		require.NoError(t, err)
+		drain := comes(t, l)
+		require.NoError(t, k.Release(t.Context()))
+		require.Equal(t, 2*tardyBy, time.Since(begin), "also if others wait that cannot use its lane")
+		leaves(drain)
+	})
+}
