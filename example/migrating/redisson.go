@@ -96,7 +96,7 @@ func (h *held) wait(ctx context.Context) error {
 		return err
 	}
 	messages := h.Client.Subscribe(ctx, channel(h.name))
-	defer messages.Close()
+	defer func() { _ = messages.Close() }()
 	if _, err := messages.Receive(ctx); err != nil { // from here on no message is missed
 		return err
 	}
