@@ -2,7 +2,7 @@ package example
 
 // imported are the packages that fragments name.
 var imported = map[string]string{
-	"context": "context", "http": "net/http", "sql": "database/sql", "testing": "testing", "time": "time", "url": "net/url",
+	"context": "context", "errors": "errors", "http": "net/http", "sql": "database/sql", "testing": "testing", "time": "time", "url": "net/url",
 
 	"config": "github.com/wllock/wllock/config", "debug": "github.com/wllock/wllock/debug",
 	"distributed": "github.com/wllock/wllock/distributed", "keepalive": "github.com/wllock/wllock/distributed/keepalive",
@@ -62,6 +62,8 @@ var granted = map[string]string{
 	"limits":       "var limits func(http.Handler) http.Handler",
 	"router":       "var router *gin.Engine\nvar order gin.HandlerFunc",
 	"e":            "var e *echo.Echo\nvar order echo.HandlerFunc",
+	"sell":         "func sell(ctx context.Context, product string, fence uint64) error { return nil }",
+	"errTryLater":  "var errTryLater error",
 	"work":         "func work(context.Context) error { return nil }",
 	"fn":           "func fn(context.Context) error { return nil }",
 	"b":            backendFields,

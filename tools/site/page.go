@@ -49,8 +49,23 @@ var markdown = goldmark.New(
 func parse(source string, text []byte) *page {
 	p := &page{source: source, markdown: text, title: source}
 	p.doc = markdown.Parser().Parse(reader(text), parser.WithContext(parser.NewContext(parser.WithIDs(&ids{seen: map[string]int{}}))))
+	p.dropBadges()
 	p.read()
 	return p
+}
+
+// dropBadges replaces pictures that lie elsewhere by their words: the pages load nothing.
+func (p *page) dropBadges() {
+	var all []*ast.Image
+	_ = ast.Walk(p.doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if image, ok := n.(*ast.Image); ok && entering && bytes.HasPrefix(image.Destination, []byte("https:")) {
+			all = append(all, image)
+		}
+		return ast.WalkContinue, nil
+	})
+	for _, image := range all {
+		image.Parent().ReplaceChild(image.Parent(), image, ast.NewString([]byte(p.textOf(image))))
+	}
 }
 
 func reader(b []byte) text.Reader { return text.NewReader(b) }
