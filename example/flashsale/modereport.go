@@ -85,7 +85,7 @@ lock service, per piece sold.
 
 // advice is what the table says, whatever the database: see docs/flashsale.md for the figures behind it.
 const advice = `
-If the decision fits into one statement, write UPDATE ... WHERE qty > 0 and nothing else: it is the fastest and cannot
+If the decision fits into one statement, write UPDATE ... WHERE qty > 0 and nothing else: it is simple and fast, and cannot
 oversell. If an order reads, thinks and then writes, or does more than one database can roll back, take the lock and let
 the fence guard the write: those that wait cost no connection, no statement and no retry. Where many want the same row at
 the same time, let one transaction serve all that wait: batch.

@@ -40,19 +40,27 @@ var pools = []int{1, 2, 4, 16}
 // ourPool is for one transaction at a time, and the next one's connection while the first one's goes back.
 const ourPool = 2
 
-func sellers(name, module string, open func(o Options, pool int) (till, error)) []Contender {
+// Pipelined ends the name of a contender whose transaction takes two round trips. Without it each statement takes one, as in code that
+// knows nothing of pipelines.
+const Pipelined = "-piped"
+
+type openTill = func(o Options, pool int) (till, error)
+
+// sellers are ours, and what sells without our lock: that in the fastest way.
+func sellers(name, module string, open openTill) []Contender {
+	plain := open
+	if module == pgxModule {
+		plain = openPlainPgShop
+	}
 	var all []Contender
-	ours := func(title, settings string, sell func(till, *wllock.Locker) sale) {
-		all = append(all, Contender{
-			Name: title, Settings: fmt.Sprintf("%s: %s; the lock over Redis, all defaults; pool %d", name, ourSettings(settings, module), ourPool),
-			Module: "github.com/wllock/wllock", Commands: statements, Fenced: true, Locks: true, Setting: fmt.Sprintf("pool %d", ourPool),
-			Open: func(o Options) (Instance, error) { return openOurShop(o, open, sell) },
-		})
-	}
 	for _, n := range batchSizes {
-		ours(Batched(n), fmt.Sprintf("WrapBatch, up to %d orders in one transaction: BEGIN, claim for the fence; INSERT of all, UPDATE, COMMIT", n), inBatches(n))
+		all = append(all, ourSeller(Batched(n), fmt.Sprintf("%s: WrapBatch, up to %d orders in one transaction", name, n), plain, inBatches(n)))
 	}
-	ours(Guard, "Wrap, one order in one transaction: BEGIN, claim for the fence; INSERT, UPDATE, COMMIT", oneByOne)
+	all = append(all, ourSeller(Guard, name+": Wrap, one order in one transaction", plain, oneByOne))
+	if module == pgxModule {
+		all = append(all, ourSeller(Batched(64)+Pipelined, "PostgreSQL: the same, pipelined", open, inBatches(64)),
+			ourSeller(Guard+Pipelined, "PostgreSQL: the same, pipelined", open, oneByOne))
+	}
 	for _, w := range ways {
 		if w.postgresOnly && module != pgxModule {
 			continue
@@ -63,10 +71,17 @@ func sellers(name, module string, open func(o Options, pool int) (till, error)) 
 	return all
 }
 
-func ourSettings(settings, module string) string { return way{settings: settings}.on(module) }
+func ourSeller(name, settings string, open openTill, sell func(till, *wllock.Locker) sale) Contender {
+	pool := fmt.Sprintf("pool %d", ourPool)
+	return Contender{
+		Name: name, Settings: settings + ": BEGIN, claim for the fence; INSERT, UPDATE, COMMIT. The lock over Redis, all defaults; " + pool,
+		Module: "github.com/wllock/wllock", Commands: statements, Fenced: true, Locks: true, Setting: pool,
+		Open: func(o Options) (Instance, error) { return openOurShop(o, open, sell) },
+	}
+}
 
 // theirPools are a way to sell with each size of the pool.
-func theirPools(w way, settings, module string, open func(Options, int) (till, error)) (all []Contender) {
+func theirPools(w way, settings, module string, open openTill) (all []Contender) {
 	for _, size := range pools {
 		all = append(all, Contender{
 			Name: fmt.Sprintf("%s-%d", w.name, size), Settings: fmt.Sprintf("%s; pool %d", settings, size), Setting: fmt.Sprintf("pool %d", size),
@@ -109,7 +124,7 @@ func (s *shop) Close() error {
 	return errors.Join(err, s.till.Close())
 }
 
-func openOurShop(o Options, open func(Options, int) (till, error), sell func(till, *wllock.Locker) sale) (Instance, error) {
+func openOurShop(o Options, open openTill, sell func(till, *wllock.Locker) sale) (Instance, error) {
 	t, err := open(o, ourPool)
 	if err != nil {
 		return nil, err

@@ -5,13 +5,17 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/wllock/wllock/benchmarks/internal/server"
 )
 
 // pgTill is a till over pgx itself. Each statement is prepared once per connection.
-type pgTill struct{ *pgPool }
+type pgTill struct {
+	*pgPool
+	send func(ctx context.Context, conn *pgxpool.Conn, all []query) error
+}
 
 func openPgShop(o Options, pool int) (till, error) {
 	o.Workers = pool
@@ -19,7 +23,17 @@ func openPgShop(o Options, pool int) (till, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pgTill{p}, nil
+	return &pgTill{p, sendTogether}, nil
+}
+
+// openPlainPgShop opens one that waits for the answer to each statement.
+func openPlainPgShop(o Options, pool int) (till, error) {
+	t, err := openPgShop(o, pool)
+	if err != nil {
+		return nil, err
+	}
+	t.(*pgTill).send = sendEach
+	return t, nil
 }
 
 func (t *pgTill) begin() query      { return query{text: "BEGIN"} }
@@ -40,10 +54,26 @@ func (t *pgTill) on(patience context.Context, do func(exchange) error) error {
 	}
 	defer conn.Release() // one that is in a transaction is closed, which rolls back
 	ctx := context.WithoutCancel(patience)
-	return do(func(all ...query) error { return send(ctx, conn, all) })
+	return do(func(all ...query) error { return t.send(ctx, conn, all) })
 }
 
-func send(ctx context.Context, conn *pgxpool.Conn, all []query) error {
+func sendEach(ctx context.Context, conn *pgxpool.Conn, all []query) error {
+	for _, q := range all {
+		if q.read != nil {
+			if err := notThere(conn.QueryRow(ctx, q.text, q.args...).Scan(q.read)); err != nil {
+				return err
+			}
+			continue
+		}
+		done, err := conn.Exec(ctx, q.text, q.args...)
+		if err := changed(q, done, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sendTogether(ctx context.Context, conn *pgxpool.Conn, all []query) error {
 	var b pgx.Batch
 	for _, q := range all {
 		b.Queue(q.text, q.args...)
@@ -59,13 +89,20 @@ func send(ctx context.Context, conn *pgxpool.Conn, all []query) error {
 
 func result(from pgx.BatchResults, q query) error {
 	if q.read != nil {
-		err := from.QueryRow().Scan(q.read)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return errNoRow
-		}
-		return err
+		return notThere(from.QueryRow().Scan(q.read))
 	}
 	done, err := from.Exec()
+	return changed(q, done, err)
+}
+
+func notThere(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errNoRow
+	}
+	return err
+}
+
+func changed(q query, done pgconn.CommandTag, err error) error {
 	if err == nil && q.write && done.RowsAffected() == 0 {
 		return errNoRow
 	}

@@ -168,7 +168,7 @@ func (p *plot) legend() {
 	for _, e := range []struct {
 		role contender.Role
 		name string
-	}{{contender.Subject, "wllock"}, {contender.Rival, "other locks"}, {contender.Limit, "limit, no lock"}} {
+	}{{contender.Subject, "wllock"}, {contender.Rival, "others"}, {contender.Limit, "limit, no lock"}} {
 		p.add(`<rect x="%.1f" y="%.1f" width="20" height="12" %s/>`, x, y-10, fill(e.role))
 		p.text(x+26, y, "start", "", e.name)
 		x += 110
