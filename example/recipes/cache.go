@@ -19,7 +19,7 @@ type Cache struct {
 	fill func(ctx context.Context, key string) (string, error)
 }
 
-// NewCache returns a cache that computes a missing value once, however many callers in all processes miss it.
+// NewCache returns a cache that computes a missing value once, however many callers miss it.
 func NewCache(c Cache, locker *wllock.Locker) *Cache {
 	key := func(key string) string { return key }
 	c.fill = wllock.WrapBatch(locker, "cache", key, c.fillFor,
@@ -63,7 +63,7 @@ type Catalog struct {
 func (c *Catalog) Prices(ctx context.Context) (prices map[string]string, err error) {
 	wait := wllock.WithWait(5 * time.Second)
 	prices, err = wllock.Call(ctx, c.Locker, "catalog", "prices", c.read, wllock.Shared(), wait)
-	if errors.Is(err, redis.Nil) { // the shared lock is released: inside it, the exclusive one is ErrUpgrade
+	if errors.Is(err, redis.Nil) { // the shared lock is released; inside it: ErrUpgrade
 		return wllock.Call(ctx, c.Locker, "catalog", "prices", c.fill, wait)
 	}
 	return prices, err

@@ -20,7 +20,8 @@ type Workers struct {
 
 // Round does all jobs of the customers that no other worker is at. It returns how many were done.
 func (w *Workers) Round(ctx context.Context) (done int, err error) {
-	rows, err := w.Pool.Query(ctx, `SELECT customer FROM jobs GROUP BY customer ORDER BY min(id) LIMIT 100`)
+	rows, err := w.Pool.Query(ctx,
+		`SELECT customer FROM jobs GROUP BY customer ORDER BY min(id) LIMIT 100`)
 	if err != nil {
 		return 0, err
 	}
@@ -34,7 +35,7 @@ func (w *Workers) Round(ctx context.Context) (done int, err error) {
 			done += n
 			return err
 		}, wllock.NoWait())
-		if err != nil && !errors.Is(err, wllock.ErrHeld) { // ErrHeld: another worker is at it; take the next
+		if err != nil && !errors.Is(err, wllock.ErrHeld) { // ErrHeld: another worker is at it
 			return done, err
 		}
 	}

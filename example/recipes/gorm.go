@@ -31,7 +31,7 @@ type GormShop struct {
 func (s *GormShop) Sell(ctx context.Context, product string) (left int64, err error) {
 	err = s.Locker.Do(ctx, "product", product, func(ctx context.Context) error { // the lock first
 		held, _ := wllock.HeldFrom(ctx)
-		return s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) { // commits, then the release
+		return s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) { // commits, then releases
 			left, err = sellGorm(tx, product, int64(held.Fence()))
 			return err
 		})

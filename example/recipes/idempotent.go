@@ -23,8 +23,8 @@ const maxBody = 1 << 20
 // Work does what a POST asks for in the given transaction, and returns the answer.
 type Work func(ctx context.Context, tx pgx.Tx, body []byte) (status int, answer []byte, err error)
 
-// Idempotent is a handler of POST requests with an Idempotency-Key. The first one does the work and stores its
-// answer in the same transaction; each repeat gets that answer.
+// Idempotent is a handler of POST requests with an Idempotency-Key. The first one does the work and
+// stores its answer in the same transaction; each repeat gets that answer.
 func Idempotent(locker *wllock.Locker, pool *pgxpool.Pool, work Work) http.Handler {
 	// A repeat waits for the first one's answer.
 	guard := httpguard.New(locker, "idempotency", httpguard.Header("Idempotency-Key"),
@@ -42,7 +42,7 @@ func Idempotent(locker *wllock.Locker, pool *pgxpool.Pool, work Work) http.Handl
 			_, _ = w.Write(answer)
 		case r.Context().Err() == nil: // after a lost lock, the guard answers
 			slog.ErrorContext(r.Context(), "request failed", "error", err)
-			http.Error(w, "please try again, with the same Idempotency-Key", http.StatusServiceUnavailable)
+			http.Error(w, "please repeat, with the same Idempotency-Key", http.StatusServiceUnavailable)
 		}
 	}))
 }
@@ -68,6 +68,7 @@ func once(tx pgx.Tx, r *http.Request, work Work) (status int, answer []byte, err
 		return 0, nil, err
 	}
 	_, err = tx.Exec(ctx,
-		`INSERT INTO answers (key, request, status, body) VALUES ($1, $2, $3, $4)`, key, request[:], status, answer)
+		`INSERT INTO answers (key, request, status, body) VALUES ($1, $2, $3, $4)`,
+		key, request[:], status, answer)
 	return status, answer, err // the primary key refuses a second one, also if the lock was lost
 }

@@ -38,8 +38,8 @@ func (o *Outbox) Run(ctx context.Context) error {
 	})
 }
 
-// claimOutbox makes the row or claims it; no row can only mean that a later leader has. The same leader claims again
-// and again, hence "<=".
+// claimOutbox makes the row or claims it; no row can only mean that a later leader has. The same leader
+// claims again and again, hence "<=".
 const claimOutbox = `
 	INSERT INTO leaders (id, fence) VALUES ('outbox', $1)
 	ON CONFLICT (id) DO UPDATE SET fence = excluded.fence WHERE leaders.fence <= excluded.fence

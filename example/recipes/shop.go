@@ -67,11 +67,11 @@ type Shop struct {
 	Pool   *pgxpool.Pool
 }
 
-// Sell sells one piece and returns how many are left. The same order is sold once, however often it is tried.
+// Sell sells one piece and returns how many are left. The same order is sold once, however often tried.
 func (s *Shop) Sell(ctx context.Context, product, order string) (left int64, err error) {
 	err = s.Locker.Do(ctx, "product", product, func(ctx context.Context) error { // the lock first
 		held, _ := wllock.HeldFrom(ctx)
-		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) { // commits before the lock is released
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) { // commits, then the release
 			left, err = sell(ctx, tx, product, order, int64(held.Fence()))
 			return err
 		})
@@ -107,7 +107,8 @@ func sell(ctx context.Context, tx pgx.Tx, product, order string, fence int64) (l
 // claim reads the row and excludes every holder of a lower fence.
 func claim(ctx context.Context, tx pgx.Tx, product string, fence int64) (qty int64, err error) {
 	err = tx.QueryRow(ctx,
-		`UPDATE stock SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING qty`, fence, product).Scan(&qty)
+		`UPDATE stock SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING qty`,
+		fence, product).Scan(&qty)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return qty, err
 	}

@@ -13,11 +13,12 @@ import (
 )
 
 // Once makes a job for a scheduler that every process runs: at each tick, one process runs it.
-func Once(ctx context.Context, l *wllock.Locker, name string, atLeast time.Duration, job wllock.Func) cron.FuncJob {
+func Once(ctx context.Context, l *wllock.Locker, name string, atLeast time.Duration, job wllock.Func,
+) cron.FuncJob {
 	return func() {
 		err := l.Do(ctx, "cron", name, job,
 			wllock.NoWait(), wllock.WithHoldAtLeast(atLeast), wllock.WithLockTimeMax(atLeast))
-		if err != nil && !errors.Is(err, wllock.ErrHeld) { // ErrHeld: another process runs it, or has run it
+		if err != nil && !errors.Is(err, wllock.ErrHeld) { // ErrHeld: another one runs it, or has run it
 			slog.ErrorContext(ctx, "job failed", "job", name, "error", err)
 		}
 	}
@@ -30,7 +31,7 @@ func Crontab(ctx context.Context, locker *wllock.Locker, report wllock.Func) (*c
 	return schedule, err
 }
 
-// Ticks is the Locker of a gocron scheduler: at each tick, one process runs the job. The key is the job's name.
+// Ticks is the Locker of a gocron scheduler: at each tick, one process runs the job. The key is its name.
 type Ticks struct {
 	Locker  *wllock.Locker
 	AtLeast time.Duration // how long others stay out: half of the time between two ticks

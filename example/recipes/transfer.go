@@ -48,7 +48,8 @@ func (b *Bank) Transfer(ctx context.Context, from, to string, amount int64) erro
 func book(ctx context.Context, tx pgx.Tx, account string, amount int64) (balance int64, err error) {
 	held, _ := wllock.HeldKey(ctx, "account", account)
 	err = tx.QueryRow(ctx,
-		`UPDATE accounts SET fence = $1, balance = balance + $2 WHERE id = $3 AND fence < $1 RETURNING balance`,
+		`UPDATE accounts SET fence = $1, balance = balance + $2
+		WHERE id = $3 AND fence < $1 RETURNING balance`,
 		int64(held.Fence()), amount, account).Scan(&balance)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrOvertaken // or there is no such account: see claim

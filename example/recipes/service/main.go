@@ -73,8 +73,8 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ready asks the backend, because this service does nothing without locks. Liveness must not ask: during an
-// outage it would restart all replicas.
+// ready asks the backend, because this service does nothing without locks. Liveness must not ask: during
+// an outage it would restart all replicas.
 func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), pingTime)
 	defer cancel()
@@ -94,15 +94,16 @@ func (s *service) serve(ctx context.Context) (err error) {
 	admin.Handle("GET /debug/wllock", debug.Handler(s.shop.Locker))
 
 	key := grpcguard.KeyFrom(func(r *shoppb.OrderRequest) string { return r.GetProductId() })
-	calls := grpc.NewServer(grpc.UnaryInterceptor(grpcguard.UnaryServerInterceptor(s.shop.Locker, "product", key,
-		grpcguard.WithCallOptions(wllock.WithWait(wait)))))
+	calls := grpc.NewServer(grpc.UnaryInterceptor(grpcguard.UnaryServerInterceptor(
+		s.shop.Locker, "product", key, grpcguard.WithCallOptions(wllock.WithWait(wait)))))
 	shoppb.RegisterShopServer(calls, s)
 	orders := &http.Server{Handler: public, ReadHeaderTimeout: headerTime}
 	operators := &http.Server{Handler: admin, ReadHeaderTimeout: headerTime}
 
 	failed := make(chan error, 3)
-	servers := map[string]interface{ Serve(l net.Listener) error }{"HTTP": orders, "GRPC": calls, "ADMIN": operators}
-	for name, server := range servers {
+	for name, server := range map[string]interface{ Serve(l net.Listener) error }{
+		"HTTP": orders, "GRPC": calls, "ADMIN": operators,
+	} {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", os.Getenv(name+"_ADDR"))
 		if err != nil {
 			return err
