@@ -58,6 +58,7 @@ CREATE TABLE outbox (
 var (
 	ErrSoldOut   = errors.New("sold out")
 	ErrNoProduct = errors.New("no such product")
+	ErrNoOrder   = errors.New("an order needs an id")
 	ErrOvertaken = errors.New("a later holder of the lock has claimed the row")
 )
 
@@ -69,6 +70,9 @@ type Shop struct {
 
 // Sell sells one piece and returns how many are left. The same order is sold once, however often tried.
 func (s *Shop) Sell(ctx context.Context, product, order string) (left int64, err error) {
+	if order == "" { // it would be one order for all that lack an id
+		return 0, ErrNoOrder
+	}
 	err = s.Locker.Do(ctx, "product", product, func(ctx context.Context) error { // the lock first
 		held, _ := wllock.HeldFrom(ctx)
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) { // commits, then the release

@@ -54,6 +54,8 @@ func (s *service) Order(ctx context.Context, r *shoppb.OrderRequest) (*shoppb.Or
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, recipes.ErrNoProduct):
 		return nil, status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, recipes.ErrNoOrder):
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	return &shoppb.OrderResponse{Left: left}, err
 }
@@ -67,6 +69,8 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusGone)
 	case errors.Is(err, recipes.ErrNoProduct):
 		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, recipes.ErrNoOrder):
+		http.Error(w, "an order needs an Idempotency-Key", http.StatusBadRequest)
 	case r.Context().Err() == nil: // after a lost lock, the guard answers
 		slog.ErrorContext(r.Context(), "order failed", "error", err)
 		http.Error(w, "please try again", http.StatusServiceUnavailable)

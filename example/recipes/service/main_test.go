@@ -132,8 +132,10 @@ func (p *program) serves(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(body), &answer))
 		require.Equal(t, map[string]int{"a": 3, "b": 2}[order], answer.Left)
 	}
-	code, _, _ := p.ask(t, http.MethodPost, "HTTP", "/orders/2000", "c")
-	require.Equal(t, http.StatusNotFound, code)
+	for order, want := range map[string]int{"c": http.StatusNotFound, "": http.StatusBadRequest} {
+		code, _, _ := p.ask(t, http.MethodPost, "HTTP", "/orders/2000", order)
+		require.Equal(t, want, code)
+	}
 
 	conn, err := shopclient.Dial(p.addr["GRPC"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -142,8 +144,10 @@ func (p *program) serves(t *testing.T) {
 	response, err := client.Order(t.Context(), &shoppb.OrderRequest{ProductId: "1000", OrderId: "d"})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, response.GetLeft())
-	_, err = client.Order(t.Context(), &shoppb.OrderRequest{ProductId: "2000", OrderId: "e"})
-	require.Equal(t, codes.NotFound, status.Code(err))
+	for order, want := range map[string]codes.Code{"e": codes.NotFound, "": codes.InvalidArgument} {
+		_, err = client.Order(t.Context(), &shoppb.OrderRequest{ProductId: "2000", OrderId: order})
+		require.Equal(t, want, status.Code(err))
+	}
 
 	for path, want := range map[string]string{
 		"/healthz": "", "/readyz": "", "/debug/wllock": "shop-1", "/metrics": `wllock_hold_duration_seconds_count{`,
