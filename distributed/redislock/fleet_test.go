@@ -25,9 +25,20 @@ import (
 func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
 	t.Parallel()
 	const permits, lanes = 8, 5
-	lasting := 3 * time.Second
+	for _, of := range []string{"contenders", "lockers"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			permitsOfAFleet(t, of, permits, lanes)
+		})
+	}
+}
+
+// permitsOfAFleet: each process has so many contenders at the backend, or a Locker with as many callers for each.
+func permitsOfAFleet(t *testing.T, of string, permits, lanes int) {
+	t.Helper()
+	lasting, pause := 3*time.Second, 100*time.Millisecond
 	if os.Getenv("WLLOCK_LONG") == "1" {
-		lasting = time.Minute
+		lasting, pause = time.Minute, 5*pause // fewer kills, because each takes new gates
 		if d, err := time.ParseDuration(os.Getenv("WLLOCK_FLEET")); err == nil {
 			lasting = d
 		}
@@ -38,14 +49,14 @@ func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
 	require.NoError(t, err)
 	rnd := rand.New(rand.NewPCG(testseed.Seed(t), 1))
 	start := func() *child {
-		return startRole(t, "fleet", s.Addr, key(t), testTTL.String(), strconv.Itoa(permits), strconv.Itoa(lanes), file)
+		return startRole(t, "fleet", s.Addr, key(t), testTTL.String(), strconv.Itoa(permits), strconv.Itoa(lanes), file, of)
 	}
 	fleet := []*child{start(), start(), start(), start()}
 	killed, stopped, begin := 0, 0, time.Now()
 	for time.Since(begin) < lasting {
-		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
+		time.Sleep(pause + rand.N(2*pause))
 		i := rnd.IntN(len(fleet))
-		if rnd.IntN(2) == 0 && gates.gates.Load() < turnstileGates-8*lanes {
+		if rnd.IntN(2) == 0 && gates.gates.Load() < turnstileGates-8*int64(lanes) {
 			fleet[i].signal(syscall.SIGKILL)
 			_ = fleet[i].cmd.Wait()
 			fleet[i] = start()
@@ -65,7 +76,7 @@ func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
 	require.Greater(t, gates.entries.Load(), int64(lasting/(20*time.Millisecond)))
 }
 
-// runFleet is a process of the fleet: limit, contenders, file.
+// runFleet is a process of the fleet: limit, contenders, file, of what.
 func runFleet(addr, key string, ttl time.Duration, more []string) {
 	limit, _ := strconv.Atoi(more[0])
 	lanes, _ := strconv.Atoi(more[1])
@@ -82,6 +93,10 @@ func runFleet(addr, key string, ttl time.Duration, more []string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
+	if more[3] == "lockers" {
+		runLockers(ctx, b, ttl, gates, limit, lanes*limit)
+		return
+	}
 	var all sync.WaitGroup
 	for i := range lanes {
 		c := contender{b: b, gates: gates, limit: limit, req: distributed.Request{
