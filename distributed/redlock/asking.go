@@ -19,7 +19,7 @@ func (a *attempt) enter(prev *lease) {
 		token = prev.a.token
 		prev.adopt()
 	}
-	c := a.call(enterScript, modeLetter(a.mode), 1, a.id, noWait, token)
+	c := a.call(enterScript, a.letter(), 1, a.id, noWait, token)
 	limit := tryTimeout(a.ttl, a.b.roundTrip())
 	a.mu.Lock()
 	a.started = time.Now()
@@ -48,6 +48,7 @@ func (a *attempt) entered(k *ask, prev *lease) {
 func (a *attempt) answered(k *ask, s standing) {
 	if k.Err == nil {
 		a.b.learn(s.longest)
+		s = a.asPermit(s)
 	}
 	a.mu.Lock()
 	seat := &a.seats[k.node.index]
@@ -85,7 +86,11 @@ func (a *attempt) consider() (then func()) {
 
 func (a *attempt) considerAsking() func() {
 	t := a.tally()
-	switch t.judge() {
+	verdict := t.judge()
+	if verdict == granted && !a.room() {
+		verdict = refused // further answers would not name fewer holders
+	}
+	switch verdict {
 	case granted:
 		a.observe(nil)
 		return a.win()
@@ -130,7 +135,7 @@ func (a *attempt) askAgain(err error) func() {
 	for i := range a.seats {
 		if s := &a.seats[i]; s.err != nil {
 			s.err = nil
-			c := a.call(enterScript, modeLetter(a.mode), s.ask(time.Now()), a.id, noWait, "")
+			c := a.call(enterScript, a.letter(), s.ask(time.Now()), a.id, noWait, "")
 			k := &ask{Call: c, lane: a.lane, limit: tryTimeout(a.ttl, a.b.roundTrip()), done: func(k *ask) { a.entered(k, nil) }}
 			k.node = a.b.nodes[i]
 			asks = append(asks, k)

@@ -27,6 +27,8 @@ type attempt struct {
 	mode     distributed.Mode
 	ttl      time.Duration
 	noWait   bool
+	limit    int    // of a permit; 0: it is none
+	readers  uint64 // set of the servers whose lists decided about a permit; written before claiming
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by Backend.beats
 
@@ -67,7 +69,7 @@ type outcome struct {
 
 func newAttempt(b *Backend, req distributed.Request) *attempt {
 	a := &attempt{
-		b: b, id: b.attempts.next(), keys: keysOf(req.Key), mode: req.Mode, ttl: req.TTL, noWait: req.NoWait,
+		b: b, id: b.attempts.next(), keys: keysOf(req.Key), mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, limit: req.Limit,
 		instance: instanceName(req.Instance), seats: make([]seat, len(b.nodes)), settled: make(chan struct{}),
 	}
 	a.token, a.lane = tokenOf(a.id, b.process), laneOf(req.Key)
@@ -136,6 +138,9 @@ func (a *attempt) wait() func() {
 // uses it. The caller holds mu.
 func (a *attempt) win() func() {
 	until, _ := a.votedUntil()
+	if a.limit > 0 {
+		return a.pass(until)
+	}
 	if late(time.Now(), until, a.window()) {
 		a.state = claiming
 		a.b.beats.Remove(&a.item)
@@ -162,15 +167,18 @@ func (a *attempt) deliver(until time.Time) func() {
 // claim renews the votes before the lease is delivered.
 func (a *attempt) claim(until time.Time) {
 	sent := time.Now()
+	d := a.claimed()
 	a.extendVotes(func(held int, lost bool) {
 		a.mu.Lock()
 		then := nothing
 		switch {
 		case a.state != claiming: // left, cancelled or closed meanwhile
 		case held >= a.b.quorum && !distributed.Over(time.Now(), until): // later the votes may have been another's in between
-			then = a.deliver(distributed.Validity(sent, a.ttl))
+			then = a.deliver(distributed.Validity(sent, d))
 		case a.granted != nil && !lost && !distributed.Over(time.Now(), until):
 			then = func() { a.claim(until) }
+		case a.granted != nil && a.limit > 0: // a token decides once about a permit
+			then = a.restart()
 		case a.granted != nil: // the votes have expired: wait on
 			a.state = waiting
 			then = func() { a.beat(everyNode) }

@@ -41,8 +41,7 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 			return b
 		}
 		return locktest.Service{
-			NoPermits: true,
-			Backend:   open(), Another: open,
+			Backend: open(), Another: open,
 			Holder: func(string) string { return identity.Process("") }, // a token names the process
 			Expire: func(key string) { // all at once: the suite measures from when it returns
 				var all sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ const (
 	// fenceTries bounds the exchanges of one Refill. The second knows the largest that a majority has, so it succeeds unless
 	// the lease is lost; more are for servers that come back in between.
 	fenceTries = 5
+	// firstLead is by how much, at random and doubling with each try, a permit's fences run ahead of those of others that reserve too.
+	firstLead = uint64(100 * time.Microsecond)
 )
 
 // fences are what is left of the block of a lease.
@@ -73,7 +76,7 @@ func (l *lease) Refill(ctx context.Context) error {
 	if !b.fences {
 		return errors.ErrUnsupported
 	}
-	shared := l.shared.Load()
+	shared := l.shared.Load() && l.a.limit == 0
 	count := uint64(fenceBlock)
 	if shared {
 		if _, ok := l.NextFence(); ok {
@@ -81,8 +84,15 @@ func (l *lease) Refill(ctx context.Context) error {
 		}
 		count = 1
 	}
-	for try := range fenceTries {
+	tries := fenceTries
+	if l.a.limit > 0 {
+		tries *= 2
+	}
+	for try := range tries {
 		first := b.nextFence()
+		if first > 0 && try > 0 && l.a.limit > 0 { // those that hold permits reserve at the same time
+			first += rand.N(firstLead << try)
+		}
 		word, err := l.reserve(ctx, first, count)
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) && !l.over():

@@ -52,7 +52,7 @@ func (p place) Leave(ctx context.Context) error {
 // use, and with a few of them nobody could win. The caller holds mu.
 func (a *attempt) restart() func() {
 	h := &attempt{
-		b: a.b, id: a.b.attempts.next(), keys: a.keys, mode: a.mode, ttl: a.ttl, lane: a.lane, instance: a.instance,
+		b: a.b, id: a.b.attempts.next(), keys: a.keys, mode: a.mode, limit: a.limit, ttl: a.ttl, lane: a.lane, instance: a.instance,
 		seats: make([]seat, len(a.seats)), settled: a.settled, isSettle: true, granted: a.granted, started: time.Now(), state: waiting,
 	}
 	h.token = tokenOf(h.id, a.b.process)

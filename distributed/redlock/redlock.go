@@ -97,9 +97,6 @@ func (b *Backend) roundTrip() time.Duration { return time.Duration(b.rtt.Load())
 
 // Enter implements distributed.Backend. What a request without an answer may have left is rolled back (rule Q1).
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if err := req.Unlimited(); err != nil {
-		return nil, nil, fmt.Errorf("redlock: %w", err)
-	}
 	prev, err := b.adopt(req)
 	if err != nil {
 		return nil, nil, err
@@ -133,6 +130,9 @@ func (b *Backend) adopt(req distributed.Request) (*lease, error) {
 func (b *Backend) register(ctx context.Context, req distributed.Request) (*attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if err := checkLimit(&req); err != nil {
+		return nil, fmt.Errorf("redlock: %w", err)
 	}
 	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
 		return nil, fmt.Errorf("redlock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)

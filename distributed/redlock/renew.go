@@ -68,11 +68,15 @@ func (r *renewal) send(a *attempt) {
 	if r.l != nil {
 		vacant = r.l.vacant.Load()
 	}
-	usual, limit := a.renewCall(letter, 0), tryTimeout(a.ttl, a.b.roundTrip())
+	d := a.ttl
+	if r.l == nil {
+		d = a.claimed()
+	}
+	usual, limit := a.renewCall(letter, 0, d), tryTimeout(a.ttl, a.b.roundTrip())
 	for _, n := range a.b.nodes {
 		c := usual
 		if vacant&(1<<n.index) != 0 {
-			c = a.renewCall(letter, 1)
+			c = a.renewCall(letter, 1, d)
 		}
 		n.send(&ask{Call: c, lane: a.lane, limit: limit, done: func(k *ask) { r.answer(a, k) }})
 	}
@@ -107,7 +111,7 @@ func (r *renewal) answer(a *attempt, k *ask) {
 	case word == "":
 		r.failed++
 		r.why = k.Err
-	case word == "held" && !void:
+	case word == "held" && !void && a.mayCount(r.l, k.node.index):
 		r.held++
 	default:
 		r.gone++

@@ -87,6 +87,7 @@ func (s *seat) noticed(m message, at time.Time) bool {
 	}
 	s.voted, s.born, s.standing.contended = since, at.Add(-m.age), m.contended
 	s.standing.kind, s.standing.mode, s.standing.owner = 'v', "", ""
+	s.standing.permit, s.standing.beside = m.permit, m.beside
 	return true
 }
 

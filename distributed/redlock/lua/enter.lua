@@ -37,8 +37,12 @@ if prev ~= '' then found = letgo(prev) and '1' or '0' end
 if not holds(TOKEN) then -- else it is a repeat, and gets the first answer
   advance() -- the queue comes first
   local mode = owner()
-  local admitted = not mode or mode == 's' and MODE == 's'
-  if not (admitted and redis.call('ZCARD', QUEUE) == 0 and take(TOKEN, MODE, WINDOW)) and not nowait then queued(score) end
+  local admitted = not mode or mode == 's' and MODE ~= 'x'
+  if not (admitted and redis.call('ZCARD', QUEUE) == 0 and take(TOKEN, MODE, WINDOW, LIMIT)) then
+    if not nowait then queued(score) end
+  elseif MODE == 'p' then
+    queued(score, false, true)
+  end
 end
 local reply = found .. ' ' .. standing(nowait and 'held' or 'wait')
 flush()

@@ -22,7 +22,7 @@ for i = 1, #KEYS, 5 do
   local waiters = redis.call('ZRANGE', KEYS[i + 1], 0, most - 1)
   for j, token in ipairs(waiters) do
     local facts = redis.call('HGET', KEYS[i + 2], token) or ''
-    waiters[j] = token .. '/' .. (string.match(facts, '^%d+ %d+ (%a) ') or 'x')
+    waiters[j] = token .. '/' .. (string.match(facts, '^%d+ %d+ (%a)%d* ') or 'x')
   end
   one.waiters = table.concat(waiters, ' ')
   one.nwaiters = redis.call('ZCARD', KEYS[i + 1])
