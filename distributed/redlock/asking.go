@@ -87,7 +87,8 @@ func (a *attempt) consider() (then func()) {
 func (a *attempt) considerAsking() func() {
 	t := a.tally()
 	verdict := t.judge()
-	if verdict == granted && !a.room() {
+	full := verdict == granted && !a.room()
+	if full {
 		verdict = refused // further answers would not name fewer holders
 	}
 	switch verdict {
@@ -106,7 +107,7 @@ func (a *attempt) considerAsking() func() {
 		if !a.noWait {
 			return a.wait()
 		}
-		if err := a.young(); err != nil {
+		if err := a.young(); err != nil && !full {
 			return a.fail(a.b.unavailable("enter", err))
 		}
 		return a.fail(distributed.Held(a.holder()))

@@ -167,7 +167,7 @@ func (c *census) add(r *reply) {
 	for word := range strings.FieldsSeq(r.Waiters) {
 		token, mode, _ := strings.Cut(word, "/")
 		c.waiters.add(token)
-		if mode == modeLetter(distributed.Shared) {
+		if mode != modeLetter(distributed.Exclusive) {
 			c.modes[token] = distributed.Shared
 		}
 	}
