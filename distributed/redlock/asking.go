@@ -165,7 +165,7 @@ func (a *attempt) closeRound() {
 
 // tally counts the seats. The caller holds mu.
 func (a *attempt) tally() tally {
-	t := tally{n: len(a.seats), closed: a.closed}
+	t := tally{n: len(a.seats), closed: a.closed && !a.passing()}
 	now := time.Now()
 	for i := range a.seats {
 		switch s := &a.seats[i]; {

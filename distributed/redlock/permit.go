@@ -92,6 +92,12 @@ func (a *attempt) full() bool {
 	return a.limit > 0 && slices.ContainsFunc(a.seats, func(s seat) bool { return s.standing.kind == 'w' && s.standing.mode == "s" })
 }
 
+// passing reports a permit that waits only for others to pass through their gates, which takes them a round trip: nothing else is in its
+// way at any server that has answered. The caller holds mu.
+func (a *attempt) passing() bool {
+	return a.limit > 0 && !slices.ContainsFunc(a.seats, func(s seat) bool { return s.standing.kind == 'w' && s.standing.mode != "p" })
+}
+
 // letter is the attempt's mode in questions that enter or wait.
 func (a *attempt) letter() string {
 	if a.limit > 0 {
