@@ -114,6 +114,22 @@ func TestBadOrdersFailAlone(t *testing.T) {
 	}
 }
 
+// The two reasons for a claim without a row.
+func TestClaimWithoutARow(t *testing.T) {
+	for name, of := range ways {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, 10)
+			buy := guards(t, of(s))[0]
+			_, err := buy(t.Context(), batching.Order{Product: "2000", Amount: 1})
+			require.ErrorIs(t, err, batching.ErrNoProduct)
+			_, err = s.DB.ExecContext(t.Context(), `UPDATE stock SET fence = 9223372036854775807`)
+			require.NoError(t, err)
+			_, err = buy(t.Context(), batching.Order{Product: "1000", Amount: 1})
+			require.ErrorIs(t, err, batching.ErrOvertaken)
+		})
+	}
+}
+
 var ways = map[string]func(*batching.Shop) work{
 	"batch":      func(s *batching.Shop) work { return s.Batch },
 	"halves":     func(s *batching.Shop) work { return s.Halves },

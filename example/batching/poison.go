@@ -14,7 +14,7 @@ func (s *Shop) Halves(ctx context.Context, batch []*Item) error {
 	switch {
 	case err == nil:
 		return nil
-	case half == 0, !rolledBack, ctx.Err() != nil, errors.Is(err, ErrOvertaken): // nothing to gain from smaller ones
+	case half == 0, !rolledBack, ctx.Err() != nil, errors.Is(err, ErrOvertaken), errors.Is(err, ErrNoProduct): // nothing to gain from smaller ones
 		for _, item := range batch {
 			item.Result, item.Err = 0, err
 		}

@@ -22,9 +22,10 @@ type Order struct {
 // Item is one order of a batch; the result is the number of the order.
 type Item = wllock.Item[Order, int]
 
-// ErrSoldOut and ErrOvertaken are answers of the shop.
+// Answers of the shop.
 var (
 	ErrSoldOut   = errors.New("sold out")
+	ErrNoProduct = errors.New("no such product")
 	ErrOvertaken = errors.New("a later holder of the lock has claimed the product")
 )
 
@@ -67,7 +68,7 @@ func sell(ctx context.Context, tx *sql.Tx, batch []*Item, insert func(context.Co
 	err := tx.QueryRowContext(ctx, `UPDATE stock SET fence = $1 WHERE product = $2 AND fence <= $1 RETURNING qty, next`,
 		held.Fence(), product).Scan(&left, &next)
 	if errors.Is(err, sql.ErrNoRows) {
-		return ErrOvertaken
+		return noRow(ctx, tx, product)
 	}
 	if err != nil {
 		return err
@@ -86,6 +87,19 @@ func sell(ctx context.Context, tx *sql.Tx, batch []*Item, insert func(context.Co
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE stock SET qty = $1, next = $2 WHERE product = $3`, left, next, product)
 	return err
+}
+
+// noRow returns why the claim got no row.
+func noRow(ctx context.Context, tx *sql.Tx, product string) error {
+	var last int64
+	err := tx.QueryRowContext(ctx, `SELECT fence FROM stock WHERE product = $1`, product).Scan(&last)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return ErrNoProduct
+	case err != nil:
+		return err
+	}
+	return ErrOvertaken
 }
 
 // giveOut numbers the orders that get their pieces, in the order of their arrival. The others have an error of their own.

@@ -159,7 +159,8 @@ func (s *shop) OrderFenced(ctx context.Context, product, buyer string, fence uin
 	})
 }
 
-// claim reads the stock and, in the same statement, excludes every holder of a lower fence.
+// claim reads the stock and, in the same statement, excludes every holder of a lower fence. No row would also mean that there is no
+// such product, which its callers exclude.
 func (s *shop) claim(ctx context.Context, product string, fence uint64) (qty int, err error) {
 	err = s.writer.QueryRowContext(ctx,
 		`UPDATE stock SET fence = ?1 WHERE id = ?2 AND fence < ?1 RETURNING qty`, int64(fence), product).Scan(&qty)

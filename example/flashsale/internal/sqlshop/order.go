@@ -150,7 +150,8 @@ func (tx *transaction) readForUpdate(product string) (r row, err error) {
 const claimStock = `UPDATE flashsale_stock SET fence = ? WHERE id = ? AND fence < ?`
 
 // claim excludes every holder of a lower fence and reads the stock: in one statement where the database can do that. In two
-// statements the read finds a row only if the claim still stands.
+// statements the read finds a row only if the claim still stands. No row would also mean that there is no such product, which its
+// callers exclude.
 func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, err error) {
 	err = s.retry(ctx, func() error {
 		if s.dialect.returning {
