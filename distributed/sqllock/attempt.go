@@ -75,7 +75,7 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 		return nil, nil, err
 	}
 	answered := make(chan struct{})
-	a.prev, a.contended = prev.handle(), prev.contended()
+	a.prev, a.contended = prev.handle(), prev.contended() || a.limit > 0 && b.usedByOthers(a) // a permit beside them takes a transaction
 	if !b.crew.run(b, func() {
 		defer cancel()
 		defer func() { <-b.gate }()

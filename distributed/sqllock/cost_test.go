@@ -50,7 +50,30 @@ func TestLoneCaller(t *testing.T) {
 		_, _, err := b.Enter(t.Context(), distributed.Request{Key: "loop", Instance: "other", TTL: time.Minute, NoWait: true})
 		require.ErrorIs(t, err, distributed.ErrHeld)
 		require.LessOrEqual(t, d.wire.statements.Load()-before, int64(2))
+		permitCosts(t, d, b)
 	})
+}
+
+// A lone permit is acquired in one statement, and one that is refused costs a look or two.
+func permitCosts(t *testing.T, d *database, b *Backend) {
+	t.Helper()
+	permit := func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, 2 }
+	release := func(l distributed.Lease) { require.NoError(t, l.Release(t.Context())) }
+	release(enter(t, b, "permit", permit)) // the row
+	before := d.wire.statements.Load()
+	l := enter(t, b, "permit", permit)
+	require.EqualValues(t, 1, d.wire.statements.Load()-before)
+	another := enter(t, b, "permit", permit)
+	for _, from := range []*Backend{b, d.backend(t)} {
+		before = d.wire.statements.Load()
+		_, _, err := from.Enter(t.Context(), distributed.Request{
+			Key: "permit", Instance: "other", TTL: time.Minute, NoWait: true, Mode: distributed.Shared, Limit: 2,
+		})
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		require.LessOrEqual(t, d.wire.statements.Load()-before, int64(2))
+	}
+	release(another)
+	release(l)
 }
 
 // Thousands of leases of one process are renewed on time by a few statements, however they came about.

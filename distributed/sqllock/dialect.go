@@ -230,7 +230,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 	alter = `UPDATE {waiters} SET state = $3, fence = $4, expires_at = $5, since = $6 WHERE name = $1 AND ticket = $2`
 
-	peek = `SELECT owner, mode, ttl, expires_at - {now}, instance, members FROM {locks} WHERE name = $1`
+	peek = `SELECT l.owner, l.mode, l.ttl, l.expires_at - {now}, l.instance, l.members, CASE WHEN l.members = 0 THEN 0 ELSE
+  (SELECT COUNT(*) FROM {waiters} w WHERE w.name = l.name AND w.state = 1 AND w.expires_at > {now} AND w.expires_at <= {now} + w.ttl) END
+FROM {locks} l WHERE l.name = $1`
 
 	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
 

@@ -107,11 +107,15 @@ func (b *Backend) isHeld(ctx context.Context, c *claim) (held bool, holder strin
 			var owner, instance string
 			var mode distributed.Mode
 			var ttl, left int64
-			var members int
-			err := scan(&owner, &mode, &ttl, &left, &instance, &members)
+			var members, sharing int
+			err := scan(&owner, &mode, &ttl, &left, &instance, &members, &sharing)
 			alive := owner != "" && owner != c.token && left > 0 && left <= ttl // else it is cut (rule D8)
 			held = alive && (c.mode == distributed.Exclusive || mode == distributed.Exclusive)
-			holder = distributed.HolderText(instance, members)
+			if alive {
+				sharing++
+				holder = distributed.HolderText(instance, members)
+			}
+			held = held || c.limit > 0 && sharing >= c.limit
 			return err
 		})
 	})

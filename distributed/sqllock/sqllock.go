@@ -178,6 +178,13 @@ func (b *Backend) of(name string) []*attempt {
 	return append([]*attempt(nil), b.byName[name]...)
 }
 
+// usedByOthers reports that others in this process have the attempt's lock, or wait for it.
+func (b *Backend) usedByOthers(a *attempt) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.byName[a.name]) > 1
+}
+
 func (b *Backend) all() []*attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
