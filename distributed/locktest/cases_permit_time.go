@@ -173,6 +173,17 @@ func permitFences(e *env) {
 		leases[(2*i)%3] = next
 	}
 	e.releaseAll(leases...)
+	writer, places := e.member().lease(key), []distributed.Place{}
+	for range leases {
+		places = append(places, e.member().place(key, permits(3)))
+	}
+	above := e.fence(writer)
+	e.release(writer)
+	for i, p := range places { // one release lets them all in, and each has its own
+		leases[i] = e.granted(p)
+		d.draw(leases[i], above, 3)
+	}
+	e.releaseAll(leases...)
 	e.free(key)
 }
 

@@ -98,7 +98,7 @@ func (a *attempt) judge(ctx context.Context, since time.Time, v view) (*grant, e
 	case a.noWait:
 		return nil, nil
 	}
-	return nil, a.followAll(ctx, v.q.short(v.i))
+	return nil, a.followAll(ctx, v.q, v.q.short(v.i))
 }
 
 // grant makes the grant of a view; downgraded says that the first in line was an exclusive holder.

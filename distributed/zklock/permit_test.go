@@ -90,6 +90,7 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // for events that must not come
 		return b.counts.events.Load() - before
 	}
+	require.Equal(t, "h0 and 3 more", places[0].(distributed.HolderTeller).Holder())
 	youngest := held[3]
 	require.LessOrEqual(t, woken(held[0]), int64(1), "the oldest")
 	require.LessOrEqual(t, woken(held[1]), int64(1), "the oldest")

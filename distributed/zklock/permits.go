@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/distributed"
 )
 
 // A permit is a shared request whose id begins with its limit: all who read the children can count. Names have the form of other shared
@@ -76,8 +78,8 @@ func (q queue) short(i int) []node {
 // errWide says that too many nodes are to be watched.
 var errWide = errors.New("zklock: the children are to be watched")
 
-// followAll watches nodes; the answer is zk.ErrNoNode if one of them has gone.
-func (a *attempt) followAll(ctx context.Context, nodes []node) error {
+// followAll watches nodes of a queue; the answer is zk.ErrNoNode if one of them has gone.
+func (a *attempt) followAll(ctx context.Context, q queue, nodes []node) error {
 	if len(nodes) > mostFollowed {
 		if a.isFollowed(a.dir) {
 			return nil
@@ -88,7 +90,12 @@ func (a *attempt) followAll(ctx context.Context, nodes []node) error {
 	var reads sync.WaitGroup
 	for i, n := range nodes {
 		if path := a.dir + "/" + n.name; !a.isFollowed(path) { // else its watch tells
-			reads.Go(func() { _, errs[i] = a.follow(ctx, path) })
+			reads.Go(func() {
+				var f followed
+				if f, errs[i] = a.follow(ctx, path); errs[i] == nil && n.id == q[0].id {
+					a.waitsFor(distributed.HolderText(f.instance, q.admitted(true)-1))
+				}
+			})
 		}
 	}
 	reads.Wait()
