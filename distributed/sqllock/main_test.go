@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,4 +9,10 @@ import (
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "3"); err != nil { // tests wait most of the time
+		panic(err)
+	}
+	goleak.VerifyTestMain(dbtest.Main(m))
+}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -13,7 +14,13 @@ import (
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "3"); err != nil { // tests wait most of the time
+		panic(err)
+	}
+	goleak.VerifyTestMain(dbtest.Main(m))
+}
 
 // The suite with hand-overs that are pushed; TestConformance of sqllock polls.
 func TestConformance(t *testing.T) {
