@@ -39,7 +39,7 @@ const (
 func TestThreeProcessesTick(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	const ticks = 3
+	const ticks = 2
 	from := time.Now().Unix()/period*period + 2*period // all have started by then
 	until := from + ticks*period
 	outputs := map[string]chan []byte{"cron": make(chan []byte, 3), "gocron": make(chan []byte, 3)}
