@@ -41,7 +41,7 @@ func shownDir(dir string) string {
 	if dir == "." {
 		return "wllock"
 	}
-	return "wllock/" + dir
+	return dir
 }
 
 // moduleOf is the innermost module around a directory.

@@ -95,6 +95,29 @@ func TestCalculatorFollowsTheGuide(t *testing.T) {
 	require.Contains(t, found.Facts[0], "At most 333 calls per second", "as the guide says of 3 ms")
 }
 
+// golden has what the calculator says of some shops, for a test of package config, which must take it.
+const golden = "testdata/settings.json"
+
+func TestCalculatorIsAsRecorded(t *testing.T) {
+	ask := advise(t)
+	var all []map[string]string
+	for _, s := range []shop{
+		example,
+		{Hold: 0.05, Slowest: 1, Servers: 1, Patience: 100, RTT: 0.1, Failover: 50},
+		{Hold: 700, Slowest: 3000, Servers: 20, Patience: 2000, RTT: 300, Failover: 100},
+		{Hold: 12.345, Slowest: 80, Servers: 7, Patience: 4567, RTT: 3.21, Failover: 1234},
+	} {
+		all = append(all, ask(s).environment())
+	}
+	got, err := json.MarshalIndent(all, "", "\t")
+	require.NoError(t, err)
+	want, err := os.ReadFile(golden)
+	if err != nil || string(want) != string(got)+"\n" {
+		require.NoError(t, os.WriteFile(golden, append(got, '\n'), 0o644))
+		t.Error("what the calculator says has changed: it is written to " + golden)
+	}
+}
+
 // TestCalculatorHoldsItsPromises: for shops of all kinds, what it says fits together.
 func TestCalculatorHoldsItsPromises(t *testing.T) {
 	ask := advise(t)

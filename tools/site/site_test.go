@@ -44,6 +44,9 @@ func TestEveryAddressLeads(t *testing.T) {
 		if path.Ext(name) != ".html" {
 			continue
 		}
+		for id, n := range counted(anchors.FindAllString(text, -1)) {
+			assert.Equal(t, 1, n, "%s: %s", name, id)
+		}
 		assert.NotRegexp(t, loads, text, "%s loads something from elsewhere", name)
 		for _, m := range addresses.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(m[1], ":") {
@@ -59,6 +62,16 @@ func TestEveryAddressLeads(t *testing.T) {
 			}
 		}
 	}
+}
+
+func counted(all []string) map[string]int {
+	n := map[string]int{}
+	for _, one := range all {
+		if strings.HasPrefix(one, "id=") {
+			n[one]++
+		}
+	}
+	return n
 }
 
 func TestBrokenLinksAreFound(t *testing.T) {

@@ -4,7 +4,7 @@
 const up = document.body.dataset.up;
 
 // The theme follows the system until somebody chooses another.
-document.getElementById("theme").addEventListener("click", () => {
+document.getElementById("ui-theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
@@ -13,7 +13,7 @@ document.getElementById("theme").addEventListener("click", () => {
 
 // The pages are folded on a narrow screen only.
 const wide = matchMedia("(min-width: 60rem)");
-const nav = document.getElementById("nav");
+const nav = document.getElementById("ui-nav");
 const unfold = () => { nav.open = wide.matches };
 wide.addEventListener("change", unfold);
 unfold();
@@ -32,8 +32,8 @@ function excerpt(text, query) {
   });
 }
 
-const box = document.getElementById("search");
-const results = document.getElementById("results");
+const box = document.getElementById("ui-search");
+const results = document.getElementById("ui-results");
 
 // load fetches the index when it is first needed.
 let loading;
