@@ -1,4 +1,4 @@
-package example
+package config_test
 
 import (
 	"encoding/json"
