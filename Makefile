@@ -28,11 +28,11 @@ help: ## list the targets
 test: lint race benchmarks tools ## all a change must pass: lint, race tests with real servers, the tests without race detector, docs
 
 .PHONY: race
-race: compiler servers linters ## go test -race; a test that needs a server fails without one
+race: compiler servers browser linters ## go test -race; a test that needs a server fails without one
 	@CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 $(TEST) -race -timeout 6m $(PKG)
 
 .PHONY: test-long
-test-long: compiler servers linters ## the long simulations and soak tests as well
+test-long: compiler servers browser linters ## the long simulations and soak tests as well
 	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(TEST) -race -count=1 -timeout 2h $(PKG)
 
 .PHONY: lint format fix staticcheck errcheck linters
@@ -78,7 +78,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 	done
 
 .PHONY: cover
-cover: compiler servers ## coverage over all packages: coverage.out, coverage.html
+cover: compiler servers browser ## coverage over all packages: coverage.out, coverage.html
 	@WLLOCK_REQUIRE_SERVERS=1 $(GO) test -coverpkg="$$(echo $(RACED) | tr ' ' ,)" -coverprofile=coverage.out $(PKG)
 	@$(GO) tool cover -html=coverage.out -o coverage.html
 	@$(GO) tool cover -func=coverage.out | tail -n 1
@@ -132,6 +132,14 @@ servers: ## install what the tests start: Redis, ZooKeeper, MariaDB, PostgreSQL,
 	@tools/need '/usr/lib/postgresql/*/bin/postgres' postgresql
 	@tools/need etcd etcd-server
 	@tools/need memcached memcached
+
+.PHONY: browser
+browser: # for the page of the flash sale
+	@tools/need chromium chromium
+
+.PHONY: flashsale-pictures
+flashsale-pictures: browser servers ## take the pictures of docs/flashsale.md anew
+	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_PICTURES="$(CURDIR)/docs" $(GO) test -count=1 -run Pictures ./example/flashsale
 
 .PHONY: alerts
 alerts: ## test the Prometheus rules with promtool; not a part of test, because Debian has it in the package prometheus (19 MB, 96 MB installed)

@@ -1,18 +1,11 @@
 package debug_test
 
 import (
-	"bytes"
 	"context"
-	"image"
-	"image/color"
-	"image/draw"
-	"image/png"
-	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +14,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/debug"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testpicture"
 	"github.com/wllock/wllock/wllocktest"
 )
 
@@ -51,37 +45,12 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// shrink leaves a picture few colours: the most frequent ones, each unlike those before it.
 func shrink(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
+	picture, err := os.ReadFile(file)
 	require.NoError(t, err)
-	full, err := png.Decode(bytes.NewReader(text))
+	small, err := testpicture.Shrink(picture)
 	require.NoError(t, err)
-	seen := map[color.Color]int{}
-	for y := range full.Bounds().Dy() {
-		for x := range full.Bounds().Dx() {
-			seen[full.At(x, y)]++
-		}
-	}
-	var few color.Palette
-	for _, c := range slices.SortedFunc(maps.Keys(seen), func(a, b color.Color) int { return seen[b] - seen[a] }) {
-		if len(few) < 255 && (len(few) == 0 || unlike(c, few.Convert(c))) {
-			few = append(few, c)
-		}
-	}
-	small := image.NewPaletted(full.Bounds(), few)
-	draw.Draw(small, small.Bounds(), full, image.Point{}, draw.Src)
-	var b bytes.Buffer
-	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, small))
-	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
-}
-
-func unlike(a, b color.Color) bool {
-	ar, ag, ab, _ := a.RGBA()
-	br, bg, bb, _ := b.RGBA()
-	const eye = 10 << 8
-	far := func(x, y uint32) bool { return max(x, y)-min(x, y) > eye }
-	return far(ar, br) || far(ag, bg) || far(ab, bb)
+	require.NoError(t, os.WriteFile(file, small, 0o600))
 }
 
 // scene is a shop at noon and its mail service, whose backend is away.

@@ -53,8 +53,8 @@ func (c *crew) close() {
 
 // meter is the visible progress of a round.
 type meter struct {
-	answered, bought atomic.Int64
-	started          func() // is called when all is ready and nobody has bought; may be nil
+	arrived, answered, bought atomic.Int64
+	started                   func() // is called when all is ready and nobody has bought; may be nil
 }
 
 func (m *meter) start() {
@@ -66,12 +66,12 @@ func (m *meter) start() {
 // run serves all buyers of the crew and returns their results. Only an interruption is an error; a buyer's failure is
 // counted.
 func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
-	backend := &link{Backend: c.backend, rtt: c.RTT}
+	way := &link{Backend: c.backend, rtt: c.RTT}
 	t := &tally{start: time.Now(), meter: m}
 	observed := c.observe(ctx)
 	var instances sync.WaitGroup
 	for n := c.first; n < c.Instances; n += c.stride {
-		i := &instance{settings: c.settings, system: c.system, product: r.id, shop: c.shop, sql: c.sql, backend: backend}
+		i := &instance{settings: c.settings, system: c.system, product: r.id, shop: c.shop, sql: c.sql, backend: way.backend()}
 		instances.Go(func() {
 			if err := i.serve(ctx, n, r, t); err != nil {
 				t.fail(fmt.Errorf("instance %d: %w", n, err))
@@ -79,12 +79,13 @@ func (c *crew) run(ctx context.Context, r round, m *meter) (result, error) {
 		})
 	}
 	instances.Wait()
-	t.result.Requests = backend.requests.Load()
+	t.result.Requests = way.requests.Load()
 	observed(&t.result)
 	return t.result, context.Cause(ctx)
 }
 
-// serve opens the n-th instance, serves its buyers and closes it after the last.
+// serve opens the n-th instance, serves its buyers and closes it after the last. Buyers that would have come before it opened are
+// not served.
 func (i *instance) serve(ctx context.Context, n int, r round, t *tally) error {
 	sell, closeClerk, err := r.open(i)
 	if err != nil {
@@ -92,16 +93,21 @@ func (i *instance) serve(ctx context.Context, n int, r round, t *tally) error {
 	}
 	var buyers sync.WaitGroup
 	for b := range i.Buyers {
+		comes := i.Ramp*time.Duration(b)/time.Duration(i.Buyers) - i.late
+		if comes < 0 {
+			continue
+		}
 		buyers.Go(func() {
-			if sleep(ctx, i.Ramp*time.Duration(b)/time.Duration(i.Buyers)) != nil {
+			if sleep(ctx, comes) != nil {
 				return // interrupted before this buyer came
 			}
+			t.meter.arrived.Add(1)
 			v := &visit{buyer: fmt.Sprintf("%d-%d", n, b), arrived: time.Now()}
 			t.add(v, sell(ctx, v))
 		})
 	}
 	buyers.Wait()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL) // after that, every lease has expired anyway
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.ttl()) // after that, every lease has expired anyway
 	defer cancel()
 	return closeClerk(ctx)
 }

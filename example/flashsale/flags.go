@@ -29,6 +29,8 @@ type settings struct {
 	JSON      bool          `json:"-"`
 	Serve     string        `json:"-"` // listen address; "": compare the rounds
 
+	TTL time.Duration `json:"ttl_ns,omitzero"` // of leases; 0: leaseTTL
+
 	DB     string        `json:"-"` // URL of a database, which may hold a password; "": compare the rounds, not the modes
 	Modes  []string      `json:"modes,omitzero"`
 	Pools  []int         `json:"pools,omitzero"`  // sizes to try, in connections per process
@@ -53,7 +55,9 @@ write), and five ways not to oversell: optimistic (a version column), pessimisti
 (UPDATE ... WHERE qty > 0), lock (wllock over -backend), batch (the same, one transaction for up to 64 buyers). It drops
 and creates its tables flashsale_stock and flashsale_orders there, and touches no other; one run at a time.
 
-With -serve it is one server of the shop instead, until it is interrupted: for your own load, and for Prometheus. With
+With -serve it shows the rounds side by side in a browser, until it is interrupted: start a sale, kill the lock service or a shop
+in the middle, and see what comes of it. That starts a redis-server and three shops as processes; -backend names another
+lock service. It is a server of the shop, too: POST /orders/1000 for your own load, GET /metrics for Prometheus. With
 -db as well several servers share one stock: the first one creates what is missing, and none drops anything. -db FILE is
 all they need: their locks are in FILE.locks unless -backend names a lock service.
 
@@ -81,7 +85,7 @@ func parseFlags(args []string, out io.Writer) (settings, error) {
 	flags.Var(durationFlag{&s.RTT, 0, time.Second}, "rtt", "`duration` that a request to the lock service takes more than here, as over a network; 0 with -db unless set")
 	flags.Var(numberFlag{&s.Procs, 1, 64}, "procs", "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
 	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
-	flags.Var(addressFlag{&s.Serve}, "serve", "`address` to serve the shop on instead, as in 127.0.0.1:8080: /orders/1000, /metrics, /debug/wllock")
+	flags.Var(addressFlag{&s.Serve}, "serve", "`address` to serve a page on that shows the rounds side by side, as in :8080 (this machine only) or 0.0.0.0:8080 (everybody)")
 	s.dbFlags(flags)
 
 	err := flags.Parse(args)

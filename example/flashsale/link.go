@@ -22,6 +22,26 @@ type link struct {
 	requests atomic.Int64
 }
 
+// backend is what Lockers use: it can be observed if the one behind it can, so that a lock service that is away is noticed by
+// the first exchange that fails, also a renewal.
+func (l *link) backend() distributed.Backend {
+	if inner, ok := l.Backend.(distributed.Observable); ok {
+		return &observableLink{link: l, inner: inner}
+	}
+	return l
+}
+
+type observableLink struct {
+	*link
+	inner distributed.Observable
+}
+
+func (l *observableLink) Observe(f func(distributed.Exchange)) (stop func()) {
+	return l.inner.Observe(f)
+}
+
+func (l *observableLink) Echo(ctx context.Context) error { return l.inner.Echo(ctx) }
+
 // travel is the way of a request. One that its caller gives up arrives at once, for the backend to sort out what it may leave
 // behind: a lease to release, a place in the queue.
 func (l *link) travel(ctx context.Context) {

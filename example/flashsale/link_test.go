@@ -57,7 +57,7 @@ func TestLinkConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Run(t, locktest.Fixture{Bubble: true, Open: func(locktest.TB) locktest.Service {
 				b := memlock.New()
-				return locktest.Service{Backend: &link{Backend: b, rtt: rtt}, Expire: b.Expire, Cut: b.Partition}
+				return locktest.Service{Backend: (&link{Backend: b, rtt: rtt}).backend(), Expire: b.Expire, Cut: b.Partition}
 			}})
 		})
 	}

@@ -42,7 +42,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if os.Getenv(childVariable) != "" {
+	switch os.Getenv(childVariable) {
+	case "":
+	case shopChild:
+		return serveShop(ctx, stdin, stdout)
+	default:
 		return serveParent(ctx, stdin, stdout)
 	}
 	s, err := parseFlags(args, stdout)

@@ -229,7 +229,7 @@ type messenger struct {
 	out *json.Encoder
 }
 
-func (p *messenger) say(m message) {
+func (p *messenger) say(m any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = p.out.Encode(m)

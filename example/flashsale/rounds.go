@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -38,6 +39,8 @@ type instance struct {
 	shop    *shop
 	sql     *sqlshop.Shop // instead of shop, for -db
 	backend distributed.Backend
+	late    time.Duration        // how long the sale had been going on when it opened
+	opened  func(*wllock.Locker) // is called with its Locker, if it has one; may be nil
 }
 
 // clerk serves one visit: nil means bought, errSoldOut and errTryLater are answers, any other error is a failure.
@@ -88,7 +91,7 @@ func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, 
 	defer cancel()
 	for {
 		lease, place, err := i.backend.Enter(ctx, distributed.Request{
-			Key: i.system + ":product:" + i.product, Instance: buyer, TTL: leaseTTL,
+			Key: i.system + ":product:" + i.product, Instance: buyer, TTL: i.ttl(),
 		})
 		switch {
 		case ctx.Err() != nil && lease == nil && place == nil:
@@ -111,11 +114,16 @@ func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, 
 // leaseTTL is the default of a Locker, so that both rounds with a lock use the same.
 const leaseTTL = 5 * time.Second
 
+func (i *instance) ttl() time.Duration { return cmp.Or(i.TTL, leaseTTL) }
+
 // withWllock lets the buyers of an instance wait in their own queue, up to a threshold; others are refused at once.
 func withWllock(i *instance) (clerk, closer, error) {
 	locker, err := i.locker()
 	if err != nil {
 		return nil, nil, err
+	}
+	if i.opened != nil {
+		i.opened(locker)
 	}
 	sell := func(ctx context.Context, v *visit) error {
 		return locker.Do(ctx, "product", i.product, func(ctx context.Context) error {
@@ -131,7 +139,7 @@ func withWllock(i *instance) (clerk, closer, error) {
 func (i *instance) locker() (*wllock.Locker, error) {
 	return wllock.New(i.system, i.backend,
 		wllock.WithThreshold(i.Threshold),
-		wllock.WithLeaseTTL(leaseTTL),
+		wllock.WithLeaseTTL(i.ttl()),
 		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)),
 	)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/debug"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/example/flashsale/internal/face"
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
@@ -39,6 +41,8 @@ type store struct {
 	meters  *metric.MeterProvider
 	wait    time.Duration
 	log     *slog.Logger
+	set     settings // for the page
+	stderr  io.Writer
 	remove  func() // closes the shop, and removes its database if it is temporary
 }
 
@@ -63,12 +67,13 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, store.close(ctx))
 	}
-	fmt.Fprintf(stderr, "flashsale: POST http://%v/orders/%s, GET /metrics, /debug/wllock\n", listener.Addr(), servedProduct)
+	fmt.Fprintf(stderr, "flashsale: http://%v/ shows a sale in the browser; POST /orders/%s, GET /metrics and /debug/wllock are this server's own shop\n",
+		listener.Addr(), servedProduct)
 	return store.serveUntil(ctx, listener)
 }
 
 func openStore(ctx context.Context, s settings, backend distributed.Backend, stderr io.Writer, opts ...wllock.Option) (st *store, err error) {
-	st = &store{metrics: prometheus.NewRegistry(), wait: s.Wait, log: slog.New(slog.NewTextHandler(stderr, nil))}
+	st = &store{metrics: prometheus.NewRegistry(), wait: s.Wait, log: slog.New(slog.NewTextHandler(stderr, nil)), set: s, stderr: stderr}
 	if st.shop, st.remove, err = openServedShop(ctx, s, stderr); err != nil {
 		return nil, err
 	}
@@ -97,7 +102,7 @@ func (s *store) close(ctx context.Context) error {
 }
 
 // handler serves the pages for operators beside the shop; a real service has a separate listener for them.
-func (s *store) handler() http.Handler {
+func (s *store) handler() *http.ServeMux {
 	guard := httpguard.New(s.locker, "product", httpguard.PathValue("id"),
 		httpguard.WithCallOptions(wllock.WithWait(s.wait)), httpguard.WithBodyBuffer(1<<10))
 	mux := http.NewServeMux()
@@ -126,9 +131,16 @@ func (s *store) order(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveUntil serves until ctx ends. Then it ends the in-flight requests first and the store after them.
+// serveUntil serves until ctx ends. Then it ends the page and its processes, the in-flight requests, and the store after them.
 func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: headerTime, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError)}
+	mux, hungUp := s.handler(), make(chan struct{})
+	onStage, endStage := context.WithCancel(context.WithoutCancel(ctx))
+	stage := newStage(onStage, s.set, s.stderr)
+	face.Register(mux, stage, hungUp)
+	server := &http.Server{
+		Handler: face.Protect(mux, onLoopback(listener)), ReadHeaderTimeout: headerTime,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError),
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	var err error
@@ -136,12 +148,22 @@ func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
+	close(hungUp)
+	endStage()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
 	defer cancel()
-	return errors.Join(err, server.Shutdown(grace), s.close(grace))
+	err = errors.Join(err, server.Shutdown(grace), s.close(grace))
+	<-stage.ended
+	return err
 }
 
-// addressFlag is a listen address.
+// onLoopback reports whether only this machine can connect.
+func onLoopback(l net.Listener) bool {
+	a, ok := l.Addr().(*net.TCPAddr)
+	return ok && a.IP.IsLoopback()
+}
+
+// addressFlag is a listen address. Without a host it is this machine's own: who serves a page with buttons to everybody says so.
 type addressFlag struct{ to *string }
 
 func (f addressFlag) String() string {
@@ -152,13 +174,13 @@ func (f addressFlag) String() string {
 }
 
 func (f addressFlag) Set(text string) error {
-	_, port, err := net.SplitHostPort(text)
+	host, port, err := net.SplitHostPort(text)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return errors.New("allowed: host:port, as in 127.0.0.1:8080 or :8080")
+		return errors.New("allowed: host:port, or :port for this machine only, as in :8080")
 	}
-	*f.to = text
+	*f.to = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
 	return nil
 }

@@ -46,6 +46,7 @@ const busyTimeout = 60_000
 // process queue fairly in the pool, and busyTimeout is for those of other processes. Readers never wait (WAL).
 type shop struct {
 	reader, writer *sql.DB
+	thinking       time.Duration
 }
 
 // createShop makes an empty shop in a directory of its own. remove closes it and leaves nothing behind.
@@ -93,7 +94,7 @@ func openShop(file string) (*shop, error) {
 	}
 	reader.SetMaxOpenConns(maxReaders)
 	reader.SetMaxIdleConns(maxReaders)
-	return &shop{reader: reader, writer: writer}, nil
+	return &shop{reader: reader, writer: writer, thinking: thinking}, nil
 }
 
 // maxReaders is more than a machine can use at once, and within the limit of open files.
@@ -120,7 +121,7 @@ func (s *shop) Order(ctx context.Context, product, buyer string) error {
 	if qty == 0 {
 		return errSoldOut
 	}
-	if err := think(ctx); err != nil {
+	if err := sleep(ctx, s.thinking); err != nil {
 		return err
 	}
 	return s.inTx(ctx, func(tx *sql.Tx) error {
@@ -143,7 +144,7 @@ func (s *shop) OrderFenced(ctx context.Context, product, buyer string, fence uin
 	if qty == 0 {
 		return errSoldOut
 	}
-	if err := think(ctx); err != nil {
+	if err := sleep(ctx, s.thinking); err != nil {
 		return err
 	}
 	return s.inTx(ctx, func(tx *sql.Tx) error {

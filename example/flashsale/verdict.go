@@ -13,16 +13,20 @@ func verdict(reports []report) string {
 	if none == nil || one == nil || two == nil {
 		return ""
 	}
+	var failed []string
 	for _, r := range []*report{one, two} {
 		switch {
 		case !r.kept():
 			return fmt.Sprintf("Verdict: %s did not keep its promise in this run.", r.Round)
 		case r.Failed > 0:
-			return fmt.Sprintf("Verdict: %s with %s; no piece was sold twice under a lock, but %d buyers failed with %s, so the rest does not compare.",
-				none.Round, none.oversale(), r.Failed, r.Round)
+			failed = append(failed, fmt.Sprintf("%d buyers failed with %s", r.Failed, r.Round))
 		case r.Sold == 0:
 			return fmt.Sprintf("Verdict: %s sold nothing, so there is nothing to compare.", r.Round)
 		}
+	}
+	if failed != nil {
+		return fmt.Sprintf("Verdict: %s %s; no piece was sold twice under a lock, but %s, so the rest does not compare.",
+			none.Round, none.oversale(), strings.Join(failed, " and "))
 	}
 	return "Verdict: " + none.Round + " " + none.oversale() + "; " + one.Round + " and " + two.Round + " sold no piece twice, " + two.beside(one) + "."
 }

@@ -36,6 +36,7 @@ func TestTheVerdictClaimsNothingElse(t *testing.T) {
 		"some left":      {func(_, _, two *report) { two.Sold, two.Left = 62, 38 }, "so has 38 pieces left", ""},
 		"none sold":      {func(_, _, two *report) { two.Sold, two.Left = 0, 100 }, "wllock sold nothing", "times"},
 		"buyers failed":  {func(_, one, _ *report) { one.Failed = 3 }, "3 buyers failed with one tier", "times"},
+		"both failed":    {func(_, one, two *report) { one.Failed, two.Failed = 3, 4 }, "3 buyers failed with one tier and 4 buyers failed with wllock", "times"},
 		"broken promise": {func(_, _, two *report) { two.FenceViolations = 1 }, "wllock did not keep its promise", "twice"},
 		"oversold":       {func(_, one, _ *report) { one.Sold, one.Oversold = 101, 1 }, "one tier did not keep its promise", "twice"},
 	}

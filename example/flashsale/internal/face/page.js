@@ -1,0 +1,212 @@
+"use strict";
+
+// The server sends the whole state with every event; this script draws it. Text goes in as text, never as HTML.
+
+const $ = (id) => document.getElementById(id);
+
+const about = {
+  "no lock": "Everybody sells at once.",
+  "one tier": "Every buyer asks the lock service.",
+  "wllock": "One buyer per shop asks for all.",
+};
+
+function make(tag, attributes = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== false) e.setAttribute(name, value === true ? "" : value);
+  }
+  e.append(...children);
+  return e;
+}
+
+function draw(tag, attributes, text) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, value);
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+const whole = (n) => Math.round(n).toLocaleString("en");
+const wait = (ms) => (ms >= 1000 ? (ms / 1000).toFixed(1) + " s" : ms.toFixed(ms < 10 ? 1 : 0) + " ms");
+
+// ask presses a button of the server. What it refuses is said in the status line.
+async function ask(path, fields = {}) {
+  try {
+    const answer = await fetch("/face/" + path, { method: "POST", body: new URLSearchParams(fields) });
+    if (!answer.ok) say((await answer.text()).trim());
+  } catch {
+    say("The server does not answer.");
+  }
+}
+
+// The status line is read out, so it changes only when there is something to say. The clock beside it is not.
+let said = 0;
+function say(text) {
+  setStatus(text);
+  said = Date.now();
+}
+
+function setStatus(text) {
+  if ($("status").textContent !== text) $("status").textContent = text;
+}
+
+function showProcesses(state) {
+  const rows = [];
+  const row = (name, pid, up, path, mayKill, mayRestart) => {
+    const button = up || !mayRestart
+      ? make("button", { type: "button", class: "kill", "data-ask": path + "/kill", "aria-label": "Kill " + name, disabled: !mayKill }, "Kill")
+      : make("button", { type: "button", class: "restart", "data-ask": path + "/restart", "aria-label": "Restart " + name }, "Restart");
+    rows.push(make("li", {},
+      make("span", { class: "name" }, name, " ", make("small", {}, pid ? "process " + pid : "")),
+      make("span", { class: up ? "state" : "state down" }, up ? "up" : pid ? "starting" : "down"),
+      button));
+  };
+  const s = state.service;
+  if (s.name) row(s.name === "Redis" ? "lock service (Redis)" : s.name, s.pid, s.up, "service", s.ours && s.up, s.down);
+  for (const shop of state.shops || []) row("shop " + shop.n, shop.pid, shop.up, "shops/" + shop.n, shop.up, true);
+  redraw($("processes"), rows);
+}
+
+// redraw replaces children only if they differ, so that a button is not replaced under a finger, and keeps the focus.
+function redraw(parent, children) {
+  const next = make("div", {}, ...children);
+  if (parent.innerHTML === next.innerHTML) return;
+  const focused = document.activeElement && parent.contains(document.activeElement) && document.activeElement.dataset.ask;
+  parent.replaceChildren(...next.childNodes);
+  if (focused) {
+    const place = focused.replace(/\/\w+$/, "/");
+    parent.querySelector(`[data-ask^="${CSS.escape(place).replaceAll("\\/", "/")}"]`)?.focus();
+  }
+}
+
+function card(r, i, sale) {
+  const badge = r.oversold > 0
+    ? make("span", { class: "badge bad" }, whole(r.oversold) + " oversold")
+    : sale.running ? ""
+    : r.twice > 0 ? make("span", { class: "badge bad" }, whole(r.twice) + " sold twice")
+    : make("span", { class: "badge good" }, "nothing oversold");
+  const fact = (name, value, alarm) => make("div", alarm ? { class: "alarm" } : {}, make("dt", {}, name), make("dd", { "data-is": name }, value));
+  const bar = draw("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const most = Math.max(sale.stock, r.sold);
+  bar.append(draw("rect", { x: 0, y: 0, height: 1, width: 100 * Math.min(r.sold, sale.stock) / most, fill: "var(--hue)" }));
+  if (r.oversold > 0) bar.append(draw("rect", { x: 100 * sale.stock / most, y: 0, height: 1, width: 100 * r.oversold / most, fill: "var(--over)" }));
+  return make("section", { class: "round hue" + i, "aria-label": r.title },
+    make("h2", {}, r.title, badge),
+    make("p", { class: "about" }, about[r.title] || ""),
+    make("p", { class: "sold" }, whole(r.sold), make("small", {}, " sold of " + whole(sale.stock))),
+    bar,
+    make("dl", {},
+      fact("stock left", whole(r.left)),
+      fact("oversold", whole(r.oversold), r.oversold > 0),
+      fact("sold out", whole(r.sold_out)),
+      fact("try later", whole(r.refused)),
+      fact("no answer", whole(r.failed), r.failed > 0),
+      fact("inside now", whole(r.inside)),
+      fact("wait p50", r.locked ? wait(r.p50_ms) : "-"),
+      fact("wait p99", r.locked ? wait(r.p99_ms) : "-"),
+      fact("requests", r.locked ? whole(r.requests) : "-"),
+      fact("pieces/s", whole(r.rate))));
+}
+
+function showSale(state) {
+  const sale = state.sale;
+  const empty = { stock: Number(document.forms.start.elements.stock.value), running: true, samples: [], outages: [], seconds: 1, elapsed: 0 };
+  const shown = sale || empty;
+  const rounds = sale ? sale.rounds : Object.keys(about).map((title) => ({
+    title, locked: title !== "no lock", sold: 0, left: shown.stock, oversold: 0, sold_out: 0, refused: 0, failed: 0, inside: 0,
+    requests: 0, rate: 0, twice: 0, p50_ms: 0, p99_ms: 0,
+  }));
+  $("rounds").replaceChildren(...rounds.map((r, i) => card(r, i, shown)));
+  $("verdict").hidden = !(sale && sale.verdict);
+  $("verdict").textContent = (sale && sale.verdict) || "";
+  showChart(shown, rounds);
+  const running = Boolean(sale && sale.running) || state.starting;
+  $("go").disabled = running || Boolean(state.problem) || !state.service.name;
+  document.body.dataset.running = running;
+  $("clock").textContent = sale ? sale.elapsed.toFixed(1) + " s" : "";
+  if (Date.now() - said < 4000) return;
+  if (!sale) setStatus(state.service.name ? "Ready: start a sale." : "Starting ...");
+  else setStatus(`Sale ${sale.number} ${sale.running ? "goes on" : "has ended"}.`);
+}
+
+const frame = { left: 60, right: 570, top: 10, bottom: 234 };
+
+function showChart(sale, rounds) {
+  const time = Math.max(sale.seconds, sale.elapsed, 1);
+  const most = Math.max(sale.stock, ...rounds.map((r) => r.sold)) * 1.05;
+  const x = (t) => frame.left + (frame.right - frame.left) * t / time;
+  const y = (n) => frame.bottom - (frame.bottom - frame.top) * n / most;
+  const parts = (sale.outages || []).map(([from, to]) =>
+    draw("rect", { class: "away", x: x(from), y: frame.top, width: Math.max(x(to) - x(from), 1), height: frame.bottom - frame.top }));
+  parts.push(
+    draw("line", { class: "axis", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }),
+    draw("line", { class: "axis", x1: frame.left, x2: frame.left, y1: frame.top, y2: frame.bottom }),
+    draw("line", { class: "stock", x1: frame.left, x2: frame.right, y1: y(sale.stock), y2: y(sale.stock) }),
+    draw("text", { x: frame.left - 6, y: y(sale.stock) + 4, "text-anchor": "end" }, whole(sale.stock)),
+    draw("text", { x: frame.left - 6, y: frame.bottom + 4, "text-anchor": "end" }, "0"));
+  const step = [1, 2, 5, 10, 20].find((s) => time / s <= 8) || 60;
+  for (let t = step; t <= time; t += step) {
+    parts.push(draw("text", { x: x(t), y: frame.bottom + 21, "text-anchor": "middle" }, t + " s"));
+  }
+  rounds.forEach((r, i) => {
+    const points = [[0, 0], ...(sale.samples || []).map((s) => [s[0], s[i + 1]])].map(([t, n]) => x(t).toFixed(1) + "," + y(n).toFixed(1));
+    parts.push(draw("polyline", { class: "hue" + i, points: points.join(" ") }));
+  });
+  $("chart").replaceChildren(...parts);
+  $("chart").setAttribute("aria-label", "Pieces sold over time: " + rounds.map((r) => `${r.title} ${r.sold} of ${sale.stock}`).join(", "));
+}
+
+function showLog(events) {
+  const log = $("log");
+  const lines = events.map((e) => e.at + e.text);
+  const same = lines.slice(0, log.childElementCount).every((text, i) => log.children[i].textContent === text);
+  if (!same || lines.length < log.childElementCount) log.replaceChildren();
+  for (const e of events.slice(log.childElementCount)) {
+    log.append(make("li", {}, make("time", {}, e.at), make("span", {}, e.text)));
+    log.scrollTop = log.scrollHeight;
+  }
+}
+
+let sliding = false;
+
+function show(state) {
+  $("problem").hidden = !state.problem;
+  $("problem").textContent = state.problem;
+  for (const rtt of document.querySelectorAll(".rtt")) rtt.textContent = state.rtt;
+  if (!sliding) {
+    $("threshold").value = state.threshold;
+    $("threshold-value").textContent = state.threshold;
+  }
+  showProcesses(state);
+  showSale(state);
+  showLog(state.events || []);
+}
+
+document.forms.start.addEventListener("submit", (e) => {
+  e.preventDefault();
+  said = 0;
+  ask("sale", Object.fromEntries(new FormData(e.target)));
+});
+$("processes").addEventListener("click", (e) => {
+  const button = e.target.closest("[data-ask]");
+  if (button) ask(button.dataset.ask);
+});
+$("threshold").addEventListener("input", (e) => {
+  sliding = true;
+  $("threshold-value").textContent = e.target.value;
+});
+$("threshold").addEventListener("change", async (e) => {
+  await ask("threshold", { value: e.target.value });
+  sliding = false;
+});
+$("legend").append(
+  ...Object.keys(about).map((title, i) => make("li", { class: "hue" + i }, make("i"), title)),
+  make("li", {}, "- - the stock"),
+  make("li", {}, make("i", { class: "area" }), "no lock service"));
+
+const events = new EventSource("/face/events");
+events.onmessage = (e) => {
+  document.body.dataset.live = "true";
+  show(JSON.parse(e.data));
+};
+events.onerror = () => say("The server does not answer: trying again ...");

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/testpicture"
+)
+
+// picturesVar names the directory that TestPictures writes to; without it, the test looks at nothing.
+const picturesVar = "WLLOCK_PICTURES"
+
+// TestPictures takes pictures of the page, as wide as a phone and as a screen, dark and light, for people to look at:
+//
+//	make flashsale-pictures
+func TestPictures(t *testing.T) {
+	dir := os.Getenv(picturesVar)
+	if dir == "" {
+		return // nothing is tested, so nothing is skipped
+	}
+	b := openPage(t)
+	b.click("#go")
+	b.do(chromedp.Sleep(3 * time.Second))
+	b.click(`[data-ask="service/kill"]`)
+	b.do(chromedp.Sleep(2 * time.Second))
+	b.click(`[data-ask="service/restart"]`)
+	b.logged("wllock sells again")
+	b.pictures(dir, "flashsale", 1440, 390)
+	b.until("document.getElementById('status').textContent.includes('has ended')")
+	b.pictures(dir, "flashsale-end", 1440)
+}
+
+// pictures takes the page in all widths and colours.
+func (b *browser) pictures(dir, name string, widths ...int64) {
+	for _, width := range widths {
+		for _, scheme := range []string{"light", "dark"} {
+			b.do(chromedp.EmulateViewport(width, 900), colours(scheme), chromedp.Sleep(300*time.Millisecond),
+				chromedp.Evaluate[chromedp.Void](`document.getElementById("log").scrollTop = 1e6`))
+			picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+			require.NoError(b, err)
+			file := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, width, scheme))
+			small, err := testpicture.Shrink(picture)
+			require.NoError(b, err)
+			require.NoError(b, os.WriteFile(file, small, 0o600))
+		}
+	}
+}
+
+// colours is what a person has chosen for all pages.
+func colours(scheme string) action {
+	return func(ctx context.Context, target *chromedp.Target) (none chromedp.Void, err error) {
+		_, err = cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return none, err
+	}
+}
