@@ -168,7 +168,7 @@ const soldWithWllock = `Number(document.querySelector('[aria-label="wllock"] .so
 func TestTheLockServiceIsKilledInTheMiddle(t *testing.T) {
 	began := time.Now()
 	b := openPage(t, "-wait", "1s")
-	b.fill(9000, 900, 6)
+	b.fill(30_000, 9000, 60)
 	b.click("#go")
 	b.until(soldWithWllock + " >= 20")
 	b.do(chromedp.Evaluate[chromedp.Void](`ask("sale", {stock: 1, buyers: 3, seconds: 1})`))
@@ -193,10 +193,11 @@ func TestTheLockServiceIsKilledInTheMiddle(t *testing.T) {
 		for (const what of ["input", "change"]) document.getElementById("threshold").dispatchEvent(new Event(what))`))
 	b.logged("The threshold is 0 now")
 
+	b.click("#end")
 	b.until("document.getElementById('status').textContent.includes('has ended')")
 	for _, round := range []string{"one tier", "wllock"} {
 		assert.Equal(t, "0", b.figure(round, "oversold"), round)
-		b.logged(round + " sold ")
+		b.until(fmt.Sprintf("/%s sold [0-9]+ of 30000 pieces, each to one buyer/.test(document.getElementById('log').textContent)", round))
 	}
 	b.logged(" of them twice: the stock says that ") // without a lock
 	assert.NotEqual(t, "0", b.figure("wllock", "no answer"))

@@ -91,6 +91,10 @@ func (i *instance) serve(ctx context.Context, n int, r round, t *tally) error {
 	if err != nil {
 		return err
 	}
+	coming := i.coming
+	if coming == nil {
+		coming = ctx
+	}
 	var buyers sync.WaitGroup
 	for b := range i.Buyers {
 		comes := i.Ramp*time.Duration(b)/time.Duration(i.Buyers) - i.late
@@ -98,8 +102,8 @@ func (i *instance) serve(ctx context.Context, n int, r round, t *tally) error {
 			continue
 		}
 		buyers.Go(func() {
-			if sleep(ctx, comes) != nil {
-				return // interrupted before this buyer came
+			if sleep(coming, comes) != nil {
+				return // the sale ended, or was interrupted, before this buyer came
 			}
 			t.meter.arrived.Add(1)
 			v := &visit{buyer: fmt.Sprintf("%d-%d", n, b), arrived: time.Now()}

@@ -52,6 +52,7 @@ type pageShop struct {
 type pageSale struct {
 	Number  int          `json:"number"`
 	Running bool         `json:"running"`
+	Closed  bool         `json:"closed"` // nobody comes any more
 	Stock   int          `json:"stock"`
 	Buyers  int          `json:"buyers"`
 	Seconds int          `json:"seconds"`
@@ -107,7 +108,7 @@ func (s *stageSale) describe() *pageSale {
 		until = time.Now()
 	}
 	p := &pageSale{
-		Number: s.number, Running: s.ended.IsZero(), Stock: s.plan.Stock, Buyers: s.plan.Buyers, Seconds: s.plan.Seconds,
+		Number: s.number, Running: s.ended.IsZero(), Closed: s.closed, Stock: s.plan.Stock, Buyers: s.plan.Buyers, Seconds: s.plan.Seconds,
 		Elapsed: until.Sub(s.began).Seconds(), Verdict: s.verdict,
 	}
 	for i, r := range s.reports() {

@@ -39,6 +39,7 @@ type instance struct {
 	shop    *shop
 	sql     *sqlshop.Shop // instead of shop, for -db
 	backend distributed.Backend
+	coming  context.Context      // its end is that of the arrivals, not of the orders; nil: all buyers come
 	late    time.Duration        // how long the sale had been going on when it opened
 	opened  func(*wllock.Locker) // is called with its Locker, if it has one; may be nil
 }

@@ -261,7 +261,7 @@ func (sc *scene) restartShop(seat *shopSeat) error {
 		return err
 	}
 	sc.say("Shop %d is back, as process %d.", seat.n+1, seat.proc.pid())
-	if sc.selling() {
+	if sc.selling() && !sc.sale.closed {
 		return sc.join(seat)
 	}
 	return nil

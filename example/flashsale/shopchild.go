@@ -21,9 +21,10 @@ import (
 // shopChild is the value of childVariable for a shop.
 const shopChild = "shop"
 
-// order is what a shop is told: a sale begins, or the threshold has changed.
+// order is what a shop is told: a sale begins or ends, or the threshold has changed.
 type order struct {
 	Open      *opening `json:"open,omitempty"`
+	Close     bool     `json:"close,omitempty"` // nobody comes any more; those inside are answered
 	Threshold *int     `json:"threshold,omitempty"`
 }
 
@@ -36,6 +37,8 @@ type opening struct {
 	Files    []string      `json:"files"` // a database per round
 	Shop     int           `json:"shop"`  // from 0
 	Late     time.Duration `json:"late_ns"`
+
+	coming context.Context // its end is that of the arrivals
 }
 
 // news is what a shop reports while a sale lasts.
@@ -90,6 +93,7 @@ type shopProcess struct {
 	mu        sync.Mutex
 	locker    *wllock.Locker // guarded by mu: of the sale that goes on; nil: none
 	threshold int            // guarded by mu
+	noMore    func()         // guarded by mu: ends the arrivals; nil: no sale yet
 }
 
 // serveShop is the main program of a shop.
@@ -106,9 +110,29 @@ func serveShop(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 		if o.Threshold != nil {
 			p.setThreshold(*o.Threshold)
 		}
+		if o.Close {
+			p.close()
+		}
 		if o.Open != nil {
+			o.Open.coming = p.open(ctx)
 			p.sales.Go(func() { p.sell(ctx, *o.Open) })
 		}
+	}
+}
+
+// open returns the context of a new sale's arrivals.
+func (p *shopProcess) open(ctx context.Context) (coming context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	coming, p.noMore = context.WithCancel(ctx)
+	return coming
+}
+
+func (p *shopProcess) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.noMore != nil {
+		p.noMore()
 	}
 }
 
@@ -178,7 +202,7 @@ func (p *shopProcess) play(ctx context.Context, o opening, r round, file string,
 	}
 	defer shop.Close()
 	shop.thinking = o.Settings.Think
-	i := &instance{settings: o.Settings, system: o.System, product: r.id, shop: shop, late: o.Late}
+	i := &instance{settings: o.Settings, system: o.System, product: r.id, shop: shop, late: o.Late, coming: o.coming}
 	if r.locked {
 		if c.way.Backend, err = openBackend(o.Backend); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -124,6 +123,9 @@ func (st *stage) StartSale(_ context.Context, p face.Plan) error {
 	return st.ask(func(sc *scene) error { return sc.startSale(p) })
 }
 
+// EndSale implements face.Stage.
+func (st *stage) EndSale(context.Context) error { return st.ask((*scene).endSale) }
+
 // SetThreshold implements face.Stage.
 func (st *stage) SetThreshold(_ context.Context, n int) error {
 	return st.ask(func(sc *scene) error {
@@ -146,9 +148,4 @@ func (st *stage) KillShop(_ context.Context, n int) error {
 // RestartShop implements face.Stage.
 func (st *stage) RestartShop(_ context.Context, n int) error {
 	return st.ask(func(sc *scene) error { return sc.onShop(n, sc.restartShop) })
-}
-
-// note prints what an operator should see, too.
-func (st *stage) note(format string, args ...any) {
-	fmt.Fprintf(st.stderr, "flashsale: "+format+"\n", args...)
 }

@@ -19,6 +19,7 @@ type stageSale struct {
 	system string // the first part of every lock name
 	began  time.Time
 	ended  time.Time // zero: it goes on
+	closed bool      // nobody comes any more
 	over   chan struct{}
 	files  []string
 	shops  []*shop  // a database per round
@@ -81,9 +82,9 @@ func (sc *scene) startSale(p face.Plan) error {
 	s, st := &stageSale{number: sc.sales, plan: p, over: make(chan struct{})}, sc.stage
 	st.help(func() {
 		err := s.open(st.ctx)
-		if !st.tell(func(sc *scene) { sc.begin(s, err) }) {
+		err = st.ask(func(sc *scene) error { return sc.begin(s, err) }) // and has begun when watch looks at it
+		if errors.Is(err, errEnding) {
 			s.close()
-			return
 		}
 		if err == nil {
 			s.watch(st)
@@ -118,13 +119,13 @@ func (s *stageSale) close() {
 	s.remove = nil
 }
 
-// begin lets the shops sell.
-func (sc *scene) begin(s *stageSale, err error) {
+// begin lets the shops sell, unless the databases could not be made.
+func (sc *scene) begin(s *stageSale, err error) error {
 	sc.opening = false
 	if err != nil {
 		sc.problem = err.Error()
 		s.close()
-		return
+		return err
 	}
 	if sc.sale != nil {
 		sc.sale.close()
@@ -142,6 +143,23 @@ func (sc *scene) begin(s *stageSale, err error) {
 			_ = sc.join(seat) // a shop that does not read has ended, and will be heard of
 		}
 	}
+	return nil
+}
+
+// endSale lets nobody in any more. The sale is over when those inside are answered.
+func (sc *scene) endSale() error {
+	if !sc.selling() || sc.sale.closed {
+		return errors.New("no sale goes on")
+	}
+	sc.sale.closed = true
+	sc.say("You ended the sale: nobody comes any more, and those inside are answered.")
+	for _, seat := range sc.shops {
+		if seat.part != nil {
+			_ = sc.order(seat, order{Close: true}) // a shop that does not read has ended, and will be heard of
+		}
+	}
+	sc.endSaleIfDone()
+	return nil
 }
 
 // join lets a shop take part, from now on.
@@ -218,7 +236,7 @@ func (sc *scene) endSaleIfDone() {
 		return
 	}
 	s := sc.sale
-	waiting := time.Since(s.began) < time.Duration(s.plan.Seconds)*time.Second
+	waiting := !s.closed && time.Since(s.began) < time.Duration(s.plan.Seconds)*time.Second
 	for _, seat := range sc.shops {
 		switch {
 		case seat.up() && seat.part != nil && !seat.part.done, !seat.up() && waiting:

@@ -28,6 +28,7 @@ type Stage interface {
 	// Watch returns the state as JSON, and a channel that is closed when there is a newer one. The first call opens the stage.
 	Watch() (state []byte, newer <-chan struct{})
 	StartSale(ctx context.Context, p Plan) error
+	EndSale(ctx context.Context) error
 	SetThreshold(ctx context.Context, n int) error
 	KillService(ctx context.Context) error
 	RestartService(ctx context.Context) error
@@ -74,6 +75,7 @@ func Register(mux *http.ServeMux, stage Stage, ended <-chan struct{}) {
 		}
 		return stage.SetThreshold(r.Context(), n)
 	}))
+	mux.HandleFunc("POST /face/sale/end", button(func(r *http.Request) error { return stage.EndSale(r.Context()) }))
 	mux.HandleFunc("POST /face/service/kill", button(func(r *http.Request) error { return stage.KillService(r.Context()) }))
 	mux.HandleFunc("POST /face/service/restart", button(func(r *http.Request) error { return stage.RestartService(r.Context()) }))
 	mux.HandleFunc("POST /face/shops/{n}/kill", onShop(stage.KillShop))

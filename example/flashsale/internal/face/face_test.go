@@ -49,6 +49,7 @@ func (s *recorder) Watch() ([]byte, <-chan struct{}) {
 }
 
 func (s *recorder) StartSale(_ context.Context, p Plan) error   { return s.note("%+v", p) }
+func (s *recorder) EndSale(context.Context) error               { return s.note("end") }
 func (s *recorder) SetThreshold(_ context.Context, n int) error { return s.note("threshold %d", n) }
 func (s *recorder) KillService(context.Context) error           { return s.note("kill service") }
 func (s *recorder) RestartService(context.Context) error        { return errors.New("it is not down") }
@@ -79,12 +80,12 @@ func TestButtons(t *testing.T) {
 	s := newRecorder()
 	h := mounted(s)
 	for path, form := range map[string]string{
-		"/face/sale": "stock=1&buyers=2&seconds=3", "/face/threshold": "value=7", "/face/service/kill": "",
+		"/face/sale": "stock=1&buyers=2&seconds=3", "/face/threshold": "value=7", "/face/service/kill": "", "/face/sale/end": "",
 		"/face/shops/2/kill": "", "/face/shops/3/restart": "",
 	} {
 		assert.Equal(t, http.StatusNoContent, press(t, h, path, form, "Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin").Code, path)
 	}
-	assert.ElementsMatch(t, []string{"{Stock:1 Buyers:2 Seconds:3}", "threshold 7", "kill service", "kill shop 2", "restart shop 3"}, s.asked)
+	assert.ElementsMatch(t, []string{"{Stock:1 Buyers:2 Seconds:3}", "threshold 7", "end", "kill service", "kill shop 2", "restart shop 3"}, s.asked)
 
 	w := press(t, h, "/face/service/restart", "")
 	assert.Equal(t, http.StatusConflict, w.Code)

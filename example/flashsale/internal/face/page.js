@@ -121,6 +121,9 @@ function showSale(state) {
   $("verdict").textContent = (sale && sale.verdict) || "";
   showChart(shown, rounds);
   const running = Boolean(sale && sale.running) || state.starting;
+  $("go").hidden = Boolean(sale && sale.running);
+  $("end").hidden = !$("go").hidden;
+  $("end").disabled = Boolean(sale && sale.closed);
   $("go").disabled = running || Boolean(state.problem) || !state.service.name;
   document.body.dataset.running = running;
   $("clock").textContent = sale ? sale.elapsed.toFixed(1) + " s" : "";
@@ -187,6 +190,7 @@ document.forms.start.addEventListener("submit", (e) => {
   said = 0;
   ask("sale", Object.fromEntries(new FormData(e.target)));
 });
+$("end").addEventListener("click", () => ask("sale/end"));
 $("processes").addEventListener("click", (e) => {
   const button = e.target.closest("[data-ask]");
   if (button) ask(button.dataset.ask);
