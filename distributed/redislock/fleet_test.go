@@ -17,6 +17,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -45,7 +46,7 @@ func permitsOfAFleet(t *testing.T, of string, permits, lanes int) {
 	}
 	s := redistest.Start(t)
 	file := t.TempDir() + "/gates"
-	gates, err := openTurnstile(file)
+	gates, err := testproc.OpenTurnstile(file)
 	require.NoError(t, err)
 	rnd := rand.New(rand.NewPCG(testseed.Seed(t), 1))
 	start := func() *child {
@@ -56,7 +57,7 @@ func permitsOfAFleet(t *testing.T, of string, permits, lanes int) {
 	for time.Since(begin) < lasting {
 		time.Sleep(pause + rand.N(2*pause))
 		i := rnd.IntN(len(fleet))
-		if rnd.IntN(2) == 0 && gates.gates.Load() < turnstileGates-8*int64(lanes) {
+		if rnd.IntN(2) == 0 && gates.Gates.Load() < testproc.TurnstileGates-8*int64(lanes) {
 			fleet[i].signal(syscall.SIGKILL)
 			_ = fleet[i].cmd.Wait()
 			fleet[i] = start()
@@ -68,19 +69,19 @@ func permitsOfAFleet(t *testing.T, of string, permits, lanes int) {
 		fleet[i].signal(syscall.SIGCONT)
 		stopped++
 	}
-	t.Logf("%d entries in %v, at most %d inside; %d kills, %d stops, %d leases lost, %d errors", gates.entries.Load(), time.Since(begin).Round(time.Second),
-		gates.most.Load(), killed, stopped, gates.lost.Load(), gates.errors.Load())
-	require.Zero(t, gates.over.Load(), "more inside than there are permits")
-	require.Zero(t, gates.behind.Load(), "fences below those of leases that had ended")
-	require.Greater(t, gates.most.Load(), int64(permits/2), "the permits are used")
-	require.Greater(t, gates.entries.Load(), int64(lasting/(20*time.Millisecond)))
+	t.Logf("%d entries in %v, at most %d inside; %d kills, %d stops, %d leases lost, %d errors", gates.Entries.Load(), time.Since(begin).Round(time.Second),
+		gates.Most.Load(), killed, stopped, gates.Lost.Load(), gates.Errors.Load())
+	require.Zero(t, gates.Over.Load(), "more inside than there are permits")
+	require.Zero(t, gates.Behind.Load(), "fences below those of leases that had ended")
+	require.Greater(t, gates.Most.Load(), int64(permits/2), "the permits are used")
+	require.Greater(t, gates.Entries.Load(), int64(lasting/(20*time.Millisecond)))
 }
 
 // runFleet is a process of the fleet: limit, contenders, file, of what.
 func runFleet(addr, key string, ttl time.Duration, more []string) {
 	limit, _ := strconv.Atoi(more[0])
 	lanes, _ := strconv.Atoi(more[1])
-	gates, err := openTurnstile(more[2])
+	gates, err := testproc.OpenTurnstile(more[2])
 	if err != nil {
 		panic(err)
 	}
@@ -111,31 +112,31 @@ func runFleet(addr, key string, ttl time.Duration, more []string) {
 // contender asks for permits, one after the other.
 type contender struct {
 	b     *Backend
-	gates *turnstile
+	gates *testproc.Turnstile
 	limit int
 	req   distributed.Request
 }
 
 func (c *contender) run(ctx context.Context) {
-	gate := c.gates.gate()
+	gate := c.gates.Gate()
 	for ctx.Err() == nil {
-		ended := c.gates.ended.Load()
+		ended := c.gates.Ended.Load()
 		l := c.next(ctx)
 		if l == nil {
 			continue
 		}
 		fence, _ := l.NextFence()
 		if fence <= ended {
-			c.gates.behind.Add(1)
+			c.gates.Behind.Add(1)
 		}
-		c.gates.enter(gate, l.Until(), c.limit)
+		c.gates.Enter(gate, l.Until(), c.limit)
 		if rand.IntN(4) == 0 {
 			time.Sleep(rand.N(2 * time.Millisecond))
 		}
 		if !l.Healthy() {
-			c.gates.lost.Add(1)
+			c.gates.Lost.Add(1)
 		}
-		c.gates.leave(gate, fence)
+		c.gates.Leave(gate, fence)
 		c.req.Prev = nil
 		if rand.IntN(2) == 0 {
 			c.req.Prev = l
@@ -150,7 +151,7 @@ func (c *contender) next(ctx context.Context) distributed.Lease {
 	l, p, err := c.b.Enter(ctx, c.req)
 	c.req.Prev = nil
 	if err != nil {
-		c.gates.errors.Add(1)
+		c.gates.Errors.Add(1)
 		return nil
 	}
 	if p == nil {
