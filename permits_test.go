@@ -125,6 +125,21 @@ func TestFewerPermitsAdmitNobodyUntilBelow(t *testing.T) { // rules P1 and P2
 	})
 }
 
+// A place that a caller has left to the next in line was asked for with its own n, not with that of the next.
+func TestPlaceOfAnotherLimitIsNotInherited(t *testing.T) { // rules T3 and P1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		held := []*guest{comes(t, other, wllock.Permits(2)), comes(t, other, wllock.Permits(2))}
+		waits, one := comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(1))
+		waits.end()
+		leaves(held[0])
+		require.Equal(t, []string{"canceled", "waiting"}, are(waits, one))
+		leaves(held[1], one)
+		nothingLeft(t, b, l, other)
+	})
+}
+
 func TestReadersAndPermits(t *testing.T) { // rule P1
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
