@@ -165,7 +165,7 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 
 // acquire takes h through both tiers. One deadline, if there is one, covers them both (rule L7).
 func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, deadline time.Time) error {
-	turn := local.Ask{Shared: c.mode == distributed.Shared, Permits: int(c.permits), NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.waiting}
+	turn := local.Ask{Shared: c.mode == distributed.Shared, Permits: c.permits, NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.waiting}
 	if c.hopeless && !c.noWait {
 		turn.MaxAhead = h.name.wait.maxAhead(ctx, asked, turn.Deadline)
 	}
@@ -183,10 +183,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
-	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: turn.Permits, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name})
-	if turn.Permits > 0 {
-		ask.Turn = &h.turn
-	}
+	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name})
 	tier, err := h.begin(ctx, turn, ask)
 	if err != nil {
 		return l.refused(ctx, h, tier, turn.Limit, err)
@@ -228,7 +225,7 @@ func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier,
 func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
 	pass, called := true, false
 	defer func() {
-		if ask.Turn != nil && !called {
+		if ask.Limit > 0 && !called {
 			h.passCalled()
 		}
 		if pass {

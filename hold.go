@@ -206,6 +206,9 @@ func (h *hold) endContext() {
 // Readmit implements tenure.Owner: sharers that found the lease draining may come in beside this one again.
 func (h *hold) Readmit() { h.turn.Reopen() }
 
+// Await implements tenure.Owner.
+func (h *hold) Await() <-chan struct{} { return h.turn.Await() }
+
 // limitTo sets when the hold overstays.
 func (h *hold) limitTo(at time.Time) {
 	h.limit.Owner = h

@@ -250,14 +250,14 @@ type callOptions struct {
 	noWait      bool
 	mode        distributed.Mode
 	maxBatch    int32         // of a batch guard; Unlimited: any number
-	permits     int32         // Permits; 0: none
 	lockTimeMax time.Duration // 0: no cap
 	least       time.Duration // WithHoldAtLeast; 0: none
 	threshold   int
 	hopeless    bool // refuse at once what would wait too long
 	ownLimit    bool // threshold was set by the call or its name
 	sync        bool
-	leads       bool // the call is Lead's
+	leads       bool  // the call is Lead's
+	permits     int32 // Permits; 0: none
 	fallback    func(ctx context.Context, err error) error
 	err         error // the first wrong option
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // permits asks for one of n permits.
-func permits(n int) ask { return ask{Limit: local.Unlimited, Permits: n} }
+func permits(n int32) ask { return ask{Limit: local.Unlimited, Permits: n} }
 
-func noWaitPermits(n int) ask { return ask{Limit: local.Unlimited, Permits: n, NoWait: true} }
+func noWaitPermits(n int32) ask { return ask{Limit: local.Unlimited, Permits: n, NoWait: true} }
 
 func TestPermits(t *testing.T) { // rule P1
 	bubble(t, "as many as the limit are held, each with a baton", func(t *testing.T, q *queue) {

@@ -83,8 +83,8 @@ type entry[B any] struct {
 // Ask describes the turn a caller wants.
 type Ask struct {
 	Shared   bool
-	Permits  int // one of so many turns that may be held at a time; 0: an exclusive or shared turn
 	NoWait   bool
+	Permits  int32         // one of so many turns that may be held at a time; 0: an exclusive or shared turn
 	Limit    int           // callers that may wait for this key, including this one; or Unlimited
 	MaxAhead int           // exclusive waiters from which on the caller does not want to wait; 0: any number
 	Deadline time.Time     // zero: none

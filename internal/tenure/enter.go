@@ -11,7 +11,7 @@ import (
 )
 
 // enter asks the backend for a lease and waits for it. The caller has the turn; no lease serves it.
-func (t *Tenure) enter(ctx context.Context, ask Ask, d decision) (distributed.Lease, error) {
+func (t *Tenure) enter(ctx context.Context, of Owner, ask Ask, d decision) (distributed.Lease, error) {
 	place, prev := d.place, d.prev
 	for {
 		if place == nil {
@@ -22,7 +22,7 @@ func (t *Tenure) enter(ctx context.Context, ask Ask, d decision) (distributed.Le
 			place, prev = p, nil
 			t.setPlace(place, &ask)
 		}
-		lease, err := t.await(ctx, place, ask)
+		lease, err := t.await(ctx, of, place, ask)
 		if err != nil || lease != nil {
 			return lease, err // after an error the place stays for the next caller (rule T3)
 		}
@@ -45,7 +45,7 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 	if ask.NoWait && t.settle(ctx) {
 		ask.Now = time.Now()
 	}
-	req := distributed.Request{Key: t.key, Instance: t.instance, Mode: ask.Mode, Limit: ask.Limit, TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait}
+	req := distributed.Request{Key: t.key, Instance: t.instance, Mode: ask.Mode, Limit: int(ask.Limit), TTL: cmp.Or(ask.TTL, c.TTL), NoWait: ask.NoWait}
 	if prev != nil {
 		req.Prev = watch.Inner(prev)
 	}
@@ -89,7 +89,7 @@ func (u unanswered) Unwrap() error        { return u.error }
 
 // await waits for the grant of a place. Neither lease nor error: the place is lost, or of no use. When the grant arrives as
 // the caller's time ends, either may win: a grant that is not taken here lies in the place, for the next caller or Leave.
-func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (distributed.Lease, error) {
+func (t *Tenure) await(ctx context.Context, of Owner, place distributed.Place, ask Ask) (distributed.Lease, error) {
 	if ask.NoWait { // the place is inherited: has the grant come?
 		select {
 		case lease := <-place.Granted():
@@ -110,8 +110,8 @@ func (t *Tenure) await(ctx context.Context, place distributed.Place, ask Ask) (d
 		defer o.Awaited()
 	}
 	var called <-chan struct{}
-	if ask.Turn != nil {
-		called = ask.Turn.Await()
+	if ask.Limit > 0 {
+		called = of.Await()
 	}
 	select {
 	case lease := <-place.Granted():

@@ -236,6 +236,9 @@ func (c *caller) LeaseLost() {
 	c.pass()
 }
 
+// Await implements tenure.Owner.
+func (c *caller) Await() <-chan struct{} { return c.turn.Await() }
+
 // Readmit implements tenure.Owner.
 func (c *caller) Readmit() { c.turn.Reopen() }
 

@@ -27,7 +27,7 @@ func (t *Tenure) Snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cur := &t.current
-	s := Snapshot{Mode: t.mode, Limit: t.limit, Holders: t.users.count, Handoffs: cur.handoffs, Lingering: cur.lingering, AtBackend: t.place != nil}
+	s := Snapshot{Mode: t.mode, Limit: int(t.limit), Holders: t.users.count, Handoffs: cur.handoffs, Lingering: cur.lingering, AtBackend: t.place != nil}
 	if cur.lease != nil {
 		s.Until, s.Degraded = cur.lease.Until(), degraded(cur.lease)
 	}

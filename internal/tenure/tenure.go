@@ -38,7 +38,7 @@ type Tenure struct {
 
 	mu       sync.Mutex       // guards all below
 	mode     distributed.Mode // of current or place, of which there is at most one
-	limit    int              // the same for Ask.Limit
+	limit    int32            // the same for Ask.Limit
 	tag      any              // of the callers: see Ask
 	current  current
 	users    users
@@ -80,8 +80,8 @@ type parting struct {
 // Ask says what lease a caller asks for.
 type Ask struct {
 	Mode     distributed.Mode
-	Limit    int // of a permit; 0: none
 	NoWait   bool
+	Limit    int32     // of a permit; 0: none
 	Deadline time.Time // zero: none
 	Now      time.Time // zero, or read since the caller has the turn
 	Tag      any       // what Failed and Renewed get; the same for all callers of a key
@@ -91,9 +91,6 @@ type Ask struct {
 	TTL time.Duration
 	// Least is how long the lock stays taken, counted from Use.Began (rule N2). It takes a TTL whose claim window is longer.
 	Least time.Duration
-
-	// Turn is that of a permit, which fellows may call while it waits at the backend (rule P2); nil: of other callers.
-	Turn interface{ Await() <-chan struct{} }
 
 	outage Outage // of the group; nil: none
 }
@@ -237,7 +234,7 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 			t.entered() // only now: a fellow sharer may make the unused lease prev, and would wait for its Watcher
 		}
 	}()
-	got, err := t.enter(ctx, ask, d)
+	got, err := t.enter(ctx, u.Owner, ask, d)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,9 @@ type Use struct {
 type Owner interface {
 	// LeaseLost says that the lease is lost. The owner passes on its turn itself.
 	LeaseLost()
+	// Await is called when a permit begins to wait at the backend. The channel receives a value when a fellow has passed it its
+	// lane (rule P2).
+	Await() <-chan struct{}
 	// Readmit says that the lease may admit further sharers: those that wait after ErrDrain are to begin again.
 	Readmit()
 }
