@@ -43,8 +43,8 @@ const networkRTT = time.Millisecond
 
 const usage = `Usage: flashsale [flags]
 
-Sells the same pieces three times to the same buyers (without a lock, with a distributed lock alone, with wllock) and
-prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
+Sells the same pieces four times to the same buyers (without a lock, with a distributed lock alone, with wllock, with wllock
+in batches) and prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
 service is in memory unless -backend names another. Each request to it takes a millisecond more than it does here, as over
 a network; -rtt 0 leaves that out.
 

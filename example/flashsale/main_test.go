@@ -46,17 +46,18 @@ func TestWllockSellsEachPieceOnce(t *testing.T) {
 		OK      bool     `json:"ok"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
-	require.Len(t, got.Rounds, 3)
+	require.Len(t, got.Rounds, 4)
 	assert.True(t, got.OK)
 	for _, r := range got.Rounds {
 		assert.Zero(t, r.Failed, "%s: %s", r.Round, r.Failure)
 		assert.Equal(t, 4*60, r.Sold+r.SoldOut+r.Refused, "%s: each buyer gets one answer", r.Round)
 	}
-	noLock, oneTier, wllock := got.Rounds[0], got.Rounds[1], got.Rounds[2]
+	noLock, oneTier, wllock, batches := got.Rounds[0], got.Rounds[1], got.Rounds[2], got.Rounds[3]
 	assert.Positive(t, noLock.Oversold, "a round without a lock that does not oversell shows nothing")
 	assert.Equal(t, 20, oneTier.Sold)
 	assert.Equal(t, 20, wllock.Sold)
-	assert.Zero(t, wllock.FenceViolations)
+	assert.Equal(t, 20, batches.Sold)
+	assert.Zero(t, wllock.FenceViolations+batches.FenceViolations)
 	assert.Less(t, wllock.Requests, oneTier.Requests)
 	assert.Contains(t, got.Verdict, fmt.Sprintf("wllock with %d requests", wllock.Requests))
 }
@@ -75,7 +76,7 @@ func TestTheQueueRefusesBeyondItsThreshold(t *testing.T) {
 func TestPlainLinesAndATable(t *testing.T) {
 	status, stdout, stderr := sale(t.Context(), "-instances", "2", "-buyers", "5", "-stock", "3", "-ramp", "0s")
 	require.Equal(t, statusOK, status, stderr)
-	assert.Equal(t, 3, strings.Count(stderr, "10 of 10 buyers answered"))
+	assert.Equal(t, 4, strings.Count(stderr, "10 of 10 buyers answered"))
 	assert.NotContains(t, stderr, "\r", "no terminal, no bar that moves")
 	assert.Contains(t, stdout, "per order")
 	assert.Contains(t, stdout, "took 1ms longer than it does here")

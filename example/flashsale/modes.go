@@ -76,7 +76,7 @@ func (i *instance) sellBatch(ctx context.Context, batch []*wllock.Item[string, t
 		buyers[n], item.Result = item.Arg, entered
 	}
 	held, _ := wllock.HeldFrom(ctx)
-	sold, err := i.sql.BatchFenced(ctx, i.product, buyers, held.Fence())
+	sold, err := i.batchFenced(ctx, buyers, held.Fence())
 	if err != nil && !errors.Is(err, errSoldOut) {
 		return err
 	}
@@ -84,4 +84,11 @@ func (i *instance) sellBatch(ctx context.Context, batch []*wllock.Item[string, t
 		late.Err = errSoldOut
 	}
 	return nil
+}
+
+func (i *instance) batchFenced(ctx context.Context, buyers []string, fence uint64) (sold int, err error) {
+	if i.sql != nil {
+		return i.sql.BatchFenced(ctx, i.product, buyers, fence)
+	}
+	return i.shop.BatchFenced(ctx, i.product, buyers, fence)
 }

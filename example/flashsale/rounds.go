@@ -29,7 +29,11 @@ var rounds = []round{
 	{id: "piece-a", title: "no lock", unsafe: true, open: withoutLock},
 	{id: "piece-b", title: "one tier", locked: true, open: withBackendOnly},
 	{id: "piece-c", title: "wllock", locked: true, fenced: true, open: withWllock},
+	{id: "piece-d", title: "batches", locked: true, fenced: true, shared: true, open: withBatches},
 }
+
+// sideBySide are the rounds of the page. Each sells at the same time as the others, on the same two cores.
+var sideBySide = rounds[:3]
 
 // instance is one shop server in one round.
 type instance struct {

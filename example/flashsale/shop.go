@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -160,6 +161,40 @@ func (s *shop) OrderFenced(ctx context.Context, product, buyer string, fence uin
 	})
 }
 
+// BatchFenced is OrderFenced for many buyers: one claim, one thought and one transaction serve all of them. It returns how many have
+// bought, first come, first served; nothing was left for the others. After an error none has.
+func (s *shop) BatchFenced(ctx context.Context, product string, buyers []string, fence uint64) (sold int, err error) {
+	qty, err := s.claim(ctx, product, fence)
+	if err != nil {
+		return 0, err
+	}
+	if sold = min(qty, len(buyers)); sold == 0 {
+		return 0, errSoldOut
+	}
+	if err := sleep(ctx, s.thinking); err != nil {
+		return 0, err
+	}
+	err = s.inTx(ctx, func(tx *sql.Tx) error {
+		done, err := tx.ExecContext(ctx, `UPDATE stock SET qty = ? WHERE id = ? AND fence = ?`, qty-sold, product, int64(fence))
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(errStaleFence, err)
+		}
+		var args []any
+		for _, buyer := range buyers[:sold] {
+			args = append(args, product, buyer, int64(fence))
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO orders (product, buyer, fence) VALUES (?, ?, ?)`+strings.Repeat(", (?, ?, ?)", sold-1), args...)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return sold, nil
+}
+
 // claim reads the stock and, in the same statement, excludes every holder of a lower fence. No row would also mean that there is no
 // such product, which its callers exclude.
 func (s *shop) claim(ctx context.Context, product string, fence uint64) (qty int, err error) {
@@ -201,13 +236,14 @@ type audit struct {
 	Sold       int // rows in orders
 	Left       int // pieces in stock
 	OutOfOrder int // orders whose fence is not above that of the order before
+	Fallen     int // those whose fence is below it: orders of a batch have the same
 }
 
 // Audit counts the orders and the remaining stock of a product.
 func (s *shop) Audit(ctx context.Context, product string) (a audit, err error) {
 	err = s.reader.QueryRowContext(ctx, `
-		SELECT COUNT(*), COALESCE(SUM(fence <= previous), 0), (SELECT qty FROM stock WHERE id = ?1)
+		SELECT COUNT(*), COALESCE(SUM(fence <= previous), 0), COALESCE(SUM(fence < previous), 0), (SELECT qty FROM stock WHERE id = ?1)
 		FROM (SELECT fence, LAG(fence, 1, 0) OVER (ORDER BY id) AS previous FROM orders WHERE product = ?1)`,
-		product).Scan(&a.Sold, &a.OutOfOrder, &a.Left)
+		product).Scan(&a.Sold, &a.OutOfOrder, &a.Fallen, &a.Left)
 	return a, err
 }

@@ -62,6 +62,22 @@ func TestOrderFenced(t *testing.T) {
 	assert.Equal(t, audit{Sold: 2}, s.mustAudit(t))
 }
 
+func TestBatchFenced(t *testing.T) {
+	s, _ := newShop(t, 5)
+	sold, err := s.BatchFenced(t.Context(), "p", []string{"a", "b", "c"}, 7)
+	require.NoError(t, err)
+	assert.Equal(t, 3, sold)
+	_, err = s.BatchFenced(t.Context(), "p", []string{"d"}, 7)
+	require.ErrorIs(t, err, errStaleFence, "a fence is for one batch")
+	sold, err = s.BatchFenced(t.Context(), "p", []string{"d", "e", "f"}, 8)
+	require.NoError(t, err)
+	assert.Equal(t, 2, sold, "the first two of them")
+	sold, err = s.BatchFenced(t.Context(), "p", []string{"g"}, 9)
+	require.ErrorIs(t, err, errSoldOut)
+	assert.Zero(t, sold)
+	assert.Equal(t, audit{Sold: 5, OutOfOrder: 3}, s.mustAudit(t))
+}
+
 // A holder that was paused after its first statement must not write when it wakes: another one has read the stock.
 func TestAClaimOvertakenChangesNothing(t *testing.T) {
 	s, _ := newShop(t, 5)
@@ -86,6 +102,7 @@ func TestAuditSeesFencesOutOfOrder(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, 3, s.mustAudit(t).OutOfOrder, "5 again, 4 after 5, and none at all")
+	assert.Equal(t, 2, s.mustAudit(t).Fallen, "5 again is a batch's")
 }
 
 func TestAnInterruptedOrderWritesNothing(t *testing.T) {

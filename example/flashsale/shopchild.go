@@ -168,8 +168,8 @@ func (p *shopProcess) away() bool {
 func (p *shopProcess) sell(ctx context.Context, o opening) {
 	began := time.Now()
 	var open sync.WaitGroup
-	counters := make([]*counter, len(rounds))
-	for i, r := range rounds {
+	counters := make([]*counter, len(sideBySide))
+	for i, r := range sideBySide {
 		counters[i] = &counter{tally: &tally{start: began, meter: new(meter)}, way: &link{Backend: nothingBehind{}, rtt: o.Settings.RTT}}
 		open.Go(func() {
 			if err := p.play(ctx, o, r, o.Files[i], counters[i]); err != nil {

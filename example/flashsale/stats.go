@@ -69,6 +69,7 @@ type report struct {
 	Failure          string  `json:"failure,omitempty"`
 
 	stock  int
+	fenced bool // it must keep its promise
 	locked bool // there was a lock to wait for and requests to count
 }
 
@@ -88,9 +89,13 @@ func newReport(r round, stock int, a audit, seen result) report {
 		Failure:  seen.Failure,
 		stock:    stock,
 		locked:   r.locked,
+		fenced:   r.fenced,
 	}
 	if r.fenced {
 		rep.FenceViolations = a.OutOfOrder
+	}
+	if r.shared {
+		rep.FenceViolations = a.Fallen
 	}
 	if a.Sold > 0 && seen.Selling > 0 {
 		rep.OrdersPerSecond = float64(a.Sold) / seen.Selling.Seconds()

@@ -50,9 +50,10 @@ func TestReport(t *testing.T) {
 	}
 	assert.Equal(t, report{
 		Round: "wllock", Sold: 12, Oversold: 2, Left: 1, FenceViolations: 4, SoldOut: 3, Refused: 2, Failed: 1,
-		OrdersPerSecond: 6, Requests: 6, RequestsPerOrder: 0.5, P50Wait: 2, P99Wait: 4, Failure: "x", stock: 10, locked: true,
+		OrdersPerSecond: 6, Requests: 6, RequestsPerOrder: 0.5, P50Wait: 2, P99Wait: 4, Failure: "x", stock: 10, locked: true, fenced: true,
 	}, newReport(rounds[2], 10, audit{Sold: 12, Left: 1, OutOfOrder: 4}, seen))
 
 	assert.Zero(t, newReport(rounds[0], 10, audit{Sold: 12, OutOfOrder: 4}, seen).FenceViolations, "no lock, no fence")
+	assert.Equal(t, 1, newReport(rounds[3], 10, audit{Sold: 12, OutOfOrder: 4, Fallen: 1}, seen).FenceViolations, "orders of a batch have one fence")
 	assert.Zero(t, newReport(rounds[1], 10, audit{}, result{}).OrdersPerSecond, "not NaN, which is no JSON")
 }

@@ -28,7 +28,16 @@ func verdict(reports []report) string {
 		return fmt.Sprintf("Verdict: %s %s; no piece was sold twice under a lock, but %s, so the rest does not compare.",
 			none.Round, none.oversale(), strings.Join(failed, " and "))
 	}
-	return "Verdict: " + none.Round + " " + none.oversale() + "; " + one.Round + " and " + two.Round + " sold no piece twice, " + two.beside(one) + "."
+	return "Verdict: " + none.Round + " " + none.oversale() + "; " + one.Round + " and " + two.Round + " sold no piece twice, " + two.beside(one) + batched(reports, two) + "."
+}
+
+// batched says what batches gain beside one order in each hold, if they were played and nobody failed.
+func batched(reports []report, one *report) string {
+	r := reportOf(reports, "batches")
+	if r == nil || !r.kept() || r.Failed > 0 || one.OrdersPerSecond == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; in batches it sold at %s its orders per second", times(r.OrdersPerSecond/one.OrdersPerSecond))
 }
 
 func reportOf(reports []report, round string) *report {

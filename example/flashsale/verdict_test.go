@@ -24,6 +24,13 @@ func TestVerdict(t *testing.T) {
 	assert.Empty(t, verdict(played()[2:]), "one round alone is no comparison")
 }
 
+func TestTheVerdictOnBatches(t *testing.T) {
+	batches := report{Round: "batches", Sold: 100, OrdersPerSecond: 6220, stock: 100}
+	assert.Contains(t, verdict(append(played(), batches)), "; in batches it sold at 10 times its orders per second.")
+	batches.FenceViolations = 1
+	assert.NotContains(t, verdict(append(played(), batches)), "batches")
+}
+
 // What was not measured, or not won, is not claimed.
 func TestTheVerdictClaimsNothingElse(t *testing.T) {
 	cases := map[string]struct {
