@@ -32,6 +32,14 @@ function excerpt(text, query) {
   });
 }
 
+// A table with sentences in it is read on a narrow screen cell by cell; one of figures is pushed aside.
+for (const table of document.querySelectorAll("article table")) {
+  const longest = Math.max(0, ...[...table.querySelectorAll("td")].map((td) => td.textContent.length));
+  const titles = table.tHead ? [...table.tHead.rows[0].cells].map((cell) => cell.textContent) : [];
+  for (const row of table.tBodies[0]?.rows || []) [...row.cells].forEach((cell, i) => { if (i > 0 && titles[i]) cell.dataset.title = titles[i] });
+  table.classList.toggle("stack", table.rows[0].cells.length <= 4 && longest > 60 || table.classList.contains("stack"));
+}
+
 const box = document.getElementById("ui-search");
 const results = document.getElementById("ui-results");
 
