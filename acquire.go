@@ -223,19 +223,19 @@ func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier,
 // beginOnce passes the turn on if the tenure refuses the caller, and if the backend panics: its key must not be lost with
 // it. After ErrDrain and ErrCalled the caller still has the turn, after ErrCalled a second one as well.
 func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
-	pass, called := true, false
+	pass := true
 	defer func() {
-		if ask.Limit > 0 && !called {
+		if !pass {
+			return
+		}
+		if ask.Limit > 0 {
 			h.passCalled()
 		}
-		if pass {
-			h.pass()
-		}
+		h.pass()
 	}()
 	h.flight.Context = ctx
 	err := h.tenure.Begin(&h.flight, &h.use, ask)
-	called = err == tenure.ErrCalled
-	if pass = err != nil && err != tenure.ErrDrain && !called; pass {
+	if pass = err != nil && err != tenure.ErrDrain && err != tenure.ErrCalled; pass {
 		err = heldBy(h.tenure, err) // before its place is left
 	}
 	return err

@@ -209,6 +209,9 @@ func (h *hold) Readmit() { h.turn.Reopen() }
 // Await implements tenure.Owner.
 func (h *hold) Await() <-chan struct{} { return h.turn.Await() }
 
+// Awaited implements tenure.Owner.
+func (h *hold) Awaited() { h.passCalled() }
+
 // limitTo sets when the hold overstays.
 func (h *hold) limitTo(at time.Time) {
 	h.limit.Owner = h

@@ -239,6 +239,9 @@ func (c *caller) LeaseLost() {
 // Await implements tenure.Owner.
 func (c *caller) Await() <-chan struct{} { return c.turn.Await() }
 
+// Awaited implements tenure.Owner.
+func (c *caller) Awaited() { c.turn.Called() }
+
 // Readmit implements tenure.Owner.
 func (c *caller) Readmit() { c.turn.Reopen() }
 

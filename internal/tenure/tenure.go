@@ -238,6 +238,9 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 	if err != nil {
 		return err
 	}
+	if ask.Limit > 0 {
+		u.Owner.Awaited()
+	}
 	lease := t.group.adopt(got)
 	fence, err := ask.fence(ctx, lease)
 	now := time.Now() // after the wait, and after fetching fences may have taken a round trip (rule K2)

@@ -31,6 +31,9 @@ type Owner interface {
 	// Await is called when a permit begins to wait at the backend. The channel receives a value when a fellow has passed it its
 	// lane (rule P2).
 	Await() <-chan struct{}
+	// Awaited is called when a permit has a lease and waits no longer. That comes before it is let in: from then on LeaseLost may
+	// pass on the turn, and nobody must be calling its lane.
+	Awaited()
 	// Readmit says that the lease may admit further sharers: those that wait after ErrDrain are to begin again.
 	Readmit()
 }
