@@ -61,6 +61,7 @@ type Holder struct {
 type Waiter struct {
 	Instance string
 	Mode     Mode
+	Limit    int       // it waits for one of so many permits; 0: it does not, or the service does not keep that
 	Since    time.Time // when it queued
 }
 

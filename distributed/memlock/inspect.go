@@ -87,7 +87,7 @@ func (e *entry) describe(to *distributed.Inspection, holders, waiters int) {
 			to.MoreWaiters++
 			continue
 		}
-		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: p.instance, Mode: p.mode, Since: p.since})
+		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: p.instance, Mode: p.mode, Limit: p.limit, Since: p.since})
 	}
 }
 

@@ -207,8 +207,9 @@ func (r inspected) queue(i *distributed.Inspection, named bool) {
 				w.Since = now
 			}
 		}
-		if words := strings.Fields(raw); len(words) > 2 && words[2] == "s" {
+		if words := strings.Fields(raw); len(words) > 2 && words[2][0] == 's' {
 			w.Mode = distributed.Shared
+			w.Limit, _ = strconv.Atoi(words[2][1:])
 		}
 		i.Waiters = append(i.Waiters, w)
 	}

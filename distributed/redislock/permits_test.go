@@ -210,3 +210,30 @@ func TestAPermitCostsTwoCommands(t *testing.T) {
 	release(t, granted(t, p))
 	release(t, beside)
 }
+
+func TestInspectShowsPermits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	one, two := newUser(t, b), newUser(t, b)
+	waiter, reader := newUser(t, b), newUser(t, b)
+	l, l2 := one.lease(key(t), permit(2)), two.lease(key(t), permit(2))
+	p, q := waiter.place(key(t), permit(2)), reader.place(key(t), shared)
+	s.Do("ZADD", keysOf(key(t), "")[readersKey], time.Now().Add(-time.Second).UnixMilli(), "dead:1:dead") // it has expired, and is not pruned yet
+	found := inspect(t, b, key(t))
+	require.Len(t, found.Holders, 2)
+	require.Zero(t, found.MoreHolders, "one that has expired is none")
+	require.Equal(t, distributed.Shared, found.Mode)
+	var all []distributed.Waiter
+	for _, w := range found.Waiters {
+		w.Since = time.Time{}
+		all = append(all, w)
+	}
+	require.Equal(t, []distributed.Waiter{
+		{Instance: waiter.name, Mode: distributed.Shared, Limit: 2}, {Instance: reader.name, Mode: distributed.Shared},
+	}, all)
+	release(t, l)
+	release(t, granted(t, p))
+	release(t, granted(t, q))
+	release(t, l2)
+}

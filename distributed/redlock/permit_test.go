@@ -61,9 +61,10 @@ func TestVotesAloneWouldAdmitTooManyPermits(t *testing.T) {
 	_, _, err = all.Enter(t.Context(), refused)
 	require.ErrorIs(t, err, distributed.ErrHeld)
 	refused.Limit = 3
-	third, _, err := all.Enter(t.Context(), refused)
-	require.NoError(t, err, "a third of three is admitted")
-	require.NoError(t, third.Release(t.Context()))
+	require.Eventually(t, func() bool { // on a busy machine, what the refused one has taken may be on its way back
+		third, _, err := all.Enter(t.Context(), refused)
+		return err == nil && third.Release(t.Context()) == nil
+	}, patience, 100*time.Millisecond, "a third of three is admitted")
 
 	_, p, err := all.Enter(t.Context(), permit("fourth", 2))
 	require.NoError(t, err)
@@ -128,4 +129,21 @@ func TestTooManyPermitsAreRefused(t *testing.T) {
 	b := linked(t, startFor(t, 3, huntTTL))
 	_, _, err := b.Enter(t.Context(), permit("x", mostPermits+1))
 	require.ErrorContains(t, err, "want 1000 or fewer")
+}
+
+func TestInspectShowsPermits(t *testing.T) {
+	t.Parallel()
+	b := linked(t, startFor(t, 3, time.Minute))
+	l, _, err := b.Enter(t.Context(), permit("holder", 1))
+	require.NoError(t, err)
+	_, p, err := b.Enter(t.Context(), permit("waiter", 1))
+	require.NoError(t, err)
+	found := inspected(t, b, "k")
+	require.Len(t, found.Holders, 1)
+	require.Equal(t, distributed.Shared, found.Mode)
+	require.Len(t, found.Waiters, 1)
+	require.Equal(t, distributed.Shared, found.Waiters[0].Mode)
+	require.Equal(t, 1, found.Waiters[0].Limit)
+	require.NoError(t, p.Leave(t.Context()))
+	require.NoError(t, l.Release(t.Context()))
 }

@@ -116,7 +116,7 @@ func (v *view) describe(to *distributed.Inspection) {
 			hold(e.token, e.holder, distributed.Shared, e.since, e.expires-v.now, e.ttl, e.fence)
 			continue
 		}
-		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: e.holder, Mode: e.mode, Since: time.UnixMicro(e.since)})
+		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: e.holder, Mode: e.mode, Limit: e.limit, Since: time.UnixMicro(e.since)})
 	}
 	to.State = strings.Join(tokens, " ")
 }

@@ -30,6 +30,7 @@ type Person struct {
 	Instance string    `json:"instance,omitempty"`
 	Host     string    `json:"host,omitempty"`
 	Mode     string    `json:"mode,omitempty"`
+	Permits  int       `json:"permits,omitempty"` // it waits for one of so many
 	Since    time.Time `json:"since,omitzero"`
 	LeftMS   int64     `json:"lease_left_ms,omitempty"` // -1: it never expires
 	Fence    string    `json:"fence,omitempty"`
@@ -61,7 +62,7 @@ func NewLock(i distributed.Inspection) Lock {
 		l.Holders = append(l.Holders, p)
 	}
 	for _, w := range i.Waiters {
-		l.Waiters = append(l.Waiters, Person{Instance: w.Instance, Host: Host(w.Instance), Mode: w.Mode.String(), Since: utc(w.Since)})
+		l.Waiters = append(l.Waiters, Person{Instance: w.Instance, Host: Host(w.Instance), Mode: w.Mode.String(), Permits: w.Limit, Since: utc(w.Since)})
 	}
 	if i.Broken != nil {
 		l.Broken = NewBreak(*i.Broken)

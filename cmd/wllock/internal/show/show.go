@@ -19,7 +19,7 @@ func Who(w io.Writer, i distributed.Inspection, now time.Time) {
 	if !i.Held() {
 		fmt.Fprintf(w, "%s is free\n", Text(i.Key))
 	} else {
-		fmt.Fprintf(w, "%s is held, %s\n", Text(i.Key), i.Mode)
+		fmt.Fprintf(w, "%s is held, %s\n", Text(i.Key), heldBy(i))
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, h := range i.Holders {
@@ -36,6 +36,14 @@ func Who(w io.Writer, i distributed.Inspection, now time.Time) {
 		fmt.Fprintf(table, "  broken\t%s\n", Broken(*i.Broken))
 	}
 	_ = table.Flush() // to w, whose errors show when the program ends
+}
+
+// heldBy is the mode, and how many permits are held if that is what the first in the queue waits for.
+func heldBy(i distributed.Inspection) string {
+	if len(i.Waiters) == 0 || i.Waiters[0].Limit == 0 || i.Mode != distributed.Shared {
+		return i.Mode.String()
+	}
+	return fmt.Sprintf("%v, %d of %d permits", i.Mode, len(i.Holders)+i.MoreHolders, i.Waiters[0].Limit)
 }
 
 func holder(w io.Writer, i distributed.Inspection, h distributed.Holder, now time.Time) {
@@ -77,6 +85,9 @@ func queue(w io.Writer, i distributed.Inspection, now time.Time) {
 	fmt.Fprintf(w, "  waiting\t%d\n", Waiting(i))
 	for n, one := range i.Waiters {
 		text := fmt.Sprintf("%d. %s, %s", n+1, instance(one.Instance), one.Mode)
+		if one.Limit > 0 {
+			text += fmt.Sprintf(", one of %d permits", one.Limit)
+		}
 		if !one.Since.IsZero() {
 			text += ", for " + Short(now.Sub(one.Since))
 		}

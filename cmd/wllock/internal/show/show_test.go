@@ -56,3 +56,19 @@ func TestTable(t *testing.T) {
 	require.Equal(t, []string{"a:b:1", "-", "-", "1m00s", "0", "(not", "wllock)", "0"}, strings.Fields(lines[1]))
 	require.Equal(t, []string{"a:b:2", "exclusive", "1h00m", "-", "4", "web", "0"}, strings.Fields(lines[2]))
 }
+
+func TestWhoShowsPermits(t *testing.T) {
+	i := distributed.Inspection{
+		Key: "order:partner:acme", Mode: distributed.Shared, Holders: []distributed.Holder{{Instance: "a#1"}, {Instance: "b#1"}},
+		Waiters: []distributed.Waiter{{Instance: "c#1", Mode: distributed.Shared, Limit: 2}, {Instance: "d", Mode: distributed.Shared}},
+	}
+	var out strings.Builder
+	Who(&out, i, time.Now())
+	require.Contains(t, out.String(), "is held, shared, 2 of 2 permits\n")
+	require.Contains(t, out.String(), "shared, one of 2 permits\n")
+	require.Equal(t, 2, NewLock(i).Waiters[0].Permits)
+	i.Waiters = i.Waiters[1:]
+	out.Reset()
+	Who(&out, i, time.Now())
+	require.Contains(t, out.String(), "is held, shared\n")
+}
