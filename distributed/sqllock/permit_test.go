@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,13 +52,13 @@ func TestTurns(t *testing.T) {
 		{"a writer waits for all", queueOf("", 1, -1, 2), "", false},
 		{"readers before a permit", queueOf("o", 0, 0, 0, 4, 4), "abc", false},
 	} {
-		may := ""
+		var may strings.Builder
 		for _, e := range c.s.entries {
 			if !e.holds && c.s.mayTake(e.token) {
-				may += e.token
+				may.WriteString(e.token)
 			}
 		}
-		require.Equal(t, c.may, may, c.name)
+		require.Equal(t, c.may, may.String(), c.name)
 		require.Equal(t, c.isFree, c.s.isFree(&claim{mode: distributed.Shared, limit: 9}), c.name)
 	}
 }
