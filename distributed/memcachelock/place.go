@@ -19,7 +19,8 @@ type place struct {
 
 	// Of poll alone:
 	seen          sightings
-	waited        time.Time // when the last question was sent that found no grant: a grant is younger
+	waited        time.Time // when the last question was sent that found no grant, or wrote a claim: the grant's period is younger
+	claiming      time.Time // when the claim was made that is being written; zero: none
 	turned        time.Time // when the owners were found to have changed
 	ahead         int       // in the queue
 	owner, wanted bool
@@ -46,6 +47,7 @@ func (p *place) poll() {
 	defer close(p.polled)
 	for pause(p.ctx, p.interval(time.Now())) {
 		if err := p.b.change(p.ctx, p.key, nil, p.step); err == nil && p.owner {
+			p.written()
 			p.deliver()
 			return
 		}
@@ -73,16 +75,18 @@ func (p *place) interval(now time.Time) time.Duration {
 }
 
 // step takes out dead owners, queues p again if the item was lost and the queue with it, and claims a grant that may be old: a
-// server that did not answer may have given it long ago.
+// server that did not answer may have given it long ago. The claim counts when it is written: until then the others count from the beat
+// before, and by that take out an owner.
 func (p *place) step(s *state, sent time.Time) (changed bool) {
 	now := time.Now()
+	p.claiming = time.Time{}
 	if i := index(s.Owners, p.ID); i < 0 {
 		p.waited = sent
 		reaped := p.seen.reap(s, now)
 		changed = s.take(p.claim, false) || reaped
 	} else if now.Sub(p.waited) > distributed.ClaimWindow(p.TTL)/2 {
 		s.Owners[i].Beat++
-		p.waited, changed = now, true
+		p.claiming, changed = now, true
 	}
 	p.owner = index(s.Owners, p.ID) >= 0
 	if ahead := max(index(s.Queue, p.ID), 0); ahead != p.ahead || changed {
@@ -90,6 +94,13 @@ func (p *place) step(s *state, sent time.Time) (changed bool) {
 	}
 	p.wanted = s.wanted(p.Instance)
 	return changed
+}
+
+// written notes that the last step was carried out.
+func (p *place) written() {
+	if !p.claiming.IsZero() {
+		p.waited = p.claiming
+	}
 }
 
 func (p *place) deliver() {

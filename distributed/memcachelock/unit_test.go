@@ -101,3 +101,18 @@ func TestReap(t *testing.T) {
 	assert.Len(t, seen, 1)
 	assert.True(t, seen.reap(&s, at(10*ttl+ttl/2+1)), "and was not claimed")
 }
+
+// The claim of an old grant counts once it is written. A waiter that counted from a write that failed, or that another's had
+// overtaken, believed in its lease for W while the others still counted from the beat before, and let the next one in.
+func TestAClaimThatIsNotWrittenDoesNotCount(t *testing.T) {
+	granted := time.Now().Add(-distributed.ClaimWindow(ttl))
+	p := &place{claim: claim{ID: "a", Instance: "i", TTL: ttl}, seen: sightings{}, waited: granted}
+	onServer := func() *state { return &state{Owners: []claim{p.claim}} }
+	require.True(t, p.step(onServer(), time.Now()), "it is claimed")
+	require.Equal(t, granted, p.waited, "not yet")
+	again := onServer() // the cas has failed
+	require.True(t, p.step(again, time.Now()), "it is claimed once more")
+	require.Equal(t, 1, again.Owners[0].Beat)
+	p.written()
+	require.WithinDuration(t, time.Now(), p.waited, ttl/4)
+}
