@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -147,5 +148,36 @@ func TestRepeatedPermitHasFencesOfItsOwn(t *testing.T) {
 			})
 		}
 		expire(t, b, "key")
+	})
+}
+
+// Permits beside the owner are renewed without the lock's row: a transaction that found one expired may have let another in, and delete it
+// after that renewal. So an answer that comes after the lease's end renews nothing, and the row is removed.
+func TestALateAnswerDoesNotRenewAPermit(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		b.renewing <- struct{}{} // no other renewal
+		enter := func(instance string) *lease {
+			l, _, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: instance, Mode: distributed.Shared, Limit: 2, TTL: time.Second})
+			require.NoError(t, err)
+			require.NotNil(t, l)
+			return l.(*lease)
+		}
+		enter("owner")
+		l := enter("beside")
+		require.True(t, l.seat)
+		var sent time.Time
+		b.renewSome(t.Context(), []*lease{l}, func(ctx context.Context, some []*lease) (map[string]bool, error) {
+			sent = time.Now()
+			held, err := b.renewSeats(ctx, some)
+			for !distributed.Over(time.Now(), l.Until()) {
+				time.Sleep(time.Millisecond)
+			}
+			return held, err
+		})
+		require.True(t, distributed.Over(time.Now(), l.Until()), "sent at %v, until %v", sent, l.Until())
+		require.False(t, l.renewed(time.Now()))
+		require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+		<-b.renewing
 	})
 }

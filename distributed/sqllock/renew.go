@@ -99,15 +99,30 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 			contended, is := held[l.a.token]
 			switch {
 			case held == nil: // all, and nothing is known about the queues: a look will tell
-				l.Renewed(distributed.Validity(sent, l.a.ttl))
+				l.renewed(sent)
 			case is:
-				l.Renewed(distributed.Validity(sent, l.a.ttl))
-				l.SetContended(contended)
+				if l.renewed(sent) {
+					l.SetContended(contended)
+				}
 			default:
 				l.End()
 			}
 		}
 	}
+}
+
+// renewed extends the lease by an answer. One that comes after its end does not, if it shares the lock with an owner: its row is renewed
+// without the lock's. So a transaction may have read the row when it had expired, and have let another in before it deletes it. An answer in
+// time came before the row's expiry; whoever finds that expired reads later, and sees the renewal.
+func (l *lease) renewed(sent time.Time) bool {
+	if l.seat && distributed.Over(time.Now(), l.Until()) {
+		if l.End() {
+			l.a.b.removals.add(l.a.b, l.a.removal())
+		}
+		return false
+	}
+	l.Renewed(distributed.Validity(sent, l.a.ttl))
+	return true
 }
 
 // halfOf returns a context with half of the time that ctx has left.

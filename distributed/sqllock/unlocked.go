@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/wllock/wllock/distributed"
 )
 
 // A process that stands still in the middle of a transaction keeps the row of a lock, until the server notices. Whoever renews or
@@ -41,8 +39,7 @@ func (b *Backend) renewUnlocked(ctx context.Context, some []*lease) {
 		}
 		rest = slices.DeleteFunc(slices.Clone(rest), func(l *lease) bool {
 			contended, is := renewed[l.a.token]
-			if is {
-				l.Renewed(distributed.Validity(sent, l.a.ttl))
+			if is && l.renewed(sent) {
 				l.SetContended(contended)
 			}
 			return is
