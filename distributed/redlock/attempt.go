@@ -28,7 +28,7 @@ type attempt struct {
 	ttl      time.Duration
 	noWait   bool
 	limit    int    // of a permit; 0: it is none
-	readers  uint64 // set of the servers whose lists decided about a permit; written before claiming
+	read     uint64 // set of the servers whose lists decide about a permit; not written any more once claiming
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by Backend.beats
 
@@ -137,10 +137,10 @@ func (a *attempt) wait() func() {
 // win makes the lease of a majority of votes. With little of W left, which means slow servers, it is claimed before anybody
 // uses it. The caller holds mu.
 func (a *attempt) win() func() {
-	until, _ := a.votedUntil()
 	if a.limit > 0 {
-		return a.pass(until)
+		return a.pass()
 	}
+	until, _ := a.votedUntil()
 	if late(time.Now(), until, a.window()) {
 		a.state = claiming
 		a.b.beats.Remove(&a.item)

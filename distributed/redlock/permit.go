@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -26,12 +27,23 @@ const mostPermits = 1000
 // other one had it first, and had passed when s made the list: the list names it, unless s has removed it since, which s does
 // only when it was released, or when its lease has expired (or s was restarted, and counts again only after that time). So the last one's
 // lists named all n others. Readers count alike: they get no vote of a server whose gate is taken.
-func (a *attempt) pass(until time.Time) func() {
-	a.readers = 0
-	now := time.Now()
+//
+// So what counts as passed are the servers whose lists were read, and among them the majority whose gates stay ours for longest: an answer
+// after that time may be of a gate that was another's in between. The caller holds mu, and room has just said yes.
+func (a *attempt) pass() func() {
+	var sent []time.Time
 	for i := range a.seats {
-		if a.seats[i].counts(now, a.window(), a.b.longestTTL()) {
-			a.readers |= 1 << i
+		if a.read&(1<<i) != 0 {
+			sent = append(sent, a.seats[i].voted)
+		}
+	}
+	until, ok := validUntil(len(a.seats), sent, a.window())
+	if !ok {
+		return nothing
+	}
+	for i := range a.seats {
+		if distributed.Validity(a.seats[i].voted, a.window()).Before(until) {
+			a.read &^= 1 << i
 		}
 	}
 	a.state = claiming
@@ -41,7 +53,7 @@ func (a *attempt) pass(until time.Time) func() {
 
 // mayCount reports that a server that has let us pass counts: its list was part of the decision. A lease counts all that have it.
 func (a *attempt) mayCount(l *lease, index int) bool {
-	return a.limit == 0 || l != nil || a.readers&(1<<index) != 0
+	return a.limit == 0 || l != nil || a.read&(1<<index) != 0
 }
 
 // claimed is how long a claim lasts: a permit's is its grant.
@@ -52,11 +64,13 @@ func (a *attempt) claimed() time.Duration {
 	return a.ttl
 }
 
-// room reports that the lists of the servers that count name fewer holders than the limit. The caller holds mu.
+// room reports that the servers that count are a majority and name fewer holders than the limit, all lists together. The caller
+// holds mu.
 func (a *attempt) room() bool {
 	if a.limit == 0 {
 		return true
 	}
+	a.read = 0
 	var holders []string
 	now := time.Now()
 	for i := range a.seats {
@@ -64,13 +78,14 @@ func (a *attempt) room() bool {
 		if !s.counts(now, a.window(), a.b.longestTTL()) {
 			continue
 		}
+		a.read |= 1 << i
 		for _, token := range s.standing.beside {
 			if token != a.token && !slices.Contains(holders, token) {
 				holders = append(holders, token)
 			}
 		}
 	}
-	return len(holders) < a.limit
+	return bits.OnesCount64(a.read) >= a.b.quorum && len(holders) < a.limit
 }
 
 // asPermit is what a server says to an attempt for a permit. Only a gate is a vote.
