@@ -31,7 +31,6 @@ var navigation = []group{
 
 // labels are shorter than the titles of the pages.
 var labels = map[string]string{
-	"docs/flashsale.md":               "Ways not to oversell",
 	"docs/outage.md":                  "Outages",
 	"docs/redis.md":                   "Redis",
 	"docs/redlock.md":                 "Redlock",
