@@ -69,12 +69,12 @@ func holderIn(err error) (holder string, rest error) {
 // instanceOf leaves the lane out of the name of a holder of permits: to the backend each lane is an instance (rule P3), to people
 // the Locker is.
 func instanceOf(holder string) string {
-	at := strings.IndexByte(holder, '#')
-	if at < 0 {
+	before, after, ok := strings.Cut(holder, "#")
+	if !ok {
 		return holder
 	}
-	digits := strings.TrimLeft(holder[at+1:], "0123456789")
-	return holder[:at] + digits // and how many more there are
+	digits := strings.TrimLeft(after, "0123456789")
+	return before + digits // and how many more there are
 }
 
 // holderOf names the holder of a key for a caller that did not get past the local queue; "" if it is not known.

@@ -153,6 +153,43 @@ func (e *entry[B]) takeIdle(t *Turn[B], index int) bool {
 	return true
 }
 
+// Others returns the batons of the lanes of a key, other than one, that have a holder or are pinned.
+func (q *Queue[B]) Others(key string, than int) (all []B) {
+	s := q.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[key]
+	if e == nil {
+		return nil
+	}
+	if than != 0 && (e.holders > 0 || e.main.pins > 0) {
+		all = append(all, e.main.baton)
+	}
+	for _, l := range e.lanes {
+		if l.index != than {
+			all = append(all, l.baton)
+		}
+	}
+	return all
+}
+
+// Batons returns the batons of a key in use, which the caller must not change: of lane 0, and of the lanes that its permits
+// use. nil: the key is not in use.
+func (q *Queue[B]) Batons(key string) (all []B) {
+	s := q.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[key]
+	if e == nil {
+		return nil
+	}
+	all = append(all, e.main.baton)
+	for _, l := range e.lanes {
+		all = append(all, l.baton)
+	}
+	return all
+}
+
 // Lane is the index of the lane that the holder of a permit has; 0 for other turns.
 func (t *Turn[B]) Lane() int { return t.lane.index }
 
