@@ -12,6 +12,8 @@
 //
 // Read rounds.go first, for the ways to sell, then shop.go, for the order and its fence (fencing token).
 //
+// With -serve a browser shows the rounds side by side, and has buttons to kill what they need. Read stage.go, then scene.go.
+//
 // With -db it compares five ways not to oversell on a database of your own. Read modes.go, then internal/sqlshop/order.go and batch.go.
 package main
 

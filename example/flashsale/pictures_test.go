@@ -29,16 +29,18 @@ func TestPictures(t *testing.T) {
 	}
 	b := openPage(t)
 	b.click("#go")
-	b.do(chromedp.Sleep(3 * time.Second))
+	b.do(chromedp.Sleep(4 * time.Second))
 	b.click(`[data-ask="service/kill"]`)
 	b.do(chromedp.Sleep(2 * time.Second))
 	b.click(`[data-ask="service/restart"]`)
 	b.until("document.getElementById('status').textContent.includes('has ended')")
 	for _, width := range []int64{1440, 390} {
 		for _, scheme := range []string{"light", "dark"} {
-			b.do(chromedp.EmulateViewport(width, 900), colours(scheme), chromedp.Sleep(300*time.Millisecond),
-				chromedp.Evaluate[chromedp.Void](`document.getElementById("log").scrollTop = 1e6`))
-			picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+			b.do(chromedp.EmulateViewport(width, 900), colours(scheme), chromedp.Sleep(100*time.Millisecond))
+			height := look[int64](b, "document.documentElement.scrollHeight")
+			b.do(chromedp.EmulateViewport(width, height), chromedp.Sleep(300*time.Millisecond),
+				chromedp.Evaluate[chromedp.Void](`document.getElementById("log").scrollTop = 1e6`)) // as it is while lines come
+			picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 			require.NoError(t, err)
 			file := filepath.Join(dir, fmt.Sprintf("flashsale-%d-%s.png", width, scheme))
 			small, err := testpicture.Shrink(picture)

@@ -33,7 +33,7 @@ type stage struct {
 
 var _ face.Stage = (*stage)(nil)
 
-// newStage makes a stage, on which nothing runs until somebody watches it. It ends with ctx; ended is closed when it has.
+// newStage makes a stage, on which nothing runs until a browser comes. It ends with ctx; ended is closed when it has.
 func newStage(ctx context.Context, s settings, stderr io.Writer) *stage {
 	st := &stage{
 		settings: s, stderr: stderr, ctx: ctx, do: make(chan func(*scene)), ended: make(chan struct{}),
@@ -110,9 +110,11 @@ func (st *stage) ask(do func(*scene) error) error {
 // help runs something slow beside the scene. It must end when the server does.
 func (st *stage) help(do func()) { st.helpers.Go(do) }
 
-// Watch implements face.Stage. Whoever watches first opens the stage.
+// Open implements face.Stage.
+func (st *stage) Open() { st.tell(func(sc *scene) { sc.open() }) }
+
+// Watch implements face.Stage.
 func (st *stage) Watch() ([]byte, <-chan struct{}) {
-	st.tell(func(sc *scene) { sc.open() })
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.state, st.newer

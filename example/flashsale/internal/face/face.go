@@ -25,7 +25,9 @@ type Plan struct {
 
 // Stage is where the sale happens. Its methods are safe for concurrent use; an error of one is the reason why it was not done, for people.
 type Stage interface {
-	// Watch returns the state as JSON, and a channel that is closed when there is a newer one. The first call opens the stage.
+	// Open is called for each browser that comes. The first one opens the stage, or the next if that was not possible.
+	Open()
+	// Watch returns the state as JSON, and a channel that is closed when there is a newer one.
 	Watch() (state []byte, newer <-chan struct{})
 	StartSale(ctx context.Context, p Plan) error
 	EndSale(ctx context.Context) error
@@ -105,6 +107,7 @@ func (f *face) events(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprintf(w, format, args...)
 		return err == nil && stream.Flush() == nil
 	}
+	f.stage.Open()
 	state, newer := f.stage.Watch()
 	for open := send("retry: 500\ndata: %s\n\n", state); open; {
 		select {

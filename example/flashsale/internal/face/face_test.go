@@ -42,6 +42,8 @@ func (s *recorder) change() {
 	s.newer = make(chan struct{})
 }
 
+func (s *recorder) Open() { _ = s.note("open") }
+
 func (s *recorder) Watch() ([]byte, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,4 +186,5 @@ func TestEvents(t *testing.T) {
 	assert.Equal(t, `{"state":1}`, next())
 	close(ended)
 	assert.Equal(t, "the end", next())
+	assert.Equal(t, []string{"open"}, s.asked, "once per browser")
 }
