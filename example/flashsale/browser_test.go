@@ -194,7 +194,7 @@ func TestTheLockServiceIsKilledInTheMiddle(t *testing.T) {
 	b.logged("The threshold is 0 now")
 
 	b.click("#end")
-	b.until("document.getElementById('status').textContent.includes('has ended')")
+	b.until("document.getElementById('status').textContent.includes('has ended')") // also after a refusal
 	for _, round := range []string{"one tier", "wllock"} {
 		assert.Equal(t, "0", b.figure(round, "oversold"), round)
 		b.until(fmt.Sprintf("/%s sold [0-9]+ of 30000 pieces, each to one buyer/.test(document.getElementById('log').textContent)", round))

@@ -40,10 +40,18 @@ async function ask(path, fields = {}) {
 }
 
 // The status line is read out, so it changes only when there is something to say. The clock beside it is not.
-let said = 0;
+let usual = "Connecting ...";
+let saying = 0; // the timer that brings back the usual text; 0: it is there
 function say(text) {
   setStatus(text);
-  said = Date.now();
+  clearTimeout(saying);
+  saying = setTimeout(sayUsual, 4000);
+}
+
+function sayUsual() {
+  clearTimeout(saying);
+  saying = 0;
+  setStatus(usual);
 }
 
 function setStatus(text) {
@@ -127,9 +135,9 @@ function showSale(state) {
   $("go").disabled = running || Boolean(state.problem) || !state.service.name;
   document.body.dataset.running = running;
   $("clock").textContent = sale ? sale.elapsed.toFixed(1) + " s" : "";
-  if (Date.now() - said < 4000) return;
-  if (!sale) setStatus(state.service.name ? "Ready: start a sale." : "Starting ...");
-  else setStatus(`Sale ${sale.number} ${sale.running ? "goes on" : "has ended"}.`);
+  if (!sale) usual = state.service.name ? "Ready: start a sale." : "Starting ...";
+  else usual = `Sale ${sale.number} ${sale.running ? "goes on" : "has ended"}.`;
+  if (!saying) setStatus(usual);
 }
 
 const frame = { left: 60, right: 570, top: 10, bottom: 234 };
@@ -187,7 +195,7 @@ function show(state) {
 
 document.forms.start.addEventListener("submit", (e) => {
   e.preventDefault();
-  said = 0;
+  sayUsual();
   ask("sale", Object.fromEntries(new FormData(e.target)));
 });
 $("end").addEventListener("click", () => ask("sale/end"));
