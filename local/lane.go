@@ -12,6 +12,7 @@ type kind int32
 const (
 	exclusive kind = 0
 	sharing   kind = -1
+	idling    kind = -2 // of Queue.Idle
 )
 
 func (k kind) isPermit() bool { return k > 0 }
@@ -48,9 +49,10 @@ type lane[B any] struct {
 // one: they have one lease.
 func (e *entry[B]) room(k kind, others int) bool { // rule P1
 	switch {
-	case e.holders > 0 && !e.shares:
+	case e.holders == 0 || e.idle:
+	case !e.shares:
 		return false
-	case e.holders > 0:
+	default:
 		others++
 	}
 	return others < int(k)
@@ -121,11 +123,13 @@ func (s *shard[B]) tidyLane(l *lane[B]) {
 	}
 }
 
-// dropLane takes a lane from its holder.
-func (e *entry[B]) dropLane(l *lane[B]) {
-	l.holder = nil
-	e.permits--
-	e.shard.tidyLane(l)
+// dropLane takes its lane from t.
+func (e *entry[B]) dropLane(t *Turn[B]) {
+	if t.kind.isPermit() {
+		e.permits--
+	}
+	t.lane.holder = nil
+	e.shard.tidyLane(t.lane)
 }
 
 // passLane hands the lane of t to the first waiter, if that is a permit and its own limit admits it in the place of t.
@@ -141,14 +145,47 @@ func (e *entry[B]) passLane(t *Turn[B]) bool {
 	return true
 }
 
-// takeIdle takes the turn of a lane that has no holder. It counts as a permit, though an exclusive turn may be held meanwhile.
+// Idle takes the turn of a lane that is pinned and has no holder, also after Close. It reports whether it did. The turn must
+// be ended at once, since callers that would not wait do wait for that.
+func (q *Queue[B]) Idle(t *Turn[B], key string, lane int) bool {
+	s := q.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[key]
+	if e == nil {
+		return false
+	}
+	if lane > 0 {
+		return e.takeIdle(t, lane)
+	}
+	if e.holders > 0 {
+		return false
+	}
+	t.lane, t.kind = &e.main, idling
+	e.admit(t)
+	e.idle = true
+	return true
+}
+
+// Unpin takes back one Pin of a lane.
+func (q *Queue[B]) Unpin(key string, lane int) {
+	s := q.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[key] // pinned, hence there
+	l := e.lane(lane)
+	l.pins--
+	s.tidyLane(l)
+	s.tidy(e)
+}
+
+// takeIdle takes the turn of a lane that has no holder. It is no permit, and keeps nobody out.
 func (e *entry[B]) takeIdle(t *Turn[B], index int) bool {
 	i, found := e.find(index)
 	if !found || e.lanes[i].holder != nil {
 		return false
 	}
-	e.permits++
-	t.kind, t.state = 1, held
+	t.kind, t.state = idling, held
 	e.take(t, e.lanes[i])
 	return true
 }

@@ -125,11 +125,37 @@ func TestLanesGoWithTheirLastUser(t *testing.T) { // rule L4
 		c.leaves()
 		require.True(t, q.Idle(&idle, "k", 1))
 		require.Same(t, of, idle.Baton())
-		waits := arrives(q, "k", permits(1))
-		require.Equal(t, "waiting", waits.state)
+		beside := arrives(q, "k", permits(1))
+		require.Equal(t, "in", beside.state, "nobody has the permit")
+		require.NotSame(t, of, beside.turn.Baton())
 		idle.Leave()
 		q.Unpin("k", 1)
-		require.Same(t, of, waits.turn.Baton())
+		beside.leaves()
+		requireUnused(t, q)
+	})
+	bubble(t, "an idle lane keeps nobody out", func(t *testing.T, q *queue) {
+		for _, a := range []ask{{NoWait: true}, {NoWait: true, Shared: true}, {Limit: 0}} {
+			c := arrives(q, "k", exclusive)
+			c.turn.Pin()
+			c.leaves()
+			var idle local.Turn[*baton]
+			require.True(t, q.Idle(&idle, "k", 0))
+			permit := arrives(q, "k", ask{Permits: 1, NoWait: true})
+			require.Equal(t, "in", permit.state, "it has another lane")
+			if !a.Shared {
+				require.Contains(t, "busy full", arrives(q, "k", a).state, "the permit keeps it out")
+			}
+			permit.leaves()
+			waits := arrives(q, "k", a)
+			require.Equal(t, "waiting", waits.state, "for a moment")
+			require.Contains(t, "busy full", arrives(q, "k", a).state, "that one is before it")
+			idle.Leave()
+			synctest.Wait()
+			require.Equal(t, "in", waits.state)
+			q.Unpin("k", 0)
+			waits.leaves()
+			requireUnused(t, q)
+		}
 	})
 }
 

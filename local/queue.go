@@ -71,6 +71,7 @@ type entry[B any] struct {
 	holders     int      // turns of lane 0 held: 1, or more when shared
 	open        bool     // shared callers may enter beside the holders
 	shares      bool     // the holders of lane 0 are shared
+	idle        bool     // the holder of lane 0 is Idle's
 	reopens     uint16   // how often Reopen was called
 	main        lane[B]  // lane 0
 
@@ -149,38 +150,6 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 	}
 	s.mu.Unlock()
 	return t.wait(ctx, s, ask)
-}
-
-// Idle takes the turn of a lane that is pinned and has no holder, also after Close. It reports whether it did.
-func (q *Queue[B]) Idle(t *Turn[B], key string, lane int) bool {
-	s := q.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.entries[key]
-	if e == nil {
-		return false
-	}
-	if lane > 0 {
-		return e.takeIdle(t, lane)
-	}
-	if e.holders > 0 {
-		return false
-	}
-	t.lane, t.kind = &e.main, exclusive
-	e.admit(t)
-	return true
-}
-
-// Unpin takes back one Pin of a lane.
-func (q *Queue[B]) Unpin(key string, lane int) {
-	s := q.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.entries[key] // pinned, hence there
-	l := e.lane(lane)
-	l.pins--
-	s.tidyLane(l)
-	s.tidy(e)
 }
 
 // Each calls f for every key in use: for its lane 0, and then for the lanes that its permits use, with their batons and the
@@ -307,6 +276,8 @@ func (e *entry[B]) admit(t *Turn[B]) {
 // refuses returns why a newcomer that would have to wait is refused, or nil.
 func (e *entry[B]) refuses(ask Ask) error {
 	switch {
+	case e.idle && e.first == nil && (ask.Shared || e.permits == 0): // rule P3: it is free in a moment
+		return nil
 	case ask.NoWait:
 		return ErrBusy
 	case ask.Limit >= 0 && e.waiting >= ask.Limit: // rule L2

@@ -181,12 +181,12 @@ func (t *Turn[B]) lock() *shard[B] {
 func (t *Turn[B]) drop() {
 	e := t.lane.entry
 	t.state = gone
-	if t.kind.isPermit() {
-		e.dropLane(t.lane)
+	if t.lane.index > 0 {
+		e.dropLane(t)
 	} else if e.holders--; e.holders > 0 {
 		return
 	} else {
-		e.open = false
+		e.open, e.idle = false, false
 	}
 	e.admitHeads() // rule L1
 }

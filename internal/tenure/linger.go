@@ -36,11 +36,19 @@ func (t *Tenure) stopLinger() bool {
 	return was
 }
 
+// reuse is stopLinger for a lease that is not released. Those that wait for that need not. The caller holds mu.
+func (t *Tenure) reuse() (unpin bool) {
+	if t.current.lingering {
+		t.outgoing.clear()
+	}
+	return t.stopLinger()
+}
+
 // unwelcome reports whether a lingering lease should be released now.
 func (t *Tenure) unwelcome() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.current.lingering && (t.current.lease.Contended() || t.group.closed())
+	return t.current.lingering && (t.current.lease.Contended() || t.group.closed() || t.outgoing.gone != nil)
 }
 
 // endLinger releases a lingering lease, if it still is one and nobody has the turn; else the holder of the turn sees to

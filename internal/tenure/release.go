@@ -16,7 +16,7 @@ func (t *Tenure) Release(turn Turn) {
 		t.releaseAll(turn)
 	}
 	turn.Leave()
-	if lingers && t.unwelcome() { // another instance asked for it while we still had the turn, and could not get at it
+	if lingers && t.unwelcome() { // another instance or lane asked for it while we still had the turn, and could not get at it
 		t.endLinger()
 	}
 }
@@ -127,7 +127,7 @@ func (o *outgoing) clear() (unpin bool) {
 // makePrev makes the current lease prev. It does not linger any more, but prev takes over its pin. The caller holds mu.
 func (t *Tenure) makePrev() {
 	if t.current.lease != nil {
-		t.outgoing = outgoing{prev: t.current.lease, pinned: t.stopLinger()}
+		t.outgoing = outgoing{prev: t.current.lease, pinned: t.stopLinger(), gone: t.outgoing.gone}
 		t.current.lease = nil
 	}
 }
@@ -231,7 +231,7 @@ func (t *Tenure) going(all []<-chan struct{}, leases bool) []<-chan struct{} {
 		}
 		all = append(all, t.parting.none)
 	}
-	if o := &t.outgoing; leases && o.releasing {
+	if o := &t.outgoing; leases && (o.releasing || t.current.lingering) { // lingering: the holder of the turn releases or uses it
 		if o.gone == nil {
 			o.gone = make(chan struct{})
 		}

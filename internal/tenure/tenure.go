@@ -157,7 +157,7 @@ func (t *Tenure) look(u *Use, ask *Ask) (decision, error) {
 		if !t.handOn(u, ask) {
 			return decision{refill: t.current.lease}, nil
 		}
-		return decision{admitted: true, unpin: t.stopLinger()}, nil
+		return decision{admitted: true, unpin: t.reuse()}, nil
 	case t.users.count > 0 || t.entering: // rule T1
 		t.current.refused = t.users.count > 0
 		return decision{}, ErrDrain
@@ -356,7 +356,7 @@ func (t *Tenure) LeaseLost(l distributed.Lease) {
 			owners = append(owners, t.users.first.Owner)
 			t.users.remove(t.users.first)
 		}
-		unpin = t.stopLinger()
+		unpin = t.reuse()
 	}
 	t.mu.Unlock()
 	for _, o := range owners {
