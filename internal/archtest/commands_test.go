@@ -236,3 +236,13 @@ func TestWrongCommandsAreFound(t *testing.T) {
 		"github.com/wllock/wllock/distributed/redislock is no module",
 	}, wrong)
 }
+
+// TestREADMELeadsToEveryPage of docs/.
+func TestREADMELeadsToEveryPage(t *testing.T) {
+	readme := read(t, filepath.Join(root, "README.md"))
+	all, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	require.NoError(t, err)
+	for _, page := range all {
+		assert.Contains(t, readme, "(docs/"+filepath.Base(page))
+	}
+}
