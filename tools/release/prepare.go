@@ -106,17 +106,21 @@ func (r *release) finish() error {
 		return nil
 	}
 	args := []string{"git", "-C", r.top, "fetch", "--quiet", "--no-tags", r.clone()}
-	push := "git push origin"
+	nested := "git push origin"
 	for _, m := range r.modules {
 		if m.Released() {
 			ref := "refs/tags/" + m.Tag(r.version)
-			args, push = append(args, ref+":"+ref), push+" "+m.Tag(r.version)
+			args = append(args, ref+":"+ref)
+			if m.Dir != "." {
+				nested += " " + m.Tag(r.version)
+			}
 		}
 	}
 	if err := r.steps(args); err != nil {
 		return err
 	}
-	fmt.Printf("\ntagged; nothing is pushed yet. A version cannot be taken back once the proxy has seen it:\n  %s\n", push)
+	// More than three tags in one push start no workflow, and the workflow reads the version of the command from its tag.
+	fmt.Printf("\ntagged; nothing is pushed yet. A version cannot be taken back once the proxy has seen it:\n  %s\n  git push origin %s\n", nested, r.version)
 	return nil
 }
 
