@@ -17,6 +17,7 @@ type release struct {
 
 	top     string // of the repository
 	dir     string // of the trial
+	head    string // the commit on which the release is built; the repository may move on meanwhile
 	modules []repo.Module
 }
 
@@ -32,7 +33,11 @@ func (r *release) prepare() error {
 	); err != nil {
 		return err
 	}
-	var err error
+	head, err := output(r.clone(), nil, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	r.head = strings.TrimSpace(head)
 	if r.modules, err = repo.Modules(r.clone()); err != nil {
 		return err
 	}
@@ -78,11 +83,7 @@ func (r *release) commit(then ...string) error {
 
 // retag joins the commits to one and moves all tags there. The zips of the modules stay what they were.
 func (r *release) retag() error {
-	head, err := output(r.top, nil, "git", "rev-parse", "HEAD")
-	if err != nil {
-		return err
-	}
-	if err := r.commit("reset", "--quiet", "--soft", strings.TrimSpace(head)); err != nil {
+	if err := r.commit("reset", "--quiet", "--soft", r.head); err != nil {
 		return err
 	}
 	if err := r.commit("log", "-1", "--format=", "--stat"); err != nil {
