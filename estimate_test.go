@@ -17,18 +17,19 @@ import (
 type shedLoad struct {
 	name string
 	hold func(r *rand.Rand) time.Duration // 10 ms on average
+	at   float64                          // so many at a time
 }
 
 var shedLoads = []shedLoad{
-	{"constant", func(*rand.Rand) time.Duration { return 10 * time.Millisecond }},
-	{"uniform", func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(20 * time.Millisecond))) }},
-	{"exponential", func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(10*time.Millisecond)) }},
+	{"constant", func(*rand.Rand) time.Duration { return 10 * time.Millisecond }, 1},
+	{"uniform", func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(20 * time.Millisecond))) }, 1},
+	{"exponential", func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(10*time.Millisecond)) }, 1},
 	{"one in ten is long", func(r *rand.Rand) time.Duration {
 		if r.IntN(10) == 0 {
 			return 55 * time.Millisecond
 		}
 		return 5 * time.Millisecond
-	}},
+	}, 1},
 }
 
 // shopper is one caller of the load.
@@ -58,7 +59,7 @@ func (s shedLoad) run(t *testing.T, seed uint64, callers int, opts ...wllock.Cal
 			c.timedOut = errors.Is(err, wllock.ErrWaitTimeout)
 		}()
 		synctest.Wait()
-		time.Sleep(time.Duration(r.ExpFloat64() * float64(10*time.Millisecond) / 1.5))
+		time.Sleep(time.Duration(r.ExpFloat64() * float64(10*time.Millisecond) / 1.5 / s.at))
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()

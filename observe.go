@@ -113,8 +113,9 @@ func (o *observer) acquired(ctx context.Context, c *call) {
 
 // refused is called instead of acquired.
 func (o *observer) refused(ctx context.Context, c *call, e *Error, why outcome) {
-	if c.mode == distributed.Exclusive && (c.turn.Queued() || e.Tier == TierDistributed) {
-		c.name.wait.took(time.Since(c.turnAt), 1) // a caller that leaves the line delays those behind it by no time at all
+	if counts := c.mode == distributed.Exclusive || c.turn.Permits() > 0; counts && (c.turn.Queued() || e.Tier == TierDistributed) {
+		took := time.Since(c.turnAt) / time.Duration(max(c.turn.Permits(), 1)) // in line: a caller that leaves delays those behind it by no time at all
+		c.name.wait.took(took, 1)
 	}
 	switch why {
 	case queueFull:
