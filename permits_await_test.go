@@ -72,3 +72,23 @@ func TestPermitThatIsLostAsItIsGrantedWaitsForNoFellow(t *testing.T) { // rule P
 		nothingLeft(t, b, l, other)
 	})
 }
+
+// A caller that needs a lease of its own is not offered one that serves others, which then would go to the line, past those that have
+// waited at the backend for longer.
+func TestPermitPassesAFellowThatNeedsALeaseOfItsOwn(t *testing.T) { // rules P2 and N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other, three := lockerOn(t, b), wllock.Permits(3)
+		away := comes(t, other, three, wllock.WithLockTimeMax(0))
+		away2 := comes(t, other, three, wllock.WithLockTimeMax(0))
+		first := comes(t, l, three)
+		own, plain, line := comes(t, l, three, wllock.WithHoldAtLeast(1)), comes(t, l, three), comes(t, l, three)
+		leaves(first)
+		require.Equal(t, []string{"waiting", "in", "waiting"}, are(own, plain, line))
+		leaves(away, away2)
+		require.Equal(t, []string{"in", "in", "in"}, are(own, plain, line))
+		leaves(own, plain, line)
+		time.Sleep(ttl) // own stays for a moment
+		nothingLeft(t, b, l, other)
+	})
+}
