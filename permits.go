@@ -21,8 +21,8 @@ import (
 // all behind it. If n is lowered, nobody gets in before fewer are held. Give all callers the same n, best with WithName: while
 // they disagree, as many are held as the largest n allows.
 //
-// Without Permits, a call for the same key waits until all permits are released, and permits asked for after it wait for it:
-// a way to drain. All else is as for a lock: it is renewed while the function runs, expires alone if the process dies, is
+// Without Permits (with Exclusive, if WithName says Permits), a call for the same key waits until all permits are released, and permits
+// asked for after it wait for it: a way to drain. All else is as for a lock: it is renewed while the function runs, expires alone if the process dies, is
 // passed on within the process, and each caller has its own fence. Fences of permits that are held at the same time are in no
 // order, so a store cannot refuse the smaller one; what a later exclusive holder writes is above all of them.
 //
@@ -35,6 +35,15 @@ func Permits(n int) CallOption {
 			return c.wrong("Permits(%d): want 1 or more", n)
 		}
 		c.permits = int32(min(n, math.MaxInt32))
+		return c
+	}
+}
+
+// Exclusive requests the lock for one caller at a time, which is the default: for names whose WithName says Permits or Shared, to drain
+// or to write. Of Exclusive and either of these, the last one wins.
+func Exclusive() CallOption {
+	return func(c callOptions) callOptions {
+		c.mode, c.permits = distributed.Exclusive, 0
 		return c
 	}
 }

@@ -239,6 +239,21 @@ func TestPermitInsideItsOwnLock(t *testing.T) { // rules L6 and P5
 	}
 }
 
+// With what docs/permits.md recommends, a limit by WithName, a drain is possible as well.
+func TestExclusiveDrainsANameWithPermits(t *testing.T) { // rule P1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithName("n", wllock.Permits(2)))
+		all := []*guest{comes(t, l), comes(t, l)}
+		drain, behind := comes(t, l, wllock.Exclusive()), comes(t, l)
+		require.Equal(t, []string{"in", "in", "waiting", "waiting"}, are(all[0], all[1], drain, behind))
+		leaves(all...)
+		require.Equal(t, []string{"in", "waiting"}, are(drain, behind))
+		leaves(drain, behind)
+		leaves(comes(t, l, wllock.Shared(), wllock.Exclusive()), comes(t, l, wllock.Exclusive(), wllock.Permits(2)))
+		nothingLeft(t, b, l)
+	})
+}
+
 func TestWhatPermitsCannotBeCombinedWith(t *testing.T) { // rule P5
 	l, _ := newLocker(t, wllock.WithName("p", wllock.Permits(2)))
 	batch := func(name string, opts ...wllock.CallOption) error {
