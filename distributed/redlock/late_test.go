@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // A claim that is answered when the votes have expired is no lease, though a majority votes for us: another may have held the lock
@@ -127,4 +128,35 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("not granted")
 	}
+}
+
+// A vote is yielded to a reader that has this server's vote already, with what it had left elsewhere when that was looked at: it has renewed
+// since, and counts on what it got here.
+func TestAYieldShortensNoVote(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	b.listen()
+	require.Eventually(t, func() bool {
+		got, _ := s.all[0].Do("PUBSUB", "NUMSUB", prefix+b.process).([]any)
+		return len(got) == 2 && got[1] == int64(1)
+	}, patience, time.Millisecond)
+	says := func(a *attempt, c conn.Call) string {
+		answered := make(chan *ask, 1)
+		b.nodes[0].send(&ask{Call: c, lane: a.lane, limit: patience, done: func(k *ask) { answered <- k }})
+		k := <-answered
+		require.NoError(t, k.Err)
+		return k.Reply
+	}
+	req := request("k", "a")
+	req.Mode = distributed.Shared
+	target, yields := newAttempt(b, req), newAttempt(b, req)
+	require.True(t, b.attempts.inherit(target)) // else what is announced to it is given back
+	for _, a := range []*attempt{target, yields} {
+		require.Contains(t, says(a, a.call(enterScript, "s", 1, a.id, 0, "")), "vote")
+	}
+	require.Contains(t, says(target, target.renewCall("s", 0, time.Minute)), "held")
+	says(yields, yields.call(yieldScript, "s", 2, yields.id, target.token, "s", 50))
+	time.Sleep(100 * time.Millisecond)
+	require.Contains(t, says(target, target.renewCall("s", 0, time.Minute)), "held")
 }

@@ -114,7 +114,7 @@ local function take(token, mode, window, limit)
   elseif current ~= 's' then
     return false
   end
-  redis.call('ZADD', set, now + window, token)
+  redis.call('ZADD', set, 'GT', now + window, token) -- GT: a vote that is yielded to one that has it must not shorten it
   lasting(set)
   return true
 end
