@@ -195,7 +195,7 @@ func TestTheLockServiceIsKilledInTheMiddle(t *testing.T) {
 
 	b.click("#end")
 	b.until("document.getElementById('status').textContent.includes('has ended')") // also after a refusal
-	for _, round := range []string{"one tier", "wllock"} {
+	for _, round := range []string{"one tier", "wllock", "batches"} {
 		assert.Equal(t, "0", b.figure(round, "oversold"), round)
 		b.until(fmt.Sprintf("/%s sold [0-9]+ of 30000 pieces, each to one buyer/.test(document.getElementById('log').textContent)", round))
 	}

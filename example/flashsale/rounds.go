@@ -25,15 +25,13 @@ type round struct {
 	open   func(*instance) (clerk, closer, error)
 }
 
+// rounds follow each other, but on the page, where all sell at the same time, on the same cores.
 var rounds = []round{
 	{id: "piece-a", title: "no lock", unsafe: true, open: withoutLock},
 	{id: "piece-b", title: "one tier", locked: true, open: withBackendOnly},
 	{id: "piece-c", title: "wllock", locked: true, fenced: true, open: withWllock},
 	{id: "piece-d", title: "batches", locked: true, fenced: true, shared: true, open: withBatches},
 }
-
-// sideBySide are the rounds of the page. Each sells at the same time as the others, on the same two cores.
-var sideBySide = rounds[:3]
 
 // instance is one shop server in one round.
 type instance struct {
@@ -127,9 +125,6 @@ func withWllock(i *instance) (clerk, closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if i.opened != nil {
-		i.opened(locker)
-	}
 	sell := func(ctx context.Context, v *visit) error {
 		return locker.Do(ctx, "product", i.product, func(ctx context.Context) error {
 			v.enter()
@@ -142,11 +137,15 @@ func withWllock(i *instance) (clerk, closer, error) {
 
 // locker is an instance's own. Close it.
 func (i *instance) locker() (*wllock.Locker, error) {
-	return wllock.New(i.system, i.backend,
+	locker, err := wllock.New(i.system, i.backend,
 		wllock.WithThreshold(i.Threshold),
 		wllock.WithLeaseTTL(i.ttl()),
 		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)),
 	)
+	if err == nil && i.opened != nil {
+		i.opened(locker)
+	}
+	return locker, err
 }
 
 func (i *instance) orderFenced(ctx context.Context, buyer string, fence uint64) error {

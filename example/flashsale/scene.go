@@ -14,7 +14,7 @@ const (
 	pageShops = 3
 	// pageTTL is shorter than a Locker's default, because people wait for it to expire when they have killed a shop.
 	pageTTL = 2 * time.Second
-	// pageThinking makes orders slow enough for three rounds at once on two cores, so that the rounds do not slow each other down.
+	// pageThinking makes orders slow enough for all rounds at once on two cores, so that the rounds do not slow each other down.
 	pageThinking = 2 * time.Millisecond
 	// endTime is for a child process to end when it is told to.
 	endTime = 3 * time.Second

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,9 +92,9 @@ type shopProcess struct {
 	sales sync.WaitGroup
 
 	mu        sync.Mutex
-	locker    *wllock.Locker // guarded by mu: of the sale that goes on; nil: none
-	threshold int            // guarded by mu
-	noMore    func()         // guarded by mu: ends the arrivals; nil: no sale yet
+	lockers   []*wllock.Locker // guarded by mu: one per round of the sale that goes on that has one
+	threshold int              // guarded by mu
+	noMore    func()           // guarded by mu: ends the arrivals; nil: no sale yet
 }
 
 // serveShop is the main program of a shop.
@@ -139,37 +140,42 @@ func (p *shopProcess) close() {
 func (p *shopProcess) setThreshold(n int) {
 	p.mu.Lock()
 	p.threshold = n
-	locker := p.locker
+	lockers := slices.Clone(p.lockers)
 	p.mu.Unlock()
-	if locker != nil {
-		_ = locker.SetThreshold("product", n) // fails for no number that the page lets through
+	for _, l := range lockers {
+		_ = l.SetThreshold("product", n) // fails for no number that the page lets through
 	}
 }
 
-// use makes the Locker the one that setThreshold means; nil: the sale has ended.
+// use makes the Locker one of those that setThreshold means, until the sale has ended.
 func (p *shopProcess) use(l *wllock.Locker) {
 	p.mu.Lock()
-	p.locker = l
+	p.lockers = append(p.lockers, l)
 	n := p.threshold
 	p.mu.Unlock()
-	if l != nil {
-		_ = l.SetThreshold("product", n)
-	}
+	_ = l.SetThreshold("product", n)
 }
 
-// away reports whether the Locker knows that it cannot reach the lock service.
+// forget lets go of the Lockers of a sale that has ended.
+func (p *shopProcess) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lockers = nil
+}
+
+// away reports whether a Locker knows that it cannot reach the lock service.
 func (p *shopProcess) away() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.locker != nil && !p.locker.Health().Available
+	return slices.ContainsFunc(p.lockers, func(l *wllock.Locker) bool { return !l.Health().Available })
 }
 
 // sell serves the buyers of a sale, in all rounds at once, and reports until all are answered.
 func (p *shopProcess) sell(ctx context.Context, o opening) {
 	began := time.Now()
 	var open sync.WaitGroup
-	counters := make([]*counter, len(sideBySide))
-	for i, r := range sideBySide {
+	counters := make([]*counter, len(rounds))
+	for i, r := range rounds {
 		counters[i] = &counter{tally: &tally{start: began, meter: new(meter)}, way: &link{Backend: nothingBehind{}, rtt: o.Settings.RTT}}
 		open.Go(func() {
 			if err := p.play(ctx, o, r, o.Files[i], counters[i]); err != nil {
@@ -187,7 +193,7 @@ func (p *shopProcess) sell(ctx context.Context, o opening) {
 	stop := every(newsInterval, func() { report(false) })
 	open.Wait()
 	stop()
-	p.use(nil)
+	p.forget()
 	report(true)
 }
 

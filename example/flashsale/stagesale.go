@@ -96,8 +96,8 @@ func (sc *scene) startSale(p face.Plan) error {
 // open makes the databases.
 func (s *stageSale) open(ctx context.Context) error {
 	s.system = "flashsale-" + rand.Text()[:8] // unique, so that two sales do not interfere
-	s.tracks = make([]track, len(sideBySide))
-	for i, r := range sideBySide {
+	s.tracks = make([]track, len(rounds))
+	for i, r := range rounds {
 		shop, file, remove, err := createShop(ctx)
 		if err != nil {
 			return err
@@ -132,8 +132,8 @@ func (sc *scene) begin(s *stageSale, err error) error {
 	}
 	sc.sale, sc.events = s, nil
 	s.began = time.Now()
-	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the three rounds. Threshold %d, round trip to the lock service %v and more.",
-		s.number, s.plan.Stock, s.plan.Buyers, pageShops, s.plan.Seconds, sc.threshold, sc.stage.settings.RTT)
+	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
+		s.number, s.plan.Stock, s.plan.Buyers, pageShops, s.plan.Seconds, len(rounds), sc.threshold, sc.stage.settings.RTT)
 	if !sc.service.up {
 		s.interrupted()
 		sc.say("The lock service is down.")
@@ -171,7 +171,7 @@ func (sc *scene) join(seat *shopSeat) error {
 	if len(s.samples) > 0 { // the buyers that would have come before have gone elsewhere
 		o.Late = time.Since(s.began)
 	}
-	seat.part = &part{standings: make([]standing, len(sideBySide))}
+	seat.part = &part{standings: make([]standing, len(rounds))}
 	s.parts = append(s.parts, seat.part)
 	return sc.order(seat, order{Open: &o})
 }
@@ -279,7 +279,7 @@ func (s *stageSale) watch(st *stage) {
 }
 
 func (s *stageSale) auditAll(ctx context.Context) (all []audit, err error) {
-	for i, r := range sideBySide {
+	for i, r := range rounds {
 		a, err := s.shops[i].Audit(ctx, r.id)
 		if err != nil {
 			return nil, fmt.Errorf("look at the database of %q: %w", r.title, err)
@@ -295,8 +295,8 @@ func (sc *scene) sample(audits []audit, at time.Duration) {
 	for i, a := range audits {
 		t := &s.tracks[i]
 		if a.Sold > t.audit.Sold {
-			if still := at - t.last; sideBySide[i].locked && still > stallTime && t.audit.Sold > 0 {
-				sc.say("%s sells again: it had sold nothing for %s.", sideBySide[i].title, seconds(still))
+			if still := at - t.last; rounds[i].locked && still > stallTime && t.audit.Sold > 0 {
+				sc.say("%s sells again: it had sold nothing for %s.", rounds[i].title, seconds(still))
 			}
 			t.last = at
 		}
@@ -335,7 +335,7 @@ func (sc *scene) finish() {
 
 // reports are the lines of the table, as for a run without a page. Buyers that got no answer have failed.
 func (s *stageSale) reports() (all []report) {
-	for i, r := range sideBySide {
+	for i, r := range rounds {
 		total, lost := s.total(i)
 		total.Failed += int(lost)
 		all = append(all, newReport(r, s.plan.Stock, s.tracks[i].audit, total))

@@ -8,6 +8,7 @@ const about = {
   "no lock": "Everybody sells at once.",
   "one tier": "Every buyer asks the lock service.",
   "wllock": "One buyer per shop asks for all.",
+  "batches": "One transaction sells to all that wait.",
 };
 
 function make(tag, attributes = {}, ...children) {
