@@ -113,7 +113,7 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 
 // renewed extends the lease by an answer. One that comes after its end does not, if it shares the lock with an owner: its row is renewed
 // without the lock's. So a transaction may have read the row when it had expired, and have let another in before it deletes it. An answer in
-// time came before the row's expiry; whoever finds that expired reads later, and sees the renewal.
+// time came before the row's expiry; whoever finds that expired reads later, and sees the renewal (rule D11).
 func (l *lease) renewed(sent time.Time) bool {
 	if l.seat && distributed.Over(time.Now(), l.Until()) {
 		if l.End() {
