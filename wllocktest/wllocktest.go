@@ -45,7 +45,8 @@ func New(t testing.TB, opts ...wllock.Option) *wllock.Locker {
 }
 
 // Hold acquires the lock name, key of l, as another caller in the way of the code under test would, and returns a function
-// that releases it; the end of the test releases it at the latest. The test fails if the lock cannot be acquired.
+// that releases it; the end of the test releases it at the latest. The test fails if the lock cannot be acquired. Of a name
+// with [wllock.Permits] it has one permit.
 func Hold(t testing.TB, l *wllock.Locker, name, key string) (release func()) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // which ends before the clean-up

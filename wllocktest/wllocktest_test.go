@@ -234,3 +234,12 @@ func TestFaultsEndWithTheTest(t *testing.T) {
 		})
 	}
 }
+
+// Of a name with permits, Hold has one: n of them are in the way of the code under test.
+func TestHoldHasOnePermit(t *testing.T) {
+	locker := wllocktest.New(t, wllock.WithName("partner", wllock.Permits(2)))
+	wllocktest.Hold(t, locker, "partner", "acme")
+	require.NoError(t, locker.Do(t.Context(), "partner", "acme", nothing, wllock.NoWait()))
+	wllocktest.Hold(t, locker, "partner", "acme")
+	require.ErrorIs(t, locker.Do(t.Context(), "partner", "acme", nothing, wllock.NoWait()), wllock.ErrHeld)
+}
