@@ -23,7 +23,9 @@ function excerpt(text, query) {
   const wanted = lower(query);
   const at = Math.max(0, Math.min(...wanted.map((w) => text.toLowerCase().indexOf(w)).filter((i) => i >= 0), text.length) - 40);
   const from = at > 0 ? text.indexOf(" ", at) : 0; // at a word
-  const cut = (at > 0 ? "…" : "") + text.slice(from, at + 140) + (text.length > at + 140 ? " …" : "");
+  const space = text.indexOf(" ", at + 140);
+  const to = space < 0 ? text.length : space; // and ends with one
+  const cut = (at > 0 ? "…" : "") + text.slice(from, to) + (to < text.length ? " …" : "");
   const parts = cut.split(new RegExp(`(${wanted.join("|")})`, "gi"));
   return parts.map((part, i) => {
     if (i % 2 === 0) return part;
