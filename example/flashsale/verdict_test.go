@@ -27,6 +27,8 @@ func TestVerdict(t *testing.T) {
 func TestTheVerdictOnBatches(t *testing.T) {
 	batches := report{Round: "batches", Sold: 100, OrdersPerSecond: 6220, stock: 100}
 	assert.Contains(t, verdict(append(played(), batches)), "; in batches it sold at 10 times its orders per second.")
+	batches.OrdersPerSecond, batches.P99Wait = 640, 32
+	assert.Contains(t, verdict(append(played(), batches)), "; in batches it sold as many orders per second, with 99 of 100 waits below 32 ms.")
 	batches.FenceViolations = 1
 	assert.NotContains(t, verdict(append(played(), batches)), "batches")
 }
