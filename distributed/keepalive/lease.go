@@ -168,7 +168,8 @@ func (l *Lease) tell(contended bool) {
 }
 
 // Renewed is called by the backend when the lease has been extended, or claimed. An earlier end than the one known is
-// ignored: answers may overtake each other, and both are promises of the backend.
+// ignored: answers may overtake each other, and both are promises of the backend. An answer that comes after the lease's end counts
+// as well, so it must be one that the service gives only if nobody else was granted the lock meanwhile.
 func (l *Lease) Renewed(until time.Time) {
 	l.mu.Lock()
 	sent, ended := l.asked, l.state.Load() >= finished

@@ -130,6 +130,9 @@ func (s *session) renewMoving(batch []*lease, shortest time.Duration) {
 		if calls[i].Err == nil {
 			r := readRenew(calls[i].Reply)
 			r.contended = l.Contended() // they do not say
+			if modes[i] == distributed.Shared && distributed.Over(time.Now(), l.Until()) {
+				r.held = false // two calls: the lock may have expired between them, and have been granted to others
+			}
 			l.renewedAs(modes[i], r, sent)
 		}
 	}

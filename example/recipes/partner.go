@@ -28,7 +28,7 @@ func (p *Partner) Get(ctx context.Context, url string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer response.Body.Close()
+		defer func() { _ = response.Body.Close() }()
 		if response.StatusCode != http.StatusOK {
 			return nil, fmt.Errorf("the partner answered %s", response.Status)
 		}
