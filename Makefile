@@ -20,7 +20,7 @@ TEST = bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off
 
 # go test takes a result from its cache if the files of the module are the same, but pages lie outside of most modules: a test that
 # reads them asks for this as well.
-export WLLOCK_PAGES := $(shell cat *.md docs/*.md benchmarks/README.md | cksum)
+export PAGES_SUM := $(shell cat *.md docs/*.md benchmarks/README.md | cksum)
 
 LINTERS = github.com/kisielk/errcheck gotest.tools/gotestsum honnef.co/go/tools/cmd/staticcheck
 

@@ -32,7 +32,7 @@ func (b block) program() bool { return strings.HasPrefix(b.text, "package main\n
 // pages are what a reader sees of the repository.
 func pages(t *testing.T) []string {
 	t.Helper()
-	_ = os.Getenv("WLLOCK_PAGES") // changes with them: see the Makefile
+	_ = os.Getenv("PAGES_SUM") // changes with them: see the Makefile
 	all, err := filepath.Glob("../docs/*.md")
 	require.NoError(t, err)
 	top, err := filepath.Glob("../*.md")

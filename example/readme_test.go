@@ -16,7 +16,7 @@ import (
 // blocks returns the fenced blocks of that language in the quick start, in order.
 func blocks(t *testing.T, language string) []string {
 	t.Helper()
-	_ = os.Getenv("WLLOCK_PAGES") // changes with the page: see the Makefile
+	_ = os.Getenv("PAGES_SUM") // changes with the page: see the Makefile
 	page, err := os.ReadFile("../docs/quickstart.md")
 	require.NoError(t, err)
 	var found []string
