@@ -81,6 +81,7 @@ func TestLocalOnlyServerThatHangs(t *testing.T) {
 	require.NoError(t, try(l, "k").err)
 	k, err := l.Acquire(t.Context(), "n", "held")
 	require.NoError(t, err)
+	time.Sleep(stopTTL) // so that the lease is claimed: the claim window would end before the outage is noticed
 	s.Pause()
 	got := try(l, "k", wllock.WithWait(3*stopTTL))
 	require.NoError(t, got.err)
