@@ -90,7 +90,7 @@ var mutants = []mutant{
 	{"stretched readers that are left", "redis.call('ZADD', READERS, latest, member)", ""},
 	{"a lock cut to later than its readers", "return math.min(math.max(last, now + 1), latest)", "return latest"},
 	{"a lock that is cut with readers left", "'LIMIT', 0, MOST", "'LIMIT', 0, 0"},
-	{"a lock cut by the T of an earlier owner", "value = redis.call('MGET', LOCK)[1] -- this", "-- this"},
+	{"a lock cut by the T of an earlier owner", "\n  value = redis.call('MGET', LOCK)[1] -- this", "\n  -- this"},
 	{"dead waiters skipped without end", "skips = skips - 1", ""},
 	{"skipped waiters that stay", "unfinished = true\n      removeFirst(rank)", "unfinished = true"},
 	{"a waiter that does not go on", "if unfinished then return 'place 0 0 0' end", ""},
@@ -156,5 +156,18 @@ func TestBrokenScriptsAreFound(t *testing.T) {
 			require.NotNil(t, f.failure, "not found by %d sequences", f.total)
 			t.Logf("found by sequence %d: %s", f.failure.index, f.failure.what)
 		})
+	}
+}
+
+// TestBrokenScriptsAreScripts shows that each of them can be run, since the test above runs a part of them.
+func TestBrokenScriptsAreScripts(t *testing.T) {
+	server := redistest.Start(t)
+	for _, m := range slices.Concat(mutants, rareMutants) {
+		places := 0
+		newScriptLink(t, server, func(_, text string) string {
+			places += strings.Count(text, m.old)
+			return strings.ReplaceAll(text, m.old, m.broken)
+		})
+		require.NotZero(t, places, "no script has %q any more: break its new form", m.old)
 	}
 }
