@@ -6,40 +6,65 @@ MAKEFLAGS   += --no-print-directory
 GO          ?= go
 
 PKG       ?= $(RACED)# what race, gobench, fuzz and cover look at
+TESTFLAGS ?=#       more for go test, as -count=1, which takes no result from the cache
 FUZZTIME  ?= 10s#   per fuzz target
 BENCHTIME ?= 1s#    per benchmark
 BENCH     ?= .#     which benchmarks
 
+# With it the keys of the build cache hold no folder, so a clone in another one compiles nothing again.
+export GOFLAGS := $(sort $(shell $(GO) env GOFLAGS) -trimpath)
+
 # The packages of all modules: "..." ends where another module begins. Those that compare are not run under the detector.
 ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
+# Those whose goroutines are ours, and whose tests do not spend their time in servers: the gate runs these under the race detector.
+CORE  := ./distributed/redislock . ./local ./internal/tenure ./internal/outage ./internal/deadline ./internal/watch ./internal/conn \
+	./distributed ./distributed/keepalive ./distributed/memlock ./distributed/locktest ./middleware/httpguard ./middleware/ratelimit \
+	./config ./debug ./wllocktest
 PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...
 RACED := $(filter-out $(PLAIN),$(ALL))
 
 # Prints a line per package, what failed, and at the end which tests were skipped and why: a skip that nobody sees hides.
-TEST = bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off
+TEST = bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off $(TESTFLAGS)
+# Most tests wait most of the time. The limit is for a package that hangs: none takes 90 s.
+SHORT = WLLOCK_REQUIRE_SERVERS=1 bin/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary=skipped -- \
+	-vet=off -short -parallel 8 -timeout 10m $(TESTFLAGS)
 
 # go test takes a result from its cache if the files of the module are the same, but pages lie outside of most modules: a test that
 # reads them asks for this as well.
 export PAGES_SUM := $(shell cat *.md docs/*.md benchmarks/README.md | cksum)
 
-LINTERS = github.com/kisielk/errcheck gotest.tools/gotestsum honnef.co/go/tools/cmd/staticcheck
+LINTERS = github.com/kisielk/errcheck honnef.co/go/tools/cmd/staticcheck
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: lint race benchmarks tools ## all a change must pass: lint, race tests with real servers, the tests without race detector, docs
+test: ## what a change must pass: format, vet, the short tests over real servers, those of the core under the race detector
+	@tools/stages install format vet short-race short
+
+.PHONY: test-all
+test-all: ## all tests under the race detector, lint, benchmarks, browser, tools; goes on after a failure
+	@$(MAKE) -k lint race benchmarks tools
+
+.PHONY: install short-race short
+install: compiler servers gotestsum
+short-race: compiler servers gotestsum
+	@CGO_ENABLED=1 $(SHORT) -race $(CORE)
+# The package that takes longest begins first. Tests of allocations skip under the detector.
+short: servers gotestsum
+	@$(SHORT) ./distributed/sqllock $$($(GO) list $(ALL) | grep -vxF "$$($(GO) list $(CORE))")
+	@$(SHORT) -run AllocatesLittle .
 
 .PHONY: race
-race: compiler servers browser linters ## go test -race; a test that needs a server fails without one
-	@CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 $(TEST) -race -timeout 6m $(PKG)
+race: compiler servers browser gotestsum ## go test -race; a test that needs a server fails without one
+	@CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 $(TEST) -race -timeout 20m $(PKG)
 
 .PHONY: test-long
-test-long: compiler servers browser linters ## the long simulations and soak tests as well
+test-long: compiler servers browser gotestsum ## the long simulations and soak tests as well
 	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(TEST) -race -count=1 -timeout 2h $(PKG)
 
-.PHONY: lint format fix staticcheck errcheck linters
+.PHONY: lint format fix staticcheck errcheck linters gotestsum
 lint: format vet fix staticcheck errcheck ## gofmt, vet, go fix, staticcheck, errcheck; make -k lint goes on after a finding
 format:
 	@found=$$(gofmt -l .); test -z "$$found" || { echo "gofmt -w these files:"; echo "$$found"; exit 1; }
@@ -50,19 +75,21 @@ staticcheck: linters
 	@bin/staticcheck $(ALL)
 errcheck: linters
 	@bin/errcheck -ignoretests -exclude tools/errcheck.txt $(ALL)
-# These and gotestsum are in no go.mod but that of tools, which is not in go.work: it must not choose versions for the others.
+# These are in no go.mod but that of tools, which is not in go.work: it must not choose versions for the others.
 linters:
 	@GOWORK=off $(GO) -C tools build -o ../bin/ $(LINTERS)
+gotestsum:
+	@GOWORK=off $(GO) -C tools build -o ../bin/ gotest.tools/gotestsum
 
 .PHONY: vet
 vet: ## go vet
 	@$(GO) vet $(ALL)
 
 .PHONY: benchmarks
-benchmarks: servers linters ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks and of migrations
-	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 4m $(PLAIN)
-	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 4m -run FaultsInAnyOrder ./distributed/zklock # see its skip
-	@$(TEST) -timeout 4m -run "AllocatesLittle|HundredThousand" . # skip under the detector
+benchmarks: servers gotestsum ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks and of migrations
+	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 20m $(PLAIN)
+	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 20m -run FaultsInAnyOrder ./distributed/zklock # see its skip
+	@$(TEST) -timeout 20m -run "AllocatesLittle|HundredThousand" . # skip under the detector
 
 .PHONY: bench
 bench: servers ## wllock beside other locks over the same servers, 40 minutes; BENCHFLAGS=-quick, or -help
@@ -88,9 +115,9 @@ cover: compiler servers browser ## coverage over all packages: coverage.out, cov
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 
 .PHONY: tools
-tools: linters browser ## test the tools: links and pages of the documentation in a browser, workflows, compose.yaml
+tools: gotestsum browser ## test the tools: links and pages of the documentation in a browser, workflows, compose.yaml
 	@GOWORK=off $(GO) -C tools vet ./...
-	@cd tools && GOWORK=off WLLOCK_REQUIRE_SERVERS=1 ../$(TEST) -count=1 -timeout 4m ./...
+	@cd tools && GOWORK=off WLLOCK_REQUIRE_SERVERS=1 ../$(TEST) -count=1 -timeout 20m ./...
 
 .PHONY: site
 site: ## build the documentation as pages that need no server: site/index.html

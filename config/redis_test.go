@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redisopts"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // use acquires and releases a lock in the backend that the Config names.
@@ -139,6 +140,7 @@ func TestOpenWithTheKeysOfOthers(t *testing.T) {
 }
 
 func TestOpenSentinel(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
 	c := valid()
@@ -147,6 +149,7 @@ func TestOpenSentinel(t *testing.T) {
 }
 
 func TestOpenCluster(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := valid()
 	c.Backend = config.NewURL("redis+cluster://" + strings.Join(redistest.StartCluster(t).Addrs(), ","))

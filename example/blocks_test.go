@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // block is a fenced block of Go on a page.
@@ -55,6 +57,7 @@ func goBlocks(t *testing.T) (all []block) {
 // TestGoOnEveryPageCompiles: a block is a whole program, or stands in a file of this repository, where a test runs it or vet sees it,
 // or is a fragment, which is compiled in a function with what it takes for granted. All are compiled at once.
 func TestGoOnEveryPageCompiles(t *testing.T) {
+	testscope.Long(t, "compiles programs")
 	t.Parallel()
 	known := sources(t)
 	files := map[string]string{"shop/shop.go": shopMessages, "bank/bank.go": bankMessages}

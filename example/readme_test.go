@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // blocks returns the fenced blocks of that language in the quick start, in order.
@@ -92,6 +94,7 @@ func TestAnswers(t *testing.T) {
 `
 
 func TestServiceOfTheQuickStartBlamesTheClientForABadKey(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	t.Parallel()
 	file := program(t, blocks(t, "go")[1])
 	test := filepath.Join(filepath.Dir(file), "main_test.go")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // cluster is three servers, and a client of all of them.
@@ -62,6 +63,7 @@ func (c *cluster) moveLeader(t *testing.T) {
 
 // Whichever member is lost, the lease goes on, the queue is served, and fences grow; so after the leader has changed.
 func TestMembersAreLostAndLeadersChange(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	t.Parallel()
 	c, prefix := newCluster(t), newPrefix()
 	b, other := c.open(t, prefix), c.open(t, prefix)
@@ -112,6 +114,7 @@ func TestMembersAreLostAndLeadersChange(t *testing.T) {
 // Without a quorum nobody gets a lock, and holders know their ends by their own clocks; when it is back, locks are acquired, and
 // nothing that was given up meanwhile has stayed.
 func TestQuorumLostAndBack(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	c, prefix := newCluster(t), newPrefix()
 	b, other := c.open(t, prefix), c.open(t, prefix)

@@ -15,6 +15,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -22,6 +23,7 @@ import (
 // stalled and lose replies, and servers stop, die and come back: nobody is beside a writer by the holders' own clocks, no more
 // permits are held than there are, each fence is above those of all writers before, and no permit's is of two callers.
 func TestFaultsInAnyOrder(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	seed := testseed.Seed(t)
 	servers := etcdtest.StartCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), faultTime())

@@ -17,6 +17,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // cutOff returns two backends on the shared server, and what cuts the first of them off.
@@ -29,6 +30,7 @@ func cutOff(t *testing.T) (first, second *Backend, proxy *testproc.Proxy) {
 
 // A holder that is cut off knows that its lease has ended before the next one is let in.
 func TestExpiryWhileHeld(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
 	l := asker{t, b, "k"}.lease("a")
@@ -50,6 +52,7 @@ func TestExpiryWhileHeld(t *testing.T) {
 }
 
 func TestExpiryWhileWaiting(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
 	l := asker{t, other, "k"}.lease("holder", lasting(long))
@@ -75,6 +78,7 @@ func count(t *testing.T, c *clientv3.Client, prefix string) int64 {
 
 // A grant that nobody receives is not claimed: it ends while its session lives, and the next one is let in.
 func TestExpiryOfAGrantThatWasNotReceived(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, _ := cutOff(t)
 	l := asker{t, other, "k"}.lease("holder", lasting(long))
@@ -91,6 +95,7 @@ func TestExpiryOfAGrantThatWasNotReceived(t *testing.T) {
 
 // One lease is abandoned and ends by itself; the others of its process and session live.
 func TestAbandonedBesideOthers(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	t.Parallel()
 	b, other, _ := cutOff(t)
 	l, beside := asker{t, b, "k"}.lease("a"), asker{t, b, "beside"}.lease("a")
@@ -108,6 +113,7 @@ func TestAbandonedBesideOthers(t *testing.T) {
 
 // The etcd leases and their keys outlive a restart, and so does the lease if it is short enough.
 func TestServerRestarts(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	private, long := etcdtest.Start(t), lasting(long)
 	b := open(t, private.Addr, newPrefix())
@@ -141,6 +147,7 @@ func TestAnEventThatNeverComes(t *testing.T) {
 
 // A stream of watches that has fallen silent, while other requests are answered, is opened anew long before H.
 func TestASilentStreamIsReplaced(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	server, prefix := etcdtest.Shared(t), newPrefix()
 	var mute atomic.Bool
@@ -220,6 +227,7 @@ func TestCompactionWhileWaiting(t *testing.T) {
 // Load on the server, with leases of many processes: those that are kept alive live, one that is cut off ends first here and then
 // there.
 func TestExpiryUnderLoad(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	t.Parallel()
 	server := etcdtest.Start(t)
 	prefix := newPrefix()

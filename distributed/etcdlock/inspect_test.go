@@ -11,10 +11,12 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // More readers of one lock than a page of List reads and than a transaction of Break ends.
 func TestBreakOfManyReaders(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	t.Parallel()
 	const readers = listedAtOnce + brokenAtOnce/2
 	b := onShared(t)
@@ -54,6 +56,7 @@ func TestBreakOfManyReaders(t *testing.T) {
 
 // A holder that is cut off learns of a Break by its own clock, and its late answers harm nobody.
 func TestBreakOfAHolderThatIsCutOff(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
 	l := asker{t, b, "k"}.lease("a")

@@ -13,11 +13,13 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // Eight processes of sixteen callers: nobody is beside a holder, each fence is above the one before, and all get the same share
 // of the whole run: the first holder soon learns that others wait. In tenures they get far more of it.
 func TestHotKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	tenures := hotKey(t)
 	turns := hotKey(t, wllock.WithMaxHandoffs(0))
 	t.Logf("%d turns in tenures, %d over etcd", tenures, turns)

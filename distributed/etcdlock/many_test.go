@@ -14,11 +14,13 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // One process holds 10,000 leases: all are renewed on time by the keepalives of one etcd lease, with a request or two per second
 // for all of them.
 func TestManyLeases(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	t.Parallel()
 	const atOnce = 64
 	leases := 10_000
@@ -65,6 +67,7 @@ func each(n, atOnce int, f func(i int)) {
 
 // Places of many keys look every H together, and cost no goroutine each.
 func TestManyPlaces(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	t.Parallel()
 	const places = 500
 	const long = 12 * time.Second // H is 2 s

@@ -12,11 +12,13 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // A leader that was stopped while another one was elected answers keepalives when it comes back, before it learns of that. They do not
 // count: the new leader knows nothing of them, and the holder is cut off before it could tell.
 func TestALeaderThatWasStoppedProvesNothing(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	c, prefix := newCluster(t), newPrefix()
 	i := c.leader(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -114,6 +115,7 @@ func TestManyPermits(t *testing.T) {
 
 // A permit whose process was killed is free again when its session has expired, and no other one before.
 func TestKilledPermit(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	t.Parallel()
 	const limit = ttl + ttl/6 + 500*time.Millisecond // as for TestKilledHolder
 	killed := func() time.Duration {

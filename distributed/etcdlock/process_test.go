@@ -15,6 +15,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // holder is another process that holds the lock "k".
@@ -51,6 +52,7 @@ func (h *holder) line(t *testing.T) string {
 // The next one is let in within T + H after the holder was killed, and what the server takes to notice: it looks every 500 ms and
 // removes the etcd lease with a proposal of its own. A busy machine gets three tries.
 func TestKilledHolder(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	t.Parallel()
 	const limit = ttl + ttl/6 + 500*time.Millisecond
 	took := killedHolder(t)
@@ -81,6 +83,7 @@ func killedHolder(t *testing.T) time.Duration {
 // A holder that was stopped past its lease knows when it wakes up, and a store that compares fences refuses what it writes all
 // the same.
 func TestStoppedHolder(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	server, prefix := etcdtest.Shared(t), newPrefix()
 	h := startHolder(t, server.Addr, prefix)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // A lease that is shorter than what the server grants is refused, and the error says what it takes.
@@ -50,6 +51,7 @@ func TestFullDatabase(t *testing.T) {
 // With authentication on: a user's token expires and is replaced, a wrong password and a missing right are named, and no password
 // is shown.
 func TestUsers(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	server, prefix := etcdtest.Start(t, "--auth-token-ttl=1"), newPrefix()
 	c := plainClient(t, server.Addr)

@@ -33,6 +33,8 @@ type Fixture struct {
 	TTL time.Duration
 	// Bubble runs each case in a testing/synctest bubble, in no time. For backends without I/O.
 	Bubble bool
+	// Skip says why a case is not run; "" runs it. nil: all cases are run.
+	Skip func(Case) string
 }
 
 // Service is a lock service and what a test can do to it.
@@ -69,6 +71,11 @@ func Run(t *testing.T, f Fixture) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
+			if f.Skip != nil {
+				if why := f.Skip(c); why != "" {
+					counted{t, &s}.Skipf("%s", why)
+				}
+			}
 			if f.Bubble {
 				synctest.Test(t, func(t *testing.T) { c.Check(counted{t, &s}, f) })
 			} else {

@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // A server that was restarted has forgotten the lock and its queue. The holder notices with its next renewal, and one that
@@ -63,6 +64,7 @@ func TestEviction(t *testing.T) {
 
 // A server that stands still for longer than T: the holder's lease ends by its own clock, and not before that the lock is another's.
 func TestPausedServer(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	server := dbtest.Memcached(t)
 	b, other := open(t, server.Addr), open(t, server.Addr)
@@ -130,6 +132,7 @@ func TestLostRepliesHaveOneEffect(t *testing.T) {
 // A holder without renewals is taken out by those that wait, T after its last sign of life, and its item goes by itself if
 // nobody waits.
 func TestDeadHolder(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	server := dbtest.Memcached(t)
 	b, other := open(t, server.Addr), open(t, server.Addr)
@@ -160,6 +163,7 @@ func TestDeadHolder(t *testing.T) {
 
 // Leases on a server that answers are renewed while another one does not.
 func TestOneOfTwoServersIsAway(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	first, second := dbtest.Memcached(t), dbtest.Memcached(t)
 	b := open(t, first.Addr, second.Addr)

@@ -13,10 +13,12 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // Eight processes of sixteen callers: nobody is beside a holder, and all get the same share. In tenures they get far more of it.
 func TestHotKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	server := dbtest.Memcached(t)
 	tenures := hotKey(t, server.Addr)
 	turns := hotKey(t, server.Addr, wllock.WithMaxHandoffs(0))

@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // moving refuses to release some keys, like a node whose slot is moving to another.
@@ -32,6 +33,7 @@ func (m moving) Do(ctx context.Context, calls ...*conn.Call) {
 
 // TestFailingTaskKeepsNoWorker: tasks once waited behind a few failing ones until the leases of these had expired.
 func TestFailingTaskKeepsNoWorker(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func inCluster(t *testing.T, c *redistest.Cluster) *Backend {
@@ -21,6 +22,7 @@ func inCluster(t *testing.T, c *redistest.Cluster) *Backend {
 }
 
 func TestClusterKeysWithBraces(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	a, b := newUser(t, inCluster(t, c)), newUser(t, inCluster(t, c))
@@ -39,6 +41,7 @@ func TestClusterKeysWithBraces(t *testing.T) {
 // TestClusterReshardHasOneEffect moves the slot of a key to and fro while the key goes from hand to hand, so that every
 // kind of call meets ASK, TRYAGAIN and MOVED. The fences tell if one of them was done twice or lost.
 func TestClusterReshardHasOneEffect(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	const key = "reshard:k:1"
@@ -89,6 +92,7 @@ func TestClusterReshardHasOneEffect(t *testing.T) {
 // TestAMovedSlotCostsNoLease: from the first moment of a move to the last, scripts with several keys are answered TRYAGAIN.
 // A lease was once lost if that took two thirds of T, though nobody else wanted it, and an Enter failed after W.
 func TestAMovedSlotCostsNoLease(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	for name, mode := range map[string]func(*distributed.Request){"exclusive": func(*distributed.Request) {}, "shared": shared} {

@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 var _ distributed.Observable = (*Backend)(nil)
@@ -159,6 +160,7 @@ func TestPingIsRefusedByAServerThatIsTooOld(t *testing.T) {
 
 // TestARefusedDialIsObservedAtOnce: it once came back when the budget of the Enter, half a TTL, had been spent on repeats.
 func TestARefusedDialIsObservedAtOnce(t *testing.T) {
+	testscope.Long(t, "takes 2 s")
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
@@ -220,6 +222,7 @@ func TestSilenceIsObserved(t *testing.T) {
 
 // TestEchoOfAClusterAsksAnotherNodeEachTime: with one that hangs, the second finds one that answers.
 func TestEchoOfAClusterAsksAnotherNodeEachTime(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	h := startHanging(t)
 	b, err := Open("redis+cluster://" + strings.Join(h.Addrs(), ","))

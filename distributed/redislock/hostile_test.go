@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -75,6 +76,7 @@ func (h hostileListener) OnMessage(text string) {
 // TestHostileNetwork: readers and writers of six processes, five of them over a hostile network, in a hurry, giving up,
 // releasing in every way. Two that exclude each other never hold the lock together, no fence decreases, nothing is left behind.
 func TestHostileNetwork(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	t.Parallel()
 	run := 4 * time.Second
 	if os.Getenv("WLLOCK_LONG") != "" {

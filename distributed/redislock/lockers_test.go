@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // locker returns a Locker as a process of its own would have it: with a backend of its own.
@@ -46,6 +47,7 @@ func jain(shares []int) float64 {
 }
 
 func TestEightLockersOnOneKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	for name, opts := range map[string][]wllock.Option{"tenures": nil, "every turn over Redis": {wllock.WithMaxHandoffs(0)}} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)

@@ -12,9 +12,11 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestLockTakenAwayIsNoticedAtTheNextRenewal(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	s := redistest.Start(t)
 	for name, take := range map[string]func(key string){
@@ -115,6 +117,7 @@ func TestHelperKeysExpire(t *testing.T) {
 }
 
 func TestLeaseOutlivesManyTTLs(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	s := redistest.Start(t)
 	u := newUser(t, open(t, s.Addr)).lasting(150 * time.Millisecond)
@@ -271,6 +274,7 @@ func TestPrevReleasedInTheBackgroundIsNotLost(t *testing.T) {
 // TestPrevReleasedByAnEarlierTryIsNotLost: the answer to the Enter that released it was lost, and by the time of the repeat
 // the new lease had expired. The clean release was once reported as ErrLeaseLost.
 func TestPrevReleasedByAnEarlierTryIsNotLost(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)

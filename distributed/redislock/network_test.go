@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // TestALostReplyHasOneEffect swallows the reply of each step in turn: the step succeeds, and the next request finds
@@ -238,6 +239,7 @@ func (p *punctual) Do(ctx context.Context, calls ...*conn.Call) {
 // TestSmallPoolHoldsNobodyUp: an exchange that finds no connection waits for one past its deadline, so there must be one for
 // all that can be under way, whatever the application's client has. The default of go-redis is 10 per processor.
 func TestSmallPoolHoldsNobodyUp(t *testing.T) {
+	testscope.Long(t, "takes 2 s")
 	t.Parallel()
 	s := redistest.Start(t)
 	b, err := New(s.Client(func(o *redis.Options) { o.PoolSize = conn.MaxSlots }))

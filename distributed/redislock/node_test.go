@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // hanging is a cluster whose last node can be made to hang, without the others taking it for dead.
@@ -55,6 +56,7 @@ func (h hanging) free(key string) bool {
 
 // TestHungNodeCostsNoLeaseOfOthers: renewals once stood in line behind those of a node that did not answer.
 func TestHungNodeCostsNoLeaseOfOthers(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	h := startHanging(t)
 	const ttl = 6 * time.Second
@@ -84,6 +86,7 @@ func TestHungNodeCostsNoLeaseOfOthers(t *testing.T) {
 
 // TestHungNodeHoldsUpNoReleaseOfOthers: tasks for it once kept all workers until the leases had expired.
 func TestHungNodeHoldsUpNoReleaseOfOthers(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	h := startHanging(t)
 	u := newUser(t, inCluster(t, h.Cluster)).lasting(6 * time.Second)
@@ -107,6 +110,7 @@ func TestHungNodeHoldsUpNoReleaseOfOthers(t *testing.T) {
 
 // TestHungNodeHoldsUpNoEnterOfOthers: calls to it once occupied all slots.
 func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	h := startHanging(t)
 	u := newUser(t, inCluster(t, h.Cluster)).lasting(6 * time.Second)
@@ -136,6 +140,7 @@ func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
 // TestHungNodeAtTheFirstUse: a new backend, too, can lock what is on other nodes. The first use once failed if any of the
 // servers that it asked at random was the one that hangs.
 func TestHungNodeAtTheFirstUse(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	h := startHanging(t)
 	_, elsewhere := h.keys(8)

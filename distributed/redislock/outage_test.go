@@ -12,9 +12,11 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestRedisAwayAtStartIsUnavailableByTheDeadline(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Kill()
@@ -64,6 +66,7 @@ func TestRedisAwayLaterIsUnavailableByTheDeadline(t *testing.T) {
 // TestBackAgainServesSoon: 100 instances wait, half of them with a place, when the server goes away and comes back
 // without its data.
 func TestBackAgainServesSoon(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	away := 2 * time.Second
 	t.Run("short", func(t *testing.T) { backAgain(t, away) })
@@ -159,6 +162,7 @@ func TestCloseAwaitsReleases(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	group := redistest.StartSentinel(t)
 	byClient, err := New(group.Client())

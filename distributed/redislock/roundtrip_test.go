@@ -8,6 +8,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // TestSlowOnceIsNotSlowForEver: a server that was slow at the start, or during a Ping, once had all Enters refused until the
@@ -43,6 +44,7 @@ func TestSlowOnceIsNotSlowForEver(t *testing.T) {
 // TestASlowerNetworkIsNoticed: when the round trip had grown beyond what a try was given, no Enter ever succeeded, though leases
 // can be kept over that network.
 func TestASlowerNetworkIsNoticed(t *testing.T) {
+	testscope.Long(t, "takes 5 s")
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
@@ -64,6 +66,7 @@ func TestASlowerNetworkIsNoticed(t *testing.T) {
 // TestAdmittedTTLsWork: a TTL that was too short for the network was once admitted, and then no Enter ever succeeded. The
 // error names one that works.
 func TestAdmittedTTLsWork(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	s := redistest.Start(t)
 	const rtt = 150 * time.Millisecond
@@ -99,6 +102,7 @@ func needsKept(t *testing.T, ttl time.Duration, use func() error) {
 
 // TestRoundTripsOfAFifthOfTheTTL: once a lease needed a TTL of twelve round trips.
 func TestRoundTripsOfAFifthOfTheTTL(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	s := redistest.Start(t)
 	const ttl = 2 * time.Second

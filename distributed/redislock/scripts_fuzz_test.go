@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -22,6 +23,7 @@ import (
 // model of the clients knows. The servers' clocks are set by the test, so a sequence is the same each time it is run: a failure
 // is cut down to the steps it needs and printed.
 func TestScriptsHoldInAnyOrder(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	total := uint64(3_000)
 	if os.Getenv("WLLOCK_LONG") == "1" {
 		total = 1_000_000

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -132,6 +133,7 @@ const mostSequences = 300_000
 // TestBrokenScriptsAreFound shows that TestScriptsHoldInAnyOrder fails when a line of a script is wrong: each time for
 // another eighth of the lines, with WLLOCK_LONG for all of them.
 func TestBrokenScriptsAreFound(t *testing.T) {
+	testscope.Long(t, "mutants: every line of the scripts is broken")
 	seed := testseed.Seed(t)
 	server, clock := redistest.StartWithClock(t, simEpoch)
 	all := slices.Clone(mutants)

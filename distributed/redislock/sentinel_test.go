@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // behind returns a backend that finds its primary by a client's sentinels, and one that does so by those of a URL.
@@ -44,6 +45,7 @@ func subscribedAt(s *redistest.Server) int {
 // TestSentinelOldPrimaryIsLeft: a primary hangs, another takes over, and the old one comes back and still takes writes.
 // Nobody goes on with it, though the connections to it are as good as ever.
 func TestSentinelOldPrimaryIsLeft(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	group := redistest.StartSentinel(t)
 	users := make(map[string]user)
@@ -69,6 +71,7 @@ func TestSentinelOldPrimaryIsLeft(t *testing.T) {
 
 // TestSentinelPrimaryIsKilled ends the primary in the middle of a hold. The sentinels notice by themselves.
 func TestSentinelPrimaryIsKilled(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	t.Parallel()
 	group := redistest.StartSentinel(t)
 	last := make(map[string]uint64)
@@ -94,6 +97,7 @@ func TestSentinelPrimaryIsKilled(t *testing.T) {
 
 // TestSentinelHangsWithItsPrimary: both are on one machine as a rule. Somebody else must be asked where the primary is.
 func TestSentinelHangsWithItsPrimary(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	group := redistest.StartSentinel(t)
 	backend := behind(t, group)["Open"]

@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestFullMemory(t *testing.T) {
@@ -261,6 +262,7 @@ func TestOpenOverAUnixSocket(t *testing.T) {
 }
 
 func TestOpenCluster(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	b, err := Open("redis+cluster://" + strings.Join(c.Addrs()[:2], ","))

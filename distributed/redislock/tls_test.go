@@ -14,10 +14,12 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // Over TLS a lock goes from one process to the next as ever; a server whose certificate nobody vouches for is refused.
 func TestTLS(t *testing.T) {
+	testscope.Long(t, "waits for handshakes that fail")
 	t.Parallel()
 	cert, private, roots := redistest.Certificate(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,6 +61,7 @@ func TestTLS(t *testing.T) {
 
 // A server that waits for plain text answers no handshake. The error names TLS, and a short deadline is kept.
 func TestTLSToAPlainPort(t *testing.T) {
+	testscope.Long(t, "waits for handshakes that fail")
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, url := range []string{"rediss://" + s.Addr, "rediss+sentinel://" + s.Addr + "/main", "rediss+cluster://" + s.Addr} {

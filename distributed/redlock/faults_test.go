@@ -15,6 +15,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -59,6 +60,7 @@ func pairs() (all [][]int) {
 // One or two of five servers fail while instances compete: never two holders, nobody waits past its deadline, and soon after
 // the end of the faults there are grants again.
 func TestFaults(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	long := os.Getenv("WLLOCK_LONG") == "1"
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {

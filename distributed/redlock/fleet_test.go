@@ -19,6 +19,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -33,6 +34,7 @@ const (
 // fewer than half of the servers stand still or lose their data; no more are ever inside than there are permits. Where each process reaches
 // three servers, most servers know of some of those inside only. WLLOCK_FLEET is for how long, with WLLOCK_LONG.
 func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
+	testscope.Long(t, "a storm of callers")
 	lasting := 3 * time.Second
 	reaches := map[string]int{"three of five servers": 3}
 	if os.Getenv("WLLOCK_LONG") == "1" {

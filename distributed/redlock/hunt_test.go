@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -28,6 +29,7 @@ const (
 // servers stop, and few enough of them forget. A witness in this process sees at most one writer, or readers, whose
 // leases are valid, and fences of writers that grow; or so many permits at most.
 func TestRandomFaults(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	lasts := 3 * time.Second
 	if os.Getenv("WLLOCK_LONG") == "1" {
 		lasts = time.Minute

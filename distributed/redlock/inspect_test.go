@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func inspected(t *testing.T, b *Backend, key string) distributed.Inspection {
@@ -37,6 +38,7 @@ func listed(t *testing.T, b *Backend, prefix string, limit int) (keys []string) 
 
 // A minority that is away, or that has other votes, changes nothing; without a majority nothing is told.
 func TestInspectionOfAMajority(t *testing.T) {
+	testscope.Long(t, "takes 4 s")
 	t.Parallel()
 	s := start(t, 5)
 	b := s.open()

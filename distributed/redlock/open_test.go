@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestWrongServersAreRefused(t *testing.T) {
@@ -137,6 +138,7 @@ func TestANewSubscriptionAsksWhetherOthersWait(t *testing.T) {
 
 // Split votes are rare, and resolved: with eight instances on one key most grants take one question.
 func TestSplitVotesAreRare(t *testing.T) {
+	testscope.Long(t, "takes 2 s")
 	t.Parallel()
 	s := startFor(t, 5, faultTTL)
 	w := compete(t, s)

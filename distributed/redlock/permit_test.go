@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // linked is a backend that reaches only these of the servers.
@@ -41,6 +42,7 @@ func permit(instance string, n int) distributed.Request {
 
 // Each of four servers knows of one holder only, so each votes for one more, and a count of votes would admit a third to two permits.
 func TestVotesAloneWouldAdmitTooManyPermits(t *testing.T) {
+	testscope.Long(t, "a storm of callers")
 	t.Parallel()
 	s := startFor(t, 5, 20*time.Second)
 	left, right, all := linked(t, s, 0, 1, 2), linked(t, s, 2, 3, 4), linked(t, s)

@@ -10,12 +10,14 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // A client whose clock is an hour ahead of the database's sees what a database an hour behind shows, so it is the database's
 // clock that differs here. (A Go program asks the kernel for the time and cannot be given another one; and SQLite has the clock of
 // its process's machine.)
 func TestClocksThatDifferByAnHourMakeNoDifference(t *testing.T) {
+	testscope.Long(t, "sets the clocks of servers")
 	onClocks(t, func(t *testing.T, d database, c *testproc.Clock) {
 		for name, shift := range map[string]time.Duration{"client ahead": -time.Hour, "client behind": time.Hour} {
 			t.Run(name, func(t *testing.T) {
@@ -43,6 +45,7 @@ func TestClocksThatDifferByAnHourMakeNoDifference(t *testing.T) {
 // No argument of any statement is a time by this machine's clock: neither as a time.Time, nor as a number in some unit that lies
 // within a year of now. Fences are times of the database's clock, which differs by ten years here.
 func TestNoStatementHasATimeOfTheClient(t *testing.T) {
+	testscope.Long(t, "plays every statement")
 	const apart = 10 * 365 * 24 * time.Hour
 	onClocks(t, func(t *testing.T, d database, c *testproc.Clock) {
 		c.Shift(-apart)
@@ -93,6 +96,7 @@ func TestClockOfTheDatabaseIsSetForward(t *testing.T) {
 
 // Back: a right lasts no longer than its TTL from when somebody has looked, so dead holders' locks last up to 2 T; and fences go on.
 func TestClockOfTheDatabaseIsSetBack(t *testing.T) {
+	testscope.Long(t, "sets the clocks of servers")
 	onClocks(t, func(t *testing.T, d database, c *testproc.Clock) {
 		near, far := d.backend(t, nil), d.backend(t, nil)
 		begin := func() (key string, fenced uint64) {

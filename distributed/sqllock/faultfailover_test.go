@@ -10,12 +10,14 @@ import (
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // What the primary has committed and the standby has not received is forgotten by a failover: also who has a lock. Two
 // instances then hold it, until the old one finds out. Its fence is older, so a store that checks fences refuses it, also one that
 // has failed over with the locks.
 func TestFailoverToAStandbyThatLacksTheLock(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	primary := migrated(t, database{"postgres", sqllock.PostgreSQL, dbtest.Postgres(t, dbtest.NoSync()), ""})
 	key := newName("k")

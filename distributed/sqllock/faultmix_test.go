@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -24,6 +25,7 @@ import (
 // server stops, dies and comes back: nobody is beside a writer by the holders' own clocks, no more permits are held than there are, each
 // fence is above those of all writers before, and no permit's is of two callers, and every call is answered by its deadline.
 func TestFaultsInAnyOrder(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	onEach(t, false, mixFaults)
 }
 

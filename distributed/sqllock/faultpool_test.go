@@ -8,11 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // The application has the only connection of the pool for as long as it likes, inside the lock: renewals wait in vain, so the lease
 // is lost when its time has passed, and calls are answered by their deadlines. Once the connection is back, all goes on.
 func TestApplicationHasTheOnlyConnection(t *testing.T) {
+	testscope.Long(t, "takes 3 s")
 	onEach(t, true, func(t *testing.T, d database) {
 		db := d.pool(t, nil)
 		db.SetMaxOpenConns(1)
@@ -38,6 +40,7 @@ func TestApplicationHasTheOnlyConnection(t *testing.T) {
 
 // An application that gives the connection back in time notices nothing.
 func TestApplicationUsesTheOnlyConnectionNowAndThen(t *testing.T) {
+	testscope.Long(t, "takes 4 s")
 	onEach(t, true, func(t *testing.T, d database) {
 		db := d.pool(t, nil)
 		db.SetMaxOpenConns(1)

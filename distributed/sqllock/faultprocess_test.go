@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestKilledHolderIsFollowedWithinItsLease(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	onEach(t, true, func(t *testing.T, d database) {
 		key := newName("k")
 		holder := startChild(t, "hold", d.where(), key, faultTTL)
@@ -29,6 +31,7 @@ func TestKilledHolderIsFollowedWithinItsLease(t *testing.T) {
 
 // A permit whose process was killed is free again with its lease, and no other one before.
 func TestKilledPermitIsFollowedWithinItsLease(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	onEach(t, true, func(t *testing.T, d database) {
 		key := newName("k")
 		two := func(r *distributed.Request) { r.Limit = 2 }
@@ -68,6 +71,7 @@ func TestKilledWaiterCostsItsPlaceAndNoMore(t *testing.T) {
 
 // A process that stood still wakes up after its lease and writes before it looks at any clock: its store refuses the write.
 func TestPausedHolderIsRefusedByTheStore(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	onEach(t, true, func(t *testing.T, d database) {
 		b, key := d.backend(t, nil), newName("k")
 		db := newStock(t, d, key)

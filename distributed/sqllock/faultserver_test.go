@@ -10,6 +10,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestDatabaseIsKilledAndComesBackInTime(t *testing.T) {
@@ -36,6 +37,7 @@ func TestDatabaseIsKilledAndComesBackInTime(t *testing.T) {
 }
 
 func TestDatabaseIsAwayForLongerThanALease(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	onServers(t, func(t *testing.T, d database) {
 		near, far, key := d.backend(t, nil), d.backend(t, nil), newName("k")
 		l := acquired(t, near, request(key))
@@ -58,6 +60,7 @@ func TestDatabaseIsAwayForLongerThanALease(t *testing.T) {
 }
 
 func TestDatabaseStandsStill(t *testing.T) {
+	testscope.Long(t, "stops processes or servers, and waits")
 	onServers(t, func(t *testing.T, d database) {
 		near, far, key := d.backend(t, nil), d.backend(t, nil), newName("k")
 		l := acquired(t, near, request(key))
@@ -84,6 +87,7 @@ func TestDatabaseStandsStill(t *testing.T) {
 
 // The database refuses to write, as it does when its disk is full or it is a replica.
 func TestDatabaseIsReadOnly(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	onServers(t, func(t *testing.T, d database) {
 		set := map[sqllock.Dialect]func(on string){
 			sqllock.PostgreSQL: func(on string) {
@@ -128,6 +132,7 @@ func plainUser(d database) string {
 
 // A server that has no connection left refuses new ones. Nothing that waits or holds has one, so it goes on.
 func TestServerHasNoConnectionLeft(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	onServers(t, func(t *testing.T, d database) {
 		db := d.pool(t, nil)
 		db.SetMaxOpenConns(3)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // lockedFor is how long another process locks the file.
@@ -25,6 +26,7 @@ func lockedFor() time.Duration {
 // Another process has the file locked for as long as a lease lasts, or longer: calls are answered by their deadlines, a lease that
 // cannot be renewed is reported lost in time, one that lasts longer is kept, and so is its place in the queue.
 func TestFileIsLockedByAnotherProcess(t *testing.T) {
+	testscope.Long(t, "takes 3 s")
 	t.Parallel()
 	d := migrated(t, sqliteIn(t))
 	near, far, short, long := d.backend(t, nil), d.backend(t, nil), newName("k"), newName("k")
@@ -73,6 +75,7 @@ func TestFileIsReadOnly(t *testing.T) {
 
 // The file may not grow, as on a full disk: new keys are refused, and what is there goes on.
 func TestDiskIsFull(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	d := migrated(t, sqliteIn(t))
 	var pages int

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // scene is a lock between a backend whose statements are broken, and one whose are not.
@@ -228,6 +229,7 @@ func (s *scene) quit(p distributed.Place) {
 // it has one effect or none. No call lasts beyond its deadline, fences grow, and nothing stands in the way of others for longer than
 // T and H.
 func TestConnectionIsCutInEachStatement(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	onEach(t, true, func(t *testing.T, d database) {
 		var all sync.WaitGroup
 		tickets := make(chan struct{}, 12) // scenes at a time: most of a scene is waiting

@@ -14,11 +14,13 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // Far more processes than the server has connections wait for a lock, each with a pool that keeps none, and all get it in order.
 // Those that find no connection come again.
 func TestFleetLargerThanTheServer(t *testing.T) {
+	testscope.Long(t, "a storm of callers")
 	t.Parallel()
 	fleet, connections := 40, 8
 	if os.Getenv("WLLOCK_LONG") != "" {

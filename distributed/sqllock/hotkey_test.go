@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // openers open a Backend of a new process on one database, as users do.
@@ -131,6 +132,7 @@ func (h *hot) jain() float64 {
 
 // Many callers on one key exclude each other, in the order of their fences, and the processes get the same share.
 func TestHotKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	d := 1500 * time.Millisecond
 	if os.Getenv("WLLOCK_LONG") != "" {
 		d = 10 * time.Second

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // stuckTTL is long enough for a busy machine.
@@ -127,6 +128,7 @@ func TestRowThatStaysLockedHoldsUpNoRelease(t *testing.T) {
 
 // PostgreSQL ends the transaction of a process that stands still in it, and the row is another's.
 func TestRowOfAProcessThatStandsStillIsFreed(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	b := newPostgres(t).backend(t)
 	enter(t, b, "k")
 	tx, err := b.db.BeginTx(t.Context(), nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -35,6 +36,7 @@ func openAll(t *testing.T, root string, servers ...*zktest.Server) *Backend {
 }
 
 func TestEnsemble(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	leader, followers := ensemble(t, false)
 	t.Run("a server lags", func(t *testing.T) { lagging(t, leader, followers) })
 	t.Run("the leader is lost", func(t *testing.T) { leaderLost(t, leader, followers) })
@@ -86,6 +88,7 @@ func leaderLost(t *testing.T, leader *zktest.Server, followers []*zktest.Server)
 // A follower that has lost its leader goes on answering reads for a while, and the leader ends the sessions of its clients.
 // A holder that takes an answer for a proof would go on working.
 func TestAFollowerWithoutLeaderProvesNothing(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	leader, followers := ensemble(t, true)
 	root := newRoot()
 	b, other := openAll(t, root, followers[0]), openAll(t, root, leader, followers[1])

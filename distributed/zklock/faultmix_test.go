@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -22,6 +23,7 @@ import (
 // stalled and lose replies, and servers stop, die and come back: nobody is beside a writer by the holders' own clocks, no more
 // permits are held than there are, each fence is above those of all writers before, and no permit's is of two callers.
 func TestFaultsInAnyOrder(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
 	if race.Enabled {
 		t.Skip("go-zookeeper 1.0.4 reads its last zxid beside the writer when it reconnects (conn.go:614, 849); make test runs this without the detector")
 	}

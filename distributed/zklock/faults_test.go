@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -25,6 +26,7 @@ func cutOff(t *testing.T) (first, second *Backend, proxy *zktest.Proxy) {
 // A holder that is cut off knows that its lease has ended before the next one is let in, and the server does not wait for
 // longer than the time-out that it has granted.
 func TestExpiryWhileHeld(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
 	l := asker{t, b, "k"}.lease("a")
@@ -46,6 +48,7 @@ func TestExpiryWhileHeld(t *testing.T) {
 }
 
 func TestExpiryWhileWaiting(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
 	l := asker{t, other, "k"}.lease("holder", lasting(long))
@@ -61,6 +64,7 @@ func TestExpiryWhileWaiting(t *testing.T) {
 }
 
 func TestExpiryOfAGrantThatWasNotReceived(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
 	l := asker{t, other, "k"}.lease("holder", lasting(long))
@@ -80,6 +84,7 @@ func TestExpiryOfAGrantThatWasNotReceived(t *testing.T) {
 
 // The sessions and their nodes outlive a restart, and so does the lease if it is short enough.
 func TestServerRestarts(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	need(t)
 	private, long := zktest.Start(t), lasting(long)
 	b := open(t, private.Addr, newRoot())
@@ -146,6 +151,7 @@ func TestAnEventThatNeverComes(t *testing.T) {
 
 // The next one is let in within the session's time-out and 500 ms after the holder was killed. A busy machine gets three tries.
 func TestKilledHolder(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	t.Parallel()
 	took := killedHolder(t)
 	for range 2 {
@@ -190,6 +196,7 @@ func killedHolder(t *testing.T) time.Duration {
 
 // A server whose longest session time-out was made shorter ends a session that moves to it earlier than the leases promise.
 func TestAServerThatGrantsLessOnAReconnect(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b := open(t, need(t).Addr, newRoot())
 	l := asker{t, b, "k"}.lease("a").(*lease)

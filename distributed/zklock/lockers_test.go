@@ -12,12 +12,14 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
 // Eight processes of sixteen callers: nobody is beside a holder, each fence is above the one before, and all get the same share. In
 // tenures they get far more of it.
 func TestHotKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	need(t)
 	tenures := hotKey(t)
 	turns := hotKey(t, wllock.WithMaxHandoffs(0))
@@ -74,6 +76,7 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 
 // While the server is away callers are refused at once; when it is back locks are acquired again, by the same Locker.
 func TestLockerOverAnOutage(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	need(t)
 	private := zktest.Start(t)
 	l, err := wllock.New("shop", open(t, private.Addr, newRoot()), wllock.WithOwnedBackend(), wllock.WithLeaseTTL(ttl))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -146,6 +147,7 @@ func TestLongestTTL(t *testing.T) {
 }
 
 func TestExchangesAreObserved(t *testing.T) {
+	testscope.Long(t, "takes 2 s")
 	t.Parallel()
 	proxy := zktest.NewProxy(t, need(t).Addr)
 	b := open(t, proxy.Addr, newRoot())

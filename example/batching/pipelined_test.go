@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/example/batching"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // roundTrips counts what is sent: a statement, or many together.
@@ -56,6 +57,7 @@ func (b books) of(t *testing.T, s *batching.Pipelined) books {
 type books struct{ left, orders, numbers int }
 
 func TestPipelinedOrders(t *testing.T) {
+	testscope.Long(t, "takes 2 s")
 	s, _ := onPostgres(t, 100)
 	served, soldOut, failed := sale(t, s.Batch, 0)
 	require.Equal(t, []int{100, 200, 0}, []int{served, soldOut, failed})

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // patience is for a machine on which much else runs.
@@ -166,6 +167,7 @@ const soldWithWllock = `Number(document.querySelector('[aria-label="wllock"] .so
 
 // A person starts a sale, kills the lock service in the middle and brings it back, then a shop, and moves the slider.
 func TestTheLockServiceIsKilledInTheMiddle(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	began := time.Now()
 	b := openPage(t, "-wait", "1s")
 	b.fill(30_000, 9000, 60)

@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // modeSale runs the comparison and returns the lines of its table.
@@ -61,6 +62,7 @@ func TestModesOnATemporaryFile(t *testing.T) {
 }
 
 func TestModesOnServers(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	redis := "redis://" + redistest.Start(t).Addr
 	for name, url := range map[string]string{"MariaDB": dbtest.SharedMariaDB(t).URL(), "PostgreSQL": dbtest.SharedPostgres(t).URL()} {
 		t.Run(name, func(t *testing.T) {

@@ -9,10 +9,12 @@ import (
 
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
 func TestASaleOverEachLockService(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	for name, url := range map[string]func(*testing.T) string{
 		"etcd":       func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr },
 		"ZooKeeper":  func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr + "/sale" },

@@ -12,10 +12,12 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/example/recipes"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // Three processes: each mail is sent once and in order, also when the leader changes twice.
 func TestOutboxIsSentByOneLeaderAfterTheOther(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	t.Parallel()
 	redis := redistest.Start(t)
 	pool := database(t)

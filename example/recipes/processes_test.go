@@ -19,6 +19,7 @@ import (
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/example/recipes"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // What tells this program to be a process of TestThreeProcessesTick: the scheduler, and its parameters.
@@ -37,6 +38,7 @@ const (
 
 // Three real processes with late clocks over one Redis, for each scheduler.
 func TestThreeProcessesTick(t *testing.T) {
+	testscope.Long(t, "takes 8 s")
 	t.Parallel()
 	redis := redistest.Start(t)
 	const ticks = 2

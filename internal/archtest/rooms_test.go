@@ -54,6 +54,7 @@ var rooms = []room{
 	{path: "internal/deadline", what: "many deadlines on one timer", sealed: nothing},
 	{path: "internal/identity", what: "the ids of this process and its Lockers", sealed: nothing},
 	{path: "internal/race", what: "whether a test runs under the race detector", sealed: nothing},
+	{path: "internal/testscope", what: "which tests run when", sealed: nothing},
 	{path: "internal/testseed", what: "seeds of random tests", sealed: nothing},
 	{path: "internal/testpicture", what: "pictures of pages, made small", sealed: nothing},
 	{path: "internal/archtest", what: "the test of this table", sealed: nothing},

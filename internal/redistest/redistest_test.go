@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,6 +39,7 @@ func TestServerPauses(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := StartCluster(t)
 	require.NoError(t, c.Client().Set(t.Context(), "a", "b", 0).Err())
@@ -45,6 +48,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	s := StartSentinel(t)
 	require.Equal(t, s.Primary.Addr, s.PrimaryAddr())

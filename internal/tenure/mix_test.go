@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/local"
 )
@@ -50,6 +51,7 @@ func (m *mix) fail(format string, args ...any) {
 }
 
 func TestMixture(t *testing.T) {
+	testscope.Long(t, "a storm of callers")
 	for name, lossy := range map[string]bool{"leases hold": false, "leases get lost": true} {
 		t.Run(name, func(t *testing.T) {
 			seed, ttl := testseed.Seed(t), longTTL

@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/distributed/zklock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -77,6 +78,7 @@ func TestEveryBackendKeepsALockTaken(t *testing.T) { // rules N2 and N3
 
 // TestTooLongForTheBackend: a ZooKeeper server grants sessions of 20 ticks at most.
 func TestTooLongForTheBackend(t *testing.T) { // rule N2
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, err := zklock.New([]string{zktest.Start(t).Addr})
 	require.NoError(t, err)

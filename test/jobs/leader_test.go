@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -125,6 +126,7 @@ func (e *election) oneAtATime(want int) {
 
 // TestLeaderIsReplacedWhenItsProcessDies measures the time from kill -9 until another leads.
 func TestLeaderIsReplacedWhenItsProcessDies(t *testing.T) { // rule N4
+	testscope.Long(t, "kills processes, and waits for what they held")
 	t.Parallel()
 	random := testseed.Rand(t)
 	e, _ := newElection(t)

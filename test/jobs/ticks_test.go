@@ -15,6 +15,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -67,6 +68,7 @@ func runTicks(l *wllock.Locker, store *redis.Client, args []string) {
 
 // TestOncePerTick: 3 processes start a job at each tick, later by up to half of d, and it runs once.
 func TestOncePerTick(t *testing.T) { // rule N2
+	testscope.Long(t, "takes 8 s")
 	t.Parallel()
 	s, r := ticks(t, func(children []*child, done <-chan struct{}) {})
 	for n := range s.ticks {
@@ -80,6 +82,7 @@ func TestOncePerTick(t *testing.T) { // rule N2
 // TestNeverTwicePerTickWhenProcessesDie: the same, and they are killed at random. Ticks may be missed, if the process that has
 // the lock dies.
 func TestNeverTwicePerTickWhenProcessesDie(t *testing.T) { // rule N2
+	testscope.Long(t, "kills processes, and waits for what they held")
 	t.Parallel()
 	random := testseed.Rand(t)
 	kills := 0

@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/zklock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -33,6 +34,7 @@ func long[N int | time.Duration](full, part N) N {
 // Hand-offs, releases, reads, waits that are cut short at any moment, by instances with different settings: nobody is
 // beside a writer, and each caller's fence is above all earlier ones.
 func TestFencesGrowThroughAMixture(t *testing.T) {
+	testscope.Long(t, "a storm of callers")
 	t.Run("memory", func(t *testing.T) {
 		mixFences(t, memlock.New(), long(1_000_000, 50_000))
 	})
@@ -153,6 +155,7 @@ func (g *guarded) read(h *wllock.Held) {
 
 // Two instances under full load: how long an instance waits for its next tenure, from the end of its last hold.
 func TestWaitForTheNextTenureIsBounded(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	const maxTenure, slack = 10 * time.Millisecond, 10 * time.Millisecond // slack is for a machine with more to do
 	s := redistest.Start(t)
 	b, err := redislock.Open("redis://" + s.Addr)

@@ -19,6 +19,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/middleware/httpguard"
 )
@@ -206,6 +207,7 @@ func outages(t *testing.T, f func(t *testing.T, outage time.Duration)) {
 // Redis is unreachable for longer than T: no request fails that may wait for longer than that, none is inside beside
 // another of its own instance, leased or not, and after the return the fences continue to grow.
 func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	outages(t, func(t *testing.T, outage time.Duration) {
 		r := takeAway(t, outage, wllock.WithOutage(wllock.LocalOnly))
 		for _, s := range r.shops {
@@ -232,6 +234,7 @@ func TestLocalOnlyOverHTTPWhenRedisIsAway(t *testing.T) {
 // The same with FailClosed: all fail fast during the outage, also those that had a place in the queue and those behind
 // them. None fails 2 s after the return.
 func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	outages(t, func(t *testing.T, outage time.Duration) {
 		r := takeAway(t, outage)
 		for _, s := range r.shops {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -40,6 +41,7 @@ type mix struct {
 // backend that comes and goes. Within an instance nobody is beside a writer, leased or degraded; the leased writers of all
 // instances come one after the other, with growing fences; a caller that may wait is served.
 func TestLocalOnlyRandomMixture(t *testing.T) {
+	testscope.Long(t, "a storm of callers")
 	seed := testseed.Seed(t)
 	b, m := memlock.New(), new(mix)
 	sides := make([]*mixSide, 2)

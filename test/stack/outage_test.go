@@ -21,6 +21,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/wllocktest"
 )
 
@@ -107,6 +108,7 @@ func TestLocalOnlyWaitsForALongerLeaseOfOthers(t *testing.T) {
 // The server is killed under load: every call returns by its deadline, nobody is told of contention, refusals are quick on
 // the hot key too, and the log has few lines, the first with the cause.
 func TestKilledServerIsToldAtOnce(t *testing.T) {
+	testscope.Long(t, "kills processes, and waits for what they held")
 	s := redistest.Start(t)
 	b, err := redislock.Open("redis://" + s.Addr)
 	require.NoError(t, err)
@@ -223,6 +225,7 @@ func TestLocalOnlyIsNotDegradedByRefusals(t *testing.T) {
 
 // Nor by a wrong password from the start.
 func TestLocalOnlyWithAWrongPasswordIsNotDegraded(t *testing.T) {
+	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all")

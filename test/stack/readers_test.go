@@ -15,6 +15,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // bothTTL is so long that a busy machine loses no lease, and that what only a renewal repairs, after a third of it, is late.
@@ -66,6 +67,7 @@ func inside(t *testing.T, l *wllock.Locker, opts ...wllock.CallOption) (in <-cha
 
 // A reader that took over from a writer of its process works under the writer's exclusive lease.
 func TestReaderAfterAWriterDoesNotShutOutOtherReaders(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	for name, opts := range map[string][]wllock.Option{
 		"fail closed": nil, "local only": {wllock.WithOutage(wllock.LocalOnly)}, "no hand-offs": {wllock.WithMaxHandoffs(0)},

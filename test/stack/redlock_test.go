@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func fiveServers(t *testing.T) []*redistest.Server {
@@ -96,6 +97,7 @@ func total(counts []int64) (n int64) {
 // Eight instances on one hot key of five servers: one holder at a time, fences in the order of entry, a fair share for each
 // instance, and tenures that are worth it.
 func TestHotKeyOnFiveServers(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	lasts := long(20*time.Second, 4*time.Second)
 	fair := wllock.WithMaxTenure(20 * time.Millisecond) // so that the test sees many tenures of each
 	tenures := hotKey(t, 8, 16, lasts, fair)

@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // others are the libraries that lock with the common convention, SET key unique NX PX, under the key they are given.
@@ -64,6 +65,7 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 
 // On five servers clients of both kinds exclude each other, and each gets its turns when the others leave gaps.
 func TestOnFiveServersWithRedsync(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	var addrs []string
 	for range 5 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/server"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 var smallSale = Scenario{Name: "test", Instances: 2, Workers: 4, Sale: true, Fences: true}
@@ -27,6 +28,7 @@ func withSQLite(t *testing.T) Machine {
 }
 
 func TestEverySellersBooksAreRight(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	m := withSQLite(t)
 	seen := 0
 	for _, c := range contender.All() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/server"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -34,6 +35,7 @@ func everywhere(t *testing.T) Machine {
 }
 
 func TestEveryContenderIsCountedRightAndExcludes(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	m := everywhere(t)
 	s := hot
 	s.Fences = true

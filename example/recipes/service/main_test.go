@@ -30,6 +30,7 @@ import (
 	"github.com/wllock/wllock/example/recipes/service/shoppb"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // serviceVariable tells this program to be the service.
@@ -105,6 +106,7 @@ func (p *program) ask(t *testing.T, method, listener, path, order string) (code 
 }
 
 func TestServiceServesRefusesAndEnds(t *testing.T) {
+	testscope.Long(t, "plays whole sales or runs")
 	redis, database := redistest.Start(t), dbtest.SharedPostgres(t)
 	conn, err := pgx.Connect(t.Context(), database.URL())
 	require.NoError(t, err)

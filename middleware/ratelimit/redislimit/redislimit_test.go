@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/middleware/ratelimit"
 	"github.com/wllock/wllock/middleware/ratelimit/redislimit"
 )
@@ -228,6 +229,7 @@ func TestDisconnectedClientIsCharged(t *testing.T) {
 
 // All keys of one charge are on one node.
 func TestCluster(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	l := open(t, redistest.StartCluster(t).Client())
 	for n := range 20 {
 		id := strconv.Itoa(n)

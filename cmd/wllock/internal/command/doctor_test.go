@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -116,6 +117,7 @@ func TestDoctorOfAPrimaryWithAReplica(t *testing.T) {
 }
 
 func TestDoctorOfACluster(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	code, found := examined(t, shop("redis+cluster://"+strings.Join(c.Addrs(), ",")))

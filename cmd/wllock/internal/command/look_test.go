@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestWho(t *testing.T) {
@@ -98,6 +99,7 @@ func TestLs(t *testing.T) {
 }
 
 func TestBreak(t *testing.T) {
+	testscope.Long(t, "takes 3 s")
 	t.Parallel()
 	_, env := redis(t)
 	code, _, err := run(t, env, "break", "n", "1", "--yes", "--reason", "stuck")

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func redis(t *testing.T) (*redistest.Server, []string) {
@@ -136,6 +137,7 @@ func TestRunShared(t *testing.T) {
 }
 
 func TestRunHoldsAtLeast(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	_, env := redis(t)
 	began := time.Now()
