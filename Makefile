@@ -22,12 +22,15 @@ CORE  := ./distributed/redislock . ./local ./internal/tenure ./internal/outage .
 	./config ./debug ./wllocktest
 PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...
 RACED := $(filter-out $(PLAIN),$(ALL))
+STAGES = race benchmarks unraced databases tools# of make test-all, beside lint
 
 # Prints a line per package, what failed, and at the end which tests were skipped and why: a skip that nobody sees hides.
-TEST = bin/gotestsum --format pkgname --format-hide-empty-pkg -- -vet=off $(TESTFLAGS)
+GOTESTSUM = WLLOCK_REQUIRE_SERVERS=1 $(CURDIR)/bin/gotestsum --format pkgname --format-hide-empty-pkg --jsonfile $(CURDIR)/bin/$@.json
+TEST      = $(GOTESTSUM) -- -vet=off -timeout 20m $(TESTFLAGS)
 # Most tests wait most of the time. The limit is for a package that hangs: none takes 90 s.
-SHORT = WLLOCK_REQUIRE_SERVERS=1 bin/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary=skipped -- \
-	-vet=off -short -parallel 8 -timeout 10m $(TESTFLAGS)
+SHORT      = $(GOTESTSUM) --hide-summary=skipped
+SHORTFLAGS = -vet=off -short -parallel 8 -timeout 10m $(TESTFLAGS)
+NOT_CORE   = $(if $(CORE),| grep -vxF "$$($(GO) list $(CORE))")
 
 # go test takes a result from its cache if the files of the module are the same, but pages lie outside of most modules: a test that
 # reads them asks for this as well.
@@ -39,30 +42,40 @@ LINTERS = github.com/kisielk/errcheck honnef.co/go/tools/cmd/staticcheck
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+.PHONY: check
+check: ## while writing: format, vet, the short tests that need no server
+	@tools/stages format vet 'short-alone CORE='
+
 .PHONY: test
 test: ## what a change must pass: format, vet, the short tests over real servers, those of the core under the race detector
-	@tools/stages install format vet short-race short
+	@tools/stages install format vet short-race short-alone short-servers
+	@tools/results slowest bin/short-*.json
 
 .PHONY: test-all
-test-all: ## all tests under the race detector, lint, benchmarks, browser, tools; goes on after a failure
-	@$(MAKE) -k lint race benchmarks tools
+test-all: ## all tests, under the race detector where it tells more; lint, benchmarks, browser, tools. Goes on after a failure
+	@rm -f bin/*.json
+	@status=0; tools/stages install || status=$$?; for stage in "lint -k" $(STAGES); do tools/stages "$$stage" || status=$$?; done; \
+		tools/results slowest bin/*.json; tools/results failed bin/*.json; exit $$status
 
-.PHONY: install short-race short
+.PHONY: install short-race short-alone short-servers
 install: compiler servers gotestsum
-short-race: compiler servers gotestsum
-	@CGO_ENABLED=1 $(SHORT) -race $(CORE)
-# The package that takes longest begins first. Tests of allocations skip under the detector.
-short: servers gotestsum
-	@$(SHORT) ./distributed/sqllock $$($(GO) list $(ALL) | grep -vxF "$$($(GO) list $(CORE))")
-	@$(SHORT) -run AllocatesLittle .
+short-race: compiler servers gotestsum # nothing here is repeated when it fails
+	@CGO_ENABLED=1 $(SHORT) -- $(SHORTFLAGS) -race $(CORE)
+short-alone: gotestsum # nor here. Tests of allocations skip under the detector
+	@$(SHORT) -- $(SHORTFLAGS) $$(tools/tested alone $(ALL) $(NOT_CORE))
+	@$(GO) test -short -run AllocatesLittle $(TESTFLAGS) .
+short-servers: servers gotestsum # a server may be late once; the package that takes longest begins first
+	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" \
+		--packages "./distributed/sqllock $$(tools/tested servers $(ALL) $(NOT_CORE))" -- $(SHORTFLAGS)
 
 .PHONY: race
 race: compiler servers browser gotestsum ## go test -race; a test that needs a server fails without one
-	@CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 $(TEST) -race -timeout 20m $(PKG)
+	@CGO_ENABLED=1 $(TEST) -race $(PKG)
 
 .PHONY: test-long
 test-long: compiler servers browser gotestsum ## the long simulations and soak tests as well
-	CGO_ENABLED=1 WLLOCK_REQUIRE_SERVERS=1 WLLOCK_LONG=1 $(TEST) -race -count=1 -timeout 2h $(PKG)
+	@CGO_ENABLED=1 WLLOCK_LONG=1 $(GOTESTSUM) -- -vet=off -race -count=1 -timeout 2h $(PKG)
+	@WLLOCK_LONG=1 $(MAKE) unraced TESTFLAGS=-count=1
 
 .PHONY: lint format fix staticcheck errcheck linters gotestsum
 lint: format vet fix staticcheck errcheck ## gofmt, vet, go fix, staticcheck, errcheck; make -k lint goes on after a finding
@@ -85,11 +98,13 @@ gotestsum:
 vet: ## go vet
 	@$(GO) vet $(ALL)
 
-.PHONY: benchmarks
+.PHONY: benchmarks unraced databases
 benchmarks: servers gotestsum ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks and of migrations
-	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 20m $(PLAIN)
-	@WLLOCK_REQUIRE_SERVERS=1 $(TEST) -timeout 20m -run FaultsInAnyOrder ./distributed/zklock # see its skip
-	@$(TEST) -timeout 20m -run "AllocatesLittle|HundredThousand" . # skip under the detector
+	@$(TEST) $(PLAIN)
+unraced: servers gotestsum # what skips under the detector
+	@$(TEST) -run 'FaultsInAnyOrder|AllocatesLittle|HundredThousand' . ./distributed/zklock
+databases: servers gotestsum # those that dbtest.Tested leaves out under the detector
+	@$(TEST) -skip '/postgres|Notifier|Standby' ./distributed/sqllock
 
 .PHONY: bench
 bench: servers ## wllock beside other locks over the same servers, 40 minutes; BENCHFLAGS=-quick, or -help
@@ -117,7 +132,7 @@ cover: compiler servers browser ## coverage over all packages: coverage.out, cov
 .PHONY: tools
 tools: gotestsum browser ## test the tools: links and pages of the documentation in a browser, workflows, compose.yaml
 	@GOWORK=off $(GO) -C tools vet ./...
-	@cd tools && GOWORK=off WLLOCK_REQUIRE_SERVERS=1 ../$(TEST) -count=1 -timeout 20m ./...
+	@cd tools && GOWORK=off $(TEST) -count=1 ./...
 
 .PHONY: site
 site: ## build the documentation as pages that need no server: site/index.html

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -29,10 +29,7 @@ const (
 )
 
 func TestModelOfBatches(t *testing.T) {
-	seed, calls := testseed.Seed(t), modelCalls/100
-	if os.Getenv("WLLOCK_LONG") != "" {
-		calls = modelCalls
-	}
+	seed, calls := testseed.Seed(t), testscope.Scale(modelCalls/100, modelCalls)
 	var all modelCounts
 	for episode := range calls / modelEpisode {
 		synctest.Test(t, func(t *testing.T) { newBatchModel(t, seed, uint64(episode), &all).run() })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -28,10 +28,7 @@ const (
 )
 
 func TestModelOfPermits(t *testing.T) {
-	seed, calls := testseed.Seed(t), 15_000
-	if os.Getenv("WLLOCK_LONG") != "" {
-		calls = permitModelCalls
-	}
+	seed, calls := testseed.Seed(t), testscope.Scale(15_000, permitModelCalls)
 	var all permitCounts
 	for episode := range calls / permitModelEpisode {
 		synctest.Test(t, func(t *testing.T) { newPermitModel(t, seed, uint64(episode), &all).run() })

@@ -3,7 +3,6 @@ package wllock_test
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,16 +13,14 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
 // TestStaysInAnyOrder lets processes that die, are closed and are cut off from the backend call with and without WithHoldAtLeast, at random.
 // Nobody may be inside before the time has passed that the one before asked for.
 func TestStaysInAnyOrder(t *testing.T) { // rules N1 to N3
-	seed, rounds := testseed.Seed(t), uint64(30)
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		rounds = 2000
-	}
+	seed, rounds := testseed.Seed(t), testscope.Scale[uint64](30, 2000)
 	stays := 0
 	for round := range rounds {
 		synctest.Test(t, func(t *testing.T) {

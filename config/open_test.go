@@ -19,7 +19,6 @@ import (
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
-	"github.com/wllock/wllock/internal/testscope"
 )
 
 func valid() config.Config {
@@ -341,25 +340,29 @@ func TestErrorOfOpenIsReadable(t *testing.T) {
 
 // A program that is stopped while it waits for its backend says why it waited.
 func TestOpenInterrupted(t *testing.T) {
-	testscope.Long(t, "fails by chance")
 	for _, backend := range []string{"redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main",
 		"redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"} {
 		c := valid()
 		c.Backend = config.NewURL(backend)
-		ctx, cancel := context.WithCancel(t.Context())
-		stop := time.AfterFunc(50*time.Millisecond, cancel)
-		_, err := c.Open(ctx)
-		stop.Stop()
-		cancel()
-		require.ErrorIs(t, err, wllock.ErrUnavailable)
-		require.ErrorIs(t, err, context.Canceled)
+		var err error
+		for after := 50 * time.Millisecond; after < time.Minute; after *= 2 { // a busy machine dials later
+			ctx, cancel := context.WithCancel(t.Context())
+			stop := time.AfterFunc(after, cancel)
+			_, err = c.Open(ctx)
+			stop.Stop()
+			cancel()
+			require.ErrorIs(t, err, wllock.ErrUnavailable)
+			require.ErrorIs(t, err, context.Canceled)
+			if strings.Contains(err.Error(), "connection refused") {
+				break
+			}
+		}
 		require.ErrorContains(t, err, "connection refused")
 	}
 }
 
-// The error says that the backend did not respond, and nothing about held locks.
+// The error says that the backend did not respond, and nothing about held locks. A dial may be refused just before the time is up.
 func TestOpenWithoutResponse(t *testing.T) {
-	testscope.Long(t, "fails by chance")
 	c := valid()
 	c.Backend = config.NewURL("redis://127.0.0.1:1")
 	for range 10 {
@@ -367,7 +370,9 @@ func TestOpenWithoutResponse(t *testing.T) {
 		_, err := c.Open(ctx)
 		cancel()
 		require.ErrorIs(t, err, wllock.ErrUnavailable)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			require.ErrorContains(t, err, "connection refused")
+		}
 		require.NotContains(t, err.Error(), "held")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/local"
 )
 
@@ -218,7 +219,7 @@ func TestRacesOfABatch(t *testing.T) {
 	var all sync.WaitGroup
 	for worker := range 16 {
 		all.Go(func() {
-			for i := range scale(20_000) {
+			for i := range testscope.Scale(20_000/10, 20_000) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+(i*worker)%50)*10*time.Microsecond)
 				raceOnce(t, ctx, q, &g, i%5 > 0, &waiting, &inside)
 				cancel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/local"
 )
@@ -55,7 +56,7 @@ type model struct {
 
 func TestModel(t *testing.T) {
 	seed := testseed.Seed(t)
-	for episode := range scale(modelSteps) / modelEpisode {
+	for episode := range testscope.Scale(modelSteps/10, modelSteps) / modelEpisode {
 		synctest.Test(t, func(t *testing.T) { newModel(t, seed, episode).run() })
 	}
 }

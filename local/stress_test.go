@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 	"github.com/wllock/wllock/local"
 )
@@ -75,7 +76,7 @@ func (s *stress) fail(format string, args ...any) {
 func TestStress(t *testing.T) {
 	seed := testseed.Seed(t)
 	s := &stress{queue: local.New(func(string, int, *ledger) *ledger { return new(ledger) })}
-	s.ops.Store(int64(scale(stressOps)))
+	s.ops.Store(int64(testscope.Scale(stressOps/10, stressOps)))
 	var all sync.WaitGroup
 	for i := range stressWorkers {
 		w := &worker{stress: s, rand: rand.New(rand.NewPCG(seed, uint64(i)))}
@@ -95,7 +96,7 @@ func requireEnd(t *testing.T, all *sync.WaitGroup) {
 	go func() { all.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(time.Duration(scale(stressPatience)) * time.Minute):
+	case <-time.After(time.Duration(testscope.Scale(stressPatience/10, stressPatience)) * time.Minute):
 		t.Fatal("a turn was lost: a worker waits for ever")
 	}
 }

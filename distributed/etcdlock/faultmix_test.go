@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +25,7 @@ func TestFaultsInAnyOrder(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
 	seed := testseed.Seed(t)
 	servers := etcdtest.StartCluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), faultTime())
+	ctx, cancel := context.WithTimeout(t.Context(), testscope.Scale(20*time.Second, 3*time.Minute))
 	defer cancel()
 	w := &witness{}
 	var proxies []*testproc.Proxy
@@ -51,13 +50,6 @@ func TestFaultsInAnyOrder(t *testing.T) {
 	}
 	require.Positive(t, w.writes.Load())
 	require.Positive(t, w.reads.Load())
-}
-
-func faultTime() time.Duration {
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		return 3 * time.Minute
-	}
-	return 20 * time.Second
 }
 
 // breakThings breaks one thing after the other, and mends it, until ctx ends.

@@ -80,6 +80,7 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 
 // While the server is away callers are refused at once; when it is back locks are acquired again, by the same Locker.
 func TestLockerOverAnOutage(t *testing.T) {
+	testscope.Long(t, "takes a server away")
 	t.Parallel()
 	private := etcdtest.Start(t)
 	l, err := wllock.New("shop", open(t, private.Addr, newPrefix()), wllock.WithOwnedBackend(), wllock.WithLeaseTTL(ttl))

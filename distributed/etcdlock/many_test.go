@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"crypto/rand"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +23,7 @@ func TestManyLeases(t *testing.T) {
 	t.Parallel()
 	const atOnce = 64
 	leases := 10_000
-	if race.Enabled && os.Getenv("WLLOCK_LONG") != "1" {
+	if testscope.Scale(race.Enabled, false) {
 		leases /= 5
 	}
 	server := etcdtest.Start(t)

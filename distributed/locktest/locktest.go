@@ -64,6 +64,16 @@ func Cases() []Case {
 		noticeCases, timeCases, cutCases, loadCases, keyCases, inspectCases, breakCases, closeCases)
 }
 
+// Brief is a [Fixture.Skip] for one more kind of a service of which another is tested in full. Under go test -short it runs what
+// depends most on the kind: the cases of order, prev, places, cuts and Close.
+func Brief(c Case) string {
+	same := func(other Case) bool { return other.Name == c.Name }
+	if !testing.Short() || slices.ContainsFunc(slices.Concat(orderCases, prevCases, placeCases, cutCases, closeCases), same) {
+		return ""
+	}
+	return "another kind of this service is tested in full; go test without -short runs this"
+}
+
 // Run runs every case as a parallel subtest of t. At the end it logs how many rules the service has kept from being checked.
 func Run(t *testing.T, f Fixture) {
 	s := skips{count: map[string]int{}}

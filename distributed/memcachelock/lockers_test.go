@@ -81,6 +81,7 @@ func hotKey(t *testing.T, addr string, opts ...wllock.Option) (total int64) {
 
 // While the server is away callers are refused at once; when it is back locks are acquired again, by the same Locker.
 func TestLockerOverAnOutage(t *testing.T) {
+	testscope.Long(t, "takes a server away")
 	t.Parallel()
 	server := dbtest.Memcached(t)
 	l, err := wllock.New("shop", open(t, server.Addr), wllock.WithOwnedBackend(), wllock.WithLeaseTTL(ttl))

@@ -48,11 +48,11 @@ func TestConformanceSentinel(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartSentinel(t).Client()
 	require.NoError(t, client.Ping(t.Context()).Err())
-	locktest.Run(t, locktest.Fixture{TTL: busyTTL, Open: func(t locktest.TB) locktest.Service { return service(t, client) }})
+	locktest.Run(t, locktest.Fixture{TTL: busyTTL, Skip: locktest.Brief, Open: func(t locktest.TB) locktest.Service { return service(t, client) }})
 }
 
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t).Client()
-	locktest.Run(t, locktest.Fixture{TTL: busyTTL, Open: func(t locktest.TB) locktest.Service { return service(t, client) }})
+	locktest.Run(t, locktest.Fixture{TTL: busyTTL, Skip: locktest.Brief, Open: func(t locktest.TB) locktest.Service { return service(t, client) }})
 }

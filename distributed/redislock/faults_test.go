@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // A server that refuses writes: the caller learns the reason by its deadline, and all is well afterwards.
@@ -75,6 +76,7 @@ func info(text any, field string) string {
 // A server that answers nobody for a while, by DEBUG SLEEP or CLIENT PAUSE: if shorter than a lease, nothing is lost; if
 // longer, the loss is reported when the lease expires, and afterwards the lock is acquired again with a larger fence.
 func TestServerThatStandsStill(t *testing.T) {
+	testscope.Long(t, "stops a server")
 	t.Parallel()
 	for name, still := range map[string]func(t *testing.T, s *redistest.Server, d time.Duration){
 		"DEBUG SLEEP": func(_ *testing.T, s *redistest.Server, d time.Duration) {

@@ -18,11 +18,12 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
 // TestAFleetNeverHoldsTooManyPermits: processes that compete for permits are killed (-9) and stopped for longer than their leases, and
-// no more are ever inside than there are permits. WLLOCK_FLEET is for how long, with WLLOCK_LONG.
+// no more are ever inside than there are permits. WLLOCK_FLEET is for how long.
 func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
 	t.Parallel()
 	const permits, lanes = 8, 5
@@ -37,12 +38,10 @@ func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
 // permitsOfAFleet: each process has so many contenders at the backend, or a Locker with as many callers for each.
 func permitsOfAFleet(t *testing.T, of string, permits, lanes int) {
 	t.Helper()
-	lasting, pause := 3*time.Second, 100*time.Millisecond
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		lasting, pause = time.Minute, 5*pause // fewer kills, because each takes new gates
-		if d, err := time.ParseDuration(os.Getenv("WLLOCK_FLEET")); err == nil {
-			lasting = d
-		}
+	lasting := testscope.Scale(3*time.Second, time.Minute)
+	pause := testscope.Scale(100*time.Millisecond, 500*time.Millisecond) // fewer kills, because each takes new gates
+	if d, err := time.ParseDuration(os.Getenv("WLLOCK_FLEET")); err == nil {
+		lasting = d
 	}
 	s := redistest.Start(t)
 	file := t.TempDir() + "/gates"

@@ -202,6 +202,7 @@ func TestARefusedDialIsObservedAtOnce(t *testing.T) {
 
 // A server that is silent has neither refused nor was it not reached.
 func TestSilenceIsObserved(t *testing.T) {
+	testscope.Long(t, "stops a server")
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)

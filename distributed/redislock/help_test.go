@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 const (
@@ -26,14 +26,6 @@ const (
 	// patience is how long something may take that has no bound of its own.
 	patience = 10 * time.Second
 )
-
-// long skips a test that takes more than a few seconds, unless WLLOCK_LONG=1.
-func long(t *testing.T) {
-	t.Helper()
-	if os.Getenv("WLLOCK_LONG") != "1" {
-		t.Skip("takes long; WLLOCK_LONG=1 runs it")
-	}
-}
 
 // open returns a backend on the address, closed with the test.
 func open(t testing.TB, addr string, opts ...Option) *Backend {
@@ -158,7 +150,7 @@ func inTimeSince(t testing.TB, start time.Time, what string, took, bound time.Du
 	t.Helper()
 	stalled, _ := stalls.since(start)
 	t.Logf("%s: %v (bound %v; the machine stood still for %v)", what, took.Round(time.Millisecond), bound, stalled.Round(time.Millisecond))
-	require.LessOrEqual(t, took, bound+slack+stalled, what)
+	testscope.InTime(t, took, bound+slack+stalled, what)
 }
 
 // commandStats returns how often each command has run, those inside scripts included.

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -78,10 +77,7 @@ func (h hostileListener) OnMessage(text string) {
 func TestHostileNetwork(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
 	t.Parallel()
-	run := 4 * time.Second
-	if os.Getenv("WLLOCK_LONG") != "" {
-		run = 40 * time.Second
-	}
+	run := testscope.Scale(4*time.Second, 40*time.Second)
 	s := redistest.Start(t)
 	h := hostile{wg: new(sync.WaitGroup), rand: testseed.Rand(t)}
 	var mu sync.Mutex

@@ -16,16 +16,18 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // TestManyLeases holds very many leases in one process: a fixed number of goroutines renews them, each in time.
 func TestManyLeases(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	t.Run("2000", func(t *testing.T) {
 		t.Parallel()
 		manyLeases(t, 2000, 3*time.Second, 0.25)
 	})
 	t.Run("100000", func(t *testing.T) {
-		long(t)
+		testscope.Longest(t, "a load on one server for seconds")
 		if race.Enabled {
 			manyLeases(t, 20_000, 5*time.Second, 0) // what the detector adds is many times the work
 			return

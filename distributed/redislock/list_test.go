@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // TestListOf100000Locks measures how soon the first page of many locks is there, and what a pass through all costs the server.
 func TestListOf100000Locks(t *testing.T) {
-	long(t)
+	testscope.Longest(t, "a measurement")
 	const locks, limit = 100_000, 100
 	s := redistest.Start(t)
 	b := open(t, s.Addr)

@@ -90,6 +90,7 @@ func TestEightLockersOnOneKey(t *testing.T) {
 
 // A process that is stopped for two TTLs finds out before its next step, and its late write is refused.
 func TestStoppedHolderLearnsOfItsLoss(t *testing.T) {
+	testscope.Long(t, "stops processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	const ttl = 500 * time.Millisecond

@@ -46,6 +46,7 @@ func TestRedisAwayAtStartIsUnavailableByTheDeadline(t *testing.T) {
 }
 
 func TestRedisAwayLaterIsUnavailableByTheDeadline(t *testing.T) {
+	testscope.Long(t, "stops a server")
 	t.Parallel()
 	s := redistest.Start(t)
 	u := newUser(t, open(t, s.Addr))
@@ -70,7 +71,10 @@ func TestBackAgainServesSoon(t *testing.T) {
 	t.Parallel()
 	away := 2 * time.Second
 	t.Run("short", func(t *testing.T) { backAgain(t, away) })
-	t.Run("long", func(t *testing.T) { long(t); backAgain(t, time.Minute) })
+	t.Run("long", func(t *testing.T) {
+		testscope.Longest(t, "an outage of a minute")
+		backAgain(t, time.Minute)
+	})
 }
 
 func backAgain(t *testing.T, away time.Duration) {
@@ -132,6 +136,7 @@ func waitOut(ctx context.Context, u user, key string, first *atomic.Bool, served
 }
 
 func TestReleaseGoesOnWhileTheServerIsAway(t *testing.T) {
+	testscope.Long(t, "stops a server")
 	t.Parallel()
 	s := redistest.Start(t)
 	u := newUser(t, open(t, s.Addr)).lasting(5 * time.Second)

@@ -12,6 +12,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // permit asks for one of n permits.
@@ -27,6 +28,7 @@ func readersOf(s *redistest.Server, key string) int64 {
 
 // Others' semaphores keep the permit of a process that has died for ever.
 func TestAPermitOfAKilledProcessIsFreed(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	for name, c := range map[string]struct{ age, bound time.Duration }{
@@ -54,6 +56,7 @@ func TestAPermitOfAKilledProcessIsFreed(t *testing.T) {
 
 // A stopped process finds its permit lost, and a store that has seen the next fence refuses its late write.
 func TestAStoppedHolderOfAPermitFindsItLost(t *testing.T) {
+	testscope.Long(t, "stops processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	holder := startChild(t, s.Addr, key(t), testTTL, "1")

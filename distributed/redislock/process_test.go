@@ -11,9 +11,11 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestKilledHolderIsFollowedWithinItsLease(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	for name, c := range map[string]struct{ age, bound time.Duration }{
@@ -36,6 +38,7 @@ func TestKilledHolderIsFollowedWithinItsLease(t *testing.T) {
 }
 
 func TestKilledWaiterCostsItsClaimWindow(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
@@ -53,6 +56,7 @@ func TestKilledWaiterCostsItsClaimWindow(t *testing.T) {
 }
 
 func TestWaitersLongDeadAreSkippedAtOnce(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
@@ -77,6 +81,7 @@ func TestWaitersLongDeadAreSkippedAtOnce(t *testing.T) {
 }
 
 func TestPausedHolderSeesTheLossAndItsFenceIsOld(t *testing.T) {
+	testscope.Long(t, "stops processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	holder := startChild(t, s.Addr, key(t), testTTL)
@@ -94,6 +99,7 @@ func TestPausedHolderSeesTheLossAndItsFenceIsOld(t *testing.T) {
 }
 
 func TestPausedWaiterIsPassedOver(t *testing.T) {
+	testscope.Long(t, "stops processes")
 	t.Parallel()
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
@@ -114,6 +120,7 @@ func dies(b *Backend) { b.cancel(); b.sub.close(); b.nodes.home.heartbeats.due.C
 
 // The lock then expires sooner than its first waiter knows.
 func TestWriterEntersWhenADeadReaderExpiresThoughALiveOneLeftBefore(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	const ttl, longer = 800 * time.Millisecond, 6 * time.Second
 	for name, leave := range map[string]func(t *testing.T, reader user, l distributed.Lease){

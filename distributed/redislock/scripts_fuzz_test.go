@@ -3,7 +3,6 @@ package redislock
 import (
 	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,10 +23,7 @@ import (
 // is cut down to the steps it needs and printed.
 func TestScriptsHoldInAnyOrder(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
-	total := uint64(3_000)
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		total = 1_000_000
-	}
+	total := testscope.Scale[uint64](3_000, 1_000_000)
 	f := &scriptFuzz{seed: testseed.Seed(t), total: total, atOnce: 4096, change: unchanged, counts: make(map[string]int)}
 	f.run(t, runtime.GOMAXPROCS(0)+1) // one server is busy while another's replies are read
 	f.report(t)

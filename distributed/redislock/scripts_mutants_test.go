@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -131,19 +130,15 @@ var rareMutants = []mutant{
 const mostSequences = 300_000
 
 // TestBrokenScriptsAreFound shows that TestScriptsHoldInAnyOrder fails when a line of a script is wrong: each time for
-// another eighth of the lines, with WLLOCK_LONG for all of them.
+// another eighth of the lines, in `make test-long` all of them.
 func TestBrokenScriptsAreFound(t *testing.T) {
 	testscope.Long(t, "mutants: every line of the scripts is broken")
 	seed := testseed.Seed(t)
 	server, clock := redistest.StartWithClock(t, simEpoch)
 	all := slices.Clone(mutants)
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		all = append(all, rareMutants...)
-	} else { // others each time
-		rnd := rand.New(rand.NewPCG(seed, 0))
-		rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:len(all)/8]
-	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	all = testscope.Scale(all[:len(all)/8], append(all, rareMutants...)) // others each time
 	for _, m := range all {
 		t.Run(strings.ReplaceAll(m.what, " ", "_"), func(t *testing.T) {
 			server.Do("FLUSHALL") // the clock begins anew

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // setBack is much longer than T, and shorter than helper keys last: in a script during which the clock is set back by more,
@@ -42,6 +43,7 @@ func runClock(t *testing.T, clock *redistest.Clock, start time.Time) (by *atomic
 // TestAClockSetBackKeepsNoDeadHoldersKey: the key of a holder that has died lasts for as much longer as the server's clock
 // was set back, until a caller that wants it cuts that to T.
 func TestAClockSetBackKeepsNoDeadHoldersKey(t *testing.T) {
+	testscope.Long(t, "sets a server's clock")
 	for name, c := range map[string]struct {
 		dead distributed.Mode
 		get  func(t *testing.T, u user) distributed.Lease
@@ -85,6 +87,7 @@ func tryUntil(t *testing.T, u user) distributed.Lease {
 
 // TestAClockSetBackTakesNoLeaseFromALivingHolder, nor from readers, while others wait.
 func TestAClockSetBackTakesNoLeaseFromALivingHolder(t *testing.T) {
+	testscope.Long(t, "sets a server's clock")
 	for name, change := range map[string]func(*distributed.Request){"writer": func(*distributed.Request) {}, "reader": shared} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

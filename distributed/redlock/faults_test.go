@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -61,7 +60,6 @@ func pairs() (all [][]int) {
 // the end of the faults there are grants again.
 func TestFaults(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
-	long := os.Getenv("WLLOCK_LONG") == "1"
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			var s *servers
@@ -70,14 +68,10 @@ func TestFaults(t *testing.T) {
 			} else {
 				s = startFor(t, 5, faultTTL)
 			}
-			all, lasts := pairs(), 1500*time.Millisecond
-			if !long { // one of each size, another each time
-				rnd := testseed.Rand(t)
-				one, two := rnd.IntN(5), rnd.IntN(4)
-				all = [][]int{{one}, {two, two + 1}}
-			} else {
-				lasts = time.Minute / time.Duration(len(all))
-			}
+			rnd := testseed.Rand(t)
+			one, two := rnd.IntN(5), rnd.IntN(4)
+			all := testscope.Scale([][]int{{one}, {two, two + 1}}, pairs()) // one of each size, another each time
+			lasts := testscope.Scale(1500*time.Millisecond, time.Minute/time.Duration(len(all)))
 			w := compete(t, s)
 			for _, victims := range all {
 				w.during(s, f, victims, lasts)

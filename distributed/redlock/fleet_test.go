@@ -32,18 +32,15 @@ const (
 
 // TestAFleetNeverHoldsTooManyPermits: processes that compete for permits are killed (-9) and stopped for longer than their leases, while
 // fewer than half of the servers stand still or lose their data; no more are ever inside than there are permits. Where each process reaches
-// three servers, most servers know of some of those inside only. WLLOCK_FLEET is for how long, with WLLOCK_LONG.
+// three servers, most servers know of some of those inside only. WLLOCK_FLEET is for how long.
 func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
 	testscope.Long(t, "a storm of callers")
-	lasting := 3 * time.Second
-	reaches := map[string]int{"three of five servers": 3}
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		lasting = time.Minute
-		if d, err := time.ParseDuration(os.Getenv("WLLOCK_FLEET")); err == nil {
-			lasting = d
-		}
-		reaches["all servers"] = 5
+	lasting := testscope.Scale(3*time.Second, time.Minute)
+	if d, err := time.ParseDuration(os.Getenv("WLLOCK_FLEET")); err == nil {
+		lasting = d
 	}
+	three := map[string]int{"three of five servers": 3}
+	reaches := testscope.Scale(three, map[string]int{"three of five servers": 3, "all servers": 5})
 	for name, n := range reaches {
 		t.Run(name, func(t *testing.T) { permitsOfAFleet(t, n, lasting) })
 	}

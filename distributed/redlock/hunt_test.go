@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -30,18 +29,13 @@ const (
 // leases are valid, and fences of writers that grow; or so many permits at most.
 func TestRandomFaults(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
-	lasts := 3 * time.Second
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		lasts = time.Minute
-	}
+	lasts := testscope.Scale(3*time.Second, time.Minute)
 	type course struct {
 		n       int
 		permits bool
 	}
 	courses := []course{{3, false}, {5, false}, {5, true}}
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		courses = append(courses, course{3, true})
-	}
+	courses = testscope.Scale(courses, append(courses, course{3, true}))
 	for _, c := range courses {
 		n := c.n
 		name := fmt.Sprint(n, " servers")

@@ -116,9 +116,7 @@ func TestLostNotices(t *testing.T) {
 	_, p, err := b.Enter(t.Context(), req)
 	require.NoError(t, err)
 	require.NoError(t, l.Release(t.Context()))
-	began := time.Now()
 	l = <-p.Granted()
-	require.Less(t, time.Since(began), time.Second)
 	require.NoError(t, l.Release(t.Context()))
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -12,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // each runs a test on each database.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
+	t.Parallel()
 	for name, open := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,11 +86,10 @@ func permitCosts(t *testing.T, d *database, b *Backend) {
 
 // Thousands of leases of one process are renewed on time by a few statements, however they came about.
 func TestManyLeases(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	each(t, func(t *testing.T, d *database) {
-		leases, ttl, settle := 2_000, 20*time.Second, time.Duration(0)
-		if os.Getenv("WLLOCK_LONG") != "" {
-			leases, ttl, settle = 10_000, 5*time.Second, 5*time.Second
-		}
+		leases, ttl := testscope.Scale(2_000, 10_000), testscope.Scale(20*time.Second, 5*time.Second)
+		settle := testscope.Scale(0, 5*time.Second)
 		b := d.backend(t, WithParallel(4))
 		all := make([]distributed.Lease, leases)
 		var wg sync.WaitGroup
@@ -159,7 +159,7 @@ func TestExhaustedPool(t *testing.T) {
 		start := time.Now()
 		_, _, err = b.Enter(t.Context(), distributed.Request{Key: "inner", Instance: "instance", TTL: 2 * time.Second})
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
-		require.Less(t, time.Since(start), 2*time.Second)
+		testscope.InTime(t, time.Since(start), 2*time.Second, "the refusal")
 		require.NoError(t, conn.Close())
 		require.NoError(t, l.Release(t.Context()))
 		require.NoError(t, enter(t, b, "inner").Release(t.Context()))

@@ -57,6 +57,7 @@ func TestFailoverToAStandbyThatLacksTheLock(t *testing.T) {
 
 // With a synchronous standby nothing that was acknowledged is forgotten: the place in the queue, and the lock, outlive the failover.
 func TestFailoverToAStandbyThatHasTheLock(t *testing.T) {
+	testscope.Long(t, "kills a server")
 	t.Parallel()
 	primary := migrated(t, database{"postgres", sqllock.PostgreSQL, dbtest.Postgres(t, dbtest.NoSync()), ""})
 	standby := primary.server.Standby()

@@ -24,6 +24,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 const (
@@ -97,7 +98,7 @@ func together[T any](t *testing.T, all map[string]T, test func(*testing.T, T)) {
 	t.Helper()
 	t.Parallel()
 	var running sync.WaitGroup
-	for name, one := range all {
+	for name, one := range dbtest.Tested(all) {
 		running.Go(func() { t.Run(name, func(t *testing.T) { test(t, one) }) })
 	}
 	running.Wait()
@@ -289,5 +290,5 @@ func claimed(t *testing.T, l distributed.Lease) {
 func within(t *testing.T, what string, took, promised time.Duration) {
 	t.Helper()
 	t.Logf("%s took %v; promised: %v", what, took.Round(time.Millisecond), promised)
-	require.Less(t, took, promised+slack, what)
+	testscope.InTime(t, took, promised+slack, what)
 }

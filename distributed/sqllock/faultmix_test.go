@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,7 +32,7 @@ func mixFaults(t *testing.T, d database) {
 	t.Helper()
 	seed := testseed.Seed(t)
 	w := &witness{}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*mixTime())
+	ctx, cancel := context.WithTimeout(t.Context(), 4*mixTime)
 	defer cancel()
 	var proxies []*testproc.Proxy
 	var all sync.WaitGroup
@@ -47,7 +46,7 @@ func mixFaults(t *testing.T, d database) {
 		all.Go(func() { u.run(ctx) })
 	}
 	r := rand.New(rand.NewPCG(seed, 99))
-	for start := time.Now(); ctx.Err() == nil && (time.Since(start) < mixTime() || !w.hasSeenAll()); { // a busy machine takes longer
+	for start := time.Now(); ctx.Err() == nil && (time.Since(start) < mixTime || !w.hasSeenAll()); { // a busy machine takes longer
 		breakServer(ctx, r, d.server, proxies)
 	}
 	cancel()
@@ -65,12 +64,7 @@ func mixFaults(t *testing.T, d database) {
 }
 
 // mixTime is how long things are broken.
-func mixTime() time.Duration {
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		return 3 * time.Minute
-	}
-	return 12 * time.Second
-}
+var mixTime = testscope.Scale(12*time.Second, 3*time.Minute)
 
 // faultyBackend breaks one statement in fifty, and reaches a server through a proxy.
 func faultyBackend(t *testing.T, d database, r *rand.Rand) (*sqllock.Backend, *testproc.Proxy) {

@@ -55,6 +55,7 @@ func TestKilledPermitIsFollowedWithinItsLease(t *testing.T) {
 }
 
 func TestKilledWaiterCostsItsPlaceAndNoMore(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	onEach(t, true, func(t *testing.T, d database) {
 		b, key := d.backend(t, nil), newName("k")
 		l := acquired(t, b, request(key, safely))

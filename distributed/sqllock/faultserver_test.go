@@ -14,6 +14,7 @@ import (
 )
 
 func TestDatabaseIsKilledAndComesBackInTime(t *testing.T) {
+	testscope.Long(t, "kills a server")
 	onServers(t, func(t *testing.T, d database) {
 		near, far, key := d.backend(t, nil), d.backend(t, nil), newName("k")
 		l := acquired(t, near, request(key, safely))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -16,12 +15,7 @@ import (
 )
 
 // lockedFor is how long another process locks the file.
-func lockedFor() time.Duration {
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		return 10 * time.Second
-	}
-	return 3 * time.Second
-}
+var lockedFor = testscope.Scale(3*time.Second, 10*time.Second)
 
 // Another process has the file locked for as long as a lease lasts, or longer: calls are answered by their deadlines, a lease that
 // cannot be renewed is reported lost in time, one that lasts longer is kept, and so is its place in the queue.
@@ -34,7 +28,7 @@ func TestFileIsLockedByAnotherProcess(t *testing.T) {
 	kept := acquired(t, near, request(long, safely))
 	first := fence(t, kept)
 	p := place(t, far, request(long, safely))
-	blocker := startChild(t, "block", d.where(), short, lockedFor())
+	blocker := startChild(t, "block", d.where(), short, lockedFor)
 	blocker.says("locked")
 	start := time.Now()
 	for _, budget := range []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond} {

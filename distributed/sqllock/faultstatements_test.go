@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -236,7 +235,7 @@ func TestConnectionIsCutInEachStatement(t *testing.T) {
 		broken := map[breach]bool{}
 		for _, part := range parts {
 			for _, one := range breaches(t, d, part.begin, part.run) {
-				if broken[one] && os.Getenv("WLLOCK_LONG") != "1" {
+				if testscope.Scale(broken[one], false) {
 					continue
 				}
 				broken[one] = true

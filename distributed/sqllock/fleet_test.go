@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -22,10 +21,7 @@ import (
 func TestFleetLargerThanTheServer(t *testing.T) {
 	testscope.Long(t, "a storm of callers")
 	t.Parallel()
-	fleet, connections := 40, 8
-	if os.Getenv("WLLOCK_LONG") != "" {
-		fleet, connections = 200, 20
-	}
+	fleet, connections := testscope.Scale(40, 200), testscope.Scale(8, 20)
 	server := dbtest.Postgres(t, dbtest.NoSync(), dbtest.Set("max_connections", fmt.Sprint(connections)))
 	config, err := pgx.ParseConfig(server.URL())
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ type database struct {
 }
 
 // databases are the three, by their dialect's name.
-var databases = map[string]func(t locktest.TB) *database{"sqlite": newSQLite, "postgres": newPostgres, "mariadb": newMariaDB}
+var databases = dbtest.Tested(map[string]func(t locktest.TB) *database{"sqlite": newSQLite, "postgres": newPostgres, "mariadb": newMariaDB})
 
 // durable has commits wait for the disk, for benchmarks.
 var durable = os.Getenv("WLLOCK_DURABLE") == "1"

@@ -2,7 +2,6 @@ package sqllock_test
 
 import (
 	"context"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,14 +132,10 @@ func (h *hot) jain() float64 {
 // Many callers on one key exclude each other, in the order of their fences, and the processes get the same share.
 func TestHotKey(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
-	d := 1500 * time.Millisecond
-	if os.Getenv("WLLOCK_LONG") != "" {
-		d = 10 * time.Second
-	}
-	names := []string{"sqlite", "postgres", "postgres polling", "mariadb"}
-	for _, name := range names {
+	d := testscope.Scale(1500*time.Millisecond, 10*time.Second)
+	for name, start := range dbtest.Tested(openers) {
 		t.Run(name, func(t *testing.T) {
-			open := openers[name](t)
+			open := start(t)
 			var with, without hot
 			fast, slow := with.run(t, open, d), without.run(t, open, d, wllock.WithMaxHandoffs(0))
 			t.Logf("%.0f ops/s, Jain %.3f; without tenures %.0f ops/s, Jain %.3f", fast, with.jain(), slow, without.jain())

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "3"); err != nil { // tests wait most of the time
+	if err := flag.Set("test.parallel", "4"); err != nil { // tests wait most of the time
 		panic(err)
 	}
 	goleak.VerifyTestMain(dbtest.Main(m))

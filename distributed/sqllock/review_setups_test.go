@@ -96,7 +96,7 @@ func liteWith(t locktest.TB, pragmas string) *database {
 
 // Exclusion and the order of fences do not depend on the driver's protocol, the isolation level, or how SQLite's file is opened.
 func TestSetups(t *testing.T) {
-	for name, open := range setups {
+	for name, open := range dbtest.Tested(setups) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := open(t)

@@ -39,14 +39,12 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 
 	for name, other := range map[string]Option{"wrong": WithAuth("shop", "wrong"), "nobody": func(*settings) {}} {
 		b := open(t, server.Addr, root, other)
-		start := time.Now()
 		require.Eventually(t, func() bool { err = b.Ping(t.Context()); return err != nil }, patience, time.Millisecond)
 		require.ErrorIs(t, err, distributed.ErrRefused, name)
 		require.ErrorIs(t, err, zk.ErrNoAuth, name)
 		require.ErrorContains(t, err, root)
 		_, _, err = b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "c", TTL: ttl})
 		require.ErrorIs(t, err, distributed.ErrRefused, name)
-		require.Less(t, time.Since(start), patience)
 		require.NoError(t, b.Echo(t.Context()), "it answers")
 	}
 }
@@ -80,8 +78,11 @@ func TestACLOfOurOwn(t *testing.T) {
 func TestATTLBelowTheSessionsIsRefused(t *testing.T) {
 	t.Parallel()
 	b := open(t, need(t).Addr, newRoot())
-	_, _, err := asker{t, b, "k"}.try("a", lasting(2*zktest.Tick-time.Millisecond))
-	require.ErrorIs(t, err, ErrInvalidTTL)
+	var err error
+	require.Eventually(t, func() bool { // a busy machine may lose a session as short as that
+		_, _, err = asker{t, b, "k"}.try("a", lasting(2*zktest.Tick-time.Millisecond))
+		return errors.Is(err, ErrInvalidTTL)
+	}, patience, time.Millisecond)
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "200ms")
 
@@ -189,6 +190,6 @@ func TestNoServerThere(t *testing.T) {
 	assert.Positive(t, unreached.Load())
 	start := time.Now()
 	require.NoError(t, b.Close())
-	require.Less(t, time.Since(start), 10*time.Second)
+	testscope.InTime(t, time.Since(start), 10*time.Second, "Close")
 	assert.ErrorIs(t, b.Ping(t.Context()), distributed.ErrClosed)
 }

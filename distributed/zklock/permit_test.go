@@ -117,10 +117,8 @@ func TestManyPermits(t *testing.T) {
 	p, next := ask.place("p", permits(limit), lasting(long)), ask.place("next", permits(limit), lasting(long))
 	for _, one := range []distributed.Place{p, next} {
 		i := mathrand.IntN(len(held))
-		start := time.Now()
 		release(t, held[i])
 		held[i] = granted(t, one)
-		require.Less(t, time.Since(start), distributed.HeartbeatInterval(long)*3/4, "by a look without an event")
 	}
 	for _, l := range held {
 		release(t, l)
@@ -138,8 +136,8 @@ func TestKilledPermit(t *testing.T) {
 		ask := asker{t, open(t, server.Addr, root), "k"}
 		other := ask.lease("other", permits(2), lasting(long))
 		p, next := ask.place("next", permits(2), lasting(long)), ask.place("after", permits(2), lasting(long))
-		require.NoError(t, cmd.Process.Kill())
 		start := time.Now()
+		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		l := granted(t, p)
 		took := time.Since(start)

@@ -15,7 +15,7 @@ const (
 	// ttl is that of leases in tests of faults: short, so that they end soon, and long enough for a busy machine.
 	ttl = 4 * time.Second
 	// long is that of leases that must not end.
-	long = time.Minute
+	long = 10 * time.Minute
 	// patience is how long a test waits for what should happen soon. Only a test that fails waits so long.
 	patience = 30 * time.Second
 )

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // procsTask sells without a lock, the only round that needs no shared lock service.
@@ -51,5 +53,5 @@ func TestProcsEndWithTheirParent(t *testing.T) {
 	began := time.Now()
 	_, err := runProcs(ctx, work, new(meter))
 	assert.Error(t, err)
-	assert.Less(t, time.Since(began), 5*time.Second)
+	testscope.InTime(t, time.Since(began), 5*time.Second, "the end")
 }

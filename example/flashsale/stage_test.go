@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // watch returns the first state for which ok holds. The first one of all opens the stage.
@@ -109,6 +110,7 @@ func TestThePageEndsWithItsProcesses(t *testing.T) {
 
 // The server is killed: its children end with it.
 func TestNothingOutlivesAServerThatIsKilled(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	needRedis(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("elsewhere the lock service stays")

@@ -3,20 +3,18 @@ package migrating
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // TestGaps measures the table of docs/migrating.md: one process of the other library beside two on wllock, two callers in each, 2 ms under
 // the lock, for each gap. The callers of wllock are always in line, or pause as long as the other library's do.
 func TestGaps(t *testing.T) {
-	if os.Getenv("WLLOCK_LONG") == "" {
-		t.Skip("a measurement, three minutes: WLLOCK_LONG=1")
-	}
+	testscope.Longest(t, "a measurement, three minutes")
 	const seconds = 4
 	polling := map[string]library{
 		"redsync, 50 to 250 ms": libraries["redsync"],

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // enough turns of each service to see that it does not starve.
@@ -52,6 +53,7 @@ func TestStep1SameKey(t *testing.T) {
 
 // TestStep2TheFirstServiceMoves: one process on wllock beside two of the other library.
 func TestStep2TheFirstServiceMoves(t *testing.T) {
+	testscope.Long(t, "another library may starve its own processes")
 	everyLibrary(t, func(t *testing.T, l library, s *redistest.Server) {
 		people().share(t, enough, l.old(t, s, "old 1"), l.old(t, s, "old 2"), l.ours(t, s, "new"))
 	})

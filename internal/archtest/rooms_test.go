@@ -72,7 +72,7 @@ var rooms = []room{
 	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
 	{path: "internal/redisopts", what: "Redis options and URLs", imports: []string{redisClient}},
 	{path: "internal/testproc", what: "server processes for tests, and a TCP proxy with faults", sealed: nothing},
-	{path: "internal/dbtest", what: "PostgreSQL, MariaDB and memcached servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
+	{path: "internal/dbtest", what: "PostgreSQL, MariaDB and memcached servers for tests", knows: []string{"internal/race", "internal/testproc", "internal/testscope"}, sealed: nothing},
 	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
 		path: "internal/conn", what: "connections to Redis servers: pipelines, time-outs, sorted errors",

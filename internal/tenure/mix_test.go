@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,7 +58,7 @@ func TestMixture(t *testing.T) {
 				ttl = shortTTL
 			}
 			m, backend := &mix{lossy: lossy}, memlock.New()
-			m.left.Store(int64(scale(mixCalls)))
+			m.left.Store(int64(testscope.Scale(mixCalls/10, mixCalls)))
 			fixtures := []*fixture{
 				newMixFixture(t, backend, ttl, "a", handoffs(4), longest(time.Millisecond)),
 				newMixFixture(t, backend, ttl, "b", lingering(5*time.Millisecond)),
@@ -92,7 +91,7 @@ func (m *mix) run(t *testing.T, seed uint64, fixtures []*fixture, backend *memlo
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	patience := time.After(time.Duration(scale(mixPatience)) * time.Minute)
+	patience := time.After(time.Duration(testscope.Scale(mixPatience/10, mixPatience)) * time.Minute)
 	forget := time.NewTicker(3 * time.Millisecond)
 	defer forget.Stop()
 	for ended := false; !ended; {
@@ -209,12 +208,4 @@ func (w *worker) ends(c *caller) {
 func requireSoon(t *testing.T, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 10*time.Second, time.Millisecond)
-}
-
-// scale is a tenth of full, or all of it in the long run of `make test-long`.
-func scale(full int) int {
-	if os.Getenv("WLLOCK_LONG") != "" {
-		return full
-	}
-	return full / 10
 }

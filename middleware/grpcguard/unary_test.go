@@ -21,6 +21,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/middleware/grpcguard"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -254,7 +255,7 @@ func TestUnaryCallerLeaves(t *testing.T) {
 		left := time.Now()
 		row{code: codes.Canceled}.check(t, <-done, nil)
 		waiting(t, l, 0)
-		require.Less(t, time.Since(left), 50*time.Millisecond)
+		testscope.InTime(t, time.Since(left), 50*time.Millisecond, "leaving")
 
 		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()

@@ -15,6 +15,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // The store of the batches: claim takes a fence that is larger than all before, and sell notes a batch as long as its claim
@@ -122,12 +123,10 @@ func soldInOrder(t *testing.T, store *redis.Client) {
 
 // TestBatchWhoseProcessIsKilled: the next instance goes on within T + H.
 func TestBatchWhoseProcessIsKilled(t *testing.T) { // rule B4
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	lines, store := startBatches(t)
-	kills := 3
-	if long() {
-		kills = 50
-	}
+	kills := testscope.Scale(3, 50)
 	var took []time.Duration
 	for range kills {
 		dead := inTheMiddle(t, lines)
@@ -150,12 +149,10 @@ func TestBatchWhoseProcessIsKilled(t *testing.T) { // rule B4
 
 // TestBatchWhoseProcessIsStopped: SIGSTOP past T. The store refuses the late write, and every caller is told.
 func TestBatchWhoseProcessIsStopped(t *testing.T) { // rule B9
+	testscope.Long(t, "stops processes")
 	t.Parallel()
 	lines, store := startBatches(t)
-	stops := 2
-	if long() {
-		stops = 20
-	}
+	stops := testscope.Scale(2, 20)
 	for range stops {
 		stopped := inTheMiddle(t, lines)
 		stopped.from.signal(syscall.SIGSTOP)

@@ -130,10 +130,7 @@ func TestLeaderIsReplacedWhenItsProcessDies(t *testing.T) { // rule N4
 	t.Parallel()
 	random := testseed.Rand(t)
 	e, _ := newElection(t)
-	kills := 4
-	if long() {
-		kills = 100
-	}
+	kills := testscope.Scale(4, 100)
 	var took []time.Duration
 	for range kills {
 		time.Sleep(time.Duration(random.Int64N(int64(leaseTTL))))
@@ -152,12 +149,10 @@ func TestLeaderIsReplacedWhenItsProcessDies(t *testing.T) { // rule N4
 
 // TestLeaderThatWasStoppedIsRefused: SIGSTOP past T. The woken one's next write has an older fence than the store has seen.
 func TestLeaderThatWasStoppedIsRefused(t *testing.T) { // rule N4
+	testscope.Long(t, "stops processes")
 	t.Parallel()
 	e, _ := newElection(t)
-	stops := 2
-	if long() {
-		stops = 20
-	}
+	stops := testscope.Scale(2, 20)
 	for range stops {
 		stopped, old := e.leader, e.fence
 		stopped.signal(syscall.SIGSTOP)

@@ -31,9 +31,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-// long reports that the long versions of the tests are asked for.
-func long() bool { return os.Getenv("WLLOCK_LONG") == "1" }
-
 // childVariable makes the test binary a process of a test: "role addr", and what the role takes.
 const childVariable = "WLLOCK_TEST_CHILD"
 

@@ -122,10 +122,7 @@ type result struct {
 // called for the earlier one, and from when the function was entered for the later one: so a slow machine raises no alarm.
 func ticks(t *testing.T, meanwhile func(children []*child, done <-chan struct{})) (schedule, result) {
 	server := redistest.Start(t)
-	s := schedule{base: time.Now().Add(2 * time.Second), period: 500 * time.Millisecond, least: 200 * time.Millisecond, ticks: 12}
-	if long() {
-		s.ticks = 1000
-	}
+	s := schedule{base: time.Now().Add(2 * time.Second), period: 500 * time.Millisecond, least: 200 * time.Millisecond, ticks: testscope.Scale(12, 1000)}
 	lines, over := make(chan line, 100), make(chan struct{})
 	var children []*child
 	for range 3 {

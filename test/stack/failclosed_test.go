@@ -12,6 +12,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // hangs is a backend behind a network that drops everything until a given time.
@@ -96,6 +97,7 @@ func TestRefusedEnterStrandsNoLease(t *testing.T) {
 
 // In real time: a refusal takes microseconds.
 func TestOpenPathIsFast(t *testing.T) {
+	testscope.Long(t, "measures")
 	l, b := newLocker(t)
 	b.Partition(true)
 	defer b.Partition(false)

@@ -3,7 +3,6 @@ package stack_test
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,35 +22,27 @@ import (
 	"github.com/wllock/wllock/internal/zktest"
 )
 
-// long returns full in `make test-long`, else part.
-func long[N int | time.Duration](full, part N) N {
-	if os.Getenv("WLLOCK_LONG") == "1" {
-		return full
-	}
-	return part
-}
-
 // Hand-offs, releases, reads, waits that are cut short at any moment, by instances with different settings: nobody is
 // beside a writer, and each caller's fence is above all earlier ones.
 func TestFencesGrowThroughAMixture(t *testing.T) {
 	testscope.Long(t, "a storm of callers")
 	t.Run("memory", func(t *testing.T) {
-		mixFences(t, memlock.New(), long(1_000_000, 50_000))
+		mixFences(t, memlock.New(), testscope.Scale(50_000, 1_000_000))
 	})
 	t.Run("redis", func(t *testing.T) {
 		b, err := redislock.Open("redis://" + redistest.Start(t).Addr)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		mixFences(t, b, long(100_000, 10_000))
+		mixFences(t, b, testscope.Scale(10_000, 100_000))
 	})
 	t.Run("redlock", func(t *testing.T) {
-		mixFences(t, openRedlock(t, fiveServers(t)), long(50_000, 3_000))
+		mixFences(t, openRedlock(t, fiveServers(t)), testscope.Scale(3_000, 50_000))
 	})
 	t.Run("zookeeper", func(t *testing.T) {
 		b, err := zklock.Open("zk://" + zktest.Start(t).Addr)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		mixFences(t, b, long(50_000, 3_000))
+		mixFences(t, b, testscope.Scale(3_000, 50_000))
 	})
 }
 
@@ -169,7 +160,7 @@ func TestWaitForTheNextTenureIsBounded(t *testing.T) {
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // many times what they take
 	defer cancel()
-	enough := long(3000, 200)
+	enough := testscope.Scale(200, 3000)
 	var wg sync.WaitGroup
 	for i := range last {
 		l := lockerOn(t, b, wllock.WithLeaseTTL(5*time.Second), wllock.WithMaxTenure(maxTenure), wllock.WithMaxHandoffs(1<<30))

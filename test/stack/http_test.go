@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -197,9 +196,7 @@ func (r *redisAway) needsQuiet(t *testing.T) {
 func outages(t *testing.T, f func(t *testing.T, outage time.Duration)) {
 	t.Run("3s", func(t *testing.T) { f(t, 3*time.Second) })
 	t.Run("10s", func(t *testing.T) {
-		if os.Getenv("WLLOCK_LONG") != "1" {
-			t.Skip("takes long; WLLOCK_LONG=1 runs it")
-		}
+		testscope.Longest(t, "an outage of ten seconds")
 		f(t, 10*time.Second)
 	})
 }
@@ -278,6 +275,7 @@ func TestFailClosedOverHTTPWhenRedisIsAway(t *testing.T) {
 
 // TestFailClosedForImpatientCallers: the breaker also opens when no caller waits for as long as the backend takes to fail.
 func TestFailClosedForImpatientCallers(t *testing.T) {
+	testscope.Long(t, "kills a server")
 	t.Parallel()
 	for name, away := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "hanging": (*redistest.Server).Pause} {
 		t.Run(name, func(t *testing.T) {

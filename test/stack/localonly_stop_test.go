@@ -16,6 +16,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 const stopTTL = 500 * time.Millisecond
@@ -29,6 +30,7 @@ func stopShop(t *testing.T, addr string) *wllock.Locker {
 
 // A process that was stopped past its lease has no outage: the lock is lost, not degraded, as its first look says.
 func TestLocalOnlyStoppedProcessHasLostItsLock(t *testing.T) {
+	testscope.Long(t, "stops processes")
 	s := redistest.Start(t)
 	child := exec.Command(os.Args[0], "-test.run=^TestChildThatHoldsLocalOnly$")
 	child.Env = append(os.Environ(), "WLLOCK_TEST_HOLD="+s.Addr)
@@ -76,6 +78,7 @@ func TestChildThatHoldsLocalOnly(t *testing.T) {
 
 // A server that hangs without closing a connection is as unreachable as one that is gone.
 func TestLocalOnlyServerThatHangs(t *testing.T) {
+	testscope.Long(t, "stops a server")
 	s := redistest.Start(t)
 	l := stopShop(t, s.Addr)
 	require.NoError(t, try(l, "k").err)

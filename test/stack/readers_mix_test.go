@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -50,7 +51,7 @@ func TestReadersWaitForWritersOnly(t *testing.T) {
 		for range 3 {
 			lockers = append(lockers, instance(wllock.WithLeaseTTL(readMixTTL)))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), long(time.Minute, 4*time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), testscope.Scale(4*time.Second, time.Minute))
 		defer cancel()
 		stalled := stalls(t)
 		var wg sync.WaitGroup

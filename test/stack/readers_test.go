@@ -83,7 +83,7 @@ func TestReaderAfterAWriterDoesNotShutOutOtherReaders(t *testing.T) {
 				start, stalled := time.Now(), stalls(t)
 				inB, endB := inside(t, b, wllock.Shared(), wllock.WithWait(3*time.Second))
 				<-inB
-				require.Less(t, time.Since(start), bothTTL/6+4*quantile(stalled(), 1))
+				testscope.InTime(t, time.Since(start), bothTTL/6+4*quantile(stalled(), 1), "entering")
 				hold(t, c, "n", "k", wllock.Shared(), wllock.NoWait())()
 				hold(t, a, "n", "k", wllock.Shared(), wllock.WithWait(bothTTL))()
 				require.ErrorIs(t, b.Do(t.Context(), "n", "k", never(t), wllock.WithWait(50*time.Millisecond)), wllock.ErrWaitTimeout)
@@ -105,7 +105,7 @@ func TestWriterThatGaveUpDoesNotKeepReadersOut(t *testing.T) {
 		require.ErrorIs(t, err, wllock.ErrWaitTimeout)
 		start, stalled := time.Now(), stalls(t)
 		hold(t, a, "n", "k", wllock.Shared(), wllock.WithWait(3*time.Second))()
-		require.Less(t, time.Since(start), bothTTL/6+4*quantile(stalled(), 1))
+		testscope.InTime(t, time.Since(start), bothTTL/6+4*quantile(stalled(), 1), "entering")
 	})
 }
 
@@ -139,7 +139,7 @@ func TestReaderBehindAWriterEntersWhenThatGivesUp(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-gone, context.Canceled)
 		require.NoError(t, <-in)
-		require.Less(t, time.Since(start), bothTTL/6+4*quantile(stalled(), 1))
+		testscope.InTime(t, time.Since(start), bothTTL/6+4*quantile(stalled(), 1), "entering")
 	})
 }
 

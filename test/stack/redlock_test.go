@@ -98,7 +98,7 @@ func total(counts []int64) (n int64) {
 // instance, and tenures that are worth it.
 func TestHotKeyOnFiveServers(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
-	lasts := long(20*time.Second, 4*time.Second)
+	lasts := testscope.Scale(4*time.Second, 20*time.Second)
 	fair := wllock.WithMaxTenure(20 * time.Millisecond) // so that the test sees many tenures of each
 	tenures := hotKey(t, 8, 16, lasts, fair)
 	single := hotKey(t, 8, 16, lasts, wllock.WithMaxHandoffs(0))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -22,9 +23,9 @@ import (
 func TestSeveralKeysThroughAMixture(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, instance func(...wllock.Option) *wllock.Locker) {
-		mixSeveral(t, instance, long(50_000, 2_000))
+		mixSeveral(t, instance, testscope.Scale(2_000, 50_000))
 	})
-	t.Run("zookeeper", func(t *testing.T) { mixSeveral(t, onZooKeeper(t), long(20_000, 1_000)) })
+	t.Run("zookeeper", func(t *testing.T) { mixSeveral(t, onZooKeeper(t), testscope.Scale(1_000, 20_000)) })
 }
 
 const (

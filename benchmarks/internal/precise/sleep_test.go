@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestSleepIsNeverShortAndHardlyLong(t *testing.T) {
+	testscope.Long(t, "bounds wall time")
 	for _, d := range []time.Duration{200 * time.Microsecond, time.Millisecond} {
 		took := make([]time.Duration, 200)
 		for i := range took {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // echo is a server that sends back what it gets.
@@ -64,6 +66,7 @@ func roundTrip(t *testing.T, c net.Conn) time.Duration {
 }
 
 func TestTheDelayIsExact(t *testing.T) {
+	testscope.Long(t, "bounds wall time")
 	const delay = 500 * time.Microsecond
 	c := dial(t, start(t, delay))
 	took := make([]time.Duration, 300)
@@ -77,6 +80,7 @@ func TestTheDelayIsExact(t *testing.T) {
 }
 
 func TestPacketsDoNotWaitForEachOther(t *testing.T) {
+	testscope.Long(t, "bounds wall time")
 	const delay, many = 20 * time.Millisecond, 20
 	p := start(t, delay)
 	begin := time.Now()

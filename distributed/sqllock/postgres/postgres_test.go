@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "3"); err != nil { // tests wait most of the time
+	if err := flag.Set("test.parallel", "4"); err != nil { // tests wait most of the time
 		panic(err)
 	}
 	goleak.VerifyTestMain(dbtest.Main(m))
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 // The suite with hand-overs that are pushed; TestConformance of sqllock polls.
 func TestConformance(t *testing.T) {
-	locktest.Run(t, locktest.Fixture{TTL: time.Second, Open: func(t locktest.TB) locktest.Service {
+	locktest.Run(t, locktest.Fixture{TTL: time.Second, Skip: locktest.Brief, Open: func(t locktest.TB) locktest.Service {
 		url := dbtest.SharedPostgres(t).URL()
 		if err := postgres.Migrate(context.Background(), url); err != nil {
 			t.Fatalf("%v", err)

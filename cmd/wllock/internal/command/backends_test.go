@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -35,6 +36,7 @@ var backends = map[string]func(*testing.T) string{
 
 // A job under a lock, a second one that has to wait, and a third that runs when the second was killed: over every backend.
 func TestRunOverBackends(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	for name, service := range backends {
 		t.Run(name, func(t *testing.T) {

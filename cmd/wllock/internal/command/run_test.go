@@ -189,6 +189,7 @@ func TestRunEndsWhatTakesTooLong(t *testing.T) {
 
 // The next one runs within T and a heartbeat after the holder was killed, and then its command has been killed, too.
 func TestRunAfterAKill(t *testing.T) {
+	testscope.Long(t, "kills processes")
 	t.Parallel()
 	_, env := redis(t)
 	for range 3 {
