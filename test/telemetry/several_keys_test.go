@@ -84,7 +84,13 @@ func TestSpansOfADoAllThatStartsOver(t *testing.T) {
 		spans := ended(t, recorder, "wllock.acquire", 2)
 		require.Equal(t, "lease_lost", spans[0].Status().Description)
 		require.Equal(t, codes.Unset, spans[1].Status().Code)
-		require.Len(t, spans[1].Events(), 3, "acquired")
+		acquired := 0
+		for _, e := range spans[1].Events() { // it may be queued for no time, behind its own earlier turn
+			if e.Name == "acquired" {
+				acquired++
+			}
+		}
+		require.Equal(t, 3, acquired)
 	})
 }
 
