@@ -121,7 +121,7 @@ func TestServicesHaveGroupsOfTheirOwn(t *testing.T) {
 			for _, row := range r.Tables[0].Rows {
 				assert.Zero(t, row.Total.Failed, row.Contender)
 				if row.Contender == c.counted && row.Total.OpsPerSecond.Median > 0 { // none where a disk stands still for a second
-					assert.GreaterOrEqual(t, row.Total.CommandsPerOp, 1.0)
+					assert.Greater(t, row.Total.CommandsPerOp, .9) // the last request may be answered, and not counted yet
 				}
 			}
 		})
