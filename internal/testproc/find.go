@@ -47,13 +47,16 @@ func Find(name string, patterns ...string) (string, error) {
 	return "", fmt.Errorf("%s is neither in PATH nor in %v", name, patterns)
 }
 
-// FreePort returns a port of 127.0.0.1 between first and last that was free a moment ago. It may be taken meanwhile, so the
-// caller tries again. Ports should lie below the range that Linux uses for outgoing connections (32768), so that a server
-// can restart on its port.
+// FreePort returns a port of 127.0.0.1 between first and last that is free, and that no other test gets before the end of this one: a server
+// that is killed there can restart, and two that start at once do not get the same. Another program may take it. Ports should lie below the
+// range that Linux uses for outgoing connections (32768).
 func FreePort(t TB, first, last int) int {
 	t.Helper()
 	for range 1000 {
 		port := first + rand.IntN(last-first)
+		if !reserve(t, port) {
+			continue
+		}
 		l, err := net.Listen("tcp", Loopback(port))
 		if err == nil {
 			_ = l.Close()
@@ -62,6 +65,25 @@ func FreePort(t TB, first, last int) int {
 	}
 	t.Fatalf("no free port")
 	return 0
+}
+
+// reserve locks a port's file for as long as the test runs. Processes of tests share the files, and a lock ends with its process.
+func reserve(t TB, port int) bool {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), "wllock-ports-"+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatalf("%v", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	if !lock(f) {
+		_ = f.Close()
+		return false
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return true
 }
 
 // Loopback is the address of a port.

@@ -184,3 +184,14 @@ func TestProxyForwardsToAnother(t *testing.T) {
 	_, err = dial(t, p.Addr)("a")
 	require.NoError(t, err)
 }
+
+// Two servers that start at once do not get the same port, nor one that is to restart.
+func TestAPortIsGivenOnce(t *testing.T) {
+	given := map[int]bool{}
+	for range 8 {
+		given[FreePort(t, 19_000, 19_020)] = true
+	}
+	if len(given) != 8 {
+		t.Fatalf("%d ports", len(given))
+	}
+}
