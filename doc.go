@@ -1,13 +1,19 @@
-// Package wllock is a distributed lock in two tiers. In each process, a fair queue per key lets one caller at a time ask
-// the shared backend for the lock. Callers beyond a threshold are refused at once (load shedding).
+// Package wllock is a distributed lock that stays fast when many callers want the same key.
 //
-//	locker, err := wllock.New("order", backend)           // once per process; Close it at the end
-//	err = locker.Do(ctx, "product", id, func(ctx context.Context) error {
-//		held, _ := wllock.HeldFrom(ctx)
-//		return sell(ctx, id, held.Fence())
-//	})
+// Callers of one process queue locally, and only the head of that queue talks to the lock service, the backend. It gets a lease,
+// which is the lock for a limited time. The process serves its own queue with that lease, for up to 100 ms while other processes
+// wait. One round trip pays for many locks. Callers beyond a threshold are refused at once.
 //
-// The name of a lock is system:name:key, here order:product: and the id.
+//	backend, err := redislock.Open("redis://localhost:6379")
+//	locker, err := wllock.New("shop", backend, wllock.WithOwnedBackend()) // one per process
+//	defer locker.Close(ctx)
+//
+//	err = locker.Do(ctx, "product", "1000", func(ctx context.Context) error {
+//		held, _ := wllock.HeldFrom(ctx) // ctx ends if the lock is lost
+//		return sell(ctx, held.Fence()) // send the fence with each write
+//	}, wllock.WithWait(2*time.Second))
+//
+// The name of the lock is system:name:key, here shop:product:1000.
 //
 // # A call's way
 //
@@ -18,19 +24,19 @@
 //	        └──┼───────────────── Backend.Enter ──lease, or place──grant──────┘
 //	           └ fallback
 //
-// On the way out, fn returns and the turn passes to the next caller in the queue, with the lease if that may serve one
-// more. When nobody waits here, or another process waits and the budget of the tenure is spent, the lease goes back to the backend, which
-// grants it to the next process. The stretch in which one lease serves many callers is a tenure (elsewhere: lock
-// cohorting): they share the price of one round trip to the backend.
+// The head of the local queue has the turn. When fn returns, the turn passes to the next caller, together with the lease if that may
+// serve one more. The stretch in which one lease serves many callers is a tenure (elsewhere: lock cohorting). It ends when no
+// caller waits here, or when another process waits and the budget is spent (WithMaxTenure, WithMaxHandoffs). Then the lease
+// goes back to the backend, which grants it to the next process.
 //
-// Locks are reentrant: a guard inside a guard of the same key, in a context derived from it, runs at once.
+// Locks are reentrant. A guard inside a guard of the same key, in a context derived from it, runs at once.
 //
-// # What is promised
+// # Guarantee
 //
-// While the backend keeps its data, nobody is paused for longer than a lease lasts, and functions stop when their context
-// ends, at most one exclusive caller is inside (with FailClosed). A process that was suspended, or a backend that lost its memory, can break that, as with every lock of this
-// kind; what holds even then is the fence (fencing token): a number that grows with every exclusive caller. A store that
-// refuses smaller numbers, at the first statement of the work, is safe.
+// A key has at most one exclusive holder. The premises: the backend keeps its data, clocks run evenly, no process is paused for longer
+// than its lease, functions stop when their context ends, and the Locker is not LocalOnly. Where a premise fails, the
+// fence helps. This fencing token is a number that grows with each exclusive holder, and a database that compares it refuses a
+// smaller one.
 //
 //	UPDATE stock SET fence = :f WHERE id = :id AND fence < :f RETURNING qty   -- no row: a newer caller is at work, or there is no such id
 //	UPDATE stock SET qty = :q   WHERE id = :id AND fence = :f                 -- and every later write alike; no row: roll back

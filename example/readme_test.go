@@ -7,19 +7,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// blocks returns the fenced blocks of that language in the quick start, in order.
-func blocks(t *testing.T, language string) []string {
+const quickStart = "../docs/quickstart.md"
+
+// blocks returns the fenced blocks of that language on a page, in order.
+func blocks(t *testing.T, name, language string) []string {
 	t.Helper()
 	_ = os.Getenv("PAGES_SUM") // changes with the page: see the Makefile
-	page, err := os.ReadFile("../docs/quickstart.md")
+	page, err := os.ReadFile(name)
 	require.NoError(t, err)
 	var found []string
 	for _, m := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllSubmatch(page, -1) {
@@ -40,8 +44,8 @@ func program(t *testing.T, text string) string {
 
 func TestProgramsAreFormatted(t *testing.T) {
 	t.Parallel()
-	found := blocks(t, "go")
-	require.Len(t, found, 2)
+	found := append(blocks(t, quickStart, "go"), blocks(t, "../README.md", "go")...)
+	require.Len(t, found, 3)
 	for _, text := range found {
 		formatted, err := format.Source([]byte(text))
 		require.NoError(t, err)
@@ -51,9 +55,21 @@ func TestProgramsAreFormatted(t *testing.T) {
 
 func TestQuickStartPrintsWhatItSays(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "run", program(t, blocks(t, "go")[0])).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "run", program(t, blocks(t, quickStart, "go")[0])).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Contains(t, blocks(t, ""), string(out))
+	assert.Contains(t, blocks(t, quickStart, ""), string(out))
+}
+
+// TestREADMEPrintsWhatItSays, over a Redis of its own.
+func TestREADMEPrintsWhatItSays(t *testing.T) {
+	t.Parallel()
+	const page, server = "../README.md", "localhost:6379"
+	text := blocks(t, page, "go")[0]
+	require.Contains(t, text, server)
+	file := program(t, strings.Replace(text, server, redistest.Start(t).Addr, 1))
+	out, err := exec.CommandContext(t.Context(), "go", "run", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, blocks(t, page, "")[0], string(out))
 }
 
 // answersTest is run with the second program of the quick start, as its package.
@@ -96,7 +112,7 @@ func TestAnswers(t *testing.T) {
 func TestServiceOfTheQuickStartBlamesTheClientForABadKey(t *testing.T) {
 	testscope.Long(t, "plays whole sales or runs")
 	t.Parallel()
-	file := program(t, blocks(t, "go")[1])
+	file := program(t, blocks(t, quickStart, "go")[1])
 	test := filepath.Join(filepath.Dir(file), "main_test.go")
 	require.NoError(t, os.WriteFile(test, []byte(answersTest), 0o600))
 	out, err := exec.CommandContext(t.Context(), "go", "test", file, test).CombinedOutput()

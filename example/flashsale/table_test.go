@@ -28,19 +28,19 @@ wllock     100         0       104      796       0       759        12       0.
 	assert.Equal(t, strings.TrimPrefix(want, "\n")+legend, got.String())
 }
 
-// The README shows a table printed by this program, with the current columns.
-func TestREADMETable(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// The quick start shows a table printed by this program, with the current columns.
+func TestQuickStartTable(t *testing.T) {
+	page, err := os.ReadFile("../../docs/quickstart.md")
 	require.NoError(t, err)
 	var table strings.Builder
 	printTable(&table, columns, nil, legend)
 	titles, _, _ := strings.Cut(table.String(), "\n")
-	found := slices.ContainsFunc(strings.Split(string(readme), "\n"), func(line string) bool {
+	found := slices.ContainsFunc(strings.Split(string(page), "\n"), func(line string) bool {
 		return slices.Equal(strings.Fields(line), strings.Fields(titles))
 	})
 	assert.True(t, found, "no table with the titles %q", titles)
 	for _, r := range rounds {
-		assert.Contains(t, string(readme), "\n"+r.title+" ", "its line")
+		assert.Contains(t, string(page), "\n"+r.title+" ", "its line")
 	}
 }
 

@@ -237,12 +237,49 @@ func TestWrongCommandsAreFound(t *testing.T) {
 	}, wrong)
 }
 
-// TestREADMELeadsToEveryPage of docs/.
-func TestREADMELeadsToEveryPage(t *testing.T) {
-	readme := read(t, filepath.Join(root, "README.md"))
+// TestTheListOfPagesHasAll of docs/.
+func TestTheListOfPagesHasAll(t *testing.T) {
+	noteFiles(t)
+	assert.Contains(t, read(t, filepath.Join(root, "README.md")), "(docs/README.md)")
+	list := read(t, filepath.Join(root, "docs/README.md"))
 	all, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
 	for _, page := range all {
-		assert.Contains(t, readme, "(docs/"+filepath.Base(page))
+		if name := filepath.Base(page); name != "README.md" {
+			assert.Contains(t, list, "("+name+")")
+		}
+	}
+}
+
+// TestEveryModuleHasAREADME, because package sites show one for each: its name, what it is, and links that lead somewhere.
+func TestEveryModuleHasAREADME(t *testing.T) {
+	noteFiles(t)
+	for _, dir := range append(workspace(t), "tools") {
+		text := read(t, filepath.Join(root, dir, "README.md"))
+		assert.Regexp(t, `^# \w`, text, dir)
+		for _, link := range pageLink.FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat(filepath.Join(root, dir, link[1]))
+			assert.NoError(t, err, "%s links %s", dir, link[1])
+		}
+	}
+}
+
+var (
+	pageLink = regexp.MustCompile(`\]\(([^):#]+)(?:#[^)]*)?\)`)
+	tableRow = regexp.MustCompile(`(?m)^\|.*\n`)
+	aLink    = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+	sentence = regexp.MustCompile(`[.!?:]\**\s`)
+)
+
+// TestREADMEIsShort: it is read in two minutes, or not at all.
+func TestREADMEIsShort(t *testing.T) {
+	noteFiles(t)
+	text := fenced.ReplaceAllString(read(t, filepath.Join(root, "README.md")), "")
+	assert.Less(t, len(strings.Fields(text)), 650, "words")
+	assert.LessOrEqual(t, strings.Count(text[strings.Index(text, "## Documentation"):], "]("), 12, "links to pages")
+	text = aLink.ReplaceAllString(tableRow.ReplaceAllString(text, ""), "$1")
+	for _, s := range sentence.Split(text, -1) {
+		assert.LessOrEqual(t, len(strings.Fields(s)), 30, s)
+		assert.NotContains(t, s, ";")
 	}
 }
