@@ -47,14 +47,14 @@ check: ## while writing: format, vet, the short tests that need no server
 	@tools/stages format vet 'short-alone CORE='
 
 .PHONY: test
-test: ## what a change must pass: format, vet, the short tests over real servers, those of the core under the race detector
-	@tools/stages install format vet short-race short-alone short-servers
+test: ## what a change must pass: format, vet, builds for other platforms, the short tests over real servers, those of the core under the race detector
+	@tools/stages install format vet ports short-race short-alone short-servers
 	@tools/results slowest bin/short-*.json
 
 .PHONY: test-all
 test-all: ## all tests, under the race detector where it tells more; lint, benchmarks, browser, tools. Goes on after a failure
 	@rm -f bin/*.json
-	@status=0; tools/stages install || status=$$?; for stage in "lint -k" $(STAGES); do tools/stages "$$stage" || status=$$?; done; \
+	@status=0; tools/stages install || status=$$?; for stage in "lint -k" "ports PORTS='$(PORTS) $(MORE_PORTS)'" $(STAGES); do tools/stages "$$stage" || status=$$?; done; \
 		tools/results slowest bin/*.json; tools/results failed bin/*.json; exit $$status
 
 .PHONY: install short-race short-alone short-servers
@@ -67,6 +67,18 @@ short-alone: gotestsum # nor here. Tests of allocations skip under the detector
 short-servers: servers gotestsum # a server may be late once; the package that takes longest begins first
 	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" \
 		--packages "./distributed/sqllock $$(tools/tested servers $(ALL) $(NOT_CORE))" -- $(SHORTFLAGS)
+
+# What importers use is built for other platforms, and where this machine runs programs of 32 bits, some tests run as such.
+PORTS      = linux/386 windows/amd64
+MORE_PORTS = linux/arm linux/arm64 darwin/arm64 windows/arm64
+.PHONY: ports
+ports:
+	@for port in $(PORTS); do \
+		CGO_ENABLED=0 GOOS=$${port%/*} GOARCH=$${port#*/} $(GO) build ./cmd/wllock/... \
+			$$(awk -F '`' '/^\| `[a-z]/ { print $$2 == "wllock" ? "." : "./" $$2 }' docs/modules.md) || { echo "it does not build for $$port"; exit 1; }; \
+	done
+	@[ "$$($(GO) env GOHOSTOS GOHOSTARCH | paste -sd /)" != linux/amd64 ] || \
+		CGO_ENABLED=0 GOARCH=386 $(GO) test -short -vet=off $(TESTFLAGS) . ./local ./internal/... ./distributed/keepalive ./distributed/memlock
 
 .PHONY: race
 race: compiler servers browser gotestsum ## go test -race; a test that needs a server fails without one

@@ -42,13 +42,13 @@ type stayModel struct {
 	stays  int
 }
 
-func (m *stayModel) below(n int) int {
+func (m *stayModel) below(n int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.random.IntN(n)
+	return m.random.Int64N(n)
 }
 
-func (m *stayModel) upTo(d time.Duration) time.Duration { return time.Duration(m.below(int(d) + 1)) }
+func (m *stayModel) upTo(d time.Duration) time.Duration { return time.Duration(m.below(int64(d) + 1)) }
 
 // run has processes, one after the other in three lines, make calls for a minute.
 func (m *stayModel) run() {

@@ -308,7 +308,7 @@ func (t *Tenure) Lead(u *Use, size int) { // rule B5
 	if !u.attached {
 		return
 	}
-	u.batch = uint32(min(size, math.MaxUint32))
+	u.batch = uint32(min(uint64(size), math.MaxUint32)) // which no int of 32 bits holds
 	t.current.handoffs += size - 1
 }
 
