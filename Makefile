@@ -68,7 +68,8 @@ short-servers: servers gotestsum # a server may be late once; the package that t
 	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" \
 		--packages "./distributed/sqllock $$(tools/tested servers $(ALL) $(NOT_CORE))" -- $(SHORTFLAGS)
 
-# What importers use is built for other platforms, and where this machine runs programs of 32 bits, some tests run as such.
+# What importers use is built for other platforms, and where this machine runs programs of 32 bits, tests of the core that need no
+# server run as such.
 PORTS = linux/386 windows/amd64 $(if $(MORE),linux/arm linux/arm64 darwin/arm64 windows/arm64)
 .PHONY: ports
 ports:
@@ -77,7 +78,7 @@ ports:
 			$$(awk -F '`' '/^\| `[a-z]/ { print $$2 == "wllock" ? "." : "./" $$2 }' docs/modules.md) || { echo "it does not build for $$port"; exit 1; }; \
 	done
 	@[ "$$($(GO) env GOHOSTOS GOHOSTARCH | paste -sd /)" != linux/amd64 ] || \
-		CGO_ENABLED=0 GOARCH=386 $(GO) test -short -vet=off $(TESTFLAGS) . ./local ./internal/... ./distributed/keepalive ./distributed/memlock
+		CGO_ENABLED=0 GOARCH=386 $(GO) test -short -vet=off $(TESTFLAGS) $$(tools/tested alone $(CORE))
 
 .PHONY: race
 race: compiler servers browser gotestsum ## go test -race; a test that needs a server fails without one

@@ -122,8 +122,8 @@ func TestKilledPermit(t *testing.T) {
 		ask := asker{t, open(t, server.Addr, prefix), "k"}
 		other := ask.lease("other", permits(2), lasting(long))
 		p, next := ask.place("next", permits(2), lasting(long)), ask.place("after", permits(2), lasting(long))
-		start := time.Now()
 		require.NoError(t, h.cmd.Process.Kill())
+		start := time.Now()
 		l := granted(t, p)
 		took := time.Since(start)
 		require.Greater(t, fence(t, l), h.fence)

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // tests wait most of the time
+	if err := flag.Set("test.parallel", "4"); err != nil { // tests wait most of the time; of six at a time some fail by their own load
 		panic(err)
 	}
 	goleak.VerifyTestMain(dbtest.Main(m))

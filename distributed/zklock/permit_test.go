@@ -136,8 +136,8 @@ func TestKilledPermit(t *testing.T) {
 		ask := asker{t, open(t, server.Addr, root), "k"}
 		other := ask.lease("other", permits(2), lasting(long))
 		p, next := ask.place("next", permits(2), lasting(long)), ask.place("after", permits(2), lasting(long))
-		start := time.Now()
 		require.NoError(t, cmd.Process.Kill())
+		start := time.Now()
 		_ = cmd.Wait()
 		l := granted(t, p)
 		took := time.Since(start)

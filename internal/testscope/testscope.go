@@ -2,8 +2,9 @@
 // `make test-all` runs the long ones as well, and `make test-long`, which sets WLLOCK_LONG=1, lets what is random or loads a server
 // go on for longer.
 //
-// A test is long if it takes more than two seconds alone, bounds wall time from above, kills, stops or sets the clock of a server or
-// a process, is a storm, or measures. So what is short fails because of the change, and not because of the machine.
+// A test is long if it takes more than two seconds alone, kills, stops or sets the clock of a holder, a waiter or the server below them,
+// is a storm, or measures. What bounds wall time from above calls InTime. So what is short fails because of the change, and not because
+// of the machine.
 package testscope
 
 import (
