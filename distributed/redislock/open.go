@@ -23,9 +23,10 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 //	redis+sentinel://[user[:password]@]host[:port][,host...]/primary[/db]   the primary the sentinels name
 //	redis+cluster://[user[:password]@]host[:port][,host...]   a cluster, found from any of its nodes
 //
-// rediss+sentinel and rediss+cluster are the same over TLS. redis, rediss and unix take the query parameters of
-// redis.ParseURL. A password is better kept in a file, see WithPasswordFile; no error of this package shows one.
-// Like New, Open does not connect.
+// rediss+sentinel and rediss+cluster are the same over TLS. The query parameters are those of redis.ParseURL, of
+// redis.ParseFailoverURL, where sentinel_username and sentinel_password are the sentinels' own, and of redis.ParseClusterURL; those
+// that lead to replicas are refused. max_active_conns counts as three at least. A password is better kept in a file, see
+// WithPasswordFile; no error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return newFrom(rawURL, conn.Open, opts)
 }

@@ -38,6 +38,14 @@ func (s *session) renew(_ context.Context, due []distributed.Lease) {
 	}
 }
 
+// keep is try for renewals. They wait for no exchange of callers (rule R8).
+func (s *session) keep(ttl time.Duration, calls ...*conn.Call) {
+	if len(calls) == 1 {
+		calls[0].Ahead = true
+	}
+	s.try(s.ctx, ttl, calls...)
+}
+
 // alike returns how many leases at the front one call can renew.
 func alike(batch []*lease) int {
 	n := 1
@@ -56,7 +64,7 @@ func (s *session) renewTogether(batch []*lease) bool {
 	ttl := batch[0].a.ttl
 	c := renewAll(ttl, len(batch), func(i int) *wireAttempt { return &batch[i].a.wire })
 	sent := time.Now()
-	s.try(s.ctx, ttl, c)
+	s.keep(ttl, c)
 	if c.Err != nil {
 		return conn.Classify(c.Err) == conn.Transient
 	}
@@ -85,7 +93,7 @@ func (s *session) renewBatch(batch []*lease) {
 		shortest = min(shortest, l.a.ttl)
 	}
 	sent := time.Now()
-	s.try(s.ctx, shortest, calls...)
+	s.keep(shortest, calls...)
 	var moving []*lease
 	for i, l := range batch {
 		switch {
@@ -112,7 +120,7 @@ func (s *session) renewMoving(batch []*lease, shortest time.Duration) {
 		calls[i] = l.a.wire.renewOne(modes[i])
 	}
 	sent := time.Now()
-	s.try(s.ctx, shortest, calls...)
+	s.keep(shortest, calls...)
 	s.renewAgain(shortest, calls, func(i int, held bool) *conn.Call {
 		if held || modes[i] == batch[i].mode() {
 			return nil
@@ -151,6 +159,6 @@ func (s *session) renewAgain(shortest time.Duration, calls []*conn.Call, next fu
 		}
 	}
 	if len(again) > 0 {
-		s.try(s.ctx, shortest, again...)
+		s.keep(shortest, again...)
 	}
 }

@@ -85,9 +85,9 @@ func serversOf(u *url.URL, overTLS bool) ([]*redis.Options, error) {
 		}
 	}
 	var all []*redis.Options
-	for host := range strings.SplitSeq(u.Host, ",") {
+	for _, addr := range redisopts.WithPort(u.Host, "6379") {
 		o := shared
-		o.Addr = withPort(host)
+		o.Addr = addr
 		if o.TLSConfig != nil {
 			o.TLSConfig = o.TLSConfig.Clone()
 			o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.Addr)
@@ -95,14 +95,6 @@ func serversOf(u *url.URL, overTLS bool) ([]*redis.Options, error) {
 		all = append(all, &o)
 	}
 	return all, nil
-}
-
-// withPort adds the default port if there is none.
-func withPort(addr string) string {
-	if _, _, err := net.SplitHostPort(addr); err == nil {
-		return addr
-	}
-	return net.JoinHostPort(strings.Trim(addr, "[]"), "6379")
 }
 
 func open(servers []*redis.Options, opts []Option) (*Backend, error) {

@@ -33,6 +33,10 @@ type Call struct {
 	// that is repeated may still be under way.
 	Args []any
 
+	// Ahead, of a lone call: it shares no exchange with those of callers, and waits for none of theirs. How many such calls are
+	// under way is Config.Pipelines' to count.
+	Ahead bool
+
 	Tries int       // how often it was sent, counted by its caller
 	Sent  time.Time // when it was sent last, or went to make a connection first
 	Reply string    // the script's reply

@@ -58,14 +58,15 @@ func New(client redis.UniversalClient, c Config) (t Transport, name string, err 
 func Single(o *redis.Options, c Config) Transport { return single(o, c, DialTimeout) }
 
 func single(o *redis.Options, c Config, dial time.Duration) *goRedis {
+	limit := o.MaxActiveConns
 	o = redisopts.Single(o, timeouts)
 	silence := new(tlsSilence)
 	o.Dialer = naming(dialerOf(o.Dialer, o.TLSConfig, dial, silence), c.nameFor(o.ClientName))
-	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
+	room := c.roomFor(limit, &o.PoolSize, &o.MaxConcurrentDials)
 	o.PipelinePoolSize = -1  // pipelines share the connections
 	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix, setup: setupTrips(o.TLSConfig, o.DB), silence: silence}
+	return &goRedis{client: redis.NewClient(o), prefix: c.Prefix, setup: setupTrips(o.TLSConfig, o.DB), silence: silence, room: room}
 }
 
 // behindSentinels is single for the options of a client whose dialer asks sentinels.
@@ -87,24 +88,43 @@ func failover(o *redis.FailoverOptions, c Config) *goRedis {
 }
 
 func cluster(o *redis.ClusterOptions, c Config) *goRedis {
+	limit := o.MaxActiveConns
 	o = redisopts.Cluster(o, sharedTimeouts)
 	silence := new(tlsSilence)
 	o.Dialer = naming(dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout, silence), c.nameFor(o.ClientName))
-	o.PoolSize, o.MaxConcurrentDials = c.poolOf(o.PoolSize)
+	room := c.roomFor(limit, &o.PoolSize, &o.MaxConcurrentDials)
 	o.PipelinePoolSize = -1
 	o.DisableIdentity = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DisableRoutingPolicies = true // every call goes where its keys are; policies would first ask some node for COMMAND
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix, setup: setupTrips(o.TLSConfig, 0), silence: silence}
+	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.Prefix, setup: setupTrips(o.TLSConfig, 0), silence: silence, room: room}
 }
 
-// poolOf returns the size of the pool, and as many dials: the caller's, but at least one connection for each exchange
-// that can be under way, beside the subscription. An exchange that finds none waits for PoolTimeout, past the deadline
-// of its context.
-func (c Config) poolOf(size int) (connect, dial int) {
-	size = max(size, MaxSlots+c.Pipelines)
-	return size, size
+// fewestConns is the least that MaxActiveConns may be: one connection for callers, one for what keeps their leases, and one
+// for the questions whether the server is there.
+const fewestConns = 3
+
+// room is how many exchanges may be under way with one server.
+type room struct {
+	callers int  // of single calls, before they share one
+	limited bool // others may have to wait for a connection
+}
+
+// roomFor sets the size of the pool, and as many dials: the caller's, but at least one connection for each exchange that can
+// be under way, beside the subscription; or limit, the caller's MaxActiveConns, if there is one. Then callers leave two connections
+// to others, so that no renewal, and no question whether the server is there, waits for them.
+func (c Config) roomFor(limit int, size, dials *int) room {
+	r := room{callers: MaxSlots}
+	if limit > 0 {
+		*size = max(limit, fewestConns)
+		r = room{callers: min(MaxSlots, *size-fewestConns+1), limited: *size < MaxSlots+c.Pipelines}
+	}
+	if !r.limited {
+		*size = max(*size, MaxSlots+c.Pipelines)
+	}
+	*dials = *size
+	return r
 }
 
 // nameFor returns the name of connections; "": they have the one that the caller's client gives them.

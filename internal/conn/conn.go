@@ -16,7 +16,8 @@ type Config struct {
 	PasswordFile string // takes precedence over the client's; "": none
 	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
 	ClientName   string // of connections, unless the caller's client names its own; "": none
-	Pipelines    int    // how many exchanges of several calls may be under way with one server at once
+	// Pipelines is how many exchanges of several calls, and of calls that go ahead, may be under way with one server at once.
+	Pipelines int
 }
 
 // Transport is all that the protocol needs of a server: scripts go in, replies and messages come out. New and Open
@@ -30,6 +31,8 @@ type Transport interface {
 	// Elsewhere returns a hash tag that another server has than the one that has before ("": none), if there are
 	// several.
 	Elsewhere(ctx context.Context, before string) string
+	// Slots is how many exchanges of single calls may be under way with one node before calls share one: MaxSlots, or less.
+	Slots() int
 	// SetupTrips is how many round trips it takes to set up a connection.
 	SetupTrips() int
 	// Ping measures one exchange with the server that has the tag.

@@ -21,6 +21,7 @@ type goRedis struct {
 	finder  *redis.Client // whose dialer asks the sentinels, if it is ours to close
 	setup   int
 	silence *tlsSilence
+	room    room
 }
 
 // setupTrips are those to connect and for HELLO, for the handshake of TLS, and to select a database.
@@ -38,9 +39,24 @@ func setupTrips(c *tls.Config, db int) int {
 // SetupTrips implements Transport.
 func (g *goRedis) SetupTrips() int { return g.setup }
 
+// Slots implements Transport.
+func (g *goRedis) Slots() int { return g.room.callers }
+
+// waiting returns ctx, for an exchange that may have to wait for a connection with a timer for its deadline: the pool knows no
+// other end of its patience but PoolTimeout.
+func (g *goRedis) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok || !g.room.limited {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, end)
+}
+
 // Do implements Transport. A lone call is sent by itself; several share a pipeline, which the cluster client splits by
 // node.
 func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
+	ctx, cancel := g.waiting(ctx)
+	defer cancel()
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
 		cmds[i] = command(ctx, c.Args)
@@ -62,10 +78,11 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 			_ = g.client.Process(ctx, g.once(cmd))
 			reply, err = cmd.Text()
 		}
-		if err != nil && err == ctx.Err() { //nolint:errorlint // unwrapped it comes from the pool
+		if err != nil && err == ctx.Err() || errors.Is(err, redis.ErrPoolTimeout) { //nolint:errorlint // unwrapped it comes from the pool
 			err = unsent{err}
 		}
 		c.Reply, c.Err = reply, g.silence.named(explained(g.prefix, err))
+		g.doubt(c.Err)
 	}
 }
 
@@ -81,6 +98,14 @@ func (g *goRedis) once(cmd *redis.Cmd) redis.Cmder {
 		return once{cmd}
 	}
 	return cmd
+}
+
+// doubt has a cluster asked where its nodes are, after an exchange without an answer: perhaps they have other addresses now. By
+// itself the client asks once a minute. It asks once at a time, and reads the addresses it was given first when no other answers.
+func (g *goRedis) doubt(err error) {
+	if c, ok := g.client.(*redis.ClusterClient); ok && !Answered(err) && !errors.Is(err, context.Canceled) {
+		c.ReloadState(context.Background())
+	}
 }
 
 // Node implements Transport.
@@ -135,14 +160,19 @@ func command(ctx context.Context, args []any) *redis.Cmd {
 
 // Ping implements Transport.
 func (g *goRedis) Ping(ctx context.Context, tag string) (time.Duration, error) {
+	ctx, cancel := g.waiting(ctx)
+	defer cancel()
 	client := g.server(ctx, tag)
 	start := time.Now()
 	err := client.Ping(ctx).Err()
+	g.doubt(err)
 	return time.Since(start), err
 }
 
 // About implements Transport. The ACL may forbid INFO; then only what the client knows is returned.
 func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
+	ctx, cancel := g.waiting(ctx)
+	defer cancel()
 	info := Info{Single: !g.cluster}
 	text, err := g.server(ctx, tag).Info(ctx).Result()
 	if redis.IsPermissionError(err) {
@@ -161,6 +191,7 @@ func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
 			info.Single = info.Single && value == "0"
 		}
 	}
+	g.doubt(err)
 	return info, g.silence.named(err)
 }
 

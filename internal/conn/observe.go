@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/wllock/wllock/distributed"
 )
 
@@ -88,9 +90,10 @@ func (t *observed) About(ctx context.Context, tag string) (Info, error) {
 	return info, err
 }
 
-// report tells the observers. An exchange that its caller has cancelled says nothing about the server.
+// report tells the observers. An exchange that its caller has cancelled, or that has found no connection free, says nothing about the server.
 func (t *observed) report(name string, sent time.Time, err error) {
-	if t.observers.Empty() || errors.Is(err, context.Canceled) && !errors.Is(err, distributed.ErrUnreached) {
+	if t.observers.Empty() || errors.Is(err, redis.ErrPoolTimeout) ||
+		errors.Is(err, context.Canceled) && !errors.Is(err, distributed.ErrUnreached) {
 		return
 	}
 	e := distributed.Exchange{Sent: sent}

@@ -36,10 +36,13 @@ type pipeline struct {
 }
 
 // Pipelined returns a transport that lets single calls share the exchanges of t.
-func Pipelined(t Transport) Transport { return &pipeline{Transport: t} }
+func Pipelined(t Transport) Transport {
+	return &pipeline{Transport: t, slots: slots{most: t.Slots()}}
+}
 
 // slots are the exchanges under way with one node, and the calls that wait for one.
 type slots struct {
+	most    int // at once
 	mu      sync.Mutex
 	busy    int       // guarded by mu; slots in use
 	waiting []*waiter // guarded by mu; none while a slot is free
@@ -57,16 +60,16 @@ type waiter struct {
 	timer *time.Timer // for by
 }
 
-// Do implements Transport. Several calls at once are a batch by themselves.
+// Do implements Transport. Several calls at once are a batch by themselves, and so is one that goes ahead.
 func (p *pipeline) Do(ctx context.Context, calls ...*Call) {
-	if len(calls) != 1 {
+	if len(calls) != 1 || calls[0].Ahead {
 		p.Transport.Do(ctx, calls...)
 		return
 	}
 	c := calls[0]
 	s := p.to(p.Node(ctx, c.Key()))
 	s.mu.Lock()
-	if s.busy < MaxSlots {
+	if s.busy < s.most {
 		s.busy++
 		s.mu.Unlock()
 		p.Transport.Do(ctx, c) // a lone caller goes straight through (rule R13)
@@ -92,7 +95,7 @@ func (p *pipeline) to(name string) *slots {
 		if p.nodes == nil {
 			p.nodes = make(map[string]*slots)
 		}
-		s = new(slots)
+		s = &slots{most: p.slots.most}
 		p.nodes[name] = s
 	}
 	return s
@@ -194,7 +197,7 @@ func (s *slots) sent(batch []*waiter, leader *waiter) {
 func (s *slots) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.waiting), max(len(s.waiting)/MaxSlots, fairBatch), MaxBatch)
+	n := min(len(s.waiting), max(len(s.waiting)/s.most, fairBatch), MaxBatch)
 	if n == 0 {
 		s.busy--
 		return

@@ -25,6 +25,9 @@ type gated struct {
 	together  atomic.Int32 // the most calls in one exchange
 }
 
+// Slots implements Transport.
+func (g *gated) Slots() int { return MaxSlots }
+
 // Node implements Transport: a single server.
 func (g *gated) Node(context.Context, string) string { return "" }
 
@@ -49,6 +52,8 @@ func (g *gated) Do(ctx context.Context, calls ...*Call) {
 	}
 }
 
+func pipelined(t Transport) *pipeline { return Pipelined(t).(*pipeline) }
+
 func (p *pipeline) gathered() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +63,7 @@ func (p *pipeline) gathered() int {
 func TestPipelineSharesExchangesBeyondTheSlots(t *testing.T) {
 	t.Parallel()
 	server := &gated{gate: make(chan struct{})}
-	p := &pipeline{Transport: server}
+	p := pipelined(server)
 	const gathered, batches = 3 * fairBatch, 3
 	const callers = MaxSlots + gathered
 	var wg sync.WaitGroup
@@ -83,7 +88,7 @@ func TestPipelineSharesExchangesBeyondTheSlots(t *testing.T) {
 func TestPipelineCallerCanGiveUp(t *testing.T) {
 	t.Parallel()
 	server := &gated{gate: make(chan struct{})}
-	p := &pipeline{Transport: server}
+	p := pipelined(server)
 	var wg sync.WaitGroup
 	for range MaxSlots {
 		wg.Go(func() { p.Do(Within(t.Context(), patience), NewCall(anyScript, nil, 0)) })
@@ -112,7 +117,7 @@ func TestPipelineCallerCanGiveUp(t *testing.T) {
 func TestPipelineKeepsNobodyPastItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipeline{Transport: &gated{}} // never answers
+		p := pipelined(&gated{}) // never answers
 		var wg sync.WaitGroup
 		for range MaxSlots {
 			wg.Go(func() { p.Do(Within(t.Context(), 100*time.Millisecond), NewCall(anyScript, nil, 0)) })
@@ -138,7 +143,7 @@ func TestPipelineKeepsNobodyPastItsDeadline(t *testing.T) {
 func TestPipelineUnderRandomEnds(t *testing.T) {
 	t.Parallel()
 	server := &gated{gate: make(chan struct{})}
-	p := &pipeline{Transport: server}
+	p := pipelined(server)
 	stop := make(chan struct{})
 	var gatekeeper, wg sync.WaitGroup
 	gatekeeper.Go(func() {
@@ -168,6 +173,32 @@ func TestPipelineUnderRandomEnds(t *testing.T) {
 	require.Empty(t, p.waiting)
 }
 
+// A renewal is sent while the exchanges of callers take all slots, and others wait for one.
+func TestPipelineRenewalsGoAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &gated{gate: make(chan struct{})}
+		p := pipelined(server)
+		ctx := Within(t.Context(), time.Second)
+		var wg sync.WaitGroup
+		for range MaxSlots + 3 {
+			wg.Go(func() { p.Do(ctx, NewCall(anyScript, nil, "caller")) })
+		}
+		synctest.Wait()
+		require.Equal(t, 3, p.gathered())
+		wg.Go(func() {
+			c := NewCall(anyScript, nil, "renewal")
+			c.Ahead = true
+			p.Do(ctx, c)
+		})
+		synctest.Wait()
+		require.EqualValues(t, MaxSlots+1, server.exchanges.Load())
+		require.Equal(t, 3, p.gathered())
+		close(server.gate)
+		wg.Wait()
+		require.Zero(t, p.busy)
+	})
+}
+
 // unconnected is a server that nobody can connect to yet: as in go-redis, the end of the context ends the dial. The first
 // MaxSlots exchanges fail when gate says so.
 type unconnected struct {
@@ -176,6 +207,10 @@ type unconnected struct {
 	exchanges       atomic.Int32
 }
 
+// Slots implements Transport.
+func (u *unconnected) Slots() int { return MaxSlots }
+
+// Node implements Transport.
 func (u *unconnected) Node(context.Context, string) string { return "" }
 
 func (u *unconnected) Do(ctx context.Context, calls ...*Call) {
@@ -197,7 +232,7 @@ func (u *unconnected) Do(ctx context.Context, calls ...*Call) {
 func TestPipelineLeaderCanGiveUpADial(t *testing.T) {
 	t.Parallel()
 	server := &unconnected{connected: make(chan struct{}), gate: make(chan struct{})}
-	p := &pipeline{Transport: server}
+	p := pipelined(server)
 	var busy, others sync.WaitGroup
 	for range MaxSlots {
 		busy.Go(func() { p.Do(Within(t.Context(), patience), NewCall(anyScript, nil, 0)) })

@@ -21,6 +21,8 @@ func Single(o *redis.Options, t Timeouts) *redis.Options {
 	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	c.AutoPipelineOptions, c.ClientSideCacheConfig, c.ClientSideCache = nil, nil, nil
 	c.PushNotificationProcessor = nil
+	c.Limiter = nil // a breaker of the application's, which would count our commands, and fail them
+	waits(&c.PoolSize, &c.MaxActiveConns)
 	return &c
 }
 
@@ -31,6 +33,7 @@ func Cluster(o *redis.ClusterOptions, t Timeouts) *redis.ClusterOptions {
 	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	c.AutoPipelineOptions = nil
 	c.PushNotificationProcessor = nil
+	waits(&c.PoolSize, &c.MaxActiveConns)
 	return &c
 }
 
@@ -45,6 +48,7 @@ func Failover(o *redis.FailoverOptions, t Timeouts) *redis.FailoverOptions {
 func Ring(o *redis.RingOptions, t Timeouts) *redis.RingOptions {
 	c := *o
 	t.set(&c.MaxRetries, &c.DialerRetries, &c.ContextTimeoutEnabled, &c.DialTimeout, &c.ReadTimeout, &c.WriteTimeout, &c.PoolTimeout)
+	waits(&c.PoolSize, &c.MaxActiveConns)
 	return &c
 }
 
@@ -53,4 +57,12 @@ func (t Timeouts) set(retries, dialerRetries *int, deadlines *bool, dial, read, 
 	*retries, *dialerRetries = -1, 1
 	*deadlines = true
 	*dial, *read, *write, *pool = t.Dial, t.IO, t.IO, t.Pool
+}
+
+// waits makes MaxActiveConns the size of the pool, where an exchange waits for a connection: go-redis fails at once where there
+// are that many, which would look like an outage.
+func waits(size, limit *int) {
+	if *limit > 0 {
+		*size, *limit = *limit, 0
+	}
 }

@@ -19,11 +19,12 @@ var timeouts = redisopts.Timeouts{Dial: time.Second, IO: 2 * time.Second, Pool: 
 // Each kind of options gets the same settings, in a copy: the caller's client is the caller's.
 func TestPrivateOptions(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
-		given := &redis.Options{Addr: "a:1", MaxRetries: 3, AutoPipelineOptions: &redis.AutoPipelineOptions{}}
+		given := &redis.Options{Addr: "a:1", MaxRetries: 3, AutoPipelineOptions: &redis.AutoPipelineOptions{}, MaxActiveConns: 5}
 		before := *given
 		o := redisopts.Single(given, timeouts)
 		require.Equal(t, before, *given)
 		require.Equal(t, "a:1", o.Addr)
+		require.Equal(t, []int{5, 0}, []int{o.PoolSize, o.MaxActiveConns})
 		requirePrivate(t, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout)
 		require.Equal(t, maintnotifications.ModeDisabled, o.MaintNotificationsConfig.Mode)
 		require.Nil(t, o.AutoPipelineOptions)

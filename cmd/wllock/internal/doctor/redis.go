@@ -43,7 +43,12 @@ func redisServers(ctx context.Context, p *patient) {
 		return
 	}
 	if scheme.Kind == redisopts.KindCluster {
-		client := redis.NewClusterClient(clusterOptions(p.url, scheme))
+		o, err := redisopts.ParseCluster(p.url, scheme.TLS)
+		if err != nil {
+			p.fail(Finding{Subject: "URL", What: err.Error()})
+			return
+		}
+		client := redis.NewClusterClient(redisopts.Cluster(o, patience))
 		defer func() { _ = client.Close() }()
 		p.redisCluster(ctx, client)
 		return
@@ -70,18 +75,18 @@ func redisServers(ctx context.Context, p *patient) {
 
 // clientsOf opens the servers of a URL, one after the other: plain ones, a primary behind sentinels, independent ones.
 func clientsOf(u *url.URL, s redisopts.Scheme) ([]*redis.Client, error) {
-	password, _ := u.User.Password()
-	secure := tlsOf(s)
 	switch s.Kind {
 	case redisopts.KindSentinel:
-		path := strings.Split(strings.Trim(u.Path, "/"), "/")
-		return []*redis.Client{redis.NewFailoverClient(redisopts.Failover(&redis.FailoverOptions{
-			MasterName: path[0], SentinelAddrs: withPorts(u.Host, "26379"), Username: u.User.Username(), Password: password, TLSConfig: secure,
-		}, patience))}, nil
+		o, err := redisopts.ParseSentinel(u, s.TLS)
+		if err != nil {
+			return nil, err
+		}
+		return []*redis.Client{redis.NewFailoverClient(redisopts.Failover(o, patience))}, nil
 	case redisopts.KindRedlock:
 		var all []*redis.Client
-		for _, addr := range withPorts(u.Host, "6379") {
-			o := &redis.Options{Addr: addr, Username: u.User.Username(), Password: password, TLSConfig: secure}
+		password, _ := u.User.Password()
+		for _, addr := range redisopts.WithPort(u.Host, "6379") {
+			o := &redis.Options{Addr: addr, Username: u.User.Username(), Password: password, TLSConfig: tlsOf(s)}
 			all = append(all, redis.NewClient(redisopts.Single(o, patience)))
 		}
 		return all, nil
@@ -93,13 +98,6 @@ func clientsOf(u *url.URL, s redisopts.Scheme) ([]*redis.Client, error) {
 		return nil, fmt.Errorf("the URL cannot be parsed")
 	}
 	return []*redis.Client{redis.NewClient(redisopts.Single(o, patience))}, nil
-}
-
-func clusterOptions(u *url.URL, s redisopts.Scheme) *redis.ClusterOptions {
-	password, _ := u.User.Password()
-	return redisopts.Cluster(&redis.ClusterOptions{
-		Addrs: withPorts(u.Host, "6379"), Username: u.User.Username(), Password: password, TLSConfig: tlsOf(s),
-	}, patience)
 }
 
 func tlsOf(s redisopts.Scheme) *tls.Config {

@@ -1,0 +1,46 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+)
+
+// Clients may limit their connections. Questions wait for one then; no caller is told that the servers are away, and no held
+// lock is lost.
+func TestTheClientsLimitsAreBorne(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	var clients []redis.UniversalClient
+	for _, one := range s.all {
+		clients = append(clients, one.Client(func(o *redis.Options) { o.MaxActiveConns = 1 }))
+	}
+	b, err := New(clients)
+	require.NoError(t, err)
+	l, err := wllock.New("shop", b, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(2*time.Second))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	held, err := l.Acquire(t.Context(), "held", "1", wllock.WithLockTimeMax(time.Minute))
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			for range 20 {
+				if err := l.Do(t.Context(), "product", fmt.Sprint(i), func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, context.Cause(held.Context()))
+	require.NoError(t, held.Release(t.Context()))
+}
