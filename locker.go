@@ -123,9 +123,17 @@ func (t *turns) Others(key string, lane int) []*tenure.Tenure { return t.queue.O
 // System returns the system whose locks these are.
 func (l *Locker) System() string { return l.names.system }
 
-// Ping asks the backend whether it can do its work: readiness. The error Is ErrUnavailable or the context's.
+// Ping asks the backend whether a lock of this Locker would work: readiness. Of a backend that is a distributed.Prober it asks
+// that for a key of the Locker's system and its lease TTL, so that missing rights and a round trip too long for the TTL show; of
+// others whether they can do their work. It takes no lock. The error Is ErrUnavailable or the context's.
 func (l *Locker) Ping(ctx context.Context) error {
-	if err := l.backend.Ping(ctx); err != nil {
+	ask := l.backend.Ping
+	if p, ok := distributed.ProberOf(l.backend); ok {
+		ask = func(ctx context.Context) error {
+			return p.Probe(ctx, distributed.Probe{Key: l.names.system + ":ping:ping", TTL: l.settings.leaseTTL})
+		}
+	}
+	if err := ask(ctx); err != nil {
 		return fmt.Errorf("wllock: ping: %w", public(ctx, err))
 	}
 	return nil
@@ -138,7 +146,8 @@ func (l *Locker) SetThreshold(name string, n int) error { return l.names.setThre
 // Close admits no new callers (ErrClosed), sends waiting callers away with ErrClosed, and waits until the functions that
 // hold locks have returned, guards nested in them included, batch functions that have lost theirs as well, and every lease has been
 // released. If ctx ends before that, the contexts of these functions end with ErrClosed, their leases are abandoned, and Close
-// returns the context's error. It leaves the backend open unless WithOwnedBackend was given. At last it waits for log lines, spans and measurements, for
+// returns the context's error. It leaves the backend open unless WithOwnedBackend was given; one that needs longer than ctx allows
+// goes on closing by itself. At last it waits for log lines, spans and measurements, for
 // 1 s at most; if some are left because a logger or telemetry stands still, its error says how many. Close may be called
 // more than once.
 func (l *Locker) Close(ctx context.Context) error { // rule T8
@@ -154,11 +163,37 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 	}
 	l.limits.Close()
 	l.tenures.Stop()
-	l.policy.Stop()
-	if l.settings.owned {
-		err = errors.Join(err, l.backend.Close())
+	return errors.Join(err, l.disconnect(ctx), l.observer.close(ctx))
+}
+
+// disconnectGrace is how long a backend has to close when ctx has ended: most take no time, and say what went wrong.
+const disconnectGrace = 250 * time.Millisecond
+
+// disconnect ends the questions to the backend, and closes it if it is ours. Neither has a context, and a backend that is silent
+// takes seconds: when ctx has ended, that goes on in the background.
+func (l *Locker) disconnect(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() {
+		l.policy.Stop()
+		var err error
+		if l.settings.owned {
+			err = l.backend.Close()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
 	}
-	return errors.Join(err, l.observer.close(ctx))
+	grace := time.NewTimer(disconnectGrace)
+	defer grace.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-grace.C:
+		return fmt.Errorf("wllock: close: the backend is still closing: %w", ctx.Err())
+	}
 }
 
 // drained waits until nobody holds a lock, or ctx ends.

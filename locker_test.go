@@ -2,6 +2,7 @@ package wllock_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -131,4 +133,36 @@ func TestCloseWithNothingHeldSucceedsWhateverItsContext(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Close(ctx))
 	}
+}
+
+// stuck is a backend that is silent, and closes after a while.
+type stuck struct{ distributed.Backend }
+
+func (stuck) Ping(ctx context.Context) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
+}
+
+func (s stuck) Close() error {
+	time.Sleep(4 * time.Second)
+	return s.Backend.Close()
+}
+
+// Close keeps to its context also while the backend does not: that goes on closing by itself.
+func TestCloseDoesNotWaitForASilentBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memlock.New()
+		l, err := wllock.New("test", stuck{memory}, wllock.WithOwnedBackend())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		err = l.Close(ctx)
+		require.Equal(t, 400*time.Millisecond, time.Since(began))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the backend is still closing")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		require.ErrorIs(t, memory.Ping(t.Context()), distributed.ErrClosed)
+	})
 }

@@ -91,7 +91,8 @@ func (c Config) connect(ctx context.Context, u *url.URL, open Opener, opts []wll
 		return nil, errors.Join(err, backend.Close())
 	}
 	if err := locker.Ping(ctx); err != nil {
-		return nil, errors.Join(err, locker.Close(context.WithoutCancel(ctx))) // no lock is held, so it does not wait
+		_ = locker.Close(ctx) // which says no more than err
+		return nil, err
 	}
 	return locker, nil
 }

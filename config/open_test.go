@@ -379,3 +379,31 @@ func TestOpenWithoutResponse(t *testing.T) {
 
 // nothing is a function to guard.
 func nothing(context.Context) error { return nil }
+
+// Open keeps to its context, also while it closes what it has opened.
+func TestOpenDoesNotWaitForASilentBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := valid().WithOpener("stuck", func(context.Context, *url.URL) (distributed.Backend, error) { return stuck{memlock.New()}, nil })
+		c.Backend = config.NewURL("stuck://")
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.Open(ctx)
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.Less(t, time.Since(began), time.Second)
+		time.Sleep(5 * time.Second) // it goes on closing
+	})
+}
+
+// stuck is a backend that is silent, and closes after a while.
+type stuck struct{ distributed.Backend }
+
+func (stuck) Ping(ctx context.Context) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
+}
+
+func (s stuck) Close() error {
+	time.Sleep(4 * time.Second)
+	return s.Backend.Close()
+}

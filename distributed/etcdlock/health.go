@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,14 +72,36 @@ const pingBudget = 5 * time.Second
 // Ping implements distributed.Backend: it writes a key of its own, so the cluster has its quorum, space is left, and the user
 // has its rights. The error names what is missing.
 func (b *Backend) Ping(ctx context.Context) error {
+	return b.try(ctx, func(ctx context.Context, s *session) error { return s.write(ctx, "ping") })
+}
+
+// Probe implements distributed.Prober: beside what Ping asks, whether the user may write the keys of this lock. etcd checks the
+// rights of both halves of a transaction, and carries out the one that writes no lock.
+func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
+	if p.Key == "" || p.TTL < distributed.MinTTL {
+		return fmt.Errorf("etcdlock: a probe needs a key and a TTL of at least %v", distributed.MinTTL)
+	}
+	dir := b.dirOf(p.Key)
+	return b.try(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.txn(ctx, "probe", &pb.TxnRequest{
+			Compare: []*pb.Compare{ifCreated(s.writeKey(), -1)}, // never
+			Success: []*pb.RequestOp{opPut(dir, "", 0), opRange(&pb.RangeRequest{Key: []byte(dir), RangeEnd: endOf(dir)})},
+			Failure: []*pb.RequestOp{opPut(s.writeKey(), "", s.lease())},
+		})
+		return err
+	})
+}
+
+// try does something in a session, in another one if that has ended while nobody asked.
+func (b *Backend) try(ctx context.Context, f func(context.Context, *session) error) error {
 	s, ctx, cancel, err := b.session(ctx)
 	defer cancel()
 	if err == nil {
-		err = s.write(ctx, "ping")
+		err = f(ctx, s)
 	}
-	if errors.Is(err, errOver) { // while nobody asked
+	if errors.Is(err, errOver) {
 		if s, err = b.sessions.any(ctx); err == nil {
-			err = s.write(ctx, "ping")
+			err = f(ctx, s)
 		}
 	}
 	return b.orClosed(err)

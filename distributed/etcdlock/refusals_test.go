@@ -57,7 +57,7 @@ func TestUsers(t *testing.T) {
 	c := plainClient(t, server.Addr)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for _, user := range []string{"root", "shop", "guest"} {
+	for _, user := range []string{"root", "shop", "guest", "nobody"} {
 		_, err := c.UserAdd(ctx, user, "secret-"+user)
 		require.NoError(t, err)
 		_, err = c.RoleAdd(ctx, user)
@@ -66,6 +66,8 @@ func TestUsers(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := c.RoleGrantPermission(ctx, "shop", prefix+"/", clientv3.GetPrefixRangeEnd(prefix+"/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	_, err = c.RoleGrantPermission(ctx, "guest", prefix+"/", prefix+"/t", clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
 	_, err = c.AuthEnable(ctx)
 	require.NoError(t, err)
@@ -81,10 +83,16 @@ func TestUsers(t *testing.T) {
 	release(t, granted(t, p))
 	require.NoError(t, b.Ping(t.Context()))
 
+	// A user of some keys: a readiness check tells for which a lock would work.
+	some := open(t, "guest:secret-guest@"+server.Addr, prefix)
+	require.NoError(t, some.Probe(t.Context(), distributed.Probe{Key: "shop:product:1", TTL: time.Second}))
+	require.ErrorContains(t, some.Probe(t.Context(), distributed.Probe{Key: "tours:seat:1", TTL: time.Second}), "the user lacks the right")
+	require.NoError(t, some.Ping(t.Context()), "which knows no key")
+
 	for url, want := range map[string]string{
-		"guest:secret-guest@": "the user lacks the right to read and write below the prefix",
-		"shop:secret-wrong@":  "authentication failed",
-		"":                    "authentication is on, and the client has no user",
+		"nobody:secret-nobody@": "the user lacks the right to read and write below the prefix",
+		"shop:secret-wrong@":    "authentication failed",
+		"":                      "authentication is on, and the client has no user",
 	} {
 		b := open(t, url+server.Addr, prefix)
 		err := b.Ping(t.Context())

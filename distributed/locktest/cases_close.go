@@ -33,9 +33,13 @@ func closedCalls(e *env) {
 	defer cancel()
 	_, _, entered := m.enter(ctx, key)
 	_, _, asked := m.enter(ctx, e.key("another"), noWait)
-	for call, err := range map[string]error{
+	calls := map[string]error{
 		"Enter": entered, "Enter with NoWait": asked, "Ping": e.Backend.Ping(ctx), "Release": l.Release(ctx),
-	} {
+	}
+	if p, ok := distributed.ProberOf(e.Backend); ok {
+		calls["Probe"] = p.Probe(ctx, distributed.Probe{Key: key, TTL: e.ttl})
+	}
+	for call, err := range calls {
 		if !errors.Is(err, distributed.ErrClosed) {
 			e.Errorf("%s: %v; want ErrClosed", call, err)
 		}

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"strings"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -10,6 +11,7 @@ var keyCases = []Case{
 	{"keys do not touch each other", manyKeys},
 	{"any two valid keys are different locks", awkwardKeys},
 	{"a backend that works answers a ping", ping},
+	{"a probe takes no lock", probe},
 }
 
 func manyKeys(e *env) {
@@ -54,5 +56,27 @@ func ping(e *env) {
 	defer cancel()
 	if err := e.Backend.Ping(ctx); err != nil {
 		e.Errorf("Ping: %v", err)
+	}
+}
+
+// A probe knows nothing of holders: a lock that is held works.
+func probe(e *env) {
+	p, ok := distributed.ProberOf(e.Backend)
+	if !ok {
+		e.Skipf("no Prober")
+	}
+	key, m := e.key("k"), e.member()
+	ctx, cancel := timely()
+	defer cancel()
+	ask := func(ttl time.Duration) error { return p.Probe(ctx, distributed.Probe{Key: key, TTL: ttl}) }
+	free := ask(e.ttl)
+	m.lease(key, lasting(time.Minute), noWait) // at once
+	for when, err := range map[string]error{"free": free, "held": ask(e.ttl)} {
+		if err != nil {
+			e.Errorf("Probe of a lock that is %s: %v", when, err)
+		}
+	}
+	if err := ask(distributed.MinTTL - 1); err == nil {
+		e.Errorf("Probe of a TTL below MinTTL: nil; want an error")
 	}
 }

@@ -3,14 +3,17 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
@@ -262,4 +265,47 @@ func TestSmallPoolHoldsNobodyUp(t *testing.T) {
 	wg.Wait()
 	inTime(t, "past a deadline", time.Duration(exchanges.late.Load()), 0)
 	s.Resume()
+}
+
+// A readiness check says so where the network is too slow for the TTL: no lock would be granted.
+func TestPingOverANetworkTooSlowForTheTTL(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Start(t).Addr)
+	p.SetDelay(60 * time.Millisecond) // each way
+	b := open(t, p.Addr)
+	for ttl, want := range map[time.Duration]string{300 * time.Millisecond: "is too short for round trips of", 10 * time.Second: ""} {
+		l, err := wllock.New("shop", b, wllock.WithLeaseTTL(ttl))
+		require.NoError(t, err)
+		if err = l.Ping(t.Context()); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, wllock.ErrUnavailable)
+			require.ErrorContains(t, err, want)
+		}
+		require.NoError(t, l.Close(t.Context()))
+	}
+}
+
+// go-redis' pool answered with its last error once as many dials had failed as it has places, and dialed once a second: a
+// server that was back was not found before.
+func TestAServerThatIsBackIsDialedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var away atomic.Bool
+	away.Store(true)
+	b, err := New(s.Client(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if away.Load() {
+				return nil, syscall.ECONNREFUSED
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	for range 10 * conn.MaxSlots {
+		require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrUnreached)
+	}
+	away.Store(false)
+	require.NoError(t, b.Echo(t.Context()))
 }

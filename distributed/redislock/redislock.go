@@ -111,17 +111,24 @@ func (b *Backend) adopt(req distributed.Request) (*lease, error) {
 	return l, nil
 }
 
+func check(req distributed.Request) error {
+	if err := req.CheckLimit(); err != nil {
+		return fmt.Errorf("redislock: %w", err)
+	}
+	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
+		return fmt.Errorf("redislock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
+	}
+	return nil
+}
+
 // register checks a request, makes sure that the server was probed, and adds the attempt. With a nil error,
 // attempts.calls counts one more.
 func (b *Backend) register(ctx context.Context, req distributed.Request) (*attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := req.CheckLimit(); err != nil {
-		return nil, fmt.Errorf("redislock: %w", err)
-	}
-	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
-		return nil, fmt.Errorf("redislock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
+	if err := check(req); err != nil {
+		return nil, err
 	}
 	b.sub.noteTTL(req.TTL)
 	if !b.proven.Load() {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
@@ -170,8 +171,21 @@ func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 		}
 		require.NoError(t, b.Close())
 	}
+	b, err := New(client)
+	require.NoError(t, err)
+	defer b.Close()
+	ask := func(system string) error {
+		l, err := wllock.New(system, b)
+		require.NoError(t, err)
+		defer l.Close(t.Context())
+		return l.Ping(t.Context())
+	}
+	require.NoError(t, ask("shop"))
+	err = ask("mall")
+	require.ErrorIs(t, err, wllock.ErrUnavailable, "a Locker asks for its own system")
+	require.ErrorContains(t, err, "the user lacks an ACL rule ~pattern for the lock's key")
 	require.Zero(t, s.Do("DBSIZE"), "nothing is left behind")
-	_, err := New(client, WithSystem(""))
+	_, err = New(client, WithSystem(""))
 	require.ErrorContains(t, err, "WithSystem")
 	_, err = New(client, nil)
 	require.ErrorContains(t, err, "an option is nil")

@@ -3,8 +3,8 @@
 // A decorator embeds a distributed.Backend and overrides Enter. It wraps the leases that come out in a type that embeds
 // distributed.Lease and has a method Unwrap() distributed.Lease; the backend finds its own lease in Request.Prev by that
 // method (see distributed.As), so the decorator need not unwrap it. Place wraps the leases that a place delivers. With a
-// method Unwrap() distributed.Backend the decorator lets distributed.InspectorOf find the Inspector that it wraps. The
-// example counts requests.
+// method Unwrap() distributed.Backend the decorator lets distributed.InspectorOf find the Inspector that it wraps, and
+// distributed.ProberOf the Prober. The example counts requests.
 package wrap
 
 import (

@@ -2,6 +2,7 @@ package wrap_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -159,4 +160,20 @@ func TestLostPlaceIsReported(t *testing.T) {
 	_, ok := <-place.Granted()
 	assert.False(t, ok)
 	require.NoError(t, place.Leave(t.Context()))
+}
+
+// proving is a backend with an opinion.
+type proving struct{ *memlock.Backend }
+
+func (proving) Probe(context.Context, distributed.Probe) error { return errors.New("not today") }
+
+// TestProberIsFoundBehindADecorator: a readiness check asks the backend that would grant the lock.
+func TestProberIsFoundBehindADecorator(t *testing.T) {
+	memory := memlock.New()
+	defer memory.Close()
+	p, ok := distributed.ProberOf(&counting{Backend: &counting{Backend: proving{memory}}})
+	require.True(t, ok)
+	require.EqualError(t, p.Probe(t.Context(), distributed.Probe{Key: "a:b:c", TTL: time.Second}), "not today")
+	_, ok = distributed.ProberOf(nil)
+	require.False(t, ok)
 }

@@ -61,7 +61,7 @@ func single(o *redis.Options, c Config, dial time.Duration) *goRedis {
 	limit := o.MaxActiveConns
 	o = redisopts.Single(o, timeouts)
 	silence := new(tlsSilence)
-	o.Dialer = naming(dialerOf(o.Dialer, o.TLSConfig, dial, silence), c.nameFor(o.ClientName))
+	o.Dialer = deferring(naming(dialerOf(o.Dialer, o.TLSConfig, dial, silence), c.nameFor(o.ClientName)))
 	room := c.roomFor(limit, &o.PoolSize, &o.MaxConcurrentDials)
 	o.PipelinePoolSize = -1  // pipelines share the connections
 	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
@@ -91,7 +91,7 @@ func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	limit := o.MaxActiveConns
 	o = redisopts.Cluster(o, sharedTimeouts)
 	silence := new(tlsSilence)
-	o.Dialer = naming(dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout, silence), c.nameFor(o.ClientName))
+	o.Dialer = deferring(naming(dialerOf(o.Dialer, o.TLSConfig, sharedDialTimeout, silence), c.nameFor(o.ClientName)))
 	room := c.roomFor(limit, &o.PoolSize, &o.MaxConcurrentDials)
 	o.PipelinePoolSize = -1
 	o.DisableIdentity = true

@@ -88,15 +88,27 @@ func TestTheDecisionEndsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
+// held is an atOnce whose echoes wait until they may be answered.
+type held struct {
+	atOnce
+	answer chan struct{}
+}
+
+func (b held) Echo(context.Context) error {
+	<-b.answer
+	return b.answered()
+}
+
 // TestAnAnswerAtOnceEndsAnOutage, with no other exchange after it.
 func TestAnAnswerAtOnceEndsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := atOnce{newObservable(unreached)}
+		b := held{atOnce{newObservable(unreached)}, make(chan struct{})}
 		k := outage.NewBreaker(outage.Config{Backend: b, TTL: time.Second, Logger: silent})
 		defer k.Stop()
 		b.report(time.Now(), unreached(t.Context()))
 		require.Error(t, k.Suspect())
-		_ = b.answered()
+		close(b.answer) // to the judge, which asks at once
+		synctest.Wait()
 		require.NoError(t, k.Suspect())
 	})
 }

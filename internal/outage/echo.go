@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -17,7 +18,7 @@ const (
 	soonGap = 100 * time.Millisecond
 	// shortestPace and longestPace bound the pause between questions while the backend is away. All processes ask then, so
 	// it is not short; and callers wait, so it is not long (rule O2).
-	shortestPace, longestPace = 100 * time.Millisecond, 250 * time.Millisecond
+	shortestPace, longestPace = 100 * time.Millisecond, 200 * time.Millisecond
 	// longestIdle is the pause between questions while callers wait for grants and nothing else is exchanged.
 	longestIdle = time.Second
 	// someEchoes are how many questions are under way at a time before the decision, maxEchoes after it. They overlap, so
@@ -150,10 +151,7 @@ func (j *judge) overdue(now time.Time) (next time.Time) {
 		case at.After(now):
 			next = earlier(next, at)
 		default:
-			e.missed = true
-			if j.clock(e.sent) >= j.answeredAt.Load() {
-				j.missed(e.sent, now, fmt.Errorf("%w: no answer within %v", distributed.ErrUnavailable, patience), false)
-			}
+			j.silent(e, now, fmt.Errorf("%w: no answer within %v", distributed.ErrUnavailable, patience))
 		}
 	}
 	return next
@@ -236,22 +234,21 @@ func (j *judge) question() func(context.Context) error {
 	return j.backend.Ping
 }
 
-// replied notes what came of a question. A backend that is Observable has reported that already.
+// replied notes what came of a question. A backend that is Observable has reported that already, but not that it was the
+// judge's: one that the backend itself has ended for want of an answer counts, however short its time-out is beside patience,
+// because nobody else waits for longer. One that the judge has ended has been missed before.
 func (j *judge) replied(e *echo, now time.Time, err error) {
-	j.mu.Lock()
-	for i := range j.echoes {
-		if j.echoes[i] == e {
-			j.echoes = append(j.echoes[:i], j.echoes[i+1:]...)
-			break
-		}
-	}
-	missed := e.missed
-	j.mu.Unlock()
+	missed := j.forget(e)
 	defer j.poke()
 	switch {
 	case errors.Is(err, distributed.ErrClosed):
 		j.open.Store(0)
-	case j.observes || j.ctx.Err() != nil:
+	case j.ctx.Err() != nil:
+	case timedOut(err) && !missed:
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.silent(e, now, err)
+	case j.observes:
 	case err == nil:
 		j.answered(now, max(now.Sub(e.sent), 1))
 	case timedOut(err):
@@ -261,5 +258,21 @@ func (j *judge) replied(e *echo, now time.Time, err error) {
 		}
 	default: // it has answered something
 		j.answered(now, 0)
+	}
+}
+
+// forget takes a question off those under way, and reports whether it has been missed.
+func (j *judge) forget(e *echo) (missed bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.echoes = slices.DeleteFunc(j.echoes, func(other *echo) bool { return other == e })
+	return e.missed
+}
+
+// silent counts a question without an answer, unless one has come to another since it was asked. The caller holds mu.
+func (j *judge) silent(e *echo, now time.Time, err error) {
+	e.missed = true
+	if j.clock(e.sent) >= j.answeredAt.Load() {
+		j.missed(e.sent, now, err, false)
 	}
 }

@@ -17,8 +17,9 @@ const (
 	missesToDecide = 3
 	// shortestPatience is how long a question may take before it counts as unanswered, while the backend is quick.
 	shortestPatience = 250 * time.Millisecond
-	// firstPatience bounds the same while no round trip has been measured.
-	firstPatience = 4 * time.Second
+	// firstPatience bounds the same while no round trip has been measured: it leaves time for a new connection, and a
+	// backend that is silent from the beginning is known to be within 2.5 s.
+	firstPatience = 1750 * time.Millisecond
 	// longestPatience bounds the same for slow round trips, as far as they allow.
 	longestPatience = 5 * time.Second
 	// patienceRTTs is the patience in round trips.
@@ -229,8 +230,7 @@ func (j *judge) measured(rtt int64) {
 	}
 }
 
-// patience is how long a question may be unanswered before that counts: several round trips. While none has been measured,
-// it allows for a new connection, which takes three of them, of a good T/5, over which leases can still be kept.
+// patience is how long a question may be unanswered before that counts: several round trips.
 func (j *judge) patience() time.Duration {
 	rtt := time.Duration(j.rtt.Load())
 	if rtt == 0 {
