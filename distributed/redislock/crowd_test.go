@@ -72,7 +72,7 @@ func TestADozenDeadWaitersLeaveTheHeadAChance(t *testing.T) {
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
 	l := newUser(t, b).lasting(30 * time.Second).lease(key(t))
-	const ttl = 6 * distributed.MinTTL // the head's claim window outlasts a busy machine
+	const ttl = 18 * distributed.MinTTL // the head's claim window outlasts a busy machine
 	dead := crowd(t, b, 12, distributed.Exclusive, ttl)
 	time.Sleep(2*ttl + 100*time.Millisecond)
 	release(t, l)
