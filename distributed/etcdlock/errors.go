@@ -30,17 +30,17 @@ func explain(ctx context.Context, what string, err error, unsent bool) error {
 	case err == nil:
 		return nil
 	case unsent && ctx.Err() == nil:
-		return fmt.Errorf("etcdlock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrUnreached, err)
+		return distributed.Unavailable("etcdlock: "+what, err, distributed.ErrUnreached)
 	case unsent:
 		return unreached(ctx.Err())
 	case ctx.Err() != nil:
-		return fmt.Errorf("etcdlock: %s: no answer: %w: %w: %w", what, distributed.ErrUnavailable, errUnknown, ctx.Err())
+		return distributed.Unavailable("etcdlock: "+what, ctx.Err(), errUnknown)
 	}
 	switch status.Code(err) {
 	case codes.NotFound: // the only thing that we name and that can be missing is the etcd lease
 		return errOver
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted:
-		return fmt.Errorf("etcdlock: %s: %w: %w: %w", what, distributed.ErrUnavailable, errUnknown, err)
+		return distributed.Unavailable("etcdlock: "+what, err, errUnknown)
 	}
 	return refusal(what, err)
 }
@@ -56,12 +56,12 @@ func refusal(what string, err error) error {
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):
 		hint = "authentication is on, and the client has no user: "
 	}
-	return fmt.Errorf("etcdlock: %s: %w: %w: %s%w", what, distributed.ErrUnavailable, distributed.ErrRefused, hint, err)
+	return distributed.Unavailable("etcdlock: "+what, fmt.Errorf("%s%w", hint, err), distributed.ErrRefused)
 }
 
 // unanswered wraps the end of a caller's time.
 func unanswered(what string, err error) error {
-	return fmt.Errorf("etcdlock: %s: no answer: %w: %w", what, distributed.ErrUnavailable, err)
+	return distributed.Unavailable("etcdlock: "+what, err)
 }
 
 // loginError wraps what the client has returned instead of itself.
@@ -78,7 +78,7 @@ func loginError(err error) error {
 
 // unreached wraps the end of a caller's time when nothing was sent.
 func unreached(err error) error {
-	return fmt.Errorf("etcdlock: not connected: %w: %w: %w", distributed.ErrUnavailable, distributed.ErrUnreached, err)
+	return distributed.Unavailable("etcdlock", err, distributed.ErrUnreached)
 }
 
 var errSilent = errors.New("etcd is silent")

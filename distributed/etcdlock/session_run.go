@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +53,7 @@ func (s *session) open() bool {
 		return pb.NewLeaseClient(conn).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(s.wanted / time.Second)}, opts...)
 	})
 	if err == nil && got.Error != "" {
-		err = fmt.Errorf("etcdlock: grant: %w: %s", distributed.ErrUnavailable, got.Error)
+		err = distributed.Unavailable("etcdlock: grant", errors.New(got.Error))
 	}
 	if err != nil {
 		return s.opened(0, err)

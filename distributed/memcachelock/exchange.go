@@ -3,7 +3,6 @@ package memcachelock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -33,7 +32,7 @@ func (b *Backend) change(ctx context.Context, key string, item *memcache.Item, f
 		case !conflict:
 			return sorted(err)
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
+			return distributed.Unavailable("memcachelock", ctx.Err())
 		}
 		item = nil // somebody was faster: again, at once
 	}
@@ -72,9 +71,9 @@ func sorted(err error) error {
 	case errors.As(err, new(*memcache.ConnectTimeoutError)), errors.As(err, &network) && network.Op == "dial":
 		kind = distributed.ErrUnreached
 	case errors.As(err, &timeout), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: %w", distributed.ErrUnavailable, err)
+		return distributed.Unavailable("memcachelock", err)
 	}
-	return fmt.Errorf("%w: %w: %w", distributed.ErrUnavailable, kind, err)
+	return distributed.Unavailable("memcachelock", err, kind)
 }
 
 // unanswered reports that the request may have been carried out.

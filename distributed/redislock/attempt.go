@@ -103,7 +103,7 @@ func (a *attempt) direct(ctx context.Context, g grant) (distributed.Lease, distr
 		c := a.wire.renew()
 		sent, err := a.s.ask(ctx, c, a.ttl, a.window)
 		if err == nil && !readRenew(c.Reply).held {
-			err = fmt.Errorf("redislock: enter: %w: replies take longer than the claim window of %v", distributed.ErrUnavailable, a.window)
+			err = distributed.Unavailable("redis: enter", fmt.Errorf("replies take longer than the claim window of %v", a.window))
 		}
 		if err != nil {
 			a.discard()

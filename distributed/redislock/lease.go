@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -382,6 +381,6 @@ func (l *lease) wait(ctx context.Context) error {
 		defer l.mu.Unlock()
 		return l.err
 	case <-ctx.Done():
-		return fmt.Errorf("redislock: release: %w: %w", distributed.ErrUnavailable, ctx.Err())
+		return distributed.Unavailable("redis: release", ctx.Err())
 	}
 }

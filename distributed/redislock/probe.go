@@ -45,7 +45,7 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 	case b.probes <- struct{}{}:
 		defer func() { <-b.probes }()
 	case <-ctx.Done():
-		return fmt.Errorf("redislock: probe: %w: %w", distributed.ErrUnavailable, ctx.Err())
+		return conn.Unavailable("", ctx.Err())
 	}
 	if first && b.proven.Load() {
 		return nil
@@ -63,11 +63,11 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 			return distributed.ErrClosed
 		}
 		why = conn.MoreTelling(why, err)
-		if ctx.Err() != nil && !errors.Is(why, ctx.Err()) {
-			why = fmt.Errorf("%w: %w", ctx.Err(), why)
+		if ctx.Err() != nil {
+			why = conn.Expired(ctx.Err(), why)
 		}
 		if ctx.Err() != nil || conn.Classify(err) == conn.Permanent {
-			return conn.Unavailable("probe", why)
+			return conn.Unavailable("", why)
 		}
 		b.s.pause(ctx, jittered(pause))
 	}

@@ -45,7 +45,7 @@ const (
 func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	ctx, cancel := context.WithCancel(context.Background())
 	observers := new(conn.Observers)
-	s := &session{tr: conn.Pipelined(conn.Observed(tr, observers)), ctx: ctx, log: set.log}
+	s := &session{tr: conn.Pipelined(conn.Observed(tr, observers)), ctx: ctx, log: set.log.With("backend", "redislock("+name+")")}
 	s.coldTrips = time.Duration(tr.SetupTrips()) + 1
 	observers.Add(s.observe)
 	s.process, s.gap = rand.Text()[:processLength], set.gap

@@ -20,7 +20,7 @@ var (
 	downgradeScript = newScript("downgrade")
 	leaveScript     = newScript("leave")
 	probeScript     = newScript("probe")
-	ttlScript       = newScript("ttl")
+	ttlScript       = inWords("ttl", "ask for the longest TTL")
 	inspectScript   = newScript("inspect")
 	breakScript     = newScript("break")
 
@@ -29,6 +29,13 @@ var (
 		inspectScript, breakScript,
 	}
 )
+
+// inWords is newScript for one whose file's name says too little in an error.
+func inWords(file, words string) *conn.Script {
+	s := newScript(file)
+	s.Name = words
+	return s
+}
 
 // includeMark begins the line of a script that is replaced by the shared parts it names.
 const includeMark = "-- include: "

@@ -40,7 +40,17 @@ type subscription struct {
 	mu    sync.Mutex
 	known chan struct{} // guarded by mu; closed at the first outcome, and never replaced
 	err   error         // guarded by mu; nil while subscribed
+	told  bool          // guarded by mu; the loss was logged
+	since time.Time     // guarded by mu; when the losses were first counted
+	count int           // guarded by mu; how many were logged since then
 }
+
+// mostLosses are logged within countedFor, so that a server that comes and goes does not fill the log. If it stays away, the
+// first loss after that is.
+const (
+	mostLosses = 3
+	countedFor = time.Minute
+)
 
 func newSubscription(s *session, n *nodes, all *attempts) *subscription {
 	return &subscription{s: s, nodes: n, attempts: all, known: make(chan struct{})}
@@ -80,7 +90,9 @@ func (u *subscription) interval() time.Duration {
 
 // OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends a heartbeat (rule R10).
 func (u *subscription) OnSubscribe() {
-	u.outcome(nil)
+	if u.outcome(nil) {
+		u.s.log.Info("redislock: subscription is back")
+	}
 	all := u.attempts.list()
 	for _, a := range all {
 		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
@@ -93,19 +105,34 @@ func (u *subscription) OnDisconnect(err error) {
 	if u.s.ctx.Err() != nil {
 		return
 	}
-	u.s.log.Warn("redislock: subscription lost, places are served by heartbeats", "error", err)
-	u.outcome(err)
+	if u.outcome(err) {
+		u.s.log.Warn("redislock: subscription lost, places are served by heartbeats", "error", err)
+	}
 }
 
-func (u *subscription) outcome(err error) {
+// outcome notes what became of the subscription, and reports whether that is to be logged: one line for all that fail in a row,
+// and one when it is back.
+func (u *subscription) outcome(err error) (log bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.err = err
+	switch {
+	case err == nil:
+		log, u.told = u.told, false
+	case !u.told:
+		if time.Since(u.since) > countedFor {
+			u.since, u.count = time.Now(), 0
+		}
+		if log = u.count < mostLosses; log {
+			u.count, u.told = u.count+1, true
+		}
+	}
 	select {
 	case <-u.known:
 	default:
 		close(u.known)
 	}
+	return log
 }
 
 // allowed waits for the first outcome and returns its error if the server has refused the subscription. One that

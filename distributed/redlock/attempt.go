@@ -206,7 +206,7 @@ func (a *attempt) await(ctx context.Context) (distributed.Lease, distributed.Pla
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		if t := a.tally(); t.votes+t.waits < a.b.quorum { // the servers did not answer in time
 			a.observe(ctx.Err())
-			err = fmt.Errorf("redlock: enter: %w: %w", distributed.ErrUnavailable, ctx.Err())
+			err = distributed.Unavailable("redlock: enter", ctx.Err())
 		}
 	}
 	then := a.fail(err)

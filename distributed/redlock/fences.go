@@ -153,7 +153,7 @@ func (l *lease) reserve(ctx context.Context, first, count uint64) (fenceOutcome,
 	case <-v.decided:
 		return v.outcome, v.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("redlock: refill: %w: %w", distributed.ErrUnavailable, ctx.Err())
+		return 0, distributed.Unavailable("redlock: refill", ctx.Err())
 	}
 }
 

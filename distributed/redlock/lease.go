@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -319,7 +318,7 @@ func (l *lease) Downgrade(ctx context.Context) error {
 	select {
 	case <-r.decided:
 	case <-ctx.Done():
-		return fmt.Errorf("redlock: downgrade: %w: %w", distributed.ErrUnavailable, ctx.Err())
+		return distributed.Unavailable("redlock: downgrade", ctx.Err())
 	}
 	switch {
 	case r.lost:

@@ -151,7 +151,7 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 }
 
 func (b *Backend) unavailable(doing string, err error) error {
-	return fmt.Errorf("redlock: %s: %w: %w", doing, distributed.ErrUnavailable, err)
+	return distributed.Unavailable("redlock: "+doing, err)
 }
 
 // Close implements distributed.Backend. It waits for releases under way, at most 2 s (closeGrace) if servers are unreachable.

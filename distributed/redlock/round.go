@@ -62,7 +62,7 @@ func (g *gathering) wait(ctx context.Context, limit time.Duration) error {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return fmt.Errorf("redlock: %s: %w", g.what, ctx.Err())
 		}
-		return fmt.Errorf("redlock: %s: %w: %w", g.what, distributed.ErrUnavailable, ctx.Err())
+		return distributed.Unavailable("redlock: "+g.what, ctx.Err())
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -110,8 +110,7 @@ func (a *attempt) pass(ctx, bound context.Context) error {
 	case <-ctx.Done():
 	case <-bound.Done():
 	}
-	return fmt.Errorf("sqllock: enter: %d calls are under way: %w: %w: %w", cap(gate), distributed.ErrUnavailable,
-		distributed.ErrUnreached, firstError(ctx.Err(), bound.Err()))
+	return distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls are under way: %w", cap(gate), firstError(ctx.Err(), bound.Err())), distributed.ErrUnreached)
 }
 
 // ask sends the request.
@@ -150,7 +149,7 @@ func (a *attempt) conclude(late error, prev *prev) (distributed.Lease, distribut
 			prev.outcome(*r)
 			a.b.removals.add(a.b, a.removal())
 		}
-		return nil, nil, fmt.Errorf("sqllock: enter: no answer from %v: %w: %w", a.b.dialect, distributed.ErrUnavailable, late)
+		return nil, nil, distributed.Unavailable("sqllock: enter", late)
 	}
 	defer prev.outcome(*r)
 	defer a.mu.Unlock()
@@ -176,7 +175,7 @@ func (a *attempt) conclude(late error, prev *prev) (distributed.Lease, distribut
 	a.state = ended
 	a.b.forget(a)
 	a.b.removals.add(a.b, a.removal())
-	return nil, nil, fmt.Errorf("sqllock: enter: %w: the answer came when the lease had expired", distributed.ErrUnavailable)
+	return nil, nil, distributed.Unavailable("sqllock: enter", errors.New("the answer came when the lease had expired"))
 }
 
 // removal removes whatever the attempt has in the database.

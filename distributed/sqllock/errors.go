@@ -117,18 +117,18 @@ func explain(d Dialect, what string, err error) error {
 	}
 	switch kindOf(err) {
 	case missing:
-		return fmt.Errorf("sqllock: %s: %w: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, errNoTables, err)
+		return distributed.Unavailable("sqllock: "+what, fmt.Errorf("%w: %w", errNoTables, err), distributed.ErrRefused)
 	case refused, collided:
-		return fmt.Errorf("sqllock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, err)
+		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrRefused)
 	case unreached, crowded:
-		return fmt.Errorf("sqllock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrUnreached, err)
+		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrUnreached)
 	}
-	return fmt.Errorf("sqllock: %s: no answer from %v: %w: %w", what, d, distributed.ErrUnavailable, err)
+	return distributed.Unavailable("sqllock: "+what, err)
 }
 
 // noAnswer wraps the end of a caller's time.
 func noAnswer(what string, err error) error {
-	return fmt.Errorf("sqllock: %s: no answer: %w: %w", what, distributed.ErrUnavailable, err)
+	return distributed.Unavailable("sqllock: "+what, err)
 }
 
 // isAnswer reports that an error is an answer of the contract.

@@ -23,25 +23,25 @@ func explain(what string, err error) error {
 	case err == nil, isAnswer(err):
 		return err
 	case errors.Is(err, zk.ErrNoServer):
-		return fmt.Errorf("zklock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrUnreached, err)
+		return distributed.Unavailable("zklock: "+what, err, distributed.ErrUnreached)
 	case isInterruption(err):
-		return fmt.Errorf("zklock: %s: %w: %w", what, distributed.ErrUnavailable, err)
+		return distributed.Unavailable("zklock: "+what, err)
 	}
 	return refusal(what, err)
 }
 
 func refusal(what string, err error) error {
-	return fmt.Errorf("zklock: %s: %w: %w: %w", what, distributed.ErrUnavailable, distributed.ErrRefused, err)
+	return distributed.Unavailable("zklock: "+what, err, distributed.ErrRefused)
 }
 
 // unanswered wraps the end of a caller's time.
 func unanswered(what string, err error) error {
-	return fmt.Errorf("zklock: %s: no answer: %w: %w", what, distributed.ErrUnavailable, err)
+	return distributed.Unavailable("zklock: "+what, err)
 }
 
 // unreached wraps the end of a caller's time when nothing was sent.
 func unreached(err error) error {
-	return fmt.Errorf("zklock: not connected: %w: %w: %w", distributed.ErrUnavailable, distributed.ErrUnreached, err)
+	return distributed.Unavailable("zklock", err, distributed.ErrUnreached)
 }
 
 // isAnswer reports that the server has answered a question about nodes.

@@ -89,7 +89,11 @@ func Answered(err error) bool {
 // Unavailable wraps what the client said, as ErrRefused if the server has said it. Errors of go-redis name addresses and
 // commands, never credentials.
 func Unavailable(doing string, err error) error {
-	return fmt.Errorf("redis: %s: %w: %w", doing, distributed.ErrUnavailable, sorted(err))
+	where := "redis"
+	if doing != "" {
+		where += ": " + doing
+	}
+	return distributed.Unavailable(where, sorted(err))
 }
 
 func sorted(err error) error {
@@ -108,8 +112,24 @@ func Interrupted(ctx context.Context, c *Call, why error) error {
 	case errors.Is(why, ctx.Err()):
 		return Unavailable(c.Script.Name, why)
 	}
-	return fmt.Errorf("redis: %s: %w: %w: %w", c.Script.Name, distributed.ErrUnavailable, ctx.Err(), sorted(why))
+	return Unavailable(c.Script.Name, Expired(ctx.Err(), why))
 }
+
+// Expired is why something failed for as long as there was time: its text is why, and it Is the end of that time as well.
+func Expired(end, why error) error {
+	if why == nil || errors.Is(why, end) {
+		return why
+	}
+	return expired{why, end}
+}
+
+type expired struct {
+	error
+	end error
+}
+
+// Unwrap returns both.
+func (e expired) Unwrap() []error { return []error{e.error, e.end} }
 
 // MoreTelling returns which of two errors of one request, the later one second, says more: first the server's own
 // words, then what became of the connection, last that the time has expired or the caller has left. It is no ErrUnreached if
@@ -156,6 +176,8 @@ func explained(prefix string, err error) error {
 	}
 	text := answer.Error()
 	switch {
+	case strings.HasPrefix(text, "READONLY"):
+		return fmt.Errorf("the server is a replica, and locks need the primary: %w", err)
 	case strings.Contains(text, "channel"):
 		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", prefix, err)
 	case strings.Contains(text, "NOPERM") && strings.Contains(text, "key"):

@@ -2,7 +2,6 @@ package outage
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -66,7 +65,7 @@ func (p *policy) causeOf(err error) error {
 	if o := p.judge.current.Load(); o != nil {
 		return o.cause()
 	}
-	return fmt.Errorf("%w: %w", distributed.ErrUnavailable, err)
+	return distributed.Unavailable("", err)
 }
 
 func (k *Breaker) refused(cause error) error {
@@ -82,7 +81,8 @@ func (k *Breaker) away(o *outage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	close(k.canceled)
-	k.background(func() { k.report.follow(k.ctx, o, "locks are refused at once") })
+	tells := k.report.begins()
+	k.background(func() { k.report.follow(k.ctx, o, tells, "locks are refused at once") })
 }
 
 // ended implements listener.

@@ -151,7 +151,7 @@ func (j *judge) overdue(now time.Time) (next time.Time) {
 		case at.After(now):
 			next = earlier(next, at)
 		default:
-			j.silent(e, now, fmt.Errorf("%w: no answer within %v", distributed.ErrUnavailable, patience))
+			j.silent(e, now, distributed.Unavailable("", fmt.Errorf("no answer within %v", patience)))
 		}
 	}
 	return next

@@ -99,7 +99,7 @@ func (o *outage) cause() error {
 	if errors.Is(err, distributed.ErrUnavailable) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", distributed.ErrUnavailable, err)
+	return distributed.Unavailable("", err)
 }
 
 // broken reports that nothing was noticed for longer than silence: the process was stopped (rule O5). Both clocks have to
@@ -369,7 +369,7 @@ func (j *judge) suspect(now time.Time) error {
 	patience := j.patience()
 	j.mu.Unlock()
 	if silent := time.Duration(j.clock(now) - open); silent > patience {
-		return fmt.Errorf("%w: no answer for %v", distributed.ErrUnavailable, silent.Round(time.Millisecond))
+		return distributed.Unavailable("", fmt.Errorf("no answer for %v", silent.Round(time.Millisecond)))
 	}
 	return nil
 }

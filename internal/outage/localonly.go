@@ -193,7 +193,8 @@ func (l *LocalOnly) away(o *outage) {
 	if !time.Now().Before(s.begins) {
 		s.timer.Reset(0)
 	}
-	l.background(func() { l.report.follow(l.ctx, o, "callers wait, and are let in without leases in time") })
+	tells := l.report.begins()
+	l.background(func() { l.report.follow(l.ctx, o, tells, "callers wait, and are let in without leases in time") })
 }
 
 // serve is called when an outage is old enough (rule O4).
@@ -211,6 +212,9 @@ func (l *LocalOnly) serve(s *stretch) {
 	close(s.ended)
 	close(l.canceled)
 	l.mu.Unlock()
+	if !l.report.tells() {
+		return
+	}
 	l.report.log(slog.LevelWarn, "backend is away: locks are local to this process", slog.Duration("away", now.Sub(s.first)))
 }
 

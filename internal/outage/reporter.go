@@ -34,6 +34,7 @@ type reporter struct {
 	following bool
 	timer     *time.Timer // of a line about consequences
 	stopped   bool
+	flaps     flaps
 	consequences
 }
 
@@ -68,19 +69,36 @@ func (r *reporter) stop() {
 	if r.timer != nil && r.timer.Stop() {
 		r.logConsequences()
 	}
+	if r.flaps.timer != nil && r.flaps.timer.Stop() {
+		r.logFlaps()
+	}
 }
 
 func (r *reporter) log(level slog.Level, what string, more ...slog.Attr) {
 	r.logger.LogAttrs(context.Background(), level, what, append(more, r.about...)...)
 }
 
-// follow logs the course of an outage until its end.
-func (r *reporter) follow(ctx context.Context, o *outage, then string) {
+// begins notes that an outage begins, and reports whether it has lines of its own.
+func (r *reporter) begins() (tells bool) {
 	r.refused.Store(0)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.following = true
-	r.mu.Unlock()
-	r.log(slog.LevelWarn, "backend is away: "+then, slog.String("error", o.cause().Error()))
+	return r.flaps.begins(time.Now())
+}
+
+// tells reports whether the outage that goes on has lines of its own.
+func (r *reporter) tells() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flaps.outages <= flapLines
+}
+
+// follow logs the course of an outage until its end. tells: it has lines of its own, also before it has lasted for stillEvery.
+func (r *reporter) follow(ctx context.Context, o *outage, tells bool, then string) {
+	if tells {
+		r.log(slog.LevelWarn, "backend is away: "+then, slog.String("error", o.cause().Error()))
+	}
 	tick := time.NewTicker(stillEvery)
 	defer tick.Stop()
 	var refused int64
@@ -89,6 +107,7 @@ func (r *reporter) follow(ctx context.Context, o *outage, then string) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			tells = true
 			n := r.refused.Swap(0)
 			refused += n
 			r.log(slog.LevelWarn, "backend is still away", append(r.takeConsequences(), slog.Duration("away", time.Since(o.first)),
@@ -100,7 +119,13 @@ func (r *reporter) follow(ctx context.Context, o *outage, then string) {
 			}
 			r.mu.Lock()
 			r.following, r.since, r.backAt = false, time.Now(), time.Now()
+			if !tells {
+				r.ends(o)
+			}
 			r.mu.Unlock()
+			if !tells {
+				return
+			}
 			r.log(slog.LevelInfo, "backend is back", append(r.takeConsequences(),
 				slog.Duration("away", time.Since(o.first)), slog.Int64("refused", refused+r.refused.Swap(0)))...)
 			return
@@ -131,8 +156,8 @@ func (r *reporter) follows(outage bool, count *int64, own int64) bool {
 
 // logConsequences writes the line for those that the end of an outage did not report. The caller holds mu.
 func (r *reporter) logConsequences() {
-	if r.following {
-		return
+	if r.following || r.flaps.timer != nil {
+		return // a line of theirs tells
 	}
 	c := r.consequences
 	r.consequences = consequences{}
