@@ -19,6 +19,7 @@ func TestConfigTakesWhatTheCalculatorSays(t *testing.T) {
 	require.NotEmpty(t, shops)
 	for _, shop := range shops {
 		t.Setenv("WLLOCK_SYSTEM_NAME", "order")
+		t.Setenv("WLLOCK_BACKEND", "memory://")
 		for name, value := range shop {
 			t.Setenv(name, value)
 		}

@@ -8,7 +8,7 @@ import "time"
 // It can be printed, logged and marshaled in any way: URL and Secret hide what must not be seen.
 type Config struct {
 	SystemName          string        `split_words:"true"`
-	Backend             URL           `split_words:"true" default:"memory://"`
+	Backend             URL           `split_words:"true"`
 	SingleWaitThreshold Thresholds    `split_words:"true" default:"1000"`
 	LockTimeMax         time.Duration `split_words:"true" default:"10s"`
 	LeaseTTL            time.Duration `split_words:"true" default:"5s"`
@@ -28,7 +28,8 @@ type Config struct {
 	openers map[string]Opener // by scheme; never changed, see WithOpener
 }
 
-// Default returns the settings of an empty environment. It lacks a SystemName, which has no default.
+// Default returns the settings of an empty environment. It lacks SystemName and Backend, which have no default:
+// in a deployment that forgets the backend, each process would lock for itself.
 func Default() Config {
 	var c Config
 	for _, s := range settings {
@@ -55,7 +56,7 @@ func FromEnv() (Config, error) {
 	}
 	wrong = append(wrong, unknownVariables()...)
 	if len(wrong) > 0 {
-		return Config{}, &Error{Problems: wrong}
+		return Config{}, &Error{Problems: append(wrong, c.foreignScheme()...)}
 	}
 	return c, nil
 }
@@ -63,14 +64,17 @@ func FromEnv() (Config, error) {
 // Validate returns an *Error with everything that is wrong, or nil. It also reads the password file, if there is one. It
 // does not check whether the backend's scheme is supported; Open does.
 func (c Config) Validate() error {
-	var wrong []Problem
+	if wrong := c.problems(); len(wrong) > 0 {
+		return &Error{Problems: wrong}
+	}
+	return nil
+}
+
+func (c Config) problems() (wrong []Problem) {
 	for _, s := range settings {
 		if fault := s.check(c); fault != "" {
 			wrong = append(wrong, s.problem(fault))
 		}
 	}
-	if len(wrong) > 0 {
-		return &Error{Problems: wrong}
-	}
-	return nil
+	return wrong
 }

@@ -51,9 +51,7 @@ func TestDefaultsAreThoseOfTheLibrary(t *testing.T) {
 	got, err := config.FromEnv()
 	require.NoError(t, err)
 
-	want := config.Default()
-	want.SystemName = "order"
-	require.Equal(t, want, got)
+	require.Equal(t, valid(), got)
 	require.Equal(t, wllock.DefaultThreshold, got.SingleWaitThreshold.Default)
 	require.Equal(t, wllock.DefaultLeaseTTL, got.LeaseTTL)
 	require.Equal(t, wllock.DefaultLockTimeMax, got.LockTimeMax)
@@ -65,14 +63,12 @@ func TestDefaultsAreThoseOfTheLibrary(t *testing.T) {
 
 func TestSetButEmptyIsNotSet(t *testing.T) {
 	setenv(t, map[string]string{
-		"WLLOCK_SYSTEM_NAME": "order", "WLLOCK_LEASE_TTL": "", "WLLOCK_MAX_HANDOFFS": " ", "WLLOCK_BACKEND": "",
+		"WLLOCK_SYSTEM_NAME": "order", "WLLOCK_LEASE_TTL": "", "WLLOCK_MAX_HANDOFFS": " ",
 		"WLLOCK_SINGLE_WAIT_THRESHOLD": "", "WLLOCK_OUTAGE": "", "WLLOCK_REDIS_PASSWORD": "", "WLLOCK_REDIS_PASSWORD_FILE": "",
 	})
 	got, err := config.FromEnv()
 	require.NoError(t, err)
-	want := config.Default()
-	want.SystemName = "order"
-	require.Equal(t, want, got)
+	require.Equal(t, valid(), got)
 }
 
 func TestWrongSettings(t *testing.T) {
@@ -84,6 +80,7 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_SYSTEM_NAME", "two words", `"two words" is not a name`},
 		{"WLLOCK_SYSTEM_NAME", "or:der", `"or:der" is not a name`},
 		{"WLLOCK_SYSTEM_NAME", strings.Repeat("x", 65), `"` + strings.Repeat("x", 64) + `"... is not a name`},
+		{"WLLOCK_BACKEND", "", "is required"},
 		{"WLLOCK_BACKEND", "redis", "is not a URL"},
 		{"WLLOCK_BACKEND", "redis://:pa/ss@redis", "has one of / ? #"},
 		{"WLLOCK_BACKEND", "redis://:password", "has no host"},
@@ -135,11 +132,42 @@ func TestAllProblemsAreReportedAtOnce(t *testing.T) {
 	require.EqualError(t, err, strings.TrimSpace(`
 wllock: 6 wrong settings:
   WLLOCK_SYSTEM_NAME is required (allowed: 1 to 64 of the characters A-Z a-z 0-9 . _ / -; example: WLLOCK_SYSTEM_NAME=order)
-  WLLOCK_BACKEND is not a URL (allowed: scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded; example: WLLOCK_BACKEND=redis://redis:6379/0)
+  WLLOCK_BACKEND is not a URL (allowed: scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded; schemes: redis, redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, redlock, redlocks, unix, memory (memory:// locks within this process only), and what the program adds with Config.WithOpener; example: WLLOCK_BACKEND=redis://redis:6379/0)
   WLLOCK_LEASE_TTL "soon" is not a duration (allowed: a duration, 50ms or more; example: WLLOCK_LEASE_TTL=5s)
   WLLOCK_LINGER -1s is less than 0s (allowed: a duration, not negative; example: WLLOCK_LINGER=20ms)
   WLLOCK_MAX_HANDOFS is not a setting; did you mean WLLOCK_MAX_HANDOFFS? (allowed: a whole number, not negative; example: WLLOCK_MAX_HANDOFFS=128)
   WLLOCK_WIAT is not a setting; did you mean WLLOCK_WAIT? (allowed: a duration, not negative; example: WLLOCK_WAIT=2s)`))
+}
+
+// A backend that is forgotten in one deployment would let each of its processes lock for itself.
+func TestABackendIsNamed(t *testing.T) {
+	setenv(t, map[string]string{"WLLOCK_SYSTEM_NAME": "order", "WLLOCK_BACKEND": ""})
+	_, fromEnv := config.FromEnv()
+	c := config.Default()
+	c.SystemName = "order"
+	_, open := c.Open(t.Context())
+	for _, err := range []error{fromEnv, open} {
+		require.ErrorContains(t, err, "wllock: wrong setting: WLLOCK_BACKEND is required (allowed: scheme://")
+		require.ErrorContains(t, err, "schemes: redis, redis+cluster,")
+		require.ErrorContains(t, err, "memory:// locks within this process only")
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
+// A wrong scheme is told with the other mistakes, but not alone: the program may have an opener for it.
+func TestAForeignSchemeIsReportedWithTheOthers(t *testing.T) {
+	for backend, told := range map[string]bool{
+		"foo://user:hunter2@host": true, "postgresql://user:hunter2@host/shop": false, "zk://host": false, "redis://host": false, "memory://": false,
+	} {
+		setenv(t, map[string]string{"WLLOCK_SYSTEM_NAME": "order", "WLLOCK_BACKEND": backend})
+		_, err := config.FromEnv()
+		require.NoError(t, err, backend)
+		t.Setenv("WLLOCK_LINGER", "soon")
+		_, err = config.FromEnv()
+		require.ErrorContains(t, err, "WLLOCK_LINGER")
+		require.Equal(t, told, strings.Contains(err.Error(), `WLLOCK_BACKEND "foo" is the scheme of no backend of wllock`), err)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
 }
 
 func TestOtherVariablesAreIgnored(t *testing.T) {
@@ -168,8 +196,7 @@ func TestZeroConfigIsNotValid(t *testing.T) {
 }
 
 func TestValidateConfigsMadeInCode(t *testing.T) {
-	c := config.Default()
-	c.SystemName = "order"
+	c := valid()
 	require.NoError(t, c.Validate())
 
 	c.SingleWaitThreshold = config.Thresholds{Default: -7, Names: map[string]int{"a:b": 1}}

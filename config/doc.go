@@ -8,7 +8,8 @@
 //	locker, err := cfg.Open(ctx)   // closing this Locker closes its backend too
 //
 // A wrong setting is refused at start, and so is a misspelled variable, because a lock that runs with an unintended default
-// fails at the worst time. A variable that is set but empty counts as not set.
+// fails at the worst time. The system's name and the backend have no default: memory://, which locks within this process only,
+// is to be named. A variable that is set but empty counts as not set.
 //
 // Passwords come from a file or the backend's URL and are never shown: no rendering of a Config, and no error of this
 // package, contains them.

@@ -16,7 +16,9 @@ import (
 
 func Example() {
 	os.Setenv("WLLOCK_SYSTEM_NAME", "order") // what a deployment does
+	os.Setenv("WLLOCK_BACKEND", "memory://") // there redis://redis:6379, or another that its processes share
 	defer os.Unsetenv("WLLOCK_SYSTEM_NAME")
+	defer os.Unsetenv("WLLOCK_BACKEND")
 
 	cfg, err := config.FromEnv()
 	if err != nil {
@@ -53,6 +55,7 @@ func ExampleFromEnv_wrong() {
 	}
 	// Output:
 	// WLLOCK_SYSTEM_NAME is required
+	// WLLOCK_BACKEND is required
 	// WLLOCK_LEASE_TTL "5" is not a duration
 }
 
@@ -91,7 +94,7 @@ func ExampleUsage() {
 	// Output:
 	// VARIABLE                      DEFAULT                EXAMPLE                         MEANING
 	// WLLOCK_SYSTEM_NAME                                   order                           first part of every lock's name; required
-	// WLLOCK_BACKEND                memory://              redis://redis:6379/0            where the locks are kept; memory:// is for this Locker alone
+	// WLLOCK_BACKEND                                       redis://redis:6379/0            where the locks are kept; memory:// is for this Locker alone; required
 	// WLLOCK_SINGLE_WAIT_THRESHOLD  1000                   500,product=200,cart=unlimited  callers that may wait per key in one process
 	// WLLOCK_LOCK_TIME_MAX          10s                    10s                             longest a function may hold a lock; 0s: no limit
 	// WLLOCK_LEASE_TTL              5s                     5s                              time until the lock of a crashed process is free

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// setenv makes vars the only settings in the environment of the test.
+// setenv makes vars, and memory:// unless they name a backend, the only settings in the environment of the test.
 func setenv(t *testing.T, vars map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -19,6 +19,7 @@ func setenv(t *testing.T, vars map[string]string) {
 			os.Unsetenv(name)
 		}
 	}
+	t.Setenv("WLLOCK_BACKEND", "memory://")
 	for name, value := range vars {
 		t.Setenv(name, value)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
-	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
@@ -27,8 +26,8 @@ import (
 // of these packages, see [Config.WithOpener].
 //
 // Options override the settings of the Config; the backends above get the logger of wllock.WithLogger as well. An unknown
-// scheme is an *Error; a backend that does not respond, or refuses the credentials, is an error that Is
-// wllock.ErrUnavailable.
+// scheme is in the *Error with everything else that is wrong; a backend that does not respond, or refuses the credentials, is an error
+// that Is wllock.ErrUnavailable.
 func (c Config) Open(ctx context.Context, opts ...wllock.Option) (*wllock.Locker, error) {
 	u, open, err := c.opener(loggerOf(opts))
 	if err != nil {
@@ -62,19 +61,19 @@ var errNoBackend = errors.New("the opener returned no backend")
 
 // opener checks the settings, and returns what opens the backend, with the URL for it.
 func (c Config) opener(log *slog.Logger) (*url.URL, Opener, error) {
-	if err := c.Validate(); err != nil {
-		return nil, nil, err
+	wrong := c.problems()
+	var open Opener
+	if u, err := c.Backend.Parse(); err == nil {
+		openers := c.allOpeners(log)
+		if open = openers[u.Scheme]; open == nil {
+			wrong = append(wrong, unsupported(u.Scheme, openers))
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, nil, &Error{Problems: wrong}
 	}
 	u, err := c.target()
-	if err != nil {
-		return nil, nil, err
-	}
-	openers := c.allOpeners(log)
-	open, known := openers[u.Scheme]
-	if !known {
-		return nil, nil, &Error{Problems: []Problem{unsupported(u.Scheme, openers)}}
-	}
-	return u, open, nil
+	return u, open, err
 }
 
 func (c Config) connect(ctx context.Context, u *url.URL, open Opener, opts []wllock.Option) (*wllock.Locker, error) {
@@ -202,15 +201,5 @@ func (c Config) redlockOpener(log *slog.Logger) Opener {
 	}
 	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
 		return redlock.Open(u.String(), opts...)
-	}
-}
-
-func unsupported(scheme string, openers map[string]Opener) Problem {
-	supported := strings.Join(slices.Sorted(maps.Keys(openers)), "://, ") + "://"
-	return Problem{
-		Variable: "WLLOCK_BACKEND",
-		Fault:    nametext.Quote(scheme) + " is not a backend that this program can open",
-		Allowed:  supported + ", and what the program adds with Config.WithOpener",
-		Example:  "WLLOCK_BACKEND=memory://",
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 func valid() config.Config {
 	c := config.Default()
-	c.SystemName = "order"
+	c.SystemName, c.Backend = "order", config.NewURL("memory://")
 	return c
 }
 
@@ -139,6 +139,15 @@ func TestOpenRefuses(t *testing.T) {
 	c.Backend = config.NewURL("memory://host")
 	_, err = c.Open(t.Context())
 	require.ErrorContains(t, err, "memory:// takes no host")
+}
+
+// All that is wrong is in one error, also when the scheme is among it.
+func TestOpenReportsASchemeWithTheOtherProblems(t *testing.T) {
+	c := valid()
+	c.Backend, c.LeaseTTL, c.MaxHandoffs = config.NewURL("postgres://host/shop"), 0, -1
+	_, err := c.Open(t.Context())
+	require.ErrorContains(t, err, "3 wrong settings")
+	require.ErrorContains(t, err, `"postgres" is not a backend that this program can open: Config.WithOpener adds it, with package distributed/sqllock/postgres`)
 }
 
 func TestOpenAsksTheBackend(t *testing.T) {

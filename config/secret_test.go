@@ -151,8 +151,8 @@ func FuzzThresholds(f *testing.F) {
 		}
 		require.NoError(t, second.Decode(first.String()))
 		require.Equal(t, first, second)
-		c := config.Default()
-		c.SystemName, c.SingleWaitThreshold = "order", first
+		c := valid()
+		c.SingleWaitThreshold = first
 		require.NoError(t, c.Validate())
 	})
 }

@@ -30,9 +30,9 @@ var settings = []setting{
 		allowed: nametext.Rule,
 		check:   func(c Config) string { return named(c.SystemName) },
 	}, {
-		field: "Backend", variable: "WLLOCK_BACKEND", example: "redis://redis:6379/0",
-		means:   "where the locks are kept; memory:// is for this Locker alone",
-		allowed: "scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded",
+		field: "Backend", variable: backendVariable, example: "redis://redis:6379/0",
+		means:   "where the locks are kept; memory:// is for this Locker alone; required",
+		allowed: backendAllowed,
 		check:   func(c Config) string { return c.Backend.fault() },
 	}, {
 		field: "SingleWaitThreshold", variable: "WLLOCK_SINGLE_WAIT_THRESHOLD", example: "500,product=200,cart=unlimited",

@@ -39,7 +39,7 @@ func TestExamplesAreValid(t *testing.T) {
 		}
 		t.Run(s.variable, func(t *testing.T) {
 			c := Default()
-			c.SystemName = "order"
+			c.SystemName, c.Backend = "order", NewURL("memory://")
 			if strings.HasPrefix(s.field, "Redis") {
 				c.Backend = NewURL("redis://redis")
 			}

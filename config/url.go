@@ -59,6 +59,9 @@ func (u *URL) Decode(text string) error {
 }
 
 func (u URL) fault() string {
+	if u.Reveal() == "" {
+		return "is required"
+	}
 	if _, err := u.Parse(); err != nil {
 		return err.Error()
 	}
