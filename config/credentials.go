@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/wllock/wllock/internal/passfile"
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
@@ -20,8 +21,8 @@ func (c Config) target() (*url.URL, error) {
 	user := u.User.Username() + c.RedisUsername // Validate has checked that one of them is empty
 	password, has := u.User.Password()
 	switch {
-	case c.RedisPassword.Reveal() != "":
-		password, has = c.RedisPassword.Reveal(), true
+	case c.password() != "":
+		password, has = c.password(), true
 	case c.RedisPasswordFile != "":
 		if password, err = readPassword(c.RedisPasswordFile); err != nil {
 			return nil, fmt.Errorf("wllock: WLLOCK_REDIS_PASSWORD_FILE %w", err)
@@ -73,11 +74,23 @@ func (c Config) usernameFault() string {
 	if c.RedisUsername == "" {
 		return ""
 	}
+	if err := redisopts.CheckSeen(c.RedisUsername); err != nil {
+		return err.Error()
+	}
 	return c.misplaced("a user name", func(u *url.URL) bool { return u.User.Username() != "" })
 }
 
+// password returns that of WLLOCK_REDIS_PASSWORD, read as a password file is; "": there is none, or passwordFault says why.
+func (c Config) password() string {
+	password, _ := passfile.Clean(c.RedisPassword.Reveal())
+	return password
+}
+
 func (c Config) passwordFault() string {
-	if c.RedisPassword.Reveal() == "" {
+	switch password, err := passfile.Clean(c.RedisPassword.Reveal()); {
+	case err != nil:
+		return err.Error()
+	case password == "":
 		return ""
 	}
 	return c.misplaced("a password", hasPassword)
@@ -90,7 +103,7 @@ func (c Config) passwordFileFault() string {
 	if wrong := c.misplaced("a password", hasPassword); wrong != "" {
 		return wrong
 	}
-	if c.RedisPassword.Reveal() != "" {
+	if c.password() != "" {
 		return "is set, but WLLOCK_REDIS_PASSWORD is set too"
 	}
 	if _, err := readPassword(c.RedisPasswordFile); err != nil {
@@ -126,7 +139,10 @@ func hasPassword(u *url.URL) bool {
 // readPassword returns the password in a file. Its error does not show the path, which may be the password itself, set in
 // the wrong variable.
 func readPassword(path string) (string, error) {
-	password, err := redisopts.ReadPassword(path)
+	password, err := passfile.Read(path)
+	if errors.Is(err, passfile.ErrNotOneLine) {
+		return "", fault("names a file that " + passfile.ErrNotOneLine.Error())
+	}
 	if err != nil {
 		return "", fault("names a file that cannot be read: " + reason(err))
 	}

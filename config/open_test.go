@@ -256,7 +256,7 @@ func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
 
 func TestCredentialsGoIntoTheURL(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("p/w\r\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("\ufeffp/w\r\n"), 0o600))
 	for _, test := range []struct {
 		name, url, user, password, file, want string
 	}{
@@ -266,6 +266,8 @@ func TestCredentialsGoIntoTheURL(t *testing.T) {
 		{name: "user and file", url: "redis://h/1?a=b", user: "u@", file: file, want: "redis://u%40:p%2Fw@h/1?a=b"},
 		{name: "user of the URL and file", url: "redis://u@h", file: file, want: "redis://u:p%2Fw@h"},
 		{name: "variable", url: "redis+sentinel://a:1,b:2/m", password: "pw", want: "redis+sentinel://:pw@a:1,b:2/m"},
+		{name: "variable with what a shell or a secret store adds", url: "redis://h", password: "\ufeffp/w\r\n", want: "redis://:p%2Fw@h"},
+		{name: "variable of white space is not set", url: "redis://h", password: "\n", file: file, want: "redis://:p%2Fw@h"},
 		{name: "user alone", url: "unix:///run/redis.sock", user: "u", want: "unix://u@/run/redis.sock"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -292,6 +294,7 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("hunter2"), 0o600))
 	require.NoError(t, os.WriteFile(file+".empty", nil, 0o600))
+	require.NoError(t, os.WriteFile(file+".lines", []byte("hunter2\nlocks\n"), 0o600))
 	for _, test := range []struct{ url, user, password, file, want string }{
 		{"redis://u@h", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND has a user name too"},
 		{"redis://:p@h", "", "hunter2", "", "WLLOCK_REDIS_PASSWORD is set, but WLLOCK_BACKEND has a password too"},
@@ -300,6 +303,8 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 		{"redis://h", "", "", "hunter2", "WLLOCK_REDIS_PASSWORD_FILE names a file that cannot be read: no such file"},
 		{"redis://h", "", "", filepath.Dir(file), "names a file that cannot be read: is a directory"},
 		{"redis://h", "", "", file + ".empty", "names an empty file"},
+		{"redis://h", "", "", file + ".lines", "WLLOCK_REDIS_PASSWORD_FILE names a file that is not one line of UTF-8"},
+		{"redis://h", "", "hunter2\nlocks", "", "WLLOCK_REDIS_PASSWORD is not one line of UTF-8"},
 		{"memory://", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND is not Redis"},
 	} {
 		c := valid()

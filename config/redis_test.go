@@ -59,7 +59,7 @@ func TestOpenRedisWithCredentials(t *testing.T) {
 
 	c.RedisPasswordFile = file
 	use(t, c)
-	c.RedisPasswordFile, c.RedisPassword = "", config.NewSecret(password)
+	c.RedisPasswordFile, c.RedisPassword = "", config.NewSecret(password+"\n")
 	use(t, c)
 
 	c.RedisPassword = config.NewSecret("wrong-" + password)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/passfile"
 )
 
 // Open returns a Backend on the cluster that a URL names, with a client of its own, which Close closes:
@@ -209,11 +210,11 @@ func (d *dialer) dial() (*clientv3.Client, error) {
 	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout, cfg.Logger = dialTimeout, pingAfter, pingTimeout, zap.NewNop()
 	cfg.DialOptions = []grpc.DialOption{grpc.WithConnectParams(reconnects)}
 	if d.passwordFile != "" {
-		text, err := os.ReadFile(d.passwordFile)
+		password, err := passfile.Read(d.passwordFile)
 		if err != nil {
 			return nil, fmt.Errorf("the password file: %w", err)
 		}
-		cfg.Password = strings.TrimRight(string(text), " \t\r\n")
+		cfg.Password = password
 	}
 	return clientv3.New(cfg)
 }

@@ -73,7 +73,7 @@ func TestUsers(t *testing.T) {
 	require.NoError(t, err)
 
 	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("secret-shop\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("\ufeffsecret-shop\r\n"), 0o600))
 	b := open(t, "shop@"+server.Addr, prefix+"?password-file="+file)
 	l := asker{t, b, "k"}.lease("a")
 	p := asker{t, b, "k"}.place("b")

@@ -67,6 +67,7 @@ func WithInstance(name string) Option { return func(s *settings) { s.name = name
 // WithUsername sets the ACL user to connect as. It takes precedence over the one in a URL or client.
 func WithUsername(name string) Option { return func(s *settings) { s.conn.Username = name } }
 
-// WithPasswordFile names a file with the password; white space at its end is ignored. The file is read for every new
-// connection, so the password can be changed while the program runs. It takes precedence over the one in a URL or client.
+// WithPasswordFile names a file with the password, one line of UTF-8. White space at its end and a byte order mark do not belong
+// to the password. The file is read for every new connection, so the password can be changed while the program runs. It takes
+// precedence over the one in a URL or client.
 func WithPasswordFile(path string) Option { return func(s *settings) { s.conn.PasswordFile = path } }

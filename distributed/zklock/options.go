@@ -1,16 +1,16 @@
 package zklock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/internal/passfile"
 )
 
 // Option changes how a Backend works.
@@ -55,8 +55,8 @@ func WithAuth(user, password string) Option {
 	return func(s *settings) { s.auth, s.user, s.password, s.file = true, user, password, "" }
 }
 
-// WithAuthFile is WithAuth with a password that is read from a file for every new session; white space at its end is
-// ignored.
+// WithAuthFile is WithAuth with a password that is read from a file for every new session: one line of UTF-8. White space at
+// its end and a byte order mark do not belong to the password.
 func WithAuthFile(user, path string) Option {
 	return func(s *settings) { s.auth, s.user, s.password, s.file = true, user, "", path }
 }
@@ -111,13 +111,12 @@ func (s *settings) credentials() ([]byte, error) {
 	if !s.auth {
 		return nil, nil
 	}
-	password := []byte(s.password)
+	password := s.password
 	if s.file != "" {
-		text, err := os.ReadFile(s.file)
-		if err != nil {
+		var err error
+		if password, err = passfile.Read(s.file); err != nil {
 			return nil, fmt.Errorf("zklock: the password file: %w", err)
 		}
-		password = bytes.TrimRight(text, " \t\r\n")
 	}
-	return append([]byte(s.user+":"), password...), nil
+	return []byte(s.user + ":" + password), nil
 }

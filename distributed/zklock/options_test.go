@@ -21,7 +21,7 @@ import (
 func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	root, file := newRoot(), filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("secret\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("\ufeffsecret\r\n"), 0o600))
 	b := open(t, need(t).Addr, root, WithAuth("shop", "secret"))
 	ready(t, b)
 	l := asker{t, b, "k"}.lease("a")

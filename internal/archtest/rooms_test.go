@@ -70,13 +70,14 @@ var rooms = []room{
 		knows: []string{"distributed", "internal/testseed", "internal/watch"}, sealed: nothing,
 	},
 	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
+	{path: "internal/passfile", what: "passwords from files and settings", sealed: nothing},
 	{path: "internal/redisopts", what: "Redis options and URLs", imports: []string{redisClient}},
 	{path: "internal/testproc", what: "server processes for tests, and a TCP proxy with faults", sealed: nothing},
 	{path: "internal/dbtest", what: "PostgreSQL, MariaDB and memcached servers for tests", knows: []string{"internal/race", "internal/testproc", "internal/testscope"}, sealed: nothing},
 	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
 		path: "internal/conn", what: "connections to Redis servers: pipelines, time-outs, sorted errors",
-		knows: []string{"internal/redisopts", "distributed"}, imports: []string{redisClient},
+		knows: []string{"internal/passfile", "internal/redisopts", "distributed"}, imports: []string{redisClient},
 	},
 	{
 		path: "distributed/redislock", what: "backend on Redis",
@@ -88,7 +89,7 @@ var rooms = []room{
 	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
-	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: backend, imports: []string{zookeeperClient}},
+	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: append([]string{"internal/passfile"}, backend...), imports: []string{zookeeperClient}},
 	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences", knows: []string{"distributed", "distributed/keepalive"},
 		imports: []string{memcachedClient},
@@ -96,7 +97,7 @@ var rooms = []room{
 
 	{path: "internal/etcdtest", what: "etcd servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
-		path: "distributed/etcdlock", what: "backend on etcd", knows: backend,
+		path: "distributed/etcdlock", what: "backend on etcd", knows: append([]string{"internal/passfile"}, backend...),
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
@@ -167,7 +168,7 @@ var rooms = []room{
 	},
 	{
 		path: "config", what: "a Locker from the environment",
-		knows:   []string{".", "internal/nametext", "internal/identity", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		knows:   []string{".", "internal/nametext", "internal/identity", "internal/passfile", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 

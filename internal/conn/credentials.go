@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9/auth"
 
-	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/internal/passfile"
 )
 
 // The ways to give a client its credentials, beside two fields. go-redis uses the last of them that is set.
@@ -71,7 +71,7 @@ func (c Config) override(client contextProvider) contextProvider {
 			username = c.Username
 		}
 		if c.PasswordFile != "" {
-			if password, err = redisopts.ReadPassword(c.PasswordFile); err != nil {
+			if password, err = passfile.Read(c.PasswordFile); err != nil {
 				return "", "", fmt.Errorf("read the password: %w", err)
 			}
 		}

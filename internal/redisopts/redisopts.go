@@ -1,5 +1,5 @@
 // Package redisopts holds what redislock, redislimit and config have in common about Redis: the options of a client of
-// our own, the grammar of URLs, and the password file.
+// our own, and the grammar of URLs.
 package redisopts
 
 import (

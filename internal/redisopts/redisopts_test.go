@@ -1,9 +1,6 @@
 package redisopts_test
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -84,6 +81,9 @@ func TestParseURL(t *testing.T) {
 		{url: "redis://u:p#w@a:1", err: "percent-encode it"},
 		{url: "redis+cluster://u:%zz@a:1", err: "is not a URL"},
 		{url: "h:6379", err: "is not a URL"},
+		{url: "redis://u:p@a:1\r\n", err: "has a line end"},
+		{url: "redis://u:p\n@a:1", err: "has a line end"},
+		{url: "\ufeffredis://a:1", err: "a byte order mark"},
 		{url: "redis+cluster://a,,b", err: "has no host"},
 		{url: "redis://u:p@", err: "has no host"},
 	} {
@@ -96,27 +96,4 @@ func TestParseURL(t *testing.T) {
 		password, _ := u.User.Password()
 		require.Equal(t, []string{test.user, test.password, test.host, test.path}, []string{u.User.Username(), password, u.Host, u.Path})
 	}
-}
-
-func TestReadPassword(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "password")
-	for _, test := range []struct{ name, content, want string }{
-		{"as it is", "hunter2", "hunter2"},
-		{"line end", "hunter2\n", "hunter2"},
-		{"line end of Windows", "hunter2\r\n", "hunter2"},
-		{"white space at the end", "hunter2 \t\n\n", "hunter2"},
-		{"white space inside", "hunter 2\n", "hunter 2"},
-		{"white space at the start", " hunter2", " hunter2"},
-		{"no ASCII", "hunter2\u00a0\n", "hunter2\u00a0"},
-		{"empty", " \n", ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			require.NoError(t, os.WriteFile(path, []byte(test.content), 0o600))
-			got, err := redisopts.ReadPassword(path)
-			require.NoError(t, err)
-			require.Equal(t, test.want, got)
-		})
-	}
-	_, err := redisopts.ReadPassword(path + "x")
-	require.ErrorIs(t, err, fs.ErrNotExist)
 }

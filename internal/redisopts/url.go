@@ -11,16 +11,29 @@ var (
 	errNoURL    = errors.New("is not a URL")
 	errReserved = errors.New("has one of / ? # in its user name or password, or an @ or # after the host: " +
 		"percent-encode it")
-	errHost = errors.New("has no host, or none of the form host:port,host:port")
+	errUnseen = errors.New("has a line end, a byte order mark, or another character that is not seen")
+	errHost   = errors.New("has no host, or none of the form host:port,host:port")
 )
 
 // hostPattern is one host of a list: a name or an address, and a port.
 var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
 
+// CheckSeen refuses a text with a character that files and shells bring along unseen: a control character, among them line
+// ends, or a byte order mark. The error is like that of ParseURL.
+func CheckSeen(text string) error {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufeff' }) {
+		return errUnseen
+	}
+	return nil
+}
+
 // ParseURL splits off the hosts, of which there may be several, and leaves the rest to net/url. It makes sure that the
 // password is where it belongs: if that contains / ? or #, the real @ ends up behind the host, and an @ there is refused. The
 // error, which continues a sentence about the URL, does not show any of it.
 func ParseURL(text string) (*url.URL, error) {
+	if err := CheckSeen(text); err != nil {
+		return nil, err
+	}
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		return nil, errNoURL
