@@ -162,10 +162,14 @@ func (b *Backend) fit(info conn.Info) error {
 }
 
 // missingRules turns the answer of the probe script, for keys that begin with start, into an error that names the missing
-// ACL rules.
+// ACL rules, or first the commands that the server does not have.
 func missingRules(start string, refused []refusedCommand) error {
-	var rules []string
+	var rules, missing []string
 	for _, r := range refused {
+		if strings.Contains(r.why, "Unknown Redis command") {
+			missing = append(missing, r.command)
+			continue
+		}
 		rule := "+" + strings.ToLower(r.command)
 		switch {
 		case strings.Contains(r.why, "channel"):
@@ -176,6 +180,10 @@ func missingRules(start string, refused []refusedCommand) error {
 		if len(rules) == 0 || rules[len(rules)-1] != rule {
 			rules = append(rules, rule)
 		}
+	}
+	if len(missing) > 0 {
+		return conn.Refusal(fmt.Errorf("the server lacks the commands %s, as after rename-command in redis.conf (%s)",
+			strings.Join(missing, " "), refused[len(refused)-1].why))
 	}
 	if len(rules) == 0 {
 		return nil

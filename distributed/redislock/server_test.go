@@ -141,6 +141,28 @@ func TestMissingACLRuleIsNamed(t *testing.T) {
 	}
 }
 
+// TestCommandsThatAreRenamedAway: locks work as without the right to INFO, CLIENT, SCRIPT and HELLO; other commands are named.
+func TestCommandsThatAreRenamedAway(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--rename-command", "INFO", "", "--rename-command", "CLIENT", "", "--rename-command", "SCRIPT", "",
+		"--rename-command", "HELLO", "", "--rename-command", "CONFIG", "")
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	l := newUser(t, b).lease("shop:product:1")
+	p := newUser(t, b).place("shop:product:1")
+	release(t, l)
+	release(t, granted(t, p))
+
+	for _, command := range []string{"PING", "SUBSCRIBE", "EVALSHA", "TIME", "ZRANK"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			err := open(t, redistest.Start(t, "--rename-command", command, "").Addr).Ping(t.Context())
+			require.ErrorIs(t, err, distributed.ErrRefused)
+			require.Regexp(t, "ERR unknown command '"+strings.ToLower(command)+"'|the server lacks the commands "+command+", as after rename-command", err)
+		})
+	}
+}
+
 func TestKeyOutsideTheACLIsNamed(t *testing.T) {
 	t.Parallel()
 	b := asUser(t, redistest.Start(t))

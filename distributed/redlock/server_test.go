@@ -104,6 +104,22 @@ func userLine(t *testing.T) (args []any, name, password string) {
 	return nil, "", ""
 }
 
+// TestRedlockNamesTheINFOThatIsRenamedAway: without it a server that was restarted would not be noticed.
+func TestRedlockNamesTheINFOThatIsRenamedAway(t *testing.T) {
+	t.Parallel()
+	var clients []redis.UniversalClient
+	for range 3 {
+		clients = append(clients, redistest.Start(t, "--rename-command", "INFO", "").Client())
+	}
+	b, err := New(clients)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	err = b.Ping(t.Context())
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "redlock needs INFO")
+	require.ErrorContains(t, err, "rename-command in redis.conf")
+}
+
 func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	t.Parallel()
 	s := startFor(t, 3, time.Minute)

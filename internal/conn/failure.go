@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -165,6 +166,15 @@ func sent(err error) error {
 	return err
 }
 
+// lacksCommand reports that the server does not have a command, as after rename-command in redis.conf. Of one in a script it does
+// not say the name.
+func lacksCommand(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && lackedCommand.MatchString(answer.Error())
+}
+
+var lackedCommand = regexp.MustCompile(`^ERR (unknown command|Unknown Redis command called from script)`)
+
 // explained adds the missing ACL rule to a refusal; prefix is the Config's.
 func explained(prefix string, err error) error {
 	if err == nil {
@@ -182,6 +192,8 @@ func explained(prefix string, err error) error {
 		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", prefix, err)
 	case strings.Contains(text, "NOPERM") && strings.Contains(text, "key"):
 		return fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", prefix, err)
+	case strings.Contains(text, "called from script"):
+		return fmt.Errorf("the server lacks a command that scripts need, as after rename-command in redis.conf: %w", err)
 	default:
 		return err
 	}

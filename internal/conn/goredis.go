@@ -169,13 +169,13 @@ func (g *goRedis) Ping(ctx context.Context, tag string) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// About implements Transport. The ACL may forbid INFO; then only what the client knows is returned.
+// About implements Transport. The ACL may forbid INFO, or redis.conf rename it away; then only what the client knows is returned.
 func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
 	ctx, cancel := g.waiting(ctx)
 	defer cancel()
 	info := Info{Single: !g.cluster}
 	text, err := g.server(ctx, tag).Info(ctx).Result()
-	if redis.IsPermissionError(err) {
+	if redis.IsPermissionError(err) || lacksCommand(err) {
 		return info, nil
 	}
 	for line := range strings.Lines(text) {

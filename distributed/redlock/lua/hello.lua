@@ -7,7 +7,9 @@
 -- ARGV  1 longest TTL (ms) known
 --       2 1: the server is vouched for (0 is its birth)
 -- Returns "<run_id> <ms until it counts> <longest>".
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local info = redis.pcall('INFO', 'server')
+if type(info) == 'table' then return redis.error_reply(info.err .. ': redlock needs INFO') end -- what is renamed away is not named
+local run = string.match(info, 'run_id:(%w+)')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local born, longest, was = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) (%d+) (%w+)$')

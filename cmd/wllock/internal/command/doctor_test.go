@@ -79,6 +79,12 @@ func TestDoctorOfARedis(t *testing.T) {
 			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:*", "&wllock:*", "+@all", "-info")
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, no, "server", `warning: .*INFO.*\+info`},
+		"no INFO": {func(*redistest.Server, []string) []string {
+			return []string{"redis://" + redistest.Start(t, "--rename-command", "INFO", "").Addr}
+		}, no, "server", `warning: the server has no INFO.*rename-command INFO out of redis.conf`},
+		"no TIME": {func(*redistest.Server, []string) []string {
+			return []string{"redis://" + redistest.Start(t, "--rename-command", "TIME", "").Addr}
+		}, wrong, "access", `error: .*lacks the commands TIME.*out of redis.conf`},
 		"a wrong password": {func(s *redistest.Server, env []string) []string {
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, wrong, "access", `error: .*WRONGPASS.*WLLOCK_REDIS_PASSWORD_FILE`},

@@ -61,6 +61,8 @@ func (p *patient) opening(err error) Finding {
 	f := Finding{Subject: "access", What: err.Error(), Means: "no lock can be acquired: services fail at start with this error"}
 	text := err.Error()
 	switch {
+	case strings.Contains(text, "unknown command"), strings.Contains(text, "Unknown Redis command"):
+		f.Mend = "take the command's rename-command out of redis.conf, and restart the server"
 	case strings.Contains(text, "lacks the ACL rule"):
 		_, rules, _ := strings.Cut(text, "ACL rule")
 		rules, _, _ = strings.Cut(strings.TrimLeft(rules, "s "), " (")

@@ -146,11 +146,16 @@ func (p *patient) redisCluster(ctx context.Context, client *redis.ClusterClient)
 // redisNode looks at one server.
 func (p *patient) redisNode(ctx context.Context, c *redis.Client, kind redisopts.Kind) {
 	text, err := c.Info(ctx).Result()
+	unseen := Finding{
+		Subject: "server", What: "the user may not use INFO: version, memory, persistence and replicas are not looked at",
+		Means: "what weakens locks there stays unseen, for services too", Mend: "redis-cli ACL SETUSER USER +info",
+	}
 	if redis.IsPermissionError(err) {
-		p.warn(Finding{
-			Subject: "server", What: "the user may not use INFO: version, memory, persistence and replicas are not looked at",
-			Means: "what weakens locks there stays unseen, for services too", Mend: "redis-cli ACL SETUSER USER +info",
-		})
+		p.warn(unseen)
+	} else if err != nil && strings.HasPrefix(err.Error(), "ERR unknown command") {
+		unseen.What = "the server has no INFO: version, memory, persistence and replicas are not looked at"
+		unseen.Mend = "take rename-command INFO out of redis.conf, and restart the server"
+		p.warn(unseen)
 	} else if err != nil {
 		p.fail(Finding{Subject: "server", What: err.Error(), Means: "the server does not answer"})
 		return
