@@ -13,7 +13,8 @@
 //		return sell(ctx, held.Fence()) // send the fence with each write
 //	}, wllock.WithWait(2*time.Second))
 //
-// The name of the lock is system:name:key, here shop:product:1000.
+// The name of the lock is system:name:key, here shop:product:1000. On Redis that is its key, so the application keeps nothing of
+// its own under it.
 //
 // # A call's way
 //

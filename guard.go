@@ -10,6 +10,8 @@ type Func = func(ctx context.Context) error
 // The name is a kind of thing, as "product", and the key is which one: options, Stats and metrics are by name. Beyond
 // 10,000 names, locks still work, but Stats and metrics count the further ones together, as "(other)".
 //
+// On Redis the lock's name is its key: keep nothing else there, such as a cache of the same product. See docs/redis.md.
+//
 // If the lock is not acquired, fn is not run, and the error, an *Error, says why. If the lock was held until fn returned,
 // fn's error is returned unchanged; if it was lost before, ErrLeaseLost, in an *Error, joined with fn's error. Likewise
 // ErrLockTimeMax is joined with the error of a function that has returned its context's error, or its cause, after

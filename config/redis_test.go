@@ -139,6 +139,17 @@ func TestOpenWithTheKeysOfOthers(t *testing.T) {
 	require.ErrorContains(t, err, "WLLOCK_REDIS_INTEROP_GAP is set, but WLLOCK_BACKEND is Redlock")
 }
 
+// A prefix keeps locks apart from what the application keeps under their names, with the rule that docs/redis.md names.
+func TestOpenWithAPrefix(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~lock:shop:*", "~wllock:*", "&wllock:*", "+@all")
+	server.Do("SET", "shop:product:1", "a cache's entry, which never expires")
+	c := valid()
+	c.SystemName, c.Backend, c.RedisKey = "shop", config.NewURL("redis://shop:pw@"+server.Addr), "lock:{system}:{name}:{key}"
+	use(t, c)
+}
+
 func TestOpenSentinel(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()

@@ -38,7 +38,7 @@ func TestDoctorOfAHealthyRedis(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes")
 	code, found := examined(t, shop("redis://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
 	require.Zero(t, code, found)
-	for _, subject := range []string{"access", "lock", "version", "replicas", "eviction", "persistence", "clock", "pub/sub"} {
+	for _, subject := range []string{"access", "lock", "version", "replicas", "eviction", "persistence", "lock keys", "clock", "pub/sub"} {
 		require.Contains(t, found, subject)
 	}
 	code, out, _ := run(t, shop("redis://"+s.Addr, "WLLOCK_LEASE_TTL=10s"), "doctor")
@@ -85,6 +85,19 @@ func TestDoctorOfARedis(t *testing.T) {
 		"no TIME": {func(*redistest.Server, []string) []string {
 			return []string{"redis://" + redistest.Start(t, "--rename-command", "TIME", "").Addr}
 		}, wrong, "access", `error: .*lacks the commands TIME.*out of redis.conf`},
+		"a cache in the locks' keys": {func(s *redistest.Server, env []string) []string {
+			s.Do("HSET", "shop:product:1000", "price", "7")
+			return nil
+		}, no, "lock keys", `warning: keys like shop:\*:\* whose values are not wllock's: 1, among them "shop:product:1000", which never expires.*WLLOCK_SYSTEM_NAME`},
+		"a cache that expires": {func(s *redistest.Server, env []string) []string {
+			s.Do("SET", "shop:product:1000", "{}", "EX", "600")
+			s.Do("SET", "shop-locks:product:1000", "another system's")
+			return nil
+		}, no, "lock keys", `warning: .*: 1, among them "shop:product:1000", which expires in 10m0s`},
+		"no right to SCAN": {func(s *redistest.Server, env []string) []string {
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:*", "&wllock:*", "+@all", "-scan")
+			return []string{"redis://u:hunter2@" + s.Addr}
+		}, no, "lock keys", `ok: not looked at: NOPERM`},
 		"a wrong password": {func(s *redistest.Server, env []string) []string {
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, wrong, "access", `error: .*WRONGPASS.*WLLOCK_REDIS_PASSWORD_FILE`},

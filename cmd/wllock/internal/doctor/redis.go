@@ -166,6 +166,7 @@ func (p *patient) redisNode(ctx context.Context, c *redis.Client, kind redisopts
 		p.redisMemory(info)
 		p.redisPersistence(info)
 	}
+	p.redisForeign(ctx, c)
 	p.redisClock(ctx, c)
 	p.redisPush(ctx, c)
 }
