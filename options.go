@@ -366,7 +366,7 @@ func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 }
 
 // SyncRelease makes the call return only after the backend has answered the release, or one T has passed. For programs
-// that end then.
+// that end then, or that are frozen then, as functions as a service are: a release that goes out in the background would stay unsent.
 func SyncRelease() CallOption {
 	return func(c callOptions) callOptions {
 		c.sync = true
