@@ -103,14 +103,19 @@ func (j *judge) run() {
 
 // step counts what has been unanswered for too long, asks if that is due, and returns when to look again. ok false: the
 // goroutine ends. Who needs it then has either said so before, or finds that it does not run.
+//
+// running is false only while step looks who needs the goroutine: who says so later than that sees it, waits for mu and starts
+// another one if this one ends. In between nothing here may call start, which would not know that this one goes on; so what is
+// overdue, which does call it, is counted before.
 func (j *judge) step(now time.Time) (pause time.Duration, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.running.Store(false)
 	if j.ctx.Err() != nil {
+		j.running.Store(false)
 		return 0, false
 	}
 	look := j.overdue(now)
+	j.running.Store(false)
 	due, needed := j.due(now)
 	most := someEchoes
 	if o := j.current.Load(); o != nil && o.isAway() {
