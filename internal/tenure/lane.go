@@ -16,7 +16,10 @@ func (t *Tenure) Fit(now time.Time) bool {
 func (t *Tenure) Join(u *Use, ask Ask) bool { // rule P2
 	ask.Now = time.Now()
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.tag = ask.Tag
-	return t.servesAsk(&ask) && t.handOn(u, &ask)
+	in := t.servesAsk(&ask) && t.handOn(u, &ask)
+	unpin := in && t.reuse() // a caller that had no time to use a lingering lease has passed it on
+	t.mu.Unlock()
+	t.unpin(unpin)
+	return in
 }

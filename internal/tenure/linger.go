@@ -21,7 +21,8 @@ func (t *Tenure) startLinger(turn Turn) bool {
 		turn.Pin()
 	}
 	t.pinLeaving(turn)
-	g.linger.Put(&t.linger, now.Add(g.config.Linger))
+	t.current.lingers = now.Add(g.config.Linger)
+	g.linger.Put(&t.linger, t.current.lingers)
 	return true
 }
 
@@ -44,11 +45,14 @@ func (t *Tenure) reuse() (unpin bool) {
 	return t.stopLinger()
 }
 
-// unwelcome reports whether a lingering lease should be released now.
+// unwelcome reports whether a lingering lease should be released now. It is asked once the turn has been left, because all that ends
+// the lingering needs the turn, and may have found it taken: whoever wants the lease, Close, and the timer, which does not fire again.
+// What comes later than this look finds the turn free.
 func (t *Tenure) unwelcome() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.current.lingering && (t.current.lease.Contended() || t.group.closed() || t.outgoing.gone != nil)
+	return t.current.lingering &&
+		(t.current.lease.Contended() || t.group.closed() || t.outgoing.gone != nil || !time.Now().Before(t.current.lingers))
 }
 
 // endLinger releases a lingering lease, if it still is one and nobody has the turn; else the holder of the turn sees to

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/tenure"
+	"github.com/wllock/wllock/local"
 )
 
 const linger = time.Second
@@ -140,6 +142,7 @@ func TestLingerEndsWhileTheTurnIsHeld(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, l *fakeLease){
 		"wanted": func(f *fixture, l *fakeLease) { l.contend() },
 		"closed": func(f *fixture, l *fakeLease) { f.shut() },
+		"its time has passed, as when the process was stopped": func(*fixture, *fakeLease) { time.Sleep(linger); synctest.Wait() },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			fb := new(fakeBackend)
@@ -212,5 +215,26 @@ func TestLingerWithMemlock(t *testing.T) {
 		c.leave()
 		here.close()
 		there.close()
+	})
+}
+
+// A caller that has had no time to use a lingering lease passes its lane on, to a fellow that waits at the backend.
+func TestAFellowUsesALeaseThatLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, fb := idle(t)
+		c := f.newCaller(tenure.Ask{Mode: exclusive})
+		require.NoError(t, f.queue.Enter(c.ctx, &c.turn, key, local.Ask{}))
+		c.tenure = c.turn.Baton()
+		require.True(t, c.tenure.Join(&c.use, c.ask))
+		require.False(t, c.tenure.Snapshot().Lingering)
+		time.Sleep(2 * linger)
+		synctest.Wait()
+		require.Zero(t, fb.lease(0).releases(), "it is in use")
+		c.leave()
+		time.Sleep(linger)
+		synctest.Wait()
+		require.Equal(t, 1, fb.lease(0).releases())
+		require.False(t, f.inUse())
+		f.close()
 	})
 }

@@ -16,7 +16,7 @@ func (t *Tenure) Release(turn Turn) {
 		t.releaseAll(turn)
 	}
 	turn.Leave()
-	if lingers && t.unwelcome() { // another instance or lane asked for it while we still had the turn, and could not get at it
+	if lingers && t.unwelcome() { // another instance or lane, or the timer, could not get at it while we still had the turn
 		t.endLinger()
 	}
 }

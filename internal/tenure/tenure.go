@@ -56,10 +56,11 @@ type current struct {
 	lease     distributed.AsyncLease // nil: none
 	began     time.Time              // when the first caller was let in; zero: none was yet
 	handoffs  int
-	fenceless bool // the backend has no fences
-	draining  bool // admits nobody further: somebody has overstayed under it, or the backend disowns it
-	refused   bool // it did not serve somebody, who waits for its users to leave
-	lingering bool // unused, and the key is pinned for it
+	fenceless bool      // the backend has no fences
+	draining  bool      // admits nobody further: somebody has overstayed under it, or the backend disowns it
+	refused   bool      // it did not serve somebody, who waits for its users to leave
+	lingering bool      // unused, and the key is pinned for it
+	lingers   time.Time // until when, if it is
 }
 
 // outgoing is a lease whose release the backend has not answered yet.
