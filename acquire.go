@@ -72,19 +72,17 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	if err := l.acquire(traced, h, &r.options, asked, r.options.deadline(asked)); err != nil {
 		return e, err
 	}
-	h.limitBy(&r.options)
+	if d := r.options.lockTimeMax; d > 0 {
+		h.limitBy(h.use.Began().Add(d))
+	}
 	e.ctx = l.observer.inside(h, h, &h.foreign)
 	return e, nil
 }
 
-// limitBy sets the limit of a hold that has just begun.
-func (h *hold) limitBy(c *callOptions) {
-	d := c.lockTimeMax
-	if d == 0 {
-		return
-	}
-	h.limitTo(h.use.Began().Add(d))
-	if d <= c.least {
+// limitBy sets when a hold overstays that has just begun.
+func (h *hold) limitBy(at time.Time) {
+	h.limitTo(at)
+	if h.use.Least() > 0 && !at.After(h.use.Stays()) {
 		h.use.Lease().Abandon() // it lasts for as long without a renewal, and frees the lock in time if this process dies (rule N2)
 	}
 }

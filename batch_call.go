@@ -91,8 +91,8 @@ func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, 
 		h.spans.batch = true
 	}
 	err = l.acquire(traced, h, &r.options, asked, r.options.deadline(asked))
-	if err == nil {
-		h.limitBy(&r.options) // rule B4
+	if d := r.options.lockTimeMax; err == nil && d > 0 {
+		h.limitBy(h.use.Began().Add(d)) // rule B4
 	}
 	return e, int(r.options.maxBatch), err
 }

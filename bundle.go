@@ -198,7 +198,7 @@ func (b *bundle) begin() {
 	b.locker.observer.gotAll(b, last.hold)
 	for i := range b.members {
 		if m := &b.members[i]; !m.outer && m.options.lockTimeMax > 0 {
-			m.hold.limitTo(last.hold.use.Began().Add(m.options.lockTimeMax))
+			m.hold.limitBy(last.hold.use.Began().Add(m.options.lockTimeMax))
 		}
 	}
 	b.inside = b.locker.observer.inside(b, last.hold, &b.foreign)

@@ -25,8 +25,8 @@ import (
 // as while the function runs. If the backend loses the lock after the function has returned, a warning is logged.
 //
 // Close does not wait for d: the lock stays taken at the backend and expires there. Neither does SyncRelease, as long as d has not
-// passed. A DoAll keeps each of its keys taken from when that was acquired; if it fails, they are released at once. With
-// LocalOnly, nobody is admitted without a lease: such a call is refused with ErrUnavailable, because each process would run
+// passed. A DoAll keeps each of its keys taken from when that was acquired, and renews the leases of the earlier ones while it waits for
+// the later; if it fails, they are released at once. With LocalOnly, nobody is admitted without a lease: such a call is refused with ErrUnavailable, because each process would run
 // the job. A guard nested in a hold of the same key counts from the start of that hold; if that asked for less, it is refused at
 // once. With Shared it is an error.
 func WithHoldAtLeast(d time.Duration) CallOption {

@@ -3,6 +3,7 @@ package wllock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -93,35 +94,41 @@ func TestLockStaysTakenWhenItsProcessDies(t *testing.T) { // rule N2
 		"after a function that might":  {runs: least * 9 / 10, max: 0, latest: 4 * least, returns: true},
 		"after one that took its time": {runs: least * 9 / 10, max: least, latest: least + 2*time.Second, returns: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := memlock.New()
-				m := &mortal{Backend: b}
-				l, other := lockerOn(t, m), lockerOn(t, b)
-				begin := time.Now()
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					_ = l.Do(t.Context(), "n", "k", func(context.Context) error {
-						if test.returns {
-							time.Sleep(test.runs)
-						} else {
-							<-ctx.Done()
-						}
-						return nil
-					}, wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(test.max))
-				}()
-				time.Sleep(test.runs + time.Millisecond)
-				m.die()
-				freeAfter(t, other)
-				took := time.Since(begin)
-				require.GreaterOrEqual(t, took, least)
-				require.LessOrEqual(t, took, test.latest)
-				cancel()
-				<-done
+		for _, keys := range [][]wllock.Resource{{{Name: "n", Key: "k"}}, {{Name: "n", Key: "k"}, {Name: "n", Key: "l"}}} {
+			t.Run(fmt.Sprint(name, ", keys: ", len(keys)), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memlock.New()
+					m := &mortal{Backend: b}
+					l, other := lockerOn(t, m), lockerOn(t, b)
+					do := func(fn wllock.Func, opts ...wllock.CallOption) error { return l.Do(t.Context(), "n", "k", fn, opts...) }
+					if len(keys) > 1 {
+						do = func(fn wllock.Func, opts ...wllock.CallOption) error { return l.DoAll(t.Context(), keys, fn, opts...) }
+					}
+					begin := time.Now()
+					ctx, cancel := context.WithCancel(t.Context())
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						_ = do(func(context.Context) error {
+							if test.returns {
+								time.Sleep(test.runs)
+							} else {
+								<-ctx.Done()
+							}
+							return nil
+						}, wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(test.max))
+					}()
+					time.Sleep(test.runs + time.Millisecond)
+					m.die()
+					freeAfter(t, other)
+					took := time.Since(begin)
+					require.GreaterOrEqual(t, took, least)
+					require.LessOrEqual(t, took, test.latest)
+					cancel()
+					<-done
+				})
 			})
-		})
+		}
 	}
 }
 
