@@ -181,7 +181,7 @@ func (c *batchCaller) tell(end ending) (told int) {
 // closedBy joins ErrClosed with the error of a function that stopped because Close ended its context: its callers' contexts have
 // not ended, and they would not know what did.
 func (h *hold) closedBy(err error) error {
-	ended := h.ended.Load()
+	ended := h.endedByHold()
 	if err == nil || ended == nil || !errors.Is(err, ended.Err()) || context.Cause(ended) != ErrClosed {
 		return err
 	}

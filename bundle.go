@@ -167,7 +167,7 @@ func (b *bundle) waited(err error) error {
 	e.DistributedWait += b.distributedWait
 	e.Waited = e.LocalWait + e.DistributedWait
 	b.localWait, b.distributedWait = e.LocalWait, e.DistributedWait
-	if b.ended.Load() != nil && errors.Is(err, ErrClosed) {
+	if b.endedByHold() != nil && errors.Is(err, ErrClosed) {
 		e.Err = ErrClosed
 	}
 	return &e

@@ -17,10 +17,13 @@ import (
 // caller's context that may live as long as the process, the AfterFunc then keeps only the channel, not this context, and
 // is stopped when this context is collected; unless contexts derived directly from this one are still in use.
 //
-// The first of several reasons to end counts: what Err has once returned stays.
+// The first of several reasons to end counts, and what Err and Cause have once returned stays. ended decides, once, by a compare-and-swap:
+// the hold stores its own end there, and whoever first sees that the parent has ended, the hold or a reader, stores the parent. So a
+// reader has never seen an end that loses. One gap is left: context.Cause asks for a value, and then for the cause in it. If both ends come
+// between these two steps, it may return the cause of the one that has lost.
 type holdContext struct {
 	parent context.Context
-	ended  atomic.Pointer[endedContext] // nil unless the hold has ended it; set under mu
+	ended  atomic.Pointer[endedContext] // nil: nobody has seen an end yet; set once
 
 	mu      sync.Mutex // guards all below
 	done    chan struct{}
@@ -45,8 +48,12 @@ func afterFunc(parent context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(parent, f)
 }
 
-// endedContext wraps a standard context that carries the cause, because context.Cause looks for one of those.
-type endedContext struct{ context.Context }
+// endedContext wraps the context that has ended: the parent, or, of a hold that has ended, a standard context that carries the
+// cause, because context.Cause looks for one of those.
+type endedContext struct {
+	context.Context
+	byHold bool
+}
 
 // derivedContext is a context derived from this one, to be canceled with it.
 type derivedContext struct{ cancel func() }
@@ -54,22 +61,42 @@ type derivedContext struct{ cancel func() }
 // Deadline implements context.Context.
 func (c *holdContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
+// over returns what has ended the context; nil: nothing has.
+func (c *holdContext) over() *endedContext {
+	if e := c.ended.Load(); e != nil {
+		return e
+	}
+	if c.parent.Err() == nil {
+		return nil
+	}
+	c.ended.CompareAndSwap(nil, &endedContext{Context: c.parent})
+	return c.ended.Load()
+}
+
+// endedByHold returns the context that the hold has ended this one with; nil: it has not, or the parent has ended before.
+func (c *holdContext) endedByHold() *endedContext {
+	if e := c.ended.Load(); e != nil && e.byHold {
+		return e
+	}
+	return nil
+}
+
 // Err implements context.Context.
 func (c *holdContext) Err() error {
-	if e := c.ended.Load(); e != nil {
+	if e := c.over(); e != nil {
 		return e.Err()
 	}
-	return c.parent.Err()
+	return nil
 }
 
 // Done implements context.Context.
 func (c *holdContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch e := c.ended.Load(); {
-	case e != nil:
+	switch e := c.over(); {
+	case e != nil: // if it is the parent, done may not be closed yet, or be forgotten
 		return e.Done()
-	case c.done == nil && c.closed, c.parent.Err() != nil: // if the parent has ended, done may not be closed yet, or be forgotten
+	case c.done == nil && c.closed:
 		return c.parent.Done()
 	case c.done == nil:
 		c.done = make(chan struct{})
@@ -80,9 +107,9 @@ func (c *holdContext) Done() <-chan struct{} {
 	return c.done
 }
 
-// value is Value without the hold's own key.
+// value is Value without the hold's own key. context.Cause asks it for the context that has the cause, so it is a reader of the end.
 func (c *holdContext) value(key any) any {
-	if e := c.ended.Load(); e != nil {
+	if e := c.over(); e != nil {
 		return e.Value(key)
 	}
 	return c.parent.Value(key)
@@ -92,7 +119,7 @@ func (c *holdContext) value(key any) any {
 func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended.Load() != nil || c.parent.Err() != nil {
+	if c.over() != nil {
 		go f()
 		return func() bool { return false }
 	}
@@ -110,13 +137,16 @@ func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 // end ends the context, and all derived from it, with a cause of the hold's.
 func (c *holdContext) end(cause error) {
 	c.mu.Lock()
-	if c.closed || c.ended.Load() != nil || c.parent.Err() != nil {
+	if c.closed || c.over() != nil {
 		c.mu.Unlock()
 		return
 	}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(c.parent))
 	cancel(cause)
-	c.ended.Store(&endedContext{inner})
+	if !c.ended.CompareAndSwap(nil, &endedContext{inner, true}) { // a reader has just seen the parent's end: parentEnded does the rest
+		c.mu.Unlock()
+		return
+	}
 	derived := c.finish()
 	c.mu.Unlock()
 	for d := range derived {
@@ -127,7 +157,7 @@ func (c *holdContext) end(cause error) {
 // parentEnded ends what follows the caller's context.
 func (c *holdContext) parentEnded() {
 	c.mu.Lock()
-	if c.ended.Load() != nil {
+	if e := c.over(); e != nil && e.byHold {
 		c.mu.Unlock()
 		return
 	}

@@ -84,7 +84,7 @@ func (h *hold) outside() context.Context { return h.context().parent }
 
 // stopped reports whether err, of the function, is the end of its context after LockTimeMax.
 func (h *hold) stopped(err error) bool {
-	ended := h.context().ended.Load()
+	ended := h.context().endedByHold()
 	return ended != nil && errors.Is(context.Cause(ended), ErrLockTimeMax) &&
 		(errors.Is(err, ended.Err()) || errors.Is(err, ErrLockTimeMax))
 }
