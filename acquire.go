@@ -148,6 +148,8 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 			reason = ErrUpgrade // rules L6 and P5
 		case r.options.least > h.use.Least():
 			reason = errStaysLess
+		case r.options.leads && !h.tenure.Insist(&h.use):
+			reason = errLeadDegraded // rule N1
 		}
 		if reason != nil {
 			h.unpin()

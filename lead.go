@@ -30,6 +30,9 @@ import (
 // Several calls on one Locker queue like other callers, and Stats and Locks show them so. WithWait, NoWait, WithLockTimeMax and
 // WithFallback have no effect; Shared is an error. With LocalOnly there is no leader while the backend is away: nobody leads
 // without a lease, because each process would. Cancel ctx before Close, which waits for fn.
+//
+// Inside a hold of the same key, fn leads at once, under the lease of that, and Lead returns ErrLeaseLost when it is lost. With LocalOnly,
+// Lead is refused inside a hold that has no lease, and a hold in which it led is lost where it would have become degraded.
 func (l *Locker) Lead(ctx context.Context, name, key string, fn Func, opts ...CallOption) error {
 	if fn == nil {
 		return errNilFunc

@@ -197,3 +197,71 @@ func TestLeaderThatDiesIsReplacedWithinTAndH(t *testing.T) { // rule N4
 		require.ErrorIs(t, <-first, context.Canceled)
 	})
 }
+
+func TestLeadInsideAHoldWithoutALeaseIsRefused(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		b.Partition(true)
+		refused := 0
+		leads := func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.True(t, held.Degraded())
+			begin := time.Now()
+			err := l.Lead(ctx, "n", "a", never(t))
+			require.ErrorContains(t, err, "Lead inside the caller's own hold of the same key, which has no lease")
+			require.NotErrorIs(t, err, wllock.ErrUnavailable, "it does not wait for the backend")
+			require.Zero(t, time.Since(begin))
+			refused++
+			return nil
+		}
+		require.NoError(t, l.Do(t.Context(), "n", "a", leads))
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), leads))
+		require.Equal(t, 2, refused)
+	})
+}
+
+func TestLeaderInsideAHoldIsDeposedWhenTheLeaseExpires(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		begin, terms := time.Now(), 0
+		lostAfter(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			err := l.Lead(ctx, "n", "k", func(ctx context.Context) error {
+				terms++
+				b.Partition(true)
+				<-ctx.Done()
+				require.LessOrEqual(t, time.Since(begin), ttl)
+				require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+				return nil
+			})
+			require.ErrorIs(t, err, wllock.ErrLeaseLost)
+			return nil
+		}, wllock.WithLockTimeMax(0)))
+		require.Equal(t, 1, terms)
+		b.Partition(false)
+		require.NoError(t, l.Lead(t.Context(), "n", "k", nothing))
+	})
+}
+
+func TestLeaseThatHasLedInsideAHoldServesNobodyFurther(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		next := make(chan error)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			require.NoError(t, l.Lead(ctx, "n", "k", nothing))
+			go func() {
+				next <- l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+					held, _ := wllock.HeldFrom(ctx)
+					require.False(t, held.Handoff())
+					b.Partition(true)
+					time.Sleep(2 * ttl)
+					require.True(t, held.Degraded(), "it goes on, as without a leader before it")
+					return nil
+				}, wllock.WithLockTimeMax(0))
+			}()
+			synctest.Wait()
+			return nil
+		}))
+		require.NoError(t, <-next)
+		b.Partition(false)
+	})
+}

@@ -44,7 +44,10 @@ const maxHoldAtLeast = 366 * 24 * time.Hour
 
 var (
 	// errStaysLess: the lease of the outer hold may end sooner.
-	errStaysLess  = errors.New("WithHoldAtLeast inside the caller's own hold of the same key, which asked for less")
+	errStaysLess = errors.New("WithHoldAtLeast inside the caller's own hold of the same key, which asked for less")
+	// errLeadDegraded is not ErrUnavailable: trying again inside the same hold is of no use.
+	errLeadDegraded = errors.New("Lead inside the caller's own hold of the same key, which has no lease (LocalOnly)")
+
 	errSharedStay = errors.New("wllock: WithHoldAtLeast with Shared: want an exclusive lock")
 	errSharedLead = errors.New("wllock: Lead with Shared: want an exclusive lock")
 )

@@ -70,6 +70,20 @@ func (t *Tenure) pause(ctx context.Context, ask Ask, d time.Duration) error {
 	}
 }
 
+// Insist makes the lease that the caller works under one that is never degraded, for a Lead inside its hold. The lease then serves nobody
+// further, who might rather be degraded than lose it. It reports false if the lease is degraded already.
+func (t *Tenure) Insist(u *Use) bool { // rule N1
+	if i, ok := u.lease.(Insistent); ok && !i.Insist() {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u.attached { // else the lease is lost, or another one is current by now
+		t.current.draining = true
+	}
+	return true
+}
+
 // Stay is for a caller that has returned. It reports true if the lock stays taken until u.Stays, or the lease is lost, or
 // Close: the caller calls End then, unless it gets LeaseLost. The lease is not renewed for that, so that it ends soon after if
 // this process dies (rule N2).
