@@ -91,24 +91,25 @@ func (h *hold) stay(now time.Time) bool { // rule N2
 	if h.use.Least() == 0 || h.together != nil && h.together.innermost.Load() == nil { // a DoAll that has failed, whose function has not run
 		return false
 	}
+	h.limitTo(h.use.Stays()) // before Stay: from then on LeaseLost may come, and takes it back
 	if !h.tenure.Stay(&h.use, now) {
+		h.limits.Remove(&h.limit)
 		return false
 	}
-	h.limitTo(h.use.Stays())
-	if h.tenure.Closed() { // Close may have looked for us before
+	if h.tenure.Closed() || !time.Now().Before(h.use.Stays()) { // Close or the timer may have looked for us before
 		h.endStay()
 	}
 	return true
 }
 
-// due is called by the timer.
+// due is called by the timer. It may come late, as the last function returns: then the hold has not overstayed, and out sees to the rest.
 func (h *hold) due() {
 	switch {
-	case !h.tenure.Staying(&h.use):
+	case h.pins.Load() > 0:
 		h.overstay()
-	case !time.Now().Before(h.use.Stays()):
+	case h.tenure.Staying(&h.use) && !time.Now().Before(h.use.Stays()):
 		h.endStay()
-	} // else LockTimeMax passed as the function returned, and the timer is set again
+	}
 }
 
 // endStay ends a hold that stayed. The timer and Close may both come here, and LeaseLost may be first: End has one winner.
