@@ -31,7 +31,7 @@ type BackendStats struct {
 
 // NameStats are the figures of one name. Waiting, Threshold and Held are current, the others grow.
 type NameStats struct {
-	Waiting     int64         `json:"waiting"`      // callers now in a local queue
+	Waiting     int64         `json:"waiting"`      // callers now in a local queue: for each key, never more than its threshold
 	Threshold   int           `json:"threshold"`    // how many may wait for one key; Unlimited for "(other)", 0 in Total
 	Held        int64         `json:"held"`         // callers that hold a lock now, nested guards not counted
 	Acquired    uint64        `json:"acquired"`     // locks acquired

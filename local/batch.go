@@ -27,9 +27,8 @@ type Member struct {
 	ready chan struct{} // receives one value at the end of the batch
 	taken time.Time
 
-	waiting *atomic.Int64 // Ask.Waiting of a member in line; guarded by the shard's mutex
-	state   atomic.Uint32 // a memberState
-	told    bool          // the value of ready has been received; for the caller's goroutine
+	state atomic.Uint32 // a memberState
+	told  bool          // the value of ready has been received; for the caller's goroutine
 }
 
 type memberState = uint32
@@ -62,12 +61,9 @@ func (t *Turn[B]) Take(max int, ready chan struct{}, now time.Time) (size int) {
 	e, last := t.lane.entry, leader
 	for size = 1; size != max && e.first != nil && e.first.follows(leader); size++ {
 		rider := e.dequeue(e.first)
-		rider.state = riding
+		rider.state = riding // rule B3
 		last.next, last = rider.member, rider.member
 		last.board(rider.ready, now)
-		if last.waiting != nil {
-			last.waiting.Add(-1) // rule B3
-		}
 	}
 	return size
 }

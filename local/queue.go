@@ -89,22 +89,7 @@ type Ask struct {
 	Limit    int           // callers that may wait for this key, including this one; or Unlimited
 	MaxAhead int           // exclusive waiters from which on the caller does not want to wait; 0: any number
 	Deadline time.Time     // zero: none
-	Waiting  *atomic.Int64 // counts this caller while it waits; nil: not counted
-}
-
-// count counts a caller that begins to wait. The shard's mutex is held, so that a leader that takes the caller along, and
-// counts it out, comes later.
-func (a *Ask) count() {
-	if a.Waiting != nil {
-		a.Waiting.Add(1)
-	}
-}
-
-// uncount counts a caller that waits no more.
-func (a *Ask) uncount() {
-	if a.Waiting != nil {
-		a.Waiting.Add(-1)
-	}
+	Waiting  *atomic.Int64 // counts this caller as long as Limit does, and so never more of a key than that; nil: not counted
 }
 
 // New returns an empty queue. baton makes the baton of a lane that comes into use, from the baton of a lane no longer used
@@ -143,11 +128,7 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 		s.mu.Unlock()
 		return err
 	}
-	e.enqueue(t)
-	ask.count()
-	if t.member != nil {
-		t.member.waiting = ask.Waiting
-	}
+	e.enqueue(t, ask.Waiting)
 	s.mu.Unlock()
 	return t.wait(ctx, s, ask)
 }
@@ -288,8 +269,9 @@ func (e *entry[B]) refuses(ask Ask) error {
 	return nil
 }
 
-// enqueue appends t to the queue.
-func (e *entry[B]) enqueue(t *Turn[B]) {
+// enqueue appends t to the queue. counts is changed under the shard's mutex, with the queue: a caller that has its turn and has not run yet
+// counts no more, since another one may have come in its room.
+func (e *entry[B]) enqueue(t *Turn[B], counts *atomic.Int64) {
 	t.before, t.behind = e.last, nil
 	if e.last == nil {
 		e.first = t
@@ -297,10 +279,11 @@ func (e *entry[B]) enqueue(t *Turn[B]) {
 		e.last.behind = t
 	}
 	e.last = t
-	e.addWaiter(t)
+	e.addWaiter(t, counts)
 }
 
-// enqueueFirst puts t at the head of the queue.
+// enqueueFirst puts t at the head of the queue. It is not counted: it has had its turn, as one that waits at the backend has, and has left
+// its room in the queue to others.
 func (e *entry[B]) enqueueFirst(t *Turn[B]) {
 	t.before, t.behind = nil, e.first
 	if e.first == nil {
@@ -309,11 +292,14 @@ func (e *entry[B]) enqueueFirst(t *Turn[B]) {
 		e.first.before = t
 	}
 	e.first = t
-	e.addWaiter(t)
+	e.addWaiter(t, nil)
 }
 
-func (e *entry[B]) addWaiter(t *Turn[B]) {
+func (e *entry[B]) addWaiter(t *Turn[B], counts *atomic.Int64) {
 	e.waiting++
+	if t.counts = counts; counts != nil {
+		counts.Add(1)
+	}
 	if t.kind != sharing {
 		e.exclusive++
 	}
@@ -334,6 +320,10 @@ func (e *entry[B]) dequeue(t *Turn[B]) *Turn[B] {
 	}
 	t.before, t.behind = nil, nil
 	e.waiting--
+	if t.counts != nil {
+		t.counts.Add(-1)
+		t.counts = nil // what outlives the call keeps the turn, and is not to keep the counter
+	}
 	if t.kind != sharing {
 		e.exclusive--
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,4 +95,38 @@ func TestThresholdWhileTheyComeAndGo(t *testing.T) {
 		}
 		requireUnused(t, q)
 	}
+}
+
+// Nobody sees more callers counted than may wait, though those that have got their turns may not have run yet.
+func TestWaitersAreCountedNoLongerThanTheLimitDoes(t *testing.T) {
+	var counted atomic.Int64
+	waits := func(a ask) ask {
+		a.Limit, a.Waiting = 2, &counted
+		return a
+	}
+	bubble(t, "passed on", func(t *testing.T, q *queue) {
+		holder := arrives(q, "k", exclusive)
+		all := arrive(q, "k", waits(exclusive), waits(exclusive))
+		require.EqualValues(t, 2, counted.Load())
+		require.Equal(t, local.Passed, holder.turn.Pass())
+		require.EqualValues(t, 1, counted.Load(), "at once")
+		synctest.Wait()
+		end(q, all[0], all[1])
+	})
+	bubble(t, "shared, and again", func(t *testing.T, q *queue) {
+		holder := arrives(q, "k", exclusive)
+		all := arrive(q, "k", waits(shared), waits(shared))
+		holder.turn.Leave()
+		synctest.Wait()
+		all[0].turn.Share()
+		require.Zero(t, counted.Load(), "at once")
+		synctest.Wait()
+		all[1].again(waits(shared))
+		arrive(q, "k", waits(exclusive))
+		require.EqualValues(t, 1, counted.Load())
+		q.Close()
+		require.Zero(t, counted.Load())
+		synctest.Wait()
+		all[0].leaves()
+	})
 }

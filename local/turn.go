@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type Turn[B any] struct {
 	before, behind *Turn[B]
 	ready          chan struct{} // receives one value at the end of the wait, of a rider's when its batch ends; nil: has not waited
 	member         *Member       // nil: no batch takes the caller along
+	counts         *atomic.Int64 // Ask.Waiting, while it counts t
 }
 
 type turnState uint8
@@ -149,7 +151,6 @@ func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	}
 	e.holders--
 	e.enqueueFirst(t)
-	ask.count()
 	s.mu.Unlock()
 	return t.wait(ctx, s, ask)
 }
@@ -213,14 +214,12 @@ func (t *Turn[B]) wait(ctx context.Context, s *shard[B], ask Ask) (err error) {
 		err = ErrTimeout
 	}
 	if err != nil && t.giveUp(s) {
-		ask.uncount()
 		return err
 	}
-	if t.state == riding { // the leader has counted it out
+	if t.state == riding {
 		t.member.told = err == nil
 		return ErrRides
 	}
-	ask.uncount()
 	if t.state == refused {
 		return ErrClosed
 	}
