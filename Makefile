@@ -59,12 +59,12 @@ test-all: ## all tests, under the race detector where it tells more; lint, bench
 
 .PHONY: install short-race short-alone short-servers
 install: compiler servers gotestsum
-short-race: compiler servers gotestsum # nothing here is repeated when it fails
-	@CGO_ENABLED=1 $(SHORT) -- $(SHORTFLAGS) -race $(CORE)
-short-alone: gotestsum # nor here. Tests of allocations skip under the detector
+short-race: compiler servers gotestsum # a server may be late once
+	@CGO_ENABLED=1 $(SHORT) --rerun-fails --post-run-command "tools/results repeats" --packages "$(CORE)" -- $(SHORTFLAGS) -race
+short-alone: gotestsum # nothing here is repeated when it fails. Tests of allocations skip under the detector
 	@$(SHORT) -- $(SHORTFLAGS) $$(tools/tested alone $(ALL) $(NOT_CORE))
 	@$(GO) test -short -run AllocatesLittle $(TESTFLAGS) .
-short-servers: servers gotestsum # a server may be late once; the package that takes longest begins first
+short-servers: servers gotestsum # the package that takes longest begins first
 	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" \
 		--packages "./distributed/sqllock $$(tools/tested servers $(ALL) $(NOT_CORE))" -- $(SHORTFLAGS)
 

@@ -209,7 +209,7 @@ func TestAPermitCostsTwoCommands(t *testing.T) {
 	p := user().place(key(t), permit(2))
 	commands()
 	release(t, l)
-	cost("hand over", 27)
+	cost("hand over", 28)
 	release(t, granted(t, p))
 	release(t, beside)
 }
