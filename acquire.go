@@ -49,7 +49,7 @@ func (e entered) release() (kept bool) {
 // enter is the way in: options, key, nested guard, local queue, backend, and the limit of the stay.
 func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption) (entered, error) {
 	if ctx == nil {
-		return entered{}, errNilContext
+		return entered{}, mistake(errNilContext, name, key)
 	}
 	var r request
 	err := l.request(&r, name, key, opts)
@@ -264,8 +264,8 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 	}
 	switch why {
 	case queueFull:
-		e.RetryAfter = h.name.retryAfter(ahead)
-	case timedOut, busy:
+		e.RetryAfter, e.Holder = h.name.retryAfter(ahead), l.holderOf(h.key)
+	case timedOut, busy, pastDeadline:
 		e.RetryAfter = h.name.retryAfter(0)
 		if e.Holder = holder; tier == TierLocal {
 			e.Holder = l.holderOf(h.key)

@@ -47,9 +47,9 @@ const maxKeys = 64
 func (l *Locker) DoAll(ctx context.Context, resources []Resource, fn Func, opts ...CallOption) error {
 	switch {
 	case fn == nil:
-		return errNilFunc
+		return mistakeAll(errNilFunc, resources)
 	case ctx == nil:
-		return errNilContext
+		return mistakeAll(errNilContext, resources)
 	}
 	b := &bundle{locker: l}
 	otherwise, err := b.ask(resources, opts)
@@ -101,10 +101,27 @@ func (b *bundle) ask(resources []Resource, opts []CallOption) (fallback, error) 
 	}
 	if n := len(b.members); n == 0 || n > maxKeys {
 		return b.locker.settings.defaults.with(opts).fallback,
-			fmt.Errorf("wllock: %w: %d different keys, want 1 to %d", ErrInvalidKey, n, maxKeys)
+			wrongCount(n)
 	}
 	return nil, nil
 }
+
+// mistakeAll is mistake for a DoAll.
+func mistakeAll(err error, resources []Resource) error {
+	if len(resources) == 0 {
+		return err
+	}
+	return mistake(err, resources[0].Name, resources[0].Key)
+}
+
+// wrongCount is the error of a DoAll of so many keys. It Is ErrInvalidKey, though none of them is.
+type wrongCount int
+
+func (n wrongCount) Error() string {
+	return fmt.Sprintf("wllock: DoAll of %d different keys: want 1 to %d", int(n), maxKeys)
+}
+
+func (wrongCount) Is(target error) bool { return target == ErrInvalidKey }
 
 // inOrder sorts by the common order and merges requests for the same key: exclusive, unless all of them are shared.
 func inOrder(all []member) []member { // rule L8

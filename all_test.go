@@ -126,7 +126,7 @@ func TestDoAllRefusesWrongArgumentsBeforeAnyQueue(t *testing.T) {
 	for _, wrong := range [][]wllock.Resource{nil, {}, many, {{Name: "n", Key: "k"}, {Name: "n"}}, {{Name: "n", Key: "k"}, {Name: "a:b", Key: "k"}}} {
 		require.ErrorIs(t, l.DoAll(t.Context(), wrong, never(t)), wllock.ErrInvalidKey)
 	}
-	require.ErrorContains(t, l.DoAll(t.Context(), many, never(t)), "65 different keys, want 1 to 64")
+	require.ErrorContains(t, l.DoAll(t.Context(), many, never(t)), "DoAll of 65 different keys: want 1 to 64")
 	require.ErrorContains(t, l.DoAll(t.Context(), keys("a"), nil), "nil")
 	var noContext context.Context
 	require.ErrorContains(t, l.DoAll(noContext, keys("a"), never(t)), "nil")
@@ -328,7 +328,7 @@ func TestCloseOfAHalfAcquiredDoAllIsNoEndOfTheCallersContext(t *testing.T) {
 		result := started(l, keys("a", "b"), never(t))
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
 		defer cancel()
-		require.ErrorContains(t, l.Close(ctx), "1 locks were still held")
+		require.ErrorContains(t, l.Close(ctx), `1 lock was still held: "test:n:a": `)
 		err = <-result
 		errorOf(t, err, wllock.ErrClosed, "b")
 		require.NotErrorIs(t, err, context.Canceled)

@@ -37,7 +37,7 @@ func TestLockTimeMaxRunsFromTheMomentAllKeysAreHeld(t *testing.T) {
 				time.Sleep(time.Nanosecond) // the other keys are due at the same moment, and the return is not to be quicker
 				return ctx.Err()
 			}, wllock.WithLockTimeMax(2*ttl))
-			require.EqualError(t, err, `wllock: hold "test:n:a": lock held for longer than its maximum`+"\ncontext canceled", "said once")
+			require.EqualError(t, err, `wllock: hold "test:n:a": lock held for longer than its maximum`+"; context canceled", "said once")
 			synctest.Wait()
 			require.EqualValues(t, 3, l.Stats().Total.Overstays)
 			require.Zero(t, l.Stats().Total.Lost)
@@ -71,7 +71,7 @@ func TestOverlongDoAllBlocksNobody(t *testing.T) {
 		close(stay)
 		err := <-first
 		lostAfter(t, err)
-		require.EqualError(t, err, `wllock: hold "test:n:a": lease lost`+"\nlock held for longer than its maximum")
+		require.EqualError(t, err, `wllock: hold "test:n:a": lease lost`+"; lock held for longer than its maximum")
 	})
 }
 
@@ -154,7 +154,7 @@ func TestLossOfAnyKeyEndsTheFunctionsContext(t *testing.T) {
 			})
 			lostAfter(t, err)
 			require.ErrorIs(t, err, own)
-			require.EqualError(t, err, `wllock: hold "test:n:`+key+`": lease lost`+"\nown")
+			require.EqualError(t, err, `wllock: hold "test:n:`+key+`": lease lost`+"; own")
 			require.EqualValues(t, 1, l.Stats().Total.Lost)
 			synctest.Wait() // for the one that passes the turn of the lost key on
 			free(t, l, b, "a", "b", "c")
@@ -271,7 +271,7 @@ func TestCloseThatWaitsNoLongerEndsTheContextOfADoAll(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
 		defer cancel()
-		require.ErrorContains(t, l.Close(ctx), "2 locks were still held")
+		require.ErrorContains(t, l.Close(ctx), `2 locks were still held: "test:n:a", "test:n:b": `)
 		require.ErrorIs(t, <-result, wllock.ErrClosed)
 		require.NoError(t, l.Close(t.Context()))
 	})

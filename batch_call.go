@@ -59,7 +59,7 @@ func (l *Locker) batch(ctx context.Context, name, key string, opts []CallOption,
 // join is the way in of a caller of a batch guard. local.ErrRides: it was taken along.
 func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, c *batchCaller) (e entered, max int, err error) {
 	if ctx == nil {
-		return e, 0, errNilContext
+		return e, 0, mistake(errNilContext, name, key)
 	}
 	var r request
 	err = l.request(&r, name, key, opts)

@@ -275,7 +275,7 @@ func TestB12MistakesAreOneCallersOwn(t *testing.T) {
 	require.ErrorIs(t, err, wllock.ErrInvalidKey)
 	require.PanicsWithValue(t, "in key", func() { _, _ = guard(t.Context(), "panic") })
 	_, err = guard(nil, "k") //nolint:staticcheck // the mistake that is tested
-	require.EqualError(t, err, "wllock: context is nil")
+	require.EqualError(t, err, `wllock: context is nil ("n:k")`)
 	_, err = guard(t.Context(), "k")
 	require.NoError(t, err)
 	for _, wrong := range []int{0, -2} {
@@ -283,7 +283,7 @@ func TestB12MistakesAreOneCallersOwn(t *testing.T) {
 		require.ErrorContains(t, err, "want 1 or more, or Unlimited")
 	}
 	_, err = wllock.WrapBatch[string, int](l, "n", nil, nil)(t.Context(), "k")
-	require.EqualError(t, err, "wllock: function is nil")
+	require.EqualError(t, err, `wllock: function is nil ("n")`)
 	require.EqualValues(t, 1, l.Stats().Total.Acquired)
 }
 

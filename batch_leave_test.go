@@ -40,7 +40,7 @@ func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
 				synctest.Wait()
 				left := all[leaver]
 				require.NoError(t, ranWith(left, context.DeadlineExceeded))
-				require.EqualError(t, left.err, "wllock: batch \"test:n:k\": context deadline exceeded\nimpatient")
+				require.EqualError(t, left.err, "wllock: batch \"test:n:k\": context deadline exceeded; impatient")
 				e, _ := left.err.(*wllock.Error)
 				require.Equal(t, "batch", e.Op)
 				require.Equal(t, 10*time.Millisecond, e.Waited)

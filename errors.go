@@ -41,11 +41,19 @@ var (
 	ErrClosed = errors.New("locker is closed")
 )
 
-// Mistakes in the program, refused before any queue.
+// Mistakes in the program, refused before any queue. See mistake.
 var (
 	errNilContext = errors.New("wllock: context is nil")
 	errNilFunc    = errors.New("wllock: function is nil")
 )
+
+// mistake is an error with the lock that it was made with.
+func mistake(err error, name, key string) error {
+	if key != "" {
+		name += ":" + key
+	}
+	return fmt.Errorf("%w (%s)", err, nametext.Quote(name))
+}
 
 // waitTimeout is the type of ErrWaitTimeout.
 type waitTimeout struct{}
@@ -72,7 +80,7 @@ type Error struct {
 	DistributedWait time.Duration // part of Waited at the backend
 	RetryAfter      time.Duration // estimate of when another try may succeed; 0: never, or not known
 	Ran             bool          // the function was entered: a repeat may do the work twice
-	Holder          string        // of ErrHeld and ErrWaitTimeout: the Locker.Instance that has the lock, of readers one and how many more; "": not known
+	Holder          string        // of a caller that others kept out (ErrHeld, ErrWaitTimeout, ErrQueueFull, its own deadline): the Locker.Instance that has the lock, of readers one and how many more; "": not known
 	Err             error         // one of the errors above, maybe with more beside it
 }
 
@@ -120,19 +128,19 @@ func public(ctx context.Context, err error) error {
 	case errors.Is(err, local.ErrClosed), errors.Is(err, tenure.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, distributed.ErrClosed):
-		return errors.Join(ErrUnavailable, err)
+		return join(ErrUnavailable, err)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		if !errors.Is(err, ErrUnavailable) {
 			err = ctx.Err()
 		}
 		if cause := context.Cause(ctx); cause != ctx.Err() {
-			return errors.Join(err, cause)
+			return join(err, cause)
 		}
 		return err
 	case isOurs(err):
 		return err
 	}
-	return errors.Join(ErrUnavailable, err) // an error beyond the backend's contract
+	return join(ErrUnavailable, err) // an error beyond the backend's contract
 }
 
 func isOurs(err error) bool {
@@ -148,6 +156,9 @@ const (
 	unavailable
 	timedOut
 	busy
+	closed
+	lost
+	pastDeadline // the caller's own
 )
 
 // outcomes stand in the order in which an error is compared with them, the most telling first: a wait that timed out at an

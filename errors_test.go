@@ -207,3 +207,19 @@ func TestErrorPrintsKeysQuotedAndCut(t *testing.T) {
 		require.NotContains(t, s, "\ufffd")
 	}
 }
+
+// Errors of several causes are compared as others are: one that was a slice panicked.
+func TestErrorsOfSeveralCanBeCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, wllock.WithLockTimeMax(time.Second))
+		require.ErrorIs(t, err, wllock.ErrLockTimeMax)
+		require.ErrorIs(t, err, context.Canceled)
+		same := err
+		require.True(t, err == same)
+		require.Len(t, map[error]bool{err: true, same: true}, 1)
+	})
+}

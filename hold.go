@@ -38,7 +38,7 @@ func (h *hold) err() error {
 	lost, overstayed := h.lost(), h.overstayed.Load()
 	switch {
 	case lost && overstayed:
-		return errors.Join(ErrLeaseLost, ErrLockTimeMax)
+		return join(ErrLeaseLost, ErrLockTimeMax)
 	case lost:
 		return ErrLeaseLost
 	case overstayed:
@@ -65,7 +65,7 @@ func (h *hold) lossReasons() []error {
 func (h *hold) error(reasons []error) error {
 	reason := reasons[0]
 	if len(reasons) > 1 {
-		reason = errors.Join(reasons...)
+		reason = join(reasons...)
 	}
 	return &Error{Op: "hold", Key: h.key, Tier: TierDistributed, Waited: h.localWait + h.distributedWait(),
 		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason}
@@ -103,11 +103,11 @@ func (h *hold) explain(err error, reasons []error) error {
 	case explained && e.Ran && e.Key == h.key && len(missing) == 0:
 		return err
 	case explained && e.Ran && e.Key == h.key:
-		return errors.Join(h.error(missing), err)
+		return join(h.error(missing), err)
 	case !explained && len(missing) < len(reasons):
 		return h.error(append(missing, err))
 	}
-	return errors.Join(h.error(reasons), err)
+	return join(h.error(reasons), err)
 }
 
 // pin keeps the hold open for a nested guard. It reports false if the hold is closed.

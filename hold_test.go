@@ -188,8 +188,8 @@ func TestErrLockTimeMaxIsNotLost(t *testing.T) {
 		text   string // of the error; empty: it is the function's
 		always error
 	}{
-		"error of the context": {func(ctx context.Context) error { return ctx.Err() }, max + "\ncontext canceled", context.Canceled},
-		"wrapped":              {func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }, max + "\nquery: context canceled", context.Canceled},
+		"error of the context": {func(ctx context.Context) error { return ctx.Err() }, max + "; context canceled", context.Canceled},
+		"wrapped":              {func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }, max + "; query: context canceled", context.Canceled},
 		"cause":                {context.Cause, max, nil},
 		"wrapped cause": {func(ctx context.Context) error { return fmt.Errorf("query: %w", context.Cause(ctx)) },
 			`wllock: hold "test:n:k": query: lock held for longer than its maximum`, nil},
@@ -269,7 +269,7 @@ func TestOverstayAndLossAreSaidOnce(t *testing.T) {
 			return context.Cause(ctx)
 		}, wllock.WithLockTimeMax(ttl))
 		lostAfter(t, err)
-		require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`+"\nlock held for longer than its maximum")
+		require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`+"; lock held for longer than its maximum")
 	})
 }
 
@@ -285,7 +285,7 @@ func TestTwoLostLocksAreBothNamed(t *testing.T) {
 			return nil
 		}))
 		lostAfter(t, err)
-		require.EqualError(t, err, `wllock: hold "test:n:outer": lease lost`+"\n"+`wllock: hold "test:n:inner": lease lost`)
+		require.EqualError(t, err, `wllock: hold "test:n:outer": lease lost`+"; "+`wllock: hold "test:n:inner": lease lost`)
 	})
 }
 

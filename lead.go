@@ -35,7 +35,7 @@ import (
 // Lead is refused inside a hold that has no lease, and a hold in which it led is lost where it would have become degraded.
 func (l *Locker) Lead(ctx context.Context, name, key string, fn Func, opts ...CallOption) error {
 	if fn == nil {
-		return errNilFunc
+		return mistake(errNilFunc, name, key)
 	}
 	c := candidate{Locker: l, name: name, key: key, fn: fn, opts: append(opts[:len(opts):len(opts)], leading)}
 	for {
@@ -76,7 +76,7 @@ func (c *candidate) term(ctx context.Context) (again bool, err error) {
 	}
 	switch {
 	case ctx != nil && ctx.Err() != nil && c.last != nil:
-		return false, errors.Join(err, c.last)
+		return false, join(err, c.last)
 	case ctx == nil, ctx.Err() != nil, !errors.Is(err, ErrUnavailable), errors.Is(err, distributed.ErrClosed): // a closed backend stays so
 		return false, err
 	}

@@ -2,14 +2,16 @@ package wllock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
 	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
@@ -61,7 +63,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	}
 	s.check()
 	if len(s.errs) > 0 {
-		return nil, fmt.Errorf("wllock: %w", errors.Join(s.errs...))
+		return nil, fmt.Errorf("wllock: %w", join(s.errs...))
 	}
 	l := &Locker{backend: backend, settings: s, instance: identity.Instance(s.instance)}
 	l.observer = newObserver(system, l.instance, s.logger)
@@ -163,7 +165,7 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 	}
 	l.limits.Close()
 	l.tenures.Stop()
-	return errors.Join(err, l.disconnect(ctx), l.observer.close(ctx))
+	return join(err, l.disconnect(ctx), l.observer.close(ctx))
 }
 
 // disconnectGrace is how long a backend has to close when ctx has ended: most take no time, and say what went wrong.
@@ -213,14 +215,35 @@ func (l *Locker) drained(ctx context.Context) error {
 
 // abandon ends the contexts of all functions that hold locks, and abandons their leases.
 func (l *Locker) abandon(ctx context.Context) error { // rule T8
-	held := 0
+	var held []string
 	for _, t := range l.inUse() {
 		t.Abandon(func(o tenure.Owner) {
-			held++
-			o.(*hold).context().end(ErrClosed)
+			h := o.(*hold)
+			held = append(held, nametext.Quote(h.key))
+			h.context().end(ErrClosed)
 		})
 	}
-	return fmt.Errorf("wllock: close: %d locks were still held: %w", held, ctx.Err())
+	return fmt.Errorf("wllock: close: %s: %w", stillHeld(held), ctx.Err())
+}
+
+// stillHeld counts the locks and names the first three keys.
+func stillHeld(keys []string) string {
+	const most = 3
+	n := len(keys)
+	slices.Sort(keys)
+	keys = slices.Compact(keys) // of permits
+	more := ""
+	if len(keys) > most {
+		keys, more = keys[:most], ", ..."
+	}
+	names := strings.Join(keys, ", ") + more
+	switch n {
+	case 0:
+		return "a lease is still on its way back to the backend"
+	case 1:
+		return "1 lock was still held: " + names
+	}
+	return fmt.Sprintf("%d locks were still held: %s", n, names)
 }
 
 // inUse returns the tenures of all keys in use, and of their permits.

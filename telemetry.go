@@ -2,7 +2,6 @@ package wllock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -106,7 +105,7 @@ func instrument[Instrument, Option any](errs *error, create func(string, ...Opti
 	name, unit, doc string, more ...Option) Instrument {
 	options := append(more, any(metric.WithUnit(unit)).(Option), any(metric.WithDescription(doc)).(Option))
 	i, err := create(name, options...)
-	*errs = errors.Join(*errs, err)
+	*errs = join(*errs, err)
 	return i
 }
 

@@ -18,7 +18,7 @@ func (l *Locker) Instance() string { return l.instance }
 // Inspect asks the backend who holds a lock and who waits for it, over all instances. It is for people: its answer is past
 // when it is read. The error Is errors.ErrUnsupported if the backend cannot tell; distributed.InspectorOf(backend) can do more.
 func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Inspection, error) {
-	if err := errors.Join(checkPart("name", name), checkKey(key)); err != nil {
+	if err := join(checkPart("name", name), checkKey(key)); err != nil {
 		return distributed.Inspection{}, l.invalid(name, key, err)
 	}
 	i, ok := distributed.InspectorOf(l.backend)
@@ -43,7 +43,7 @@ func (b blocked) Unwrap() error { return b.error }
 // heldBy adds the holder to the error of a caller that the lock's holder kept out, if the tenure knows it and the error does not
 // say it (rule T11).
 func heldBy(t *tenure.Tenure, err error) error {
-	if err != tenure.ErrTimeout && err != distributed.ErrHeld { //nolint:errorlint // with more beside it, it is the backend that kept it out
+	if err != tenure.ErrTimeout && err != distributed.ErrHeld && err != context.DeadlineExceeded { //nolint:errorlint // with more beside it, it is the backend that kept it out
 		return err
 	}
 	if holder := t.Holder(); holder != "" {
@@ -79,14 +79,15 @@ func instanceOf(holder string) string {
 
 // holderOf names the holder of a key for a caller that did not get past the local queue; "" if it is not known.
 func (l *Locker) holderOf(key string) string {
-	all := l.queue.Batons(key)
+	var before, now [4]*tenure.Tenure // most keys have one lane, and callers that are shed come fast
+	all := l.queue.Batons(before[:0], key)
 	holder := ""
 	for _, t := range all {
 		if holder = t.Holder(); holder != "" {
 			break
 		}
 	}
-	if !slices.Equal(l.queue.Batons(key), all) { // perhaps one became another key's before we asked it
+	if !slices.Equal(l.queue.Batons(now[:0], key), all) { // perhaps one became another key's before we asked it
 		return ""
 	}
 	return instanceOf(holder)

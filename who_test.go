@@ -49,8 +49,17 @@ func TestRefusedLearnsTheHolder(t *testing.T) {
 			e = asError(t, l.Do(t.Context(), "n", key, never(t), wllock.WithWait(ttl)))
 			require.Equal(t, wllock.ErrWaitTimeout, e.Err)
 			require.Equal(t, holder, e.Holder)
+			require.Positive(t, e.RetryAfter)
+			ctx, cancel := context.WithTimeout(t.Context(), ttl) // the caller's own deadline
+			e = asError(t, l.Do(ctx, "n", key, never(t)))
+			cancel()
+			require.Equal(t, context.DeadlineExceeded, e.Err)
+			require.Equal(t, holder, e.Holder)
+			require.Positive(t, e.RetryAfter)
 		}
-		require.Empty(t, asError(t, l.Do(t.Context(), "n", "near", never(t), wllock.WithCallThreshold(0))).Holder, "a shed caller")
+		e := asError(t, l.Do(t.Context(), "n", "near", never(t), wllock.WithCallThreshold(0)))
+		require.ErrorIs(t, e, wllock.ErrQueueFull)
+		require.Equal(t, l.Instance(), e.Holder)
 		near()
 		far()
 	})

@@ -210,15 +210,14 @@ func (q *Queue[B]) Others(key string, than int) (all []B) {
 	return all
 }
 
-// Batons returns the batons of a key in use, which the caller must not change: of lane 0, and of the lanes that its permits
-// use. nil: the key is not in use.
-func (q *Queue[B]) Batons(key string) (all []B) {
+// Batons adds the batons of a key in use to all: of lane 0, and of the lanes that its permits use. None: the key is not in use.
+func (q *Queue[B]) Batons(all []B, key string) []B {
 	s := q.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[key]
 	if e == nil {
-		return nil
+		return all
 	}
 	all = append(all, e.main.baton)
 	for _, l := range e.lanes {

@@ -101,7 +101,7 @@ func TestLanesGoWithTheirLastUser(t *testing.T) { // rule L4
 		var seen []int
 		q.Each(func(_ string, lane int, _ *baton, _ int) { seen = append(seen, lane) })
 		require.Equal(t, []int{0, 1, 3, 4}, seen)
-		require.Len(t, q.Batons("k"), 4)
+		require.Len(t, q.Batons(nil, "k"), 4)
 		require.Len(t, q.Others("k", 3), 2, "lane 0 has no user")
 		require.Len(t, q.Others("k", 0), 3)
 	})
@@ -112,7 +112,7 @@ func TestLanesGoWithTheirLastUser(t *testing.T) { // rule L4
 			all[1].leaves()
 			requireUnused(t, q)
 		}
-		require.Nil(t, q.Batons("k"))
+		require.Nil(t, q.Batons(nil, "k"))
 		require.Nil(t, q.Others("k", 0))
 	})
 	bubble(t, "an idle lane can be taken", func(t *testing.T, q *queue) {
