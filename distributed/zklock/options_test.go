@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -192,4 +193,19 @@ func TestNoServerThere(t *testing.T) {
 	require.NoError(t, b.Close())
 	testscope.InTime(t, time.Since(start), 10*time.Second, "Close")
 	assert.ErrorIs(t, b.Ping(t.Context()), distributed.ErrClosed)
+}
+
+// An error says why there is no connection, and not only that time has passed.
+func TestARefusedConnectionIsNamed(t *testing.T) {
+	b, err := Open("zk://127.0.0.1:1/x")
+	require.NoError(t, err)
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = b.Ping(ctx)
+	for _, is := range []error{distributed.ErrUnavailable, distributed.ErrUnreached, context.DeadlineExceeded} {
+		require.ErrorIs(t, err, is)
+	}
+	require.ErrorContains(t, err, "connection refused")
+	require.NotContains(t, err.Error(), "\n")
 }

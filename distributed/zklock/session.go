@@ -41,7 +41,7 @@ type session struct {
 	change  chan struct{}         // guarded by mu; closed and replaced when up, ready, over or why changes
 	ready   bool                  // guarded by mu; probed
 	over    bool                  // guarded by mu
-	why     error                 // guarded by mu; of the latest probe that failed
+	why     error                 // guarded by mu; of the latest probe, or dial, that failed
 	watched map[string][]*attempt // guarded by mu; which are to look when something happens to a node
 	armed   map[string]bool       // guarded by mu; paths that the library watches, or is asked to
 	alive   atomic.Pointer[proof]
@@ -115,6 +115,11 @@ const firstDial = time.Second
 
 // dialFailed reports that no server could be connected to: there is no request that could say so.
 func (s *session) dialFailed(sent time.Time, err error, inARow int) {
+	s.mu.Lock()
+	if !errors.Is(s.why, distributed.ErrRefused) {
+		s.why = unreached(err)
+	}
+	s.mu.Unlock()
 	if inARow >= len(s.b.servers) {
 		s.b.observers.report(distributed.Exchange{Sent: sent, Err: unreached(err)})
 	}
@@ -226,7 +231,13 @@ func (s *session) await(ctx context.Context) error {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return errors.Join(unreached(ctx.Err()), why)
+			s.mu.Lock()
+			why = s.why
+			s.mu.Unlock()
+			if why == nil {
+				return unreached(ctx.Err())
+			}
+			return distributed.Unavailable("", why, distributed.ErrUnreached, ctx.Err())
 		}
 	}
 }

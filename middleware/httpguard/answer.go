@@ -33,7 +33,11 @@ var answers = []answer{ // rule H1
 	{wllock.ErrWaitTimeout, http.StatusTooManyRequests, "wait-timeout", tooLong, true},
 	{wllock.ErrHeld, http.StatusConflict, "held", "Another request holds the lock. Try again later.", true},
 	{errBody, http.StatusBadRequest, "unreadable-body", "The request body could not be read.", false},
-	{wllock.ErrInvalidKey, http.StatusBadRequest, "invalid-key", "The key of the request is missing or malformed.", false},
+	{errMissing, http.StatusBadRequest, "invalid-key", "The key of the request is missing.", false},
+	{errSeveral, http.StatusBadRequest, "invalid-key", "The key of the request occurs more than once.", false},
+	{errShape, http.StatusBadRequest, "invalid-key", "The request body is not one JSON object.", false},
+	{errKind, http.StatusBadRequest, "invalid-key", "The key of the request is neither a string nor a whole number.", false},
+	{wllock.ErrInvalidKey, http.StatusBadRequest, "invalid-key", "The key of the request is malformed, or there are too many: a key is text of 1 to 512 bytes without control characters.", false},
 	{wllock.ErrClosed, http.StatusServiceUnavailable, "shutting-down", "This server is shutting down. Try again.", true},
 	{context.DeadlineExceeded, http.StatusTooManyRequests, "wait-timeout", tooLong, true}, // set by an outer middleware
 }

@@ -43,10 +43,7 @@ func buffer(r *http.Request, limit int64) ([]byte, error) {
 	return body, nil
 }
 
-var (
-	errBody  = errors.New("body cannot be read")
-	errShape = errors.New("body is not one JSON object")
-)
+var errBody = errors.New("body cannot be read")
 
 // jsonField returns one field of an object. The object is read by tokens and not into a map, because a handler may pick
 // another of several fields with the same name, and encoding/json matches the names of struct fields regardless of case. A
@@ -82,7 +79,7 @@ func jsonField(body []byte, field string) (key string, err error) {
 		return "", errShape
 	}
 	if found > 1 {
-		return "", fmt.Errorf("%s occurs %d times", field, found)
+		return "", fmt.Errorf("%s %w: %d times", field, errSeveral, found)
 	}
 	return key, nil
 }
@@ -95,7 +92,7 @@ func jsonKey(value json.RawMessage) (string, error) {
 		if whole.Match(value) {
 			return string(value), nil
 		}
-		return "", errors.New("is neither a string nor a whole number")
+		return "", errKind
 	}
 	var s string
 	err := json.Unmarshal(value, &s)

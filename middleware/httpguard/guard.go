@@ -191,7 +191,7 @@ func checkAll(all []wllock.Resource) error {
 }
 
 // errEmpty: an empty key would be one common lock for all requests that lack one.
-var errEmpty = fmt.Errorf("%w: empty", wllock.ErrInvalidKey)
+var errEmpty = fmt.Errorf("%w: %w", wllock.ErrInvalidKey, errMissing)
 
 // serve runs the handler with the lock's context.
 func (g *guard) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) {

@@ -37,12 +37,20 @@ func Query(name string) KeyFunc {
 func single(name string, values []string) (string, error) {
 	switch {
 	case len(values) == 0 || values[0] == "":
-		return "", fmt.Errorf("%s is missing", name)
+		return "", fmt.Errorf("%s %w", name, errMissing)
 	case len(values) > 1:
-		return "", fmt.Errorf("%s occurs %d times", name, len(values))
+		return "", fmt.Errorf("%s %w: %d times", name, errSeveral, len(values))
 	}
 	return values[0], nil
 }
+
+// Why there is no key: each has its own answer.
+var (
+	errMissing = errors.New("is missing")
+	errSeveral = errors.New("occurs more than once")
+	errShape   = errors.New("body is not one JSON object")
+	errKind    = errors.New("is neither a string nor a whole number")
+)
 
 // Join joins several keys with colons. Colons inside a part are escaped (%3A, and % itself as %25), so that different
 // parts never make the same key.
@@ -60,7 +68,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 				return "", err
 			}
 			if part == "" {
-				return "", errors.New("a part is empty")
+				return "", fmt.Errorf("a part %w", errMissing)
 			}
 			parts[i] = escape.Replace(part)
 		}

@@ -103,6 +103,37 @@ func TestInvalidKey(t *testing.T) {
 	}
 }
 
+// The detail says which of the mistakes it was, and nothing of the request.
+func TestEachCauseOfA400HasItsDetail(t *testing.T) {
+	l := wllocktest.New(t)
+	byBody, byQuery := httpguard.BodyJSON("id", 100), httpguard.Query("id")
+	for _, test := range []struct {
+		key          httpguard.KeyFunc
+		target, body string
+		detail       string
+	}{
+		{byQuery, "/", "", "is missing"},
+		{byQuery, "/?id=", "", "is missing"},
+		{byQuery, "/?id=" + secret + "&id=2", "", "occurs more than once"},
+		{byQuery, "/?id=" + secret + "%00", "", "malformed"},
+		{httpguard.Join(byQuery, func(*http.Request) (string, error) { return "", nil }), "/?id=" + secret, "", "is missing"},
+		{byBody, "/", `{}`, "is missing"},
+		{byBody, "/", `{"id": "` + secret + `", "ID": 2}`, "occurs more than once"},
+		{byBody, "/", secret, "not one JSON object"},
+		{byBody, "/", `{"id": 1e3}`, "neither a string nor a whole number"},
+		{func(*http.Request) (string, error) { return "", errors.New(secret) }, "/", "", "malformed"},
+	} {
+		w := httptest.NewRecorder()
+		httpguard.New(l, "product", test.key)(never(t)).ServeHTTP(w, httptest.NewRequest(http.MethodPost, test.target, strings.NewReader(test.body)))
+		require.Equal(t, http.StatusBadRequest, w.Code)
+		var p struct{ Type, Detail string }
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+		assert.Contains(t, p.Detail, test.detail, test)
+		assert.True(t, strings.HasSuffix(p.Type, "#invalid-key"), p.Type)
+		assert.NotContains(t, w.Body.String(), secret)
+	}
+}
+
 func TestMistakesOfTheProgramAre500(t *testing.T) {
 	l := wllocktest.New(t)
 	s := serve(t, l, byPath, never(t), httpguard.WithCallOptions(wllock.WithWait(-1)))

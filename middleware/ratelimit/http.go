@@ -33,10 +33,13 @@ func WithRequestID(f func(r *http.Request) string) Option {
 func WithFailClosed() Option { return func(h *handler) { h.failClosed = true } }
 
 // New returns a middleware that admits the requests that all rules allow. Put it before the middleware of httpguard. It
-// panics on invalid arguments.
+// panics on invalid arguments, and without a rule.
 func New(limiter Limiter, rules []Rule, opts ...Option) func(http.Handler) http.Handler {
 	if limiter == nil {
 		panic("ratelimit: New needs a Limiter")
+	}
+	if len(rules) == 0 {
+		panic("ratelimit: New: no rules: nothing would be limited")
 	}
 	for _, r := range rules {
 		if err := r.Policy.Check(); err != nil {

@@ -247,6 +247,7 @@ func TestMistakesPanic(t *testing.T) {
 	for want, mistake := range map[string]func(){
 		"ratelimit: policy caller: Of is nil: want a function": func() { ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{Policy: perCaller.Policy}}) },
 		"ratelimit: New needs a Limiter":                       func() { ratelimit.New(nil, nil) },
+		"ratelimit: New: no rules: nothing would be limited":   func() { ratelimit.New(ratelimit.NewLocal(), nil) },
 		"ratelimit: New: an option is nil":                     func() { ratelimit.New(ratelimit.NewLocal(), rules, nil) },
 		"ratelimit: the handler is nil":                        func() { ratelimit.New(ratelimit.NewLocal(), rules)(nil) },
 		"ratelimit: WithRequestID(nil): want a function":       func() { ratelimit.WithRequestID(nil) },

@@ -65,7 +65,7 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 	return sqllock.Migrate(ctx, db, sqllock.SQLite, opts...)
 }
 
-var errURL = errors.New("sqlite: no URL of a file: want sqlite:///absolute/path or sqlite:relative/path")
+var errURL = errors.New("sqlite: not the URL of a file: want sqlite:///absolute/path or sqlite:relative/path")
 
 // dsn returns what the driver calls the file.
 func dsn(rawURL string) (string, error) {

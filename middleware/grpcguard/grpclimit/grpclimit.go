@@ -81,6 +81,9 @@ func newLimits(limiter ratelimit.Limiter, rules []Rule, opts []Option) *limits {
 	if limiter == nil {
 		panic("grpclimit: an interceptor needs a Limiter")
 	}
+	if len(rules) == 0 {
+		panic("grpclimit: no rules: nothing would be limited")
+	}
 	for _, r := range rules {
 		if err := r.Policy.Check(); err != nil {
 			panic(err.Error())

@@ -173,6 +173,7 @@ func TestCallEndsWhileTheLimiterIsAway(t *testing.T) {
 func TestMistakesPanic(t *testing.T) {
 	require.Panics(t, func() { grpclimit.UnaryServerInterceptor(nil, perCaller) })
 	require.Panics(t, func() { grpclimit.StreamServerInterceptor(ratelimit.NewLocal(), []grpclimit.Rule{{}}) })
+	require.PanicsWithValue(t, "grpclimit: no rules: nothing would be limited", func() { grpclimit.UnaryServerInterceptor(ratelimit.NewLocal(), nil) })
 	require.PanicsWithValue(t, "grpclimit: an option of an interceptor is nil", func() { grpclimit.UnaryServerInterceptor(ratelimit.NewLocal(), perCaller, nil) })
 	require.PanicsWithValue(t, "grpclimit: WithRequestID(nil): want a function", func() { grpclimit.WithRequestID(nil) })
 	require.PanicsWithValue(t, "grpclimit: policy caller: Of is nil: want a function", func() {
