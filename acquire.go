@@ -183,7 +183,8 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 	}
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
-	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Deadline: turn.Deadline, Now: h.turnAt, Tag: h.name})
+	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Early: h.turn.Early(), Deadline: turn.Deadline,
+		Now: h.turnAt, Tag: h.name})
 	tier, err := h.begin(ctx, turn, ask)
 	if err != nil {
 		return l.refused(ctx, h, tier, turn.Limit, err)

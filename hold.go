@@ -207,7 +207,27 @@ func (h *hold) endContext() {
 func (h *hold) Readmit() { h.turn.Reopen() }
 
 // Await implements tenure.Owner.
-func (h *hold) Await() <-chan struct{} { return h.turn.Await() }
+func (h *hold) Await(own bool) <-chan struct{} {
+	if own {
+		h.turn.Aside()
+		return nil
+	}
+	return h.turn.Await()
+}
+
+// Alone implements tenure.Owner.
+func (h *hold) Alone(ctx context.Context, deadline time.Time) error {
+	switch err := h.turn.Alone(ctx, deadline); err {
+	case local.ErrBehind:
+		return tenure.ErrBehind
+	case local.ErrTimeout:
+		return tenure.ErrTimeout
+	case local.ErrClosed:
+		return tenure.ErrClosed
+	default:
+		return err
+	}
+}
 
 // Awaited implements tenure.Owner.
 func (h *hold) Awaited() { h.passCalled() }

@@ -22,7 +22,7 @@ import (
 // they disagree, as many are held as the largest n allows.
 //
 // Without Permits (with Exclusive, if WithName says Permits), a call for the same key waits until all permits are released, and permits
-// asked for after it wait for it: a way to drain. All else is as for a lock: it is renewed while the function runs, expires alone if the process dies, is
+// asked for after it, by any instance, wait for it: a way to drain. All else is as for a lock: it is renewed while the function runs, expires alone if the process dies, is
 // passed on within the process, and each caller has its own fence. Fences of permits that are held at the same time are in no
 // order, so a store cannot refuse the smaller one; what a later exclusive holder writes is above all of them.
 //

@@ -194,7 +194,7 @@ func TestPermitsAreShown(t *testing.T) {
 		require.Len(t, found.Holders, 3)
 		require.Equal(t, l.Instance()+"#2", found.Holders[1].Instance)
 		err = other.Do(t.Context(), "n", "k", nothing, wllock.WithWait(time.Second))
-		require.Equal(t, other.Instance(), err.(*wllock.Error).Holder, "of its own process, first")
+		require.Equal(t, l.Instance()+" and 2 more", err.(*wllock.Error).Holder)
 		for _, g := range line {
 			g.end()
 		}

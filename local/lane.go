@@ -2,8 +2,10 @@ package local
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sort"
+	"time"
 )
 
 // kind says what turn a caller wants: an exclusive one, a shared one, or one of so many permits.
@@ -37,6 +39,7 @@ type lane[B any] struct {
 	// Guarded by the shard's mutex:
 	entry *entry[B]
 	pins  int
+	aside bool // the holder of the permit waits elsewhere
 
 	// Of permits, guarded by the shard's mutex as well:
 	holder *Turn[B]
@@ -59,9 +62,7 @@ func (e *entry[B]) room(k kind, others int) bool { // rule P1
 }
 
 // succeeds reports whether t could take lane 0 when its last holder leaves; t may be nil.
-func (e *entry[B]) succeeds(t *Turn[B]) bool {
-	return t != nil && (t.kind == sharing || t.kind == exclusive && e.permits == 0)
-}
+func (e *entry[B]) succeeds(t *Turn[B]) bool { return t != nil && !t.kind.isPermit() }
 
 // lane returns a lane in use.
 func (e *entry[B]) lane(index int) *lane[B] {
@@ -80,6 +81,7 @@ func (e *entry[B]) find(index int) (int, bool) {
 func (e *entry[B]) take(t *Turn[B], l *lane[B]) {
 	e.tickets++
 	t.lane, l.holder, l.ticket = l, t, e.tickets
+	l.setAside(false)
 }
 
 // freeLane returns a lane without a holder: one that is pinned, since its baton may still have something at hand, or that of
@@ -127,7 +129,9 @@ func (s *shard[B]) tidyLane(l *lane[B]) {
 func (e *entry[B]) dropLane(t *Turn[B]) {
 	if t.kind.isPermit() {
 		e.permits--
+		e.change()
 	}
+	t.lane.setAside(false)
 	t.lane.holder = nil
 	e.shard.tidyLane(t.lane)
 }
@@ -252,7 +256,72 @@ func (t *Turn[B]) lockPermit() *shard[B] {
 	return s
 }
 
-// Await is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. The channel receives a value when a
+// Early reports that the exclusive turn was given while permits of the key are held. Its holder may ask elsewhere for what its baton lacks, and
+// so be known there, but Alone comes before it works.
+func (t *Turn[B]) Early() bool { return t.early }
+
+// Alone returns when no permits are held beside an exclusive turn; none come, since they wait for that turn. ErrBehind: all that are held
+// wait elsewhere, so if the caller has there what they wait for, it has to give way. ErrClosed, ErrTimeout and the error of ctx as with Enter.
+// After an error the caller still has the turn.
+func (t *Turn[B]) Alone(ctx context.Context, deadline time.Time) error { // rule P6
+	for {
+		s := t.lock()
+		if s == nil {
+			return ErrClosed // never: nobody takes a turn from a caller that has not begun to use it
+		}
+		e, err := t.lane.entry, error(nil)
+		switch {
+		case e.permits == 0:
+			s.mu.Unlock()
+			return nil
+		case s.closed:
+			err = ErrClosed
+		case e.permits == e.aside:
+			err = ErrBehind
+		case e.changed == nil:
+			e.changed = make(chan struct{}, 1)
+		}
+		changed := e.changed
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if err := until(ctx, changed, deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// change has the caller of Alone look again.
+func (e *entry[B]) change() {
+	select {
+	case e.changed <- struct{}{}:
+	default: // nobody has waited yet, or it has yet to look
+	}
+}
+
+// Aside is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. Called must follow, however the wait ends.
+func (t *Turn[B]) Aside() {
+	if s := t.lockPermit(); s != nil {
+		t.lane.setAside(true)
+		s.mu.Unlock()
+	}
+}
+
+func (l *lane[B]) setAside(is bool) {
+	switch {
+	case l.aside == is:
+		return
+	case is:
+		l.entry.aside++
+	default:
+		l.entry.aside--
+	}
+	l.aside = is
+	l.entry.change()
+}
+
+// Await is Aside for a caller that takes a fellow's lane instead. The channel receives a value when a
 // fellow has passed it a lane: see Offer. Called must follow, however the wait ends.
 func (t *Turn[B]) Await() <-chan struct{} {
 	s := t.lockPermit()
@@ -261,6 +330,7 @@ func (t *Turn[B]) Await() <-chan struct{} {
 	}
 	defer s.mu.Unlock()
 	e, l := t.lane.entry, t.lane
+	l.setAside(true)
 	if l.called == nil {
 		l.called = make(chan struct{}, 1)
 	}
@@ -274,7 +344,7 @@ func (e *entry[B]) awaits(l *lane[B]) (int, bool) {
 	return slices.BinarySearchFunc(e.awaiting, l.ticket, func(l *lane[B], ticket uint64) int { return cmp.Compare(l.ticket, ticket) })
 }
 
-// Called ends what Await has begun, if it has. It reports whether a fellow has passed its lane: the caller then has two, and
+// Called ends what Await or Aside has begun, if it has. It reports whether a fellow has passed its lane: the caller then has two, and
 // must call Trade. It may be called at any time by the holder of a turn.
 func (t *Turn[B]) Called() bool {
 	s := t.lockPermit()
@@ -283,6 +353,7 @@ func (t *Turn[B]) Called() bool {
 	}
 	defer s.mu.Unlock()
 	e, l := t.lane.entry, t.lane
+	l.setAside(false)
 	if i, found := e.awaits(l); found {
 		e.awaiting = slices.Delete(e.awaiting, i, i+1)
 		return false

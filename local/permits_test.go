@@ -3,6 +3,7 @@ package local_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,10 +32,11 @@ func TestPermits(t *testing.T) { // rule P1
 	})
 	bubble(t, "first come, first served over all kinds", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", permits(2), permits(2), exclusive, permits(2), shared, permits(3))
-		require.Equal(t, "in in waiting waiting waiting waiting", states(all...))
+		require.Equal(t, "in in in waiting waiting waiting", states(all...))
+		require.True(t, all[2].turn.Early())
 		require.Equal(t, local.Barred, all[0].passes(), "the first in line cannot use a lane")
 		all[0].leaves()
-		require.Equal(t, "out in waiting waiting waiting waiting", states(all...))
+		require.Equal(t, "out in in waiting waiting waiting", states(all...))
 		require.Equal(t, local.Barred, all[1].passes())
 		all[1].leaves()
 		require.Equal(t, "out out in waiting waiting waiting", states(all...))
@@ -79,6 +81,92 @@ func TestPermits(t *testing.T) { // rule P1
 		all[0].leaves()
 		require.False(t, drained(q))
 		q.Unpin("k", 1)
+		require.True(t, drained(q))
+	})
+}
+
+// alone waits with Alone, on a goroutine of its own.
+func (c *caller) alone(deadline time.Time) {
+	c.state = "waiting"
+	go func() { c.state = outcome(c.turn.Alone(c.ctx, deadline)) }()
+	synctest.Wait()
+}
+
+func TestExclusiveTurnBesidePermits(t *testing.T) { // rule P6
+	bubble(t, "it is alone when they have left, and keeps others out", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(3), permits(3), exclusive, exclusive, permits(3), shared, noWait)
+		require.Equal(t, "in in in waiting waiting waiting busy", states(all...))
+		require.Equal(t, "busy", arrives(q, "k", noWaitPermits(3)).state)
+		all[2].alone(time.Time{})
+		all[0].leaves()
+		require.Equal(t, "in waiting waiting waiting", states(append(all[1:2], all[2:5]...)...))
+		all[1].leaves()
+		require.Equal(t, "in waiting waiting waiting", states(all[2:6]...))
+		all[2].leaves()
+		require.Equal(t, "in waiting waiting", states(all[3:6]...))
+		require.False(t, all[3].turn.Early())
+		all[3].alone(time.Time{})
+		require.Equal(t, "in", all[3].state, "at once")
+		all[3].leaves()
+		require.Equal(t, "in in", states(all[4:6]...))
+	})
+	bubble(t, "without others in line, its permits still are not kept", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(1), exclusive)
+		require.Equal(t, local.Barred, all[0].passes())
+		all[0].leaves()
+		require.Equal(t, local.Kept, all[1].passes())
+	})
+	bubble(t, "one that gives up has its turn, and passes it on", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(1), exclusive, exclusive, permits(2))
+		all[1].alone(time.Now().Add(time.Second))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "timeout waiting waiting", states(all[1:]...))
+		require.Equal(t, local.Passed, all[1].passes())
+		require.Equal(t, "in waiting", states(all[2:]...))
+		require.True(t, all[2].turn.Early())
+		all[2].alone(time.Time{})
+		all[2].givesUp()
+		require.Equal(t, "canceled", all[2].state)
+		require.Equal(t, local.Barred, all[2].passes())
+		all[2].leaves()
+		require.Equal(t, "in", all[3].state)
+	})
+	bubble(t, "when all that are left wait elsewhere, it is behind", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(3), permits(3), permits(3), exclusive)
+		all[0].turn.Await()
+		all[0].turn.Await()
+		all[1].turn.Aside()
+		all[3].alone(time.Time{})
+		require.Equal(t, "waiting", all[3].state, "one is inside")
+		all[2].leaves()
+		require.ErrorContains(t, all[3].turn.Alone(t.Context(), time.Time{}), "wait elsewhere")
+		require.Equal(t, local.ErrBehind.Error(), all[3].state)
+		all[1].turn.Called()
+		all[3].alone(time.Time{})
+		require.Equal(t, "waiting", all[3].state, "one has come back")
+		all[1].leaves()
+		require.Equal(t, local.ErrBehind.Error(), all[3].state)
+		all[0].leaves()
+		all[3].alone(time.Time{})
+		require.Equal(t, "in", all[3].state)
+		again := arrive(q, "k", permits(2))
+		all[3].leaves()
+		late := arrives(q, "k", exclusive)
+		require.Equal(t, "in in", states(again[0], late))
+		late.alone(time.Time{})
+		require.Equal(t, "waiting", late.state, "a lane that is used again is not aside")
+		again[0].leaves()
+		require.Equal(t, "in", late.state)
+	})
+	bubble(t, "a closed queue", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(1), exclusive)
+		all[1].alone(time.Time{})
+		q.Close()
+		synctest.Wait()
+		require.Equal(t, "closed", all[1].state)
+		all[1].leaves()
+		all[0].leaves()
 		require.True(t, drained(q))
 	})
 }
@@ -142,8 +230,8 @@ func TestLanesGoWithTheirLastUser(t *testing.T) { // rule L4
 			require.True(t, q.Idle(&idle, "k", 0))
 			permit := arrives(q, "k", ask{Permits: 1, NoWait: true})
 			require.Equal(t, "in", permit.state, "it has another lane")
-			if !a.Shared {
-				require.Contains(t, "busy full", arrives(q, "k", a).state, "the permit keeps it out")
+			if a.NoWait && !a.Shared {
+				require.Equal(t, "busy", arrives(q, "k", a).state, "the permit keeps it out")
 			}
 			permit.leaves()
 			waits := arrives(q, "k", a)

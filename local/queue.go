@@ -23,6 +23,8 @@ var (
 	ErrTimeout = errors.New("local wait timed out")
 	// ErrClosed: the queue has been closed.
 	ErrClosed = errors.New("local queue is closed")
+	// ErrBehind is Alone's: the permits that are left wait elsewhere, perhaps for the caller.
+	ErrBehind = errors.New("all permits wait elsewhere")
 )
 
 // Unlimited, as Ask.Limit, lets any number of callers wait.
@@ -75,10 +77,12 @@ type entry[B any] struct {
 	reopens     uint16   // how often Reopen was called
 	main        lane[B]  // lane 0
 
-	permits  int        // lanes held
-	lanes    []*lane[B] // those in use, by index
-	tickets  uint64     // the last one given
-	awaiting []*lane[B] // those whose holders wait for what the baton lacks, by ticket
+	permits  int           // lanes held
+	aside    int           // of these, lanes whose holders wait elsewhere
+	lanes    []*lane[B]    // those in use, by index
+	tickets  uint64        // the last one given
+	awaiting []*lane[B]    // those aside whose holders take a fellow's lane, by ticket
+	changed  chan struct{} // of permits or aside, for Alone: has room for one value; nil: nobody has waited for that
 }
 
 // Ask describes the turn a caller wants.
@@ -118,8 +122,8 @@ func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) e
 		return ErrClosed
 	}
 	e := s.entry(key)
-	t.lane, t.kind, t.ready = &e.main, ask.kind(), nil
-	if e.first == nil && e.admits(t.kind) { // rule L1
+	t.lane, t.kind, t.ready, t.early = &e.main, ask.kind(), nil, false
+	if e.first == nil && e.admits(t.kind) && !(ask.NoWait && e.early(t.kind)) { // rule L1
 		e.admit(t)
 		s.mu.Unlock()
 		return nil
@@ -225,6 +229,7 @@ func (s *shard[B]) close() {
 		for e.first != nil {
 			e.dequeue(e.first).resolve(refused)
 		}
+		e.change()
 	}
 	if len(s.entries) == 0 {
 		s.empty()
@@ -239,8 +244,11 @@ func (e *entry[B]) admits(k kind) bool {
 	case k == sharing:
 		return e.holders == 0 || e.open
 	}
-	return e.holders == 0 && e.permits == 0
+	return e.holders == 0
 }
+
+// early reports whether a turn that is given now comes while permits are held: see Turn.Alone.
+func (e *entry[B]) early(k kind) bool { return k == exclusive && e.permits > 0 } // rule P6
 
 // admit gives a turn to a caller that the holders admit.
 func (e *entry[B]) admit(t *Turn[B]) {
@@ -251,13 +259,13 @@ func (e *entry[B]) admit(t *Turn[B]) {
 		return
 	}
 	e.holders++
-	e.shares, t.reopens = t.kind == sharing, e.reopens
+	e.shares, t.reopens, t.early = t.kind == sharing, e.reopens, e.early(t.kind)
 }
 
 // refuses returns why a newcomer that would have to wait is refused, or nil.
 func (e *entry[B]) refuses(ask Ask) error {
 	switch {
-	case e.idle && e.first == nil && (ask.Shared || e.permits == 0): // rule P3: it is free in a moment
+	case e.idle && e.first == nil && (!ask.NoWait || ask.Shared || e.permits == 0): // rule P3: it is free in a moment
 		return nil
 	case ask.NoWait:
 		return ErrBusy

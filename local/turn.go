@@ -19,6 +19,7 @@ type Turn[B any] struct {
 
 	// Guarded by the shard's mutex. state is set before ready is sent, so the receiver may read it, too.
 	state          turnState
+	early          bool   // permits were held when t got the turn: see Alone
 	reopens        uint16 // the entry's, when t last got the turn
 	kind           kind
 	before, behind *Turn[B]
@@ -47,8 +48,8 @@ const (
 	Passed
 	// Kept: there is no waiter. The caller still has the turn, alone, and cleans up before it calls Leave.
 	Kept
-	// Barred is Kept although callers wait: the first of them has no use for this baton, because it waits for another lane, or
-	// for others to leave as well.
+	// Barred is Kept although callers wait: the first of them, or one that has its turn early, has no use for this baton, because it
+	// waits for another lane, or for others to leave as well.
 	Barred
 )
 
@@ -69,6 +70,8 @@ func (t *Turn[B]) Pass() Outcome {
 	switch {
 	case t.kind.isPermit() && e.passLane(t):
 		return Passed
+	case t.kind.isPermit() && e.holders > 0 && !e.shares && !e.idle: // an exclusive caller waits for this permit to leave
+		return Barred
 	case t.kind.isPermit():
 	case e.holders > 1 || e.succeeds(e.first):
 		t.drop()
@@ -198,21 +201,27 @@ func (t *Turn[B]) resolve(state turnState) {
 	t.ready <- struct{}{}
 }
 
-// wait returns when t has the turn, has left the queue, or was taken along.
-func (t *Turn[B]) wait(ctx context.Context, s *shard[B], ask Ask) (err error) {
+// until waits for ready.
+func until(ctx context.Context, ready <-chan struct{}, deadline time.Time) error {
 	var timeout <-chan time.Time
-	if !ask.Deadline.IsZero() {
-		timer := time.NewTimer(time.Until(ask.Deadline))
+	if !deadline.IsZero() {
+		timer := time.NewTimer(time.Until(deadline))
 		defer timer.Stop()
 		timeout = timer.C
 	}
 	select {
-	case <-t.ready:
+	case <-ready:
+		return nil
 	case <-ctx.Done():
-		err = ctx.Err()
+		return ctx.Err()
 	case <-timeout:
-		err = ErrTimeout
+		return ErrTimeout
 	}
+}
+
+// wait returns when t has the turn, has left the queue, or was taken along.
+func (t *Turn[B]) wait(ctx context.Context, s *shard[B], ask Ask) (err error) {
+	err = until(ctx, t.ready, ask.Deadline)
 	if err != nil && t.giveUp(s) {
 		return err
 	}

@@ -110,8 +110,8 @@ func (t *Tenure) await(ctx context.Context, of Owner, place distributed.Place, a
 		defer o.Awaited()
 	}
 	var called <-chan struct{}
-	if ask.Limit > 0 && ask.TTL == 0 { // a lease of its own it can only get here
-		called = of.Await()
+	if ask.Limit > 0 {
+		called = of.Await(ask.TTL > 0)
 	}
 	select {
 	case lease := <-place.Granted():

@@ -237,7 +237,18 @@ func (c *caller) LeaseLost() {
 }
 
 // Await implements tenure.Owner.
-func (c *caller) Await() <-chan struct{} { return c.turn.Await() }
+func (c *caller) Await(own bool) <-chan struct{} {
+	if own {
+		c.turn.Aside()
+		return nil
+	}
+	return c.turn.Await()
+}
+
+// Alone implements tenure.Owner.
+func (c *caller) Alone(ctx context.Context, deadline time.Time) error {
+	return c.turn.Alone(ctx, deadline)
+}
 
 // Awaited implements tenure.Owner.
 func (c *caller) Awaited() { c.turn.Called() }

@@ -1,6 +1,9 @@
 package tenure
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Fit reports whether the lease may serve another caller: then a permit that is given up passes it to a fellow that waits at
 // the backend, before those in line (rule P2).
@@ -22,4 +25,28 @@ func (t *Tenure) Join(u *Use, ask Ask) bool { // rule P2
 	t.mu.Unlock()
 	t.unpin(unpin)
 	return in
+}
+
+// alone waits with a lease at hand until the permits of this instance are gone, in a degraded hold perhaps, of which the backend knows nothing.
+//
+// The backend may have queued the caller before a permit of this instance that had its lane first, but was slower to ask, or has lost its
+// place there. Then that one waits for this lease, and the caller for that one. So when all that are left wait at the backend, the
+// caller asks anew, behind them: the lease serves nobody, and the next Enter gives it back. It pauses before, lest it ask without end while
+// one of them has lost its place and does not know.
+func (t *Tenure) alone(ctx context.Context, of Owner, ask Ask) error { // rule P6
+	err := of.Alone(ctx, ask.Deadline)
+	if err != ErrBehind {
+		return err
+	}
+	if err := t.pause(ctx, ask, poll); err != nil {
+		return err
+	}
+	return ErrBehind
+}
+
+// drain has the current lease serve nobody further.
+func (t *Tenure) drain() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.current.draining = true
 }

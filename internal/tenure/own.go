@@ -18,9 +18,9 @@ type Insistent interface {
 // renewer is an optional ability of a lease, which those that embed keepalive.Lease have.
 type renewer interface{ RenewBy(at time.Time) }
 
-// renewedPoll is how often a caller looks whether its lease has been renewed, when its answer was so long on its way that it
+// poll is how often a caller looks whether its lease has been renewed, when its answer was so long on its way that it
 // has to wait for that: seldom needed, and no longer than a round trip over a slow network.
-const renewedPoll = 5 * time.Millisecond
+const poll = 5 * time.Millisecond
 
 // own makes sure that a fresh lease is one of the backend, and outlasts ask.Least without a renewal (rules N1 and N2). It
 // returns the moment from which that counts.
@@ -48,7 +48,7 @@ func (t *Tenure) own(ctx context.Context, ask Ask, lease distributed.AsyncLease)
 			return now, fmt.Errorf("%w: %w: it grants leases of %v, and the lock is to stay taken for %v", distributed.ErrUnavailable,
 				distributed.ErrRefused, left.Round(time.Millisecond), ask.Least)
 		}
-		if err := t.pause(ctx, ask, renewedPoll); err != nil {
+		if err := t.pause(ctx, ask, poll); err != nil {
 			return now, err
 		}
 	}

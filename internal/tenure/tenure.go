@@ -22,6 +22,8 @@ var (
 	ErrDrain = errors.New("shared lease takes no further callers")
 	// ErrCalled: a fellow has passed its lane to the caller while it waited at the backend. Its place there stays.
 	ErrCalled = errors.New("a lease of this instance has become free")
+	// ErrBehind is Owner.Alone's: the caller is to ask anew, behind the permits of its instance.
+	ErrBehind = errors.New("permits of this instance wait at the backend")
 	// ErrDegraded: there is only a lease without the backend, and the caller asks for one of its own.
 	ErrDegraded = fmt.Errorf("%w: callers are admitted without a lease (LocalOnly), which is of no use to this call", distributed.ErrUnavailable)
 )
@@ -85,6 +87,7 @@ type Ask struct {
 	Limit    int32     // of a permit; 0: none
 	Deadline time.Time // zero: none
 	Now      time.Time // zero, or read since the caller has the turn
+	Early    bool      // permits of this instance may be held: let the caller in after Owner.Alone (rule P6)
 	Tag      any       // what Failed and Renewed get; the same for all callers of a key
 
 	// TTL is that of a lease of the caller's own: one of the backend, new, which serves no other caller (rule N1). 0: any
@@ -112,6 +115,13 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 		switch {
 		case err != nil || d.admitted:
 			return err
+		case d.early:
+			if err = t.alone(ctx, u.Owner, ask); err == ErrBehind {
+				t.drain()
+				err = nil
+			} else {
+				ask.Early = false
+			}
 		case d.refill != nil:
 			err = t.refill(ctx, ask, d.refill)
 		default:
@@ -140,6 +150,7 @@ func (t *Tenure) refuse(ctx context.Context, ask Ask) error {
 type decision struct {
 	admitted bool
 	unpin    bool                   // the lease was lingering
+	early    bool                   // the lease would serve, when the permits of this instance are gone
 	refill   distributed.AsyncLease // would serve, but has no fence left
 	prev     distributed.AsyncLease
 	place    distributed.Place // of the mode asked for
@@ -154,6 +165,8 @@ func (t *Tenure) look(u *Use, ask *Ask) (decision, error) {
 	defer t.mu.Unlock()
 	t.tag = ask.Tag
 	switch {
+	case t.servesAsk(ask) && ask.Early:
+		return decision{early: true}, nil
 	case t.servesAsk(ask):
 		if !t.handOn(u, ask) {
 			return decision{refill: t.current.lease}, nil
@@ -243,7 +256,13 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 		u.Owner.Awaited()
 	}
 	lease := t.group.adopt(got)
-	fence, err := ask.fence(ctx, lease)
+	var fence uint64
+	if ask.Early {
+		err = t.alone(ctx, u.Owner, ask)
+	}
+	if err == nil {
+		fence, err = ask.fence(ctx, lease)
+	}
 	now := time.Now() // after the wait, and after fetching fences may have taken a round trip (rule K2)
 	fenceless := fence == 0 && err == nil
 	if ask.TTL > 0 && err == nil {
@@ -253,7 +272,7 @@ func (t *Tenure) fresh(ctx context.Context, u *Use, ask Ask, d decision) error {
 	t.mu.Lock()
 	t.mode, t.limit, t.place = ask.Mode, ask.Limit, nil
 	t.current = current{lease: lease, fenceless: fenceless, draining: ask.TTL > 0}
-	if errors.Is(err, distributed.ErrLeaseLost) {
+	if errors.Is(err, distributed.ErrLeaseLost) || err == ErrBehind {
 		t.current.draining, err = true, nil
 	} else if err == nil && left > 0 && !t.group.closed() {
 		t.admit(u, ask.Mode, fence, now)

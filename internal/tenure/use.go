@@ -1,6 +1,7 @@
 package tenure
 
 import (
+	"context"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -29,11 +30,14 @@ type Owner interface {
 	// LeaseLost says that the lease is lost. The owner passes on its turn itself.
 	LeaseLost()
 	// Await is called when a permit begins to wait at the backend. The channel receives a value when a fellow has passed it its
-	// lane (rule P2).
-	Await() <-chan struct{}
+	// lane (rule P2), never one that waits for a lease of its own.
+	Await(own bool) <-chan struct{}
 	// Awaited is called when a permit has a lease and waits no longer. That comes before it is let in: from then on LeaseLost may
 	// pass on the turn, and nobody must be calling its lane.
 	Awaited()
+	// Alone is called when a caller with Ask.Early has a lease, before it is let in. It returns when no permits of this instance are held.
+	// ErrBehind: all that are held wait at the backend, perhaps behind this lease (rule P6).
+	Alone(ctx context.Context, deadline time.Time) error
 	// Readmit says that the lease may admit further sharers: those that wait after ErrDrain are to begin again.
 	Readmit()
 }
