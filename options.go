@@ -147,7 +147,9 @@ func WithMaxTenure(d time.Duration) Option {
 }
 
 // WithLinger keeps the idle lease of a key for d, for the next local caller, unless another instance wants it (default 0:
-// off).
+// off). One that waits gets it at once. One with NoWait is refused, but the holder learns of it and gives the lease back, so that
+// the next try gets it. Over backends other than memlock and redislock only Lockers with WithLinger tell the holder: give it to all
+// that share keys. docs/tuning.md says more.
 func WithLinger(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.linger = d
@@ -299,7 +301,8 @@ func WithWait(d time.Duration) CallOption {
 	}
 }
 
-// NoWait acquires the lock now or never: ErrHeld if anybody holds it. NoWait and WithWait are one setting.
+// NoWait acquires the lock now or never: ErrHeld if anybody holds it. NoWait and WithWait are one setting. An instance may have the lock
+// and nobody inside, see [WithLinger]: it is told, and the next try gets it.
 func NoWait() CallOption {
 	return func(c callOptions) callOptions {
 		c.wait, c.noWait = 0, true

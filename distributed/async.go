@@ -23,7 +23,7 @@ type AsyncLease interface {
 // method that caused them has returned, and must not block.
 type Watcher interface {
 	LeaseLost(Lease)            // Lost has been closed
-	LeaseContended(Lease)       // Contended has changed: ask it
+	LeaseContended(Lease)       // Contended has changed, or Wanted: ask it
 	LeaseReleased(Lease, error) // the answer to StartRelease
 }
 
@@ -45,6 +45,16 @@ type Downgrader interface {
 	// user lets nobody work under it but readers: after an error, other than ErrLeaseLost, it may be a shared lease or not,
 	// and is renewed and released like one or the other. It does nothing to a shared lease.
 	Downgrade(ctx context.Context) error
+}
+
+// Wanted is an optional ability of a Lease: it says that others want it who do not wait for it. Leases that embed keepalive.Lease
+// have it; whether anybody tells them is up to the backend.
+type Wanted interface {
+	Lease
+	// Wanted reports that another instance has asked for the lock with NoWait since the lease was granted, and was refused; or
+	// that somebody may want it who cannot say so. It stays true. Its user serves its own callers with the lease as before, and
+	// does not keep it when it is idle.
+	Wanted() bool
 }
 
 // As finds the first lease that is a T in l and the leases it wraps, as errors.As does for errors: a wrapper has a method

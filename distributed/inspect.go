@@ -131,15 +131,21 @@ func InspectorOf(b Backend) (Inspector, bool) {
 }
 
 // HeldError is an ErrHeld from a backend whose answer named the holder.
-type HeldError struct{ Holder string }
+type HeldError struct {
+	Holder string
+	Told   bool // the backend has told the holder, or will: its lease is Wanted; or the holder knows that somebody waits
+}
 
 // Held returns ErrHeld, as a HeldError if the holder is known.
 func Held(holder string) error {
 	if holder == "" {
 		return ErrHeld
 	}
-	return &HeldError{holder}
+	return &HeldError{Holder: holder}
 }
+
+// HeldAndTold is Held for a backend that tells the holder: see Wanted.
+func HeldAndTold(holder string) error { return &HeldError{holder, true} }
 
 // Error implements error.
 func (e *HeldError) Error() string { return ErrHeld.Error() }

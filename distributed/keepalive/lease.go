@@ -48,7 +48,10 @@ type view struct {
 // The bits of Lease.contended, in one word because every lease has them.
 const (
 	waited uint32 = 1 << iota // another instance waits
-	told                      // so the watcher was notified last; changed under mu
+	wanted                    // another instance was refused it; stays
+
+	news = waited | wanted
+	told = 2 // bits that news is shifted by: so the watcher was notified last; changed under mu
 )
 
 type leaseState = uint32
@@ -110,13 +113,13 @@ func (l *Lease) Lost() <-chan struct{} {
 func (l *Lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	l.mu.Lock()
 	l.watcher, l.as = w, as
-	gone, contended := l.state.Load() == lost, l.Contended()
-	l.tell(contended)
+	gone, bits := l.state.Load() == lost, l.contended.Load()
+	l.tell(bits)
 	l.mu.Unlock()
 	if gone {
 		w.LeaseLost(as)
 	}
-	if contended {
+	if bits&news != 0 {
 		w.LeaseContended(as)
 	}
 }
@@ -141,14 +144,20 @@ func (l *Lease) Contend(waits bool) (changed bool) {
 	return l.contended.And(^waited)&waited != 0
 }
 
-// NotifyContended notifies the Watcher if it does not know yet what Contended says.
+// Wanted implements distributed.Wanted.
+func (l *Lease) Wanted() bool { return l.contended.Load()&wanted != 0 }
+
+// Want is called by the backend when it learns that another instance was refused the lease. If it reports true,
+// NotifyContended has to be called, once no lock is held. Repeated calls do nothing.
+func (l *Lease) Want() (changed bool) { return !l.Wanted() && l.contended.Or(wanted)&wanted == 0 }
+
+// NotifyContended notifies the Watcher if it does not know yet what Contended and Wanted say.
 func (l *Lease) NotifyContended() {
 	l.mu.Lock()
 	w, as, bits := l.watcher, l.as, l.contended.Load()
-	contended := bits&waited != 0
-	notify := w != nil && contended != (bits&told != 0) && l.state.Load() != finished // w is nil: Watch sees to it
+	notify := w != nil && bits&news != bits>>told && l.state.Load() != finished // w is nil: Watch sees to it
 	if notify {
-		l.tell(contended)
+		l.tell(bits)
 	}
 	l.mu.Unlock()
 	if notify {
@@ -156,14 +165,11 @@ func (l *Lease) NotifyContended() {
 	}
 }
 
-// tell notes what the watcher is notified of. The caller holds mu.
-func (l *Lease) tell(contended bool) {
-	switch known := l.contended.Load()&told != 0; {
-	case known == contended:
-	case contended:
-		l.contended.Or(told)
-	default:
-		l.contended.And(^told)
+// tell notes that the watcher is notified of what bits say. The caller holds mu.
+func (l *Lease) tell(bits uint32) {
+	if bits&news != bits>>told {
+		l.contended.And(news)
+		l.contended.Or(bits & news << told)
 	}
 }
 

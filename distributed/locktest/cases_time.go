@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -11,6 +12,7 @@ var noticeCases = []Case{
 	{"a holder learns that nobody waits any more", waiterGone},
 	{"a holder that was queued learns that others still wait", contendedFromStart},
 	{"all readers learn that a writer waits", contendedReaders},
+	{"holders that the backend tells of a refusal are wanted, and know it once", wantedHolders},
 	{"a watcher receives earlier events", lateWatcher},
 	{"a holder learns that its lease was taken away", robbed},
 }
@@ -28,10 +30,16 @@ var timeCases = []Case{
 func contended(e *env) {
 	key := e.key("k")
 	l, w := e.watch(e.member().lease(key))
-	e.member().refused(key) // asking is not waiting
+	_ = e.member().refused(key) // asking is not waiting
 	e.blink()
-	if l.Contended() || len(w.contended) > 0 {
+	if l.Contended() {
 		e.Errorf("a lease is contended though nobody waits")
+	}
+	if isWanted(l) && w.native {
+		e.notified("wanted", w.contended, l)
+	}
+	if len(w.contended) > 0 {
+		e.Errorf("the watcher was notified of nothing")
 	}
 	p := e.member().place(key)
 	e.contended(l, w)
@@ -48,6 +56,58 @@ func contended(e *env) {
 	e.release(l)
 	e.release(e.granted(another))
 	e.free(key)
+}
+
+// A backend that says in its refusal that it tells the holders does: each of them is wanted from then on, and not contended. The next
+// lease is not wanted by what was refused before.
+func wantedHolders(e *env) {
+	holders := map[string][]how{"exclusive": {lasting(long)}, "shared": {shared, shared}}
+	if !e.NoPermits {
+		holders["permits"] = []how{permits(2), permits(2)}
+	}
+	for name, hows := range holders {
+		key := e.key(name)
+		for range 2 {
+			all := make([]distributed.AsyncLease, len(hows))
+			told := make([]*witness, len(hows))
+			for i, how := range hows {
+				all[i], told[i] = e.watch(e.member().lease(key, how))
+				if _, can := distributed.As[distributed.Wanted](all[i]); !can {
+					e.Skipf("the backend's leases cannot say that they are wanted")
+				}
+				if isWanted(all[i]) {
+					e.Fatalf("%s: a fresh lease is wanted", name)
+				}
+			}
+			err := e.member().refused(key)
+			if held, ok := errors.AsType[*distributed.HeldError](err); !ok || !held.Told {
+				e.Skipf("the backend does not tell its holders")
+			}
+			for i, l := range all {
+				e.eventually(name+": the lease is wanted", func() bool { return isWanted(l) })
+				if told[i].native { // other leases do not report it
+					e.notified("wanted", told[i].contended, l)
+				}
+				if l.Contended() {
+					e.Errorf("%s: a lease is contended though nobody waits", name)
+				}
+			}
+			_ = e.member().refused(key)
+			e.blink()
+			for i, l := range all {
+				if len(told[i].contended) > 0 {
+					e.Errorf("%s: the watcher was notified twice that the lease is wanted", name)
+				}
+				e.release(l)
+			}
+		}
+	}
+}
+
+// isWanted reports that the lease says that others want it who do not wait.
+func isWanted(l distributed.Lease) bool {
+	w, ok := distributed.As[distributed.Wanted](l)
+	return ok && w.Wanted()
 }
 
 // A wish that is gone must not keep the holder's own callers out for longer than until its next renewal.

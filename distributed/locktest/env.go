@@ -138,14 +138,16 @@ func (m *member) place(key string, hows ...how) distributed.Place {
 	return p
 }
 
-// refused enters with NoWait and must get ErrHeld.
-func (m *member) refused(key string, hows ...how) {
+// refused enters with NoWait and must get ErrHeld, which it returns.
+func (m *member) refused(key string, hows ...how) error {
 	m.Helper()
 	ctx, cancel := timely()
 	defer cancel()
-	if l, p, err := m.enter(ctx, key, append(hows, noWait)...); !errors.Is(err, distributed.ErrHeld) {
+	l, p, err := m.enter(ctx, key, append(hows, noWait)...)
+	if !errors.Is(err, distributed.ErrHeld) {
 		m.Fatalf("Enter with NoWait answered %s; want ErrHeld", answer(l, p, err))
 	}
+	return err
 }
 
 // granted waits for the lease of a place.

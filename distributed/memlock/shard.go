@@ -28,7 +28,7 @@ type shard struct {
 	spare   *entry   // the entry freed last: a lone caller on changing keys then allocates only its leases
 	fence   uint64   // the last one reserved; of the shard, not of a key, so an unused key takes no memory
 	grants  uint64   // how many owners there have been
-	news    []*lease // whose holders are to be notified that Contended has changed: see unlock
+	news    []*lease // whose holders are to be notified that Contended or Wanted has changed: see unlock
 
 	_ [64]byte // against false sharing with the next shard
 }
@@ -80,8 +80,9 @@ func (s *shard) enter(req *distributed.Request, prev *lease) (distributed.Lease,
 	}
 	if req.NoWait {
 		holder := e.holder()
+		s.want(e)
 		s.unlock()
-		return nil, nil, distributed.Held(holder)
+		return nil, nil, distributed.HeldAndTold(holder)
 	}
 	p := &place{shard: s, instance: req.Instance, mode: req.Mode, limit: req.Limit, ttl: req.TTL, since: now, granted: make(chan distributed.Lease, 1)}
 	e.push(p)
@@ -140,7 +141,16 @@ func (s *shard) contend(e *entry) {
 	}
 }
 
-// unlock unlocks mu and then notifies the holders for which Contended has changed: no lock is held while a Watcher is
+// want tells the owners that another was refused, who does not wait. The caller holds mu.
+func (s *shard) want(e *entry) { // rule T12
+	for _, l := range e.owners {
+		if l.Want() {
+			s.news = append(s.news, l)
+		}
+	}
+}
+
+// unlock unlocks mu and then notifies the holders for which Contended or Wanted has changed: no lock is held while a Watcher is
 // called.
 func (s *shard) unlock() {
 	news := s.news

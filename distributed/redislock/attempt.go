@@ -42,6 +42,7 @@ type attempt struct {
 	polls     int       // of a foreigner's key, without interruption
 	contended bool      // a message said so, perhaps before the grant
 	noticed   time.Time // when the last message about that came
+	wanted    bool      // a message said that another was refused, perhaps before the reply with the lease
 	lease     *lease    // set once leased
 	// granted is made with the attempt's place and then read only. One lease fits, and it is sent under mu in the
 	// one change from waiting to leased, so sending never blocks.
@@ -85,7 +86,7 @@ func (a *attempt) entered(ctx context.Context, r standing, sent time.Time) (dist
 	a.finish()
 	switch {
 	case r.kind == heldByOther:
-		return nil, nil, distributed.Held(r.holder)
+		return nil, nil, distributed.HeldAndTold(r.holder)
 	case r.kind == outdated && a.attempts.isClosed(): // Close has ended the attempt, and was quicker
 		return nil, nil, distributed.ErrClosed
 	case r.kind == outdated: // somebody uses our instance and process id; the attempt counter cannot have gone back
@@ -135,6 +136,9 @@ func (a *attempt) begin(g grant, until time.Time) *lease {
 	a.state = leased
 	a.lease = newLease(a, g)
 	a.lease.start(until, a.contended || g.contended) // no watcher yet, so nothing is called back
+	if a.wanted {
+		a.lease.Want()
+	}
 	return a.lease
 }
 
@@ -251,6 +255,24 @@ func (a *attempt) setContended(waits bool) {
 	a.mu.Unlock()
 	if l != nil {
 		l.SetContended(waits)
+	}
+}
+
+// want takes a message that another instance was refused what this attempt has, and does not wait (rule T12).
+func (a *attempt) want() {
+	a.mu.Lock()
+	a.wanted = true
+	a.mu.Unlock()
+	a.wantLease()
+}
+
+// wantLease says of the attempt's lease, if it has one, that it is wanted.
+func (a *attempt) wantLease() {
+	a.mu.Lock()
+	l := a.lease
+	a.mu.Unlock()
+	if l != nil && l.Want() {
+		l.NotifyContended()
 	}
 }
 

@@ -41,6 +41,32 @@ func TestUncontendedCostsTwoCommandsOfFewCalls(t *testing.T) {
 	}
 }
 
+// Whoever is refused sends one command. The holder gets one message for its lease, and its release takes the usual way.
+func TestRefusalsCostOneMessagePerLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u, other := newUser(t, open(t, s.Addr)).lasting(60e9), newUser(t, open(t, s.Addr))
+	release(t, u.lease(key(t)))     // scripts are loaded
+	release(t, other.lease(key(t))) // and the server is known
+	const n = 50
+	for range 3 {
+		l := u.lease(key(t))
+		before := commandStats(s)
+		for range n {
+			_, _, err := other.enter(t.Context(), key(t), noWait)
+			require.ErrorIs(t, err, distributed.ErrHeld)
+		}
+		refused := commandStats(s)
+		require.Equal(t, n, refused["evalsha"]-before["evalsha"])
+		require.Equal(t, 1, refused["publish"]-before["publish"])
+		release(t, l)
+		after := commandStats(s)
+		for name, want := range map[string]int{"evalsha": 1, "mget": 1, "del": 1, "set": 1} {
+			require.Equal(t, want, after[name]-refused[name], name)
+		}
+	}
+}
+
 func TestPrevCostsOneCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

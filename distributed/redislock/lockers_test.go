@@ -147,3 +147,17 @@ func TestChildThatHolds(t *testing.T) {
 	var e *wllock.Error
 	fmt.Printf("lost: %v, ran: %v\n", errors.Is(err, wllock.ErrLeaseLost), errors.As(err, &e) && e.Ran)
 }
+
+// A holder whose lease lingers is told that another process was refused, once, and gives it back.
+func TestARefusalEndsLingering(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	nothing := func(context.Context) error { return nil }
+	a, other := locker(t, s.Addr, wllock.WithLinger(time.Hour)), locker(t, s.Addr)
+	for name, opts := range map[string][]wllock.CallOption{"alone": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(3)}} {
+		require.NoError(t, a.Do(t.Context(), "n", name, nothing, opts...))
+		require.ErrorIs(t, other.Do(t.Context(), "n", name, nothing, wllock.NoWait()), wllock.ErrHeld)
+		require.Eventually(t, func() bool { return other.Do(t.Context(), "n", name, nothing, wllock.NoWait()) == nil },
+			10*time.Second, time.Millisecond, name)
+	}
+}

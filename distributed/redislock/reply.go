@@ -144,6 +144,7 @@ func readProbe(reply string) (all []refusedCommand) {
 //	g <mode> <attempt> <instance> <first fence> <number> <contended> <key>   the lock is yours
 //	w <attempt>                                                              somebody waits for what you hold
 //	u <attempt>                                                              nobody waits for it any more
+//	n <attempt>                                                              somebody was refused it, and does not wait
 //	p <attempt> <ms>                                                         send a heartbeat then
 //	l <attempt>                                                              your lease was ended by force: ask
 type message struct {
@@ -160,6 +161,7 @@ const (
 	grantMessage       = "g"
 	contendedMessage   = "w"
 	uncontendedMessage = "u"
+	refusedMessage     = "n"
 	checkMessage       = "p"
 	lostMessage        = "l"
 )
@@ -177,7 +179,7 @@ func readMessage(text string) (m message, ok bool) {
 		m.instance, m.grant = w.next(), w.grant()
 		m.key = string(w) // which may contain blanks
 		ok = m.key != ""
-	case contendedMessage, uncontendedMessage, lostMessage:
+	case contendedMessage, uncontendedMessage, refusedMessage, lostMessage:
 		ok = true
 	case checkMessage:
 		m.delay, ok = time.Duration(w.number())*time.Millisecond, true

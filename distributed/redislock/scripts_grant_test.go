@@ -50,9 +50,12 @@ func (s *sequence) checkFence(o *outcome, fence string, count uint64) {
 	}
 }
 
-// checkMessages: a grant to a waiter is announced to it, holders are notified of the first waiter and that the last has left,
-// and the head of the queue of the gap. Nothing else is published but the question whether a waiter lives.
+// checkMessages: a grant to a waiter is announced to it, holders are notified of the first waiter, that the last has left, and once that
+// a caller was refused, and the head of the queue of the gap. Nothing else is published but the question whether a waiter lives.
 func (s *sequence) checkMessages(o *outcome) {
+	if o.after.told && len(o.admitted) > 0 {
+		s.fail("a new holder counts as told of a refusal")
+	}
 	got := make(map[string]int)
 	for _, p := range o.pushed {
 		m, ok := readMessage(p.text)
@@ -126,6 +129,8 @@ func (o *outcome) toHolders() string {
 	switch {
 	case o.firstWaits():
 		return contendedMessage
+	case o.refuses() && !o.before.told:
+		return refusedMessage
 	case o.joinsLast():
 		return uncontendedMessage
 	case o.kind == leaveScript.Name && o.reply == "left" && len(o.after.queue) == 0 && !o.before.isFree():
@@ -167,6 +172,12 @@ func (o *outcome) firstWaits() bool {
 		}
 	}
 	return o.before.rank(o.a.c.instance, o.a.text) < 0
+}
+
+// refuses reports that a caller that would not wait found the lock held and nobody queued.
+func (o *outcome) refuses() bool {
+	return o.kind == enterScript.Name && o.a.nowait && readStanding(o.reply, time.Time{}).kind == heldByOther && o.sameLock() &&
+		len(o.after.queue) == 0 && o.fromQueue() == 0 && strings.HasPrefix(o.before.lock, prefix)
 }
 
 func (s *sequence) checkGrantMessage(o *outcome, p pushedMessage, m message) {

@@ -21,7 +21,7 @@ var mutants = []mutant{
 	{"a renewal of many that compares no tokens", "if value and string.sub(value, 1, #token) == token then", "if value then"},
 	{"a renewal without PEXPIRE", "else\n  redis.call('PEXPIRE', LOCK, ttl)", "else\n  redis.call('PTTL', LOCK)"},
 	{"an enter that barges in", "if free and not state.queued then", "if free then"},
-	{"an exclusive enter that overwrites prev with others queued", "if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then", "if ARGV[3] == 'x' then"},
+	{"an exclusive enter that overwrites prev with others queued", "if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 21) then", "if ARGV[3] == 'x' then"},
 	{"a reader that passes waiters", "and not ours and not state.queued and room", "and not ours and room"},
 	{"a fence that is not raised", "state.fence = plus(w.fence, block - 1)", "state.fence = w.fence"},
 	{"fences that forget the last one", "return larger(larger(plus(last, 1), plus(seen, 1)), clock)", "return clock"},
@@ -113,6 +113,9 @@ var mutants = []mutant{
 	{"holders that are not told of the last permit granted by an enter", "if (moved or #list > 0) and value", "if moved and value"},
 	{"holders that are not told of the last permit granted by a heartbeat", "if value and #list > 0 and not state.queued then notifyHolders(value, 'u') end", ""},
 	{"a caller that does not wait, whose holder is told of it", "if alone and not nowait and value", "if alone and value"},
+	{"a holder that is not told of a refusal", "if refused and not state.told then", "if false then"},
+	{"a holder that is told of each refusal", "if refused and not state.told then", "if refused then"},
+	{"a holder that is not told because an earlier one was", "save(state)\n  if moved then", "save(state, state.told)\n  if moved then"},
 	{"an enter that waits though it would not", "if not nowait then\n", "if true then\n"},
 }
 

@@ -43,6 +43,7 @@ type keysView struct {
 
 	fence     string // the last one reserved, 19 digits
 	queued    bool
+	told      bool // the holder knows that somebody was refused
 	free      int64
 	last      int64 // the last script
 	since     int64 // silence counts from then
@@ -90,6 +91,7 @@ func (v *keysView) readState(text string) {
 	if len(v.fence) == fenceDigits-3 {
 		v.fence += "999"
 	}
+	v.told = w == "0"
 	v.queued, v.free, v.last, v.since = w.flag(), w.number(), w.number(), w.number()
 }
 
@@ -130,7 +132,7 @@ func (v keysView) at(now int64) *keysView {
 		v.lock = ""
 	}
 	if gone(&v.stateEnds) {
-		v.fence, v.queued, v.free, v.last, v.since = "", false, 0, 0, 0
+		v.fence, v.queued, v.told, v.free, v.last, v.since = "", false, false, 0, 0, 0
 	}
 	if gone(&v.queueEnds) {
 		v.queue = nil
@@ -225,7 +227,7 @@ func (v *keysView) rank(instance, attempt string) int {
 
 // equal reports that two views show the same, apart from the last fence if that may differ.
 func (v *keysView) equal(o *keysView, fences bool) bool {
-	if v.lock != o.lock || v.lockEnds != o.lockEnds || fences && v.fence != o.fence || v.queued != o.queued || v.free != o.free ||
+	if v.lock != o.lock || v.lockEnds != o.lockEnds || fences && v.fence != o.fence || v.queued != o.queued || v.told != o.told || v.free != o.free ||
 		v.stateEnds != o.stateEnds || v.queueEnds != o.queueEnds || v.readersEnds != o.readersEnds ||
 		len(v.queue) != len(o.queue) || len(v.readers) != len(o.readers) {
 		return false

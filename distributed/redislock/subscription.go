@@ -88,7 +88,8 @@ func (u *subscription) interval() time.Duration {
 	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
 }
 
-// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends a heartbeat (rule R10).
+// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends a heartbeat (rule R10). That a lease is
+// wanted is told once: one that was there before counts as wanted.
 func (u *subscription) OnSubscribe() {
 	if u.outcome(nil) {
 		u.s.log.Info("redislock: subscription is back")
@@ -97,6 +98,7 @@ func (u *subscription) OnSubscribe() {
 	for _, a := range all {
 		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
 		a.heartbeatIn(rand.N(spread + 1))
+		a.wantLease()
 	}
 }
 
@@ -167,6 +169,8 @@ func (u *subscription) OnMessage(text string) {
 	case a == nil:
 	case m.kind == contendedMessage, m.kind == uncontendedMessage:
 		a.setContended(m.kind == contendedMessage)
+	case m.kind == refusedMessage:
+		a.want()
 	case m.kind == lostMessage:
 		a.verify()
 	case m.kind == checkMessage:

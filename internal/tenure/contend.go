@@ -6,16 +6,16 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// LeaseContended implements distributed.Watcher: another instance waits for the lease, or none does any more.
+// LeaseContended implements distributed.Watcher: another instance waits for the lease, or none does any more, or one was refused it.
 func (t *Tenure) LeaseContended(l distributed.Lease) {
-	if !l.Contended() {
+	contended := l.Contended()
+	if !contended {
 		t.readmit(l)
-		return
 	}
 	t.mu.Lock()
 	ours := t.current.lease == l
-	lingering := ours && t.current.lingering
-	if ours && !t.share() {
+	lingering := ours && t.current.lingering && wanted(l)
+	if ours && contended && !t.share() {
 		t.current.draining = true
 	}
 	t.mu.Unlock()

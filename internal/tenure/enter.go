@@ -16,6 +16,9 @@ func (t *Tenure) enter(ctx context.Context, of Owner, ask Ask, d decision) (dist
 	for {
 		if place == nil {
 			lease, p, err := t.ask(ctx, ask, prev)
+			if ask.NoWait && t.group.asksAfter(err, t.key) {
+				return t.askAfter(ctx, ask, err)
+			}
 			if err != nil || lease != nil {
 				return lease, err
 			}

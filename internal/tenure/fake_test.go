@@ -129,6 +129,7 @@ type fakeLease struct {
 	until     time.Time
 	unhealthy bool
 	contended bool
+	wanted    bool
 	fences    int // left
 	refill    func(ctx context.Context) error
 	abandoned bool
@@ -176,6 +177,7 @@ func (l *fakeLease) Refill(ctx context.Context) error {
 func (l *fakeLease) Until() time.Time      { return get(l, func(l *fakeLease) time.Time { return l.until }) }
 func (l *fakeLease) Healthy() bool         { return get(l, func(l *fakeLease) bool { return !l.unhealthy }) }
 func (l *fakeLease) Contended() bool       { return get(l, func(l *fakeLease) bool { return l.contended }) }
+func (l *fakeLease) Wanted() bool          { return get(l, func(l *fakeLease) bool { return l.wanted }) }
 func (l *fakeLease) Abandon()              { l.set(func(l *fakeLease) { l.abandoned = true }) }
 func (l *fakeLease) Lost() <-chan struct{} { return l.lost }
 
@@ -194,6 +196,12 @@ func (l *fakeLease) watched() distributed.Watcher {
 func (l *fakeLease) lose() {
 	close(l.lost)
 	l.watched().LeaseLost(l)
+}
+
+// want is what happens when another instance is refused the lease.
+func (l *fakeLease) want() {
+	l.set(func(l *fakeLease) { l.wanted = true })
+	l.watched().LeaseContended(l)
 }
 
 func (l *fakeLease) contend() {

@@ -46,6 +46,7 @@ type Turn interface {
 // Group makes the tenures of one instance and ends what they keep.
 type Group struct {
 	config  Config
+	refused refusals
 	linger  *deadline.Set[*Tenure]
 	closing chan struct{} // closed by Close: nobody waits at the backend any more
 	shut    atomic.Bool   // set before closing is closed
@@ -53,7 +54,7 @@ type Group struct {
 
 // NewGroup returns a Group.
 func NewGroup(c Config) *Group {
-	g := &Group{config: c, closing: make(chan struct{})}
+	g := &Group{config: c, closing: make(chan struct{}), refused: newRefusals()}
 	g.linger = deadline.New(func(_ time.Time, due []*Tenure) {
 		for _, t := range due {
 			t.endLinger()

@@ -2,6 +2,8 @@ package tenure
 
 import (
 	"time"
+
+	"github.com/wllock/wllock/distributed"
 )
 
 // startLinger keeps the unused lease for the next caller, if that is configured and no other instance waits for it.
@@ -13,7 +15,7 @@ func (t *Tenure) startLinger(turn Turn) bool {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current.lease == nil || t.current.lease.Contended() || !t.serves(t.mode, now) {
+	if t.current.lease == nil || wanted(t.current.lease) || !t.serves(t.mode, now) {
 		return false
 	}
 	if !t.current.lingering { // else nobody has used it since it began to
@@ -24,6 +26,16 @@ func (t *Tenure) startLinger(turn Turn) bool {
 	t.current.lingers = now.Add(g.config.Linger)
 	g.linger.Put(&t.linger, t.current.lingers)
 	return true
+}
+
+// wanted reports that another instance waits for the lease, or was refused it since it was granted: then it does not linger. One that
+// was refused does not break into a tenure: the callers of this instance that come one after the other are served as before.
+func wanted(l distributed.Lease) bool { // rule T12
+	if l.Contended() {
+		return true
+	}
+	w, ok := distributed.As[distributed.Wanted](l)
+	return ok && w.Wanted()
 }
 
 // stopLinger ends the lingering because the lease is used, or gone. It reports whether the key is to be unpinned. The
@@ -52,7 +64,7 @@ func (t *Tenure) unwelcome() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current.lingering &&
-		(t.current.lease.Contended() || t.group.closed() || t.outgoing.gone != nil || !time.Now().Before(t.current.lingers))
+		(wanted(t.current.lease) || t.group.closed() || t.outgoing.gone != nil || !time.Now().Before(t.current.lingers))
 }
 
 // endLinger releases a lingering lease, if it still is one and nobody has the turn; else the holder of the turn sees to

@@ -52,6 +52,30 @@ func TestLinger(t *testing.T) {
 		require.False(t, f.inUse())
 		f.close()
 	})
+	bubble(t, "it is released when another instance was refused", func(t *testing.T) {
+		f, fb := idle(t)
+		fb.lease(0).want()
+		synctest.Wait()
+		require.Equal(t, 1, fb.lease(0).releases())
+		require.False(t, f.inUse())
+		f.close()
+	})
+	bubble(t, "a lease that another instance was refused while it was used serves those in line, and does not linger", func(t *testing.T) {
+		fb := new(fakeBackend)
+		f := newFixture(t, fb, lingering(linger), longest(time.Millisecond))
+		a := f.arrive(exclusive)
+		b := f.arrive(exclusive)
+		fb.lease(0).want()
+		time.Sleep(2 * time.Millisecond)
+		a.leave()
+		require.Equal(t, "in", b.state())
+		require.True(t, b.use.Handoff(), "nobody waits, so the budget does not count")
+		require.Zero(t, fb.lease(0).releases())
+		b.leave()
+		require.Equal(t, 1, fb.lease(0).releases())
+		require.False(t, f.inUse())
+		f.close()
+	})
 	bubble(t, "the key is kept until the release is answered, and no longer", func(t *testing.T) {
 		f, fb := idle(t)
 		answer := delayRelease(fb.lease(0), nil)
@@ -140,8 +164,9 @@ func (s *hookedTurn) Leave() bool      { s.before(); return s.turn.Leave() }
 // holder of the turn can act on it.
 func TestLingerEndsWhileTheTurnIsHeld(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, l *fakeLease){
-		"wanted": func(f *fixture, l *fakeLease) { l.contend() },
-		"closed": func(f *fixture, l *fakeLease) { f.shut() },
+		"wanted":  func(f *fixture, l *fakeLease) { l.contend() },
+		"closed":  func(f *fixture, l *fakeLease) { f.shut() },
+		"refused": func(f *fixture, l *fakeLease) { l.want() },
 		"its time has passed, as when the process was stopped": func(*fixture, *fakeLease) { time.Sleep(linger); synctest.Wait() },
 	} {
 		bubble(t, name, func(t *testing.T) {

@@ -176,10 +176,15 @@ func (t *Tenure) leavePlace() {
 // which the backend finds out by itself.
 func (t *Tenure) leave(place distributed.Place, tag any) {
 	defer t.left()
+	t.part(place.Leave, tag)
+}
+
+// part is leave, or the release of what a place that is to be left was granted.
+func (t *Tenure) part(give func(context.Context) error, tag any) {
 	c := &t.group.config
 	ctx, cancel := context.WithTimeout(context.Background(), distributed.ClaimWindow(c.TTL))
 	defer cancel()
-	err := place.Leave(ctx)
+	err := give(ctx)
 	t.parted()
 	if err != nil && c.Failed != nil {
 		c.Failed(tag, t.key, err)

@@ -4,7 +4,8 @@
 --                           ms>:<generation>", both without T if an older version wrote it, or a foreigner's
 --       2 state    string   "<last fence reserved>", or "<microsecond>" if that is the last fence of a microsecond, 999;
 --                           then, if needed, " <1: somebody is queued> <ms since 1970 until which the lock stays free>",
---                           and if somebody is, " <ms of the last script> <ms from when on silence of waiters counts>"
+--                           and if somebody is, " <ms of the last script> <ms from when on silence of waiters counts>".
+--                           Or " 0" alone: an enter that takes no place has told the lock's holder (rule T12)
 --       3 queue    zset     instance -> ticket: us since 1970 when it queued, or one more than the last (older versions: that alone)
 --       4 waiters  hash     instance -> "<attempt> <process> <mode> <ttl ms> <ms of its last heartbeat>". Older versions do not know
 --                           the mode of a permit, and drop such an entry: its instance queues anew (rule R18)
@@ -56,15 +57,19 @@ local function millis(time) return time[1] * 1000 + math.floor(time[2] / 1000) e
 local function load(raw)
   local fence, queued, free, last, since = string.match(raw or '', '^(%d+) ?([01]?) ?(%d*) ?(%d*) ?(%d*)$')
   if fence and #fence == 16 then fence = fence .. '999' end
-  return {fence = fence or ZERO, queued = queued == '1', free = tonumber(free) or 0, last = tonumber(last) or 0, since = tonumber(since) or 0}
+  return {fence = fence or ZERO, queued = queued == '1', free = tonumber(free) or 0, last = tonumber(last) or 0, since = tonumber(since) or 0,
+    told = queued == '0' and free == ''}
 end
 
 -- save keeps the state for as long as its caller's TTL needs. That it may be shorter than another's does no harm: the
--- clock stands in for a lost fence, and each heartbeat notes anew that somebody is queued.
-local function save(state)
+-- clock stands in for a lost fence, and each heartbeat notes anew that somebody is queued. told: that the holder has been told
+-- goes with the lock's next holder, and any script that does not say it again.
+local function save(state, told)
   local more = ''
   if state.queued then
     more = string.format(' 1 %d %d %d', state.free, state.last, state.since)
+  elseif told then
+    more = ' 0'
   elseif state.free > 0 then
     more = string.format(' 0 %d', state.free)
   end

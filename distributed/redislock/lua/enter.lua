@@ -15,11 +15,11 @@ local time = redis.call('TIME')
 -- are even defined, which takes as long as running it: MGET, TIME, SET, SET. Its fences are those of this microsecond
 -- (rule R9). That
 -- prev has ended need not be noted: the lock names a later attempt of its instance.
-if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 19) then
+if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 21) then
   local us = time[2]
   if #us < 6 then us = string.sub('00000' .. us, -6) end
   us = time[1] .. us
-  if #us == 16 and us > ARGV[7] and (not raw[2] or us > raw[2]) then -- 16 digits against 19: the longer of equals is larger
+  if #us == 16 and us > ARGV[7] and (not raw[2] or us > raw[2]) then -- 16 digits against 19 and more: the longer of equals is larger
     local got
     if not raw[1] then
       if ARGV[8] == 'wllock:none:' or raw[3] and string.find(ARGV[8], ':' .. raw[3] .. ':', 1, true) then -- or prev is released already
@@ -132,7 +132,10 @@ if nowait and mode == 's' and #list > 0 and list[1].mode == 's' and not state.qu
   joined = lease(fence, count, state)
 end
 if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
-save(state)
+-- Whoever is refused tells the holder, once for its lease (rule T12): the state says that it has been told. If somebody is queued
+-- the holder knows.
+local refused = nowait and value and not ours and #list == 0 and not state.queued and not isForeign(value)
+save(state, refused)
 local owner = not ours and value
 local answer = nowait and 'held ' .. math.max(rest(value, now), 0) .. ' ' .. holder(owner, list)
   or place(value, foreign or free and #list == 0, state, now, owner, list)
@@ -145,4 +148,5 @@ for _, w in ipairs(list) do
 end
 if joined then return lost .. joined end
 if alone and not nowait and value and not ours then notifyHolders(value, 'w') end
+if refused and not state.told then notifyHolders(value, 'n') end
 return lost .. answer

@@ -207,7 +207,7 @@ local function announce(list, state)
   end
 end
 
--- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more. Of more than MOST readers it
+-- notifyHolders publishes to the holders: "w", somebody waits; "u", nobody does any more; "n", somebody was refused. Of more than MOST readers it
 -- notifies those that expire last, because the others renew sooner, and learn it then.
 local function notifyHolders(value, kind)
   if isShared(value) then

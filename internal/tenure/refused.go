@@ -1,0 +1,91 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// What a caller with NoWait does for the next one when it is refused. The holder may have no caller inside and keep the
+// lease because nobody has told it that others want it. memlock and redislock tell it in the request that is refused, which costs
+// nobody anything; HeldError.Told says so. Over other backends all that reaches a holder is a place in the queue. So the caller takes
+// one, which asks the backend a second time, and the instance keeps it until the holder has learned of it. What it is granted then,
+// when the lease has lingered, is released at once.
+//
+// Only instances that linger themselves do so, because the holder probably does as well: those of a service have the same settings.
+// Nobody else pays. And each does it once per T for a key, because it makes a holder whose callers come without a pause give up
+// its tenure as any other that waits does.
+
+// refusals are when this instance asked after what it was refused, by the hash of the key. Two keys that share one take turns.
+type refusals struct {
+	seed maphash.Seed
+	last [64]atomic.Int64 // in ns since began; 0: not yet
+	base time.Time
+}
+
+func newRefusals() refusals { return refusals{seed: maphash.MakeSeed(), base: time.Now()} }
+
+// asksAfter reports that a caller with NoWait that got err is to take a place for a moment.
+func (g *Group) asksAfter(err error, key string) bool { // rule T12
+	if err == nil || g.config.Linger == 0 || !errors.Is(err, distributed.ErrHeld) {
+		return false
+	}
+	if held, ok := errors.AsType[*distributed.HeldError](err); ok && held.Told {
+		return false
+	}
+	r := &g.refused
+	last := &r.last[maphash.String(r.seed, key)%uint64(len(r.last))]
+	was, now := last.Load(), max(int64(time.Since(r.base)), 1)
+	return (was == 0 || now-was >= int64(g.config.TTL)) && last.CompareAndSwap(was, now)
+}
+
+// askAfter asks again, and leaves the place to a goroutine that the key is pinned for. The caller has the turn. If the lock has
+// become free meanwhile the caller has it, else it is refused as before.
+func (t *Tenure) askAfter(ctx context.Context, ask Ask, refused error) (distributed.Lease, error) {
+	ask.Now, ask.NoWait = time.Now(), false
+	lease, place, err := t.ask(ctx, ask, nil)
+	switch {
+	case err != nil:
+		return nil, refused
+	case lease != nil:
+		return lease, nil
+	}
+	t.mu.Lock()
+	t.leaving++
+	tag := t.tag
+	t.mu.Unlock()
+	go t.keepFor(place, tag)
+	return nil, refused
+}
+
+// keepFor keeps a place until the holder has learned of it, which it does at its next renewal if nothing is pushed, and then gives
+// back the place or what it was granted. A later request of this instance may have the backend end the place before.
+func (t *Tenure) keepFor(place distributed.Place, tag any) {
+	defer t.left()
+	ttl := t.group.config.TTL
+	timer := time.NewTimer(distributed.RenewInterval(ttl) + distributed.HeartbeatInterval(ttl))
+	defer timer.Stop()
+	give := place.Leave
+	select { // a grant that comes as the time ends lies in the place, and Leave releases it
+	case lease, ok := <-place.Granted():
+		if !ok {
+			return
+		}
+		give = func(ctx context.Context) error {
+			if err := lease.Release(ctx); !errors.Is(err, distributed.ErrLeaseLost) {
+				return err
+			}
+			return nil
+		}
+	case <-timer.C:
+	case <-t.group.closing:
+	}
+	t.mu.Lock()
+	t.parting.count++ // the next caller with NoWait waits for the end of it
+	t.mu.Unlock()
+	t.part(give, tag)
+}

@@ -1,0 +1,39 @@
+package stack_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// A lease that lingers is given back when another process is refused it, whether the backend tells the holder of the refusal or of a
+// place that is taken for it. Where a place is answered late enough, the first try has the lock.
+func TestARefusalEndsLingering(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) func(...wllock.Option) *wllock.Locker{
+		"redis": func(t *testing.T) func(...wllock.Option) *wllock.Locker {
+			addr := redistest.Start(t).Addr
+			return func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, redisOn(t, addr), opts...) }
+		},
+		"redlock": func(t *testing.T) func(...wllock.Option) *wllock.Locker {
+			all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+			return func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, openRedlock(t, all), opts...) }
+		},
+		"zookeeper": onZooKeeper,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			instance := open(t)
+			opts := []wllock.Option{wllock.WithLinger(time.Hour), wllock.WithLeaseTTL(bothTTL)}
+			a, other := instance(opts...), instance(opts...)
+			for key, opts := range map[string][]wllock.CallOption{"alone": nil, "permit": {wllock.Permits(3)}} {
+				require.NoError(t, a.Do(t.Context(), "n", key, nothing, opts...))
+				require.Eventually(t, func() bool { return other.Do(t.Context(), "n", key, nothing, wllock.NoWait()) == nil },
+					10*time.Second, 10*time.Millisecond, key)
+			}
+		})
+	}
+}
