@@ -24,7 +24,13 @@ import (
 // locker returns a Locker as a process of its own would have it: with a backend of its own.
 func locker(t *testing.T, addr string, opts ...wllock.Option) *wllock.Locker {
 	t.Helper()
-	b, err := redislock.Open("redis://" + addr)
+	return lockerWith(t, addr, nil, opts...)
+}
+
+// lockerWith is locker with options of the backend.
+func lockerWith(t *testing.T, addr string, of []redislock.Option, opts ...wllock.Option) *wllock.Locker {
+	t.Helper()
+	b, err := redislock.Open("redis://"+addr, of...)
 	require.NoError(t, err)
 	l, err := wllock.New("shop", b, append(opts, wllock.WithOwnedBackend())...)
 	require.NoError(t, err)
@@ -158,6 +164,19 @@ func TestARefusalEndsLingering(t *testing.T) {
 		require.NoError(t, a.Do(t.Context(), "n", name, nothing, opts...))
 		require.ErrorIs(t, other.Do(t.Context(), "n", name, nothing, wllock.NoWait()), wllock.ErrHeld)
 		require.Eventually(t, func() bool { return other.Do(t.Context(), "n", name, nothing, wllock.NoWait()) == nil },
+			10*time.Second, time.Millisecond, name)
+	}
+}
+
+// With a gap for clients that are not wllock nothing lingers: they cannot say that they want the lock.
+func TestNothingLingersWithAnInteropGap(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := lockerWith(t, s.Addr, []redislock.Option{redislock.WithInteropGap(time.Millisecond)}, wllock.WithLinger(time.Hour))
+	theirs, nothing := s.Client(), func(context.Context) error { return nil }
+	for name, opts := range map[string][]wllock.CallOption{"alone": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(3)}} {
+		require.NoError(t, l.Do(t.Context(), "n", name, nothing, opts...))
+		require.Eventually(t, func() bool { return theirs.SetNX(t.Context(), "shop:n:"+name, "theirs", time.Minute).Val() },
 			10*time.Second, time.Millisecond, name)
 	}
 }

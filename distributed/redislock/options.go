@@ -61,8 +61,8 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before wllock's next gets it: the head of the queue,
 // or a caller that comes later. Hand-overs in the queue never leave the key free, so a client of the common convention
 // (SET key unique NX PX) that polls for it may starve beside a busy queue; a gap of a third of its polling interval gives it a
-// share. docs/migrating.md has the figures. Within d of a release NoWait is answered ErrHeld. Default 0: off. All processes that
-// share keys should use the same d.
+// share. docs/migrating.md has the figures. Within d of a release NoWait is answered ErrHeld. Nothing lingers (wllock.WithLinger), since
+// such a client cannot say that it wants the lock. Default 0: off. All processes that share keys should use the same d.
 func WithInteropGap(d time.Duration) Option {
 	return func(s *settings) { s.gap = max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) }
 }
