@@ -136,7 +136,7 @@ func (a *attempt) begin(g grant, until time.Time) *lease {
 	a.state = leased
 	a.lease = newLease(a, g)
 	a.lease.start(until, a.contended || g.contended) // no watcher yet, so nothing is called back
-	if a.wanted || a.s.gap > 0 { // foreigners poll, and cannot say that they want it (rules R12 and T12)
+	if a.wanted || a.s.gap > 0 {                     // foreigners poll, and cannot say that they want it (rules R12 and T12)
 		a.lease.Want()
 	}
 	return a.lease
