@@ -12,9 +12,8 @@ type away struct {
 	is   []error
 }
 
-// Unavailable returns an error that Is ErrUnavailable, why, and all of also. Its text is "where: why", with words between them that tell a
-// refusal (ErrRefused) and a server that was not reached (ErrUnreached) from one that does not answer. Without where, why
-// says so itself.
+// Unavailable returns an error for a backend: it Is ErrUnavailable, why, and all of also. Its text is on one line: where, whether the
+// service has refused (ErrRefused) or is unavailable, and why. Without where it is why alone.
 func Unavailable(where string, why error, also ...error) error {
 	a := &away{is: append([]error{ErrUnavailable, why}, also...)}
 	a.text = oneLine(why.Error())
@@ -22,10 +21,8 @@ func Unavailable(where string, why error, also ...error) error {
 	case where == "":
 	case errors.Is(a, ErrRefused):
 		a.text = where + ": refused: " + a.text
-	case errors.Is(a, ErrUnreached):
-		a.text = where + ": not reached: " + a.text
 	default:
-		a.text = where + ": no answer: " + a.text
+		a.text = where + ": unavailable: " + a.text
 	}
 	return a
 }

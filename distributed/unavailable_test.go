@@ -14,12 +14,12 @@ import (
 func TestUnavailable(t *testing.T) {
 	why := errors.New("why")
 	for want, err := range map[string]error{
-		"redis: enter: no answer: context deadline exceeded": distributed.Unavailable("redis: enter", context.DeadlineExceeded),
-		"redis: enter: refused: why":                         distributed.Unavailable("redis: enter", why, distributed.ErrRefused),
-		"redis: enter: not reached: why: lock backend not reached": distributed.Unavailable("redis: enter",
+		"redis: enter: unavailable: context deadline exceeded": distributed.Unavailable("redis: enter", context.DeadlineExceeded),
+		"redis: enter: refused: why":                           distributed.Unavailable("redis: enter", why, distributed.ErrRefused),
+		"redis: enter: unavailable: why: lock backend not reached": distributed.Unavailable("redis: enter",
 			fmt.Errorf("why: %w", distributed.ErrUnreached)),
 		"no answer within 1s": distributed.Unavailable("", errors.New("no answer within 1s")),
-		"sql: ping: no answer: failed to connect to u: 1: refused; 2: refused": distributed.Unavailable("sql: ping",
+		"sql: ping: unavailable: failed to connect to u: 1: refused; 2: refused": distributed.Unavailable("sql: ping",
 			errors.New("failed to connect to u:\n\t1: refused\n\t2: refused\n\t1: refused\n")),
 	} {
 		require.EqualError(t, err, want)

@@ -22,7 +22,7 @@ func manyKeys(e *env) {
 		leases[key] = m.lease(key)
 	}
 	for key, l := range leases {
-		other.refused(key)
+		_ = other.refused(key)
 		e.release(l)
 		e.release(other.lease(key))
 	}

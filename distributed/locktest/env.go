@@ -215,7 +215,7 @@ func (e *env) held(key string, l distributed.Lease) {
 	if gone(l) || !l.Healthy() {
 		e.Fatalf("lease is lost (%t) or not healthy (%t)", gone(l), !l.Healthy())
 	}
-	e.member().refused(key)
+	_ = e.member().refused(key)
 }
 
 // free waits until a newcomer gets the lock, since nothing may be left of earlier leases and places.

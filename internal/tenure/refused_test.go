@@ -29,7 +29,7 @@ func TestARefusalReachesAHolderThatLingers(t *testing.T) {
 			time.Sleep(learned - 1)
 			synctest.Wait()
 			require.Zero(t, fb.place(0).left())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.Equal(t, 1, fb.place(0).left())
 		},
