@@ -236,6 +236,9 @@ func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
 	}()
 	h.flight.Context = ctx
 	err := h.tenure.Begin(&h.flight, &h.use, ask)
+	if err == nil && ask.Limit > 0 && h.use.Handoff() {
+		h.turn.Arrived()
+	}
 	if pass = err != nil && err != tenure.ErrDrain && err != tenure.ErrCalled; pass {
 		err = heldBy(h.tenure, err) // before its place is left
 	}

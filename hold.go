@@ -217,7 +217,17 @@ func (h *hold) Await(own bool) <-chan struct{} {
 
 // Alone implements tenure.Owner.
 func (h *hold) Alone(ctx context.Context, deadline time.Time) error {
-	switch err := h.turn.Alone(ctx, deadline); err {
+	return ofTenure(h.turn.Alone(ctx, deadline))
+}
+
+// Follow implements tenure.Owner.
+func (h *hold) Follow(ctx context.Context, deadline time.Time) error {
+	return ofTenure(h.turn.Follow(ctx, deadline))
+}
+
+// ofTenure makes an error of the turn one of the tenure's.
+func ofTenure(err error) error {
+	switch err {
 	case local.ErrBehind:
 		return tenure.ErrBehind
 	case local.ErrTimeout:

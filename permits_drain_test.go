@@ -84,46 +84,78 @@ func TestDrainOfPermitsThatComeAndGo(t *testing.T) { // rule P6
 	}
 }
 
-// barrier is a backend whose Enters wait while it is told to.
-type barrier struct {
+// detour is a backend that delays Enters, or takes places away, while it is told to.
+type detour struct {
 	distributed.Backend
 	gate atomic.Pointer[chan struct{}] // nil: open
+	lost atomic.Pointer[chan struct{}] // the next place is lost when it is closed
 }
 
-func (b *barrier) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+func (b *detour) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	if gate := b.gate.Load(); gate != nil {
 		<-*gate
 	}
-	return b.Backend.Enter(ctx, req)
+	l, p, err := b.Backend.Enter(ctx, req)
+	if lost := b.lost.Swap(nil); p != nil && lost != nil {
+		p = &lostPlace{p, make(chan distributed.Lease), *lost}
+		go p.(*lostPlace).watch()
+	}
+	return l, p, err
 }
 
-// A permit of the same process that had its turn first, and came to the backend last, waits there behind the exclusive caller, which
-// in its own process waits for it.
-func TestDrainThatOvertakesAPermitOfItsOwnProcessGivesWay(t *testing.T) { // rule P6
+type lostPlace struct {
+	distributed.Place
+	granted chan distributed.Lease
+	lost    chan struct{}
+}
+
+func (p *lostPlace) Granted() <-chan distributed.Lease { return p.granted }
+
+func (p *lostPlace) watch() {
+	<-p.lost
+	_ = p.Leave(context.Background())
+	close(p.granted)
+}
+
+// A permit of the same process that had its turn first is before the exclusive caller at the backend. If it loses its place, it waits there
+// behind the exclusive caller, which in its own process waits for it, and gives way.
+func TestDrainAfterAPermitOfItsOwnProcessThatIsLate(t *testing.T) { // rule P6
 	for name, opt := range map[string]wllock.CallOption{"any lease": wllock.WithLockTimeMax(0), "a lease of its own": wllock.WithHoldAtLeast(1)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := memlock.New()
-				slow := &barrier{Backend: b}
-				l, other, two := lockerOn(t, slow, wllock.WithMaxHandoffs(0)), lockerOn(t, b), wllock.Permits(2)
-				first, away := comes(t, l, two), comes(t, other, two)
+		for what, after := range map[string]func(*detour) (before, fails func()){
+			"asks late": func(d *detour) (func(), func()) {
 				gate := make(chan struct{})
-				slow.gate.Store(&gate)
-				second := comes(t, l, two, opt)
-				slow.gate.Store(nil)
-				writer := comes(t, l)
-				close(gate)
-				leaves(away, first)
-				time.Sleep(time.Second)
-				require.Equal(t, []string{"in", "waiting"}, are(second, writer))
-				leaves(second)
-				time.Sleep(time.Second)
-				require.Equal(t, "in", writer.state())
-				leaves(writer)
-				time.Sleep(ttl)
-				nothingLeft(t, b, l, other)
+				d.gate.Store(&gate)
+				return func() { d.gate.Store(nil) }, func() { close(gate) }
+			},
+			"loses its place": func(d *detour) (func(), func()) {
+				lost := make(chan struct{})
+				d.lost.Store(&lost)
+				return func() {}, func() { close(lost) }
+			},
+		} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memlock.New()
+					d := &detour{Backend: b}
+					l, other, two := lockerOn(t, d, wllock.WithMaxHandoffs(0)), lockerOn(t, b), wllock.Permits(2)
+					first, away := comes(t, l, two), comes(t, other, two)
+					before, fails := after(d)
+					second := comes(t, l, two, opt)
+					before()
+					writer := comes(t, l)
+					fails()
+					synctest.Wait()
+					leaves(away, first)
+					time.Sleep(time.Second)
+					require.Equal(t, []string{"in", "waiting"}, are(second, writer))
+					leaves(second)
+					time.Sleep(time.Second)
+					leaves(writer)
+					time.Sleep(ttl)
+					nothingLeft(t, b, l, other)
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ type lane[B any] struct {
 	// Guarded by the shard's mutex:
 	entry *entry[B]
 	pins  int
-	aside bool // the holder of the permit waits elsewhere
+	stage stage
 
 	// Of permits, guarded by the shard's mutex as well:
 	holder *Turn[B]
@@ -47,6 +47,16 @@ type lane[B any] struct {
 	passed *lane[B]      // of a fellow, and the holder's as well by now: see Offer
 	called chan struct{} // receives one value when passed is set; kept with the lane
 }
+
+// stage is what the holder of a permit does with its lane.
+type stage uint8
+
+const (
+	unused stage = iota // there is none
+	coming              // it has got the lane, and is on its way to work, or to wait elsewhere
+	aside               // it waits elsewhere for what the baton lacks
+	atWork              // or it comes back from there
+)
 
 // room reports whether a permit of this kind may be held beside so many others, and the sharers of lane 0, which count as
 // one: they have one lease.
@@ -81,7 +91,9 @@ func (e *entry[B]) find(index int) (int, bool) {
 func (e *entry[B]) take(t *Turn[B], l *lane[B]) {
 	e.tickets++
 	t.lane, l.holder, l.ticket = l, t, e.tickets
-	l.setAside(false)
+	if t.kind.isPermit() {
+		l.become(coming)
+	}
 }
 
 // freeLane returns a lane without a holder: one that is pinned, since its baton may still have something at hand, or that of
@@ -129,9 +141,8 @@ func (s *shard[B]) tidyLane(l *lane[B]) {
 func (e *entry[B]) dropLane(t *Turn[B]) {
 	if t.kind.isPermit() {
 		e.permits--
-		e.change()
 	}
-	t.lane.setAside(false)
+	t.lane.become(unused)
 	t.lane.holder = nil
 	e.shard.tidyLane(t.lane)
 }
@@ -260,30 +271,43 @@ func (t *Turn[B]) lockPermit() *shard[B] {
 // so be known there, but Alone comes before it works.
 func (t *Turn[B]) Early() bool { return t.early }
 
+// Follow returns when no permit of those before an early turn is on its way: each is at work, or waits elsewhere, and so is before the caller there.
+// The errors are those of Alone.
+func (t *Turn[B]) Follow(ctx context.Context, deadline time.Time) error { // rule P6
+	return t.watch(ctx, deadline, func(e *entry[B]) (bool, error) { return e.stages[coming] == 0, nil })
+}
+
 // Alone returns when no permits are held beside an exclusive turn; none come, since they wait for that turn. ErrBehind: all that are held
 // wait elsewhere, so if the caller has there what they wait for, it has to give way. ErrClosed, ErrTimeout and the error of ctx as with Enter.
 // After an error the caller still has the turn.
 func (t *Turn[B]) Alone(ctx context.Context, deadline time.Time) error { // rule P6
+	return t.watch(ctx, deadline, func(e *entry[B]) (bool, error) {
+		if e.permits > 0 && e.permits == int(e.stages[aside]) {
+			return false, ErrBehind
+		}
+		return e.permits == 0, nil
+	})
+}
+
+// watch returns when done does, for the holder of an exclusive turn. done is called with the mutex held, again when a permit has changed.
+func (t *Turn[B]) watch(ctx context.Context, deadline time.Time, done func(*entry[B]) (bool, error)) error {
 	for {
 		s := t.lock()
 		if s == nil {
 			return ErrClosed // never: nobody takes a turn from a caller that has not begun to use it
 		}
-		e, err := t.lane.entry, error(nil)
+		e := t.lane.entry
+		is, err := done(e)
 		switch {
-		case e.permits == 0:
-			s.mu.Unlock()
-			return nil
+		case is || err != nil:
 		case s.closed:
 			err = ErrClosed
-		case e.permits == e.aside:
-			err = ErrBehind
 		case e.changed == nil:
 			e.changed = make(chan struct{}, 1)
 		}
 		changed := e.changed
 		s.mu.Unlock()
-		if err != nil {
+		if is || err != nil {
 			return err
 		}
 		if err := until(ctx, changed, deadline); err != nil {
@@ -292,7 +316,7 @@ func (t *Turn[B]) Alone(ctx context.Context, deadline time.Time) error { // rule
 	}
 }
 
-// change has the caller of Alone look again.
+// change has the caller of watch look again.
 func (e *entry[B]) change() {
 	select {
 	case e.changed <- struct{}{}:
@@ -300,25 +324,28 @@ func (e *entry[B]) change() {
 	}
 }
 
-// Aside is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. Called must follow, however the wait ends.
-func (t *Turn[B]) Aside() {
+// Arrived is for the holder of a permit that is at work with what it found at hand.
+func (t *Turn[B]) Arrived() {
 	if s := t.lockPermit(); s != nil {
-		t.lane.setAside(true)
+		t.lane.become(atWork)
 		s.mu.Unlock()
 	}
 }
 
-func (l *lane[B]) setAside(is bool) {
-	switch {
-	case l.aside == is:
-		return
-	case is:
-		l.entry.aside++
-	default:
-		l.entry.aside--
+// Aside is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. Called must follow, however the wait ends.
+func (t *Turn[B]) Aside() {
+	if s := t.lockPermit(); s != nil {
+		t.lane.become(aside)
+		s.mu.Unlock()
 	}
-	l.aside = is
-	l.entry.change()
+}
+
+func (l *lane[B]) become(s stage) {
+	e := l.entry
+	e.stages[l.stage]--
+	e.stages[s]++
+	l.stage = s
+	e.change()
 }
 
 // Await is Aside for a caller that takes a fellow's lane instead. The channel receives a value when a
@@ -330,7 +357,7 @@ func (t *Turn[B]) Await() <-chan struct{} {
 	}
 	defer s.mu.Unlock()
 	e, l := t.lane.entry, t.lane
-	l.setAside(true)
+	l.become(aside)
 	if l.called == nil {
 		l.called = make(chan struct{}, 1)
 	}
@@ -353,7 +380,7 @@ func (t *Turn[B]) Called() bool {
 	}
 	defer s.mu.Unlock()
 	e, l := t.lane.entry, t.lane
-	l.setAside(false)
+	l.become(atWork)
 	if i, found := e.awaits(l); found {
 		e.awaiting = slices.Delete(e.awaiting, i, i+1)
 		return false

@@ -159,6 +159,18 @@ func TestExclusiveTurnBesidePermits(t *testing.T) { // rule P6
 		again[0].leaves()
 		require.Equal(t, "in", late.state)
 	})
+	bubble(t, "it follows when those before it are at work, or wait elsewhere", func(t *testing.T, q *queue) {
+		all := arrive(q, "k", permits(4), permits(4), permits(4), permits(4), exclusive)
+		all[4].state = "waiting"
+		go func() { all[4].state = outcome(all[4].turn.Follow(t.Context(), time.Time{})) }()
+		all[0].turn.Await()
+		all[1].turn.Aside()
+		all[2].turn.Arrived()
+		synctest.Wait()
+		require.Equal(t, "waiting", all[4].state)
+		all[3].leaves()
+		require.Equal(t, "in", all[4].state)
+	})
 	bubble(t, "a closed queue", func(t *testing.T, q *queue) {
 		all := arrive(q, "k", permits(1), exclusive)
 		all[1].alone(time.Time{})

@@ -78,11 +78,11 @@ type entry[B any] struct {
 	main        lane[B]  // lane 0
 
 	permits  int           // lanes held
-	aside    int           // of these, lanes whose holders wait elsewhere
+	stages   [4]int32      // how many lanes are at each stage; of unused ones it says nothing
 	lanes    []*lane[B]    // those in use, by index
 	tickets  uint64        // the last one given
 	awaiting []*lane[B]    // those aside whose holders take a fellow's lane, by ticket
-	changed  chan struct{} // of permits or aside, for Alone: has room for one value; nil: nobody has waited for that
+	changed  chan struct{} // a lane has another stage: has room for one value; nil: nobody has waited for that
 }
 
 // Ask describes the turn a caller wants.

@@ -245,6 +245,11 @@ func (c *caller) Await(own bool) <-chan struct{} {
 	return c.turn.Await()
 }
 
+// Follow implements tenure.Owner.
+func (c *caller) Follow(ctx context.Context, deadline time.Time) error {
+	return c.turn.Follow(ctx, deadline)
+}
+
 // Alone implements tenure.Owner.
 func (c *caller) Alone(ctx context.Context, deadline time.Time) error {
 	return c.turn.Alone(ctx, deadline)

@@ -29,10 +29,10 @@ func (t *Tenure) Join(u *Use, ask Ask) bool { // rule P2
 
 // alone waits with a lease at hand until the permits of this instance are gone, in a degraded hold perhaps, of which the backend knows nothing.
 //
-// The backend may have queued the caller before a permit of this instance that had its lane first, but was slower to ask, or has lost its
-// place there. Then that one waits for this lease, and the caller for that one. So when all that are left wait at the backend, the
-// caller asks anew, behind them: the lease serves nobody, and the next Enter gives it back. It pauses before, lest it ask without end while
-// one of them has lost its place and does not know.
+// A permit of this instance that had its lane first may wait at the backend behind the caller, after it has lost its place there. Then that one
+// waits for this lease, and the caller for that one. So when all that are left wait at the backend, the caller asks anew, behind them: the
+// lease serves nobody, and the next Enter gives it back. It pauses before, lest it ask without end while one of them has lost its place
+// and does not know.
 func (t *Tenure) alone(ctx context.Context, of Owner, ask Ask) error { // rule P6
 	err := of.Alone(ctx, ask.Deadline)
 	if err != ErrBehind {

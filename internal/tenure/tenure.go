@@ -110,6 +110,11 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 		if err := t.refuse(ctx, ask); err != nil {
 			return err
 		}
+		if ask.Early {
+			if err := u.Owner.Follow(ctx, ask.Deadline); err != nil {
+				return err
+			}
+		}
 		d, err := t.look(u, &ask)
 		t.unpin(d.unpin)
 		switch {

@@ -35,6 +35,9 @@ type Owner interface {
 	// Awaited is called when a permit has a lease and waits no longer. That comes before it is let in: from then on LeaseLost may
 	// pass on the turn, and nobody must be calling its lane.
 	Awaited()
+	// Follow is called before a caller with Ask.Early asks the backend. It returns when the permits of this instance that came before have a lease
+	// or a place, so that they are before it there (rule P6).
+	Follow(ctx context.Context, deadline time.Time) error
 	// Alone is called when a caller with Ask.Early has a lease, before it is let in. It returns when no permits of this instance are held.
 	// ErrBehind: all that are held wait at the backend, perhaps behind this lease (rule P6).
 	Alone(ctx context.Context, deadline time.Time) error
