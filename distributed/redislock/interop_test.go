@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
 )
@@ -228,4 +229,29 @@ func TestGapEndsThoughTheClockIsSetBack(t *testing.T) {
 	start = time.Now()
 	release(t, u.get(key(t)))
 	inTime(t, "with nobody queued", time.Since(start), 2*gap)
+}
+
+// Whatever else stands in the lock's key is named to those whom it keeps out: a lock of another library, a cache under the same name.
+func TestAForeignValueIsNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	l, err := wllock.New("shop", b)
+	require.NoError(t, err)
+	defer l.Close(t.Context())
+	for want, put := range map[string][]any{
+		"a client that is not wllock, with a string of 5 bytes":                    {"SET", "shop:product:1", "token", "PX", 60_000},
+		"a client that is not wllock, with a string of 9 bytes that never expires": {"SET", "shop:product:2", `{"qty":3}`},
+		"a client that is not wllock, with a value that is no string":              {"RPUSH", "shop:product:3", "x"},
+	} {
+		s.Do(put...)
+		key := strings.TrimPrefix(put[1].(string), "shop:product:")
+		for kept, how := range map[error]wllock.CallOption{wllock.ErrHeld: wllock.NoWait(), wllock.ErrWaitTimeout: wllock.WithWait(250 * time.Millisecond)} {
+			err := l.Do(t.Context(), "product", key, func(context.Context) error { return nil }, how)
+			require.ErrorIs(t, err, kept)
+			var e *wllock.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, want, e.Holder)
+		}
+	}
 }

@@ -28,11 +28,27 @@ func (w *words) flag() bool { return w.next() == "1" }
 
 // holder reads an instance, and how many readers there are beside it; "": it is not known.
 func (w *words) holder() string {
-	name := w.next()
-	if more := w.number(); name != "" && name != "-" {
-		return distributed.HolderText(instanceOf(name), int(more))
+	name, more := w.next(), w.number()
+	if bytes, foreign := strings.CutPrefix(name, "*"); foreign {
+		return foreigner(bytes)
 	}
-	return ""
+	if name == "" || name == "-" {
+		return ""
+	}
+	return distributed.HolderText(instanceOf(name), int(more))
+}
+
+// foreigner names whoever has put something else into the lock's key: a lock of another library, or a cache under the same name.
+func foreigner(bytes string) string {
+	bytes, stays := strings.CutSuffix(bytes, "!")
+	what := "a value that is no string"
+	if bytes != "" {
+		what = "a string of " + bytes + " bytes"
+	}
+	if stays {
+		what += " that never expires"
+	}
+	return "a client that is not wllock, with " + what
 }
 
 // grant says that an attempt owns the lock.

@@ -136,7 +136,8 @@ if ours and #list == 0 then redis.call('DEL', LOCK, READERS) end
 -- the holder knows.
 local refused = nowait and value and not ours and #list == 0 and not state.queued and not isForeign(value)
 save(state, refused)
-local owner = not ours and value
+foreign = foreign or free and not ours and #list == 0 and not unfinished -- of another type
+local owner = foreign and not value and '*' or not ours and value
 local answer = nowait and 'held ' .. math.max(rest(value, now), 0) .. ' ' .. holder(owner, list)
   or place(value, foreign or free and #list == 0, state, now, owner, list)
 announce(list, state) -- all is checked and written: only PUBLISH is left (rule R14)

@@ -33,7 +33,7 @@ elseif isShared(value) and mode == 's' then -- a waiter before us may be dead, a
   list = pop(state, time, 'join', value)
 end
 save(state)
-local answer = place(value, foreign, state, now, value, list)
+local answer = place(value, foreign, state, now, foreign and '*' or value, list)
 announce(list, state)
 if value and #list > 0 and not state.queued then notifyHolders(value, 'u') end
 for _, one in ipairs(list) do
