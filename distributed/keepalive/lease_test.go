@@ -173,6 +173,30 @@ func TestContendedIsTakenBack(t *testing.T) {
 	assert.Len(t, w.contended, 3, "a release has begun")
 }
 
+// That another instance was refused stays so; the watcher is notified of it once.
+func TestWantedStays(t *testing.T) {
+	s, w := serve(renewed), new(witness)
+	defer s.Close()
+	l, later := s.grant(), s.grant()
+	require.True(t, l.Want())
+	require.False(t, l.Want())
+	l.NotifyContended() // nobody watches it yet
+	l.Watch(w, l)
+	assert.Len(t, w.contended, 1)
+	l.NotifyContended()
+	assert.Len(t, w.contended, 1)
+	l.SetContended(true)
+	l.SetContended(false)
+	assert.Len(t, w.contended, 3)
+	assert.True(t, l.Wanted())
+	assert.False(t, l.Contended())
+	later.Watch(w, later)
+	later.Finish()
+	later.Want()
+	later.NotifyContended()
+	assert.Len(t, w.contended, 3, "a release has begun")
+}
+
 func TestTimesFitTogether(t *testing.T) {
 	for _, ttl := range []time.Duration{distributed.MinTTL, time.Second, time.Minute} {
 		window := distributed.ClaimWindow(ttl)

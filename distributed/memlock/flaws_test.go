@@ -32,6 +32,15 @@ var flaws = map[string]flaw{
 		caught:  "a hand-off leaves no gap for a newcomer",
 		release: releaseWithGap,
 	},
+	"a refusal that tells no holder, and says so": {
+		caught: "holders that the backend tells of a refusal are wanted, and know it once",
+		enter: func(ctx context.Context, b *Backend, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+			if l := holder(b, req.Key); l != nil && req.NoWait {
+				return nil, nil, distributed.HeldAndTold(l.instance)
+			}
+			return b.Enter(ctx, req)
+		},
+	},
 	"no wait is queued": {
 		caught: "no wait is never queued",
 		ask:    func(r *distributed.Request) { r.NoWait = false },

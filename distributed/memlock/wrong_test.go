@@ -132,6 +132,8 @@ func (l *wrongLease) Contended() bool {
 	return l.Lease.Contended()
 }
 
+func (l *wrongLease) Wanted() bool { return l.inner.Wanted() }
+
 func (l *wrongLease) Lost() <-chan struct{} {
 	if l.lost != nil {
 		return l.lost(l.inner)
