@@ -43,7 +43,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 }
 
 // errURL does not show the URL, which may contain a password.
-var errURL = errors.New("etcdlock: no URL of a cluster: want etcd://host:port,host:port/prefix or etcds://, with / ? # and @ in a " +
+var errURL = errors.New("etcdlock: not the URL of a cluster: want etcd://host:port,host:port/prefix or etcds://, with / ? # and @ in a " +
 	"password percent-encoded")
 
 // hostPattern is one server: a name or an address, and a port.

@@ -206,7 +206,10 @@ func (s *session) await(ctx context.Context) error {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return errors.Join(unreached(ctx.Err()), why)
+			if why == nil {
+				return unreached(ctx.Err())
+			}
+			return distributed.Unavailable("", why, distributed.ErrUnreached, ctx.Err())
 		}
 	}
 }

@@ -31,7 +31,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 }
 
 // errURL does not show the URL, which may contain a password.
-var errURL = errors.New("zklock: no URL of an ensemble: want zk://host:port,host:port/chroot, with / ? # and @ in a password " +
+var errURL = errors.New("zklock: not the URL of an ensemble: want zk://host:port,host:port/chroot, with / ? # and @ in a password " +
 	"percent-encoded")
 
 // hostPattern is one server: a name or an address, and a port.

@@ -72,7 +72,7 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 }
 
 // errURL does not show the URL, which may contain a password.
-var errURL = errors.New("mysql: no URL of a database: want mysql://user:password@host:port/database, with / ? # and @ in a password " +
+var errURL = errors.New("mysql: not the URL of a database: want mysql://user:password@host:port/database, with / ? # and @ in a password " +
 	"percent-encoded")
 
 // parse reads a URL.

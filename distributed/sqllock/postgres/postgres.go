@@ -87,7 +87,7 @@ func OpenDB(rawURL string) (*sql.DB, error) {
 func parse(rawURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(rawURL)
 	if err != nil {
-		return nil, errors.New("postgres: no URL of a database: want postgres://user:password@host:port/database, with / ? # and @ in " +
+		return nil, errors.New("postgres: not the URL of a database: want postgres://user:password@host:port/database, with / ? # and @ in " +
 			"a password percent-encoded")
 	}
 	if config.ConnectTimeout == 0 {
