@@ -141,8 +141,8 @@ func (s *shard[B]) tidyLane(l *lane[B]) {
 func (e *entry[B]) dropLane(t *Turn[B]) {
 	if t.kind.isPermit() {
 		e.permits--
+		t.lane.become(unused)
 	}
-	t.lane.become(unused)
 	t.lane.holder = nil
 	e.shard.tidyLane(t.lane)
 }
@@ -318,9 +318,12 @@ func (t *Turn[B]) watch(ctx context.Context, deadline time.Time, done func(*entr
 
 // change has the caller of watch look again.
 func (e *entry[B]) change() {
+	if e.changed == nil {
+		return // nobody has waited yet
+	}
 	select {
 	case e.changed <- struct{}{}:
-	default: // nobody has waited yet, or it has yet to look
+	default: // it has yet to look
 	}
 }
 
