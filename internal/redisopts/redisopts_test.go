@@ -85,6 +85,7 @@ func TestParseURL(t *testing.T) {
 		{url: "redis://u:p\n@a:1", err: "has a line end"},
 		{url: "\ufeffredis://a:1", err: "a byte order mark"},
 		{url: "redis+cluster://a,,b", err: "has no host"},
+		{url: "redis://h:99999", err: "has a port above 65535"},
 		{url: "redis://u:p@", err: "has no host"},
 	} {
 		u, err := redisopts.ParseURL(test.url)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +14,10 @@ var (
 		"percent-encode it")
 	errUnseen = errors.New("has a line end, a byte order mark, or another character that is not seen")
 	errHost   = errors.New("has no host, or none of the form host:port,host:port")
+	errPort   = errors.New("has a port above 65535")
 )
+
+const maxPort = 1<<16 - 1
 
 // hostPattern is one host of a list: a name or an address, and a port.
 var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
@@ -59,8 +63,12 @@ func ParseURL(text string) (*url.URL, error) {
 		return nil, errHost
 	}
 	for host := range strings.SplitSeq(u.Host, ",") {
-		if !hostPattern.MatchString(host) {
+		part := hostPattern.FindStringSubmatch(host)
+		if part == nil {
 			return nil, errHost
+		}
+		if port, _ := strconv.Atoi(strings.TrimPrefix(part[2], ":")); port > maxPort {
+			return nil, errPort
 		}
 	}
 	return u, nil
