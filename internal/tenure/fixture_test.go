@@ -196,8 +196,11 @@ func (c *caller) enter() error {
 }
 
 func (c *caller) pass() {
-	if c.turn.Pass() == local.Kept {
+	switch c.turn.Pass() {
+	case local.Kept:
 		c.tenure.Release(&c.turn)
+	case local.Barred:
+		c.tenure.Yield(&c.turn)
 	}
 }
 

@@ -44,6 +44,20 @@ func (t *Tenure) alone(ctx context.Context, of Owner, ask Ask) error { // rule P
 	return ErrBehind
 }
 
+// giveBack releases a lease that lingers, for the holder of an early turn: a permit that had its lane before and would not wait asks
+// for that first (settle), and this caller follows the permit.
+func (t *Tenure) giveBack() { // rules P3 and P6
+	t.mu.Lock()
+	lingering := t.current.lingering
+	if lingering {
+		t.makePrev()
+	}
+	t.mu.Unlock()
+	if lingering {
+		t.releasePrev()
+	}
+}
+
 // drain has the current lease serve nobody further.
 func (t *Tenure) drain() {
 	t.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
@@ -260,6 +261,32 @@ func TestAFellowUsesALeaseThatLingers(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, fb.lease(0).releases())
 		require.False(t, f.inUse())
+		f.close()
+	})
+}
+
+// An exclusive caller that gets its turn while a permit is on its way follows it. The permit, which would not wait, is not held up by the
+// lease that lingers on the lane of the exclusive caller.
+func TestAPermitThatWouldNotWaitIsNotHeldUpByADrainBehindIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, fb := idle(t)
+		p := f.newCaller(tenure.Ask{Mode: distributed.Shared, Limit: 2, NoWait: true})
+		require.NoError(t, f.queue.Enter(p.ctx, &p.turn, key, local.Ask{Permits: 2, NoWait: true}))
+		x := f.newCaller(tenure.Ask{Mode: exclusive})
+		require.NoError(t, f.queue.Enter(x.ctx, &x.turn, key, local.Ask{}))
+		require.True(t, x.turn.Early())
+		x.ask.Early = true
+		x.tenure, p.tenure = x.turn.Baton(), p.turn.Baton()
+		done := make(chan error, 1)
+		go func() { done <- x.tenure.Begin(x.ctx, &x.use, x.ask) }()
+		synctest.Wait()
+		require.Equal(t, 1, fb.lease(0).releases())
+		began := time.Now()
+		_ = p.tenure.Begin(p.ctx, &p.use, p.ask)
+		require.Zero(t, time.Since(began))
+		p.leave()
+		<-done
+		x.leave()
 		f.close()
 	})
 }

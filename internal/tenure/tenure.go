@@ -111,6 +111,7 @@ func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 			return err
 		}
 		if ask.Early {
+			t.giveBack()
 			if err := u.Owner.Follow(ctx, ask.Deadline); err != nil {
 				return err
 			}
