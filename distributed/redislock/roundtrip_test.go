@@ -76,7 +76,7 @@ func TestAdmittedTTLsWork(t *testing.T) {
 	ttl := over(rtt + 5*time.Millisecond).shortestTTL()
 	require.False(t, over(rtt).allows(ttl*8/10))
 	_, _, err := newUser(t, b).lasting(ttl*8/10).enter(t.Context(), key(t))
-	require.ErrorContains(t, err, "it takes ")
+	require.ErrorContains(t, err, "use at least ")
 	for i := range 4 {
 		u := newUser(t, open(t, p.Addr)).lasting(ttl) // whose connections are new
 		needsKept(t, ttl, func() error {
