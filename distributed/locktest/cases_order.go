@@ -19,8 +19,8 @@ func excludes(e *env) {
 	key := e.key("k")
 	l := e.member().lease(key)
 	p := e.member().place(key)
-	_ = e.member().refused(key)
-	_ = e.member().refused(key, shared)
+	e.member().refused(key)
+	e.member().refused(key, shared)
 	e.waiting(p)
 	e.release(l)
 	l = e.granted(p)
@@ -32,7 +32,7 @@ func excludes(e *env) {
 func excludesItself(e *env) {
 	key, m := e.key("k"), e.member()
 	l := m.lease(key)
-	_ = m.refused(key)
+	m.refused(key)
 	p := m.place(key)
 	e.waiting(p)
 	e.release(l)
@@ -63,7 +63,7 @@ func noBarging(e *env) {
 	for range 10 {
 		p := e.member().place(key)
 		e.release(l)
-		_ = newcomer.refused(key)
+		newcomer.refused(key)
 		l = e.granted(p)
 	}
 	e.release(l)
@@ -95,10 +95,10 @@ func noWaitNotQueued(e *env) {
 	key := e.key("k")
 	l := e.member().lease(key)
 	for range 3 {
-		_ = e.member().refused(key)
+		e.member().refused(key)
 	}
 	p := e.member().place(key)
-	_ = e.member().refused(key)
+	e.member().refused(key)
 	e.release(l)
 	e.release(e.granted(p))
 	e.release(e.member().lease(key)) // at once: no refused request is queued before it

@@ -88,7 +88,7 @@ func (e *env) releaseAll(leases ...distributed.Lease) {
 func permitsExact(e *env) {
 	key := e.key("k")
 	leases := e.take(key, 3)
-	_ = e.member().refused(key, permits(3))
+	e.member().refused(key, permits(3))
 	p := e.member().place(key, permits(3))
 	for i := range leases { // whichever is released
 		e.waiting(p)
@@ -125,8 +125,8 @@ func permitHeadBlocks(e *env) {
 	leases := e.take(key, 2)
 	head := e.member().place(key, permits(1))
 	larger, reader := e.member().place(key, permits(5)), e.member().place(key, shared)
-	_ = e.member().refused(key, permits(5))
-	_ = e.member().refused(key, shared)
+	e.member().refused(key, permits(5))
+	e.member().refused(key, shared)
 	e.release(leases[0])
 	e.waiting(head, larger, reader)
 	e.release(leases[1])
@@ -138,14 +138,14 @@ func permitNoWait(e *env) {
 	key := e.key("k")
 	leases := e.take(key, 2, noWait)
 	for range 3 {
-		_ = e.member().refused(key, permits(2))
+		e.member().refused(key, permits(2))
 	}
 	e.release(leases[0])
 	again := e.member().lease(key, permits(2), noWait) // at once: no refused request is queued before it
 	p := e.member().place(key, permits(2))
 	e.release(leases[1])
 	l := e.granted(p)
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	e.releaseAll(again, l)
 	e.release(e.member().lease(key, noWait))
 }
@@ -153,7 +153,7 @@ func permitNoWait(e *env) {
 func permitsShrink(e *env) {
 	key := e.key("k")
 	leases := e.take(key, 4)
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	p, next := e.member().place(key, permits(2)), e.member().place(key, permits(2))
 	for _, l := range leases[:2] {
 		e.release(l)
@@ -170,9 +170,9 @@ func permitsShrink(e *env) {
 func permitsGrow(e *env) {
 	key := e.key("k")
 	leases := e.take(key, 2)
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	leases = append(leases, e.member().lease(key, permits(4)), e.member().lease(key, permits(4), noWait))
-	_ = e.member().refused(key, permits(4))
+	e.member().refused(key, permits(4))
 	e.releaseAll(leases...)
 	e.free(key)
 }
@@ -184,12 +184,12 @@ func permitsDrain(e *env) {
 	behind := []distributed.Place{e.member().place(key, permits(3)), e.member().place(key, permits(3)), e.member().place(key, permits(3))}
 	for _, l := range leases {
 		e.waiting(append(behind, drain)...)
-		_ = e.member().refused(key, permits(3))
+		e.member().refused(key, permits(3))
 		e.release(l)
 	}
 	l := e.granted(drain)
 	e.waiting(behind...)
-	_ = e.member().refused(key, permits(3))
+	e.member().refused(key, permits(3))
 	e.release(l)
 	for _, p := range behind {
 		e.release(e.granted(p))
@@ -216,10 +216,10 @@ func permitsAmongReaders(e *env) {
 	key := e.key("k")
 	reader := e.member().lease(key, shared)
 	permit := e.member().lease(key, permits(2))
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	another := e.member().lease(key, shared) // a reader has no limit
 	e.release(reader)
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	e.release(permit)
 	permit = e.member().lease(key, permits(2))
 	writer := e.member().place(key)
@@ -266,7 +266,7 @@ func permitReleasedTwice(e *env) {
 	e.release(leases[0])
 	again := e.member().lease(key, permits(2))
 	e.release(leases[0])
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	e.held(key, leases[1])
 	e.releaseAll(again, leases[1])
 	e.free(key)
@@ -282,7 +282,7 @@ func permitLeaveUnread(e *env) {
 	e.leave(left)
 	e.leave(left)
 	l := e.granted(next)
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	e.releaseAll(l, leases[1])
 	e.free(key)
 }
@@ -293,7 +293,7 @@ func permitPrev(e *env) {
 	for range 3 {
 		next := m.lease(key, permits(2), prev(l), noWait)
 		e.release(l) // a duplicate by now
-		_ = e.member().refused(key, permits(2))
+		e.member().refused(key, permits(2))
 		l = next
 	}
 	e.held(key, other)
@@ -308,7 +308,7 @@ func permitPrevBehindQueue(e *env) {
 	own := m.place(key, permits(2), prev(l))
 	granted := e.granted(waits)
 	e.waiting(own)
-	_ = m.refused(key, permits(2), prev(l))
+	m.refused(key, permits(2), prev(l))
 	e.release(other)
 	e.releaseAll(e.granted(own), granted)
 	e.free(key)
@@ -319,7 +319,7 @@ func permitPrevOtherMode(e *env) {
 	l := m.lease(key, permits(2))
 	l = m.lease(key, permits(1), prev(l))
 	l = m.lease(key, prev(l))
-	_ = e.member().refused(key, permits(9))
+	e.member().refused(key, permits(9))
 	l = m.lease(key, permits(2), prev(l))
 	l = m.lease(key, shared, prev(l))
 	l = m.lease(key, permits(1), prev(l))

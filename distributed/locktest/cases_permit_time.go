@@ -20,7 +20,7 @@ func permitExpires(e *env) {
 	}
 	e.lost(stale)
 	e.lostRelease(stale)
-	_ = e.member().refused(key, permits(2))
+	e.member().refused(key, permits(2))
 	e.held(key, l)
 	e.held(key, next)
 	e.release(next)
@@ -46,7 +46,7 @@ func permitsRenewed(e *env) {
 	for start := time.Now(); time.Since(start) < 2*ttl; time.Sleep(ttl / 5) {
 		e.held(key, leases[0])
 		e.held(key, leases[1])
-		_ = e.member().refused(key, permits(2))
+		e.member().refused(key, permits(2))
 		e.release(released)
 		released = e.member().lease(key, permits(3), lasting(ttl))
 	}

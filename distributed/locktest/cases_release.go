@@ -142,7 +142,7 @@ func prevNoWait(e *env) {
 	l := m.lease(key)
 	l = m.lease(key, prev(l), noWait)
 	p := e.member().place(key)
-	_ = m.refused(key, prev(l))
+	m.refused(key, prev(l))
 	e.release(e.granted(p))
 	e.free(key)
 }
@@ -154,7 +154,7 @@ func prevLost(e *env) {
 	e.letExpire(stale)
 	l := e.granted(other)
 	own := m.place(key, prev(stale))
-	_ = m.refused(key, prev(stale))
+	m.refused(key, prev(stale))
 	e.held(key, l)
 	e.release(l)
 	e.release(e.granted(own))
@@ -217,7 +217,7 @@ func prevOtherMode(e *env) {
 	key, m := e.key("k"), e.member()
 	reader := m.lease(key, shared)
 	writer := m.lease(key, prev(reader))
-	_ = e.member().refused(key, shared)
+	e.member().refused(key, shared)
 	reader = m.lease(key, shared, prev(writer))
 	other := e.member().lease(key, shared)
 	own := m.place(key, prev(reader)) // the other reader still holds it

@@ -54,7 +54,7 @@ func readerDoesNotBarge(e *env) {
 	key := e.key("k")
 	reader := e.member().lease(key, shared)
 	writer := e.member().place(key)
-	_ = e.member().refused(key, shared)
+	e.member().refused(key, shared)
 	late := e.member().place(key, shared)
 	e.release(reader)
 	l := e.granted(writer)
@@ -230,7 +230,7 @@ func downgradedLost(e *env) {
 	if err := e.tryDowngrade(l); !errors.Is(err, distributed.ErrLeaseLost) {
 		e.Errorf("Downgrade: %v; want ErrLeaseLost", err)
 	}
-	_ = e.member().refused(key, shared)
+	e.member().refused(key, shared)
 	e.release(next)
 	e.free(key)
 }

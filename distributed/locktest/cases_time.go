@@ -30,7 +30,7 @@ var timeCases = []Case{
 func contended(e *env) {
 	key := e.key("k")
 	l, w := e.watch(e.member().lease(key))
-	_ = e.member().refused(key) // asking is not waiting
+	e.member().refused(key) // asking is not waiting
 	e.blink()
 	if l.Contended() {
 		e.Errorf("a lease is contended though nobody waits")
@@ -82,7 +82,7 @@ func wantedHolders(e *env) {
 					e.Fatalf("%s: a fresh lease is wanted", name)
 				}
 			}
-			err := e.member().refused(key)
+			err := e.member().refusal(key)
 			if held, ok := errors.AsType[*distributed.HeldError](err); !ok || !held.Told {
 				e.Skipf("the backend does not tell its holders")
 			}
@@ -95,7 +95,7 @@ func wantedHolders(e *env) {
 					e.Errorf("%s: a lease is contended though nobody waits", name)
 				}
 			}
-			_ = e.member().refused(key)
+			e.member().refused(key)
 			e.blink()
 			for i, l := range all {
 				if len(told[i].contended) > 0 {

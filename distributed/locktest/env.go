@@ -138,8 +138,14 @@ func (m *member) place(key string, hows ...how) distributed.Place {
 	return p
 }
 
-// refused enters with NoWait and must get ErrHeld, which it returns.
-func (m *member) refused(key string, hows ...how) error {
+// refused enters with NoWait and must get ErrHeld.
+func (m *member) refused(key string, hows ...how) {
+	m.Helper()
+	_ = m.refusal(key, hows...)
+}
+
+// refusal is refused, and returns the error, which may say more.
+func (m *member) refusal(key string, hows ...how) error {
 	m.Helper()
 	ctx, cancel := timely()
 	defer cancel()
@@ -215,7 +221,7 @@ func (e *env) held(key string, l distributed.Lease) {
 	if gone(l) || !l.Healthy() {
 		e.Fatalf("lease is lost (%t) or not healthy (%t)", gone(l), !l.Healthy())
 	}
-	_ = e.member().refused(key)
+	e.member().refused(key)
 }
 
 // free waits until a newcomer gets the lock, since nothing may be left of earlier leases and places.

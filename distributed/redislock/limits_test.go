@@ -63,7 +63,7 @@ func storm(t *testing.T, client redis.UniversalClient) {
 	const callers, locks = 100, 30
 	b, err := redislock.New(client)
 	require.NoError(t, err)
-	l, err := wllock.New("shop", b, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(2*time.Second))
+	l, err := wllock.New("shop", b, wllock.WithOwnedBackend())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	held, err := l.Acquire(t.Context(), "held", "1", wllock.WithLockTimeMax(time.Minute))

@@ -24,7 +24,7 @@ func TestTheClientsLimitsAreBorne(t *testing.T) {
 	}
 	b, err := New(clients)
 	require.NoError(t, err)
-	l, err := wllock.New("shop", b, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(2*time.Second))
+	l, err := wllock.New("shop", b, wllock.WithOwnedBackend())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close(context.Background())) }()
 	held, err := l.Acquire(t.Context(), "held", "1", wllock.WithLockTimeMax(time.Minute))

@@ -118,7 +118,7 @@ func (a *attempt) ask(ctx context.Context) reply {
 	start := time.Now()
 	r, err := a.b.request(ctx, &a.claim)
 	a.b.observe(start, err)
-	return reply{r, explain(a.b.dialect, "enter", err)}
+	return reply{r, explain("enter", err)}
 }
 
 // answer takes the reply: for the caller, or if that has gone, to remove what was got. mu decides which (rule D4).

@@ -111,7 +111,7 @@ func isTimeout(err error) bool {
 var errNoTables = errors.New("the tables are missing or not complete: run sqllock.Migrate, or the statements of sqllock.DDL")
 
 // explain wraps the error of a statement.
-func explain(d Dialect, what string, err error) error {
+func explain(what string, err error) error {
 	if err == nil || errors.Is(err, distributed.ErrUnavailable) || isAnswer(err) {
 		return err
 	}
@@ -123,7 +123,7 @@ func explain(d Dialect, what string, err error) error {
 	case unreached, crowded:
 		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrUnreached)
 	}
-	return distributed.Unavailable("sqllock: "+what, err)
+	return noAnswer(what, err)
 }
 
 // noAnswer wraps the end of a caller's time.

@@ -48,7 +48,7 @@ func (b *Backend) observe(sent time.Time, err error) {
 	}
 	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
 	if err != nil && !errors.Is(err, errNoRow) && !isAnswer(err) {
-		e.Err = explain(b.dialect, "request", err)
+		e.Err = explain("request", err)
 		if !errors.Is(e.Err, distributed.ErrRefused) {
 			e.RTT = 0
 		}
@@ -74,7 +74,7 @@ func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Cont
 	start := time.Now()
 	err := retrying(ctx, func() error { return fn(ctx) })
 	b.observe(start, err)
-	return b.orClosed(explain(b.dialect, what, err))
+	return b.orClosed(explain(what, err))
 }
 
 // errProbed ends the transaction of a Ping, so that it has no effect.

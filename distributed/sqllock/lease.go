@@ -169,5 +169,5 @@ func (l *lease) change(ctx context.Context, what string, decide func(*state) ans
 		l.End()
 		return a, distributed.ErrLeaseLost
 	}
-	return a, b.orClosed(explain(b.dialect, what, err))
+	return a, b.orClosed(explain(what, err))
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -21,12 +20,12 @@ func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) e
 		return err
 	}
 	if err := retrying(ctx, func() error { return commits(ctx, db, dialect) }); err != nil {
-		return fmt.Errorf("sqllock: migrate: %w", explain(dialect, "migrate", err))
+		return explain("migrate", err)
 	}
 	for _, one := range statements {
 		err := retrying(ctx, func() error { return create(ctx, db, one) })
 		if err != nil {
-			return fmt.Errorf("sqllock: migrate: %w", explain(dialect, "migrate", err))
+			return explain("migrate", err)
 		}
 	}
 	return nil

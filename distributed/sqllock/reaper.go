@@ -50,7 +50,7 @@ func (b *Backend) reap() {
 		for sleep(b.ctx, b.set.reapTick/2+rand.N(b.set.reapTick)) {
 			ctx, cancel := context.WithTimeout(b.ctx, reapTime)
 			if err := b.reapOnce(ctx); err != nil && b.ctx.Err() == nil {
-				b.set.log.WarnContext(ctx, "sqllock: unused rows were not deleted", "error", explain(b.dialect, "reap", err))
+				b.set.log.WarnContext(ctx, "sqllock: unused rows were not deleted", "error", explain("reap", err))
 			}
 			cancel()
 		}

@@ -41,7 +41,7 @@ type session struct {
 	change  chan struct{}         // guarded by mu; closed and replaced when up, ready, over or why changes
 	ready   bool                  // guarded by mu; probed
 	over    bool                  // guarded by mu
-	why     error                 // guarded by mu; of the latest probe, or dial, that failed
+	why     error                 // guarded by mu; of the latest probe that failed, or dial, which wakes nobody
 	watched map[string][]*attempt // guarded by mu; which are to look when something happens to a node
 	armed   map[string]bool       // guarded by mu; paths that the library watches, or is asked to
 	alive   atomic.Pointer[proof]

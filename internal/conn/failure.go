@@ -175,7 +175,7 @@ func lacksCommand(err error) bool {
 
 var lackedCommand = regexp.MustCompile(`^ERR (unknown command|Unknown Redis command called from script)`)
 
-// explained adds the missing ACL rule to a refusal; prefix is the Config's.
+// explained says what to do about an answer: the missing ACL rule, for example; prefix is the Config's.
 func explained(prefix string, err error) error {
 	if err == nil {
 		return nil // before answer is allocated
@@ -186,6 +186,10 @@ func explained(prefix string, err error) error {
 	}
 	text := answer.Error()
 	switch {
+	case strings.HasPrefix(text, "MOVED ") && strings.Contains(text, " :"):
+		return fmt.Errorf("the cluster gives its nodes no host: see cluster-announce-ip and cluster-preferred-endpoint-type: %w", err)
+	case strings.HasPrefix(text, "MOVED "):
+		return fmt.Errorf("the key belongs to another node of a cluster: open it as one (redis+cluster://): %w", err)
 	case strings.HasPrefix(text, "READONLY"):
 		return fmt.Errorf("the server is a replica, and locks need the primary: %w", err)
 	case strings.Contains(text, "channel"):

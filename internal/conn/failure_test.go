@@ -36,3 +36,25 @@ func TestWhatMayHaveBeenDoneIsNotUnreached(t *testing.T) {
 	}
 	require.NotErrorIs(t, MoreTelling(MoreTelling(dial, lost), dial), distributed.ErrUnreached)
 }
+
+// answered is an error that a server has sent.
+type answered string
+
+func (a answered) Error() string { return string(a) }
+func (answered) RedisError()     {}
+
+// An answer that an operator can do something about says what.
+func TestAnswersSayWhatToDo(t *testing.T) {
+	for text, want := range map[string]string{
+		"MOVED 3999 127.0.0.1:6381":                      "open it as one (redis+cluster://)",
+		"MOVED 3999 :6381":                               "gives its nodes no host: see cluster-announce-ip",
+		"READONLY You can't write against a read only":   "locks need the primary",
+		"NOPERM this user has no permissions to a key":   "lacks an ACL rule ~pattern",
+		"NOPERM can't publish to the channel mentioned ": "lacks the ACL rule &wllock:*",
+	} {
+		err := explained("wllock:", answered(text))
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, answered(text))
+	}
+	require.NoError(t, explained("wllock:", nil))
+}

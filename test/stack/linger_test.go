@@ -10,14 +10,10 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-// A lease that lingers is given back when another process is refused it, whether the backend tells the holder of the refusal or of a
-// place that is taken for it. Where a place is answered late enough, the first try has the lock.
+// A lease that lingers is given back when another process is refused it, over backends that tell the holder of a place only, which is
+// taken for that. Where a place is answered late enough, the first try has the lock.
 func TestARefusalEndsLingering(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) func(...wllock.Option) *wllock.Locker{
-		"redis": func(t *testing.T) func(...wllock.Option) *wllock.Locker {
-			addr := redistest.Start(t).Addr
-			return func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, redisOn(t, addr), opts...) }
-		},
 		"redlock": func(t *testing.T) func(...wllock.Option) *wllock.Locker {
 			all := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 			return func(opts ...wllock.Option) *wllock.Locker { return lockerOn(t, openRedlock(t, all), opts...) }

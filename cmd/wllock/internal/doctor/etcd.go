@@ -8,6 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // etcdWait bounds the answer of one member.
@@ -21,7 +23,7 @@ func etcd(ctx context.Context, p *patient) {
 		return
 	}
 	password, _ := p.url.User.Password()
-	servers := withPorts(p.url.Host, "2379")
+	servers := redisopts.WithPort(p.url.Host, "2379")
 	c := clientv3.Config{
 		Endpoints: servers, Username: p.url.User.Username(), Password: password, DialTimeout: etcdWait, Logger: zap.NewNop(), Context: ctx,
 	}

@@ -107,16 +107,6 @@ func tlsOf(s redisopts.Scheme) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
-func withPorts(hosts, port string) []string {
-	all := strings.Split(hosts, ",")
-	for i, host := range all {
-		if colon := strings.LastIndexByte(host, ':'); colon < 0 || strings.HasSuffix(host, "]") {
-			all[i] = host + ":" + port
-		}
-	}
-	return all
-}
-
 func (p *patient) redisCluster(ctx context.Context, client *redis.ClusterClient) {
 	text, err := client.ClusterInfo(ctx).Result()
 	if err != nil {

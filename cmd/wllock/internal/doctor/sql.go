@@ -9,6 +9,8 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // database is a server that is asked by SQL.
@@ -95,7 +97,7 @@ func postgresServer(ctx context.Context, p *patient) {
 func mysqlServer(ctx context.Context, p *patient) {
 	c := driver.NewConfig()
 	password, _ := p.url.User.Password()
-	c.User, c.Passwd, c.Net, c.Addr = p.url.User.Username(), password, "tcp", withPorts(p.url.Host, "3306")[0]
+	c.User, c.Passwd, c.Net, c.Addr = p.url.User.Username(), password, "tcp", redisopts.WithPort(p.url.Host, "3306")[0]
 	c.DBName = strings.Trim(p.url.Path, "/")
 	connector, err := driver.NewConnector(c)
 	if err != nil {

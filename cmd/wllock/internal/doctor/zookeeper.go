@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // wordWait bounds the answer to a four-letter word.
@@ -14,7 +16,7 @@ const wordWait = 2 * time.Second
 
 // zookeeper asks each server of the ensemble by its four-letter words, which need no log-in, and may be switched off.
 func zookeeper(ctx context.Context, p *patient) {
-	servers := withPorts(p.url.Host, "2181")
+	servers := redisopts.WithPort(p.url.Host, "2181")
 	serving := 0
 	for _, addr := range servers {
 		p.where = addr
