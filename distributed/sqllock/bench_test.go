@@ -44,7 +44,7 @@ func plainUpdate(b *testing.B, backend *Backend) func() {
 	if err := enter(b, backend, "plain").Release(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	q := backend.dialect.compile(backend.st.text(
+	q := backend.dialect.compile(backend.st().text(
 		"UPDATE {locks} SET owner = $2, fence = fence + $3, expires_at = {now} + $4, instance = $5, update_time = {now} WHERE name = $1"))
 	stmt, err := backend.db.PrepareContext(b.Context(), q.text)
 	if err != nil {

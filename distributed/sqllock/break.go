@@ -61,7 +61,7 @@ func (b *Backend) breaks(ctx context.Context, q querier, name, id string, tokens
 	if err = b.save(ctx, q, name, s); err != nil {
 		return false, err
 	}
-	keep := b.dialect.compile(b.st.text(note))
+	keep := b.dialect.compile(b.st().text(note))
 	_, err = q.ExecContext(ctx, keep.text, keep.args(name, brokenText(record, id))...)
 	return err == nil, err
 }
@@ -100,7 +100,7 @@ func (s *state) endAll(tokens []string, record *distributed.Breaking) bool {
 
 // notedBreak returns the record of a lock if it is that of this id.
 func (b *Backend) notedBreak(ctx context.Context, q querier, name, id string, now int64) (record *distributed.Breaking, err error) {
-	look := b.dialect.compile(b.st.text(noted))
+	look := b.dialect.compile(b.st().text(noted))
 	err = b.rows(ctx, q, look.text, look.args(name), func(scan func(...any) error) error {
 		var text string
 		err := scan(&text)

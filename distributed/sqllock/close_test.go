@@ -50,7 +50,7 @@ func TestCloseRepeatsAReleaseThatFailed(t *testing.T) {
 func requireFree(t *testing.T, b *Backend, key string) {
 	t.Helper()
 	var owner string
-	q := b.dialect.compile(b.st.text("SELECT owner FROM {locks} WHERE name = $1"))
+	q := b.dialect.compile(b.st().text("SELECT owner FROM {locks} WHERE name = $1"))
 	require.NoError(t, b.db.QueryRowContext(t.Context(), q.text, q.args(key)...).Scan(&owner))
 	require.Empty(t, owner)
 }

@@ -92,6 +92,7 @@ func (d Dialect) marks(first, n int) string {
 
 // statements are the statements of a Backend, in its dialect and with the names of its tables.
 type statements struct {
+	set     *settings
 	d       Dialect
 	now     string                       // microseconds since 1970
 	text    func(template string) string // puts in the words of the dialect, and the names
@@ -116,7 +117,7 @@ type statements struct {
 //	1 name  2 full name  3 token  4 prev's token  5 mode  6 TTL  7 window  8 fences  9 prev's last fence  10 the last one it has drawn
 //	11 instance
 func newStatements(d Dialect, s *settings) *statements {
-	st := &statements{d: d}
+	st := &statements{set: s, d: d}
 	words := map[Dialect][]string{
 		PostgreSQL: {"{now}", postgresNow, "{bound}", postgresBound, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE", "{by name}", "", "{by token}", ""},
 		MySQL: {"{now}", mysqlNow, "{bound}", "", "{greatest}", "GREATEST", "{lock}", " FOR UPDATE",

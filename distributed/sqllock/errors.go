@@ -26,6 +26,7 @@ const (
 	unreached             // there was no connection
 	crowded               // there was none, because others have them all: soon one is free
 	missing               // refused, because the tables are not there
+	readOnly              // refused, because the server only reads: another one may have become the primary
 )
 
 // code returns what the database calls the error; "": it is not the database's. Drivers are recognized by small interfaces and texts,
@@ -65,21 +66,24 @@ var sqliteTexts = map[string]string{
 var kinds = map[string]kind{
 	"40001": collided, "40P01": collided, "55P03": collided, // serialization failure, deadlock, lock not available
 	"1205": collided, "1213": collided, // lock wait timeout, deadlock
+	"3101": collided,                                                                 // group replication has rolled back
 	"1020": collided,                                                                 // MariaDB: the row has changed since the snapshot
 	"1412": collided, "sqlite5": collided, "sqlite6": collided, "sqlite17": collided, // table definition changed; busy, locked, schema
 	"53300": crowded, "1040": crowded, "1203": crowded, // too many connections
 	"57P03": unreached,                                         // starting up
 	"57P01": lost, "57P02": lost, "57P05": lost, "57014": lost, // shut down, crashed, idle; cancelled because our time has ended
-	"25P03": lost,                                                                          // stood still in a transaction
-	"1053":  lost, "1317": lost, "1927": lost, "3024": lost, "1969": lost, "sqlite9": lost, // shut down, interrupted
+	"25P03": lost, "25P04": lost, "4031": lost, // stood still in a transaction, or it was too long; stood still
+	"1053": lost, "1317": lost, "1927": lost, "3024": lost, "1969": lost, "sqlite9": lost, // shut down, interrupted
 	"42P01": missing, "3F000": missing, "1146": missing, "1049": missing, // undefined table, schema; no such table, database
+	// A transaction that only reads, or a standby; read_only, transaction_read_only, innodb_read_only; a file that was moved, too.
+	"25006": readOnly, "1290": readOnly, "1792": readOnly, "1836": readOnly, "1874": readOnly, "1036": readOnly, "sqlite8": readOnly,
 }
 
 func kindOf(err error) kind {
 	if errors.Is(err, errNoTables) {
 		return missing
 	}
-	if errors.Is(err, errNotCommitted) {
+	if errors.Is(err, errSession) {
 		return refused
 	}
 	var dial *net.OpError
@@ -108,6 +112,12 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// errPooled says what a pooler that keeps no sessions needs.
+var errPooled = errors.New("a pooler that keeps no sessions is in between: open the database with default_query_exec_mode=exec")
+
+// pooledCodes: a prepared statement exists already, or does not exist.
+var pooledCodes = map[string]bool{"42P05": true, "26000": true}
+
 var errNoTables = errors.New("the tables are missing or not complete: run sqllock.Migrate, or the statements of sqllock.DDL")
 
 // explain wraps the error of a statement.
@@ -118,7 +128,10 @@ func explain(what string, err error) error {
 	switch kindOf(err) {
 	case missing:
 		return distributed.Unavailable("sqllock: "+what, fmt.Errorf("%w: %w", errNoTables, err), distributed.ErrRefused)
-	case refused, collided:
+	case refused, collided, readOnly:
+		if pooledCodes[code(err)] {
+			err = fmt.Errorf("%w: %w", errPooled, err)
+		}
 		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrRefused)
 	case unreached, crowded:
 		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrUnreached)

@@ -42,6 +42,9 @@ func (o *observers) change(f func([]*func(distributed.Exchange)) []*func(distrib
 
 // observe reports an exchange. One that has collided with others was answered.
 func (b *Backend) observe(sent time.Time, err error) {
+	if err != nil && kindOf(err) == readOnly {
+		b.leaveReadOnly()
+	}
 	all := b.observers.all.Load()
 	if all == nil || len(*all) == 0 || b.ctx.Err() != nil {
 		return
@@ -72,7 +75,12 @@ func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Cont
 	stop := context.AfterFunc(b.ctx, cancel)
 	defer stop()
 	start := time.Now()
-	err := retrying(ctx, func() error { return fn(ctx) })
+	err := retrying(ctx, func() error {
+		if err := b.fit(ctx); err != nil {
+			return err
+		}
+		return fn(ctx)
+	})
 	b.observe(start, err)
 	return b.orClosed(explain(what, err))
 }
@@ -83,16 +91,16 @@ var errProbed = errors.New("sqllock: probed")
 // Ping implements distributed.Backend. It takes a lock of its own, and rolls that back.
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.ask(ctx, "ping", func(ctx context.Context) error {
+		if _, err := sessionOf(ctx, b.db, b.dialect, b.st().set); err != nil {
+			return err
+		}
 		err := b.inTransaction(ctx, func(q querier) error {
-			if err := commits(ctx, q, b.dialect); err != nil {
-				return err
-			}
 			name := string(hashMark) + "ping." + b.process
-			args := b.st.acquire.args(name, nil, b.newToken(), "", 0, int64(1), int64(1), int64(1), int64(0), int64(0), "")
-			if _, err := q.ExecContext(ctx, b.st.acquire.text, args...); err != nil {
+			args := b.st().acquire.args(name, nil, b.newToken(), "", 0, int64(1), int64(1), int64(1), int64(0), int64(0), "")
+			if _, err := q.ExecContext(ctx, b.st().acquire.text, args...); err != nil {
 				return err
 			}
-			if err := b.rows(ctx, q, b.st.entries.text, b.st.entries.args(name), func(func(...any) error) error { return nil }); err != nil {
+			if err := b.rows(ctx, q, b.st().entries.text, b.st().entries.args(name), func(func(...any) error) error { return nil }); err != nil {
 				return err
 			}
 			return errProbed
@@ -128,11 +136,11 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 		if len(name) > longestName {
 			name, _ = storedName(name)
 		}
-		q := b.dialect.compile(noteTTL(b.dialect, b.set.table("meta"), b.st.now))
+		q := b.noteTTL()
 		if _, err := b.db.ExecContext(ctx, q.text, q.args(name, int64(own), memory)...); err != nil {
 			return err
 		}
-		look := b.dialect.compile("SELECT value FROM " + b.set.table("meta") + " WHERE name >= $1 AND name < $2 AND expires_at > " + b.st.now)
+		look := b.dialect.compile(b.st().text("SELECT value FROM {meta} WHERE name >= $1 AND name < $2 AND expires_at > {now}"))
 		return b.rows(ctx, b.db, look.text, look.args(note+":", note+";"), func(scan func(...any) error) error {
 			var value int64
 			err := scan(&value)
@@ -143,10 +151,11 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 	return longest, err
 }
 
-func noteTTL(d Dialect, table, now string) string {
-	insert := "INSERT INTO " + table + " (name, value, expires_at) VALUES ($1, $2, " + now + " + $3) "
-	if d == MySQL {
-		return insert + "ON DUPLICATE KEY UPDATE expires_at = " + now + " + $3"
+// noteTTL is the statement: 1 name  2 TTL  3 for how long.
+func (b *Backend) noteTTL() query {
+	insert := "INSERT INTO {meta} (name, value, expires_at) VALUES ($1, $2, {now} + $3) "
+	if b.dialect == MySQL {
+		return b.dialect.compile(b.st().text(insert + "ON DUPLICATE KEY UPDATE expires_at = {now} + $3"))
 	}
-	return insert + "ON CONFLICT (name) DO UPDATE SET expires_at = " + now + " + $3"
+	return b.dialect.compile(b.st().text(insert + "ON CONFLICT (name) DO UPDATE SET expires_at = {now} + $3"))
 }

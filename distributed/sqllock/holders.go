@@ -11,7 +11,7 @@ func (r *round) lookAtLeases() {
 		some := rest[:min(len(rest), renewBatch)]
 		rest = rest[len(some):]
 		names, _ := namesOf(some)
-		text, args := r.b.st.list(r.b.st.leases, names)
+		text, args := r.b.st().list(r.b.st().leases, names)
 		type row struct {
 			owner           string
 			queued, members int

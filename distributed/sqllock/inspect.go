@@ -60,7 +60,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	}
 	name, _ := storedName(key)
 	var v view
-	q := b.dialect.compile(b.st.text(inspect))
+	q := b.dialect.compile(b.st().text(inspect))
 	err := b.ask(ctx, "inspect", func(ctx context.Context) error {
 		v = view{}
 		return b.rows(ctx, b.db, q.text, q.args(name, distributed.MaxNamed), func(scan func(...any) error) error {
@@ -165,7 +165,7 @@ const (
 
 // page returns the locks in use of a span that are wanted, the last name it has looked at, and whether there may be more.
 func (b *Backend) page(ctx context.Context, args []any, wanted func(key, name string) bool) (page []distributed.Inspection, last string, more bool, err error) {
-	q := b.dialect.compile(b.st.text(list))
+	q := b.dialect.compile(b.st().text(list))
 	err = b.rows(ctx, b.db, q.text, q.args(args...), func(scan func(...any) error) error {
 		var v view
 		var e entry

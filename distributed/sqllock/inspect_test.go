@@ -117,7 +117,7 @@ func TestPageIsBounded(t *testing.T) {
 			for i := range numbers {
 				numbers[i] = from + i
 			}
-			_, err := b.db.ExecContext(t.Context(), b.st.text(fmt.Sprintf(insert, numbers...)))
+			_, err := b.db.ExecContext(t.Context(), b.st().text(fmt.Sprintf(insert, numbers...)))
 			require.NoError(t, err)
 		}
 		enter(t, b, "shop:a:z")

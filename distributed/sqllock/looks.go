@@ -51,7 +51,7 @@ func (p *pace) next(now time.Time, longest time.Duration) time.Duration {
 
 // nextLook is when a waiter looks again that has seen that it is not its turn. The caller holds mu.
 func (a *attempt) nextLook() time.Duration {
-	if a.b.push.works() && time.Since(a.pace.since) > firstLook { // a notification comes; one look, for one that came too soon
+	if a.b.pushed() && time.Since(a.pace.since) > firstLook { // a notification comes; one look, for one that came too soon
 		return min(distributed.HeartbeatInterval(a.ttl), pushedLook)
 	}
 	return a.soon()
@@ -185,7 +185,7 @@ func (r *round) beat() {
 		for i, a := range some {
 			tokens[i] = a.token
 		}
-		text, args := r.b.st.list(r.b.st.beat, tokens)
+		text, args := r.b.st().list(r.b.st().beat, tokens)
 		sent := time.Now()
 		err := r.ask(func(ctx context.Context) error {
 			_, err := r.b.db.ExecContext(ctx, text, args...)
@@ -286,7 +286,7 @@ func (r *round) lookAtPlaces() {
 
 func (b *Backend) look(ctx context.Context, tokens []string) (map[string]sight, error) {
 	seen := make(map[string]sight, len(tokens))
-	text, args := b.st.list(b.st.places, tokens)
+	text, args := b.st().list(b.st().places, tokens)
 	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
 		var token string
 		var s sight

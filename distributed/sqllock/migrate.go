@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"strings"
 )
 
@@ -15,11 +14,15 @@ var ddl embed.FS
 // processes at a time. The user needs the right to create tables; an application can do without and run the statements of DDL
 // with its own migrations.
 func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) error {
+	set, err := newSettings(dialect, opts)
+	if err != nil {
+		return err
+	}
 	statements, err := DDL(dialect, opts...)
 	if err != nil {
 		return err
 	}
-	if err := retrying(ctx, func() error { return commits(ctx, db, dialect) }); err != nil {
+	if err := retrying(ctx, func() error { _, err := sessionOf(ctx, db, dialect, &set); return err }); err != nil {
 		return explain("migrate", err)
 	}
 	for _, one := range statements {
@@ -78,29 +81,4 @@ func create(ctx context.Context, db *sql.DB, text string) (err error) {
 		}
 	}
 	return err
-}
-
-// errNotCommitted says that a statement would stay without effect until something commits it.
-var errNotCommitted = errors.New("sqllock: autocommit is off in this database's sessions: set autocommit=1 in the DSN")
-
-// commits refuses sessions of MySQL that commit nothing by themselves: a lock that was acquired in one would vanish with its connection.
-func commits(ctx context.Context, q querier, d Dialect) error {
-	if d != MySQL {
-		return nil
-	}
-	r, err := q.QueryContext(ctx, "SELECT @@autocommit")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = r.Close() }()
-	for r.Next() {
-		var on int
-		if err := r.Scan(&on); err != nil {
-			return err
-		}
-		if on == 0 {
-			return errNotCommitted
-		}
-	}
-	return r.Err()
 }

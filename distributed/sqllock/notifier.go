@@ -3,42 +3,15 @@ package sqllock
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 )
 
 // Notifier receives notifications of PostgreSQL, on one connection for the process. Package sqllock/postgres has one.
 type Notifier interface {
 	// Listen calls notify with the payload of each notification on the channel, until ctx ends; then it returns. Before it
 	// waits for the first one, and whenever it has lost its connection or has a new one, it calls connected: what is sent
-	// while there is none is missed. It calls from one goroutine at a time.
+	// while there is none is missed. It calls from one goroutine at a time. When our own notifications do not come, ctx ends, and
+	// Listen is called again: it need not find out by itself whether its connection lives.
 	Listen(ctx context.Context, channel string, notify func(payload string), connected func(bool))
-}
-
-// push is the part of a Backend that is notified.
-type push struct{ up atomic.Bool }
-
-// works reports that hand-overs are pushed.
-func (p *push) works() bool { return p.up.Load() }
-
-// listen starts to listen, if there is a Notifier.
-func (b *Backend) listen() {
-	if b.set.notifier == nil || !b.begin() {
-		return
-	}
-	go func() {
-		defer b.tasks.Done()
-		b.set.notifier.Listen(b.ctx, channelOf(b.process), func(token string) {
-			if a := b.find(token); a != nil {
-				a.mu.Lock()
-				a.notified = true
-				a.mu.Unlock()
-				b.looks.add(b, a)
-			}
-		}, func(up bool) {
-			b.push.up.Store(up)
-			b.looks.add(b, b.all()...) // notifications may have been missed
-		})
-	}()
 }
 
 // channelOf returns the channel of a process. It is a name that needs no quotes.
@@ -76,7 +49,7 @@ const pgNotify = "pg_notify('wllock_' || lower(split_part(h.token, '.', 1)), h.t
 // it began: if somebody has been queued while it waited for the row, the row says so, and a second statement notifies.
 func (b *Backend) releaseAndNotify(ctx context.Context, some []*removal) (map[string]bool, error) {
 	text, args := b.releaseBatch(some)
-	heads := b.st.text(heads)
+	heads := b.st().text(heads)
 	text = "WITH r AS (" + text + " RETURNING name, queued), h AS (" + heads + " AND w.name IN (SELECT name FROM r WHERE queued > 0)) " +
 		"SELECT r.name, r.queued, (SELECT COUNT(" + pgNotify + ") FROM h WHERE h.name = r.name) FROM r"
 	found := make(map[string]bool, len(some))
@@ -99,6 +72,6 @@ func (b *Backend) releaseAndNotify(ctx context.Context, some []*removal) (map[st
 
 // notifyHeads notifies the heads of queues. If it fails, they look after a while.
 func (b *Backend) notifyHeads(ctx context.Context, locks []string) {
-	list, names := b.st.list("{list}", locks)
-	_, _ = b.db.ExecContext(ctx, "SELECT "+pgNotify+" FROM ("+b.st.text(heads)+" AND w.name IN ("+list+")) h", names...)
+	list, names := b.st().list("{list}", locks)
+	_, _ = b.db.ExecContext(ctx, "SELECT "+pgNotify+" FROM ("+b.st().text(heads)+" AND w.name IN ("+list+")) h", names...)
 }

@@ -20,6 +20,7 @@ type settings struct {
 	owned    bool
 	reapAge  time.Duration
 	reapTick time.Duration
+	quote    string // of the name of a schema
 }
 
 const (
@@ -46,7 +47,8 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 func WithTable(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 // WithSchema sets where the tables are (default: where the connection looks first): a schema of PostgreSQL, a database of MySQL, an
-// attached database of SQLite.
+// attached database of SQLite. The name is taken as it is: on PostgreSQL Shop is not shop. Without it a session of the pool is asked once,
+// before the first grant.
 func WithSchema(name string) Option { return func(s *settings) { s.schema = name } }
 
 // WithNotifier makes a hand-over a push (default: none). PostgreSQL only: see sqllock/postgres.
@@ -62,11 +64,20 @@ func WithOwnedDB() Option { return func(s *settings) { s.owned = true } }
 // WithReapAge sets how long the row of a lock that nobody uses stays (default [DefaultReapAge]); at least an hour.
 func WithReapAge(d time.Duration) Option { return func(s *settings) { s.reapAge = d } }
 
-// namePattern is what needs no quotes in any of the databases, and leaves room for what is added to it.
-var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)
+var (
+	// namePattern is what needs no quotes in any of the databases, and leaves room for what is added to it.
+	namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)
+	// schemaPattern is what can be quoted in all of them.
+	schemaPattern = regexp.MustCompile(`^[\pL\pN_ -]{1,63}$`)
+)
+
+const schemaWanted = "1 to 63 letters, digits, underscores, hyphens and spaces"
 
 func newSettings(d Dialect, opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge}
+	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge, quote: `"`}
+	if d == MySQL {
+		s.quote = "`"
+	}
 	for _, o := range opts {
 		if o == nil {
 			return s, errors.New("sqllock: an option is nil")
@@ -83,8 +94,8 @@ func newSettings(d Dialect, opts []Option) (settings, error) {
 		return s, errors.New("sqllock: WithLogger(nil): want a logger")
 	case !namePattern.MatchString(s.prefix):
 		return s, fmt.Errorf("sqllock: WithTable(%q): want letters, digits and underscores, 48 at most", s.prefix)
-	case s.schema != "" && !namePattern.MatchString(s.schema):
-		return s, fmt.Errorf("sqllock: WithSchema(%q): want letters, digits and underscores, 48 at most", s.schema)
+	case s.schema != "" && !schemaPattern.MatchString(s.schema):
+		return s, fmt.Errorf("sqllock: WithSchema(%q): want %s", s.schema, schemaWanted)
 	case s.parallel < 1:
 		return s, fmt.Errorf("sqllock: WithParallel(%d): want at least 1", s.parallel)
 	case s.reapAge < shortestReapAge:
@@ -95,11 +106,11 @@ func newSettings(d Dialect, opts []Option) (settings, error) {
 	return s, nil
 }
 
-// table returns the full name of a table.
+// table returns the full name of a table. That of the schema is quoted, for it may be a word of SQL, as order and user are.
 func (s *settings) table(name string) string {
 	full := s.prefix + "_" + name
 	if s.schema != "" {
-		full = s.schema + "." + full
+		full = s.quote + s.schema + s.quote + "." + full
 	}
 	return full
 }

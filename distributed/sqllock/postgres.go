@@ -80,7 +80,7 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 	var queued, members, notified int
 	err = retrying(ctx, func() error {
 		a = answer{outcome: queuedUp, count: fenceBlock, sent: time.Now()}
-		return b.rows(ctx, b.db, b.st.queueUp.text, b.acquireArgs(c, a.count), func(scan func(...any) error) error {
+		return b.rows(ctx, b.db, b.st().queueUp.text, b.acquireArgs(c, a.count), func(scan func(...any) error) error {
 			var mine bool
 			err := scan(&mine, &a.last, &prior, &queued, &a.holder, &members, &notified)
 			a.holder = distributed.HolderText(a.holder, members)
@@ -112,7 +112,7 @@ func (b *Backend) takeAtOnce(ctx context.Context, c *claim) (a answer, done bool
 		return a, false, nil
 	}
 	a = answer{outcome: granted, count: fenceBlock}
-	err = b.rows(ctx, b.db, b.st.takeFirst.text, b.st.takeFirst.args(c.name, c.token, a.count), func(scan func(...any) error) error {
+	err = b.rows(ctx, b.db, b.st().takeFirst.text, b.st().takeFirst.args(c.name, c.token, a.count), func(scan func(...any) error) error {
 		var queued, one int
 		done = true
 		err := scan(&a.last, &queued, &one)

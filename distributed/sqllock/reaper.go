@@ -104,7 +104,7 @@ func (b *Backend) raiseFloor(ctx context.Context, age int64) error {
 	return err
 }
 
-func (b *Backend) reapQuery(step string) query { return b.dialect.compile(b.st.text(step)) }
+func (b *Backend) reapQuery(step string) query { return b.dialect.compile(b.st().text(step)) }
 
 func (b *Backend) reapStep(ctx context.Context, step string, args ...any) (n int64, err error) {
 	q := b.reapQuery(step)

@@ -17,7 +17,7 @@ func aged(t *testing.T, b *Backend, by time.Duration) {
 		"UPDATE {locks} SET update_time = update_time - $1, expires_at = expires_at - $1, since = since - $1",
 		"UPDATE {waiters} SET expires_at = expires_at - $1", "UPDATE {meta} SET expires_at = expires_at - $1",
 	} {
-		q := b.dialect.compile(b.st.text(text))
+		q := b.dialect.compile(b.st().text(text))
 		_, err := b.db.ExecContext(t.Context(), q.text, q.args(micros(by))...)
 		require.NoError(t, err)
 	}
@@ -55,7 +55,7 @@ func TestReaper(t *testing.T) {
 			l.Abandon()
 			used := enter(t, b, "used")
 			future := int64(fence) + int64(24*time.Hour) // as if the clock had been set back since
-			q := b.dialect.compile(b.st.text("UPDATE {locks} SET fence = $1 WHERE name = 'unused'"))
+			q := b.dialect.compile(b.st().text("UPDATE {locks} SET fence = $1 WHERE name = 'unused'"))
 			_, err := b.db.ExecContext(ctx, q.text, q.args(future)...)
 			require.NoError(t, err)
 

@@ -253,7 +253,7 @@ func (b *Backend) release(ctx context.Context, some []*removal) (map[string]bool
 	found := make(map[string]bool, len(some))
 	if len(some) == 1 {
 		one := some[0]
-		result, err := keptQuerier{b, &b.releasing}.ExecContext(ctx, b.st.release.text, b.st.release.args(one.name, one.token, one.last, one.drawn)...)
+		result, err := keptQuerier{b, &b.releasing}.ExecContext(ctx, b.st().release.text, b.st().release.args(one.name, one.token, one.last, one.drawn)...)
 		if err != nil {
 			return nil, err
 		}
@@ -288,7 +288,7 @@ func (b *Backend) releaseBatch(some []*removal) (string, []any) {
 	for _, one := range some {
 		tokens.WriteString("," + mark(one.token))
 	}
-	text := "UPDATE {locks}{by name} SET fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = " + b.st.now +
+	text := "UPDATE {locks}{by name} SET fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = " + b.st().now +
 		" WHERE name IN (" + names.String()[1:] + ") AND owner IN (" + tokens.String()[1:] + ")"
-	return b.st.text(text), args
+	return b.st().text(text), args
 }

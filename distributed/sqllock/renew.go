@@ -139,7 +139,7 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 // update: nobody becomes the owner a second time.
 func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bool, error) {
 	names, tokens := namesOf(some)
-	text, args := b.st.list(b.st.renew, names, tokens)
+	text, args := b.st().list(b.st().renew, names, tokens)
 	if b.dialect.hasReturning() {
 		return b.held(ctx, text+" RETURNING owner, queued", args)
 	}
@@ -151,7 +151,7 @@ func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bo
 		return nil, nil
 	}
 	held := make(map[string]bool)
-	text, args = b.st.list(b.st.leases, names)
+	text, args = b.st().list(b.st().leases, names)
 	err = b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
 		var name, owner string
 		var queued, members int
@@ -165,11 +165,11 @@ func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bo
 // renewSeats is renewOwners for readers beside others.
 func (b *Backend) renewSeats(ctx context.Context, some []*lease) (map[string]bool, error) {
 	_, tokens := namesOf(some)
-	text, args := b.st.list(b.st.renewMembers, tokens)
+	text, args := b.st().list(b.st().renewMembers, tokens)
 	if _, err := b.db.ExecContext(ctx, text, args...); err != nil {
 		return nil, err
 	}
-	text, args = b.st.list(b.st.seats, tokens)
+	text, args = b.st().list(b.st().seats, tokens)
 	return b.held(ctx, text, args)
 }
 

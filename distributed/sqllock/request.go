@@ -10,6 +10,9 @@ import (
 
 // request is an Enter in the database: one statement if the lock is free and nobody is queued, else a transaction.
 func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
+	if err := retrying(ctx, func() error { return b.fit(ctx) }); err != nil {
+		return a, err
+	}
 	for {
 		if !c.contended { // or it would be in vain
 			err = retrying(ctx, func() (err error) {
@@ -48,9 +51,9 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 // or queuedUp if it has changed nothing.
 func (b *Backend) acquire(ctx context.Context, c *claim) (answer, error) {
 	a := answer{outcome: queuedUp, count: c.count(), sent: time.Now()}
-	q, kept := &b.st.again, keptQuerier{b, &b.reacquiring}
+	q, kept := &b.st().again, keptQuerier{b, &b.reacquiring}
 	if !b.seen.has(c.name) {
-		q, kept = &b.st.acquire, keptQuerier{b, &b.acquiring}
+		q, kept = &b.st().acquire, keptQuerier{b, &b.acquiring}
 	}
 	args := q.args(b.acquireArgs(c, a.count)...)
 	if !b.dialect.hasReturning() {
@@ -103,7 +106,7 @@ func acquireByID(ctx context.Context, kept keptQuerier, text string, args []any,
 // isHeld reports that a request with NoWait is refused, and by whom, for which a look is enough. false: perhaps not.
 func (b *Backend) isHeld(ctx context.Context, c *claim) (held bool, holder string, err error) {
 	err = retrying(ctx, func() error {
-		return b.rows(ctx, b.db, b.st.peek.text, b.st.peek.args(c.name), func(scan func(...any) error) error {
+		return b.rows(ctx, b.db, b.st().peek.text, b.st().peek.args(c.name), func(scan func(...any) error) error {
 			var owner, instance string
 			var mode distributed.Mode
 			var ttl, left int64

@@ -20,7 +20,7 @@ func lockRow(t *testing.T, b *Backend, key string) {
 	tx, err := b.db.BeginTx(context.Background(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
-	q := b.dialect.compile(b.st.text("SELECT owner FROM {locks} WHERE name = $1 FOR UPDATE"))
+	q := b.dialect.compile(b.st().text("SELECT owner FROM {locks} WHERE name = $1 FOR UPDATE"))
 	var owner string
 	require.NoError(t, tx.QueryRow(q.text, q.args(key)...).Scan(&owner))
 }
@@ -76,7 +76,7 @@ func TestRowThatStaysLockedHoldsUpNoHandOver(t *testing.T) {
 			places = append(places, p)
 		}
 		stuck.Abandon()
-		q := b.dialect.compile(b.st.text("UPDATE {locks} SET expires_at = {now} WHERE name = $1"))
+		q := b.dialect.compile(b.st().text("UPDATE {locks} SET expires_at = {now} WHERE name = $1"))
 		c := d.backend(t)
 		tx, err := c.db.BeginTx(t.Context(), nil) // it changes the row and locks it
 		require.NoError(t, err)

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"database/sql"
 	"database/sql/driver"
 	"net/url"
 	"os"
@@ -140,18 +139,4 @@ func waitFor(t *testing.T, b *Backend, key string) distributed.Lease {
 	}
 	assert.NotNil(t, l)
 	return l
-}
-
-// Sessions that commit nothing by themselves are refused: a lock would vanish with its connection. OpenDB sets them right.
-func TestAutocommitIsOff(t *testing.T) {
-	d := myWith(t, "autocommit", "1")
-	off := myConnector(t, map[string]string{"autocommit": "0"})
-	db := sql.OpenDB(off)
-	t.Cleanup(func() { _ = db.Close() })
-	require.ErrorIs(t, Migrate(t.Context(), db, MySQL), errNotCommitted)
-	b, err := New(db, MySQL)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	require.ErrorIs(t, b.Ping(t.Context()), errNotCommitted)
-	require.NoError(t, d.backend(t).Ping(t.Context()))
 }

@@ -27,7 +27,7 @@ func TestDeadWaiterOfALongLease(t *testing.T) {
 				b.forget(one) // it dies
 			}
 			aged(t, a, DefaultReapAge+time.Hour)
-			q := a.dialect.compile(a.st.text("UPDATE {locks} SET update_time = {now}, expires_at = {now} + $1")) // renewed
+			q := a.dialect.compile(a.st().text("UPDATE {locks} SET update_time = {now}, expires_at = {now} + $1")) // renewed
 			_, err = a.db.ExecContext(ctx, q.text, q.args(micros(time.Minute))...)
 			require.NoError(t, err)
 			require.NoError(t, a.reapOnce(ctx))

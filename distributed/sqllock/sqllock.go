@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,7 +23,7 @@ type Backend struct {
 	db       *sql.DB
 	dialect  Dialect
 	set      settings
-	st       *statements
+	said     atomic.Pointer[statements]
 	base     time.Time
 	process  string // begins the tokens of its attempts, and names its channel
 	numbers  atomic.Int64
@@ -41,6 +42,7 @@ type Backend struct {
 	removals    removals
 	observers   observers
 	crew        crew
+	sessions    sessions
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -60,7 +62,7 @@ type Backend struct {
 const tokenLength = 16
 
 // New returns a Backend on a database that the application has opened, and closes itself after the Backend. New asks nothing of it:
-// Ping or the first Enter finds out whether the tables are there.
+// Ping or the first Enter finds out whether the tables are there, and whether its sessions can keep locks.
 func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 	set, err := newSettings(dialect, opts)
 	if err != nil {
@@ -70,9 +72,13 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 		return nil, errors.New("sqllock: the database is nil")
 	}
 	b := &Backend{
-		db: db, dialect: dialect, set: set, st: newStatements(dialect, &set), base: time.Now(), process: rand.Text()[:tokenLength],
+		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:tokenLength],
 		gate: make(chan struct{}, set.parallel), renewing: make(chan struct{}, 1),
 		attempts: make(map[string]*attempt), byName: make(map[string][]*attempt),
+	}
+	b.said.Store(newStatements(dialect, &set))
+	if d, is := db.Driver().(interface{ LogTo(*slog.Logger) }); is {
+		d.LogTo(set.log)
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.asking, b.stopAsking = context.WithCancel(context.Background())
@@ -83,6 +89,9 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 	b.listen()
 	return b, nil
 }
+
+// st are the statements: with the schema of the tables in them once that is known (see fit).
+func (b *Backend) st() *statements { return b.said.Load() }
 
 // String names the dialect and the tables, and nothing of the connection.
 func (b *Backend) String() string {

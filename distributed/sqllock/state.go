@@ -73,7 +73,7 @@ func (b *Backend) change(ctx context.Context, name string, decide func(*state)) 
 
 func (b *Backend) read(ctx context.Context, q querier, name string) (*state, error) {
 	s, found := &state{}, false
-	err := b.rows(ctx, q, b.st.load.text, b.st.load.args(name), func(scan func(...any) error) error {
+	err := b.rows(ctx, q, b.st().load.text, b.st().load.args(name), func(scan func(...any) error) error {
 		found = true
 		return scan(&s.owner, &s.prior, &s.mode, &s.ttl, &s.fence, &s.expires, &s.ticket, &s.holder, &s.since, &s.queued, &s.members, &s.now)
 	})
@@ -83,7 +83,7 @@ func (b *Backend) read(ctx context.Context, q querier, name string) (*state, err
 	if s.queued == 0 && s.members == 0 {
 		return s, nil // whoever adds a row counts it here, under the lock that we have
 	}
-	err = b.rows(ctx, q, b.st.entries.text, b.st.entries.args(name), func(scan func(...any) error) error {
+	err = b.rows(ctx, q, b.st().entries.text, b.st().entries.args(name), func(scan func(...any) error) error {
 		var e entry
 		err := scan(&e.ticket, &e.token, &e.mode, &e.holds, &e.ttl, &e.fence, &e.expires, &e.holder, &e.since)
 		if !e.holds {
@@ -108,14 +108,14 @@ func firstError(errs ...error) error {
 func (b *Backend) save(ctx context.Context, q querier, name string, s *state) error {
 	queued, members := s.count()
 	if s.dirty || queued != s.queued || members != s.members {
-		args := b.st.store.args(name, s.owner, s.prior, int(s.mode), s.ttl, s.fence, s.expires, s.ticket, queued, members,
+		args := b.st().store.args(name, s.owner, s.prior, int(s.mode), s.ttl, s.fence, s.expires, s.ticket, queued, members,
 			s.holder, s.since)
-		if _, err := q.ExecContext(ctx, b.st.store.text, args...); err != nil {
+		if _, err := q.ExecContext(ctx, b.st().store.text, args...); err != nil {
 			return err
 		}
 	}
 	if len(s.removed) > 0 {
-		text, args := b.st.list(b.st.drop, s.removed)
+		text, args := b.st().list(b.st().drop, s.removed)
 		if _, err := q.ExecContext(ctx, text, args...); err != nil {
 			return err
 		}
@@ -125,10 +125,10 @@ func (b *Backend) save(ctx context.Context, q querier, name string, s *state) er
 		var err error
 		switch {
 		case e.added:
-			_, err = q.ExecContext(ctx, b.st.add.text, b.st.add.args(name, e.ticket, e.token, int(e.mode), number(e.holds), e.ttl, e.number(),
+			_, err = q.ExecContext(ctx, b.st().add.text, b.st().add.args(name, e.ticket, e.token, int(e.mode), number(e.holds), e.ttl, e.number(),
 				e.expires, e.holder, e.since)...)
 		case e.changed:
-			_, err = q.ExecContext(ctx, b.st.alter.text, b.st.alter.args(name, e.ticket, number(e.holds), e.number(), e.expires, e.since)...)
+			_, err = q.ExecContext(ctx, b.st().alter.text, b.st().alter.args(name, e.ticket, number(e.holds), e.number(), e.expires, e.since)...)
 		}
 		if err != nil {
 			return err

@@ -55,9 +55,9 @@ func (b *Backend) renewFree(ctx context.Context, some []*lease) (renewed map[str
 	seat := some[0].seat
 	names, tokens := namesOf(some)
 	err = b.inTransaction(ctx, func(q querier) error {
-		text, args := b.st.list(b.st.unlocked, names, tokens)
+		text, args := b.st().list(b.st().unlocked, names, tokens)
 		if seat {
-			text, args = b.st.list(b.st.unlockedSeats, tokens)
+			text, args = b.st().list(b.st().unlockedSeats, tokens)
 		}
 		if renewed, err = b.heldBy(ctx, q, text, args); err != nil || len(renewed) == 0 {
 			return err
@@ -66,9 +66,9 @@ func (b *Backend) renewFree(ctx context.Context, some []*lease) (renewed map[str
 			_, is := renewed[l.a.token]
 			return !is
 		}))
-		text, args = b.st.list(b.st.renew, names, tokens)
+		text, args = b.st().list(b.st().renew, names, tokens)
 		if seat {
-			text, args = b.st.list(b.st.renewMembers, tokens)
+			text, args = b.st().list(b.st().renewMembers, tokens)
 		}
 		_, err = q.ExecContext(ctx, text, args...)
 		return err
@@ -79,9 +79,9 @@ func (b *Backend) renewFree(ctx context.Context, some []*lease) (renewed map[str
 // endGone ends those that are not in the database any more.
 func (b *Backend) endGone(ctx context.Context, some []*lease) error {
 	names, tokens := namesOf(some)
-	text, args := b.st.list(b.st.owners, names)
+	text, args := b.st().list(b.st().owners, names)
 	if some[0].seat {
-		text, args = b.st.list(b.st.seats, tokens)
+		text, args = b.st().list(b.st().seats, tokens)
 	}
 	held, err := b.held(ctx, text, args)
 	for _, l := range some {
@@ -104,7 +104,7 @@ func (b *Backend) releaseUnlocked(ctx context.Context, some []*removal) (map[str
 		names, tokens = append(names, one.name), append(tokens, one.token)
 	}
 	err := b.inTransaction(ctx, func(q querier) error {
-		text, args := b.st.list(b.st.unlocked, names, tokens)
+		text, args := b.st().list(b.st().unlocked, names, tokens)
 		free, err := b.heldBy(ctx, q, text, args)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (b *Backend) releaseUnlocked(ctx context.Context, some []*removal) (map[str
 func (b *Backend) noteStuck(ctx context.Context, some []*removal, released map[string]bool, missing []string) error {
 	held := make(map[string]bool)
 	if len(missing) > 0 {
-		text, args := b.st.list(b.st.owners, missing)
+		text, args := b.st().list(b.st().owners, missing)
 		var err error
 		if held, err = b.held(ctx, text, args); err != nil {
 			return err

@@ -107,7 +107,7 @@ var rooms = []room{
 		imports: []string{"github.com/jackc/pgx/v5"},
 	},
 	{
-		path: "distributed/sqllock/mysql", what: "MySQL and MariaDB", knows: []string{"distributed", "distributed/sqllock"},
+		path: "distributed/sqllock/mysql", what: "MySQL and MariaDB", knows: []string{"distributed", "distributed/sqllock", "internal/passfile"},
 		imports: []string{"github.com/go-sql-driver/mysql"},
 	},
 	{

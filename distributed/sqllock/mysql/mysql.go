@@ -12,6 +12,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -28,22 +29,39 @@ const (
 	idleTime = 30 * time.Second
 	// connections is as many as a Backend uses at a time by default, so that none is opened in vain.
 	connections = sqllock.DefaultParallel + sqllock.BackgroundConnections
+	// lifetime is how long a connection is used at most: the name of the server may lead to another one meanwhile.
+	lifetime = 5 * time.Minute
 	// dialTime bounds the making of a connection, unless the URL has a timeout.
-	dialTime    = 5 * time.Second
+	dialTime    = 2 * time.Second
 	defaultPort = "3306"
 )
+
+// sessions are the settings that a lock relies on, whatever the server or the URL say: a statement by itself is committed, and ends
+// there; names are stored as they are.
+var sessions = map[string]string{
+	"autocommit": "1", "completion_type": "0", "character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
+}
+
+// bounds are what Open adds, in seconds, unless the URL says otherwise: how long a statement waits for a row that somebody keeps
+// locked, for meanwhile each further try takes a connection; and how long the server keeps a session of a host that has vanished, a
+// little longer than the pool keeps one that is idle.
+var bounds = map[string]string{"innodb_lock_wait_timeout": "1", "wait_timeout": "40"}
 
 // Open returns a Backend on the database that a URL names:
 //
 //	mysql://user[:password]@host[:port]/database[?tls=true&timeout=5s]
 //
-// with the parameters of the driver's DSN. Open does not connect. The tables have to be there: see Migrate.
+// with the parameters of the driver's DSN. password-file names a file with the password, one line of UTF-8, which is read for each
+// connection. Open sets the sessions as a lock needs them: docs/sql.md lists what. It does not connect. The tables have to be there:
+// see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
-	db, err := OpenDB(rawURL)
+	c, err := parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	b, err := sqllock.New(db, sqllock.MySQL, append([]sqllock.Option{sqllock.WithOwnedDB()}, opts...)...)
+	all := append([]sqllock.Option{sqllock.WithOwnedDB(), sqllock.WithSchema(c.config.DBName)}, opts...)
+	db := c.bounded().open()
+	b, err := sqllock.New(db, sqllock.MySQL, all...)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -76,49 +94,49 @@ var errURL = errors.New("mysql: not the URL of a database: want mysql://user:pas
 	"percent-encoded")
 
 // parse reads a URL.
-func parse(rawURL string) (*mysql.Config, error) {
+func parse(rawURL string) (*connector, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "mysql" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
 		return nil, errURL
 	}
-	dsn := "/"
-	if u.RawQuery != "" {
-		dsn += "?" + u.RawQuery
+	addr := u.Host
+	if u.Port() == "" {
+		addr = net.JoinHostPort(u.Hostname(), defaultPort)
+	}
+	c := &connector{log: new(driverLog)}
+	query, err := c.takePasswordFile(u)
+	if err != nil {
+		return nil, err
+	}
+	dsn := "tcp(" + addr + ")/" // the name that a certificate has to have is taken from here
+	if query != "" {
+		dsn += "?" + query
 	}
 	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
+	if err != nil || config.Addr != addr {
 		return nil, errURL
 	}
-	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
-	if u.Port() == "" {
-		config.Addr = net.JoinHostPort(u.Hostname(), defaultPort)
-	}
+	config.DBName = strings.Trim(u.Path, "/")
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.InterpolateParams = true // without it every statement is prepared first: a round trip more
 	if config.Params == nil {
 		config.Params = make(map[string]string)
 	}
-	config.Params["autocommit"] = "1" // whatever the server's default is
+	maps.Copy(config.Params, sessions)
 	if config.Timeout == 0 {
 		config.Timeout = dialTime
 	}
-	return config, nil
+	c.config = config
+	return c, nil
 }
 
-// OpenDB opens a database as Open does, for a program that uses it for other things as well.
+// OpenDB opens a database as Open does, for a program that uses it for other things as well. Its statements wait for rows as long as the
+// server allows: Open bounds that.
 func OpenDB(rawURL string) (*sql.DB, error) {
-	config, err := parse(rawURL)
+	c, err := parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, errURL
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
-	db.SetConnMaxIdleTime(idleTime)
-	return db, nil
+	return c.open(), nil
 }

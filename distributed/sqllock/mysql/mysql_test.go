@@ -1,0 +1,146 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testproc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
+
+// The certificate of a server has to be for the host of the URL.
+func TestCertificateIsForTheHost(t *testing.T) {
+	t.Parallel()
+	for rawURL, want := range map[string]string{
+		"mysql://u@db.example:3306/shop?tls=true": "db.example", "mysql://u:p@db.example/shop?tls=true": "db.example",
+		"mysql://u@[::1]:3306/shop?tls=true": "::1", "mysql://u@127.0.0.1/shop?tls=true": "127.0.0.1",
+	} {
+		c, err := parse(rawURL)
+		require.NoError(t, err, rawURL)
+		require.Equal(t, want, c.config.TLS.ServerName, rawURL)
+		require.False(t, c.config.TLS.InsecureSkipVerify, rawURL)
+	}
+}
+
+// settingsOf are those that a lock relies on, as a session has them.
+func settingsOf(t *testing.T, db *sql.DB) (settings [6]string) {
+	t.Helper()
+	defer func() { require.NoError(t, db.Close()) }()
+	s := &settings
+	require.NoError(t, db.QueryRow("SELECT @@autocommit, @@completion_type, @@character_set_client, @@character_set_connection, "+
+		"@@innodb_lock_wait_timeout, @@wait_timeout").Scan(&s[0], &s[1], &s[2], &s[3], &s[4], &s[5]))
+	return settings
+}
+
+// What a lock relies on is set in every session, whatever the server and the URL say; how long a session may wait is the URL's, and
+// the server's for OpenDB.
+func TestSessionsAreSet(t *testing.T) {
+	t.Parallel()
+	url := dbtest.SharedMariaDB(t).URL()
+	wrong := "?autocommit=0&completion_type=1&character_set_connection=latin1&charset=utf8"
+	open := func(query string, bounded bool) [6]string {
+		c, err := parse(url + query)
+		require.NoError(t, err)
+		if bounded {
+			c = c.bounded()
+		}
+		return settingsOf(t, c.open())
+	}
+	require.Equal(t, [6]string{"1", "NO_CHAIN", "utf8mb4", "utf8mb4", "1", "40"}, open(wrong, true))
+	require.Equal(t, [6]string{"1", "NO_CHAIN", "utf8mb4", "utf8mb4", "7", "77"}, open("?innodb_lock_wait_timeout=7&wait_timeout=77", true))
+	require.Equal(t, [6]string{"1", "NO_CHAIN", "utf8mb4", "utf8mb4", "50", "28800"}, open(wrong, false))
+}
+
+// A server accepts and says nothing, and then another one is there. No connection of before is ever answered: the pool makes new ones.
+func TestMuteServerDoesNotKeepThePool(t *testing.T) {
+	t.Parallel()
+	s := dbtest.SharedMariaDB(t)
+	proxy := testproc.NewProxy(t, s.Addr)
+	var mute atomic.Int64
+	proxy.SetFilters(nil, func(*testproc.Link, []byte) bool { mute.Add(1); return false }) // its greeting is lost
+	db, err := OpenDB(s.URLAt(proxy.Addr) + "?timeout=200ms")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	var pings sync.WaitGroup
+	for range connections { // as many as it has fail; the pool itself makes one for each that waits
+		pings.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			require.Error(t, db.PingContext(ctx))
+		})
+	}
+	require.Eventually(t, func() bool { return db.Stats().InUse == connections }, time.Minute, time.Microsecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range connections {
+		pings.Go(func() {
+			var err error
+			for again := true; again; again = err != nil && ctx.Err() == nil { // one that waits is told what came of a connection of before
+				err = db.PingContext(ctx)
+			}
+			require.NoError(t, err)
+		})
+	}
+	require.Eventually(t, func() bool { return mute.Load() > connections }, time.Minute, time.Millisecond)
+	proxy.SetFilters(nil, nil)
+	pings.Wait()
+}
+
+// The password is in a file that the URL names, and read again for each connection.
+func TestPasswordFile(t *testing.T) {
+	t.Parallel()
+	s, file := dbtest.SharedMariaDB(t), filepath.Join(t.TempDir(), "password")
+	u, err := url.Parse(s.URL())
+	require.NoError(t, err)
+	password, _ := u.User.Password()
+	u.User, u.RawQuery = url.User(u.User.Username()), "loc=Europe%2FVienna&password-file="+url.QueryEscape(file)
+	db, err := OpenDB(u.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.ErrorContains(t, db.PingContext(t.Context()), "password-file: open "+file)
+	require.NoError(t, os.WriteFile(file, []byte("wrong\n"), 0o600))
+	require.ErrorContains(t, db.PingContext(t.Context()), "Access denied")
+	require.NoError(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
+	require.NoError(t, db.PingContext(t.Context()))
+	for _, wrong := range []string{"mysql://u:secret@h/db?password-file=f", "mysql://h/db?password-file=f", "mysql://u@h/db?password-file="} {
+		_, err := OpenDB(wrong)
+		require.ErrorContains(t, err, "password-file")
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// What the driver logs of a connection that was not made is in the error. What it logs of others goes to the logger of the Backend, not to
+// the standard error.
+func TestLogOfTheDriver(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	l := &driverLog{}
+	l.LogTo(slog.New(slog.NewTextHandler(&lines, nil)))
+	w := &words{log: l}
+	w.Print("unexpected", "EOF")
+	require.EqualError(t, w.made(driver.ErrBadConn), "driver: bad connection: unexpected EOF")
+	require.ErrorIs(t, w.made(driver.ErrBadConn), driver.ErrBadConn)
+	require.Empty(t, lines.String())
+	w.Print("closing bad idle connection")
+	require.Contains(t, lines.String(), `text="closing bad idle connection"`)
+
+	b, err := Open("mysql://u@127.0.0.1:1/db", sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+}

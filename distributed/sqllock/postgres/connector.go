@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"maps"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// connector connects to a server, or to a pooler. One that keeps no sessions, as pgbouncer in transaction mode, cannot keep prepared
+// statements either. It is known by its refusal of a parameter that every server takes, and then nothing is prepared.
+type connector struct {
+	server, pooler driver.Connector
+	pooled         *atomic.Bool // the parameter was refused
+}
+
+func newConnector(t target) connector {
+	server, pooler := t.Copy(), t.Copy()
+	// Every look at a long queue would be compiled, were its cost above the server's limit.
+	server.RuntimeParams = maps.Clone(t.RuntimeParams)
+	server.RuntimeParams["jit"] = "off"
+	if pooler.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // the URL asks for nothing else
+		pooler.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	logIn := stdlib.OptionBeforeConnect(func(_ context.Context, config *pgx.ConnConfig) error {
+		t.logIn(config)
+		return nil
+	})
+	return connector{stdlib.GetConnector(*server, logIn), stdlib.GetConnector(*pooler, logIn), new(atomic.Bool)}
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if !c.pooled.Load() {
+		conn, err := c.server.Connect(ctx)
+		if !isPooler(err) {
+			return conn, err
+		}
+		c.pooled.Store(true)
+	}
+	return c.pooler.Connect(ctx)
+}
+
+// Driver implements driver.Connector.
+func (c connector) Driver() driver.Driver { return c.server.Driver() }
+
+// protocolViolation is pgbouncer's code for a parameter that it does not know; a server has none of that name: jit is there since 11.
+const protocolViolation = "08P01"
+
+func isPooler(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == protocolViolation
+}

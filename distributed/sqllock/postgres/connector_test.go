@@ -1,0 +1,182 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/distributed/sqllock/postgres"
+	"github.com/wllock/wllock/internal/dbtest"
+)
+
+// picky passes connections on to a server, and refuses parameters as pgbouncer does: all but those that it knows.
+func picky(t *testing.T, server string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { passOn(client, server) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	return l.Addr().String()
+}
+
+func passOn(client net.Conn, server string) {
+	defer func() { _ = client.Close() }()
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(client, head); err != nil {
+		return
+	}
+	rest := make([]byte, binary.BigEndian.Uint32(head)-4)
+	if _, err := io.ReadFull(client, rest); err != nil {
+		return
+	}
+	if bytes.Contains(rest, []byte("\x00jit\x00")) {
+		fields := "SFATAL\x00VFATAL\x00C08P01\x00Munsupported startup parameter: jit\x00\x00"
+		_, _ = client.Write(append(binary.BigEndian.AppendUint32([]byte("E"), uint32(4+len(fields))), fields...))
+		return
+	}
+	upstream, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer func() { _ = upstream.Close() }()
+	if _, err = upstream.Write(append(head, rest...)); err != nil {
+		return
+	}
+	go func() { _, _ = io.Copy(upstream, client); _ = upstream.Close() }()
+	_, _ = io.Copy(client, upstream)
+}
+
+// Behind a pooler that keeps no sessions nothing is prepared; at a server statements are, and nothing is compiled.
+func TestPoolerIsRecognized(t *testing.T) {
+	t.Parallel()
+	s := dbtest.SharedPostgres(t)
+	for addr, want := range map[string]struct {
+		prepared bool
+		jit      string
+	}{s.Addr: {true, "off"}, picky(t, s.Addr): {false, "on"}} {
+		db, err := postgres.OpenDB(s.URLAt(addr))
+		require.NoError(t, err)
+		var jit string
+		require.NoError(t, db.QueryRow("SELECT current_setting('jit') WHERE $1 = 1", 1).Scan(&jit))
+		require.Equal(t, want.jit, jit)
+		var prepared int
+		require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM pg_prepared_statements").Scan(&prepared))
+		require.Equal(t, want.prepared, prepared > 0)
+		require.NoError(t, db.Close())
+	}
+}
+
+// A lock works behind it, also by the other scheme.
+func TestOpenBehindAPooler(t *testing.T) {
+	t.Parallel()
+	s := dbtest.SharedPostgres(t)
+	u, err := url.Parse(s.URLAt(picky(t, s.Addr)))
+	require.NoError(t, err)
+	u.Scheme = "postgresql"
+	require.NoError(t, postgres.Migrate(t.Context(), u.String()))
+	b, err := postgres.Open(u.String(), sqllock.WithNotifier(nil))
+	require.NoError(t, err)
+	require.NoError(t, b.Ping(t.Context()))
+	l, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "i", TTL: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, b.Close())
+}
+
+// The encoding is that of names, whatever the role's is.
+func TestNamesAreSentAsUTF8(t *testing.T) {
+	t.Setenv("PGCLIENTENCODING", "LATIN1")
+	db, err := postgres.OpenDB(dbtest.SharedPostgres(t).URL())
+	require.NoError(t, err)
+	var encoding string
+	require.NoError(t, db.QueryRow("SHOW client_encoding").Scan(&encoding))
+	require.Equal(t, "UTF8", encoding)
+	require.NoError(t, db.Close())
+}
+
+// asking is a server that asks for a password, tells it, and hangs up.
+func asking(t *testing.T) (addr string, told chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	told = make(chan string, 100)
+	read := func(c net.Conn, head int) []byte {
+		b := make([]byte, head+4)
+		if _, err := io.ReadFull(c, b); err != nil {
+			return nil
+		}
+		rest := make([]byte, binary.BigEndian.Uint32(b[head:])-4)
+		_, _ = io.ReadFull(c, rest)
+		return rest
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			read(c, 0)
+			_, _ = c.Write([]byte{'R', 0, 0, 0, 8, 0, 0, 0, 3}) // in clear text
+			if password := strings.TrimRight(string(read(c, 1)), "\x00"); password != "" {
+				told <- password
+			}
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	return l.Addr().String(), told
+}
+
+// The password is in a file, and read again for each connection: of the pool, and of the Notifier.
+func TestPasswordFile(t *testing.T) {
+	t.Parallel()
+	addr, told := asking(t)
+	file := filepath.Join(t.TempDir(), "pgpass")
+	write := func(password string) {
+		require.NoError(t, os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600))
+	}
+	write("before")
+	u := "postgres://user@" + addr + "/db?sslmode=disable&passfile=" + url.QueryEscape(file)
+	db, err := postgres.OpenDB(u)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	n, err := postgres.NewNotifier(u)
+	require.NoError(t, err)
+	for _, password := range []string{"before", "after"} {
+		write(password)
+		require.Error(t, db.PingContext(t.Context()))
+		require.Equal(t, password, <-told)
+		for len(told) > 0 { // the pool's further tries
+			<-told
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var once sync.WaitGroup
+		once.Go(func() { n.Listen(ctx, "c", func(string) {}, func(bool) { cancel() }) })
+		require.Equal(t, password, <-told)
+		once.Wait()
+		cancel()
+	}
+}
