@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -68,7 +67,8 @@ func (b *Backend) newAttempt(req distributed.Request) *attempt {
 func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
 	b := a.b
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), distributed.ClaimWindow(a.ttl))
-	if err := a.pass(ctx, bound); err != nil {
+	leave, err := a.pass(ctx, bound)
+	if err != nil {
 		cancel()
 		prev.giveUp()
 		a.end()
@@ -78,14 +78,14 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 	a.prev, a.contended = prev.handle(), prev.contended() || a.limit > 0 && b.usedByOthers(a) // a permit beside them takes a transaction
 	if !b.crew.run(b, func() {
 		defer cancel()
-		defer func() { <-b.gate }()
+		defer leave()
 		defer close(answered)
 		stop := context.AfterFunc(b.asking, cancel)
 		defer stop()
 		a.answer(a.ask(bound), prev)
 	}) {
 		cancel()
-		<-b.gate
+		leave()
 		return nil, nil, distributed.ErrClosed
 	}
 	select {
@@ -94,23 +94,6 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 	case <-bound.Done():
 	}
 	return a.conclude(firstError(ctx.Err(), bound.Err()), prev)
-}
-
-// pass passes the gate.
-func (a *attempt) pass(ctx, bound context.Context) error {
-	gate := a.b.gate
-	select {
-	case gate <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case gate <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-	case <-bound.Done():
-	}
-	return distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls are under way: %w", cap(gate), firstError(ctx.Err(), bound.Err())), distributed.ErrUnreached)
 }
 
 // ask sends the request.

@@ -109,7 +109,7 @@ type statements struct {
 	queueUp, takeFirst query // of PostgreSQL
 
 	// With lists for an argument: see list.
-	drop, renew, renewMembers, unlocked, unlockedSeats, beat, places, leases, seats, owners string
+	drop, renew, renewMembers, renewFree, renewFreeSeats, beat, places, leases, seats, owners string
 }
 
 // The arguments of acquire, in this order.
@@ -139,7 +139,8 @@ func newStatements(d Dialect, s *settings) *statements {
 	}
 	for q, template := range map[*string]string{
 		&st.drop: drop, &st.renew: renew, &st.renewMembers: renewMembers, &st.beat: beat, &st.places: places, &st.leases: leases,
-		&st.seats: seats, &st.owners: owners, &st.unlocked: unlocked, &st.unlockedSeats: unlockedSeats,
+		&st.seats: seats, &st.owners: owners, &st.renewFree: d.ofUnlocked(owned, "{locks}", "name", renewed, "owner, queued, expires_at"),
+		&st.renewFreeSeats: d.ofUnlocked(seated, "{waiters}", "token", renewedSeat, "token, "+seatQueued+", expires_at"),
 	} {
 		*q = st.text(template)
 	}
@@ -151,9 +152,9 @@ func newStatements(d Dialect, s *settings) *statements {
 const (
 	// postgresNow takes a double, exact to a microsecond; EXTRACT has numerics, which cost a lone caller a tenth of its time.
 	postgresNow = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
-	// postgresBound has the server end this transaction, and give the row to others, when its process stands still in it for 5 s: no
-	// statement takes so long to follow. It adds nothing, so that it costs no round trip.
-	postgresBound = " + 0 * length(set_config('idle_in_transaction_session_timeout', '5000', true))"
+	// postgresBound has the server end this transaction, and give the row to others, when its process stands still in it for a sixth of
+	// the owner's TTL, so that the owner can still renew. It adds nothing, so that it costs no round trip.
+	postgresBound = " + 0 * length(set_config('idle_in_transaction_session_timeout', GREATEST(250, LEAST(1000, ttl / 6000))::text, true))"
 	// mysqlNow does not pass through a time zone: UNIX_TIMESTAMP() would, and be wrong for an hour in autumn.
 	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 	// sqliteNow counts milliseconds, which is what SQLite has.
@@ -237,14 +238,17 @@ FROM {locks} l WHERE l.name = $1`
 
 	drop = `DELETE FROM {waiters} WHERE token IN ({list})`
 
-	renew = `UPDATE {locks}{by name} SET expires_at = {now} + ttl, update_time = {now} WHERE name IN ({list}) AND owner IN ({list})`
+	renewed = `expires_at = {now} + ttl, update_time = {now}`
+	renew   = `UPDATE {locks}{by name} SET ` + renewed + ` WHERE name IN ({list}) AND owner IN ({list})`
 
-	renewMembers = `UPDATE {waiters}{by token} SET expires_at = {now} + ttl WHERE token IN ({list}) AND state = 1`
+	renewedSeat  = `expires_at = {now} + ttl`
+	renewMembers = `UPDATE {waiters}{by token} SET ` + renewedSeat + ` WHERE token IN ({list}) AND state = 1`
 
-	// unlocked locks the rows of owners that nobody else has locked, and unlockedSeats those of readers beside them (rule D10).
-	unlocked      = `SELECT owner, queued FROM {locks}{by name} WHERE name IN ({list}) AND owner IN ({list}) FOR UPDATE SKIP LOCKED`
-	unlockedSeats = `SELECT w.token, COALESCE((SELECT l.queued FROM {locks} l WHERE l.name = w.name), 0)
-FROM {waiters} w{by token} WHERE w.token IN ({list}) AND w.state = 1 FOR UPDATE SKIP LOCKED`
+	// owned are the rows of owners, and seated those of readers beside them: see ofUnlocked.
+	owned  = `SELECT name AS id FROM {locks}{by name} WHERE name IN ({list}) AND owner IN ({list})`
+	seated = `SELECT token AS id FROM {waiters}{by token} WHERE token IN ({list}) AND state = 1`
+	// seatQueued is how many wait for the lock of a seat.
+	seatQueued = `COALESCE((SELECT o.queued FROM {locks} o WHERE o.name = l.name), 0)`
 
 	// beat: three heartbeats make T/2.
 	beat = `UPDATE {waiters}{by token} SET expires_at = {now} + ttl / 2 WHERE token IN ({list}) AND state = 0`
@@ -269,11 +273,9 @@ FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
 	// leases tells who owns a lock, whether somebody waits for it, and whether readers share it.
 	leases = `SELECT name, owner, queued, members FROM {locks} WHERE name IN ({list})`
 
-	// owners is leases without the names.
-	owners = `SELECT owner, queued FROM {locks} WHERE name IN ({list})`
-
-	// seats is leases for those that share a lock beside its owner.
-	seats = `SELECT w.token, l.queued FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`
+	// owners is leases without the names, and seats that for those that share a lock beside its owner.
+	owners = `SELECT owner, queued, expires_at FROM {locks} WHERE name IN ({list})`
+	seats  = `SELECT w.token, l.queued, w.expires_at FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`
 )
 
 func loudly(s *settings) string {
@@ -281,6 +283,24 @@ func loudly(s *settings) string {
 		return queueUpLoudly
 	}
 	return queueUpSilently
+}
+
+// ofUnlocked changes those of some rows that nobody else has locked (rule D10). It is one statement: nothing stays locked between two.
+// MySQL merges no derived table that has a LIMIT, and returns nothing.
+func (d Dialect) ofUnlocked(rows, table, id, set, returning string) string {
+	switch d {
+	case MySQL:
+		return "UPDATE " + mysqlUnlocked(rows, table, id) + " SET " + set
+	case SQLite: // locks no rows
+		return "UPDATE " + table + " SET " + set + " WHERE " + id + " IN (" + rows + ")"
+	}
+	return "WITH u AS MATERIALIZED (" + rows + " FOR UPDATE SKIP LOCKED) UPDATE " + table + " l SET " + set + " FROM u WHERE l." + id +
+		" = u.id RETURNING " + returning
+}
+
+func mysqlUnlocked(rows, table, id string) string {
+	index := map[string]string{"name": "PRIMARY", "token": "token"}[id]
+	return "(" + rows + " LIMIT 4096 FOR UPDATE SKIP LOCKED) u STRAIGHT_JOIN " + table + " l FORCE INDEX (" + index + ") ON l." + id + " = u.id"
 }
 
 // list fills the lists into a statement. Their lengths are rounded up to powers of two by repeating the last one, so that

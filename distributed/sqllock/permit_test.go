@@ -167,7 +167,7 @@ func TestALateAnswerDoesNotRenewAPermit(t *testing.T) {
 		l := enter("beside")
 		require.True(t, l.seat)
 		var sent time.Time
-		b.renewSome(t.Context(), []*lease{l}, func(ctx context.Context, some []*lease) (map[string]bool, error) {
+		b.renewSome(t.Context(), []*lease{l}, func(ctx context.Context, some []*lease) (map[string]heldRow, error) {
 			sent = time.Now()
 			held, err := b.renewSeats(ctx, some)
 			for !distributed.Over(time.Now(), l.Until()) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ type removals struct {
 	mu      sync.Mutex // guards all below
 	queue   []*removal
 	workers int
+	rows    map[string]bool // of locks that a worker has a transaction for: another one would wait for it (rule D10)
 }
 
 type removal struct {
@@ -74,6 +76,7 @@ func (r *removals) now(ctx context.Context, b *Backend, one *removal) {
 	alone := r.workers == 0 && len(r.queue) == 0 && ctx.Err() == nil && b.begin()
 	if alone {
 		r.workers++
+		r.mark(one)
 	}
 	r.mu.Unlock()
 	if !alone {
@@ -96,14 +99,20 @@ func (r *removals) now(ctx context.Context, b *Backend, one *removal) {
 // next works on what has gathered. It reports false when there is no more to do for this worker.
 func (r *removals) next(b *Backend) bool {
 	r.mu.Lock()
-	n := min(len(r.queue), maxBatch)
-	if n == 0 || b.ctx.Err() != nil {
+	var some []*removal
+	if b.ctx.Err() == nil {
+		some = r.take(r.rows)
+	}
+	for _, one := range some {
+		r.mark(one)
+	}
+	if len(some) == 0 {
 		r.workers--
-		r.mu.Unlock()
+	}
+	r.mu.Unlock()
+	if len(some) == 0 {
 		return false
 	}
-	some := r.take(n)
-	r.mu.Unlock()
 	b.remove(b.asking, some) // Close does not break off what it would have to repeat
 	return true
 }
@@ -114,13 +123,27 @@ func (r *removals) put(one *removal) {
 	r.queue = append(r.queue, one)
 }
 
-// take takes n off the queue. The caller holds mu.
-func (r *removals) take(n int) []*removal {
-	some := append([]*removal(nil), r.queue[:n]...)
-	clear(r.queue[:n])
-	r.queue = r.queue[n:]
+// take takes a batch off the queue, but for what has one of these rows. The caller holds mu.
+func (r *removals) take(rows map[string]bool) (some []*removal) {
+	r.queue = slices.DeleteFunc(r.queue, func(one *removal) bool {
+		is := len(some) < maxBatch && !rows[one.name]
+		if is {
+			some = append(some, one)
+		}
+		return is
+	})
 	return some
 }
+
+// mark notes the row of one that takes a transaction, until removeRow. The caller holds mu.
+func (r *removals) mark(one *removal) {
+	if one.transacts() {
+		r.rows[one.name] = true
+	}
+}
+
+// transacts reports that it is not an owner, or not known to be one.
+func (one *removal) transacts() bool { return one.seat || one.any }
 
 // finish removes what is left, at the end, until all is removed or ctx has ended.
 func (r *removals) finish(ctx context.Context, b *Backend, more []*removal) {
@@ -128,14 +151,21 @@ func (r *removals) finish(ctx context.Context, b *Backend, more []*removal) {
 	defer r.mu.Unlock()
 	r.queue = append(r.queue, more...)
 	for len(r.queue) > 0 && ctx.Err() == nil {
-		some := r.take(min(len(r.queue), maxBatch))
+		some := r.take(nil)
+		left := len(r.queue)
 		r.mu.Unlock()
 		b.remove(ctx, some)
 		r.mu.Lock()
+		if len(r.queue) > left { // not all were answered
+			r.mu.Unlock()
+			sleep(ctx, removalPause)
+			r.mu.Lock()
+		}
 	}
-	for _, one := range r.take(len(r.queue)) {
+	for _, one := range r.queue {
 		one.finish(false, distributed.ErrClosed)
 	}
+	r.queue = nil
 }
 
 func (one *removal) finish(held bool, err error) {
@@ -144,41 +174,71 @@ func (one *removal) finish(held bool, err error) {
 	}
 }
 
-// remove removes some: the owners in one statement, others one by one.
+// remove removes some: the owners in one statement, and then the others of each lock in a transaction, those last that were tried before.
 func (b *Backend) remove(ctx context.Context, some []*removal) {
 	var owners []*removal
+	rows := make(map[string][]*removal)
 	for _, one := range some {
-		if one.claim != nil && !one.claim() {
-			continue
-		}
-		one.claim = nil
-		if !one.seat && !one.any {
+		if one.transacts() {
+			rows[one.name] = append(rows[one.name], one)
+		} else if one.claimed() {
 			owners = append(owners, one)
-			continue
 		}
-		b.removeOne(ctx, one)
 	}
 	if len(owners) > 0 {
 		b.removeOwners(ctx, owners)
 	}
+	for _, name := range slices.SortedFunc(maps.Keys(rows), func(x, y string) int { return tries(rows[x]) - tries(rows[y]) }) {
+		b.removeRow(ctx, name, rows[name])
+	}
 }
 
-// removeOne removes what is not an owner, or not known to be one.
-func (b *Backend) removeOne(ctx context.Context, one *removal) {
-	ctx, cancel := context.WithTimeout(ctx, min(removalTime, firstRemovalTime<<min(one.tries, 2)))
+// claimed reports that it is to be sent.
+func (one *removal) claimed() bool {
+	is := one.claim == nil || one.claim()
+	one.claim = nil
+	return is
+}
+
+func tries(some []*removal) (most int) {
+	for _, one := range some {
+		most = max(most, one.tries)
+	}
+	return most
+}
+
+// removeRow removes what has transactions, of one lock.
+func (b *Backend) removeRow(ctx context.Context, name string, some []*removal) {
+	ctx, cancel := context.WithTimeout(ctx, min(removalTime, firstRemovalTime<<min(tries(some), 2)))
 	defer cancel()
-	one.tries++
-	start, held := time.Now(), false
-	err := b.change(ctx, one.name, func(s *state) {
-		held = s.remove(one.handle) || held // found by a try whose answer was lost
-		s.tidy()
-		s.wake()
-	})
-	b.observe(start, err)
+	some = slices.DeleteFunc(some, func(one *removal) bool { return !one.claimed() })
+	start, held := time.Now(), make([]bool, len(some))
+	var err error
+	if len(some) > 0 {
+		err = b.change(ctx, name, func(s *state) {
+			for i, one := range some {
+				held[i] = s.remove(one.handle) || held[i] // found by a try whose answer was lost
+			}
+			s.tidy()
+			s.wake()
+		})
+		b.observe(start, err)
+	}
+	r := &b.removals
+	r.mu.Lock()
+	delete(r.rows, name)
+	rest := len(r.queue) > 0
+	r.mu.Unlock()
+	if rest { // for this row, perhaps
+		r.add(b)
+	}
 	if errors.Is(err, errNoRow) {
 		err = nil
 	}
-	b.removed(one, held, err)
+	for i, one := range some {
+		one.tries++
+		b.removed(one, held[i], err)
+	}
 }
 
 func (b *Backend) removeOwners(ctx context.Context, owners []*removal) {
@@ -236,7 +296,6 @@ func (b *Backend) removed(one *removal, held bool, err error) {
 		one.finish(false, distributed.ErrLeaseLost)
 	case b.isClosed(): // finish tries again
 		one.tried = true
-		time.Sleep(removalPause)
 		b.removals.put(one)
 	default:
 		one.tried = true
@@ -267,28 +326,39 @@ func (b *Backend) release(ctx context.Context, some []*removal) (map[string]bool
 		found[name] = true
 		return err
 	}
-	text, args := b.releaseBatch(some)
+	text, args := b.releaseBatch(some, false)
 	return found, b.rows(ctx, b.db, text+" RETURNING name", args, note)
 }
 
-// releaseBatch is the release of several. fence comes before owner, for MySQL.
-func (b *Backend) releaseBatch(some []*removal) (string, []any) {
-	var cases, names, tokens strings.Builder
+// releaseBatch is the release of several; unlocked: of those that nobody else has locked, which returns their tokens. No assignment sees
+// another one, for MySQL: the rest of a block is known by the name.
+func (b *Backend) releaseBatch(some []*removal, unlocked bool) (string, []any) {
 	var args []any
 	mark := func(arg any) string {
 		args = append(args, arg)
 		return b.dialect.marks(len(args), 1)
 	}
-	for _, one := range some {
-		fmt.Fprintf(&cases, " WHEN owner = %s AND fence = %s THEN %s", mark(one.token), mark(one.last), mark(one.drawn))
+	marks := func(of func(*removal) string) string {
+		var list []string
+		for _, one := range some {
+			list = append(list, mark(of(one)))
+		}
+		return strings.Join(list, ",")
 	}
-	for _, one := range some {
-		names.WriteString("," + mark(one.name))
+	where := func() string {
+		return "name IN (" + marks(func(one *removal) string { return one.name }) + ") AND owner IN (" + marks(func(one *removal) string { return one.token }) + ")"
 	}
-	for _, one := range some {
-		tokens.WriteString("," + mark(one.token))
+	set := func() string {
+		var cases strings.Builder
+		for _, one := range some {
+			fmt.Fprintf(&cases, " WHEN name = %s AND fence = %s THEN %s", mark(one.name), mark(one.last), mark(one.drawn))
+		}
+		return "fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = {now}"
 	}
-	text := "UPDATE {locks}{by name} SET fence = CASE" + cases.String() + " ELSE fence END, owner = '', update_time = " + b.st().now +
-		" WHERE name IN (" + names.String()[1:] + ") AND owner IN (" + tokens.String()[1:] + ")"
-	return b.st().text(text), args
+	if unlocked { // marks are in the order of the text
+		rows := "SELECT name AS id, owner AS token FROM {locks}{by name} WHERE " + where()
+		return b.st().text(b.dialect.ofUnlocked(rows, "{locks}", "name", set(), "u.token, queued, expires_at")), args
+	}
+	text := "UPDATE {locks}{by name} SET " + set()
+	return b.st().text(text + " WHERE " + where()), args
 }

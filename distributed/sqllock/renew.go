@@ -71,7 +71,7 @@ func (b *Backend) dueSoon() []*lease {
 	return soon
 }
 
-func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(context.Context, []*lease) (map[string]bool, error)) {
+func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(context.Context, []*lease) (map[string]heldRow, error)) {
 	for len(all) > 0 {
 		some := all[:min(len(all), renewBatch)]
 		all = all[len(some):]
@@ -79,7 +79,7 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 			b.renewUnlocked(ctx, some)
 			continue
 		}
-		var held map[string]bool
+		var held map[string]heldRow
 		var sent time.Time
 		half, cancel := halfOf(ctx)
 		err := retrying(half, func() (err error) {
@@ -96,13 +96,13 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 			continue // unknown: the Keeper tries again until they have expired
 		}
 		for _, l := range some {
-			contended, is := held[l.a.token]
+			row, is := held[l.a.token]
 			switch {
 			case held == nil: // all, and nothing is known about the queues: a look will tell
 				l.renewed(sent)
 			case is:
 				if l.renewed(sent) {
-					l.SetContended(contended)
+					l.SetContended(row.queued > 0)
 				}
 			default:
 				l.End()
@@ -134,14 +134,20 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
-// renewOwners returns the tokens that were renewed, and whether somebody waits for what they have; nil: all were. Without RETURNING
+// heldRow is what the database has of a lease.
+type heldRow struct {
+	queued  int // who wait for the lock
+	expires int64
+}
+
+// renewOwners returns the tokens that were renewed; nil: all were, and nothing is known about the queues. Without RETURNING
 // the count says whether all were; if not, a look tells which. A token that is the owner after the update was it during the
 // update: nobody becomes the owner a second time.
-func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bool, error) {
+func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]heldRow, error) {
 	names, tokens := namesOf(some)
 	text, args := b.st().list(b.st().renew, names, tokens)
 	if b.dialect.hasReturning() {
-		return b.held(ctx, text+" RETURNING owner, queued", args)
+		return b.held(ctx, text+" RETURNING owner, queued, expires_at", args)
 	}
 	result, err := b.db.ExecContext(ctx, text, args...)
 	if err != nil {
@@ -150,20 +156,12 @@ func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]bo
 	if n, err := result.RowsAffected(); err == nil && int(n) == len(some) {
 		return nil, nil
 	}
-	held := make(map[string]bool)
-	text, args = b.st().list(b.st().leases, names)
-	err = b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
-		var name, owner string
-		var queued, members int
-		err := scan(&name, &owner, &queued, &members)
-		held[owner] = queued > 0
-		return err
-	})
-	return held, err
+	text, args = b.st().list(b.st().owners, names)
+	return b.held(ctx, text, args)
 }
 
 // renewSeats is renewOwners for readers beside others.
-func (b *Backend) renewSeats(ctx context.Context, some []*lease) (map[string]bool, error) {
+func (b *Backend) renewSeats(ctx context.Context, some []*lease) (map[string]heldRow, error) {
 	_, tokens := namesOf(some)
 	text, args := b.st().list(b.st().renewMembers, tokens)
 	if _, err := b.db.ExecContext(ctx, text, args...); err != nil {
@@ -180,17 +178,14 @@ func namesOf(some []*lease) (names, tokens []string) {
 	return names, tokens
 }
 
-func (b *Backend) held(ctx context.Context, text string, args []any) (map[string]bool, error) {
-	return b.heldBy(ctx, b.db, text, args)
-}
-
-func (b *Backend) heldBy(ctx context.Context, q querier, text string, args []any) (map[string]bool, error) {
-	held := make(map[string]bool)
-	err := b.rows(ctx, q, text, args, func(scan func(...any) error) error {
+// held reads rows by their tokens.
+func (b *Backend) held(ctx context.Context, text string, args []any) (map[string]heldRow, error) {
+	held := make(map[string]heldRow)
+	err := b.rows(ctx, b.db, text, args, func(scan func(...any) error) error {
 		var token string
-		var queued int
-		err := scan(&token, &queued)
-		held[token] = queued > 0
+		var row heldRow
+		err := scan(&token, &row.queued, &row.expires)
+		held[token] = row
 		return err
 	})
 	return held, err

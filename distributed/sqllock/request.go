@@ -14,11 +14,14 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 		return a, err
 	}
 	for {
-		if !c.contended { // or it would be in vain
+		if !c.contended && !b.stuck.has(c.name) { // or it would be in vain
 			err = retrying(ctx, func() (err error) {
 				a, err = b.acquire(ctx, c)
 				return err
 			})
+			if err != nil && b.dialect == MySQL && isTimeout(err) {
+				b.stuck.note(c.name, nil)
+			}
 			if err != nil || a.outcome == granted {
 				return a, err
 			}
@@ -39,6 +42,9 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 			released = released || a.prevHeld // perhaps by a try whose answer was lost
 			a.sent, a.prevHeld = sent, released
 		})
+		if err == nil || errors.Is(err, errNoRow) {
+			b.stuck.forget(c.name)
+		}
 		if !errors.Is(err, errNoRow) {
 			return a, err
 		}

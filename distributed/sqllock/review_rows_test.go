@@ -2,9 +2,12 @@ package sqllock
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -26,15 +29,12 @@ func lockRow(t *testing.T, b *Backend, key string) {
 }
 
 func onEachServer(t *testing.T, test func(t *testing.T, d *database)) {
-	for name, open := range databases {
-		if name == "sqlite" {
-			continue // a file
+	t.Helper()
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect != SQLite {
+			test(t, d)
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, open(t))
-		})
-	}
+	})
 }
 
 func lasting(r *distributed.Request) { r.TTL = stuckTTL }
@@ -62,38 +62,53 @@ func TestRowThatStaysLockedCostsItsLeaseOnly(t *testing.T) {
 	})
 }
 
-// A lock that is free and cannot be taken holds up no other lock's hand-over.
+// A lock that is free and cannot be taken holds up no other lock's hand-over, also if many wait for it.
 func TestRowThatStaysLockedHoldsUpNoHandOver(t *testing.T) {
 	onEachServer(t, func(t *testing.T, d *database) {
-		a, b := d.backend(t), d.backend(t)
-		long := func(r *distributed.Request) { r.TTL = time.Minute }
-		stuck, other := enter(t, a, "k", long), enter(t, a, "other", long)
-		var places []distributed.Place
-		for _, key := range []string{"k", "other"} {
-			_, p, err := b.Enter(t.Context(), distributed.Request{Key: key, Instance: "b", TTL: time.Minute})
-			require.NoError(t, err)
-			require.NotNil(t, p)
-			places = append(places, p)
-		}
-		stuck.Abandon()
-		q := b.dialect.compile(b.st().text("UPDATE {locks} SET expires_at = {now} WHERE name = $1"))
-		c := d.backend(t)
-		tx, err := c.db.BeginTx(t.Context(), nil) // it changes the row and locks it
-		require.NoError(t, err)
-		_, err = tx.Exec(q.text, q.args("k")...)
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit())
-		lockRow(t, c, "k")
-		require.Eventually(t, func() bool { return changing(b, "k") }, time.Minute, time.Millisecond, "it is tried")
-		require.NoError(t, other.Release(t.Context()))
-		select {
-		case l := <-places[1].Granted():
-			require.NotNil(t, l)
-			require.True(t, changing(b, "k"), "it is stuck")
-		case <-time.After(time.Minute):
-			t.Error("no hand-over")
-		}
+		t.Run("lock", func(t *testing.T) { handOverBesideALockedRow(t, d, 1, func(*distributed.Request) {}) })
+		t.Run("permits", func(t *testing.T) {
+			handOverBesideALockedRow(t, d, 2*DefaultParallel, func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, 100 })
+		})
 	})
+}
+
+func handOverBesideALockedRow(t *testing.T, d *database, n int, change func(*distributed.Request)) {
+	a, b, key := d.backend(t), d.backend(t), fmt.Sprint("k", n)
+	long := func(r *distributed.Request) { r.TTL = 10 * time.Minute } // half of that a transaction waits for the row
+	stuck, other := enter(t, a, key, long), enter(t, a, key+" other", long)
+	for i := range n {
+		req := distributed.Request{Key: key, Instance: fmt.Sprint(i)}
+		change(&req)
+		queue(t, b, req, long)
+	}
+	p := queue(t, b, distributed.Request{Key: key + " other", Instance: "b"}, long)
+	stuck.Abandon()
+	q := b.dialect.compile(b.st().text("UPDATE {locks} SET expires_at = {now} WHERE name = $1"))
+	c := d.backend(t)
+	tx, err := c.db.BeginTx(t.Context(), nil) // it changes the row and locks it
+	require.NoError(t, err)
+	_, err = tx.Exec(q.text, q.args(key)...)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	lockRow(t, c, key)
+	require.Eventually(t, func() bool { return changing(b, key) }, time.Minute, time.Millisecond, "it is tried")
+	require.NoError(t, other.Release(t.Context()))
+	select {
+	case l := <-p.Granted():
+		require.NotNil(t, l)
+		require.True(t, changing(b, key), "it is stuck")
+	case <-time.After(time.Minute):
+		t.Error("no hand-over")
+	}
+}
+
+func queue(t *testing.T, b *Backend, req distributed.Request, change func(*distributed.Request)) distributed.Place {
+	t.Helper()
+	change(&req)
+	_, p, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	return p
 }
 
 func changing(b *Backend, name string) bool {
@@ -106,6 +121,36 @@ func changing(b *Backend, name string) bool {
 		}
 	}
 	return false
+}
+
+// Many calls wait for a lock with permits whose row is locked; those for other locks pass the gate.
+func TestRowThatStaysLockedLeavesPlacesToOtherCalls(t *testing.T) {
+	onEachServer(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		permit := func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, 100 }
+		enter(t, b, "k", permit)
+		lockRow(t, d.backend(t), "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for i := range 2 * DefaultParallel {
+			calls.Go(func() {
+				req := distributed.Request{Key: "k", Instance: fmt.Sprint(i), TTL: time.Minute}
+				permit(&req)
+				_, _, err := b.Enter(ctx, req)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		require.Eventually(t, func() bool { return len(b.of("k")) == 2*DefaultParallel+1 && len(b.gate) > 1 }, time.Minute, time.Millisecond)
+		for i := range 3 * DefaultParallel {
+			within, done := context.WithTimeout(t.Context(), 20*time.Second)
+			l, _, err := b.Enter(within, distributed.Request{Key: fmt.Sprint("other", i), Instance: "i", TTL: time.Minute})
+			done()
+			require.NoError(t, err)
+			require.NotNil(t, l)
+		}
+		cancel()
+		calls.Wait()
+	})
 }
 
 // Releases that share a statement with one whose row is locked get through.
@@ -127,6 +172,32 @@ func TestRowThatStaysLockedHoldsUpNoRelease(t *testing.T) {
 				return err == nil && l != nil
 			}, 30*time.Second, 20*time.Millisecond, key)
 		}
+	})
+}
+
+// Many permits of a lock whose row is locked are released: they wait for it together, and releases of other locks do not.
+func TestRowThatStaysLockedHoldsUpReleasesOfItsPermitsOnly(t *testing.T) {
+	onEachServer(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		var leases []distributed.Lease
+		for i := range maxBatch {
+			leases = append(leases, enter(t, b, "k", func(r *distributed.Request) {
+				r.Mode, r.Limit, r.Instance = distributed.Shared, maxBatch, fmt.Sprint(i)
+			}))
+		}
+		var others []distributed.Lease
+		for i := range 4 {
+			others = append(others, enter(t, b, fmt.Sprint("other", i)))
+		}
+		lockRow(t, d.backend(t), "k")
+		start := time.Now()
+		for _, l := range append(leases, others...) {
+			l.(distributed.AsyncLease).StartRelease()
+		}
+		for _, l := range others {
+			require.NoError(t, l.Release(t.Context()))
+		}
+		testscope.InTime(t, time.Since(start), 8*time.Second, "the releases of other locks") // one after the other they take a minute
 	})
 }
 

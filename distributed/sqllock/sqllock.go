@@ -38,6 +38,8 @@ type Backend struct {
 	reacquiring prepared
 	releasing   prepared
 	seen        names
+	stuck       names // of MySQL, whose row somebody kept locked: each statement would go on waiting there, so transactions are tried
+	asides      names // that a transaction of a round goes on aside for
 	looks       looks
 	removals    removals
 	observers   observers
@@ -53,6 +55,7 @@ type Backend struct {
 	mu       sync.Mutex // guards all below
 	attempts map[string]*attempt
 	byName   map[string][]*attempt // the same, by the lock
+	gates    map[string]*row       // of locks that calls are under way for
 	closed   bool                  // no more requests
 	sealed   bool                  // no more tasks
 	tasks    sync.WaitGroup        // Add under mu, unless sealed
@@ -74,8 +77,9 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 	b := &Backend{
 		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:tokenLength],
 		gate: make(chan struct{}, set.parallel), renewing: make(chan struct{}, 1),
-		attempts: make(map[string]*attempt), byName: make(map[string][]*attempt),
+		attempts: make(map[string]*attempt), byName: make(map[string][]*attempt), gates: make(map[string]*row),
 	}
+	b.removals.rows = make(map[string]bool)
 	b.said.Store(newStatements(dialect, &set))
 	if d, is := db.Driver().(interface{ LogTo(*slog.Logger) }); is {
 		d.LogTo(set.log)

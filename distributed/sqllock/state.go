@@ -168,18 +168,13 @@ func (b *Backend) rows(ctx context.Context, q querier, text string, args []any, 
 	return firstError(r.Err(), r.Close())
 }
 
-// inTransaction runs fn in a transaction that sees what others have committed before each of its statements.
+// inTransaction runs fn in a transaction that sees what others have committed before each of its statements. None outlives a process that
+// stands still in it for long: PostgreSQL's are bounded by the statement that locks the row, MySQL's from the beginning.
 func (b *Backend) inTransaction(ctx context.Context, fn func(querier) error) error {
-	if b.dialect == SQLite {
-		return b.immediately(ctx, fn)
+	if b.dialect != PostgreSQL {
+		return b.onConnection(ctx, fn)
 	}
-	// MySQL's default is repeatable reads, whose snapshot is made by the first read without a lock: the one of the queue, after we
-	// have the row's lock. To ask for another level would cost a round trip.
-	var opts *sql.TxOptions
-	if b.dialect == PostgreSQL {
-		opts = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
-	}
-	tx, err := b.db.BeginTx(ctx, opts)
+	tx, err := b.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
@@ -190,23 +185,58 @@ func (b *Backend) inTransaction(ctx context.Context, fn func(querier) error) err
 	return tx.Commit()
 }
 
-// immediately is inTransaction for SQLite, where a transaction that begins with a read may not be able to write later.
-func (b *Backend) immediately(ctx context.Context, fn func(querier) error) error {
-	conn, err := b.db.Conn(ctx)
+// The statements around a transaction.
+//
+// MySQL's has the server roll it back when the process stands still in it for a second, and give up the wait for a row as soon,
+// though the client may have gone: else it would go on waiting on a connection that nobody uses. It costs no round trip: autocommit is
+// turned off with that, and turning it on commits. The session has its own bounds before and after. The default of its isolation is
+// repeatable reads, whose snapshot is made by the first read without a lock: the one of the queue, after we have the row's lock.
+//
+// In SQLite a transaction that begins with a read may not be able to write later.
+const (
+	mysqlBegin = "/* BEGIN */ SET @wllock_wait = @@SESSION.wait_timeout, @wllock_lock = @@SESSION.innodb_lock_wait_timeout, autocommit = 0, " +
+		"SESSION wait_timeout = 1, SESSION innodb_lock_wait_timeout = 1"
+	mysqlCommit  = "/* COMMIT */ SET autocommit = 1, SESSION wait_timeout = @wllock_wait, SESSION innodb_lock_wait_timeout = @wllock_lock"
+	sqliteBegin  = "BEGIN IMMEDIATE"
+	sqliteCommit = "COMMIT"
+)
+
+// onConnection is inTransaction for MySQL and SQLite.
+func (b *Backend) onConnection(ctx context.Context, fn func(querier) error) error {
+	begin, commit := sqliteBegin, sqliteCommit
+	if b.dialect == MySQL {
+		begin, commit = mysqlBegin, mysqlCommit
+	}
+	conn, err := b.begun(ctx, begin)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	for _, step := range []func() error{
-		func() error { _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); return err },
-		func() error { return fn(conn) },
-		func() error { _, err := conn.ExecContext(ctx, "COMMIT"); return err },
-	} {
-		if err = step(); err != nil {
-			return b.rollBack(conn, err)
-		}
+	if err = fn(conn); err == nil {
+		_, err = conn.ExecContext(ctx, commit)
+	}
+	if err != nil {
+		return b.rollBack(conn, err)
 	}
 	return nil
+}
+
+// begun returns a connection in a transaction. Those that the server has closed while they were idle are passed over.
+func (b *Backend) begun(ctx context.Context, begin string) (conn *sql.Conn, err error) {
+	for range b.db.Stats().Idle + 1 {
+		if conn, err = b.db.Conn(ctx); err != nil {
+			return nil, err
+		}
+		if _, err = conn.ExecContext(ctx, begin); err == nil {
+			return conn, nil
+		}
+		err = b.rollBack(conn, err)
+		_ = conn.Close()
+		if !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return nil, err
 }
 
 // rollBack ends a transaction that may have begun, and returns why.
@@ -214,7 +244,11 @@ func (b *Backend) rollBack(conn *sql.Conn, err error) error {
 	// On a context of its own: the caller's may be why it failed. A connection that stays in the transaction is not used again.
 	end, cancel := context.WithTimeout(context.Background(), rollbackTime)
 	defer cancel()
-	if _, rollback := conn.ExecContext(end, "ROLLBACK"); rollback != nil && code(rollback) != "sqlite1" { // 1: there is none any more
+	_, failed := conn.ExecContext(end, "ROLLBACK")
+	if failed == nil && b.dialect == MySQL {
+		_, failed = conn.ExecContext(end, mysqlCommit)
+	}
+	if failed != nil && code(failed) != "sqlite1" { // 1: there is none any more
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	return err
