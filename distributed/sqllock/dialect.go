@@ -106,7 +106,7 @@ type statements struct {
 	alter   query
 	peek    query
 
-	queueUp, takeFirst query // of PostgreSQL
+	queueUp, queueUpLoudly, takeFirst query // of PostgreSQL
 
 	// With lists for an argument: see list.
 	drop, renew, renewMembers, renewFree, renewFreeSeats, beat, places, leases, seats, owners string
@@ -133,7 +133,8 @@ func newStatements(d Dialect, s *settings) *statements {
 	}
 	for q, template := range map[*query]string{
 		&st.acquire: acquire, &st.again: taken, &st.release: release, &st.load: load, &st.entries: entries, &st.store: store, &st.add: add,
-		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: loudly(s),
+		&st.alter: alter, &st.peek: peek, &st.takeFirst: takeFirst, &st.queueUp: queueUpSilently,
+		&st.queueUpLoudly: queueUpLoudly,
 	} {
 		*q = d.compile(st.text(template))
 	}
@@ -168,7 +169,7 @@ const (
 // fence: the unused rest of prev's block is taken back if nobody has had a fence since. A repeat of a shared request gets new ones, for
 // others may have had some since.
 const upsert = `INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
-VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8, {now} + $7, $11, {now}, {now})
+VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, COALESCE((SELECT value FROM {meta} WHERE name = 'floor'), 0)) + $8, {now} + $7, $11, {now}, {now})
 ON CONFLICT (name) DO UPDATE SET
   prior = CASE WHEN l.owner = $3 THEN l.prior ELSE l.owner END,
   fence = CASE WHEN l.owner = $3 AND l.mode = 0 THEN l.fence WHEN l.owner = $3 THEN l.fence + $8 ELSE
@@ -193,7 +194,7 @@ RETURNING fence, prior, queued`
 // it the condition is true of the new owner.
 const mysqlUpsert = `INSERT INTO {locks} (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
 VALUES ($1, $2, $3, $5, $6,
-  LAST_INSERT_ID((GREATEST({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8) * 2) DIV 2, {now} + $7, $11, {now}, {now})
+  LAST_INSERT_ID((GREATEST({now} * 1000, COALESCE((SELECT value FROM {meta} WHERE name = 'floor'), 0)) + $8) * 2) DIV 2, {now} + $7, $11, {now}, {now})
 ON DUPLICATE KEY UPDATE
   fence = IF(` + mysqlFree + `, ` + mysqlFence + `, fence + LAST_INSERT_ID(0)),
   prior = IF(owner <> $3 AND ` + mysqlFree + `, owner, prior),
@@ -277,13 +278,6 @@ FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
 	owners = `SELECT owner, queued, expires_at FROM {locks} WHERE name IN ({list})`
 	seats  = `SELECT w.token, l.queued, w.expires_at FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`
 )
-
-func loudly(s *settings) string {
-	if s.notifier != nil {
-		return queueUpLoudly
-	}
-	return queueUpSilently
-}
 
 // ofUnlocked changes those of some rows that nobody else has locked (rule D10). It is one statement: nothing stays locked between two.
 // MySQL merges no derived table that has a LIMIT, and returns nothing.

@@ -70,6 +70,7 @@ var kinds = map[string]kind{
 	"1020": collided,                                                                 // MariaDB: the row has changed since the snapshot
 	"1412": collided, "sqlite5": collided, "sqlite6": collided, "sqlite17": collided, // table definition changed; busy, locked, schema
 	"53300": crowded, "1040": crowded, "1203": crowded, // too many connections
+	"1226": crowded, "1461": crowded, // the account has too many; too many statements are prepared
 	"57P03": unreached,                                         // starting up
 	"57P01": lost, "57P02": lost, "57P05": lost, "57014": lost, // shut down, crashed, idle; cancelled because our time has ended
 	"25P03": lost, "25P04": lost, "4031": lost, // stood still in a transaction, or it was too long; stood still
@@ -85,6 +86,9 @@ func kindOf(err error) kind {
 	}
 	if errors.Is(err, errSession) {
 		return refused
+	}
+	if errors.Is(err, errQueueFull) {
+		return collided
 	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {

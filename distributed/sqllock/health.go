@@ -85,33 +85,6 @@ func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Cont
 	return b.orClosed(explain(what, err))
 }
 
-// errProbed ends the transaction of a Ping, so that it has no effect.
-var errProbed = errors.New("sqllock: probed")
-
-// Ping implements distributed.Backend. It takes a lock of its own, and rolls that back.
-func (b *Backend) Ping(ctx context.Context) error {
-	return b.ask(ctx, "ping", func(ctx context.Context) error {
-		if _, err := sessionOf(ctx, b.db, b.dialect, b.st().set); err != nil {
-			return err
-		}
-		err := b.inTransaction(ctx, func(q querier) error {
-			name := string(hashMark) + "ping." + b.process
-			args := b.st().acquire.args(name, nil, b.newToken(), "", 0, int64(1), int64(1), int64(1), int64(0), int64(0), "")
-			if _, err := q.ExecContext(ctx, b.st().acquire.text, args...); err != nil {
-				return err
-			}
-			if err := b.rows(ctx, q, b.st().entries.text, b.st().entries.args(name), func(func(...any) error) error { return nil }); err != nil {
-				return err
-			}
-			return errProbed
-		})
-		if errors.Is(err, errProbed) {
-			return nil
-		}
-		return err
-	})
-}
-
 // Echo implements distributed.Observable: the lightest statement.
 func (b *Backend) Echo(ctx context.Context) error {
 	err := b.ask(ctx, "echo", func(ctx context.Context) error {

@@ -33,6 +33,7 @@ type push struct {
 	up     atomic.Bool   // notifications arrive
 	heard  atomic.Int64  // when one of our own did, in nanoseconds since the Backend's base
 	want   chan struct{} // a waiter wants to know; holds one
+	quiet  atomic.Int64  // until then, in nanoseconds since the Backend's base, this Backend notifies nobody
 	warned bool          // since they last arrived; of the goroutine of listen
 }
 

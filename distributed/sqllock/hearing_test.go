@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -83,4 +84,42 @@ func TestIdleAsksNothing(t *testing.T) {
 	before := d.wire.statements.Load()
 	time.Sleep(3 * hearEvery)
 	require.Zero(t, d.wire.statements.Load()-before)
+}
+
+// The queue of notifications is full, because somebody listens and does not read: locks are given and handed over all the same.
+func TestFullQueueOfNotificationsRefusesNobody(t *testing.T) {
+	d := newPostgres(t)
+	db := d.open()
+	defer func() { _ = db.Close() }()
+	for _, text := range []string{
+		`CREATE FUNCTION pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000'; END $$`,
+		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
+	} {
+		_, err := db.Exec(text)
+		require.NoError(t, err)
+	}
+	for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
+		b, other := d.backend(t, WithNotifier(silent{})), d.backend(t, WithNotifier(silent{}))
+		key := fmt.Sprint("k", mode)
+		l := enter(t, b, key)
+		_, p, err := other.Enter(t.Context(), distributed.Request{Key: key, Instance: "b", TTL: time.Minute, Mode: mode})
+		require.NoError(t, err)
+		require.NotNil(t, p)
+		require.NoError(t, l.Release(t.Context()))
+		select {
+		case l := <-p.Granted():
+			require.NotNil(t, l)
+			require.NoError(t, l.Release(t.Context()))
+		case <-time.After(time.Minute):
+			t.Fatal("no hand-over")
+		}
+	}
+}
+
+// silent is a Notifier whose notifications never come.
+type silent struct{}
+
+func (silent) Listen(ctx context.Context, _ string, _ func(string), connected func(bool)) {
+	connected(true)
+	<-ctx.Done()
 }

@@ -2,7 +2,10 @@ package sqllock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
+	"time"
 )
 
 // Notifier receives notifications of PostgreSQL, on one connection for the process. Package sqllock/postgres has one.
@@ -14,12 +17,40 @@ type Notifier interface {
 	Listen(ctx context.Context, channel string, notify func(payload string), connected func(bool))
 }
 
+const (
+	// queueFull is PostgreSQL's refusal to commit a notification: some session of the server listens, and does not read. The same
+	// without one succeeds, and the others look.
+	queueFull = "54000"
+	// quietTime is how long nothing is notified then.
+	quietTime = 5 * time.Second
+)
+
+// errQueueFull says that a statement is to be repeated without notifications.
+var errQueueFull = errors.New("sqllock: the queue of notifications is full")
+
+// notifies reports that this Backend notifies others.
+func (b *Backend) notifies() bool {
+	return b.set.notifier != nil && int64(time.Since(b.base)) >= b.push.quiet.Load()
+}
+
+// loud passes on the error of what may have notified, as one whose repeat notifies nobody.
+func (b *Backend) loud(err error) error {
+	if err == nil || b.set.notifier == nil || code(err) != queueFull {
+		return err
+	}
+	if b.notifies() {
+		b.set.log.Warn("sqllock: hand-overs are found by looking", "why", "the server's queue of notifications is full", "error", err)
+	}
+	b.push.quiet.Store(int64(time.Since(b.base) + quietTime))
+	return fmt.Errorf("%w: %w", errQueueFull, err)
+}
+
 // channelOf returns the channel of a process. It is a name that needs no quotes.
 func channelOf(process string) string { return "wllock_" + strings.ToLower(process) }
 
 // notify notifies the processes of these tokens, when the transaction commits.
 func (b *Backend) notify(ctx context.Context, q querier, tokens []string) error {
-	if b.set.notifier == nil {
+	if !b.notifies() {
 		return nil
 	}
 	for _, token := range tokens {
@@ -28,7 +59,7 @@ func (b *Backend) notify(ctx context.Context, q querier, tokens []string) error 
 			continue // it is poked
 		}
 		if _, err := q.ExecContext(ctx, "SELECT pg_notify($1, $2)", channelOf(process), token); err != nil {
-			return err
+			return b.loud(err)
 		}
 	}
 	return nil
@@ -67,7 +98,7 @@ func (b *Backend) releaseAndNotify(ctx context.Context, some []*removal) (map[st
 	if err == nil && len(missed) > 0 {
 		b.notifyHeads(ctx, missed)
 	}
-	return found, err
+	return found, b.loud(err)
 }
 
 // notifyHeads notifies the heads of queues. If it fails, they look after a while.

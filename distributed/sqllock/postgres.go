@@ -16,7 +16,7 @@ import (
 // released without the lock being taken: there is no other way to tell it. The arguments are those of acquire.
 const queueUp = `WITH l AS (
   INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
-  VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, (SELECT value FROM {meta} WHERE name = 'floor')) + $8, {now} + $7, $11, {now}, {now})
+  VALUES ($1, $2, $3, $5, $6, {greatest}({now} * 1000, COALESCE((SELECT value FROM {meta} WHERE name = 'floor'), 0)) + $8, {now} + $7, $11, {now}, {now})
   ON CONFLICT (name) DO UPDATE SET
     prior = CASE WHEN l.owner = $3 THEN l.prior WHEN ` + isFree + ` THEN l.owner WHEN l.owner = $4 THEN $3 ELSE l.prior END,
     fence = CASE WHEN l.owner = $3 THEN l.fence
@@ -64,7 +64,7 @@ const takeFirst = `WITH t AS (
     AND NOT EXISTS (SELECT 1 FROM {waiters} b WHERE b.name = $1 AND b.state = 0 AND b.ticket < w.ticket)
   RETURNING l.fence, l.queued),
 d AS (DELETE FROM {waiters} x USING t WHERE x.token = $2 AND x.state = 0 RETURNING 1)
-SELECT fence, queued, 1 / (SELECT COUNT(*) FROM d) FROM t`
+SELECT fence, queued, 1 / (SELECT COUNT(*) FROM d), EXISTS (SELECT 1 FROM {waiters} o WHERE o.name = $1 AND o.state = 0 AND o.token <> $2) FROM t`
 
 const (
 	uniqueViolation = "23505"
@@ -79,8 +79,12 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 	var prior string
 	var queued, members, notified int
 	err = retrying(ctx, func() error {
+		text := b.st().queueUp.text
+		if b.notifies() {
+			text = b.st().queueUpLoudly.text
+		}
 		a = answer{outcome: queuedUp, count: fenceBlock, sent: time.Now()}
-		return b.rows(ctx, b.db, b.st().queueUp.text, b.acquireArgs(c, a.count), func(scan func(...any) error) error {
+		return b.loud(b.rows(ctx, b.db, text, b.acquireArgs(c, a.count), func(scan func(...any) error) error {
 			var mine bool
 			err := scan(&mine, &a.last, &prior, &queued, &a.holder, &members, &notified)
 			a.holder = distributed.HolderText(a.holder, members)
@@ -88,7 +92,7 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 				a.outcome = granted
 			}
 			return err
-		})
+		}))
 	})
 	if err != nil {
 		if code(err) == uniqueViolation { // an earlier try was carried out
@@ -99,7 +103,7 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 	a.contended = queued > 0
 	if c.prev != nil {
 		a.prevHeld = prior == c.prev.token && a.outcome == granted || prior == c.token
-		if prior == c.token && queued > 1 && notified == 0 && b.set.notifier != nil {
+		if prior == c.token && queued > 1 && notified == 0 && b.notifies() {
 			b.notifyHeads(ctx, []string{c.name})
 		}
 	}
@@ -112,15 +116,19 @@ func (b *Backend) takeAtOnce(ctx context.Context, c *claim) (a answer, done bool
 		return a, false, nil
 	}
 	a = answer{outcome: granted, count: fenceBlock}
+	var others bool
 	err = b.rows(ctx, b.db, b.st().takeFirst.text, b.st().takeFirst.args(c.name, c.token, a.count), func(scan func(...any) error) error {
 		var queued, one int
 		done = true
-		err := scan(&a.last, &queued, &one)
+		err := scan(&a.last, &queued, &one, &others)
 		a.contended = queued > 0
 		return err
 	})
 	if err != nil && code(err) == divisionByZero {
 		return a, false, nil
+	}
+	if a.contended && !others { // somebody has come just now, or rows were deleted by hand: they are counted anew
+		_ = b.change(ctx, c.name, func(s *state) { s.tidy(); s.wake() })
 	}
 	return a, done && err == nil, err
 }

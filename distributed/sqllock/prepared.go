@@ -55,7 +55,9 @@ type keptQuerier struct {
 // ExecContext implements querier.
 func (k keptQuerier) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
 	if stmt := k.p.of(ctx, k.b, text); stmt != nil {
-		return stmt.ExecContext(ctx, args...)
+		if r, err := stmt.ExecContext(ctx, args...); !unprepared(err) {
+			return r, err
+		}
 	}
 	return k.b.db.ExecContext(ctx, text, args...)
 }
@@ -63,7 +65,15 @@ func (k keptQuerier) ExecContext(ctx context.Context, text string, args ...any) 
 // QueryContext implements querier.
 func (k keptQuerier) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	if stmt := k.p.of(ctx, k.b, text); stmt != nil {
-		return stmt.QueryContext(ctx, args...)
+		if r, err := stmt.QueryContext(ctx, args...); !unprepared(err) {
+			return r, err
+		}
 	}
 	return k.b.db.QueryContext(ctx, text, args...)
 }
+
+// unpreparedCodes are MySQL's: it has too many prepared statements, this one is to be prepared anew, or a proxy has changed the server.
+var unpreparedCodes = map[string]bool{"1461": true, "1615": true, "1243": true}
+
+// unprepared reports that a statement was not carried out because it could not be prepared on its connection: its text can be sent.
+func unprepared(err error) bool { return err != nil && unpreparedCodes[code(err)] }

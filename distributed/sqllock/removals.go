@@ -306,7 +306,7 @@ func (b *Backend) removed(one *removal, held bool, err error) {
 
 // release releases owners and returns the names of those that were: on MySQL one, or see releaseUnlocked.
 func (b *Backend) release(ctx context.Context, some []*removal) (map[string]bool, error) {
-	if b.set.notifier != nil {
+	if b.notifies() {
 		return b.releaseAndNotify(ctx, some)
 	}
 	found := make(map[string]bool, len(some))

@@ -224,3 +224,31 @@ func TestOneTimeDecidesAllColumns(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, s.fill(newStatements(PostgreSQL, &s).queueUp.text), "expires_at <= "+postgresNow)
 }
+
+// Somebody deletes rows by hand: of waiters, which the next lock counts anew, and of all tables. Fences grow all the same.
+func TestRowsDeletedByHand(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		run := func(text string) {
+			_, err := b.db.ExecContext(t.Context(), b.st().text(text))
+			require.NoError(t, err)
+		}
+		l := enter(t, b, "k")
+		first, _ := l.NextFence()
+		require.NoError(t, l.Release(t.Context()))
+		run("UPDATE {locks} SET queued = 3, ticket = 3 WHERE name = 'k'") // as three that waited would have left it
+		l = waitFor(t, b, "k")
+		require.NoError(t, l.Release(t.Context()))
+		var queued int
+		require.NoError(t, one(t.Context(), b.db, b.st().text("SELECT queued FROM {locks} WHERE name = 'k'"), nil, &queued))
+		require.Zero(t, queued)
+
+		for _, table := range []string{"locks", "waiters", "meta"} {
+			run("DELETE FROM {" + table + "}")
+		}
+		l = waitFor(t, b, "k")
+		fence, _ := l.NextFence()
+		require.Greater(t, fence, first)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}

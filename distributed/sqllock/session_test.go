@@ -329,3 +329,44 @@ func TestSessionThatOthersUsed(t *testing.T) {
 		})
 	}
 }
+
+// A process that has prepared its statements goes on where no further one can be prepared.
+func TestNoMoreStatementsCanBePrepared(t *testing.T) {
+	t.Parallel()
+	b := newSQLite(t).backend(t)
+	enough := &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
+	require.True(t, unprepared(enough))
+	require.Equal(t, crowded, kindOf(enough), "a pool that prepares every statement")
+	require.False(t, unprepared(nil))
+	require.False(t, unprepared(&mysql.MySQLError{Number: 1213}))
+	full := sql.OpenDB(fullConnector{enough})
+	t.Cleanup(func() { _ = full.Close() })
+	stmt, err := full.PrepareContext(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	kept := keptQuerier{b, &prepared{stmt: stmt}}
+	rows, err := kept.QueryContext(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, rows.Close())
+	_, err = kept.ExecContext(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, stmt.Close())
+}
+
+// fullConnector makes connections that prepare statements and refuse to run them.
+type fullConnector struct{ err error }
+
+func (c fullConnector) Connect(context.Context) (driver.Conn, error) { return fullConn(c), nil }
+func (c fullConnector) Driver() driver.Driver                        { return nil }
+
+type fullConn struct{ err error }
+
+func (c fullConn) Prepare(string) (driver.Stmt, error) { return fullStmt(c), nil }
+func (c fullConn) Close() error                        { return nil }
+func (c fullConn) Begin() (driver.Tx, error)           { return nil, c.err }
+
+type fullStmt struct{ err error }
+
+func (s fullStmt) Close() error                               { return nil }
+func (s fullStmt) NumInput() int                              { return 0 }
+func (s fullStmt) Exec([]driver.Value) (driver.Result, error) { return nil, s.err }
+func (s fullStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, s.err }

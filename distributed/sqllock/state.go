@@ -182,7 +182,7 @@ func (b *Backend) inTransaction(ctx context.Context, fn func(querier) error) err
 		_ = tx.Rollback()
 		return err
 	}
-	return tx.Commit()
+	return b.loud(tx.Commit())
 }
 
 // The statements around a transaction.

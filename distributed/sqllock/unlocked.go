@@ -155,7 +155,7 @@ func (b *Backend) releaseUnlocked(ctx context.Context, some []*removal) (map[str
 			released = append(released, one.name)
 		}
 	}
-	if len(released) > 0 && b.set.notifier != nil {
+	if len(released) > 0 && b.notifies() {
 		b.notifyHeads(ctx, released)
 	}
 	return found, nil

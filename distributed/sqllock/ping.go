@@ -1,0 +1,53 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+)
+
+// errProbed ends the transaction of a Ping, so that it has no effect.
+var errProbed = errors.New("sqllock: probed")
+
+// Ping implements distributed.Backend. It asks for the settings of a session, takes a lock and a place of its own, notes a TTL, and rolls
+// that back. So it needs the rights that a lock needs.
+func (b *Backend) Ping(ctx context.Context) error {
+	return b.ask(ctx, "ping", func(ctx context.Context) error {
+		if _, err := sessionOf(ctx, b.db, b.dialect, b.st().set); err != nil {
+			return err
+		}
+		err := b.inTransaction(ctx, func(q querier) error { return firstError(b.trial(ctx, q), errProbed) })
+		return ignoring(err, errProbed)
+	})
+}
+
+// trial does once what a lock does to each table.
+func (b *Backend) trial(ctx context.Context, q querier) error {
+	if b.dialect == PostgreSQL { // as postgresBound does, for no row is read here
+		if _, err := q.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', '1000', true)"); err != nil {
+			return err
+		}
+	}
+	name, token := string(hashMark)+"ping."+b.process, b.newToken()
+	took := b.st().acquire.args(name, nil, token, "", 0, int64(1), int64(1), int64(1), int64(0), int64(0), "")
+	if _, err := q.ExecContext(ctx, b.st().acquire.text, took...); err != nil {
+		return err
+	}
+	if err := b.rows(ctx, q, b.st().entries.text, b.st().entries.args(name), func(func(...any) error) error { return nil }); err != nil {
+		return err
+	}
+	leave := b.dialect.compile(b.st().text("DELETE FROM {waiters} WHERE name = $1 AND ticket = $2"))
+	for _, step := range []struct {
+		query
+		args []any
+	}{
+		{b.st().add, []any{name, int64(1), token, 0, 0, int64(1), int64(0), int64(0), "", int64(0)}},
+		{b.st().alter, []any{name, int64(1), 0, int64(0), int64(0), int64(0)}},
+		{leave, []any{name, int64(1)}},
+		{b.noteTTL(), []any{name, int64(1), int64(1)}},
+	} {
+		if _, err := q.ExecContext(ctx, step.text, step.query.args(step.args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
