@@ -96,7 +96,13 @@ func newLocal(t *testing.T) (*outage.LocalOnly, *leasingBackend) {
 
 // fail makes an Enter fail, so that l knows that the backend is away.
 func fail(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
+	failWith(t, l, b, down)
+}
+
+// failWith has the questions that follow answered so: the first is asked while Enter returns.
+func failWith(t *testing.T, l *outage.LocalOnly, b *leasingBackend, ping func(context.Context) error) {
 	b.does(down)
+	b.ping.Store(&ping)
 	lease, place, err := l.Enter(t.Context(), distributed.Request{})
 	require.NoError(t, err)
 	require.Nil(t, lease)
@@ -121,12 +127,10 @@ func TestLeaseIsDegradedByWhatWasKnownBeforeItsEnd(t *testing.T) {
 			b.does(up)
 		}, false},
 		{"stopped since", 4 * ttl, func(t *testing.T, l *outage.LocalOnly, b *leasingBackend) {
-			fail(t, l, b)
-			stopped := func(context.Context) error { // nothing happens in a process that is stopped
+			failWith(t, l, b, func(context.Context) error { // nothing happens in a process that is stopped
 				time.Sleep(5 * ttl)
 				return distributed.ErrUnavailable
-			}
-			b.ping.Store(&stopped)
+			})
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -175,13 +179,11 @@ func TestFailureAfterTheEndIsTooLate(t *testing.T) {
 func TestStopBreaksTheOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocal(t)
-		fail(t, l, b)
-		stopped := func(context.Context) error {
+		failWith(t, l, b, func(context.Context) error {
 			time.Sleep(3 * ttl)
 			b.does(down)
 			return distributed.ErrUnavailable
-		}
-		b.ping.Store(&stopped)
+		})
 		time.Sleep(3*ttl + ttl/2)
 		require.False(t, l.Degraded())
 		time.Sleep(ttl)
