@@ -24,7 +24,6 @@ import (
 var openers = map[string]func(t *testing.T) func(opts ...sqllock.Option) distributed.Backend{
 	"sqlite": func(t *testing.T) func(...sqllock.Option) distributed.Backend {
 		url := "sqlite://" + t.TempDir() + "/locks.db"
-		require.NoError(t, sqlite.Migrate(t.Context(), url))
 		return func(opts ...sqllock.Option) distributed.Backend { return must(t)(sqlite.Open(url, opts...)) }
 	},
 	"postgres": func(t *testing.T) func(...sqllock.Option) distributed.Backend {

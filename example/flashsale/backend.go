@@ -53,7 +53,6 @@ var services = []service{
 	{
 		schemes: []string{"sqlite"},
 		open:    func(url string) (distributed.Backend, error) { return orNil(sqlite.Open(url)) },
-		migrate: func(ctx context.Context, url string) error { return sqlite.Migrate(ctx, url) },
 	},
 }
 

@@ -116,9 +116,6 @@ func overPostgres(o Options) (distributed.Backend, bool, error) {
 
 // overSQLite opens a backend in a file.
 func overSQLite(o Options) (distributed.Backend, bool, error) {
-	if err := sqlite.Migrate(context.Background(), o.Addr); err != nil {
-		return nil, false, err
-	}
 	b, err := sqlite.Open(o.Addr)
 	return b, false, err
 }

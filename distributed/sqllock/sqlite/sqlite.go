@@ -1,7 +1,6 @@
 // Package sqlite opens a sqllock.Backend on a file of SQLite, for the processes of one machine, with the driver modernc.org/sqlite,
 // which needs no C.
 //
-//	err := sqlite.Migrate(ctx, "sqlite:///var/lib/shop/locks.db")   // once
 //	backend, err := sqlite.Open("sqlite:///var/lib/shop/locks.db")
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
@@ -13,6 +12,7 @@ import (
 	"database/sql"
 	"errors"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -30,10 +30,15 @@ const (
 	pragmas = "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(100)"
 )
 
-// Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch it. The
-// tables have to be there: see Migrate.
+// Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch it; its first
+// use creates the file and the tables if they are missing. A file that is removed or replaced takes its locks along: their holders lose
+// them at their next look or renewal.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
-	db, err := OpenDB(rawURL)
+	tables, err := sqllock.DDL(sqllock.SQLite, opts...)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openDB(rawURL, tables)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +60,7 @@ func Opener(opts ...sqllock.Option) func(context.Context, *url.URL) (distributed
 	}
 }
 
-// Migrate creates the file and the tables if they are missing: see sqllock.Migrate.
+// Migrate creates the file and the tables if they are missing, before their first use: see sqllock.Migrate.
 func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err error) {
 	db, err := OpenDB(rawURL)
 	if err != nil {
@@ -67,8 +72,8 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 
 var errURL = errors.New("sqlite: not the URL of a file: want sqlite:///absolute/path or sqlite:relative/path")
 
-// dsn returns what the driver calls the file.
-func dsn(rawURL string) (string, error) {
+// pathOf returns the path of the file.
+func pathOf(rawURL string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "sqlite" || u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", errURL
@@ -82,16 +87,19 @@ func dsn(rawURL string) (string, error) {
 	if path == "" || path == "/" {
 		return "", errURL
 	}
-	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: pragmas}).String(), nil
+	return filepath.Abs(path) // it stays the same file when the process goes to another directory
 }
 
-// OpenDB opens a file as Open does, for a program that uses it for other things as well.
-func OpenDB(rawURL string) (*sql.DB, error) {
-	name, err := dsn(rawURL)
+// OpenDB opens a file as Open does, for a program that uses it for other things as well. It creates no tables: see Migrate.
+func OpenDB(rawURL string) (*sql.DB, error) { return openDB(rawURL, nil) }
+
+func openDB(rawURL string, tables []string) (*sql.DB, error) {
+	path, err := pathOf(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector(name))
+	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: pragmas}).String()
+	db := sql.OpenDB(connector{path, dsn, tables})
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxIdleTime(idleTime)

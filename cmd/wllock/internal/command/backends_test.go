@@ -95,7 +95,7 @@ func onBackend(t *testing.T, url string) []string {
 	t.Helper()
 	env := shop(url, "WLLOCK_LEASE_TTL="+testTTL.String())
 	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
-	case "postgres", "mysql", "sqlite":
+	case "postgres", "mysql":
 		code, _, err := run(t, env, "migrate")
 		require.Zero(t, code, err)
 	}

@@ -153,12 +153,14 @@ func TestDoctorOfDatabases(t *testing.T) {
 	lite := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
 	for name, url := range map[string]string{"postgres": postgres.URL(), "mysql": dbtest.SharedMariaDB(t).URL(), "sqlite": lite} {
 		env := shop(url, "WLLOCK_LEASE_TTL=10s")
-		code, found := examined(t, env)
-		require.Equal(t, wrong, code, name)
-		require.Regexp(t, "error: .*wllock migrate", found["access"], name)
+		if name != "sqlite" { // a file makes its own tables
+			code, found := examined(t, env)
+			require.Equal(t, wrong, code, name)
+			require.Regexp(t, "error: .*wllock migrate", found["access"], name)
+		}
 		code, _, err := run(t, env, "migrate")
 		require.Zero(t, code, err)
-		_, found = examined(t, env)
+		_, found := examined(t, env)
 		require.Contains(t, found["access"], "ok: ", name)
 		require.Contains(t, found["lock"], "lock and unlock", name)
 		if name != "sqlite" {

@@ -1,0 +1,153 @@
+package sqlite_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/distributed/sqllock/sqlite"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// forever is how long a test waits for what should happen soon. Only a test that fails waits so long.
+const forever = 30 * time.Second
+
+func open(t *testing.T, url string, opts ...sqllock.Option) *sqllock.Backend {
+	t.Helper()
+	b, err := sqlite.Open(url, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, b.Close()) })
+	return b
+}
+
+func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db") }
+
+func urlOf(file string) string { return "sqlite://" + file }
+
+// acquire acquires a lock that is free, or will be.
+func acquire(t *testing.T, b *sqllock.Backend, instance string) distributed.Lease {
+	ctx, cancel := context.WithTimeout(t.Context(), forever)
+	defer cancel()
+	l, p, err := b.Enter(ctx, distributed.Request{Key: "k", Instance: instance, TTL: time.Minute})
+	if !assert.NoError(t, err) {
+		return nil
+	}
+	if p != nil {
+		select {
+		case l = <-p.Granted():
+		case <-ctx.Done():
+		}
+	}
+	assert.NotNil(t, l)
+	return l
+}
+
+// There is nothing to migrate: several processes at a time open a file that is not there, with tables of two names.
+func TestFileMakesItsOwnTables(t *testing.T) {
+	t.Parallel()
+	url := urlOf(newFile(t))
+	var all sync.WaitGroup
+	for i := range 8 {
+		var opts []sqllock.Option
+		if i%2 == 1 {
+			opts = append(opts, sqllock.WithTable("other"))
+		}
+		b := open(t, url, opts...)
+		all.Go(func() {
+			if l := acquire(t, b, fmt.Sprint(i)); l != nil {
+				assert.NoError(t, l.Release(t.Context()))
+			}
+			assert.NoError(t, b.Ping(t.Context()))
+		})
+	}
+	all.Wait()
+}
+
+// A deploy that empties the folder, or puts back a copy, takes the lock away from its holder, whose connections are to a file that no
+// other process finds.
+func TestFileTakesItsLocksAlong(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(t *testing.T, file string){
+		"removed": func(t *testing.T, file string) { remove(t, file, "", "-wal", "-shm") },
+		"replaced": func(t *testing.T, file string) {
+			other := newFile(t)
+			require.NoError(t, sqlite.Migrate(t.Context(), urlOf(other)))
+			remove(t, file, "-wal", "-shm")
+			require.NoError(t, os.Rename(other, file))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := newFile(t)
+			old := acquire(t, open(t, urlOf(file)), "old")
+			take(t, file)
+			next := acquire(t, open(t, urlOf(file)), "next")
+			select {
+			case <-old.Lost():
+			case <-time.After(forever):
+				t.Fatal("two holders")
+			}
+			require.NoError(t, next.Release(t.Context()))
+		})
+	}
+}
+
+func remove(t *testing.T, file string, suffixes ...string) {
+	t.Helper()
+	for _, suffix := range suffixes {
+		require.NoError(t, os.Remove(file+suffix))
+	}
+}
+
+// Without its log the file is the same, but what processes know of each other was in the log's index: whoever opens the file now does not meet
+// those that had it open before.
+func TestConnectionEndsWithTheLog(t *testing.T) {
+	t.Parallel()
+	file := newFile(t)
+	db, err := sqlite.OpenDB(urlOf(file))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	_, err = db.Exec("CREATE TABLE in_the_log (n INTEGER)")
+	require.NoError(t, err)
+	remove(t, file, "-wal", "-shm")
+	var n int
+	require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM sqlite_master").Scan(&n))
+	require.FileExists(t, file+"-shm", "a new connection has made it")
+}
+
+// A relative path is that of the process's directory when it was opened, whenever a connection is made.
+func TestPathStaysWhereItWas(t *testing.T) {
+	file := newFile(t)
+	t.Chdir(filepath.Dir(file))
+	b := open(t, "sqlite:locks.db")
+	t.Chdir(t.TempDir())
+	l := acquire(t, b, "relative")
+	_, err := os.Stat(file)
+	require.NoError(t, err)
+	_, _, err = open(t, urlOf(file)).Enter(t.Context(), distributed.Request{Key: "k", Instance: "absolute", TTL: time.Minute, NoWait: true})
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// OpenDB is for other things as well, and creates nothing.
+func TestOpenDBCreatesNoTables(t *testing.T) {
+	t.Parallel()
+	db, err := sqlite.OpenDB(urlOf(newFile(t)))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	var n int
+	require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM sqlite_master").Scan(&n))
+	require.Zero(t, n)
+}
