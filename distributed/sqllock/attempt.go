@@ -61,21 +61,35 @@ func (b *Backend) newAttempt(req distributed.Request) *attempt {
 	return a
 }
 
-// enter is the exchange behind Backend.Enter. It runs on a goroutine of the crew, so that a caller that goes does not have
-// the driver close the connection; what its request got then is removed. It is bounded by the claim window: nobody relies on an
-// answer that comes later.
+// enter is the exchange behind Backend.Enter.
 func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
+	a.prev, a.contended = prev.handle(), prev.contended() || a.limit > 0 && a.b.usedByOthers(a) // a permit beside them takes a transaction
+	for start := time.Now(); ; {
+		late, err := a.try(ctx, prev)
+		switch {
+		case time.Since(start) < busyTime && a.again(ctx, err):
+		case err != nil:
+			prev.giveUp()
+			a.end()
+			return nil, nil, err
+		default:
+			return a.conclude(late, prev)
+		}
+	}
+}
+
+// try sends the request; an error says that it was not sent, and late why there may be no reply. The request runs on a goroutine of the crew, so that
+// a caller that goes does not have the driver close the connection; what its request got then is removed. It is bounded by the claim
+// window: nobody relies on an answer that comes later.
+func (a *attempt) try(ctx context.Context, prev *prev) (late, err error) {
 	b := a.b
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), distributed.ClaimWindow(a.ttl))
 	leave, err := a.pass(ctx, bound)
 	if err != nil {
 		cancel()
-		prev.giveUp()
-		a.end()
-		return nil, nil, err
+		return nil, err
 	}
 	answered := make(chan struct{})
-	a.prev, a.contended = prev.handle(), prev.contended() || a.limit > 0 && b.usedByOthers(a) // a permit beside them takes a transaction
 	if !b.crew.run(b, func() {
 		defer cancel()
 		defer leave()
@@ -86,18 +100,56 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 	}) {
 		cancel()
 		leave()
-		return nil, nil, distributed.ErrClosed
+		return nil, distributed.ErrClosed
 	}
 	select {
 	case <-answered:
 	case <-ctx.Done():
 	case <-bound.Done():
 	}
-	return a.conclude(firstError(ctx.Err(), bound.Err()), prev)
+	return firstError(ctx.Err(), bound.Err()), nil
 }
 
-// ask sends the request.
+// busyTime is how long a request to SQLite is tried again. A file that is busy for so long is as good as away, and whoever closes a Locker waits for
+// its requests.
+const busyTime = 30 * time.Second
+
+// again reports that the request is to be tried once more: SQLite lets in one writer at a time, in no order, so it may find the file
+// busy for the whole of its time. That is contention, and no outage, if the file can be read. The answer to a new try is worth as much as that to the
+// first would have been, because a lease counts from the sending of the try that got it. unsent says why the last one was not sent. Only the caller's
+// goroutine tries, and only when the last try is over, so there is never more than one.
+func (a *attempt) again(ctx context.Context, unsent error) bool {
+	b := a.b
+	if b.dialect != SQLite || a.noWait || ctx.Err() != nil || b.isClosed() {
+		return false
+	}
+	a.mu.Lock()
+	r := a.reply
+	a.mu.Unlock()
+	if unsent == nil && (r == nil || r.err == nil || !isTimeout(r.err) && kindOf(r.err) != collided) {
+		return false
+	}
+	look, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(a.ttl)/2)
+	defer cancel()
+	start := time.Now()
+	_, _, err := b.isHeld(look, &a.claim)
+	b.observe(start, err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil || a.state == ended { // Close was quicker
+		return false
+	}
+	a.reply = nil
+	return true
+}
+
+// ask sends the request. That to SQLite ends in time to be tried again.
 func (a *attempt) ask(ctx context.Context) reply {
+	if a.b.dialect == SQLite {
+		var cancel context.CancelFunc
+		ctx, cancel = halfOf(ctx)
+		defer cancel()
+	}
 	start := time.Now()
 	r, err := a.b.request(ctx, &a.claim)
 	a.b.observe(start, err)

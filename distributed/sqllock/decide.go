@@ -49,6 +49,7 @@ type claim struct {
 	ttl        time.Duration
 	noWait     bool
 	prev       *handle // released first; nil: none
+	released   bool    // a try has done that, perhaps in vain
 	contended  bool    // others wait, as far as is known
 }
 

@@ -51,6 +51,46 @@ func TestFileIsLockedByAnotherProcess(t *testing.T) {
 	release(t, acquired(t, far, request(short)))
 }
 
+// A file that others write to is busy, and not away: a caller without a limit of its own waits, also when a single try would be in vain, in line
+// for it as well as for the calls of its own process. One with NoWait does not.
+func TestBusyFileIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := migrated(t, sqliteIn(t))
+	b := d.backend(t, nil, sqllock.WithParallel(1))
+	blocker, err := d.pool(t, nil).Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, blocker.Close()) }()
+	_, err = blocker.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	require.NoError(t, err)
+	tries := make(chan struct{}, 100)
+	defer b.Observe(func(distributed.Exchange) { tries <- struct{}{} })()
+	second := lasting(time.Second)
+	entered := make(chan error, 2)
+	for range cap(entered) {
+		go func() {
+			l, _, err := b.Enter(t.Context(), request(newName("k"), second))
+			if l != nil {
+				_ = l.Release(t.Context())
+			}
+			entered <- err
+		}()
+	}
+	for range 6 {
+		select {
+		case <-tries:
+		case err := <-entered:
+			t.Fatalf("%v while the file is busy", err)
+		}
+	}
+	_, _, err = b.Enter(t.Context(), request(newName("k"), second, func(r *distributed.Request) { r.NoWait = true }))
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	_, err = blocker.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	for range cap(entered) {
+		require.NoError(t, <-entered)
+	}
+}
+
 func TestFileIsReadOnly(t *testing.T) {
 	t.Parallel()
 	d := migrated(t, sqliteIn(t))

@@ -36,11 +36,12 @@ func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
 		if done || err != nil {
 			return a, err
 		}
-		sent, released := time.Now(), a.prevHeld
+		sent := time.Now()
+		c.released = c.released || a.prevHeld
 		err = b.change(ctx, c.name, func(s *state) {
 			a = s.enter(c)
-			released = released || a.prevHeld // perhaps by a try whose answer was lost
-			a.sent, a.prevHeld = sent, released
+			c.released = c.released || a.prevHeld // perhaps by a try whose answer was lost
+			a.sent, a.prevHeld = sent, c.released
 		})
 		if err == nil || errors.Is(err, errNoRow) {
 			b.stuck.forget(c.name)
