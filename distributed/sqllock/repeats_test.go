@@ -31,6 +31,29 @@ func (w *wire) loseOnce(word string, before bool) (lost func() bool) {
 	}
 }
 
+// A copy of the process, as one that is restored from a snapshot, has its name and all it knows. What it asks for is a request of its
+// own, and no repeat: neither at once, nor in the queue.
+func TestCopyOfTheProcessIsAnother(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b, twin := d.backend(t), d.backend(t)
+		twin.process = b.process
+		l := enter(t, b, "key")
+		_, _, err := twin.Enter(t.Context(), distributed.Request{Key: "key", Instance: "i", TTL: time.Minute, NoWait: true})
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		var places []distributed.Place
+		for _, one := range []*Backend{b, twin} {
+			_, p, err := one.Enter(t.Context(), distributed.Request{Key: "key", Instance: "i", TTL: time.Minute})
+			require.NoError(t, err)
+			places = append(places, p)
+		}
+		require.NoError(t, l.Release(t.Context()))
+		l = <-places[0].Granted()
+		require.Empty(t, places[1].Granted())
+		require.NoError(t, l.Release(t.Context()))
+		require.NoError(t, (<-places[1].Granted()).Release(t.Context()))
+	})
+}
+
 // A request or an answer that is lost has one effect: the same lease, with the same fences, and nothing beside it.
 func TestLostStatements(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +24,7 @@ type Backend struct {
 	set      settings
 	said     atomic.Pointer[statements]
 	base     time.Time
-	process  string // begins the tokens of its attempts, and names its channel
-	numbers  atomic.Int64
+	process  string // begins the tokens of its attempts, and names its channel: see newToken
 	keeper   *keepalive.Keeper
 	due      *deadline.Set[*attempt] // looks and heartbeats
 	later    *deadline.Set[*removal] // removals to be tried again
@@ -61,8 +59,8 @@ type Backend struct {
 	tasks    sync.WaitGroup        // Add under mu, unless sealed
 }
 
-// tokenLength is that of the random part of a token: 80 bits.
-const tokenLength = 16
+// processLength is how many letters of 5 bits name the process: enough never to meet another.
+const processLength = 16
 
 // New returns a Backend on a database that the application has opened, and closes itself after the Backend. New asks nothing of it:
 // Ping or the first Enter finds out whether the tables are there, and whether its sessions can keep locks.
@@ -75,7 +73,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 		return nil, errors.New("sqllock: the database is nil")
 	}
 	b := &Backend{
-		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:tokenLength],
+		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:processLength],
 		gate: make(chan struct{}, set.parallel), renewing: make(chan struct{}, 1),
 		attempts: make(map[string]*attempt), byName: make(map[string][]*attempt), gates: make(map[string]*row),
 	}
@@ -131,8 +129,9 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	return l, p, b.orClosed(err)
 }
 
-// newToken names an attempt: process and number. Numbers grow, and no two attempts have the same.
-func (b *Backend) newToken() string { return b.process + "." + strconv.FormatInt(b.numbers.Add(1), 36) }
+// newToken names an attempt: by its process, whose channel that is, and by letters of its own, which are drawn now. So a copy of the
+// process, which has the same memory, draws others. It fits into the 48 bytes of the columns.
+func (b *Backend) newToken() string { return b.process + "." + rand.Text() }
 
 func (b *Backend) orClosed(err error) error {
 	if err != nil && b.isClosed() {
