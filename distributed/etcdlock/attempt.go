@@ -23,6 +23,7 @@ type attempt struct {
 	lock     string // the key of the lock
 	dir      string // the prefix of all requests for it
 	name     string // the key of this one
+	value    string // of the key: see valueOf
 	tag      string
 	instance string
 	mode     distributed.Mode
@@ -57,7 +58,8 @@ func (b *Backend) newAttempt(s *session, req distributed.Request) *attempt {
 	dir, tag := b.dirOf(req.Key), tagOf(req.Instance)
 	a := &attempt{
 		b: b, s: s, lock: req.Key, dir: dir, tag: tag, name: b.names.take(dir + letterOf(req.Mode, req.Limit) + tag + "-"),
-		instance: req.Instance, mode: req.Mode, limit: req.Limit, ttl: req.TTL, noWait: req.NoWait, granted: make(chan distributed.Lease, 1),
+		value: valueOf(req.Instance), instance: req.Instance, mode: req.Mode, limit: req.Limit, ttl: req.TTL, noWait: req.NoWait,
+		granted: make(chan distributed.Lease, 1),
 	}
 	a.item.Owner = a
 	return a

@@ -78,6 +78,11 @@ func opRange(req *pb.RangeRequest) *pb.RequestOp {
 
 func opGet(key string) *pb.RequestOp { return opRange(&pb.RangeRequest{Key: []byte(key)}) }
 
+// opValue reads a key with its value.
+func opValue(key string) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte(key)}}}
+}
+
 // opLast reads the newest of the keys with a prefix; before is a create revision that it must be below, unless 0.
 func opLast(prefix string, before int64) *pb.RequestOp {
 	return opRange(&pb.RangeRequest{
@@ -111,6 +116,13 @@ func ifCreated(key string, revision int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,
 		TargetUnion: &pb.Compare_CreateRevision{CreateRevision: revision},
+	}
+}
+
+// ifValue holds if the key is there, with this value.
+func ifValue(key, value string) *pb.Compare {
+	return &pb.Compare{
+		Key: []byte(key), Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_Value{Value: []byte(value)},
 	}
 }
 

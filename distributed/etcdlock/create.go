@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -14,7 +15,7 @@ import (
 //
 // A try that was not answered has been carried out or not, or will be. It is repeated under the same name: if the key exists, the
 // repeat finds it; if an earlier try comes after the repeat, it finds the key and does nothing. One that comes after the key
-// was deleted again finds the guard changed: see dirty (rule E1).
+// was deleted again finds the guard changed: see dirty (rule E1). That it is ours tells its value.
 func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
 	if a.noWait {
 		if err := prev.release(ctx); err != nil {
@@ -60,8 +61,8 @@ func (a *attempt) createRequest(prev string, seen int64) *pb.TxnRequest {
 	guard := a.s.guardKey()
 	req := &pb.TxnRequest{
 		Compare: []*pb.Compare{ifCreated(a.name, 0), ifModified(guard, a.s.guardRevision())},
-		Success: []*pb.RequestOp{a.opBefore(), opPut(a.name, a.instance, a.s.lease())},
-		Failure: []*pb.RequestOp{opGet(a.name), opGet(guard)},
+		Success: []*pb.RequestOp{a.opBefore(), opPut(a.name, a.value, a.s.lease())},
+		Failure: []*pb.RequestOp{opValue(a.name), opGet(guard)},
 	}
 	if prev != "" {
 		req.Success = append([]*pb.RequestOp{opDelete(prev)}, req.Success...)
@@ -125,6 +126,10 @@ func (a *attempt) created(got *pb.TxnResponse) *view {
 // somebody is in the way. It sets seen if nobody was, at that revision, for the next try.
 func (a *attempt) refused(got *pb.TxnResponse, prev *prev, seen *int64) (done bool, err error) {
 	mine, guard := got.Responses[0].GetResponseRange(), got.Responses[1].GetResponseRange()
+	if len(mine.Kvs) > 0 && string(mine.Kvs[0].Value) != a.value {
+		a.unsure() // so neither of us deletes what is the other's, and we do not use the name again
+		return true, errTaken
+	}
 	if len(mine.Kvs) > 0 {
 		a.mu.Lock()
 		a.revision = mine.Kvs[0].CreateRevision
@@ -147,10 +152,13 @@ func (a *attempt) refused(got *pb.TxnResponse, prev *prev, seen *int64) (done bo
 	return true, heldBy(queueOf(queue))
 }
 
+// errTaken says that another process uses the name: a copy of ours, which knows the same free ones.
+var errTaken = fmt.Errorf("etcdlock: the key of the request is another's: %w", distributed.ErrUnavailable)
+
 // heldBy is the refusal of a request that does not wait. It names the first in line.
 func heldBy(first []*mvccpb.KeyValue) error {
 	if len(first) == 0 {
 		return distributed.ErrHeld
 	}
-	return distributed.Held(string(first[0].Value))
+	return distributed.Held(instanceIn(first[0].Value))
 }

@@ -101,6 +101,9 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if errors.Is(err, errOver) { // while nobody asked, perhaps: the next session is new
 		l, p, err = b.enter(ctx, req, prev)
 	}
+	for errors.Is(err, errTaken) { // the next name is another, and in the end a new one
+		l, p, err = b.enter(ctx, req, prev)
+	}
 	prev.giveUp()
 	return l, p, b.orClosed(err)
 }

@@ -58,10 +58,10 @@ func (b *Backend) describe(to *distributed.Inspection, q []*mvccpb.KeyValue, rev
 	to.State = strconv.FormatInt(q[inside-1].CreateRevision, 10) // of the youngest holder
 	to.Mode = all[0].mode()
 	for _, kv := range q[:min(inside, holders)] {
-		to.Holders = append(to.Holders, distributed.Holder{Instance: string(kv.Value)})
+		to.Holders = append(to.Holders, distributed.Holder{Instance: instanceIn(kv.Value)})
 	}
 	for i, kv := range q[inside:min(inside+waiters, len(q))] {
-		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: string(kv.Value), Mode: all[inside+i].mode()})
+		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: instanceIn(kv.Value), Mode: all[inside+i].mode()})
 	}
 	to.MoreHolders, to.MoreWaiters = max(inside-holders, 0), max(len(q)-inside-waiters, 0)
 	if fence, err := fenceOf(revision); err == nil {

@@ -170,7 +170,7 @@ func (l *lease) Downgrade(ctx context.Context) error {
 	if l.isShared() {
 		return nil
 	}
-	revision, err := l.a.ifOurs(ctx, "downgrade", opPut(l.a.name, l.a.instance, l.a.s.lease()))
+	revision, err := l.a.ifOurs(ctx, "downgrade", opPut(l.a.name, l.a.value, l.a.s.lease()))
 	if err != nil {
 		return err
 	}

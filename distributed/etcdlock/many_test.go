@@ -170,6 +170,31 @@ func TestNothingStays(t *testing.T) {
 	require.Zero(t, count(t, c, prefix+"/"))
 }
 
+// A copy of the process, as one that is restored from a snapshot, knows the same free names. What it asks for is a request of its own,
+// and no repeat: neither at once, nor in the queue.
+func TestCopyOfTheProcessIsAnother(t *testing.T) {
+	t.Parallel()
+	prefix, addr := newPrefix(), etcdtest.Shared(t).Addr
+	b, twin := open(t, addr, prefix), open(t, addr, prefix)
+	ask, copied := asker{t, b, "k"}, asker{t, twin, "k"}
+	release(t, ask.lease("a", lasting(long)))
+	ready(t, twin)
+	for _, free := range b.names.free {
+		for _, name := range free {
+			twin.names.put(name)
+		}
+	}
+	l := ask.lease("a", lasting(long))
+	_, _, err := copied.try("a", lasting(long), func(r *distributed.Request) { r.NoWait = true })
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	first, second := ask.place("a", lasting(long)), copied.place("a", lasting(long))
+	release(t, l)
+	l = granted(t, first)
+	require.Empty(t, second.Granted())
+	release(t, l)
+	release(t, granted(t, second))
+}
+
 // A lock that is used again and again does not leave a deleted key in etcd's index each time; a name whose create may still be
 // carried out is not used again.
 func TestNamesAreUsedAgain(t *testing.T) {

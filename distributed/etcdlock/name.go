@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 
 // The keys, below the prefix:
 //
-//	<key>/x/<instance>-<id>    a request for an exclusive lock; its value is the instance in full
+//	<key>/x/<instance>-<id>    a request for an exclusive lock; its value is the instance in full, and letters of its own
 //	<key>/s/<instance>-<id>    a request for a shared one
 //	<key>/xp/<n>/<instance>-<id>  a request for one of n permits
 //	%guard/<session>           exists once a create of the session was given up: see session.guard
@@ -20,8 +21,9 @@ import (
 //	%ttl/<system>/<ns>         a lease TTL that is in use
 //	%broken/<key>              the last lease of a lock that was ended by force
 //
-// The id is random, so that a key is found again if the answer to its create was lost; see names for when it is used again. In the
-// key of a lock a slash and a percent sign are the %XX of their bytes: no two locks have a prefix in common, and none is like the
+// The id is random, and used again: see names. The letters in the value are random, and drawn for each request: so a key is known again
+// if the answer to its create was lost, and not taken for ours if a copy of this process, which has the same names, has created it. In
+// the key of a lock a slash and a percent sign are the %XX of their bytes: no two locks have a prefix in common, and none is like the
 // other names.
 const (
 	guardName = "%guard/"
@@ -82,6 +84,17 @@ func tagIn(name string) string {
 		return ""
 	}
 	return name[:tagLength]
+}
+
+// valueOf is the value of the key of a request.
+func valueOf(instance string) string { return instance + " " + rand.Text()[:idLength] }
+
+// instanceIn returns the instance of a value. Those of older versions are the instance alone.
+func instanceIn(value []byte) string {
+	if at := len(value) - idLength - 1; at > 0 && value[at] == ' ' {
+		value = value[:at]
+	}
+	return string(value)
 }
 
 func sessionName(id int64) string { return strconv.FormatInt(id, 16) }

@@ -177,21 +177,21 @@ func (r *removals) delete(ctx context.Context, all []*removal, dirty bool) bool 
 	return true
 }
 
-// request deletes each key if it is the one that we know. The guard is written with those that may be created yet: then they
-// will not be (rule E1).
+// request deletes each key if it is the one that we know: by its create revision, or if that is not known by its value. The guard is
+// written with those that may be created yet: then they will not be (rule E1).
 func (r *removals) request(all []*removal, dirty bool) *pb.TxnRequest {
 	req := new(pb.TxnRequest)
 	for _, one := range all {
-		op := opDelete(one.a.name)
+		is := ifValue(one.a.name, one.a.value)
 		if !dirty {
 			revision, _ := one.a.key()
-			ours := &pb.TxnRequest{Compare: []*pb.Compare{ifCreated(one.a.name, revision)}, Success: []*pb.RequestOp{op}}
-			if len(all) == 1 {
-				return ours
-			}
-			op = opTxn(ours)
+			is = ifCreated(one.a.name, revision)
 		}
-		req.Success = append(req.Success, op)
+		ours := &pb.TxnRequest{Compare: []*pb.Compare{is}, Success: []*pb.RequestOp{opDelete(one.a.name)}}
+		if len(all) == 1 && !dirty {
+			return ours
+		}
+		req.Success = append(req.Success, opTxn(ours))
 	}
 	if dirty {
 		req.Success = append(req.Success, opPut(r.s.guardKey(), "", r.s.lease()))
@@ -201,10 +201,7 @@ func (r *removals) request(all []*removal, dirty bool) *pb.TxnRequest {
 
 // wasThere reports whether the key of the removal at i, of n, was deleted by the request.
 func wasThere(got *pb.TxnResponse, i, n int, dirty bool) bool {
-	switch {
-	case dirty:
-		return got.Responses[i].GetResponseDeleteRange().GetDeleted() > 0
-	case n == 1:
+	if n == 1 && !dirty {
 		return got.Succeeded
 	}
 	return got.Responses[i].GetResponseTxn().GetSucceeded()
