@@ -10,6 +10,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // attempt is one Enter and what came of it. It is registered from before it is sent until it has ended.
@@ -24,7 +25,7 @@ type attempt struct {
 	s        *session
 	node     *node
 	attempts *attempts // that it is one of
-	id       uint64
+	id       identity.Attempt
 	key      string
 	mode     distributed.Mode
 	permit   bool // a shared one with a limit
@@ -61,7 +62,7 @@ const (
 
 func newAttempt(all *attempts, n *node, req distributed.Request) *attempt {
 	a := &attempt{
-		s: n.s, node: n, attempts: all, id: all.last.Add(1), key: req.Key, mode: req.Mode, permit: req.Limit > 0, ttl: req.TTL, since: time.Now(),
+		s: n.s, node: n, attempts: all, id: all.next(), key: req.Key, mode: req.Mode, permit: req.Limit > 0, ttl: req.TTL, since: time.Now(),
 		window: n.s.network().claimWindow(req.TTL),
 	}
 	a.wire = a.s.attempt(a.id, a.key, instanceName(req.Instance), a.mode, a.ttl, a.window)

@@ -5,28 +5,33 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // attempts are those of a Backend: all that ask, wait or hold.
 type attempts struct {
-	last atomic.Uint64 // the latest id
+	last atomic.Uint64 // the latest number
 
 	mu      sync.Mutex
-	byID    map[uint64]*attempt // guarded by mu
-	sweepAt int                 // guarded by mu; the size at which byID is swept
-	closed  bool                // guarded by mu
-	calls   sync.WaitGroup      // calls of Enter under way; Add under mu, unless closed
+	byID    map[identity.Attempt]*attempt // guarded by mu
+	sweepAt int                           // guarded by mu; the size at which byID is swept
+	closed  bool                          // guarded by mu
+	calls   sync.WaitGroup                // calls of Enter under way; Add under mu, unless closed
 }
 
 // minSweep is the size below which a sweep is not worth it.
 const minSweep = 64
 
-// newAttempts returns none. Ids grow from first.
+// newAttempts returns none. Their numbers grow from first.
 func newAttempts(first uint64) *attempts {
-	all := &attempts{byID: make(map[uint64]*attempt)}
+	all := &attempts{byID: make(map[identity.Attempt]*attempt)}
 	all.last.Store(first)
 	return all
 }
+
+// next returns the id of an attempt that begins.
+func (all *attempts) next() identity.Attempt { return identity.NewAttempt(all.last.Add(1)) }
 
 // add registers an attempt before it is sent, because its grant can come before the reply (rule R4). If it returns true,
 // calls counts one more; false after close.
@@ -56,7 +61,7 @@ func (all *attempts) sweep() {
 }
 
 // find returns an attempt; nil if it is not known any more.
-func (all *attempts) find(id uint64) *attempt {
+func (all *attempts) find(id identity.Attempt) *attempt {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return all.byID[id]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // breakBudget bounds the tries of a Break.
@@ -27,7 +28,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if err != nil {
 		return record, err
 	}
-	c := b.s.breaks(b.redisKey(found.Key), b.attempts.last.Add(1), found.State, string(text))
+	c := b.s.breaks(b.redisKey(found.Key), b.attempts.next(), found.State, string(text))
 	if _, err = b.s.ask(ctx, c, orphanTTL, breakBudget); err != nil {
 		return record, err
 	}
@@ -42,7 +43,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 }
 
 // breaks ends what was found.
-func (s *sender) breaks(key string, id uint64, found, text string) *conn.Call {
+func (s *sender) breaks(key string, id identity.Attempt, found, text string) *conn.Call {
 	w := s.attempt(id, key, breaker, distributed.Exclusive, orphanTTL, distributed.ClaimWindow(orphanTTL))
 	all := keysOf(key, breaker)
 	args := append([]any{}, w.args[tokenArg:settingsArg]...)

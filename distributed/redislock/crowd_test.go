@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -17,7 +18,7 @@ func crowd(t *testing.T, b *Backend, n int, mode distributed.Mode, ttl time.Dura
 	from := &sender{process: "deaf"}
 	from.single.Store(b.s.single.Load())
 	for i := range n {
-		all = append(all, from.attempt(uint64(i+1), key(t), fmt.Sprint("deaf", i), mode, ttl, distributed.ClaimWindow(ttl)))
+		all = append(all, from.attempt(identity.NewAttempt(uint64(i+1)), key(t), fmt.Sprint("deaf", i), mode, ttl, distributed.ClaimWindow(ttl)))
 		c := all[i].enter(noPrev)
 		b.s.tr.Do(t.Context(), c)
 		require.NoError(t, c.Err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
@@ -164,7 +165,8 @@ func TestManyReadersEnterInOrder(t *testing.T) {
 	from := &sender{process: "deaf"} // hears of no grants
 	var all []wireAttempt
 	for i := range 100 {
-		all = append(all, from.attempt(uint64(i+1), key(t), fmt.Sprint("reader", i), distributed.Shared, 30*time.Second, 15*time.Second))
+		id := identity.NewAttempt(uint64(i + 1))
+		all = append(all, from.attempt(id, key(t), fmt.Sprint("reader", i), distributed.Shared, 30*time.Second, 15*time.Second))
 		c := all[i].enter(noPrev)
 		b.s.tr.Do(t.Context(), c)
 		require.Equal(t, string(hasPlace), answered(c))

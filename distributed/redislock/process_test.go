@@ -177,7 +177,7 @@ func TestDeadWriterBeforeReadersAfterTheClockIsSetBack(t *testing.T) {
 	w := writer.place(key(t)).(place)
 	p := newUser(t, near).place(key(t), shared)
 	dies(dead)
-	noted := fmt.Sprintf("%d %s x %d %d", w.a.id, dead.s.process, testTTL.Milliseconds(), time.Now().Add(time.Hour).UnixMilli())
+	noted := fmt.Sprintf("%v %s x %d %d", w.a.id, dead.s.process, testTTL.Milliseconds(), time.Now().Add(time.Hour).UnixMilli())
 	s.Do("HSET", keysOf(key(t), "")[3], instanceName(writer.name), noted)
 	start := time.Now()
 	l2 := granted(t, p)

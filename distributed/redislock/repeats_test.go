@@ -235,3 +235,24 @@ func (x *afterItsLeave) Do(ctx context.Context, calls ...*conn.Call) {
 		close(x.left)
 	}
 }
+
+// A copy of the process, as one that is restored from a snapshot, has its name and counts on from the same number. What it asks for is a
+// request of its own, and no repeat: neither at once, nor in the queue.
+func TestCopyOfTheProcessIsAnother(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b, twin := open(t, s.Addr), open(t, s.Addr)
+	twin.s.process = b.s.process
+	for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
+		twin.attempts.last.Store(b.attempts.last.Load())
+		req := distributed.Request{Key: key(t) + mode.String(), Instance: "i", Mode: mode, Limit: int(mode), TTL: time.Minute}
+		l, _, err := b.Enter(t.Context(), req)
+		require.NoError(t, err)
+		l2, _, err := twin.Enter(t.Context(), req)
+		require.Nil(t, l2)
+		if err != nil { // it is taken for an earlier attempt
+			require.ErrorIs(t, err, distributed.ErrRefused)
+		}
+		require.NoError(t, l.Release(t.Context()))
+	}
+}

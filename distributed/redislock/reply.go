@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // Here stands all that comes over the wire: every reply and every message.
@@ -165,7 +166,7 @@ func readProbe(reply string) (all []refusedCommand) {
 //	l <attempt>                                                              your lease was ended by force: ask
 type message struct {
 	kind    string
-	attempt uint64
+	attempt identity.Attempt
 	delay   time.Duration // of checkMessage
 
 	mode          distributed.Mode // of grantMessage, as all below
@@ -189,7 +190,7 @@ func readMessage(text string) (m message, ok bool) {
 	if m.kind == grantMessage && w.next() == "s" {
 		m.mode = distributed.Shared
 	}
-	m.attempt, _ = strconv.ParseUint(w.next(), 10, 64)
+	m.attempt, _ = identity.ReadAttempt(w.next())
 	switch m.kind {
 	case grantMessage:
 		m.instance, m.grant = w.next(), w.grant()
@@ -200,5 +201,5 @@ func readMessage(text string) (m message, ok bool) {
 	case checkMessage:
 		m.delay, ok = time.Duration(w.number())*time.Millisecond, true
 	}
-	return m, ok && m.attempt != 0
+	return m, ok && m.attempt != identity.Attempt{}
 }

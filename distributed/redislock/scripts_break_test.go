@@ -19,8 +19,9 @@ func (s *sequence) breakIt(view *keysView, st step) []execution {
 	if st.luck%8 == 7 { // others have it by now
 		found = found[:len(found)-1] + string('0'+(found[len(found)-1]-'0'+1)%10)
 	}
-	a := &simAttempt{c: c, number: 1, text: "1", id: c.process.process + ":1:" + breaker, ttl: orphanTTL, window: distributed.ClaimWindow(orphanTTL)}
-	return []execution{{request: &simRequest{a: a, call: c.process.breaks(s.key, 1, found, "{}"), sent: s.now}, luck: st.fate}}
+	a := &simAttempt{c: c, number: 1, text: simID(1).String(), ttl: orphanTTL, window: distributed.ClaimWindow(orphanTTL)}
+	a.id = c.process.process + ":" + a.text + ":" + breaker
+	return []execution{{request: &simRequest{a: a, call: c.process.breaks(s.key, simID(1), found, "{}"), sent: s.now}, luck: st.fate}}
 }
 
 // breaks reports that the script has ended the leases of before.

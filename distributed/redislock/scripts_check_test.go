@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -346,7 +345,7 @@ func (s *sequence) hear(o *outcome) {
 			s.fail("message %q cannot be read", p.text)
 		}
 		for _, c := range s.clients {
-			if m.kind == grantMessage && c.process.channel() == p.channel && c.now != nil && strconv.FormatUint(m.attempt, 10) == c.now.text {
+			if m.kind == grantMessage && c.process.channel() == p.channel && c.now != nil && m.attempt == simID(c.now.number) {
 				c.receive(m.grant, s.now)
 			}
 		}

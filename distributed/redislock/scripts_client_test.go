@@ -2,11 +2,11 @@ package redislock
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // simClient is one instance in a process of its own. It asks, waits, holds and releases by the rules of the Go side, but one
@@ -29,7 +29,7 @@ type simClient struct {
 type simAttempt struct {
 	c        *simClient
 	number   uint64
-	text, id string // the number; what names it as a holder
+	text, id string // the number and the random digits; what names it as a holder
 	mode     distributed.Mode
 	limit    int // 0: none
 	nowait   bool
@@ -64,14 +64,19 @@ func (a *simAttempt) queuedTTL() int64 { return max(a.ttl, 2*a.window).Milliseco
 // shared reports that the lease may be a shared one.
 func (a *simAttempt) shared() bool { return a.mode == distributed.Shared || a.asked }
 
+// simID is an attempt's id: the same each time, and not in the order of the numbers.
+func simID(number uint64) identity.Attempt {
+	return identity.Attempt{Number: number, Random: number * 0x9e3779b97f4a7c15}
+}
+
 func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, limit int, nowait bool, prev *simAttempt) *simAttempt {
 	c.last++
 	a := &simAttempt{
-		c: c, number: c.last, text: strconv.FormatUint(c.last, 10), mode: mode, limit: limit, nowait: nowait, ttl: c.ttl, window: c.window, prev: prev,
+		c: c, number: c.last, text: simID(c.last).String(), mode: mode, limit: limit, nowait: nowait, ttl: c.ttl, window: c.window, prev: prev,
 		since: now,
 	}
 	a.id = c.process.process + ":" + a.text + ":" + c.instance
-	a.wire = c.process.attempt(a.number, key, c.instance, mode, c.ttl, c.window)
+	a.wire = c.process.attempt(simID(a.number), key, c.instance, mode, c.ttl, c.window)
 	if nowait {
 		a.wire.noWait()
 	}

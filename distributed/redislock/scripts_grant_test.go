@@ -76,7 +76,7 @@ func (s *sequence) checkMessages(o *outcome) {
 	}
 	for _, a := range o.admitted {
 		if o.before.rank(a.c.instance, a.text) >= 0 {
-			want(grantMessage, a.c.process.process, a.number)
+			want(grantMessage, a.c.process.process, simID(a.number))
 		}
 	}
 	if news := o.toHolders(); news != "" {
@@ -182,7 +182,7 @@ func (o *outcome) refuses() bool {
 
 func (s *sequence) checkGrantMessage(o *outcome, p pushedMessage, m message) {
 	for _, a := range o.admitted {
-		if m.attempt == a.number && p.channel == a.c.process.channel() {
+		if m.attempt == simID(a.number) && p.channel == a.c.process.channel() {
 			if m.key != s.key || m.mode != a.mode || m.instance != a.c.instance || m.grant.contended != (len(o.after.queue) > 0) ||
 				string(appendFence(nil, m.grant.fence)) <= o.before.fence {
 				s.fail("message %q", p.text)

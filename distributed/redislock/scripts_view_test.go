@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // viewScript returns the keys of a lock and when they expire, a line each.
@@ -64,7 +65,10 @@ type queuedPlace struct {
 	ttl, beat                        int64
 }
 
-func (p queuedPlace) number() uint64 { return parseFence(p.attempt) }
+func (p queuedPlace) number() uint64 {
+	a, _ := identity.ReadAttempt(p.attempt)
+	return a.Number
+}
 
 type listedReader struct {
 	id   string

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // Here stands every request that goes over the wire; reply.go has what comes back, and lua/ is the other side of it.
@@ -102,13 +103,13 @@ type wireAttempt struct {
 }
 
 // attempt returns an attempt with that id. The instance is escaped: see instanceName.
-func (s *sender) attempt(id uint64, key, instance string, mode distributed.Mode, ttl, window time.Duration) wireAttempt {
+func (s *sender) attempt(id identity.Attempt, key, instance string, mode distributed.Mode, ttl, window time.Duration) wireAttempt {
 	texts := &struct {
 		keys           [keyCount]string
 		token, attempt string
 	}{keys: keysOf(key, instance)}
-	var digits [20]byte
-	attempt := strconv.AppendUint(digits[:0], id, 10)
+	var digits [40]byte
+	attempt := id.Append(digits[:0])
 	texts.token = prefix + "x:" + s.process + ":" + string(attempt) + ":" + instance + ":"
 	start := len(prefix) + len("x:") + len(s.process) + len(":")
 	texts.attempt = texts.token[start : start+len(attempt)]

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 func TestReadStanding(t *testing.T) {
@@ -28,21 +29,23 @@ func TestReadStanding(t *testing.T) {
 }
 
 func TestReadMessage(t *testing.T) {
+	const named = "1200000000000000000007" // 12, and 20 random digits
+	id := identity.Attempt{Number: 12, Random: 7}
 	for text, want := range map[string]message{
-		"g x 12 a1 1795259433090872000 1000 0 shop:a b": {
-			kind: grantMessage, attempt: 12, instance: "a1", key: "shop:a b", grant: grant{fence: 1795259433090872000, count: 1000},
+		"g x " + named + " a1 1795259433090872000 1000 0 shop:a b": {
+			kind: grantMessage, attempt: id, instance: "a1", key: "shop:a b", grant: grant{fence: 1795259433090872000, count: 1000},
 		},
-		"g s 12 a1 5 1 1 k": {
-			kind: grantMessage, attempt: 12, mode: distributed.Shared, instance: "a1", key: "k", grant: grant{fence: 5, count: 1, contended: true},
+		"g s " + named + " a1 5 1 1 k": {
+			kind: grantMessage, attempt: id, mode: distributed.Shared, instance: "a1", key: "k", grant: grant{fence: 5, count: 1, contended: true},
 		},
-		"w 12":    {kind: contendedMessage, attempt: 12},
-		"p 12 30": {kind: checkMessage, attempt: 12, delay: 30 * time.Millisecond},
+		"w " + named:         {kind: contendedMessage, attempt: id},
+		"p " + named + " 30": {kind: checkMessage, attempt: id, delay: 30 * time.Millisecond},
 	} {
 		m, ok := readMessage(text)
 		require.True(t, ok, text)
 		require.Equal(t, want, m, text)
 	}
-	for _, text := range []string{"", "p 0 0", "w", "w x", "g x 12 a1 5 1 1", "g x no a1 5 1 1 k", "other 12"} {
+	for _, text := range []string{"", "p 0 0", "w", "w x", "g x " + named + " a1 5 1 1", "g x no a1 5 1 1 k", "other " + named} {
 		_, ok := readMessage(text)
 		require.False(t, ok, text)
 	}

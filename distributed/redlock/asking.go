@@ -19,7 +19,7 @@ func (a *attempt) enter(prev *lease) {
 		token = prev.a.token
 		prev.adopt()
 	}
-	c := a.call(enterScript, a.letter(), 1, a.id, noWait, token)
+	c := a.call(enterScript, a.letter(), 1, a.asked, noWait, token)
 	limit := tryTimeout(a.ttl, a.b.roundTrip())
 	a.mu.Lock()
 	a.started = time.Now()
@@ -136,7 +136,7 @@ func (a *attempt) askAgain(err error) func() {
 	for i := range a.seats {
 		if s := &a.seats[i]; s.err != nil {
 			s.err = nil
-			c := a.call(enterScript, a.letter(), s.ask(time.Now()), a.id, noWait, "")
+			c := a.call(enterScript, a.letter(), s.ask(time.Now()), a.asked, noWait, "")
 			k := &ask{Call: c, lane: a.lane, limit: tryTimeout(a.ttl, a.b.roundTrip()), done: func(k *ask) { a.entered(k, nil) }}
 			k.node = a.b.nodes[i]
 			asks = append(asks, k)

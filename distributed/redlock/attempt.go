@@ -19,7 +19,7 @@ import (
 //	   └─held (NoWait), no majority answers, cancelled──▶ ended: rolled back on every server
 type attempt struct {
 	b        *Backend
-	id       uint64
+	asked    uint64 // the number of its id: when, in microseconds; or later, if another came at that time
 	token    string
 	instance string // as scripts know it
 	keys     []string
@@ -68,11 +68,12 @@ type outcome struct {
 }
 
 func newAttempt(b *Backend, req distributed.Request) *attempt {
+	id := b.attempts.next()
 	a := &attempt{
-		b: b, id: b.attempts.next(), keys: keysOf(req.Key), mode: req.Mode, ttl: req.TTL, noWait: req.NoWait, limit: req.Limit,
+		b: b, asked: id.Number, token: tokenOf(id, b.process), lane: laneOf(req.Key), keys: keysOf(req.Key), mode: req.Mode, ttl: req.TTL,
+		noWait: req.NoWait, limit: req.Limit,
 		instance: instanceName(req.Instance), seats: make([]seat, len(b.nodes)), settled: make(chan struct{}),
 	}
-	a.token, a.lane = tokenOf(a.id, b.process), laneOf(req.Key)
 	a.item.Owner = a
 	return a
 }

@@ -5,13 +5,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // attempts are those of a Backend: all that ask, wait or hold.
 type attempts struct {
 	mu      sync.Mutex
-	last    uint64              // guarded by mu; the latest id
-	byID    map[uint64]*attempt // guarded by mu
+	last    uint64              // guarded by mu; the latest number
+	byToken map[string]*attempt // guarded by mu
 	sweepAt int                 // guarded by mu; the size at which byID is swept
 	closed  bool                // guarded by mu
 	calls   sync.WaitGroup      // calls of Enter under way; Add under mu, unless closed
@@ -20,15 +22,15 @@ type attempts struct {
 // minSweep is the size below which a sweep is not worth it.
 const minSweep = 64
 
-func newAttempts() *attempts { return &attempts{byID: make(map[uint64]*attempt)} }
+func newAttempts() *attempts { return &attempts{byToken: make(map[string]*attempt)} }
 
-// next returns an id: the time in microseconds, so that ids order the attempts of all processes by age as well as clocks agree,
-// and greater than those before.
-func (all *attempts) next() uint64 {
+// next names an attempt that begins. Its number is the time in microseconds, so that numbers order the attempts of all processes by age
+// as well as clocks agree, and greater than those before.
+func (all *attempts) next() identity.Attempt {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.last = max(all.last+1, uint64(time.Now().UnixMicro()))
-	return all.last
+	return identity.NewAttempt(all.last)
 }
 
 // add registers an attempt before it is sent, because notices about it can come before the reply. If it returns true, calls
@@ -40,8 +42,8 @@ func (all *attempts) add(a *attempt) bool {
 		return false
 	}
 	all.calls.Add(1)
-	all.byID[a.id] = a
-	if len(all.byID) >= all.sweepAt {
+	all.byToken[a.token] = a
+	if len(all.byToken) >= all.sweepAt {
 		all.sweep()
 	}
 	return true
@@ -52,7 +54,7 @@ func (all *attempts) inherit(h *attempt) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if !all.closed {
-		all.byID[h.id] = h
+		all.byToken[h.token] = h
 	}
 	return !all.closed
 }
@@ -60,31 +62,31 @@ func (all *attempts) inherit(h *attempt) bool {
 // sweep forgets leases that were lost and never released. It runs each time the number of attempts has doubled, so it costs
 // each of them a constant. The caller holds mu.
 func (all *attempts) sweep() {
-	for id, a := range all.byID {
+	for token, a := range all.byToken {
 		if a.stale() {
-			delete(all.byID, id)
+			delete(all.byToken, token)
 		}
 	}
-	all.sweepAt = 2*len(all.byID) + minSweep
+	all.sweepAt = 2*len(all.byToken) + minSweep
 }
 
 // find returns an attempt; nil if it is not known any more.
-func (all *attempts) find(id uint64) *attempt {
+func (all *attempts) find(token string) *attempt {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return all.byID[id]
+	return all.byToken[token]
 }
 
 func (all *attempts) forget(a *attempt) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	delete(all.byID, a.id)
+	delete(all.byToken, a.token)
 }
 
 func (all *attempts) list() []*attempt {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return slices.Collect(maps.Values(all.byID))
+	return slices.Collect(maps.Values(all.byToken))
 }
 
 // close takes no more attempts and returns those that there are; false: it was closed before. first is called at the first
@@ -97,7 +99,7 @@ func (all *attempts) close(first func()) ([]*attempt, bool) {
 	}
 	all.closed = true
 	first()
-	return slices.Collect(maps.Values(all.byID)), true
+	return slices.Collect(maps.Values(all.byToken)), true
 }
 
 func (all *attempts) isClosed() bool {

@@ -83,8 +83,7 @@ func (b *Backend) breaks(ctx context.Context, found distributed.Inspection, reco
 }
 
 func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Breaking) (conn.Call, error) {
-	id := b.attempts.next()
-	a := &attempt{b: b, id: id, token: tokenOf(id, b.process), instance: "-", ttl: orphanTTL}
+	a := &attempt{b: b, token: tokenOf(b.attempts.next(), b.process), instance: "-", ttl: orphanTTL}
 	a.keys = append(keysOf(found.Key), brokenKey(found.Key), prefix+"f:"+found.Key)
 	text, err := json.Marshal(broken{a.token, record.By, record.Reason, record.Holder, record.At, record.Fence})
 	if err != nil {

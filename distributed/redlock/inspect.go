@@ -222,7 +222,7 @@ func (b *Backend) merge(key string, replies []*reply) distributed.Inspection {
 // since is when the attempt of a token has asked, by its process's clock.
 func since(token string) time.Time {
 	id, _, _ := age(token)
-	return time.UnixMicro(int64(id))
+	return time.UnixMicro(int64(id.Number))
 }
 
 // List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it;

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // A claim that is answered when the votes have expired is no lease, though a majority votes for us: another may have held the lock
@@ -97,7 +98,7 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	s := startFor(t, 3, time.Second)
 	b := s.open()
-	holder := tokenOf(1, "HOLDER")
+	holder := tokenOf(identity.Attempt{Number: 1}, "HOLDER")
 	for _, one := range s.all {
 		one.Do("SET", "k", holder)
 	}
@@ -153,10 +154,27 @@ func TestAYieldShortensNoVote(t *testing.T) {
 	target, yields := newAttempt(b, req), newAttempt(b, req)
 	require.True(t, b.attempts.inherit(target)) // else what is announced to it is given back
 	for _, a := range []*attempt{target, yields} {
-		require.Contains(t, says(a, a.call(enterScript, "s", 1, a.id, 0, "")), "vote")
+		require.Contains(t, says(a, a.call(enterScript, "s", 1, a.asked, 0, "")), "vote")
 	}
 	require.Contains(t, says(target, target.renewCall("s", 0, time.Minute)), "held")
-	says(yields, yields.call(yieldScript, "s", 2, yields.id, target.token, "s", 50))
+	says(yields, yields.call(yieldScript, "s", 2, yields.asked, target.token, "s", 50))
 	time.Sleep(100 * time.Millisecond)
 	require.Contains(t, says(target, target.renewCall("s", 0, time.Minute)), "held")
+}
+
+// A copy of the process, as one that is restored from a snapshot, has its name and counts on from the same number. What it asks for is a
+// request of its own, and no repeat.
+func TestCopyOfTheProcessIsAnother(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b, twin := s.open(), s.open()
+	twin.process = b.process
+	b.attempts.last, twin.attempts.last = 1<<52, 1<<52 // of the future: the same number is next
+	l, _, err := b.Enter(t.Context(), request("k", "i"))
+	require.NoError(t, err)
+	again := request("k", "i")
+	again.NoWait = true
+	_, _, err = twin.Enter(t.Context(), again)
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	require.NoError(t, l.Release(t.Context()))
 }

@@ -79,14 +79,14 @@ func (n *node) OnMessage(text string) {
 	if !ok {
 		return
 	}
-	id, process, ok := age(m.token)
+	_, process, ok := age(m.token)
 	if !ok || process != n.b.process {
 		return
 	}
-	a := n.b.attempts.find(id)
+	a := n.b.attempts.find(m.token)
 	switch {
 	case a == nil && m.kind == "vote":
-		n.giveBack(id, m)
+		n.giveBack(m)
 	case a == nil:
 	case m.kind == "vote":
 		a.noticed(n, m)
@@ -98,8 +98,8 @@ func (n *node) OnMessage(text string) {
 }
 
 // giveBack returns a vote that nobody here waits for any more.
-func (n *node) giveBack(id uint64, m message) {
-	a := &attempt{b: n.b, id: id, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: orphanTTL}
+func (n *node) giveBack(m message) {
+	a := &attempt{b: n.b, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: orphanTTL}
 	a.leaveNode(n, time.Now().Add(orphanTTL), nil)
 }
 

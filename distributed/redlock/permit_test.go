@@ -97,7 +97,7 @@ func TestGatesOfADeadWaiterOpen(t *testing.T) {
 	a := newAttempt(dead, req)
 	for _, n := range dead.nodes { // as enter does, and then nothing
 		answered := make(chan struct{})
-		n.send(&ask{Call: a.call(enterScript, a.letter(), 1, a.id, 0, ""), lane: a.lane, limit: time.Second, done: func(k *ask) {
+		n.send(&ask{Call: a.call(enterScript, a.letter(), 1, a.asked, 0, ""), lane: a.lane, limit: time.Second, done: func(k *ask) {
 			require.NoError(t, k.Err)
 			require.True(t, readEnter(k.Reply).permit)
 			close(answered)

@@ -51,11 +51,12 @@ func (p place) Leave(ctx context.Context) error {
 // that it takes back must be nobody's. If the attempt went on without that server, it would keep a vote there that it cannot
 // use, and with a few of them nobody could win. The caller holds mu.
 func (a *attempt) restart() func() {
+	id := a.b.attempts.next()
 	h := &attempt{
-		b: a.b, id: a.b.attempts.next(), keys: a.keys, mode: a.mode, limit: a.limit, ttl: a.ttl, lane: a.lane, instance: a.instance,
-		seats: make([]seat, len(a.seats)), settled: a.settled, isSettle: true, granted: a.granted, started: time.Now(), state: waiting,
+		b: a.b, asked: id.Number, token: tokenOf(id, a.b.process), keys: a.keys, mode: a.mode, limit: a.limit, ttl: a.ttl, lane: a.lane,
+		instance: a.instance, seats: make([]seat, len(a.seats)), settled: a.settled, isSettle: true, granted: a.granted,
+		started: time.Now(), state: waiting,
 	}
-	h.token = tokenOf(h.id, a.b.process)
 	h.item.Owner = h
 	if !a.b.attempts.inherit(h) {
 		return nothing // Close ends a

@@ -104,7 +104,8 @@ func (a *attempt) yield(to standing) func() {
 		if s.busy || !s.votes() {
 			continue
 		}
-		k := &ask{lane: a.lane, Call: a.call(yieldScript, a.letter(), s.yield(now), a.id, to.owner, to.mode, millis(to.rest)), limit: limit, done: a.beaten}
+		c := a.call(yieldScript, a.letter(), s.yield(now), a.asked, to.owner, to.mode, millis(to.rest))
+		k := &ask{lane: a.lane, Call: c, limit: limit, done: a.beaten}
 		sends = append(sends, func() { a.b.nodes[i].send(k) })
 	}
 	if len(sends) == 0 {
@@ -197,7 +198,7 @@ func (a *attempt) beat(only int) {
 	asks := make([]*ask, len(a.seats))
 	for i := range a.seats {
 		if s := &a.seats[i]; !s.busy && (only == everyNode || only == i) {
-			asks[i] = &ask{lane: a.lane, Call: a.call(heartbeatScript, a.letter(), s.ask(now), a.id), limit: limit, done: a.beaten}
+			asks[i] = &ask{lane: a.lane, Call: a.call(heartbeatScript, a.letter(), s.ask(now), a.asked), limit: limit, done: a.beaten}
 		}
 	}
 	a.b.beats.Put(&a.item, now.Add(distributed.HeartbeatInterval(a.ttl))) // in case that nobody answers

@@ -13,9 +13,9 @@ import (
 
 func TestTokensNameTheirProcess(t *testing.T) {
 	for _, name := range []string{"web-7f9c9d8b6-x2abz-k3j5h7q2m4", "db_1.example.org-Zp", "Z", "ZZp-Zm"} {
-		token := tokenOf(7, processOf(name, "ABCDEFZP2345"))
+		token := tokenOf(identity.Attempt{Number: 7, Random: 12}, processOf(name, "ABCDEFZP2345"))
 		assert.Equal(t, name, nameOf(token))
-		assert.Regexp(t, `^wllock:7:[A-Za-z0-9]+$`, token)
+		assert.Regexp(t, `^wllock:700000000000000000012:[A-Za-z0-9]+$`, token)
 	}
 	for _, other := range []string{"wllock:7:ABCDEFZHI234", "wllock:7:Z", "wllock:7:", "unique", ""} {
 		assert.Empty(t, nameOf(other), other)

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/maphash"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 // prefix begins all helper keys and channels.
@@ -18,30 +20,24 @@ const prefix = "wllock:redlock:"
 // markKey is where a server keeps since when it has its data.
 const markKey = prefix + "node"
 
-// tokenOf is the value of the lock's key while an attempt of this process has the vote. Its id orders attempts by age.
-func tokenOf(id uint64, process string) string {
-	return "wllock:" + strconv.FormatUint(id, 10) + ":" + process
+// tokenOf is the value of the lock's key while an attempt of this process has the vote. The number of its id orders attempts by age.
+func tokenOf(id identity.Attempt, process string) string {
+	return "wllock:" + id.String() + ":" + process
 }
 
 // age splits a token into what orders it; ok is false for values of foreigners.
-func age(token string) (id uint64, process string, ok bool) {
-	rest, ok := strings.CutPrefix(token, "wllock:")
-	if !ok {
-		return 0, "", false
-	}
-	number, process, ok := strings.Cut(rest, ":")
-	if !ok {
-		return 0, "", false
-	}
-	id, err := strconv.ParseUint(number, 10, 64)
-	return id, process, err == nil
+func age(token string) (id identity.Attempt, process string, ok bool) {
+	rest, wllocks := strings.CutPrefix(token, "wllock:")
+	digits, process, cut := strings.Cut(rest, ":")
+	id, ok = identity.ReadAttempt(digits)
+	return id, process, ok && wllocks && cut
 }
 
 // older reports that attempt a is older than b. All instances order attempts alike, so they agree who is to win a split vote.
 func older(a, b string) bool {
 	idA, processA, _ := age(a)
 	idB, processB, _ := age(b)
-	return idA < idB || idA == idB && processA < processB
+	return cmp.Or(cmp.Compare(idA.Number, idB.Number), cmp.Compare(processA, processB), cmp.Compare(idA.Random, idB.Random)) < 0
 }
 
 // instanceName is an instance as scripts know it: short, of plain letters.

@@ -13,7 +13,8 @@
 --       6 done     string   the latest attempt of this instance that has ended; before it a 0 if it held nothing, or
 --                           00 if a later one had come first, and may have released what it held
 -- ARGV  1 token     "wllock:x:<process>:<attempt>:<instance>:", which an exclusive lock's value begins with
---       2 attempt   grows with every enter of a process
+--       2 attempt   digits: grows with every enter of a process, and ends with random ones. Lua numbers tell which of two is the
+--                   later one, and texts whether they are the same
 --       3 mode      "x" exclusive, "s" shared, "s<limit>" a permit (rule R18); "xg" if gap is not 0
 --       4 window    ms; what a fresh grant gets
 --       5 keep      ms; how long helper keys outlive their last use: at least a minute, so that the order of fences survives
