@@ -78,9 +78,9 @@ func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, dis
 	}
 }
 
-// try sends the request; an error says that it was not sent, and late why there may be no reply. The request runs on a goroutine of the crew, so that
-// a caller that goes does not have the driver close the connection; what its request got then is removed. It is bounded by the claim
-// window: nobody relies on an answer that comes later.
+// try sends the request; an error says that it was not sent, and late why there may be no reply. The request runs on a goroutine of the
+// crew, so that a caller that goes does not have the driver close the connection; what its request got then is removed. It is bounded by
+// the claim window: nobody relies on an answer that comes later.
 func (a *attempt) try(ctx context.Context, prev *prev) (late, err error) {
 	b := a.b
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), distributed.ClaimWindow(a.ttl))
@@ -110,14 +110,14 @@ func (a *attempt) try(ctx context.Context, prev *prev) (late, err error) {
 	return firstError(ctx.Err(), bound.Err()), nil
 }
 
-// busyTime is how long a request to SQLite is tried again. A file that is busy for so long is as good as away, and whoever closes a Locker waits for
-// its requests.
+// busyTime is how long a request to SQLite is tried again. A file that is busy for so long is as good as away, and whoever closes a
+// Locker waits for its requests.
 const busyTime = 30 * time.Second
 
-// again reports that the request is to be tried once more: SQLite lets in one writer at a time, in no order, so it may find the file
-// busy for the whole of its time. That is contention, and no outage, if the file can be read. The answer to a new try is worth as much as that to the
-// first would have been, because a lease counts from the sending of the try that got it. unsent says why the last one was not sent. Only the caller's
-// goroutine tries, and only when the last try is over, so there is never more than one.
+// again reports that the request is to be tried once more: SQLite lets in one writer at a time, in no order, so it may find the file busy
+// for the whole of its time. That is contention, and no outage, if the file can be read. The answer to a new try is worth as much as that
+// to the first would have been, because a lease counts from the sending of the try that got it. unsent says why the last one was not
+// sent. Only the caller's goroutine tries, and only when the last try is over, so there is never more than one.
 func (a *attempt) again(ctx context.Context, unsent error) bool {
 	b := a.b
 	if b.dialect != SQLite || a.noWait || ctx.Err() != nil || b.isClosed() {

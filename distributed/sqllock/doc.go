@@ -1,7 +1,7 @@
 // Package sqllock keeps locks in a database that is there already: PostgreSQL 13, MySQL 8, MariaDB 10.6, SQLite 3.35, or later
 // ones. It knows database/sql only; the application brings the driver.
 //
-//	err := sqllock.Migrate(ctx, db, sqllock.PostgreSQL)             // once (sqlite.Open does by itself), or run the statements of sql/postgres.sql
+//	err := sqllock.Migrate(ctx, db, sqllock.PostgreSQL)             // once, or run the statements of sql/postgres.sql
 //	backend, err := sqllock.New(db, sqllock.PostgreSQL)             // or sqllock/postgres.Open, /mysql.Open, /sqlite.Open
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //

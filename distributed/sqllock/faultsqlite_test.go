@@ -51,8 +51,8 @@ func TestFileIsLockedByAnotherProcess(t *testing.T) {
 	release(t, acquired(t, far, request(short)))
 }
 
-// A file that others write to is busy, and not away: a caller without a limit of its own waits, also when a single try would be in vain, in line
-// for it as well as for the calls of its own process. One with NoWait does not.
+// A file that others write to is busy, and not away: a caller without a limit of its own waits, also when a single try would be in vain,
+// in line for it as well as for the calls of its own process. One with NoWait does not.
 func TestBusyFileIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := migrated(t, sqliteIn(t))

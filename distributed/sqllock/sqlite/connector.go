@@ -27,8 +27,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return one, nil
 }
 
-// connect opens a connection that knows its files. Another file may get the path just before or just after it is opened. So the file has to be the
-// same before and after: if it is not, or was not there, database/sql connects anew.
+// connect opens a connection that knows its files. Another file may get the path just before or just after it is opened. So the file has
+// to be the same before and after: if it is not, or was not there, database/sql connects anew.
 func (c connector) connect(ctx context.Context) (*conn, error) {
 	before, _ := os.Stat(c.path)
 	opened, err := c.Driver().Open(c.dsn)
@@ -51,8 +51,8 @@ func (c connector) connect(ctx context.Context) (*conn, error) {
 // Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return &sqlite.Driver{} }
 
-// create creates the tables if the last statement, which fills the last table, cannot be compiled without them: all or none, whoever else does the
-// same.
+// create creates the tables if the last statement, which fills the last table, cannot be compiled without them: all or none, whoever else
+// does the same.
 func (c connector) create(ctx context.Context, to *conn) error {
 	if len(c.tables) == 0 {
 		return nil
@@ -69,8 +69,8 @@ func (c connector) create(ctx context.Context, to *conn) error {
 	return nil
 }
 
-// conn is what the driver's connections can do. It belongs to the files that have the path when it is opened. It has them open, so nothing else
-// gets their inodes meanwhile.
+// conn is what the driver's connections can do. It belongs to the files that have the path when it is opened. It has them open, so
+// nothing else gets their inodes meanwhile.
 type conn struct {
 	driverConn
 	path  string
@@ -88,8 +88,9 @@ type driverConn interface {
 	driver.Validator
 }
 
-// ResetSession implements driver.SessionResetter (rule D13). database/sql calls it whenever it takes a connection that was used before: for each
-// renewal, look, request and release. A statement that is under way while the files are replaced still counts, until the next one.
+// ResetSession implements driver.SessionResetter (rule D13). database/sql calls it whenever it takes a connection that was used before:
+// for each renewal, look, request and release. A statement that is under way while the files are replaced still counts, until the next
+// one.
 func (c *conn) ResetSession(ctx context.Context) error {
 	now, err := filesOf(c.path)
 	if err != nil || !c.files.same(now) {
@@ -98,8 +99,8 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return c.driverConn.ResetSession(ctx)
 }
 
-// files are those in which processes meet: the file itself, and the index of its log, which has the locks. They are never opened here: to close
-// a file ends all locks of the process on it.
+// files are those in which processes meet: the file itself, and the index of its log, which has the locks. They are never opened here: to
+// close a file ends all locks of the process on it.
 type files struct{ main, index fs.FileInfo } // index: nil without a log
 
 func filesOf(path string) (f files, err error) {

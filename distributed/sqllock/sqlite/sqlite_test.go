@@ -110,8 +110,8 @@ func remove(t *testing.T, file string, suffixes ...string) {
 	}
 }
 
-// Without its log the file is the same, but what processes know of each other was in the log's index: whoever opens the file now does not meet
-// those that had it open before.
+// Without its log the file is the same, but what processes know of each other was in the log's index: whoever opens the file now does not
+// meet those that had it open before.
 func TestConnectionEndsWithTheLog(t *testing.T) {
 	t.Parallel()
 	file := newFile(t)
