@@ -292,6 +292,17 @@ func (d Dialect) ofUnlocked(rows, table, id, set, returning string) string {
 		" = u.id RETURNING " + returning
 }
 
+// deleteUnlocked deletes them.
+func (d Dialect) deleteUnlocked(rows, table, id string) string {
+	switch d {
+	case MySQL:
+		return "DELETE l FROM " + mysqlUnlocked(rows, table, id)
+	case SQLite:
+		return "DELETE FROM " + table + " WHERE " + id + " IN (" + rows + ")"
+	}
+	return "WITH u AS MATERIALIZED (" + rows + " FOR UPDATE SKIP LOCKED) DELETE FROM " + table + " l USING u WHERE l." + id + " = u.id"
+}
+
 func mysqlUnlocked(rows, table, id string) string {
 	index := map[string]string{"name": "PRIMARY", "token": "token"}[id]
 	return "(" + rows + " LIMIT 4096 FOR UPDATE SKIP LOCKED) u STRAIGHT_JOIN " + table + " l FORCE INDEX (" + index + ") ON l." + id + " = u.id"

@@ -21,6 +21,8 @@ type settings struct {
 	reapAge  time.Duration
 	reapTick time.Duration
 	quote    string // of the name of a schema
+
+	reapCrowd int64 // see reaper.go; smaller in tests
 }
 
 const (
@@ -61,7 +63,8 @@ func WithParallel(n int) Option { return func(s *settings) { s.parallel = n } }
 // WithOwnedDB has Close close the database as well (default: the application does).
 func WithOwnedDB() Option { return func(s *settings) { s.owned = true } }
 
-// WithReapAge sets how long the row of a lock that nobody uses stays (default [DefaultReapAge]); at least an hour.
+// WithReapAge sets how long the row of a lock that nobody uses stays (default [DefaultReapAge]); at least an hour. When there are more than
+// 100,000 rows, such rows go within minutes.
 func WithReapAge(d time.Duration) Option { return func(s *settings) { s.reapAge = d } }
 
 var (
@@ -74,7 +77,8 @@ var (
 const schemaWanted = "1 to 63 letters, digits, underscores, hyphens and spaces"
 
 func newSettings(d Dialect, opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge, quote: `"`}
+	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultTable, parallel: DefaultParallel, reapAge: DefaultReapAge, quote: `"`,
+		reapCrowd: crowd}
 	if d == MySQL {
 		s.quote = "`"
 	}

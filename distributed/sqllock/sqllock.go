@@ -76,6 +76,7 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:processLength],
 		gate: make(chan struct{}, set.parallel), renewing: make(chan struct{}, 1),
 		attempts: make(map[string]*attempt), byName: make(map[string][]*attempt), gates: make(map[string]*row),
+		seen: names{many: make(chan struct{}, 1), crowd: set.reapCrowd},
 	}
 	b.removals.rows = make(map[string]bool)
 	b.said.Store(newStatements(dialect, &set))
