@@ -3,10 +3,12 @@
 package command
 
 import (
+	"database/sql"
 	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -163,6 +165,7 @@ func TestDoctorOfDatabases(t *testing.T) {
 		_, found := examined(t, env)
 		require.Contains(t, found["access"], "ok: ", name)
 		require.Contains(t, found["lock"], "lock and unlock", name)
+		require.Contains(t, found["unused rows"], "ok: ", name)
 		if name != "sqlite" {
 			require.Contains(t, found["version"], "ok: ", name)
 			require.Contains(t, found["role"], "ok: ", name)
@@ -171,6 +174,25 @@ func TestDoctorOfDatabases(t *testing.T) {
 	}
 	_, found := examined(t, shop(postgres.URL()))
 	require.Contains(t, found["durability"], "synchronous_commit off") // as the test server is
+}
+
+// No pass of the reaper has come to its end for half a day.
+func TestDoctorOfADatabaseWithUnusedRows(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "locks.db")
+	env := shop("sqlite://"+file, "WLLOCK_LEASE_TTL=10s")
+	code, _, err := run(t, env, "migrate")
+	require.Zero(t, code, err)
+	db, fault := sql.Open("sqlite", file)
+	require.NoError(t, fault)
+	defer func() { require.NoError(t, db.Close()) }()
+	for name, value := range map[string]int64{"reaper:since": time.Now().Add(-12 * time.Hour).UnixMicro(), "reaper:backlog": 7} {
+		_, fault = db.Exec("INSERT INTO wllock_meta (name, value) VALUES (?, ?)", name, value)
+		require.NoError(t, fault)
+	}
+	code, found := examined(t, env)
+	require.Equal(t, no, code, found)
+	require.Regexp(t, `^warning: are not all deleted, since \d{4}-.* UTC; 7 that others have locked \| look for`, found["unused rows"])
 }
 
 func TestDoctorOfZooKeeper(t *testing.T) {

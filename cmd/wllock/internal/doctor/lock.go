@@ -31,6 +31,7 @@ func (p *patient) tryLock(ctx context.Context) (reached bool) {
 		return !isAway(err)
 	}
 	p.takeLocks(ctx, locker)
+	p.unused(ctx)
 	return true
 }
 
@@ -53,6 +54,39 @@ func (p *patient) takeLocks(ctx context.Context, locker *wllock.Locker) {
 		Subject: "lock", What: fmt.Sprintf("lock and unlock take %v, T is %v", middle.Round(10*time.Microsecond), p.ttl),
 		Means: "a few lost messages, or a busy moment, lose leases",
 		Mend:  fmt.Sprintf("WLLOCK_LEASE_TTL=%v in all services, or a server that is nearer", (2*slowShare*middle).Round(time.Second)+time.Second),
+	})
+}
+
+// reaped is a backend that keeps what nobody uses any more, until it deletes it in the background.
+type reaped interface {
+	// Backlog returns how much should have been deleted and is still there, and since when not all was; zero: all is.
+	Backlog(ctx context.Context) (rows int64, since time.Time, err error)
+}
+
+// unused looks whether what nobody uses is deleted in time.
+func (p *patient) unused(ctx context.Context) {
+	backend, err := p.settings.OpenBackend(ctx)
+	if err != nil {
+		return // access says why
+	}
+	defer func() { _ = backend.Close() }()
+	r, is := backend.(reaped)
+	if !is {
+		return
+	}
+	rows, since, err := r.Backlog(ctx)
+	if err != nil {
+		p.warn(Finding{Subject: "unused rows", What: err.Error(), Means: "whether the rows of unused locks are deleted is not known"})
+		return
+	}
+	what := "are deleted in time"
+	if !since.IsZero() {
+		what = fmt.Sprintf("are not all deleted, since %s; %d that others have locked", since.UTC().Format(time.DateTime+" MST"), rows)
+	}
+	p.judge(!since.IsZero(), Warning, Finding{
+		Subject: "unused rows", What: what, Means: "the tables grow; locks still work",
+		Mend: "look for 'unused rows were not deleted' in the services' logs, for sessions that keep rows locked, and for a process " +
+			"that lives for hours; check ids that clients invent before the guard",
 	})
 }
 
