@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
 )
@@ -36,6 +38,7 @@ type attempt struct {
 	mu       sync.Mutex // guards all below
 	state    attemptState
 	dirty    bool     // a create was not answered, and may still be carried out: see session.guardKey
+	freed    bool     // the name may be another request's
 	revision int64    // at which the key was created; 0: it is not, as far as is known
 	follows  string   // the key that it waits for; "": several
 	watching []*watch // of a waiter on these, of a holder on all that enter
@@ -267,11 +270,22 @@ func (a *attempt) discard() {
 	}
 }
 
-// gone is called once, when etcd has answered that the key is not there.
+// gone is called when etcd has answered that the key is not there, or no longer ours: twice, if a lease that was lost is released. By the
+// second time the name may be another request's (rule E7).
 func (a *attempt) gone() {
-	if _, dirty := a.key(); !dirty {
+	a.mu.Lock()
+	free := !a.dirty && !a.freed
+	a.freed = true
+	a.mu.Unlock()
+	if free {
 		a.b.names.put(a.name)
 	}
+}
+
+// deletion deletes the key if it is the one that we know.
+func (a *attempt) deletion() *pb.TxnRequest {
+	revision, _ := a.key()
+	return &pb.TxnRequest{Compare: []*pb.Compare{ifCreated(a.name, revision)}, Success: []*pb.RequestOp{opDelete(a.name)}}
 }
 
 // key returns what is known of the key: the revision at which it was created, and whether it may be created yet.
@@ -279,11 +293,6 @@ func (a *attempt) key() (revision int64, dirty bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.revision, a.dirty
-}
-
-func (a *attempt) isDirty() bool {
-	_, dirty := a.key()
-	return dirty
 }
 
 // place is a waiting attempt as its user sees it.

@@ -10,8 +10,8 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// create puts the attempt's key, deletes that of prev, and reads who is last in line, in one transaction. A nil view without an
-// error: the key exists by an earlier try, and one has to look.
+// create puts the attempt's key, deletes that of prev if it is the one that we know, and reads who is last in line, in one
+// transaction. A nil view without an error: the key exists by an earlier try, and one has to look.
 //
 // A try that was not answered has been carried out or not, or will be. It is repeated under the same name: if the key exists, the
 // repeat finds it; if an earlier try comes after the repeat, it finds the key and does nothing. One that comes after the key
@@ -27,7 +27,7 @@ func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
 		if err := prev.settled(ctx); err != nil {
 			return nil, err
 		}
-		got, err := a.s.txn(ctx, "enter", a.createRequest(prev.name(), seen))
+		got, err := a.s.txn(ctx, "enter", a.createRequest(prev, seen))
 		switch {
 		case isUnknown(err):
 			a.unsure()
@@ -39,7 +39,7 @@ func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
 		case err != nil:
 			return nil, err
 		case got.Succeeded:
-			prev.replaced(got.Responses[0], a.isDirty())
+			prev.replaced(got.Responses[0])
 			return a.created(got), nil
 		}
 		var done bool
@@ -57,15 +57,15 @@ func (a *attempt) unsure() {
 }
 
 // createRequest returns the transaction. seen is of a request with NoWait: see ifNobody.
-func (a *attempt) createRequest(prev string, seen int64) *pb.TxnRequest {
+func (a *attempt) createRequest(prev *prev, seen int64) *pb.TxnRequest {
 	guard := a.s.guardKey()
 	req := &pb.TxnRequest{
 		Compare: []*pb.Compare{ifCreated(a.name, 0), ifModified(guard, a.s.guardRevision())},
 		Success: []*pb.RequestOp{a.opBefore(), opPut(a.name, a.value, a.s.lease())},
 		Failure: []*pb.RequestOp{opValue(a.name), opGet(guard)},
 	}
-	if prev != "" {
-		req.Success = append([]*pb.RequestOp{opDelete(prev)}, req.Success...)
+	if prev != nil && prev.mine {
+		req.Success = append([]*pb.RequestOp{opTxn(prev.l.a.deletion())}, req.Success...)
 	}
 	if a.noWait {
 		req.Compare = append(req.Compare, a.ifNobody(seen))
@@ -134,7 +134,7 @@ func (a *attempt) refused(got *pb.TxnResponse, prev *prev, seen *int64) (done bo
 		a.mu.Lock()
 		a.revision = mine.Kvs[0].CreateRevision
 		a.mu.Unlock()
-		prev.settle(nil, true) // by the try before
+		prev.settle(nil) // by the try before
 		return true, nil
 	}
 	before := a.s.guardRevision()

@@ -9,7 +9,7 @@ import (
 // over them in every range: with a new key for each request a lock would become slower with every use (rule E7).
 //
 // A name is used again only when etcd has answered that its key is gone, and never if a create of it may still be carried out.
-// So a deletion of one use cannot meet the next: it was answered, or compares the create revision, or its name is not used again.
+// So a deletion of one use cannot meet the next: it compares the create revision, or its name is not used again.
 type names struct {
 	mu   sync.Mutex
 	free map[string][]string // guarded by mu; by what they begin with

@@ -40,34 +40,23 @@ func (b *Backend) adopt(req distributed.Request) *prev {
 	return p
 }
 
-// name is the key that the request is to delete, or "".
-func (p *prev) name() string {
-	if p == nil || !p.mine {
-		return ""
+// replaced takes the answer to the deletion in the request's transaction.
+func (p *prev) replaced(got *pb.ResponseOp) {
+	switch {
+	case p == nil || !p.mine:
+	case got.GetResponseTxn().GetSucceeded():
+		p.settle(nil)
+	default:
+		p.settle(errGone)
 	}
-	return p.l.a.name
 }
 
-// replaced takes the answer to the deletion in the request's transaction. again: an earlier try may still be carried out.
-func (p *prev) replaced(got *pb.ResponseOp, again bool) {
-	if p == nil || !p.mine {
-		return
-	}
-	var err error
-	if got.GetResponseDeleteRange().GetDeleted() == 0 {
-		err = errGone
-	}
-	p.settle(err, again)
-}
-
-// settle notes what became of it, if the request was to delete it. Its deletion does not compare the create revision: so if it may be
-// carried out again, after somebody has deleted the request's key, the name is not used again.
-func (p *prev) settle(err error, again bool) {
+// settle notes what became of it, if the request was to delete it. A try of the request that is carried out later finds another create
+// revision, whoever has the name by then.
+func (p *prev) settle(err error) {
 	if p != nil && p.mine {
 		p.mine = false
-		if !again {
-			p.l.a.gone()
-		}
+		p.l.a.gone()
 		p.l.settle(err)
 	}
 }

@@ -182,12 +182,10 @@ func (r *removals) delete(ctx context.Context, all []*removal, dirty bool) bool 
 func (r *removals) request(all []*removal, dirty bool) *pb.TxnRequest {
 	req := new(pb.TxnRequest)
 	for _, one := range all {
-		is := ifValue(one.a.name, one.a.value)
-		if !dirty {
-			revision, _ := one.a.key()
-			is = ifCreated(one.a.name, revision)
+		ours := one.a.deletion()
+		if dirty {
+			ours.Compare = []*pb.Compare{ifValue(one.a.name, one.a.value)}
 		}
-		ours := &pb.TxnRequest{Compare: []*pb.Compare{is}, Success: []*pb.RequestOp{opDelete(one.a.name)}}
 		if len(all) == 1 && !dirty {
 			return ours
 		}

@@ -2,11 +2,20 @@ package etcdlock
 
 import (
 	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
@@ -116,7 +125,7 @@ func TestACreateThatComesLate(t *testing.T) {
 	for _, givenUp := range []bool{true, false} {
 		a := b.newAttempt(s, distributed.Request{Key: "k", Instance: "late", TTL: long})
 		require.True(t, b.add(a))
-		late := a.createRequest("", 0)
+		late := a.createRequest(nil, 0)
 		a.unsure() // it was sent, and not answered
 		if givenUp {
 			a.discard()
@@ -140,7 +149,7 @@ func TestACreateThatComesLateForAPlaceThatWasLost(t *testing.T) {
 	ask := asker{t, b, "k"}
 	l := ask.lease("a", lasting(long))
 	p := ask.place("b", lasting(long)).(place)
-	late := p.a.createRequest("", 0)
+	late := p.a.createRequest(nil, 0)
 	p.a.unsure()
 	c := plainClient(t, etcdtest.Shared(t).Addr)
 	_, err := c.Delete(t.Context(), p.a.name)
@@ -155,21 +164,118 @@ func TestACreateThatComesLateForAPlaceThatWasLost(t *testing.T) {
 	release(t, ask.lease("c", lasting(long)))
 }
 
-// An Enter with prev is answered at its second try. The first one may come after somebody has deleted the new key: it deletes prev's
-// name, so no later request has that.
+// limbo is an etcd that does not answer some transactions, and may carry them out later.
+type limbo struct {
+	mu    sync.Mutex
+	holds func(*pb.TxnRequest) bool // guarded by mu; nil: none
+	held  []*pb.TxnRequest          // guarded by mu
+}
+
+// inLimbo returns a backend on the shared server, through a client of the limbo.
+func inLimbo(t *testing.T, prefix string) (*Backend, *limbo) {
+	t.Helper()
+	x := new(limbo)
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{etcdtest.Shared(t).Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(x.intercept)},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	b, err := New(c, WithPrefix(prefix))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b, x
+}
+
+func (x *limbo) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if txn, is := req.(*pb.TxnRequest); is && x.keeps(txn) {
+		for _, o := range opts {
+			if to, is := o.(grpc.PeerCallOption); is {
+				to.PeerAddr.Addr = new(net.TCPAddr) // it was sent
+			}
+		}
+		return status.Error(codes.Unavailable, "held up")
+	}
+	return next(ctx, method, req, reply, cc, opts...)
+}
+
+func (x *limbo) keeps(txn *pb.TxnRequest) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	is := x.holds != nil && x.holds(txn)
+	if is {
+		x.held = append(x.held, txn)
+	}
+	return is
+}
+
+// hold leaves unanswered what is named; nil: nothing any more.
+func (x *limbo) hold(holds func(*pb.TxnRequest) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.holds = holds
+}
+
+// first returns the first transaction that was held up.
+func (x *limbo) first() *pb.TxnRequest {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.held[0]
+}
+
+// puts tells the transactions that write a key which contains one of these.
+func puts(parts ...string) func(*pb.TxnRequest) bool {
+	return func(txn *pb.TxnRequest) bool {
+		return slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool {
+			return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(string(op.GetRequestPut().GetKey()), part) })
+		})
+	}
+}
+
+// An Enter with prev was given up unanswered, and is carried out when prev has been deleted, and its name is the key of a newer holder, but
+// before the guard was written: the newer holder's key stays.
 func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 	t.Parallel()
-	b, _, proxy := cutOff(t)
-	ask := asker{t, b, "k"}
+	prefix, addr := newPrefix(), etcdtest.Shared(t).Addr
+	b, etcd := inLimbo(t, prefix)
+	ask, other, c := asker{t, b, "k"}, asker{t, open(t, addr, prefix), "k"}, plainClient(t, addr)
 	prev := ask.lease("a", lasting(long))
-	name := prev.(*lease).a.name
-	proxy.LoseReply("x/" + tagOf("a"))
-	l := ask.lease("a", lasting(long), func(r *distributed.Request) { r.Prev = prev })
-	require.Equal(t, 1, proxy.Swallowed())
-	next := ask.place("a", lasting(long))
-	require.NotEqual(t, name, next.(place).a.name)
-	release(t, l)
-	release(t, granted(t, next))
+	etcd.hold(puts("x/"+tagOf("a"), guardName))
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, _, err := b.Enter(short, distributed.Request{Key: "k", Instance: "a", TTL: long, Prev: prev})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Eventually(t, func() bool { return count(t, c, b.dirOf("k")) == 0 }, patience, time.Millisecond, "prev is not deleted")
+	etcd.hold(puts(guardName))
+	newer := ask.lease("a", lasting(long))
+	require.Equal(t, prev.(*lease).a.name, newer.(*lease).a.name)
+	got, err := pb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), etcd.first())
+	require.NoError(t, err)
+	require.True(t, got.Succeeded, "the guard was written")
+	etcd.hold(nil)
+	ready(t, b)
+	b.sessions.all[0].kick()
+	require.Eventually(t, func() bool { return count(t, c, prefix+"/"+guardName) == 1 }, patience, time.Millisecond, "the guard is not written")
+	_, _, err = other.try("b", lasting(long), func(r *distributed.Request) { r.NoWait = true })
+	require.EqualError(t, err, distributed.Held("a").Error())
+	release(t, newer)
+	release(t, other.lease("b", lasting(long)))
+}
+
+// A lease that was lost is released when its name is another request's: the name is not free again.
+func TestANameIsFreeOnce(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	ask := asker{t, b, "k"}
+	first := ask.lease("a", lasting(long))
+	expire(t, plainClient(t, etcdtest.Shared(t).Addr), b, "k")
+	lost(t, first)
+	<-first.(*lease).a.s.dead.rest()
+	second := ask.lease("a", lasting(long))
+	require.Equal(t, first.(*lease).a.name, second.(*lease).a.name)
+	require.ErrorIs(t, first.Release(t.Context()), distributed.ErrLeaseLost)
+	require.Zero(t, b.names.n)
+	release(t, second)
 }
 
 // Creates that are under way when another's guard is written find it changed, and are repeated.
