@@ -36,7 +36,7 @@ func explain(ctx context.Context, what string, err error, unsent bool) error {
 	case ctx.Err() != nil:
 		return distributed.Unavailable("etcdlock: "+what, ctx.Err(), errUnknown)
 	}
-	switch status.Code(err) {
+	switch codeOf(err) {
 	case codes.NotFound: // the only thing that we name and that can be missing is the etcd lease
 		return errOver
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted:
@@ -66,14 +66,19 @@ func unanswered(what string, err error) error {
 
 // loginError wraps what the client has returned instead of itself.
 func loginError(err error) error {
-	code := status.Code(err)
-	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		code = known.Code()
-	}
+	code := codeOf(err)
 	if code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
 		return unreached(err)
 	}
 	return refusal("log in", err)
+}
+
+// codeOf returns the code of an error: also of one that the client has translated, as it does with those of a log-in.
+func codeOf(err error) codes.Code {
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return known.Code()
+	}
+	return status.Code(err)
 }
 
 // unreached wraps the end of a caller's time when nothing was sent.

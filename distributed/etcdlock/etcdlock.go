@@ -42,7 +42,8 @@ type Backend struct {
 }
 
 // New returns a Backend on the cluster of a client, whose connection it uses beside its owner and does not close. It asks nothing
-// yet: Ping or the first Enter does. A namespace around the client's KV is not seen: see WithPrefix.
+// yet: Ping or the first Enter does. A namespace around the client's KV is not seen: see WithPrefix. A client with a user and a password
+// cannot replace a token that has become invalid, and works no more until it is made anew: use [Open] where users have passwords.
 func New(client *clientv3.Client, opts ...Option) (*Backend, error) {
 	if client == nil {
 		return nil, errors.New("etcdlock: New(nil): want a client")

@@ -145,11 +145,15 @@ type dialer struct {
 	own    bool             // guarded by mu
 	busy   chan struct{}    // guarded by mu; closed when the log-in under way has ended; nil: none is
 	closed bool             // guarded by mu
+
+	logging *login         // guarded by mu; nil: none is under way
+	logins  sync.WaitGroup // Add under mu, unless closed
 }
 
 const (
-	// dialTimeout bounds a log-in.
-	dialTimeout = 2 * time.Second
+	// dialTimeout bounds how long a new client waits for a log-in, loginTimeout the log-in, which a busy server may answer late.
+	dialTimeout  = 2 * time.Second
+	loginTimeout = 2 * dialTimeout
 	// pingAfter finds connections that are dead, the shortest that the library takes.
 	pingAfter, pingTimeout = 10 * time.Second, 3 * time.Second
 )
@@ -206,24 +210,38 @@ func (d *dialer) make() (*clientv3.Client, error) {
 }
 
 func (d *dialer) dial() (*clientv3.Client, error) {
+	cfg, err := d.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(d.intercept))
+	return clientv3.New(cfg)
+}
+
+// config returns that of a client, with the password of now.
+func (d *dialer) config() (clientv3.Config, error) {
 	cfg := d.cfg
 	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout, cfg.Logger = dialTimeout, pingAfter, pingTimeout, zap.NewNop()
 	cfg.DialOptions = []grpc.DialOption{grpc.WithConnectParams(reconnects)}
 	if d.passwordFile != "" {
 		password, err := passfile.Read(d.passwordFile)
 		if err != nil {
-			return nil, fmt.Errorf("the password file: %w", err)
+			return cfg, fmt.Errorf("the password file: %w", err)
 		}
 		cfg.Password = password
 	}
-	return clientv3.New(cfg)
+	return cfg, nil
 }
 
 func (d *dialer) close() {
 	d.mu.Lock()
 	client, own := d.client, d.own
 	d.closed = true
+	if d.logging != nil {
+		d.logging.cancel()
+	}
 	d.mu.Unlock()
+	d.logins.Wait()
 	if own {
 		_ = client.Close()
 	}

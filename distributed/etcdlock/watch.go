@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/wllock/wllock/distributed"
 )
 
 // watches are all watches of a Backend, over one stream: the Watcher of the client has a goroutine for each. One task opens
@@ -26,6 +29,8 @@ type watches struct {
 	last int64              // guarded by mu; the id of the newest
 	out  []*pb.WatchRequest // guarded by mu; to be sent
 	wake chan struct{}      // guarded by mu, set once, when the task starts; capacity 1
+
+	refused bool // the latest answer to a stream or a watch was a refusal; only the task and its reader, one at a time, use it
 }
 
 // watch is one of them. Its id is unique in the Backend, over all streams.
@@ -47,8 +52,10 @@ const (
 	// one.
 	streamBeat  = time.Second
 	silentBeats = 3
-	// reopenPause is that between two tries to open a stream.
-	reopenPause = 50 * time.Millisecond
+	// reopenPause is that between two tries to open a stream, refusedPause that after two refusals: with every stream the client logs in,
+	// and all owners of watches look.
+	reopenPause  = 50 * time.Millisecond
+	refusedPause = silentBeats * streamBeat
 )
 
 // add sets a watch for what happens after the revision that its owner has seen. Events go to a.fired, and what may have happened
@@ -107,9 +114,36 @@ func (ws *watches) start() {
 
 func (ws *watches) run() {
 	for ws.b.ctx.Err() == nil {
-		ws.stream()
-		pause(ws.b.ctx, reopenPause)
+		again := ws.refused
+		if ws.stream(); again && ws.refused {
+			pause(ws.b.ctx, refusedPause)
+		} else {
+			pause(ws.b.ctx, reopenPause)
+		}
 	}
+}
+
+// refuse takes a refusal: of a log-in, or of a watch by a stream whose token has become invalid. The next stream has a new one; meanwhile,
+// and after each further refusal, all owners look instead (rule E3). It is logged once.
+func (ws *watches) refuse(reason string) {
+	if !ws.refused {
+		ws.b.set.log.Warn("etcdlock: watches are refused, locks are handed over by looks", "reason", reason)
+	}
+	ws.refused = true
+	ws.mu.Lock()
+	all := slices.Collect(maps.Values(ws.all))
+	ws.mu.Unlock()
+	for _, w := range all {
+		w.a.missed(w)
+	}
+}
+
+// accept takes a watch that was not refused.
+func (ws *watches) accept() {
+	if ws.refused {
+		ws.b.set.log.Info("etcdlock: watches are accepted again")
+	}
+	ws.refused = false
 }
 
 // stream opens a stream and works with it until it breaks.
@@ -122,6 +156,9 @@ func (ws *watches) stream() {
 	}
 	timer := time.AfterFunc(silentBeats*streamBeat, cancel)
 	stream, err := pb.NewWatchClient(conn).Watch(clientv3.WithRequireLeader(ctx))
+	if err = explain(ctx, "watch", err, false); errors.Is(err, distributed.ErrRefused) {
+		ws.refuse(err.Error())
+	}
 	if err != nil || !timer.Stop() {
 		return
 	}
@@ -209,6 +246,12 @@ func (ws *watches) read(stream pb.Watch_WatchClient) {
 			w.a.fired(w, got.Events)
 		case watchMissed:
 			w.a.missed(w)
+		case watchRefused:
+			ws.refuse(got.CancelReason)
+			return // the stream is opened anew
+		}
+		if got.Created {
+			ws.accept()
 		}
 	}
 }
@@ -216,28 +259,27 @@ func (ws *watches) read(stream pb.Watch_WatchClient) {
 type watchNews uint8
 
 const (
-	watchQuiet  watchNews = iota // nothing for the owner
-	watchFired                   // events; none: the revision to go on at was compacted
-	watchMissed                  // there may have been events before the watch began
+	watchQuiet   watchNews = iota // nothing for the owner
+	watchFired                    // events; none: the revision to go on at was compacted
+	watchMissed                   // there may have been events before the watch began
+	watchRefused                  // this watch, or one that is not named
 )
 
 // took returns the watch that a message is for, and what is to be passed on. A server gives a watch up when the revision at which
-// it is to go on has been compacted. It also does when the user has no right to it; then looks without an event have to do.
+// it is to go on has been compacted. It also does when it refuses it, and then it may not say which.
 func (ws *watches) took(got *pb.WatchResponse) (*watch, watchNews) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w := ws.all[got.WatchId]
 	switch {
+	case got.Canceled && got.CancelReason != "" && got.CompactRevision == 0:
+		return nil, watchRefused
 	case w == nil:
 		return nil, watchQuiet
 	case got.Canceled:
 		delete(ws.all, w.id)
 		got.Events = nil
-		if got.CompactRevision != 0 {
-			return w, watchFired
-		}
-		ws.b.set.log.Warn("etcdlock: a watch was refused", "reason", got.CancelReason)
-		return nil, watchQuiet
+		return w, watchFired
 	case got.Created:
 		missed := w.fresh && got.Header.Revision >= w.next
 		w.fresh = false
