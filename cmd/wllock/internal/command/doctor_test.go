@@ -214,4 +214,6 @@ func TestDoctorOfEtcd(t *testing.T) {
 	require.Regexp(t, `^ok: .*etcd 3\.`, found["member"])
 	require.Contains(t, found["members"], "warning: 1")
 	require.Contains(t, found["alarms"], "ok: none")
+	require.Regexp(t, "^ok: .*: [0-9]+ of 2048 MB", found["quota"])
+	require.Regexp(t, "^ok: revision [0-9]+, .*: false", found["compaction"])
 }

@@ -1,9 +1,14 @@
 package doctor
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -38,13 +43,14 @@ func etcd(ctx context.Context, p *patient) {
 	defer func() { _ = client.Close() }()
 	for _, addr := range servers {
 		p.where = addr
-		p.etcdMember(ctx, client, addr)
+		p.etcdMember(ctx, client, addr, c.TLS)
 	}
 	p.where = ""
 	p.etcdAlarms(ctx, client)
+	p.etcdHistory(ctx, client, keptRevisions)
 }
 
-func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr string) {
+func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr string, secure *tls.Config) {
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
 	status, err := client.Status(ctx, addr)
@@ -55,6 +61,62 @@ func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr 
 	p.judge(status.Leader == 0, Error, Finding{
 		Subject: "member", What: fmt.Sprintf("etcd %s, leader known: %v, database %d MB", status.Version, status.Leader != 0, status.DbSize>>20),
 		Means: "without a leader no lock can be acquired", Mend: "start the other members",
+	})
+	if quota := cmp.Or(status.DbSizeQuota, etcdQuota(ctx, addr, secure)); quota > 0 {
+		p.judge(status.DbSize > quota/4*3, Warning, Finding{
+			Subject: "quota", What: fmt.Sprintf("%d of %d MB", status.DbSize>>20, quota>>20),
+			Means: "at the quota the cluster refuses all writes: no lock can be acquired",
+			Mend:  "etcdctl compact REVISION, etcdctl defrag; --auto-compaction-retention=1h",
+		})
+	}
+}
+
+// etcdQuota reads the quota of a member's database from its metrics, as its status has none before etcd 3.6; 0: they do not tell.
+func etcdQuota(ctx context.Context, addr string, secure *tls.Config) int64 {
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+addr+"/metrics", nil)
+	if err != nil {
+		return 0
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}}
+	got, err := client.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = got.Body.Close() }()
+	for lines := bufio.NewScanner(got.Body); lines.Scan(); {
+		if text, is := strings.CutPrefix(lines.Text(), "etcd_server_quota_backend_bytes "); is {
+			quota, _ := strconv.ParseFloat(text, 64)
+			return int64(quota)
+		}
+	}
+	return 0
+}
+
+// keptRevisions is how many changes etcd may keep: with some 200 bytes for each a tenth of the default quota.
+const keptRevisions = 1_000_000
+
+// etcdHistory finds out whether old revisions are compacted, by reading one: a member does not tell its setting.
+func (p *patient) etcdHistory(ctx context.Context, client *clientv3.Client, kept int64) {
+	ctx, cancel := context.WithTimeout(ctx, etcdWait)
+	defer cancel()
+	key := cmp.Or(strings.TrimRight(p.url.Path, "/"), "/wllock") + "/"
+	now, err := client.Get(ctx, key, clientv3.WithCountOnly())
+	if err != nil {
+		return // access says why
+	}
+	revision, grows := now.Header.Revision, false
+	if revision > kept {
+		_, err = client.Get(ctx, key, clientv3.WithCountOnly(), clientv3.WithRev(revision-kept))
+		grows = err == nil
+	}
+	p.judge(grows, Warning, Finding{
+		Subject: "compaction", What: fmt.Sprintf("revision %d, more than %d of history kept: %v", revision, kept, grows),
+		Means: "each lock adds some 200 bytes, until the quota is used up and the cluster refuses all writes",
+		Mend:  "--auto-compaction-mode=periodic --auto-compaction-retention=1h",
 	})
 }
 
