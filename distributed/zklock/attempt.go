@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,6 +153,9 @@ func (a *attempt) poke() {
 // may come or go at once.
 func (a *attempt) event(path string) {
 	a.unfollow(path)
+	if strings.HasSuffix(path, "/"+nextName) {
+		a.unfollow(a.dir) // which stands for all nodes of the key
+	}
 	a.mu.Lock()
 	if a.state == leased {
 		a.lease.changed.Store(true)

@@ -3,7 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
-	"path"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,16 +20,18 @@ func (a *attempt) create(ctx context.Context, prev *prev) error {
 		case err == nil:
 			a.created(node)
 			prev.settle(nil)
-			return prev.wait(ctx)
+			return a.arrived(ctx, prev)
 		case errors.Is(err, errPrevGone):
 			prev.settle(zk.ErrNoNode)
+		case errors.Is(err, zk.ErrNoNode) && a.b.forgetNext(a.dir): // begin with the key's node
+			err = nil
 		case errors.Is(err, zk.ErrNoNode):
 			err = a.b.makeParent(ctx, a.s, a.dir)
 		case isInterruption(err):
 			var found bool
 			if found, err = a.recover(ctx); found {
 				prev.settle(nil)
-				return prev.wait(ctx)
+				return a.arrived(ctx, prev)
 			}
 			if err != nil {
 				a.createdLate("", zk.ErrConnectionClosed)
@@ -46,17 +48,30 @@ func (a *attempt) create(ctx context.Context, prev *prev) error {
 var errPrevGone = errors.New("zklock: the lease before was taken away")
 
 func (a *attempt) tryCreate(ctx context.Context, prev *prev) (node string, err error) {
+	// prev's node is known now: when ctx ends, prev is given up while the call may be under way.
+	return a.createIn(ctx, a.b.nextOf(a.dir), prev.node())
+}
+
+// createIn creates the attempt's node below dir, and deletes an old one with it unless that is "".
+func (a *attempt) createIn(ctx context.Context, dir, old string) (node string, err error) {
 	request := zk.CreateRequest{
-		Path: a.dir + "/" + head(a.mode, a.tag, a.id), Data: []byte(a.instance), Acl: a.b.set.acl, Flags: zk.FlagEphemeralSequential,
+		Path: dir + "/" + head(a.mode, a.tag, a.id), Data: []byte(a.instance), Acl: a.b.set.acl, Flags: zk.FlagEphemeralSequential,
 	}
-	old := prev.node() // now: when ctx ends, prev is given up while the call may be under way
 	full, err := ask(ctx, a.s, "enter", func() (string, error) {
 		if old != "" {
 			return createInPlaceOf(a.s.conn, old, &request)
 		}
 		return a.s.conn.Create(request.Path, request.Data, request.Flags, request.Acl)
 	}, a.createdLate)
-	return path.Base(full), err
+	return strings.TrimPrefix(full, a.dir+"/"), err
+}
+
+// arrived is called when the attempt has a node. One that is not in line is replaced.
+func (a *attempt) arrived(ctx context.Context, prev *prev) error {
+	if err := a.moveOn(ctx); err != nil {
+		return err
+	}
+	return prev.wait(ctx)
 }
 
 func createInPlaceOf(conn *zk.Conn, old string, request *zk.CreateRequest) (string, error) {
@@ -102,6 +117,9 @@ func (a *attempt) recover(ctx context.Context) (found bool, err error) {
 			return false, nil
 		case err == nil && v.i >= 0:
 			a.created(v.q[v.i].name)
+			return true, nil
+		case err == nil && v.worn.find(a.id) >= 0:
+			a.created(v.worn[v.worn.find(a.id)].name)
 			return true, nil
 		case err == nil:
 			return false, nil

@@ -91,7 +91,7 @@ func expire(t locktest.TB, conn *zk.Conn, root, key string) {
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatalf("%v", err)
 	}
-	q := parse(children)
+	q, _ := (&settings{sequences: mostSequences}).parse("", children)
 	for _, n := range q[:q.admitted(false)] {
 		if err := conn.Delete(dir+"/"+n.name, -1); err != nil {
 			t.Fatalf("%v", err)

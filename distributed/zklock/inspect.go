@@ -89,21 +89,20 @@ func holdersOf(q queue, first nodeFacts) int {
 
 // queueOf returns the requests for a key, none if it has no node, and the zxid of the latest change.
 func (b *Backend) queueOf(ctx context.Context, s *session, key string) (queue, int64, error) {
-	type answer struct {
-		children []string
-		zxid     int64
-	}
-	got, err := ask(ctx, s, "inspect", func() (answer, error) {
-		children, stat, err := s.conn.Children(b.dirOf(key))
-		if err != nil {
-			return answer{}, err
-		}
-		return answer{children, max(stat.Pzxid, stat.Mzxid)}, nil
-	}, nil)
+	changed := int64(0) // the key's node itself, by a refill
+	v, err := b.line(b.dirOf(key), func(dir string) (children, error) {
+		return ask(ctx, s, "inspect", func() (got children, err error) {
+			got.names, got.stat, err = s.conn.Children(dir)
+			if err == nil {
+				changed = max(changed, got.stat.Mzxid)
+			}
+			return got, err
+		}, nil)
+	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, 0, nil
 	}
-	return parse(got.children), got.zxid, err
+	return v.q, max(v.zxid, changed), err
 }
 
 // facts reads nodes, all at once. Those that have gone are left out.

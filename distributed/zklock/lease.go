@@ -133,13 +133,7 @@ func (l *lease) look(ctx context.Context) {
 		return
 	}
 	watch := !l.Contended() && !l.changed.Swap(false)
-	if watch {
-		a.s.watch(a.dir, a)
-	}
 	v, err := a.read(ctx, watch)
-	if watch && err != nil {
-		a.s.unwatch(a.dir, a, errors.Is(err, zk.ErrNoNode))
-	}
 	switch {
 	case errors.Is(err, zk.ErrNoNode), err == nil && v.i < 0:
 		l.End()

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -28,28 +28,43 @@ type grant struct {
 // it, then none will ever be (rule Z3).
 type view struct {
 	q    queue
+	worn queue // nodes that are not in line
 	i    int   // of our node; -1: it is not there
 	zxid int64 // of the latest creation or deletion
 }
 
+// read reads the children of the key's node, and of those that have taken its place.
 func (a *attempt) read(ctx context.Context, watch bool) (view, error) {
-	type answer struct {
-		children []string
-		stat     *zk.Stat
+	v, err := a.b.line(a.dir, func(dir string) (children, error) { return a.children(ctx, dir, watch) })
+	if err == nil {
+		v.i = v.q.find(a.id)
 	}
-	got, err := ask(ctx, a.s, "children", func() (got answer, err error) {
+	return v, err
+}
+
+// children are those of a node, and what it says of itself.
+type children struct {
+	names []string
+	stat  *zk.Stat
+}
+
+// children reads those of one node, and has the attempt look when they change if it is to.
+func (a *attempt) children(ctx context.Context, dir string, watch bool) (children, error) {
+	if watch {
+		a.s.watch(dir, a)
+	}
+	got, err := ask(ctx, a.s, "children", func() (got children, err error) {
 		if watch {
-			got.children, got.stat, _, err = a.s.conn.ChildrenW(a.dir)
+			got.names, got.stat, _, err = a.s.conn.ChildrenW(dir)
 		} else {
-			got.children, got.stat, err = a.s.conn.Children(a.dir)
+			got.names, got.stat, err = a.s.conn.Children(dir)
 		}
 		return got, err
 	}, nil)
-	if err != nil {
-		return view{i: -1}, err
+	if watch && err != nil {
+		a.s.unwatch(dir, a, errors.Is(err, zk.ErrNoNode))
 	}
-	q := parse(got.children)
-	return view{q, q.find(a.id), got.stat.Pzxid}, nil
+	return got, err
 }
 
 // look finds out whether it is the attempt's turn. If not, a watch is set on the node that it waits for, or for a permit on those that
@@ -60,6 +75,7 @@ func (a *attempt) look(ctx context.Context, since time.Time) (*grant, error) {
 		v, err := read()
 		switch {
 		case errors.Is(err, zk.ErrNoNode), err == nil && v.i < 0:
+			a.b.forgetNext(a.dir)
 			return nil, errRobbed
 		case err != nil:
 			return nil, err
@@ -197,7 +213,7 @@ func (a *attempt) inTheWay(ctx context.Context, prev *prev) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	q := v.q.without(path.Base(prev.node()))
+	q := v.q.without(strings.TrimPrefix(prev.node(), a.dir+"/"))
 	n, ok := q.before(len(q), a.shared())
 	if !ok {
 		return !a.isNext(q, false), nil

@@ -27,8 +27,9 @@ type settings struct {
 	acl      []zk.ACL
 
 	// for tests
-	persist  bool          // parents are no containers
-	patience time.Duration // with an answer, in place of the silence that drops a connection; 0: that
+	sequences int64         // how many requests of a node are in line
+	persist   bool          // parents are no containers
+	patience  time.Duration // with an answer, in place of the silence that drops a connection; 0: that
 }
 
 // DefaultRoot is the node below which locks are kept.
@@ -66,7 +67,7 @@ func WithAuthFile(user, path string) Option {
 func WithACL(acl ...zk.ACL) Option { return func(s *settings) { s.acl = slices.Clone(acl) } }
 
 func newSettings(opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), root: DefaultRoot}
+	s := settings{log: slog.New(slog.DiscardHandler), root: DefaultRoot, sequences: mostSequences}
 	for _, o := range opts {
 		if o == nil {
 			return s, errors.New("zklock: an option is nil")

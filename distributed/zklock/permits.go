@@ -113,10 +113,8 @@ func (a *attempt) watchChildren(ctx context.Context) (view, error) {
 	a.mu.Lock()
 	a.follows = append(a.follows, a.dir)
 	a.mu.Unlock()
-	a.s.watch(a.dir, a)
 	v, err := a.read(ctx, true)
 	if err != nil {
-		a.s.unwatch(a.dir, a, errors.Is(err, zk.ErrNoNode))
 		a.unfollow(a.dir)
 	}
 	return v, err

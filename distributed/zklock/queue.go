@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"slices"
@@ -17,7 +18,7 @@ import (
 // The id is random, so that a node is found again whose create was carried out but never answered (the protected mode of
 // Apache Curator). The sequence is the server's.
 type node struct {
-	name   string
+	name   string // its path below the key's node
 	shared bool
 	tag    string // stands for the instance
 	id     string
@@ -28,7 +29,7 @@ type node struct {
 const (
 	tagLength = 8
 	idLength  = 16 // of rand.Text: 80 bits
-	// headLength is the length of a name before its sequence, which can have a sign: after 2^31 requests it is negative.
+	// headLength is the length of a name before its sequence, which can have a sign.
 	headLength = 2 + tagLength + 1 + idLength + 1
 )
 
@@ -66,17 +67,22 @@ func parseNode(name string) (node, bool) {
 // queue is who holds a lock and who waits for it, in the order of their requests.
 type queue []node
 
-// parse makes a queue from the children of a key's node. Children that are not ours are ignored.
-func parse(children []string) queue {
-	q := make(queue, 0, len(children))
+// parse makes a queue from the children of a node, which stands at this path below the key's node (with a slash at its end, if it is
+// not that itself). Worn ones are apart, and children that are not ours are ignored.
+func (s *settings) parse(below string, children []string) (q, worn queue) {
+	q = make(queue, 0, len(children))
 	for _, name := range children {
-		if n, ok := parseNode(name); ok {
+		n, ok := parseNode(name)
+		n.name = below + name
+		switch {
+		case ok && s.worn(n):
+			worn = append(worn, n)
+		case ok:
 			q = append(q, n)
 		}
 	}
-	// Sequences are compared as serial numbers: the server counts on from the greatest to the least one.
-	slices.SortFunc(q, func(a, b node) int { return int(a.seq - b.seq) })
-	return q
+	slices.SortFunc(q, func(a, b node) int { return cmp.Compare(a.seq, b.seq) })
+	return q, worn
 }
 
 // find returns the place of the node with this id, or -1.

@@ -30,6 +30,7 @@ type Backend struct {
 
 	mu       sync.Mutex            // guards all below
 	attempts map[*attempt]struct{} // that wait or hold
+	next     map[string]string     // of keys whose node is worn: in which node requests are created; a mistake costs a request
 	closed   bool                  // no more requests
 	sealed   bool                  // no more tasks
 	tasks    sync.WaitGroup        // calls of the library and background work; Add under mu, unless sealed
@@ -59,7 +60,7 @@ func New(servers []string, opts ...Option) (*Backend, error) {
 	for i, host := range servers {
 		servers[i] = withPort(host)
 	}
-	b := &Backend{servers: servers, set: set, log: logger{set.log}, attempts: make(map[*attempt]struct{})}
+	b := &Backend{servers: servers, set: set, log: logger{set.log}, attempts: make(map[*attempt]struct{}), next: map[string]string{}}
 	b.sessions.b, b.work.b = b, b
 	b.keeper = keepalive.NewKeeper(renew)
 	b.due = deadline.New(func(_ time.Time, due []*attempt) {
