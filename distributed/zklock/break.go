@@ -27,14 +27,15 @@ func (b *Backend) brokenPath(key string) string {
 }
 
 // Break implements distributed.Inspector. The holders' nodes are deleted and the record is written in one transaction. The next in
-// line is woken by it as by a release, and its fences are those of this change or later (rules Z6 and Z8). A holder that others wait for
-// notices at its next look, within a third of its session's time-out.
+// line is woken by it as by a release, and its fences are those of this change or later (rules Z6 and Z8). If the first in line is
+// younger than all that were found, they have gone. A holder that others wait for notices at its next look, within a third of its
+// session's time-out.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err != nil {
 		return record, err
 	}
-	youngest, err := strconv.ParseInt(found.State, 10, 32)
+	youngest, err := strconv.ParseInt(found.State, 10, 64)
 	if err != nil {
 		return record, fmt.Errorf("zklock: %q is no state of a lock", found.State)
 	}
@@ -47,11 +48,8 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if err != nil {
 		return record, b.orClosed(err)
 	}
-	if len(q) == 0 || q[0].seq-int32(youngest) > 0 { // serial numbers: see parse
-		return record, fmt.Errorf("zklock: break: %w", distributed.ErrNotHeld)
-	}
-	first, err := b.facts(ctx, s, found.Key, q[:1])
-	if err != nil || len(first) == 0 {
+	first, err := b.facts(ctx, s, found.Key, q[:min(1, len(q))])
+	if err != nil || len(first) == 0 || first[0].created > youngest {
 		return record, orNotHeld(b.orClosed(err))
 	}
 	stat, err := b.deleteAll(ctx, s, found.Key, q[:holdersOf(q, first[0])], broken{by, reason, record.Holder})

@@ -20,7 +20,7 @@ const (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	need(t)
-	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Skip: byChance, Open: func(t locktest.TB) locktest.Service {
+	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Open: func(t locktest.TB) locktest.Service {
 		proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()
 		patient := func(s *settings) { s.patience = suitePatience }
 		return locktest.Service{
@@ -30,12 +30,4 @@ func TestConformance(t *testing.T) {
 			Cut:     proxy.Stall,
 		}
 	}})
-}
-
-// byChance skips the case that fails now and then: a State of an earlier lease may name a later one.
-func byChance(c locktest.Case) string {
-	if testing.Short() && c.Name == "break ends what was found, and no later lease" {
-		return "fails by chance"
-	}
-	return ""
 }

@@ -22,6 +22,7 @@ type nodeFacts struct {
 	node
 	instance string // "": not known, its holder has made it a shared one
 	since    time.Time
+	created  int64 // the zxid of its creation, which no other node has; sequences begin anew with a key's node
 	zxid     int64 // of its latest change
 }
 
@@ -57,16 +58,15 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 	if err != nil {
 		return err
 	}
-	to.State = strconv.Itoa(int(q[inside-1].seq)) // of the youngest holder
 	to.Since = first[0].since
 	if inside > 1 || first[0].shared || first[0].instance == downgradedData {
 		to.Mode = distributed.Shared
 	}
-	latest := zxid
+	latest, youngest := zxid, int64(0)
 	for _, f := range append(first, all...) {
 		if slices.IndexFunc(q, func(n node) bool { return n.id == f.id }) < inside {
 			to.Holders = append(to.Holders, distributed.Holder{Instance: f.instance, Since: f.since})
-			latest = max(latest, f.zxid)
+			latest, youngest = max(latest, f.zxid), max(youngest, f.created)
 			continue
 		}
 		mode := distributed.Exclusive
@@ -75,6 +75,7 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 		}
 		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: f.instance, Mode: mode, Since: f.since})
 	}
+	to.State = strconv.FormatInt(youngest, 10) // of those that are named
 	to.MoreHolders, to.MoreWaiters = max(inside-holders, 0), max(len(q)-inside-waiters, 0)
 	if fence, err := fenceOf(latest); err == nil {
 		to.Fence = fence + blockSize - 1
@@ -116,7 +117,7 @@ func (b *Backend) facts(ctx context.Context, s *session, key string, nodes []nod
 				if err != nil {
 					return nodeFacts{}, err
 				}
-				return nodeFacts{n, string(data), time.UnixMilli(stat.Ctime), stat.Mzxid}, nil
+				return nodeFacts{n, string(data), time.UnixMilli(stat.Ctime), stat.Czxid, stat.Mzxid}, nil
 			}, nil)
 		})
 	}
