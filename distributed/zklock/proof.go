@@ -14,7 +14,9 @@ import (
 // So the answer to a read proves nothing: a server that has lost the leader goes on answering reads until it notices. And
 // the answer to a sync, which the leader gives, proves that the server was connected to it; the touch itself may still be on
 // its way. Validity therefore counts from the latest sync that was answered half a tick before another one was
-// sent that was answered, too (rule Z4).
+// sent that was answered, too (rule Z4). So a leader that has been replaced proves nothing either, if it notices within a quarter of
+// the time-out: one that was stopped does within a tick. The handshake of another connection is not asked of a majority, and counts as a
+// sync.
 //
 // One goroutine writes; anybody reads.
 type proof struct {
@@ -24,7 +26,7 @@ type proof struct {
 	last    atomic.Pointer[time.Time] // when the latest that was answered was sent
 }
 
-// heard is a sync that was answered.
+// heard is a sync, or the handshake of another connection, that was answered.
 type heard struct{ sent, back time.Time }
 
 // lag is half a tick or more: a server grants no time-out below 2 ticks, unless it is configured to. Of an observer that is
@@ -38,7 +40,7 @@ func newProof(sent time.Time, timeout time.Duration) *proof {
 	return p
 }
 
-// proven notes that the leader itself heard of the session at sent or later: the session was created, or moved to another server.
+// proven notes that the leader, which had a majority, heard of the session at sent or later.
 func (p *proof) proven(sent time.Time) {
 	until := distributed.Validity(sent, p.timeout)
 	if old := p.until.Load(); old == nil || until.After(*old) {
@@ -46,7 +48,7 @@ func (p *proof) proven(sent time.Time) {
 	}
 }
 
-// answered notes that a sync was answered.
+// answered notes that one was answered.
 func (p *proof) answered(sent, back time.Time) {
 	for len(p.heard) > 0 && sent.Sub(p.heard[0].back) >= lag(p.timeout) {
 		p.proven(p.heard[0].sent)

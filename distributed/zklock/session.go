@@ -136,7 +136,7 @@ func (s *session) healthy(now time.Time) bool {
 
 func (s *session) beat() time.Duration { return min(s.timeout()/beatsPerTimeout, longestBeat) }
 
-// opened is called by the link when a handshake was answered. The leader itself created the session, or found it alive. A
+// opened is called by the link when a handshake was answered. A majority has stored the session that the first one created. A
 // server that grants less than the one before, because its configuration has changed, ends the session earlier than its leases
 // promise: they are lost, and a new session learns the new time-out.
 func (s *session) opened(sent time.Time, timeout time.Duration) {

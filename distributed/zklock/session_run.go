@@ -36,7 +36,7 @@ func (s *session) reconnected(ticker *time.Ticker) {
 		return
 	}
 	if !fresh.IsZero() {
-		p.proven(fresh)
+		p.answered(fresh, time.Now())
 	}
 	if !ready {
 		ticker.Reset(s.beat()) // the time-out is known now
