@@ -141,6 +141,13 @@ type mortal struct {
 }
 
 func (m *mortal) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	m.mu.Lock()
+	dead := m.dead
+	m.mu.Unlock()
+	if dead { // it asks for nothing any more
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
 	l, p, err := m.Backend.Enter(ctx, req)
 	switch {
 	case l != nil:
