@@ -32,6 +32,7 @@ type attempt struct {
 	limit    int // of a permit; 0: none
 	ttl      time.Duration
 	noWait   bool
+	readsAll bool                    // a NoWait has met a key that is no request; only its Enter uses it
 	granted  chan distributed.Lease  // holds one; sent to and closed under mu
 	item     deadline.Item[*attempt] // its next look without an event
 

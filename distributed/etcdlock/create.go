@@ -69,7 +69,7 @@ func (a *attempt) createRequest(prev *prev, seen int64) *pb.TxnRequest {
 	}
 	if a.noWait {
 		req.Compare = append(req.Compare, a.ifNobody(seen))
-		if a.shared() {
+		if a.shared() || a.readsAll {
 			req.Failure = append(req.Failure, a.b.opQueue(a.lock))
 		} else {
 			req.Failure = append(req.Failure, opFirst(a.dir))
@@ -87,7 +87,7 @@ func (a *attempt) opBefore() *pb.RequestOp {
 }
 
 // ifNobody holds if nobody is in the way of a request with NoWait, which is not written otherwise: it disturbs nobody. An
-// exclusive one wants no key at all, and so does a permit at first; a reader no writer but those whose lease was downgraded, which is a second
+// exclusive one wants no key at all at first, and so does a permit; a reader no writer but those whose lease was downgraded, which is a second
 // version of the key, and no permit. If that does not hold, the queue has been read at the revision seen, and the request would have
 // been admitted as its last: then nobody must have come since. Those who have gone make no difference.
 func (a *attempt) ifNobody(seen int64) *pb.Compare {
@@ -144,12 +144,17 @@ func (a *attempt) refused(got *pb.TxnResponse, prev *prev, seen *int64) (done bo
 	if !a.noWait || a.s.guardRevision() != before {
 		return false, nil
 	}
-	queue := got.Responses[2].GetResponseRange().Kvs
-	if a.shared() && a.isNext(requestsOf(a.dir, queue)) {
+	queue := queueOf(got.Responses[2].GetResponseRange().Kvs)
+	all := a.shared() || a.readsAll
+	switch {
+	case all && a.isNext(requestsOf(a.dir, queue)):
 		*seen = got.Header.Revision
 		return false, nil
+	case !all && len(queue) == 0: // the oldest key is somebody else's, or has just gone
+		a.readsAll = true
+		return false, nil
 	}
-	return true, heldBy(queueOf(queue))
+	return true, heldBy(queue)
 }
 
 // errTaken says that another process uses the name: a copy of ours, which knows the same free ones.

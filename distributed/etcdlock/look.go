@@ -25,7 +25,7 @@ type view struct {
 	before    []string // otherwise the keys that it waits for: see waitsFor; the lock's prefix: all of them
 	contended bool
 	created   bool // it is that of the transaction which has created the key
-	undecided bool // there are permits, and more of the queue has to be seen
+	undecided bool // there are permits, or keys that are no requests, and more of the queue has to be seen
 }
 
 // viewOf takes the youngest of the rivals before the attempt, and the oldest behind it. A shared request's turn has come when the
@@ -35,6 +35,8 @@ func (a *attempt) viewOf(revision int64, before, behind *pb.RangeResponse) *view
 	waits, unsure := a.waits(a.shared(), behind)
 	v := &view{revision: revision, contended: waits}
 	switch {
+	case len(before.GetKvs()) > 0 && tagIn(string(before.Kvs[0].Key)) == "": // somebody else's, before which may be requests
+		v.undecided = true
 	case len(before.GetKvs()) == 0 || a.shared() && isDowngraded(before.Kvs[0]):
 		v.first, v.undecided = true, unsure
 	case a.shared() && a.isPermit(before.Kvs[0]):
@@ -54,10 +56,14 @@ func (a *attempt) isPermit(kv *mvccpb.KeyValue) bool {
 func isDowngraded(kv *mvccpb.KeyValue) bool { return kv.Version > 1 }
 
 // waits reports whether another instance is among the rivals behind, which wait; of permits behind one that shares the lock it is
-// not sure.
+// not sure, nor of keys that are no requests, which may hide some.
 func (a *attempt) waits(shared bool, behind *pb.RangeResponse) (is, unsure bool) {
 	for _, kv := range behind.GetKvs() {
-		if !a.isOther(kv) {
+		switch tagIn(string(kv.Key)) {
+		case a.tag:
+			continue
+		case "":
+			unsure = true
 			continue
 		}
 		if !shared || !a.isPermit(kv) {

@@ -80,7 +80,7 @@ func tagOf(instance string) string {
 // tagIn returns the tag in the name of a request; "": it is none.
 func tagIn(name string) string {
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	if len(name) != tagLength+1+idLength {
+	if len(name) != tagLength+1+idLength || name[tagLength] != '-' {
 		return ""
 	}
 	return name[:tagLength]

@@ -23,15 +23,18 @@ type sessions struct {
 const (
 	// connectBudget is what an Enter allows for a connection at least: its session may be new.
 	connectBudget = openPatience
-	// maxSessions bounds the etcd leases of a Backend whose callers use many TTLs.
+	// maxSessions bounds the etcd leases of a Backend whose callers use many TTLs. From ownSessions on a TTL is served by the longest
+	// session below it, or by a new one of half of it. The last one is of shortestTTL, or what the server grants: that can serve all.
+	ownSessions = 4
 	maxSessions = 8
+	shortestTTL = time.Second
 	// defaultTTL is that of a session that is asked for before any lease was: by Ping.
 	defaultTTL = 5 * time.Second
 )
 
 // forTTL returns a session for leases of this TTL that can be used, and waits for it until ctx ends.
 func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, error) {
-	s, err := p.find(max(ttl.Truncate(time.Second), time.Second))
+	s, err := p.find(max(ttl.Truncate(time.Second), shortestTTL))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +69,7 @@ func (p *sessions) any(ctx context.Context) (*session, error) {
 	return s, s.await(ctx)
 }
 
-// find returns the session with this TTL, or opens it. If there are too many, the one with the longest TTL below it serves.
+// find returns the session with this TTL, or opens it. If there are many, one with a shorter TTL serves.
 func (p *sessions) find(wanted time.Duration) (*session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,8 +85,14 @@ func (p *sessions) find(wanted time.Duration) (*session, error) {
 			below = s
 		}
 	}
-	if len(p.all) >= maxSessions && below != nil {
+	switch {
+	case len(p.all) < ownSessions:
+	case below != nil:
 		return below, nil
+	case len(p.all) == maxSessions-1:
+		wanted = shortestTTL
+	default:
+		wanted = max((wanted / 2).Truncate(time.Second), shortestTTL)
 	}
 	s := p.b.newSession(wanted)
 	p.all = append(p.all, s)

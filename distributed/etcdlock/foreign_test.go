@@ -1,0 +1,61 @@
+package etcdlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/etcdtest"
+)
+
+// Keys of somebody else below the prefix of a lock, older and younger than its requests, are none: nobody waits for them, and a holder sees who
+// waits behind them.
+func TestKeysOfOthersAreNoRequests(t *testing.T) {
+	t.Parallel()
+	server, prefix := etcdtest.Shared(t), newPrefix()
+	b, other := open(t, server.Addr, prefix), open(t, server.Addr, prefix)
+	c := plainClient(t, server.Addr)
+	put := func(names ...string) {
+		for _, name := range names {
+			_, err := c.Put(t.Context(), prefix+"/k/"+name, "somebody else's")
+			require.NoError(t, err)
+		}
+	}
+	noWait := func(r *distributed.Request) { r.NoWait = true }
+	put("note", "x/note", "s/note")
+	for name, kind := range map[string][]func(*distributed.Request){
+		"exclusive": {lasting(long)}, "reader": {lasting(long), shared}, "permit": {lasting(long), permits(1)},
+		"nowait": {lasting(long), noWait}, "nowait reader": {lasting(long), noWait, shared},
+	} {
+		l := asker{t, b, "k"}.lease("a", kind...)
+		found, err := other.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, "a", found.Holder())
+		put("x/behind", "zz/behind")
+		p := asker{t, other, "k"}.place("b", lasting(long))
+		put("y/behind")
+		next := asker{t, b, "k"}.place("c", lasting(long))
+		require.Eventually(t, l.Contended, patience, time.Millisecond, name)
+		_, _, err = asker{t, other, "k"}.try("d", noWait)
+		require.EqualError(t, err, distributed.Held("a").Error(), name)
+		release(t, l)
+		l = granted(t, p)
+		require.True(t, l.Contended(), name)
+		release(t, l)
+		release(t, granted(t, next))
+	}
+}
+
+// However many TTLs are in use, a backend has no more sessions than it says, none longer than the leases that it serves.
+func TestManyTTLs(t *testing.T) {
+	t.Parallel()
+	b := open(t, "127.0.0.1:1", newPrefix()) // nobody is there
+	for ttl := 50 * time.Second; ttl >= time.Second; ttl -= time.Second {
+		s, err := b.sessions.find(ttl)
+		require.NoError(t, err)
+		require.LessOrEqual(t, s.wanted, ttl)
+	}
+	require.Len(t, b.sessions.all, maxSessions)
+}
