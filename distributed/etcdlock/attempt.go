@@ -42,7 +42,8 @@ type attempt struct {
 	freed    bool     // the name may be another request's
 	revision int64    // at which the key was created; 0: it is not, as far as is known
 	follows  string   // the key that it waits for; "": several
-	watching []*watch // of a waiter on these, of a holder on all that enter
+	watching []*watch // of a waiter on these, of a holder on all that enter, or on its waiter
+	waiter   string   // of a holder that shares the lock: the first that waits, if it is watched, or is to be
 	counts   bool     // of a holder: a permit has come, and only a look at the queue tells whether it waits
 	lease    *lease
 	looking  bool // a look is queued or under way

@@ -46,6 +46,10 @@ func (a *attempt) wantsCheck() bool {
 	case a.counts:
 		a.queueLook()
 		return false
+	case a.waiter != "" && len(a.watching) == 0:
+		a.watchWaiter(a.waiter, a.lease.granted)
+		a.planChecks()
+		return false
 	case a.lease.seen == 0 || len(a.watching) > 0:
 		return true
 	}
@@ -106,17 +110,17 @@ func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.
 	a.mu.Lock()
 	state, l := a.state, a.lease
 	looks := state == waiting && asked != ""
-	var waits, unsure bool
+	waiter, unsure := "", false
 	switch {
 	case looks && !exists:
 		a.robbed()
 	case looks:
 		a.plan(distributed.HeartbeatInterval(a.ttl))
 	case state == leased && asked == "" && exists:
-		if waits, unsure = a.waits(l.isShared(), second); unsure {
+		if waiter, unsure = a.waits(l.isShared(), second); unsure {
 			a.queueLook()
 		} else {
-			a.seen(revision, waits)
+			a.seen(revision, waiter)
 		}
 	}
 	a.mu.Unlock()
@@ -124,18 +128,25 @@ func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.
 	case state == leased && asked == "" && !exists:
 		l.End()
 	case state == leased && asked == "" && !unsure:
-		l.SetContended(waits)
+		l.SetContended(waiter != "")
 	case looks && exists && a.hasGone(second):
 		a.poke()
 	}
 }
 
-// seen notes whether somebody is behind a holder: if not, a watch will tell. The caller holds mu.
-func (a *attempt) seen(revision int64, waits bool) {
-	if waits {
+// seen notes who waits behind a holder; "": nobody, and a watch will tell. The caller holds mu.
+func (a *attempt) seen(revision int64, waiter string) {
+	switch {
+	case a.worthWatching(a.lease.isShared(), waiter):
+		a.lease.seen = 0
+		a.watchWaiter(waiter, revision)
+	case waiter != "":
 		a.lease.seen = 0
 		a.unwatch()
-	} else {
+	default:
+		if a.waiter != "" {
+			a.unwatch()
+		}
 		a.lease.seen = revision
 		if len(a.watching) == 0 {
 			a.watchRivals(revision)
@@ -157,7 +168,7 @@ func (a *attempt) count(ctx context.Context) {
 	case err != nil:
 		a.plan(distributed.HeartbeatInterval(a.ttl))
 	default:
-		a.seen(v.revision, v.contended)
+		a.seen(v.revision, v.waiter)
 	}
 	a.mu.Unlock()
 	switch {
@@ -165,7 +176,7 @@ func (a *attempt) count(ctx context.Context) {
 	case errors.Is(err, errRobbed):
 		l.End()
 	case err == nil:
-		l.SetContended(v.contended)
+		l.SetContended(v.waiter != "")
 	}
 }
 

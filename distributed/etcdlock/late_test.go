@@ -76,6 +76,36 @@ func deletion(id int64, name string, revision int64) *pb.WatchResponse {
 	}}
 }
 
+// A writer that has left leaves the readers as they were: they hear of it at once, and not at their next look.
+func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
+	t.Parallel()
+	prefix, addr := newPrefix(), etcdtest.Shared(t).Addr
+	b, other := open(t, addr, prefix), open(t, addr, prefix)
+	l := asker{t, b, "k"}.lease("a", shared, lasting(long))
+	leave := func(p distributed.Place, holder distributed.Lease) {
+		require.Eventually(t, holder.Contended, patience, time.Millisecond)
+		require.NoError(t, p.Leave(t.Context()))
+		require.Eventually(t, func() bool { return !holder.Contended() }, patience, time.Millisecond)
+	}
+	for range 3 {
+		leave(asker{t, other, "k"}.place("b", lasting(long)), l)
+	}
+	release(t, l)
+
+	l = asker{t, other, "k"}.lease("b", lasting(long)) // readers that are let in before a writer
+	reader := asker{t, b, "k"}.place("a", shared, lasting(long))
+	writer := asker{t, other, "k"}.place("b", lasting(long))
+	release(t, l)
+	l = granted(t, reader)
+	leave(writer, l)
+	leave(asker{t, other, "k"}.place("b", lasting(long)), l)
+	release(t, l)
+
+	l = asker{t, b, "k"}.lease("a", permits(1), lasting(long))
+	leave(asker{t, other, "k"}.place("b", lasting(long)), l)
+	release(t, l)
+}
+
 // A write of somebody else's between a look and its watch costs no round of the server's, 100 ms each, in which it brings watches up
 // to date that begin in the past. A busy machine gets three tries.
 func TestHandOversBesideOtherWrites(t *testing.T) {

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type lease struct {
 	fences fences
 	hook   hook  // the Watcher before the user's
 	seen   int64 // guarded by a.mu; the revision at which nobody was behind it; 0: not known, or somebody was
+
+	granted int64 // guarded by a.mu; the revision of the view that has made it
 
 	mu      sync.Mutex // guards all below
 	phase   phase
@@ -69,10 +72,15 @@ func newLease(a *attempt, g grant) *lease {
 	a.b.keeper.Keep(&l.Lease, l, length, until, g.since.Add(min(window, length)/3))
 	l.hook.l = l
 	l.Lease.Watch(&l.hook, l)
-	l.SetContended(g.contended)
-	if g.contended {
+	l.SetContended(g.waiter != "")
+	l.granted = g.revision
+	switch {
+	case a.worthWatching(a.shared(), g.waiter):
+		a.waiter = g.waiter
+		a.plan(watchPause)
+	case g.waiter != "":
 		a.plan(distributed.RenewInterval(min(a.ttl, a.s.ttl())))
-	} else {
+	default:
 		l.seen = g.revision
 		a.plan(watchPause)
 	}
@@ -129,38 +137,46 @@ func (l *lease) fired(events []*mvccpb.Event) {
 	if l.isEnding() {
 		return
 	}
-	contended, counts := false, false
+	var waiter *mvccpb.KeyValue
+	var left []string
+	counts := false
 	for _, e := range events {
 		name := string(e.Kv.Key)
 		switch {
 		case e.Type == mvccpb.DELETE && name == l.a.name:
 			l.End()
 			return
+		case e.Type == mvccpb.DELETE:
+			left = append(left, name)
 		case e.Type == mvccpb.PUT && e.Kv.Version == 1 && l.a.isOther(e.Kv):
 			if l.isShared() && l.a.isPermit(e.Kv) {
 				counts = true
-			} else {
-				contended = contended || strings.HasPrefix(name, l.a.rivals(l.isShared()))
+			} else if waiter == nil && strings.HasPrefix(name, l.a.rivals(l.isShared())) {
+				waiter = e.Kv
 			}
 		}
 	}
 	a := l.a
 	a.mu.Lock()
-	if a.state == leased && counts && !contended { // perhaps it waits; others may come with it
+	switch {
+	case a.state != leased:
+	case waiter != nil:
+		a.unwatch()
+		l.seen = 0
+		if l.isShared() {
+			a.watchWaiter(string(waiter.Key), waiter.ModRevision)
+		}
+		a.planChecks()
+	case len(events) == 0 || slices.Contains(left, a.waiter):
+		a.unwatch()
+		l.seen = 0
+		a.plan(0)
+	case counts: // perhaps it waits; others may come with it
 		a.counts = true
 		a.plan(watchPause)
 	}
-	if a.state == leased && (contended || len(events) == 0) {
-		a.unwatch()
-		l.seen = 0
-		if contended {
-			a.planChecks()
-		} else {
-			a.plan(0)
-		}
-	}
 	a.mu.Unlock()
-	if contended {
+	if waiter != nil {
 		l.SetContended(true)
 	}
 }

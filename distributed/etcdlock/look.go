@@ -23,17 +23,17 @@ type view struct {
 	revision  int64
 	first     bool     // it is the attempt's turn
 	before    []string // otherwise the keys that it waits for: see waitsFor; the lock's prefix: all of them
-	contended bool
-	created   bool // it is that of the transaction which has created the key
-	undecided bool // there are permits, or keys that are no requests, and more of the queue has to be seen
+	waiter    string   // the first request of another instance that waits behind it; "": none
+	created   bool     // it is that of the transaction which has created the key
+	undecided bool     // there are permits, or keys that are no requests, and more of the queue has to be seen
 }
 
 // viewOf takes the youngest of the rivals before the attempt, and the oldest behind it. A shared request's turn has come when the
 // last writer before it has downgraded its lease: that one is the holder, because nobody was before it when it was exclusive
 // (rule E2). A reader that finds a permit has to see all of the queue.
 func (a *attempt) viewOf(revision int64, before, behind *pb.RangeResponse) *view {
-	waits, unsure := a.waits(a.shared(), behind)
-	v := &view{revision: revision, contended: waits}
+	waiter, unsure := a.waits(a.shared(), behind)
+	v := &view{revision: revision, waiter: waiter}
 	switch {
 	case len(before.GetKvs()) > 0 && tagIn(string(before.Kvs[0].Key)) == "": // somebody else's, before which may be requests
 		v.undecided = true
@@ -55,9 +55,9 @@ func (a *attempt) isPermit(kv *mvccpb.KeyValue) bool {
 // isDowngraded reports that the key was written a second time, which only Downgrade does.
 func isDowngraded(kv *mvccpb.KeyValue) bool { return kv.Version > 1 }
 
-// waits reports whether another instance is among the rivals behind, which wait; of permits behind one that shares the lock it is
-// not sure, nor of keys that are no requests, which may hide some.
-func (a *attempt) waits(shared bool, behind *pb.RangeResponse) (is, unsure bool) {
+// waits returns the first of another instance among the rivals behind, which wait; "": there is none. Of permits behind one that shares
+// the lock it is not sure, nor of keys that are no requests, which may hide some.
+func (a *attempt) waits(shared bool, behind *pb.RangeResponse) (waiter string, unsure bool) {
 	for _, kv := range behind.GetKvs() {
 		switch tagIn(string(kv.Key)) {
 		case a.tag:
@@ -67,11 +67,11 @@ func (a *attempt) waits(shared bool, behind *pb.RangeResponse) (is, unsure bool)
 			continue
 		}
 		if !shared || !a.isPermit(kv) {
-			return true, false
+			return string(kv.Key), false
 		}
 		unsure = true
 	}
-	return false, unsure
+	return "", unsure
 }
 
 // isOther reports that a key is a request of another instance.
@@ -130,10 +130,10 @@ func (a *attempt) lookUntilAnswered(ctx context.Context) (*view, error) {
 
 // grant is what makes a lease.
 type grant struct {
-	since     time.Time // when the request or the look was sent
-	fence     uint64    // the first of its block, greater than any before (rule E6)
-	revision  int64
-	contended bool
+	since    time.Time // when the request or the look was sent
+	fence    uint64    // the first of its block, greater than any before (rule E6)
+	revision int64
+	waiter   string
 }
 
 // grant makes the grant of a view. Permits that are held at a time may have seen the same revision, so one that has waited makes
@@ -150,7 +150,7 @@ func (a *attempt) grant(ctx context.Context, since time.Time, v *view) (*grant, 
 		}
 	}
 	fence, err := fenceOf(revision)
-	return &grant{since, fence, v.revision, v.contended}, err
+	return &grant{since, fence, v.revision, v.waiter}, err
 }
 
 // mark makes a revision that only this request has.
@@ -208,12 +208,30 @@ func (a *attempt) watchRivals(revision int64) {
 	a.watching = append(a.watching, a.b.watches.add(a, revision, &pb.WatchCreateRequest{Key: []byte(rivals), RangeEnd: endOf(rivals)}))
 }
 
+// worthWatching reports that a holder has its waiter watched: one that shares the lock, since others may join again when that has left. An
+// exclusive one lets nobody join, and looks every T/3. A permit that waits may be admitted beside it, and tell no more.
+func (a *attempt) worthWatching(shared bool, waiter string) bool {
+	return shared && waiter != "" && limitIn(strings.TrimPrefix(waiter, a.dir)) == 0
+}
+
+// watchWaiter has a holder learn that the first waiter has left. The caller holds mu.
+func (a *attempt) watchWaiter(name string, revision int64) {
+	if name == a.waiter && len(a.watching) > 0 {
+		return
+	}
+	a.unwatch()
+	a.waiter = name
+	a.watching = append(a.watching, a.b.watches.add(a, revision, &pb.WatchCreateRequest{
+		Key: []byte(name), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
+	}))
+}
+
 // unwatch gives the watches up. The caller holds mu.
 func (a *attempt) unwatch() {
 	for _, w := range a.watching {
 		a.b.watches.remove(w)
 	}
-	a.watching = nil
+	a.watching, a.waiter = nil, ""
 }
 
 // missed is called when something has changed in the cluster between what the owner of a watch has seen and the beginning of the

@@ -98,7 +98,7 @@ const mostFollowed = 32
 // fullView is the view of a whole queue, in which the request at i is the attempt's own. The caller holds mu, or the attempt is asking.
 func (a *attempt) fullView(revision int64, q []request, i int) *view {
 	inside := admitted(q)
-	v := &view{revision: revision, first: i < inside, contended: a.waitsIn(q[inside:])}
+	v := &view{revision: revision, first: i < inside, waiter: a.waitsIn(q[inside:])}
 	if !v.first {
 		for _, r := range waitsFor(q, i) {
 			v.before = append(v.before, r.name)
@@ -110,9 +110,14 @@ func (a *attempt) fullView(revision int64, q []request, i int) *view {
 	return v
 }
 
-// waitsIn reports whether another instance is among those that wait.
-func (a *attempt) waitsIn(waiting []request) bool {
-	return slices.ContainsFunc(waiting, func(r request) bool { return tagIn(r.name) != a.tag })
+// waitsIn returns the first request of another instance among those that wait; "": there is none.
+func (a *attempt) waitsIn(waiting []request) string {
+	for _, r := range waiting {
+		if tagIn(r.name) != a.tag {
+			return r.name
+		}
+	}
+	return ""
 }
 
 // isNext reports whether the attempt, which has no key, would hold the lock as the last of this queue.
