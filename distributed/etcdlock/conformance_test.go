@@ -28,6 +28,7 @@ func TestConformance(t *testing.T) {
 			Backend: b,
 			Another: func() distributed.Backend { return open(t, proxy.Addr, prefix, patient) },
 			Expire:  func(key string) { expire(t, plainClient(t, server.Addr), b, key) },
+			Forget:  func(string) { compact(t, plainClient(t, server.Addr)) },
 			Cut:     proxy.Stall,
 		}
 	}})

@@ -2,11 +2,13 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -45,6 +47,20 @@ func plainClient(t locktest.TB, addrs ...string) *clientv3.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// compact has a server forget all that was deleted.
+func compact(t locktest.TB, c *clientv3.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	now, err := c.Get(ctx, "/")
+	if err == nil {
+		_, err = c.Compact(ctx, now.Header.Revision)
+	}
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Fatalf("%v", err)
+	}
 }
 
 // expire deletes the keys of a lock's owners.

@@ -12,6 +12,7 @@ var breakCases = []Case{
 	{"break without a queue leaves the lock free", breakFrees},
 	{"break ends the leases of all readers", breakReaders},
 	{"break ends what was found, and no later lease", breakOnlyFound},
+	{"break ends no later lease after the lock was forgotten", breakForgotten},
 	{"break of a free lock is refused", breakFree},
 	{"break wants to know who and why", breakReason},
 }
@@ -115,6 +116,31 @@ func breakOnlyFound(e *env) {
 				e.Fatalf("Break of an earlier lease: %v; want ErrNotHeld", err)
 			}
 			e.held(key, l)
+			e.release(l)
+		}
+	}
+}
+
+// A service that counts the requests for a lock may begin anew when the lock was free. What was found is no later lease even so.
+func breakForgotten(e *env) {
+	e.inspector()
+	if e.Forget == nil {
+		e.Skipf("no Forget")
+	}
+	for name, mode := range map[string]how{"x": func(*distributed.Request) {}, "s": shared, "p": permits(2)} {
+		if name == "p" && e.NoPermits {
+			continue
+		}
+		key, a, b := e.key(name), e.member(), e.member()
+		l := a.lease(key, mode)
+		found := e.inspect(key)
+		e.release(l)
+		for range 2 {
+			e.Forget(key)
+			l = b.lease(key, mode)
+			if _, err := e.tryBreak(found); !errors.Is(err, distributed.ErrNotHeld) {
+				e.Fatalf("Break of a lease of before: %v; want ErrNotHeld", err)
+			}
 			e.release(l)
 		}
 	}

@@ -42,6 +42,7 @@ type Service struct {
 	Backend distributed.Backend
 	Another func() distributed.Backend   // connects another process to the same service; nil: all instances share Backend
 	Expire  func(key string)             // makes the service forget the owner of the key, as DEL does; nil: such cases are skipped
+	Forget  func(key string)             // makes the service forget what it may of a free lock; nil: such cases are skipped
 	Holder  func(instance string) string // how answers name an instance that has the lock; nil: as it is
 	Cut     func(cut bool)               // cuts the network to the service, and heals it; nil: such cases are skipped
 	// NoPermits says that the backend answers a Request.Limit with an error, which Is errors.ErrUnsupported. Such cases are

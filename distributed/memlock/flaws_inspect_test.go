@@ -35,6 +35,10 @@ var inspectFlaws = map[string]flaw{
 			return now
 		},
 	},
+	"leases are counted anew once the lock was free": {
+		caught:  "break ends no later lease after the lock was forgotten",
+		entered: func(l *lease) { l.id = 1 },
+	},
 	"break of a free lock succeeds": {
 		caught: "break of a free lock is refused",
 		breaks: func(b *Backend, i distributed.Inspection) distributed.Inspection {

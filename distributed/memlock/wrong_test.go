@@ -156,7 +156,7 @@ func (p *wrongPlace) Leave(ctx context.Context) error {
 func fixture(f flaw) locktest.Fixture {
 	return locktest.Fixture{Bubble: true, Open: func(locktest.TB) locktest.Service {
 		w := &wrong{Backend: New(), flaw: f}
-		return locktest.Service{Backend: w, Expire: w.Expire, Cut: w.Partition}
+		return locktest.Service{Backend: w, Expire: w.Expire, Cut: w.Partition, Forget: func(string) {}}
 	}}
 }
 

@@ -25,6 +25,10 @@ func service(t locktest.TB, client redis.UniversalClient) locktest.Service {
 		Backend: open(),
 		Another: open,
 		Expire:  func(key string) { client.Del(context.Background(), key) },
+		Forget: func(key string) {
+			all := keysOf(key, "")
+			client.Del(context.Background(), all[:]...)
+		},
 	}
 }
 

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -40,15 +41,19 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 			}
 			return b
 		}
+		forget := func(keys ...string) { // all at once: the suite measures from when it returns
+			var all sync.WaitGroup
+			for _, c := range direct {
+				all.Go(func() { c.Del(context.Background(), keys...) })
+			}
+			all.Wait()
+		}
 		return locktest.Service{
 			Backend: open(), Another: open,
 			Holder: func(string) string { return identity.Process("") }, // a token names the process
-			Expire: func(key string) { // all at once: the suite measures from when it returns
-				var all sync.WaitGroup
-				for _, c := range direct {
-					all.Go(func() { c.Del(context.Background(), key) })
-				}
-				all.Wait()
+			Expire: func(key string) { forget(key) },
+			Forget: func(key string) {
+				forget(slices.DeleteFunc(keysOf(key), func(one string) bool { return one == markKey })...) // that is of all locks
 			},
 			Cut: func(cut bool) {
 				for _, p := range proxies {

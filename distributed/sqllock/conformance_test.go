@@ -31,7 +31,14 @@ func service(t locktest.TB, d *database, opts ...Option) locktest.Service {
 		Backend: b,
 		Another: func() distributed.Backend { return d.backend(t, opts...) },
 		Expire:  func(key string) { expire(t, b, key) },
-		Cut:     d.wire.setCut,
+		Forget: func(key string) {
+			name, _ := storedName(key)
+			q := b.dialect.compile(b.st().text(`DELETE FROM {locks} WHERE name = $1`))
+			if _, err := b.db.ExecContext(context.Background(), q.text, q.args(name)...); err != nil {
+				t.Fatalf("%v", err)
+			}
+		},
+		Cut: d.wire.setCut,
 	}
 }
 
