@@ -11,6 +11,68 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
+// looked has a holder look once, and waits until it has.
+func looked(t *testing.T, l distributed.Lease) {
+	t.Helper()
+	rested(t, l)
+	l.(*lease).a.poke()
+	rested(t, l)
+}
+
+// rested waits until no look is under way.
+func rested(t *testing.T, l distributed.Lease) {
+	t.Helper()
+	a := l.(*lease).a
+	require.Eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return !a.looking
+	}, patience, time.Millisecond)
+}
+
+// onlyEvents has nothing but an event make the holder look.
+func onlyEvents(l distributed.Lease) {
+	a := l.(*lease).a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.plan(time.Hour)
+}
+
+// The client library keeps a channel for each watch that it sets, until something happens to the node.
+func TestALockThatIsHeldForLongSetsOneWatch(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	l := asker{t, b, "k"}.lease("a", lasting(long))
+	for range 10 {
+		looked(t, l)
+	}
+	require.Equal(t, int64(1), b.counts.watches.Load())
+	p := asker{t, b, "k"}.place("b", lasting(long)) // and that one works
+	require.Eventually(t, l.Contended, patience, time.Millisecond)
+	release(t, l)
+	release(t, granted(t, p))
+}
+
+// A writer that has left leaves the readers as they were: they hear of it at once, and not at their next look.
+func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
+	t.Parallel()
+	root := newRoot()
+	b, other := open(t, need(t).Addr, root), open(t, server.Addr, root)
+	for name, change := range map[string]func(*distributed.Request){"reader": shared, "permit": permits(2)} {
+		l := asker{t, b, name}.lease("a", change, lasting(long))
+		for range 2 {
+			looked(t, l) // which sets the watch that tells of the waiter, once
+			p := asker{t, other, name}.place("b", lasting(long))
+			require.Eventually(t, l.Contended, patience, time.Millisecond)
+			looked(t, l)
+			onlyEvents(l)
+			require.NoError(t, p.Leave(t.Context()))
+			require.Eventually(t, func() bool { return !l.Contended() }, patience, time.Millisecond)
+		}
+		release(t, l)
+	}
+}
+
 // A break that found a holder ends no later one, also if the sequence has begun anew with another node of the key.
 func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
 	t.Parallel()

@@ -126,7 +126,8 @@ func (l *lease) Healthy() bool {
 }
 
 // look finds out whether another instance waits, and whether the node is still there. As long as nobody waits, a watch tells.
-// After its event, and while somebody waits, the holder looks without setting one, or it would be woken by every waiter.
+// After its event, and while somebody waits, the holder looks without setting one, or it would be woken by every waiter. A shared one
+// watches the first that waits: should that leave, readers may join again.
 func (l *lease) look(ctx context.Context) {
 	a := l.a
 	if l.isEnding() {
@@ -139,7 +140,7 @@ func (l *lease) look(ctx context.Context) {
 		l.End()
 		return
 	case err == nil:
-		l.SetContended(v.q.waited(v.i, l.isShared()))
+		l.regard(ctx, v)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,6 +154,17 @@ func (l *lease) look(ctx context.Context) {
 		a.again = true
 	default:
 		a.plan(l.nextLook(min(a.ttl, a.s.timeout())))
+	}
+}
+
+// regard notes whether somebody waits.
+func (l *lease) regard(ctx context.Context, v view) {
+	n, waited := v.q.waiter(v.i, l.isShared())
+	l.SetContended(waited)
+	if path := l.a.dir + "/" + n.name; waited && l.isShared() && !l.a.isFollowed(path) {
+		if _, err := l.a.follow(ctx, path); errors.Is(err, zk.ErrNoNode) { // it has left meanwhile
+			l.changed.Store(true)
+		}
 	}
 }
 

@@ -48,13 +48,12 @@ type children struct {
 	stat  *zk.Stat
 }
 
-// children reads those of one node, and has the attempt look when they change if it is to.
+// children reads those of one node, and has the attempt look when they change if it is to, and that is not so already.
 func (a *attempt) children(ctx context.Context, dir string, watch bool) (children, error) {
-	if watch {
-		a.s.watch(dir, a)
-	}
+	watch = watch && a.s.watch(dir, a)
 	got, err := ask(ctx, a.s, "children", func() (got children, err error) {
 		if watch {
+			a.b.counts.watches.Add(1)
 			got.names, got.stat, _, err = a.s.conn.ChildrenW(dir)
 		} else {
 			got.names, got.stat, err = a.s.conn.Children(dir)
@@ -129,7 +128,8 @@ func (a *attempt) grant(ctx context.Context, since time.Time, v view, zxid int64
 		}
 	}
 	fence, err := fenceOf(zxid)
-	return &grant{since, fence, v.q.waited(v.i, a.shared())}, err
+	_, contended := v.q.waiter(v.i, a.shared())
+	return &grant{since, fence, contended}, err
 }
 
 // followed is what is known of the node that an attempt waits for.

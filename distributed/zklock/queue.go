@@ -106,9 +106,13 @@ func (q queue) before(i int, shared bool) (n node, ok bool) {
 	return node{}, false
 }
 
-// waited reports whether another instance waits for what the holder at i has. Others may hold the lock beside a shared one; and then
-// the first was downgraded if it is a writer.
-func (q queue) waited(i int, shared bool) bool {
+// waiter returns the first of another instance that waits for what the holder at i has; ok is false if there is none. Others may hold
+// the lock beside a shared one; and then the first was downgraded if it is a writer.
+func (q queue) waiter(i int, shared bool) (n node, ok bool) {
 	rest := q[max(q.admitted(shared), i+1):]
-	return slices.ContainsFunc(rest, func(n node) bool { return n.tag != q[i].tag })
+	j := slices.IndexFunc(rest, func(n node) bool { return n.tag != q[i].tag })
+	if j < 0 {
+		return node{}, false
+	}
+	return rest[j], true
 }

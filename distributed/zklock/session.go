@@ -243,12 +243,16 @@ func (s *session) await(ctx context.Context) error {
 }
 
 // watch has the attempt look, once, when something happens to the node. It is called before the request that sets the
-// watch, so the event cannot be quicker.
-func (s *session) watch(path string, a *attempt) {
+// watch, so the event cannot be quicker. It reports false if the attempt's watch is set: the library would keep a channel for each.
+func (s *session) watch(path string, a *attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slices.Contains(s.watched[path], a) {
+		return false
+	}
 	s.watched[path] = append(s.watched[path], a)
 	s.armed[path] = true
+	return true
 }
 
 // unwatch takes back a watch that was not set. If the node is gone, then so are all watches on it.

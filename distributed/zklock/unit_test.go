@@ -82,14 +82,18 @@ func TestWhomEachWaitsFor(t *testing.T) {
 }
 
 func TestWhoIsWaitedFor(t *testing.T) {
-	assert.False(t, line("x1").waited(0, false))
-	assert.True(t, line("x1", "s2").waited(0, false))
-	assert.False(t, line("x1", "x1").waited(0, false), "its own instance")
-	assert.False(t, line("s1", "s2").waited(0, true), "a reader beside it")
-	assert.True(t, line("s1", "s2", "x3").waited(0, true))
-	assert.True(t, line("s1", "x1", "s2").waited(0, true), "a reader behind our writer")
-	assert.True(t, line("s1", "s2", "x3").waited(1, true))
-	assert.False(t, line("x1", "s2").waited(0, true), "downgraded")
+	waited := func(q queue, i int, shared bool) bool {
+		_, ok := q.waiter(i, shared)
+		return ok
+	}
+	assert.False(t, waited(line("x1"), 0, false))
+	assert.True(t, waited(line("x1", "s2"), 0, false))
+	assert.False(t, waited(line("x1", "x1"), 0, false), "its own instance")
+	assert.False(t, waited(line("s1", "s2"), 0, true), "a reader beside it")
+	assert.True(t, waited(line("s1", "s2", "x3"), 0, true))
+	assert.True(t, waited(line("s1", "x1", "s2"), 0, true), "a reader behind our writer")
+	assert.True(t, waited(line("s1", "s2", "x3"), 1, true))
+	assert.False(t, waited(line("x1", "s2"), 0, true), "downgraded")
 }
 
 func TestFencesOfOneZxidComeBeforeThoseOfTheNext(t *testing.T) {

@@ -38,7 +38,8 @@ type Backend struct {
 
 // counts are for tests.
 type counts struct {
-	events atomic.Int64 // of watches
+	events  atomic.Int64 // of watches
+	watches atomic.Int64 // on children
 }
 
 const (
