@@ -327,7 +327,13 @@ func (p place) Leave(ctx context.Context) error {
 // leave deletes the node and waits for the answer. The deletion goes on when the caller's time has ended.
 func (a *attempt) leave(ctx context.Context) error {
 	answer := make(chan error, 1)
-	a.s.dead.add(&removal{path: a.dir + "/" + a.node, tried: true, done: func(err error) { answer <- err }})
+	first := func(err error) {
+		select {
+		case answer <- err:
+		default:
+		}
+	}
+	a.s.dead.add(&removal{path: a.dir + "/" + a.node, tried: true, denied: first, done: first})
 	err := a.s.reply(ctx, "leave", answer)
 	if errors.Is(err, errOver) {
 		return nil

@@ -200,6 +200,13 @@ func (p *prev) wait(ctx context.Context) error {
 	select {
 	case <-p.l.done:
 		return nil
+	case <-p.l.refused:
+		select { // it was carried out since
+		case <-p.l.done:
+			return nil
+		default:
+			return p.l.refusedBy()
+		}
 	case <-ctx.Done():
 		return unanswered("release", ctx.Err())
 	}

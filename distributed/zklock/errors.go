@@ -34,6 +34,14 @@ func refusal(what string, err error) error {
 	return distributed.Unavailable("zklock: "+what, err, distributed.ErrRefused)
 }
 
+// lacks is explain for a request that takes rights below a node.
+func lacks(what, dir string, err error) error {
+	if errors.Is(err, zk.ErrNoAuth) {
+		what += fmt.Sprintf(" below %.200q: the user lacks the rights to create and delete nodes there (ACL cd)", dir)
+	}
+	return explain(what, err)
+}
+
 // unanswered wraps the end of a caller's time.
 func unanswered(what string, err error) error {
 	return distributed.Unavailable("zklock: "+what, err)

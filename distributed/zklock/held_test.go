@@ -73,6 +73,44 @@ func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
 	}
 }
 
+// The right to delete is taken away: the release says so, and goes on when it is given back.
+func TestAReleaseThatIsRefusedSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	conn, ask := plainConn(t, server.Addr), asker{t, b, "k"}
+	l, async := ask.lease("a", shared, lasting(long)), ask.lease("b", shared, lasting(long))
+	p := ask.place("c", lasting(long))
+	_, err := conn.SetACL(b.dirOf("k"), zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermAdmin), -1)
+	require.NoError(t, err)
+
+	answers := make(chan error, 2)
+	async.(distributed.AsyncLease).Watch(answerWatcher{answers}, async)
+	require.False(t, async.(distributed.AsyncLease).StartRelease())
+	require.Eventually(t, func() bool { return len(answers) > 0 }, patience, time.Millisecond)
+	for _, err := range []error{l.Release(t.Context()), l.Release(t.Context()), <-answers, p.Leave(t.Context())} {
+		require.ErrorIs(t, err, distributed.ErrRefused)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.ErrorContains(t, err, b.dirOf("k"))
+	}
+	_, _, err = ask.try("a", shared, lasting(long), func(r *distributed.Request) { r.Prev = l })
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+	_, err = conn.SetACL(b.dirOf("k"), zk.WorldACL(zk.PermAll), -1)
+	require.NoError(t, err)
+	next, p := ask.enter("d", lasting(long))
+	if p != nil {
+		next = granted(t, p)
+	}
+	release(t, next)
+	require.Empty(t, answers, "a second answer")
+}
+
+// answerWatcher is a Watcher that passes on the answer to a release.
+type answerWatcher struct{ answers chan error }
+
+func (answerWatcher) LeaseLost(distributed.Lease)                    {}
+func (answerWatcher) LeaseContended(distributed.Lease)               {}
+func (w answerWatcher) LeaseReleased(_ distributed.Lease, err error) { w.answers <- err }
+
 // A break that found a holder ends no later one, also if the sequence has begun anew with another node of the key.
 func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,8 @@ type lease struct {
 	held    bool // when its release began
 	watched bool // the answer goes to the Watcher
 	err     error
+	refusal error         // of the latest try to delete the node, by the server
+	refused chan struct{} // closed with the first of these
 	done    chan struct{} // closed once released
 }
 
@@ -64,7 +66,7 @@ func keptFor(timeout time.Duration) time.Duration { return timeout * 3 / 5 }
 // newLease makes the lease of a grant. It lasts for the claim window, or as long as the session if that is shorter. The
 // caller holds a.mu.
 func newLease(a *attempt, g grant) *lease {
-	l := &lease{a: a, path: a.dir + "/" + a.node, done: make(chan struct{})}
+	l := &lease{a: a, path: a.dir + "/" + a.node, refused: make(chan struct{}), done: make(chan struct{})}
 	if l.fences.permit = a.limit > 0; a.shared() && a.limit == 0 {
 		l.fences.share(g.fence)
 	} else {

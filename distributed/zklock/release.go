@@ -22,19 +22,42 @@ func (l *lease) Release(ctx context.Context) error {
 func (l *lease) wait(ctx context.Context) error {
 	timer := time.NewTimer(l.a.s.patience())
 	defer timer.Stop()
+	why := errSilent
 	select {
 	case <-l.done:
-		return l.outcome()
+	case <-l.refused:
 	case <-timer.C:
-		return unanswered("release", errSilent)
 	case <-ctx.Done():
+		why = ctx.Err()
 	}
 	select { // a release that was answered wins
 	case <-l.done:
 		return l.outcome()
+	case <-l.refused:
+		return l.refusedBy()
 	default:
-		return unanswered("release", ctx.Err())
+		return unanswered("release", why)
 	}
+}
+
+// denied takes the answer of a server that does not delete the node. That is asked again with each sync: the right may be given back.
+func (l *lease) denied(err error) {
+	l.mu.Lock()
+	first, watched := l.refusal == nil, l.watched
+	l.refusal, l.watched = err, false
+	l.mu.Unlock()
+	if first {
+		close(l.refused)
+	}
+	if watched {
+		l.Released(err)
+	}
+}
+
+func (l *lease) refusedBy() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refusal
 }
 
 var errSilent = errors.New("the server is silent")
@@ -77,7 +100,7 @@ func (l *lease) begin(held, watched bool) (done bool) {
 	l.mu.Unlock()
 	if first {
 		l.a.end()
-		l.a.s.dead.add(&removal{path: l.path, claim: l.claim, done: l.removed})
+		l.a.s.dead.add(&removal{path: l.path, claim: l.claim, denied: l.denied, done: l.removed})
 	}
 	return false
 }
@@ -100,7 +123,7 @@ func (l *lease) launch() {
 	l.mu.Lock()
 	l.phase = releasing
 	l.mu.Unlock()
-	l.a.s.dead.add(&removal{path: l.path, tried: true, done: l.removed})
+	l.a.s.dead.add(&removal{path: l.path, tried: true, denied: l.denied, done: l.removed})
 }
 
 // removed takes the answer to the deletion, unless it has become an Enter's.

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"errors"
+	"path"
 	"sync"
 	"time"
 
@@ -23,11 +24,12 @@ type removals struct {
 }
 
 type removal struct {
-	path  string
-	lost  *attempt    // whose node's name is not known, because the answer to its create was lost; nil: the path is
-	claim func() bool // asked before it is sent: false if it is not to be; nil: it is
-	tried bool        // an earlier try may have deleted it, so that a missing node is no loss
-	done  func(error) // nil: deleted; zk.ErrNoNode: was gone; errOver: so is the session. May be nil
+	path   string
+	lost   *attempt    // whose node's name is not known, because the answer to its create was lost; nil: the path is
+	claim  func() bool // asked before it is sent: false if it is not to be; nil: it is
+	tried  bool        // an earlier try may have deleted it, so that a missing node is no loss
+	denied func(error) // the server has refused it, and will be asked again. May be nil, and come more than once
+	done   func(error) // nil: deleted; zk.ErrNoNode: was gone; errOver: so is the session. May be nil
 }
 
 // maxRemoving is how many deletions are under way at a time; more wait in line, on the one connection anyway.
@@ -95,6 +97,9 @@ func (r *removals) next() bool {
 		one.finish(err)
 	default:
 		one.tried = one.tried || isInterruption(err)
+		if err = lacks("delete", path.Dir(one.path), err); one.denied != nil && errors.Is(err, distributed.ErrRefused) {
+			one.denied(err)
+		}
 		return r.postpone(one)
 	}
 	return true
