@@ -30,11 +30,17 @@ func (b *Backend) Ping(ctx context.Context) error {
 
 // session returns a session for a question, and a context that ends within the budget.
 func (b *Backend) session(ctx context.Context) (*session, context.Context, context.CancelFunc, error) {
+	return b.sessionFrom(ctx, b.sessions.any)
+}
+
+func (b *Backend) sessionFrom(
+	ctx context.Context, pick func(context.Context) (*session, error),
+) (*session, context.Context, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingBudget)
 	if b.isClosed() {
 		return nil, ctx, cancel, distributed.ErrClosed
 	}
-	s, err := b.sessions.any(ctx)
+	s, err := pick(ctx)
 	return s, ctx, cancel, b.orClosed(err)
 }
 

@@ -25,6 +25,7 @@ import (
 type session struct {
 	b      *Backend
 	wanted time.Duration
+	lists  bool // it is for lists, and no others
 	conn   *zk.Conn
 	link   *link
 	events <-chan zk.Event
@@ -61,11 +62,17 @@ const (
 	// sendBuffer is enough for our largest packet, the library's setting of watches in parts of 128 KiB; receiveBuffer for what
 	// a server sends by default (jute.maxbuffer). The library would take 1.5 MiB for each.
 	sendBuffer, receiveBuffer = 192 << 10, 1 << 20
+	// listBuffer is enough for the names of millions of keys. It grows with what is received.
+	listBuffer = 128 << 20
 )
 
-func (b *Backend) newSession(wanted time.Duration) (*session, error) {
+func (b *Backend) newSession(wanted time.Duration, lists bool) (*session, error) {
+	receive := receiveBuffer
+	if lists {
+		receive = listBuffer
+	}
 	s := &session{
-		b: b, wanted: wanted, link: newLink(), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		b: b, wanted: wanted, lists: lists, link: newLink(), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		change: make(chan struct{}), watched: map[string][]*attempt{}, armed: map[string]bool{},
 	}
 	s.dead.s = s
@@ -74,7 +81,7 @@ func (b *Backend) newSession(wanted time.Duration) (*session, error) {
 	s.link.limit, s.link.armed, s.link.opened, s.link.failed = s.dialLimit, s.anyArmed, s.opened, s.dialFailed
 	conn, events, err := zk.Connect(b.servers, wanted,
 		zk.WithDialer(s.link.dial), zk.WithHostProvider(&hosts{link: s.link}), zk.WithEventCallback(s.event), zk.WithLogger(quiet{}),
-		zk.WithLogInfo(false), zk.WithMaxConnBufferSize(sendBuffer), zk.WithMaxBufferSize(receiveBuffer))
+		zk.WithLogInfo(false), zk.WithMaxConnBufferSize(sendBuffer), zk.WithMaxBufferSize(receive))
 	if err != nil {
 		return nil, fmt.Errorf("zklock: %w", err)
 	}

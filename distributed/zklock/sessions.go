@@ -24,8 +24,12 @@ type sessions struct {
 // connectBudget is what an Enter allows for a connection at least: its session may be new.
 const connectBudget = time.Second
 
-// maxSessions bounds the connections of a Backend whose callers use many TTLs.
-const maxSessions = 8
+const (
+	// maxSessions bounds the connections of a Backend whose callers use many TTLs.
+	maxSessions = 8
+	// listTimeout is that of the session for lists: long, as their answers may be.
+	listTimeout = 30 * time.Second
+)
 
 // forTTL returns a session for leases of this TTL that can be used, and waits for it until ctx ends.
 func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, error) {
@@ -33,7 +37,7 @@ func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, err
 	if wanted == 0 {
 		wanted = ttl.Truncate(time.Millisecond)
 	}
-	s, err := p.find(wanted)
+	s, err := p.find(wanted, false)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +57,8 @@ func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, err
 func (p *sessions) any(ctx context.Context) (*session, error) {
 	p.mu.Lock()
 	var s *session
-	if len(p.all) > 0 {
-		s = p.all[0]
+	if i := slices.IndexFunc(p.all, func(one *session) bool { return !one.lists }); i >= 0 {
+		s = p.all[i]
 	}
 	p.mu.Unlock()
 	if s == nil {
@@ -63,34 +67,47 @@ func (p *sessions) any(ctx context.Context) (*session, error) {
 			wanted = DefaultSessionTimeout
 		}
 		var err error
-		if s, err = p.find(wanted); err != nil {
+		if s, err = p.find(wanted, false); err != nil {
 			return nil, err
 		}
 	}
 	return s, s.await(ctx)
 }
 
+// forLists returns the session for lists, over which no lease goes.
+func (p *sessions) forLists(ctx context.Context) (*session, error) {
+	s, err := p.find(listTimeout, true)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.await(ctx)
+}
+
 // find returns the session with this time-out, or opens it. If there are too many, the one with the longest time-out below it
 // serves.
-func (p *sessions) find(wanted time.Duration) (*session, error) {
+func (p *sessions) find(wanted time.Duration, lists bool) (*session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, distributed.ErrClosed
 	}
 	var below *session
+	count := 0
 	for _, s := range p.all {
-		if s.wanted == wanted {
+		switch {
+		case s.lists != lists:
+			continue
+		case s.wanted == wanted:
 			return s, nil
-		}
-		if s.wanted < wanted && (below == nil || s.wanted > below.wanted) {
+		case s.wanted < wanted && (below == nil || s.wanted > below.wanted):
 			below = s
 		}
+		count++
 	}
-	if len(p.all) >= maxSessions && below != nil {
+	if count >= maxSessions && below != nil {
 		return below, nil
 	}
-	s, err := p.b.newSession(wanted)
+	s, err := p.b.newSession(wanted, lists)
 	if err == nil {
 		p.all = append(p.all, s)
 	}
