@@ -27,9 +27,11 @@ type settings struct {
 	acl      []zk.ACL
 
 	// for tests
-	sequences int64         // how many requests of a node are in line
-	persist   bool          // parents are no containers
-	patience  time.Duration // with an answer, in place of the silence that drops a connection; 0: that
+	sequences int64 // how many requests of a node are in line
+	persist   bool  // parents are no containers
+	// before a parent that is not used is deleted; 0: sweepPause
+	sweepPause time.Duration
+	patience   time.Duration // with an answer, in place of the silence that drops a connection; 0: that
 }
 
 // DefaultRoot is the node below which locks are kept.

@@ -1,11 +1,13 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -97,12 +99,13 @@ func (b *Backend) makeNode(ctx context.Context, s *session, path string) error {
 	return err
 }
 
-// makeParent creates the node of a key. As a container it is deleted by the server some time after its last child. Servers
-// before 3.5 have none: then we delete it when it has not been used for a while. Either is safe: a node with
-// children is never deleted, and a request that finds it missing creates it again (rule Z7).
+// makeParent creates the node of a key. We delete it a while later if it has no children then; else, or should we be gone, the server does,
+// as it is a container. But that deletes 167 per second at most, by default. Servers before 3.5 have no containers: then we try again
+// until it is gone. Either is safe: a node with children is never deleted, and a request that finds it missing creates it again (rule Z7).
 func (b *Backend) makeParent(ctx context.Context, s *session, dir string) error {
+	plain := b.plain.Load() || b.set.persist
 	_, err := ask(ctx, s, "create parent", func() (string, error) {
-		if b.plain.Load() || b.set.persist {
+		if plain {
 			return s.conn.Create(dir, nil, zk.FlagPersistent, b.set.acl)
 		}
 		return s.conn.CreateContainer(dir, nil, zk.FlagContainer, b.set.acl)
@@ -115,8 +118,8 @@ func (b *Backend) makeParent(ctx context.Context, s *session, dir string) error 
 	case err != nil && strings.Contains(err.Error(), unimplemented):
 		b.plain.Store(true)
 		return b.makeParent(ctx, s, dir)
-	case err == nil && (b.plain.Load() || b.set.persist):
-		b.sweepLater(&parent{s: s, dir: dir})
+	case err == nil:
+		b.sweepLater(&parent{s: s, dir: dir, container: !plain})
 	}
 	return err
 }
@@ -129,6 +132,8 @@ type parent struct {
 	item deadline.Item[*parent]
 	s    *session
 	dir  string
+
+	container bool // the server will delete it if we do not
 }
 
 // sweepPause is how long a parent is kept, as long as a server keeps a container by default.
@@ -136,23 +141,28 @@ const sweepPause = time.Minute
 
 func (b *Backend) sweepLater(p *parent) {
 	p.item.Owner = p
-	b.parents.Put(&p.item, time.Now().Add(b.set.sweepPause()))
+	b.parents.Put(&p.item, time.Now().Add(cmp.Or(b.set.sweepPause, sweepPause)))
 }
 
-func (s *settings) sweepPause() time.Duration {
-	if s.persist {
-		return 10 * time.Millisecond
-	}
-	return sweepPause
-}
-
+// sweep deletes several at a time: each deletion takes an answer of a majority.
 func (b *Backend) sweep(_ time.Time, due []*parent) {
+	going := make(chan struct{}, maxRemoving)
+	var all sync.WaitGroup
 	for _, p := range due {
-		ctx, cancel := context.WithTimeout(p.s.ctx, p.s.silence())
-		_, err := ask(ctx, p.s, "delete parent", func() (struct{}, error) { return struct{}{}, p.s.conn.Delete(p.dir, -1) }, nil)
-		cancel()
-		if err != nil && !errors.Is(err, zk.ErrNoNode) && !p.s.isOver() {
-			b.sweepLater(p) // somebody uses it
-		}
+		going <- struct{}{}
+		all.Go(func() {
+			b.sweepOne(p)
+			<-going
+		})
+	}
+	all.Wait()
+}
+
+func (b *Backend) sweepOne(p *parent) {
+	ctx, cancel := context.WithTimeout(p.s.ctx, p.s.silence())
+	defer cancel()
+	_, err := ask(ctx, p.s, "delete parent", func() (struct{}, error) { return struct{}{}, p.s.conn.Delete(p.dir, -1) }, nil)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !p.container && !p.s.isOver() {
+		b.sweepLater(p) // somebody uses it
 	}
 }

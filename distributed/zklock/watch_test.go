@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 // One release wakes one waiter, of 50.
@@ -75,10 +77,15 @@ func (b *Backend) watches(key string) (n int) {
 	return n
 }
 
+// soon is how long a parent that is not used is kept in tests.
+const soon = 10 * time.Millisecond
+
 // A node that everybody has left goes: a container by the server's doing, which looks every 500 ms here, and another one by ours.
 func TestUnusedKeysLeaveNothing(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]Option{"containers": func(*settings) {}, "none": func(s *settings) { s.persist = true }} {
+	for name, change := range map[string]Option{
+		"containers": func(*settings) {}, "none": func(s *settings) { s.persist, s.sweepPause = true, soon },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := newRoot()
@@ -98,10 +105,27 @@ func TestUnusedKeysLeaveNothing(t *testing.T) {
 	}
 }
 
+// Keys that were used once go by our own doing: a server deletes 167 containers a second at most, and this one none.
+func TestKeysOfOneUseAreDeletedByUs(t *testing.T) {
+	testscope.Long(t, "starts a server")
+	t.Parallel()
+	need(t)
+	private, root := zktest.Start(t, "-Dznode.container.checkIntervalMs=3600000"), newRoot()
+	b := open(t, private.Addr, root, func(s *settings) { s.sweepPause = soon })
+	for i := range 50 {
+		release(t, asker{t, b, fmt.Sprint("k", i)}.lease("a", lasting(long)))
+	}
+	conn := plainConn(t, private.Addr)
+	require.Eventually(t, func() bool {
+		children, _, err := conn.Children(root)
+		return err == nil && len(children) == 0
+	}, patience, 10*time.Millisecond)
+}
+
 // While parents go, requests find them missing, and create them again.
 func TestParentsGoWhileKeysAreUsed(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot(), func(s *settings) { s.persist = true })
+	b := open(t, need(t).Addr, newRoot(), func(s *settings) { s.persist, s.sweepPause = true, soon })
 	ask, last := asker{t, b, "k"}, uint64(0)
 	for start := time.Now(); time.Since(start) < time.Second; {
 		l := ask.lease("i")

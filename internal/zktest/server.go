@@ -64,13 +64,15 @@ func classpath() string {
 }
 
 // Start starts a server without an ensemble and waits until it answers. It keeps its data when it is restarted, and is
-// killed with the test.
-func Start(t TB) *Server {
+// killed with the test. Properties are those of the JVM, "-Dname=value", and beat ours.
+func Start(t TB, properties ...string) *Server {
 	t.Helper()
 	testproc.Need(t, Missing())
-	return &Server{Server: testproc.Launch(t, spec(0, func(port int) string {
+	one := spec(0, func(port int) string {
 		return fmt.Sprintf("clientPort=%d\nclientPortAddress=127.0.0.1\n", port)
-	}))}
+	})
+	one.Command = func(*testproc.Server) testproc.Command { return command(properties) }
+	return &Server{Server: testproc.Launch(t, one)}
 }
 
 // StartEnsemble starts three servers that elect a leader. If they are to be cut off from each other, they reach their leader
@@ -127,17 +129,18 @@ func spec(id int, members func(port int) string) testproc.Spec {
 				Tick.Milliseconds(), longestSession.Milliseconds(), p.Dir, members(p.Port))
 			return os.WriteFile(filepath.Join(p.Dir, config), []byte(text), 0o600)
 		},
-		Command: command,
+		Command: func(*testproc.Server) testproc.Command { return command(nil) },
 		Ready:   func(p *testproc.Server) bool { return modeOf(p) != "" },
 	}
 }
 
 // command starts a server: a small heap and the quick compiler alone, for one that lives for seconds; no fsync.
-func command(*testproc.Server) testproc.Command {
-	return testproc.Command{Path: "java", Args: []string{
+func command(properties []string) testproc.Command {
+	args := append([]string{
 		"-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dzookeeper.forceSync=no",
-		"-Dznode.container.checkIntervalMs=500", "-cp", classpath(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
-	}}
+		"-Dznode.container.checkIntervalMs=500",
+	}, properties...)
+	return testproc.Command{Path: "java", Args: append(args, "-cp", classpath(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)}
 }
 
 // Mode returns "standalone", "leader" or "follower", or "" while the server does not serve.

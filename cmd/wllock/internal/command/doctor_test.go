@@ -204,6 +204,7 @@ func TestDoctorOfZooKeeper(t *testing.T) {
 	code, found = examined(t, shop("zk://"+s.Addr, "WLLOCK_LEASE_TTL=10s"))
 	require.Equal(t, no, code, found)
 	require.Contains(t, found["server"], "standalone")
+	require.Contains(t, found["nodes"], "ok: ")
 }
 
 func TestDoctorOfEtcd(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ func zookeeper(ctx context.Context, p *patient) {
 			version, _, _ := strings.Cut(strings.TrimSpace(info["Zookeeper version"]), ",")
 			p.fine("server", "ZooKeeper %s, %s, latency %s ms", version, strings.TrimSpace(info["Mode"]), strings.TrimSpace(info["Latency min/avg/max"]))
 			p.single(strings.TrimSpace(info["Mode"]))
+			p.nodes(strings.TrimSpace(info["Node count"]))
 		}
 	}
 	p.where = ""
@@ -57,6 +59,22 @@ func (p *patient) single(mode string) {
 			Mend: "three servers, or five",
 		})
 	}
+}
+
+// manyNodes is far above the keys that are in use within a minute, of most systems.
+const manyNodes = 100_000
+
+// nodes looks whether nodes of keys pile up: those of processes that end soon are left to the server.
+func (p *patient) nodes(count string) {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return
+	}
+	p.judge(n > manyNodes, Warning, Finding{
+		Subject: "nodes", What: fmt.Sprintf("%d nodes", n),
+		Means: "each list reads all keys; a server deletes 167 empty containers per second at most, so those of processes that end soon may pile up",
+		Mend:  "-Dznode.container.maxPerMinute (10000) of the servers above the keys that are used per minute",
+	})
 }
 
 // fourLetters sends a word; the answer ends with the connection.
