@@ -329,10 +329,16 @@ func (p place) Leave(ctx context.Context) error {
 	return nil
 }
 
-// leave deletes the key and waits for the answer. The deletion goes on when the caller's time has ended.
+// leave deletes the key and waits for the answer. The deletion goes on when the caller's time has ended, or a try was refused.
 func (a *attempt) leave(ctx context.Context) error {
-	answer := make(chan error, 1)
-	a.s.dead.add(&removal{a: a, tried: true, done: func(err error) { answer <- err }})
+	answer := make(chan error, 1) // the first counts
+	reply := func(err error) {
+		select {
+		case answer <- err:
+		default:
+		}
+	}
+	a.s.dead.add(&removal{a: a, tried: true, heard: reply, done: reply})
 	timer := time.NewTimer(a.s.tryTime())
 	defer timer.Stop()
 	var err error

@@ -177,6 +177,31 @@ func TestAPasswordThatChanges(t *testing.T) {
 	ready(t, b) // a log-in under way has read the old one
 }
 
+// The user loses the right to write while it holds and waits: a release and a leave say so, and are carried out when it has it again.
+func TestReleasesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t)
+	open := func() asker { return asker{t, g.open(t, g.Addr), "k"} } // no deletion shares a request with another
+	l := open().lease("a", lasting(long))
+	p, next := open().place("b", lasting(long)), open().place("c", lasting(long))
+	below := g.prefix + "/"
+	end := clientv3.GetPrefixRangeEnd(below)
+	_, err := g.root.RoleRevokePermission(t.Context(), "shop", below, end)
+	require.NoError(t, err)
+	_, err = g.root.RoleGrantPermission(t.Context(), "shop", below, end, clientv3.PermissionType(clientv3.PermRead))
+	require.NoError(t, err)
+	for range 2 {
+		err = l.Release(t.Context())
+		require.ErrorIs(t, err, distributed.ErrRefused)
+		require.ErrorContains(t, err, "lacks the right")
+	}
+	require.ErrorIs(t, p.Leave(t.Context()), distributed.ErrRefused)
+	_, err = g.root.RoleGrantPermission(t.Context(), "shop", below, end, clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	release(t, granted(t, next))
+	require.NoError(t, l.Release(t.Context()))
+}
+
 // The stream of watches has a token that has become invalid, so that its next watches are refused: it is opened anew, and a lone holder
 // learns of a waiter, and that one of the release, without a look of their own. That is logged once.
 func TestWatchesThatAreRefused(t *testing.T) {

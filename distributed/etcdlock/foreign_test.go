@@ -10,8 +10,8 @@ import (
 	"github.com/wllock/wllock/internal/etcdtest"
 )
 
-// Keys of somebody else below the prefix of a lock, older and younger than its requests, are none: nobody waits for them, and a holder sees who
-// waits behind them.
+// Keys of somebody else below the prefix of a lock, older and younger than its requests, are none: nobody waits for them, and a holder
+// sees who waits behind them.
 func TestKeysOfOthersAreNoRequests(t *testing.T) {
 	t.Parallel()
 	server, prefix := etcdtest.Shared(t), newPrefix()

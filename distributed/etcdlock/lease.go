@@ -38,6 +38,7 @@ type lease struct {
 	watched bool // the answer goes to the Watcher
 	err     error
 	done    chan struct{} // closed once released
+	refused chan error    // capacity 1: the release was refused
 }
 
 type phase uint8
@@ -60,7 +61,7 @@ func keptFor(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 // newLease makes the lease of a grant. It lasts for the claim window, or as long as the session if that is shorter. The
 // caller holds a.mu.
 func newLease(a *attempt, g grant) *lease {
-	l := &lease{a: a, done: make(chan struct{})}
+	l := &lease{a: a, done: make(chan struct{}), refused: make(chan error, 1)}
 	if l.fences.permit = a.limit > 0; a.shared() && a.limit == 0 {
 		l.fences.share(g.fence)
 	} else {

@@ -23,7 +23,9 @@ type login struct {
 // intercept answers the client's requests for a token. The client sends the token that it has with every request, also with these, and a
 // server refuses a log-in with a token that has become invalid: a client would never get another. So they go over a connection of their
 // own, which has none.
-func (d *dialer) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (d *dialer) intercept(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	got, is := reply.(*pb.AuthenticateResponse)
 	if !is {
 		return next(ctx, method, req, reply, cc, opts...)

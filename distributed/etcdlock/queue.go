@@ -73,8 +73,9 @@ func admitted(q []request) int {
 
 // waitsFor returns which of the requests before the one at i have to be watched: it cannot be admitted before one of them has gone,
 // or was downgraded. That is the last one, for an exclusive request. For a shared one it is the last writer; or, for a permit with the
-// limit n that has too many before it, the n youngest of these: more than all but n have to go. So one that is released wakes n waiters at most, and one if the oldest goes first. Who is kept
-// out by the limits of others alone waits for what the last of them does, and for that one to leave.
+// limit n that has too many before it, the n youngest of these: more than all but n have to go. So one that is released wakes n
+// waiters at most, and one if the oldest goes first. Who is kept out by the limits of others alone waits for what the last of them
+// does, and for that one to leave.
 func waitsFor(q []request, i int) []request {
 	if !q[i].shared {
 		return q[i-1 : i]

@@ -19,22 +19,24 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.a.b.orClosed(l.wait(ctx))
 }
 
-// wait waits for the answer to the release.
+// wait waits for the answer to the release. One that is refused goes on, in case that the user gets the right.
 func (l *lease) wait(ctx context.Context) error {
 	timer := time.NewTimer(l.a.s.tryTime())
 	defer timer.Stop()
+	var err error
 	select {
 	case <-l.done:
-		return l.outcome()
+	case err = <-l.refused:
 	case <-timer.C:
-		return unanswered("release", errSilent)
+		err = unanswered("release", errSilent)
 	case <-ctx.Done():
+		err = unanswered("release", ctx.Err())
 	}
 	select { // a release that was answered wins
 	case <-l.done:
 		return l.outcome()
 	default:
-		return unanswered("release", ctx.Err())
+		return err
 	}
 }
 
@@ -87,7 +89,7 @@ func (l *lease) removal(held, watched bool) (one *removal, done bool) {
 		return nil, false
 	}
 	l.a.end()
-	return &removal{a: l.a, claim: l.claim, done: l.removed}, false
+	return &removal{a: l.a, claim: l.claim, heard: l.heard, done: l.removed}, false
 }
 
 // claim is called once, when the deletion is about to be sent. It reports false if an Enter has been quicker, which does both in
@@ -108,7 +110,15 @@ func (l *lease) launch() {
 	l.mu.Lock()
 	l.phase = releasing
 	l.mu.Unlock()
-	l.a.s.dead.add(&removal{a: l.a, tried: true, done: l.removed})
+	l.a.s.dead.add(&removal{a: l.a, tried: true, heard: l.heard, done: l.removed})
+}
+
+// heard takes a refusal of the deletion, for one who waits for the release.
+func (l *lease) heard(err error) {
+	select {
+	case l.refused <- err:
+	default:
+	}
 }
 
 // removed takes the answer to the deletion, unless it has become an Enter's.

@@ -29,6 +29,7 @@ type removal struct {
 	claim func() bool // asked before it is sent: false if it is not to be; nil: it is
 	tried bool        // an earlier try may have deleted it, so that a missing key is no loss
 	tries int         // so far
+	heard func(error) // a try was refused, and others follow: the user lacks a right, perhaps. May be nil
 	done  func(error) // nil: deleted; errGone: was gone; errOver: so is the session. May be nil
 }
 
@@ -211,6 +212,9 @@ func (r *removals) postpone(ctx context.Context, all []*removal, err error) bool
 	for _, one := range all {
 		one.tries++
 		one.tried = one.tried || isUnknown(err)
+		if one.heard != nil && errors.Is(err, distributed.ErrRefused) {
+			one.heard(err)
+		}
 		soon = soon && one.tries < quickTries
 		if errors.Is(err, errOver) || !r.push(one) {
 			one.finish(errOver)

@@ -187,7 +187,9 @@ func inLimbo(t *testing.T, prefix string) (*Backend, *limbo) {
 	return b, x
 }
 
-func (x *limbo) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (x *limbo) intercept(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	if txn, is := req.(*pb.TxnRequest); is && x.keeps(txn) {
 		for _, o := range opts {
 			if to, is := o.(grpc.PeerCallOption); is {
@@ -255,7 +257,7 @@ func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 	etcd.hold(nil)
 	ready(t, b)
 	b.sessions.all[0].kick()
-	require.Eventually(t, func() bool { return count(t, c, prefix+"/"+guardName) == 1 }, patience, time.Millisecond, "the guard is not written")
+	require.Eventually(t, func() bool { return count(t, c, prefix+"/"+guardName) == 1 }, patience, time.Millisecond, "no guard")
 	_, _, err = other.try("b", lasting(long), func(r *distributed.Request) { r.NoWait = true })
 	require.EqualError(t, err, distributed.Held("a").Error())
 	release(t, newer)
