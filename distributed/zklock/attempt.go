@@ -275,13 +275,13 @@ func (a *attempt) end() {
 
 // discard ends an attempt and deletes its node, if there is one: its caller has gone, or was refused.
 func (a *attempt) discard() {
-	a.end()
 	a.mu.Lock()
 	node := a.node
 	a.mu.Unlock()
 	if node != "" {
 		a.s.dead.add(&removal{path: a.dir + "/" + node, tried: true})
 	}
+	a.end()
 }
 
 // place is a waiting attempt as its user sees it.
@@ -308,7 +308,7 @@ func (p place) Leave(ctx context.Context) error {
 	}
 	a.mu.Unlock()
 	if waits {
-		a.b.forget(a)
+		defer a.b.forget(a)
 		return a.b.orClosed(a.leave(ctx))
 	}
 	select { // against the receiver: the channel decides

@@ -119,7 +119,7 @@ func (b *Backend) makeParent(ctx context.Context, s *session, dir string) error 
 		b.plain.Store(true)
 		return b.makeParent(ctx, s, dir)
 	case err == nil:
-		b.sweepLater(&parent{s: s, dir: dir, container: !plain})
+		b.sweepLater(&parent{dir: dir, container: !plain})
 	}
 	return err
 }
@@ -129,10 +129,8 @@ const unimplemented = "unknown error: -6"
 
 // parent is a node to be deleted when it has no children.
 type parent struct {
-	item deadline.Item[*parent]
-	s    *session
-	dir  string
-
+	item      deadline.Item[*parent]
+	dir       string
 	container bool // the server will delete it if we do not
 }
 
@@ -159,10 +157,12 @@ func (b *Backend) sweep(_ time.Time, due []*parent) {
 }
 
 func (b *Backend) sweepOne(p *parent) {
-	ctx, cancel := context.WithTimeout(p.s.ctx, p.s.silence())
+	s, ctx, cancel, err := b.session(context.Background())
 	defer cancel()
-	_, err := ask(ctx, p.s, "delete parent", func() (struct{}, error) { return struct{}{}, p.s.conn.Delete(p.dir, -1) }, nil)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && !p.container && !p.s.isOver() {
+	if err == nil {
+		_, err = ask(ctx, s, "delete parent", func() (struct{}, error) { return struct{}{}, s.conn.Delete(p.dir, -1) }, nil)
+	}
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !p.container {
 		b.sweepLater(p) // somebody uses it
 	}
 }

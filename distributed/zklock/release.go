@@ -99,8 +99,8 @@ func (l *lease) begin(held, watched bool) (done bool) {
 	}
 	l.mu.Unlock()
 	if first {
-		l.a.end()
 		l.a.s.dead.add(&removal{path: l.path, claim: l.claim, denied: l.denied, done: l.removed})
+		l.a.end()
 	}
 	return false
 }
@@ -165,8 +165,8 @@ func (l *lease) Watch(w distributed.Watcher, as distributed.Lease) { l.Lease.Wat
 func (h *hook) LeaseLost(as distributed.Lease) {
 	a := h.l.a
 	a.b.due.Remove(&a.item)
-	a.b.forget(a)
 	a.s.dead.add(&removal{path: h.l.path, tried: true})
+	a.b.forget(a)
 	if h.user != nil {
 		h.user.LeaseLost(as)
 	}

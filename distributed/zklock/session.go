@@ -47,6 +47,7 @@ type session struct {
 	armed   map[string]bool       // guarded by mu; paths that the library watches, or is asked to
 	alive   atomic.Pointer[proof]
 	downAt  atomic.Bool // !up, for Healthy
+	retired atomic.Bool // written under the Backend's mutex: no attempt begins any more
 	dead    removals
 }
 

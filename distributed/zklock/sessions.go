@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,13 +26,14 @@ type sessions struct {
 const connectBudget = time.Second
 
 const (
-	// maxSessions bounds the connections of a Backend whose callers use many TTLs.
+	// maxSessions bounds the connections of a Backend whose callers use many TTLs, unless leases of more are held at a time.
 	maxSessions = 8
 	// listTimeout is that of the session for lists: long, as their answers may be.
 	listTimeout = 30 * time.Second
 )
 
-// forTTL returns a session for leases of this TTL that can be used, and waits for it until ctx ends.
+// forTTL returns a session for leases of this TTL that can be used, and waits for it until ctx ends. With an error it returns the session
+// that it has waited for, if there is one.
 func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, error) {
 	wanted := p.b.set.timeout
 	if wanted == 0 {
@@ -44,10 +46,10 @@ func (p *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, err
 	ctx, cancel := context.WithTimeout(ctx, max(distributed.ClaimWindow(ttl), connectBudget))
 	defer cancel()
 	if err = s.await(ctx); err != nil {
-		return nil, err
+		return s, err
 	}
 	if granted := s.timeout(); granted > ttl {
-		return nil, fmt.Errorf("%w: %v, and the server has granted %v: want a TTL (WithLeaseTTL) of at least that, or a server "+
+		return s, fmt.Errorf("%w: %v, and the server has granted %v: want a TTL (WithLeaseTTL) of at least that, or a server "+
 			"with a smaller tickTime: %w: %w", ErrInvalidTTL, ttl, granted, distributed.ErrUnavailable, distributed.ErrRefused)
 	}
 	return s, nil
@@ -84,7 +86,7 @@ func (p *sessions) forLists(ctx context.Context) (*session, error) {
 }
 
 // find returns the session with this time-out, or opens it. If there are too many, the one with the longest time-out below it
-// serves.
+// serves; below all of them, one that nobody uses is closed for it.
 func (p *sessions) find(wanted time.Duration, lists bool) (*session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,11 +109,35 @@ func (p *sessions) find(wanted time.Duration, lists bool) (*session, error) {
 	if count >= maxSessions && below != nil {
 		return below, nil
 	}
+	if count >= maxSessions {
+		p.retireOne()
+	}
 	s, err := p.b.newSession(wanted, lists)
 	if err == nil {
 		p.all = append(p.all, s)
 	}
 	return s, err
+}
+
+// retireOne closes the session with the longest time-out of those that nobody uses, if there is one. The first serves questions. The caller
+// holds mu.
+func (p *sessions) retireOne() {
+	var others []*session
+	for _, s := range p.all {
+		if !s.lists {
+			others = append(others, s)
+		}
+	}
+	others = others[1:]
+	slices.SortFunc(others, func(a, b *session) int { return cmp.Compare(b.wanted, a.wanted) })
+	for _, s := range others {
+		if p.b.retire(s) {
+			p.all = slices.DeleteFunc(p.all, func(one *session) bool { return one == s })
+			s.stop()
+			p.b.reap(s)
+			return
+		}
+	}
 }
 
 // drop forgets a session that is over: the next request opens another.

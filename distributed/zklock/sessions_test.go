@@ -1,8 +1,10 @@
 package zklock
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +26,52 @@ func TestAHandshakeIsNoProof(t *testing.T) {
 	s.setUp(true)
 	require.Eventually(t, func() bool { return s.alive.Load().last.Load().Equal(sent) }, patience, time.Millisecond, "it counts as a sync")
 	require.True(t, s.until().Before(distributed.Validity(sent, s.timeout())))
+}
+
+// TTLs that each are shorter than all before, as those of WithHoldAtLeast may be.
+func TestSessionsThatNobodyUsesAreClosed(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	count := func() int {
+		b.sessions.mu.Lock()
+		defer b.sessions.mu.Unlock()
+		return len(b.sessions.all)
+	}
+	held := asker{t, b, "held"}.lease("a", lasting(long-time.Second))
+	for i := range 3 * maxSessions {
+		release(t, asker{t, b, "k"}.lease("a", lasting(long-time.Duration(i+2)*time.Second)))
+		require.LessOrEqual(t, count(), maxSessions)
+	}
+	require.True(t, held.Healthy())
+	var more []distributed.Lease // one session each, since they are in use
+	for i := range maxSessions + 1 {
+		more = append(more, asker{t, b, fmt.Sprint(i)}.lease("a", lasting(long/2-time.Duration(i)*time.Second)))
+	}
+	for _, l := range append(more, held) {
+		release(t, l)
+	}
+}
+
+// Many callers of as many TTLs at a time: whoever meets a session that is being closed gets another one.
+func TestSessionsAreClosedBesideCallers(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	var all sync.WaitGroup
+	for i := range 2 * maxSessions {
+		all.Go(func() {
+			for j := range 5 {
+				req := distributed.Request{Key: fmt.Sprint(i), Instance: "a", TTL: long - time.Duration(2*maxSessions*j+i)*time.Second}
+				l, _, err := b.Enter(t.Context(), req)
+				if err == nil && l != nil {
+					err = l.Release(t.Context())
+				}
+				if err != nil && !errors.Is(err, distributed.ErrUnreached) { // a new session may take long
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // The names of all keys are more than a connection for leases takes. They come in pages, and no lease notices.

@@ -120,27 +120,60 @@ func (b *Backend) orClosed(err error) error {
 
 func (b *Backend) enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	prev := b.adopt(req)
-	s, err := b.sessions.forTTL(ctx, req.TTL)
+	a, err := b.attempt(ctx, req)
 	if err != nil {
 		prev.giveUp()
 		return nil, nil, err
-	}
-	a := b.newAttempt(s, req)
-	if !b.add(a) {
-		return nil, nil, distributed.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(req.TTL))
 	defer cancel()
 	return a.enter(ctx, prev)
 }
 
-func (b *Backend) add(a *attempt) bool {
+// attempt returns one with a session for its TTL: another one if that has just been given up.
+func (b *Backend) attempt(ctx context.Context, req distributed.Request) (*attempt, error) {
+	for {
+		s, err := b.sessions.forTTL(ctx, req.TTL)
+		if err == nil {
+			a := b.newAttempt(s, req)
+			if err = b.add(a); err == nil {
+				return a, nil
+			}
+		}
+		if s == nil || !s.retired.Load() {
+			return nil, err
+		}
+	}
+}
+
+func (b *Backend) add(a *attempt) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closed {
-		b.attempts[a] = struct{}{}
+	switch {
+	case b.closed:
+		return distributed.ErrClosed
+	case a.s.retired.Load():
+		return errOver
 	}
-	return !b.closed
+	b.attempts[a] = struct{}{}
+	return nil
+}
+
+// retire gives up a session that nobody uses, and reports whether it has: under mu either this or an attempt is first. What was used has its
+// node deleted, or is in the session's line of deletions before it is forgotten.
+func (b *Backend) retire(s *session) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for a := range b.attempts {
+		if a.s == s {
+			return false
+		}
+	}
+	if !s.dead.idle() {
+		return false
+	}
+	s.retired.Store(true)
+	return true
 }
 
 func (b *Backend) forget(a *attempt) {
