@@ -19,9 +19,10 @@ type step func(s *state, sent time.Time) (changed bool)
 
 // change applies f to the state of a key. item is what is known of it; nil: nothing.
 //
-// Only a cas that finds its item unchanged writes, so no two steps cross, and one that arrives late does nothing. One
-// danger is left: the unique numbers begin anew in a server that is restarted between a gets and its cas, which may meet its like
-// there. By then the server has forgotten all locks anyway.
+// Only a cas that finds its item unchanged writes, so no two steps cross, and one that arrives late does nothing: who gives up a claim
+// after a request that was not answered changes the item (see withdraw). An add that arrives late, when there is no item, leaves a
+// grant that nobody has, which ends as that of a process that has died. One danger is left: the unique numbers begin anew in a server
+// that is restarted between a gets and its cas, which may meet its like there. By then the server has forgotten all locks anyway.
 func (b *Backend) change(ctx context.Context, key string, item *memcache.Item, f step) error {
 	for {
 		err := b.try(key, item, f)
@@ -108,7 +109,7 @@ const (
 
 // drop removes a claim that nobody uses. It goes on for T: then the claim is dead.
 func (b *Backend) drop(key string, c claim) {
-	_ = b.insist(b.ctx, c.TTL, key, nil, always, func(s *state, _ time.Time) bool { return s.remove(c.ID) })
+	_ = b.insist(b.ctx, c.TTL, key, nil, always, func(s *state, _ time.Time) bool { return s.withdraw(c.ID) })
 }
 
 // pause waits for d, give or take a quarter, so that instances that began together do not ask together. It reports false when

@@ -129,6 +129,34 @@ func TestLostRepliesHaveOneEffect(t *testing.T) {
 	require.Empty(t, look(t, other, "k").Owners)
 }
 
+// A request that arrives when its caller has given it up, and has found nothing of it, does nothing: else it would leave a place that
+// nobody has, before those that come later.
+func TestARequestThatArrivesTooLateDoesNothing(t *testing.T) {
+	t.Parallel()
+	server := dbtest.Memcached(t)
+	b, c := open(t, server.Addr), client(t, server.Addr)
+	held := state{Owners: []claim{newClaim(distributed.Request{Instance: "holder", TTL: time.Hour})}} // and renews nothing
+	for name, giveUp := range map[string]func(claim){
+		"enter": func(late claim) { b.drop("enter", late) },
+		"leave": func(late claim) {
+			p := &place{claim: late, b: b, key: "leave", polled: make(chan struct{}), cancel: func() {}, unsure: true}
+			close(p.polled)
+			require.NoError(t, p.leave())
+		},
+	} {
+		text, expiry := held.encode()
+		require.NoError(t, c.Add(&memcache.Item{Key: itemKey(name), Value: text, Expiration: expiry}))
+		item, err := c.Get(itemKey(name))
+		require.NoError(t, err)
+		late := newClaim(request(name, "a"))
+		with := state{Owners: held.Owners, Queue: []claim{late}}
+		item.Value, item.Expiration = with.encode()
+		giveUp(late)
+		require.ErrorIs(t, c.CompareAndSwap(item), memcache.ErrCASConflict, name)
+		require.Equal(t, held, look(t, b, name))
+	}
+}
+
 // A holder without renewals is taken out by those that wait, T after its last sign of life, and its item goes by itself if
 // nobody waits.
 func TestDeadHolder(t *testing.T) {

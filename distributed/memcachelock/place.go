@@ -24,6 +24,7 @@ type place struct {
 	turned        time.Time // when the owners were found to have changed
 	ahead         int       // in the queue
 	owner, wanted bool
+	unsure        bool // the last question was not answered; also of leave, after poll's end
 }
 
 // wait returns a place of a queued claim; nil: the Backend is closed.
@@ -46,7 +47,9 @@ func (b *Backend) wait(key string, c claim, start time.Time) *place {
 func (p *place) poll() {
 	defer close(p.polled)
 	for pause(p.ctx, p.interval(time.Now())) {
-		if err := p.b.change(p.ctx, p.key, nil, p.step); err == nil && p.owner {
+		err := p.b.change(p.ctx, p.key, nil, p.step)
+		p.unsure = err != nil && unanswered(err)
+		if err == nil && p.owner {
 			p.written()
 			p.deliver()
 			return
@@ -148,5 +151,10 @@ func (p *place) Leave(context.Context) error {
 func (p *place) leave() error {
 	p.cancel()
 	<-p.polled
-	return p.b.change(p.b.ctx, p.key, nil, func(s *state, _ time.Time) bool { return s.remove(p.ID) })
+	return p.b.change(p.b.ctx, p.key, nil, func(s *state, _ time.Time) bool {
+		if p.unsure {
+			return s.withdraw(p.ID)
+		}
+		return s.remove(p.ID)
+	})
 }

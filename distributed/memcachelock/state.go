@@ -105,6 +105,10 @@ func (s *state) remove(id string) (found bool) {
 	return found
 }
 
+// withdraw takes a claim out after a request of it that was not answered. It changes an item that lacks the claim, too: that request may be
+// on its way, and would find the item as it was read.
+func (s *state) withdraw(id string) bool { return s.remove(id) || len(s.Owners) > 0 }
+
 // wanted reports that another instance waits.
 func (s *state) wanted(instance string) bool {
 	return slices.ContainsFunc(s.Queue, func(c claim) bool { return c.Instance != instance })
