@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"path"
 	"testing"
 	"time"
 
@@ -28,6 +29,11 @@ func TestConformance(t *testing.T) {
 			Another: func() distributed.Backend { return open(t, proxy.Addr, root, patient) },
 			Expire:  func(key string) { expire(t, plainConn(t, server.Addr), root, key) },
 			Cut:     proxy.Stall,
+			Forget: func(key string) { // as the server does to an empty container
+				if err := plainConn(t, server.Addr).Delete(path.Join(root, escape(key)), -1); err != nil {
+					t.Errorf("%v", err)
+				}
+			},
 		}
 	}})
 }
