@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/identity"
 )
 
@@ -142,24 +141,18 @@ func TestAYieldShortensNoVote(t *testing.T) {
 		got, _ := s.all[0].Do("PUBSUB", "NUMSUB", prefix+b.process).([]any)
 		return len(got) == 2 && got[1] == int64(1)
 	}, patience, time.Millisecond)
-	says := func(a *attempt, c conn.Call) string {
-		answered := make(chan *ask, 1)
-		b.nodes[0].send(&ask{Call: c, lane: a.lane, limit: patience, done: func(k *ask) { answered <- k }})
-		k := <-answered
-		require.NoError(t, k.Err)
-		return k.Reply
-	}
+	one := b.nodes[0]
 	req := request("k", "a")
 	req.Mode = distributed.Shared
 	target, yields := newAttempt(b, req), newAttempt(b, req)
 	require.True(t, b.attempts.inherit(target)) // else what is announced to it is given back
 	for _, a := range []*attempt{target, yields} {
-		require.Contains(t, says(a, a.call(enterScript, "s", 1, a.asked, 0, "")), "vote")
+		require.Contains(t, says(t, one, a.call(enterScript, "s", 1, a.asked, 0, "")), "vote")
 	}
-	require.Contains(t, says(target, target.renewCall("s", 0, time.Minute)), "held")
-	says(yields, yields.call(yieldScript, "s", 2, yields.asked, target.token, "s", 50))
+	require.Contains(t, says(t, one, target.renewCall("s", 0, time.Minute)), "held")
+	says(t, one, yields.call(yieldScript, "s", 2, yields.asked, target.token, "s", 50))
 	time.Sleep(100 * time.Millisecond)
-	require.Contains(t, says(target, target.renewCall("s", 0, time.Minute)), "held")
+	require.Contains(t, says(t, one, target.renewCall("s", 0, time.Minute)), "held")
 }
 
 // A copy of the process, as one that is restored from a snapshot, has its name and counts on from the same number. What it asks for is a

@@ -34,8 +34,11 @@ end
 local score, nowait, prev = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9]
 local found = '-'
 if prev ~= '' then found = letgo(prev) and '1' or '0' end
-if not holds(TOKEN) then -- else it is a repeat, and gets the first answer
-  advance() -- the queue comes first
+if not holds(TOKEN) then advance() end -- the queue comes first, and we may be its head
+if holds(TOKEN) then -- a repeat, whose answer counts from its own sending
+  extend(TOKEN, WINDOW)
+  if gate() == TOKEN then queued(score, false, true) end
+else
   local mode = owner()
   local admitted = not mode or mode == 's' and MODE ~= 'x'
   if not (admitted and redis.call('ZCARD', QUEUE) == 0 and take(TOKEN, MODE, WINDOW, LIMIT)) then
