@@ -36,8 +36,8 @@ func readBroken(text string) *distributed.Breaking {
 }
 
 // Break implements distributed.Inspector. Every server is asked to take the votes back, to reserve a fence above the holder's, and not to
-// vote for it again; the holder has lost when a majority has done so (rule Q10). What a minority has done stays done, so that after an
-// error it can be repeated.
+// vote for it again, also if it has not done so before; the holder has lost when a majority has answered (rule Q10). What a minority has
+// done stays done, so that after an error it can be repeated.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err != nil {

@@ -136,11 +136,7 @@ func TestAYieldShortensNoVote(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	b := s.open()
-	b.listen()
-	require.Eventually(t, func() bool {
-		got, _ := s.all[0].Do("PUBSUB", "NUMSUB", prefix+b.process).([]any)
-		return len(got) == 2 && got[1] == int64(1)
-	}, patience, time.Millisecond)
+	s.listening(b)
 	one := b.nodes[0]
 	req := request("k", "a")
 	req.Mode = distributed.Shared

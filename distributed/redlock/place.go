@@ -48,7 +48,7 @@ func (p place) Leave(ctx context.Context) error {
 }
 
 // restart gives the place to an attempt with a new token, because a yield was not answered and may be carried out at any time: a vote
-// that it takes back must be nobody's. If the attempt went on without that server, it would keep a vote there that it cannot
+// that it takes back must be nobody's. Or a Break has met the place while it had votes, and its token gets none any more. If the attempt went on without that server, it would keep a vote there that it cannot
 // use, and with a few of them nobody could win. The caller holds mu.
 func (a *attempt) restart() func() {
 	id := a.b.attempts.next()

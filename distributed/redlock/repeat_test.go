@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
@@ -63,4 +64,84 @@ func TestARepeatedEnterLeavesTheQueue(t *testing.T) {
 	one.Do("DEL", "k")
 	require.Contains(t, says(t, b.nodes[0], enter), "vote")
 	require.EqualValues(t, 0, one.Do("ZCARD", prefix+"q:k"))
+}
+
+// listening waits until the first server knows that the backend listens: else nothing is yielded to it.
+func (s *servers) listening(b *Backend) {
+	b.listen()
+	require.Eventually(s.t, func() bool {
+		got, _ := s.all[0].Do("PUBSUB", "NUMSUB", prefix+b.process).([]any)
+		return len(got) == 2 && got[1] == int64(1)
+	}, patience, time.Millisecond)
+}
+
+// A lease that an operator has ended gets no vote of a server that has answered the Break, neither from a waiter, nor by a question that
+// was sent before and comes late; wherever the votes were.
+func TestABrokenLeaseGetsNoVoteBack(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open(WithQuorumFences())
+	s.listening(b)
+	one := b.nodes[0]
+	for name, held := range map[string]bool{"broken": true, "other": false} {
+		t.Run(name, func(t *testing.T) {
+			req := request("k"+name, "a")
+			holder, waiter := newAttempt(b, req), newAttempt(b, req)
+			require.True(t, b.attempts.inherit(waiter)) // else what is announced to it is given back
+			first, second := holder, waiter
+			if !held {
+				first, second = waiter, holder
+			}
+			owner := func() any { return s.all[0].Do("GET", req.Key) }
+			require.Contains(t, says(t, one, first.call(enterScript, "x", 1, first.asked, 0, "")), "vote")
+			require.Contains(t, says(t, one, second.call(enterScript, "x", 1, second.asked, 0, "")), "wait")
+			record := distributed.Breaking{At: time.Now(), By: "me", Reason: "it is stuck", Fence: uint64(time.Now().Add(time.Minute).UnixNano())}
+			c, err := b.breakCall(distributed.Inspection{Key: req.Key, State: holder.token}, &record)
+			require.NoError(t, err)
+			require.Equal(t, name, says(t, one, c))
+			require.Equal(t, fence19(record.Fence), s.all[0].Do("GET", prefix+"f:"+req.Key), "the next holder is above it, here too")
+			says(t, one, waiter.call(yieldScript, "x", 2, waiter.asked, holder.token, "x", 60_000))
+			require.NotEqual(t, holder.token, owner(), "yielded")
+			says(t, one, waiter.call(leaveScript, "x", 0))
+			require.Equal(t, "none", says(t, one, holder.renewCall("x", 1, time.Minute)))
+			for _, late := range []conn.Call{
+				holder.call(enterScript, "x", 1, holder.asked, 0, ""), holder.call(enterScript, "s", 1, holder.asked, 0, waiter.token),
+				holder.call(heartbeatScript, "x", 1, holder.asked),
+			} {
+				require.Contains(t, says(t, one, late), " b -")
+			}
+			require.Nil(t, owner())
+			require.Nil(t, s.all[0].Do("ZSCORE", prefix+"q:"+req.Key, holder.token))
+
+			other, err := b.breakCall(distributed.Inspection{Key: req.Key, State: "wllock:1:OTHER"}, &record)
+			require.NoError(t, err)
+			require.Equal(t, "other", says(t, one, other))
+			require.Contains(t, says(t, one, holder.call(enterScript, "x", 1, holder.asked, 0, "")), " b -", "after another Break, too")
+			require.Equal(t, held, readBroken(s.all[0].Do("GET", brokenKey(req.Key)).(string)) != nil, "the record of one that ended a lease is kept")
+		})
+	}
+}
+
+// An attempt that has had votes of a majority, and no lease yet, may be found and broken: it waits on with another token.
+func TestABrokenWaiterGoesOn(t *testing.T) {
+	t.Parallel()
+	s := startFor(t, 3, time.Second)
+	b := s.open()
+	for _, one := range s.all {
+		one.Do("SET", "k", "foreign", "PX", 600_000)
+	}
+	_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: time.Second})
+	require.NoError(t, err)
+	broken := p.(place).a.token
+	for _, one := range s.all {
+		one.Do("SET", brokenKey("k"), " "+broken+" \n")
+		one.Do("DEL", "k")
+	}
+	select {
+	case l := <-p.Granted():
+		require.NotEqual(t, broken, l.(*lease).a.token)
+		require.NoError(t, l.Release(t.Context()))
+	case <-time.After(patience):
+		t.Fatal("not granted")
+	}
 }

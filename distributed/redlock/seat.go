@@ -27,7 +27,7 @@ type seat struct {
 
 	yielding bool // the question under way takes back our vote
 	// void: a yield was not answered, so it may be carried out at any time: this server's votes for this attempt do not count
-	// any more, not even in renewals.
+	// any more, not even in renewals. Or a Break took what it had for a lease's, and the server votes for this token no more.
 	void bool
 }
 
@@ -58,6 +58,7 @@ func (s *seat) told(now standing, at time.Time) {
 	noticed := s.early && now.kind == 'w' // by a notice that overtook this answer
 	s.busy, s.yielding, s.early, s.err = false, false, false, nil
 	s.answered, s.since = s.epoch, s.sent
+	s.void = s.void || now.mode == "b"
 	if noticed { // the notice knows of a restart after the answer
 		s.born = laterOf(s.born, at.Add(-now.age))
 		s.standing.contended = s.standing.contended || now.contended

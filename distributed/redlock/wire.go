@@ -87,7 +87,7 @@ type standing struct {
 	rest      time.Duration // of the owner; negative: there is none
 	permit    bool          // the vote is for the next permit
 	beside    []string      // who has the lock there, then
-	mode      string        // of the owner: x, s, p: a waiter that may take the next permit, f: a foreigner's, -: none
+	mode      string        // of the owner: x, s, p: a waiter that may take the next permit, f: a foreigner's, -: none; b: a Break has ended our lease
 	owner     string
 }
 

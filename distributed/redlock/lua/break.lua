@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- break ends the lease that was found, or those of all readers, and passes the lock on. Its record names them, so that they do not
--- get this server's vote again (rule Q10).
+-- break ends the lease that was found, or those of all readers, and passes the lock on. Its record names them, so that they get no vote of
+-- this server again, nor for the first time: a waiter may have that, and yield it to them (rule Q10).
 -- KEYS and ARGV 1-6: see common.lua; KEYS 5 broken: the record, 6 fence: the last one reserved
 -- ARGV  7 found   the tokens of holders that were found
 --       8 record  of this break
@@ -9,22 +9,24 @@
 --       11 keep   of the fence (ms)
 -- Returns "broken", "other" (they do not hold the lock here), or "high" (a larger fence is reserved, and nothing was done).
 -- include: common
-if string.find(redis.call('GET', KEYS[5]) or '', ARGV[8], 1, true) then return 'broken' end -- a repeat
+local before = redis.call('GET', KEYS[5]) or ''
+if string.find(before, ARGV[8], 1, true) then return 'broken' end -- a repeat
 local mode, who, set = owner()
 local tokens = mode == 'x' and {who} or mode == 's' and redis.call('ZRANGE', set, 0, -1) or {}
 local found = false
 for _, token in ipairs(tokens) do found = found or string.find(' ' .. ARGV[7] .. ' ', ' ' .. token .. ' ', 1, true) end
-if not found then return 'other' end
-if ARGV[10] ~= '' then
-  local stored = redis.call('GET', KEYS[6]) or '0'
-  if #stored >= 19 and stored >= ARGV[10] then return 'high' end
-  redis.call('SET', KEYS[6], ARGV[10], 'PX', ARGV[11])
-end
-redis.call('SET', KEYS[5], ' ' .. table.concat(tokens, ' ') .. ' \n' .. ARGV[8], 'PX', ARGV[9])
+if not found then tokens = {} end -- others hold it here, and stay
+for token in string.gmatch(ARGV[7], '%S+') do tokens[#tokens + 1] = token end
+local stored = redis.call('GET', KEYS[6]) or '0'
+local high = #stored >= 19 and stored >= ARGV[10]
+if found and ARGV[10] ~= '' and high then return 'high' end
+if ARGV[10] ~= '' and not high then redis.call('SET', KEYS[6], ARGV[10], 'PX', ARGV[11]) end
+local ended, kept = string.match(before, '^ (.-) \n(.*)$') -- those of the Break before: questions of theirs may still be on their way
+local all = ' ' .. table.concat(tokens, ' ') .. ' ' .. string.sub(ended or '', 1, 4096) .. ' \n'
+redis.call('SET', KEYS[5], all .. (found and ARGV[8] or kept or ''), 'PX', ARGV[9])
 for _, token in ipairs(tokens) do
-  letgo(token)
-  tell(token, 'gone', '-')
+  if letgo(token) then tell(token, 'gone', '-') end
 end
 advance()
 flush()
-return 'broken'
+return found and 'broken' or 'other'

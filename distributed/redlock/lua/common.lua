@@ -95,9 +95,17 @@ local function mark()
   return string.format('%.0f %.0f', now - born, longest)
 end
 
--- take gives the vote of this server to a token, if the lock admits it; for a permit, the gate.
+local record
+-- broken reports a token whose lease a Break has ended. It gets no vote here by any way, also where it has had none (rule Q10).
+local function broken(token)
+  record = record or redis.call('GET', PREFIX .. 'b:' .. LOCK) or ''
+  return string.find(record, ' ' .. token .. ' ', 1, true) ~= nil
+end
+
+-- take gives the vote of this server to a token, if the lock admits it; for a permit, the gate. Every vote is given here, or by the
+-- first lines of enter.lua.
 local function take(token, mode, window, limit)
-  if gate() and gate() ~= token then return false end
+  if gate() and gate() ~= token or broken(token) then return false end
   if mode == 'p' then
     local current, _, set = owner()
     if not limit or current and (current ~= 's' or redis.call('ZCARD', set) >= limit) then return false end
@@ -242,6 +250,7 @@ end
 -- queued notes that the attempt waits. Its score is behind all that wait already, so the order does not depend on clocks; or
 -- before all of them, if it has had the vote and so was the first. quiet: it has the gate, and most likely does not wait.
 local function queued(score, first, quiet)
+  if broken(TOKEN) then return end
   local known = redis.call('ZSCORE', QUEUE, TOKEN)
   local before = known and LIMIT and facts(TOKEN)
   if not known then
@@ -260,7 +269,8 @@ local function queued(score, first, quiet)
 end
 
 -- standing is the reply about the attempt: "vote <age> <longest> <contended>", "permit <age> <longest> <contended> <holders beside>" or
--- "wait <age> <longest> <rank> <rest of the owner, ms; -1: free> <mode of the owner or -> <token of the owner or ->".
+-- "wait <age> <longest> <rank> <rest of the owner, ms; -1: free> <mode of the owner or -> <token of the owner or ->"; the mode is b if a Break
+-- has ended the lease of this token.
 local function standing(word)
   local head = ' ' .. mark() .. ' '
   if gate() == TOKEN then return 'permit' .. head .. othersWait(INSTANCE) .. ' ' .. beside(TOKEN) end
@@ -268,6 +278,7 @@ local function standing(word)
   local mode, who = owner()
   local rest = mode and redis.call('PTTL', LOCK) or -1
   if gate() then mode, who, rest = 'p', gate(), redis.call('PTTL', GATE) end
+  if broken(TOKEN) then mode, who, rest = 'b', '-', -1 end
   local rank = redis.call('ZRANK', QUEUE, TOKEN) or 0
   return word .. head .. string.format('%d %d %s %s', rank, rest, mode or '-', who or '-')
 end

@@ -6,11 +6,12 @@
 --       9 prev    the token to let go of first; "": none
 -- Returns "<1: prev held the lock here, 0: it did not, -: none> " and a standing, with "held" for "wait" if nowait.
 --
--- The usual case comes before the functions of the others are even defined: the lock is free, or prev's, and nobody is queued.
+-- The usual case comes before the functions of the others are even defined: the lock is free, or prev's, nobody is queued,
+-- and no Break is remembered.
 if ARGV[3] == 'x' then
-  local raw = redis.call('MGET', KEYS[1], KEYS[2])
+  local raw = redis.call('MGET', KEYS[1], KEYS[2], 'wllock:redlock:b:' .. KEYS[1])
   local mine = raw[1] and raw[1] == ARGV[9] and ARGV[9] ~= '' -- a foreigner's value may be empty
-  if (not raw[1] or mine) and raw[2] and redis.call('EXISTS', KEYS[3]) == 0 then
+  if (not raw[1] or mine) and raw[2] and not raw[3] and redis.call('EXISTS', KEYS[3]) == 0 then
     local born, longest = string.match(raw[2], '^(%d+) (%d+) %w+$')
     born, longest = tonumber(born), tonumber(longest)
     local time = redis.call('TIME')

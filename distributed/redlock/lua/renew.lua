@@ -8,7 +8,6 @@
 -- Returns "held <1: others wait>", "new <same>", "none" (free, or readers have it as we do), or "other".
 -- include: common
 local word = 'other'
-local mayVote = ARGV[8] == '1' and not string.find(redis.call('GET', PREFIX .. 'b:' .. LOCK) or '', ' ' .. TOKEN .. ' ', 1, true) -- see break.lua
 if gate() == TOKEN then
   local f = facts(TOKEN)
   if take(TOKEN, 's', tonumber(ARGV[7])) then
@@ -28,7 +27,7 @@ else
   end
 end
 if word == 'held' then -- all is done
-elseif mayVote and take(TOKEN, MODE, WINDOW) then
+elseif ARGV[8] == '1' and take(TOKEN, MODE, WINDOW) then
   forget(TOKEN)
   word = 'new'
 elseif not gate() and (not owner() or MODE == 's' and owner() == 's') then
