@@ -49,6 +49,7 @@ func (a *attempt) answered(k *ask, s standing) {
 	if k.Err == nil {
 		a.b.learn(s.longest)
 		s = a.asPermit(s)
+		s.age = k.node.aging.trust(k.sent, time.Now(), s.age)
 	}
 	a.mu.Lock()
 	seat := &a.seats[k.node.index]
@@ -201,7 +202,11 @@ func (a *attempt) young() error {
 	if votes < a.b.quorum {
 		return nil
 	}
-	return conn.Refusal(fmt.Errorf("servers were started or flushed less than the longest lease TTL ago and count in %v", rest.Round(time.Millisecond)))
+	if rest <= 0 {
+		return errors.New("answers take longer than the claim window")
+	}
+	const why = "servers were started or flushed, or their clocks set, less than the longest lease TTL ago, and count in %v"
+	return conn.Refusal(fmt.Errorf(why, rest.Round(time.Millisecond)))
 }
 
 // observe reports the round that enters. The caller holds mu.

@@ -12,9 +12,6 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 )
 
-// fenceLead is how far beyond our clock the fence of a Break is, for the holder's clock may be ahead of ours.
-const fenceLead = 10 * time.Millisecond
-
 // brokenKey is where a server remembers the last Break of a lock.
 func brokenKey(key string) string { return prefix + "b:" + key }
 
@@ -49,7 +46,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	}
 	record.At = time.Now()
 	if b.fences {
-		record.Fence = max(uint64(record.At.Add(fenceLead).UnixNano()), b.nextFence(), b.merge(found.Key, known[0]).Fence+1)
+		record.Fence = breakFence(known[0])
 	}
 	said, err := b.breaks(ctx, found, &record)
 	switch {
@@ -60,9 +57,19 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	case said["broken"] == 0 || said["broken"]+len(b.nodes)-said["answered"] < b.quorum: // it had no majority
 		return record, fmt.Errorf("redlock: break: %w", distributed.ErrNotHeld)
 	}
-	b.sawFence(record.Fence)
 	b.log.Warn("redlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
 	return record, nil
+}
+
+// breakFence is above all that the servers have reserved, or have forgotten because their clocks have passed it.
+func breakFence(known []*reply) (fence uint64) {
+	for _, r := range known {
+		if r != nil {
+			clock := time.UnixMilli(number(r.Now)).Add(fenceLead)
+			fence = max(fence, uint64(clock.UnixNano()), uint64(number(r.Fence))+1)
+		}
+	}
+	return fence
 }
 
 // breaks asks all servers, and counts what they say.

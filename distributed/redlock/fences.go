@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,9 +17,12 @@ import (
 const (
 	// fenceBlock is how many fences one exchange reserves: those of a microsecond.
 	fenceBlock = 1000
-	// fenceMemory is how long a server remembers the last fence of a key, or 4 T if that is longer. After it the clock makes them
-	// grow.
+	// fenceMemory is how long a server remembers the last fence of a key after its clock has passed that, or 4 T if that is longer: by
+	// so much its clock may be set back. Then the clock makes them grow.
 	fenceMemory = time.Minute
+	// fenceLead is by how much fences are ahead of the servers' clocks, which go on while the question is on its way, and differ. It is
+	// always the same, so that fences grow with the clock even beside a server that has lost its data.
+	fenceLead = time.Second
 	// fenceTries bounds the exchanges of one Refill. The second knows the largest that a majority has, so it succeeds unless
 	// the lease is lost; more are for servers that come back in between.
 	fenceTries = 5
@@ -33,7 +35,9 @@ const (
 // They grow strictly (rule Q7). A block [first, last] is used only after a majority of servers has written last, each while it had
 // our vote and knew of no fence from first on. The next holder's block is written by a majority as well, and one server is in
 // both: there our write came before our vote ended, that before the next holder's vote, and that before its write, which was
-// accepted only because its first is larger than our last. A write that arrives after our vote has ended is refused.
+// accepted only because its first is larger than our last; or, if the server has forgotten that, larger than its clock, which had
+// passed our last by then. So neither our clock nor those of other servers matter. A write that arrives after our vote has ended is
+// refused.
 type fences struct {
 	mu         sync.Mutex
 	next, last uint64 // guarded by mu; next > last: none left
@@ -84,16 +88,16 @@ func (l *lease) Refill(ctx context.Context) error {
 		}
 		count = 1
 	}
-	tries := fenceTries
+	tries, least := fenceTries, uint64(0)
 	if l.a.limit > 0 {
 		tries *= 2
 	}
 	for try := range tries {
-		first := b.nextFence()
+		first := max(b.nextFence(), least)
 		if first > 0 && try > 0 && l.a.limit > 0 { // those that hold permits reserve at the same time
 			first += rand.N(firstLead << try)
 		}
-		word, err := l.reserve(ctx, first, count)
+		word, err := l.reserve(ctx, first, count, &least)
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) && !l.over():
 			pause(ctx, jittered(doubled(firstBackoff, try, longestBackoff))) // most failures are a busy server
@@ -133,8 +137,8 @@ const (
 	fencesLost                         // no majority has our vote
 )
 
-// reserve asks all servers to reserve a block; first 0 only asks what they know.
-func (l *lease) reserve(ctx context.Context, first, count uint64) (fenceOutcome, error) {
+// reserve asks all servers to reserve a block; first 0 only asks what they know. least becomes what a majority would reserve.
+func (l *lease) reserve(ctx context.Context, first, count uint64, least *uint64) (fenceOutcome, error) {
 	b := l.a.b
 	from, to := "", ""
 	if first > 0 {
@@ -151,6 +155,7 @@ func (l *lease) reserve(ctx context.Context, first, count uint64) (fenceOutcome,
 	}
 	select {
 	case <-v.decided:
+		*least = max(*least, v.least)
 		return v.outcome, v.err
 	case <-ctx.Done():
 		return 0, distributed.Unavailable("redlock: refill", ctx.Err())
@@ -166,12 +171,14 @@ type fenceVote struct {
 	sent time.Time
 
 	mu                     sync.Mutex
-	ok, high, gone, failed int             // guarded by mu
-	ahead                  []time.Duration // guarded by mu; of the servers' clocks
-	errs                   []error         // guarded by mu
-	over                   bool            // guarded by mu
+	ok, high, gone, failed int      // guarded by mu
+	clocks                 []int64  // guarded by mu; of the servers, as of when we began
+	wants                  []uint64 // guarded by mu; what each that has our vote would reserve next
+	errs                   []error  // guarded by mu
+	over                   bool     // guarded by mu
 	decided                chan struct{}
 	outcome                fenceOutcome // valid once decided is closed
+	least                  uint64       // likewise; with fencesHigh
 	err                    error        // likewise
 }
 
@@ -192,9 +199,11 @@ func (v *fenceVote) answered(k *ask) {
 		v.gone++
 	}
 	if k.Err == nil && len(f) == 3 {
-		stored, _ := strconv.ParseUint(f[1], 10, 64)
-		b.sawFence(stored)
-		v.ahead = append(v.ahead, time.Until(time.UnixMicro(number(f[2]))))
+		clock := number(f[2]) * int64(time.Microsecond)
+		v.clocks = append(v.clocks, clock-int64(time.Since(b.began)))
+		if f[0] != "other" {
+			v.wants = append(v.wants, max(uint64(number(f[1]))+1, uint64(clock)+uint64(fenceLead)))
+		}
 	}
 	v.decide(b)
 }
@@ -211,37 +220,28 @@ func (v *fenceVote) decide(b *Backend) {
 		v.outcome = fencesLost
 	case v.ok+v.high >= q && v.high > 0 && v.ok+v.high+v.gone+v.failed == n, v.high > n-q:
 		v.outcome = fencesHigh
+		slices.Sort(v.wants)
+		v.least = v.wants[q-1]
 	case v.ok+v.high+v.gone+v.failed == n:
 		v.err = b.unavailable("refill", b.failures(v.errs))
 	default:
 		return
 	}
 	v.over = true
-	if len(v.ahead) > 0 {
-		slices.Sort(v.ahead)
-		b.clockAhead.Store(int64(v.ahead[len(v.ahead)/2]))
-		b.clockKnown.Store(true)
+	if len(v.clocks) > 0 {
+		slices.Sort(v.clocks)
+		b.clock.Store(v.clocks[len(v.clocks)/2])
 	}
 	b.exchanged("refill", v.sent, v.err)
 	close(v.decided)
 }
 
-// nextFence is the smallest that can be reserved, as far as known: above all seen, and by the servers' clocks, so that a key
-// that was not used for long needs no memory. 0: the clocks are not known yet, so the servers have to be asked.
+// nextFence is what a majority will most likely reserve: ahead of its clocks. 0: these are not known yet, so the servers have to be asked.
+// Our own wall clock is not used, which may be set at any time.
 func (b *Backend) nextFence() uint64 {
-	if !b.clockKnown.Load() {
+	clock := b.clock.Load()
+	if clock == 0 {
 		return 0
 	}
-	clock := uint64(time.Now().UnixNano() + b.clockAhead.Load())
-	return max(clock, b.maxFence.Load()+1)
-}
-
-// sawFence notes a fence that some server has reserved, of whatever key.
-func (b *Backend) sawFence(f uint64) {
-	for {
-		old := b.maxFence.Load()
-		if f <= old || b.maxFence.CompareAndSwap(old, f) {
-			return
-		}
-	}
+	return uint64(clock) + uint64(time.Since(b.began)+fenceLead)
 }

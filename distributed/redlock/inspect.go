@@ -34,6 +34,7 @@ type reply struct {
 	Waiters string `json:"waiters"`
 	Broken  string `json:"broken"`
 	Fence   string `json:"fence"`
+	Now     string `json:"now"`
 
 	CountReaders int64 `json:"nreaders"`
 	CountWaiters int64 `json:"nwaiters"`

@@ -31,6 +31,7 @@ type node struct {
 	index int
 	name  string // host:port
 	tr    conn.Transport
+	aging aging
 
 	mu       sync.Mutex      // guards all below
 	lanes    [lanes + 1]lane // the last is for questions about no key

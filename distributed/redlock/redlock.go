@@ -48,9 +48,8 @@ type Backend struct {
 	splits  atomic.Int64 // votes yielded, for tests
 	ending  atomic.Int64 // when Close gives up, in ns since 1970; 0: it was not called
 
-	maxFence   atomic.Uint64 // the largest seen
-	clockAhead atomic.Int64  // of the servers' clocks, in ns: the median
-	clockKnown atomic.Bool
+	began time.Time    // never changed
+	clock atomic.Int64 // that of the servers' median when we began, in ns since 1970; 0: not known yet
 
 	runsMu sync.Mutex
 	runs   []string // guarded by runsMu; the process of each server, by index
@@ -66,7 +65,7 @@ const (
 func newBackend(servers []*redis.Options, set settings) *Backend {
 	b := &Backend{
 		quorum: quorum(len(servers)), process: processOf(set.conn.ClientName, rand.Text()[:processLength]), fences: set.fences, log: set.log,
-		attempts: newAttempts(), runs: make([]string, len(servers)),
+		attempts: newAttempts(), runs: make([]string, len(servers)), began: time.Now(),
 	}
 	b.learn(millis(set.longest))
 	b.ctx, b.cancel = context.WithCancel(context.Background())

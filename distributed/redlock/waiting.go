@@ -213,6 +213,7 @@ func (a *attempt) beat(only int) {
 // noticed takes a vote that a server has published.
 func (a *attempt) noticed(n *node, m message) {
 	a.b.learn(m.longest)
+	m.age = n.aging.trust(time.Time{}, time.Now(), m.age)
 	a.mu.Lock()
 	then := nothing
 	switch a.state {

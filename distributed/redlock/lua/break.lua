@@ -6,8 +6,8 @@
 --       8 record  of this break
 --       9 keep    for how long (ms)
 --       10 fence  above those of the holders; "": there are none
---       11 keep   of the fence (ms)
--- Returns "broken", "other" (they do not hold the lock here), or "high" (a larger fence is reserved, and nothing was done).
+--       11 keep   of the fence, as in fence.lua
+-- Returns "broken", "other" (they do not hold the lock here), or "high" (that is no fence above them, and nothing was done).
 -- include: common
 local before = redis.call('GET', KEYS[5]) or ''
 if string.find(before, ARGV[8], 1, true) then return 'broken' end -- a repeat
@@ -17,10 +17,9 @@ local found = false
 for _, token in ipairs(tokens) do found = found or string.find(' ' .. ARGV[7] .. ' ', ' ' .. token .. ' ', 1, true) end
 if not found then tokens = {} end -- others hold it here, and stay
 for token in string.gmatch(ARGV[7], '%S+') do tokens[#tokens + 1] = token end
-local stored = redis.call('GET', KEYS[6]) or '0'
-local high = #stored >= 19 and stored >= ARGV[10]
-if found and ARGV[10] ~= '' and high then return 'high' end
-if ARGV[10] ~= '' and not high then redis.call('SET', KEYS[6], ARGV[10], 'PX', ARGV[11]) end
+local free = ARGV[10] ~= '' and above(ARGV[10], redis.call('GET', KEYS[6]) or '0')
+if found and ARGV[10] ~= '' and not free then return 'high' end
+if free then reserve(KEYS[6], ARGV[10], ARGV[11]) end
 local ended, kept = string.match(before, '^ (.-) \n(.*)$') -- those of the Break before: questions of theirs may still be on their way
 local all = ' ' .. table.concat(tokens, ' ') .. ' ' .. string.sub(ended or '', 1, 4096) .. ' \n'
 redis.call('SET', KEYS[5], all .. (found and ARGV[8] or kept or ''), 'PX', ARGV[9])

@@ -18,6 +18,7 @@ local PREFIX = 'wllock:redlock:'
 local GATE = PREFIX .. 'a:' .. LOCK
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local micros = string.format('%.0f', time[1] * 1000000 + time[2])
 local news = {}
 
 -- tell has a message published to the process of a token, once all is written (rule Q9).
@@ -140,6 +141,16 @@ local function extend(token, d)
   else
     redis.call('PEXPIRE', LOCK, d, 'GT') -- a copy that comes late must not shorten it
   end
+end
+
+-- above reports a fence that may follow the last one reserved here: it is larger, and than the clock, too, which has passed the last one if that is
+-- forgotten. reserve keeps a fence until the clock has passed it, and then for so long (ms) as the clock may be set back (rule Q7).
+local function above(fence, stored)
+  return (#stored < 19 or stored < fence) and micros .. '000' < fence
+end
+
+local function reserve(key, fence, keep)
+  redis.call('SET', key, fence, 'PX', string.format('%.0f', keep + math.max(0, tonumber(fence) / 1000000 - now)))
 end
 
 local function facts(token)

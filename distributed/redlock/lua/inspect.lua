@@ -3,7 +3,8 @@
 -- KEYS  of each lock: lock, queue, facts, broken, fence
 -- ARGV  1 how many readers and waiters are named at most
 -- Returns a JSON list: of each lock its value ("": none; "?": of another type), the rest of it (ms; -1: never expires), the readers
--- and the waiters (each with a slash, its mode, and its limit), the numbers of both, the record of the last break, and the last fence reserved here.
+-- and the waiters (each with a slash, its mode, and its limit), the numbers of both, the record of the last break, the last fence reserved here,
+-- and the time here (ms).
 local most = tonumber(ARGV[1])
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
@@ -29,6 +30,7 @@ for i = 1, #KEYS, 5 do
   one.nwaiters = redis.call('ZCARD', KEYS[i + 1])
   one.broken = redis.call('GET', KEYS[i + 3]) or ''
   one.fence = redis.call('GET', KEYS[i + 4]) or ''
+  one.now = now
   all[#all + 1] = one
 end
 return cjson.encode(all)

@@ -1,0 +1,125 @@
+package redlock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
+)
+
+// leaseOf enters, and waits for the lease.
+func leaseOf(t *testing.T, b *Backend, req distributed.Request) distributed.Lease {
+	t.Helper()
+	l, p, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	if p != nil {
+		l = <-p.Granted()
+	}
+	require.NotNil(t, l)
+	return l
+}
+
+// fenceOf enters with a backend of its own, and returns a fence of the lease.
+func fenceOf(t *testing.T, s *servers, key string) uint64 {
+	t.Helper()
+	b := linked(t, s)
+	defer func() { require.NoError(t, b.Close()) }()
+	return refilled(t, b, key)
+}
+
+// refilled acquires the lock for a fence.
+func refilled(t *testing.T, b *Backend, key string) uint64 {
+	t.Helper()
+	l := leaseOf(t, b, distributed.Request{Key: key, Instance: "a", TTL: faultTTL})
+	require.NoError(t, l.Refill(t.Context()))
+	fence, ok := l.NextFence()
+	require.True(t, ok)
+	require.NoError(t, l.Release(t.Context()))
+	return fence
+}
+
+// Clocks of a minority are ahead, and the keys are idle for longer than fences are remembered: the next process reckons by other servers.
+func TestFencesGrowThoughClocksDisagree(t *testing.T) {
+	testscope.Long(t, "sets the servers' clocks")
+	t.Parallel()
+	for n, ahead := range map[int]int{3: 1, 5: 2} {
+		t.Run(fmt.Sprint(ahead, " of ", n), func(t *testing.T) {
+			t.Parallel()
+			s := startWithClocks(t, n)
+			for i := range ahead {
+				s.ahead[i].Add(int64(10 * time.Minute))
+			}
+			first := make([]uint64, 16)
+			for k := range first {
+				first[k] = fenceOf(t, s, fmt.Sprint("k", k))
+			}
+			for i := range n {
+				s.ahead[i].Add(int64(5 * time.Minute)) // 4 T is less
+			}
+			for k := range first {
+				require.Greater(t, fenceOf(t, s, fmt.Sprint("k", k)), first[k])
+			}
+		})
+	}
+}
+
+// The clock of the client takes no part in fences: it may be set back.
+func TestFencesGrowThoughOurClockIsWrong(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	before := fenceOf(t, s, "k")
+	for range 3 {
+		b := linked(t, s)
+		b.clock.Store(time.Now().Add(-10 * time.Minute).UnixNano())
+		fence := refilled(t, b, "k")
+		require.Greater(t, fence, before)
+		before = fence
+		for _, one := range s.all {
+			one.Do("DEL", prefix+"f:k") // as after a long time
+		}
+	}
+}
+
+// Two majorities share one server, whose clock is set forward: the vote of the first expires there, and it does not count for the second.
+func TestAClockThatIsSetForwardInBothMajorities(t *testing.T) {
+	testscope.Long(t, "sets a server's clock")
+	t.Parallel()
+	const ttl = 2 * time.Second
+	s := startWithClocks(t, 5)
+	first := leaseOf(t, linked(t, s, 0, 1, 2), distributed.Request{Key: "k", Instance: "x", TTL: ttl})
+	_, p, err := linked(t, s, 2, 3, 4).Enter(t.Context(), distributed.Request{Key: "k", Instance: "y", TTL: ttl})
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	a := p.(place).a
+	require.Eventually(t, func() bool { // it has the other two votes, and has heard how old the server is
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.seats[2].answered > 0 && a.seats[3].votes() && a.seats[4].votes()
+	}, patience, time.Millisecond)
+	s.ahead[2].Add(int64(2 * ttl))
+	select {
+	case second := <-p.Granted():
+		require.True(t, hasEnded(first, time.Now()), "two holders, the first for %v", time.Until(first.Until()))
+		require.NoError(t, second.Release(t.Context()))
+	case <-time.After(patience):
+		t.Fatal("not granted")
+	}
+}
+
+func TestAging(t *testing.T) {
+	t.Parallel()
+	var g aging
+	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
+	require.Equal(t, time.Hour, g.trust(at(0), at(time.Second), time.Hour), "the first answer")
+	require.Equal(t, time.Hour+2*time.Second, g.trust(at(time.Second), at(2*time.Second), time.Hour+2*time.Second), "it was as slow")
+	require.Equal(t, time.Hour+time.Second, g.trust(at(time.Second/2), at(3*time.Second), time.Hour+time.Second), "one that comes late")
+	require.Equal(t, time.Duration(0), g.trust(time.Time{}, at(3*time.Second), time.Hour+5*time.Second), "a step, which a notice shows")
+	require.Equal(t, time.Second, g.trust(at(4*time.Second), at(4*time.Second), time.Hour+6*time.Second), "it is young")
+	require.Equal(t, 11*time.Second, g.trust(at(14*time.Second), at(14*time.Second), time.Hour+16*time.Second), "and gets older")
+	require.Equal(t, time.Second, g.trust(at(15*time.Second), at(15*time.Second), time.Second), "a restart")
+	require.Equal(t, 2*vouchedAge, g.trust(at(16*time.Second), at(16*time.Second), 2*vouchedAge), "it is vouched for")
+}
