@@ -167,10 +167,10 @@ func (a *attempt) closeRound() {
 // tally counts the seats. The caller holds mu.
 func (a *attempt) tally() tally {
 	t := tally{n: len(a.seats), closed: a.closed && !a.passing()}
-	now := time.Now()
+	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
 		switch s := &a.seats[i]; {
-		case s.counts(now, a.window(), a.b.longestTTL()):
+		case s.counts(now, a.ttl, longest):
 			t.votes++
 		case s.standing.kind != 0:
 			t.waits++
@@ -192,11 +192,11 @@ func (a *attempt) errs() []error {
 // young returns an error if a majority votes for us and too many of these servers do not count yet (rule Q5).
 func (a *attempt) young() error {
 	votes, rest := 0, time.Duration(0)
-	now := time.Now()
+	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
 		if s := &a.seats[i]; s.standing.kind == 'v' {
 			votes++
-			rest = max(rest, s.mature(a.b.longestTTL()).Sub(now))
+			rest = max(rest, s.mature(longest).Sub(now))
 		}
 	}
 	if votes < a.b.quorum {

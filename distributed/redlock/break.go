@@ -101,7 +101,7 @@ func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Br
 		fence = fence19(record.Fence)
 	}
 	return a.call(breakScript, modeLetter(distributed.Exclusive), 0, found.State, string(text), millis(distributed.BrokenMemory), fence,
-		millis(max(fenceMemory, 4*b.longestTTL()))), nil
+		millis(max(fenceMemory, 4*b.longestTTL(time.Now())))), nil
 }
 
 // verify asks at once whether the lease is still ours, because a notice says that it is not: no notice is believed.

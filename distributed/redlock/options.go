@@ -53,8 +53,9 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // callers that it serves. They grow as long as no majority of the servers loses its data.
 func WithQuorumFences() Option { return func(s *settings) { s.fences = true } }
 
-// WithLongestTTL names the longest lease TTL that any instance uses on these servers (default: the longest heard of). It is needed only
-// if instances use different ones: a server that was restarted counts when it has passed, and would not know of those that are longer.
+// WithLongestTTL names the longest lease TTL that any instance uses on these servers (default: its own, or the longest that servers
+// tell of). It is needed only if instances use different ones: a server that was restarted counts when it has passed, and would not know
+// of those that are longer.
 // A TTL that is not positive is refused.
 func WithLongestTTL(ttl time.Duration) Option {
 	return func(s *settings) { s.longest, s.wrong = ttl, s.wrong || ttl <= 0 }

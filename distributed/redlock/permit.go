@@ -72,10 +72,10 @@ func (a *attempt) room() bool {
 	}
 	a.read = 0
 	var holders []string
-	now := time.Now()
+	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
 		s := &a.seats[i]
-		if !s.counts(now, a.window(), a.b.longestTTL()) {
+		if !s.counts(now, a.ttl, longest) {
 			continue
 		}
 		a.read |= 1 << i

@@ -97,14 +97,16 @@ func TestTokens(t *testing.T) {
 // A vote counts from the question that it follows; a notice about an earlier one changes nothing.
 func TestSeats(t *testing.T) {
 	now, window := time.Now(), time.Minute
+	const ttl = 2 * time.Minute
+	var known = millis(ttl)
 	sent := func(ms int) time.Time { return now.Add(time.Duration(ms-1000) * time.Millisecond) }
-	waits, vote := standing{kind: 'w', mode: "x"}, standing{kind: 'v'}
+	waits, vote := standing{kind: 'w', mode: "x"}, standing{kind: 'v', longest: known}
 	t.Run("the answer gives it", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		require.False(t, s.counts(now, window, 0))
+		require.False(t, s.counts(now, ttl, 0))
 		s.told(vote, now)
-		require.True(t, s.counts(now, window, 0))
+		require.True(t, s.counts(now, ttl, 0))
 		require.Equal(t, sent(1), s.voted)
 	})
 	t.Run("a notice gives it", func(t *testing.T) {
@@ -113,16 +115,16 @@ func TestSeats(t *testing.T) {
 		s.told(waits, now)
 		require.False(t, s.noticed(message{epoch: 2}, now))
 		require.False(t, s.noticed(message{}, now))
-		require.True(t, s.noticed(message{epoch: 1}, now))
+		require.True(t, s.noticed(message{epoch: 1, longest: known}, now))
 		require.Equal(t, sent(1), s.voted)
 	})
 	t.Run("a notice overtakes the answer", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		require.True(t, s.noticed(message{epoch: 1}, now))
-		require.False(t, s.counts(now, window, 0), "the server may be young")
+		require.True(t, s.noticed(message{epoch: 1, longest: known}, now))
+		require.False(t, s.counts(now, ttl, 0), "the server may be young")
 		s.told(waits, now)
-		require.True(t, s.counts(now, window, 0))
+		require.True(t, s.counts(now, ttl, 0))
 	})
 	t.Run("a notice of before the last question", func(t *testing.T) {
 		var s seat
@@ -130,7 +132,7 @@ func TestSeats(t *testing.T) {
 		s.told(waits, now)
 		s.ask(sent(2))
 		s.told(waits, now)
-		require.False(t, s.noticed(message{epoch: 1}, now))
+		require.False(t, s.noticed(message{epoch: 1, longest: known}, now))
 	})
 	t.Run("a vote that is yielded", func(t *testing.T) {
 		var s seat
@@ -138,7 +140,7 @@ func TestSeats(t *testing.T) {
 		s.told(vote, now)
 		s.yield(sent(2))
 		require.False(t, s.votes())
-		require.False(t, s.noticed(message{epoch: 1}, now))
+		require.False(t, s.noticed(message{epoch: 1, longest: known}, now))
 		s.told(waits, now)
 		require.False(t, s.void)
 		require.True(t, s.noticed(message{epoch: 2}, now), "and comes back")
@@ -151,29 +153,36 @@ func TestSeats(t *testing.T) {
 		s.failed(errLate)
 		s.ask(sent(3))
 		s.told(vote, now)
-		require.False(t, s.counts(now, window, 0), "it may be carried out later")
+		require.False(t, s.counts(now, ttl, 0), "it may be carried out later")
 	})
 	t.Run("a young server", func(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
-		s.told(standing{kind: 'v', age: time.Second}, now)
+		s.told(standing{kind: 'v', age: time.Second, longest: known}, now)
 		const longest = 4 * time.Second
-		require.False(t, s.counts(now.Add(2900*time.Millisecond), window, longest))
-		require.True(t, s.counts(now.Add(3100*time.Millisecond), window, longest))
-		require.False(t, s.counts(now.Add(3100*time.Millisecond), window, 2*longest), "a longer TTL that was heard of since")
+		require.False(t, s.counts(now.Add(2900*time.Millisecond), ttl, longest))
+		require.True(t, s.counts(now.Add(3100*time.Millisecond), ttl, longest))
+		require.False(t, s.counts(now.Add(3100*time.Millisecond), ttl, 2*longest), "a longer TTL that was heard of since")
+	})
+	t.Run("a server that was too young to note our TTL", func(t *testing.T) {
+		var s seat
+		s.ask(sent(1))
+		s.told(standing{kind: 'v', age: time.Hour, longest: known - 1}, now)
+		require.False(t, s.counts(now, ttl, 0), "others do not know that they would have to wait")
+		require.True(t, s.young(now, ttl, 0))
 	})
 	t.Run("a notice of a server that was restarted", func(t *testing.T) {
 		const age, longest = time.Hour, 3 * time.Second
 		var s seat
 		s.ask(sent(1))
 		s.told(standing{kind: 'w', mode: "x", age: age}, now)
-		require.True(t, s.noticed(message{epoch: 1, age: time.Millisecond}, now))
-		require.False(t, s.counts(now, window, longest))
-		require.True(t, s.counts(now.Add(longest), window, longest))
+		require.True(t, s.noticed(message{epoch: 1, age: time.Millisecond, longest: known}, now))
+		require.False(t, s.counts(now, ttl, longest))
+		require.True(t, s.counts(now.Add(longest), ttl, longest))
 		s.ask(sent(2))
-		require.True(t, s.noticed(message{epoch: 2, age: time.Millisecond}, now))
+		require.True(t, s.noticed(message{epoch: 2, age: time.Millisecond, longest: known}, now))
 		s.told(standing{kind: 'w', mode: "x", age: age}, now)
-		require.False(t, s.counts(now, window, longest), "the answer is older than the notice")
+		require.False(t, s.counts(now, ttl, longest), "the answer is older than the notice")
 	})
 	t.Run("a vote that the server has lost", func(t *testing.T) {
 		var s seat
@@ -187,6 +196,6 @@ func TestSeats(t *testing.T) {
 		var s seat
 		s.ask(sent(1))
 		s.told(vote, now)
-		require.False(t, s.counts(now.Add(window), window, 0))
+		require.False(t, s.counts(now.Add(window), ttl, 0))
 	})
 }

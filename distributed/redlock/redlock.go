@@ -41,12 +41,14 @@ type Backend struct {
 	listenCtx context.Context
 	deafen    context.CancelFunc
 
-	pauses  atomic.Int32 // nodes that are paused
-	longest atomic.Int64 // lease TTL that we have heard of, in ms
-	rtt     atomic.Int64 // smoothed time until a majority answers, in ns
-	minTTL  atomic.Int64 // the shortest asked for, in ns
-	splits  atomic.Int64 // votes yielded, for tests
-	ending  atomic.Int64 // when Close gives up, in ns since 1970; 0: it was not called
+	pauses atomic.Int32 // nodes that are paused
+	rtt    atomic.Int64 // smoothed time until a majority answers, in ns
+	minTTL atomic.Int64 // the shortest asked for, in ns
+	splits atomic.Int64 // votes yielded, for tests
+	ending atomic.Int64 // when Close gives up, in ns since 1970; 0: it was not called
+
+	least time.Duration // of the longest TTL: WithLongestTTL; never changed
+	heard heard
 
 	began time.Time    // never changed
 	clock atomic.Int64 // that of the servers' median when we began, in ns since 1970; 0: not known yet
@@ -66,8 +68,8 @@ func newBackend(servers []*redis.Options, set settings) *Backend {
 	b := &Backend{
 		quorum: quorum(len(servers)), process: processOf(set.conn.ClientName, rand.Text()[:processLength]), fences: set.fences, log: set.log,
 		attempts: newAttempts(), runs: make([]string, len(servers)), began: time.Now(),
+		least: set.longest,
 	}
-	b.learn(millis(set.longest))
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.listenCtx, b.deafen = context.WithCancel(context.Background())
 	b.keeper = keepalive.NewKeeper(b.renew)
@@ -139,7 +141,6 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	if err := b.twinned(); err != nil {
 		return nil, b.unavailable("enter", err)
 	}
-	b.learn(millis(req.TTL))
 	b.noteTTL(req.TTL)
 	a := newAttempt(b, req)
 	if !b.attempts.add(a) {

@@ -88,7 +88,7 @@ func (s *seat) noticed(m message, at time.Time) bool {
 	}
 	s.voted, s.born, s.standing.contended = since, at.Add(-m.age), m.contended
 	s.standing.kind, s.standing.mode, s.standing.owner = 'v', "", ""
-	s.standing.permit, s.standing.beside = m.permit, m.beside
+	s.standing.permit, s.standing.beside, s.standing.longest = m.permit, m.beside, m.longest
 	return true
 }
 
@@ -98,17 +98,24 @@ func (s *seat) votes() bool { return !s.voted.IsZero() && !s.void }
 // mature is when the server's vote begins to count: it has kept its data for the longest lease TTL that we have heard of by now.
 func (s *seat) mature(longest time.Duration) time.Time { return s.born.Add(longest) }
 
+// young reports a vote that does not count yet: the server may have forgotten another, or has not noted our TTL, because it was too young
+// for that when it was asked last.
+func (s *seat) young(now time.Time, ttl, longest time.Duration) bool {
+	return s.votes() && (now.Before(s.mature(longest)) || s.standing.longest < millis(ttl))
+}
+
 // counts reports a vote that counts now: not of a young server, and not expired.
-func (s *seat) counts(now time.Time, window, longest time.Duration) bool {
-	return s.votes() && s.answered > 0 && !now.Before(s.mature(longest)) && !distributed.Over(now, distributed.Validity(s.voted, window))
+func (s *seat) counts(now time.Time, ttl, longest time.Duration) bool {
+	return s.votes() && s.answered > 0 && !s.young(now, ttl, longest) &&
+		!distributed.Over(now, distributed.Validity(s.voted, distributed.ClaimWindow(ttl)))
 }
 
 // votedUntil is up to when a majority of votes lasts. The caller holds mu.
 func (a *attempt) votedUntil() (time.Time, bool) {
-	now := time.Now()
+	now, longest := time.Now(), a.longest()
 	var sent []time.Time
 	for i := range a.seats {
-		if s := &a.seats[i]; s.counts(now, a.window(), a.b.longestTTL()) {
+		if s := &a.seats[i]; s.counts(now, a.ttl, longest) {
 			sent = append(sent, s.voted)
 		}
 	}

@@ -136,11 +136,11 @@ func (a *attempt) beaten(k *ask) {
 func (a *attempt) schedule(voted bool) {
 	heartbeat := distributed.HeartbeatInterval(a.ttl)
 	next := jittered(min(heartbeat, slowestBeat) * 9 / 10)
-	foreign, now := false, time.Now()
+	foreign, now, longest := false, time.Now(), a.longest()
 	for i := range a.seats {
 		s := &a.seats[i]
-		if s.votes() && now.Before(s.mature(a.b.longestTTL())) {
-			next = min(next, max(s.mature(a.b.longestTTL()).Sub(now), firstPoll))
+		if s.young(now, a.ttl, longest) {
+			next = min(next, max(s.mature(longest).Sub(now), firstPoll))
 		}
 		if s.standing.kind != 'w' || s.standing.rank > 0 {
 			continue
@@ -168,9 +168,9 @@ func (a *attempt) schedule(voted bool) {
 
 // mostYoung reports that a majority votes for us and waits to count. The caller holds mu.
 func (a *attempt) mostYoung(now time.Time) bool {
-	n := 0
+	n, longest := 0, a.longest()
 	for i := range a.seats {
-		if s := &a.seats[i]; s.votes() && now.Before(s.mature(a.b.longestTTL())) {
+		if a.seats[i].young(now, a.ttl, longest) {
 			n++
 		}
 	}

@@ -72,7 +72,7 @@ func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) c
 	for i := range a.keys {
 		args = append(args, a.keys[i])
 	}
-	args = append(args, a.token, a.instance, mode, millis(distributed.ClaimWindow(a.ttl)), a.b.longest.Load(), epoch)
+	args = append(args, a.token, a.instance, mode, millis(distributed.ClaimWindow(a.ttl)), millis(a.ttl), epoch)
 	return conn.Call{Script: s, Args: append(args, more...)}
 }
 
@@ -81,7 +81,7 @@ type standing struct {
 	kind      byte          // v: vote, w: waits, h: held and not queued, 0: unreadable
 	found     byte          // of enter: 1: prev held the lock here, 0: it did not, -: none
 	age       time.Duration // for how long the server has had its data
-	longest   int64         // lease TTL it knows, in ms
+	longest   int64         // lease TTL in use, as far as it remembers, in ms
 	contended bool
 	rank      int
 	rest      time.Duration // of the owner; negative: there is none

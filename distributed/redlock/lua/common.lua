@@ -1,7 +1,7 @@
 -- Shared by the scripts of one lock. A script runs as a whole on one server; nothing here knows of the others.
 -- KEYS  1 lock   the key of the lock: the token of its owner, "wllock:rs:<token>" for readers, or the value of a foreigner
---       2 mark   "<born> <longest> <run>": since when this server has kept its data (ms since 1970; 0: vouched for by an
---                operator), the longest lease TTL (ms) it has heard of, and the run_id of its process
+--       2 mark   "<born> <longest> <before> <since> <run>": since when this server has kept its data (ms since 1970; 0: vouched for by
+--                an operator), the longest lease TTL (ms) named since a time, and in the period before that, and the run_id of its process
 --       3 queue  zset of the tokens of waiters, by arrival
 --       4 facts  hash from the token of a waiter to "<seen> <window> <mode> <epoch> <instance>", of a permit's also " <limit>", with a q
 --                if its holders were not told: it takes the gate at once
@@ -9,10 +9,10 @@
 --       2 instance that asks
 --       3 mode     x: exclusive, s: shared, p<limit>: a permit (rule Q11)
 --       4 window   how long a vote lasts (ms)
---       5 longest  TTL (ms) that the asker has heard of
+--       5 ttl      of the attempt's lease (ms)
 --       6 epoch    the number of this question; a vote that follows it is announced with it
 local LOCK, MARK, QUEUE, FACTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local TOKEN, INSTANCE, MODE, WINDOW, LONGEST, EPOCH = ARGV[1], ARGV[2], string.sub(ARGV[3], 1, 1), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local TOKEN, INSTANCE, MODE, WINDOW, TTL, EPOCH = ARGV[1], ARGV[2], string.sub(ARGV[3], 1, 1), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local LIMIT = tonumber(string.sub(ARGV[3], 2))
 local PREFIX = 'wllock:redlock:'
 local GATE = PREFIX .. 'a:' .. LOCK
@@ -81,19 +81,24 @@ local function lasting(set)
   redis.call('PEXPIRE', set, left)
 end
 
--- mark returns for how long (ms) this server has had its data, and the longest TTL known (rule Q5). A server without a mark was
--- restarted empty, or flushed: it is born now.
-local function mark()
-  local born, longest, run = string.match(redis.call('GET', MARK) or '', '^(%d+) (%d+) (%w+)$')
-  born, longest = tonumber(born), tonumber(longest)
-  if not born or born > now or longest < LONGEST then
-    if not born or born > now then -- the clock was set back
-      born, run = now, string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-    end
-    longest = math.max(longest or 0, LONGEST)
-    redis.call('SET', MARK, string.format('%.0f %.0f %s', born, longest, run))
+-- mark returns for how long (ms) this server has had its data, and the longest TTL in use (rule Q5): of this period, which is as long as
+-- that TTL, and of the one before. So a TTL is remembered until a lease that was renewed with it is over, and forgotten after twice itself
+-- at most. It notes a TTL if the server is old enough for that, or sure: if such a lease exists. Else the server's vote does not count for
+-- it, and others need not wait for what nobody can have. A server without a mark was restarted empty, or flushed: it is born now.
+local function mark(ttl, sure)
+  local born, longest, before, since, run = string.match(redis.call('GET', MARK) or '', '^(%d+) (%d+) (%d+) (%d+) (%w+)$')
+  born, longest, before, since = tonumber(born), tonumber(longest) or 0, tonumber(before) or 0, tonumber(since) or now
+  local changed = not born or born > now or since > now
+  if not born or born > now then -- the clock was set back
+    born, run = now, string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
   end
-  return string.format('%.0f %.0f', now - born, longest)
+  local most, passed = math.max(longest, before), now - math.min(since, now)
+  if passed > most then
+    longest, before, since, changed = 0, passed > 2 * most and 0 or longest, now, changed or most > 0
+  end
+  if ttl > longest and (sure or now - born >= ttl) then longest, changed = ttl, true end
+  if changed then redis.call('SET', MARK, string.format('%.0f %.0f %.0f %.0f %s', born, longest, before, math.min(since, now), run)) end
+  return string.format('%.0f %.0f', now - born, math.max(longest, before))
 end
 
 local record
@@ -195,7 +200,7 @@ end
 
 -- opened announces to the waiter that it has the gate, and who is inside.
 local function opened(token, f)
-  tell(token, 'permit', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark() .. ' ' .. beside(token))
+  tell(token, 'permit', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark(2 * f.window) .. ' ' .. beside(token))
 end
 
 local function grant(token, f)
@@ -204,7 +209,7 @@ local function grant(token, f)
     opened(token, f)
   else
     forget(token)
-    tell(token, 'vote', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark())
+    tell(token, 'vote', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark(2 * f.window))
   end
   return true
 end
@@ -283,7 +288,7 @@ end
 -- "wait <age> <longest> <rank> <rest of the owner, ms; -1: free> <mode of the owner or -> <token of the owner or ->"; the mode is b if a Break
 -- has ended the lease of this token.
 local function standing(word)
-  local head = ' ' .. mark() .. ' '
+  local head = ' ' .. mark(TTL) .. ' '
   if gate() == TOKEN then return 'permit' .. head .. othersWait(INSTANCE) .. ' ' .. beside(TOKEN) end
   if holds(TOKEN) then return 'vote' .. head .. othersWait(INSTANCE) end
   local mode, who = owner()

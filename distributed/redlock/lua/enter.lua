@@ -12,11 +12,12 @@ if ARGV[3] == 'x' then
   local raw = redis.call('MGET', KEYS[1], KEYS[2], 'wllock:redlock:b:' .. KEYS[1])
   local mine = raw[1] and raw[1] == ARGV[9] and ARGV[9] ~= '' -- a foreigner's value may be empty
   if (not raw[1] or mine) and raw[2] and not raw[3] and redis.call('EXISTS', KEYS[3]) == 0 then
-    local born, longest = string.match(raw[2], '^(%d+) (%d+) %w+$')
-    born, longest = tonumber(born), tonumber(longest)
+    local born, longest, before, since = string.match(raw[2], '^(%d+) (%d+) (%d+) (%d+) %w+$')
+    local most = math.max(tonumber(longest) or 0, tonumber(before) or 0)
     local time = redis.call('TIME')
-    local age = time[1] * 1000 + math.floor(time[2] / 1000) - born
-    if longest >= tonumber(ARGV[5]) and age >= longest then
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local age, passed = now - (born or now), now - (since or now)
+    if tonumber(longest or 0) >= tonumber(ARGV[5]) and age >= most and passed >= 0 and passed <= most then -- the mark stays as it is
       local got
       if mine then
         got = redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[4])
@@ -25,7 +26,7 @@ if ARGV[3] == 'x' then
       end
       if got then
         local found = mine and '1' or ARGV[9] == '' and '-' or '0'
-        return found .. string.format(' vote %.0f %.0f 0', age, longest)
+        return found .. string.format(' vote %.0f %.0f 0', age, most)
       end
     end
   end

@@ -33,7 +33,7 @@ elseif ARGV[8] == '1' and take(TOKEN, MODE, WINDOW) then
 elseif not gate() and (not owner() or MODE == 's' and owner() == 's') then
   word = 'none'
 end
-mark() -- which notes the longest TTL
+mark(TTL, true)
 if word == 'held' or word == 'new' then word = word .. ' ' .. othersWait(INSTANCE) end
 flush()
 return word

@@ -1,0 +1,94 @@
+package redlock
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// A first start is no restart: an instance with a long TTL waits until the servers have their data for so long. Others do not.
+func TestALongTTLStopsNobodyElse(t *testing.T) {
+	t.Parallel()
+	var clients []redis.UniversalClient
+	for range 3 {
+		clients = append(clients, redistest.Start(t).Client())
+	}
+	open := func() *Backend {
+		b, err := New(clients)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+		return b
+	}
+	long := open()
+	_, p, err := long.Enter(t.Context(), distributed.Request{Key: "long", Instance: "a", TTL: time.Hour})
+	require.NoError(t, err)
+	require.NotNil(t, p, "the servers may have been restarted")
+	for _, b := range []*Backend{open(), long} {
+		l := leaseOf(t, b, distributed.Request{Key: "short", Instance: "b", TTL: 200 * time.Millisecond})
+		require.NoError(t, l.Release(t.Context()))
+	}
+	require.NoError(t, p.Leave(t.Context()))
+}
+
+// A TTL is noted with the vote that counts for it, is remembered for as long as a lease with it may last, and forgotten after twice itself.
+func TestALongTTLIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	one := s.all[0]
+	l := leaseOf(t, b, distributed.Request{Key: "k", Instance: "a", TTL: time.Hour})
+	require.NoError(t, l.Release(t.Context()))
+	a := newAttempt(b, request("k2", "a"))
+	longest := func(mode string) time.Duration { // the quick way for x, else the other
+		s := readEnter(says(t, b.nodes[0], a.call(enterScript, mode, 1, a.asked, 0, "")))
+		says(t, b.nodes[0], a.call(leaveScript, mode, 0))
+		return time.Duration(s.longest) * time.Millisecond
+	}
+	passes := func(d time.Duration) { // since the period of the mark has begun
+		f := strings.Fields(one.Do("GET", markKey).(string))
+		f[3] = fmt.Sprint(time.Now().Add(-d).UnixMilli())
+		one.Do("SET", markKey, strings.Join(f, " "))
+	}
+	for _, mode := range []string{"x", "s", "x"} {
+		require.Equal(t, time.Hour, longest(mode))
+	}
+	passes(time.Hour + time.Second)
+	for _, mode := range []string{"x", "s", "x"} {
+		require.Equal(t, time.Hour, longest(mode), "of the period before")
+	}
+	passes(time.Hour + time.Second)
+	require.Equal(t, a.ttl, longest("x"), "and what was named in the last one is remembered")
+	passes(time.Hour)
+	require.Equal(t, a.ttl, longest("s"), "nobody has asked for long")
+}
+
+// A server that was restarted learns of a lease's TTL by its renewals, however young it is: others wait for so long then.
+func TestARenewalTellsAYoungServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	s.all[0].Do("FLUSHALL")
+	a := newAttempt(b, request("k", "a"))
+	require.Zero(t, readEnter(says(t, b.nodes[0], a.call(enterScript, "x", 1, a.asked, 0, ""))).longest, "it does not count for this one")
+	says(t, b.nodes[0], a.renewCall("x", 0, a.ttl))
+	require.Equal(t, millis(a.ttl), readEnter(says(t, b.nodes[0], a.call(enterScript, "x", 1, a.asked, 0, ""))).longest)
+}
+
+func TestHeardIsForgotten(t *testing.T) {
+	t.Parallel()
+	var h heard
+	now := time.Now()
+	require.Zero(t, h.longest(now, 0))
+	require.Equal(t, time.Hour, h.longest(now, time.Hour))
+	require.Equal(t, time.Hour, h.longest(now.Add(time.Minute), time.Second))
+	require.Equal(t, time.Hour, h.longest(now.Add(2*time.Minute), time.Hour), "again")
+	require.Equal(t, time.Hour, h.longest(now.Add(time.Hour+time.Minute), 0))
+	require.Equal(t, time.Second, h.longest(now.Add(time.Hour+2*time.Minute), time.Second))
+}
