@@ -37,7 +37,7 @@ type node struct {
 	lanes    [lanes + 1]lane // the last is for questions about no key
 	failures int             // in a row
 	pausedTo time.Time       // it is not asked before; zero: it is
-	probing  bool            // paused, but one question is out
+	probe    *ask            // paused, but this question is to find out; nil: none is
 	why      error           // of the last failure
 	chores   []*ask          // to be tried again
 	timer    *time.Timer
@@ -83,15 +83,17 @@ func (n *node) send(k *ask) {
 func (n *node) enqueue(k *ask) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	l := &n.lanes[k.lane]
 	switch {
 	case n.closed:
 		return distributed.ErrClosed
 	case n.paused(time.Now()):
 		return fmt.Errorf("%w: %w", errPaused, n.why)
-	}
-	l := &n.lanes[k.lane]
-	if len(l.queue) >= maxQueued {
+	case len(l.queue) >= maxQueued:
 		return errFull
+	}
+	if !n.pausedTo.IsZero() && n.probe == nil {
+		n.probe = k
 	}
 	l.queue = append(l.queue, k)
 	if !l.busy {
@@ -104,14 +106,10 @@ func (n *node) enqueue(k *ask) error {
 // paused reports that the server is not to be asked now. When its pause ends, one question finds out. While no majority is
 // left without it, it is asked at any time: a pause protects callers from a few bad servers, not from all. The caller holds mu.
 func (n *node) paused(now time.Time) bool {
-	switch {
-	case n.pausedTo.IsZero() || int(n.b.pauses.Load()) > len(n.b.nodes)-n.b.quorum:
+	if n.pausedTo.IsZero() || int(n.b.pauses.Load()) > len(n.b.nodes)-n.b.quorum {
 		return false
-	case now.Before(n.pausedTo) || n.probing:
-		return true
 	}
-	n.probing = true
-	return false
+	return now.Before(n.pausedTo) || n.probe != nil
 }
 
 // work sends what is queued in a lane until there is nothing left.
@@ -129,11 +127,24 @@ func (n *node) work(l *lane) {
 			return
 		}
 		n.mu.Unlock()
-		batch = slices.DeleteFunc(batch, func(k *ask) bool { return k.needless != nil && k.needless() })
+		batch = slices.DeleteFunc(batch, n.dropped)
 		if len(batch) > 0 {
 			n.exchange(batch)
 		}
 	}
+}
+
+// dropped reports a question that need not be sent any more. If it was to find out whether the server is back, the next one is.
+func (n *node) dropped(k *ask) bool {
+	if k.needless == nil || !k.needless() {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.probe == k {
+		n.probe = nil
+	}
+	return true
 }
 
 // exchange sends a batch in one pipeline.
@@ -157,10 +168,12 @@ func (n *node) judge(batch []*ask) {
 	there := slices.ContainsFunc(batch, func(k *ask) bool { return conn.Answered(k.Err) })
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.probing = false
+	if slices.Contains(batch, n.probe) {
+		n.probe = nil
+	}
 	was := !n.pausedTo.IsZero()
 	if there {
-		n.failures, n.pausedTo = 0, time.Time{}
+		n.failures, n.pausedTo, n.probe = 0, time.Time{}, nil
 		if was {
 			n.b.pauses.Add(-1)
 			n.b.log.Info("redlock: a server answers again", "server", n.name)
