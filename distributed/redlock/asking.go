@@ -20,7 +20,6 @@ func (a *attempt) enter(prev *lease) {
 		prev.adopt()
 	}
 	c := a.call(enterScript, a.letter(), 1, a.asked, noWait, token)
-	limit := tryTimeout(a.ttl, a.b.roundTrip())
 	a.mu.Lock()
 	a.started = time.Now()
 	for i := range a.seats {
@@ -28,7 +27,7 @@ func (a *attempt) enter(prev *lease) {
 	}
 	a.mu.Unlock()
 	for _, n := range a.b.nodes {
-		n.send(&ask{Call: c, lane: a.lane, limit: limit, done: func(k *ask) { a.entered(k, prev) }})
+		n.send(a.question(c, func(k *ask) { a.entered(k, prev) }))
 	}
 }
 
@@ -138,7 +137,7 @@ func (a *attempt) askAgain(err error) func() {
 		if s := &a.seats[i]; s.err != nil {
 			s.err = nil
 			c := a.call(enterScript, a.letter(), s.ask(time.Now()), a.asked, noWait, "")
-			k := &ask{Call: c, lane: a.lane, limit: tryTimeout(a.ttl, a.b.roundTrip()), done: func(k *ask) { a.entered(k, nil) }}
+			k := a.question(c, func(k *ask) { a.entered(k, nil) })
 			k.node = a.b.nodes[i]
 			asks = append(asks, k)
 		}

@@ -124,7 +124,9 @@ func (a *attempt) leaveNode(n *node, until time.Time, done func(k *ask)) {
 		done = func(*ask) {}
 	}
 	c := a.call(leaveScript, modeLetter(a.mode), 0)
-	n.send(&ask{Call: c, lane: a.lane, limit: tryTimeout(a.ttl, a.b.roundTrip()), until: until, done: done})
+	k := a.question(c, done)
+	k.until = until
+	n.send(k)
 }
 
 // wait makes the place. The caller holds mu.

@@ -151,7 +151,7 @@ func (l *lease) reserve(ctx context.Context, first, count uint64, least *uint64)
 	c.Args = args
 	v := &fenceVote{l: l, decided: make(chan struct{}), sent: time.Now(), errs: make([]error, len(b.nodes))}
 	for _, n := range b.nodes {
-		n.send(&ask{Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, b.roundTrip()), done: v.answered})
+		n.send(l.a.question(c, v.answered))
 	}
 	select {
 	case <-v.decided:

@@ -166,22 +166,21 @@ func (l *lease) leaveAgain(n *node) {
 	l.leaveNode(n)
 }
 
-func (l *lease) leaveNode(n *node) {
-	c := l.a.call(leaveScript, l.letter(), 0)
-	n.send(&ask{
-		Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, l.a.b.roundTrip()), until: laterOf(l.Until(), time.Now().Add(l.a.window())), done: l.left,
-		missed: func(k *ask) { l.parted(n.index, 0, false, k.Err) },
-	})
-}
+func (l *lease) leaveNode(n *node) { n.send(l.leaving(n)) }
 
 // leaveFirst is leaveNode for the first try, which an Enter that comes before it was sent makes needless.
 func (l *lease) leaveFirst(n *node) {
-	c := l.a.call(leaveScript, l.letter(), 0)
-	n.send(&ask{
-		Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, l.a.b.roundTrip()), until: laterOf(l.Until(), time.Now().Add(l.a.window())), done: l.left,
-		missed:   func(k *ask) { l.parted(n.index, 0, false, k.Err) },
-		needless: func() bool { return l.needless(n.index) },
-	})
+	k := l.leaving(n)
+	k.needless = func() bool { return l.needless(n.index) }
+	n.send(k)
+}
+
+// leaving is the question that releases the lease on a server.
+func (l *lease) leaving(n *node) *ask {
+	k := l.a.question(l.a.call(leaveScript, l.letter(), 0), l.left)
+	k.until = laterOf(l.Until(), time.Now().Add(l.a.window()))
+	k.missed = func(k *ask) { l.parted(n.index, 0, false, k.Err) }
+	return k
 }
 
 // needless reports that an Enter releases the lease on a server, and that our own question is not under way any more.
@@ -310,7 +309,7 @@ func (l *lease) Downgrade(ctx context.Context) error {
 	c := l.a.call(downgradeScript, "s", 0, millis(l.a.ttl))
 	r := &renewal{l: l, sent: time.Now(), decided: make(chan struct{})}
 	for _, n := range l.a.b.nodes {
-		n.send(&ask{Call: c, lane: l.a.lane, limit: tryTimeout(l.a.ttl, l.a.b.roundTrip()), done: func(k *ask) { r.answered(k); g.done(k) }})
+		n.send(l.a.question(c, func(k *ask) { r.answered(k); g.done(k) }))
 	}
 	if err := g.wait(ctx, time.Until(l.Until())); err != nil {
 		return err

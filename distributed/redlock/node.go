@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -32,17 +33,20 @@ type node struct {
 	name  string // host:port
 	tr    conn.Transport
 	aging aging
+	rtt   atomic.Int64 // round trip, in ns; 0: not known yet
 
 	mu       sync.Mutex      // guards all below
 	lanes    [lanes + 1]lane // the last is for questions about no key
 	failures int             // in a row
 	pausedTo time.Time       // it is not asked before; zero: it is
 	probe    *ask            // paused, but this question is to find out; nil: none is
+	connects bool            // a connection is being made in its own time
 	why      error           // of the last failure
 	chores   []*ask          // to be tried again
 	timer    *time.Timer
 	closed   bool
 	wg       sync.WaitGroup // workers, and a timer that is armed; Add under mu, unless closed
+	dials    sync.WaitGroup // connections that are made in their own time; likewise
 }
 
 // lane is the questions about some of the keys.
@@ -56,7 +60,8 @@ type ask struct {
 	conn.Call
 	node  *node
 	lane  int
-	limit time.Duration // for one try
+	ttl   time.Duration // of the lock that it is about: it limits one try
+	limit time.Duration // for one try, of others
 	until time.Time     // zero: one try; else a failure is tried again until then
 	sent  time.Time
 	done  func(*ask) // called once, with no mutex held
@@ -149,22 +154,34 @@ func (n *node) dropped(k *ask) bool {
 
 // exchange sends a batch in one pipeline.
 func (n *node) exchange(batch []*ask) {
-	limit := batch[0].limit
+	limit, rtt := time.Duration(0), time.Duration(n.rtt.Load())
 	calls := make([]*conn.Call, len(batch))
 	now := time.Now()
 	for i, k := range batch {
 		calls[i], k.sent = &k.Call, now
+		if k.ttl > 0 {
+			k.limit = tryTimeout(k.ttl, rtt)
+		}
 		limit = max(limit, k.limit)
 	}
 	n.tr.Do(conn.Within(n.b.ctx, limit), calls...)
-	n.judge(batch)
+	n.judge(batch, time.Since(now))
 	for _, k := range batch {
 		n.finish(k)
 	}
 }
 
+// took notes how long an answer took. The first ones may have had to make a connection, so less is believed at once.
+func (n *node) took(d time.Duration) {
+	old := n.rtt.Load()
+	if old > 0 && int64(d) > old {
+		d = time.Duration(old + (int64(d)-old)/rttWeight)
+	}
+	n.rtt.Store(max(int64(d), 1)) // of two that come at once either wins: both are measurements
+}
+
 // judge notes whether the server is there. Any answer says so.
-func (n *node) judge(batch []*ask) {
+func (n *node) judge(batch []*ask, took time.Duration) {
 	there := slices.ContainsFunc(batch, func(k *ask) bool { return conn.Answered(k.Err) })
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,6 +190,7 @@ func (n *node) judge(batch []*ask) {
 	}
 	was := !n.pausedTo.IsZero()
 	if there {
+		n.took(took)
 		n.failures, n.pausedTo, n.probe = 0, time.Time{}, nil
 		if was {
 			n.b.pauses.Add(-1)
@@ -184,6 +202,7 @@ func (n *node) judge(batch []*ask) {
 		return
 	}
 	n.why = batch[0].Err
+	n.connect()
 	if n.failures++; n.failures < failuresToPause {
 		return
 	}
@@ -192,6 +211,26 @@ func (n *node) judge(batch []*ask) {
 		n.b.pauses.Add(1)
 		n.b.log.Warn("redlock: a server does not answer", "server", n.name, "error", n.why)
 	}
+}
+
+// connect makes a connection in its own time when a try has failed: over a long network that takes longer than a try, and the next try
+// would begin anew. It also tells how long a round trip takes, for a server that has never answered in time. The caller holds mu.
+func (n *node) connect() {
+	if n.connects || n.closed {
+		return
+	}
+	n.connects = true
+	n.dials.Go(func() {
+		ctx := conn.Within(n.b.ctx, connectTimeout)
+		if _, err := n.tr.Ping(ctx, ""); err == nil {
+			if rtt, err := n.tr.Ping(ctx, ""); err == nil {
+				n.took(rtt)
+			}
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.connects = false
+	})
 }
 
 // finish passes the outcome on, or puts a chore back for another try.
@@ -253,7 +292,8 @@ func (n *node) close() {
 		k.done(k)
 	}
 	n.wg.Wait()
-	_ = n.tr.Close()
+	_ = n.tr.Close() // which ends what is dialed
+	n.dials.Wait()
 }
 
 // idle reports that nothing is under way or to be tried again.

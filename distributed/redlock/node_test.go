@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
@@ -31,4 +32,34 @@ func TestANeedlessQuestionFindsNothingOut(t *testing.T) {
 		n.send(&ask{Call: echo, lane: lanes, limit: patience, done: func(k *ask) { answered <- k.Err }})
 		return <-answered == nil
 	}, patience, time.Millisecond)
+}
+
+// Over a long network a connection takes longer to make than a server may take to answer. A try that was too short for one is not in vain.
+func TestALeaseOverALongNetwork(t *testing.T) {
+	t.Parallel()
+	const ttl, rtt = time.Second, 60 * time.Millisecond // dial, HELLO and hello take longer than H
+	s := startFor(t, 3, ttl)
+	for _, p := range s.proxies {
+		p.SetDelay(rtt / 2)
+	}
+	b := s.open()
+	require.Eventually(t, func() bool {
+		l, _, _ := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: ttl, NoWait: true})
+		if l != nil {
+			_ = l.Release(t.Context())
+		}
+		return l != nil
+	}, patience, time.Millisecond)
+}
+
+// A server that is far away has its own round trip, so it votes in time though the others have decided.
+func TestEachServerHasItsOwnRoundTrip(t *testing.T) {
+	t.Parallel()
+	var n node
+	n.took(300 * time.Millisecond) // with a connection that was made
+	n.took(100 * time.Millisecond)
+	require.EqualValues(t, 100*time.Millisecond, n.rtt.Load())
+	n.took(180 * time.Millisecond)
+	require.EqualValues(t, 110*time.Millisecond, n.rtt.Load())
+	require.Greater(t, tryTimeout(time.Second, time.Duration(n.rtt.Load())), tryTimeout(time.Second, time.Millisecond))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // The arithmetic of majorities and times: pure functions, so that tables can test them.
@@ -67,10 +68,14 @@ func late(now, until time.Time, window time.Duration) bool {
 	return distributed.Left(now, until) < window/4
 }
 
-// tryTimeout is how long one server may take to answer: H, because a vote that comes later has little of its window left, but
-// no less than a busy machine or a new connection over this network needs.
+// tryTimeout is how long one server may take to answer: H, because a vote that comes later has little of its window left, but no less than
+// a busy machine needs, or a new connection over the server's network, as long as an answer is of use. rtt is its round trip; 0: not known.
 func tryTimeout(ttl, rtt time.Duration) time.Duration {
-	return min(max(distributed.HeartbeatInterval(ttl), shortestTry, coldTrips*rtt), longestTry)
+	cold, window := coldTrips*rtt, distributed.ClaimWindow(ttl)
+	if rtt == 0 {
+		cold = window
+	}
+	return max(min(distributed.HeartbeatInterval(ttl), longestTry), shortestTry, min(cold, max(window, longestTry), connectTimeout))
 }
 
 // grace is how long a majority that has answered waits for the others, if these could make it a majority of votes: for
@@ -86,6 +91,8 @@ const (
 	// coldTrips are the round trips of the first exchange on a new connection and one to spare: HELLO, hello.lua, a script
 	// that the server does not know yet, and its text.
 	coldTrips = 5
+	// connectTimeout bounds the making of a connection after a try that was too short for it: dial, HELLO, hello.lua and PING.
+	connectTimeout = 2 * conn.DialTimeout
 	// longestBackoff bounds the pause between questions to a server that fails: when it is back, it counts again after that.
 	longestBackoff = 250 * time.Millisecond
 	firstBackoff   = 10 * time.Millisecond

@@ -75,8 +75,21 @@ func TestPauses(t *testing.T) {
 		require.LessOrEqual(t, p, time.Second)
 		require.LessOrEqual(t, grace(time.Second, time.Duration(k)*time.Millisecond), tryTimeout(time.Second, time.Duration(k)*time.Millisecond))
 	}
-	require.Equal(t, shortestTry, tryTimeout(distributed.MinTTL, 0))
-	require.Equal(t, longestTry, tryTimeout(time.Hour, time.Minute))
+	for _, test := range []struct{ ttl, rtt, want time.Duration }{
+		{distributed.MinTTL, 1, shortestTry},
+		{distributed.MinTTL, 0, distributed.MinTTL / 2},
+		{5 * time.Second, time.Millisecond, 5 * time.Second / 6},
+		{5 * time.Second, 300 * time.Millisecond, coldTrips * 300 * time.Millisecond},
+		{5 * time.Second, time.Minute, 5 * time.Second / 2},
+		{5 * time.Second, 0, 5 * time.Second / 2},
+		{time.Second, 100 * time.Millisecond, coldTrips * 100 * time.Millisecond},
+		{time.Second, time.Minute, longestTry},
+		{time.Hour, time.Millisecond, longestTry},
+		{time.Hour, time.Minute, connectTimeout},
+		{time.Hour, 0, connectTimeout},
+	} {
+		require.Equal(t, test.want, tryTimeout(test.ttl, test.rtt), "%+v", test)
+	}
 }
 
 func TestTokens(t *testing.T) {

@@ -72,13 +72,13 @@ func (r *renewal) send(a *attempt) {
 	if r.l == nil {
 		d = a.claimed()
 	}
-	usual, limit := a.renewCall(letter, 0, d), tryTimeout(a.ttl, a.b.roundTrip())
+	usual := a.renewCall(letter, 0, d)
 	for _, n := range a.b.nodes {
 		c := usual
 		if vacant&(1<<n.index) != 0 {
 			c = a.renewCall(letter, 1, d)
 		}
-		n.send(&ask{Call: c, lane: a.lane, limit: limit, done: func(k *ask) { r.answer(a, k) }})
+		n.send(a.question(c, func(k *ask) { r.answer(a, k) }))
 	}
 }
 

@@ -97,7 +97,6 @@ func (a *attempt) rival() (r standing) {
 // yield gives our votes to another attempt. The caller holds mu.
 func (a *attempt) yield(to standing) func() {
 	now := time.Now()
-	limit := tryTimeout(a.ttl, a.b.roundTrip())
 	var sends []func()
 	for i := range a.seats {
 		s := &a.seats[i]
@@ -105,7 +104,7 @@ func (a *attempt) yield(to standing) func() {
 			continue
 		}
 		c := a.call(yieldScript, a.letter(), s.yield(now), a.asked, to.owner, to.mode, millis(to.rest))
-		k := &ask{lane: a.lane, Call: c, limit: limit, done: a.beaten}
+		k := a.question(c, a.beaten)
 		sends = append(sends, func() { a.b.nodes[i].send(k) })
 	}
 	if len(sends) == 0 {
@@ -194,11 +193,10 @@ func (a *attempt) beat(only int) {
 		return
 	}
 	now := time.Now()
-	limit := tryTimeout(a.ttl, a.b.roundTrip())
 	asks := make([]*ask, len(a.seats))
 	for i := range a.seats {
 		if s := &a.seats[i]; !s.busy && (only == everyNode || only == i) {
-			asks[i] = &ask{lane: a.lane, Call: a.call(heartbeatScript, a.letter(), s.ask(now), a.asked), limit: limit, done: a.beaten}
+			asks[i] = a.question(a.call(heartbeatScript, a.letter(), s.ask(now), a.asked), a.beaten)
 		}
 	}
 	a.b.beats.Put(&a.item, now.Add(distributed.HeartbeatInterval(a.ttl))) // in case that nobody answers

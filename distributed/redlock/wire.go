@@ -76,6 +76,11 @@ func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) c
 	return conn.Call{Script: s, Args: append(args, more...)}
 }
 
+// question is a call about the attempt's lock, to be tried once.
+func (a *attempt) question(c conn.Call, done func(*ask)) *ask {
+	return &ask{Call: c, lane: a.lane, ttl: a.ttl, done: done}
+}
+
 // standing is what a server says about an attempt.
 type standing struct {
 	kind      byte          // v: vote, w: waits, h: held and not queued, 0: unreadable
