@@ -21,8 +21,10 @@ const (
 	maxQueued = 1024
 	// failuresToPause is how many exchanges in a row a server may fail before it is asked less often.
 	failuresToPause = 3
-	// choreTick is how often what a server has still to be told is tried again.
+	// choreTick is how often what a server has still to be told is tried again; not while it is paused.
 	choreTick = 50 * time.Millisecond
+	// maxChores bounds what it has still to be told: votes of which it is not told expire there.
+	maxChores = 1024
 )
 
 // node is one server: what is asked of it, and what became of that. Nodes share nothing, so one that hangs delays nobody: its
@@ -250,25 +252,48 @@ func (n *node) finish(k *ask) {
 func (n *node) again(k *ask) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || !time.Now().Before(k.until) || n.b.closing() && !time.Now().Before(n.b.giveUp()) {
+	if n.closed || len(n.chores) >= maxChores || !time.Now().Before(k.until) || n.b.closing() && !time.Now().Before(n.b.giveUp()) {
 		return false
 	}
 	n.chores = append(n.chores, k)
-	if n.timer == nil {
-		n.wg.Add(1)
-		n.timer = time.AfterFunc(jittered(choreTick), n.tick)
-	}
+	n.plan(time.Now())
 	return true
 }
 
-// tick sends the chores again. While the server is paused they come straight back.
+// plan arms the timer for the chores, for the end of a pause at the earliest. The caller holds mu.
+func (n *node) plan(now time.Time) {
+	if n.timer == nil && len(n.chores) > 0 && !n.closed {
+		n.wg.Add(1)
+		n.timer = time.AfterFunc(jittered(max(choreTick, n.pausedTo.Sub(now))), n.tick)
+	}
+}
+
+// tick sends the chores again. While the server is paused they wait; then one of them finds out whether it is back.
 func (n *node) tick() {
 	defer n.wg.Done()
+	now := time.Now()
+	var over, due []*ask
 	n.mu.Lock()
-	all := n.chores
-	n.chores, n.timer = nil, nil
+	rests, waits := n.paused(now), n.chores[:0]
+	for _, k := range n.chores {
+		switch {
+		case !now.Before(k.until):
+			over = append(over, k)
+		case rests:
+			waits = append(waits, k)
+		default:
+			due = append(due, k)
+			rests = !n.pausedTo.IsZero()
+		}
+	}
+	clear(n.chores[len(waits):])
+	n.chores, n.timer = waits, nil
+	n.plan(now)
 	n.mu.Unlock()
-	for _, k := range all {
+	for _, k := range over {
+		k.done(k) // with the error of its last try
+	}
+	for _, k := range due {
 		n.send(k)
 	}
 }

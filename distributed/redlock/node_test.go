@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,4 +63,38 @@ func TestEachServerHasItsOwnRoundTrip(t *testing.T) {
 	n.took(180 * time.Millisecond)
 	require.EqualValues(t, 110*time.Millisecond, n.rtt.Load())
 	require.Greater(t, tryTimeout(time.Second, time.Duration(n.rtt.Load())), tryTimeout(time.Second, time.Millisecond))
+}
+
+// What a server that is away has still to be told is not tried again before it may be back, and is not kept without bound.
+func TestChoresWaitForTheServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	n := b.nodes[0]
+	n.rest(time.Now().Add(time.Hour))
+	var tries, given atomic.Int64
+	echo := *conn.NewCall(echoScript, nil)
+	chore := func(until time.Time) {
+		missed, done := func(*ask) { tries.Add(1) }, func(*ask) { given.Add(1) }
+		n.send(&ask{Call: echo, lane: lanes, limit: patience, until: until, missed: missed, done: done})
+	}
+	const chores = maxChores + 10
+	chore(time.Now().Add(20 * time.Millisecond))
+	for range chores - 1 {
+		chore(time.Now().Add(time.Hour))
+	}
+	require.EqualValues(t, 10, given.Load(), "more than are kept")
+	ticks := func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.timer != nil && n.timer.Stop() { // else it ticks by itself
+			n.timer.Reset(0)
+		}
+	}
+	require.Eventually(t, func() bool { ticks(); return given.Load() == 11 }, patience, time.Millisecond, "its time is over")
+	require.EqualValues(t, chores, tries.Load(), "the first time only")
+	n.mu.Lock()
+	n.pausedTo = time.Now()
+	n.mu.Unlock()
+	require.Eventually(t, func() bool { ticks(); return given.Load() == chores }, patience, time.Millisecond)
 }
