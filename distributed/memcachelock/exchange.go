@@ -32,6 +32,8 @@ func (b *Backend) change(ctx context.Context, key string, item *memcache.Item, f
 			return nil
 		case !conflict:
 			return sorted(err)
+		case b.ctx.Err() != nil:
+			return distributed.ErrClosed
 		case ctx.Err() != nil:
 			return distributed.Unavailable("memcachelock", ctx.Err())
 		}

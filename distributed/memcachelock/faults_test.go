@@ -157,6 +157,20 @@ func TestARequestThatArrivesTooLateDoesNothing(t *testing.T) {
 	}
 }
 
+// A release that others' steps cross while the Backend is closed says that it is closed.
+func TestReleaseDuringClose(t *testing.T) {
+	t.Parallel()
+	server := dbtest.Memcached(t)
+	b, other := open(t, server.Addr), open(t, server.Addr)
+	leased(t, b, request("k", "a"))
+	err := b.change(b.ctx, "k", nil, func(*state, time.Time) bool {
+		queued(t, other, request("k", "b"))
+		b.cancel()
+		return true
+	})
+	require.ErrorIs(t, err, distributed.ErrClosed)
+}
+
 // A holder without renewals is taken out by those that wait, T after its last sign of life, and its item goes by itself if
 // nobody waits.
 func TestDeadHolder(t *testing.T) {

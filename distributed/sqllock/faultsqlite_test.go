@@ -54,6 +54,7 @@ func TestFileIsLockedByAnotherProcess(t *testing.T) {
 // A file that others write to is busy, and not away: a caller without a limit of its own waits, also when a single try would be in vain,
 // in line for it as well as for the calls of its own process. One with NoWait does not.
 func TestBusyFileIsWaitedFor(t *testing.T) {
+	testscope.Long(t, "its leases last for a second")
 	t.Parallel()
 	d := migrated(t, sqliteIn(t))
 	b := d.backend(t, nil, sqllock.WithParallel(1))
