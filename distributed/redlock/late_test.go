@@ -167,3 +167,31 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrHeld)
 	require.NoError(t, l.Release(t.Context()))
 }
+
+// Notices come on a connection of their own. The answer to a question that was sent before a notice came may be older than that: a holder
+// that believed it would not know that others wait until its next renewal.
+func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
+	t.Parallel()
+	b := start(t, 3).open()
+	a := newAttempt(b, request("k", "a"))
+	l := newLease(a)
+	before := time.Now()
+	a.mu.Lock()
+	for i := range a.seats {
+		a.seats[i].ask(before)
+	}
+	a.mu.Unlock()
+	a.contended(0, true, time.Time{})
+	a.mu.Lock()
+	a.seats[0].told(standing{kind: 'v', longest: millis(a.ttl)}, time.Now())
+	require.True(t, a.seats[0].standing.contended)
+	a.lease = l
+	l.start(before.Add(time.Minute))
+	a.mu.Unlock()
+	require.True(t, l.Contended())
+	a.contended(0, false, before)
+	require.True(t, l.Contended())
+	a.contended(0, false, time.Now())
+	require.False(t, l.Contended(), "nobody waits any more")
+	l.Abandon()
+}

@@ -63,18 +63,32 @@ func (l *lease) start(until time.Time) {
 		}
 	}
 	l.a.b.keeper.Keep(&l.Lease, l, l.a.ttl, until, claim)
-	l.SetContended(l.contends.Load() != 0) // no watcher yet, so nothing is called back
+	l.SetContended(l.waited()) // no watcher yet, so nothing is called back
 }
 
-// contention notes whether others wait on one server. One is enough: it may be the first to hear of a waiter.
+// contention notes whether others wait on one server. One is enough: it may be the first to hear of a waiter. The caller holds attempt.mu,
+// so what is noted last was heard last.
 func (l *lease) contention(index int, waits bool) {
 	if waits {
 		l.contends.Or(1 << index)
 	} else {
 		l.contends.And(^(uint64(1) << index))
 	}
-	l.SetContended(l.contends.Load() != 0)
 }
+
+// tellContended passes on what was noted, with no mutex held. Of several at once each looks again after it has told, so what is told
+// last is so.
+func (l *lease) tellContended() {
+	for {
+		waits := l.waited()
+		l.SetContended(waits)
+		if l.waited() == waits {
+			return
+		}
+	}
+}
+
+func (l *lease) waited() bool { return l.contends.Load() != 0 }
 
 func (l *lease) letter() string {
 	if l.shared.Load() {

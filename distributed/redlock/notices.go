@@ -93,7 +93,7 @@ func (n *node) OnMessage(text string) {
 	case m.kind == "gone":
 		a.verify()
 	case m.kind == "idle", m.instance != a.instance:
-		a.contended(n.index, m.kind == "want")
+		a.contended(n.index, m.kind == "want", time.Time{})
 	}
 }
 
@@ -103,14 +103,22 @@ func (n *node) giveBack(m message) {
 	a.leaveNode(n, time.Now().Add(orphanTTL), nil)
 }
 
-// contended notes what a notice says about others that wait. One that comes before its lease is kept for it.
-func (a *attempt) contended(index int, waits bool) {
+// contended notes what one server says about others that wait: by a notice (sent is zero), or by the answer to a renewal that was sent then,
+// which may be older than a notice. What a notice says before its lease is there is kept for that.
+func (a *attempt) contended(index int, waits bool, sent time.Time) {
 	a.mu.Lock()
-	a.seats[index].standing.contended = waits
+	s := &a.seats[index]
+	if sent.IsZero() {
+		s.contention(waits, time.Now())
+	}
+	waits = waits || s.wanted.After(sent)
 	l := a.lease
-	a.mu.Unlock()
 	if l != nil {
 		l.contention(index, waits)
+	}
+	a.mu.Unlock()
+	if l != nil {
+		l.tellContended()
 	}
 }
 

@@ -101,7 +101,7 @@ func (r *renewal) answer(a *attempt, k *ask) {
 	}
 	if r.l != nil {
 		if k.Err == nil {
-			r.l.contention(k.node.index, flag == "1")
+			a.contended(k.node.index, flag == "1", k.sent)
 		}
 		r.l.vacate(k.node.index, word == "none")
 	}

@@ -25,6 +25,10 @@ type seat struct {
 	answered uint64    // epoch of the last answer
 	since    time.Time // when that was sent
 
+	// wanted is when a notice said last that another waits; zero: none has, or nobody does any more. Notices come on a connection of their
+	// own, so one may overtake the answer to a question that was sent before it: such an answer does not know of it.
+	wanted time.Time
+
 	yielding bool // the question under way takes back our vote
 	// void: a yield was not answered, so it may be carried out at any time: this server's votes for this attempt do not count
 	// any more, not even in renewals. Or a Break took what it had for a lease's, and the server votes for this token no more.
@@ -64,6 +68,7 @@ func (s *seat) told(now standing, at time.Time) {
 		s.standing.contended = s.standing.contended || now.contended
 		return
 	}
+	now.contended = now.contended || s.wanted.After(s.sent)
 	s.standing, s.born = now, at.Add(-now.age)
 	if now.kind != 'v' {
 		s.voted = time.Time{}
@@ -90,6 +95,14 @@ func (s *seat) noticed(m message, at time.Time) bool {
 	s.standing.kind, s.standing.mode, s.standing.owner = 'v', "", ""
 	s.standing.permit, s.standing.beside, s.standing.longest = m.permit, m.beside, m.longest
 	return true
+}
+
+// contention notes what a notice says about others that wait.
+func (s *seat) contention(waits bool, at time.Time) {
+	s.standing.contended, s.wanted = waits, time.Time{}
+	if waits {
+		s.wanted = at
+	}
 }
 
 // votes reports that the server votes for us, whether that counts yet or not.
