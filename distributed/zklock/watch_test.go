@@ -111,7 +111,7 @@ func TestKeysOfOneUseAreDeletedByUs(t *testing.T) {
 	t.Parallel()
 	need(t)
 	private, root := zktest.Start(t, "-Dznode.container.checkIntervalMs=3600000"), newRoot()
-	b := open(t, private.Addr, root, func(s *settings) { s.sweepPause = soon })
+	b := open(t, private.Addr, root, func(s *settings) { s.sweepPause = time.Second }) // longer than any is held
 	for i := range 50 {
 		release(t, asker{t, b, fmt.Sprint("k", i)}.lease("a", lasting(long)))
 	}
