@@ -10,14 +10,18 @@
 if holds(TOKEN) then
   letgo(TOKEN)
   queued(tonumber(ARGV[7]), true)
-  local target, f = ARGV[8], facts(ARGV[8])
+  local target, f, given = ARGV[8], facts(ARGV[8]), false
   if f then
-    grant(target, f)
+    given = grant(target, f)
   else -- it may hold the lock by the other servers, or have ended: then its process returns the vote
     local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel(target))
-    if ARGV[9] ~= 'p' and not listeners.err and tonumber(listeners[2]) > 0 and take(target, ARGV[9], math.max(1, tonumber(ARGV[10]))) then tell(target, 'vote', '0 1 ' .. mark(0)) end
+    if ARGV[9] ~= 'p' and not listeners.err and tonumber(listeners[2]) > 0 and take(target, ARGV[9], math.max(1, tonumber(ARGV[10]))) then
+      tell(target, 'vote', '0 1 ' .. mark(0))
+      given = true
+    end
   end
-  advance(TOKEN)
+  -- Should the target share the lock, then nobody who may do so too, and is behind us, passes us.
+  advance(not given and TOKEN or nil)
 else
   queued(tonumber(ARGV[7]))
 end
