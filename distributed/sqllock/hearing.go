@@ -34,7 +34,8 @@ type push struct {
 	heard  atomic.Int64  // when one of our own did, in nanoseconds since the Backend's base
 	want   chan struct{} // a waiter wants to know; holds one
 	quiet  atomic.Int64  // until then, in nanoseconds since the Backend's base, this Backend notifies nobody
-	warned bool          // since they last arrived; of the goroutine of listen
+	full   atomic.Bool   // the server's queue was full, since they last arrived: it is said once
+	warned bool          // the same of what the goroutine of listen has found out; of that alone
 }
 
 // pushed reports that hand-overs are pushed, and finds out if that is not known.
@@ -99,6 +100,7 @@ func (b *Backend) listenUntilDeaf() (heard bool) {
 func (b *Backend) hear(e *listener, token string) {
 	if token == "" {
 		b.push.heard.Store(int64(time.Since(b.base)))
+		b.push.full.Store(false)
 		b.setPush(true)
 		signal(e.heard)
 		return

@@ -99,7 +99,8 @@ func TestFullQueueOfNotificationsRefusesNobody(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
-		b, other := d.backend(t, WithNotifier(silent{})), d.backend(t, WithNotifier(silent{}))
+		var warnings atomic.Int64
+		b, other := d.backend(t, WithNotifier(silent{}), WithLogger(slog.New(counting{&warnings}))), d.backend(t, WithNotifier(silent{}))
 		key := fmt.Sprint("k", mode)
 		l := enter(t, b, key)
 		_, p, err := other.Enter(t.Context(), distributed.Request{Key: key, Instance: "b", TTL: time.Minute, Mode: mode})
@@ -113,6 +114,9 @@ func TestFullQueueOfNotificationsRefusesNobody(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("no hand-over")
 		}
+		b.push.quiet.Store(0)
+		require.ErrorIs(t, b.loud(stateError(queueFull)), errQueueFull)
+		require.EqualValues(t, 1, warnings.Load(), "however long it is full")
 	}
 }
 

@@ -38,7 +38,7 @@ func (b *Backend) loud(err error) error {
 	if err == nil || b.set.notifier == nil || code(err) != queueFull {
 		return err
 	}
-	if b.notifies() {
+	if !b.push.full.Swap(true) {
 		b.set.log.Warn("sqllock: hand-overs are found by looking", "why", "the server's queue of notifications is full", "error", err)
 	}
 	b.push.quiet.Store(int64(time.Since(b.base) + quietTime))
