@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,11 +18,20 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/example/recipes"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/middleware/httpguard"
 	"github.com/wllock/wllock/wllocktest"
 )
 
+// byHeader stands for the customer that an authentication has found.
+var byHeader = httpguard.Header("Customer")
+
 func post(t *testing.T, h http.Handler, key, body string) (status int, answer string) {
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", strings.NewReader(body))
+	return send(t, h, http.MethodPost, "/payments", "alice", key, body)
+}
+
+func send(t *testing.T, h http.Handler, method, target, customer, key, body string) (status int, answer string) {
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	r.Header.Set("Customer", customer)
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
@@ -40,9 +50,9 @@ func TestPostWorksOnce(t *testing.T) {
 		return http.StatusCreated, []byte("paid"), err
 	}
 	inEach(openThree(t, "redis://"+redis.Addr), 5, func(l *wllock.Locker, _ int) {
-		status, answer := post(t, recipes.Idempotent(l, pool, pay), "k1", "1 EUR")
+		status, answer := post(t, recipes.Idempotent(l, pool, byHeader, pay), "k1", "1 EUR")
 		for status == http.StatusTooManyRequests { // others take too long
-			status, answer = post(t, recipes.Idempotent(l, pool, pay), "k1", "1 EUR")
+			status, answer = post(t, recipes.Idempotent(l, pool, byHeader, pay), "k1", "1 EUR")
 		}
 		assert.Equal(t, http.StatusCreated, status)
 		assert.Equal(t, "paid", answer)
@@ -55,7 +65,7 @@ func TestPostThatFailedIsDoneAgain(t *testing.T) {
 	pool := database(t)
 	fail := errors.New("deadlock in the database")
 	var tries atomic.Int32
-	h := recipes.Idempotent(wllocktest.New(t), pool, func(context.Context, pgx.Tx, []byte) (int, []byte, error) {
+	h := recipes.Idempotent(wllocktest.New(t), pool, byHeader, func(context.Context, pgx.Tx, []byte) (int, []byte, error) {
 		if tries.Add(1) == 1 {
 			return 0, nil, fail
 		}
@@ -71,4 +81,39 @@ func TestPostThatFailedIsDoneAgain(t *testing.T) {
 	status, _ = post(t, h, "", "1 EUR")
 	require.Equal(t, http.StatusBadRequest, status)
 	require.EqualValues(t, 2, tries.Load())
+}
+
+// Customers number their requests alike, or guess each other's keys.
+func TestKeyOfAnotherCustomerIsAnotherRequest(t *testing.T) {
+	t.Parallel()
+	pool := database(t)
+	var works int
+	h := recipes.Idempotent(wllocktest.New(t), pool, byHeader, func(context.Context, pgx.Tx, []byte) (int, []byte, error) {
+		works++
+		return http.StatusCreated, fmt.Append(nil, "receipt ", works), nil
+	})
+	const target = "/payments?to=carol"
+	for _, test := range []struct {
+		method, target, customer, body string
+		status                         int
+		answer                         string
+	}{
+		{http.MethodPost, target, "alice", "1 EUR", http.StatusCreated, "receipt 1"},
+		{http.MethodPost, target, "mallory", "1 EUR", http.StatusCreated, "receipt 2"},
+		{http.MethodPost, target, "bob", "2 EUR", http.StatusCreated, "receipt 3"},
+		{http.MethodPost, target, "alice:order", "1 EUR", http.StatusCreated, "receipt 4"},
+		{http.MethodPost, target, "alice", "1 EUR", http.StatusCreated, "receipt 1"},
+		{http.MethodPost, target, "alice", "2 EUR", http.StatusUnprocessableEntity, ""},
+		{http.MethodPost, "/refunds?to=carol", "alice", "1 EUR", http.StatusUnprocessableEntity, ""},
+		{http.MethodPost, "/payments?to=mallory", "alice", "1 EUR", http.StatusUnprocessableEntity, ""},
+		{http.MethodPut, target, "alice", "1 EUR", http.StatusUnprocessableEntity, ""},
+		{http.MethodPost, target, "", "1 EUR", http.StatusBadRequest, ""},
+	} {
+		status, answer := send(t, h, test.method, test.target, test.customer, "order-1", test.body)
+		require.Equal(t, test.status, status, test)
+		if test.answer != "" {
+			require.Equal(t, test.answer, answer, test)
+		}
+	}
+	require.Equal(t, 4, works)
 }

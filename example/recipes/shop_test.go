@@ -29,7 +29,7 @@ type counter interface {
 type pgxCounter struct{ *recipes.Shop }
 
 func (c pgxCounter) sell(ctx context.Context, product, order string) (int64, error) {
-	return c.Sell(ctx, product, order)
+	return c.Sell(ctx, recipes.Order{Customer: "alice", ID: order, Product: product})
 }
 
 type gormCounter struct{ *recipes.GormShop }
@@ -156,14 +156,25 @@ func TestOvertakenHolderSellsNothing(t *testing.T) {
 
 func TestOrderIsSoldOnce(t *testing.T) {
 	t.Parallel()
-	pool := database(t, `INSERT INTO stock (id, qty) VALUES ('1000', 10)`)
+	pool := database(t, `INSERT INTO stock (id, qty) VALUES ('1000', 10), ('2000', 77)`)
 	shop := &recipes.Shop{Locker: wllocktest.New(t), Pool: pool}
 	for range 3 {
-		left, err := shop.Sell(t.Context(), "1000", "the same")
+		left, err := shop.Sell(t.Context(), recipes.Order{Customer: "alice", ID: "order-1", Product: "1000"})
 		require.NoError(t, err)
 		require.EqualValues(t, 9, left)
 	}
-	require.EqualValues(t, 9, query[int64](t, pool, `SELECT qty FROM stock`))
+	// Other customers number their orders alike: theirs are others. One id is one order.
+	left, err := shop.Sell(t.Context(), recipes.Order{Customer: "bob", ID: "order-1", Product: "2000"})
+	require.NoError(t, err)
+	require.EqualValues(t, 76, left)
+	_, err = shop.Sell(t.Context(), recipes.Order{Customer: "alice", ID: "order-1", Product: "2000"})
+	require.ErrorIs(t, err, recipes.ErrOther)
+	for _, incomplete := range []recipes.Order{{Customer: "alice", Product: "1000"}, {ID: "order-2", Product: "1000"}} {
+		_, err = shop.Sell(t.Context(), incomplete)
+		require.ErrorIs(t, err, recipes.ErrNoOrder)
+	}
+	require.EqualValues(t, 9, query[int64](t, pool, `SELECT qty FROM stock WHERE id = '1000'`))
+	require.EqualValues(t, 76, query[int64](t, pool, `SELECT qty FROM stock WHERE id = '2000'`))
 }
 
 // The column that the documents name is the one that GORM makes, and that both kinds use.

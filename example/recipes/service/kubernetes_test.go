@@ -51,6 +51,22 @@ func TestManifestSelectsItsPods(t *testing.T) {
 	assert.Contains(t, ports, "admin")
 }
 
+// What the service does needs no right that a pod could be without.
+func TestManifestGivesNoRights(t *testing.T) {
+	deployment, service, _ := manifest(t)
+	pod := deployment.Spec.Template.Spec
+	c := pod.Containers[0].SecurityContext
+	assert.True(t, *pod.SecurityContext.RunAsNonRoot && *c.ReadOnlyRootFilesystem)
+	assert.False(t, *pod.AutomountServiceAccountToken || *c.AllowPrivilegeEscalation)
+	assert.Equal(t, []core.Capability{"ALL"}, c.Capabilities.Drop)
+	for _, p := range service.Spec.Ports {
+		assert.NotEqual(t, "admin", p.TargetPort.String(), "shows keys")
+	}
+	for _, v := range pod.Containers[0].Env {
+		assert.NotContains(t, v.Value, "@", "a password in clear text")
+	}
+}
+
 // After preStop, a request has its grace, and the last releases have T.
 func TestManifestLeavesTimeToEnd(t *testing.T) {
 	deployment, _, _ := manifest(t)

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/wllock/wllock"
@@ -38,7 +39,11 @@ const (
 	grace    = 15 * time.Second // for requests under way at the end: more than wait and WithLockTimeMax (10 s)
 	pingTime = time.Second      // less than the probe's time-out
 
-	headerTime = 5 * time.Second // for clients that never finish their header
+	readTime = 5 * time.Second // for clients that never finish their header or their body
+
+	// customerHeader is set by the gateway in front, which authenticates customers and passes on none that they set
+	// themselves. An order's id is the customer's own.
+	customerHeader = "X-Customer"
 )
 
 type service struct {
@@ -48,7 +53,8 @@ type service struct {
 }
 
 func (s *service) Order(ctx context.Context, r *shoppb.OrderRequest) (*shoppb.OrderResponse, error) {
-	left, err := s.shop.Sell(ctx, r.GetProductId(), r.GetOrderId()) // reentrant: the guard has the lock
+	order := recipes.Order{Customer: only(metadata.ValueFromIncomingContext(ctx, customerHeader)), ID: r.GetOrderId(), Product: r.GetProductId()}
+	left, err := s.shop.Sell(ctx, order) // reentrant: the guard has the lock
 	switch {
 	case errors.Is(err, recipes.ErrSoldOut):
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
@@ -56,12 +62,24 @@ func (s *service) Order(ctx context.Context, r *shoppb.OrderRequest) (*shoppb.Or
 		return nil, status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, recipes.ErrNoOrder):
 		return nil, status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, recipes.ErrOther):
+		return nil, status.Error(codes.AlreadyExists, err.Error())
 	}
 	return &shoppb.OrderResponse{Left: left}, err
 }
 
+// only returns the one value of a header. None is as bad as several, of which a client may have added one.
+func only(values []string) string {
+	if len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
+
 func (s *service) order(w http.ResponseWriter, r *http.Request) {
-	left, err := s.shop.Sell(r.Context(), r.PathValue("product"), r.Header.Get("Idempotency-Key"))
+	left, err := s.shop.Sell(r.Context(), recipes.Order{
+		Customer: only(r.Header.Values(customerHeader)), ID: r.Header.Get("Idempotency-Key"), Product: r.PathValue("product"),
+	})
 	switch {
 	case err == nil:
 		_ = json.NewEncoder(w).Encode(map[string]int64{"left": left})
@@ -70,7 +88,9 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, recipes.ErrNoProduct):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case errors.Is(err, recipes.ErrNoOrder):
-		http.Error(w, "an order needs an Idempotency-Key", http.StatusBadRequest)
+		http.Error(w, "an order needs a customer and an Idempotency-Key", http.StatusBadRequest)
+	case errors.Is(err, recipes.ErrOther):
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 	case r.Context().Err() == nil: // after a lost lock, the guard answers
 		slog.ErrorContext(r.Context(), "order failed", "error", err)
 		http.Error(w, "please try again", http.StatusServiceUnavailable)
@@ -101,14 +121,18 @@ func (s *service) serve(ctx context.Context) (err error) {
 	calls := grpc.NewServer(grpc.UnaryInterceptor(grpcguard.UnaryServerInterceptor(
 		s.shop.Locker, "product", key, grpcguard.WithCallOptions(wllock.WithWait(wait)))))
 	shoppb.RegisterShopServer(calls, s)
-	orders := &http.Server{Handler: public, ReadHeaderTimeout: headerTime}
-	operators := &http.Server{Handler: admin, ReadHeaderTimeout: headerTime}
+	orders := &http.Server{Handler: public, ReadTimeout: readTime}
+	operators := &http.Server{Handler: admin, ReadTimeout: readTime}
 
 	failed := make(chan error, 3)
 	for name, server := range map[string]interface{ Serve(l net.Listener) error }{
 		"HTTP": orders, "GRPC": calls, "ADMIN": operators,
 	} {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", os.Getenv(name+"_ADDR"))
+		addr := os.Getenv(name + "_ADDR")
+		if addr == "" { // or it would be a random port of every address
+			return errors.New(name + "_ADDR is not set")
+		}
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/wllock/wllock"
@@ -30,7 +31,6 @@ import (
 	"github.com/wllock/wllock/example/recipes/service/shoppb"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/redistest"
-	"github.com/wllock/wllock/internal/testscope"
 )
 
 // serviceVariable tells this program to be the service.
@@ -92,9 +92,14 @@ func start(t *testing.T, redis, database string) *program {
 
 // ask sends a request to a listener of the service.
 func (p *program) ask(t *testing.T, method, listener, path, order string) (code int, header http.Header, body string) {
+	return p.askAs(t, "alice", method, listener, path, order)
+}
+
+func (p *program) askAs(t *testing.T, customer, method, listener, path, order string) (code int, header http.Header, body string) {
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.addr[listener]+path, http.NoBody)
 	require.NoError(t, err)
 	r.Header.Set("Idempotency-Key", order)
+	r.Header.Set(customerHeader, customer)
 	resp, err := http.DefaultClient.Do(r)
 	if !assert.NoError(t, err) {
 		return 0, nil, ""
@@ -106,11 +111,10 @@ func (p *program) ask(t *testing.T, method, listener, path, order string) (code 
 }
 
 func TestServiceServesRefusesAndEnds(t *testing.T) {
-	testscope.Long(t, "plays whole sales or runs")
 	redis, database := redistest.Start(t), dbtest.SharedPostgres(t)
 	conn, err := pgx.Connect(t.Context(), database.URL())
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), recipes.Schema+`INSERT INTO stock (id, qty) VALUES ('1000', 4);`)
+	_, err = conn.Exec(t.Context(), recipes.Schema+`INSERT INTO stock (id, qty) VALUES ('1000', 6), ('3000', 1);`)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
 	backend, err := redislock.Open("redis://" + redis.Addr)
@@ -127,29 +131,47 @@ func TestServiceServesRefusesAndEnds(t *testing.T) {
 }
 
 func (p *program) serves(t *testing.T) {
-	for _, order := range []string{"a", "b", "b"} {
-		code, _, body := p.ask(t, http.MethodPost, "HTTP", "/orders/1000", order)
+	for _, sold := range []struct {
+		customer, order string
+		left            int
+	}{{"alice", "a", 5}, {"alice", "b", 4}, {"alice", "b", 4}, {"bob", "a", 3}} {
+		code, _, body := p.askAs(t, sold.customer, http.MethodPost, "HTTP", "/orders/1000", sold.order)
 		require.Equal(t, http.StatusOK, code, body)
 		var answer struct{ Left int }
 		require.NoError(t, json.Unmarshal([]byte(body), &answer))
-		require.Equal(t, map[string]int{"a": 3, "b": 2}[order], answer.Left)
+		require.Equal(t, sold.left, answer.Left, sold)
 	}
 	for order, want := range map[string]int{"c": http.StatusNotFound, "": http.StatusBadRequest} {
 		code, _, _ := p.ask(t, http.MethodPost, "HTTP", "/orders/2000", order)
 		require.Equal(t, want, code)
 	}
+	code, _, _ := p.askAs(t, "", http.MethodPost, "HTTP", "/orders/1000", "a")
+	require.Equal(t, http.StatusBadRequest, code, "no customer")
+	code, _, _ = p.ask(t, http.MethodPost, "HTTP", "/orders/3000", "a")
+	require.Equal(t, http.StatusUnprocessableEntity, code, "her order of another product")
 
 	conn, err := shopclient.Dial(p.addr["GRPC"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
 	client := shoppb.NewShopClient(conn)
-	response, err := client.Order(t.Context(), &shoppb.OrderRequest{ProductId: "1000", OrderId: "d"})
+	for customer, want := range map[string]int64{"alice": 5, "bob": 3} { // the orders of above, over gRPC
+		ctx := metadata.AppendToOutgoingContext(t.Context(), customerHeader, customer)
+		response, err := client.Order(ctx, &shoppb.OrderRequest{ProductId: "1000", OrderId: "a"})
+		require.NoError(t, err)
+		require.Equal(t, want, response.GetLeft())
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), customerHeader, "alice")
+	response, err := client.Order(ctx, &shoppb.OrderRequest{ProductId: "1000", OrderId: "d"})
 	require.NoError(t, err)
-	require.EqualValues(t, 1, response.GetLeft())
+	require.EqualValues(t, 2, response.GetLeft())
 	for order, want := range map[string]codes.Code{"e": codes.NotFound, "": codes.InvalidArgument} {
-		_, err = client.Order(t.Context(), &shoppb.OrderRequest{ProductId: "2000", OrderId: order})
+		_, err = client.Order(ctx, &shoppb.OrderRequest{ProductId: "2000", OrderId: order})
 		require.Equal(t, want, status.Code(err))
 	}
+	_, err = client.Order(ctx, &shoppb.OrderRequest{ProductId: "3000", OrderId: "a"})
+	require.Equal(t, codes.AlreadyExists, status.Code(err))
+	_, err = client.Order(t.Context(), &shoppb.OrderRequest{ProductId: "1000", OrderId: "a"})
+	require.Equal(t, codes.InvalidArgument, status.Code(err), "no customer")
 
 	for path, want := range map[string]string{
 		"/healthz": "", "/readyz": "", "/debug/wllock": "shop-1", "/metrics": `wllock_hold_duration_seconds_count{`,
