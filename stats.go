@@ -27,6 +27,7 @@ type BackendStats struct {
 	Available bool      // false: it is away, or has refused the last call that asked it
 	Since     time.Time // when that began
 	Err       error     // why it is not available, with the backend's own words; nil: it is
+	Answered  time.Time // when it last answered anything; a Locker that is idle asks nothing. Zero: never yet, or not known, as in memory
 }
 
 // NameStats are the figures of one name. Waiting, Threshold and Held are current, the others grow.

@@ -6,11 +6,15 @@
 // terminals (curl), and JSON for programs, by the Accept header or ?format=html, text or json. It is read-only, needs no
 // script, and shows the 100 keys and the 50 names with the most waiters of each Locker. With ?refresh=2 a browser loads it again every two seconds.
 //
+// On a loopback address it answers to localhost and addresses alone: any other name in a browser there is another site's that its owner has made
+// point to this machine (DNS rebinding). A proxy on the same machine has to set the Host header to one of these.
+//
 // In the JSON a lock has the members of [wllock.LockInfo], and a name those of [wllock.NameStats]: a Go program decodes into these.
 package debug
 
 import (
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,6 +35,10 @@ func Handler(lockers ...*wllock.Locker) http.Handler {
 			http.Error(w, "read-only: use GET or HEAD", http.StatusMethodNotAllowed)
 			return
 		}
+		if rebound(r) {
+			http.Error(w, "on a loopback address this page answers to localhost or an address: a proxy has to set the Host header to one", http.StatusForbidden)
+			return
+		}
 		secure(w.Header())
 		p := take(lockers)
 		switch format(r) {
@@ -45,6 +53,20 @@ func Handler(lockers ...*wllock.Locker) http.Handler {
 			p.writeText(w)
 		}
 	})
+}
+
+// rebound reports whether a request that came to a loopback address has a name of elsewhere.
+func rebound(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || !local.IP.IsLoopback() || r.Host == "" {
+		return false
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	return net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost")
 }
 
 // secure sets the headers of a page whose content comes from clients, keys, and which nobody but the operator is to see: no cache

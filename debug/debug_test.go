@@ -22,6 +22,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/debug"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/wllocktest"
 )
 
@@ -50,6 +51,7 @@ type locker struct {
 	Backend          struct {
 		Available bool
 		Since     time.Time
+		Answered  time.Time
 		Error     string
 	}
 	Total     wllock.NameStats
@@ -263,4 +265,26 @@ func ExampleHandler() {
 	page, _ := io.ReadAll(resp.Body)
 	fmt.Println(strings.Split(string(page), "\n")[0])
 	// Output: 0 waiting, 0 held
+}
+
+// On a loopback address a browser may be led to the page by another site's name.
+func TestAnotherSitesNameIsRefusedOnLoopback(t *testing.T) {
+	l, _ := testlocker.New(t)
+	server := httptest.NewServer(debug.Handler(l))
+	defer server.Close()
+	for host, code := range map[string]int{
+		"": 200, "localhost": 200, "LOCALHOST.:80": 200, "127.0.0.1:1": 200, "[::1]:80": 200, "192.0.2.7": 200,
+		"evil.example": 403, "localhost.evil.example:80": 403, "127.0.0.1.evil.example": 403,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		require.NoError(t, err)
+		r.Host = host
+		answer, err := server.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, code, answer.StatusCode, host)
+	}
+	elsewhere := httptest.NewRecorder() // a server on another address may have any name
+	debug.Handler(l).ServeHTTP(elsewhere, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://admin.example/", http.NoBody))
+	require.Equal(t, http.StatusOK, elsewhere.Code)
 }

@@ -45,6 +45,7 @@ type htmlLocker struct {
 	System, Instance             string
 	Available                    bool
 	Since, Error                 string
+	Answered                     string // the age of the last answer; "": not known
 	Total                        wllock.NameStats
 	Slowest                      *htmlLock
 	Names                        []htmlName
@@ -85,7 +86,8 @@ func (p page) writeHTML(w io.Writer, refresh int) {
 func (s section) html() htmlLocker {
 	h := htmlLocker{
 		System: s.system, Instance: s.instance, Available: s.stats.Backend.Available, Since: short(s.at.Sub(s.stats.Backend.Since)),
-		Total: s.stats.Total, ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
+		Answered: s.answered(),
+		Total:    s.stats.Total, ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
 	}
 	if err := s.stats.Backend.Err; err != nil {
 		h.Error = err.Error()

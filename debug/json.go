@@ -33,6 +33,7 @@ type locker struct {
 type backend struct {
 	Available bool      `json:"available"`
 	Since     time.Time `json:"since"`
+	Answered  time.Time `json:"answered,omitzero"` // when it last answered anything; absent: not known
 	Error     string    `json:"error,omitempty"`
 }
 
@@ -47,7 +48,7 @@ func (p page) writeJSON(w io.Writer) {
 func (s section) document() locker {
 	b := s.stats.Backend
 	d := locker{
-		System: s.system, Instance: s.instance, Backend: backend{Available: b.Available, Since: b.Since},
+		System: s.system, Instance: s.instance, Backend: backend{Available: b.Available, Since: b.Since, Answered: b.Answered},
 		Total: s.stats.Total, Names: map[string]wllock.NameStats{}, MoreNames: s.moreNames,
 		Slowest: s.slowest, Locks: append([]wllock.LockInfo{}, s.locks...), MoreLocks: s.moreLocks,
 		ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,

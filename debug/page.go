@@ -94,6 +94,15 @@ func (s section) holder(l wllock.LockInfo) string {
 	return nametext.Quote(l.Holder)
 }
 
+// answered returns how old the backend's last answer is, "" if that is not known. Nothing is asked while the Locker is idle.
+func (s section) answered() string {
+	at := s.stats.Backend.Answered
+	if at.IsZero() {
+		return ""
+	}
+	return short(max(s.at.Sub(at), 0))
+}
+
 // left returns the remaining time of a lease, without renewals.
 func (s section) left(until time.Time) string {
 	if until.IsZero() {

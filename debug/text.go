@@ -22,10 +22,14 @@ func (p page) writeText(w io.Writer) {
 }
 
 func (s section) writeText(w io.Writer) {
-	if b := s.stats.Backend; b.Available {
-		fmt.Fprintf(w, "backend available for %s\n\n", short(s.at.Sub(b.Since)))
+	b, age := s.stats.Backend, s.answered()
+	if age != "" {
+		age = ", last answer " + age + " ago"
+	}
+	if b.Available {
+		fmt.Fprintf(w, "backend available for %s%s\n\n", short(s.at.Sub(b.Since)), age)
 	} else {
-		fmt.Fprintf(w, "BACKEND NOT AVAILABLE for %s: %q\n\n", short(s.at.Sub(b.Since)), b.Err.Error())
+		fmt.Fprintf(w, "BACKEND NOT AVAILABLE for %s%s: %q\n\n", short(s.at.Sub(b.Since)), age, b.Err.Error())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tWAITING\tTHRESHOLD\tHELD\tTURN\tACQUIRED\tHANDOFFS\tSHED\tTIMEOUTS\tUNAVAILABLE\tLOST\tBATCHES")

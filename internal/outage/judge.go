@@ -217,6 +217,15 @@ func (j *judge) answered(at time.Time, rtt time.Duration) {
 	}
 }
 
+// lastAnswer returns when the last answer came, zero if none has.
+func (j *judge) lastAnswer() time.Time {
+	at := j.answeredAt.Load()
+	if at == 0 {
+		return time.Time{}
+	}
+	return j.time(at)
+}
+
 // measured smooths the round trip. It follows a slower one faster than a quicker one. A lost update does no harm.
 func (j *judge) measured(rtt int64) {
 	was := j.rtt.Load()

@@ -52,6 +52,7 @@ type Status struct {
 	Available bool
 	Since     time.Time // when that began
 	Err       error     // why it is not available: it is away, or refuses
+	Answered  time.Time // when the last answer came; zero: none has, or the backend is in this process and no clock is read
 }
 
 // policy is what Breaker and LocalOnly share.
@@ -117,10 +118,12 @@ func (p *policy) Awaited() { p.judge.awaits(-1) }
 
 // Status returns whether locks can be acquired at the backend, and since when.
 func (p *policy) Status() Status {
+	s := p.report.status()
 	if o := p.judge.current.Load(); o != nil && o.isAway() {
-		return Status{Since: o.first, Err: o.cause()}
+		s = Status{Since: o.first, Err: o.cause()}
 	}
-	return p.report.status()
+	s.Answered = p.judge.lastAnswer()
+	return s
 }
 
 // Suspect returns an error that Is ErrUnavailable if the backend has not answered lately what it was asked; else nil.
