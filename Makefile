@@ -174,7 +174,7 @@ cli: ## build the command line, one static binary: bin/wllock
 	@CGO_ENABLED=0 $(GO) build -C cmd/wllock -ldflags '-s -w' -o ../../bin/wllock .
 
 .PHONY: flashsale
-flashsale: ## run the example: 100 pieces, many buyers, several processes
+flashsale: ## run the example: 100 pieces, many buyers
 	@$(GO) run ./example/flashsale
 
 .PHONY: servers
@@ -193,7 +193,7 @@ browser: # for the page of the flash sale
 
 .PHONY: flashsale-pictures
 flashsale-pictures: browser servers ## take the pictures of docs/flashsale.md anew
-	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_PICTURES="$(CURDIR)/docs" $(GO) test -count=1 -run Pictures ./example/flashsale
+	@WLLOCK_REQUIRE_SERVERS=1 WLLOCK_PICTURES="$(CURDIR)/docs" $(GO) test -count=1 -run Pictures ./example/flashsale/internal/stage
 
 .PHONY: alerts
 alerts: ## test the Prometheus rules with promtool; not a part of test, because Debian has it in the package prometheus (19 MB, 96 MB installed)

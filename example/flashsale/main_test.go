@@ -1,118 +1,28 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-
-	"github.com/wllock/wllock/internal/dbtest"
 )
 
-// programVariable makes the test binary the program itself, with these flags.
-const programVariable = "FLASHSALE_TEST_FLAGS"
-
-// TestMain makes the test binary a child when the program starts it as one.
-func TestMain(m *testing.M) {
-	if os.Getenv(programVariable) != "" || os.Getenv(childVariable) != "" {
-		os.Args = append(os.Args[:1], strings.Fields(os.Getenv(programVariable))...)
-		main()
+// The README's first command compiles what it runs: no client of a service, and nothing of a server.
+func TestWhatIsCompiled(t *testing.T) {
+	linked := func(dir string) string {
+		text, err := exec.Command("go", "list", "-deps", dir).Output()
+		require.NoError(t, err)
+		return string(text)
 	}
-	goleak.VerifyTestMain(dbtest.Main(m))
-}
-
-// sale runs the program and returns its exit status and what it wrote.
-func sale(ctx context.Context, args ...string) (status int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	status = run(ctx, args, strings.NewReader(""), &out, &errs)
-	return status, out.String(), errs.String()
-}
-
-func TestWllockSellsEachPieceOnce(t *testing.T) {
-	status, stdout, stderr := sale(t.Context(), "-json", "-buyers", "60", "-stock", "20", "-threshold", "10", "-ramp", "20ms")
-	require.Equal(t, statusOK, status, stderr)
-
-	var got struct {
-		Rounds  []report `json:"rounds"`
-		Verdict string   `json:"verdict"`
-		OK      bool     `json:"ok"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
-	require.Len(t, got.Rounds, 4)
-	assert.True(t, got.OK)
-	for _, r := range got.Rounds {
-		assert.Zero(t, r.Failed, "%s: %s", r.Round, r.Failure)
-		assert.Equal(t, 4*60, r.Sold+r.SoldOut+r.Refused, "%s: each buyer gets one answer", r.Round)
-	}
-	noLock, oneTier, wllock, batches := got.Rounds[0], got.Rounds[1], got.Rounds[2], got.Rounds[3]
-	assert.Positive(t, noLock.Oversold, "a round without a lock that does not oversell shows nothing")
-	assert.Equal(t, 20, oneTier.Sold)
-	assert.Equal(t, 20, wllock.Sold)
-	assert.Equal(t, 20, batches.Sold)
-	assert.Zero(t, wllock.FenceViolations+batches.FenceViolations)
-	assert.Less(t, wllock.Requests, oneTier.Requests)
-	assert.Contains(t, got.Verdict, fmt.Sprintf("wllock with %d requests", wllock.Requests))
-}
-
-func TestTheQueueRefusesBeyondItsThreshold(t *testing.T) {
-	status, stdout, stderr := sale(t.Context(), "-json", "-instances", "1", "-buyers", "50", "-stock", "40", "-threshold", "5", "-ramp", "0s")
-	require.Equal(t, statusOK, status, stderr)
-	var got struct {
-		Rounds []report `json:"rounds"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
-	assert.Positive(t, got.Rounds[2].Refused)
-	assert.Less(t, got.Rounds[2].Sold, 40, "refused buyers bought nothing")
-}
-
-func TestPlainLinesAndATable(t *testing.T) {
-	status, stdout, stderr := sale(t.Context(), "-instances", "2", "-buyers", "5", "-stock", "3", "-ramp", "0s")
-	require.Equal(t, statusOK, status, stderr)
-	assert.Equal(t, 4, strings.Count(stderr, "10 of 10 buyers answered"))
-	assert.NotContains(t, stderr, "\r", "no terminal, no bar that moves")
-	assert.Contains(t, stdout, "per order")
-	assert.Contains(t, stdout, "took 1ms longer than it does here")
-	assert.Contains(t, stdout, "\n\nVerdict: no lock ", "the last thing a user reads")
-}
-
-func TestInterrupted(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, flags := range [][]string{nil, {"-db", "sqlite"}} {
-		status, _, stderr := sale(ctx, flags...)
-		assert.Equal(t, statusInterrupted, status)
-		assert.Contains(t, stderr, "interrupted")
-	}
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "flashsale-*"))
-	require.NoError(t, err)
-	assert.Empty(t, left, "the database is removed")
-}
-
-func TestAConclusionFromTheDatabase(t *testing.T) {
-	cases := map[string]struct {
-		of     audit
-		status int
-	}{
-		"all sold":             {audit{Sold: 10}, statusOK},
-		"some left":            {audit{Sold: 7, Left: 3}, statusOK},
-		"oversold":             {audit{Sold: 11}, statusFailed},
-		"one piece sold twice": {audit{Sold: 8, Left: 3}, statusFailed},
-		"fences out of order":  {audit{Sold: 10, OutOfOrder: 1}, statusFailed},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			r := newReport(rounds[2], 10, c.of, result{Bought: 10})
-			assert.Equal(t, c.status, conclude(settings{Stock: 10}, []report{r}, &out, &errs))
-		})
+	small, full := linked("."), linked("./full")
+	assert.Contains(t, small, "modernc.org/sqlite\n")
+	for _, dear := range []string{
+		"github.com/redis/go-redis/v9", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql", "go.etcd.io/etcd/client/v3", "github.com/go-zookeeper/zk",
+		"google.golang.org/grpc", "google.golang.org/protobuf/proto", "github.com/prometheus/client_golang/prometheus", "go.opentelemetry.io/otel/sdk/metric", "net/http",
+	} {
+		assert.False(t, strings.Contains(small, dear+"\n"), dear)
+		assert.True(t, strings.Contains(full, dear+"\n"), dear)
 	}
 }

@@ -175,6 +175,11 @@ func (j *judge) flags(program string, args []string) string {
 	require.NoError(j.t, err)
 	if j.code[dir] == "" {
 		j.code[dir] = code(j.t, dir, false)
+		if beside := filepath.Join(dir, "../internal"); beside != "internal" { // two programs over the same packages
+			if _, err := os.Stat(filepath.Join(root, beside)); err == nil {
+				j.code[dir] += code(j.t, beside, false)
+			}
+		}
 	}
 	return unknownFlag(args, j.code[dir])
 }

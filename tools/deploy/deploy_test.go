@@ -68,7 +68,7 @@ func TestShopsKnowTheirFlags(t *testing.T) {
 	for i, arg := range args {
 		args[i] = strings.ReplaceAll(strings.ReplaceAll(arg, "/data/", "/no such directory/"), "redis:6379", "127.0.0.1:1")
 	}
-	cmd := exec.Command("go", append([]string{"run", "./flashsale"}, args...)...)
+	cmd := exec.Command("go", append([]string{"run", "./flashsale/full"}, args...)...)
 	cmd.Dir = filepath.Join(top, "example")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)

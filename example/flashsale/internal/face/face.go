@@ -7,35 +7,23 @@ package face
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
 
-// Plan is a sale that somebody asks for.
-type Plan struct {
-	Stock   int // pieces
-	Buyers  int // over all shops
-	Seconds int // within which they come
-}
-
-// Stage is where the sale happens. Its methods are safe for concurrent use; an error of one is the reason why it was not done, for people.
+// Stage is where the sale happens. Its methods are safe for concurrent use.
 type Stage interface {
 	// Open is called for each browser that comes. The first one opens the stage, or the next if that was not possible.
 	Open()
-	// Watch returns the state as JSON, and a channel that is closed when there is a newer one.
+	// Watch returns the state as JSON, and a channel that is closed when there is a newer one. nil: the stage has ended.
 	Watch() (state []byte, newer <-chan struct{})
-	StartSale(ctx context.Context, p Plan) error
-	EndSale(ctx context.Context) error
-	SetThreshold(ctx context.Context, n int) error
-	KillService(ctx context.Context) error
-	RestartService(ctx context.Context) error
-	KillShop(ctx context.Context, n int) error
-	RestartShop(ctx context.Context, n int) error
+	// Press does what a button is for, such as shops/2/kill. An error is the reason why it was not done, for people.
+	Press(button string, form url.Values) error
 }
 
 //go:embed page.html page.css page.js
@@ -49,7 +37,7 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect
 const (
 	// pace is between two states that one browser gets: as short as an eye can follow.
 	pace = 50 * time.Millisecond
-	// heartbeat shows a browser, and proxies on the way, that the stream is alive while nothing happens.
+	// heartbeat shows a browser, and proxies on the way, that the stream is alive while nothing happens: the same state again.
 	heartbeat = 10 * time.Second
 	// patience bounds a write to a browser that does not read.
 	patience = 10 * time.Second
@@ -57,31 +45,16 @@ const (
 	longestForm = 1 << 10
 )
 
-type face struct {
-	stage Stage
-	ended <-chan struct{}
-}
+type face struct{ Stage }
 
-// Register adds the page to a mux. Streams of events end with ended, for nothing else would end them.
-func Register(mux *http.ServeMux, stage Stage, ended <-chan struct{}) {
-	f := &face{stage: stage, ended: ended}
+// Register adds the page to a mux. Streams of events end with the stage, for nothing else would end them.
+func Register(mux *http.ServeMux, stage Stage) {
+	f := face{stage}
 	for path, file := range map[string]string{"GET /{$}": "page.html", "GET /face/page.css": "page.css", "GET /face/page.js": "page.js"} {
 		mux.HandleFunc(path, serveFile(file))
 	}
 	mux.HandleFunc("GET /face/events", f.events)
-	mux.HandleFunc("POST /face/sale", f.sale)
-	mux.HandleFunc("POST /face/threshold", button(func(r *http.Request) error {
-		n, err := number(r, "value", 0, 1_000_000)
-		if err != nil {
-			return err
-		}
-		return stage.SetThreshold(r.Context(), n)
-	}))
-	mux.HandleFunc("POST /face/sale/end", button(func(r *http.Request) error { return stage.EndSale(r.Context()) }))
-	mux.HandleFunc("POST /face/service/kill", button(func(r *http.Request) error { return stage.KillService(r.Context()) }))
-	mux.HandleFunc("POST /face/service/restart", button(func(r *http.Request) error { return stage.RestartService(r.Context()) }))
-	mux.HandleFunc("POST /face/shops/{n}/kill", onShop(stage.KillShop))
-	mux.HandleFunc("POST /face/shops/{n}/restart", onShop(stage.RestartShop))
+	mux.HandleFunc("POST /face/{button...}", f.press)
 }
 
 func serveFile(name string) http.HandlerFunc {
@@ -98,81 +71,48 @@ func serveFile(name string) http.HandlerFunc {
 }
 
 // events sends the state whenever it has changed. A browser that was away gets what is, not what was: each event is all of it.
-func (f *face) events(w http.ResponseWriter, r *http.Request) {
+func (f face) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	stream := http.NewResponseController(w)
-	send := func(format string, args ...any) bool {
+	f.Open()
+	for state, newer := f.Watch(); state != nil; state, newer = f.Watch() {
 		_ = stream.SetWriteDeadline(time.Now().Add(patience)) // not every ResponseWriter has one
-		_, err := fmt.Fprintf(w, format, args...)
-		return err == nil && stream.Flush() == nil
-	}
-	f.stage.Open()
-	state, newer := f.stage.Watch()
-	for open := send("retry: 500\ndata: %s\n\n", state); open; {
+		if _, err := fmt.Fprintf(w, "retry: 500\ndata: %s\n\n", state); err != nil || stream.Flush() != nil {
+			return
+		}
 		select {
 		case <-newer:
 			time.Sleep(pace) // what changes meanwhile comes along
-			state, newer = f.stage.Watch()
-			open = send("data: %s\n\n", state)
 		case <-time.After(heartbeat):
-			open = send(": nothing new\n\n")
 		case <-r.Context().Done():
-			return
-		case <-f.ended:
 			return
 		}
 	}
 }
 
-func (f *face) sale(w http.ResponseWriter, r *http.Request) {
-	button(func(r *http.Request) (err error) {
-		var p Plan
-		for _, field := range []struct {
-			name string
-			to   *int
-			most int
-		}{{"stock", &p.Stock, 100_000}, {"buyers", &p.Buyers, 30_000}, {"seconds", &p.Seconds, 60}} {
-			if *field.to, err = number(r, field.name, 1, field.most); err != nil {
-				return err
-			}
-		}
-		return f.stage.StartSale(r.Context(), p)
-	})(w, r)
+func (f face) press(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, longestForm)
+	_ = r.ParseForm() // what could not be read is missed below
+	err := f.Press(r.PathValue("button"), r.PostForm)
+	switch _, isWrong := err.(wrong); {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case isWrong:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	default:
+		http.Error(w, err.Error(), http.StatusConflict)
+	}
 }
 
 // wrong is an error of a request that could never be done.
 type wrong struct{ error }
 
-func number(r *http.Request, field string, least, most int) (int, error) {
-	n, err := strconv.Atoi(r.PostFormValue(field))
+// Number returns a field of a form.
+func Number(form url.Values, field string, least, most int) (int, error) {
+	n, err := strconv.Atoi(form.Get(field))
 	if err != nil || n < least || n > most {
 		return 0, wrong{fmt.Errorf("%s: allowed: a whole number from %d to %d", field, least, most)}
 	}
 	return n, nil
-}
-
-func onShop(do func(context.Context, int) error) http.HandlerFunc {
-	return button(func(r *http.Request) error {
-		n, err := strconv.Atoi(r.PathValue("n"))
-		if err != nil {
-			return wrong{fmt.Errorf("shop: allowed: a whole number")}
-		}
-		return do(r.Context(), n)
-	})
-}
-
-func button(do func(*http.Request) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, longestForm)
-		err := do(r)
-		switch _, isWrong := err.(wrong); {
-		case err == nil:
-			w.WriteHeader(http.StatusNoContent)
-		case isWrong:
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		default:
-			http.Error(w, err.Error(), http.StatusConflict)
-		}
-	}
 }

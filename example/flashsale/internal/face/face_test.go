@@ -2,7 +2,6 @@ package face
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,6 +23,7 @@ type recorder struct {
 	mu    sync.Mutex
 	asked []string      // guarded by mu
 	state int           // guarded by mu
+	ended bool          // guarded by mu
 	newer chan struct{} // guarded by mu
 }
 
@@ -42,22 +42,37 @@ func (s *recorder) change() {
 	s.newer = make(chan struct{})
 }
 
+func (s *recorder) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	close(s.newer)
+}
+
 func (s *recorder) Open() { _ = s.note("open") }
 
 func (s *recorder) Watch() ([]byte, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return nil, nil
+	}
 	return fmt.Appendf(nil, `{"state":%d}`, s.state), s.newer
 }
 
-func (s *recorder) StartSale(_ context.Context, p Plan) error   { return s.note("%+v", p) }
-func (s *recorder) EndSale(context.Context) error               { return s.note("end") }
-func (s *recorder) SetThreshold(_ context.Context, n int) error { return s.note("threshold %d", n) }
-func (s *recorder) KillService(context.Context) error           { return s.note("kill service") }
-func (s *recorder) RestartService(context.Context) error        { return errors.New("it is not down") }
-func (s *recorder) KillShop(_ context.Context, n int) error     { return s.note("kill shop %d", n) }
-func (s *recorder) RestartShop(_ context.Context, n int) error  { return s.note("restart shop %d", n) }
-func newRecorder() *recorder                                    { return &recorder{newer: make(chan struct{})} }
+func (s *recorder) Press(button string, form url.Values) error {
+	switch button {
+	case "service/restart":
+		return errors.New("it is not down")
+	case "threshold":
+		if _, err := Number(form, "value", 0, 10); err != nil {
+			return err
+		}
+	}
+	return s.note("%s %s", button, form.Encode())
+}
+
+func newRecorder() *recorder { return &recorder{newer: make(chan struct{})} }
 
 // press sends a form as a browser does, with those headers.
 func press(t *testing.T, h http.Handler, path, form string, headers ...string) *httptest.ResponseRecorder {
@@ -74,8 +89,8 @@ func press(t *testing.T, h http.Handler, path, form string, headers ...string) *
 
 func mounted(stage Stage) http.Handler {
 	mux := http.NewServeMux()
-	Register(mux, stage, nil)
-	return Protect(mux, true)
+	Register(mux, stage)
+	return Protect(mux, "shop.example")
 }
 
 func TestButtons(t *testing.T) {
@@ -87,7 +102,7 @@ func TestButtons(t *testing.T) {
 	} {
 		assert.Equal(t, http.StatusNoContent, press(t, h, path, form, "Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin").Code, path)
 	}
-	assert.ElementsMatch(t, []string{"{Stock:1 Buyers:2 Seconds:3}", "threshold 7", "end", "kill service", "kill shop 2", "restart shop 3"}, s.asked)
+	assert.ElementsMatch(t, []string{"sale buyers=2&seconds=3&stock=1", "threshold value=7", "service/kill ", "sale/end ", "shops/2/kill ", "shops/3/restart "}, s.asked)
 
 	w := press(t, h, "/face/service/restart", "")
 	assert.Equal(t, http.StatusConflict, w.Code)
@@ -97,8 +112,8 @@ func TestButtons(t *testing.T) {
 func TestWrongFields(t *testing.T) {
 	s := newRecorder()
 	for path, form := range map[string]string{
-		"/face/sale": "stock=1&buyers=2", "/face/threshold": "value=-1", "/face/shops/x/kill": "",
-		"/face/sale?more": "stock=100001&buyers=2&seconds=3", "/face/threshold?long": "value=" + strings.Repeat("1", longestForm),
+		"/face/threshold": "value=-1", "/face/threshold?missing": "", "/face/threshold?most": "value=11",
+		"/face/threshold?words": "value=many", "/face/threshold?long": "value=" + strings.Repeat("1", longestForm),
 	} {
 		w := press(t, mounted(s), path, form)
 		assert.Equal(t, http.StatusBadRequest, w.Code, path)
@@ -129,13 +144,35 @@ func TestOtherSitesPressNothing(t *testing.T) {
 	assert.Empty(t, s.asked)
 }
 
-func TestThisMachine(t *testing.T) {
-	for _, host := range []string{"localhost", "localhost:1", "LOCALHOST.:1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "192.168.0.7:80", ""} {
-		assert.True(t, thisMachine(host), host)
+func TestNamesThatAreServed(t *testing.T) {
+	for _, host := range []string{"localhost", "localhost:1", "LOCALHOST.:1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "192.168.0.7:80", "Shop.example:8080", ""} {
+		assert.True(t, known(host, []string{"shop.example"}), host)
 	}
-	open := httptest.NewRecorder()
-	Protect(http.NotFoundHandler(), false).ServeHTTP(open, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/", http.NoBody))
-	assert.Equal(t, http.StatusNotFound, open.Code, "a server for everybody has names")
+	for _, host := range []string{"evil.example", "shop.example.evil.example", "evil.shop.example:8080"} {
+		assert.False(t, known(host, []string{"shop.example"}), host)
+	}
+}
+
+// Reading the events starts the shops, so a picture on another site's page must not. A link to the page may.
+func TestOtherSitesStartNothing(t *testing.T) {
+	for _, c := range []struct {
+		path, site, mode string
+		code             int
+	}{
+		{"/face/events", "cross-site", "no-cors", http.StatusForbidden},
+		{"/face/events", "same-site", "cors", http.StatusForbidden},
+		{"/face/events", "cross-site", "navigate", http.StatusForbidden},
+		{"/", "cross-site", "navigate", http.StatusOK},
+		{"/", "none", "navigate", http.StatusOK},
+		{"/face/page.js", "same-origin", "no-cors", http.StatusOK},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example"+c.path, http.NoBody)
+		r.Header.Set("Sec-Fetch-Site", c.site)
+		r.Header.Set("Sec-Fetch-Mode", c.mode)
+		w := httptest.NewRecorder()
+		mounted(newRecorder()).ServeHTTP(w, r)
+		assert.Equal(t, c.code, w.Code, "%+v", c)
+	}
 }
 
 // The page loads nothing from elsewhere, and runs nothing that is not its own.
@@ -159,9 +196,9 @@ func TestThePageIsWhole(t *testing.T) {
 
 // A browser gets the state at once and after each change, until the server ends.
 func TestEvents(t *testing.T) {
-	s, ended := newRecorder(), make(chan struct{})
+	s := newRecorder()
 	mux := http.NewServeMux()
-	Register(mux, s, ended)
+	Register(mux, s)
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	at, err := url.JoinPath(server.URL, "/face/events")
@@ -184,7 +221,7 @@ func TestEvents(t *testing.T) {
 	assert.Equal(t, `{"state":0}`, next())
 	s.change()
 	assert.Equal(t, `{"state":1}`, next())
-	close(ended)
+	s.end()
 	assert.Equal(t, "the end", next())
 	assert.Equal(t, []string{"open"}, s.asked, "once per browser")
 }

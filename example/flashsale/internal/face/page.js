@@ -90,40 +90,55 @@ function redraw(parent, children) {
 
 function card(r, i, sale) {
   const badge = r.oversold > 0
-    ? make("span", { class: "badge bad" }, whole(r.oversold) + " oversold")
+    ? make("span", { class: "badge bad", "data-is": "verdict" }, whole(r.oversold) + " oversold")
     : sale.running ? ""
-    : r.twice > 0 ? make("span", { class: "badge bad" }, whole(r.twice) + " sold twice")
-    : make("span", { class: "badge good" }, "nothing oversold");
-  const fact = (name, value, alarm) => make("div", alarm ? { class: "alarm" } : {}, make("dt", {}, name), make("dd", { "data-is": name }, value));
+    : r.twice > 0 ? make("span", { class: "badge bad", "data-is": "verdict" }, whole(r.twice) + " sold twice")
+    : make("span", { class: "badge good", "data-is": "verdict" }, "nothing oversold");
+  const fact = (name, value) => make("div", {}, make("dt", {}, name), make("dd", { "data-is": name }, value));
+  const fates = [
+    ["bought", r.sold - r.oversold, "bought"],
+    ["sold out", r.sold_out, "told: sold out"],
+    ["turned away", r.turned_away, "told: come back later"],
+    ["no answer", r.lost, "no answer"],
+    ["oversold", r.oversold, "bought what does not exist"],
+  ].filter(([name, n]) => n > 0 || name !== "oversold");
+  const seen = Math.max(1, fates.reduce((sum, [, n]) => sum + n, 0));
+  const answers = draw("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
+  let from = 0;
+  fates.forEach(([, n], k) => {
+    answers.append(draw("rect", { class: "fate" + k, x: from, y: 0, height: 1, width: 100 * n / seen }));
+    from += 100 * n / seen;
+  });
   const bar = draw("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
   const most = Math.max(sale.stock, r.sold);
   bar.append(draw("rect", { x: 0, y: 0, height: 1, width: 100 * Math.min(r.sold, sale.stock) / most, fill: "var(--hue)" }));
   if (r.oversold > 0) bar.append(draw("rect", { x: 100 * sale.stock / most, y: 0, height: 1, width: 100 * r.oversold / most, fill: "var(--over)" }));
-  return make("section", { class: "round hue" + i, "aria-label": r.title },
-    make("h2", {}, r.title, badge),
-    make("p", { class: "about" }, about[r.title] || ""),
+  return make("section", { class: "round hue" + i, "aria-label": r.round },
+    make("h2", {}, r.round, badge),
+    make("p", { class: "about" }, about[r.round] || ""),
     make("p", { class: "sold" }, whole(r.sold), make("small", {}, " sold of " + whole(sale.stock))),
     bar,
+    make("h3", {}, "What buyers saw"),
+    answers,
+    make("ul", { class: "fates" }, ...fates.map(([name, n, text], k) => make("li", k > 2 && n > 0 ? { class: "alarm" } : {},
+      make("i", { class: "fate" + k }), make("b", { "data-is": name }, whole(n)), " ", text,
+      name === "turned away" && n > 0 ? make("small", { "data-is": "told" }, `(99 of 100 within ${wait(r.p99_told_ms)})`) : ""))),
     make("dl", {},
       fact("stock left", whole(r.left)),
-      fact("oversold", whole(r.oversold), r.oversold > 0),
-      fact("sold out", whole(r.sold_out)),
-      fact("try later", whole(r.refused)),
-      fact("no answer", whole(r.failed), r.failed > 0),
       fact("inside now", whole(r.inside)),
-      fact("wait p50", r.locked ? wait(r.p50_ms) : "-"),
-      fact("wait p99", r.locked ? wait(r.p99_ms) : "-"),
-      fact("requests", r.locked ? whole(r.requests) : "-"),
-      fact("pieces/s", whole(r.rate))));
+      fact("wait p50", r.locked ? wait(r.p50_wait_ms) : "-"),
+      fact("wait p99", r.locked ? wait(r.p99_wait_ms) : "-"),
+      fact("requests", r.locked ? whole(r.backend_requests) : "-"),
+      fact("pieces/s", whole(r.orders_per_second))));
 }
 
 function showSale(state) {
   const sale = state.sale;
   const empty = { stock: Number(document.forms.start.elements.stock.value), running: true, samples: [], outages: [], seconds: 1, elapsed: 0 };
   const shown = sale || empty;
-  const rounds = sale ? sale.rounds : Object.keys(about).map((title) => ({
-    title, locked: title !== "no lock", sold: 0, left: shown.stock, oversold: 0, sold_out: 0, refused: 0, failed: 0, inside: 0,
-    requests: 0, rate: 0, twice: 0, p50_ms: 0, p99_ms: 0,
+  const rounds = sale ? sale.rounds : Object.keys(about).map((round) => ({
+    round, locked: round !== "no lock", sold: 0, left: shown.stock, oversold: 0, twice: 0, sold_out: 0, turned_away: 0, lost: 0, inside: 0,
+    backend_requests: 0, orders_per_second: 0, p50_wait_ms: 0, p99_wait_ms: 0, p99_told_ms: 0,
   }));
   $("rounds").replaceChildren(...rounds.map((r, i) => card(r, i, shown)));
   $("verdict").hidden = !(sale && sale.verdict);
@@ -165,7 +180,7 @@ function showChart(sale, rounds) {
     parts.push(draw("polyline", { class: "hue" + i, points: points.join(" ") }));
   });
   $("chart").replaceChildren(...parts);
-  $("chart").setAttribute("aria-label", "Pieces sold over time: " + rounds.map((r) => `${r.title} ${r.sold} of ${sale.stock}`).join(", "));
+  $("chart").setAttribute("aria-label", "Pieces sold over time: " + rounds.map((r) => `${r.round} ${r.sold} of ${sale.stock}`).join(", "));
 }
 
 function showLog(events) {

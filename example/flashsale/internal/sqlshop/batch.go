@@ -5,8 +5,12 @@ import (
 	"strings"
 )
 
-// BatchFenced is OrderFenced for many buyers under one lock and one fence: one claim, one thought and one transaction serve all of
-// them. It returns how many have bought, first come, first served; nothing was left for the others. After an error none has.
+// BatchFenced sells to many buyers under one lock and one fence: one claim, one thought and one transaction serve all of them. It returns
+// how many have bought, first come, first served; nothing was left for the others. After an error none has.
+//
+// Its first statement claims the stock for the fence, and its transaction writes only if the claim still stands, so a holder that was
+// paused past the end of its lease changes nothing. A check in the transaction alone is not enough, because two orders may have read the
+// same stock by then. The transaction ends with the lock's context.
 func (s *Shop) BatchFenced(ctx context.Context, product string, buyers []string, fence uint64) (sold int, err error) {
 	row, err := s.claim(ctx, product, int64(fence))
 	if err != nil {
@@ -17,7 +21,7 @@ func (s *Shop) BatchFenced(ctx context.Context, product string, buyers []string,
 	}
 	sold = int(min(row.qty, int64(len(buyers))))
 	err = s.retry(ctx, func() error {
-		return s.inTx(ctx, s.db, func(tx *transaction) error {
+		return s.inTx(ctx, s.db.BeginTx, func(tx *transaction) error {
 			err := tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ? AND fence = ?`, row.qty-int64(sold), product, int64(fence))
 			if err != nil {
 				return orElse(err, ErrStaleFence)

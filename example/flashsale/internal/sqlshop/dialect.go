@@ -1,44 +1,39 @@
 package sqlshop
 
 import (
-	"context"
-	"database/sql/driver"
 	"errors"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5/pgconn"
-	"modernc.org/sqlite"
+	"modernc.org/sqlite" // and the driver "sqlite"
 )
 
 // dialect is what differs between the databases.
 type dialect struct {
-	name      string
-	connector func(url string) (driver.Connector, error)
-	orderID   string // definition of a column that numbers the orders
-	numbered  bool   // parameters are $1, $2 and not ?
-	forUpdate string // ends a SELECT that locks the row
-	returning bool   // knows UPDATE ... RETURNING
-	transient func(error) bool
-	serverPID func(context.Context, *Shop) (int, error) // nil: there is no server
-	programs  []string                                  // that the server may be
+	name, driver string
+	dsn          func(url string) (string, error) // what the driver calls the database
+	orderID      string                           // definition of a column that numbers the orders
+	numbered     bool                             // parameters are $1, $2 and not ?
+	forUpdate    string                           // ends a SELECT that locks the row
+	returning    bool                             // knows UPDATE ... RETURNING
+	transient    func(error) bool
+	programs     []string // that the server may be; nil: there is none
 }
 
 var dialects = map[string]*dialect{
 	"sqlite": {
-		name: "SQLite", connector: sqliteConnector, orderID: "INTEGER PRIMARY KEY", returning: true, transient: busySQLite,
+		name: "SQLite", driver: "sqlite", dsn: sqliteDSN, orderID: "INTEGER PRIMARY KEY", returning: true, transient: busySQLite,
 		// no FOR UPDATE: a transaction that begins IMMEDIATE locks the whole file
 	},
 	"mysql": {
-		name: "MySQL", connector: mysqlConnector, orderID: "BIGINT AUTO_INCREMENT PRIMARY KEY", forUpdate: " FOR UPDATE",
-		transient: busyMySQL, serverPID: mysqld, programs: []string{"mariadbd", "mysqld"},
+		name: "MySQL", driver: "mysql", dsn: mysqlDSN, orderID: "BIGINT AUTO_INCREMENT PRIMARY KEY", forUpdate: " FOR UPDATE",
+		transient: busyMySQL, programs: []string{"mariadbd", "mysqld"},
 	},
 	"postgres": {
-		name: "PostgreSQL", connector: postgresConnector, orderID: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+		name: "PostgreSQL", driver: "pgx", dsn: postgresDSN, orderID: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		numbered: true, forUpdate: " FOR UPDATE", returning: true, transient: busyPostgres,
-		serverPID: postmaster, programs: []string{"postgres"},
+		programs: []string{"postgres"},
 	},
 }
 
@@ -57,7 +52,8 @@ func (d *dialect) sql(query string) string {
 	return b.String()
 }
 
-// The errors after which the same transaction may be tried again: the database has rolled it back because of another one.
+// The errors after which the same transaction may be tried again: the database has rolled it back because of another one. Those of servers
+// are told without the types of their drivers, which not every program links.
 
 const (
 	sqliteBusy   = 5 // SQLITE_BUSY: somebody else writes
@@ -72,12 +68,13 @@ func busySQLite(err error) bool {
 
 // 1020: the record has changed since it was read (MariaDB, snapshot isolation); 1205: lock wait time-out; 1213: deadlock.
 func busyMySQL(err error) bool {
-	e, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && slices.Contains([]uint16{1020, 1205, 1213}, e.Number)
+	return slices.ContainsFunc([]string{"1020", "1205", "1213"}, func(code string) bool {
+		return err != nil && strings.Contains(err.Error(), "Error "+code+" (")
+	})
 }
 
 // 40001: serialization failure; 40P01: deadlock; 55P03: lock not available.
 func busyPostgres(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && slices.Contains([]string{"40001", "40P01", "55P03"}, e.Code)
+	var e interface{ SQLState() string }
+	return errors.As(err, &e) && slices.Contains([]string{"40001", "40P01", "55P03"}, e.SQLState())
 }

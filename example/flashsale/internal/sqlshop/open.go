@@ -1,79 +1,74 @@
 package sqlshop
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
-
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-	"modernc.org/sqlite"
 )
 
 // Allowed lists the URLs that Open knows.
 const Allowed = "sqlite (a temporary file), FILE, sqlite:FILE or sqlite:///FILE, mysql://user:password@host:port/database (MariaDB, too), " +
 	"postgres://user:password@host:port/database"
 
+// Temporary is the URL of a file in a directory of its own, which Close removes.
+const Temporary = "sqlite"
+
 // Shop is the shop of one process.
 type Shop struct {
+	URL        string // of the database, for others; that of a temporary file is of this one
 	db         *sql.DB
 	dialect    *dialect
 	pool       int
-	local      bool // the server, if there is one, may run on this machine
+	dir        string // of a temporary file
 	think      func(context.Context) error
 	statements atomic.Int64
 }
 
 // Open opens the shop with a pool of connections. think is what an order does between reading the stock and writing it: a price,
 // a voucher, a fraud check. Nothing is sent before the first use.
-func Open(url string, pool int, think func(context.Context) error) (*Shop, error) {
-	d, err := dialectOf(url)
-	if err != nil {
-		return nil, err
+func Open(url string, pool int, think func(context.Context) error) (s *Shop, err error) {
+	s = &Shop{URL: url, pool: pool, think: think}
+	if url == Temporary {
+		if s.dir, err = os.MkdirTemp("", "flashsale-"); err != nil {
+			return nil, err
+		}
+		s.URL = "sqlite:" + filepath.Join(s.dir, "shop.db")
 	}
-	connector, err := d.connector(url)
-	if err != nil {
+	if s.dialect, s.db, err = parse(s.URL); err != nil {
 		return nil, fmt.Errorf("%w; allowed: %s", err, Allowed)
 	}
-	s := &Shop{dialect: d, pool: pool, think: think, local: onThisMachine(url)}
-	s.db = sql.OpenDB(counting{connector, &s.statements})
 	s.db.SetMaxOpenConns(pool)
 	s.db.SetMaxIdleConns(pool) // so that no order pays for a connection
 	return s, nil
 }
 
-// Close closes the connections.
-func (s *Shop) Close() { _ = s.db.Close() } // what was not committed is rolled back
+// Close closes the connections, and removes what is temporary. Others that have it open do no harm: the file is gone when they close it.
+func (s *Shop) Close() {
+	_ = s.db.Close() // what was not committed is rolled back
+	_ = os.RemoveAll(s.dir)
+}
 
-// Name is the database's, for people.
-func (s *Shop) Name() string { return s.dialect.name }
-
-// Statements is how many the shop has sent, BEGIN and COMMIT included.
+// Statements is how many the orders have sent, BEGIN and COMMIT included.
 func (s *Shop) Statements() int64 { return s.statements.Load() }
 
 // Connect opens the whole pool, so that a sale does not begin with it.
 func (s *Shop) Connect(ctx context.Context) error {
-	open := make([]*sql.Conn, 0, s.pool)
-	defer func() {
-		for _, c := range open {
-			_ = c.Close() // back into the pool
-		}
-	}()
 	for range s.pool {
 		c, err := s.db.Conn(ctx)
-		if err != nil {
-			return fmt.Errorf("connect to %s: %w", s.dialect.name, err)
+		if err == nil {
+			defer func() { _ = c.Close() }() // back into the pool
+			err = c.PingContext(ctx)
 		}
-		open = append(open, c)
-		if err := c.PingContext(ctx); err != nil {
+		if err != nil {
 			return fmt.Errorf("connect to %s: %w", s.dialect.name, err)
 		}
 	}
@@ -82,30 +77,30 @@ func (s *Shop) Connect(ctx context.Context) error {
 
 // Check says what is wrong with a URL, as far as that can be seen without a connection. Its error shows no password.
 func Check(url string) error {
-	d, err := dialectOf(url)
+	s, err := Open(url, 1, nil)
+	if err == nil {
+		s.Close()
+	}
+	return err
+}
+
+// parse returns the dialect of a URL, and its database, which is opened when it is used. The program links the drivers: see doc.go.
+func parse(name string) (*dialect, *sql.DB, error) {
+	scheme, _, _ := strings.Cut(name, ":")
+	d := dialects[strings.Replace(scheme, "postgresql", "postgres", 1)]
+	switch {
+	case d == nil || scheme != "sqlite" && !strings.Contains(name, "://"):
+		return nil, nil, errors.New("no database of this kind")
+	case !slices.Contains(sql.Drivers(), d.driver):
+		return nil, nil, fmt.Errorf("this program has no driver for %s://, go run ./example/flashsale/full has", scheme)
+	}
+	dsn, err := d.dsn(name)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if _, err = d.connector(url); err != nil {
-		return fmt.Errorf("%w; allowed: %s", err, Allowed)
-	}
-	return nil
+	db, err := sql.Open(d.driver, dsn)
+	return d, db, err
 }
-
-func dialectOf(url string) (*dialect, error) {
-	scheme, _, _ := strings.Cut(url, ":")
-	if scheme == "postgresql" {
-		scheme = "postgres"
-	}
-	if d := dialects[scheme]; d != nil && (scheme == "sqlite" || strings.Contains(url, "://")) {
-		return d, nil
-	}
-	return nil, fmt.Errorf("allowed: %s", Allowed)
-}
-
-// busyMillis is how long SQLite itself polls for the file while another process writes. After that the shop tries again, with
-// jitter, for as long as the buyer waits.
-const busyMillis = "1000"
 
 // File returns the file that a URL of SQLite names.
 func File(name string) (file string, ok bool) {
@@ -116,65 +111,50 @@ func File(name string) (file string, ok bool) {
 	return file, scheme == "sqlite" && file != "" && !strings.HasPrefix(file, "//")
 }
 
-func sqliteConnector(name string) (driver.Connector, error) {
+// busyMillis is how long SQLite itself polls for the file while another process writes. After that the shop tries again, with
+// jitter, for as long as the buyer waits.
+const busyMillis = "1000"
+
+func sqliteDSN(name string) (string, error) {
 	file, ok := File(name)
 	if !ok {
-		return nil, errors.New("sqlite needs a file")
+		return "", errors.New("sqlite needs a file")
 	}
-	return sqlite.NewConnector("file:" + (&url.URL{Path: file}).EscapedPath() + "?" + url.Values{
+	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + url.Values{
 		"_busy_timeout": {busyMillis},
 		"_journal_mode": {"WAL"}, // readers and the writer do not wait for each other
 		"_synchronous":  {"NORMAL"},
 		"_txlock":       {"immediate"}, // a transaction that would have to upgrade from reader to writer fails at once
-	}.Encode())
+	}.Encode(), nil
 }
 
-func postgresConnector(name string) (driver.Connector, error) {
-	c, err := pgx.ParseConfig(name) // hides the password in its errors
-	if err != nil {
-		return nil, err
+func postgresDSN(name string) (string, error) {
+	if _, err := url.Parse(name); err != nil {
+		return "", errors.New("this is no URL") // url.Error shows the password
 	}
-	return stdlib.GetConnector(*c), nil
+	return name, nil
 }
 
-// mysqlConnector reads mysql://user:password@host:port/database?parameters, with the parameters of the driver.
-func mysqlConnector(name string) (driver.Connector, error) {
+// mysqlDSN reads mysql://user:password@host:port/database?parameters, with the parameters of the driver.
+func mysqlDSN(name string) (string, error) {
 	u, err := url.Parse(name)
 	if err != nil {
-		return nil, errors.New("this is no URL") // url.Error shows the password
+		return "", errors.New("this is no URL")
 	}
-	c, err := mysql.ParseDSN("/?" + u.RawQuery)
-	if err != nil {
-		return nil, err
+	database := strings.TrimPrefix(u.Path, "/")
+	if u.Hostname() == "" || database == "" {
+		return "", errors.New("mysql:// needs a host and a database")
 	}
-	c.User, c.Net, c.DBName = u.User.Username(), "tcp", strings.TrimPrefix(u.Path, "/")
-	c.Passwd, _ = u.User.Password()
-	c.Addr = net.JoinHostPort(u.Hostname(), defaultTo(u.Port(), "3306"))
-	c.InterpolateParams = true // one exchange per statement instead of two; safe with utf8mb4, the driver's default
-	if u.Hostname() == "" || c.DBName == "" {
-		return nil, errors.New("mysql:// needs a host and a database")
-	}
-	return mysql.NewConnector(c)
+	password, _ := u.User.Password()
+	query := u.Query()
+	query.Set("interpolateParams", "true") // one exchange per statement instead of two; safe with utf8mb4, the driver's default
+	return u.User.Username() + ":" + password + "@tcp(" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")) + ")/" + url.PathEscape(database) + "?" + query.Encode(), nil
 }
 
-func defaultTo(value, otherwise string) string {
-	if value == "" {
-		return otherwise
+// Tables is what the shop has in a database, for messages: without user, password and parameters of the URL.
+func Tables(name string) string {
+	if u, err := url.Parse(name); err == nil && u.Host != "" {
+		name = u.Scheme + "://" + u.Host + u.Path
 	}
-	return value
-}
-
-// onThisMachine reports whether the URL's host is this machine, by its loopback interface or by a socket file.
-func onThisMachine(name string) bool {
-	u, err := url.Parse(name)
-	return err == nil && (slices.Contains([]string{"", "localhost"}, u.Hostname()) || net.ParseIP(u.Hostname()).IsLoopback())
-}
-
-// Shown is the URL without user, password and parameters, for messages.
-func Shown(name string) string {
-	u, err := url.Parse(name)
-	if err != nil || u.Host == "" {
-		return name
-	}
-	return u.Scheme + "://" + u.Host + u.Path
+	return "flashsale_stock and flashsale_orders in " + name
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 )
 
 var (
@@ -26,13 +27,12 @@ func (s *Shop) ReadThenWrite(ctx context.Context, product, buyer string) error {
 	if err := s.think(ctx); err != nil {
 		return err
 	}
-	return s.retry(ctx, func() error {
-		return s.whole(ctx, func(tx *transaction) error {
-			if err := tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ?`, row.qty-1, product); err != nil && !errors.Is(err, errNoRow) {
-				return err
-			}
-			return tx.addOrder(product, buyer, 0)
-		})
+	return s.repeat(ctx, func(tx *transaction) error {
+		err := orElse(tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ?`, row.qty-1, product), nil) // another may have written the same
+		if err != nil {
+			return err
+		}
+		return tx.addOrder(product, buyer, 0)
 	})
 }
 
@@ -60,20 +60,18 @@ func (s *Shop) Optimistic(ctx context.Context, product, buyer string) error {
 // Pessimistic locks the row while it reads it, and keeps it locked until it has written: others wait in the database, each
 // with a connection. On SQLite the transaction locks the whole file.
 func (s *Shop) Pessimistic(ctx context.Context, product, buyer string) error {
-	return s.retry(ctx, func() error {
-		return s.whole(ctx, func(tx *transaction) error {
-			row, err := tx.readForUpdate(product)
-			if err != nil {
-				return err
-			}
-			if err := s.think(tx.ctx); err != nil {
-				return err
-			}
-			if err := tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ?`, row.qty-1, product); err != nil {
-				return err
-			}
-			return tx.addOrder(product, buyer, 0)
-		})
+	return s.repeat(ctx, func(tx *transaction) error {
+		row, err := tx.readForUpdate(product)
+		if err != nil {
+			return err
+		}
+		if err := s.think(tx.ctx); err != nil {
+			return err
+		}
+		if err := tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ?`, row.qty-1, product); err != nil {
+			return err
+		}
+		return tx.addOrder(product, buyer, 0)
 	})
 }
 
@@ -83,36 +81,18 @@ func (s *Shop) OneStatement(ctx context.Context, product, buyer string) error {
 	if err := s.think(ctx); err != nil {
 		return err
 	}
-	return s.retry(ctx, func() error {
-		return s.whole(ctx, func(tx *transaction) error {
-			if err := tx.change(`UPDATE flashsale_stock SET qty = qty - 1 WHERE id = ? AND qty > 0`, product); err != nil {
-				return orElse(err, ErrSoldOut)
-			}
-			return tx.addOrder(product, buyer, 0)
-		})
+	return s.repeat(ctx, func(tx *transaction) error {
+		if err := tx.change(`UPDATE flashsale_stock SET qty = qty - 1 WHERE id = ? AND qty > 0`, product); err != nil {
+			return orElse(err, ErrSoldOut)
+		}
+		return tx.addOrder(product, buyer, 0)
 	})
 }
 
-// OrderFenced is ReadThenWrite for a caller that holds a lock with a fence. Its first statement claims the stock for the
-// fence, and its last writes only if the claim still stands, so a holder that was paused past the end of its lease changes
-// nothing. Its transaction ends with the lock's context.
+// OrderFenced is ReadThenWrite for a caller that holds a lock with a fence: a batch of one.
 func (s *Shop) OrderFenced(ctx context.Context, product, buyer string, fence uint64) error {
-	row, err := s.claim(ctx, product, int64(fence))
-	if err != nil {
-		return err
-	}
-	if err := s.think(ctx); err != nil {
-		return err
-	}
-	return s.retry(ctx, func() error {
-		return s.inTx(ctx, s.db, func(tx *transaction) error {
-			err := tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ? AND fence = ?`, row.qty-1, product, int64(fence))
-			if err != nil {
-				return orElse(err, ErrStaleFence)
-			}
-			return tx.addOrder(product, buyer, int64(fence))
-		})
-	})
+	_, err := s.BatchFenced(ctx, product, []string{buyer}, fence)
+	return err
 }
 
 // row is what orders read of a product.
@@ -127,23 +107,29 @@ func (r row) orSoldOut(err error) (row, error) {
 
 const selectStock = `SELECT qty, version FROM flashsale_stock WHERE id = ?`
 
-func (s *Shop) read(ctx context.Context, product string) (r row, err error) {
+func (s *Shop) read(ctx context.Context, product string) (row, error) {
+	return s.readCounted(ctx, product, &s.statements)
+}
+
+// Look reads a product as its page does, over the same connections as the orders. It does not count as a statement of theirs.
+func (s *Shop) Look(ctx context.Context, product string) error {
+	_, err := s.readCounted(ctx, product, new(atomic.Int64))
+	return err
+}
+
+func (s *Shop) readCounted(ctx context.Context, product string, count *atomic.Int64) (r row, err error) {
 	err = s.retry(ctx, func() error {
 		return s.connected(ctx, func(ctx context.Context, conn *sql.Conn) error {
+			count.Add(1)
 			return conn.QueryRowContext(ctx, s.dialect.sql(selectStock), product).Scan(&r.qty, &r.version)
 		})
 	})
 	return r.orSoldOut(err)
 }
 
-// Look reads a product as its page does, over the same connections as the orders.
-func (s *Shop) Look(ctx context.Context, product string) error {
-	_, err := s.read(ctx, product)
-	return err
-}
-
 func (tx *transaction) readForUpdate(product string) (r row, err error) {
-	err = tx.QueryRowContext(tx.ctx, tx.dialect.sql(selectStock+tx.dialect.forUpdate), product).Scan(&r.qty, &r.version)
+	tx.shop.statements.Add(1)
+	err = tx.QueryRowContext(tx.ctx, tx.shop.dialect.sql(selectStock+tx.shop.dialect.forUpdate), product).Scan(&r.qty, &r.version)
 	return r.orSoldOut(err)
 }
 
@@ -154,6 +140,7 @@ const claimStock = `UPDATE flashsale_stock SET fence = ? WHERE id = ? AND fence 
 // callers exclude.
 func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, err error) {
 	err = s.retry(ctx, func() error {
+		s.statements.Add(1)
 		if s.dialect.returning {
 			return s.db.QueryRowContext(ctx, s.dialect.sql(claimStock+` RETURNING qty, version`), fence, product, fence).Scan(&r.qty, &r.version)
 		}
@@ -164,6 +151,7 @@ func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, e
 		if n, err := done.RowsAffected(); err != nil || n == 0 {
 			return cmp.Or(err, sql.ErrNoRows)
 		}
+		s.statements.Add(1)
 		return s.db.QueryRowContext(ctx, s.dialect.sql(selectStock+` AND fence = ?`), product, fence).Scan(&r.qty, &r.version)
 	})
 	if errors.Is(err, sql.ErrNoRows) {

@@ -39,7 +39,7 @@ func (s *Shop) retry(ctx context.Context, try func() error) error {
 		if err == nil || !errors.Is(err, errConflict) && !s.dialect.transient(err) {
 			return err
 		}
-		if err := sleep(ctx, rand.N(pause)); err != nil {
+		if err := Sleep(ctx, rand.N(pause)); err != nil {
 			return err
 		}
 		pause = min(2*pause, longestPause)
@@ -47,8 +47,8 @@ func (s *Shop) retry(ctx context.Context, try func() error) error {
 	return ErrContended
 }
 
-// sleep returns early, with the reason, when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep returns early, with the reason, when ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -60,8 +60,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 // transaction is one of a Shop.
 type transaction struct {
 	*sql.Tx
-	ctx     context.Context
-	dialect *dialect
+	ctx  context.Context
+	shop *Shop
 }
 
 // longestTx bounds a transaction, beyond anything that a row that others hold should cost.
@@ -82,22 +82,24 @@ func (s *Shop) connected(patience context.Context, do func(context.Context, *sql
 
 // whole runs a transaction for a buyer with that patience.
 func (s *Shop) whole(patience context.Context, do func(*transaction) error) error {
-	return s.connected(patience, func(ctx context.Context, conn *sql.Conn) error { return s.inTx(ctx, conn, do) })
+	return s.connected(patience, func(ctx context.Context, conn *sql.Conn) error { return s.inTx(ctx, conn.BeginTx, do) })
 }
 
-// beginner is a pool or one of its connections.
-type beginner interface {
-	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+// repeat is whole with retries.
+func (s *Shop) repeat(patience context.Context, do func(*transaction) error) error {
+	return s.retry(patience, func() error { return s.whole(patience, do) })
 }
 
-// inTx runs a transaction, which ends with ctx.
-func (s *Shop) inTx(ctx context.Context, on beginner, do func(*transaction) error) error {
-	tx, err := on.BeginTx(ctx, nil)
+// inTx runs a transaction of a pool or a connection, which ends with ctx.
+func (s *Shop) inTx(ctx context.Context, begin func(context.Context, *sql.TxOptions) (*sql.Tx, error), do func(*transaction) error) error {
+	s.statements.Add(1)
+	tx, err := begin(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-	if err := do(&transaction{Tx: tx, ctx: ctx, dialect: s.dialect}); err != nil {
+	defer s.statements.Add(1)            // COMMIT, or ROLLBACK
+	if err := do(&transaction{Tx: tx, ctx: ctx, shop: s}); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -105,7 +107,8 @@ func (s *Shop) inTx(ctx context.Context, on beginner, do func(*transaction) erro
 
 // change runs a statement that changes one row. errNoRow: it changed none.
 func (tx *transaction) change(query string, args ...any) error {
-	done, err := tx.ExecContext(tx.ctx, tx.dialect.sql(query), args...)
+	tx.shop.statements.Add(1)
+	done, err := tx.ExecContext(tx.ctx, tx.shop.dialect.sql(query), args...)
 	if err != nil {
 		return err
 	}
@@ -116,5 +119,5 @@ func (tx *transaction) change(query string, args ...any) error {
 }
 
 func (tx *transaction) addOrder(product, buyer string, fence int64) error {
-	return tx.change(`INSERT INTO flashsale_orders (product, buyer, fence) VALUES (?, ?, ?)`, product, buyer, fence)
+	return tx.addOrders(product, []string{buyer}, fence)
 }

@@ -7,12 +7,6 @@ import (
 	"fmt"
 )
 
-// The tables of the shop. It drops and creates these and touches no other.
-const (
-	StockTable  = "flashsale_stock"
-	OrdersTable = "flashsale_orders"
-)
-
 // Create makes both tables anew, and all that was in them is lost.
 func (s *Shop) Create(ctx context.Context) error {
 	if err := s.execAll(ctx, `DROP TABLE IF EXISTS flashsale_orders`, `DROP TABLE IF EXISTS flashsale_stock`); err != nil {

@@ -1,0 +1,226 @@
+package sale
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A child is this program again: with -procs N one of N that play a round together, on the page a shop. It lives until it is killed,
+// or its standard input ends: so its parent interrupts it, and so it ends when the parent is killed. They talk in JSON:
+//
+//	parent  open ──▶          go ──▶                          (close, threshold ──▶)
+//	child            ready ──▶       news ──▶ news ──▶ ... done ──▶
+//
+// All children of a round are ready before the first gets "go", so that none starts the sale alone.
+
+// childVariable makes this program a child. It is a variable and not a flag because it is not for users.
+const childVariable = "FLASHSALE_CHILD"
+
+// IsChild reports whether Main will be that of a child.
+func IsChild() bool { return os.Getenv(childVariable) != "" }
+
+// Order is what a child is told.
+type Order struct {
+	Open      *Task `json:"open,omitempty"`
+	Go        bool  `json:"go,omitempty"`
+	Close     bool  `json:"close,omitempty"` // nobody comes any more; those inside are answered
+	Threshold *int  `json:"threshold,omitempty"`
+}
+
+// Task is a child's part of a sale. It is sent over a pipe because URLs may contain passwords, and command lines are public.
+type Task struct {
+	Settings
+	Sale   int           `json:"sale"`   // its number
+	System string        `json:"system"` // the first part of every lock name
+	Stalls []Stall       `json:"stalls"` // which sell at the same time
+	Pool   int           `json:"pool"`   // connections to each database
+	First  int           `json:"first"`  // this child has every Stride-th instance from First on
+	Stride int           `json:"stride"`
+	Late   time.Duration `json:"late_ns"` // how long the sale has been going on
+}
+
+// Stall is a way to sell and its database.
+type Stall struct {
+	Way string `json:"way"` // its ID
+	URL string `json:"url"`
+}
+
+// News is what a child reports of a sale.
+type News struct {
+	Sale    int      `json:"sale"`
+	Ready   bool     `json:"ready,omitempty"`
+	Results []Result `json:"results,omitempty"` // of each stall: totals, and the times since the last news
+	Away    bool     `json:"away,omitempty"`    // its Locker cannot reach the lock service
+	Done    bool     `json:"done,omitempty"`    // the last news: all buyers of this child have been answered
+	Failure string   `json:"failure,omitempty"` // what kept it from selling
+	Gone    bool     `json:"-"`                 // there is no child any more
+}
+
+// newsInterval is how often a child reports.
+const newsInterval = 100 * time.Millisecond
+
+// child is the child itself.
+type child struct {
+	program *Program
+	crews   []*crew // of the sale that goes on: one for each stall
+	begin   chan struct{}
+	noMore  context.CancelFunc // ends the arrivals
+	sales   sync.WaitGroup
+
+	mu  sync.Mutex
+	out *json.Encoder // guarded by mu
+}
+
+// serveParent is the main program of a child.
+func (p Program) serveParent(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
+	c := &child{program: &p, noMore: func() {}, out: json.NewEncoder(stdout)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer c.sales.Wait()
+	defer cancel()
+	for in := json.NewDecoder(stdin); ; {
+		var o Order
+		if in.Decode(&o) != nil { // the parent has ended, or wants this process to
+			return 0
+		}
+		if o.Threshold != nil {
+			for _, one := range c.crews {
+				one.setThreshold(*o.Threshold)
+			}
+		}
+		if o.Close {
+			c.noMore()
+		}
+		if o.Open != nil {
+			c.open(ctx, *o.Open)
+		}
+		if o.Go {
+			close(c.begin)
+		}
+	}
+}
+
+// say ignores errors: the parent has ended then.
+func (c *child) say(n News) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.out.Encode(n)
+}
+
+// open prepares a sale, which begins with "go".
+func (c *child) open(ctx context.Context, t Task) {
+	t.program = c.program
+	coming, noMore := context.WithCancel(ctx)
+	c.crews, c.begin, c.noMore = nil, make(chan struct{}), noMore
+	for _, s := range t.Stalls {
+		c.crews = append(c.crews, &crew{Task: t, Stall: s, way: wayOf(s.Way), coming: coming})
+	}
+	crews, begin := c.crews, c.begin
+	c.sales.Go(func() {
+		var err error
+		for _, one := range crews {
+			defer one.close()
+			err = errors.Join(err, one.open(ctx))
+		}
+		if err != nil {
+			c.say(News{Sale: t.Sale, Done: true, Failure: err.Error()})
+			return
+		}
+		c.say(News{Sale: t.Sale, Ready: true})
+		select {
+		case <-begin:
+			c.sell(ctx, t.Sale, crews)
+		case <-ctx.Done():
+		}
+	})
+}
+
+// sell serves the buyers of a sale, at all stalls at once, and reports until all are answered.
+func (c *child) sell(ctx context.Context, sale int, crews []*crew) {
+	results := make([]Result, len(crews))
+	var all sync.WaitGroup
+	for i, one := range crews {
+		all.Go(func() { results[i], _ = one.run(ctx) }) // an interruption is the parent's
+	}
+	stop := every(newsInterval, func() {
+		n := News{Sale: sale, Away: slices.ContainsFunc(crews, (*crew).away)}
+		for _, one := range crews {
+			n.Results = append(n.Results, one.take())
+		}
+		c.say(n)
+	})
+	all.Wait()
+	stop()
+	c.say(News{Sale: sale, Results: results, Done: true})
+}
+
+// playTogether lets t.Stride children play a round, and merges their results. The failure of one ends all. ready is called when all are, and
+// nobody has bought.
+func playTogether(ctx context.Context, t Task, ready func()) (all Result, err error) {
+	type heard struct {
+		from int
+		News
+	}
+	said, over := make(chan heard), make(chan struct{})
+	var children []*Process
+	defer func() {
+		close(over)
+		for _, c := range children {
+			c.End()
+		}
+		for _, c := range children {
+			<-c.Gone
+		}
+	}()
+	for n := range t.Stride {
+		c, err := StartChild(os.Stderr, func(news News) {
+			select {
+			case said <- heard{n, news}:
+			case <-over:
+			}
+		})
+		if err != nil {
+			return all, err
+		}
+		children = append(children, c)
+		t.First = n
+		_ = c.Order(Order{Open: &t}) // one that does not read has ended, and is heard of
+	}
+	results, waiting := make([]Result, t.Stride), t.Stride
+	for selling := t.Stride; selling > 0; {
+		var news heard
+		select {
+		case news = <-said:
+		case <-ctx.Done():
+			return all, context.Cause(ctx)
+		}
+		switch {
+		case news.Gone:
+			return all, fmt.Errorf("child process %d has ended", news.from)
+		case news.Failure != "":
+			return all, fmt.Errorf("child process %d: %s", news.from, news.Failure)
+		case news.Ready:
+			if waiting--; waiting == 0 {
+				ready()
+				for _, c := range children {
+					_ = c.Order(Order{Go: true})
+				}
+			}
+		default:
+			results[news.from].Follow(news.Results[0])
+		}
+		if news.Done {
+			selling--
+		}
+	}
+	for _, r := range results {
+		all.Merge(r)
+	}
+	return all, nil
+}

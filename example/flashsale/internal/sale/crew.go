@@ -1,0 +1,204 @@
+package sale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
+)
+
+// crew is one process's part of a sale in one way: every stride-th instance from first on.
+type crew struct {
+	Task
+	Stall
+	way    Way
+	coming context.Context // its end is that of the arrivals, not of the orders
+	link   *link           // to the lock service, if the way has locks
+	shop   *sqlshop.Shop
+
+	start   time.Time
+	mu      sync.Mutex       // guards Threshold, too
+	result  Result           // guarded by mu
+	lockers []*wllock.Locker // guarded by mu: those of instances
+}
+
+// open opens all connections to the database before the sale begins. Close the crew, also after an error.
+func (c *crew) open(ctx context.Context) (err error) {
+	c.link = &link{rtt: c.RTT}
+	think := func(ctx context.Context) error { return sqlshop.Sleep(ctx, c.Think) }
+	if c.shop, err = sqlshop.Open(c.URL, c.Pool, think); err != nil {
+		return err
+	}
+	if c.way.Locked {
+		c.link.Backend, err = c.OpenBackend()
+	}
+	return errors.Join(err, c.shop.Connect(ctx))
+}
+
+func (c *crew) close() {
+	if c.shop != nil {
+		c.shop.Close()
+	}
+	if c.link != nil && c.link.Backend != nil {
+		_ = c.link.Close() // its leases are released
+	}
+}
+
+// run serves all buyers of the crew and returns their results. Only an interruption is an error; a buyer's failure is
+// counted.
+func (c *crew) run(ctx context.Context) (Result, error) {
+	c.start = time.Now()
+	leave, sent := func() []time.Duration { return nil }, c.shop.Statements()
+	if c.Modes != nil {
+		leave = visitors(ctx, c.look)
+	}
+	var instances sync.WaitGroup
+	for n := c.First; n < c.Instances; n += c.Stride {
+		instances.Go(func() {
+			if err := c.serve(ctx, n); err != nil { // which affected no buyer
+				c.change(func(r *Result) { r.fail(fmt.Errorf("instance %d: %w", n, err)) })
+			}
+		})
+	}
+	instances.Wait()
+	visits, r := leave(), c.take()
+	r.Visits, r.Statements = visits, c.shop.Statements()-sent
+	return r, context.Cause(ctx)
+}
+
+// take returns the results so far, and forgets the times, which are the caller's.
+func (c *crew) take() Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.result
+	r.Requests = c.link.requests.Load()
+	c.result.Waits, c.result.Told, c.result.Answers = nil, nil, nil
+	return r
+}
+
+// setThreshold changes that of all instances.
+func (c *crew) setThreshold(n int) {
+	c.mu.Lock()
+	c.Threshold = n
+	lockers := slices.Clone(c.lockers)
+	c.mu.Unlock()
+	for _, l := range lockers {
+		_ = l.SetThreshold("product", n) // fails for no number that the page lets through
+	}
+}
+
+// away reports whether an instance knows that it cannot reach the lock service.
+func (c *crew) away() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.lockers, func(l *wllock.Locker) bool { return !l.Health().Available })
+}
+
+// serve opens the n-th instance, serves its buyers and closes it after the last. Buyers that would have come before it opened are
+// not served.
+func (c *crew) serve(ctx context.Context, n int) error {
+	i := &instance{crew: c}
+	if c.way.fenced {
+		if err := i.openLocker(); err != nil {
+			return err
+		}
+	}
+	var buyers sync.WaitGroup
+	for b := range c.Buyers {
+		comes := c.Ramp*time.Duration(b)/time.Duration(c.Buyers) - c.Late
+		if comes < 0 {
+			continue
+		}
+		buyers.Go(func() {
+			if sqlshop.Sleep(c.coming, comes) != nil {
+				return // the sale ended, or was interrupted, before this buyer came
+			}
+			v := &visit{buyer: fmt.Sprintf("%d-%d", n, b), arrived: time.Now()}
+			c.change(func(r *Result) { r.Arrived++ })
+			c.answer(v, c.way.sell(ctx, i, v))
+		})
+	}
+	buyers.Wait()
+	if i.locker == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.TTL) // after that, every lease has expired anyway
+	defer cancel()
+	return i.locker.Close(ctx)
+}
+
+func (c *crew) change(do func(*Result)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do(&c.result)
+}
+
+func (c *crew) answer(v *visit, err error) {
+	answered := time.Since(v.arrived)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &c.result
+	if !v.entered.IsZero() {
+		r.Waits = append(r.Waits, v.entered.Sub(v.arrived))
+	}
+	switch {
+	case err == nil:
+		r.Bought++
+		r.Answers = append(r.Answers, answered)
+		r.Selling = time.Since(c.start)
+	case errors.Is(err, sqlshop.ErrSoldOut):
+		r.SoldOut++
+	case errors.Is(err, errTryLater), errors.Is(err, sqlshop.ErrContended):
+		r.Refused++
+		r.Told = append(r.Told, answered)
+	case errors.Is(err, distributed.ErrUnavailable):
+		r.Away++
+		r.Told = append(r.Told, answered)
+		fallthrough
+	default:
+		r.fail(err)
+	}
+}
+
+const (
+	otherProduct  = "other"               // what visitors look at; nobody buys it
+	visitInterval = 10 * time.Millisecond // a load that no database notices
+)
+
+// look shows the other product to a visitor that is as patient as a buyer.
+func (c *crew) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	defer cancel()
+	_ = c.shop.Look(ctx, otherProduct)
+}
+
+// visitors look at another product while the sale goes on, over the same connections: what they wait is what the sale costs
+// everybody else. One comes at once and at each interval until leave is called, however long the earlier ones wait. leave waits for the last, and
+// returns what each waited; one that could not see the page waited at least as long.
+func visitors(ctx context.Context, look func(context.Context)) (leave func() []time.Duration) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var waits []time.Duration // guarded by mu
+	visit := func() {
+		all.Go(func() {
+			came := time.Now()
+			look(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			waits = append(waits, time.Since(came))
+		})
+	}
+	visit()
+	stop := every(visitInterval, visit)
+	return func() []time.Duration {
+		stop()
+		all.Wait()
+		return waits
+	}
+}

@@ -1,0 +1,275 @@
+package sale
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
+)
+
+// Settings are the values of the flags.
+type Settings struct {
+	Backend   string        `json:"backend,omitzero"` // its URL may hold a password: children are told, users are not
+	Instances int           `json:"instances"`
+	Buyers    int           `json:"buyers"` // per instance
+	Stock     int           `json:"stock"`
+	Threshold int           `json:"threshold"`
+	Wait      time.Duration `json:"wait_ns"`
+	Ramp      time.Duration `json:"ramp_ns"`
+	RTT       time.Duration `json:"rtt_ns"` // of a request to the lock service, besides what it takes anyway
+	TTL       time.Duration `json:"ttl_ns"` // of leases
+	Procs     int           `json:"procs"`
+	JSON      bool          `json:"-"`
+	Serve     string        `json:"-"` // listen address; "": compare the rounds
+	Names     []string      `json:"-"` // hosts that are served besides addresses and localhost
+
+	DB     string        `json:"-"`               // URL of a database, which may hold a password; "": compare the rounds, not the modes
+	Modes  []string      `json:"modes,omitzero"`  // nil: without DB
+	Pools  []int         `json:"pools,omitzero"`  // sizes to try, in connections per process
+	Rounds int           `json:"rounds,omitzero"` // per mode and size
+	Think  time.Duration `json:"think_ns"`        // what an order does between reading the stock and writing it
+
+	program *Program
+}
+
+const (
+	// networkRTT is a round trip between two machines of a data centre, with a proxy or two on the way.
+	networkRTT = time.Millisecond
+	// leaseTTL is the default of a Locker, so that all rounds with a lock use the same.
+	leaseTTL = 5 * time.Second
+	thinking = time.Millisecond
+	// mostConnections is more than most databases allow.
+	mostConnections = 1000
+)
+
+const usage = `Usage: flashsale [flags]
+
+Sells the same pieces four times to the same buyers (without a lock, with a distributed lock alone, with wllock, with wllock
+in batches) and prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
+service is in memory. Each request to it takes a millisecond more than it does here, as over a network; -rtt 0 leaves that out.
+Other services and databases, and -serve, are in the program beside it, which takes three times as long to compile:
+"go run ./example/flashsale/full" and the same flags.
+
+With -db it sells in a database of your own, in each -mode with every -pool: none (read, then write), and five ways not to
+oversell: optimistic (a version column), pessimistic (SELECT ... FOR UPDATE), statement (UPDATE ... WHERE qty > 0), lock (wllock
+over -backend), batch (the same, one transaction for up to 64 buyers). It drops and creates its tables flashsale_stock and
+flashsale_orders there, and touches no other; one run at a time. A -backend that is a database gets tables wllock_*, unless it has them.
+
+With -serve it shows the rounds side by side in a browser, until it is interrupted: start a sale, kill the lock service or a shop
+in the middle, and see what comes of it. That starts a redis-server and three shops as processes, unless -backend names another
+lock service. It is a server of the shop, too: POST /orders/1000 for your own load, GET /metrics for Prometheus. With
+-db as well several servers share one stock: the first one creates what is missing, and none drops anything. -db FILE is
+all they need: their locks are in FILE.locks unless -backend names a lock service.
+
+Exit status: 0 no piece was sold twice but by "no lock" and "none", 1 one was or the run failed, 2 a wrong flag, 130 interrupted.
+
+Flags:
+`
+
+// define makes the flags, with their defaults.
+func (s *Settings) define(flags *flag.FlagSet) {
+	number := func(to *int, name string, otherwise, least, most int, about string) {
+		*to = otherwise
+		flags.Var(value[int]{to, within(strconv.Atoi, least, most, "a whole number from %d to %d")}, name, about)
+	}
+	duration := func(to *time.Duration, name string, otherwise, least, most time.Duration, about string) {
+		*to = otherwise
+		flags.Var(value[time.Duration]{to, within(time.ParseDuration, least, most, "a duration from %v to %v, as in 250ms or 10s")}, name, about)
+	}
+	flags.StringVar(&s.Backend, "backend", MemoryURL, "`URL` of the lock service: "+s.program.allowed())
+	number(&s.Instances, "instances", 4, 1, 64, "`number` of shop servers, each with its own Locker")
+	number(&s.Buyers, "buyers", 250, 1, 10_000, "`number` of buyers per instance; each wants one piece")
+	number(&s.Stock, "stock", 100, 1, 1_000_000, "`number` of pieces in stock")
+	number(&s.Threshold, "threshold", 50, 0, 1_000_000, "`number` of buyers that may wait per instance; others are refused at once")
+	duration(&s.Wait, "wait", 10*time.Second, time.Millisecond, time.Minute, "longest `duration` that a buyer waits before \"try later\"")
+	duration(&s.TTL, "ttl", leaseTTL, time.Second, time.Minute, "`duration` after which the lock of a shop that has died is free")
+	duration(&s.Ramp, "ramp", 100*time.Millisecond, 0, time.Minute, "`duration` over which the buyers arrive, evenly; 0: all at once")
+	duration(&s.RTT, "rtt", networkRTT, 0, time.Second, "`duration` that a request to the lock service takes more than here, as over a network; 0 with -db unless set")
+	number(&s.Procs, "procs", 1, 1, 64, "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
+	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
+	flags.Var(value[string]{&s.Serve, address}, "serve", "`address` to serve a page on that shows the rounds side by side, as in :8080 (this machine only) or 0.0.0.0:8080 (everybody)")
+	flags.Var(value[[]string]{&s.Names, func(text string) ([]string, error) { return strings.Split(text, ","), nil }}, "names", "host `names` that browsers may call the server by, as in shop.example,shop: besides addresses and localhost")
+
+	s.Modes, s.Pools = idsOf(modes), []int{1, 4, 16}
+	flags.StringVar(&s.DB, "db", "", "`URL` of a database to compare the modes on: "+sqlshop.Allowed)
+	flags.Var(value[[]string]{&s.Modes, modeList}, "mode", "with -db: `modes` to compare, of "+strings.Join(idsOf(modes), ", "))
+	flags.Var(value[[]int]{&s.Pools, poolList}, "pool", "with -db: `numbers` of connections per process to try, as in 4,16; the best is shown")
+	number(&s.Rounds, "rounds", 1, 1, 100, "with -db: `number` of rounds of each mode and pool; the median is shown")
+	duration(&s.Think, "think", thinking, 0, time.Second, "with -db: `duration` of an order's work between reading and writing")
+}
+
+// parse returns flag.ErrHelp after printing the help to out. Any other error lists what is allowed.
+func (p Program) parse(args []string, out io.Writer) (Settings, error) {
+	s := Settings{program: &p}
+	flags := flag.NewFlagSet("flashsale", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are printed by Run, once
+	s.define(flags)
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(out, usage)
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+	}
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q: only flags are allowed", flags.Arg(0))
+	}
+	set := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	if err == nil {
+		err = s.checkDB(set)
+	}
+	switch {
+	case err != nil:
+		return s, err
+	case s.Serve != "":
+		err = errors.Join(s.fitServing(set["backend"]), onlyServing(set))
+	default:
+		err = s.fit(set["instances"])
+	}
+	if err == nil {
+		_, err = s.store()
+	}
+	return s, err
+}
+
+// checkDB completes the URL of the database. Without one it refuses flags that then have no effect, and forgets their defaults. It is no
+// flag.Value, because the error of a flag shows its value, and a URL may contain a password.
+func (s *Settings) checkDB(set map[string]bool) (err error) {
+	if s.DB == "" {
+		for _, name := range []string{"mode", "pool", "rounds", "think"} {
+			if set[name] {
+				err = errors.Join(err, fmt.Errorf("-%s needs -db: allowed: %s", name, sqlshop.Allowed))
+			}
+		}
+		s.Modes, s.Pools, s.Rounds = nil, nil, 0
+		return err
+	}
+	if s.Serve == "" && !set["rtt"] {
+		s.RTT = 0 // the way to the database is as it is, and so is the way to the lock service
+	}
+	if strings.ContainsAny(s.DB, "./\\") && !strings.Contains(s.DB, ":") { // a word without a dot or a slash is more likely a mistake than a file
+		s.DB = "sqlite:" + s.DB
+	}
+	if err := sqlshop.Check(s.DB); err != nil {
+		return fmt.Errorf("-db: %w", err)
+	}
+	return nil
+}
+
+// onlyServing refuses flags that have no effect on a server.
+func onlyServing(set map[string]bool) (err error) {
+	for name := range set {
+		if !slices.Contains([]string{"serve", "backend", "db", "stock", "threshold", "wait", "ttl", "rtt", "names"}, name) {
+			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: allowed with -serve: -backend, -db, -stock, -threshold, -wait, -ttl and -names", name))
+		}
+	}
+	return err
+}
+
+// fitServing checks what servers may share: a database outlives the process, and so must the order of the fences in it. A
+// file needs no server: the locks lie in a file beside it, because a file has one writer at a time.
+func (s *Settings) fitServing(backendSet bool) error {
+	file, isFile := sqlshop.File(s.DB)
+	switch {
+	case s.program.Serve == nil:
+		return fmt.Errorf("-serve needs the page, which this program does not have: go run ./example/flashsale/full -serve %s", s.Serve)
+	case s.DB == sqlshop.Temporary:
+		return errors.New("-serve has a temporary file without -db; allowed with it: FILE, sqlite:FILE, mysql://, postgres://")
+	case s.DB != "" && s.Backend == MemoryURL && isFile && !backendSet:
+		locks, err := filepath.Abs(file + ".locks")
+		s.Backend = (&url.URL{Scheme: "sqlite", Path: locks}).String()
+		return err
+	case s.DB != "" && s.Backend == MemoryURL:
+		return fmt.Errorf("-serve with -db needs a -backend that servers share; the fences of %s begin anew with each process", MemoryURL)
+	}
+	return nil
+}
+
+// fit checks combinations of flags. With more processes than instances, each process gets one, unless -instances was
+// set.
+func (s *Settings) fit(instancesSet bool) error {
+	needsLock := s.DB == "" || slices.ContainsFunc(s.Modes, func(id string) bool { return wayOf(id).Locked })
+	switch {
+	case s.Procs > 1 && s.Backend == MemoryURL && needsLock:
+		return fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: "+
+			"allowed with it: -procs 1", s.Procs, MemoryURL)
+	case s.Procs > s.Instances && instancesSet:
+		return fmt.Errorf("-procs %d with -instances %d: allowed: at most one process per instance", s.Procs, s.Instances)
+	}
+	s.Instances = max(s.Instances, s.Procs)
+	return nil
+}
+
+// value is a flag.Value. The error of its parser says what is allowed.
+type value[T any] struct {
+	to    *T
+	parse func(string) (T, error)
+}
+
+func (v value[T]) String() string {
+	if v.to == nil { // package flag calls String on a zero value
+		return ""
+	}
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(*v.to), "[]"), " ", ",")
+}
+
+func (v value[T]) Set(text string) (err error) {
+	*v.to, err = v.parse(text)
+	return err
+}
+
+// within refuses values out of bounds, and says what is allowed, with both.
+func within[T cmp.Ordered](parse func(string) (T, error), least, most T, allowed string) func(string) (T, error) {
+	return func(text string) (T, error) {
+		v, err := parse(text)
+		if err != nil || v < least || v > most {
+			return v, fmt.Errorf("allowed: "+allowed, least, most)
+		}
+		return v, nil
+	}
+}
+
+// address is one to listen on. Without a host it is this machine's own: who serves a page with buttons to everybody says so.
+func address(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		return "", errors.New("allowed: host:port, or :port for this machine only, as in :8080")
+	}
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
+}
+
+// modeList returns modes in the order of the table.
+func modeList(text string) ([]string, error) {
+	all, chosen := idsOf(modes), strings.Split(text, ",")
+	for _, name := range chosen {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("no mode %q; allowed: %s, several with commas", name, strings.Join(all, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(id string) bool { return !slices.Contains(chosen, id) }), nil
+}
+
+func poolList(text string) (sizes []int, err error) {
+	for size := range strings.SplitSeq(text, ",") {
+		n, err := within(strconv.Atoi, 1, mostConnections, "whole numbers from %d to %d, several with commas")(size)
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, n)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes), nil
+}

@@ -1,0 +1,174 @@
+package sale
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
+)
+
+// errTryLater is the answer to a buyer that was refused. It is no failure: other buyers were served instead.
+var errTryLater = errors.New("sold out, try later")
+
+// Way is one way to sell, with the same stock and buyers as the others.
+type Way struct {
+	ID     string // of its product, so also the key of the lock
+	Title  string
+	unsafe bool                                                   // it may oversell
+	Locked bool                                                   // buyers wait for each other
+	fenced bool                                                   // orders carry a fence
+	shared bool                                                   // orders of one batch carry the same
+	sell   func(ctx context.Context, i *instance, v *visit) error // nil: bought; sqlshop.ErrSoldOut and errTryLater are answers, too
+}
+
+// Rounds are the ways of the demonstration. They follow each other, but on the page, where all sell at the same time, on the same cores.
+var Rounds = []Way{
+	{ID: "piece-a", Title: "no lock", unsafe: true, sell: direct((*sqlshop.Shop).ReadThenWrite)},
+	{ID: "piece-b", Title: "one tier", Locked: true, sell: withBackendOnly},
+	{ID: "piece-c", Title: "wllock", Locked: true, fenced: true, sell: withWllock},
+	{ID: "piece-d", Title: "batches", Locked: true, fenced: true, shared: true, sell: withBatches},
+}
+
+// modes are the ways to sell on the database of -db: the one that oversells, and the five that do not. Their orders are in
+// sqlshop, order.go and batch.go.
+var modes = []Way{
+	{ID: "none", Title: "none", unsafe: true, sell: direct((*sqlshop.Shop).ReadThenWrite)},
+	{ID: "optimistic", Title: "optimistic", sell: direct((*sqlshop.Shop).Optimistic)},
+	{ID: "pessimistic", Title: "pessimistic", sell: direct((*sqlshop.Shop).Pessimistic)},
+	{ID: "statement", Title: "statement", sell: direct((*sqlshop.Shop).OneStatement)},
+	{ID: "lock", Title: "lock", Locked: true, fenced: true, sell: withWllock},
+	{ID: "batch", Title: "batch", Locked: true, fenced: true, shared: true, sell: withBatches},
+}
+
+func idsOf(ways []Way) (ids []string) {
+	for _, w := range ways {
+		ids = append(ids, w.ID)
+	}
+	return ids
+}
+
+// wayOf returns the way with an ID that is known to be right.
+func wayOf(id string) Way {
+	all := slices.Concat(Rounds, modes)
+	return all[slices.Index(idsOf(all), id)]
+}
+
+// visit is one buyer in the shop.
+type visit struct {
+	buyer   string
+	arrived time.Time
+	entered time.Time // when the buyer had the lock; zero: there was none
+}
+
+// instance is one shop server.
+type instance struct {
+	*crew
+	locker *wllock.Locker // of its own; nil: it needs none
+	buy    func(ctx context.Context, buyer string) (entered time.Time, err error)
+}
+
+// direct sends every buyer to the database, which queues them in front of its connections.
+func direct(order func(s *sqlshop.Shop, ctx context.Context, product, buyer string) error) func(context.Context, *instance, *visit) error {
+	return func(ctx context.Context, i *instance, v *visit) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, i.Wait, errTryLater)
+		defer cancel()
+		return order(i.shop, ctx, i.way.ID, v.buyer)
+	}
+}
+
+// withBackendOnly sends every buyer to the lock service, as a plain distributed lock does: all buyers of all instances wait
+// there, and each needs a lease of its own.
+func withBackendOnly(ctx context.Context, i *instance, v *visit) error {
+	lease, err := i.lease(ctx, v.buyer)
+	if err != nil {
+		return err
+	}
+	v.entered = time.Now()
+	err = i.shop.ReadThenWrite(ctx, i.way.ID, v.buyer)
+	return errors.Join(err, lease.Release(context.WithoutCancel(ctx)))
+}
+
+// lease waits for the lock in the queue of the lock service, where each buyer counts as an instance.
+func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, i.Wait, errTryLater)
+	defer cancel()
+	for {
+		lease, place, err := i.link.Enter(ctx, distributed.Request{Key: i.System + ":product:" + i.way.ID, Instance: buyer, TTL: i.TTL})
+		switch {
+		case ctx.Err() != nil && lease == nil && place == nil:
+			return nil, context.Cause(ctx)
+		case err != nil || lease != nil:
+			return lease, err
+		}
+		select {
+		case lease, ok := <-place.Granted():
+			if ok {
+				return lease, nil
+			} // the place was lost, so enter again
+		case <-ctx.Done():
+			_ = place.Leave(context.WithoutCancel(ctx)) // what it cannot release expires
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// withWllock lets the buyers of an instance wait in their own queue, up to a threshold; others are refused at once.
+func withWllock(ctx context.Context, i *instance, v *visit) error {
+	return i.locker.Do(ctx, "product", i.way.ID, func(ctx context.Context) error {
+		v.entered = time.Now()
+		held, _ := wllock.HeldFrom(ctx)
+		return i.shop.OrderFenced(ctx, i.way.ID, v.buyer, held.Fence())
+	})
+}
+
+// withBatches lets one buyer take those along that wait behind it.
+func withBatches(ctx context.Context, i *instance, v *visit) (err error) {
+	v.entered, err = i.buy(ctx, v.buyer)
+	return err
+}
+
+// sellBatch sells to all buyers of a batch in one transaction. The result of each is when its batch began.
+func (i *instance) sellBatch(ctx context.Context, batch []*wllock.Item[string, time.Time]) error {
+	buyers, entered := make([]string, len(batch)), time.Now()
+	for n, item := range batch {
+		buyers[n], item.Result = item.Arg, entered
+	}
+	held, _ := wllock.HeldFrom(ctx)
+	sold, err := i.shop.BatchFenced(ctx, i.way.ID, buyers, held.Fence())
+	if err != nil && !errors.Is(err, sqlshop.ErrSoldOut) {
+		return err
+	}
+	for _, late := range batch[sold:] {
+		late.Err = sqlshop.ErrSoldOut
+	}
+	return nil
+}
+
+// openLocker opens what withWllock and withBatches need.
+func (i *instance) openLocker() (err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.locker, err = wllock.New(i.System, i.link,
+		wllock.WithThreshold(i.Threshold),
+		wllock.WithLeaseTTL(i.TTL),
+		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)),
+	)
+	if err != nil {
+		return err
+	}
+	i.lockers = append(i.lockers, i.locker)
+	i.buy = wllock.WrapBatch(i.locker, "product", func(string) string { return i.way.ID }, i.sellBatch)
+	return nil
+}
+
+// tryLater answers a buyer for which the queue was too long. An outage of the lock service remains a failure.
+func tryLater(_ context.Context, err error) error {
+	if errors.Is(err, wllock.ErrQueueFull) || errors.Is(err, wllock.ErrWaitTimeout) {
+		return errTryLater
+	}
+	return err
+}

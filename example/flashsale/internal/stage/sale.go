@@ -1,0 +1,320 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/wllock/wllock/example/flashsale/internal/face"
+	"github.com/wllock/wllock/example/flashsale/internal/sale"
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
+)
+
+// stageSale is a sale on the stage: all rounds at once, each with a database of its own. The goroutine of the stage owns it, but for
+// the databases, which a helper looks at.
+type stageSale struct {
+	pageSale        // but what describe completes
+	buyers   int    // over all shops
+	system   string // the first part of every lock name
+	began    time.Time
+	tracks   []*track // a round each
+	parts    []*part  // of every process that ever took part
+	noticed  bool     // a shop knows of the outage that goes on
+}
+
+// at is the time of the sale.
+func (s *stageSale) at() time.Duration { return time.Since(s.began) }
+
+// track is what the stage knows of a round besides what shops report.
+type track struct {
+	shop  *sqlshop.Shop // its database
+	audit sqlshop.Audit
+	waits []time.Duration
+	told  []time.Duration
+	last  time.Duration // since the beginning: when the number of pieces sold was last seen to grow
+}
+
+// part is what a process has done in a sale.
+type part struct {
+	results []sale.Result
+	away    bool
+	done    bool
+	killed  bool // those inside get no answer
+}
+
+// inside is how many buyers of a round wait for an answer.
+func (p *part) inside(round int) int { return p.results[round].Arrived - p.results[round].Answered() }
+
+const (
+	// sampleInterval is how often the databases are asked.
+	sampleInterval = 200 * time.Millisecond
+	// stallTime without a sale is worth a line in the log: long beside a sample, and beside a busy machine's pauses.
+	stallTime = 800 * time.Millisecond
+)
+
+func (sc *scene) selling() bool { return sc.sale != nil && sc.sale.Running }
+
+// startSale begins a sale as soon as its databases are there.
+func (sc *scene) startSale(form url.Values) (err error) {
+	s := &stageSale{system: sale.NewSystem()}
+	for _, field := range []struct {
+		name string
+		to   *int
+		most int
+	}{{"stock", &s.Stock, 100_000}, {"buyers", &s.buyers, 30_000}, {"seconds", &s.Seconds, 300}} {
+		if *field.to, err = face.Number(form, field.name, 1, field.most); err != nil {
+			return err
+		}
+	}
+	switch {
+	case sc.Problem != "":
+		return errors.New(sc.Problem)
+	case sc.Starting || sc.selling():
+		return errors.New("a sale is going on: one at a time")
+	case !slices.ContainsFunc(sc.shops, (*shopSeat).up):
+		return errors.New("all shops are down: restart one")
+	}
+	sc.Starting = true
+	sc.sales++
+	s.Number, s.buyers = sc.sales, max(1, s.buyers/pageShops)*pageShops
+	st := sc.stage
+	st.helpers.Go(func() {
+		err := s.open(st.ctx)
+		err = st.ask(func(sc *scene) error { return sc.begin(s, err) }) // and has begun when watch looks at it
+		if errors.Is(err, errEnding) {
+			s.close()
+		}
+		if err == nil {
+			s.watch(st)
+		}
+	})
+	return nil
+}
+
+// open makes the databases.
+func (s *stageSale) open(ctx context.Context) error {
+	for _, r := range sale.Rounds {
+		shop, err := sqlshop.Open(sqlshop.Temporary, 1, nil)
+		if err != nil {
+			return err
+		}
+		s.tracks = append(s.tracks, &track{shop: shop, audit: sqlshop.Audit{Left: s.Stock}})
+		if err := errors.Join(shop.Create(ctx), shop.Stock(ctx, r.ID, s.Stock)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close removes the databases.
+func (s *stageSale) close() {
+	for _, t := range s.tracks {
+		t.shop.Close()
+	}
+}
+
+// begin lets the shops sell, unless the databases could not be made.
+func (sc *scene) begin(s *stageSale, err error) error {
+	sc.Starting = false
+	if err != nil {
+		sc.Problem = err.Error()
+		s.close()
+		return err
+	}
+	sc.sale, sc.Events = s, nil
+	s.began, s.Running = time.Now(), true
+	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
+		s.Number, s.Stock, s.buyers, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, sc.stage.settings.RTT)
+	if !sc.service.up {
+		s.interrupted()
+		sc.say("The lock service is down.")
+	}
+	for _, seat := range sc.shops {
+		if seat.up() {
+			sc.join(seat)
+		}
+	}
+	return nil
+}
+
+// endSale lets nobody in any more. The sale is over when those inside are answered.
+func (sc *scene) endSale() error {
+	if !sc.selling() || sc.sale.Closed {
+		return errors.New("no sale goes on")
+	}
+	sc.sale.Closed = true
+	sc.say("You ended the sale: nobody comes any more, and those inside are answered.")
+	sc.tell(sale.Order{Close: true})
+	return nil
+}
+
+// join lets a shop take part, from now on.
+func (sc *scene) join(seat *shopSeat) {
+	s, set := sc.sale, sc.settings()
+	set.Instances, set.Buyers, set.Stock, set.Threshold = pageShops, s.buyers/pageShops, s.Stock, sc.Threshold
+	set.Ramp, set.Think, set.TTL = time.Duration(s.Seconds)*time.Second, pageThinking, pageTTL
+	task := sale.Task{
+		Sale: s.Number, Settings: set, System: s.system, Pool: 1, First: seat.n, Stride: pageShops,
+	}
+	for i, r := range sale.Rounds {
+		task.Stalls = append(task.Stalls, sale.Stall{Way: r.ID, URL: s.tracks[i].shop.URL})
+	}
+	if len(s.Samples) > 0 { // the buyers that would have come before have gone elsewhere
+		task.Late = s.at()
+	}
+	seat.part = &part{results: make([]sale.Result, len(sale.Rounds))}
+	s.parts = append(s.parts, seat.part)
+	_ = seat.child.Order(sale.Order{Open: &task, Go: true}) // a shop that does not read has ended, and will be heard of
+}
+
+// hear takes in what a shop reports.
+func (sc *scene) hear(seat *shopSeat, n sale.News) {
+	switch {
+	case n.Gone:
+		sc.say("Shop %d has ended by itself.", seat.n+1)
+		sc.leave(seat)
+		return
+	case seat.part == nil || n.Sale != sc.sale.Number:
+		return
+	case n.Failure != "":
+		sc.Problem = n.Failure
+	}
+	for i, r := range n.Results {
+		t := sc.sale.tracks[i]
+		t.waits, t.told = append(t.waits, r.Waits...), append(t.told, r.Told...)
+		seat.part.results[i] = r
+	}
+	if seat.part.done = n.Done; !n.Done {
+		sc.hearAway(seat, n.Away)
+	}
+}
+
+// hearAway says when the shops learn that the lock service is down, and when all know that it is back.
+func (sc *scene) hearAway(seat *shopSeat, away bool) {
+	seat.part.away = away
+	s := sc.sale
+	switch {
+	case away && !s.noticed && !sc.service.up:
+		s.noticed = true
+		sc.say("wllock knows it in shop %d, %s after: buyers are told at once to try again, instead of waiting for nothing.",
+			seat.n+1, said(time.Since(sc.service.since)))
+	case s.noticed && sc.service.up && !slices.ContainsFunc(sc.shops, func(o *shopSeat) bool { return o.part != nil && o.part.away }):
+		s.noticed = false
+		sc.say("wllock asks the lock service again in all shops.")
+	}
+}
+
+// interrupted notes that the lock service is down from now on.
+func (s *stageSale) interrupted() {
+	s.Outages = append(s.Outages, [2]float64{s.at().Seconds()})
+}
+
+// resumed notes that it is back.
+func (s *stageSale) resumed() {
+	if last := len(s.Outages) - 1; last >= 0 && s.Outages[last][1] == 0 {
+		s.Outages[last][1] = s.at().Seconds()
+	}
+}
+
+// saleIsOver reports whether all shops are done. For one that is down it waits as long as buyers would come: somebody may restart it.
+func (sc *scene) saleIsOver() bool {
+	waiting := !sc.sale.Closed && sc.sale.at() < time.Duration(sc.sale.Seconds)*time.Second
+	return !slices.ContainsFunc(sc.shops, func(s *shopSeat) bool { return s.up() && s.part != nil && !s.part.done || !s.up() && waiting })
+}
+
+// watch asks the databases until the sale is over, and once more.
+func (s *stageSale) watch(st *stage) {
+	for over, last := false, false; !last; {
+		if sqlshop.Sleep(st.ctx, sampleInterval) != nil {
+			return
+		}
+		last = over
+		audits, err := s.auditAll(st.ctx)
+		at := s.at()
+		_ = st.ask(func(sc *scene) error {
+			if err != nil {
+				sc.Problem = err.Error()
+			} else {
+				sc.sample(audits, at)
+			}
+			if over = sc.saleIsOver(); last {
+				sc.finish()
+			}
+			return nil
+		})
+	}
+}
+
+func (s *stageSale) auditAll(ctx context.Context) (all []sqlshop.Audit, err error) {
+	for i, r := range sale.Rounds {
+		a, err := s.tracks[i].shop.Audit(ctx, r.ID)
+		if err != nil {
+			return nil, fmt.Errorf("look at the database of %q: %w", r.Title, err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// sample takes in what the databases say, and says when a round that stood still sells again.
+func (sc *scene) sample(audits []sqlshop.Audit, at time.Duration) {
+	s, now := sc.sale, []float64{at.Seconds()}
+	for i, a := range audits {
+		t, r := s.tracks[i], sale.Rounds[i]
+		if a.Sold > t.audit.Sold {
+			if still := at - t.last; r.Locked && still > stallTime && t.audit.Sold > 0 {
+				sc.say("%s sells again: it had sold nothing for %s.", r.Title, said(still))
+			}
+			t.last = at
+		}
+		t.audit = a
+		now = append(now, float64(a.Sold))
+	}
+	s.Samples = append(s.Samples, now)
+}
+
+// finish says what came of it.
+func (sc *scene) finish() {
+	s := sc.sale
+	s.resumed()
+	for _, seat := range sc.shops {
+		seat.part = nil
+	}
+	var reports []sale.Report
+	for i := range sale.Rounds {
+		r := s.report(i)
+		reports = append(reports, r)
+		text := fmt.Sprintf("%s sold %d of %d pieces", r.Round, r.Sold, s.Stock)
+		switch {
+		case r.Oversold > 0:
+			text += fmt.Sprintf(": %d that do not exist", r.Oversold)
+		case r.Once():
+			text += ", each to one buyer"
+		default:
+			text += fmt.Sprintf(", %d of them twice: the stock says that %d are left", r.Twice, r.Left)
+		}
+		sc.say("%s.", text)
+		if r.Failure != "" {
+			sc.say("%s told %d buyers that it could not sell, the first with: %s", r.Round, r.Failed, r.Failure)
+		}
+	}
+	s.Verdict, s.Elapsed, s.Running = sale.Verdict(reports), s.at().Seconds(), false
+	s.close()
+}
+
+// report is the line of a round, as for a run without a page. Buyers that were inside a shop when it was killed have failed.
+func (s *stageSale) report(round int) sale.Report {
+	t := s.tracks[round]
+	var total sale.Result
+	for _, p := range s.parts {
+		total.Merge(p.results[round])
+		if p.killed {
+			total.Failed += p.inside(round)
+		}
+	}
+	total.Waits, total.Told, total.Selling = t.waits, t.told, t.last
+	return sale.NewReport(sale.Rounds[round], s.Stock, t.audit, total)
+}

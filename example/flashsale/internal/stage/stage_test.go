@@ -1,0 +1,146 @@
+package stage
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
+)
+
+// watch returns the first state for which ok holds. The first one of all opens the stage.
+func watch(t *testing.T, page string, ok func(pageState) bool) (state pageState) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"face/events", http.NoBody)
+	require.NoError(t, err)
+	resp, err := client.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if data, found := strings.CutPrefix(lines.Text(), "data: "); found {
+			state = pageState{}
+			require.NoError(t, json.Unmarshal([]byte(data), &state))
+			if ok(state) {
+				return state
+			}
+		}
+	}
+	t.Fatalf("the events have ended: %v", lines.Err())
+	return state
+}
+
+func press(t *testing.T, page, path string, form url.Values) int {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, page+"face/"+path, strings.NewReader(form.Encode()))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := client.Do(r)
+	require.NoError(t, err)
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// up is the state in which a sale may begin.
+func up(s pageState) bool {
+	return s.Service.Up && len(s.Shops) == pageShops
+}
+
+func pids(s pageState) []int {
+	all := []int{s.Service.PID}
+	for _, shop := range s.Shops {
+		all = append(all, shop.PID)
+	}
+	return all
+}
+
+// allGone reports whether no process is left.
+func allGone(all []int) bool {
+	for _, pid := range all {
+		if syscall.Kill(pid, 0) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func needRedis(t *testing.T) {
+	t.Helper()
+	_, err := testproc.Find("redis-server")
+	testproc.Need(t, err)
+}
+
+// The server ends in the middle of a sale, as by a signal: no process is left, and no file.
+func TestThePageEndsWithItsProcesses(t *testing.T) {
+	needRedis(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	var children []int
+	t.Run("serve", func(t *testing.T) {
+		page := servePage(t)
+		children = pids(watch(t, page, up))
+		require.False(t, allGone(children))
+		sale := url.Values{"stock": {"1000"}, "buyers": {"600"}, "seconds": {"30"}}
+		require.Equal(t, http.StatusNoContent, press(t, page, "sale", sale))
+		watch(t, page, func(s pageState) bool { return s.Sale != nil && s.Sale.Rounds[2].Sold > 0 })
+		assert.Equal(t, http.StatusConflict, press(t, page, "sale", sale), "one sale at a time")
+		for field, wrong := range map[string]string{"stock": "100001", "buyers": "0", "seconds": ""} {
+			assert.Equal(t, http.StatusBadRequest, press(t, page, "sale", url.Values{"stock": {"1"}, "buyers": {"3"}, "seconds": {"1"}, field: {wrong}}), field)
+		}
+		assert.Equal(t, http.StatusConflict, press(t, page, "shops/4/kill", nil))
+		assert.Equal(t, http.StatusConflict, press(t, page, "shops/1/restart", nil))
+		assert.Equal(t, http.StatusConflict, press(t, page, "service/restart", nil))
+	})
+	assert.True(t, allGone(children))
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "flashsale-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// The server is killed: its children end with it.
+func TestNothingOutlivesAServerThatIsKilled(t *testing.T) {
+	testscope.Long(t, "kills processes")
+	needRedis(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere the lock service stays")
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir) // which the server cannot tidy up
+	server := launchServer(t, "")
+	children := pids(watch(t, "http://"+server.Addr+"/", up))
+	server.Kill()
+	assert.Eventually(t, func() bool { return allGone(children) }, patience, 10*time.Millisecond)
+}
+
+// Without a Redis the page says what to do, and works with the -backend of the user, which is not killed.
+func TestThePageWithoutARedisOfItsOwn(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	locks := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
+	page := servePage(t, "-backend", locks)
+	watch(t, page, up)
+	assert.Equal(t, http.StatusConflict, press(t, page, "service/kill", nil))
+	require.Equal(t, http.StatusNoContent, press(t, page, "sale", url.Values{"stock": {"5"}, "buyers": {"6"}, "seconds": {"1"}}))
+	ended := watch(t, page, func(s pageState) bool { return s.Sale != nil && !s.Sale.Running })
+	assert.Zero(t, ended.Sale.Rounds[2].Oversold)
+	assert.Positive(t, ended.Sale.Rounds[2].Sold)
+
+	t.Setenv("PATH", "/nowhere")
+	alone := servePage(t)
+	state := watch(t, alone, func(s pageState) bool { return s.Problem != "" })
+	assert.Contains(t, state.Problem, "no redis-server in PATH")
+	assert.Equal(t, http.StatusConflict, press(t, alone, "sale", url.Values{"stock": {"5"}, "buyers": {"6"}, "seconds": {"1"}}))
+}

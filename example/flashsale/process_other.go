@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "syscall"
-
-// dieWithParent is only known on Linux. Elsewhere a lock service stays when its parent is killed; shops end with their input.
-func dieWithParent() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
