@@ -2,7 +2,9 @@
 //
 //	browser  GET /            the page, its style and its script
 //	         GET /face/events the state of the stage as server-sent events, each the whole of it
-//	         POST /face/...   a button; 204, or the reason as text
+//	         POST /face/...   a button, or open: 204, or the reason as text
+//
+// A GET starts nothing: browsers send one for a picture on any site. The page asks for open when its events begin.
 package face
 
 import (
@@ -18,8 +20,6 @@ import (
 
 // Stage is where the sale happens. Its methods are safe for concurrent use.
 type Stage interface {
-	// Open is called for each browser that comes. The first one opens the stage, or the next if that was not possible.
-	Open()
 	// Watch returns the state as JSON, and a channel that is closed when there is a newer one. nil: the stage has ended.
 	Watch() (state []byte, newer <-chan struct{})
 	// Press does what a button is for, such as shops/2/kill. An error is the reason why it was not done, for people.
@@ -75,7 +75,6 @@ func (f face) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	stream := http.NewResponseController(w)
-	f.Open()
 	for state, newer := f.Watch(); state != nil; state, newer = f.Watch() {
 		_ = stream.SetWriteDeadline(time.Now().Add(patience)) // not every ResponseWriter has one
 		if _, err := fmt.Fprintf(w, "retry: 500\ndata: %s\n\n", state); err != nil || stream.Flush() != nil {

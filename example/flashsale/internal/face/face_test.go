@@ -49,8 +49,6 @@ func (s *recorder) end() {
 	close(s.newer)
 }
 
-func (s *recorder) Open() { _ = s.note("open") }
-
 func (s *recorder) Watch() ([]byte, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,12 +95,12 @@ func TestButtons(t *testing.T) {
 	s := newRecorder()
 	h := mounted(s)
 	for path, form := range map[string]string{
-		"/face/sale": "stock=1&buyers=2&seconds=3", "/face/threshold": "value=7", "/face/service/kill": "", "/face/sale/end": "",
+		"/face/sale": "stock=1&buyers=2&seconds=3", "/face/threshold": "value=7", "/face/service/kill": "", "/face/sale/end": "", "/face/open": "",
 		"/face/shops/2/kill": "", "/face/shops/3/restart": "",
 	} {
 		assert.Equal(t, http.StatusNoContent, press(t, h, path, form, "Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin").Code, path)
 	}
-	assert.ElementsMatch(t, []string{"sale buyers=2&seconds=3&stock=1", "threshold value=7", "service/kill ", "sale/end ", "shops/2/kill ", "shops/3/restart "}, s.asked)
+	assert.ElementsMatch(t, []string{"sale buyers=2&seconds=3&stock=1", "threshold value=7", "service/kill ", "sale/end ", "open ", "shops/2/kill ", "shops/3/restart "}, s.asked)
 
 	w := press(t, h, "/face/service/restart", "")
 	assert.Equal(t, http.StatusConflict, w.Code)
@@ -122,7 +120,7 @@ func TestWrongFields(t *testing.T) {
 	assert.Empty(t, s.asked)
 }
 
-// Another site's page, in the browser of somebody who has this one open, presses no button.
+// Another site's page, in the browser of somebody who has this one open, presses no button, and starts nothing.
 func TestOtherSitesPressNothing(t *testing.T) {
 	s := newRecorder()
 	for name, headers := range map[string][]string{
@@ -131,15 +129,19 @@ func TestOtherSitesPressNothing(t *testing.T) {
 		"an old browser":                   {"Origin", "https://evil.example"},
 		"a sandboxed frame":                {"Origin", "null"},
 	} {
-		assert.Equal(t, http.StatusForbidden, press(t, mounted(s), "/face/service/kill", "", headers...).Code, name)
+		for _, path := range []string{"/face/open", "/face/service/kill"} {
+			assert.Equal(t, http.StatusForbidden, press(t, mounted(s), path, "", headers...).Code, name)
+		}
 	}
 	for _, host := range []string{"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example"} {
-		rebound := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/face/service/kill", http.NoBody)
-		rebound.Host = host
-		rebound.Header.Set("Origin", "http://"+host)
-		w := httptest.NewRecorder()
-		mounted(s).ServeHTTP(w, rebound)
-		assert.Equal(t, http.StatusForbidden, w.Code, host)
+		for method, path := range map[string]string{http.MethodGet: "/", http.MethodPost: "/face/service/kill"} {
+			rebound := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+			rebound.Host = host
+			rebound.Header.Set("Origin", "http://"+host)
+			w := httptest.NewRecorder()
+			mounted(s).ServeHTTP(w, rebound)
+			assert.Equal(t, http.StatusForbidden, w.Code, host)
+		}
 	}
 	assert.Empty(t, s.asked)
 }
@@ -150,28 +152,6 @@ func TestNamesThatAreServed(t *testing.T) {
 	}
 	for _, host := range []string{"evil.example", "shop.example.evil.example", "evil.shop.example:8080"} {
 		assert.False(t, known(host, []string{"shop.example"}), host)
-	}
-}
-
-// Reading the events starts the shops, so a picture on another site's page must not. A link to the page may.
-func TestOtherSitesStartNothing(t *testing.T) {
-	for _, c := range []struct {
-		path, site, mode string
-		code             int
-	}{
-		{"/face/events", "cross-site", "no-cors", http.StatusForbidden},
-		{"/face/events", "same-site", "cors", http.StatusForbidden},
-		{"/face/events", "cross-site", "navigate", http.StatusForbidden},
-		{"/", "cross-site", "navigate", http.StatusOK},
-		{"/", "none", "navigate", http.StatusOK},
-		{"/face/page.js", "same-origin", "no-cors", http.StatusOK},
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example"+c.path, http.NoBody)
-		r.Header.Set("Sec-Fetch-Site", c.site)
-		r.Header.Set("Sec-Fetch-Mode", c.mode)
-		w := httptest.NewRecorder()
-		mounted(newRecorder()).ServeHTTP(w, r)
-		assert.Equal(t, c.code, w.Code, "%+v", c)
 	}
 }
 
@@ -223,5 +203,5 @@ func TestEvents(t *testing.T) {
 	assert.Equal(t, `{"state":1}`, next())
 	s.end()
 	assert.Equal(t, "the end", next())
-	assert.Equal(t, []string{"open"}, s.asked, "once per browser")
+	assert.Empty(t, s.asked, "who reads starts nothing: a picture on another site does")
 }

@@ -233,6 +233,7 @@ $("legend").append(
   make("li", {}, make("i", { class: "area" }), "no lock service"));
 
 const events = new EventSource("/face/events");
+events.onopen = () => ask("open");
 events.onmessage = (e) => {
   document.body.dataset.live = "true";
   show(JSON.parse(e.data));

@@ -82,6 +82,9 @@ func (sc *scene) choose() (err error) {
 // press is what the buttons do.
 func (sc *scene) press(button string, form url.Values) error {
 	switch button {
+	case "open":
+		sc.open()
+		return nil
 	case "sale":
 		return sc.startSale(form)
 	case "sale/end":

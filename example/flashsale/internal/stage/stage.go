@@ -31,7 +31,7 @@ type stage struct {
 
 var _ face.Stage = (*stage)(nil)
 
-// newStage makes a stage, on which nothing runs until a browser comes. It ends with ctx; ended is closed when it has.
+// newStage makes a stage, on which nothing runs until a page opens it. It ends with ctx; ended is closed when it has.
 func newStage(ctx context.Context, s sale.Settings, stderr io.Writer) *stage {
 	st := &stage{settings: s, stderr: stderr, ctx: ctx, do: make(chan func(*scene)), ended: make(chan struct{})}
 	go st.run(&scene{stage: st, newer: make(chan struct{}), pageState: pageState{Threshold: s.Threshold, RTT: s.RTT.String()}})
@@ -83,9 +83,6 @@ func (st *stage) ask(do func(*scene) error) error {
 	}
 	return <-answer
 }
-
-// Open implements face.Stage.
-func (st *stage) Open() { st.tell((*scene).open) }
 
 // Watch implements face.Stage.
 func (st *stage) Watch() (state []byte, newer <-chan struct{}) {

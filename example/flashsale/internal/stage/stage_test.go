@@ -20,7 +20,7 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// watch returns the first state for which ok holds. The first one of all opens the stage.
+// watch returns the first state for which ok holds.
 func watch(t *testing.T, page string, ok func(pageState) bool) (state pageState) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
@@ -56,9 +56,11 @@ func press(t *testing.T, page, path string, form url.Values) int {
 	return resp.StatusCode
 }
 
-// up is the state in which a sale may begin.
-func up(s pageState) bool {
-	return s.Service.Up && len(s.Shops) == pageShops
+// open does what the page does, until a sale may begin.
+func open(t *testing.T, page string) pageState {
+	t.Helper()
+	require.Equal(t, http.StatusNoContent, press(t, page, "open", nil))
+	return watch(t, page, func(s pageState) bool { return s.Service.Up && len(s.Shops) == pageShops })
 }
 
 func pids(s pageState) []int {
@@ -92,7 +94,9 @@ func TestThePageEndsWithItsProcesses(t *testing.T) {
 	var children []int
 	t.Run("serve", func(t *testing.T) {
 		page := servePage(t)
-		children = pids(watch(t, page, up))
+		looked := watch(t, page, func(pageState) bool { return true })
+		assert.Empty(t, looked.Shops, "a GET starts nothing: another site's page has the browser send one")
+		children = pids(open(t, page))
 		require.False(t, allGone(children))
 		sale := url.Values{"stock": {"1000"}, "buyers": {"600"}, "seconds": {"30"}}
 		require.Equal(t, http.StatusNoContent, press(t, page, "sale", sale))
@@ -121,7 +125,7 @@ func TestNothingOutlivesAServerThatIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir) // which the server cannot tidy up
 	server := launchServer(t, "")
-	children := pids(watch(t, "http://"+server.Addr+"/", up))
+	children := pids(open(t, "http://"+server.Addr+"/"))
 	server.Kill()
 	assert.Eventually(t, func() bool { return allGone(children) }, patience, 10*time.Millisecond)
 }
@@ -131,7 +135,7 @@ func TestThePageWithoutARedisOfItsOwn(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	locks := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
 	page := servePage(t, "-backend", locks)
-	watch(t, page, up)
+	open(t, page)
 	assert.Equal(t, http.StatusConflict, press(t, page, "service/kill", nil))
 	require.Equal(t, http.StatusNoContent, press(t, page, "sale", url.Values{"stock": {"5"}, "buyers": {"6"}, "seconds": {"1"}}))
 	ended := watch(t, page, func(s pageState) bool { return s.Sale != nil && !s.Sale.Running })
@@ -140,6 +144,7 @@ func TestThePageWithoutARedisOfItsOwn(t *testing.T) {
 
 	t.Setenv("PATH", "/nowhere")
 	alone := servePage(t)
+	require.Equal(t, http.StatusNoContent, press(t, alone, "open", nil))
 	state := watch(t, alone, func(s pageState) bool { return s.Problem != "" })
 	assert.Contains(t, state.Problem, "no redis-server in PATH")
 	assert.Equal(t, http.StatusConflict, press(t, alone, "sale", url.Values{"stock": {"5"}, "buyers": {"6"}, "seconds": {"1"}}))
