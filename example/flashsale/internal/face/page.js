@@ -99,10 +99,10 @@ function card(r, i, sale) {
     ["bought", r.sold - r.oversold, "bought"],
     ["sold out", r.sold_out, "told: sold out"],
     ["turned away", r.turned_away, "told: come back later"],
-    ["no answer", r.lost, "no answer"],
-    ["oversold", r.oversold, "bought what does not exist"],
+    ["no answer", r.failed, "no answer"],
+    ["oversold", r.oversold, "bought in vain"],
   ].filter(([name, n]) => n > 0 || name !== "oversold");
-  const seen = Math.max(1, fates.reduce((sum, [, n]) => sum + n, 0));
+  const seen = Math.max(1, fates.reduce((sum, [, n]) => sum + n, r.inside)); // those inside are the empty rest of the bar
   const answers = draw("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
   let from = 0;
   fates.forEach(([, n], k) => {
@@ -137,7 +137,7 @@ function showSale(state) {
   const empty = { stock: Number(document.forms.start.elements.stock.value), running: true, samples: [], outages: [], seconds: 1, elapsed: 0 };
   const shown = sale || empty;
   const rounds = sale ? sale.rounds : Object.keys(about).map((round) => ({
-    round, locked: round !== "no lock", sold: 0, left: shown.stock, oversold: 0, twice: 0, sold_out: 0, turned_away: 0, lost: 0, inside: 0,
+    round, locked: round !== "no lock", sold: 0, left: shown.stock, oversold: 0, twice: 0, sold_out: 0, turned_away: 0, failed: 0, inside: 0,
     backend_requests: 0, orders_per_second: 0, p50_wait_ms: 0, p99_wait_ms: 0, p99_told_ms: 0,
   }));
   $("rounds").replaceChildren(...rounds.map((r, i) => card(r, i, shown)));

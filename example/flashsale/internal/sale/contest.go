@@ -184,7 +184,7 @@ func (s Settings) conclude(tried []Report, stdout, stderr io.Writer) int {
 			name = fmt.Sprintf("%s, pool %d", r.Round, r.Pool)
 		}
 		if r.Failure != "" {
-			fmt.Fprintf(stderr, "flashsale: %s: %d failed, the first with: %s\n", name, r.Failed, r.Failure)
+			fmt.Fprintf(stderr, "flashsale: %s: %d failed, the first with: %s\n", name, r.Failed+r.Away, r.Failure)
 		}
 		if s.Modes == nil && !r.way.fenced {
 			continue // a round to compare with
@@ -193,7 +193,7 @@ func (s Settings) conclude(tried []Report, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "flashsale: %s did not keep its promise: %d pieces oversold, %d in stock besides %d orders of %d, "+
 				"%d buyers told that they bought, %d fences out of order\n", name, r.Twice, r.Left, r.Sold, s.Stock, r.Told, r.FenceViolations)
 		}
-		if !r.kept() || r.Failed > 0 {
+		if !r.kept() || r.Failed+r.Away > 0 {
 			status = StatusFailed
 		}
 	}

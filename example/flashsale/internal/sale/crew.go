@@ -62,7 +62,7 @@ func (c *crew) run(ctx context.Context) (Result, error) {
 	for n := c.First; n < c.Instances; n += c.Stride {
 		instances.Go(func() {
 			if err := c.serve(ctx, n); err != nil { // which affected no buyer
-				c.change(func(r *Result) { r.fail(fmt.Errorf("instance %d: %w", n, err)) })
+				c.change(func(r *Result) { r.fail(&r.Failed, fmt.Errorf("instance %d: %w", n, err)) })
 			}
 		})
 	}
@@ -158,11 +158,10 @@ func (c *crew) answer(v *visit, err error) {
 		r.Refused++
 		r.Told = append(r.Told, answered)
 	case errors.Is(err, distributed.ErrUnavailable):
-		r.Away++
+		r.fail(&r.Away, err)
 		r.Told = append(r.Told, answered)
-		fallthrough
 	default:
-		r.fail(err)
+		r.fail(&r.Failed, err)
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 type Result struct {
 	Arrived  int           `json:"arrived"`
 	Bought   int           `json:"bought"`
-	SoldOut  int           `json:"sold_out"` // admitted, and nothing was left
-	Refused  int           `json:"refused"`  // not admitted: try later
-	Failed   int           `json:"failed"`
-	Away     int           `json:"away"`       // of those: they were told that the lock service was away
+	SoldOut  int           `json:"sold_out"`   // admitted, and nothing was left
+	Refused  int           `json:"refused"`    // not admitted: try later
+	Away     int           `json:"away"`       // told that the lock service was away
+	Failed   int           `json:"failed"`     // an error that nobody expects, or no answer
 	Requests int64         `json:"requests"`   // to the lock service
 	Selling  time.Duration `json:"selling_ns"` // from the start to the last piece sold
 	Failure  string        `json:"failure,omitempty"`
@@ -27,9 +27,9 @@ type Result struct {
 	Visits     []time.Duration `json:"visits_ns"`  // of those that looked at another product meanwhile
 }
 
-// fail keeps the first failure: the later ones are mostly its consequences.
-func (r *Result) fail(err error) {
-	if r.Failed++; r.Failure == "" {
+// fail counts a failure, and keeps the first: the later ones are mostly its consequences.
+func (r *Result) fail(count *int, err error) {
+	if *count++; r.Failure == "" {
 		r.Failure = err.Error()
 	}
 }
@@ -62,7 +62,7 @@ func (r *Result) Follow(newer Result) {
 }
 
 // Answered is the number of buyers that got any answer.
-func (r *Result) Answered() int { return r.Bought + r.SoldOut + r.Refused + r.Failed }
+func (r *Result) Answered() int { return r.Bought + r.SoldOut + r.Refused + r.Away + r.Failed }
 
 // percentile returns in ms the smallest element of sorted that at least p percent do not exceed (nearest rank), or 0.
 func percentile(sorted []time.Duration, p float64) float64 {

@@ -43,7 +43,7 @@ func TestMerge(t *testing.T) {
 		Bought: 11, SoldOut: 22, Refused: 33, Failed: 2, Away: 1, Requests: 55, Selling: 7, Waits: []time.Duration{1, 2},
 		Told: []time.Duration{3, 4}, Failure: "x",
 	}, a)
-	assert.Equal(t, 68, a.Answered())
+	assert.Equal(t, 69, a.Answered())
 }
 
 func TestReport(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 
 // legend explains the columns, because a table is often pasted without its program.
 const legend = `
-sold, oversold: rows in the database. sold out: admitted, nothing left. refused: not admitted ("try later").
+sold, oversold: rows in the database. sold out: admitted, nothing left. refused: told to try
+later, not admitted or because the lock service was away. failed: an error, or no answer.
 orders/s: until the last piece was sold. requests: to the lock service, without renewals and heartbeats;
 per order: per piece sold. wait: from arrival to admission, of admitted buyers.
 `
@@ -17,7 +18,7 @@ per order: per piece sold. wait: from arrival to admission, of admitted buyers.
 const modeLegend = `
 pool: connections of each process to the database, the best of those tried (most orders/s; within a tenth: least "others").
 sold: orders in the database. oversold: those for which no piece left the stock. sold out: came too late. refused: "try
-later". orders/s: until the last piece was sold. p50, p99: from arrival to "it is yours". others: p99 of visitors that read
+later". failed: an error, or no answer. orders/s: until the last piece was sold. p50, p99: from arrival to "it is yours". others: p99 of visitors that read
 another row over the same pools meanwhile. statements: to the database, by all buyers, per piece sold; requests: to the
 lock service, per piece sold.
 `
@@ -55,7 +56,7 @@ var (
 	way       = shown("round", "%s", func(r Report) string { return r.Round })
 	sold      = shown("sold", "%d", func(r Report) int { return r.Sold })
 	soldOut   = shown("sold out", "%d", func(r Report) int { return r.SoldOut })
-	refused   = shown("refused", "%d", func(r Report) int { return r.Refused })
+	refused   = shown("refused", "%d", Report.TurnedAway)
 	failed    = shown("failed", "%d", func(r Report) int { return r.Failed })
 	perSecond = shown("orders/s", "%.0f", func(r Report) float64 { return r.OrdersPerSecond })
 	perOrder  = shown("per order", "%.2f", func(r Report) float64 { return r.RequestsPerOrder })

@@ -22,7 +22,7 @@ wllock     100         0       104      796       0       759        12       0.
 		{Round: "no lock", Sold: 812, Oversold: 712, SoldOut: 188, OrdersPerSecond: 3271.4},
 		{Round: "one tier", Sold: 100, SoldOut: 900, OrdersPerSecond: 745, Requests: 2000, RequestsPerOrder: 20,
 			P50Wait: 101.2, P99Wait: 187, way: Rounds[1]},
-		{Round: "wllock", Sold: 100, SoldOut: 104, Refused: 796, OrdersPerSecond: 758.6, Requests: 12, RequestsPerOrder: 0.12,
+		{Round: "wllock", Sold: 100, SoldOut: 104, Refused: 790, Away: 6, OrdersPerSecond: 758.6, Requests: 12, RequestsPerOrder: 0.12,
 			P50Wait: 0.04, P99Wait: 49.1, way: Rounds[2]},
 	}, legend)
 	assert.Equal(t, strings.TrimPrefix(want, "\n")+legend, got.String())

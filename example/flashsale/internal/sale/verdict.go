@@ -19,7 +19,7 @@ func Verdict(reports []Report) string {
 		switch {
 		case !r.Once():
 			return fmt.Sprintf("Verdict: %s did not keep its promise in this run.", r.Round)
-		case r.Failed > 0:
+		case r.Failed+r.Away > 0:
 			failures = append(failures, r.failures())
 		case r.Sold == 0:
 			return fmt.Sprintf("Verdict: %s sold nothing, so there is nothing to compare.", r.Round)
@@ -39,7 +39,7 @@ func Verdict(reports []Report) string {
 // batched says what batches gain beside one order in each hold, if they were played and nobody failed.
 func batched(reports []Report, one *Report) string {
 	r := reportOf(reports, "batches")
-	if r == nil || !r.Once() || r.Failed > 0 || one.OrdersPerSecond == 0 {
+	if r == nil || !r.Once() || r.Failed+r.Away > 0 || one.OrdersPerSecond == 0 {
 		return ""
 	}
 	ratio := r.OrdersPerSecond / one.OrdersPerSecond
@@ -55,8 +55,8 @@ func (r *Report) failures() string {
 	if r.Away > 0 {
 		all = append(all, fmt.Sprintf("%s told %d buyers to come back later, 99 of 100 within %s", r.Round, r.TurnedAway(), long(r.P99Told)))
 	}
-	if lost := r.Failed - r.Away; lost > 0 {
-		all = append(all, fmt.Sprintf("%s left %d buyers without an answer", r.Round, lost))
+	if r.Failed > 0 {
+		all = append(all, fmt.Sprintf("%s left %d buyers without an answer", r.Round, r.Failed))
 	}
 	return strings.Join(all, ", and ")
 }

@@ -46,8 +46,8 @@ func TestTheVerdictClaimsNothingElse(t *testing.T) {
 		"none sold":      {func(_, _, two *Report) { two.Sold, two.Left = 0, 100 }, "wllock sold nothing", "times"},
 		"buyers failed":  {func(_, one, _ *Report) { one.Failed = 3 }, "Not all went well: one tier left 3 buyers without an answer.", "times"},
 		"both failed": {func(_, one, two *Report) {
-			one.Failed, one.Away, one.Refused, one.P99Told = 5, 3, 1, 4400
-			two.Failed, two.Away, two.Refused, two.P99Told = 4, 4, 0, 9.4
+			one.Failed, one.Away, one.Refused, one.P99Told = 2, 3, 1, 4400
+			two.Failed, two.Away, two.Refused, two.P99Told = 0, 4, 0, 9.4
 		}, "one tier told 4 buyers to come back later, 99 of 100 within 4.4 s, and one tier left 2 buyers without an answer; " +
 			"wllock told 4 buyers to come back later, 99 of 100 within 9 ms. So the rest", "times"},
 		"broken promise": {func(_, _, two *Report) { two.FenceViolations = 1 }, "wllock did not keep its promise", "twice"},

@@ -88,8 +88,8 @@ func withBackendOnly(ctx context.Context, i *instance, v *visit) error {
 		return err
 	}
 	v.entered = time.Now()
-	err = i.shop.ReadThenWrite(ctx, i.way.ID, v.buyer)
-	return errors.Join(err, lease.Release(context.WithoutCancel(ctx)))
+	defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // what it cannot release expires; the order stands
+	return i.shop.ReadThenWrite(ctx, i.way.ID, v.buyer)
 }
 
 // lease waits for the lock in the queue of the lock service, where each buyer counts as an instance.

@@ -69,7 +69,6 @@ type pageRound struct {
 	sale.Report
 	Locked     bool `json:"locked"`
 	TurnedAway int  `json:"turned_away"` // were told to come back later
-	Lost       int  `json:"lost"`        // got an error that nobody expects, or no answer from a shop that was killed
 	Inside     int  `json:"inside"`      // wait for an answer
 }
 
@@ -100,7 +99,7 @@ func (s *stageSale) describe() *pageSale {
 	}
 	for i, round := range sale.Rounds {
 		r := s.report(i)
-		shown := pageRound{Report: r, Locked: round.Locked, TurnedAway: r.TurnedAway(), Lost: r.Failed - r.Away}
+		shown := pageRound{Report: r, Locked: round.Locked, TurnedAway: r.TurnedAway()}
 		for _, part := range s.parts {
 			if !part.killed {
 				shown.Inside += part.inside(i)

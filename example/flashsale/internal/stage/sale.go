@@ -297,8 +297,8 @@ func (sc *scene) finish() {
 			text += fmt.Sprintf(", %d of them twice: the stock says that %d are left", r.Twice, r.Left)
 		}
 		sc.say("%s.", text)
-		if r.Failure != "" {
-			sc.say("%s told %d buyers that it could not sell, the first with: %s", r.Round, r.Failed, r.Failure)
+		if r.Failure != "" && (r.Failed > 0 || s.Outages == nil) { // an outage of the page explains itself
+			sc.say("%s: the first error was: %s", r.Round, r.Failure)
 		}
 	}
 	s.Verdict, s.Elapsed, s.Running = sale.Verdict(reports), s.at().Seconds(), false

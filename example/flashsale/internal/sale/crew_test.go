@@ -1,0 +1,62 @@
+package sale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
+)
+
+func TestWhatBuyersSaw(t *testing.T) {
+	away := fmt.Errorf("acquire: %w", distributed.ErrUnavailable)
+	for _, c := range []struct {
+		err  error
+		want Result
+		told int // to come back later, with the time
+	}{
+		{nil, Result{Bought: 1}, 0},
+		{sqlshop.ErrSoldOut, Result{SoldOut: 1}, 0},
+		{errTryLater, Result{Refused: 1}, 1},
+		{sqlshop.ErrContended, Result{Refused: 1}, 1},
+		{away, Result{Away: 1, Failure: away.Error()}, 1},
+		{errors.New("x"), Result{Failed: 1, Failure: "x"}, 0},
+	} {
+		one := &crew{}
+		one.answer(&visit{arrived: time.Now()}, c.err)
+		got := one.result
+		assert.Len(t, got.Told, c.told, c.err)
+		assert.Equal(t, 1, got.Answered())
+		got.Told, got.Answers, got.Selling = nil, nil, 0
+		assert.Equal(t, c.want, got)
+	}
+}
+
+// deaf is a lock service that goes away before a release.
+type deaf struct{ distributed.Backend }
+
+type deafLease struct{ distributed.Lease }
+
+func (deafLease) Release(context.Context) error { return distributed.ErrUnavailable }
+
+func (d deaf) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	lease, place, err := d.Backend.Enter(ctx, r)
+	return deafLease{lease}, place, err
+}
+
+func TestAnOrderStandsWhenItsReleaseFails(t *testing.T) {
+	task, office := newTask(t)
+	require.NoError(t, office.Stock(t.Context(), Rounds[1].ID, 1))
+	task.program, task.TTL = &program, time.Minute
+	one := &crew{Task: task, Stall: task.Stalls[0], way: Rounds[1]}
+	require.NoError(t, one.open(t.Context()))
+	defer one.close()
+	one.link.Backend = deaf{one.link.Backend}
+	assert.NoError(t, withBackendOnly(t.Context(), &instance{crew: one}, &visit{buyer: "b"}))
+}
