@@ -156,7 +156,7 @@ function showSale(state) {
   if (!saying) setStatus(usual);
 }
 
-const frame = { left: 60, right: 570, top: 10, bottom: 234 };
+const frame = { left: 82, right: 570, top: 10, bottom: 234 };
 
 function showChart(sale, rounds) {
   const time = Math.max(sale.seconds, sale.elapsed, 1);
