@@ -7,7 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The README's first command compiles what it runs: no client of a service, and nothing of a server.
 func TestWhatIsCompiled(t *testing.T) {

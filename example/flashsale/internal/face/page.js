@@ -98,7 +98,7 @@ function card(r, i, sale) {
   const fates = [
     ["bought", r.sold - r.oversold, "bought"],
     ["sold out", r.sold_out, "told: sold out"],
-    ["turned away", r.turned_away, "told: come back later"],
+    ["turned away", r.refused + r.away, "told: come back later"],
     ["no answer", r.failed, "no answer"],
     ["oversold", r.oversold, "bought in vain"],
   ].filter(([name, n]) => n > 0 || name !== "oversold");
@@ -137,7 +137,7 @@ function showSale(state) {
   const empty = { stock: Number(document.forms.start.elements.stock.value), running: true, samples: [], outages: [], seconds: 1, elapsed: 0 };
   const shown = sale || empty;
   const rounds = sale ? sale.rounds : Object.keys(about).map((round) => ({
-    round, locked: round !== "no lock", sold: 0, left: shown.stock, oversold: 0, twice: 0, sold_out: 0, turned_away: 0, failed: 0, inside: 0,
+    round, locked: round !== "no lock", sold: 0, left: shown.stock, oversold: 0, twice: 0, sold_out: 0, refused: 0, away: 0, failed: 0, inside: 0,
     backend_requests: 0, orders_per_second: 0, p50_wait_ms: 0, p99_wait_ms: 0, p99_told_ms: 0,
   }));
   $("rounds").replaceChildren(...rounds.map((r, i) => card(r, i, shown)));

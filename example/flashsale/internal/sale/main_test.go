@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 	"github.com/wllock/wllock/example/flashsale/internal/stores/all"
 	"github.com/wllock/wllock/internal/dbtest"
 )
@@ -100,24 +99,4 @@ func TestInterrupted(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "flashsale-*"))
 	require.NoError(t, err)
 	assert.Empty(t, left, "the database is removed")
-}
-
-func TestAConclusionFromTheDatabase(t *testing.T) {
-	cases := map[string]struct {
-		of     sqlshop.Audit
-		status int
-	}{
-		"all sold":             {sqlshop.Audit{Sold: 10}, StatusOK},
-		"some left":            {sqlshop.Audit{Sold: 7, Left: 3}, StatusOK},
-		"oversold":             {sqlshop.Audit{Sold: 11}, StatusFailed},
-		"one piece sold twice": {sqlshop.Audit{Sold: 8, Left: 3}, StatusFailed},
-		"fences out of order":  {sqlshop.Audit{Sold: 10, OutOfOrder: 1}, StatusFailed},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			r := NewReport(Rounds[2], 10, c.of, Result{Bought: c.of.Sold})
-			assert.Equal(t, c.status, Settings{Stock: 10}.conclude([]Report{r}, &out, &errs))
-		})
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestModesOfSeveralProcessesOverOneFile(t *testing.T) {
 	require.FileExists(t, file)
 }
 
-func TestAModeThatBreaksItsPromise(t *testing.T) {
+func TestAWayThatBreaksItsPromise(t *testing.T) {
 	cases := map[string]struct {
 		mode   string
 		of     sqlshop.Audit
@@ -105,16 +106,22 @@ func TestAModeThatBreaksItsPromise(t *testing.T) {
 		"fences out of order":            {"lock", sqlshop.Audit{Sold: 10, OutOfOrder: 1}, 10, StatusFailed},
 		"a batch has one fence":          {"batch", sqlshop.Audit{Sold: 10, OutOfOrder: 9}, 10, StatusOK},
 		"a batch after a later one":      {"batch", sqlshop.Audit{Sold: 10, OutOfOrder: 9, Fallen: 1}, 10, StatusFailed},
+		"a round":                        {"piece-c", sqlshop.Audit{Sold: 7, Left: 3}, 7, StatusOK},
+		"a round with a piece too many":  {"piece-c", sqlshop.Audit{Sold: 11}, 11, StatusFailed},
+		"a round without wllock":         {"piece-b", sqlshop.Audit{Sold: 11}, 11, StatusOK},
 		"no fences where there are none": {"statement", sqlshop.Audit{Sold: 10, OutOfOrder: 10}, 10, StatusOK},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
 			r := NewReport(wayOf(c.mode), 10, c.of, Result{Bought: c.told})
-			r.Pool = 4
-			assert.Equal(t, c.status, Settings{Stock: 10, Modes: []string{c.mode}}.conclude([]Report{r}, &out, &errs))
-			assert.Equal(t, c.status == StatusFailed, strings.Contains(errs.String(), c.mode+", pool 4 did not keep its promise"))
-			assert.Contains(t, out.String(), "write UPDATE ... WHERE qty > 0")
+			s := Settings{Stock: 10}
+			if slices.Contains(idsOf(modes), c.mode) {
+				r.Pool, s.Modes = 4, []string{c.mode}
+			}
+			assert.Equal(t, c.status, s.conclude([]Report{r}, &out, &errs))
+			assert.Equal(t, c.status == StatusFailed, strings.Contains(errs.String(), " did not keep its promise"))
+			assert.Equal(t, s.Modes != nil, strings.Contains(out.String(), "write UPDATE ... WHERE qty > 0"))
 		})
 	}
 }

@@ -41,12 +41,10 @@ func TestProcs(t *testing.T) {
 }
 
 func TestProcsReportTheirFailure(t *testing.T) {
-	for backend, want := range map[string]string{"gopher://nowhere": "-backend: allowed", "zk://": "zklock", "redis://%": "redislock"} {
-		task, _ := newTask(t)
-		task.Backend, task.Stalls[0].Way = backend, Rounds[2].ID
-		_, err := playTogether(t.Context(), task, func() {})
-		assert.ErrorContains(t, err, want)
-	}
+	task, _ := newTask(t)
+	task.Backend, task.Stalls[0].Way = "zk://", Rounds[2].ID
+	_, err := playTogether(t.Context(), task, func() {})
+	assert.ErrorContains(t, err, "zklock")
 }
 
 func TestProcsEndWithTheirParent(t *testing.T) {

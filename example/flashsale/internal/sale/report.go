@@ -135,8 +135,8 @@ func NewReport(w Way, stock int, a sqlshop.Audit, seen Result) Report {
 	return r
 }
 
-// TurnedAway is how many buyers were told to come back later.
-func (r Report) TurnedAway() int { return r.Refused + r.Away }
+// turnedAway is how many buyers were told to come back later.
+func (r Report) turnedAway() int { return r.Refused + r.Away }
 
 // Once reports whether each piece was sold at most once: every order took one from the stock, in the order of the fences.
 func (r Report) Once() bool { return r.Twice == 0 && r.FenceViolations == 0 }

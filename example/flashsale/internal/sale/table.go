@@ -56,7 +56,7 @@ var (
 	way       = shown("round", "%s", func(r Report) string { return r.Round })
 	sold      = shown("sold", "%d", func(r Report) int { return r.Sold })
 	soldOut   = shown("sold out", "%d", func(r Report) int { return r.SoldOut })
-	refused   = shown("refused", "%d", Report.TurnedAway)
+	refused   = shown("refused", "%d", Report.turnedAway)
 	failed    = shown("failed", "%d", func(r Report) int { return r.Failed })
 	perSecond = shown("orders/s", "%.0f", func(r Report) float64 { return r.OrdersPerSecond })
 	perOrder  = shown("per order", "%.2f", func(r Report) float64 { return r.RequestsPerOrder })

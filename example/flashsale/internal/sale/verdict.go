@@ -53,7 +53,7 @@ func batched(reports []Report, one *Report) string {
 func (r *Report) failures() string {
 	var all []string
 	if r.Away > 0 {
-		all = append(all, fmt.Sprintf("%s told %d buyers to come back later, 99 of 100 within %s", r.Round, r.TurnedAway(), long(r.P99Told)))
+		all = append(all, fmt.Sprintf("%s told %d buyers to come back later, 99 of 100 within %s", r.Round, r.turnedAway(), long(r.P99Told)))
 	}
 	if r.Failed > 0 {
 		all = append(all, fmt.Sprintf("%s left %d buyers without an answer", r.Round, r.Failed))

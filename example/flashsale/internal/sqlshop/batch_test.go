@@ -36,7 +36,8 @@ func TestBatchFenced(t *testing.T) {
 	})
 }
 
-// A batch that is paused after its claim sells nothing when it wakes up.
+// A batch that is paused after its claim must not write when it wakes up: another one has read the stock. So it is with a single order,
+// which is a batch of one.
 func TestABatchThatWasOvertakenChangesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		var s *Shop

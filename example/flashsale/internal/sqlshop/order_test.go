@@ -122,23 +122,6 @@ func TestOrderFenced(t *testing.T) {
 	})
 }
 
-// A holder that is paused after its claim must not write when it wakes up: another one has read the stock.
-func TestAHolderThatWasOvertakenChangesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
-		var s *Shop
-		overtaken := false
-		s = create(t, url, 5, func(ctx context.Context) error {
-			if overtaken {
-				return nil
-			}
-			overtaken = true
-			return s.OrderFenced(ctx, "p", "next", 2)
-		})
-		assert.ErrorIs(t, s.OrderFenced(t.Context(), "p", "paused", 1), ErrStaleFence)
-		s.expect(t, Audit{Sold: 1, Left: 4})
-	})
-}
-
 func TestAuditSeesFencesOutOfOrder(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := create(t, url, 5, atOnce)

@@ -67,9 +67,8 @@ type pageSale struct {
 
 type pageRound struct {
 	sale.Report
-	Locked     bool `json:"locked"`
-	TurnedAway int  `json:"turned_away"` // were told to come back later
-	Inside     int  `json:"inside"`      // wait for an answer
+	Locked bool `json:"locked"`
+	Inside int  `json:"inside"` // wait for an answer
 }
 
 // describe completes the state.
@@ -99,7 +98,7 @@ func (s *stageSale) describe() *pageSale {
 	}
 	for i, round := range sale.Rounds {
 		r := s.report(i)
-		shown := pageRound{Report: r, Locked: round.Locked, TurnedAway: r.TurnedAway()}
+		shown := pageRound{Report: r, Locked: round.Locked}
 		for _, part := range s.parts {
 			if !part.killed {
 				shown.Inside += part.inside(i)
