@@ -210,6 +210,27 @@ func TestAdaptTakesRateLimits(t *testing.T) {
 	order(t, h).isProblem(t, http.StatusTooManyRequests, "quota-exceeded")
 }
 
+// Behind the writer of the framework, too, reading a body ends with the lock.
+func TestSlowBodyUnderALockThatEnds(t *testing.T) {
+	l := wllocktest.New(t)
+	server := httptest.NewServer(routes(ginguard.New(l, "product", byID, httpguard.WithoutBodyBuffer(), calls(wllock.WithLockTimeMax(50*time.Millisecond))),
+		handle(func(r *http.Request, _ http.ResponseWriter) {
+			_, err := io.ReadAll(r.Body)
+			assert.ErrorIs(t, err, wllock.ErrLockTimeMax)
+		})))
+	defer server.Close()
+	body, rest := io.Pipe() // of which nothing comes
+	defer rest.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders/1000", body)
+	require.NoError(t, err)
+	resp, err := server.Client().Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	answer{resp, string(b)}.isProblem(t, http.StatusServiceUnavailable, "lease-lost")
+}
+
 func TestMistakesPanic(t *testing.T) {
 	require.Panics(t, func() { ginguard.Adapt(nil) })
 	require.Panics(t, func() { ginguard.New(nil, "product", byID) })

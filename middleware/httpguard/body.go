@@ -13,7 +13,7 @@ import (
 
 // BodyJSON takes the key from a top-level field of a JSON object in the body, a string or a whole number. A body longer
 // than maxBytes is refused with 413. The body is read to its end and passed to the handler from memory, so this is also a
-// body buffer: see WithBodyBuffer.
+// body buffer, and maxBytes bounds it: see WithBodyBuffer.
 func BodyJSON(field string, maxBytes int64) KeyFunc {
 	if maxBytes <= 0 {
 		panic(fmt.Sprintf("httpguard: BodyJSON(%q, %d): want more than 0 bytes", field, maxBytes))
@@ -27,20 +27,71 @@ func BodyJSON(field string, maxBytes int64) KeyFunc {
 	}
 }
 
+// buffered is a body that has been read to its end.
+type buffered struct {
+	bytes.Reader
+	body []byte
+}
+
+func newBuffered(body []byte) *buffered {
+	b := &buffered{body: body}
+	b.Reset(body)
+	return b
+}
+
+// Close implements io.Closer. The server closes the original.
+func (*buffered) Close() error { return nil }
+
+// inMemory returns the body if it has been buffered, by a key function or an outer guard, and not been read since.
+func inMemory(r *http.Request) (body []byte, ok bool) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, true
+	}
+	b, ok := r.Body.(*buffered)
+	if !ok || b.Len() < len(b.body) {
+		return nil, false
+	}
+	return b.body, true
+}
+
 // buffer reads the body to its end and replaces it with what was read.
 func buffer(r *http.Request, limit int64) ([]byte, error) {
-	if r.Body == nil {
-		return nil, nil
-	}
-	if r.ContentLength > limit { // rule M4, before the client is told to continue (Expect: 100-continue)
+	body, read := inMemory(r)
+	if r.ContentLength > limit || int64(len(body)) > limit { // rule M4, before the client is told to continue (Expect: 100-continue)
 		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	if read {
+		return body, nil
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body)) // the server closes the original
+	r.Body = newBuffered(body)
 	return body, nil
+}
+
+// bufferBeginning reads the body up to limit and replaces it: with what was read, if that was all, else with one that goes on from the client.
+func bufferBeginning(r *http.Request, limit int64) error {
+	if _, read := inMemory(r); read {
+		return nil
+	}
+	beginning, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errBody, err)
+	case int64(len(beginning)) <= limit:
+		r.Body = newBuffered(beginning)
+	default:
+		r.Body = &continued{Reader: io.MultiReader(bytes.NewReader(beginning), r.Body), Closer: r.Body}
+	}
+	return nil
+}
+
+// continued is a body whose beginning has been read.
+type continued struct {
+	io.Reader
+	io.Closer
 }
 
 var errBody = errors.New("body cannot be read")

@@ -34,6 +34,7 @@ func TestClientLeavesWhileWaiting(t *testing.T) {
 		opts    []httpguard.Option
 	}{
 		"GET":                {request: "GET /orders/" + secret + " HTTP/1.1\r\nHost: x\r\n\r\n", key: byPath},
+		"POST":               {request: post, key: byPath},
 		"POST, buffered":     {request: post, key: byPath, opts: []httpguard.Option{httpguard.WithBodyBuffer(1 << 10)}},
 		"POST, key in body":  {request: post, key: httpguard.Join(httpguard.BodyJSON("product_id", 1<<10), byPath)},
 		"POST, chunked body": {request: chunked, key: byPath, opts: []httpguard.Option{httpguard.WithBodyBuffer(1 << 10)}},
@@ -63,7 +64,7 @@ const chunked = "POST /orders/" + secret + " HTTP/1.1\r\nHost: x\r\nTransfer-Enc
 func TestHTTP2ClientLeavesWhileWaiting(t *testing.T) {
 	l := wllocktest.New(t)
 	wllocktest.Hold(t, l, "product", secret)
-	s := secure(t, httpguard.New(l, "product", httpguard.Query("id"))(never(t)))
+	s := secure(t, httpguard.New(l, "product", httpguard.Query("id"), httpguard.WithoutBodyBuffer())(never(t)))
 	ctx, cancel := context.WithCancel(t.Context())
 	// The body is never sent to its end, and yet, over HTTP/2, the server notices.
 	body, end := io.Pipe()

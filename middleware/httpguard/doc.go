@@ -1,6 +1,7 @@
 // Package httpguard puts a wllock lock around HTTP handlers.
 //
 //	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
+//		httpguard.WithBodyBuffer(16<<10), // a longer body is refused
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 //	mux.Handle("POST /orders/{id}", guard(orderHandler))
 //
@@ -8,10 +9,10 @@
 //
 // A request goes this way:
 //
-//	request ──▶ body buffer ──▶ key ──▶ Locker: queue, backend ──▶ handler, with the lock in r.Context()
-//	              (off)          │              │                    │
-//	               413          400        429, 409, 503            503, if the lock was lost
-//	                                                                     and nothing was written
+//	request ──▶ key, body ──▶ Locker: queue, backend ──▶ handler, with the lock in r.Context()
+//	                │                  │                    │
+//	            400, 413         429, 409, 503             503, if the lock was lost
+//	                                                            and nothing was written
 //
 // What clients get, all but the last with a problem (RFC 9457) that contains nothing of the request:
 //
@@ -30,6 +31,9 @@
 //	the client has disconnected              nothing is written
 //
 // Beside Retry-After, which is in whole seconds, the problem has the delay as retry_after_ms if it is known.
+//
+// A body is read before the queue, up to 64 KiB, so that a client that sends slowly keeps nobody waiting: see WithBodyBuffer and
+// WithoutBodyBuffer.
 //
 // The middleware never retries: a handler that has run may have done its work.
 //

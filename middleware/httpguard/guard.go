@@ -24,7 +24,7 @@ type guard struct {
 type settings struct {
 	calls      []wllock.CallOption
 	shedStatus int
-	bodyBuffer int64 // 0: off
+	bodyBuffer int64 // the longest body; 0: defaultBodyBuffer, and any length; negative: off
 	respond    func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
@@ -97,16 +97,31 @@ func WithShedStatus(status int) Option {
 	return func(s *settings) { s.shedStatus = status }
 }
 
-// WithBodyBuffer reads the body of each request, up to limit bytes, before the request queues (default: off). A longer body
-// is refused with 413. Over HTTP/1.1 the server detects a disconnect only once the body has been read to its end: without
-// this option, a POST whose client has left keeps its place until its turn comes. It costs up to limit bytes per waiting
-// request.
+// defaultBodyBuffer is how much of a body is read before the queue if no option says otherwise: more than orders and forms have, and
+// less than what a server can afford for each request that waits.
+const defaultBodyBuffer = 64 << 10
+
+// WithBodyBuffer refuses a body that is longer than limit, in bytes, with 413, so that a guard reads each body to its end before the
+// request queues. Nobody who sends slowly then keeps others waiting.
+//
+// By default a guard reads up to 64 KiB before the queue, and the handler reads what is beyond that from the client, under the lock. When the
+// lock is lost, or held for too long, that fails, also if the client sends nothing: the error Is that of the lock. This needs a writer
+// that supports SetReadDeadline of http.ResponseController. So a public service that takes no long bodies should set a limit.
+//
+// What has been read is passed to the handler from memory, and costs that much for each request that waits. A POST whose body has been
+// read to its end frees its place at once if its client leaves: over HTTP/1.1 the server detects a disconnect only then. How
+// long a client may take to send is up to http.Server.ReadTimeout.
 func WithBodyBuffer(limit int64) Option {
 	if limit <= 0 {
 		panic(fmt.Sprintf("httpguard: WithBodyBuffer(%d): want more than 0 bytes", limit))
 	}
 	return func(s *settings) { s.bodyBuffer = limit }
 }
+
+// WithoutBodyBuffer leaves the body to the handler: for uploads that should not begin before the lock is there, and for streams in both
+// directions, which would wait for their own end. The handler reads under the lock, so each client that sends slowly keeps all others
+// waiting until wllock.WithLockTimeMax. Reading ends with the lock, as in WithBodyBuffer.
+func WithoutBodyBuffer() Option { return func(s *settings) { s.bodyBuffer = -1 } }
 
 // WithResponder sets the function that answers a request that is refused, or whose lock was lost before anything was
 // written (default: a problem of RFC 9457). status is the proposed one, and Retry-After is set where it applies. The
@@ -137,10 +152,16 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case inside == nil:
 		g.refuse(w, r, err)
 	case err != nil:
-		g.lost(w, r, err)
-	case inside.Err() != nil && r.Context().Err() == nil: // ended by the lock: held for too long, or the Locker closes
-		g.lost(w, r, context.Cause(inside))
+		g.lost(w, r, inside, err)
+	case endedByLock(inside, r): // held for too long, or the Locker closes
+		g.lost(w, r, inside, context.Cause(inside))
 	}
+}
+
+// endedByLock reports whether the lock, and not the request's context, was the first to end the handler's. net/http cancels a request
+// when a read of its body fails, and so after heldBody.interrupt.
+func endedByLock(inside context.Context, r *http.Request) bool {
+	return inside.Err() != nil && !errors.Is(context.Cause(inside), context.Cause(r.Context()))
 }
 
 // locks are what a request needs: one key of the guard's name, or several keys.
@@ -159,11 +180,19 @@ func (g *guard) do(ctx context.Context, l locks, fn wllock.Func) error {
 
 // prepare does everything that comes before the queue.
 func (g *guard) prepare(r *http.Request) (l locks, err error) {
-	if g.bodyBuffer > 0 { // rule M4
+	if g.bodyBuffer > 0 { // rule M4, and before a key function that may read it
 		if _, err = buffer(r, g.bodyBuffer); err != nil {
 			return l, err
 		}
 	}
+	if l, err = g.locksOf(r); err == nil && g.bodyBuffer == 0 {
+		err = bufferBeginning(r, defaultBodyBuffer) // rule M4
+	}
+	return l, err
+}
+
+// locksOf makes the key or the keys of a request.
+func (g *guard) locksOf(r *http.Request) (l locks, err error) {
 	if g.keys != nil {
 		l.all, err = g.keys(r)
 	} else {
@@ -196,6 +225,11 @@ var errEmpty = fmt.Errorf("%w: %w", wllock.ErrInvalidKey, errMissing)
 // serve runs the handler with the lock's context.
 func (g *guard) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	inner := r.WithContext(ctx)
+	if _, read := inMemory(r); !read { // rule M4
+		body := newHeldBody(ctx, w, r.Body)
+		inner.Body = body
+		defer body.end()
+	}
 	defer func() { // the server and outer middleware look for these afterwards: temporary files, the route
 		r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern
 	}()
@@ -227,10 +261,14 @@ func (g *guard) answer(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // lost answers for a handler that returned without a response after its lock was lost: net/http would send an empty 200.
-func (g *guard) lost(w http.ResponseWriter, r *http.Request, err error) {
+func (g *guard) lost(w http.ResponseWriter, r *http.Request, inside context.Context, err error) {
 	switch begun(w) { // rule H4
 	case yes:
 	case no:
+		if endedByLock(inside, r) {
+			g.answer(w, r, err)
+			return
+		}
 		g.refuse(w, r, err)
 	case unknown: // no abort either: there may be a response
 		t := newTrial(w) // rule M2: the only wrapper

@@ -96,7 +96,7 @@ func (a answer) isProblem(t testing.TB, status int, kind string, retry bool) {
 func isFree(t testing.TB, l *wllock.Locker) {
 	t.Helper()
 	require.NoError(t, l.Do(t.Context(), "product", secret, func(context.Context) error { return nil },
-		wllock.WithWait(time.Second), wllock.WithCallThreshold(wllock.Unlimited)))
+		wllock.WithWait(30*time.Second), wllock.WithCallThreshold(wllock.Unlimited)))
 }
 
 // waiting waits until n callers wait for locks.
