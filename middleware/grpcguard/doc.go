@@ -15,6 +15,7 @@
 //	ErrUnavailable                  UNAVAILABLE         LOCK_BACKEND_UNAVAILABLE  retry later
 //	ErrClosed                       UNAVAILABLE         LOCK_CLOSED               retry later
 //	ErrLeaseLost, ErrLockTimeMax    ABORTED             LOCK_LOST                 do not retry
+//	a client that idles in a stream ABORTED             LOCK_LOST                 do not retry
 //	ErrClosed, during the call      ABORTED             LOCK_LOST                 do not retry
 //	ErrInvalidKey, no key           INVALID_ARGUMENT    LOCK_INVALID_KEY          do not retry
 //	a mistake in the program:
@@ -29,9 +30,10 @@
 //
 // # Streams
 //
-// On a server, a stream holds the lock until its handler has returned. If the key is in a message (KeyFrom), RecvMsg
-// acquires the lock with the first message; generated code for a call with one request does that before the handler.
-// stream.Context() ends when the lock is lost; a RecvMsg or SendMsg that waits for the client does not notice.
+// On a server, a stream holds the lock until its handler has returned. If the key is in a message (KeyFrom), or the call has one
+// request, RecvMsg acquires the lock when it has received the first message; generated code for a call with one request does
+// that before the handler. A stream of requests receives the others under the lock. When the hold ends, or the client has sent nothing
+// for the time of WithIdleTimeout, stream.Context() ends, and RecvMsg and SendMsg return, also if they wait for the client.
 //
 // On a client, a stream holds the lock until the last RecvMsg, that is, until gRPC has finished the stream: after an error
 // or io.EOF from RecvMsg, when its context ends, when the connection is closed. A stream that is dropped without any of

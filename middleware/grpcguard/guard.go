@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/nametext"
@@ -16,6 +17,7 @@ type guard struct {
 	key    KeyFunc
 	keys   KeysFunc // nil: name and key
 	calls  []wllock.CallOption
+	idle   time.Duration // 0: none
 }
 
 // Option configures an interceptor.
@@ -31,6 +33,19 @@ func WithCallOptions(opts ...wllock.CallOption) Option {
 	return func(g *guard) { g.calls = append(g.calls, opts...) }
 }
 
+// idleTimeout is the default of WithIdleTimeout: longer than a lost packet takes to be sent again, and a tenth of the maximum hold.
+const idleTimeout = time.Second
+
+// WithIdleTimeout sets how long the client of a server's stream may send nothing while RecvMsg waits for it under the lock (default one
+// second; 0: until the hold ends). Then the stream ends like one whose lock was lost: each client that idles keeps all others
+// waiting. Set it for streams whose client pauses while it has the lock. Other calls and clients ignore it.
+func WithIdleTimeout(d time.Duration) Option {
+	if d < 0 {
+		panic(fmt.Sprintf("grpcguard: WithIdleTimeout(%v): want 0 or more", d))
+	}
+	return func(g *guard) { g.idle = d }
+}
+
 func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *guard {
 	if locker == nil || key == nil {
 		panic("grpcguard: an interceptor needs a Locker and a key function")
@@ -38,14 +53,14 @@ func newGuard(locker *wllock.Locker, name string, key KeyFunc, opts []Option) *g
 	if err := nametext.CheckName("name", name); err != nil { // every call would be refused, and its caller blamed
 		panic("grpcguard: an interceptor: " + err.Error())
 	}
-	return (&guard{locker: locker, name: name, key: key}).with(opts)
+	return (&guard{locker: locker, name: name, key: key, idle: idleTimeout}).with(opts)
 }
 
 func newGuardAll(locker *wllock.Locker, keys KeysFunc, opts []Option) *guard {
 	if locker == nil || keys == nil {
 		panic("grpcguard: an interceptor needs a Locker and a function that returns the keys")
 	}
-	return (&guard{locker: locker, keys: keys}).with(opts)
+	return (&guard{locker: locker, keys: keys, idle: idleTimeout}).with(opts)
 }
 
 func (g *guard) with(opts []Option) *guard {

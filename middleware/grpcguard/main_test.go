@@ -183,7 +183,7 @@ func (r row) checkPushback(t testing.TB, pushback []string) {
 func isFree(t testing.TB, l *wllock.Locker) {
 	t.Helper()
 	require.NoError(t, l.Do(context.Background(), "product", secret, func(context.Context) error { return nil },
-		wllock.WithWait(time.Second), wllock.WithCallThreshold(wllock.Unlimited)))
+		wllock.WithWait(30*time.Second), wllock.WithCallThreshold(wllock.Unlimited)))
 }
 
 // closeUnder closes l without waiting for its holders: their contexts end.

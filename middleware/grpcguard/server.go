@@ -47,8 +47,11 @@ func sent(ctx context.Context, r *refusal) error {
 	return r
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, the lock is acquired with the
-// first message, otherwise before the handler starts.
+// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, or the call has one request, the lock is
+// acquired when the first message has been received, otherwise before the handler starts. A stream of requests receives the others
+// under the lock, and its client may not pause for longer than WithIdleTimeout. When that has passed, or the lock is lost, or held for
+// too long, the stream's context ends, and RecvMsg and SendMsg return at once, also if they wait for the client; their message must not
+// be used any more.
 func StreamServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
 	return newGuard(locker, name, key, opts).streamServer()
 }
@@ -61,16 +64,26 @@ func StreamServerInterceptorAll(locker *wllock.Locker, keys KeysFunc, opts ...Op
 func (g *guard) streamServer() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := ss.Context()
-		locks, err := g.locksOf(ctx, info.FullMethod, nil)
-		if errors.Is(err, ErrNoMessage) {
-			return g.late(srv, ss, info, handler)
-		}
-		if err != nil {
+		wanted, err := g.locksOf(ctx, info.FullMethod, nil)
+		switch {
+		case errors.Is(err, ErrNoMessage):
+			return g.late(srv, ss, handler, func(m any) (locks, error) { return g.locksOf(ctx, info.FullMethod, m) })
+		case err != nil:
 			return sent(ctx, refuse(err))
+		case !info.IsClientStream: // rule M4
+			return g.late(srv, ss, handler, func(any) (locks, error) { return wanted, nil })
 		}
-		refused, err := g.run(ctx, locks, func(held context.Context) error {
-			return handler(srv, &guardedStream{ServerStream: ss, ctx: held})
+		var s *heldStream
+		refused, err := g.run(ctx, wanted, func(held context.Context) error {
+			s = newHeldStream(ss, held, g.idle)
+			return handler(srv, s)
 		})
+		if s != nil {
+			if refused == nil {
+				refused = s.over(err)
+			}
+			s.end(nil)
+		}
 		if refused != nil {
 			return sent(ctx, refused)
 		}
@@ -78,19 +91,11 @@ func (g *guard) streamServer() grpc.StreamServerInterceptor {
 	}
 }
 
-// guardedStream is a stream with the lock's context.
-type guardedStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s *guardedStream) Context() context.Context { return s.ctx }
-
-// late runs a handler whose first message contains the key.
-func (g *guard) late(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+// late runs a handler that has the lock from its first message on.
+func (g *guard) late(srv any, ss grpc.ServerStream, handler grpc.StreamHandler, locksOf func(m any) (locks, error)) (err error) {
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel() // ends a wait for the lock that is still going on
-	s := &lateServerStream{ServerStream: ss, ctx: ctx, guard: g, method: info.FullMethod}
+	s := &lateServerStream{ServerStream: ss, ctx: ctx, guard: g, locksOf: locksOf}
 	defer func() { // rule M3: also after a panic, which continues
 		if refused := s.end(err); refused != nil {
 			err = sent(ss.Context(), refused)
@@ -99,39 +104,44 @@ func (g *guard) late(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
 	return handler(srv, s)
 }
 
-// lateServerStream acquires the lock with its first message. A goroutine of the handler may receive that while the handler
+// lateServerStream acquires the lock when its first message has been received. A goroutine of the handler may receive that while the handler
 // returns. The end and the lock meet under mu: a lock that comes first is released by the end, one that comes later is
 // released at once.
 type lateServerStream struct {
 	grpc.ServerStream
-	ctx    context.Context // the stream's, until the handler returns; acquire waits with it
-	guard  *guard
-	method string
+	ctx     context.Context // the stream's, until the handler returns; acquire waits with it
+	guard   *guard
+	locksOf func(m any) (locks, error)
 
 	mu      sync.Mutex // guards what follows
 	lock    *lock
-	refused *refusal // why the lock was not acquired
-	ended   bool     // the handler has returned
+	held    *heldStream // with the lock
+	refused *refusal    // why the lock was not acquired
+	ended   bool        // the handler has returned
 }
 
 // Context carries the lock once the first message has been received.
 func (s *lateServerStream) Context() context.Context {
-	if l, _ := s.got(); l != nil {
-		return l.Context()
+	if held, _ := s.got(); held != nil {
+		return held.Context()
 	}
 	return s.ServerStream.Context()
 }
 
 // RecvMsg returns the first message when the lock has been acquired.
 func (s *lateServerStream) RecvMsg(m any) error {
-	l, refused := s.got()
+	held, refused := s.got()
 	if refused != nil {
 		return refused
 	}
-	if err := s.ServerStream.RecvMsg(m); err != nil || l != nil {
+	if held != nil {
+		return held.RecvMsg(m)
+	}
+	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	locks, err := s.guard.locksOf(s.ctx, s.method, m)
+	var l *lock
+	locks, err := s.locksOf(m)
 	if err != nil {
 		refused = refuse(err)
 	} else {
@@ -143,11 +153,19 @@ func (s *lateServerStream) RecvMsg(m any) error {
 	return nil
 }
 
+// SendMsg ends with the hold, if there is one.
+func (s *lateServerStream) SendMsg(m any) error {
+	if held, _ := s.got(); held != nil {
+		return held.SendMsg(m)
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
 // got returns the result of the first message; both are nil before it.
-func (s *lateServerStream) got() (*lock, *refusal) {
+func (s *lateServerStream) got() (*heldStream, *refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lock, s.refused
+	return s.held, s.refused
 }
 
 // take keeps the result of the first message for end, unless that has run already. It returns why there is no lock.
@@ -156,6 +174,9 @@ func (s *lateServerStream) take(l *lock, refused *refusal) *refusal {
 	ended := s.ended
 	if !ended {
 		s.lock, s.refused = l, refused
+		if l != nil {
+			s.held = newHeldStream(s.ServerStream, l.inside, s.guard.idle)
+		}
 	}
 	s.mu.Unlock()
 	if !ended || l == nil {
@@ -169,10 +190,14 @@ func (s *lateServerStream) take(l *lock, refused *refusal) *refusal {
 func (s *lateServerStream) end(err error) *refusal {
 	s.mu.Lock()
 	s.ended = true
-	l, refused := s.lock, s.refused
+	l, held, refused := s.lock, s.held, s.refused
 	s.mu.Unlock()
-	if l != nil {
-		return l.end(err)
+	if l == nil {
+		return refused
 	}
+	if refused = l.end(err); refused == nil {
+		refused = held.over(err)
+	}
+	held.end(nil)
 	return refused
 }
