@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -229,6 +230,19 @@ func TestSlowBodyUnderALockThatEnds(t *testing.T) {
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	answer{resp, string(b)}.isProblem(t, http.StatusServiceUnavailable, "lease-lost")
+}
+
+// Behind the framework, too, nobody is let in whose answer the server could not write any more.
+func TestWaitEndsBeforeTheWriteTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := wllocktest.New(t)
+		wllocktest.Hold(t, l, "product", "1000")
+		ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{WriteTimeout: 2 * time.Second})
+		w := httptest.NewRecorder()
+		routes(ginguard.New(l, "product", byID), never(t)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/orders/1000", nil))
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Contains(t, w.Body.String(), "#wait-timeout")
+	})
 }
 
 func TestMistakesPanic(t *testing.T) {

@@ -18,6 +18,8 @@
 //
 //	ErrQueueFull                             429  queue-full           Retry-After
 //	ErrWaitTimeout                           429  wait-timeout         Retry-After
+//	too little of the server's WriteTimeout
+//	  is left for the handler                429  wait-timeout         Retry-After
 //	ErrHeld (wllock.NoWait)                  409  held                 Retry-After
 //	ErrUnavailable                           503  backend-unavailable  Retry-After
 //	ErrClosed                                503  shutting-down        Retry-After, if not admitted

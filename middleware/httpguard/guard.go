@@ -136,14 +136,24 @@ func WithResponder(f func(w http.ResponseWriter, r *http.Request, status int, er
 
 // ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	entry := entryOf(r) // before the body is read
 	locks, err := g.prepare(r)
 	if err != nil {
 		g.refuse(w, r, err)
 		return
 	}
+	waiting, end, err := entry.wait(r.Context())
+	if err != nil {
+		g.refuse(w, r, err)
+		return
+	}
+	defer end()
 	var inside context.Context // nil: the handler has not run
 	// rule M3, rule M5
-	err = g.do(r.Context(), locks, func(ctx context.Context) error {
+	err = g.do(waiting, locks, func(ctx context.Context) error {
+		if err := entry.admit(); err != nil { // rule M8
+			return err
+		}
 		inside = ctx
 		g.serve(ctx, w, r)
 		return nil
