@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/nametext"
@@ -37,6 +38,9 @@ type Option func(*settings)
 // when the lock is lost. A panic releases the lock and continues. A request that does not get the lock is answered as
 // described in the package documentation. New panics on invalid arguments,
 // such as a name that no lock can have.
+//
+// The lock is released when the handler returns, so it must not return while its work goes on. The handler of http.TimeoutHandler does: the
+// middleware panics when it gets that one, and belongs inside of it, http.TimeoutHandler(guard(h), d, "").
 func New(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) func(http.Handler) http.Handler {
 	if locker == nil || key == nil {
 		panic("httpguard: New needs a Locker and a key function")
@@ -72,10 +76,19 @@ func middleware(function string, g guard, opts []Option) func(http.Handler) http
 		if next == nil {
 			panic("httpguard: the handler is nil")
 		}
+		if isTimeout(next) {
+			panic("httpguard: http.TimeoutHandler returns while its handler goes on, which then has no lock: use http.TimeoutHandler(guard(h), ...)")
+		}
 		guarded := g
 		guarded.next = next
 		return &guarded
 	}
+}
+
+// isTimeout reports whether h is of http.TimeoutHandler, which only its type tells.
+func isTimeout(h http.Handler) bool {
+	t := reflect.TypeOf(h)
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http" && t.Elem().Name() == "timeoutHandler"
 }
 
 // WithCallOptions sets options of the lock, such as wllock.WithWait. wllock.WithFallback has no effect: use WithResponder.
