@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/wllock/wllock/internal/heldkey"
 )
 
 // bundle is a DoAll: its keys in the common order, and the context that its function runs with, which the loss of any of
@@ -215,7 +217,7 @@ func (b *bundle) run(fn Func) (err error) {
 
 // Value implements context.Context.
 func (b *bundle) Value(key any) any {
-	if _, ok := key.(heldKey); ok {
+	if key == heldkey.Key {
 		if h := b.innermost.Load(); h != nil {
 			return h
 		}

@@ -3,6 +3,8 @@ package wllock
 import (
 	"context"
 	"time"
+
+	"github.com/wllock/wllock/internal/heldkey"
 )
 
 // Held describes a lock that is held. Its methods may be called at any time, by any goroutine.
@@ -85,9 +87,6 @@ func HeldKey(ctx context.Context, name, key string) (*Held, bool) {
 	return nil, false
 }
 
-// heldKey is the context key of the innermost link.
-type heldKey struct{}
-
 // link is one lock in the chain of those that a context carries: the hold itself, or a nested guard's reference to it.
 type link interface {
 	held() *hold
@@ -95,13 +94,13 @@ type link interface {
 }
 
 func linkOf(ctx context.Context) link {
-	l, _ := ctx.Value(heldKey{}).(link)
+	l, _ := ctx.Value(heldkey.Key).(link)
 	return l
 }
 
 // Value implements context.Context.
 func (h *hold) Value(key any) any {
-	if _, ok := key.(heldKey); ok {
+	if key == heldkey.Key {
 		return h
 	}
 	return h.value(key)
@@ -118,7 +117,7 @@ type nested struct {
 
 // Value implements context.Context.
 func (n *nested) Value(key any) any {
-	if _, ok := key.(heldKey); ok {
+	if key == heldkey.Key {
 		return n
 	}
 	return n.Context.Value(key)

@@ -51,6 +51,7 @@ const rpcstatus = "middleware/grpcguard/internal/rpcstatus"
 var rooms = []room{
 	{path: "local", what: "tier 1: a fair queue per key", sealed: nothing},
 	{path: "internal/nametext", what: "the rule for names; printing what callers gave us", sealed: nothing},
+	{path: "internal/heldkey", what: "the context key of the innermost lock", sealed: nothing},
 	{path: "internal/deadline", what: "many deadlines on one timer", sealed: nothing},
 	{path: "internal/identity", what: "the ids of this process and its Lockers", sealed: nothing},
 	{path: "internal/race", what: "whether a test runs under the race detector", sealed: nothing},
@@ -125,7 +126,7 @@ var rooms = []room{
 	},
 	{
 		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",
-		knows:   []string{"local", "internal/nametext", "internal/deadline", "internal/identity", "internal/outage", "internal/tenure", "distributed"},
+		knows:   []string{"local", "internal/nametext", "internal/heldkey", "internal/deadline", "internal/identity", "internal/outage", "internal/tenure", "distributed"},
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 
@@ -154,7 +155,7 @@ var rooms = []room{
 		knows: []string{rpcstatus, "middleware/ratelimit"}, imports: grpcClient,
 	},
 	{
-		path: "middleware/ginguard", what: "locks around handlers of gin", knows: []string{".", "middleware/httpguard"},
+		path: "middleware/ginguard", what: "locks around handlers of gin", knows: []string{".", "internal/heldkey", "middleware/httpguard"},
 		imports: []string{"github.com/gin-gonic/gin"},
 	},
 	{

@@ -6,7 +6,8 @@
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 //	router.POST("/orders/:id", guard, order)
 //
-// In the handler c.Request.Context() carries the lock (wllock.HeldFrom), and ends when it is lost. A request that does not get
+// In the handler c.Request.Context() carries the lock (wllock.HeldFrom), and ends when it is lost. So does the *gin.Context, which ends only
+// with gin.Engine.ContextWithFallback. A request that does not get
 // the lock is answered and aborted.
 //
 // A request goes this way: gin's router finds the route and its parameters; the parameters become path values of the request,

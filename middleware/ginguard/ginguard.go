@@ -6,6 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/heldkey"
 	"github.com/wllock/wllock/middleware/httpguard"
 )
 
@@ -35,7 +36,7 @@ func serve(c *gin.Context, middleware func(http.Handler) http.Handler) {
 		outer.SetPathValue(p.Key, p.Value)
 	}
 	defer func() {
-		c.Request = outer // its context does not end with the lock: outer middleware may work with it
+		carry(c, outer) // its context does not end with the lock: outer middleware may work with it
 		if passed {
 			return
 		}
@@ -50,7 +51,18 @@ func serve(c *gin.Context, middleware func(http.Handler) http.Handler) {
 	}()
 	middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		passed = true
-		c.Request = r // its context carries the lock
+		carry(c, r) // its context has the lock
 		c.Next()
 	})).ServeHTTP(c.Writer, outer)
+}
+
+// carry makes r the request of c, and the lock of its context that of c: gin's own context looks for values in the request only with
+// gin.Engine.ContextWithFallback, and a guard inside that got it would wait for the lock that its caller holds.
+func carry(c *gin.Context, r *http.Request) {
+	c.Request = r
+	if held := r.Context().Value(heldkey.Key); held != nil {
+		c.Set(heldkey.Key, held)
+	} else {
+		c.Delete(heldkey.Key)
+	}
 }

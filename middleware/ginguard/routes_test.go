@@ -1,14 +1,17 @@
 package ginguard_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/middleware/ginguard"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -64,4 +67,38 @@ func TestHandlerAborts(t *testing.T) {
 		resp.Body.Close()
 	}
 	require.Error(t, err)
+}
+
+// gin's own context, which is easily given to a guard inside, carries the lock like that of the request.
+func TestContextOfGinCarriesTheLock(t *testing.T) {
+	l := wllocktest.New(t)
+	nothing := func(context.Context) error { return nil }
+	inside := func(c *gin.Context, name string) {
+		_, ok := wllock.HeldKey(c, name, "1000")
+		assert.True(t, ok)
+		assert.NoError(t, l.Do(c, name, "1000", nothing, wllock.NoWait()))
+		assert.NoError(t, l.DoAll(c, []wllock.Resource{{Name: name, Key: "1000"}}, nothing, wllock.NoWait()))
+	}
+	none := func(c *gin.Context) {
+		c.Next()
+		_, ok := wllock.HeldFrom(c)
+		assert.False(t, ok)
+	}
+	between := func(c *gin.Context) {
+		inside(c, "customer")
+		c.Next()
+		inside(c, "customer")
+		_, ok := wllock.HeldKey(c, "product", "1000")
+		assert.False(t, ok)
+	}
+	for _, fallback := range []bool{false, true} {
+		router := gin.New()
+		router.ContextWithFallback = fallback
+		router.POST("/orders/:id", none, ginguard.New(l, "customer", byID), between, ginguard.New(l, "product", byID), func(c *gin.Context) {
+			inside(c, "product")
+			inside(c, "customer")
+			c.Status(http.StatusNoContent)
+		})
+		require.Equal(t, http.StatusNoContent, order(t, router).StatusCode)
+	}
 }
