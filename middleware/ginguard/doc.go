@@ -2,7 +2,6 @@
 // answers are those of httpguard:
 //
 //	guard := ginguard.New(locker, "product", httpguard.PathValue("id"),
-//		httpguard.WithBodyBuffer(16<<10), // a longer body is refused
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 //	router.POST("/orders/:id", guard, order)
 //

@@ -13,7 +13,7 @@ import (
 
 // BodyJSON takes the key from a top-level field of a JSON object in the body, a string or a whole number. A body longer
 // than maxBytes is refused with 413. The body is read to its end and passed to the handler from memory, so this is also a
-// body buffer, and maxBytes bounds it: see WithBodyBuffer.
+// body buffer, and maxBytes takes the place of its default: see WithBodyBuffer.
 func BodyJSON(field string, maxBytes int64) KeyFunc {
 	if maxBytes <= 0 {
 		panic(fmt.Sprintf("httpguard: BodyJSON(%q, %d): want more than 0 bytes", field, maxBytes))
@@ -69,29 +69,6 @@ func buffer(r *http.Request, limit int64) ([]byte, error) {
 	}
 	r.Body = newBuffered(body)
 	return body, nil
-}
-
-// bufferBeginning reads the body up to limit and replaces it: with what was read, if that was all, else with one that goes on from the client.
-func bufferBeginning(r *http.Request, limit int64) error {
-	if _, read := inMemory(r); read {
-		return nil
-	}
-	beginning, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", errBody, err)
-	case int64(len(beginning)) <= limit:
-		r.Body = newBuffered(beginning)
-	default:
-		r.Body = &continued{Reader: io.MultiReader(bytes.NewReader(beginning), r.Body), Closer: r.Body}
-	}
-	return nil
-}
-
-// continued is a body whose beginning has been read.
-type continued struct {
-	io.Reader
-	io.Closer
 }
 
 var errBody = errors.New("body cannot be read")

@@ -1,7 +1,6 @@
 // Package httpguard puts a wllock lock around HTTP handlers.
 //
 //	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
-//		httpguard.WithBodyBuffer(16<<10), // a longer body is refused
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 //	mux.Handle("POST /orders/{id}", guard(orderHandler))
 //

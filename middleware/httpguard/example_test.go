@@ -47,7 +47,6 @@ func Example() {
 		fmt.Fprintln(w, "ordered under", held.Key())
 	}
 	guard := httpguard.New(locker, "product", httpguard.PathValue("id"),
-		httpguard.WithBodyBuffer(16<<10), // a longer body is refused
 		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}", guard(http.HandlerFunc(order)))

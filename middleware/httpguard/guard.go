@@ -25,7 +25,7 @@ type guard struct {
 type settings struct {
 	calls      []wllock.CallOption
 	shedStatus int
-	bodyBuffer int64 // the longest body; 0: defaultBodyBuffer, and any length; negative: off
+	bodyBuffer int64 // the longest body; 0: defaultBodyBuffer, or what a key function reads; negative: off
 	respond    func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
@@ -114,12 +114,8 @@ func WithShedStatus(status int) Option {
 // less than what a server can afford for each request that waits.
 const defaultBodyBuffer = 64 << 10
 
-// WithBodyBuffer refuses a body that is longer than limit, in bytes, with 413, so that a guard reads each body to its end before the
-// request queues. Nobody who sends slowly then keeps others waiting.
-//
-// By default a guard reads up to 64 KiB before the queue, and the handler reads what is beyond that from the client, under the lock. When the
-// lock is lost, or held for too long, that fails, also if the client sends nothing: the error Is that of the lock. This needs a writer
-// that supports SetReadDeadline of http.ResponseController. So a public service that takes no long bodies should set a limit.
+// WithBodyBuffer sets how long a body may be, in bytes (default: 64 KiB, or what BodyJSON allows). A guard reads each body to its end before
+// the request queues, and refuses a longer one with 413, so that nobody who sends slowly keeps others waiting.
 //
 // What has been read is passed to the handler from memory, and costs that much for each request that waits. A POST whose body has been
 // read to its end frees its place at once if its client leaves: over HTTP/1.1 the server detects a disconnect only then. How
@@ -133,7 +129,8 @@ func WithBodyBuffer(limit int64) Option {
 
 // WithoutBodyBuffer leaves the body to the handler: for uploads that should not begin before the lock is there, and for streams in both
 // directions, which would wait for their own end. The handler reads under the lock, so each client that sends slowly keeps all others
-// waiting until wllock.WithLockTimeMax. Reading ends with the lock, as in WithBodyBuffer.
+// waiting until wllock.WithLockTimeMax. When the lock is lost, or held for too long, Read fails, also if the client sends nothing: the error Is
+// that of the lock. This needs a writer that supports SetReadDeadline of http.ResponseController.
 func WithoutBodyBuffer() Option { return func(s *settings) { s.bodyBuffer = -1 } }
 
 // WithResponder sets the function that answers a request that is refused, or whose lock was lost before anything was
@@ -208,8 +205,11 @@ func (g *guard) prepare(r *http.Request) (l locks, err error) {
 			return l, err
 		}
 	}
-	if l, err = g.locksOf(r); err == nil && g.bodyBuffer == 0 {
-		err = bufferBeginning(r, defaultBodyBuffer) // rule M4
+	if l, err = g.locksOf(r); err != nil || g.bodyBuffer != 0 {
+		return l, err
+	}
+	if _, read := inMemory(r); !read {
+		_, err = buffer(r, defaultBodyBuffer) // rule M4
 	}
 	return l, err
 }

@@ -119,7 +119,7 @@ func TestResponseControllerPassesThrough(t *testing.T) {
 // The server removes the temporary files of a form through the request it has made.
 func TestFilesOfAFormAreRemoved(t *testing.T) {
 	var file string
-	guarded := httpguard.New(wllocktest.New(t), "product", httpguard.Query("id"))(
+	guarded := httpguard.New(wllocktest.New(t), "product", httpguard.Query("id"), httpguard.WithoutBodyBuffer())(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if !assert.NoError(t, r.ParseMultipartForm(0)) {
 				return
