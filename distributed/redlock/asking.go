@@ -19,7 +19,7 @@ func (a *attempt) enter(prev *lease) {
 		token = prev.a.token
 		prev.adopt()
 	}
-	c := a.call(enterScript, a.letter(), 1, a.asked, noWait, token)
+	c := a.call(enterScript, modeLetter(a.mode), 1, a.asked, noWait, token)
 	a.mu.Lock()
 	a.started = time.Now()
 	for i := range a.seats {
@@ -47,7 +47,6 @@ func (a *attempt) entered(k *ask, prev *lease) {
 func (a *attempt) answered(k *ask, s standing) {
 	if k.Err == nil {
 		a.b.learn(s.longest)
-		s = a.asPermit(s)
 		s.age = k.node.aging.trust(k.sent, time.Now(), s.age)
 	}
 	a.mu.Lock()
@@ -86,12 +85,7 @@ func (a *attempt) consider() (then func()) {
 
 func (a *attempt) considerAsking() func() {
 	t := a.tally()
-	verdict := t.judge()
-	full := verdict == granted && !a.room()
-	if full {
-		verdict = refused // further answers would not name fewer holders
-	}
-	switch verdict {
+	switch t.judge() {
 	case granted:
 		a.observe(nil)
 		return a.win()
@@ -107,7 +101,7 @@ func (a *attempt) considerAsking() func() {
 		if !a.noWait {
 			return a.wait()
 		}
-		if err := a.young(); err != nil && !full {
+		if err := a.young(); err != nil {
 			return a.fail(a.b.unavailable("enter", err))
 		}
 		return a.fail(distributed.Held(a.holder()))
@@ -136,7 +130,7 @@ func (a *attempt) askAgain(err error) func() {
 	for i := range a.seats {
 		if s := &a.seats[i]; s.err != nil {
 			s.err = nil
-			c := a.call(enterScript, a.letter(), s.ask(time.Now()), a.asked, noWait, "")
+			c := a.call(enterScript, modeLetter(a.mode), s.ask(time.Now()), a.asked, noWait, "")
 			k := a.question(c, func(k *ask) { a.entered(k, nil) })
 			k.node = a.b.nodes[i]
 			asks = append(asks, k)
@@ -165,7 +159,7 @@ func (a *attempt) closeRound() {
 
 // tally counts the seats. The caller holds mu.
 func (a *attempt) tally() tally {
-	t := tally{n: len(a.seats), closed: a.closed && !a.passing()}
+	t := tally{n: len(a.seats), closed: a.closed}
 	now, longest := time.Now(), a.longest()
 	for i := range a.seats {
 		switch s := &a.seats[i]; {

@@ -27,8 +27,6 @@ type attempt struct {
 	mode     distributed.Mode
 	ttl      time.Duration
 	noWait   bool
-	limit    int    // of a permit; 0: it is none
-	read     uint64 // set of the servers whose lists decide about a permit; not written any more once claiming
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by Backend.beats
 
@@ -71,8 +69,7 @@ func newAttempt(b *Backend, req distributed.Request) *attempt {
 	id := b.attempts.next()
 	a := &attempt{
 		b: b, asked: id.Number, token: tokenOf(id, b.process), lane: laneOf(req.Key), keys: keysOf(req.Key), mode: req.Mode, ttl: req.TTL,
-		noWait: req.NoWait, limit: req.Limit,
-		instance: instanceName(req.Instance), seats: make([]seat, len(b.nodes)), settled: make(chan struct{}),
+		noWait: req.NoWait, instance: instanceName(req.Instance), seats: make([]seat, len(b.nodes)), settled: make(chan struct{}),
 	}
 	a.item.Owner = a
 	return a
@@ -140,9 +137,6 @@ func (a *attempt) wait() func() {
 // win makes the lease of a majority of votes. With little of W left, which means slow servers, it is claimed before anybody
 // uses it. The caller holds mu.
 func (a *attempt) win() func() {
-	if a.limit > 0 {
-		return a.pass()
-	}
 	until, _ := a.votedUntil()
 	if late(time.Now(), until, a.window()) {
 		a.state = claiming
@@ -170,18 +164,15 @@ func (a *attempt) deliver(until time.Time) func() {
 // claim renews the votes before the lease is delivered.
 func (a *attempt) claim(until time.Time) {
 	sent := time.Now()
-	d := a.claimed()
 	a.extendVotes(func(held int, lost bool) {
 		a.mu.Lock()
 		then := nothing
 		switch {
 		case a.state != claiming: // left, cancelled or closed meanwhile
 		case held >= a.b.quorum && !distributed.Over(time.Now(), until): // later the votes may have been another's in between
-			then = a.deliver(distributed.Validity(sent, d))
+			then = a.deliver(distributed.Validity(sent, a.ttl))
 		case a.granted != nil && !lost && !distributed.Over(time.Now(), until):
 			then = func() { a.claim(until) }
-		case a.granted != nil && a.limit > 0: // a token decides once about a permit
-			then = a.restart()
 		case a.granted != nil: // the votes have expired: wait on
 			a.state = waiting
 			then = func() { a.beat(everyNode) }

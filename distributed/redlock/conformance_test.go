@@ -49,7 +49,7 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 			all.Wait()
 		}
 		return locktest.Service{
-			Backend: open(), Another: open,
+			Backend: open(), Another: open, NoPermits: true,
 			Holder: func(string) string { return identity.Process("") }, // a token names the process
 			Expire: func(key string) { // all at once: the suite measures from when it returns
 				settled(direct, key)
@@ -88,18 +88,5 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceWithFences(t *testing.T) {
-	f := fixture(start(t, 3), WithQuorumFences())
-	f.Skip = byChance
-	locktest.Run(t, f)
-}
-
-// byChance skips the cases that fail now and then.
-func byChance(c locktest.Case) string {
-	switch c.Name {
-	case "permits enter beside a downgraded lease", "an exclusive request waits for all permits, and permits behind it for that":
-		if testing.Short() {
-			return "fails by chance"
-		}
-	}
-	return ""
+	locktest.Run(t, fixture(start(t, 3), WithQuorumFences()))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -26,8 +25,6 @@ const (
 	// fenceTries bounds the exchanges of one Refill. The second knows the largest that a majority has, so it succeeds unless
 	// the lease is lost; more are for servers that come back in between.
 	fenceTries = 5
-	// firstLead is by how much, at random and doubling with each try, a permit's fences run ahead of those of others that reserve too.
-	firstLead = uint64(100 * time.Microsecond)
 )
 
 // fences are what is left of the block of a lease.
@@ -80,7 +77,7 @@ func (l *lease) Refill(ctx context.Context) error {
 	if !b.fences {
 		return errors.ErrUnsupported
 	}
-	shared := l.shared.Load() && l.a.limit == 0
+	shared := l.shared.Load()
 	count := uint64(fenceBlock)
 	if shared {
 		if _, ok := l.NextFence(); ok {
@@ -88,15 +85,9 @@ func (l *lease) Refill(ctx context.Context) error {
 		}
 		count = 1
 	}
-	tries, least := fenceTries, uint64(0)
-	if l.a.limit > 0 {
-		tries *= 2
-	}
-	for try := range tries {
+	least := uint64(0)
+	for try := range fenceTries {
 		first := max(b.nextFence(), least)
-		if first > 0 && try > 0 && l.a.limit > 0 { // those that hold permits reserve at the same time
-			first += rand.N(firstLead << try)
-		}
 		word, err := l.reserve(ctx, first, count, &least)
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) && !l.over():

@@ -24,16 +24,15 @@ import (
 )
 
 const (
-	// childVariable makes the test binary a process of a fleet: "limit contenders file servers...".
+	// childVariable makes the test binary a process of a fleet: "contenders file servers...".
 	childVariable = "WLLOCK_TEST_CHILD"
-	fleetPermits  = 3
 	fleetLanes    = 3
 )
 
-// TestAFleetNeverHoldsTooManyPermits: processes that compete for permits are killed (-9) and stopped for longer than their leases, while
-// fewer than half of the servers stand still or lose their data; no more are ever inside than there are permits. Where each process reaches
-// three servers, most servers know of some of those inside only. WLLOCK_FLEET is for how long.
-func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
+// TestAFleetNeverHoldsTwice: processes that compete for a lock are killed (-9) and stopped for longer than their leases, while fewer than
+// half of the servers stand still or lose their data; no two are ever inside. Where each process reaches three servers, two majorities
+// share one or two of them. WLLOCK_FLEET is for how long.
+func TestAFleetNeverHoldsTwice(t *testing.T) {
 	testscope.Long(t, "a storm of callers")
 	lasting := testscope.Scale(3*time.Second, time.Minute)
 	if d, err := time.ParseDuration(os.Getenv("WLLOCK_FLEET")); err == nil {
@@ -42,11 +41,11 @@ func TestAFleetNeverHoldsTooManyPermits(t *testing.T) {
 	three := map[string]int{"three of five servers": 3}
 	reaches := testscope.Scale(three, map[string]int{"three of five servers": 3, "all servers": 5})
 	for name, n := range reaches {
-		t.Run(name, func(t *testing.T) { permitsOfAFleet(t, n, lasting) })
+		t.Run(name, func(t *testing.T) { locksOfAFleet(t, n, lasting) })
 	}
 }
 
-func permitsOfAFleet(t *testing.T, reaches int, lasting time.Duration) {
+func locksOfAFleet(t *testing.T, reaches int, lasting time.Duration) {
 	t.Helper()
 	f := &fleet{t: t, reaches: reaches, s: startFor(t, 5, huntTTL), file: t.TempDir() + "/gates", rnd: testseed.Rand(t)}
 	gates, err := testproc.OpenTurnstile(f.file)
@@ -63,11 +62,10 @@ func permitsOfAFleet(t *testing.T, reaches int, lasting time.Duration) {
 		f.disturb()
 	}
 	faults.Wait()
-	t.Logf("%d entries in %v, at most %d inside; %d kills, %d stops, %d servers stood still, %d forgot; %d leases lost, %d errors", gates.Entries.Load(),
-		time.Since(begin).Round(time.Second), gates.Most.Load(), f.kills, f.stops, f.stills, f.forgot, gates.Lost.Load(), gates.Errors.Load())
-	require.Zero(t, gates.Over.Load(), "more inside than there are permits")
+	t.Logf("%d entries in %v; %d kills, %d stops, %d servers stood still, %d forgot; %d leases lost, %d errors", gates.Entries.Load(),
+		time.Since(begin).Round(time.Second), f.kills, f.stops, f.stills, f.forgot, gates.Lost.Load(), gates.Errors.Load())
+	require.Zero(t, gates.Over.Load(), "two inside")
 	require.Zero(t, gates.Behind.Load(), "fences below those of leases that had ended")
-	require.Greater(t, gates.Most.Load(), int64(1), "permits are used")
 	require.Greater(t, gates.Entries.Load(), int64(lasting/(200*time.Millisecond)))
 }
 
@@ -86,7 +84,7 @@ type fleet struct {
 
 // start starts the process i, which reaches the servers from i on.
 func (f *fleet) start(i int) *exec.Cmd {
-	words := []string{strconv.Itoa(fleetPermits), strconv.Itoa(fleetLanes), f.file}
+	words := []string{strconv.Itoa(fleetLanes), f.file}
 	for j, one := range f.s.all {
 		if n := len(f.s.all); (j-i+n)%n < f.reaches {
 			words = append(words, one.Addr)
@@ -148,14 +146,13 @@ func (f *fleet) forget(rnd *rand.Rand, until time.Time) {
 
 // runChild is a process of the fleet, until its input ends.
 func runChild(words []string) {
-	limit, _ := strconv.Atoi(words[0])
-	lanes, _ := strconv.Atoi(words[1])
-	gates, err := testproc.OpenTurnstile(words[2])
+	lanes, _ := strconv.Atoi(words[0])
+	gates, err := testproc.OpenTurnstile(words[1])
 	if err != nil {
 		panic(err)
 	}
 	var clients []redis.UniversalClient
-	for _, addr := range words[3:] {
+	for _, addr := range words[2:] {
 		clients = append(clients, redis.NewClient(&redis.Options{Addr: addr}))
 	}
 	b, err := New(clients, WithQuorumFences())
@@ -170,7 +167,7 @@ func runChild(words []string) {
 	var all sync.WaitGroup
 	for i := range lanes {
 		c := &contender{b: b, gates: gates, req: distributed.Request{
-			Key: "k", Instance: fmt.Sprint("fleet", os.Getpid(), "#", i), Mode: distributed.Shared, Limit: limit, TTL: huntTTL,
+			Key: "k", Instance: fmt.Sprint("fleet", os.Getpid(), "#", i), TTL: huntTTL,
 		}}
 		all.Go(func() { c.run(ctx) })
 	}
@@ -178,7 +175,7 @@ func runChild(words []string) {
 	_ = b.Close()
 }
 
-// contender asks for permits, one after the other.
+// contender asks for the lock, again and again.
 type contender struct {
 	b     *Backend
 	gates *testproc.Turnstile
@@ -199,7 +196,7 @@ func (c *contender) run(ctx context.Context) {
 				c.gates.Behind.Add(1)
 			}
 		}
-		c.gates.Enter(gate, l.Until(), c.req.Limit)
+		c.gates.Enter(gate, l.Until(), 1)
 		if rand.IntN(2) == 0 {
 			time.Sleep(rand.N(10 * time.Millisecond))
 		}

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,6 +74,21 @@ func (s *servers) open(opts ...Option) *Backend {
 	b, err := New(s.clients(), opts...)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, b.Close()) })
+	return b
+}
+
+// linked is a backend that reaches only these of the servers, or all.
+func linked(t *testing.T, s *servers, reaches ...int) *Backend {
+	t.Helper()
+	var clients []redis.UniversalClient
+	for i, one := range s.all {
+		p := redistest.NewProxy(t, one.Addr)
+		p.SetHalfOpen(len(reaches) > 0 && !slices.Contains(reaches, i))
+		clients = append(clients, one.Client(func(o *redis.Options) { o.Addr = p.Addr }))
+	}
+	b, err := New(clients, WithQuorumFences())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 

@@ -20,32 +20,19 @@ import (
 const (
 	huntTTL     = 600 * time.Millisecond
 	huntClients = 4
-	huntPermits = 2
 	huntFlaw    = huntTTL / 2 // what happens to a link or a server lasts so long at most, and W is as long
 )
 
 // TestRandomFaults: writers and readers do all that leases and places can, while each link delays, loses and cuts what it carries,
 // servers stop, and few enough of them forget. A witness in this process sees at most one writer, or readers, whose
-// leases are valid, and fences of writers that grow; or so many permits at most.
+// leases are valid, and fences of writers that grow.
 func TestRandomFaults(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
 	lasts := testscope.Scale(3*time.Second, time.Minute)
-	type course struct {
-		n       int
-		permits bool
-	}
-	courses := []course{{3, false}, {5, false}, {5, true}}
-	courses = testscope.Scale(courses, append(courses, course{3, true}))
-	for _, c := range courses {
-		n := c.n
-		name := fmt.Sprint(n, " servers")
-		if c.permits {
-			name += ", permits"
-		}
-		t.Run(name, func(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
 			rnd := testseed.Rand(t)
-			h := &hunt{t: t, s: startFor(t, n, huntTTL), end: make(chan struct{}), permits: c.permits}
-			h.witness.limited = c.permits
+			h := &hunt{t: t, s: startFor(t, n, huntTTL), end: make(chan struct{})}
 			for i := range huntClients {
 				h.client(fmt.Sprint("client", i), rand.New(rand.NewPCG(rnd.Uint64(), rnd.Uint64())))
 			}
@@ -70,7 +57,6 @@ type hunt struct {
 	witness huntWitness
 	faults  int // of disturb alone
 	forgot  int // of forget alone
-	permits bool
 }
 
 func (h *hunt) ended() bool {
@@ -158,11 +144,8 @@ func (h *hunt) once(b *Backend, name string, rnd *rand.Rand) {
 	if rnd.IntN(3) == 0 {
 		req.Mode = distributed.Shared
 	}
-	if h.permits && (req.Mode == distributed.Shared || rnd.IntN(4) > 0) {
-		req.Mode, req.Limit = distributed.Shared, huntPermits
-	}
 	for l := h.enter(b, req, rnd); l != nil; l = h.enter(b, req, rnd) {
-		m := h.witness.begin(h.t, l, name, req.Mode, req.Limit > 0)
+		m := h.witness.begin(h.t, l, name, req.Mode)
 		h.work(m, rnd)
 		h.witness.done(m)
 		ctx, cancel := context.WithTimeout(context.Background(), upTo(rnd, huntTTL))
@@ -226,8 +209,6 @@ type huntWitness struct {
 	mu                                         sync.Mutex
 	all                                        map[*huntHolder]bool // guarded by mu
 	fence                                      uint64               // guarded by mu; the last of a writer
-	top                                        uint64               // guarded by mu; the largest of all
-	limited                                    bool                 // no more than huntPermits at once
 	writers, readers, lost, fences, downgrades int                  // guarded by mu
 }
 
@@ -235,11 +216,10 @@ type huntHolder struct {
 	lease  distributed.Lease
 	name   string
 	shared bool // guarded by huntWitness.mu
-	permit bool
 }
 
-func (w *huntWitness) begin(t *testing.T, l distributed.Lease, name string, mode distributed.Mode, permit bool) *huntHolder {
-	m := &huntHolder{lease: l, name: name, shared: mode == distributed.Shared, permit: permit}
+func (w *huntWitness) begin(t *testing.T, l distributed.Lease, name string, mode distributed.Mode) *huntHolder {
+	m := &huntHolder{lease: l, name: name, shared: mode == distributed.Shared}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.all == nil {
@@ -274,7 +254,7 @@ func (w *huntWitness) compare(t *testing.T) {
 			}
 		}
 	}
-	if valid > 1 && writer != nil || valid > huntPermits && w.limited {
+	if valid > 1 && writer != nil {
 		for m := range w.all {
 			t.Errorf("too many holders: %s shared %t, for %v", m.name, m.shared, m.lease.Until().Sub(now))
 		}
@@ -292,20 +272,14 @@ func (w *huntWitness) draw(t *testing.T, m *huntHolder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, ok := m.lease.NextFence()
-	if !ok || m.shared && !m.permit || hasEnded(m.lease, time.Now()) {
+	if !ok || m.shared || hasEnded(m.lease, time.Now()) {
 		return
 	}
 	w.fences++
-	last := w.top
-	if m.permit {
-		last = w.fence
+	if n <= w.fence {
+		t.Errorf("%s: fence %d after %d", m.name, n, w.fence)
 	}
-	if n <= last {
-		t.Errorf("%s: fence %d after %d", m.name, n, last)
-	}
-	if w.top = max(w.top, n); !m.permit {
-		w.fence = n
-	}
+	w.fence = n
 }
 
 func (w *huntWitness) done(m *huntHolder) {

@@ -146,7 +146,6 @@ func (c counts) common(quorum int) int64 {
 type census struct {
 	owners, readers, waiters ballot
 	modes                    map[string]distributed.Mode // of waiters
-	limits                   map[string]int              // of waiters for permits
 	lefts, holding, queued   counts
 	foreign                  int
 	fence                    uint64
@@ -169,9 +168,8 @@ func (c *census) add(r *reply) {
 	for word := range strings.FieldsSeq(r.Waiters) {
 		token, mode, _ := strings.Cut(word, "/")
 		c.waiters.add(token)
-		if mode != "" && mode != modeLetter(distributed.Exclusive) {
+		if mode == modeLetter(distributed.Shared) {
 			c.modes[token] = distributed.Shared
-			c.limits[token], _ = strconv.Atoi(mode[1:])
 		}
 	}
 	c.holding, c.queued = append(c.holding, r.CountReaders), append(c.queued, r.CountWaiters)
@@ -186,7 +184,7 @@ const readersMark = "wllock:rs:"
 
 // merge is what a majority of the servers says.
 func (b *Backend) merge(key string, replies []*reply) distributed.Inspection {
-	c := census{owners: ballot{}, readers: ballot{}, waiters: ballot{}, modes: map[string]distributed.Mode{}, limits: map[string]int{}}
+	c := census{owners: ballot{}, readers: ballot{}, waiters: ballot{}, modes: map[string]distributed.Mode{}}
 	for _, r := range replies {
 		if r != nil {
 			c.add(r)
@@ -213,7 +211,7 @@ func (b *Backend) merge(key string, replies []*reply) distributed.Inspection {
 	}
 	for _, token := range c.waiters.elected(b.quorum) {
 		if !slices.Contains(holders, token) { // it waits on servers that have not voted for it
-			found.Waiters = append(found.Waiters, distributed.Waiter{Instance: nameOf(token), Mode: c.modes[token], Limit: c.limits[token], Since: since(token)})
+			found.Waiters = append(found.Waiters, distributed.Waiter{Instance: nameOf(token), Mode: c.modes[token], Since: since(token)})
 		}
 	}
 	found.MoreWaiters = max(int(c.queued.common(b.quorum))-len(found.Waiters), 0)

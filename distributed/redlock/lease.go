@@ -348,6 +348,6 @@ func (l *lease) Downgrade(ctx context.Context) error {
 var _ distributed.Downgrader = (*lease)(nil)
 
 // renewCall returns a renewal; revote 1: by a server that has lost our vote.
-func (a *attempt) renewCall(letter string, revote int, d time.Duration) conn.Call {
-	return a.call(renewScript, letter, 0, millis(d), revote)
+func (a *attempt) renewCall(letter string, revote int) conn.Call {
+	return a.call(renewScript, letter, 0, millis(a.ttl), revote)
 }

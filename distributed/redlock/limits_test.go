@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -43,4 +44,18 @@ func TestTheClientsLimitsAreBorne(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, context.Cause(held.Context()))
 	require.NoError(t, held.Release(t.Context()))
+}
+
+// Permits are refused before any server is asked.
+func TestPermitsAreRefused(t *testing.T) {
+	t.Parallel()
+	b, err := Open("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3") // nobody listens there
+	require.NoError(t, err)
+	l, err := wllock.New("shop", b, wllock.WithOwnedBackend())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	err = l.Do(t.Context(), "partner", "acme", func(context.Context) error { return nil }, wllock.Permits(2))
+	require.ErrorIs(t, err, wllock.ErrUnavailable)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "permits (a limit of 2 leases): unsupported operation by this backend")
 }

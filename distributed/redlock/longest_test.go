@@ -77,7 +77,7 @@ func TestARenewalTellsAYoungServer(t *testing.T) {
 	s.all[0].Do("FLUSHALL")
 	a := newAttempt(b, request("k", "a"))
 	require.Zero(t, readEnter(says(t, b.nodes[0], a.call(enterScript, "x", 1, a.asked, 0, ""))).longest, "it does not count for this one")
-	says(t, b.nodes[0], a.renewCall("x", 0, a.ttl))
+	says(t, b.nodes[0], a.renewCall("x", 0))
 	require.Equal(t, millis(a.ttl), readEnter(says(t, b.nodes[0], a.call(enterScript, "x", 1, a.asked, 0, ""))).longest)
 }
 

@@ -132,7 +132,7 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := checkLimit(&req); err != nil {
+	if err := req.Unlimited(); err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
 	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {

@@ -68,15 +68,11 @@ func (r *renewal) send(a *attempt) {
 	if r.l != nil {
 		vacant = r.l.vacant.Load()
 	}
-	d := a.ttl
-	if r.l == nil {
-		d = a.claimed()
-	}
-	usual := a.renewCall(letter, 0, d)
+	usual := a.renewCall(letter, 0)
 	for _, n := range a.b.nodes {
 		c := usual
 		if vacant&(1<<n.index) != 0 {
-			c = a.renewCall(letter, 1, d)
+			c = a.renewCall(letter, 1)
 		}
 		n.send(a.question(c, func(k *ask) { r.answer(a, k) }))
 	}
@@ -111,7 +107,7 @@ func (r *renewal) answer(a *attempt, k *ask) {
 	case word == "":
 		r.failed++
 		r.why = k.Err
-	case word == "held" && !void && a.mayCount(r.l, k.node.index):
+	case word == "held" && !void:
 		r.held++
 	default:
 		r.gone++

@@ -92,8 +92,7 @@ func (s *seat) noticed(m message, at time.Time) bool {
 		return false
 	}
 	s.voted, s.born, s.standing.contended = since, at.Add(-m.age), m.contended
-	s.standing.kind, s.standing.mode, s.standing.owner = 'v', "", ""
-	s.standing.permit, s.standing.beside, s.standing.longest = m.permit, m.beside, m.longest
+	s.standing.kind, s.standing.mode, s.standing.owner, s.standing.longest = 'v', "", "", m.longest
 	return true
 }
 

@@ -25,11 +25,7 @@ const (
 // considerWaiting looks whether the place has a majority, or what to do about a split vote. The caller holds mu.
 func (a *attempt) considerWaiting() func() {
 	if a.tally().judge() == granted {
-		if a.room() {
-			return a.win()
-		}
-		a.schedule(false) // a notice comes with each that leaves
-		return nothing
+		return a.win()
 	}
 	busy, voted := false, false
 	for i := range a.seats {
@@ -71,7 +67,7 @@ func (a *attempt) rival() (r standing) {
 	oldest := standing{owner: a.token}
 	for i := range a.seats {
 		s := a.seats[i].standing
-		if s.kind != 'w' || !a.competes(s.mode) || a.seats[i].since.Before(a.lastVote) || s.rest < 2*a.b.roundTrip() {
+		if s.kind != 'w' || s.mode != "x" && s.mode != "s" || a.seats[i].since.Before(a.lastVote) || s.rest < 2*a.b.roundTrip() {
 			continue // or about to expire: it is perhaps not renewed any more
 		}
 		if seen[s.owner]++; seen[s.owner] >= a.b.quorum {
@@ -103,7 +99,7 @@ func (a *attempt) yield(to standing) func() {
 		if s.busy || !s.votes() {
 			continue
 		}
-		c := a.call(yieldScript, a.letter(), s.yield(now), a.asked, to.owner, to.mode, millis(to.rest))
+		c := a.call(yieldScript, modeLetter(a.mode), s.yield(now), a.asked, to.owner, to.mode, millis(to.rest))
 		k := a.question(c, a.beaten)
 		sends = append(sends, func() { a.b.nodes[i].send(k) })
 	}
@@ -149,7 +145,7 @@ func (a *attempt) schedule(voted bool) {
 			next = min(next, s.standing.rest+expiryMargin)
 		}
 	}
-	if voted && !a.mostYoung(now) && !a.full() { // a split vote that is ours to win, or notices are on their way
+	if voted && !a.mostYoung(now) { // a split vote that is ours to win, or notices are on their way
 		next = min(next, splitPause(a.splits, a.b.roundTrip(), heartbeat))
 		a.splits++
 	} else {
@@ -196,7 +192,7 @@ func (a *attempt) beat(only int) {
 	asks := make([]*ask, len(a.seats))
 	for i := range a.seats {
 		if s := &a.seats[i]; !s.busy && (only == everyNode || only == i) {
-			asks[i] = a.question(a.call(heartbeatScript, a.letter(), s.ask(now), a.asked), a.beaten)
+			asks[i] = a.question(a.call(heartbeatScript, modeLetter(a.mode), s.ask(now), a.asked), a.beaten)
 		}
 	}
 	a.b.beats.Put(&a.item, now.Add(distributed.HeartbeatInterval(a.ttl))) // in case that nobody answers
@@ -216,16 +212,13 @@ func (a *attempt) noticed(n *node, m message) {
 	then := nothing
 	switch a.state {
 	case asking, waiting:
-		if m.permit == (a.limit > 0) && a.seats[n.index].noticed(m, time.Now()) {
+		if a.seats[n.index].noticed(m, time.Now()) {
 			a.lastVote, a.splits = time.Now(), 0
 			then = a.consider()
 		} else {
 			a.b.beats.Put(&a.item, time.Now().Add(expiryMargin)) // only a heartbeat can tell
 		}
 	case leased:
-		if m.permit {
-			a.lease.RenewBy(time.Now()) // which passes through the gate that is open there too
-		}
 		if a.lease.over() { // it was lost, and is not renewed
 			then = func() { a.leaveAgain(n) }
 		}

@@ -90,9 +90,7 @@ type standing struct {
 	contended bool
 	rank      int
 	rest      time.Duration // of the owner; negative: there is none
-	permit    bool          // the vote is for the next permit
-	beside    []string      // who has the lock there, then
-	mode      string        // of the owner: x, s, p: a waiter that may take the next permit, f: a foreigner's, -: none; b: a Break has ended our lease
+	mode      string        // of the owner: x, s, f: a foreigner's, -: none; b: a Break has ended our lease
 	owner     string
 }
 
@@ -110,8 +108,6 @@ func readStanding(reply string) (s standing) {
 	switch {
 	case f[0] == "vote" && len(f) == 4:
 		s = standing{kind: 'v', contended: f[3] == "1", rest: -1}
-	case f[0] == "permit" && len(f) == 5:
-		s = standing{kind: 'v', contended: f[3] == "1", rest: -1, permit: true, beside: readBeside(f[4])}
 	case (f[0] == "wait" || f[0] == "held") && len(f) == 7:
 		s = standing{kind: f[0][0], rank: int(number(f[3])), rest: duration(f[4]), mode: f[5], owner: f[6]}
 	default:
@@ -121,14 +117,6 @@ func readStanding(reply string) (s standing) {
 	return s
 }
 
-// readBeside reads a list of tokens.
-func readBeside(text string) []string {
-	if text == "-" {
-		return nil
-	}
-	return strings.Split(text, ",")
-}
-
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
@@ -136,16 +124,14 @@ func number(text string) int64 {
 
 func duration(ms string) time.Duration { return time.Duration(number(ms)) * time.Millisecond }
 
-// message is a notice: "vote <token> <epoch> <contended> <age> <longest> <key>", "permit <same> <holders beside> <key>", "want <token>
-// <instance> <key>", "idle <token> - <key>" or "gone <token> - <key>". A permit's is a vote.
+// message is a notice: "vote <token> <epoch> <contended> <age> <longest> <key>", "want <token> <instance> <key>",
+// "idle <token> - <key>" or "gone <token> - <key>".
 type message struct {
 	kind, token, key string
 	epoch            uint64
 	contended        bool
 	age              time.Duration // of the server, as in a standing
 	longest          int64         // likewise
-	permit           bool          // likewise
-	beside           []string      // likewise
 	instance         string
 }
 
@@ -161,13 +147,6 @@ func readMessage(text string) (m message, ok bool) {
 			return m, false
 		}
 		m.epoch, m.contended, m.age, m.longest, m.key = uint64(number(first)), f[0] == "1", duration(f[1]), number(f[2]), f[3]
-	case "permit":
-		f := strings.SplitN(rest, " ", 5)
-		if len(f) < 5 {
-			return m, false
-		}
-		m.kind, m.permit, m.beside = "vote", true, readBeside(f[3])
-		m.epoch, m.contended, m.age, m.longest, m.key = uint64(number(first)), f[0] == "1", duration(f[1]), number(f[2]), f[4]
 	case "want":
 		m.instance = first
 	case "idle", "gone":

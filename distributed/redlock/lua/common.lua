@@ -3,19 +3,16 @@
 --       2 mark   "<born> <longest> <before> <since> <run>": since when this server has kept its data (ms since 1970; 0: vouched for by
 --                an operator), the longest lease TTL (ms) named since a time, and in the period before that, and the run_id of its process
 --       3 queue  zset of the tokens of waiters, by arrival
---       4 facts  hash from the token of a waiter to "<seen> <window> <mode> <epoch> <instance>", of a permit's also " <limit>", with a q
---                if its holders were not told: it takes the gate at once
+--       4 facts  hash from the token of a waiter to "<seen> <window> <mode> <epoch> <instance>"
 -- ARGV  1 token    of the attempt that asks: "wllock:<id>:<process>"
 --       2 instance that asks
---       3 mode     x: exclusive, s: shared, p<limit>: a permit (rule Q11)
+--       3 mode     x: exclusive, s: shared
 --       4 window   how long a vote lasts (ms)
 --       5 ttl      of the attempt's lease (ms)
 --       6 epoch    the number of this question; a vote that follows it is announced with it
 local LOCK, MARK, QUEUE, FACTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local TOKEN, INSTANCE, MODE, WINDOW, TTL, EPOCH = ARGV[1], ARGV[2], string.sub(ARGV[3], 1, 1), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local LIMIT = tonumber(string.sub(ARGV[3], 2))
+local TOKEN, INSTANCE, MODE, WINDOW, TTL, EPOCH = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local PREFIX = 'wllock:redlock:'
-local GATE = PREFIX .. 'a:' .. LOCK
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local micros = string.format('%.0f', time[1] * 1000000 + time[2])
@@ -28,7 +25,7 @@ local function channel(token) return PREFIX .. (string.match(token, '^wllock:%d+
 
 local function flush()
   for _, n in ipairs(news) do
-    if not (n[1] == TOKEN and (n[2] == 'vote' or n[2] == 'permit')) then -- the reply says so
+    if not (n[1] == TOKEN and n[2] == 'vote') then -- the reply says so
       redis.pcall('PUBLISH', channel(n[1]), n[2] .. ' ' .. n[1] .. ' ' .. n[3] .. ' ' .. LOCK)
     end
   end
@@ -53,21 +50,7 @@ local function owner()
   return 'f', '-'
 end
 
--- gate returns the token of the waiter that has this server's vote for the next permit. While it has that, nobody else gets
--- anything here (rule Q11). It stays in the queue meanwhile.
-local gateKnown, gateToken = false, nil
-local function gate()
-  if not gateKnown then gateKnown, gateToken = true, redis.call('GET', GATE) end
-  return gateToken
-end
-
-local function setGate(token, window)
-  gateKnown, gateToken = true, token
-  if token then redis.call('SET', GATE, token, 'PX', window) else redis.call('DEL', GATE) end
-end
-
 local function holds(token)
-  if gate() == token then return true end
   local mode, who, set = owner()
   if mode == 's' then return redis.call('ZSCORE', set, token) and true or false end
   return mode == 'x' and who == token
@@ -108,16 +91,9 @@ local function broken(token)
   return string.find(record, ' ' .. token .. ' ', 1, true) ~= nil
 end
 
--- take gives the vote of this server to a token, if the lock admits it; for a permit, the gate. Every vote is given here, or by the
--- first lines of enter.lua.
-local function take(token, mode, window, limit)
-  if gate() and gate() ~= token or broken(token) then return false end
-  if mode == 'p' then
-    local current, _, set = owner()
-    if not limit or current and (current ~= 's' or redis.call('ZCARD', set) >= limit) then return false end
-    setGate(token, window)
-    return true
-  end
+-- take gives the vote of this server to a token, if the lock admits it. Every vote is given here, or by the first lines of enter.lua.
+local function take(token, mode, window)
+  if broken(token) then return false end
   if mode == 'x' then
     return redis.call('SET', LOCK, token, 'PX', window, 'NX') and true or false
   end
@@ -135,10 +111,6 @@ end
 
 -- extend makes the vote of a token last for d at least.
 local function extend(token, d)
-  if gate() == token then
-    redis.call('PEXPIRE', GATE, d, 'GT')
-    return
-  end
   local mode, _, set = owner()
   if mode == 's' then
     redis.call('ZADD', set, 'GT', now + d, token)
@@ -161,8 +133,8 @@ end
 local function facts(token)
   local text = redis.call('HGET', FACTS, token)
   if not text then return nil end
-  local seen, window, mode, epoch, instance, limit, quiet = string.match(text, '^(%d+) (%d+) (%a) (%d+) (%S*) ?(%d*)(q?)$')
-  return {seen = tonumber(seen), window = tonumber(window), mode = mode, epoch = epoch, instance = instance, limit = tonumber(limit), quiet = quiet == 'q'}
+  local seen, window, mode, epoch, instance = string.match(text, '^(%d+) (%d+) (%a) (%d+) (%S*)$')
+  return {seen = tonumber(seen), window = tonumber(window), mode = mode, epoch = epoch, instance = instance}
 end
 
 local function forget(token)
@@ -174,7 +146,7 @@ end
 local function othersWait(instance)
   for _, token in ipairs(redis.call('ZRANGE', QUEUE, 0, 7)) do
     local f = facts(token)
-    if f and f.instance ~= instance and not f.quiet then return 1 end
+    if f and f.instance ~= instance then return 1 end
   end
   return 0
 end
@@ -188,29 +160,10 @@ local function dead(token, f)
   return listeners.err == nil and tonumber(listeners[2]) == 0
 end
 
--- beside names the holders here but this token, which are readers and permits: less than the limit of a permit.
-local function beside(token)
-  local mode, _, set = owner()
-  local all = {}
-  for _, one in ipairs(mode == 's' and redis.call('ZRANGE', set, 0, -1) or {}) do
-    if one ~= token then all[#all + 1] = one end
-  end
-  return #all > 0 and table.concat(all, ',') or '-'
-end
-
--- opened announces to the waiter that it has the gate, and who is inside.
-local function opened(token, f)
-  tell(token, 'permit', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark(2 * f.window) .. ' ' .. beside(token))
-end
-
 local function grant(token, f)
-  if not take(token, f.mode, f.window, f.limit) then return false end
-  if f.mode == 'p' then
-    opened(token, f)
-  else
-    forget(token)
-    tell(token, 'vote', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark(2 * f.window))
-  end
+  if not take(token, f.mode, f.window) then return false end
+  forget(token)
+  tell(token, 'vote', f.epoch .. ' ' .. othersWait(f.instance) .. ' ' .. mark(2 * f.window))
   return true
 end
 
@@ -219,7 +172,6 @@ end
 local function advance(except)
   local at = 0
   for _ = 1, 64 do
-    if gate() then return end
     local mode = owner()
     if mode == 'x' or mode == 'f' then return end
     local head = redis.call('ZRANGE', QUEUE, at, at)[1]
@@ -247,53 +199,44 @@ end
 
 -- letgo removes all that this server has of a token. It reports whether that held the lock.
 local function letgo(token)
-  local found = gate() == token
-  if found then setGate(nil) end
   if forget(token) and redis.call('ZCARD', QUEUE) == 0 then holders('idle', '-') end
   local mode, who, set = owner()
   if mode == 's' and redis.call('ZREM', set, token) == 1 then
     if redis.call('ZCARD', set) == 0 then redis.call('DEL', LOCK) else lasting(set) end
-    local f = gate() and facts(gate())
-    if f then opened(gate(), f) end -- it may wait for just this
     return true
   elseif mode == 'x' and who == token then
     redis.call('DEL', LOCK)
     return true
   end
-  return found
+  return false
 end
 
 -- queued notes that the attempt waits. Its score is behind all that wait already, so the order does not depend on clocks; or
--- before all of them, if it has had the vote and so was the first. quiet: it has the gate, and most likely does not wait.
-local function queued(score, first, quiet)
+-- before all of them, if it has had the vote and so was the first.
+local function queued(score, first)
   if broken(TOKEN) then return end
   local known = redis.call('ZSCORE', QUEUE, TOKEN)
-  local before = known and LIMIT and facts(TOKEN)
   if not known then
     local edge = redis.call(first and 'ZRANGE' or 'ZREVRANGE', QUEUE, 0, 0, 'WITHSCORES')
     if edge[2] then
       score = first and math.min(score, tonumber(edge[2]) - 1) or math.max(score, tonumber(edge[2]) + 1)
     end
     redis.call('ZADD', QUEUE, string.format('%.0f', score), TOKEN)
+    holders('want', INSTANCE)
   end
-  if not quiet and (not known or before and before.quiet) then holders('want', INSTANCE) end
-  local limit = LIMIT and ' ' .. LIMIT .. (quiet and 'q' or '') or ''
-  redis.call('HSET', FACTS, TOKEN, now .. ' ' .. WINDOW .. ' ' .. MODE .. ' ' .. EPOCH .. ' ' .. INSTANCE .. limit)
+  redis.call('HSET', FACTS, TOKEN, now .. ' ' .. WINDOW .. ' ' .. MODE .. ' ' .. EPOCH .. ' ' .. INSTANCE)
   local keep = 4 * WINDOW
   if redis.call('PTTL', QUEUE) < keep then redis.call('PEXPIRE', QUEUE, keep) end
   if redis.call('PTTL', FACTS) < keep then redis.call('PEXPIRE', FACTS, keep) end
 end
 
--- standing is the reply about the attempt: "vote <age> <longest> <contended>", "permit <age> <longest> <contended> <holders beside>" or
--- "wait <age> <longest> <rank> <rest of the owner, ms; -1: free> <mode of the owner or -> <token of the owner or ->"; the mode is b if a Break
--- has ended the lease of this token.
+-- standing is the reply about the attempt: "vote <age> <longest> <contended>" or "wait <age> <longest> <rank> <rest of the
+-- owner, ms; -1: free> <mode of the owner or -> <token of the owner or ->"; the mode is b if a Break has ended the lease of this token.
 local function standing(word)
   local head = ' ' .. mark(TTL) .. ' '
-  if gate() == TOKEN then return 'permit' .. head .. othersWait(INSTANCE) .. ' ' .. beside(TOKEN) end
   if holds(TOKEN) then return 'vote' .. head .. othersWait(INSTANCE) end
   local mode, who = owner()
   local rest = mode and redis.call('PTTL', LOCK) or -1
-  if gate() then mode, who, rest = 'p', gate(), redis.call('PTTL', GATE) end
   if broken(TOKEN) then mode, who, rest = 'b', '-', -1 end
   local rank = redis.call('ZRANK', QUEUE, TOKEN) or 0
   return word .. head .. string.format('%d %d %s %s', rank, rest, mode or '-', who or '-')

@@ -39,15 +39,8 @@ if prev ~= '' then found = letgo(prev) and '1' or '0' end
 if not holds(TOKEN) then advance() end -- the queue comes first, and we may be its head
 if holds(TOKEN) then -- a repeat, whose answer counts from its own sending
   extend(TOKEN, WINDOW)
-  if gate() == TOKEN then queued(score, false, true) end
-else
-  local mode = owner()
-  local admitted = not mode or mode == 's' and MODE ~= 'x'
-  if not (admitted and redis.call('ZCARD', QUEUE) == 0 and take(TOKEN, MODE, WINDOW, LIMIT)) then
-    if not nowait then queued(score) end
-  elseif MODE == 'p' then
-    queued(score, false, true)
-  end
+elseif not (redis.call('ZCARD', QUEUE) == 0 and take(TOKEN, MODE, WINDOW)) and not nowait then
+  queued(score)
 end
 local reply = found .. ' ' .. standing(nowait and 'held' or 'wait')
 flush()

@@ -7,7 +7,6 @@
 -- include: common
 if holds(TOKEN) then
   extend(TOKEN, WINDOW)
-  if gate() == TOKEN then queued(tonumber(ARGV[7])) end
 else
   queued(tonumber(ARGV[7]))
   advance()

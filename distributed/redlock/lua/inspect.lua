@@ -3,7 +3,7 @@
 -- KEYS  of each lock: lock, queue, facts, broken, fence
 -- ARGV  1 how many readers and waiters are named at most
 -- Returns a JSON list: of each lock its value ("": none; "?": of another type), the rest of it (ms; -1: never expires), the readers
--- and the waiters (each with a slash, its mode, and its limit), the numbers of both, the record of the last break, the last fence reserved here,
+-- and the waiters (each with a slash and its mode), the numbers of both, the record of the last break, the last fence reserved here,
 -- and the time here (ms).
 local most = tonumber(ARGV[1])
 local time = redis.call('TIME')
@@ -23,8 +23,7 @@ for i = 1, #KEYS, 5 do
   local waiters = redis.call('ZRANGE', KEYS[i + 1], 0, most - 1)
   for j, token in ipairs(waiters) do
     local facts = redis.call('HGET', KEYS[i + 2], token) or ''
-    local mode, limit = string.match(facts, '^%d+ %d+ (%a) %d+ %S* ?(%d*)')
-    waiters[j] = token .. '/' .. (mode or 'x') .. (limit or '')
+    waiters[j] = token .. '/' .. (string.match(facts, '^%d+ %d+ (%a)') or 'x')
   end
   one.waiters = table.concat(waiters, ' ')
   one.nwaiters = redis.call('ZCARD', KEYS[i + 1])
