@@ -178,10 +178,14 @@ func (v *fenceVote) answered(k *ask) {
 	defer v.mu.Unlock()
 	b := v.l.a.b
 	f := strings.Split(k.Reply, " ")
+	answered := k.Err == nil && len(f) == 5
 	switch {
-	case k.Err != nil || len(f) != 3:
+	case !answered:
 		v.failed++
 		v.errs[k.node.index] = k.Err
+	case f[0] == "ok" && duration(f[3]) < v.l.a.longestNow():
+		v.failed++
+		v.errs[k.node.index] = errYoung
 	case f[0] == "ok" && !v.l.a.isVoid(k.node.index):
 		v.ok++
 	case f[0] == "high":
@@ -189,7 +193,7 @@ func (v *fenceVote) answered(k *ask) {
 	default:
 		v.gone++
 	}
-	if k.Err == nil && len(f) == 3 {
+	if answered {
 		clock := number(f[2]) * int64(time.Microsecond)
 		v.clocks = append(v.clocks, clock-int64(time.Since(b.began)))
 		if f[0] != "other" {
@@ -198,6 +202,8 @@ func (v *fenceVote) answered(k *ask) {
 	}
 	v.decide(b)
 }
+
+var errYoung = errors.New("it may have forgotten fences, and counts when it has its data for the longest lease TTL")
 
 // decide looks whether the outcome is known. The caller holds mu.
 func (v *fenceVote) decide(b *Backend) {

@@ -80,16 +80,27 @@ func (s *servers) open(opts ...Option) *Backend {
 // linked is a backend that reaches only these of the servers, or all.
 func linked(t *testing.T, s *servers, reaches ...int) *Backend {
 	t.Helper()
-	var clients []redis.UniversalClient
-	for i, one := range s.all {
-		p := redistest.NewProxy(t, one.Addr)
+	b, links := ownLinks(t, s)
+	for i, p := range links {
 		p.SetHalfOpen(len(reaches) > 0 && !slices.Contains(reaches, i))
+	}
+	return b
+}
+
+// ownLinks is a backend with links of its own.
+func ownLinks(t *testing.T, s *servers) (*Backend, []*redistest.Proxy) {
+	t.Helper()
+	var clients []redis.UniversalClient
+	var links []*redistest.Proxy
+	for _, one := range s.all {
+		p := redistest.NewProxy(t, one.Addr)
+		links = append(links, p)
 		clients = append(clients, one.Client(func(o *redis.Options) { o.Addr = p.Addr }))
 	}
 	b, err := New(clients, WithQuorumFences())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
-	return b
+	return b, links
 }
 
 func request(key, instance string) distributed.Request {

@@ -13,8 +13,9 @@ import (
 //
 // A majority that still had our vote has had it ever since, so nobody else can have had a majority meanwhile. A server that has
 // lost our vote and is free ("none") is asked to vote anew by the next renewal ("new"), which does not count that time: others may
-// have come and gone there. From then on it has our vote without a gap, and later renewals count it (rule Q6). So a lease survives that the servers are restarted
-// one after the other.
+// have come and gone there. From then on it has our vote without a gap, and later renewals count it (rule Q6), but not for the longest TTL
+// if it was restarted: till then a waiter may count on a vote that the server has forgotten. So a lease survives that the servers are
+// restarted one after the other.
 type renewal struct {
 	l    *lease
 	sent time.Time
@@ -22,7 +23,7 @@ type renewal struct {
 	mu       sync.Mutex
 	held     int   // guarded by mu
 	gone     int   // guarded by mu; servers that did not have the vote
-	failed   int   // guarded by mu
+	failed   int   // guarded by mu; no answer, or of a server that does not count yet
 	why      error // guarded by mu
 	over     bool  // guarded by mu
 	renewed  bool  // by a majority; valid once decided is closed
@@ -88,23 +89,23 @@ func (r *renewal) answered(k *ask) { r.answer(r.l.a, k) }
 
 // answer takes the answer of one server.
 func (r *renewal) answer(a *attempt, k *ask) {
-	word, flag, _ := strings.Cut(k.Reply, " ")
-	if k.Err != nil {
-		word = ""
+	word, waits, age := "", false, time.Duration(0)
+	if k.Err == nil {
+		word, waits, age = a.readRenewal(k.Reply)
 	}
 	if word == "new" && a.hasEnded() { // the release was there first
 		a.leaveAgain(k.node)
 	}
 	if r.l != nil {
 		if k.Err == nil {
-			a.contended(k.node.index, flag == "1", k.sent)
+			a.contended(k.node.index, waits, k.sent)
 		}
 		r.l.vacate(k.node.index, word == "none")
 	}
-	void := a.isVoid(k.node.index)
+	young, void := age < a.longestNow(), a.isVoid(k.node.index)
 	r.mu.Lock()
 	switch {
-	case word == "":
+	case word == "", word == "held" && young: // the next time, perhaps
 		r.failed++
 		r.why = k.Err
 	case word == "held" && !void:
@@ -115,6 +116,16 @@ func (r *renewal) answer(a *attempt, k *ask) {
 	then := r.decide(a)
 	r.mu.Unlock()
 	then()
+}
+
+// readRenewal reads the answer of a server: what it does, whether others wait, and how old its data is.
+func (a *attempt) readRenewal(reply string) (word string, waits bool, age time.Duration) {
+	f := strings.Split(reply, " ")
+	if len(f) < 4 {
+		return f[0], false, 0
+	}
+	a.b.learn(number(f[3]))
+	return f[0], f[1] == "1", duration(f[2])
 }
 
 // decide looks whether the outcome is known. The caller holds mu.
@@ -161,6 +172,12 @@ func (a *attempt) hasEnded() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state == ended || a.state == leased && a.lease.over()
+}
+
+func (a *attempt) longestNow() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.longest()
 }
 
 func (a *attempt) isVoid(index int) bool {

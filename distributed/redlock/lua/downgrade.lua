@@ -2,7 +2,7 @@
 -- downgrade makes our exclusive vote a shared one and admits the readers at the head of the queue.
 -- KEYS and ARGV 1-6: see common.lua
 -- ARGV  7 ttl  in ms
--- Returns "held <1: others wait>" or "other".
+-- Returns "held <1: others wait> <age> <longest>" as in a standing, or "other".
 -- include: common
 if not holds(TOKEN) then return 'other' end
 local mode = owner()
@@ -12,6 +12,6 @@ if mode == 'x' then
 end
 extend(TOKEN, tonumber(ARGV[7]))
 advance()
-local reply = 'held ' .. othersWait(INSTANCE)
+local reply = 'held ' .. othersWait(INSTANCE) .. ' ' .. mark(TTL, true)
 flush()
 return reply

@@ -5,7 +5,7 @@
 -- ARGV  7 first  of the block; "": none is reserved, and the reply says what is known
 --       8 last   of the block
 --       9 keep   for how long after the clock has passed it (ms)
--- Returns "<ok, high or other> <last reserved, or 0> <time here in us>".
+-- Returns "<ok, high or other> <last reserved, or 0> <time here in us> <age> <longest>", these two as in a standing.
 -- include: common
 local stored = redis.call('GET', KEYS[5]) or '0'
 local word = 'other'
@@ -16,4 +16,4 @@ if holds(TOKEN) then
     word, stored = 'ok', ARGV[8]
   end
 end
-return word .. ' ' .. stored .. ' ' .. micros
+return word .. ' ' .. stored .. ' ' .. micros .. ' ' .. mark(TTL, word ~= 'other')

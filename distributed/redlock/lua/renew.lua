@@ -4,7 +4,7 @@
 -- KEYS and ARGV 1-6: see common.lua
 -- ARGV  7 ttl     in ms
 --       8 revote  1: vote again
--- Returns "held <1: others wait>", "new <same>", "none" (free, or readers have it as we do), or "other".
+-- Returns "held <1: others wait> <age> <longest>" as in a standing, "new <same>", "none" (free, or readers have it as we do), or "other".
 -- include: common
 local word = 'other'
 if holds(TOKEN) then
@@ -16,7 +16,7 @@ elseif ARGV[8] == '1' and take(TOKEN, MODE, WINDOW) then
 elseif not owner() or MODE == 's' and owner() == 's' then
   word = 'none'
 end
-mark(TTL, true)
-if word == 'held' or word == 'new' then word = word .. ' ' .. othersWait(INSTANCE) end
+local age = mark(TTL, true)
+if word == 'held' or word == 'new' then word = word .. ' ' .. othersWait(INSTANCE) .. ' ' .. age end
 flush()
 return word

@@ -1,0 +1,91 @@
+package redlock
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
+)
+
+// A server that was restarted may have forgotten for whom it voted, who does not know that: it does not count in renewals until the longest TTL
+// has passed, though it votes for the holder now. Nor does it for fences, which it may have forgotten as well.
+func TestAHolderCountsNoYoungServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open(WithQuorumFences())
+	l, _, err := b.Enter(t.Context(), request("k", "a"))
+	require.NoError(t, err)
+	renewed := func() bool {
+		r := l.(*lease).extend()
+		<-r.decided
+		return r.renewed
+	}
+	require.True(t, renewed())
+	require.NoError(t, l.Refill(t.Context()))
+	for _, one := range s.all[:2] {
+		f := strings.Fields(one.Do("GET", markKey).(string))
+		f[0] = fmt.Sprint(time.Now().UnixMilli())
+		one.Do("SET", markKey, strings.Join(f, " "))
+	}
+	require.False(t, renewed())
+	require.True(t, l.Healthy(), "unknown is not lost")
+	require.ErrorIs(t, l.Refill(t.Context()), distributed.ErrUnavailable)
+	f := strings.Fields(s.all[0].Do("GET", markKey).(string))
+	f[0] = fmt.Sprint(time.Now().Add(-time.Minute).UnixMilli())
+	s.all[0].Do("SET", markKey, strings.Join(f, " "))
+	require.True(t, renewed())
+	require.NoError(t, l.Refill(t.Context()))
+}
+
+// One of three servers loses its data, and with it the vote of a waiter, who does not hear of that. The holder gets that vote by its renewals,
+// and counts on it. Then the holder's vote on a server that it does not reach any more expires there, the waiter gets it, and has two.
+func TestAVoteThatAServerForgotCountsForOne(t *testing.T) {
+	testscope.Long(t, "waits for a vote to expire")
+	t.Parallel()
+	const ttl = 2 * time.Second
+	s := startFor(t, 3, ttl)
+	s.all[0].Do("SET", "k", "foreign")
+	holder, ofHolder := ownLinks(t, s)
+	holder.attempts.last = 1 << 52 // its clock is ahead, so the waiter is the older one, and yields nothing
+	first, _, err := holder.Enter(t.Context(), distributed.Request{Key: "k", Instance: "holder", TTL: ttl, NoWait: true})
+	require.NoError(t, err)
+	waiter, ofWaiter := ownLinks(t, s)
+	ofWaiter[1].SetHalfOpen(true)
+	_, p, err := waiter.Enter(t.Context(), distributed.Request{Key: "k", Instance: "waiter", TTL: ttl})
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	s.all[0].Do("DEL", "k")
+	a := p.(place).a
+	voted := func(since time.Time) bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.seats[0].votes() && a.seats[0].since.After(since)
+	}
+	require.Eventually(t, func() bool { return voted(time.Time{}) && s.all[2].Do("PTTL", "k").(int64) > (ttl*3/4).Milliseconds() }, patience, time.Millisecond)
+	ofHolder[2].Forward("127.0.0.1:1") // nobody listens there
+	ofHolder[2].Cut()
+	require.Eventually(t, func() bool { return s.all[2].Do("PTTL", "k").(int64) < (ttl / 5).Milliseconds() }, patience, time.Millisecond)
+	now := time.Now()
+	a.beat(0)
+	require.Eventually(t, func() bool { return voted(now) }, patience, time.Millisecond)
+	ofWaiter[0].SetHalfOpen(true)
+	s.all[0].Do("FLUSHALL")
+	for range 10 {
+		<-first.(*lease).extend().decided
+		time.Sleep(ttl / 100)
+	}
+	first.Abandon()
+	for !hasEnded(first, time.Now()) {
+		select {
+		case second := <-p.Granted():
+			require.True(t, hasEnded(first, time.Now()), "two holders, the first for %v, the second for %v", time.Until(first.Until()), time.Until(second.Until()))
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
