@@ -47,7 +47,7 @@ func (a *attempt) entered(k *ask, prev *lease) {
 func (a *attempt) answered(k *ask, s standing) {
 	if k.Err == nil {
 		a.b.learn(s.longest)
-		s.age = k.node.aging.trust(k.sent, time.Now(), s.age)
+		s.age = k.node.trust(k.sent, s.age)
 	}
 	a.mu.Lock()
 	seat := &a.seats[k.node.index]

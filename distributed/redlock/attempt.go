@@ -164,14 +164,14 @@ func (a *attempt) deliver(until time.Time) func() {
 // claim renews the votes before the lease is delivered.
 func (a *attempt) claim(until time.Time) {
 	sent := time.Now()
-	a.extendVotes(func(held int, lost bool) {
+	a.extendVotes(until, func(v verdict) {
 		a.mu.Lock()
 		then := nothing
 		switch {
 		case a.state != claiming: // left, cancelled or closed meanwhile
-		case held >= a.b.quorum && !distributed.Over(time.Now(), until): // later the votes may have been another's in between
+		case v == granted:
 			then = a.deliver(distributed.Validity(sent, a.ttl))
-		case a.granted != nil && !lost && !distributed.Over(time.Now(), until):
+		case a.granted != nil && v == unavailable && !distributed.Over(time.Now(), until):
 			then = func() { a.claim(until) }
 		case a.granted != nil: // the votes have expired: wait on
 			a.state = waiting

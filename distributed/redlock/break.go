@@ -49,12 +49,13 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 		record.Fence = breakFence(known[0])
 	}
 	said, err := b.breaks(ctx, found, &record)
-	switch {
-	case err != nil:
+	if err != nil {
 		return record, err
-	case said["high"] > 0 && said["broken"] < b.quorum:
+	}
+	switch judgeBreak(len(b.nodes), said["answered"], said["broken"], said["high"]) {
+	case higher:
 		return record, b.unavailable("break", errors.New("the servers' fences have changed: try again"))
-	case said["broken"] == 0 || said["broken"]+len(b.nodes)-said["answered"] < b.quorum: // it had no majority
+	case refused:
 		return record, fmt.Errorf("redlock: break: %w", distributed.ErrNotHeld)
 	}
 	b.log.Warn("redlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
@@ -101,7 +102,7 @@ func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Br
 		fence = fence19(record.Fence)
 	}
 	return a.call(breakScript, modeLetter(distributed.Exclusive), 0, found.State, string(text), millis(distributed.BrokenMemory), fence,
-		millis(max(fenceMemory, 4*b.longestTTL(time.Now())))), nil
+		millis(max(fenceMemory, 4*b.longestTTL()))), nil
 }
 
 // verify asks at once whether the lease is still ours, because a notice says that it is not: no notice is believed.

@@ -98,7 +98,7 @@ func TestAClockThatIsSetForwardInBothMajorities(t *testing.T) {
 	require.Eventually(t, func() bool { // it has the other two votes, and has heard how old the server is
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.seats[2].answered > 0 && a.seats[3].votes() && a.seats[4].votes()
+		return a.seats[2].answered.number > 0 && a.seats[3].given() && a.seats[4].given()
 	}, patience, time.Millisecond)
 	s.ahead[2].Add(int64(2 * ttl))
 	select {
@@ -108,18 +108,4 @@ func TestAClockThatIsSetForwardInBothMajorities(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("not granted")
 	}
-}
-
-func TestAging(t *testing.T) {
-	t.Parallel()
-	var g aging
-	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
-	require.Equal(t, time.Hour, g.trust(at(0), at(time.Second), time.Hour), "the first answer")
-	require.Equal(t, time.Hour+2*time.Second, g.trust(at(time.Second), at(2*time.Second), time.Hour+2*time.Second), "it was as slow")
-	require.Equal(t, time.Hour+time.Second, g.trust(at(time.Second/2), at(3*time.Second), time.Hour+time.Second), "one that comes late")
-	require.Equal(t, time.Duration(0), g.trust(time.Time{}, at(3*time.Second), time.Hour+5*time.Second), "a step, which a notice shows")
-	require.Equal(t, time.Second, g.trust(at(4*time.Second), at(4*time.Second), time.Hour+6*time.Second), "it is young")
-	require.Equal(t, 11*time.Second, g.trust(at(14*time.Second), at(14*time.Second), time.Hour+16*time.Second), "and gets older")
-	require.Equal(t, time.Second, g.trust(at(15*time.Second), at(15*time.Second), time.Second), "a restart")
-	require.Equal(t, 2*vouchedAge, g.trust(at(16*time.Second), at(16*time.Second), 2*vouchedAge), "it is vouched for")
 }

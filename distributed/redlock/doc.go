@@ -18,5 +18,6 @@
 //	node        one server: what is asked of it, in pipelines; its time-outs and backoff
 //	attempt     one Enter: what each server has said about it (seats), and what follows from that
 //	lease       a majority of votes in use; place: an attempt that waits
-//	quorum.go   the arithmetic of majorities and times, pure
+//	rules.go    what votes are worth and what majorities decide, as plain functions, and why there are never two holders
+//	pauses.go   how long we wait, on which no promise depends
 package redlock

@@ -282,7 +282,7 @@ func (w *world) dump(s *servers) {
 			for i := range a.seats {
 				x := &a.seats[i]
 				w.t.Logf("  %c owner %s %s rank %d rest %v votes %t born %v ago, error %v, busy %t void %t", x.standing.kind, x.standing.mode, x.standing.owner,
-					x.standing.rank, x.standing.rest, x.votes(), time.Since(x.born), x.err, x.busy, x.void)
+					x.standing.rank, x.standing.rest, x.given(), time.Since(x.born), x.err, x.busy, x.void)
 			}
 			a.mu.Unlock()
 		}

@@ -94,10 +94,10 @@ func (l *lease) Refill(ctx context.Context) error {
 			pause(ctx, jittered(doubled(firstBackoff, try, longestBackoff))) // most failures are a busy server
 		case err != nil:
 			return err
-		case word == fencesLost || distributed.Over(time.Now(), l.Until()): // validity is looked at again after the exchange
+		case word == refused || distributed.Over(time.Now(), l.Until()): // validity is looked at again after the exchange
 			l.End()
 			return distributed.ErrLeaseLost
-		case word == fencesReserved:
+		case word == granted:
 			l.fences.add(first, count, shared)
 			return nil
 		}
@@ -120,16 +120,8 @@ func (f *fences) add(first, count uint64, only bool) {
 	f.next, f.last, f.only = first, first+count-1, only
 }
 
-type fenceOutcome uint8
-
-const (
-	fencesHigh     fenceOutcome = iota // larger ones are known now
-	fencesReserved                     // by a majority
-	fencesLost                         // no majority has our vote
-)
-
 // reserve asks all servers to reserve a block; first 0 only asks what they know. least becomes what a majority would reserve.
-func (l *lease) reserve(ctx context.Context, first, count uint64, least *uint64) (fenceOutcome, error) {
+func (l *lease) reserve(ctx context.Context, first, count uint64, least *uint64) (verdict, error) {
 	b := l.a.b
 	from, to := "", ""
 	if first > 0 {
@@ -140,14 +132,14 @@ func (l *lease) reserve(ctx context.Context, first, count uint64, least *uint64)
 	args := slices.Insert(slices.Clone(c.Args), conn.HeadLen+len(l.a.keys), any(prefix+"f:"+l.a.key()))
 	c.Script.Head(args, len(l.a.keys)+1)
 	c.Args = args
-	v := &fenceVote{l: l, decided: make(chan struct{}), sent: time.Now(), errs: make([]error, len(b.nodes))}
+	v := &fenceVote{l: l, decided: make(chan struct{}), sent: time.Now(), errs: make([]error, len(b.nodes)), tally: fenceTally{n: len(b.nodes)}}
 	for _, n := range b.nodes {
 		n.send(l.a.question(c, v.answered))
 	}
 	select {
 	case <-v.decided:
 		*least = max(*least, v.least)
-		return v.outcome, v.err
+		return v.verdict, v.err
 	case <-ctx.Done():
 		return 0, distributed.Unavailable("redlock: refill", ctx.Err())
 	}
@@ -161,39 +153,31 @@ type fenceVote struct {
 	l    *lease
 	sent time.Time
 
-	mu                     sync.Mutex
-	ok, high, gone, failed int      // guarded by mu
-	clocks                 []int64  // guarded by mu; of the servers, as of when we began
-	wants                  []uint64 // guarded by mu; what each that has our vote would reserve next
-	errs                   []error  // guarded by mu
-	over                   bool     // guarded by mu
-	decided                chan struct{}
-	outcome                fenceOutcome // valid once decided is closed
-	least                  uint64       // likewise; with fencesHigh
-	err                    error        // likewise
+	mu      sync.Mutex
+	tally   fenceTally // guarded by mu
+	clocks  []int64    // guarded by mu; of the servers, as of when we began
+	wants   []uint64   // guarded by mu; what each that has our vote would reserve next
+	errs    []error    // guarded by mu
+	verdict verdict    // guarded by mu until decided is closed
+	decided chan struct{}
+	least   uint64 // valid once decided is closed, with higher
+	err     error  // likewise, with unavailable
 }
 
 func (v *fenceVote) answered(k *ask) {
+	b, a := v.l.a.b, v.l.a
+	f := strings.Split(k.Reply, " ")
+	if k.Err != nil || len(f) != 5 {
+		f = []string{"", "", "", "", ""}
+	}
+	young, void := a.doubts(k.node.index, duration(f[3]))
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	b := v.l.a.b
-	f := strings.Split(k.Reply, " ")
-	answered := k.Err == nil && len(f) == 5
-	switch {
-	case !answered:
-		v.failed++
-		v.errs[k.node.index] = k.Err
-	case f[0] == "ok" && duration(f[3]) < v.l.a.longestNow():
-		v.failed++
+	v.tally.count(f[0], young, void)
+	if v.errs[k.node.index] = k.Err; f[0] == "ok" && young {
 		v.errs[k.node.index] = errYoung
-	case f[0] == "ok" && !v.l.a.isVoid(k.node.index):
-		v.ok++
-	case f[0] == "high":
-		v.high++
-	default:
-		v.gone++
 	}
-	if answered {
+	if f[0] != "" {
 		clock := number(f[2]) * int64(time.Microsecond)
 		v.clocks = append(v.clocks, clock-int64(time.Since(b.began)))
 		if f[0] != "other" {
@@ -207,24 +191,17 @@ var errYoung = errors.New("it may have forgotten fences, and counts when it has 
 
 // decide looks whether the outcome is known. The caller holds mu.
 func (v *fenceVote) decide(b *Backend) {
-	n, q := len(b.nodes), b.quorum
-	switch {
-	case v.over:
-		return
-	case v.ok >= q:
-		v.outcome = fencesReserved
-	case provenLost(n, v.gone):
-		v.outcome = fencesLost
-	case v.ok+v.high >= q && v.high > 0 && v.ok+v.high+v.gone+v.failed == n, v.high > n-q:
-		v.outcome = fencesHigh
-		slices.Sort(v.wants)
-		v.least = v.wants[q-1]
-	case v.ok+v.high+v.gone+v.failed == n:
-		v.err = b.unavailable("refill", b.failures(v.errs))
-	default:
+	if v.verdict != pending {
 		return
 	}
-	v.over = true
+	switch v.verdict = v.tally.judge(); v.verdict {
+	case pending:
+		return
+	case higher:
+		v.least = leastFence(len(b.nodes), v.wants)
+	case unavailable:
+		v.err = b.unavailable("refill", b.failures(v.errs))
+	}
 	if len(v.clocks) > 0 {
 		slices.Sort(v.clocks)
 		b.clock.Store(v.clocks[len(v.clocks)/2])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,7 +21,7 @@ func (n *node) greet(o *redis.Options) *redis.Options {
 				return err
 			}
 		}
-		reply, err := cn.Eval(ctx, helloScript.Text, []string{markKey}, millis(n.b.longestTTL(time.Now())), 0).Text()
+		reply, err := cn.Eval(ctx, helloScript.Text, []string{markKey}, millis(n.b.longestTTL()), 0).Text()
 		if err != nil {
 			return fmt.Errorf("hello: %w", err)
 		}
@@ -37,7 +36,7 @@ func (b *Backend) met(n *node, reply string) error {
 	if len(f) != 3 {
 		return conn.Refusal(fmt.Errorf("the server answers %q to hello", reply))
 	}
-	b.learn(number(f[2]))
+	b.learn(duration(f[2]))
 	b.runsMu.Lock()
 	defer b.runsMu.Unlock()
 	for i, run := range b.runs {
@@ -60,40 +59,24 @@ func (b *Backend) twinned() error {
 	return b.twin
 }
 
-// heard is the longest TTL that a server has said to be in use. It is forgotten when none has said so for as long as it lasts: servers that
-// remember it keep saying so. It is told to no server, or servers and processes would remind each other for ever.
-type heard struct {
-	mu  sync.Mutex
-	ttl time.Duration // guarded by mu
-	at  time.Time     // guarded by mu; when it was heard last
+// learn notes the longest TTL of leases, by a server (0: none), and returns the longest that we have heard of, or were told of when we
+// were opened.
+func (b *Backend) learn(longest time.Duration) time.Duration {
+	b.heardMu.Lock()
+	defer b.heardMu.Unlock()
+	b.heard = b.heard.hear(time.Now(), longest)
+	return max(b.least, b.heard.ttl)
 }
 
-// longest returns what is remembered, after it has heard of one more (0: none).
-func (h *heard) longest(now time.Time, ttl time.Duration) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if ttl >= h.ttl || now.Sub(h.at) >= h.ttl {
-		h.ttl, h.at = ttl, now
-	}
-	return h.ttl
-}
-
-// learn notes the longest TTL (ms) of leases, by a server.
-func (b *Backend) learn(longest int64) {
-	b.heard.longest(time.Now(), time.Duration(longest)*time.Millisecond)
-}
-
-// longestTTL is the longest that we have heard of, or were told of when we were opened.
-func (b *Backend) longestTTL(now time.Time) time.Duration {
-	return max(b.least, b.heard.longest(now, 0))
-}
+// longestTTL is the longest that we know of by now.
+func (b *Backend) longestTTL() time.Duration { return b.learn(0) }
 
 // longest is the TTL after which a server counts for the attempt: others may have leases as long as its own, or as a server tells. The
 // caller holds mu.
 func (a *attempt) longest() time.Duration {
-	longest := max(a.ttl, a.b.longestTTL(time.Now()))
+	longest := max(a.ttl, a.b.longestTTL())
 	for i := range a.seats {
-		longest = max(longest, time.Duration(a.seats[i].standing.longest)*time.Millisecond)
+		longest = max(longest, a.seats[i].noted)
 	}
 	return longest
 }
@@ -102,7 +85,7 @@ func (a *attempt) longest() time.Duration {
 // the longest lease TTL in use, and remember no TTL. It is for servers that are used for the first time, and for tests: call it only when
 // no instance can have a lease. A majority must answer.
 func (b *Backend) Vouch(ctx context.Context) error {
-	_, err := b.all(ctx, "vouch", vouchTimeout, conn.NewCall(helloScript, []string{markKey}, millis(b.longestTTL(time.Now())), 1))
+	_, err := b.all(ctx, "vouch", vouchTimeout, conn.NewCall(helloScript, []string{markKey}, millis(b.longestTTL()), 1))
 	return err
 }
 

@@ -24,7 +24,7 @@ func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
 	a := p.(place).a
 	a.mu.Lock()
 	a.state = claiming
-	asked := a.seats[0].epoch
+	asked := a.seats[0].last.number
 	a.mu.Unlock()
 	for _, one := range s.all { // as if it had the votes
 		one.Do("SET", a.key(), a.token)
@@ -33,7 +33,7 @@ func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
 	l = <-p.Granted()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	require.Greater(t, a.seats[0].epoch, asked, "votes of later questions are needed")
+	require.Greater(t, a.seats[0].last.number, asked, "votes of later questions are needed")
 	require.True(t, l.Healthy())
 }
 
@@ -50,13 +50,14 @@ func TestARenewalThatIsAnsweredTooLate(t *testing.T) {
 		b.keeper.Keep(&l.Lease, l, time.Minute, now.Add(time.Millisecond), now.Add(time.Minute))
 		for !distributed.Over(time.Now(), l.Until()) { // busy, so that the timer is late
 		}
-		r := &renewal{l: l, sent: now, decided: make(chan struct{}), held: b.quorum}
+		r := l.renewal()
+		r.sent, r.tally.held = now, b.quorum
 		r.mu.Lock()
 		then := r.decide(a)
 		r.mu.Unlock()
 		then()
 		require.True(t, l.over(), "it is valid again")
-		require.False(t, r.renewed)
+		require.Equal(t, refused, r.verdict)
 	}
 }
 
@@ -201,7 +202,7 @@ func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
 	a.mu.Unlock()
 	a.contended(0, true, time.Time{})
 	a.mu.Lock()
-	a.seats[0].told(standing{kind: 'v', longest: millis(a.ttl)}, time.Now())
+	a.seats[0].told(standing{kind: 'v', longest: a.ttl}, time.Now())
 	require.True(t, a.seats[0].standing.contended)
 	a.lease = l
 	l.start(before.Add(time.Minute))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,23 +27,20 @@ type lease struct {
 }
 
 // parting is a release: what the servers have said to leave.lua, or to an Enter that names the lease as Prev. Both can be under
-// way at once, and on each server one of them finds the vote. All sets are of bits by server.
+// way at once, and on each server one of them finds the vote.
 type parting struct {
-	begun    bool
-	adopted  bool   // by an Enter that is being sent to every server
-	found    uint64 // the vote was there, and is released
-	missing  uint64 // it was not; final when nothing is under way there
-	failed   uint64 // a try has failed
-	why      error  // of that
-	underWay []int  // questions, by server
-	decided  bool
-	err      error // valid once decided
-	done     chan struct{}
-	watched  bool // StartRelease was called: the answer goes to the Watcher
+	releases
+	begun   bool
+	adopted bool  // by an Enter that is being sent to every server
+	why     error // of a try that has failed
+	decided bool
+	err     error // valid once decided
+	done    chan struct{}
+	watched bool // StartRelease was called: the answer goes to the Watcher
 }
 
 func newLease(a *attempt) *lease {
-	l := &lease{a: a, parting: parting{underWay: make([]int, len(a.seats)), done: make(chan struct{})}}
+	l := &lease{a: a, parting: parting{releases: releases{underWay: make([]int, len(a.seats))}, done: make(chan struct{})}}
 	l.shared.Store(a.mode == distributed.Shared)
 	return l
 }
@@ -245,28 +241,16 @@ func (p *parting) decide(b *Backend) (notify bool) {
 	if p.decided {
 		return false
 	}
-	n, final := len(p.underWay), uint64(0)
-	tried, over := true, true
-	for i, k := range p.underWay {
-		bit := uint64(1) << i
-		if k == 0 && p.missing&^p.found&bit != 0 {
-			final |= bit
-		}
-		tried = tried && (k == 0 || p.failed&bit != 0)
-		over = over && k == 0
-	}
-	found, missing := bits.OnesCount64(p.found), bits.OnesCount64(final)
-	switch {
-	case found >= b.quorum, tried && found+missing >= b.quorum && !provenLost(n, missing):
-		p.err = nil
-	case provenLost(n, missing):
-		p.err = distributed.ErrLeaseLost
-	case over && p.why != nil && errors.Is(p.why, distributed.ErrClosed):
-		p.err = distributed.ErrClosed
-	case over: // the lease has expired
-		p.err = b.unavailable("release", cmp.Or(p.why, errLate))
-	default:
+	switch p.judge() {
+	case pending:
 		return false
+	case refused:
+		p.err = distributed.ErrLeaseLost
+	case unavailable: // the lease has expired
+		p.err = b.unavailable("release", cmp.Or(p.why, errLate))
+		if errors.Is(p.why, distributed.ErrClosed) {
+			p.err = distributed.ErrClosed
+		}
 	}
 	p.decided = true
 	close(p.done)
@@ -321,7 +305,7 @@ func (l *lease) Downgrade(ctx context.Context) error {
 	l.shared.Store(true) // before it is sent: whatever becomes of it, renewals reckon with it
 	g := newGathering(l.a.b, "downgrade")
 	c := l.a.call(downgradeScript, "s", 0, millis(l.a.ttl))
-	r := &renewal{l: l, sent: time.Now(), decided: make(chan struct{})}
+	r := l.renewal()
 	for _, n := range l.a.b.nodes {
 		n.send(l.a.question(c, func(k *ask) { r.answered(k); g.done(k) }))
 	}
@@ -334,9 +318,9 @@ func (l *lease) Downgrade(ctx context.Context) error {
 		return distributed.Unavailable("redlock: downgrade", ctx.Err())
 	}
 	switch {
-	case r.lost:
+	case r.verdict == refused:
 		return distributed.ErrLeaseLost
-	case !r.renewed:
+	case r.verdict != granted:
 		return l.a.b.unavailable("downgrade", errLate)
 	case l.a.b.fences:
 		l.fences.share()

@@ -34,10 +34,10 @@ type node struct {
 	index int
 	name  string // host:port
 	tr    conn.Transport
-	aging aging
 	rtt   atomic.Int64 // round trip, in ns; 0: not known yet
 
 	mu       sync.Mutex      // guards all below
+	ages     ages            // all attempts share it
 	lanes    [lanes + 1]lane // the last is for questions about no key
 	failures int             // in a row
 	pausedTo time.Time       // it is not asked before; zero: it is
@@ -171,6 +171,14 @@ func (n *node) exchange(batch []*ask) {
 	for _, k := range batch {
 		n.finish(k)
 	}
+}
+
+// trust returns how old the server's data is for us, by what it says: see ages.
+func (n *node) trust(sent time.Time, age time.Duration) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ages, age = n.ages.trust(sent, time.Now(), age)
+	return age
 }
 
 // took notes how long an answer took. The first ones may have had to make a connection, so less is believed at once.

@@ -48,7 +48,9 @@ type Backend struct {
 	ending atomic.Int64 // when Close gives up, in ns since 1970; 0: it was not called
 
 	least time.Duration // of the longest TTL: WithLongestTTL; never changed
-	heard heard
+
+	heardMu sync.Mutex
+	heard   inUse // guarded by heardMu; the longest TTL that servers have named
 
 	began time.Time    // never changed
 	clock atomic.Int64 // that of the servers' median when we began, in ns since 1970; 0: not known yet

@@ -20,16 +20,14 @@ type renewal struct {
 	l    *lease
 	sent time.Time
 
-	mu       sync.Mutex
-	held     int   // guarded by mu
-	gone     int   // guarded by mu; servers that did not have the vote
-	failed   int   // guarded by mu; no answer, or of a server that does not count yet
-	why      error // guarded by mu
-	over     bool  // guarded by mu
-	renewed  bool  // by a majority; valid once decided is closed
-	lost     bool  // no majority can have it; likewise
-	decided  chan struct{}
-	onlyThis func(held int, lost bool) // called when decided, in place of the lease's changes
+	until    time.Time     // of votes that are claimed
+	onlyThis func(verdict) // called when decided, in place of the lease's changes
+
+	mu      sync.Mutex
+	tally   renewalTally // guarded by mu
+	why     error        // guarded by mu
+	verdict verdict      // guarded by mu until decided is closed
+	decided chan struct{}
 }
 
 // renew is what the Keeper calls. An unread grant is not claimed yet: perhaps nobody will release it (rule K5). All servers are
@@ -55,9 +53,13 @@ func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
 
 // extend asks all servers to extend the lease.
 func (l *lease) extend() *renewal {
-	r := &renewal{l: l, sent: time.Now(), decided: make(chan struct{})}
+	r := l.renewal()
 	r.send(l.a)
 	return r
+}
+
+func (l *lease) renewal() *renewal {
+	return &renewal{l: l, sent: time.Now(), decided: make(chan struct{}), tally: renewalTally{n: len(l.a.seats)}}
 }
 
 func (r *renewal) send(a *attempt) {
@@ -79,9 +81,9 @@ func (r *renewal) send(a *attempt) {
 	}
 }
 
-// extendVotes extends the votes of an attempt that has no lease yet.
-func (a *attempt) extendVotes(decided func(held int, lost bool)) {
-	r := &renewal{sent: time.Now(), decided: make(chan struct{}), onlyThis: decided}
+// extendVotes extends the votes of an attempt that has no lease yet, which last until then.
+func (a *attempt) extendVotes(until time.Time, decided func(verdict)) {
+	r := &renewal{until: until, sent: time.Now(), decided: make(chan struct{}), onlyThis: decided, tally: renewalTally{n: len(a.seats)}}
 	r.send(a)
 }
 
@@ -102,17 +104,12 @@ func (r *renewal) answer(a *attempt, k *ask) {
 		}
 		r.l.vacate(k.node.index, word == "none")
 	}
-	young, void := age < a.longestNow(), a.isVoid(k.node.index)
+	young, void := a.doubts(k.node.index, age)
 	r.mu.Lock()
-	switch {
-	case word == "", word == "held" && young: // the next time, perhaps
-		r.failed++
+	if word == "" {
 		r.why = k.Err
-	case word == "held" && !void:
-		r.held++
-	default:
-		r.gone++
 	}
+	r.tally.count(word, young, void)
 	then := r.decide(a)
 	r.mu.Unlock()
 	then()
@@ -124,33 +121,34 @@ func (a *attempt) readRenewal(reply string) (word string, waits bool, age time.D
 	if len(f) < 4 {
 		return f[0], false, 0
 	}
-	a.b.learn(number(f[3]))
+	a.b.learn(duration(f[3]))
 	return f[0], f[1] == "1", duration(f[2])
 }
 
 // decide looks whether the outcome is known. The caller holds mu.
 func (r *renewal) decide(a *attempt) func() {
-	n := len(a.b.nodes)
-	if r.over || r.held < a.b.quorum && !provenLost(n, r.gone) && r.held+r.gone+r.failed < n {
+	if r.verdict != pending {
 		return nothing
 	}
-	r.over = true
-	r.renewed, r.lost = r.held >= a.b.quorum, provenLost(n, r.gone)
-	if r.renewed && r.l != nil && r.l.over() { // too late: another may have held the lock before some votes came back
-		r.renewed, r.lost = false, true
+	over := distributed.Over(time.Now(), r.until)
+	if r.l != nil {
+		over = r.l.over()
 	}
-	held, why := r.held, r.why
-	if r.held+r.gone >= a.b.quorum {
+	if r.verdict = r.tally.judge(over); r.verdict == pending {
+		return nothing
+	}
+	verdict, why := r.verdict, r.why
+	if r.tally.held+r.tally.gone >= a.b.quorum {
 		why = nil
 	}
 	return func() {
 		a.b.exchanged("renew", r.sent, why)
 		switch {
 		case r.onlyThis != nil:
-			r.onlyThis(held, r.lost)
-		case r.renewed:
+			r.onlyThis(verdict)
+		case verdict == granted:
 			r.l.Renewed(distributed.Validity(r.sent, a.ttl)) // rule K4
-		case r.lost:
+		case verdict == refused:
 			if r.l.End() {
 				a.rollBack() // the votes that are left
 			}
@@ -174,16 +172,11 @@ func (a *attempt) hasEnded() bool {
 	return a.state == ended || a.state == leased && a.lease.over()
 }
 
-func (a *attempt) longestNow() time.Duration {
+// doubts tells why what a server says of our lease may not count: its data may be too young, and its votes void.
+func (a *attempt) doubts(index int, age time.Duration) (young, void bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.longest()
-}
-
-func (a *attempt) isVoid(index int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.seats[index].void
+	return age < a.longest(), a.seats[index].void
 }
 
 // over reports that the lease has ended.

@@ -30,7 +30,7 @@ func (a *attempt) considerWaiting() func() {
 	busy, voted := false, false
 	for i := range a.seats {
 		busy = busy || a.seats[i].busy
-		voted = voted || a.seats[i].votes()
+		voted = voted || a.seats[i].given()
 	}
 	if busy && a.hanging() {
 		return nothing // more is known soon
@@ -67,7 +67,7 @@ func (a *attempt) rival() (r standing) {
 	oldest := standing{owner: a.token}
 	for i := range a.seats {
 		s := a.seats[i].standing
-		if s.kind != 'w' || s.mode != "x" && s.mode != "s" || a.seats[i].since.Before(a.lastVote) || s.rest < 2*a.b.roundTrip() {
+		if s.kind != 'w' || s.mode != "x" && s.mode != "s" || a.seats[i].answered.sent.Before(a.lastVote) || s.rest < 2*a.b.roundTrip() {
 			continue // or about to expire: it is perhaps not renewed any more
 		}
 		if seen[s.owner]++; seen[s.owner] >= a.b.quorum {
@@ -96,7 +96,7 @@ func (a *attempt) yield(to standing) func() {
 	var sends []func()
 	for i := range a.seats {
 		s := &a.seats[i]
-		if s.busy || !s.votes() {
+		if s.busy || !s.given() {
 			continue
 		}
 		c := a.call(yieldScript, modeLetter(a.mode), s.yield(now), a.asked, to.owner, to.mode, millis(to.rest))
@@ -207,7 +207,7 @@ func (a *attempt) beat(only int) {
 // noticed takes a vote that a server has published.
 func (a *attempt) noticed(n *node, m message) {
 	a.b.learn(m.longest)
-	m.age = n.aging.trust(time.Time{}, time.Now(), m.age)
+	m.age = n.trust(time.Time{}, m.age)
 	a.mu.Lock()
 	then := nothing
 	switch a.state {

@@ -42,3 +42,18 @@ func TestRefusedLearnsTheProcess(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 	require.NoError(t, (<-p.Granted()).Release(t.Context()))
 }
+
+func TestTokens(t *testing.T) {
+	named := func(number uint64, process string) string { return tokenOf(identity.NewAttempt(number), process) }
+	a, b := named(7, "A"), named(12, "A")
+	require.True(t, older(a, b))
+	require.False(t, older(b, a))
+	require.True(t, older(named(7, "A"), named(7, "B")))
+	require.True(t, older("wllock:11:B", b), "of an older version")
+	c := named(7, "A")
+	require.NotEqual(t, older(a, c), older(c, a), "of a copy of the process")
+	for _, foreign := range []string{"", "x", "wllock:x:A:1:i:2", "wllock:s:1", "wllock:rs:" + a, "wllock:1"} {
+		_, _, ok := age(foreign)
+		require.False(t, ok, foreign)
+	}
+}

@@ -65,7 +65,7 @@ func keysOf(key string) []string {
 	return []string{key, markKey, prefix + "q:" + key, prefix + "w:" + key}
 }
 
-// call returns a script about the attempt. The number of the question is epoch; see seat.
+// call returns a script about the attempt. The number of the question is epoch; see vote.
 func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) conn.Call {
 	args := make([]any, conn.HeadLen, conn.HeadLen+10+len(more))
 	s.Head(args, len(a.keys))
@@ -86,7 +86,7 @@ type standing struct {
 	kind      byte          // v: vote, w: waits, h: held and not queued, 0: unreadable
 	found     byte          // of enter: 1: prev held the lock here, 0: it did not, -: none
 	age       time.Duration // for how long the server has had its data
-	longest   int64         // lease TTL in use, as far as it remembers, in ms
+	longest   time.Duration // lease TTL in use, as far as it remembers
 	contended bool
 	rank      int
 	rest      time.Duration // of the owner; negative: there is none
@@ -113,7 +113,7 @@ func readStanding(reply string) (s standing) {
 	default:
 		return standing{}
 	}
-	s.age, s.longest = duration(f[1]), number(f[2])
+	s.age, s.longest = duration(f[1]), duration(f[2])
 	return s
 }
 
@@ -131,7 +131,7 @@ type message struct {
 	epoch            uint64
 	contended        bool
 	age              time.Duration // of the server, as in a standing
-	longest          int64         // likewise
+	longest          time.Duration // likewise
 	instance         string
 }
 
@@ -146,7 +146,7 @@ func readMessage(text string) (m message, ok bool) {
 		if len(f) < 4 {
 			return m, false
 		}
-		m.epoch, m.contended, m.age, m.longest, m.key = uint64(number(first)), f[0] == "1", duration(f[1]), number(f[2]), f[3]
+		m.epoch, m.contended, m.age, m.longest, m.key = uint64(number(first)), f[0] == "1", duration(f[1]), duration(f[2]), f[3]
 	case "want":
 		m.instance = first
 	case "idle", "gone":

@@ -2,71 +2,13 @@ package redlock
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
-// The arithmetic of majorities and times: pure functions, so that tables can test them.
-
-// quorum is how many of n servers decide: any two majorities share a server.
-func quorum(n int) int { return n/2 + 1 }
-
-// tally is what is known of one question to all servers.
-type tally struct {
-	n      int
-	votes  int // that count
-	waits  int // answered, without a vote that counts
-	errs   int // not answered, or refused
-	closed bool
-}
-
-// verdict is what a tally decides.
-type verdict uint8
-
-const (
-	pending     verdict = iota
-	granted             // a majority votes for us
-	refused             // a majority answers, and no majority votes for us
-	unavailable         // no majority can answer
-)
-
-// judge decides as soon as no further answer can change the outcome (rule Q1). A closed tally has waited long enough for the slow: a
-// majority that has answered decides alone.
-func (t tally) judge() verdict {
-	q, open := quorum(t.n), t.n-t.votes-t.waits-t.errs
-	switch {
-	case t.votes >= q:
-		return granted
-	case t.errs > t.n-q:
-		return unavailable
-	case t.votes+open < q, t.closed && t.votes+t.waits >= q:
-		return refused
-	}
-	return pending
-}
-
-// provenLost reports that so many servers no longer have our vote that the others are no majority.
-func provenLost(n, missing int) bool { return missing > n-quorum(n) }
-
-// validUntil is up to when a majority of votes lasts, each for d from the sending of the question that it answers or follows
-// (rule K4): the majority that lasts longest ends with the q-th newest of them. ok is false if there is no majority.
-func validUntil(n int, sent []time.Time, d time.Duration) (until time.Time, ok bool) {
-	q := quorum(n)
-	if len(sent) < q {
-		return time.Time{}, false
-	}
-	newest := slices.Clone(sent)
-	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
-	return distributed.Validity(newest[q-1], d), true
-}
-
-// late reports that too little of a claim window is left for a claim in the background.
-func late(now, until time.Time, window time.Duration) bool {
-	return distributed.Left(now, until) < window/4
-}
+// How long we wait: no promise depends on these times, only how soon something is noticed, and how much is asked.
 
 // tryTimeout is how long one server may take to answer: H, because a vote that comes later has little of its window left, but no less than
 // a busy machine needs, or a new connection over the server's network, as long as an answer is of use. rtt is its round trip; 0: not known.
