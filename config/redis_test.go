@@ -88,7 +88,7 @@ func TestOpenGivesItsLoggerToTheBackend(t *testing.T) {
 func TestOpenWithoutTheRightToItsKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~shop:*", "~wllock:*", "&wllock:*", "+@all")
+	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all")
 	c := valid()
 	c.SystemName, c.Backend = "mall", config.NewURL("redis://shop:pw@"+server.Addr)
 	_, err := c.Open(t.Context())
@@ -102,7 +102,7 @@ func TestOpenWithoutTheRightToItsKeys(t *testing.T) {
 func TestOpenWithTheKeysOfOthers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~lock:*", "~wllock:*", "&wllock:*", "+@all")
+	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~lock:*", "~wllock:lock:*", "&wllock:lock:*", "+@all")
 	c := valid()
 	c.Backend = config.NewURL("redis://shop:pw@" + server.Addr)
 	_, err := c.Open(t.Context())
@@ -143,10 +143,10 @@ func TestOpenWithTheKeysOfOthers(t *testing.T) {
 func TestOpenWithAPrefix(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~lock:shop:*", "~wllock:*", "&wllock:*", "+@all")
+	server.Do("ACL", "SETUSER", "shop", "on", ">pw", "~locks-shop:*", "~wllock:locks-shop:*", "&wllock:locks-shop:*", "+@all")
 	server.Do("SET", "shop:product:1", "a cache's entry, which never expires")
 	c := valid()
-	c.SystemName, c.Backend, c.RedisKey = "shop", config.NewURL("redis://shop:pw@"+server.Addr), "lock:{system}:{name}:{key}"
+	c.SystemName, c.Backend, c.RedisKey = "shop", config.NewURL("redis://shop:pw@"+server.Addr), "locks-{system}:{name}:{key}"
 	use(t, c)
 }
 

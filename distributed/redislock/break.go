@@ -47,7 +47,7 @@ func (s *sender) breaks(key string, id identity.Attempt, found, text string) *co
 	w := s.attempt(id, key, breaker, distributed.Exclusive, orphanTTL, distributed.ClaimWindow(orphanTTL))
 	all := keysOf(key, breaker)
 	args := append([]any{}, w.args[tokenArg:settingsArg]...)
-	args = append(args, w.fixed.settings, fenceArg(s.seen.Load()), found, text, distributed.BrokenMemory.Milliseconds())
+	args = append(args, w.fixed.settings, fenceArg(w.space.seen.Load()), found, text, distributed.BrokenMemory.Milliseconds())
 	return conn.NewCall(breakScript, append(all[:], helperBase(key)+brokenKey), args...)
 }
 

@@ -8,7 +8,7 @@
 //
 //	Enter ─▶ attempt ─▶ session.ask ─▶ pipeline ─▶ enter.lua ─▶ "lease": a lease, kept by keepalive.Keeper
 //	            ▲      (repeats until answered)              └▶ "place": heartbeats, in pipelines
-//	            └── subscription ◀── PUBLISH wllock:<process>, by the process that released
+//	            └── subscription ◀── PUBLISH wllock:<system>:<process>, by the process that released
 //
 // An attempt is registered before it is sent, because its grant can be quicker than its reply. Nothing depends on a
 // message: heartbeats find the grants, and renewals the contention, that a lost one would have reported.
@@ -21,16 +21,16 @@
 //
 // For the lock "shop:product:1000", all in one cluster slot and all with a TTL:
 //
-//	shop:product:1000                   string  the owner's full token; free when missing
-//	wllock:{shop:product:1000}:s        string  last fence reserved, whether somebody is queued, gap for foreigners
-//	wllock:{shop:product:1000}:q        zset    instances that wait, by ticket
-//	wllock:{shop:product:1000}:w        hash    of each: attempt, process, mode, TTL, last heartbeat
-//	wllock:{shop:product:1000}:r        zset    shared owners, by the time their share expires
-//	wllock:{shop:product:1000}:d:<inst> string  the instance's latest attempt that has ended
+//	shop:product:1000                        string  the owner's full token; free when missing
+//	wllock:shop:{shop:product:1000}:s        string  last fence reserved, whether somebody is queued, gap for foreigners
+//	wllock:shop:{shop:product:1000}:q        zset    instances that wait, by ticket
+//	wllock:shop:{shop:product:1000}:w        hash    of each: attempt, process, mode, TTL, last heartbeat
+//	wllock:shop:{shop:product:1000}:r        zset    shared owners, by the time their share expires
+//	wllock:shop:{shop:product:1000}:d:<inst> string  the instance's latest attempt that has ended
 //
-// and for the system "shop":
+// and for the system "shop", which is what stands before the key's first colon:
 //
-//	wllock:ttl:shop                     zset    lease TTLs in use, by the time when they are forgotten
+//	wllock:shop:ttl                          zset    lease TTLs in use, by the time when they are forgotten
 //
 // The key is in one of these states; every arrow is one script, and each script may be repeated:
 //

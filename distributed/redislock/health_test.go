@@ -64,7 +64,7 @@ func isAnswered(e distributed.Exchange) bool { return e.Err == nil && e.RTT > 0 
 func TestEveryExchangeIsObserved(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	b := open(t, s.Addr)
+	b := open(t, s.Addr, WithSystem("test"))
 	require.NoError(t, b.Ping(t.Context()))
 	o := observe(b)
 	u, other := newUser(t, b), newUser(t, b)

@@ -52,23 +52,23 @@ func (h hostile) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-func (h hostile) Listen(ctx context.Context, channel string, interval func() time.Duration, l conn.Listener) {
-	h.Transport.Listen(ctx, channel, interval, hostileListener{l, h})
+func (h hostile) ListenTo(ctx context.Context, channels *conn.Channels, interval func() time.Duration, l conn.ChannelListener) {
+	h.Transport.ListenTo(ctx, channels, interval, hostileListener{l, h})
 }
 
 // hostileListener loses, doubles and delays messages.
 type hostileListener struct {
-	conn.Listener
+	conn.ChannelListener
 	net hostile
 }
 
-func (h hostileListener) OnMessage(text string) {
+func (h hostileListener) OnMessage(channel, text string) {
 	for range h.net.rand.IntN(3) {
 		d := h.net.upTo(100 * time.Millisecond)
-		h.net.wg.Go(func() { time.Sleep(d); h.Listener.OnMessage(text) })
+		h.net.wg.Go(func() { time.Sleep(d); h.ChannelListener.OnMessage(channel, text) })
 	}
 	if h.net.rand.IntN(3) > 0 {
-		h.Listener.OnMessage(text)
+		h.ChannelListener.OnMessage(channel, text)
 	}
 }
 

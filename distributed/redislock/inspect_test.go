@@ -158,7 +158,7 @@ func TestAFalseNoticeEndsNoLease(t *testing.T) {
 	u := newUser(t, open(t, s.Addr)).lasting(60e9)
 	l := u.lease(key(t))
 	until := l.Until()
-	s.Do("PUBLISH", u.b.s.channel(), fmt.Sprint("l ", l.a.id))
+	s.Do("PUBLISH", channelOf("test", u.b.s.process), fmt.Sprint("l ", l.a.id))
 	require.Eventually(t, func() bool { return l.Until().After(until) }, patience, time.Millisecond)
 	require.True(t, l.Healthy())
 	release(t, l)

@@ -4,10 +4,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // prefix starts the name of every helper key and channel, and the value of every lock.
-const prefix = "wllock:"
+const prefix = conn.HelperPrefix
 
 // keyCount is how many keys a lock has; queueKey and readersKey are places among them.
 const keyCount, queueKey, readersKey = 6, 2, 4
@@ -24,14 +26,14 @@ func keysOf(key, instance string) [keyCount]string {
 	return [keyCount]string{key, all[:n], all[n : 2*n], all[2*n : 3*n], all[3*n : 4*n], all[4*n:]}
 }
 
-// helperBase is what the helper keys of a lock start with. Redis hashes what stands between the first brace and the
-// next closing one, otherwise the whole key. A key without braces is its own hash tag; for one with braces a short tag
+// helperBase is what the helper keys of a lock start with: its system's space (rule R19), and a hash tag. Redis hashes what stands
+// between the first brace and the next closing one, otherwise the whole key. A key without braces is its own hash tag; for one with braces a short tag
 // of the same slot is looked up, because "{a}b}" would hash as "a" only.
 func helperBase(key string) string {
 	if !strings.ContainsAny(key, "{}") {
-		return prefix + "{" + key + "}:"
+		return prefix + conn.SystemOf(key) + ":{" + key + "}:"
 	}
-	return prefix + "{" + tags()[slotOf(key)] + "}:" + key + ":"
+	return prefix + conn.SystemOf(key) + ":{" + tags()[slotOf(key)] + "}:" + key + ":"
 }
 
 // slotOf returns the cluster slot of a key.

@@ -49,7 +49,7 @@ const (
 func newLease(a *attempt, g grant) *lease {
 	l := &lease{a: a, first: g.fence}
 	l.fences.open(g.fence, g.count, a.mode == distributed.Shared && !a.permit)
-	a.s.see(g.fence + g.count - 1)
+	a.wire.space.see(g.fence + g.count - 1)
 	return l
 }
 
@@ -144,7 +144,7 @@ func (l *lease) refilled(c *conn.Call, sent time.Time) error {
 		l.gone()
 		return distributed.ErrLeaseLost
 	}
-	l.a.s.see(r.grant.fence + r.grant.count - 1)
+	l.a.wire.space.see(r.grant.fence + r.grant.count - 1)
 	l.fences.add(r.grant.fence, r.grant.count)
 	l.contention(r.grant.contended, sent)
 	return nil
@@ -182,7 +182,7 @@ func (l *lease) Downgrade(ctx context.Context) error {
 		return distributed.ErrLeaseLost
 	}
 	l.change.Store(changed)
-	l.a.s.see(r.grant.fence)
+	l.a.wire.space.see(r.grant.fence)
 	l.fences.share(r.grant.fence)
 	l.renewed(renewReply{held: true, contended: r.grant.contended}, sent)
 	return nil

@@ -56,17 +56,23 @@ type listening struct {
 
 type listenCount struct{ subscribed, broken atomic.Int32 }
 
-func (c listening) Listen(ctx context.Context, channel string, interval func() time.Duration, l conn.Listener) {
-	c.Transport.Listen(ctx, channel, interval, countedListener{l, c.count})
+func (c listening) ListenTo(ctx context.Context, channels *conn.Channels, interval func() time.Duration, l conn.ChannelListener) {
+	c.Transport.ListenTo(ctx, channels, interval, countedListener{l, c.count})
 }
 
 type countedListener struct {
-	conn.Listener
+	conn.ChannelListener
 	count *listenCount
 }
 
-func (c countedListener) OnSubscribe()           { c.count.subscribed.Add(1); c.Listener.OnSubscribe() }
-func (c countedListener) OnDisconnect(err error) { c.count.broken.Add(1); c.Listener.OnDisconnect(err) }
+func (c countedListener) OnSubscribe(channel string) {
+	c.count.subscribed.Add(1)
+	c.ChannelListener.OnSubscribe(channel)
+}
+func (c countedListener) OnDisconnect(err error) {
+	c.count.broken.Add(1)
+	c.ChannelListener.OnDisconnect(err)
+}
 
 func TestKilledSubscriptionsLoseNoPlace(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ type settings struct {
 const pipelines = maxWorkers + maxHeartbeats + 4 + 1 + 1
 
 func newSettings(opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{Prefix: prefix, Pipelines: pipelines}}
+	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{PrefixOf: spaceOf, Pipelines: pipelines}}
 	for _, o := range opts {
 		if o == nil {
 			return s, errors.New("redislock: an option is nil")
@@ -73,8 +73,9 @@ func WithInteropGap(d time.Duration) Option {
 //	redislock.WithKey(func(full string) string { return strings.TrimPrefix(full, "shop:") }) // shop:orders:42 is orders:42
 //
 // f is called for every Enter, by any goroutine. It must give one name the same key always, and in all processes: without state,
-// and quick. An empty key is refused. Helper keys are named after the Redis key, in the same slot of a cluster. The ACL
-// rule ~system:* is replaced by one for what f returns, and WithSystem has no use then.
+// and quick. An empty key is refused. Helper keys are named after the Redis key, in the same slot of a cluster: what stands before its
+// first colon is to them what the system is otherwise, and in the ACL rules. For "orders:42" they are ~orders:*, ~wllock:orders:* and
+// &wllock:orders:*, and WithSystem("orders") has Ping try them; a key without a colon has ~wllock::* and &wllock::*.
 //
 // Better each name has a key of its own. Names that share a key exclude each other as two processes do, each with a local queue
 // of its own, and a guard of one inside a guard of the other waits for itself.
@@ -86,8 +87,9 @@ func WithKey(f func(full string) string) Option {
 // letters follow it. A client that has a name of its own keeps it.
 func WithInstance(name string) Option { return func(s *settings) { s.name = name } }
 
-// WithSystem has Ping, and the first use, also try a key of this system (default: none). Otherwise a user without the ACL
-// rule ~system:* is noticed only by each lock. A Backend for several systems gets it several times.
+// WithSystem has Ping, and the first use, also try the keys and the channel of this system (default: none). Otherwise the first lock of
+// each system tries its helper keys and channel, and a user without the ACL rule ~system:* is noticed by each lock. A Backend for
+// several systems gets it several times.
 func WithSystem(name string) Option {
 	return func(s *settings) { s.starts = append(s.starts, name+":") }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,13 +32,13 @@ func (b *Backend) Ping(ctx context.Context) error {
 	if b.attempts.isClosed() {
 		return distributed.ErrClosed
 	}
-	return b.prove(ctx, pingBudget)
+	return b.prove(ctx, pingBudget, "")
 }
 
 // prove probes the server until it has answered or the budget is spent. One caller probes at a time; the others wait
-// for it and, at the first use, share its result.
-func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
-	first := !b.proven.Load()
+// for it and, at the first use, share its result. The systems whose rights are tried are those of WithSystem, and the key's if there is one.
+func (b *Backend) prove(ctx context.Context, budget time.Duration, key string) error {
+	first := !b.isProven(key)
 	end := time.Now().Add(budget)
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -47,14 +48,14 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 	case <-ctx.Done():
 		return conn.Unavailable("", ctx.Err())
 	}
-	if first && b.proven.Load() {
+	if first && b.isProven(key) {
 		return nil
 	}
 	var why error
 	var tag string
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		tag = b.s.tr.Elsewhere(ctx, tag)
-		err := b.probeAt(ctx, tag, min(budget/2, nodeBudget))
+		err := b.probeAt(ctx, tag, key, min(budget/2, nodeBudget))
 		if err == nil {
 			b.proven.Store(true)
 			return nil
@@ -74,25 +75,30 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration) error {
 }
 
 // probeAt probes for no longer than limit if there are other servers to try.
-func (b *Backend) probeAt(ctx context.Context, tag string, limit time.Duration) error {
+func (b *Backend) probeAt(ctx context.Context, tag, key string, limit time.Duration) error {
 	if b.s.tr.Node(ctx, tag) != "" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	return b.probe(ctx, tag)
+	return b.probe(ctx, tag, key)
 }
 
 // probe asks the server that has the tag for everything that could keep us from working, so that it is known at the
 // start: what it is, and beside that, in two more round trips at most, what it allows.
-func (b *Backend) probe(ctx context.Context, tag string) error {
+func (b *Backend) probe(ctx context.Context, tag, key string) error {
 	if b.attempts.isClosed() {
 		return distributed.ErrClosed
 	}
 	b.sub.open()
+	starts := b.startsWith(key)
+	spaces := make([]*space, len(starts))
+	for i, start := range starts {
+		spaces[i] = b.s.spaces.of(systemOfStart(start), b.s.process)
+	}
 	var beside sync.WaitGroup
 	var keysErr error
-	beside.Go(func() { keysErr = b.tryKeys(ctx, tag) })
+	beside.Go(func() { keysErr = b.tryKeys(ctx, tag, starts) })
 	if !b.proven.Load() {
 		beside.Go(func() { b.s.tr.Load(ctx, tag, allScripts...) }) // over a slow network a lease can be too short for another trip
 	}
@@ -104,7 +110,38 @@ func (b *Backend) probe(ctx context.Context, tag string) error {
 	if err != nil {
 		return err
 	}
-	return b.sub.allowed(ctx)
+	for _, e := range spaces {
+		if err := e.allowed(ctx); err != nil {
+			return err
+		}
+		e.proven.Store(true)
+	}
+	return nil
+}
+
+// isProven reports that a probe has succeeded, and has tried the rights to the space of this key, if there is one.
+func (b *Backend) isProven(key string) bool {
+	return b.proven.Load() && (key == "" || b.s.space(key).proven.Load())
+}
+
+// startsWith is what the keys that a probe tries begin with: those of each system of WithSystem and their helper keys, and the helper
+// keys of this key.
+func (b *Backend) startsWith(key string) (all []string) {
+	for _, start := range b.starts {
+		all = append(all, start, conn.SpaceOf(conn.SystemOf(start)))
+	}
+	if space := conn.SpaceOf(conn.SystemOf(key)); key != "" && !slices.Contains(all, space) {
+		all = append(all, space)
+	}
+	return all
+}
+
+// systemOfStart is the system of keys, or of helper keys, that begin so.
+func systemOfStart(start string) string {
+	if conn.IsHelper(start) {
+		return conn.SystemIn(start)
+	}
+	return conn.SystemOf(start)
 }
 
 // about asks the server what it is, and measures the round trip on the connection that this took.
@@ -120,12 +157,14 @@ func (b *Backend) about(ctx context.Context, tag string) error {
 	return b.measure(ctx, tag)
 }
 
-// tryKeys tries every command on a helper key, and on a key of each system.
-func (b *Backend) tryKeys(ctx context.Context, tag string) error {
-	starts := append([]string{prefix}, b.starts...)
+// tryKeys tries every command on keys that begin so.
+func (b *Backend) tryKeys(ctx context.Context, tag string, starts []string) error {
+	if len(starts) == 0 {
+		return nil
+	}
 	calls := make([]*conn.Call, len(starts))
 	for i, start := range starts {
-		calls[i] = b.s.probe(start, tag)
+		calls[i] = b.s.probe(start, tag, systemOfStart(start))
 	}
 	b.s.tr.Do(ctx, calls...)
 	for i, c := range calls {
@@ -173,7 +212,7 @@ func missingRules(start string, refused []refusedCommand) error {
 		rule := "+" + strings.ToLower(r.command)
 		switch {
 		case strings.Contains(r.why, "channel"):
-			rule = "&" + prefix + "*"
+			rule = "&" + conn.SpaceOf(systemOfStart(start)) + "*"
 		case strings.Contains(r.why, "key"):
 			rule = "~" + start + "*"
 		}

@@ -11,14 +11,18 @@ import (
 // that is missing, a full memory, a server that only reads.
 var readyScript = conn.NewScript("ready", "#!lua\nreturn 'ok'")
 
-// Probe implements distributed.Prober: beside what Ping asks, whether the user may use the keys of this lock, whether there is
+// Probe implements distributed.Prober: beside what Ping asks, whether the user may use the keys of this lock
+// and its system's channel, whether there is
 // memory, and whether the network is quick enough for the TTL.
 func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
 	req := b.keyed(distributed.Request{Key: p.Key, Instance: b.s.process, TTL: p.TTL})
 	if err := check(req); err != nil {
 		return err
 	}
-	if err := b.Ping(ctx); err != nil {
+	if b.attempts.isClosed() {
+		return distributed.ErrClosed
+	}
+	if err := b.prove(ctx, pingBudget, req.Key); err != nil {
 		return err
 	}
 	if err := b.fastEnough(ctx, req.Key, p.TTL); err != nil { // first: over a slow network the rest may fail for want of time

@@ -49,6 +49,7 @@ func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	s.coldTrips = time.Duration(tr.SetupTrips()) + 1
 	observers.Add(s.observe)
 	s.process, s.gap = rand.Text()[:processLength], set.gap
+	s.spaces.channels = conn.NewChannels()
 	b := &Backend{
 		name: name, starts: set.starts, key: set.key, s: s, cancel: cancel, observers: observers, probes: make(chan struct{}, 1), nodes: newNodes(s),
 	}
@@ -131,8 +132,8 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 		return nil, err
 	}
 	b.sub.noteTTL(req.TTL)
-	if !b.proven.Load() {
-		if err := b.prove(ctx, max(req.TTL*3/2, firstBudget)); err != nil {
+	if !b.isProven(req.Key) {
+		if err := b.prove(ctx, max(req.TTL*3/2, firstBudget), req.Key); err != nil {
 			return nil, err
 		}
 	}

@@ -234,7 +234,7 @@ func (v *keysView) silentSince(ttl, now int64) int64 {
 	return v.since
 }
 
-func hears(process string) bool { return strings.HasPrefix(prefix+process, liveChannels) }
+func hears(process string) bool { return strings.HasPrefix(process, liveProcess) }
 
 // checkQueue: nobody vanishes from the queue, a new place is the last one, the others keep their order, and the lock is not
 // free while somebody waits.
@@ -345,7 +345,7 @@ func (s *sequence) hear(o *outcome) {
 			s.fail("message %q cannot be read", p.text)
 		}
 		for _, c := range s.clients {
-			if m.kind == grantMessage && c.process.channel() == p.channel && c.now != nil && m.attempt == simID(c.now.number) {
+			if m.kind == grantMessage && c.channel(s.key) == p.channel && c.now != nil && m.attempt == simID(c.now.number) {
 				c.receive(m.grant, s.now)
 			}
 		}

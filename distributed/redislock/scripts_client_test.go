@@ -69,6 +69,11 @@ func simID(number uint64) identity.Attempt {
 	return identity.Attempt{Number: number, Random: number * 0x9e3779b97f4a7c15}
 }
 
+// channel is where the client hears of a lock.
+func (c *simClient) channel(key string) string {
+	return channelOf(conn.SystemOf(key), c.process.process)
+}
+
 func (c *simClient) attempt(key string, now time.Time, mode distributed.Mode, limit int, nowait bool, prev *simAttempt) *simAttempt {
 	c.last++
 	a := &simAttempt{
@@ -179,7 +184,7 @@ func (c *simClient) receive(g grant, now time.Time) {
 func (c *simClient) take(g grant, now time.Time) {
 	a := c.now
 	a.first = g.fence
-	c.process.see(g.fence + g.count - 1)
+	a.wire.space.see(g.fence + g.count - 1)
 	c.out = nil
 	if until := distributed.Validity(g.since, a.window); distributed.Left(now, until) >= a.window/4 {
 		a.state, a.until = leased, until
@@ -216,7 +221,7 @@ func (c *simClient) replied(r *simRequest, reply string, now time.Time) {
 		c.renewed(readRefill(reply).held, r)
 	case refillScript.Name:
 		if got := readRefill(reply); got.held {
-			c.process.see(got.grant.fence + got.grant.count - 1)
+			r.a.wire.space.see(got.grant.fence + got.grant.count - 1)
 		} else {
 			c.end()
 		}

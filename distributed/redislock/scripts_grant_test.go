@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // checkFences: each is above all that were reserved before and not below the clock, and the state's never falls.
@@ -69,8 +70,9 @@ func (s *sequence) checkMessages(o *outcome) {
 			s.fail("message %q", p.text)
 		}
 	}
+	system := conn.SystemOf(s.key)
 	want := func(kind, process string, attempt any) {
-		if key := fmt.Sprint(kind, " ", prefix, process, " ", attempt); hears(process) && got[key] != 1 && (kind != checkMessage || got[key] == 0) {
+		if key := fmt.Sprint(kind, " ", channelOf(system, process), " ", attempt); hears(process) && got[key] != 1 && (kind != checkMessage || got[key] == 0) {
 			s.fail("%d messages %s; want 1", got[key], key)
 		}
 	}
@@ -88,7 +90,7 @@ func (s *sequence) checkMessages(o *outcome) {
 			process, rest, _ := strings.Cut(id, ":")
 			attempt, _, _ := strings.Cut(rest, ":")
 			want(news, process, attempt)
-			delete(got, fmt.Sprint(news, " ", prefix, process, " ", attempt))
+			delete(got, fmt.Sprint(news, " ", channelOf(system, process), " ", attempt))
 		}
 		for key := range got {
 			if s.few && strings.HasPrefix(key, news) {
@@ -182,7 +184,7 @@ func (o *outcome) refuses() bool {
 
 func (s *sequence) checkGrantMessage(o *outcome, p pushedMessage, m message) {
 	for _, a := range o.admitted {
-		if m.attempt == simID(a.number) && p.channel == a.c.process.channel() {
+		if m.attempt == simID(a.number) && p.channel == a.c.channel(s.key) {
 			if m.key != s.key || m.mode != a.mode || m.instance != a.c.instance || m.grant.contended != (len(o.after.queue) > 0) ||
 				string(appendFence(nil, m.grant.fence)) <= o.before.fence {
 				s.fail("message %q", p.text)

@@ -29,8 +29,11 @@ type scriptLink struct {
 
 type pushedMessage struct{ channel, text string }
 
-// liveChannels is what the channels begin with that somebody is subscribed to.
-const liveChannels = prefix + "live"
+// liveProcess begins the names of processes that hear messages, liveChannels matches their channels.
+const (
+	liveProcess  = "live"
+	liveChannels = prefix + "*:" + liveProcess + "*"
+)
 
 // A script that is named with fewOnly does for fewMost waiters or readers what the others do for 64: more than a sequence has.
 const (
@@ -46,7 +49,7 @@ func newScriptLink(t testing.TB, s *redistest.Server, change func(name, text str
 	t.Cleanup(func() { _ = c.Close() })
 	l := &scriptLink{conn: c, r: bufio.NewReaderSize(c, 1<<16), w: bufio.NewWriterSize(c, 1<<16), shas: make(map[string]string)}
 	l.must(t, "HELLO", "3")
-	l.must(t, "PSUBSCRIBE", liveChannels+"*")
+	l.must(t, "PSUBSCRIBE", liveChannels)
 	for _, script := range allScripts {
 		text := change(script.Name, script.Text)
 		l.shas[script.Name] = l.must(t, "SCRIPT", "LOAD", text)

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -124,7 +123,7 @@ func (s *sequence) goTo(now time.Time) {
 
 // connect makes the client at i: the last one is in a process that hears nothing.
 func (s *sequence) connect(i int) {
-	kind := strings.TrimPrefix(liveChannels, prefix)
+	kind := liveProcess
 	if i == clientCount-1 {
 		kind = "deaf"
 	}

@@ -87,7 +87,7 @@ func asUser(t *testing.T, s *redistest.Server) *Backend {
 		}
 	}
 	client := s.Client(func(o *redis.Options) { o.Username, o.Password = name, password })
-	b, err := New(client)
+	b, err := New(client, WithSystem("shop"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
@@ -117,8 +117,8 @@ func TestMissingACLRuleIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ change, says string }{
 		"a command":          {"-zrank", "+zrank"},
 		"publish":            {"-publish", "+publish"},
-		"the channel":        {"resetchannels", "&wllock:*"},
-		"helper keys":        {"resetkeys ~shop:*", "~wllock:*"},
+		"the channel":        {"resetchannels", "&wllock:shop:*"},
+		"helper keys":        {"resetkeys ~shop:*", "~wllock:shop:*"},
 		"running scripts":    {"-evalsha", "evalsha"},
 		"subscribing at all": {"-subscribe", "subscribe"},
 	} {
@@ -156,7 +156,7 @@ func TestCommandsThatAreRenamedAway(t *testing.T) {
 	for _, command := range []string{"PING", "SUBSCRIBE", "EVALSHA", "TIME", "ZRANK"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			err := open(t, redistest.Start(t, "--rename-command", command, "").Addr).Ping(t.Context())
+			err := open(t, redistest.Start(t, "--rename-command", command, "").Addr, WithSystem("shop")).Ping(t.Context())
 			require.ErrorIs(t, err, distributed.ErrRefused)
 			require.Regexp(t, "ERR unknown command '"+strings.ToLower(command)+"'|the server lacks the commands "+command+", as after rename-command", err)
 		})
@@ -165,11 +165,23 @@ func TestCommandsThatAreRenamedAway(t *testing.T) {
 
 func TestKeyOutsideTheACLIsNamed(t *testing.T) {
 	t.Parallel()
-	b := asUser(t, redistest.Start(t))
-	_, _, err := newUser(t, b).enter(t.Context(), "another:system:1")
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.ErrorContains(t, err, "~pattern")
-	t.Log(err)
+	s := redistest.Start(t)
+	b := asUser(t, s)
+	for want, rule := range map[string]string{ // the channel is looked at once for each system
+		"the user lacks the ACL rule ~wllock:mall:*": "", "the user lacks the ACL rules &wllock:plaza:*": "~wllock:plaza:*",
+		"~pattern for the lock's key or ~wllock:arcade:*": "~wllock:arcade:* &wllock:arcade:*",
+	} {
+		args := []any{"ACL", "SETUSER", userLine(t)[2]}
+		for f := range strings.FieldsSeq(rule) {
+			args = append(args, f)
+		}
+		s.Do(args...)
+		_, system, _ := strings.Cut(want, "wllock:")
+		_, _, err := newUser(t, b).enter(t.Context(), strings.TrimSuffix(system, "*")+"product:1")
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.ErrorContains(t, err, want)
+		t.Log(err)
+	}
 }
 
 // A user with the rule for the helper keys only is refused.
@@ -205,7 +217,7 @@ func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 	require.NoError(t, ask("shop"))
 	err = ask("mall")
 	require.ErrorIs(t, err, wllock.ErrUnavailable, "a Locker asks for its own system")
-	require.ErrorContains(t, err, "the user lacks an ACL rule ~pattern for the lock's key")
+	require.ErrorContains(t, err, "the user lacks the ACL rule ~wllock:mall:*")
 	require.Zero(t, s.Do("DBSIZE"), "nothing is left behind")
 	_, err = New(client, WithSystem(""))
 	require.ErrorContains(t, err, "WithSystem")

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -20,29 +19,26 @@ const (
 	syncSpread = 50 * time.Microsecond
 	// orphanTTL is assumed of a grant whose attempt is not known any more.
 	orphanTTL = 5 * time.Second
-	// subscribeWait is how long probes wait, from the first on, to learn whether the subscription is allowed. Without an
-	// outcome by then the backend works on, by heartbeats.
+	// subscribeWait is how long a probe waits to learn whether the subscription is allowed. Without an outcome by then the
+	// backend works on, by heartbeats.
 	subscribeWait = 500 * time.Millisecond
 )
 
-// subscription is the one of a Backend, for all its keys and instances. Messages can be lost, doubled and overtake each
-// other. None is needed: they only make things quick.
+// subscription is the one of a Backend, for all its keys and instances: a channel for each system, over one connection. Messages can be
+// lost, doubled and overtake each other. None is needed: they only make things quick.
 type subscription struct {
 	s        *session
 	nodes    *nodes
 	attempts *attempts
 	minTTL   atomic.Int64 // the shortest TTL asked for, in ns
 
-	once   sync.Once // starts listening
-	opened time.Time // when it did; set by once
-	wg     sync.WaitGroup
+	once sync.Once // starts listening
+	wg   sync.WaitGroup
 
 	mu    sync.Mutex
-	known chan struct{} // guarded by mu; closed at the first outcome, and never replaced
-	err   error         // guarded by mu; nil while subscribed
-	told  bool          // guarded by mu; the loss was logged
-	since time.Time     // guarded by mu; when the losses were first counted
-	count int           // guarded by mu; how many were logged since then
+	told  bool      // guarded by mu; the loss was logged
+	since time.Time // guarded by mu; when the losses were first counted
+	count int       // guarded by mu; how many were logged since then
 }
 
 // mostLosses are logged within countedFor, so that a server that comes and goes does not fill the log. If it stays away, the
@@ -53,14 +49,14 @@ const (
 )
 
 func newSubscription(s *session, n *nodes, all *attempts) *subscription {
-	return &subscription{s: s, nodes: n, attempts: all, known: make(chan struct{})}
+	return &subscription{s: s, nodes: n, attempts: all}
 }
 
 // open starts to listen, the first time.
 func (u *subscription) open() {
 	u.once.Do(func() {
-		u.opened = time.Now()
-		u.wg.Go(func() { u.s.tr.Listen(u.s.ctx, u.s.channel(), u.interval, u) })
+		tr := u.s.tr
+		u.wg.Go(func() { tr.ListenTo(u.s.ctx, u.s.spaces.channels, u.interval, u) })
 	})
 }
 
@@ -88,76 +84,71 @@ func (u *subscription) interval() time.Duration {
 	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
 }
 
-// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends a heartbeat (rule R10). That a lease is
-// wanted is told once: one that was there before counts as wanted.
-func (u *subscription) OnSubscribe() {
-	if u.outcome(nil) {
+// OnSubscribe implements conn.ChannelListener. Earlier messages may be lost, so every place of the system sends a heartbeat (rule R10).
+// That a lease is wanted is told once: one that was there before counts as wanted.
+func (u *subscription) OnSubscribe(channel string) {
+	e := u.s.spaces.known(conn.SystemIn(channel))
+	e.outcome(nil)
+	if u.isBack() {
 		u.s.log.Info("redislock: subscription is back")
 	}
 	all := u.attempts.list()
 	for _, a := range all {
+		if a.wire.space != e {
+			continue
+		}
 		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
 		a.heartbeatIn(rand.N(spread + 1))
 		a.wantLease()
 	}
 }
 
-// OnDisconnect implements conn.Listener.
+// OnRefused implements conn.ChannelListener.
+func (u *subscription) OnRefused(channel string, err error) {
+	if e := u.s.spaces.known(conn.SystemIn(channel)); e.outcome(err) {
+		u.s.log.Warn("redislock: subscription refused, places are served by heartbeats", "system", e.system, "error", err)
+	}
+}
+
+// OnDisconnect implements conn.ChannelListener.
 func (u *subscription) OnDisconnect(err error) {
 	if u.s.ctx.Err() != nil {
 		return
 	}
-	if u.outcome(err) {
+	for _, e := range u.s.spaces.list() {
+		e.outcome(err)
+	}
+	if u.isLost() {
 		u.s.log.Warn("redislock: subscription lost, places are served by heartbeats", "error", err)
 	}
 }
 
-// outcome notes what became of the subscription, and reports whether that is to be logged: one line for all that fail in a row,
-// and one when it is back.
-func (u *subscription) outcome(err error) (log bool) {
+// isLost notes a loss, and reports whether it is to be logged: one line for all that follow each other, and one when it is back.
+func (u *subscription) isLost() (log bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.err = err
-	switch {
-	case err == nil:
-		log, u.told = u.told, false
-	case !u.told:
-		if time.Since(u.since) > countedFor {
-			u.since, u.count = time.Now(), 0
-		}
-		if log = u.count < mostLosses; log {
-			u.count, u.told = u.count+1, true
-		}
+	if u.told {
+		return false
 	}
-	select {
-	case <-u.known:
-	default:
-		close(u.known)
+	if time.Since(u.since) > countedFor {
+		u.since, u.count = time.Now(), 0
+	}
+	if log = u.count < mostLosses; log {
+		u.count, u.told = u.count+1, true
 	}
 	return log
 }
 
-// allowed waits for the first outcome and returns its error if the server has refused the subscription. One that
-// merely broke comes back by itself.
-func (u *subscription) allowed(ctx context.Context) error {
-	t := time.NewTimer(time.Until(u.opened.Add(subscribeWait)))
-	defer t.Stop()
-	select {
-	case <-u.known:
-	case <-t.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// isBack notes the end of a loss, and reports whether it is to be logged.
+func (u *subscription) isBack() (log bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if conn.Classify(u.err) == conn.Permanent {
-		return u.err
-	}
-	return nil
+	log, u.told = u.told, false
+	return log
 }
 
-// OnMessage implements conn.Listener.
-func (u *subscription) OnMessage(text string) {
+// OnMessage implements conn.ChannelListener.
+func (u *subscription) OnMessage(_, text string) {
 	m, ok := readMessage(text)
 	if !ok {
 		return

@@ -18,6 +18,8 @@ func TestASubscriptionThatFailsHasFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		u := newSubscription(&session{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil))}, nil, newAttempts(1))
+		u.s.spaces.of("shop", "PROCESS")
+		channel := channelOf("shop", "PROCESS")
 		lines := func(what string) int { return strings.Count(log.String(), what) }
 		fail := func(times int) {
 			for range times {
@@ -25,15 +27,15 @@ func TestASubscriptionThatFailsHasFewLines(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		u.OnSubscribe()
+		u.OnSubscribe(channel)
 		require.Empty(t, log.String(), "the first is no news")
 		fail(600)
-		u.OnSubscribe()
+		u.OnSubscribe(channel)
 		require.Equal(t, []int{1, 1}, []int{lines("subscription lost"), lines("subscription is back")})
 		time.Sleep(time.Hour)
 		for range 20 {
 			fail(1)
-			u.OnSubscribe()
+			u.OnSubscribe(channel)
 		}
 		require.Equal(t, []int{4, 4}, []int{lines("subscription lost"), lines("subscription is back")})
 		fail(60)

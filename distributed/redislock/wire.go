@@ -25,23 +25,11 @@ const (
 
 // sender is this process as its requests name it.
 type sender struct {
-	process string        // our id in tokens and in the channel's name
+	process string        // our id in tokens and in the channels' names
 	gap     time.Duration // for which a released lock is left free for foreigners
 	single  atomic.Bool   // not a cluster
-	seen    atomic.Uint64 // the largest fence reserved here
+	spaces  spaces
 	args    atomic.Pointer[scriptArgs]
-}
-
-func (s *sender) channel() string { return prefix + s.process }
-
-// see notes that fences up to this one were reserved here.
-func (s *sender) see(fence uint64) {
-	for {
-		old := s.seen.Load()
-		if fence <= old || s.seen.CompareAndSwap(old, fence) {
-			return
-		}
-	}
 }
 
 // scriptArgs are the arguments that follow from a TTL, put into interfaces only once.
@@ -97,7 +85,7 @@ func (t *scriptArgs) mode(m distributed.Mode) any {
 // wireAttempt is an attempt as its requests name it. Each request carries (instance, attempt), so that a repeat has one
 // effect (rule R1), and the full token of what the attempt owns (rule R2).
 type wireAttempt struct {
-	from  *sender
+	space *space
 	fixed *scriptArgs
 	args  []any // what all its requests begin with: head, keys, ARGV 1 to 6 of lua/common.lua; as in enter
 }
@@ -119,7 +107,7 @@ func (s *sender) attempt(id identity.Attempt, key, instance string, mode distrib
 		args = append(args, &texts.keys[i]) // a pointer, because a string in an interface is an allocation
 	}
 	t := s.argsFor(ttl, window)
-	return wireAttempt{s, t, append(args, &texts.token, &texts.attempt, t.mode(mode), t.fresh, t.keep, t.queue)}
+	return wireAttempt{s.space(key), t, append(args, &texts.token, &texts.attempt, t.mode(mode), t.fresh, t.keep, t.queue)}
 }
 
 // instanceName is the instance as it stands in tokens and messages, where colons and blanks separate.
@@ -146,7 +134,7 @@ func (w wireAttempt) limited(limit int) {
 // enter asks for the lock, and releases prev first. It is called once per attempt, which leaves the room behind args to
 // it.
 func (w wireAttempt) enter(prev any) *conn.Call {
-	return &conn.Call{Script: enterScript, Args: append(w.args, fenceArg(w.from.seen.Load()), prev, w.fixed.markArg)}
+	return &conn.Call{Script: enterScript, Args: append(w.args, fenceArg(w.space.seen.Load()), prev, w.fixed.markArg)}
 }
 
 func (w wireAttempt) heartbeat() *conn.Call {
@@ -191,7 +179,7 @@ func (w wireAttempt) call(s *conn.Script, more ...any) *conn.Call {
 	args = append(args, w.args...)
 	s.Head(args, keyCount)
 	args[settingsArg] = w.fixed.settings
-	args = append(args, fenceArg(w.from.seen.Load()))
+	args = append(args, fenceArg(w.space.seen.Load()))
 	return &conn.Call{Script: s, Args: append(args, more...)}
 }
 
@@ -223,14 +211,14 @@ func renewAll(ttl time.Duration, n int, of func(i int) *wireAttempt) *conn.Call 
 	return &conn.Call{Script: renewAllScript, Args: args}
 }
 
-// probe tries every command on a key of its own that begins with start, on the server that has the tag.
-func (s *sender) probe(start, tag string) *conn.Call {
-	return conn.NewCall(probeScript, []string{start + "{" + tag + "}:" + s.process}, s.channel())
+// probe tries every command on a key of its own that begins with start, on the server that has the tag, and the system's channel.
+func (s *sender) probe(start, tag, system string) *conn.Call {
+	return conn.NewCall(probeScript, []string{start + "{" + tag + "}:" + s.process}, channelOf(system, s.process))
 }
 
 // longestTTL notes a TTL in use, to be remembered for keep, and asks for the longest.
 func longestTTL(system string, ttl, keep time.Duration) *conn.Call {
-	return conn.NewCall(ttlScript, []string{prefix + "ttl:" + system}, ttl.Milliseconds(), keep.Milliseconds())
+	return conn.NewCall(ttlScript, []string{conn.SpaceOf(system) + "ttl"}, ttl.Milliseconds(), keep.Milliseconds())
 }
 
 func readLongestTTL(reply string) time.Duration {

@@ -24,8 +24,8 @@ func TestWithKeyLocksWhatOthersLock(t *testing.T) { // rule R12
 		require.False(t, other.lock(t.Context()), "it must see our lock")
 		slot := slotOf(name)
 		for _, k := range s.Client().Keys(t.Context(), "*").Val() {
-			if k != name && !strings.HasPrefix(k, "wllock:ttl:") {
-				require.True(t, strings.HasPrefix(k, "wllock:{"), k)
+			if k != name {
+				require.True(t, strings.HasPrefix(k, spaceOf(name)+"{"), k)
 				require.Equal(t, slot, slotOf(k), k)
 			}
 		}

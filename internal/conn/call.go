@@ -55,6 +55,9 @@ func NewCall(s *Script, keys []string, args ...any) *Call {
 
 // Key returns one of the call's keys; which one does not matter, because they are on one node.
 func (c *Call) Key() string {
+	if len(c.Args) <= HeadLen { // no key, and no argument
+		return ""
+	}
 	switch k := c.Args[HeadLen].(type) {
 	case *string:
 		return *k

@@ -15,7 +15,9 @@ type Config struct {
 	Username     string // takes precedence over the client's; "": none
 	PasswordFile string // takes precedence over the client's; "": none
 	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
-	ClientName   string // of connections, unless the caller's client names its own; "": none
+	// PrefixOf is Prefix for a call with this key, where that depends on it; nil: it does not.
+	PrefixOf   func(key string) string
+	ClientName string // of connections, unless the caller's client names its own; "": none
 	// Pipelines is how many exchanges of several calls, and of calls that go ahead, may be under way with one server at once.
 	Pipelines int
 }
@@ -48,6 +50,8 @@ type Transport interface {
 	// Listen subscribes to one channel and passes on its messages until ctx ends. It reconnects by itself. interval
 	// says how often the connection is checked: after two intervals without a sign of life it is replaced.
 	Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener)
+	// ListenTo is Listen for several channels, over one connection. It makes none before the first channel is there.
+	ListenTo(ctx context.Context, channels *Channels, interval func() time.Duration, l ChannelListener)
 	Close() error
 }
 

@@ -175,8 +175,8 @@ func lacksCommand(err error) bool {
 
 var lackedCommand = regexp.MustCompile(`^ERR (unknown command|Unknown Redis command called from script)`)
 
-// explained says what to do about an answer: the missing ACL rule, for example; prefix is the Config's.
-func explained(prefix string, err error) error {
+// explained says what to do about an answer: the missing ACL rule, for example; prefix is the Config's, key what was asked for.
+func explained(prefix func(key string) string, key string, err error) error {
 	if err == nil {
 		return nil // before answer is allocated
 	}
@@ -193,9 +193,9 @@ func explained(prefix string, err error) error {
 	case strings.HasPrefix(text, "READONLY"):
 		return fmt.Errorf("the server is a replica, and locks need the primary: %w", err)
 	case strings.Contains(text, "channel"):
-		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", prefix, err)
+		return fmt.Errorf("the user lacks the ACL rule &%s*: %w", prefix(key), err)
 	case strings.Contains(text, "NOPERM") && strings.Contains(text, "key"):
-		return fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", prefix, err)
+		return fmt.Errorf("the user lacks an ACL rule ~pattern for the lock's key or ~%s* for its helper keys: %w", prefix(key), err)
 	case strings.Contains(text, "called from script"):
 		return fmt.Errorf("the server lacks a command that scripts need, as after rename-command in redis.conf: %w", err)
 	default:

@@ -45,6 +45,7 @@ func (answered) RedisError()     {}
 
 // An answer that an operator can do something about says what.
 func TestAnswersSayWhatToDo(t *testing.T) {
+	wllock := func(string) string { return "wllock:" }
 	for text, want := range map[string]string{
 		"MOVED 3999 127.0.0.1:6381":                      "open it as one (redis+cluster://)",
 		"MOVED 3999 :6381":                               "gives its nodes no host: see cluster-announce-ip",
@@ -52,9 +53,9 @@ func TestAnswersSayWhatToDo(t *testing.T) {
 		"NOPERM this user has no permissions to a key":   "lacks an ACL rule ~pattern",
 		"NOPERM can't publish to the channel mentioned ": "lacks the ACL rule &wllock:*",
 	} {
-		err := explained("wllock:", answered(text))
+		err := explained(wllock, "", answered(text))
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, answered(text))
 	}
-	require.NoError(t, explained("wllock:", nil))
+	require.NoError(t, explained(wllock, "", nil))
 }

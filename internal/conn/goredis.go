@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,9 +15,9 @@ import (
 type goRedis struct {
 	client  redis.UniversalClient // our own: nobody else closes it
 	cluster bool
-	prefix  string        // see Config
-	primary *primary      // what client connects to; nil without sentinels
-	finder  *redis.Client // whose dialer asks the sentinels, if it is ours to close
+	prefix  func(key string) string // see Config
+	primary *primary                // what client connects to; nil without sentinels
+	finder  *redis.Client           // whose dialer asks the sentinels, if it is ours to close
 	setup   int
 	silence *tlsSilence
 	room    room
@@ -81,7 +80,7 @@ func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 		if err != nil && err == ctx.Err() || errors.Is(err, redis.ErrPoolTimeout) { //nolint:errorlint // unwrapped it comes from the pool
 			err = unsent{err}
 		}
-		c.Reply, c.Err = reply, g.silence.named(explained(g.prefix, err))
+		c.Reply, c.Err = reply, g.silence.named(explained(g.prefix, c.Key(), err))
 		g.doubt(c.Err)
 	}
 }
@@ -212,69 +211,4 @@ func (g *goRedis) Close() error {
 		err = errors.Join(err, g.finder.Close())
 	}
 	return err
-}
-
-// Pauses between attempts to subscribe. They are short because without messages only heartbeats find grants.
-const (
-	firstListenPause = 20 * time.Millisecond
-	longListenPause  = time.Second
-)
-
-// Listen implements Transport.
-func (g *goRedis) Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener) {
-	var following sync.WaitGroup
-	defer following.Wait()
-	if g.primary != nil {
-		following.Go(func() { g.primary.follow(ctx, interval) })
-	}
-	pause := firstListenPause
-	var tag string
-	for ctx.Err() == nil {
-		began := time.Now()
-		tag = g.Elsewhere(ctx, tag) // in a cluster every node passes on what is published
-		l.OnDisconnect(explained(g.prefix, g.subscription(ctx, tag, channel, interval, l)))
-		if time.Since(began) > longListenPause {
-			pause = firstListenPause
-		}
-		sleep(ctx, pause)
-		pause = min(2*pause, longListenPause)
-	}
-}
-
-var errSilent = errors.New("the subscription's connection is silent")
-
-// subscription serves one connection until it breaks. go-redis would replace a broken connection by itself and not
-// report what was missed; here every break ends the subscription, and after OnSubscribe messages are complete.
-func (g *goRedis) subscription(ctx context.Context, tag, channel string, interval func() time.Duration, l Listener) error {
-	ps := g.server(ctx, tag).Subscribe(ctx)
-	// The dog closes the connection, which ends Receive below. It is waited for, so it never outlives this call.
-	ctx, cancel := context.WithCancel(ctx)
-	dog := &watchdog{ps: ps, interval: interval, done: make(chan struct{})}
-	dog.seen()
-	if err := ps.Subscribe(ctx, channel); err != nil {
-		cancel()
-		_ = ps.Close()
-		return err
-	}
-	go dog.run(ctx)
-	defer func() {
-		cancel()
-		<-dog.done
-	}()
-	for {
-		msg, err := ps.Receive(ctx)
-		if err != nil {
-			if dog.silent.Load() {
-				return errSilent
-			}
-			return err
-		}
-		dog.seen()
-		switch m := msg.(type) {
-		case *redis.Subscription:
-			l.OnSubscribe()
-		case *redis.Message:
-			l.OnMessage(m.Payload)
-		}
-	}
 }

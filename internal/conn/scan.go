@@ -40,7 +40,7 @@ func (g *goRedis) Scan(ctx context.Context, cursor, match string, count int64) (
 	keys, more, err := all[i].Scan(ctx, from, match, count).Result()
 	switch {
 	case err != nil:
-		return nil, "", g.silence.named(explained(g.prefix, err))
+		return nil, "", g.silence.named(explained(g.prefix, match, err))
 	case more == 0 && i+1 == len(all):
 		return keys, "", nil
 	case more == 0:

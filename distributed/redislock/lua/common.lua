@@ -25,7 +25,8 @@
 --                   <gap: ms for which a released lock is left free for foreigners> <past: ms for which an attempt that
 --                   has ended is remembered> <1: enter takes no place>"
 --       7 seen      the largest fence this process knows of
--- The process says where messages go: channel "wllock:<process>". An id, "<process>:<attempt>:<instance>", names a grant.
+-- The process says where messages go: channel "wllock:<system>:<process>", whose beginning is that of the helper keys (rule R19). An id,
+-- "<process>:<attempt>:<instance>", names a grant.
 -- Every reply is one string of words. On the hot path texts are passed on as they came: formatting a number, or joining
 -- strings, costs the server about as much as running a command.
 local LOCK, STATE, QUEUE, WAITERS, READERS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]

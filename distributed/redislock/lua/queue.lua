@@ -36,7 +36,7 @@ end
 -- publish returns the number of receivers, or nil if it was refused, which says nothing about them. It never fails the
 -- script (rule R14).
 local function publish(to, text)
-  local n = redis.pcall('PUBLISH', 'wllock:' .. to, text)
+  local n = redis.pcall('PUBLISH', string.match(STATE, '^wllock:[^:]*:') .. to, text)
   if type(n) == 'number' then return n end
   return nil
 end

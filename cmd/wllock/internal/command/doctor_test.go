@@ -70,15 +70,15 @@ func TestDoctorOfARedis(t *testing.T) {
 		}, no, "memory", `warning: `},
 		"forgets": {func(*redistest.Server, []string) []string { return nil }, no, "persistence", `warning: no append-only file.*appendonly yes`},
 		"another system's user": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~cart:*", "~wllock:*", "&wllock:*", "+@all")
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~cart:*", "~wllock:shop:*", "&wllock:shop:*", "+@all")
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, wrong, "access", `error: .*lacks the ACL rule ~shop:\*.*ACL SETUSER u '~shop:\*'`},
 		"no right to publish": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:*", "+@all")
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "+@all")
 			return []string{"redis://u:hunter2@" + s.Addr}
-		}, wrong, "access", `error: .*&wllock:\*.*ACL SETUSER u '&wllock:\*'`},
+		}, wrong, "access", `error: .*&wllock:shop:\*.*ACL SETUSER u '&wllock:shop:\*'`},
 		"no right to INFO": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:*", "&wllock:*", "+@all", "-info")
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all", "-info")
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, no, "server", `warning: .*INFO.*\+info`},
 		"no INFO": {func(*redistest.Server, []string) []string {
@@ -97,7 +97,7 @@ func TestDoctorOfARedis(t *testing.T) {
 			return nil
 		}, no, "lock keys", `warning: .*: 1, among them "shop:product:1000", which expires in 10m0s`},
 		"no right to SCAN": {func(s *redistest.Server, env []string) []string {
-			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:*", "&wllock:*", "+@all", "-scan")
+			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all", "-scan")
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, no, "lock keys", `ok: not looked at: NOPERM`},
 		"a wrong password": {func(s *redistest.Server, env []string) []string {

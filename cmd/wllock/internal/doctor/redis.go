@@ -158,7 +158,7 @@ func (p *patient) redisNode(ctx context.Context, c *redis.Client, kind redisopts
 	}
 	p.redisForeign(ctx, c)
 	p.redisClock(ctx, c)
-	p.redisPush(ctx, c)
+	p.redisPush(ctx, c, kind)
 }
 
 // fieldsOf reads the lines name:value of INFO.
@@ -281,9 +281,23 @@ func (p *patient) clock(difference, trip time.Duration) {
 	})
 }
 
+// channelsOf returns what the channels begin with on which this system's processes hear of its locks.
+func (p *patient) channelsOf(kind redisopts.Kind) string {
+	if kind == redisopts.KindRedlock {
+		return ours
+	}
+	match, _ := locksOf(p.settings)
+	system, _, colon := strings.Cut(match, ":")
+	if !colon || strings.Contains(system, "*") {
+		system = "" // as for keys without a colon
+	}
+	return ours + system + ":"
+}
+
 // redisPush sends a message to itself, as hand-overs are.
-func (p *patient) redisPush(ctx context.Context, c *redis.Client) {
-	channel := "wllock:doctor" + rand.Text()
+func (p *patient) redisPush(ctx context.Context, c *redis.Client, kind redisopts.Kind) {
+	channels := p.channelsOf(kind)
+	channel := channels + "doctor" + rand.Text()
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
 	sub := c.Subscribe(ctx, channel)
@@ -299,7 +313,7 @@ func (p *patient) redisPush(ctx context.Context, c *redis.Client) {
 		p.warn(Finding{
 			Subject: "pub/sub", What: "a message did not arrive: " + err.Error(),
 			Means: fmt.Sprintf("hand-overs between processes take up to T/6, %v, instead of one message", p.ttl/6),
-			Mend:  "redis-cli ACL SETUSER USER '&wllock:*' +subscribe +publish",
+			Mend:  "redis-cli ACL SETUSER USER '&" + channels + "*' +subscribe +publish",
 		})
 		return
 	}

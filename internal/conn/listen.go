@@ -1,0 +1,146 @@
+package conn
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Pauses between attempts to subscribe. They are short because without messages only heartbeats find grants.
+const (
+	firstListenPause = 20 * time.Millisecond
+	longListenPause  = time.Second
+)
+
+// Channels are what a subscription listens to. They only become more, at any time.
+type Channels struct {
+	more chan struct{} // capacity 1: there is one more, of which the subscription perhaps does not know
+
+	mu  sync.Mutex
+	all []string // guarded by mu; what is in it stays
+}
+
+// NewChannels returns these.
+func NewChannels(names ...string) *Channels {
+	return &Channels{more: make(chan struct{}, 1), all: names}
+}
+
+// Add adds one that is not among them yet.
+func (c *Channels) Add(name string) {
+	c.mu.Lock()
+	c.all = append(c.all, name)
+	c.mu.Unlock()
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// from returns those behind the first n.
+func (c *Channels) from(n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[n:]
+}
+
+// some waits until there is one; false: ctx has ended.
+func (c *Channels) some(ctx context.Context) bool {
+	for len(c.from(0)) == 0 {
+		select {
+		case <-c.more:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// ChannelListener is a Listener to several channels. Calls come one after the other and must not block.
+type ChannelListener interface {
+	OnMessage(channel, message string)
+	OnSubscribe(channel string)          // from now on its messages arrive; earlier ones may be lost
+	OnRefused(channel string, err error) // the server does not let us listen; it is asked again
+	OnDisconnect(err error)              // the subscription failed or broke, with all channels
+}
+
+// oneChannel is a Listener as a ChannelListener.
+type oneChannel struct{ Listener }
+
+// OnMessage implements ChannelListener.
+func (o oneChannel) OnMessage(_, message string) { o.Listener.OnMessage(message) }
+
+// OnSubscribe implements ChannelListener.
+func (o oneChannel) OnSubscribe(string) { o.Listener.OnSubscribe() }
+
+// OnRefused implements ChannelListener.
+func (o oneChannel) OnRefused(_ string, err error) { o.OnDisconnect(err) }
+
+// Listen implements Transport.
+func (g *goRedis) Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener) {
+	g.ListenTo(ctx, NewChannels(channel), interval, oneChannel{l})
+}
+
+// ListenTo implements Transport.
+func (g *goRedis) ListenTo(ctx context.Context, channels *Channels, interval func() time.Duration, l ChannelListener) {
+	var following sync.WaitGroup
+	defer following.Wait()
+	if g.primary != nil {
+		following.Go(func() { g.primary.follow(ctx, interval) })
+	}
+	pause := firstListenPause
+	var tag string
+	for channels.some(ctx) && ctx.Err() == nil {
+		began := time.Now()
+		tag = g.Elsewhere(ctx, tag) // in a cluster every node passes on what is published
+		l.OnDisconnect(explained(g.prefix, "", g.subscription(ctx, tag, channels, interval, l)))
+		if time.Since(began) > longListenPause {
+			pause = firstListenPause
+		}
+		sleep(ctx, pause)
+		pause = min(2*pause, longListenPause)
+	}
+}
+
+// subscription serves one connection until it breaks. go-redis would replace a broken connection by itself and not
+// report what was missed; here every break ends the subscription, and after OnSubscribe messages are complete.
+func (g *goRedis) subscription(ctx context.Context, tag string, channels *Channels, interval func() time.Duration, l ChannelListener) error {
+	ps := g.server(ctx, tag).Subscribe(ctx)
+	// The dog closes the connection, which ends Receive below. It is waited for, so it never outlives this call.
+	ctx, cancel := context.WithCancel(ctx)
+	dog := &watchdog{ps: ps, channels: channels, interval: interval, done: make(chan struct{})}
+	dog.seen()
+	if err := dog.subscribe(ctx); err != nil {
+		cancel()
+		_ = ps.Close()
+		return err
+	}
+	go dog.run(ctx)
+	defer func() {
+		cancel()
+		<-dog.done
+	}()
+	for {
+		msg, err := ps.Receive(ctx)
+		if err != nil {
+			if dog.silent.Load() {
+				return errSilent
+			}
+			channel, ok := dog.refused(err)
+			if !ok {
+				return err
+			}
+			l.OnRefused(channel, explained(g.prefix, channel, err))
+			continue
+		}
+		dog.seen()
+		switch m := msg.(type) {
+		case *redis.Subscription:
+			dog.accepted(m.Channel)
+			l.OnSubscribe(m.Channel)
+		case *redis.Message:
+			l.OnMessage(m.Channel, m.Payload)
+		}
+	}
+}
