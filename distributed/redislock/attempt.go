@@ -31,6 +31,7 @@ type attempt struct {
 	permit   bool // a shared one with a limit
 	ttl      time.Duration
 	window   time.Duration // W: what a grant gets, until it is claimed
+	after    uint64        // a fence of its key that is known to be reserved, so that every later one is larger; 0: none
 	wire     wireAttempt
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by node.heartbeats
@@ -41,6 +42,7 @@ type attempt struct {
 	early     *grant    // came before the reply
 	holder    string    // of the lock, as the last answer with a place named it
 	polls     int       // of a foreigner's key, without interruption
+	beat      time.Time // when the next heartbeat is due; of a place
 	contended bool      // a message said so, perhaps before the grant
 	noticed   time.Time // when the last message about that came
 	wanted    bool      // a message said that another was refused, perhaps before the reply with the lease
@@ -60,10 +62,10 @@ const (
 	ended
 )
 
-func newAttempt(all *attempts, n *node, req distributed.Request) *attempt {
+func newAttempt(all *attempts, n *node, req distributed.Request, after uint64) *attempt {
 	a := &attempt{
 		s: n.s, node: n, attempts: all, id: all.next(), key: req.Key, mode: req.Mode, permit: req.Limit > 0, ttl: req.TTL, since: time.Now(),
-		window: n.s.network().claimWindow(req.TTL),
+		after: after, window: n.s.network().claimWindow(req.TTL),
 	}
 	a.wire = a.s.attempt(a.id, a.key, instanceName(req.Instance), a.mode, a.ttl, a.window)
 	if req.NoWait {
@@ -241,8 +243,26 @@ func (a *attempt) heartbeatIn(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == waiting {
-		a.node.heartbeats.due.Put(&a.item, time.Now().Add(d))
+		a.putHeartbeat(time.Now().Add(d))
 	}
+}
+
+// heartbeatSooner is heartbeatIn for a message: it never puts a heartbeat off, however many of them come.
+func (a *attempt) heartbeatSooner(d time.Duration) {
+	now := time.Now()
+	at := now.Add(min(d, distributed.HeartbeatInterval(a.ttl)))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != waiting || a.beat.After(now) && a.beat.Before(at) { // if it is due it is perhaps under way, and knows less
+		return
+	}
+	a.putHeartbeat(at)
+}
+
+// putHeartbeat plans the next heartbeat. The caller holds mu, the state is waiting.
+func (a *attempt) putHeartbeat(at time.Time) {
+	a.beat = at
+	a.node.heartbeats.due.Put(&a.item, at)
 }
 
 func (a *attempt) stopHeartbeats() { a.node.heartbeats.due.Remove(&a.item) }

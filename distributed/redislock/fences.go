@@ -87,6 +87,16 @@ func (f *fences) some() bool {
 	return f.shared || f.from < f.to || f.spare[0] < f.spare[1]
 }
 
+// last is the last one of a block that is not used up.
+func (f *fences) last() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shared {
+		return f.from
+	}
+	return max(f.to, f.spare[1]) - 1
+}
+
 // add takes the block of a refill. A block that is not above what was given out is dropped: a gap in the fences does no
 // harm.
 func (f *fences) add(first, count uint64) {

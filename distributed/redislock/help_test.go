@@ -169,7 +169,7 @@ func commandStats(s *redistest.Server) map[string]int {
 
 // attemptOf returns an attempt that is not registered.
 func attemptOf(b *Backend, req distributed.Request) *attempt {
-	return newAttempt(b.attempts, b.nodes.of(req.Key), req)
+	return newAttempt(b.attempts, b.nodes.of(req.Key), req, 0)
 }
 
 // answered is the first word of the answer to a call.

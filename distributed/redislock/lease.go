@@ -82,7 +82,7 @@ func (l *lease) renewed(r renewReply, sent time.Time) {
 // contention takes what a reply says about others that wait (rule R8). A message that came since it was asked for is
 // newer, or soon corrected by the next reply.
 func (l *lease) contention(waits bool, sent time.Time) {
-	if waits != l.Contended() && !l.a.noticedSince(sent) {
+	if waits != l.Contended() && (waits || !l.a.noticedSince(sent)) { // a message cannot hide a waiter from a renewal
 		l.SetContended(waits)
 	}
 }
@@ -273,6 +273,14 @@ func (l *lease) adopt() {
 	if l.state != released {
 		l.state = adopted
 	}
+}
+
+// lastFence is a fence that the server has reserved for the lease, 0 for nil.
+func (l *lease) lastFence() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.fences.last()
 }
 
 // enterFailed releases the lease after all: the Enter that adopted it has failed. It does nothing for nil.

@@ -71,7 +71,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := b.register(ctx, req)
+	a, err := b.register(ctx, req, prev.lastFence())
 	if err != nil {
 		prev.enterFailed()
 		return nil, nil, err
@@ -123,8 +123,8 @@ func check(req distributed.Request) error {
 }
 
 // register checks a request, makes sure that the server was probed, and adds the attempt. With a nil error,
-// attempts.calls counts one more.
-func (b *Backend) register(ctx context.Context, req distributed.Request) (*attempt, error) {
+// attempts.calls counts one more. after is a fence that the key has had.
+func (b *Backend) register(ctx context.Context, req distributed.Request, after uint64) (*attempt, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	if err := b.fastEnough(ctx, req.Key, req.TTL); err != nil {
 		return nil, err
 	}
-	a := newAttempt(b.attempts, b.nodes.of(req.Key), req)
+	a := newAttempt(b.attempts, b.nodes.of(req.Key), req, after)
 	if !b.attempts.add(a) {
 		return nil, distributed.ErrClosed
 	}

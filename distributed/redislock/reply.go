@@ -60,6 +60,16 @@ type grant struct {
 	since     time.Time // its claim window began at this time or later; zero: not known
 }
 
+// fenceAhead is how far a grant in a message may be ahead of our clock: a larger fence would refuse all later holders until the clock is
+// there. Where the server's clock is ahead by more, each message costs a heartbeat.
+const fenceAhead = 5 * time.Minute
+
+// plausible reports that a grant in a message may be one that the server has made, to a process that knows of a fence before it
+// (0: it does not).
+func (g grant) plausible(after uint64, now time.Time) bool {
+	return g.count > 0 && g.count <= firstBlock && g.fence > after && g.fence <= uint64(now.Add(fenceAhead).UnixNano())
+}
+
 func (w *words) grant() grant {
 	return grant{fence: parseFence(w.next()), count: uint64(w.number()), contended: w.flag()}
 }

@@ -147,17 +147,23 @@ func (u *subscription) isBack() (log bool) {
 	return log
 }
 
-// OnMessage implements conn.ChannelListener.
-func (u *subscription) OnMessage(_, text string) {
+// OnMessage implements conn.ChannelListener. A message is believed as far as its sender may be entitled to send it: who may publish to the
+// channel of a system may grant its locks, and no others (rule R19). Everybody else's words at most make us ask the server.
+func (u *subscription) OnMessage(channel, text string) {
 	m, ok := readMessage(text)
 	if !ok {
 		return
 	}
-	a := u.attempts.find(m.attempt)
+	a, system := u.attempts.find(m.attempt), conn.SystemIn(channel)
 	switch {
+	case a != nil && conn.SystemOf(a.key) != system:
+	case m.kind == grantMessage && a == nil:
+		if conn.SystemOf(m.key) == system {
+			u.giveBack(m)
+		}
+	case a == nil:
 	case m.kind == grantMessage:
 		u.grant(a, m)
-	case a == nil:
 	case m.kind == contendedMessage, m.kind == uncontendedMessage:
 		a.setContended(m.kind == contendedMessage)
 	case m.kind == refusedMessage:
@@ -165,15 +171,23 @@ func (u *subscription) OnMessage(_, text string) {
 	case m.kind == lostMessage:
 		a.verify()
 	case m.kind == checkMessage:
-		a.heartbeatIn(m.delay)
+		a.heartbeatSooner(m.delay)
 	}
 }
 
-// grant delivers the lock to the attempt that waits for it. A grant that nobody waits for any more is returned at once
-// (rule R4).
+// grant delivers the lock to the attempt that waits for it. One that cannot be the server's has the server asked.
 func (u *subscription) grant(a *attempt, m message) {
-	if a == nil || !a.receive(m.grant) {
-		w := u.s.attempt(m.attempt, m.key, m.instance, m.mode, orphanTTL, distributed.ClaimWindow(orphanTTL))
-		u.nodes.of(m.key).background.leave(&w, orphanTTL)
+	switch {
+	case m.key != a.key || m.mode != a.mode || !a.wire.isOf(m.instance):
+	case !m.grant.plausible(a.after, time.Now()):
+		a.heartbeatSooner(0)
+	case !a.receive(m.grant):
+		u.giveBack(m)
 	}
+}
+
+// giveBack returns a grant that nobody waits for any more (rule R4).
+func (u *subscription) giveBack(m message) {
+	w := u.s.attempt(m.attempt, m.key, m.instance, m.mode, orphanTTL, distributed.ClaimWindow(orphanTTL))
+	u.nodes.of(m.key).background.leave(&w, orphanTTL)
 }

@@ -123,6 +123,13 @@ func instanceOf(name string) string {
 	return instance
 }
 
+// isOf reports that the attempt is of the instance with this name.
+func (w wireAttempt) isOf(instance string) bool {
+	token := *w.args[tokenArg].(*string)
+	rest, ok := strings.CutSuffix(token[:len(token)-1], instance)
+	return ok && strings.HasSuffix(rest, ":")
+}
+
 // noWait makes enter take no place. The other scripts ignore it.
 func (w wireAttempt) noWait() { w.args[settingsArg] = w.fixed.nowait }
 

@@ -1,0 +1,107 @@
+package redislock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
+)
+
+// TestAMessageIsBelievedAsFarAsItsSenderIsEntitled: one process may have locks of several systems.
+func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule R19
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr, WithSystem("shop"), WithSystem("bank"))
+	a, w := newUser(t, b).lasting(time.Minute), newUser(t, b).lasting(time.Minute)
+	before := a.lease("bank:acct:9")
+	last := fence(t, before)
+	held, _, err := a.enter(t.Context(), "bank:acct:9", func(r *distributed.Request) { r.Prev = before })
+	require.NoError(t, err)
+	p := w.place("bank:acct:9")
+	r := w.other().lasting(time.Minute)
+	reader := r.place("bank:acct:9", shared)
+	now := uint64(time.Now().UnixNano())
+	id := fmt.Sprint(p.(place).a.id)
+	grant := func(mode, attempt, instance string, fence uint64, count int, key string) string {
+		return fmt.Sprintf("g %s %s %s %d %d 0 %s", mode, attempt, instance, fence, count, key)
+	}
+	for what, forged := range map[string][2]string{
+		"another system's channel":    {"shop", grant("x", id, w.name, now, 1000, "bank:acct:9")},
+		"another system's lock":       {"shop", grant("x", id, w.name, now, 1000, "shop:acct:9")},
+		"another lock":                {"bank", grant("x", id, w.name, now, 1000, "bank:acct:8")},
+		"another instance":            {"bank", grant("x", id, a.name, now, 1000, "bank:acct:9")},
+		"the end of an instance":      {"bank", grant("x", id, w.name[1:], now, 1000, "bank:acct:9")},
+		"another mode":                {"bank", grant("s", id, w.name, now, 1, "bank:acct:9")},
+		"a reader that is to write":   {"bank", grant("x", fmt.Sprint(reader.(place).a.id), r.name, now, 1000, "bank:acct:9")},
+		"a fence years ahead":         {"bank", grant("x", id, w.name, 9e18, 1000, "bank:acct:9")},
+		"no fence":                    {"bank", grant("x", id, w.name, 0, 1000, "bank:acct:9")},
+		"more fences than there are":  {"bank", grant("x", id, w.name, now, 99999999, "bank:acct:9")},
+		"no fences":                   {"bank", grant("x", id, w.name, now, 0, "bank:acct:9")},
+		"contention, another channel": {"shop", fmt.Sprint("w ", held.(*lease).a.id)},
+	} {
+		require.Equal(t, int64(1), s.Do("PUBLISH", channelOf(forged[0], b.s.process), forged[1]), "it is heard: %s", what)
+	}
+	s.Do("PUBLISH", channelOf("bank", b.s.process), fmt.Sprint("u ", held.(*lease).a.id)) // the last one: all before it were read
+	require.Eventually(t, func() bool { return !held.(*lease).Contended() }, patience, time.Millisecond)
+	require.Empty(t, p.Granted(), "no forged grant was believed")
+	require.Empty(t, reader.Granted(), "no forged grant was believed")
+	release(t, held)
+	next := granted(t, p)
+	require.Greater(t, fence(t, next), last)
+	release(t, next)
+	release(t, granted(t, reader))
+}
+
+// TestAGrantBelowAKnownFenceIsNotBelieved: the instance has had a later one.
+func TestAGrantBelowAKnownFenceIsNotBelieved(t *testing.T) { // rule R19
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	u, other := newUser(t, b).lasting(time.Minute), newUser(t, b).lasting(time.Minute)
+	l := u.lease(key(t))
+	q := other.place(key(t))
+	_, p, err := u.enter(t.Context(), key(t), func(r *distributed.Request) { r.Prev = l })
+	require.NoError(t, err)
+	message := fmt.Sprintf("g x %v %s %d 1000 0 %s", p.(place).a.id, u.name, l.first, key(t))
+	require.Equal(t, int64(1), s.Do("PUBLISH", channelOf("test", b.s.process), message))
+	held := granted(t, q)
+	s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprint("u ", held.(*lease).a.id))
+	require.Eventually(t, func() bool { return !held.(*lease).Contended() }, patience, time.Millisecond)
+	require.Empty(t, p.Granted())
+	release(t, held)
+	release(t, granted(t, p))
+}
+
+// TestMessagesPutNoHeartbeatOff: a place whose heartbeats stop is taken for dead.
+func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule R19
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	held := newUser(t, b).lease(key(t))
+	p := newUser(t, b).place(key(t))
+	before := commandStats(s)["zscore"]
+	require.Eventually(t, func() bool {
+		s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprintf("p %v 3600000", p.(place).a.id))
+		return commandStats(s)["zscore"] > before+2
+	}, patience, 5*time.Millisecond, "heartbeats go on")
+	release(t, held)
+	release(t, granted(t, p))
+}
+
+// TestMessagesHideNoWaiter: a renewal that says that somebody waits is believed, whatever messages come.
+func TestMessagesHideNoWaiter(t *testing.T) { // rule R8
+	t.Parallel()
+	l := newUser(t, open(t, redistest.Start(t).Addr)).lease(key(t))
+	sent := time.Now()
+	l.a.setContended(false)
+	l.contention(true, sent)
+	require.True(t, l.Contended())
+	l.a.setContended(true)
+	l.contention(false, sent)
+	require.True(t, l.Contended(), "the waiter has come since")
+	release(t, l)
+}
