@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,28 @@ func TestAGrantBelowAKnownFenceIsNotBelieved(t *testing.T) { // rule R19
 	require.Empty(t, p.Granted())
 	release(t, held)
 	release(t, granted(t, p))
+}
+
+// TestAPlaceCannotNameItsOwnTTL: whatever is written there, the lock goes on, and no grant lasts for longer than any is allowed to.
+func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule R19
+	t.Parallel()
+	require.Contains(t, source("queue"), fmt.Sprintf("\nlocal LONGEST = %d\n", 2*maxTTL.Milliseconds()))
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	for _, ttl := range []string{"3600000000000", "99999999999999999999", strings.Repeat("9", 400)} {
+		l := newUser(t, b).lease(key(t))
+		w := newUser(t, b)
+		p := w.place(key(t))
+		for _, beat := range []int64{time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli()} {
+			s.Do("HSET", keysOf(key(t), "")[3], w.name, fmt.Sprintf("%v %s x %s %d", p.(place).a.id, b.s.process, ttl, beat))
+		}
+		release(t, l)
+		require.LessOrEqual(t, s.Do("PTTL", key(t)), maxTTL.Milliseconds())
+		release(t, granted(t, p))
+	}
+	_, _, err := newUser(t, b).lasting(maxTTL+1).enter(t.Context(), key(t))
+	require.ErrorContains(t, err, "19200h0m0s")
+	release(t, newUser(t, b).lasting(maxTTL).lease(key(t)))
 }
 
 // TestMessagesPutNoHeartbeatOff: a place whose heartbeats stop is taken for dead.

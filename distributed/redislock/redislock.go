@@ -112,12 +112,16 @@ func (b *Backend) adopt(req distributed.Request) (*lease, error) {
 	return l, nil
 }
 
+// maxTTL is the longest T: enough for a lock that stays taken for a year. A place that names more than twice as much gets no more: see LONGEST in
+// queue.lua.
+const maxTTL = 800 * 24 * time.Hour
+
 func check(req distributed.Request) error {
 	if err := req.CheckLimit(); err != nil {
 		return fmt.Errorf("redislock: %w", err)
 	}
-	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
-		return fmt.Errorf("redislock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
+	if req.TTL < distributed.MinTTL || req.TTL > maxTTL || req.Instance == "" || req.Key == "" {
+		return fmt.Errorf("redislock: a request needs a key, an instance and a TTL from %v to %v", distributed.MinTTL, maxTTL)
 	}
 	return nil
 }

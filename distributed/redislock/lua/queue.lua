@@ -1,10 +1,15 @@
 -- The queue: shared by the scripts that admit waiters.
 
+-- LONGEST is the longest TTL of a place in ms, whatever is written there: twice redislock's longest T, see settings
+-- (rule R19).
+local LONGEST = 138240000000
+
 local function waiter(member)
   local raw = redis.call('HGET', WAITERS, member)
   local a, p, m, most, t, beat = string.match(raw or '', '^(%d+) (%S+) ([xs])(%d*) (%d+) (%d+)$')
   if not a then return nil end
-  return {instance = member, attempt = a, process = p, mode = m, limit = tonumber(most), ttl = tonumber(t), beat = tonumber(beat),
+  t = math.min(t, LONGEST)
+  return {instance = member, attempt = a, process = p, mode = m, limit = tonumber(most), ttl = t, beat = tonumber(beat),
     window = math.floor(t / 2), id = p .. ':' .. a .. ':' .. member}
 end
 
