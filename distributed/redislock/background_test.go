@@ -77,9 +77,9 @@ func TestReleaseRefusedForAMomentIsTriedAgain(t *testing.T) {
 			l := newUser(t, asUser(t, s)).lasting(time.Minute).lease("shop:product:1")
 			p := newUser(t, open(t, s.Addr)).lasting(time.Minute).place("shop:product:1")
 			start := make(chan time.Time, 1)
-			f(t, l, func() { s.Do("ACL", "SETUSER", "wllock", "-evalsha") }, func() {
+			f(t, l, func() { s.Do("ACL", "SETUSER", "shop", "-evalsha") }, func() {
 				start <- time.Now()
-				s.Do("ACL", "SETUSER", "wllock", "+evalsha")
+				s.Do("ACL", "SETUSER", "shop", "+evalsha")
 			})
 			next := granted(t, p)
 			inTime(t, "handed over", time.Since(<-start), longestPause)
@@ -94,7 +94,7 @@ func TestCloseDoesNotWaitForARefusedRelease(t *testing.T) {
 	s := redistest.Start(t)
 	b := asUser(t, s)
 	l := newUser(t, b).lasting(time.Minute).lease("shop:product:1")
-	s.Do("ACL", "SETUSER", "wllock", "-evalsha")
+	s.Do("ACL", "SETUSER", "shop", "-evalsha")
 	l.StartRelease()
 	time.Sleep(50 * time.Millisecond)
 	start := time.Now()

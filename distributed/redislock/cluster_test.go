@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -19,6 +20,32 @@ func inCluster(t *testing.T, c *redistest.Cluster) *Backend {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
+}
+
+// TestTheDocumentedACLLineIsEnoughInACluster: with what the page adds for one.
+func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	var o redis.Options
+	for _, n := range c.Nodes {
+		n.AddUser(t, "redis.md", "shop", "+cluster|slots")(&o)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: o.Username, Password: o.Password})
+	t.Cleanup(func() { _ = client.Close() })
+	b, err := New(client, WithSystem("shop"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	require.NoError(t, b.Ping(t.Context()))
+	for i := range 9 {
+		l := newUser(t, b).lease(fmt.Sprint("shop:product:", i))
+		p := newUser(t, b).place(fmt.Sprint("shop:product:", i))
+		release(t, l)
+		release(t, granted(t, p))
+	}
+	for _, n := range c.Nodes {
+		require.Empty(t, n.Do("ACL", "LOG"), "nothing was refused")
+	}
 }
 
 func TestClusterKeysWithBraces(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // A service opens its backend from a URL and looks at start whether everything is in place.
 func ExampleOpen() {
 	backend, err := redislock.Open("redis://redis.internal:6379",
-		redislock.WithUsername("wllock"), redislock.WithPasswordFile("/run/secrets/redis"),
+		redislock.WithUsername("shop"), redislock.WithPasswordFile("/run/secrets/redis"),
 		redislock.WithLogger(slog.Default()))
 	if err != nil {
 		log.Fatal(err)

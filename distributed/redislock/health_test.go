@@ -113,12 +113,12 @@ func TestObserversCanStop(t *testing.T) {
 func TestRefusalsAreAnswers(t *testing.T) {
 	t.Parallel()
 	for says, refuse := range map[string]func(s *redistest.Server){
-		"NOPERM":   func(s *redistest.Server) { s.Do("ACL", "SETUSER", "wllock", "-evalsha") },
+		"NOPERM":   func(s *redistest.Server) { s.Do("ACL", "SETUSER", "shop", "-evalsha") },
 		"OOM":      func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") },
 		"READONLY": func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") },
 		"WRONGPASS": func(s *redistest.Server) {
-			s.Do("ACL", "SETUSER", "wllock", "resetpass", ">another-secret")
-			s.Do("CLIENT", "KILL", "USER", "wllock")
+			s.Do("ACL", "SETUSER", "shop", "resetpass", ">another-secret")
+			s.Do("CLIENT", "KILL", "USER", "shop")
 		},
 		"NOREPLICAS": func(s *redistest.Server) { s.Do("CONFIG", "SET", "min-replicas-to-write", "1") },
 	} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -55,39 +54,16 @@ func TestEvictingPolicyIsWarnedOf(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "level=WARN"), "once is enough")
 }
 
-// userLine reads the ACL line that docs/redis.md recommends.
-func userLine(t *testing.T) []any {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/redis.md")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ACL SETUSER "); ok {
-			args := []any{"ACL", "SETUSER"}
-			for f := range strings.FieldsSeq(rest) {
-				args = append(args, f)
-			}
-			return args
-		}
-	}
-	t.Fatal("docs/redis.md has no line ACL SETUSER")
-	return nil
-}
+// userLine is the ACL line that docs/redis.md recommends.
+func userLine(t *testing.T) []any { return redistest.UserLine(t, "redis.md", "shop") }
 
-// asUser opens a backend as the user of the documented ACL line.
-func asUser(t *testing.T, s *redistest.Server) *Backend {
+// asUser opens a backend as the user of the documented ACL line for the system shop.
+func asUser(t *testing.T, s *redistest.Server) *Backend { return openFor(t, s, "shop") }
+
+// openFor opens a backend for a system, as its user.
+func openFor(t *testing.T, s *redistest.Server, system string) *Backend {
 	t.Helper()
-	args := userLine(t)
-	s.Do(args...)
-	var name, password string
-	for i, a := range args[2:] {
-		if i == 0 {
-			name = a.(string)
-		} else if p, ok := strings.CutPrefix(a.(string), ">"); ok {
-			password = p
-		}
-	}
-	client := s.Client(func(o *redis.Options) { o.Username, o.Password = name, password })
-	b, err := New(client, WithSystem("shop"))
+	b, err := New(s.Client(s.AddUser(t, "redis.md", system)), WithSystem(system))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
@@ -110,6 +86,40 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 		release(t, granted(t, q))
 	}
 	require.Empty(t, s.Do("ACL", "LOG"), "nothing was refused")
+}
+
+// TestTheDocumentedAdditionsAreEnough: a name that the client gives its connections, and a database.
+func TestTheDocumentedAdditionsAreEnough(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	user := s.AddUser(t, "redis.md", "shop", "+client|setname", "+select")
+	b, err := New(s.Client(user, func(o *redis.Options) { o.ClientName, o.DB = "mine", 2 }), WithSystem("shop"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	require.NoError(t, b.Ping(t.Context()))
+	release(t, newUser(t, b).lease("shop:product:1"))
+	require.Empty(t, s.Do("ACL", "LOG"), "nothing was refused")
+}
+
+// TestTheDocumentedACLLineAllowsNothingElse: nothing that reaches the server, or the users of others, by which they would be stopped.
+func TestTheDocumentedACLLineAllowsNothingElse(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	user := s.Client(s.AddUser(t, "redis.md", "shop"))
+	for _, command := range []string{
+		"CLIENT PAUSE 5000 ALL", "CLIENT KILL USER bank", "CLIENT LIST", "CLIENT NO-EVICT on", "CLIENT TRACKING ON BCAST", "CLIENT UNBLOCK 1", "CLIENT REPLY OFF",
+		"KEYS *", "SCAN 0", "FLUSHALL", "CONFIG GET *", "ACL LIST", "MONITOR", "SHUTDOWN NOSAVE", "SCRIPT FLUSH", "SCRIPT KILL", "SWAPDB 0 1", "SELECT 1",
+		"PUBSUB CHANNELS", "PSUBSCRIBE *", "DEBUG SLEEP 1", "FUNCTION LIST", "CLUSTER RESET", "REPLICAOF NO ONE",
+	} {
+		args := []any{}
+		for f := range strings.FieldsSeq(command) {
+			args = append(args, f)
+		}
+		require.ErrorContains(t, user.Do(t.Context(), args...).Err(), "NOPERM", command)
+	}
+	for _, rule := range userLine(t)[3:] {
+		require.NotContains(t, rule, "@", "a category has more than is needed")
+	}
 }
 
 func TestMissingACLRuleIsNamed(t *testing.T) {
@@ -188,9 +198,7 @@ func TestKeyOutsideTheACLIsNamed(t *testing.T) {
 func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	args := userLine(t)
-	s.Do(args...)
-	client := s.Client(func(o *redis.Options) { o.Username, o.Password = args[2].(string), "change-me" })
+	client := s.Client(s.AddUser(t, "redis.md", "shop"))
 	for system, want := range map[string]string{"shop": "", "mall": "the user lacks the ACL rule ~mall:*: NOPERM"} {
 		b, err := New(client, WithSystem("shop"), WithSystem(system))
 		require.NoError(t, err)

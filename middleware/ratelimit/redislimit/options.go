@@ -16,7 +16,8 @@ const (
 type Option func(*Limiter)
 
 // WithPrefix sets what every key begins with (default "wllock:limit:"). Limiters with different prefixes share no quota:
-// use your system's name, as in "shop:limit:". It is 1 to 128 printable ASCII characters, without spaces and braces.
+// use your system's name, as in "wllock:shop:limit:", to which the Redis users of other systems have no right. It is 1 to 128
+// printable ASCII characters, without spaces and braces.
 func WithPrefix(prefix string) Option {
 	if err := checkPrefix(prefix); err != nil {
 		panic(err.Error())

@@ -1,6 +1,6 @@
 // Package redislimit counts requests in Redis, for all processes together (GCRA, by redis_rate).
 //
-//	limiter := redislimit.New(client, redislimit.WithPrefix("shop:limit:"))
+//	limiter := redislimit.New(client, redislimit.WithPrefix("wllock:shop:limit:"))
 //	defer limiter.Close()
 //	limits := ratelimit.New(limiter, rules)
 //

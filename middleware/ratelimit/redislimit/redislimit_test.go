@@ -126,9 +126,9 @@ func TestLimiter(t *testing.T) {
 // use one prefix only is enough.
 func TestPrefix(t *testing.T) {
 	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "mail", "on", ">pw", "~mail:limit:*", "+@connection", "+evalsha", "+eval", "+time", "+get", "+set", "+del")
-	shop := redislimit.New(server.Client(), redislimit.WithPrefix("shop:limit:"))
-	mail := redislimit.New(server.Client(func(o *redis.Options) { o.Username, o.Password = "mail", "pw" }), redislimit.WithPrefix("mail:limit:"))
+	user := server.AddUser(t, "middleware.md", "mail")
+	shop := redislimit.New(server.Client(server.AddUser(t, "middleware.md", "shop")), redislimit.WithPrefix("wllock:shop:limit:"))
+	mail := redislimit.New(server.Client(user), redislimit.WithPrefix("wllock:mail:limit:"))
 	defer shop.Close()
 	defer mail.Close()
 	for range five.Quota {
@@ -140,7 +140,12 @@ func TestPrefix(t *testing.T) {
 	require.Equal(t, 3, take(t, mail, "a", "r").Remaining)
 	keys, err := server.Client().Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"shop:limit:{a}", "mail:limit:{a}"}, keys, "the note went with the retry")
+	require.ElementsMatch(t, []string{"wllock:shop:limit:{a}", "wllock:mail:limit:{a}"}, keys, "the note went with the retry")
+	require.Empty(t, server.Do("ACL", "LOG"), "nothing was refused")
+	wrong := redislimit.New(server.Client(user), redislimit.WithPrefix("wllock:shop:limit:"))
+	defer wrong.Close()
+	_, err = wrong.Take(t.Context(), five, "a", "")
+	require.ErrorContains(t, err, "NOPERM", "another system's quota")
 }
 
 func TestWrongArguments(t *testing.T) {
@@ -337,5 +342,25 @@ func TestCloseLeavesTheClientAlone(t *testing.T) {
 		take(t, l, name, "r")
 		require.NoError(t, l.Close())
 		require.NoError(t, client.Ping(t.Context()).Err())
+	}
+}
+
+// TestTheDocumentedACLLineIsEnoughInACluster: with what the page adds for one.
+func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
+	testscope.Long(t, "starts a cluster")
+	c := redistest.StartCluster(t)
+	var o redis.Options
+	for _, n := range c.Nodes {
+		n.AddUser(t, "middleware.md", "shop", "+cluster|slots")(&o)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: o.Username, Password: o.Password})
+	defer client.Close()
+	l := redislimit.New(client, redislimit.WithPrefix("wllock:shop:limit:"))
+	defer l.Close()
+	for i := range 9 {
+		require.True(t, take(t, l, strconv.Itoa(i), "r").Allowed)
+	}
+	for _, n := range c.Nodes {
+		require.Empty(t, n.Do("ACL", "LOG"), "nothing was refused")
 	}
 }
