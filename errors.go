@@ -35,8 +35,8 @@ var (
 	ErrLockTimeMax = errors.New("lock held for longer than its maximum")
 	// ErrUnavailable: the backend could not be reached, or refused. Its own error is wrapped beside this one.
 	ErrUnavailable = distributed.ErrUnavailable
-	// ErrInvalidKey: bad system, name or key; refused before any queue or network.
-	ErrInvalidKey = errors.New("invalid lock name")
+	// ErrInvalidKey: bad system, name or key; refused before any queue or network, or by the backend, which may allow fewer.
+	ErrInvalidKey = distributed.ErrInvalidKey
 	// ErrClosed: the Locker is closed.
 	ErrClosed = errors.New("locker is closed")
 )
@@ -137,7 +137,7 @@ func public(ctx context.Context, err error) error {
 			return join(err, cause)
 		}
 		return err
-	case isOurs(err):
+	case isOurs(err), errors.Is(err, ErrInvalidKey):
 		return err
 	}
 	return join(ErrUnavailable, err) // an error beyond the backend's contract

@@ -109,6 +109,7 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_REDIS_PASSWORD", "hunter2", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_PASSWORD_FILE", empty, "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_KEY", "{name}", "has no {key}: all locks would be one"},
+		{"WLLOCK_REDIS_KEY", "wllock:shop:{key}", "begins with wllock:, as helper keys do"},
 		{"WLLOCK_REDIS_KEY", "{Name}:{kye}:{key}", `has "{kye}", which stands for nothing`},
 		{"WLLOCK_REDIS_KEY", "{name}:{key}", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_INTEROP_GAP", "-1s", "-1s is less than 0s"},
@@ -127,6 +128,18 @@ func TestWrongSettings(t *testing.T) {
 			require.Contains(t, wrong.Problems[0].Example, "WLLOCK_")
 		})
 	}
+}
+
+// Helper keys begin with wllock: on Redis, and so would the locks of such a system.
+func TestWllockIsNoSystemOnRedis(t *testing.T) {
+	c := valid()
+	c.SystemName = "wllock"
+	for _, url := range []string{"redis://redis", "redis+cluster://a,b", "redlock://a,b,c"} {
+		c.Backend = config.NewURL(url)
+		require.ErrorContains(t, c.Validate(), `WLLOCK_SYSTEM_NAME "wllock" is no system on Redis`, url)
+	}
+	c.Backend = config.NewURL("memory://")
+	require.NoError(t, c.Validate())
 }
 
 func TestAllProblemsAreReportedAtOnce(t *testing.T) {

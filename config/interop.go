@@ -25,6 +25,9 @@ func (p KeyPattern) Key(full string) string {
 	return strings.NewReplacer("{system}", parts[0], "{name}", parts[1], "{key}", parts[2]).Replace(string(p))
 }
 
+// helperKeys starts the helper keys of all locks in Redis, which no lock may be among.
+const helperKeys = "wllock:"
+
 // placeholder matches what stands, or may have been meant to stand, for a part of the name.
 var placeholder = regexp.MustCompile(`\{[a-z]*\}`)
 
@@ -36,6 +39,9 @@ func (p KeyPattern) fault() string {
 	}
 	if !strings.Contains(string(p), "{key}") {
 		return "has no {key}: all locks would be one"
+	}
+	if strings.HasPrefix(string(p), helperKeys) {
+		return "begins with " + helperKeys + ", as helper keys do"
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // setting describes one variable, except its type and default, which are at its field of Config.
@@ -28,7 +29,7 @@ var settings = []setting{
 		field: "SystemName", variable: "WLLOCK_SYSTEM_NAME", example: "order",
 		means:   "first part of every lock's name; required",
 		allowed: nametext.Rule,
-		check:   func(c Config) string { return named(c.SystemName) },
+		check:   Config.systemFault,
 	}, {
 		field: "Backend", variable: backendVariable, example: "redis://redis:6379/0",
 		means:   "where the locks are kept; memory:// is for this Locker alone; required",
@@ -123,6 +124,19 @@ func (s setting) show(c Config) string {
 		return hidden
 	}
 	return text
+}
+
+// systemFault also refuses what is no system on Redis: its locks would be among the helper keys of others.
+func (c Config) systemFault() string {
+	if wrong := named(c.SystemName); wrong != "" || c.SystemName+":" != helperKeys {
+		return wrong
+	}
+	if u, err := c.Backend.Parse(); err == nil {
+		if _, redis := redisopts.SchemeOf(u.Scheme); redis {
+			return nametext.Quote(c.SystemName) + " is no system on Redis: helper keys begin with " + helperKeys
+		}
+	}
+	return ""
 }
 
 // named checks one of the first two parts of a lock's name as wllock.New and every call do.

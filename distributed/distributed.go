@@ -15,6 +15,8 @@ var (
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrUnavailable says that the backend could not be reached, did not answer in time, or refused to work.
 	ErrUnavailable = errors.New("lock backend unavailable")
+	// ErrInvalidKey answers for a key that no lock of this backend may have.
+	ErrInvalidKey = errors.New("invalid lock name")
 	// ErrClosed answers every call on a closed Backend.
 	ErrClosed = errors.New("lock backend is closed")
 )

@@ -24,11 +24,15 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if b.attempts.isClosed() {
 		return record, distributed.ErrClosed
 	}
+	key := b.redisKey(found.Key)
+	if err := checkKey(key); err != nil {
+		return record, err
+	}
 	text, err := json.Marshal(broken{By: by, Reason: reason, Holder: record.Holder})
 	if err != nil {
 		return record, err
 	}
-	c := b.s.breaks(b.redisKey(found.Key), b.attempts.next(), found.State, string(text))
+	c := b.s.breaks(key, b.attempts.next(), found.State, string(text))
 	if _, err = b.s.ask(ctx, c, orphanTTL, breakBudget); err != nil {
 		return record, err
 	}

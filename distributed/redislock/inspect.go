@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,11 @@ var _ distributed.Inspector = (*Backend)(nil)
 
 // Inspect implements distributed.Inspector. It is one command, which changes nothing (rule R17).
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
-	all, err := b.inspect(ctx, []string{b.redisKey(key)}, distributed.MaxNamed, distributed.MaxNamed)
+	name := b.redisKey(key)
+	if err := checkKey(name); err != nil {
+		return distributed.Inspection{Key: key}, err
+	}
+	all, err := b.inspect(ctx, []string{name}, distributed.MaxNamed, distributed.MaxNamed)
 	if err != nil {
 		return distributed.Inspection{Key: key}, err
 	}
@@ -52,6 +57,8 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	switch {
 	case b.key != nil:
 		return nil, "", fmt.Errorf("redislock: list: the keys of WithKey do not tell the names of locks: %w", errors.ErrUnsupported)
+	case conn.IsHelper(prefix):
+		return nil, "", checkKey(prefix)
 	case limit <= 0:
 		return nil, "", fmt.Errorf("redislock: a page of %d keys: want 1 or more", limit)
 	case b.attempts.isClosed():
@@ -63,6 +70,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 		if err != nil {
 			return nil, "", conn.Unavailable("list", err)
 		}
+		keys = slices.DeleteFunc(keys, conn.IsHelper) // of a prefix that both begin with
 		for len(keys) > 0 {
 			n := min(len(keys), conn.MaxBatch)
 			found, err := b.inspect(ctx, keys[:n], 1, 0)

@@ -1,15 +1,26 @@
 package redislock
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
 // prefix starts the name of every helper key and channel, and the value of every lock.
 const prefix = conn.HelperPrefix
+
+// checkKey refuses a Redis key that is among the helper keys: its lock would be in the way of others. A client may have chosen it, where WithKey
+// puts a client's text first (rule R19).
+func checkKey(key string) error {
+	if conn.IsHelper(key) {
+		return fmt.Errorf("redislock: %w: the Redis key %.64q begins with %q, as the helper keys do", distributed.ErrInvalidKey, key, prefix)
+	}
+	return nil
+}
 
 // keyCount is how many keys a lock has; queueKey and readersKey are places among them.
 const keyCount, queueKey, readersKey = 6, 2, 4

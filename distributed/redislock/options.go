@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/internal/conn"
@@ -51,6 +52,11 @@ func newSettings(opts []Option) (settings, error) {
 	if slices.Contains(s.starts, ":") {
 		return s, errors.New("redislock: WithSystem(\"\"): want a name")
 	}
+	for _, start := range s.starts {
+		if conn.IsHelper(start) {
+			return s, fmt.Errorf("redislock: WithSystem(%q): its locks would be among the helper keys of others", strings.TrimSuffix(start, ":"))
+		}
+	}
 	return s, nil
 }
 
@@ -73,7 +79,7 @@ func WithInteropGap(d time.Duration) Option {
 //	redislock.WithKey(func(full string) string { return strings.TrimPrefix(full, "shop:") }) // shop:orders:42 is orders:42
 //
 // f is called for every Enter, by any goroutine. It must give one name the same key always, and in all processes: without state,
-// and quick. An empty key is refused. Helper keys are named after the Redis key, in the same slot of a cluster: what stands before its
+// and quick. An empty key is refused, and one that begins with "wllock:", as helper keys do (distributed.ErrInvalidKey). Helper keys are named after the Redis key, in the same slot of a cluster: what stands before its
 // first colon is to them what the system is otherwise, and in the ACL rules. For "orders:42" they are ~orders:*, ~wllock:orders:* and
 // &wllock:orders:*, and WithSystem("orders") has Ping try them; a key without a colon has ~wllock::* and &wllock::*.
 //

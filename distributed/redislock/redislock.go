@@ -117,6 +117,9 @@ func (b *Backend) adopt(req distributed.Request) (*lease, error) {
 const maxTTL = 800 * 24 * time.Hour
 
 func check(req distributed.Request) error {
+	if err := checkKey(req.Key); err != nil {
+		return err
+	}
 	if err := req.CheckLimit(); err != nil {
 		return fmt.Errorf("redislock: %w", err)
 	}

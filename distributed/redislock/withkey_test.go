@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
 )
@@ -66,6 +67,58 @@ func TestWithKeyNamesThatShareAKeyExcludeEachOther(t *testing.T) { // rule R1
 		last = now
 	}
 	release(t, first)
+}
+
+// TestAKeyAmongTheHelperKeysIsRefused: of a client, by a function that puts its text first, or of a system that is called so. Its lock made the
+// scripts of the lock fail whose queue it took the place of.
+func TestAKeyAmongTheHelperKeysIsRefused(t *testing.T) { // rule R19
+	t.Parallel()
+	s := redistest.Start(t)
+	u := newUser(t, open(t, s.Addr, WithKey(short)))
+	p := newUser(t, open(t, s.Addr))
+	for b, key := range map[*Backend]string{u.b: "shop:p:wllock:shop:{1}:q", p.b: "wllock:ttl:shop"} {
+		_, _, err := newUser(t, b).enter(t.Context(), key)
+		require.ErrorIs(t, err, distributed.ErrInvalidKey)
+		require.ErrorContains(t, err, `begins with "wllock:"`)
+		require.ErrorIs(t, b.Probe(t.Context(), distributed.Probe{Key: key, TTL: testTTL}), distributed.ErrInvalidKey)
+		_, err = b.Inspect(t.Context(), key)
+		require.ErrorIs(t, err, distributed.ErrInvalidKey)
+		_, err = b.Break(t.Context(), distributed.Inspection{Key: key, State: "x", Holders: []distributed.Holder{{Instance: "i"}}}, "me", "why")
+		require.ErrorIs(t, err, distributed.ErrInvalidKey)
+	}
+	_, _, err := p.b.List(t.Context(), "wllock:", "", 10)
+	require.ErrorIs(t, err, distributed.ErrInvalidKey)
+	_, err = Open("redis://localhost", WithSystem("wllock"))
+	require.ErrorContains(t, err, `WithSystem("wllock")`)
+
+	l, err := wllock.New("wllock", p.b)
+	require.NoError(t, err)
+	defer l.Close(t.Context())
+	require.ErrorIs(t, l.Ping(t.Context()), wllock.ErrInvalidKey)
+	_, err = l.Acquire(t.Context(), "ttl", "shop")
+	require.ErrorIs(t, err, wllock.ErrInvalidKey)
+	require.NotErrorIs(t, err, wllock.ErrUnavailable)
+	require.Empty(t, s.Do("KEYS", "wllock:ttl:*"))
+}
+
+// TestAListLeavesTheHelperKeysOut: of a prefix that they share.
+func TestAListLeavesTheHelperKeysOut(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, open(t, redistest.Start(t).Addr)).lasting(time.Minute)
+	l := u.lease("shop:p:1")
+	p := u.other().place("shop:p:1")
+	var all []distributed.Inspection
+	for cursor := ""; ; {
+		page, next, err := u.b.List(t.Context(), "", cursor, 10)
+		require.NoError(t, err)
+		all = append(all, page...)
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	require.Len(t, all, 1)
+	require.NoError(t, p.Leave(t.Context()))
+	release(t, l)
 }
 
 func TestWithKeyRefusesWhatIsNoKey(t *testing.T) {

@@ -5,9 +5,6 @@ import "strings"
 // HelperPrefix starts the name of every helper key and channel, and the value of every lock.
 const HelperPrefix = "wllock:"
 
-// ReservedSystem is no system's name on Redis: its locks would be helper keys of others.
-const ReservedSystem = "wllock"
-
 // SystemOf is the system that a Redis key belongs to: what stands before its first colon. A key that has none there, or a brace, belongs
 // to the system "", which no Locker can have. It follows from the key alone, because all who lock one key must find the same helper keys.
 func SystemOf(key string) string {
