@@ -23,7 +23,10 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 //	redis+sentinel://[user[:password]@]host[:port][,host...]/primary[/db]   the primary the sentinels name
 //	redis+cluster://[user[:password]@]host[:port][,host...]   a cluster, found from any of its nodes
 //
-// rediss+sentinel and rediss+cluster are the same over TLS. The query parameters are those of redis.ParseURL, of
+// rediss+sentinel and rediss+cluster are the same over TLS. Then tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for
+// the servers, sentinels included (default: those of the system), a client certificate and its key. They are read again for each connection,
+// so they can be replaced while the program runs. tls_server_name is what the certificates of all servers must name in place of their
+// hosts. The other query parameters are those of redis.ParseURL, of
 // redis.ParseFailoverURL, where sentinel_username and sentinel_password are the sentinels' own, and of redis.ParseClusterURL; those
 // that lead to replicas are refused. max_active_conns counts as three at least. A password is better kept in a file, see
 // WithPasswordFile; no error of this package shows one. Like New, Open does not connect.

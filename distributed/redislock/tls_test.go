@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,48 +14,55 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
+	"github.com/wllock/wllock/internal/tlstest"
 )
 
-// Over TLS a lock goes from one process to the next as ever; a server whose certificate nobody vouches for is refused.
-func TestTLS(t *testing.T) {
-	testscope.Long(t, "waits for handshakes that fail")
+// Servers, what sentinels name, and clusters are trusted, and trust us, by the files that the URL names.
+func TestTLSByURL(t *testing.T) {
 	t.Parallel()
-	cert, private, roots := redistest.Certificate(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := l.Addr().String()
-	_, port, err := net.SplitHostPort(addr)
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", private, "--tls-auth-clients", "no")
-
-	trusting := func() *Backend {
-		client := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
-		b, err := New(client)
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			_ = b.Close()
-			_ = client.Close()
+	node := redistest.StartLoneNode(t)
+	for kind, start := range map[string]tlstest.Start{
+		"single": tlstest.Before(redistest.Start(t).Addr, func(addr string) string { return "rediss://" + addr + "/1" }),
+		"sentinel": func(t *testing.T, server tlstest.Pair, clients string) (string, func(tlstest.Pair, string)) {
+			primary, sentinel := redistest.Start(t), redistest.StartLoneSentinel(t)
+			p, asked := tlstest.NewProxy(t, primary.Addr, server, clients), tlstest.NewProxy(t, sentinel.Addr, server, clients)
+			host, port, _ := net.SplitHostPort(p.Addr)
+			sentinel.Do("SENTINEL", "MONITOR", redistest.MasterName, host, port, 1)
+			return "rediss+sentinel://" + asked.Addr + "/" + redistest.MasterName, func(server tlstest.Pair, clients string) {
+				p.Show(t, server, clients)
+				asked.Show(t, server, clients)
+			}
+		},
+		"cluster": tlstest.Alone(tlstest.Before(node.Addr, func(addr string) string {
+			_, port, _ := net.SplitHostPort(addr)
+			node.Do("CONFIG", "SET", "cluster-announce-port", port)
+			return "rediss+cluster://" + addr
+		})),
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			tlstest.Run(t, start, func(url string) (*Backend, error) { return Open(url) })
 		})
-		return b
 	}
-	x, y := newUser(t, trusting()), newUser(t, trusting())
-	held := x.lease(key(t))
-	p := y.place(key(t))
-	release(t, held)
-	release(t, granted(t, p))
+}
 
-	b, err := Open("rediss://" + addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // for a handshake on a busy machine
-	defer cancel()
-	err = b.Ping(ctx)
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	if !strings.Contains(err.Error(), "certificate") { // no handshake has ended
-		needsQuieter(t, 30*time.Millisecond)
+// What the URL says of TLS and cannot be is named at once, and no password shown.
+func TestWrongTLSIsNamed(t *testing.T) {
+	t.Parallel()
+	for url, says := range map[string]string{
+		"rediss://u:s3cret@h?tls_ca=/none.pem":                 "the parameter tls_ca: open /none.pem",
+		"rediss+sentinel://u:s3cret@h/main?tls_cert=/none.pem": "tls_cert and tls_key need each other",
+		"rediss+cluster://u:s3cret@h?tls_key=/none.pem":        "tls_cert and tls_key need each other",
+		"redis://u:s3cret@h?tls_ca=/none.pem":                  "tls_ca is for TLS, which redis:// is without",
+		"redis+sentinel://u:s3cret@h/main?tls_ca=/none.pem":    "tls_ca is for TLS, which redis+sentinel:// is without",
+		"unix://u:s3cret@/none?tls_server_name=h":              "tls_server_name is for TLS, which unix:// is without",
+		"rediss://u:s3cret@h?tls_server_name=x&skip_verify=1":  "skip_verify has no use beside those of TLS",
+		"rediss://u:s3cret@h?colour=red":                       "colour",
+	} {
+		_, err := Open(url)
+		require.ErrorContains(t, err, says, url)
+		require.NotContains(t, err.Error(), "s3cret")
 	}
-	require.ErrorContains(t, err, "certificate")
 }
 
 // A server that waits for plain text answers no handshake. The error names TLS, and a short deadline is kept.

@@ -122,6 +122,7 @@ func (a *attempt) askAgain(err error) func() {
 		return nil
 	}
 	a.repeats++
+	a.why = err
 	noWait := 0
 	if a.noWait {
 		noWait = 1

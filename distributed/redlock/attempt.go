@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/deadline"
 )
 
@@ -43,6 +44,7 @@ type attempt struct {
 	heir     *attempt               // has taken over the place; see restart
 	splits   int                    // questions about a split vote, without interruption
 	repeats  int                    // of the question that enters, to servers that have failed
+	why      error                  // of the majority that has failed and is asked again; nil: none has
 	polls    int                    // of a foreigner's key, likewise
 	lastVote time.Time              // when the last vote was noticed
 	isSettle bool
@@ -200,7 +202,11 @@ func (a *attempt) await(ctx context.Context) (distributed.Lease, distributed.Pla
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		if t := a.tally(); t.votes+t.waits < a.b.quorum { // the servers did not answer in time
 			a.observe(ctx.Err())
-			err = distributed.Unavailable("redlock: enter", ctx.Err())
+			why := ctx.Err()
+			if a.why != nil {
+				why = conn.Expired(why, a.why)
+			}
+			err = distributed.Unavailable("redlock: enter", why)
 		}
 	}
 	then := a.fail(err)

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // quorumFences is the parameter of a URL that stands for WithQuorumFences.
@@ -46,7 +46,8 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 //
 //	redlock://[user[:password]@]host[:port],host[:port],host[:port][,...][/db][?fences=quorum]
 //
-// redlocks:// is the same over TLS. fences=quorum is WithQuorumFences. User and password are those of all servers; a password is better kept in a file, see
+// redlocks:// is the same over TLS, with the parameters tls_ca, tls_cert, tls_key and tls_server_name of redislock.Open. fences=quorum is
+// WithQuorumFences. User and password are those of all servers; a password is better kept in a file, see
 // WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	u, err := redisopts.ParseURL(rawURL)
@@ -59,12 +60,17 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 		return nil, fmt.Errorf("redlock: unknown scheme %q; want redlock or redlocks", u.Scheme)
 	case u.Host == "":
 		return nil, errors.New("redlock: the URL has no host")
+	}
+	files, err := redisopts.TakeTLS(u)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("redlock: %w", err)
 	case u.RawQuery == quorumFences:
 		opts = append([]Option{WithQuorumFences()}, opts...)
 	case u.RawQuery != "":
-		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences)
+		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences + "; over TLS also tls_ca, tls_cert, tls_key, tls_server_name")
 	}
-	all, err := serversOf(u, kind.TLS)
+	all, err := serversOf(u, kind.TLS, files)
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +78,11 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 }
 
 // serversOf returns the options of the servers that a URL names.
-func serversOf(u *url.URL, overTLS bool) ([]*redis.Options, error) {
+func serversOf(u *url.URL, overTLS bool, files tlsfile.Files) ([]*redis.Options, error) {
 	shared := redis.Options{Username: u.User.Username()}
 	shared.Password, _ = u.User.Password()
 	if overTLS {
-		shared.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		shared.TLSConfig, shared.Dialer = &tls.Config{MinVersion: tls.VersionTLS12}, files.Dial
 	}
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		var err error
@@ -88,10 +94,6 @@ func serversOf(u *url.URL, overTLS bool) ([]*redis.Options, error) {
 	for _, addr := range redisopts.WithPort(u.Host, "6379") {
 		o := shared
 		o.Addr = addr
-		if o.TLSConfig != nil {
-			o.TLSConfig = o.TLSConfig.Clone()
-			o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.Addr)
-		}
 		all = append(all, &o)
 	}
 	return all, nil

@@ -1,8 +1,8 @@
 package redlock
 
 import (
+	"context"
 	"net"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -13,46 +13,31 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/tlstest"
 )
 
-// Over TLS a lock goes from one process to the next as ever; servers whose certificate nobody vouches for are refused.
-func TestTLS(t *testing.T) {
+// Servers are trusted, and trust us, by the files that the URL names.
+func TestTLSByURL(t *testing.T) {
 	t.Parallel()
-	cert, private, roots := redistest.Certificate(t)
-	var addrs []string
+	var servers []string
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		addrs = append(addrs, l.Addr().String())
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		require.NoError(t, err)
-		require.NoError(t, l.Close())
-		one := redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", private, "--tls-auth-clients", "no")
+		one := redistest.Start(t)
 		require.NoError(t, one.Client().Eval(t.Context(), helloScript.Text, []string{markKey}, time.Minute.Milliseconds(), 1).Err())
+		servers = append(servers, one.Addr)
 	}
-	address := "redlocks://" + strings.Join(addrs, ",")
-	trusting := func() *Backend {
-		u, err := url.Parse("redlocks:")
-		require.NoError(t, err)
-		u.Host = strings.Join(addrs, ",")
-		all, err := serversOf(u, true)
-		require.NoError(t, err)
-		for _, o := range all {
-			o.TLSConfig.RootCAs = roots
+	tlstest.Run(t, func(t *testing.T, server tlstest.Pair, clients string) (string, func(tlstest.Pair, string)) {
+		var addrs []string
+		var all []*tlstest.Proxy
+		for _, target := range servers {
+			p := tlstest.NewProxy(t, target, server, clients)
+			addrs, all = append(addrs, p.Addr), append(all, p)
 		}
-		b, err := open(all, nil)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		return b
-	}
-	passOn(t, trusting(), trusting(), "k")
-
-	b, err := Open(address)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	err = b.Ping(t.Context())
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.ErrorContains(t, err, "certificate")
+		return "redlocks://" + strings.Join(addrs, ","), func(server tlstest.Pair, clients string) {
+			for _, p := range all {
+				p.Show(t, server, clients)
+			}
+		}
+	}, func(url string) (*Backend, error) { return Open(url) })
 }
 
 // passOn has one lock go from one backend to another that waits for it.
@@ -159,4 +144,24 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	for _, one := range s.all {
 		require.Empty(t, one.Do("ACL", "LOG"), "nothing was refused")
 	}
+}
+
+// An Enter whose time is over between two tries says what the servers have said.
+func TestEnterSaysWhyNoMajorityAnswers(t *testing.T) {
+	t.Parallel()
+	var hosts []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		hosts = append(hosts, l.Addr().String())
+	}
+	b, err := Open("redlock://" + strings.Join(hosts, ","))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, _, err = b.Enter(ctx, request("k", "x"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "connection refused")
 }

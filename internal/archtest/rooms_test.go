@@ -72,8 +72,10 @@ var rooms = []room{
 	},
 	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
 	{path: "internal/passfile", what: "passwords from files and settings", sealed: nothing},
-	{path: "internal/redisopts", what: "Redis options and URLs", imports: []string{redisClient}},
+	{path: "internal/tlsfile", what: "settings of TLS from files that a URL names", sealed: nothing},
+	{path: "internal/redisopts", what: "Redis options and URLs", knows: []string{"internal/tlsfile"}, imports: []string{redisClient}},
 	{path: "internal/testproc", what: "server processes for tests, and a TCP proxy with faults", sealed: nothing},
+	{path: "internal/tlstest", what: "certificates, and the table of what backends refuse over TLS", knows: []string{"internal/testproc", "distributed"}, sealed: nothing},
 	{path: "internal/dbtest", what: "PostgreSQL, MariaDB and memcached servers for tests", knows: []string{"internal/race", "internal/testproc", "internal/testscope"}, sealed: nothing},
 	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
@@ -86,7 +88,7 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/redlock", what: "backend on independent Redis servers",
-		knows: append([]string{"internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
+		knows: append([]string{"internal/tlsfile", "internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
 	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},

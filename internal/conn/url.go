@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
@@ -20,12 +18,12 @@ func Open(rawURL string, c Config) (t Transport, name string, err error) {
 	if !ok || s.Kind == redisopts.KindRedlock {
 		return nil, "", fmt.Errorf("unknown scheme %q", u.Scheme)
 	}
-	switch s.Kind {
-	case redisopts.KindUnix:
-		_, rest, _ := strings.Cut(rawURL, "://")
-		return openSingle("unix://"+rest, c)
-	case redisopts.KindSingle:
-		return openSingle(rawURL, c)
+	if s.Kind == redisopts.KindUnix || s.Kind == redisopts.KindSingle {
+		o, err := redisopts.ParseSingle(rawURL, u)
+		if err != nil {
+			return nil, "", err
+		}
+		return single(o, c, DialTimeout), nameOf(o), nil
 	}
 	if u.Host == "" {
 		return nil, "", errors.New("the URL has no host")
@@ -42,12 +40,4 @@ func Open(rawURL string, c Config) (t Transport, name string, err error) {
 		return nil, "", err
 	}
 	return cluster(o, c), "cluster " + strings.Join(o.Addrs, ","), nil
-}
-
-func openSingle(rawURL string, c Config) (Transport, string, error) {
-	o, err := redis.ParseURL(rawURL)
-	if err != nil {
-		return nil, "", redisopts.WithoutURL(err)
-	}
-	return single(o, c, DialTimeout), nameOf(o), nil
 }

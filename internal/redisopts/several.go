@@ -19,7 +19,12 @@ func ParseSentinel(u *url.URL, overTLS bool) (*redis.FailoverOptions, error) {
 	if path[0] == "" || len(path) > 2 {
 		return nil, errors.New("the URL must name the primary: redis+sentinel://host/primary")
 	}
-	q := u.Query()
+	rest := *u
+	files, err := TakeTLS(&rest)
+	if err != nil {
+		return nil, err
+	}
+	q := rest.Query()
 	username, password := take(q, "sentinel_username"), take(q, "sentinel_password")
 	text, err := severalHosts(u, q, overTLS, "26379")
 	if err != nil {
@@ -27,7 +32,7 @@ func ParseSentinel(u *url.URL, overTLS bool) (*redis.FailoverOptions, error) {
 	}
 	o, err := redis.ParseFailoverURL(text)
 	if err != nil {
-		return nil, WithoutURL(err)
+		return nil, withoutURL(err)
 	}
 	o.MasterName, o.SentinelUsername, o.SentinelPassword = path[0], username, password
 	o.Username, o.Password = credentials(u)
@@ -37,7 +42,8 @@ func ParseSentinel(u *url.URL, overTLS bool) (*redis.FailoverOptions, error) {
 			return nil, fmt.Errorf("invalid database number %q", path[1])
 		}
 	}
-	return o, nil
+	o.Dialer, err = DialerOf(files, o.TLSConfig)
+	return o, err
 }
 
 // ParseCluster returns what a URL of a cluster says. The parameters are those of redis.ParseClusterURL. Its errors show no
@@ -46,7 +52,12 @@ func ParseCluster(u *url.URL, overTLS bool) (*redis.ClusterOptions, error) {
 	if strings.Trim(u.Path, "/") != "" {
 		return nil, errors.New("a cluster has no databases: the URL must end after the hosts")
 	}
-	q := u.Query()
+	rest := *u
+	files, err := TakeTLS(&rest)
+	if err != nil {
+		return nil, err
+	}
+	q := rest.Query()
 	skip := overTLS && q.Has("skip_verify")
 	skipVerify := take(q, "skip_verify")
 	text, err := severalHosts(u, q, overTLS, "6379")
@@ -55,7 +66,7 @@ func ParseCluster(u *url.URL, overTLS bool) (*redis.ClusterOptions, error) {
 	}
 	o, err := redis.ParseClusterURL(text)
 	if err != nil {
-		return nil, WithoutURL(err)
+		return nil, withoutURL(err)
 	}
 	o.Username, o.Password = credentials(u)
 	if o.TLSConfig = anyHost(o.TLSConfig); skip {
@@ -63,7 +74,8 @@ func ParseCluster(u *url.URL, overTLS bool) (*redis.ClusterOptions, error) {
 			return nil, fmt.Errorf("skip_verify is %q; want true or false", skipVerify)
 		}
 	}
-	return o, nil
+	o.Dialer, err = DialerOf(files, o.TLSConfig)
+	return o, err
 }
 
 // misplaced are parameters of go-redis that a URL with several hosts says elsewhere, or that lead away from the primary.
@@ -124,8 +136,8 @@ func anyHost(c *tls.Config) *tls.Config {
 	return c
 }
 
-// WithoutURL takes the text of the URL, which may hold a password, out of a parse error.
-func WithoutURL(err error) error {
+// withoutURL takes the text of the URL, which may hold a password, out of a parse error.
+func withoutURL(err error) error {
 	if errors.As(err, new(*url.Error)) {
 		return errors.New("the URL cannot be parsed")
 	}

@@ -25,8 +25,7 @@ func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	for range 3 {
-		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
-			"--cluster-port", strconv.Itoa(testproc.FreePort(t, firstPort, lastPort))))
+		c.Nodes = append(c.Nodes, startNode(t))
 	}
 	for i, n := range c.Nodes {
 		first, last := i*slots/3, (i+1)*slots/3-1
@@ -43,6 +42,24 @@ func StartCluster(t testing.TB) *Cluster {
 		})
 	}
 	return c
+}
+
+func startNode(t testing.TB) *Server {
+	t.Helper()
+	return Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",
+		"--cluster-port", strconv.Itoa(testproc.FreePort(t, firstPort, lastPort)))
+}
+
+// StartLoneNode starts a cluster of one node, and waits until it serves.
+func StartLoneNode(t testing.TB) *Server {
+	t.Helper()
+	n := startNode(t)
+	n.Do("CLUSTER", "ADDSLOTSRANGE", 0, slots-1)
+	Eventually(t, readyWait, "the node serves", func() bool {
+		info, _ := n.Do("CLUSTER", "INFO").(string)
+		return strings.Contains(info, "cluster_state:ok")
+	})
+	return n
 }
 
 func (s *Server) busPort() int {

@@ -45,9 +45,19 @@ func StartSentinel(t testing.TB) *Sentinel {
 // startSentinel starts a sentinel. Sentinels rewrite their configuration, so it is a file.
 func startSentinel(t testing.TB, primary int) *Server {
 	t.Helper()
+	return sentinel(t, fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
+		"sentinel failover-timeout %[1]s 5000\n", MasterName, primary))
+}
+
+// StartLoneSentinel starts a sentinel that knows no primary yet.
+func StartLoneSentinel(t testing.TB) *Server {
+	t.Helper()
+	return sentinel(t, "")
+}
+
+func sentinel(t testing.TB, text string) *Server {
+	t.Helper()
 	const conf = "sentinel.conf"
-	text := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
-		"sentinel failover-timeout %[1]s 5000\n", MasterName, primary)
 	return launch(t, nil, func(p *testproc.Server) []string {
 		return []string{conf, "--sentinel", "--port", strconv.Itoa(p.Port), "--bind", "127.0.0.1"}
 	}, func(dir string) error { return os.WriteFile(filepath.Join(dir, conf), []byte(text), 0o600) })

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -83,28 +82,29 @@ func clientsOf(u *url.URL, s redisopts.Scheme) ([]*redis.Client, error) {
 		}
 		return []*redis.Client{redis.NewFailoverClient(redisopts.Failover(o, patience))}, nil
 	case redisopts.KindRedlock:
+		rest := *u
+		files, err := redisopts.TakeTLS(&rest)
+		if err != nil {
+			return nil, err
+		}
+		shared := redis.Options{Username: u.User.Username()}
+		shared.Password, _ = u.User.Password()
+		if s.TLS {
+			shared.Dialer = files.Dial
+		}
 		var all []*redis.Client
-		password, _ := u.User.Password()
 		for _, addr := range redisopts.WithPort(u.Host, "6379") {
-			o := &redis.Options{Addr: addr, Username: u.User.Username(), Password: password, TLSConfig: tlsOf(s)}
-			all = append(all, redis.NewClient(redisopts.Single(o, patience)))
+			o := shared
+			o.Addr = addr
+			all = append(all, redis.NewClient(redisopts.Single(&o, patience)))
 		}
 		return all, nil
 	}
-	plain := *u
-	plain.Scheme = strings.TrimPrefix(u.Scheme, "redis+")
-	o, err := redis.ParseURL(plain.String())
+	o, err := redisopts.ParseSingle(u.String(), u)
 	if err != nil {
-		return nil, fmt.Errorf("the URL cannot be parsed")
+		return nil, err
 	}
 	return []*redis.Client{redis.NewClient(redisopts.Single(o, patience))}, nil
-}
-
-func tlsOf(s redisopts.Scheme) *tls.Config {
-	if !s.TLS {
-		return nil
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
 func (p *patient) redisCluster(ctx context.Context, client *redis.ClusterClient) {
