@@ -13,7 +13,7 @@ const backendVariable = "WLLOCK_BACKEND"
 
 // moduleSchemes are those of wllock's backends that are modules of their own, with the package that opens each.
 var moduleSchemes = map[string]string{
-	"etcd": "distributed/etcdlock", "etcds": "distributed/etcdlock", "zk": "distributed/zklock",
+	"etcd": "distributed/etcdlock", "etcds": "distributed/etcdlock", "zk": "distributed/zklock", "zks": "distributed/zklock",
 	"postgres": "distributed/sqllock/postgres", "postgresql": "distributed/sqllock/postgres",
 	"mysql": "distributed/sqllock/mysql", "sqlite": "distributed/sqllock/sqlite",
 }

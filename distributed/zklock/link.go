@@ -24,6 +24,7 @@ type link struct {
 	armed  func() bool          // watches will be set again
 	opened func(sent time.Time, timeout time.Duration)
 	failed func(sent time.Time, err error, inARow int)
+	secure dialer // for TLS; nil: without
 
 	ctx    context.Context // ends when no more connections are wanted
 	cancel context.CancelFunc
@@ -32,6 +33,9 @@ type link struct {
 	wire  *wire // guarded by mu; the present connection
 	fails int   // guarded by mu; dials since the last handshake that was answered
 }
+
+// dialer connects to a server.
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 const (
 	firstPause, longestPause = 20 * time.Millisecond, time.Second // between dials that fail
@@ -61,7 +65,11 @@ func (l *link) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.limit())
 	defer cancel()
 	sent := time.Now()
-	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	connect := l.secure
+	if connect == nil {
+		connect = new(net.Dialer).DialContext
+	}
+	conn, err := connect(ctx, network, addr)
 	w, fails := l.dialed(conn, err)
 	if err != nil && l.ctx.Err() == nil {
 		l.failed(sent, err, fails)
@@ -166,10 +174,30 @@ func (w *wire) Read(b []byte) (int, error) {
 		w.hold(held)
 	}
 	n, err := w.Conn.Read(b)
-	if !open && n > 0 {
+	switch {
+	case !open && n > 0:
 		w.note(b[:n])
+	case !open && isAlert(err):
+		w.alerted(err)
 	}
 	return n, err
+}
+
+// isAlert reports what a server over TLS says in place of an answer: that it wants a certificate, or another one.
+func isAlert(err error) bool {
+	op, is := errors.AsType[*net.OpError](err)
+	return is && op.Op == "remote error"
+}
+
+// alerted reports an alert, which the library drops, as a dial that failed: nothing was carried out.
+func (w *wire) alerted(err error) {
+	w.mu.Lock()
+	sent := w.sent
+	w.mu.Unlock()
+	w.link.mu.Lock()
+	fails := w.link.fails
+	w.link.mu.Unlock()
+	w.link.failed(sent, err, fails)
 }
 
 func (w *wire) hold(d time.Duration) {

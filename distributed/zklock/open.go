@@ -2,26 +2,32 @@ package zklock
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // Open returns a Backend on the ensemble that a URL names:
 //
-//	zk://[user:password@]host[:port][,host[:port]...][/chroot]
+//	zk://[user[:password]@]host[:port][,host[:port]...][/chroot][?password-file=...]
+//	zks://[user[:password]@]host[:port][,host[:port]...][/chroot][?tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// All nodes are kept below the chroot (default [DefaultRoot]), which is created if it is missing. A password is better kept in a
-// file, see WithAuthFile; no error of this package shows one. Like New, Open does not connect.
+// zks is TLS; tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
+// certificate and its key. They are read again for each connection. tls_server_name is what the certificates of all servers must name in
+// place of their hosts. The port is 2181 if there is none, also over TLS. All nodes are kept below the chroot (default [DefaultRoot]),
+// which is created if it is missing. A password is better kept in a file, which password-file names: see [WithAuthFile]; no error of this
+// package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	servers, u, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	var fromURL []Option
-	if u.User != nil {
-		password, _ := u.User.Password()
-		fromURL = append(fromURL, WithAuth(u.User.Username(), password))
+	fromURL, err := parameters(u)
+	if err != nil {
+		return nil, err
 	}
 	all := append(fromURL, opts...)
 	if strings.Trim(u.Path, "/") != "" {
@@ -30,8 +36,38 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return New(servers, all...)
 }
 
+const passwordFile = "password-file"
+
+// parameters returns what the URL says of user, password and TLS.
+func parameters(u *url.URL) (all []Option, err error) {
+	files, rest, err := tlsfile.Take(u.RawQuery, u.Scheme, u.Scheme == schemeTLS)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: %w", err)
+	}
+	q, err := url.ParseQuery(rest)
+	file := q.Get(passwordFile)
+	password, has := u.User.Password()
+	switch {
+	case err != nil, len(q) > 1, len(q) == 1 && file == "":
+		return nil, errors.New("zklock: the URL has an unknown parameter: want " + passwordFile +
+			", and with zks also tls_ca, tls_cert, tls_key, tls_server_name")
+	case file != "" && (has || u.User.Username() == ""):
+		return nil, errors.New("zklock: " + passwordFile + " wants a user in the URL, and no password")
+	case file != "":
+		all = append(all, WithAuthFile(u.User.Username(), file))
+	case u.User != nil:
+		all = append(all, WithAuth(u.User.Username(), password))
+	}
+	if u.Scheme == schemeTLS {
+		all = append(all, func(s *settings) { s.dial = files.Dial })
+	}
+	return all, nil
+}
+
+const scheme, schemeTLS = "zk", "zks"
+
 // errURL does not show the URL, which may contain a password.
-var errURL = errors.New("zklock: not the URL of an ensemble: want zk://host:port,host:port/chroot, with / ? # and @ in a password " +
+var errURL = errors.New("zklock: not the URL of an ensemble: want zk://host:port,host:port/chroot or zks://, with / ? # and @ in a password " +
 	"percent-encoded")
 
 // hostPattern is one server: a name or an address, and a port.
@@ -39,13 +75,17 @@ var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0
 
 // parseURL splits off the servers, of which there may be several, and leaves the rest to net/url.
 func parseURL(text string) ([]string, *url.URL, error) {
-	rest, found := strings.CutPrefix(text, "zk://")
-	authority, path, _ := strings.Cut(rest, "/")
-	if !found || strings.ContainsAny(path, "@?#") || strings.ContainsAny(authority, "?#") {
+	kind, rest, _ := strings.Cut(text, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, tail := rest[:end], rest[end:]
+	if kind != scheme && kind != schemeTLS || strings.ContainsAny(tail, "@#") {
 		return nil, nil, errURL
 	}
 	at := strings.LastIndexByte(authority, '@') + 1
-	u, err := url.Parse("zk://" + authority[:at] + "/" + path)
+	u, err := url.Parse(kind + "://" + authority[:at] + tail)
 	if err != nil {
 		return nil, nil, errURL
 	}

@@ -25,6 +25,7 @@ type settings struct {
 	password string
 	file     string
 	acl      []zk.ACL
+	dial     dialer // for TLS; nil: without
 
 	// for tests
 	sequences int64 // how many requests of a node are in line

@@ -79,6 +79,7 @@ func (b *Backend) newSession(wanted time.Duration, lists bool) (*session, error)
 	s.dead.s = s
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.downAt.Store(true)
+	s.link.secure = b.set.dial
 	s.link.limit, s.link.armed, s.link.opened, s.link.failed = s.dialLimit, s.anyArmed, s.opened, s.dialFailed
 	conn, events, err := zk.Connect(b.servers, wanted,
 		zk.WithDialer(s.link.dial), zk.WithHostProvider(&hosts{link: s.link}), zk.WithEventCallback(s.event), zk.WithLogger(quiet{}),

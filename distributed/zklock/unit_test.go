@@ -174,7 +174,8 @@ func TestOpenTakesSeveralServersAndAChroot(t *testing.T) {
 func TestWrongSettingsAreRefused(t *testing.T) {
 	for _, url := range []string{
 		"", "h1", "redis://h1", "zk://", "zk:///chroot", "zk://h1,,h2", "zk://u:secret/word@h1", "zk://h1/a?b=c",
-		"zk://h1/a//b", "zk://h1/..", "zk://u:secret%zz@h1", "zk://h1/%zz",
+		"zk://h1/a//b", "zk://h1/..", "zk://u:secret%zz@h1", "zk://h1/%zz", "zk://u:secret@h1?password-file=/x", "zk://h1?password-file=/x", "zk://u:secret@h1?tls_ca=/none",
+		"zks://u:secret@h1?tls_ca=/none", "zks://u:secret@h1?b=c",
 	} {
 		_, err := Open(url)
 		require.Error(t, err, url)

@@ -92,7 +92,7 @@ var rooms = []room{
 	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
-	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: append([]string{"internal/passfile"}, backend...), imports: []string{zookeeperClient}},
+	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: append([]string{"internal/passfile", "internal/tlsfile"}, backend...), imports: []string{zookeeperClient}},
 	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences", knows: []string{"distributed", "distributed/keepalive"},
 		imports: []string{memcachedClient},
@@ -177,7 +177,7 @@ var rooms = []room{
 
 	{
 		path: "cmd/wllock", what: "the command line: run, who, ls, top, break, doctor", program: true,
-		knows: []string{public, "internal/nametext", "internal/redisopts"},
+		knows: []string{public, "internal/nametext", "internal/redisopts", "internal/tlsfile"},
 		imports: []string{
 			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
 			"go.etcd.io/etcd/client/v3", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "go.uber.org/zap", // of the etcd client

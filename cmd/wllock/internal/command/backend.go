@@ -68,7 +68,10 @@ func withOpeners(c config.Config) config.Config {
 	for _, scheme := range []string{"etcd", "etcds"} {
 		c = c.WithOpener(scheme, opener(func(u string) (*etcdlock.Backend, error) { return etcdlock.Open(u) }))
 	}
-	return c.WithOpener("zk", opener(func(u string) (*zklock.Backend, error) { return zklock.Open(u) }))
+	for _, scheme := range []string{"zk", "zks"} {
+		c = c.WithOpener(scheme, opener(func(u string) (*zklock.Backend, error) { return zklock.Open(u) }))
+	}
+	return c
 }
 
 func opener[B distributed.Backend](open func(string) (B, error)) config.Opener {

@@ -112,5 +112,5 @@ const description = `A lock's full name is SYSTEM:NAME:KEY. The backend and all 
 services use as well: WLLOCK_BACKEND, WLLOCK_SYSTEM_NAME, WLLOCK_LEASE_TTL and so on. A password in --backend is
 visible to all users of the machine; in a variable or in a file (WLLOCK_REDIS_PASSWORD_FILE) it is not.
 
-Backends: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock://, zk://, etcd://, postgres://,
+Backends: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock://, zk://, zks://, etcd://, postgres://,
 mysql://, sqlite://.`

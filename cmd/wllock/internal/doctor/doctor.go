@@ -152,7 +152,7 @@ func serverOf(scheme string) func(context.Context, *patient) {
 		return postgresServer
 	case "mysql":
 		return mysqlServer
-	case "zk":
+	case "zk", "zks":
 		return zookeeper
 	case "etcd", "etcds":
 		return etcd

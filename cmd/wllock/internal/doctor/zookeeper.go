@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // wordWait bounds the answer to a four-letter word.
@@ -18,10 +19,19 @@ const wordWait = 2 * time.Second
 // zookeeper asks each server of the ensemble by its four-letter words, which need no log-in, and may be switched off.
 func zookeeper(ctx context.Context, p *patient) {
 	servers := redisopts.WithPort(p.url.Host, "2181")
+	dial := new(net.Dialer).DialContext
+	if p.url.Scheme == "zks" {
+		files, _, err := tlsfile.Take(p.url.RawQuery, p.url.Scheme, true)
+		if err != nil {
+			p.fail(Finding{Subject: "URL", What: err.Error()})
+			return
+		}
+		dial = files.Dial
+	}
 	serving := 0
 	for _, addr := range servers {
 		p.where = addr
-		text, err := fourLetters(ctx, addr, "srvr")
+		text, err := fourLetters(ctx, dial, addr, "srvr")
 		info := fieldsOf(text)
 		switch {
 		case err != nil:
@@ -78,10 +88,10 @@ func (p *patient) nodes(count string) {
 }
 
 // fourLetters sends a word; the answer ends with the connection.
-func fourLetters(ctx context.Context, addr, word string) (string, error) {
+func fourLetters(ctx context.Context, dial redisopts.Dialer, addr, word string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, wordWait)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := dial(ctx, "tcp", addr)
 	if err != nil {
 		return "", err
 	}
