@@ -14,7 +14,7 @@ import (
 // A cluster of three, below the prefix /locks, over TLS, as the user shop with a password from a file.
 func Example() {
 	ctx := context.Background()
-	backend, err := etcdlock.Open("etcds://shop@h1,h2,h3/locks?password-file=/run/secrets/etcd&ca=/etc/etcd/ca.pem")
+	backend, err := etcdlock.Open("etcds://shop@h1,h2,h3/locks?password-file=/run/secrets/etcd&tls_ca=/etc/etcd/ca.pem")
 	if err != nil {
 		log.Fatal(err)
 	}

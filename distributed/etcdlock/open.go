@@ -1,13 +1,12 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,18 +16,21 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/passfile"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // Open returns a Backend on the cluster that a URL names, with a client of its own, which Close closes:
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?password-file=...]
-//	etcds://[user:password@]host[:port][,host[:port]...][/prefix][?ca=...&cert=...&key=...&server-name=...]
+//	etcds://[user:password@]host[:port][,host[:port]...][/prefix][?tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// etcds is TLS; ca, cert and key name PEM files, for a certificate authority of your own and for a client certificate. The
-// port is 2379 if there is none, the prefix [DefaultPrefix]. A password is better kept in a file, which is read when the
+// etcds is TLS; tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
+// certificate and its key. They are read again for each connection. tls_server_name is what the certificates of all servers must name in
+// place of their hosts. ca, cert, key and server-name are other names for these. The port is 2379 if there is none, the prefix [DefaultPrefix]. A password is better kept in a file, which is read when the
 // client logs in; no error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	d, prefix, err := parseURL(rawURL)
@@ -73,56 +75,32 @@ func parseURL(text string) (*dialer, string, error) {
 		d.cfg.Username = u.User.Username()
 		d.cfg.Password, _ = u.User.Password()
 	}
-	return d, u.Path, d.query(scheme == "etcds", u.Query())
+	return d, u.Path, d.query(u)
 }
 
 // query takes the parameters of a URL.
-func (d *dialer) query(secure bool, values url.Values) error {
-	take := func(name string) string {
-		v := values.Get(name)
-		values.Del(name)
-		return v
+func (d *dialer) query(u *url.URL) error {
+	secure := u.Scheme == "etcds"
+	files, rest, err := tlsfile.Take(tlsfile.Renamed(u.RawQuery), u.Scheme, secure)
+	if err != nil {
+		return fmt.Errorf("etcdlock: %w", err)
 	}
-	d.passwordFile = take("password-file")
-	ca, cert, key, server := "", "", "", ""
-	if secure {
-		ca, cert, key, server = take("ca"), take("cert"), take("key"), take("server-name")
-	}
+	values, err := url.ParseQuery(rest)
+	d.passwordFile = values.Get("password-file")
+	values.Del("password-file")
 	switch {
-	case len(values) > 0:
-		return errors.New("etcdlock: the URL has an unknown parameter: want password-file, and with etcds also ca, cert, key, server-name")
+	case err != nil, len(values) > 0:
+		return errors.New("etcdlock: the URL has an unknown parameter: want password-file, and with etcds also tls_ca, tls_cert, tls_key, tls_server_name")
 	case d.passwordFile != "" && (d.cfg.Username == "" || d.cfg.Password != ""):
 		return errors.New("etcdlock: password-file wants a user in the URL, and no password")
 	case d.passwordFile == "" && d.cfg.Username != "" && d.cfg.Password == "":
 		return errors.New("etcdlock: the URL has a user without a password")
-	case !secure:
-		return nil
 	}
-	var err error
-	d.cfg.TLS, err = tlsConfig(ca, cert, key, server)
+	if secure {
+		d.files = files
+		d.cfg.TLS, err = files.Config("")
+	}
 	return err
-}
-
-func tlsConfig(ca, cert, key, server string) (*tls.Config, error) {
-	c := &tls.Config{ServerName: server, MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		text, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("etcdlock: ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("etcdlock: ca: no certificate in %q", ca)
-		}
-	}
-	if cert != "" || key != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("etcdlock: cert and key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }
 
 // defaultPort is etcd's.
@@ -139,6 +117,7 @@ func withPort(host string) string {
 type dialer struct {
 	cfg          clientv3.Config
 	passwordFile string
+	files        tlsfile.Files // of TLS, if cfg has it
 
 	mu     sync.Mutex
 	client *clientv3.Client // guarded by mu; the one of New, or ours once it is made
@@ -223,6 +202,9 @@ func (d *dialer) config() (clientv3.Config, error) {
 	cfg := d.cfg
 	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout, cfg.Logger = dialTimeout, pingAfter, pingTimeout, zap.NewNop()
 	cfg.DialOptions = []grpc.DialOption{grpc.WithConnectParams(reconnects)}
+	if cfg.TLS != nil {
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(fresh{credentials.NewTLS(cfg.TLS), d.files}))
+	}
 	if d.passwordFile != "" {
 		password, err := passfile.Read(d.passwordFile)
 		if err != nil {
@@ -231,6 +213,27 @@ func (d *dialer) config() (clientv3.Config, error) {
 		cfg.Password = password
 	}
 	return cfg, nil
+}
+
+// fresh are credentials that read their files for each handshake.
+type fresh struct {
+	credentials.TransportCredentials
+	files tlsfile.Files
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (f fresh) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, err := f.files.Config("")
+	if err != nil {
+		return nil, nil, err
+	}
+	// The library takes the name from the authority alone, which is the host.
+	return credentials.NewTLS(c).ClientHandshake(ctx, cmp.Or(c.ServerName, authority), raw)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (f fresh) Clone() credentials.TransportCredentials {
+	return fresh{f.TransportCredentials.Clone(), f.files}
 }
 
 func (d *dialer) close() {

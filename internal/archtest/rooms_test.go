@@ -100,7 +100,7 @@ var rooms = []room{
 
 	{path: "internal/etcdtest", what: "etcd servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
-		path: "distributed/etcdlock", what: "backend on etcd", knows: append([]string{"internal/passfile"}, backend...),
+		path: "distributed/etcdlock", what: "backend on etcd", knows: append([]string{"internal/passfile", "internal/tlsfile"}, backend...),
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
@@ -177,10 +177,10 @@ var rooms = []room{
 
 	{
 		path: "cmd/wllock", what: "the command line: run, who, ls, top, break, doctor", program: true,
-		knows: []string{public, "internal/nametext", "internal/redisopts", "internal/tlsfile"},
+		knows: []string{public, "internal/nametext", "internal/passfile", "internal/redisopts", "internal/tlsfile"},
 		imports: []string{
 			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
-			"go.etcd.io/etcd/client/v3", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "go.uber.org/zap", // of the etcd client
+			"go.etcd.io/etcd/client/v3", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client
 		},
 	},
 	{

@@ -61,6 +61,20 @@ func Take(query, scheme string, secure bool) (f Files, rest string, err error) {
 	return f, strings.Join(others, "&"), err
 }
 
+// Renamed returns a query of etcdlock with the names above in place of those that it had first: ca, cert, key, server-name.
+func Renamed(query string) string {
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		switch name, value, _ := strings.Cut(part, "="); name {
+		case "ca", "cert", "key":
+			parts[i] = "tls_" + part
+		case "server-name":
+			parts[i] = ServerName + "=" + value
+		}
+	}
+	return strings.Join(parts, "&")
+}
+
 // Config reads the files as they are now, for a connection to host. It is called for each connection, so what is replaced on disk
 // is used from the next one on.
 func (f Files) Config(host string) (*tls.Config, error) {

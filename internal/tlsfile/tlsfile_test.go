@@ -22,6 +22,11 @@ func TestTakeLeavesTheRestAsItIs(t *testing.T) {
 	require.Equal(t, "h.i", c.ServerName)
 }
 
+func TestRenamed(t *testing.T) {
+	require.Equal(t, "tls_ca=/my-ca&tls_cert=b&tls_key=c&tls_server_name=d-e&password-file=x",
+		tlsfile.Renamed("ca=/my-ca&cert=b&key=c&server-name=d-e&password-file=x"))
+}
+
 // What is wrong is named, with the file.
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	a, b := tlstest.NewAuthority(t).Issue("x"), tlstest.NewAuthority(t).Issue("x")

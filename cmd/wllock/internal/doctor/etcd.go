@@ -7,33 +7,30 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
+	"github.com/wllock/wllock/internal/passfile"
 	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // etcdWait bounds the answer of one member.
 const etcdWait = 3 * time.Second
 
-// etcd asks each member for its state, and the cluster for alarms. With a certificate authority or certificate of one's own only access
-// and locks are tried.
+// etcd asks each member for its state, and the cluster for alarms.
 func etcd(ctx context.Context, p *patient) {
-	if p.url.RawQuery != "" {
-		p.warn(Finding{Subject: "members", What: "not looked at: the URL has options", Means: "version and alarms are not known", Mend: "etcdctl endpoint status; etcdctl alarm list"})
-		return
-	}
-	password, _ := p.url.User.Password()
 	servers := redisopts.WithPort(p.url.Host, "2379")
-	c := clientv3.Config{
-		Endpoints: servers, Username: p.url.User.Username(), Password: password, DialTimeout: etcdWait, Logger: zap.NewNop(), Context: ctx,
-	}
-	if p.url.Scheme == "etcds" {
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	c := clientv3.Config{Endpoints: servers, DialTimeout: etcdWait, Logger: zap.NewNop(), Context: ctx}
+	if err := p.etcdAccess(&c); err != nil {
+		p.fail(Finding{Subject: "URL", What: err.Error()})
+		return
 	}
 	client, err := clientv3.New(c)
 	if err != nil {
@@ -48,6 +45,28 @@ func etcd(ctx context.Context, p *patient) {
 	p.where = ""
 	p.etcdAlarms(ctx, client)
 	p.etcdHistory(ctx, client, keptRevisions)
+}
+
+// etcdAccess adds what the URL says of user, password and TLS, and etcdlock has taken.
+func (p *patient) etcdAccess(c *clientv3.Config) error {
+	secure := p.url.Scheme == "etcds"
+	files, rest, err := tlsfile.Take(tlsfile.Renamed(p.url.RawQuery), p.url.Scheme, secure)
+	if err != nil {
+		return err
+	}
+	c.Username = p.url.User.Username()
+	c.Password, _ = p.url.User.Password()
+	q, err := url.ParseQuery(rest)
+	if file := q.Get("password-file"); file != "" && err == nil {
+		c.Password, err = passfile.Read(file)
+	}
+	if secure && err == nil {
+		c.TLS, err = files.Config("")
+	}
+	if files.ServerName != "" { // the library takes the name from the authority alone
+		c.DialOptions = []grpc.DialOption{grpc.WithAuthority(files.ServerName)}
+	}
+	return err
 }
 
 func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr string, secure *tls.Config) {
