@@ -106,11 +106,11 @@ var rooms = []room{
 
 	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: backend},
 	{
-		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock", "internal/identity"},
+		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock", "internal/identity", "internal/tlsfile"},
 		imports: []string{"github.com/jackc/pgx/v5"},
 	},
 	{
-		path: "distributed/sqllock/mysql", what: "MySQL and MariaDB", knows: []string{"distributed", "distributed/sqllock", "internal/passfile"},
+		path: "distributed/sqllock/mysql", what: "MySQL and MariaDB", knows: []string{"distributed", "distributed/sqllock", "internal/passfile", "internal/tlsfile"},
 		imports: []string{"github.com/go-sql-driver/mysql"},
 	},
 	{
@@ -180,7 +180,7 @@ var rooms = []room{
 		knows: []string{public, "internal/nametext", "internal/passfile", "internal/redisopts", "internal/tlsfile"},
 		imports: []string{
 			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
-			"go.etcd.io/etcd/client/v3", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client
+			"go.etcd.io/etcd/client/v3", "modernc.org/sqlite", "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client
 		},
 	},
 	{

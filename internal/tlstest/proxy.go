@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// Proxy speaks TLS for a server that does not. A connection that begins in plain text is forwarded as it is: sentinels and nodes of a
-// cluster use the addresses that they tell clients.
+// Proxy speaks TLS for a server that does not, PostgreSQL among them. A connection that begins in plain text is forwarded as it is:
+// sentinels use the addresses that they tell clients.
 type Proxy struct {
 	Addr string
-	// Ask is what a client that wants TLS sends before its handshake, and Answer what it is told then; nil: nothing.
-	Ask, Answer []byte
 
 	listener net.Listener
 	pumps    sync.WaitGroup
 
+	target string
+
 	mu     sync.Mutex
-	target string            // guarded by mu
 	config *tls.Config       // guarded by mu; for new connections
 	conns  map[net.Conn]bool // guarded by mu; all that are open; nil: closed
 }
@@ -44,13 +43,6 @@ func NewProxy(t testing.TB, target string, server Pair, clients string) *Proxy {
 		p.pumps.Wait()
 	})
 	return p
-}
-
-// Forward sets the server, before the first connection.
-func (p *Proxy) Forward(target string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = target
 }
 
 // Show has the proxy show a certificate, and demand one of the authority in the file clients, if that is not "". It cuts all
@@ -119,13 +111,13 @@ func (p *Proxy) accept() {
 
 func (p *Proxy) serve(raw net.Conn) {
 	p.mu.Lock()
-	target, config := p.target, p.config
+	config := p.config
 	p.mu.Unlock()
 	client, err := p.begin(raw, config)
 	if err != nil {
 		return
 	}
-	server, err := net.Dial("tcp", target)
+	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
 	}
@@ -142,16 +134,20 @@ func (p *Proxy) serve(raw net.Conn) {
 
 // begin returns the connection to a client, after the handshake if it wants one.
 func (p *Proxy) begin(raw net.Conn, config *tls.Config) (net.Conn, error) {
-	asked := make([]byte, len(p.Ask))
-	if _, err := io.ReadFull(raw, asked); err != nil {
-		return nil, err
-	}
-	if _, err := raw.Write(p.Answer); err != nil {
-		return nil, err
-	}
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(raw, first); err != nil {
 		return nil, err
+	}
+	if first[0] == postgresAsks[0] {
+		if _, err := io.ReadFull(raw, make([]byte, len(postgresAsks)-1)); err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(raw, "S"); err != nil {
+			return nil, err
+		}
+		if _, err := io.ReadFull(raw, first); err != nil {
+			return nil, err
+		}
 	}
 	begun := &begun{raw, first}
 	if first[0] != handshake {
@@ -167,8 +163,12 @@ func (p *Proxy) begin(raw net.Conn, config *tls.Config) (net.Conn, error) {
 	return secure, nil
 }
 
-// handshake is the first byte of TLS.
-const handshake = 22
+const (
+	// handshake is the first byte of TLS.
+	handshake = 22
+	// postgresAsks is what a client of PostgreSQL asks before: whether the server speaks TLS.
+	postgresAsks = "\x00\x00\x00\x08\x04\xd2\x16\x2f"
+)
 
 // begun is a connection of which some bytes have been read.
 type begun struct {

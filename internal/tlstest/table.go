@@ -50,6 +50,20 @@ func Alone(start Start) Start {
 
 // Run tries what a backend says to servers with several certificates, by its URL alone: Ping, and an Enter.
 func Run[B distributed.Backend](t *testing.T, start Start, open func(url string) (B, error)) {
+	var closing sync.WaitGroup // of what cannot reach its server, which takes a while
+	t.Cleanup(closing.Wait)
+	opened := func(t *testing.T, base string, parameters url.Values) B {
+		separator := "?"
+		if strings.Contains(base, separator) {
+			separator = "&"
+		}
+		b, err := open(base + separator + parameters.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closing.Go(func() { _ = b.Close() }) })
+		return b
+	}
 	ours, others := NewAuthority(t), NewAuthority(t)
 	server, client, stranger := ours.Issue(name), ours.Issue("client.test"), others.Issue("client.test")
 	certificate := func(p Pair) url.Values { return url.Values{"tls_cert": {p.Cert}, "tls_key": {p.Key}} }
@@ -73,7 +87,7 @@ func Run[B distributed.Backend](t *testing.T, start Start, open func(url string)
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
 			base, _ := start(t, test.server, test.clients)
-			b := opened(t, base, merged(url.Values{"tls_ca": {ours.File}, "tls_server_name": {name}}, test.change), open)
+			b := opened(t, base, merged(url.Values{"tls_ca": {ours.File}, "tls_server_name": {name}}, test.change))
 			try(t, test.says, b.Ping)
 			try(t, test.says, func(ctx context.Context) error { return enter(ctx, b) })
 		})
@@ -89,27 +103,13 @@ func Run[B distributed.Backend](t *testing.T, start Start, open func(url string)
 		}
 		rotate(ours, client)
 		base, show := start(t, server, ours.File)
-		b := opened(t, base, url.Values{"tls_ca": {ca}, "tls_server_name": {name}, "tls_cert": {cert}, "tls_key": {key}}, open)
+		b := opened(t, base, url.Values{"tls_ca": {ca}, "tls_server_name": {name}, "tls_cert": {cert}, "tls_key": {key}})
 		try(t, "", b.Ping)
 		rotate(others, stranger)
 		show(others.Issue(name), others.File)
 		try(t, "", b.Ping)
 		try(t, "", func(ctx context.Context) error { return enter(ctx, b) })
 	})
-}
-
-func opened[B distributed.Backend](t *testing.T, base string, parameters url.Values, open func(url string) (B, error)) B {
-	t.Helper()
-	separator := "?"
-	if strings.Contains(base, separator) {
-		separator = "&"
-	}
-	b, err := open(base + separator + parameters.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
-	return b
 }
 
 // enter asks for a lock and releases it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -15,12 +16,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/wllock/wllock/internal/passfile"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // connector makes each connection with the settings, and the password, of now.
 type connector struct {
 	config       *mysql.Config
 	passwordFile string // "": the password is the URL's
+	files        tlsfile.Files
 	log          *driverLog
 }
 
@@ -76,6 +79,15 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		var err error
 		if config.Passwd, err = passfile.Read(c.passwordFile); err != nil {
 			return nil, fmt.Errorf("mysql: the parameter %s: %w", passwordParameter, err)
+		}
+	}
+	if c.files != (tlsfile.Files{}) {
+		host, _, err := net.SplitHostPort(config.Addr)
+		if err == nil {
+			config.TLS, err = c.files.Config(host)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("mysql: %w", err)
 		}
 	}
 	one, err := mysql.NewConnector(config)

@@ -12,6 +12,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 const (
@@ -51,7 +53,9 @@ var bounds = map[string]string{"innodb_lock_wait_timeout": "1", "wait_timeout": 
 //
 //	mysql://user[:password]@host[:port]/database[?tls=true&timeout=5s]
 //
-// with the parameters of the driver's DSN. password-file names a file with the password, one line of UTF-8, which is read for each
+// with the parameters of the driver's DSN. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the server (default: those of
+// the system), a client certificate and its key, which are read for each connection. tls_server_name is what the server's certificate must name
+// in place of the host. Each of them means tls=true. password-file names a file with the password, one line of UTF-8, which is read for each
 // connection. Open sets the sessions as a lock needs them: docs/sql.md lists what. It does not connect. The tables have to be there:
 // see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
@@ -104,6 +108,9 @@ func parse(rawURL string) (*connector, error) {
 		addr = net.JoinHostPort(u.Hostname(), defaultPort)
 	}
 	c := &connector{log: new(driverLog)}
+	if c.files, u.RawQuery, err = tlsfile.Take(u.RawQuery, "mysql", true); err != nil {
+		return nil, fmt.Errorf("mysql: %w", err)
+	}
 	query, err := c.takePasswordFile(u)
 	if err != nil {
 		return nil, err
@@ -115,6 +122,9 @@ func parse(rawURL string) (*connector, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil || config.Addr != addr {
 		return nil, errURL
+	}
+	if c.files != (tlsfile.Files{}) && config.TLSConfig != "" && config.TLSConfig != "true" {
+		return nil, errors.New("mysql: the parameters of TLS want tls=true, or none")
 	}
 	config.DBName = strings.Trim(u.Path, "/")
 	config.User = u.User.Username()

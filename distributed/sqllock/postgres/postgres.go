@@ -9,10 +9,15 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,6 +25,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 const (
@@ -37,8 +43,9 @@ const (
 //
 //	postgres://user[:password]@host[:port]/database[?sslmode=...&connect_timeout=...]
 //
-// or postgresql://, and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file apply, which is read for each
-// connection. Open sets the sessions as a lock needs them: docs/sql.md lists what. Connections have the id of the process for an
+// or postgresql://, and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file apply. tls_ca,
+// tls_cert and tls_key are other names for sslrootcert, sslcert and sslkey, and mean sslmode=verify-full; tls_server_name is what the server's
+// certificate must name in place of the host. These files are read for each connection. Open sets the sessions as a lock needs them: docs/sql.md lists what. Connections have the id of the process for an
 // application_name, unless the URL or PGAPPNAME says otherwise. Open does not connect. The tables have to be there: see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	t, err := parse(rawURL)
@@ -88,15 +95,26 @@ func OpenDB(rawURL string) (*sql.DB, error) {
 // target is where to connect to, and as whom.
 type target struct {
 	*pgx.ConnConfig
-	url string
+	url        string
+	serverName string // of tls_server_name
 }
 
 // parse reads a URL. The error does not show the password.
 func parse(rawURL string) (t target, err error) {
-	config, err := pgx.ParseConfig(rawURL)
+	text, files, err := translated(rawURL)
 	if err != nil {
+		return t, fmt.Errorf("postgres: %w", err)
+	}
+	t = target{url: text, serverName: files.ServerName}
+	config, err := t.read()
+	switch file, is := errors.AsType[*fs.PathError](err); {
+	case is:
+		return t, fmt.Errorf("postgres: a file that the URL names: %w", file)
+	case err != nil:
 		return t, errors.New("postgres: not the URL of a database: want postgres://user:password@host:port/database, with / ? # and @ in " +
 			"a password percent-encoded")
+	case config.TLSConfig == nil && files != tlsfile.Files{}:
+		return t, errors.New("postgres: the parameters of TLS have no use with a unix socket")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTime
@@ -105,13 +123,68 @@ func parse(rawURL string) (t target, err error) {
 		config.RuntimeParams["application_name"] = identity.Process("")
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8" // whatever the role's is: names are UTF-8
-	return target{config, rawURL}, nil
+	t.ConnConfig = config
+	return t, nil
 }
 
-// logIn puts the password of now into the settings of one connection: its file may have changed.
+// verifyFull is the mode of TLS that our parameters stand for: the certificate is checked, and its name.
+const verifyFull = "verify-full"
+
+// translated returns a URL with the parameters of the database's users in place of ours. The driver has none for the server's name.
+func translated(rawURL string) (string, tlsfile.Files, error) {
+	base, query, _ := strings.Cut(rawURL, "?")
+	if !strings.Contains(base, "://") { // the driver takes other forms, too
+		return rawURL, tlsfile.Files{}, nil
+	}
+	files, rest, err := tlsfile.Take(query, "postgres", true)
+	if err != nil || files == (tlsfile.Files{}) {
+		return rawURL, files, err
+	}
+	q, err := url.ParseQuery(rest)
+	if mode := q.Get("sslmode"); mode != "" && mode != verifyFull || err != nil {
+		return "", files, errors.New("the parameters of TLS want sslmode=" + verifyFull + ", or none")
+	}
+	q.Set("sslmode", verifyFull)
+	for name, value := range map[string]string{"sslrootcert": files.CA, "sslcert": files.Cert, "sslkey": files.Key} {
+		switch {
+		case value != "" && q.Has(name):
+			return "", files, errors.New(name + " is given beside our parameter for it")
+		case value != "":
+			q.Set(name, value)
+		}
+	}
+	return base + "?" + q.Encode(), files, nil
+}
+
+// read returns what the URL, and the files that it names, say now.
+func (t target) read() (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(t.url)
+	if err != nil {
+		return nil, err
+	}
+	t.adapt(config.TLSConfig)
+	for _, other := range config.Fallbacks {
+		t.adapt(other.TLSConfig)
+	}
+	return config, nil
+}
+
+// adapt changes what the driver has made of the parameters: it has none for the name, and keeps a certificate back if the server does not name
+// its authority: then the server could not say what it has against it.
+func (t target) adapt(c *tls.Config) {
+	if c == nil {
+		return
+	}
+	c.ServerName = cmp.Or(t.serverName, c.ServerName)
+	if own := c.Certificates; len(own) > 0 {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own[0], nil }
+	}
+}
+
+// logIn puts password and certificates of now into the settings of one connection: their files may have changed.
 func (t target) logIn(config *pgx.ConnConfig) {
-	if fresh, err := pgx.ParseConfig(t.url); err == nil {
-		config.Password = fresh.Password
+	if fresh, err := t.read(); err == nil {
+		config.Password, config.TLSConfig, config.Fallbacks = fresh.Password, fresh.TLSConfig, fresh.Fallbacks
 	}
 }
 

@@ -4,13 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
-	driver "github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-
-	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/distributed/sqllock/mysql"
+	"github.com/wllock/wllock/distributed/sqllock/postgres"
 )
 
 // database is a server that is asked by SQL.
@@ -73,9 +70,9 @@ func (d database) replicas(n string, waited bool) {
 }
 
 func postgresServer(ctx context.Context, p *patient) {
-	db, err := sql.Open("pgx", p.url.String())
+	db, err := postgres.OpenDB(p.url.String())
 	if err != nil {
-		p.fail(Finding{Subject: "URL", What: "the URL cannot be parsed"})
+		p.fail(Finding{Subject: "URL", What: err.Error()})
 		return
 	}
 	defer func() { _ = db.Close() }()
@@ -95,15 +92,11 @@ func postgresServer(ctx context.Context, p *patient) {
 }
 
 func mysqlServer(ctx context.Context, p *patient) {
-	c := driver.NewConfig()
-	password, _ := p.url.User.Password()
-	c.User, c.Passwd, c.Net, c.Addr = p.url.User.Username(), password, "tcp", redisopts.WithPort(p.url.Host, "3306")[0]
-	c.DBName = strings.Trim(p.url.Path, "/")
-	connector, err := driver.NewConnector(c)
+	db, err := mysql.OpenDB(p.url.String())
 	if err != nil {
+		p.fail(Finding{Subject: "URL", What: err.Error()})
 		return
 	}
-	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
 	d := database{p, db}
 	version := d.text(ctx, "SELECT version()")
