@@ -16,6 +16,7 @@ var moduleSchemes = map[string]string{
 	"etcd": "distributed/etcdlock", "etcds": "distributed/etcdlock", "zk": "distributed/zklock", "zks": "distributed/zklock",
 	"postgres": "distributed/sqllock/postgres", "postgresql": "distributed/sqllock/postgres",
 	"mysql": "distributed/sqllock/mysql", "sqlite": "distributed/sqllock/sqlite",
+	"memcached": "distributed/memcachelock", "memcacheds": "distributed/memcachelock",
 }
 
 var backendAllowed = "scheme://[user:password@]host[:port][/path][?options], user and password percent-encoded; schemes: " +

@@ -9,6 +9,7 @@ require (
 	github.com/urfave/cli/v3 v3.14.0
 	github.com/wllock/wllock v0.0.0
 	github.com/wllock/wllock/distributed/etcdlock v0.0.0
+	github.com/wllock/wllock/distributed/memcachelock v0.0.0
 	github.com/wllock/wllock/distributed/sqllock v0.0.0
 	github.com/wllock/wllock/distributed/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -21,6 +22,7 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
@@ -61,6 +63,7 @@ require (
 replace (
 	github.com/wllock/wllock => ../..
 	github.com/wllock/wllock/distributed/etcdlock => ../../distributed/etcdlock
+	github.com/wllock/wllock/distributed/memcachelock => ../../distributed/memcachelock
 	github.com/wllock/wllock/distributed/sqllock => ../../distributed/sqllock
 	github.com/wllock/wllock/distributed/zklock => ../../distributed/zklock
 )

@@ -17,6 +17,8 @@
 //	backend, err := memcachelock.New(client, memcachelock.WithUnfenced())
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
+// [Open] makes the client from a URL, also over TLS.
+//
 // A lock is one item, which holds its owners and its queue. Each step reads the item with gets, changes that state by a pure
 // function and writes it back with cas, so whatever others do meanwhile, a step happens as a whole or is made again:
 //

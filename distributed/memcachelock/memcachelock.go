@@ -17,6 +17,7 @@ import (
 // Backend is the distributed tier on memcached. It is safe for concurrent use; make one per process, for all its Lockers.
 type Backend struct {
 	client   *memcache.Client
+	own      bool // Close closes it
 	unfenced bool
 	keeper   *keepalive.Keeper
 	ctx      context.Context // ends with Close
@@ -140,6 +141,9 @@ func (b *Backend) Close() error {
 	b.tasks.Wait()
 	b.cancel()
 	b.keeper.Close()
+	if b.own {
+		return b.client.Close()
+	}
 	return nil
 }
 

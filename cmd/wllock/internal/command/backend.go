@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
+	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
@@ -70,6 +71,9 @@ func withOpeners(c config.Config) config.Config {
 	}
 	for _, scheme := range []string{"zk", "zks"} {
 		c = c.WithOpener(scheme, opener(func(u string) (*zklock.Backend, error) { return zklock.Open(u) }))
+	}
+	for _, scheme := range []string{"memcached", "memcacheds"} {
+		c = c.WithOpener(scheme, opener(func(u string) (*memcachelock.Backend, error) { return memcachelock.Open(u) }))
 	}
 	return c
 }

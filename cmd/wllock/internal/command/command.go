@@ -113,4 +113,4 @@ services use as well: WLLOCK_BACKEND, WLLOCK_SYSTEM_NAME, WLLOCK_LEASE_TTL and s
 visible to all users of the machine; in a variable or in a file (WLLOCK_REDIS_PASSWORD_FILE) it is not.
 
 Backends: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, redlock://, zk://, zks://, etcd://, postgres://,
-mysql://, sqlite://.`
+mysql://, sqlite://, memcached://.`

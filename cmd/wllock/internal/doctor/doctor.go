@@ -156,7 +156,7 @@ func serverOf(scheme string) func(context.Context, *patient) {
 		return zookeeper
 	case "etcd", "etcds":
 		return etcd
-	case "sqlite":
+	case "sqlite", "memcached", "memcacheds":
 		return nil
 	}
 	return redisServers

@@ -1,0 +1,120 @@
+package memcachelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/wllock/wllock/internal/tlsfile"
+)
+
+const (
+	scheme, schemeTLS = "memcached", "memcacheds"
+	defaultPort       = "11211"
+	// consent is the parameter of a URL that stands for WithUnfenced.
+	consent = "unfenced=true"
+	// idleConns is as many as callers ask at a time.
+	idleConns = 64
+)
+
+// Open returns a Backend over the servers that a URL names, with a client of its own, which Close closes:
+//
+//	memcached://host[:port][,host[:port]...]?unfenced=true
+//	memcacheds://host[:port][,host[:port]...]?unfenced=true[&tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
+//
+// unfenced=true is the consent of [WithUnfenced]. memcacheds is TLS; tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for
+// the servers (default: those of the system), a client certificate and its key. They are read again for each connection. tls_server_name is
+// what the certificates of all servers must name in place of their hosts. There are no users: memcached knows them in SASL only, which the
+// client does not speak. Keys lie on the servers where a client of memcache.New looks for them. Like New, Open does not connect.
+func Open(rawURL string, opts ...Option) (*Backend, error) {
+	hosts, u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	files, rest, err := tlsfile.Take(u.RawQuery, u.Scheme, u.Scheme == schemeTLS)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("memcachelock: %w", err)
+	case rest == consent:
+		opts = append([]Option{WithUnfenced()}, opts...)
+	case rest != "":
+		return nil, errors.New("memcachelock: the URL has an unknown parameter: want " + consent +
+			", and with memcacheds also tls_ca, tls_cert, tls_key, tls_server_name")
+	}
+	client := memcache.NewFromSelector(hosts)
+	client.MaxIdleConns = idleConns
+	if u.Scheme == schemeTLS {
+		client.DialContext = dialer(files)
+	}
+	return New(client, append(opts, func(b *Backend) { b.own = true })...)
+}
+
+var errURL = errors.New("memcachelock: not the URL of servers: want memcached://host:port,host:port?unfenced=true or memcacheds://, without a user")
+
+// hostPattern is one server: a name or an address, and a port.
+var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
+
+// parseURL splits off the servers, of which there may be several.
+func parseURL(text string) (all servers, rest *url.URL, err error) {
+	kind, tail, _ := strings.Cut(text, "://")
+	hosts, query, _ := strings.Cut(tail, "?")
+	if kind != scheme && kind != schemeTLS {
+		return nil, nil, errURL
+	}
+	for host := range strings.SplitSeq(strings.TrimSuffix(hosts, "/"), ",") {
+		if !hostPattern.MatchString(host) {
+			return nil, nil, errURL
+		}
+		if strings.LastIndexByte(host, ':') <= strings.LastIndexByte(host, ']') {
+			host += ":" + defaultPort
+		}
+		all = append(all, server(host))
+	}
+	return all, &url.URL{Scheme: kind, RawQuery: query}, nil
+}
+
+// dialer connects over TLS. A certificate that is refused is an error of dialing: nothing was sent.
+func dialer(files tlsfile.Files) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := files.Dial(ctx, network, addr)
+		if err != nil {
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: server(addr), Err: err}
+		}
+		return conn, nil
+	}
+}
+
+// servers picks the server of a key as memcache.ServerList does, but leaves names to the dialer: they are resolved anew each time, and
+// are what certificates are for.
+type servers []server
+
+// PickServer implements memcache.ServerSelector.
+func (s servers) PickServer(key string) (net.Addr, error) {
+	return s[crc32.ChecksumIEEE([]byte(key))%uint32(len(s))], nil
+}
+
+// Each implements memcache.ServerSelector.
+func (s servers) Each(f func(net.Addr) error) error {
+	for _, one := range s {
+		if err := f(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// server is a host and a port.
+type server string
+
+// Network implements net.Addr.
+func (server) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (s server) String() string { return string(s) }
