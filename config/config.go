@@ -19,6 +19,10 @@ type Config struct {
 	Outage              Outage        `split_words:"true" default:"closed"`
 	LongestTTL          time.Duration `split_words:"true" default:"0s"`
 	Instance            string        `split_words:"true"`
+	TLSCa               string        `split_words:"true"` // not TLSCA, which would be one word of the variable
+	TLSCert             string        `split_words:"true"`
+	TLSKey              string        `split_words:"true"`
+	TLSServerName       string        `split_words:"true"`
 	RedisUsername       string        `split_words:"true"`
 	RedisPassword       Secret        `split_words:"true"`
 	RedisPasswordFile   string        `split_words:"true"`

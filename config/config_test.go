@@ -227,7 +227,7 @@ func TestUsageHasEveryVariable(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, config.Usage(&out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 18)
+	require.Len(t, lines, 22)
 	require.Regexp(t, `^VARIABLE +DEFAULT +EXAMPLE +MEANING$`, lines[0])
 	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +time until the lock`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
 }

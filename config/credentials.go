@@ -10,9 +10,10 @@ import (
 
 	"github.com/wllock/wllock/internal/passfile"
 	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
-// target returns the backend's URL with the credentials of the other settings in it. c is valid.
+// target returns the backend's URL with the credentials, and the files of TLS, of the other settings in it. c is valid.
 func (c Config) target() (*url.URL, error) {
 	u, err := c.Backend.Parse()
 	if err != nil {
@@ -35,6 +36,7 @@ func (c Config) target() (*url.URL, error) {
 	case user != "":
 		u.User = url.User(user)
 	}
+	c.addTLS(u)
 	return u, nil
 }
 
@@ -46,6 +48,9 @@ func secretsOf(u *url.URL) []string {
 		secrets = append(secrets, u.User.Username())
 	}
 	for name, values := range u.Query() {
+		if new(tlsfile.Files).Field(name) != nil { // errors show the path of a file that is wrong
+			continue
+		}
 		for _, v := range values {
 			if len(v) >= longSetting || secretName(name) {
 				secrets = append(secrets, v)

@@ -105,6 +105,10 @@ func ExampleUsage() {
 	// WLLOCK_OUTAGE                 closed                 closed                          while the backend is unreachable: closed refuses, local locks within the process only
 	// WLLOCK_LONGEST_TTL            0s                     10s                             for local: the longest WLLOCK_LEASE_TTL of all processes; 0s: as they have told the backend
 	// WLLOCK_INSTANCE                                      web-1                           name that this process has for the backend, in logs and in errors; nothing: the host's, or the pod's
+	// WLLOCK_TLS_CA                                        /etc/wllock/ca.pem              PEM file of the authorities that vouch for the backend, if the URL has no tls_ca; nothing: the system's
+	// WLLOCK_TLS_CERT                                      /etc/wllock/client.pem          PEM file of a client certificate, if the URL has no tls_cert
+	// WLLOCK_TLS_KEY                                       /etc/wllock/client.key          PEM file of its key, if the URL has no tls_key
+	// WLLOCK_TLS_SERVER_NAME                               locks.internal                  what the backend's certificate must name, if the URL has no tls_server_name; nothing: the host
 	// WLLOCK_REDIS_USERNAME                                wllock                          user name, if the URL has none
 	// WLLOCK_REDIS_PASSWORD                                ...                             password, if the URL has none; a file is better, because processes inherit variables
 	// WLLOCK_REDIS_PASSWORD_FILE                           /run/secrets/redis              file that contains the password

@@ -9,6 +9,7 @@ import (
 	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // setting describes one variable, except its type and default, which are at its field of Config.
@@ -85,6 +86,26 @@ var settings = []setting{
 		means:   "name that this process has for the backend, in logs and in errors; nothing: the host's, or the pod's",
 		allowed: "nothing, or 1 to 63 letters, digits, dots, dashes and underscores",
 		check:   func(c Config) string { return instanceFault(c.Instance) },
+	}, {
+		field: "TLSCa", variable: "WLLOCK_TLS_CA", example: "/etc/wllock/ca.pem",
+		means:   "PEM file of the authorities that vouch for the backend, if the URL has no tls_ca; nothing: the system's",
+		allowed: tlsAllowed + "a readable file",
+		check:   func(c Config) string { return c.tlsFault(c.TLSCa, tlsfile.Files{CA: c.TLSCa}) },
+	}, {
+		field: "TLSCert", variable: "WLLOCK_TLS_CERT", example: "/etc/wllock/client.pem",
+		means:   "PEM file of a client certificate, if the URL has no tls_cert",
+		allowed: tlsAllowed + "a readable file",
+		check:   func(c Config) string { return c.tlsFault(c.TLSCert, tlsfile.Files{}) },
+	}, {
+		field: "TLSKey", variable: "WLLOCK_TLS_KEY", example: "/etc/wllock/client.key",
+		means:   "PEM file of its key, if the URL has no tls_key",
+		allowed: tlsAllowed + "a readable file that fits the certificate",
+		check:   func(c Config) string { return c.tlsFault(c.TLSKey, c.tlsPair()) },
+	}, {
+		field: "TLSServerName", variable: "WLLOCK_TLS_SERVER_NAME", example: "locks.internal",
+		means:   "what the backend's certificate must name, if the URL has no tls_server_name; nothing: the host",
+		allowed: tlsAllowed + "a name",
+		check:   func(c Config) string { return c.tlsFault(c.TLSServerName, tlsfile.Files{}) },
 	}, {
 		field: "RedisUsername", variable: "WLLOCK_REDIS_USERNAME", example: "wllock", private: true,
 		means:   "user name, if the URL has none",

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,14 +35,17 @@ func TestSettingsAreTheFieldsOfConfig(t *testing.T) {
 // The examples in error messages must be valid.
 func TestExamplesAreValid(t *testing.T) {
 	for _, s := range settings {
-		if s.field == "RedisPasswordFile" {
+		if slices.Contains([]string{"RedisPasswordFile", "TLSCa"}, s.field) {
 			continue // names a file on the user's machine
 		}
 		t.Run(s.variable, func(t *testing.T) {
 			c := Default()
 			c.SystemName, c.Backend = "order", NewURL("memory://")
-			if strings.HasPrefix(s.field, "Redis") {
+			switch {
+			case strings.HasPrefix(s.field, "Redis"):
 				c.Backend = NewURL("redis://redis")
+			case strings.HasPrefix(s.field, "TLS"):
+				c.Backend = NewURL("rediss://redis")
 			}
 			t.Setenv(s.variable, s.example)
 			require.NoError(t, s.read(&c, variablesPrefix))

@@ -172,7 +172,7 @@ var rooms = []room{
 	},
 	{
 		path: "config", what: "a Locker from the environment",
-		knows:   []string{".", "internal/nametext", "internal/identity", "internal/passfile", "internal/redisopts", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		knows:   []string{".", "internal/nametext", "internal/identity", "internal/passfile", "internal/redisopts", "internal/tlsfile", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 

@@ -3,8 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
+	"net/url"
 
 	"github.com/urfave/cli/v3"
 
@@ -72,20 +71,28 @@ func (a *app) migrate() *cli.Command {
 			}
 			ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 			defer cancel()
-			return migrate(ctx, firstOf(c.String("backend"), os.Getenv(backendVariable)))
+			settings, err := a.settings(c, firstOf(a.system(c), "any")) // tables are for all systems
+			if err != nil {
+				return err
+			}
+			u, err := doctor.FullURL(ctx, settings)
+			if err != nil {
+				return &exit{usage, err}
+			}
+			return migrate(ctx, u)
 		},
 	}
 }
 
-func migrate(ctx context.Context, url string) error {
+func migrate(ctx context.Context, u *url.URL) error {
 	var err error
-	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
+	switch u.Scheme {
 	case "postgres", "postgresql":
-		err = postgres.Migrate(ctx, url)
+		err = postgres.Migrate(ctx, u.String())
 	case "mysql":
-		err = mysql.Migrate(ctx, url)
+		err = mysql.Migrate(ctx, u.String())
 	case "sqlite":
-		err = sqlite.Migrate(ctx, url)
+		err = sqlite.Migrate(ctx, u.String())
 	default:
 		return usageError("only databases have tables: want postgres://, mysql:// or sqlite://")
 	}

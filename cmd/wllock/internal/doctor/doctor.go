@@ -83,7 +83,7 @@ func (p *patient) judge(bad bool, as Level, f Finding) {
 
 // Examine looks at the backend of these settings.
 func Examine(ctx context.Context, settings config.Config) ([]Finding, error) {
-	u, err := withCredentials(ctx, settings)
+	u, err := FullURL(ctx, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +121,8 @@ func Write(w io.Writer, all []Finding) {
 // errSeen ends the opening when the URL has been seen.
 var errSeen = errors.New("seen")
 
-// withCredentials returns the URL with what other settings say of user and password, which only openers get.
-func withCredentials(ctx context.Context, settings config.Config) (seen *url.URL, err error) {
+// FullURL returns the URL with what other settings say of user, password and TLS, which only openers get.
+func FullURL(ctx context.Context, settings config.Config) (seen *url.URL, err error) {
 	u, err := settings.Backend.Parse()
 	if err != nil {
 		return nil, err
