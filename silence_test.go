@@ -42,8 +42,8 @@ func TestALongSilenceCostsNoMemory(t *testing.T) {
 				stays := func(goroutines int, objects uint64) {
 					t.Helper()
 					g, o := memory()
-					require.LessOrEqual(t, g, goroutines+16)
-					require.LessOrEqual(t, o, objects+2000)
+					require.LessOrEqual(t, g, goroutines+64, "the runtime counts up to 33 too many while it puts ended ones aside")
+					require.LessOrEqual(t, o, objects+5000, "one for each third call")
 				}
 				time.Sleep(30 * time.Second)
 				calm, least := memory()
