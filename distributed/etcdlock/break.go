@@ -138,7 +138,7 @@ func (b *Backend) opRecord(ctx context.Context, s *session, key string, record d
 		return nil, err
 	}
 	id, err := call(ctx, s, "break", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
-		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(distributed.BrokenMemory / time.Second)}, opts...)
+		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, grantOf(int64(distributed.BrokenMemory/time.Second)), opts...)
 	})
 	if err != nil {
 		return nil, err

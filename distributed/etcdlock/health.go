@@ -129,7 +129,7 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 	}
 	memory := int64(max(ttlMemory, 2*own)/time.Second) + 1
 	id, err := call(ctx, s, "note TTL", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
-		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: memory}, opts...)
+		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, grantOf(memory), opts...)
 	})
 	if err != nil {
 		return 0, b.orClosed(err)

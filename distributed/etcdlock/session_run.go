@@ -2,6 +2,8 @@ package etcdlock
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -50,7 +52,7 @@ func (s *session) open() bool {
 	s.conn.Store(conn)
 	sent := time.Now()
 	got, err := call(s.ctx, s, "grant", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
-		return pb.NewLeaseClient(conn).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(s.wanted / time.Second)}, opts...)
+		return pb.NewLeaseClient(conn).LeaseGrant(ctx, grantOf(int64(s.wanted/time.Second)), opts...)
 	})
 	if err == nil && got.Error != "" {
 		err = distributed.Unavailable("etcdlock: grant", errors.New(got.Error))
@@ -61,6 +63,15 @@ func (s *session) open() bool {
 	s.alive.Store(newAlive(sent, time.Duration(got.TTL)*time.Second))
 	s.b.watches.start()
 	return s.opened(got.ID, nil)
+}
+
+// grantOf asks for an etcd lease of so many seconds. Its id is random and not the server's next number: etcd lets every user revoke a lease
+// that has no keys, attach keys to it, and take a number before us. A lease to which another user's key is attached takes no key of ours.
+func grantOf(seconds int64) *pb.LeaseGrantRequest {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	// 0 would be the next number.
+	return &pb.LeaseGrantRequest{TTL: seconds, ID: int64(binary.BigEndian.Uint64(id[:])>>1 | 1)}
 }
 
 func (s *session) opened(id int64, err error) bool {
