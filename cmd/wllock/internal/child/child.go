@@ -143,6 +143,14 @@ func (c *Child) Code() int {
 	return c.status.ExitStatus()
 }
 
+// Signal is the one that ended the command; nil: none did.
+func (c *Child) Signal() os.Signal {
+	if c.status.Signaled() {
+		return c.status.Signal()
+	}
+	return nil
+}
+
 // Pass passes a signal on to the command's process group. When this process is continued as the terminal's foreground job, the
 // command becomes that.
 func (c *Child) Pass(s os.Signal) {

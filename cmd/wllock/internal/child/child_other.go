@@ -42,9 +42,13 @@ func Start(string, []string, []string, func()) (*Child, error) {
 
 func (c *Child) Done() <-chan struct{} { return nil }
 func (c *Child) Code() int             { return CannotExecute }
+func (c *Child) Signal() os.Signal     { return nil }
 func (c *Child) Pass(os.Signal)        {}
 func (c *Child) End(time.Duration)     {}
 
 func Signals() []os.Signal { return []os.Signal{os.Interrupt} }
 func Ends(os.Signal) bool  { return true }
 func CodeOf(os.Signal) int { return 130 }
+
+// Die returns: processes are not ended by signals here.
+func Die(os.Signal) {}

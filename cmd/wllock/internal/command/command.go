@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/wllock/wllock/cmd/wllock/internal/child"
 )
 
 // Exit codes, those of sysexits.h where that has one.
@@ -22,7 +24,7 @@ const (
 	usage       = 64 // the command line or the settings are wrong
 	unavailable = 69 // the backend is
 	lost        = 70 // run: the lease was lost, and the command was ended
-	notAcquired = 75 // run: others have the lock
+	notAcquired = 75 // run: others have the lock; -E chooses another
 )
 
 // exit ends the program with a code; err is printed unless it is nil.
@@ -40,15 +42,20 @@ func usageError(format string, args ...any) error { return &exit{usage, fmt.Erro
 type app struct {
 	in       *os.File
 	out, err io.Writer
-	dashed   bool     // the command line has a --
-	after    []string // what is behind that
-	environ  []string // for a command that is run
+	dashed   bool      // the command line has a --
+	after    []string  // what is behind that
+	environ  []string  // for a command that is run
+	diesBy   os.Signal // if not nil: the program dies by it, and the code is what shells make of that
 }
 
 // Main runs a command line and returns its exit code.
 func Main(args []string) int {
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
-	return a.main(context.Background(), args)
+	code := a.main(context.Background(), args)
+	if a.diesBy != nil {
+		child.Die(a.diesBy)
+	}
+	return code
 }
 
 // completing is the last argument when a shell asks for words.

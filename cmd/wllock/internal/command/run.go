@@ -32,6 +32,8 @@ func (a *app) run() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "n", Aliases: []string{"no-wait"}, Usage: "give up at once if others have the lock"},
 			&cli.DurationFlag{Name: "w", HideDefault: true, Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
+			&cli.IntFlag{Name: "E", Aliases: []string{"conflict-exit-code"}, Value: notAcquired, Usage: "exit with this `CODE` when others have the lock"},
+			&cli.BoolFlag{Name: "q", Aliases: []string{"quiet"}, Usage: "say nothing when others have the lock"},
 			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "a read lock: beside other readers"},
 			&cli.DurationFlag{Name: "hold-at-least", HideDefault: true, Usage: "keep the lock taken so long from its start, also if the command ends before"},
 			&cli.DurationFlag{Name: "lock-time-max", HideDefault: true, Usage: "end the command when it has run so long (default: never)"},
@@ -47,8 +49,9 @@ that refuses smaller ones. It runs in a process group of its own, to which signa
 
 If the lock is lost, the process group gets SIGTERM, and after the grace SIGKILL.
 
-Exit codes: COMMAND's own, or 128 and the signal that ended it; 64 wrong usage, 69 the backend is unavailable,
-70 the lock was lost, 75 others have the lock, 126 COMMAND cannot be executed, 127 there is no such COMMAND.`
+Exit codes: COMMAND's own; 64 wrong usage, 69 the backend is unavailable, 70 the lock was lost, 75 others have the
+lock (another one by -E), 126 COMMAND cannot be executed, 127 there is no such COMMAND. If a signal ends COMMAND, or
+the wait for the lock, wllock dies by the same signal; shells call that 128 and its number.`
 
 // job is one run.
 type job struct {
@@ -56,6 +59,8 @@ type job struct {
 	path      string // of the program
 	name, key string
 	grace     time.Duration
+	conflict  int  // exit code when others have the lock
+	quiet     bool // about that
 	opts      []wllock.CallOption
 	settings  config.Config
 	signals   chan os.Signal
@@ -79,7 +84,7 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 		defer func() { _ = closeWithin(locker) }()
 	}
 	if err != nil {
-		return refusal(err)
+		return j.refusal(err)
 	}
 	return j.under(lock)
 }
@@ -95,6 +100,9 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 	case c.Bool("s") && c.IsSet("hold-at-least"):
 		return nil, usageError("--shared and --hold-at-least exclude each other")
 	}
+	if code := c.Int("E"); code < 0 || code > 255 {
+		return nil, usageError("--conflict-exit-code %d: want 0 to 255", code)
+	}
 	for _, name := range []string{"w", "hold-at-least", "lock-time-max", "grace", "timeout"} {
 		if c.Duration(name) < 0 {
 			return nil, usageError("--%s %v is negative", name, c.Duration(name))
@@ -109,8 +117,8 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 		return nil, refusal(err)
 	}
 	return &job{
-		app: a, path: path, name: args[0], key: args[1], grace: c.Duration("grace"), opts: callOptions(c), settings: settings,
-		signals: make(chan os.Signal, signalRoom),
+		app: a, path: path, name: args[0], key: args[1], grace: c.Duration("grace"), conflict: c.Int("E"), quiet: c.Bool("q"),
+		opts: callOptions(c), settings: settings, signals: make(chan os.Signal, signalRoom),
 	}, nil
 }
 
@@ -147,7 +155,7 @@ func (j *job) acquire(ctx context.Context, timeout time.Duration, cancel context
 		select {
 		case s := <-j.signals:
 			if child.Ends(s) && ended == nil {
-				ended = &exit{code: child.CodeOf(s)}
+				ended = j.dies(s)
 				cancel(ended)
 			}
 		case got := <-done:
@@ -190,10 +198,19 @@ func refusal(err error) error {
 	switch {
 	case errors.Is(err, wllock.ErrUnavailable):
 		code = unavailable
-	case errors.Is(err, wllock.ErrHeld), errors.Is(err, wllock.ErrWaitTimeout), errors.Is(err, wllock.ErrQueueFull):
-		code = notAcquired
 	}
 	return &exit{code, err}
+}
+
+// refusal is the exit when the lock was not acquired.
+func (j *job) refusal(err error) error {
+	if !errors.Is(err, wllock.ErrHeld) && !errors.Is(err, wllock.ErrWaitTimeout) && !errors.Is(err, wllock.ErrQueueFull) {
+		return refusal(err)
+	}
+	if j.quiet {
+		err = nil
+	}
+	return &exit{j.conflict, err}
 }
 
 // under runs the command under the lock.
@@ -215,7 +232,16 @@ func (j *job) under(lock *wllock.Lock) error {
 	case err != nil:
 		j.app.say("the lock is free when its lease has expired: %v", err)
 	}
+	if s := c.Signal(); s != nil {
+		return j.dies(s)
+	}
 	return &exit{code: c.Code()}
+}
+
+// dies has wllock die by a signal when all is released and closed.
+func (j *job) dies(s os.Signal) error {
+	j.app.diesBy = s
+	return &exit{code: child.CodeOf(s)}
 }
 
 // watch passes signals on until the command has ended. kept: the lock was not lost before, in which case the command was ended.

@@ -37,7 +37,7 @@ func TestRunExitsAsTheCommand(t *testing.T) {
 	}{
 		"success":           {[]string{"run", "n", "1", "--", "true"}, 0, ""},
 		"its own code":      {[]string{"run", "n", "2", "--", "sh", "-c", "exit 42"}, 42, ""},
-		"a signal":          {[]string{"run", "n", "3", "--", "sh", "-c", "kill -KILL $$"}, 137, ""},
+		"a signal":          {[]string{"run", "n", "3", "--", "sh", "-c", "kill -KILL $$"}, -9, ""},
 		"missing":           {[]string{"run", "n", "4", "--", "no-such-program"}, 127, "not found"},
 		"missing, by path":  {[]string{"run", "n", "4", "--", "/no/such/program"}, 127, "no such file"},
 		"not executable":    {[]string{"run", "n", "5", "--", locked}, 126, "permission denied"},
@@ -49,6 +49,7 @@ func TestRunExitsAsTheCommand(t *testing.T) {
 		"unknown flag":      {[]string{"run", "--nowait", "n", "8", "--", "true"}, 64, "nowait"},
 		"bad name":          {[]string{"run", "n:n", "8", "--", "true"}, 64, "n:n"},
 		"both waits":        {[]string{"run", "-n", "-w", "1s", "n", "8", "--", "true"}, 64, "exclude"},
+		"conflict code":     {[]string{"run", "-E", "256", "n", "8", "--", "true"}, 64, "0 to 255"},
 		"negative":          {[]string{"run", "-w", "-1s", "n", "8", "--", "true"}, 64, "negative"},
 		"shared and least":  {[]string{"run", "--shared", "--hold-at-least", "1s", "n", "8", "--", "true"}, 64, "exclude"},
 		"memory":            {[]string{"--backend", "memory://", "run", "n", "8", "--", "true"}, 64, "in one process"},
@@ -105,13 +106,13 @@ func TestRunWaits(t *testing.T) {
 	waiting := start(t, env, "run", "n", "1", "--", "true")
 	awaitWaiters(t, env, "n", "1", 1)
 	require.NoError(t, waiting.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 128+15, waiting.ends())
+	require.Equal(t, -15, waiting.ends())
 	awaitWaiters(t, env, "n", "1", 0)
 
 	next := start(t, env, "run", "n", "1", "--", "sh", "-c", "exit 5")
 	awaitWaiters(t, env, "n", "1", 1)
 	require.NoError(t, holder.Process.Signal(syscall.SIGINT))
-	require.Equal(t, 128+2, holder.ends())
+	require.Equal(t, -2, holder.ends())
 	require.Equal(t, 5, next.ends())
 }
 
@@ -133,7 +134,7 @@ func TestRunShared(t *testing.T) {
 	code, _, _ = run(t, env, "run", "-n", "n", "1", "--", "true")
 	require.Equal(t, notAcquired, code)
 	require.NoError(t, reader.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 128+15, reader.ends())
+	require.Equal(t, -15, reader.ends())
 }
 
 func TestRunHoldsAtLeast(t *testing.T) {

@@ -1,0 +1,87 @@
+//go:build linux
+
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// file is the environment for locks in a file of the test's own: no server is needed, and no other test is in the way.
+func file(t *testing.T) []string {
+	t.Helper()
+	return shop("sqlite://" + filepath.Join(t.TempDir(), "locks.db"))
+}
+
+// Who ends by a signal makes a shell stop its script: so wllock ends as the command did, and leaves no core file of its own.
+func TestRunDiesByTheSignalOfItsCommand(t *testing.T) {
+	t.Parallel()
+	env := file(t)
+	for name, signal := range map[string]syscall.Signal{
+		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM,
+		"SEGV": syscall.SIGSEGV, "PIPE": syscall.SIGPIPE, "USR1": syscall.SIGUSR1, "ALRM": syscall.SIGALRM,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, env, "run", "n", name, "--", "sh", "-c", "ulimit -c 0; kill -"+name+" $$; sleep 60")
+			require.Equal(t, -int(signal), p.ends(), p.err.String())
+			status, _ := p.ProcessState.Sys().(syscall.WaitStatus)
+			require.False(t, status.CoreDump())
+			require.Empty(t, p.err.String())
+			code, _, err := run(t, env, "run", "-n", "n", name, "--", "true")
+			require.Zero(t, code, "the lock was released: %s", err)
+		})
+	}
+}
+
+// A shell goes on after a command that took Ctrl-C for its own business, and stops after one that died by it: also while it waits.
+func TestRunStopsAShellsLoop(t *testing.T) {
+	t.Parallel()
+	env := file(t)
+	start(t, env, "run", "n", "held", "--", "sh", "-c", "echo in; exec sleep 60").says("in")
+	for name, test := range map[string]struct{ line, command, want string }{
+		"the command dies":   {`"$0" run n 1 -- sh -c "$1" sh $$`, "sleep 0.1; kill -INT -$1; sleep 1", "1"},
+		"it takes the key":   {`"$0" run n 2 -- sh -c "$1" sh $$`, "trap 'exit 0' INT; sleep 0.1; kill -INT -$1; sleep 1", "1 2 3"},
+		"still waiting":      {`(sleep 0.3; kill -INT -$$) & "$0" run n held -- true`, "", "1"},
+		"plain, to compare":  {`sh -c "$1" sh $$`, "sleep 0.1; kill -INT -$1; sleep 1", "1"},
+		"plain, takes a key": {`sh -c "$1" sh $$`, "trap 'exit 0' INT; sleep 0.1; kill -INT -$1; sleep 1", "1 2 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := command(t, env)
+			p.Path, p.Args = "/bin/bash", []string{"bash", "-c", `for i in 1 2 3; do echo $i; ` + test.line + `; done`, os.Args[0], test.command}
+			p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			require.NoError(t, p.Start())
+			p.ends()
+			require.Equal(t, test.want, strings.Join(strings.Fields(p.out.String()), " "), p.err.String())
+		})
+	}
+}
+
+// A job that others have is no news for cron, and its own codes are told from wllock's.
+func TestRunWhenOthersHaveTheLock(t *testing.T) {
+	t.Parallel()
+	env := file(t)
+	start(t, env, "run", "n", "1", "--", "sh", "-c", "echo in; exec sleep 60").says("in")
+	for name, test := range map[string]struct {
+		flags string
+		code  int
+		says  bool
+	}{
+		"by default": {"-n", notAcquired, true},
+		"-E":         {"-n -E 3", 3, true},
+		"both":       {"-w 50ms --quiet --conflict-exit-code 0", 0, false},
+	} {
+		code, _, err := run(t, env, append(append([]string{"run"}, strings.Fields(test.flags)...), "n", "1", "--", "true")...)
+		require.Equal(t, test.code, code, name)
+		require.Equal(t, test.says, err != "", "%s: %s", name, err)
+	}
+	code, _, err := run(t, env, "run", "-n", "-q", "n", "1", "--", "no-such-program")
+	require.Equal(t, 127, code)
+	require.NotEmpty(t, err)
+}
