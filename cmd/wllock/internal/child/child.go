@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package child runs a command in a process group of its own, passes signals on to that, and ends all of it.
+// Package child runs a command in a process group of its own, passes signals on to that, and ends all that descends from it.
 package child
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -23,8 +24,11 @@ const (
 	signalled = 128
 )
 
-// groupPoll is how often the end of a process group is looked for: there is no event for it.
-const groupPoll = 10 * time.Millisecond
+// The last attempts: how long those that SIGKILL was sent to may take to end, and how often what was forked meanwhile is looked for.
+const (
+	killWait = time.Second
+	killPoll = 20 * time.Millisecond
+)
 
 // Signals are those that are passed on to the command.
 func Signals() []os.Signal {
@@ -69,18 +73,28 @@ func Look(name string) (path string, err error) {
 
 // Child is a running command.
 type Child struct {
+	name    string
 	pid     int // and the number of its process group
 	tty     *terminal
 	resumed func()             // called after the suspend key
 	status  syscall.WaitStatus // may be read when done is closed
-	done    chan struct{}
+	done    chan struct{}      // closed by await, when the command has ended
+	gone    chan struct{}      // closed by await, after done: when this process has no child any more
+}
+
+// Process is one that runs.
+type Process struct {
+	Pid   int
+	Name  string
+	group int
 }
 
 // Start starts a command with the standard files of this process and every other that it has inherited. It becomes the terminal's
 // foreground job if this process is. resumed is called when the terminal's suspend key has stopped it, after it was resumed: a
 // lock whose work stands still is worse than a key that does nothing.
 func Start(path string, args, env []string, resumed func()) (*Child, error) {
-	c := &Child{resumed: resumed, done: make(chan struct{}), tty: controlling()}
+	c := &Child{name: filepath.Base(path), resumed: resumed, done: make(chan struct{}), gone: make(chan struct{}), tty: controlling()}
+	adopt()
 	started := make(chan error)
 	go c.run(path, args, env, started)
 	if err := <-started; err != nil {
@@ -103,23 +117,20 @@ func (c *Child) run(path string, args, env []string, started chan<- error) {
 	started <- err
 	if err == nil {
 		c.await()
-		if c.tty.foreground() == c.pid { // a job in the background takes the terminal from nobody
-			c.tty.giveTo(unix.Getpgrp())
-		}
-		c.tty.close()
-		close(c.done)
 	}
 }
 
-// await returns when the command has ended.
+// await waits for the command, and for the orphans that it leaves, until this process has no child.
 func (c *Child) await() {
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return // cannot be: nobody else waits for it
+		case err != nil: // no child is left
+			close(c.gone)
+			return
+		case pid != c.pid:
 		case status.Stopped():
 			if status.StopSignal() == syscall.SIGTSTP && c.tty.foreground() == c.pid {
 				c.signal(syscall.SIGCONT)
@@ -127,7 +138,11 @@ func (c *Child) await() {
 			}
 		default:
 			c.status = status
-			return
+			if c.tty.foreground() == c.pid { // a job in the background takes the terminal from nobody
+				c.tty.giveTo(unix.Getpgrp())
+			}
+			c.tty.close()
+			close(c.done)
 		}
 	}
 }
@@ -164,17 +179,39 @@ func (c *Child) Pass(s os.Signal) {
 
 func (c *Child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
 
-// End ends the command and everything in its process group: by SIGTERM, and what is still there when grace has passed by SIGKILL.
-// It returns when the command has ended.
-func (c *Child) End(grace time.Duration) {
-	c.signal(syscall.SIGTERM)
-	c.signal(syscall.SIGCONT) // a stopped process takes no SIGTERM
-	for until := time.Now().Add(grace); c.alive() && time.Now().Before(until); {
-		time.Sleep(min(groupPoll, time.Until(until)))
+// End ends the command and everything that descends from it: by SIGTERM, and what is still there when grace has passed by SIGKILL.
+// It returns when nothing is left, or a little after grace what this process could not end.
+func (c *Child) End(grace time.Duration) (left []Process) {
+	c.tell(syscall.SIGTERM)
+	c.tell(syscall.SIGCONT) // a stopped process takes no SIGTERM
+	if c.over(grace) {
+		return nil
 	}
-	c.signal(syscall.SIGKILL)
-	<-c.done
+	for until := time.Now().Add(killWait); time.Now().Before(until); {
+		c.tell(syscall.SIGKILL)
+		if c.over(killPoll) {
+			return nil
+		}
+	}
+	return c.family()
 }
 
-// alive reports whether a process of the group exists.
-func (c *Child) alive() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }
+// tell sends a signal to the process group at once, and to what has left it one by one.
+func (c *Child) tell(s syscall.Signal) {
+	c.signal(s)
+	for _, p := range c.family() {
+		if p.group != c.pid {
+			_ = syscall.Kill(p.Pid, s)
+		}
+	}
+}
+
+// alone is the command, as long as it runs.
+func (c *Child) alone() []Process {
+	select {
+	case <-c.done:
+		return nil
+	default:
+		return []Process{{Pid: c.pid, Name: c.name, group: c.pid}}
+	}
+}

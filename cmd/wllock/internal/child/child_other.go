@@ -35,16 +35,22 @@ func Look(string) (string, error) { return "", &Error{CannotExecute, errUnsuppor
 // Child is a running command.
 type Child struct{}
 
+// Process is one that runs.
+type Process struct {
+	Pid  int
+	Name string
+}
+
 // Start refuses.
 func Start(string, []string, []string, func()) (*Child, error) {
 	return nil, &Error{CannotExecute, errUnsupported}
 }
 
-func (c *Child) Done() <-chan struct{} { return nil }
-func (c *Child) Code() int             { return CannotExecute }
-func (c *Child) Signal() os.Signal     { return nil }
-func (c *Child) Pass(os.Signal)        {}
-func (c *Child) End(time.Duration)     {}
+func (c *Child) Done() <-chan struct{}       { return nil }
+func (c *Child) Code() int                   { return CannotExecute }
+func (c *Child) Signal() os.Signal           { return nil }
+func (c *Child) Pass(os.Signal)              {}
+func (c *Child) End(time.Duration) []Process { return nil }
 
 func Signals() []os.Signal { return []os.Signal{os.Interrupt} }
 func Ends(os.Signal) bool  { return true }

@@ -45,6 +45,7 @@ type app struct {
 	dashed   bool      // the command line has a --
 	after    []string  // what is behind that
 	environ  []string  // for a command that is run
+	flush    func()    // if not nil: waits a moment until err has been written
 	diesBy   os.Signal // if not nil: the program dies by it, and the code is what shells make of that
 }
 
@@ -78,6 +79,9 @@ func (a *app) main(ctx context.Context, args []string) int {
 	}
 	if e.err != nil {
 		fmt.Fprintln(a.err, "wllock: "+strings.TrimPrefix(e.err.Error(), "wllock: "))
+	}
+	if a.flush != nil {
+		a.flush()
 	}
 	return e.code
 }

@@ -77,6 +77,7 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	defer signal.Stop(j.signals)
+	a.speakAside()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	locker, lock, err := j.acquire(ctx, c.Duration("timeout"), cancel)
@@ -255,18 +256,20 @@ func (j *job) watch(c *child.Child, lock *wllock.Lock) (kept bool) {
 			c.Pass(s)
 		case <-lostLock:
 			lostLock, kept = nil, false
+			ended = j.end(c) // before anything is said
 			j.app.say("%v: ending the command", context.Cause(lock.Context()))
-			ended = end(c, j.grace)
 		}
 	}
 }
 
-// end ends the command's process group. The channel is closed when nothing is left of it.
-func end(c *child.Child, grace time.Duration) <-chan struct{} {
+// end ends all that descends from the command. The channel is closed when nothing is left of it, or what is left has been named.
+func (j *job) end(c *child.Child) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.End(grace)
+		for _, p := range c.End(j.grace) {
+			j.app.say("process %d (%s) works on without the lock: it could not be ended", p.Pid, p.Name)
+		}
 	}()
 	return done
 }

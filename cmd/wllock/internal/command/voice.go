@@ -1,0 +1,86 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	goredis "github.com/redis/go-redis/v9"
+)
+
+const (
+	// voiceRoom is how many texts wait for a reader of standard error that is slow; the next ones are dropped.
+	voiceRoom = 64
+	// voiceWait is how long the end of wllock waits for that reader.
+	voiceWait = time.Second
+)
+
+// voice writes aside, on a goroutine of its own: a pipe that is full or closed neither holds up nor ends who says something.
+type voice struct {
+	texts chan []byte
+	last  chan struct{} // closed by flush: what is in texts is all
+	done  chan struct{} // closed when all is written
+}
+
+func newVoice(w io.Writer) *voice {
+	v := &voice{texts: make(chan []byte, voiceRoom), last: make(chan struct{}), done: make(chan struct{})}
+	go v.write(w)
+	return v
+}
+
+func (v *voice) write(w io.Writer) {
+	defer close(v.done)
+	for {
+		select {
+		case text := <-v.texts:
+			_, _ = w.Write(text)
+		case <-v.last:
+			for len(v.texts) > 0 {
+				_, _ = w.Write(<-v.texts)
+			}
+			return
+		}
+	}
+}
+
+// Write implements io.Writer. It never waits.
+func (v *voice) Write(text []byte) (int, error) {
+	select {
+	case v.texts <- bytes.Clone(text):
+	default:
+	}
+	return len(text), nil
+}
+
+// flush is called once, and last. A reader that reads nothing does not keep wllock: its goroutine ends with the process.
+func (v *voice) flush() {
+	close(v.last)
+	select {
+	case <-v.done:
+	case <-time.After(voiceWait):
+	}
+}
+
+// Printf and Print are the loggers of libraries, which write to standard error themselves by default.
+func (v *voice) Printf(_ context.Context, format string, args ...any) {
+	log.New(v, "", log.LstdFlags).Printf(format, args...)
+}
+
+func (v *voice) Print(args ...any) { fmt.Fprintln(v, append([]any{"mysql:"}, args...)...) }
+
+// speakAside has all that is said from now on written aside, and keeps a reader that is gone from ending wllock by SIGPIPE: the command
+// would live on without it. It is for a run alone: `wllock ls | head` ends as other programs do.
+func (a *app) speakAside() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ignored, it would be for the command as well
+	v := newVoice(a.err)
+	a.err, a.flush = v, v.flush
+	goredis.SetLogger(v)
+	_ = mysql.SetLogger(v)
+}
