@@ -1,6 +1,11 @@
 //go:build unix
 
-// Package child runs a command in a process group of its own, passes signals on to that, and ends all that descends from it.
+// Package child runs a command, passes signals on to it, and ends all that descends from it.
+//
+// With a controlling terminal the command stays in the process group of this process, as under env(1) or flock(1). The group is a job of
+// the shell, which may hold a pager or a whole script: the terminal is theirs as well, and what its keys send reaches all of them without
+// our help. Without a terminal the command gets a group of its own, so that a signal to this process reaches the command and its
+// children at once, and one to our group reaches them once. What has to be ended is found by descent, not by group.
 package child
 
 import (
@@ -36,6 +41,9 @@ func Signals() []os.Signal {
 		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
 	}
 }
+
+// StopSignals are those that stop a job. Until its command runs they stop wllock as any program.
+func StopSignals() []os.Signal { return []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} }
 
 // Ends reports whether a signal asks a program to end.
 func Ends(s os.Signal) bool {
@@ -73,13 +81,12 @@ func Look(name string) (path string, err error) {
 
 // Child is a running command.
 type Child struct {
-	name    string
-	pid     int // and the number of its process group
-	tty     *terminal
-	resumed func()             // called after the suspend key
-	status  syscall.WaitStatus // may be read when done is closed
-	done    chan struct{}      // closed by await, when the command has ended
-	gone    chan struct{}      // closed by await, after done: when this process has no child any more
+	name       string
+	pid, group int
+	own        bool               // the group is the command's own
+	status     syscall.WaitStatus // may be read when done is closed
+	done       chan struct{}      // closed by await, when the command has ended
+	gone       chan struct{}      // closed by await, after done: when this process has no child any more
 }
 
 // Process is one that runs.
@@ -89,16 +96,14 @@ type Process struct {
 	group int
 }
 
-// Start starts a command with the standard files of this process and every other that it has inherited. It becomes the terminal's
-// foreground job if this process is. resumed is called when the terminal's suspend key has stopped it, after it was resumed: a
-// lock whose work stands still is worse than a key that does nothing.
-func Start(path string, args, env []string, resumed func()) (*Child, error) {
-	c := &Child{name: filepath.Base(path), resumed: resumed, done: make(chan struct{}), gone: make(chan struct{}), tty: controlling()}
+// Start starts a command with the standard files of this process and every other that it has inherited.
+func Start(path string, args, env []string) (*Child, error) {
+	_, terminal := foreground()
+	c := &Child{name: filepath.Base(path), own: !terminal, group: unix.Getpgrp(), done: make(chan struct{}), gone: make(chan struct{})}
 	adopt()
 	started := make(chan error)
 	go c.run(path, args, env, started)
 	if err := <-started; err != nil {
-		c.tty.close()
 		return nil, &Error{CannotExecute, err}
 	}
 	return c, nil
@@ -110,10 +115,11 @@ func (c *Child) run(path string, args, env []string, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	attr := dieWithParent()
-	attr.Setpgid = true
-	c.tty.forChild(attr)
+	attr.Setpgid = c.own
 	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
-	c.pid = pid
+	if c.pid = pid; c.own {
+		c.group = pid
+	}
 	started <- err
 	if err == nil {
 		c.await()
@@ -132,16 +138,13 @@ func (c *Child) await() {
 			return
 		case pid != c.pid:
 		case status.Stopped():
-			if status.StopSignal() == syscall.SIGTSTP && c.tty.foreground() == c.pid {
-				c.signal(syscall.SIGCONT)
-				c.resumed()
+			// A stopped command stops wllock, so that the shell takes the terminal back. It is never the other way round: while wllock
+			// stands still the lock expires, beside a command that goes on. Only a command that somebody stopped apart keeps its lock.
+			if n := status.StopSignal(); !c.own || n != syscall.SIGSTOP {
+				byDefault(n)
 			}
 		default:
 			c.status = status
-			if c.tty.foreground() == c.pid { // a job in the background takes the terminal from nobody
-				c.tty.giveTo(unix.Getpgrp())
-			}
-			c.tty.close()
 			close(c.done)
 		}
 	}
@@ -166,18 +169,21 @@ func (c *Child) Signal() os.Signal {
 	return nil
 }
 
-// Pass passes a signal on to the command's process group. When this process is continued as the terminal's foreground job, the
-// command becomes that.
+// Pass passes a signal on to the command and those of its descendants that are in its process group.
 func (c *Child) Pass(s os.Signal) {
-	if s == syscall.SIGCONT && c.tty.foreground() == unix.Getpgrp() {
-		c.tty.giveTo(c.pid)
-	}
-	if n, ok := s.(syscall.Signal); ok {
-		c.signal(n)
+	n, ok := s.(syscall.Signal)
+	switch {
+	case !ok:
+	case c.own:
+		_ = syscall.Kill(-c.pid, n)
+	case !c.byKey(n):
+		for _, p := range c.family() {
+			if p.Pid == c.pid || p.group == c.group { // a shell makes groups of its own
+				_ = syscall.Kill(p.Pid, n)
+			}
+		}
 	}
 }
-
-func (c *Child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
 
 // End ends the command and everything that descends from it: by SIGTERM, and what is still there when grace has passed by SIGKILL.
 // It returns when nothing is left, or a little after grace what this process could not end.
@@ -196,11 +202,13 @@ func (c *Child) End(grace time.Duration) (left []Process) {
 	return c.family()
 }
 
-// tell sends a signal to the process group at once, and to what has left it one by one.
+// tell sends a signal to a process group of the command's own at once, and to all others one by one.
 func (c *Child) tell(s syscall.Signal) {
-	c.signal(s)
+	if c.own {
+		_ = syscall.Kill(-c.pid, s)
+	}
 	for _, p := range c.family() {
-		if p.group != c.pid {
+		if !c.own || p.group != c.pid {
 			_ = syscall.Kill(p.Pid, s)
 		}
 	}
@@ -212,6 +220,6 @@ func (c *Child) alone() []Process {
 	case <-c.done:
 		return nil
 	default:
-		return []Process{{Pid: c.pid, Name: c.name, group: c.pid}}
+		return []Process{{Pid: c.pid, Name: c.name, group: c.group}}
 	}
 }

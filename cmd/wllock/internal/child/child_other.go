@@ -1,6 +1,6 @@
 //go:build !unix
 
-// Package child runs a command in a process group of its own, where there are such.
+// Package child runs a command, on Unix.
 package child
 
 import (
@@ -42,7 +42,7 @@ type Process struct {
 }
 
 // Start refuses.
-func Start(string, []string, []string, func()) (*Child, error) {
+func Start(string, []string, []string) (*Child, error) {
 	return nil, &Error{CannotExecute, errUnsupported}
 }
 
@@ -52,9 +52,10 @@ func (c *Child) Signal() os.Signal           { return nil }
 func (c *Child) Pass(os.Signal)              {}
 func (c *Child) End(time.Duration) []Process { return nil }
 
-func Signals() []os.Signal { return []os.Signal{os.Interrupt} }
-func Ends(os.Signal) bool  { return true }
-func CodeOf(os.Signal) int { return 130 }
+func Signals() []os.Signal     { return []os.Signal{os.Interrupt} }
+func StopSignals() []os.Signal { return nil }
+func Ends(os.Signal) bool      { return true }
+func CodeOf(os.Signal) int     { return 130 }
 
 // Die returns: processes are not ended by signals here.
 func Die(os.Signal) {}

@@ -17,13 +17,22 @@ func Die(s os.Signal) {
 		return
 	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // what a core file would tell is in that of the command
-	runtime.LockOSThread()                           // a signal to this thread has ended it when the call returns
-	// signal.Reset gives a signal to Go's runtime, which prints the goroutines at SIGQUIT and takes no notice of SIGUSR1. The kernel's
-	// struct sigaction is all zeros for the default action, and no larger than this.
-	var action [64]byte
-	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&action)), 0, sigsetSize, 0, 0)
-	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), n)
+	byDefault(n)
 }
 
-// sigsetSize is that of the kernel's set of signals, 16 on MIPS: there Die returns.
+// byDefault has a signal do to this process what it does to a program that does not handle it: it dies, or is stopped, and this returns when
+// somebody resumes it. signal.Reset would give the signal to Go's runtime, which prints the goroutines at SIGQUIT and takes no notice
+// of SIGUSR1. The kernel's struct sigaction is all zeros for the default action, and no larger than this.
+func byDefault(n syscall.Signal) {
+	runtime.LockOSThread() // a signal to this very thread has acted when the call returns
+	defer runtime.UnlockOSThread()
+	var action, before [64]byte
+	_, _, wrong := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&action)), uintptr(unsafe.Pointer(&before)), sigsetSize, 0, 0)
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), n)
+	if wrong == 0 {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&before)), 0, sigsetSize, 0, 0)
+	}
+}
+
+// sigsetSize is that of the kernel's set of signals, 16 on MIPS: there the handler stays.
 const sigsetSize = 8

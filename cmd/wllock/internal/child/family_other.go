@@ -17,15 +17,22 @@ func adopt() {}
 // family is the command: its children are those of its process group.
 func (c *Child) family() []Process { return c.alone() }
 
-// over waits until nothing of the command's process group is left, but not for longer than d.
+// over waits until the command has ended, and all of a process group of its own, but not for longer than d.
 func (c *Child) over(d time.Duration) bool {
-	for until := time.Now().Add(d); time.Now().Before(until); time.Sleep(groupPoll) {
-		if errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) {
-			<-c.done
-			return true
+	late := time.After(d)
+	select {
+	case <-c.done:
+	case <-late:
+		return false
+	}
+	for c.own && !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) {
+		select {
+		case <-time.After(groupPoll):
+		case <-late:
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 func dieWithParent() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }

@@ -4,64 +4,37 @@ package child
 
 import (
 	"os"
-	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling one of this process; nil: it has none.
-type terminal struct{ f *os.File }
-
-// controlling opens the controlling terminal.
-func controlling() *terminal {
-	f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+// foreground returns the process group that the controlling terminal's keys are for; ok: there is such a terminal. In a namespace of its
+// own a group that is outside has the number 0, for everybody who asks.
+func foreground() (group int, ok bool) {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		return nil
+		return 0, false
 	}
-	return &terminal{f}
-}
-
-func (t *terminal) close() {
-	if t != nil {
-		_ = t.f.Close()
-	}
-}
-
-// fd is the number of the open file. Unlike Fd's, it leaves the file as it is.
-func (t *terminal) fd() (fd int) {
-	fd = -1
-	if c, err := t.f.SyscallConn(); err == nil {
-		_ = c.Control(func(n uintptr) { fd = int(n) })
-	}
-	return fd
-}
-
-// foreground returns the process group that reads the terminal; 0: there is no terminal.
-func (t *terminal) foreground() int {
-	if t == nil {
-		return 0
-	}
-	group, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
+	defer func() { _ = f.Close() }()
+	c, err := f.SyscallConn() // Fd would change the file
 	if err != nil {
-		return 0
+		return 0, true
 	}
-	return group
+	_ = c.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+	return group, true
 }
 
-// forChild makes the child the foreground job if this process is that. A job in the background stays there.
-func (t *terminal) forChild(attr *syscall.SysProcAttr) {
-	if t.foreground() == unix.Getpgrp() {
-		attr.Foreground, attr.Ctty = true, t.fd()
+// byKey reports whether the command has a signal already that this process got: from the terminal, which sends it to all of the process
+// group that they share. A signal does not tell where it comes from, and one too many can be worse than one too few: many programs take
+// a second SIGINT for an order to end at once, without tidying up.
+func (c *Child) byKey(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU:
+		return true
+	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH:
+		group, _ := foreground()
+		return group == c.group
 	}
-}
-
-// giveTo makes a process group the foreground job, if there is a terminal and the foreground is ours to give: the child's or our own.
-func (t *terminal) giveTo(group int) {
-	if t == nil {
-		return
-	}
-	signal.Ignore(syscall.SIGTTOU) // which stops a background process that does this
-	defer signal.Reset(syscall.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
+	return false
 }

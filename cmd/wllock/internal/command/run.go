@@ -45,9 +45,9 @@ func (a *app) run() *cli.Command {
 
 const runDescription = `Waits for the lock SYSTEM:NAME:KEY, runs COMMAND while it holds it, and releases it. COMMAND finds the lock's full
 name in WLLOCK_LOCK_KEY and the fencing token in WLLOCK_LOCK_FENCE (0: the backend has none), to pass on to a store
-that refuses smaller ones. It runs in a process group of its own, to which signals are passed on.
+that refuses smaller ones. Signals are passed on to it.
 
-If the lock is lost, the process group gets SIGTERM, and after the grace SIGKILL.
+If the lock is lost, COMMAND and all that descends from it get SIGTERM, and after the grace SIGKILL.
 
 Exit codes: COMMAND's own; 64 wrong usage, 69 the backend is unavailable, 70 the lock was lost, 75 others have the
 lock (another one by -E), 126 COMMAND cannot be executed, 127 there is no such COMMAND. If a signal ends COMMAND, or
@@ -71,11 +71,7 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range child.Signals() {
-		if !signal.Ignored(s) { // by nohup, or a shell without job control: so it stays
-			signal.Notify(j.signals, s)
-		}
-	}
+	j.notice(child.Signals())
 	defer signal.Stop(j.signals)
 	a.speakAside()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -88,6 +84,15 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 		return j.refusal(err)
 	}
 	return j.under(lock)
+}
+
+// notice has signals come to j.signals.
+func (j *job) notice(signals []os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) { // by nohup, or a shell without job control: so it stays
+			signal.Notify(j.signals, s)
+		}
+	}
 }
 
 // newJob checks the command line.
@@ -216,9 +221,12 @@ func (j *job) refusal(err error) error {
 
 // under runs the command under the lock.
 func (j *job) under(lock *wllock.Lock) error {
-	c, err := child.Start(j.path, j.app.after, environment(j.app.environ, lock), func() {
-		j.app.say("not suspended: the lock would stay taken")
-	})
+	if err := context.Cause(lock.Context()); err != nil { // wllock stood still meanwhile
+		_ = release(lock)
+		return &exit{lost, err}
+	}
+	j.notice(child.StopSignals())
+	c, err := child.Start(j.path, j.app.after, environment(j.app.environ, lock))
 	if err != nil {
 		_ = release(lock)
 		return refusal(err)

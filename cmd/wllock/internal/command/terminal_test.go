@@ -142,40 +142,6 @@ func (x *terminal) awaits(text string) *terminal {
 	return x
 }
 
-// The command is the terminal's foreground job: it reads from it, and its keys send signals to it. It cannot be suspended.
-func TestRunOnATerminal(t *testing.T) {
-	t.Parallel()
-	_, env := redis(t)
-	x := onTerminal(t, env, "run", "n", "1", "--", "sh", "-c", `trap 'echo interrupted' INT; echo in; read a; echo "read $a"; read b; echo "read $b"; exit 4`)
-	x.says("in")
-	x.types("one\n")
-	x.says("read one")
-	x.types("\x1a")
-	x.says("not suspended")
-	x.types("two\n")
-	x.says("read two")
-	require.Equal(t, 4, x.ends())
-
-	x = onTerminal(t, env, "run", "n", "1", "--", "sh", "-c", "echo in; sleep 60")
-	x.says("in")
-	x.types("\x03")
-	require.Equal(t, -2, x.ends())
-}
-
-// Behind wllock the shell reads from the terminal again.
-func TestRunGivesTheTerminalBack(t *testing.T) {
-	t.Parallel()
-	_, env := redis(t)
-	p := command(t, env)
-	p.Path, p.Args = "/bin/sh", []string{"sh", "-c", os.Args[0] + ` run n 1 -- sh -c 'read a; echo "first $a"'; read b; echo "then $b"`}
-	x := p.onTerminal()
-	x.types("1\n")
-	x.says("first 1")
-	x.types("2\n")
-	require.Zero(t, x.ends())
-	x.says("then 2")
-}
-
 func TestBreakAsks(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
