@@ -10,6 +10,7 @@ package child
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -104,7 +105,7 @@ func Start(path string, args, env []string) (*Child, error) {
 	started := make(chan error)
 	go c.run(path, args, env, started)
 	if err := <-started; err != nil {
-		return nil, &Error{CannotExecute, err}
+		return nil, &Error{CannotExecute, fmt.Errorf("start %s: %w", path, err)} // as where the limit of processes is used up
 	}
 	return c, nil
 }

@@ -74,6 +74,7 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 	j.notice(child.Signals())
 	defer signal.Stop(j.signals)
 	a.speakAside()
+	startThreads()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	locker, lock, err := j.acquire(ctx, c.Duration("timeout"), cancel)
