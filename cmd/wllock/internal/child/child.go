@@ -36,20 +36,20 @@ const (
 	killPoll = 20 * time.Millisecond
 )
 
-// Signals are those that are passed on to the command.
+// Signals are those that are passed on to the command, all that can be: docs/cli.md lists the others. The stop signals come with StopSignals.
 func Signals() []os.Signal {
-	return []os.Signal{
-		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
-	}
+	return append([]os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
+		syscall.SIGUSR1, syscall.SIGSEGV, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGTERM, syscall.SIGCONT, syscall.SIGXCPU, syscall.SIGXFSZ,
+		syscall.SIGVTALRM, syscall.SIGWINCH, syscall.SIGIO, syscall.SIGSYS,
+	}, moreSignals()...)
 }
 
 // StopSignals are those that stop a job. Until its command runs they stop wllock as any program.
 func StopSignals() []os.Signal { return []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} }
 
-// Ends reports whether a signal asks a program to end.
-func Ends(s os.Signal) bool {
-	return s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGHUP || s == syscall.SIGQUIT
-}
+// Ends reports whether a signal of Signals ends a program that does not handle it.
+func Ends(s os.Signal) bool { return s != syscall.SIGCONT && s != syscall.SIGWINCH }
 
 // CodeOf is the exit code of a program that a signal ended.
 func CodeOf(s os.Signal) int {

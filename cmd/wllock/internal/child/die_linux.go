@@ -36,3 +36,14 @@ func byDefault(n syscall.Signal) {
 
 // sigsetSize is that of the kernel's set of signals, 16 on MIPS: there the handler stays.
 const sigsetSize = 8
+
+// Signals that have no names are free for programs; those below the first belong to C libraries, and Go gives them to nobody.
+const firstFree, lastFree = syscall.Signal(35), syscall.Signal(64)
+
+func moreSignals() []os.Signal {
+	more := []os.Signal{syscall.SIGSTKFLT, syscall.SIGPWR}
+	for n := firstFree; n <= lastFree; n++ {
+		more = append(more, n)
+	}
+	return more
+}

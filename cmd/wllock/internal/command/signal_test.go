@@ -3,13 +3,18 @@
 package command
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/cmd/wllock/internal/child"
 )
 
 // file is the environment for locks in a file of the test's own: no server is needed, and no other test is in the way.
@@ -61,6 +66,44 @@ func TestRunStopsAShellsLoop(t *testing.T) {
 			require.Equal(t, test.want, strings.Join(strings.Fields(p.out.String()), " "), p.err.String())
 		})
 	}
+}
+
+// Each signal that a program can handle comes to the command.
+func TestRunPassesAllSignalsOn(t *testing.T) {
+	t.Parallel()
+	p := start(t, file(t), "run", "n", "1", "--", "bash", "-c",
+		`for n in $(seq 64); do trap "echo got $n." $n 2>/dev/null; done; echo in; while :; do sleep 0.01; done 2>/dev/null`).says("in\n")
+	for _, s := range child.Signals() {
+		n, _ := s.(syscall.Signal)
+		require.NoError(t, p.Process.Signal(n))
+		p.says(fmt.Sprintf("got %d.", int(n)))
+	}
+	require.NoError(t, p.Process.Kill())
+}
+
+// While wllock stands still its lock expires: it is stopped only together with its command, and they go on together.
+func TestRunIsStoppedWithItsCommand(t *testing.T) {
+	t.Parallel()
+	p := start(t, append(file(t), "WLLOCK_LEASE_TTL=60s"), "run", "n", "1", "--", "sh", "-c", "echo pid $$ in; exec sleep 60").says("in\n")
+	stops := func(stopped bool) {
+		require.Eventually(t, func() bool {
+			for _, pid := range []string{pidOf(p, "pid"), strconv.Itoa(p.Process.Pid)} {
+				text, err := os.ReadFile("/proc/" + pid + "/stat")
+				if err != nil || strings.Contains(string(text), ") T ") != stopped {
+					return false
+				}
+			}
+			return true
+		}, patience, time.Millisecond)
+	}
+	for range 3 {
+		require.NoError(t, p.Process.Signal(syscall.SIGTSTP))
+		stops(true)
+		require.NoError(t, p.Process.Signal(syscall.SIGCONT))
+		stops(false)
+	}
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, -int(syscall.SIGTERM), p.ends())
 }
 
 // A job that others have is no news for cron, and its own codes are told from wllock's.
