@@ -191,7 +191,7 @@ func TestAForeignSchemeIsReportedWithTheOthers(t *testing.T) {
 func TestOtherVariablesAreIgnored(t *testing.T) {
 	setenv(t, map[string]string{
 		"WLLOCK_SYSTEM_NAME": "order",
-		"WLLOCK_LOCK_KEY":    "order:product:7", "WLLOCK_LOCK_FENCE": "12", // we run under `wllock run`
+		"WLLOCK_LOCK_KEY":    "order:product:7", "WLLOCK_LOCK_FENCE": "12", "WLLOCK_LOCK_PID": "4711", // we run under `wllock run`
 		"WLLOCK_SERVICE_HOST": "10.0.0.1", "WLLOCK_SERVICE_PORT": "80", "WLLOCK_PORT": "tcp://10.0.0.1:80", // a service named wllock
 		"WLLOCK_REDIS_PORT_6379_TCP_ADDR": "10.0.0.1", "WLLOCK_REDIS_SERVICE_PORT_REDIS": "6379", // and one named wllock-redis
 	})

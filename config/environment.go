@@ -55,7 +55,9 @@ func (s setting) unreadable(err error) Problem {
 
 // othersVariables have our prefix but are not settings: those that `wllock run` sets for its child, and those of the
 // project's own tests.
-var othersVariables = []string{"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG", "WLLOCK_SEED"}
+var othersVariables = []string{
+	"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_LOCK_PID", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG", "WLLOCK_SEED",
+}
 
 // serviceLink matches the variables that Kubernetes and Docker set for services whose names begin with wllock.
 var serviceLink = regexp.MustCompile(`^WLLOCK_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_[A-Z0-9_]+)?$`)

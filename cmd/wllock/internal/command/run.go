@@ -20,6 +20,7 @@ import (
 const (
 	keyVariable   = "WLLOCK_LOCK_KEY"
 	fenceVariable = "WLLOCK_LOCK_FENCE"
+	pidVariable   = "WLLOCK_LOCK_PID"
 	// releaseWait bounds the wait for the backend's answer to the release: it goes on expiring without one.
 	releaseWait = 5 * time.Second
 	// signalRoom is more signals than arrive while one is passed on.
@@ -45,7 +46,8 @@ func (a *app) run() *cli.Command {
 
 const runDescription = `Waits for the lock SYSTEM:NAME:KEY, runs COMMAND while it holds it, and releases it. COMMAND finds the lock's full
 name in WLLOCK_LOCK_KEY and the fencing token in WLLOCK_LOCK_FENCE (0: the backend has none), to pass on to a store
-that refuses smaller ones. Signals are passed on to it.
+that refuses smaller ones. Signals are passed on to it. In WLLOCK_LOCK_PID it finds wllock's process id, by which a
+run that asks for a lock it runs under already is refused: it would wait for itself.
 
 If the lock is lost, COMMAND and all that descends from it get SIGTERM, and after the grace SIGKILL.
 
@@ -117,6 +119,9 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 	}
 	settings, err := a.settings(c, "")
 	if err != nil {
+		return nil, err
+	}
+	if err := a.notWithin(settings.SystemName + ":" + args[0] + ":" + args[1]); err != nil {
 		return nil, err
 	}
 	path, err := child.Look(a.after[0])
@@ -289,11 +294,11 @@ func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, "wllock: "+fo
 func environment(own []string, lock *wllock.Lock) []string {
 	var env []string
 	for _, entry := range own {
-		if name, _, _ := strings.Cut(entry, "="); name != keyVariable && name != fenceVariable { // of an outer lock
+		if name, _, _ := strings.Cut(entry, "="); name != keyVariable && name != fenceVariable && name != pidVariable { // of an outer lock
 			env = append(env, entry)
 		}
 	}
-	return append(env, keyVariable+"="+lock.Key(), fenceVariable+"="+strconv.FormatUint(lock.Fence(), 10))
+	return append(env, keyVariable+"="+lock.Key(), fenceVariable+"="+strconv.FormatUint(lock.Fence(), 10), pidVariable+"="+strconv.Itoa(os.Getpid()))
 }
 
 func release(lock *wllock.Lock) error {

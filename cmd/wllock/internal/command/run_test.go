@@ -75,7 +75,7 @@ func TestRunTellsTheCommandItsLock(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
 	env = append(env, "WLLOCK_LOCK_FENCE=7", "WLLOCK_LOCK_KEY=old", "OTHER=1")
-	script := `test "$(env | grep -c ^WLLOCK_LOCK_)" = 2 && echo "$WLLOCK_LOCK_KEY $WLLOCK_LOCK_FENCE $OTHER $WLLOCK_BACKEND"; cat`
+	script := `test "$(env | grep -c ^WLLOCK_LOCK_)" = 3 && test $WLLOCK_LOCK_PID = $PPID && echo "$WLLOCK_LOCK_KEY $WLLOCK_LOCK_FENCE $OTHER $WLLOCK_BACKEND"; cat`
 	var last uint64
 	for range 3 {
 		p := command(t, env, "--backend", strings.TrimPrefix(env[0], "WLLOCK_BACKEND="), "run", "product", "10:00", "--", "sh", "-c", script)
