@@ -94,6 +94,7 @@ type Child struct {
 type Process struct {
 	Pid   int
 	Name  string
+	Err   error // why End could not end it; nil: the system has not done so yet
 	group int
 }
 
@@ -117,6 +118,7 @@ func (c *Child) run(path string, args, env []string, started chan<- error) {
 	defer runtime.UnlockOSThread()
 	attr := dieWithParent()
 	attr.Setpgid = c.own
+	path, env = through(path, env)
 	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
 	if c.pid = pid; c.own {
 		c.group = pid
@@ -170,20 +172,25 @@ func (c *Child) Signal() os.Signal {
 	return nil
 }
 
-// Pass passes a signal on to the command and those of its descendants that are in its process group.
-func (c *Child) Pass(s os.Signal) {
+// Pass passes a signal on to the command and those of its descendants that are in its process group. The error is the system's, when the
+// command has become another user.
+func (c *Child) Pass(s os.Signal) (err error) {
 	n, ok := s.(syscall.Signal)
 	switch {
 	case !ok:
 	case c.own:
-		_ = syscall.Kill(-c.pid, n)
+		err = syscall.Kill(-c.pid, n)
 	case !c.byKey(n):
 		for _, p := range c.family() {
 			if p.Pid == c.pid || p.group == c.group { // a shell makes groups of its own
-				_ = syscall.Kill(p.Pid, n)
+				err = errors.Join(err, syscall.Kill(p.Pid, n))
 			}
 		}
 	}
+	if !errors.Is(err, syscall.EPERM) {
+		return nil
+	}
+	return err
 }
 
 // End ends the command and everything that descends from it: by SIGTERM, and what is still there when grace has passed by SIGKILL.
@@ -200,7 +207,11 @@ func (c *Child) End(grace time.Duration) (left []Process) {
 			return nil
 		}
 	}
-	return c.family()
+	left = c.family()
+	for i, p := range left {
+		left[i].Err = syscall.Kill(p.Pid, syscall.SIGKILL)
+	}
+	return left
 }
 
 // tell sends a signal to a process group of the command's own at once, and to all others one by one.

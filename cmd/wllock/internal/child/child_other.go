@@ -39,6 +39,7 @@ type Child struct{}
 type Process struct {
 	Pid  int
 	Name string
+	Err  error
 }
 
 // Start refuses.
@@ -49,13 +50,16 @@ func Start(string, []string, []string) (*Child, error) {
 func (c *Child) Done() <-chan struct{}       { return nil }
 func (c *Child) Code() int                   { return CannotExecute }
 func (c *Child) Signal() os.Signal           { return nil }
-func (c *Child) Pass(os.Signal)              {}
+func (c *Child) Pass(os.Signal) error        { return nil }
 func (c *Child) End(time.Duration) []Process { return nil }
 
 func Signals() []os.Signal     { return []os.Signal{os.Interrupt} }
 func StopSignals() []os.Signal { return nil }
 func Ends(os.Signal) bool      { return true }
 func CodeOf(os.Signal) int     { return 130 }
+
+// Become returns: there are no commands.
+func Become([]string) error { return nil }
 
 // Die returns: processes are not ended by signals here.
 func Die(os.Signal) {}

@@ -52,6 +52,9 @@ type app struct {
 // Main runs a command line and returns its exit code.
 func Main(args []string) int {
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
+	if err := child.Become(args); err != nil {
+		return a.ended(refusal(err))
+	}
 	code := a.main(context.Background(), args)
 	if a.diesBy != nil {
 		child.Die(a.diesBy)
@@ -69,7 +72,11 @@ func (a *app) main(ctx context.Context, args []string) int {
 		}
 		args, a.after, a.dashed = args[:at], args[at+1:], true
 	}
-	err := a.commands().Run(ctx, args)
+	return a.ended(a.commands().Run(ctx, args))
+}
+
+// ended says why a run of the program ends, and returns its exit code.
+func (a *app) ended(err error) int {
 	if err == nil {
 		return ok
 	}

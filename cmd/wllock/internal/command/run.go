@@ -21,6 +21,7 @@ const (
 	keyVariable   = "WLLOCK_LOCK_KEY"
 	fenceVariable = "WLLOCK_LOCK_FENCE"
 	pidVariable   = "WLLOCK_LOCK_PID"
+	otherUser     = "a command of another user takes no signals from this one: let sudo run wllock, not wllock sudo"
 	// releaseWait bounds the wait for the backend's answer to the release: it goes on expiring without one.
 	releaseWait = 5 * time.Second
 	// signalRoom is more signals than arrive while one is passed on.
@@ -267,7 +268,9 @@ func (j *job) watch(c *child.Child, lock *wllock.Lock) (kept bool) {
 		case <-ended:
 			return kept
 		case s := <-j.signals:
-			c.Pass(s)
+			if err := c.Pass(s); err != nil {
+				j.app.say("signal %v is not passed on: %v. %s", s, err, otherUser)
+			}
 		case <-lostLock:
 			lostLock, kept = nil, false
 			ended = j.end(c) // before anything is said
@@ -282,10 +285,18 @@ func (j *job) end(c *child.Child) <-chan struct{} {
 	go func() {
 		defer close(done)
 		for _, p := range c.End(j.grace) {
-			j.app.say("process %d (%s) works on without the lock: it could not be ended", p.Pid, p.Name)
+			j.app.say("process %d (%s) works on without the lock: %v", p.Pid, p.Name, whyLeft(p.Err))
 		}
 	}()
 	return done
+}
+
+// whyLeft is the reason why a process has not ended.
+func whyLeft(err error) string {
+	if err == nil {
+		return "the system has not ended it yet"
+	}
+	return err.Error() + ". " + otherUser
 }
 
 func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, "wllock: "+format+"\n", args...) }
