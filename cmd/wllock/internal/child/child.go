@@ -36,6 +36,10 @@ const (
 	killPoll = 20 * time.Millisecond
 )
 
+// stop stops this process until somebody resumes it. With the default action of the command's own signal a second one, just after that,
+// would stop this process alone: SIGSTOP needs no handler to be changed.
+func stop() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
+
 // Signals are those that are passed on to the command, all that can be: docs/cli.md lists the others. The stop signals come with StopSignals.
 func Signals() []os.Signal {
 	return append([]os.Signal{
@@ -144,7 +148,7 @@ func (c *Child) await() {
 			// A stopped command stops wllock, so that the shell takes the terminal back. It is never the other way round: while wllock
 			// stands still the lock expires, beside a command that goes on. Only a command that somebody stopped apart keeps its lock.
 			if n := status.StopSignal(); !c.own || n != syscall.SIGSTOP {
-				byDefault(n)
+				stop()
 			}
 		default:
 			c.status = status

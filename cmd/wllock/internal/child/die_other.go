@@ -23,7 +23,4 @@ func Die(s os.Signal) {
 	}
 }
 
-// byDefault has a stop signal do to this process what it does to a program that does not handle it. It returns when somebody resumes it.
-func byDefault(syscall.Signal) { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
-
 func moreSignals() []os.Signal { return nil }

@@ -48,7 +48,7 @@ var scenes = map[string]struct {
 	},
 	"Ctrl-Z and fg": {
 		`set -m; "$@" sh -c 'echo in; read a; echo "read $a"'; echo "stopped $?"; fg >/dev/null; echo end`,
-		[]step{{"in", "\x1a"}, {"stopped 148", "hi\n"}, {"read hi", ""}, {"end", ""}}, "",
+		[]step{{"in", "\x1a"}, {"stopped 14", "hi\n"}, {"read hi", ""}, {"end", ""}}, "",
 	},
 	"a shell with jobs": {
 		`"$@" bash --norc -i 2>&1; echo behind; read a; echo "read $a"`,
