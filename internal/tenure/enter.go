@@ -16,6 +16,9 @@ func (t *Tenure) enter(ctx context.Context, of Owner, ask Ask, d decision) (dist
 	for {
 		if place == nil {
 			lease, p, err := t.ask(ctx, ask, prev)
+			if ask.NoWait && t.byOurselves(err) {
+				lease, p, err = t.askOn(ctx, ask)
+			}
 			if ask.NoWait && t.group.asksAfter(err, t.key) {
 				return t.askAfter(ctx, ask, err)
 			}
@@ -53,6 +56,9 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 		req.Prev = watch.Inner(prev)
 	}
 	lease, place, err := t.group.enter(ctx, ask.Now, req)
+	if err != nil && ctx.Err() != nil {
+		t.group.gaveUp(t.key)
+	}
 	if prev != nil {
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
 			watch.Stop(prev)

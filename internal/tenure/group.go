@@ -46,7 +46,8 @@ type Turn interface {
 // Group makes the tenures of one instance and ends what they keep.
 type Group struct {
 	config  Config
-	refused refusals
+	refused moments // when it asked after what refused it
+	doubted moments // when a request of ours ended without an answer
 	linger  *deadline.Set[*Tenure]
 	closing chan struct{} // closed by Close: nobody waits at the backend any more
 	shut    atomic.Bool   // set before closing is closed
@@ -54,7 +55,7 @@ type Group struct {
 
 // NewGroup returns a Group.
 func NewGroup(c Config) *Group {
-	g := &Group{config: c, closing: make(chan struct{}), refused: newRefusals()}
+	g := &Group{config: c, closing: make(chan struct{}), refused: newMoments(), doubted: newMoments()}
 	g.linger = deadline.New(func(_ time.Time, due []*Tenure) {
 		for _, t := range due {
 			t.endLinger()

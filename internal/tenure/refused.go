@@ -20,14 +20,19 @@ import (
 // Nobody else pays. And each does it once per T for a key, because it makes a holder whose callers come without a pause give up
 // its tenure as any other that waits does.
 
-// refusals are when this instance asked after what it was refused, by the hash of the key. Two keys that share one take turns.
-type refusals struct {
+// moments are when something happened last, by the hash of the key. Two keys may share one.
+type moments struct {
 	seed maphash.Seed
-	last [64]atomic.Int64 // in ns since began; 0: not yet
+	last [64]atomic.Int64 // in ns since base; 0: not yet
 	base time.Time
 }
 
-func newRefusals() refusals { return refusals{seed: maphash.MakeSeed(), base: time.Now()} }
+func newMoments() moments { return moments{seed: maphash.MakeSeed(), base: time.Now()} }
+
+func (m *moments) of(key string) *atomic.Int64 {
+	return &m.last[maphash.String(m.seed, key)%uint64(len(m.last))]
+}
+func (m *moments) now() int64 { return max(int64(time.Since(m.base)), 1) }
 
 // asksAfter reports that a caller with NoWait that got err is to take a place for a moment.
 func (g *Group) asksAfter(err error, key string) bool { // rule T12
@@ -37,9 +42,8 @@ func (g *Group) asksAfter(err error, key string) bool { // rule T12
 	if held, ok := errors.AsType[*distributed.HeldError](err); ok && held.Told {
 		return false
 	}
-	r := &g.refused
-	last := &r.last[maphash.String(r.seed, key)%uint64(len(r.last))]
-	was, now := last.Load(), max(int64(time.Since(r.base)), 1)
+	last := g.refused.of(key)
+	was, now := last.Load(), g.refused.now()
 	return (was == 0 || now-was >= int64(g.config.TTL)) && last.CompareAndSwap(was, now)
 }
 
@@ -88,4 +92,43 @@ func (t *Tenure) keepFor(place distributed.Place, tag any) {
 	t.parting.count++ // the next caller with NoWait waits for the end of it
 	t.mu.Unlock()
 	t.part(give, tag)
+}
+
+// An Enter whose caller gave up before the answer may bring something all the same, and the backend removes that in the background. It
+// keeps others from the lock for this long, about an exchange, and must not keep this instance from it.
+
+const shortestPause, longestPause = time.Millisecond, 16 * time.Millisecond
+
+// gaveUp notes that a request has ended without an answer.
+func (g *Group) gaveUp(key string) { g.doubted.of(key).Store(g.doubted.now()) }
+
+// byOurselves reports that a caller with NoWait was refused by a request that this instance has given up within the claim window.
+func (t *Tenure) byOurselves(err error) bool { // rule T3
+	held, ok := errors.AsType[*distributed.HeldError](err)
+	if !ok || held.Holder != t.instance {
+		return false
+	}
+	d := &t.group.doubted
+	last := d.of(t.key).Load()
+	return last != 0 && d.now()-last < int64(distributed.ClaimWindow(t.group.config.TTL))
+}
+
+// askOn asks again, for H at most, while what refuses the caller is our own.
+func (t *Tenure) askOn(ctx context.Context, ask Ask) (lease distributed.Lease, place distributed.Place, err error) {
+	end := time.NewTimer(distributed.HeartbeatInterval(t.group.config.TTL))
+	defer end.Stop()
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		over := false
+		select {
+		case <-time.After(pause):
+		case <-end.C:
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+		ask.Now = time.Now()
+		if lease, place, err = t.ask(ctx, ask, nil); over || !t.byOurselves(err) {
+			return lease, place, err
+		}
+	}
 }

@@ -71,3 +71,42 @@ func TestARefusalThatNeedNotReachAHolder(t *testing.T) {
 		f.close()
 	})
 }
+
+// A request that was given up before its answer may hold the lock until the backend has removed it: it does not refuse a caller of its own
+// instance.
+func TestARequestThatWasGivenUpDoesNotRefuseItsInstance(t *testing.T) {
+	ours := fails(&distributed.HeldError{Holder: "here"})
+	for name, test := range map[string]struct {
+		givenUp bool
+		script  []answer
+		state   string
+		asked   int
+	}{
+		"for a moment": {true, []answer{ours, ours, ours}, "in", 4},
+		"of another":   {true, []answer{fails(&distributed.HeldError{Holder: "there"}), ours}, "held", 1},
+		"not given up": {false, []answer{ours, ours}, "held", 1},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			fb := new(fakeBackend)
+			f := newFixture(t, fb)
+			if test.givenUp {
+				fb.answerWith(hangs)
+				c := f.arriveAs(tenure.Ask{Mode: exclusive, Deadline: time.Now().Add(time.Millisecond)})
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				require.Equal(t, "timeout", c.state())
+			}
+			before := len(fb.asked)
+			fb.answerWith(test.script...)
+			c := f.arriveAs(tenure.Ask{Mode: exclusive, NoWait: true})
+			time.Sleep(ttl / 6)
+			synctest.Wait()
+			require.Equal(t, test.state, c.state())
+			require.Len(t, fb.asked, before+test.asked)
+			if test.state == "in" {
+				c.leave()
+			}
+			f.close()
+		})
+	}
+}
