@@ -46,8 +46,8 @@ func (a *attempt) entered(k *ask, prev *lease) {
 // answered takes what a server says about the attempt, or that it says nothing.
 func (a *attempt) answered(k *ask, s standing) {
 	if k.Err == nil {
-		a.b.learn(s.longest)
-		s.age = k.node.trust(k.sent, s.age)
+		a.in.learn(s.longest)
+		s.age = a.in.trust(k.node.index, k.sent, s.age)
 	}
 	a.mu.Lock()
 	seat := &a.seats[k.node.index]

@@ -20,6 +20,7 @@ import (
 //	   └─held (NoWait), no majority answers, cancelled──▶ ended: rolled back on every server
 type attempt struct {
 	b        *Backend
+	in       *space // of its key's system
 	asked    uint64 // the number of its id: when, in microseconds; or later, if another came at that time
 	token    string
 	instance string // as scripts know it
@@ -70,7 +71,8 @@ type outcome struct {
 func newAttempt(b *Backend, req distributed.Request) *attempt {
 	id := b.attempts.next()
 	a := &attempt{
-		b: b, asked: id.Number, token: tokenOf(id, b.process), lane: laneOf(req.Key), keys: keysOf(req.Key), mode: req.Mode, ttl: req.TTL,
+		b: b, in: b.space(conn.SystemOf(req.Key)), asked: id.Number, token: tokenOf(id, b.process),
+		lane: laneOf(req.Key), keys: keysOf(req.Key), mode: req.Mode, ttl: req.TTL,
 		noWait: req.NoWait, instance: instanceName(req.Instance), seats: make([]seat, len(b.nodes)), settled: make(chan struct{}),
 	}
 	a.item.Owner = a

@@ -13,7 +13,7 @@ import (
 )
 
 // brokenKey is where a server remembers the last Break of a lock.
-func brokenKey(key string) string { return prefix + "b:" + key }
+func brokenKey(key string) string { return helper("b:", key) }
 
 // broken is a record as servers keep it, behind the tokens that it has ended there.
 type broken struct {
@@ -79,7 +79,7 @@ func (b *Backend) breaks(ctx context.Context, found distributed.Inspection, reco
 	if err != nil {
 		return nil, err
 	}
-	answers, err := b.everybody(ctx, "break", laneOf(found.Key), c)
+	answers, err := b.everybody(ctx, "break", ask{Call: c, in: b.space(conn.SystemOf(found.Key)), lane: laneOf(found.Key)})
 	said := map[string]int{}
 	for _, word := range answers {
 		if word != "" {
@@ -91,8 +91,9 @@ func (b *Backend) breaks(ctx context.Context, found distributed.Inspection, reco
 }
 
 func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Breaking) (conn.Call, error) {
-	a := &attempt{b: b, token: tokenOf(b.attempts.next(), b.process), instance: "-", ttl: orphanTTL}
-	a.keys = append(keysOf(found.Key), brokenKey(found.Key), prefix+"f:"+found.Key)
+	in := b.space(conn.SystemOf(found.Key))
+	a := &attempt{b: b, in: in, token: tokenOf(b.attempts.next(), b.process), instance: "-", ttl: orphanTTL}
+	a.keys = append(keysOf(found.Key), brokenKey(found.Key), fenceKey(found.Key))
 	text, err := json.Marshal(broken{a.token, record.By, record.Reason, record.Holder, record.At, record.Fence})
 	if err != nil {
 		return conn.Call{}, err
@@ -102,7 +103,7 @@ func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Br
 		fence = fence19(record.Fence)
 	}
 	return a.call(breakScript, modeLetter(distributed.Exclusive), 0, found.State, string(text), millis(distributed.BrokenMemory), fence,
-		millis(max(fenceMemory, 4*b.longestTTL()))), nil
+		millis(max(fenceMemory, 4*b.longestTTL(in)))), nil
 }
 
 // verify asks at once whether the lease is still ours, because a notice says that it is not: no notice is believed.

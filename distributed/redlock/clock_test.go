@@ -79,7 +79,7 @@ func TestFencesGrowThoughOurClockIsWrong(t *testing.T) {
 		require.Greater(t, fence, before)
 		before = fence
 		for _, one := range s.all {
-			one.Do("DEL", prefix+"f:k") // as after a long time
+			one.Do("DEL", fenceKey("k")) // as after a long time
 		}
 	}
 }

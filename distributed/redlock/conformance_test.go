@@ -56,7 +56,7 @@ func fixture(s *servers, opts ...Option) locktest.Fixture {
 				forget(key)
 			},
 			Forget: func(key string) {
-				forget(slices.DeleteFunc(keysOf(key), func(one string) bool { return one == markKey })...) // that is of all locks
+				forget(slices.DeleteFunc(keysOf(key), func(one string) bool { return one == keysOf(key)[1] })...) // the mark is of all locks
 			},
 			Cut: func(cut bool) {
 				for _, p := range proxies {

@@ -273,7 +273,7 @@ func (w *world) during(s *servers, f fault, victims []int, lasts time.Duration) 
 // dump logs what everybody knows, for a failure.
 func (w *world) dump(s *servers) {
 	for i, one := range s.all {
-		w.t.Logf("server %d: owner %q for %v ms, queue %q, mark %q", i, one.Do("GET", "hot"), one.Do("PTTL", "hot"), one.Do("ZRANGE", prefix+"q:hot", 0, -1), one.Do("GET", markKey))
+		w.t.Logf("server %d: owner %q for %v ms, queue %q, mark %q", i, one.Do("GET", "hot"), one.Do("PTTL", "hot"), one.Do("ZRANGE", helper("q:", "hot"), 0, -1), one.Do("GET", markOf("")))
 	}
 	for _, b := range w.backends {
 		for _, a := range b.attempts.list() {

@@ -129,7 +129,7 @@ func (l *lease) reserve(ctx context.Context, first, count uint64, least *uint64)
 	}
 	keep := max(fenceMemory, 4*l.a.ttl)
 	c := l.a.call(fenceScript, l.letter(), 0, from, to, millis(keep))
-	args := slices.Insert(slices.Clone(c.Args), conn.HeadLen+len(l.a.keys), any(prefix+"f:"+l.a.key()))
+	args := slices.Insert(slices.Clone(c.Args), conn.HeadLen+len(l.a.keys), any(fenceKey(l.a.key())))
 	c.Script.Head(args, len(l.a.keys)+1)
 	c.Args = args
 	v := &fenceVote{l: l, decided: make(chan struct{}), sent: time.Now(), errs: make([]error, len(b.nodes)), tally: fenceTally{n: len(b.nodes)}}
@@ -144,6 +144,9 @@ func (l *lease) reserve(ctx context.Context, first, count uint64, least *uint64)
 		return 0, distributed.Unavailable("redlock: refill", ctx.Err())
 	}
 }
+
+// fenceKey is where a server keeps the last fence that it has reserved of a lock.
+func fenceKey(key string) string { return helper("f:", key) }
 
 // fence19 is a fence as the servers compare it.
 func fence19(f uint64) string { return fmt.Sprintf("%019d", f) }

@@ -46,12 +46,16 @@ func (b *Backend) exchanged(what string, sent time.Time, err error) {
 	b.observers.Report(e)
 }
 
-// Ping implements distributed.Backend: a majority of the servers does what locks need. It tries for a second (pingBudget).
+// Ping implements distributed.Backend: a majority of the servers takes scripts that write. Of rights to keys it says nothing: see Probe.
 func (b *Backend) Ping(ctx context.Context) error {
-	b.listen()
+	return b.ready(ctx, "ping", ask{Call: *conn.NewCall(readyScript, nil)})
+}
+
+// ready has a majority answer a question like k. It tries for a second (pingBudget).
+func (b *Backend) ready(ctx context.Context, what string, k ask) error {
 	began := time.Now()
 	for try := 0; ; try++ {
-		_, err := b.all(ctx, "ping", pingBudget/2, conn.NewCall(probeScript, []string{prefix + "probe:" + b.process}, prefix+b.process))
+		_, err := b.all(ctx, what, pingBudget/2, k)
 		again := jittered(doubled(firstBackoff, try, longestBackoff))
 		if err == nil || errors.Is(err, distributed.ErrClosed) || errors.Is(err, distributed.ErrRefused) ||
 			time.Since(began)+again > pingBudget {
@@ -65,7 +69,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 
 // Echo implements distributed.Observable.
 func (b *Backend) Echo(ctx context.Context) error {
-	_, err := b.all(ctx, "echo", pingBudget, conn.NewCall(echoScript, nil))
+	_, err := b.all(ctx, "echo", pingBudget, ask{Call: *conn.NewCall(echoScript, nil)})
 	return err
 }
 
@@ -74,8 +78,8 @@ var echoScript = conn.NewScript("echo", "#!lua flags=allow-oom\nreturn 'ok'")
 // LongestTTL implements distributed.TTLRegistry.
 func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
 	ttl := min(own, math.MaxInt64/4) // twice as long is remembered
-	c := conn.NewCall(ttlScript, []string{prefix + "ttls:" + system}, millis(ttl), millis(max(ttlMemory, 2*ttl)))
-	replies, err := b.all(ctx, "ttl", pingBudget, c)
+	c := conn.NewCall(ttlScript, []string{prefixOf(system) + "ttls"}, millis(ttl), millis(max(ttlMemory, 2*ttl)))
+	replies, err := b.all(ctx, "ttl", pingBudget, ask{Call: *c, in: b.space(system)})
 	if err != nil {
 		return 0, err
 	}

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,8 +12,8 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 )
 
-// greet returns the options with a hello as the first question on every connection: hello.lua says why. What the options'
-// owner wants done on a new connection is done before.
+// greet returns the options with a hello as the first question on every connection, about all systems that are known: hello.lua says why.
+// What the options' owner wants done on a new connection is done before.
 func (n *node) greet(o *redis.Options) *redis.Options {
 	c, before := *o, o.OnConnect
 	c.OnConnect = func(ctx context.Context, cn *redis.Conn) error {
@@ -21,22 +22,26 @@ func (n *node) greet(o *redis.Options) *redis.Options {
 				return err
 			}
 		}
-		reply, err := cn.Eval(ctx, helloScript.Text, []string{markKey}, millis(n.b.longestTTL()), 0).Text()
+		all, args := n.b.known(), []any{0}
+		for _, in := range all {
+			args = append(args, in.mark, millis(n.b.longestTTL(in)))
+		}
+		reply, err := cn.Eval(ctx, helloScript.Text, nil, args...).Text()
 		if err != nil {
 			return fmt.Errorf("hello: %w", err)
 		}
-		return n.b.met(n, reply)
+		return n.b.met(n, reply, all...)
 	}
 	return &c
 }
 
-// met notes what a server says of itself: its process, which no other of the servers may be, since it would vote twice.
-func (b *Backend) met(n *node, reply string) error {
+// met notes what a server says of itself: its process, which no other of the servers may be, since it would vote twice; and about these
+// systems.
+func (b *Backend) met(n *node, reply string, all ...*space) error {
 	f := strings.Split(reply, " ")
-	if len(f) != 3 {
+	if len(f) != 1+2*len(all) {
 		return conn.Refusal(fmt.Errorf("the server answers %q to hello", reply))
 	}
-	b.learn(duration(f[2]))
 	b.runsMu.Lock()
 	defer b.runsMu.Unlock()
 	for i, run := range b.runs {
@@ -45,8 +50,16 @@ func (b *Backend) met(n *node, reply string) error {
 			return b.twin
 		}
 	}
-	if youth := duration(f[1]); youth > 0 && b.runs[n.index] != f[0] {
-		b.log.Warn("redlock: a server has no mark, or was restarted: its vote counts later", "server", n.name, "in", youth)
+	for i, in := range all {
+		youth, longest := f[1+2*i], f[2+2*i]
+		if youth == "-" { // no right to it
+			continue
+		}
+		in.learn(duration(longest))
+		news := in.met.Or(1<<n.index)&(1<<n.index) == 0 || b.runs[n.index] != f[0]
+		if rest := duration(youth); rest > 0 && news {
+			b.log.Warn("redlock: a server has no mark, or was restarted: its vote counts later", "server", n.name, "system", in.system, "in", rest)
+		}
 	}
 	b.runs[n.index], b.twin = f[0], nil
 	return nil
@@ -59,33 +72,32 @@ func (b *Backend) twinned() error {
 	return b.twin
 }
 
-// learn notes the longest TTL of leases, by a server (0: none), and returns the longest that we have heard of, or were told of when we
-// were opened.
-func (b *Backend) learn(longest time.Duration) time.Duration {
-	b.heardMu.Lock()
-	defer b.heardMu.Unlock()
-	b.heard = b.heard.hear(time.Now(), longest)
-	return max(b.least, b.heard.ttl)
-}
-
-// longestTTL is the longest that we know of by now.
-func (b *Backend) longestTTL() time.Duration { return b.learn(0) }
+// longestTTL is the longest of a system that we know of by now, or were told of when we were opened.
+func (b *Backend) longestTTL(in *space) time.Duration { return max(b.least, in.learn(0)) }
 
 // longest is the TTL after which a server counts for the attempt: others may have leases as long as its own, or as a server tells. The
 // caller holds mu.
 func (a *attempt) longest() time.Duration {
-	longest := max(a.ttl, a.b.longestTTL())
+	longest := max(a.ttl, a.b.longestTTL(a.in))
 	for i := range a.seats {
 		longest = max(longest, a.seats[i].noted)
 	}
 	return longest
 }
 
-// Vouch declares that none of the servers has lost a vote that may still be relied on: they count at once, instead of after
-// the longest lease TTL in use, and remember no TTL. It is for servers that are used for the first time, and for tests: call it only when
-// no instance can have a lease. A majority must answer.
+// Vouch declares that none of the servers has lost a vote that may still be relied on: they count at once, instead of after the longest
+// lease TTL in use, and remember no TTL. It is for servers that are used for the first time, and for tests: call it only when no instance
+// can have a lease. It speaks for the systems that the Backend has been asked about by then, by a lock, Probe (as Locker.Ping does) or
+// LongestTTL; if there is none, that is an error. A majority must answer.
 func (b *Backend) Vouch(ctx context.Context) error {
-	_, err := b.all(ctx, "vouch", vouchTimeout, conn.NewCall(helloScript, []string{markKey}, millis(b.longestTTL()), 1))
+	marks, args := []string{}, []any{1}
+	for _, in := range b.known() {
+		marks, args = append(marks, in.mark), append(args, millis(b.longestTTL(in)))
+	}
+	if len(marks) == 0 {
+		return errors.New("redlock: vouch: for no system: the backend was asked about none yet, by Locker.Ping for example")
+	}
+	_, err := b.all(ctx, "vouch", vouchTimeout, ask{Call: *conn.NewCall(helloScript, marks, args...)})
 	return err
 }
 

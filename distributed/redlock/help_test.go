@@ -41,13 +41,13 @@ func startFor(t testing.TB, n int, longest time.Duration) *servers {
 
 func (s *servers) vouch(longest time.Duration) {
 	s.t.Helper()
-	b, err := New(s.direct())
-	require.NoError(s.t, err)
-	defer func() { require.NoError(s.t, b.Close()) }()
-	for _, n := range b.nodes { // every one, not just a majority
-		reply, err := s.all[n.index].Client().Eval(s.t.Context(), helloScript.Text, []string{markKey}, longest.Milliseconds(), 1).Text()
-		require.NoError(s.t, err)
-		require.NotEmpty(s.t, reply)
+	var marks []string
+	args := []any{1}
+	for _, system := range []string{"", "shop", "bank", "locktest"} {
+		marks, args = append(marks, markOf(system)), append(args, longest.Milliseconds())
+	}
+	for _, one := range s.all { // every one, not just a majority
+		require.NoError(s.t, one.Client().Eval(s.t.Context(), helloScript.Text, marks, args...).Err())
 	}
 }
 

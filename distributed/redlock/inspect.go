@@ -53,9 +53,9 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 func (b *Backend) look(ctx context.Context, keys []string, named int) ([][]*reply, error) {
 	var names []string
 	for _, key := range keys {
-		names = append(names, key, prefix+"q:"+key, prefix+"w:"+key, brokenKey(key), prefix+"f:"+key)
+		names = append(names, key, helper("q:", key), helper("w:", key), brokenKey(key), fenceKey(key))
 	}
-	answers, err := b.everybody(ctx, "inspect", lanes, *conn.NewCall(inspectScript, names, named))
+	answers, err := b.everybody(ctx, "inspect", ask{Call: *conn.NewCall(inspectScript, names, named), lane: lanes})
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (b *Backend) look(ctx context.Context, keys []string, named int) ([][]*repl
 	return all, nil
 }
 
-// everybody asks all servers and waits for all that answer within inspectBudget, a majority at least.
-func (b *Backend) everybody(ctx context.Context, what string, lane int, c conn.Call) ([]string, error) {
+// everybody asks all servers a question like k and waits for all that answer within inspectBudget, a majority at least.
+func (b *Backend) everybody(ctx context.Context, what string, k ask) ([]string, error) {
 	if b.attempts.isClosed() {
 		return nil, distributed.ErrClosed
 	}
@@ -87,12 +87,14 @@ func (b *Backend) everybody(ctx context.Context, what string, lane int, c conn.C
 	var left atomic.Int64
 	left.Store(int64(len(b.nodes)))
 	for _, n := range b.nodes {
-		n.send(&ask{Call: c, lane: lane, limit: inspectBudget / 2, done: func(k *ask) {
+		one := k
+		one.limit, one.done = inspectBudget/2, func(k *ask) {
 			g.done(k)
 			if left.Add(-1) == 0 {
 				close(answered)
 			}
-		}})
+		}
+		n.send(&one)
 	}
 	t := time.NewTimer(inspectBudget)
 	defer t.Stop()
@@ -242,7 +244,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if err != nil {
 		next = "" // the locks that it has others have, too; if no majority answers, the next question says so
 	}
-	page, err := b.page(ctx, server, keys)
+	page, err := b.page(ctx, server, prefix, keys)
 	if err != nil {
 		return nil, "", err
 	}
@@ -262,7 +264,7 @@ func (n *node) scan(ctx context.Context, cursor, match string, count int64) ([]s
 }
 
 // page returns the locks among these keys that a majority has and that no page of a server before had.
-func (b *Backend) page(ctx context.Context, server int, keys []string) (page []distributed.Inspection, err error) {
+func (b *Backend) page(ctx context.Context, server int, prefix string, keys []string) (page []distributed.Inspection, err error) {
 	if len(keys) == 0 {
 		_, err = b.look(ctx, []string{prefix}, 1) // a majority is there
 		return nil, err

@@ -82,7 +82,7 @@ func TestForeignValues(t *testing.T) {
 		require.NoError(t, p.Leave(t.Context()), name)
 		for _, one := range s.all {
 			require.EqualValues(t, 1, one.Do("EXISTS", name))
-			require.EqualValues(t, 0, one.Do("EXISTS", prefix+"q:"+name), "%s: the place is left", name)
+			require.EqualValues(t, 0, one.Do("EXISTS", helper("q:", name)), "%s: the place is left", name)
 			one.Do("DEL", name)
 		}
 		l, _, err := b.Enter(t.Context(), req)

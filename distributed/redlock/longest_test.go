@@ -52,9 +52,9 @@ func TestALongTTLIsForgotten(t *testing.T) {
 		return s.longest
 	}
 	passes := func(d time.Duration) { // since the period of the mark has begun
-		f := strings.Fields(one.Do("GET", markKey).(string))
+		f := strings.Fields(one.Do("GET", markOf("")).(string))
 		f[3] = fmt.Sprint(time.Now().Add(-d).UnixMilli())
-		one.Do("SET", markKey, strings.Join(f, " "))
+		one.Do("SET", markOf(""), strings.Join(f, " "))
 	}
 	for _, mode := range []string{"x", "s", "x"} {
 		require.Equal(t, time.Hour, longest(mode))

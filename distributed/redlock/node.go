@@ -30,14 +30,14 @@ const (
 // node is one server: what is asked of it, and what became of that. Nodes share nothing, so one that hangs delays nobody: its
 // questions wait in its own queue, for its own connections, and each round decides without it (rule Q8).
 type node struct {
-	b     *Backend
-	index int
-	name  string // host:port
-	tr    conn.Transport
-	rtt   atomic.Int64 // round trip, in ns; 0: not known yet
+	b        *Backend
+	index    int
+	name     string         // host:port
+	channels *conn.Channels // of all spaces
+	tr       conn.Transport
+	rtt      atomic.Int64 // round trip, in ns; 0: not known yet
 
 	mu       sync.Mutex      // guards all below
-	ages     ages            // all attempts share it
 	lanes    [lanes + 1]lane // the last is for questions about no key
 	failures int             // in a row
 	pausedTo time.Time       // it is not asked before; zero: it is
@@ -60,6 +60,7 @@ type lane struct {
 // ask is one question to one server.
 type ask struct {
 	conn.Call
+	in    *space // of the lock that it is about; nil: of none
 	node  *node
 	lane  int
 	ttl   time.Duration // of the lock that it is about: it limits one try
@@ -154,31 +155,39 @@ func (n *node) dropped(k *ask) bool {
 	return true
 }
 
-// exchange sends a batch in one pipeline.
+// exchange sends a batch in one pipeline, behind a hello about each system that is new to the server: without an answer to that, none about
+// its locks counts.
 func (n *node) exchange(batch []*ask) {
 	limit, rtt := time.Duration(0), time.Duration(n.rtt.Load())
-	calls := make([]*conn.Call, len(batch))
+	strangers := n.strangers(batch)
+	calls := make([]*conn.Call, 0, len(strangers)+len(batch))
+	for _, in := range strangers {
+		calls = append(calls, n.b.hello(in))
+	}
 	now := time.Now()
-	for i, k := range batch {
-		calls[i], k.sent = &k.Call, now
+	for _, k := range batch {
+		calls, k.sent = append(calls, &k.Call), now
 		if k.ttl > 0 {
 			k.limit = tryTimeout(k.ttl, rtt)
 		}
 		limit = max(limit, k.limit)
 	}
 	n.tr.Do(conn.Within(n.b.ctx, limit), calls...)
+	for i, in := range strangers {
+		err := calls[i].Err
+		if err == nil {
+			err = n.b.met(n, calls[i].Reply, in)
+		}
+		for _, k := range batch {
+			if k.in == in && err != nil {
+				k.Err = err
+			}
+		}
+	}
 	n.judge(batch, time.Since(now))
 	for _, k := range batch {
 		n.finish(k)
 	}
-}
-
-// trust returns how old the server's data is for us, by what it says: see ages.
-func (n *node) trust(sent time.Time, age time.Duration) time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.ages, age = n.ages.trust(sent, time.Now(), age)
-	return age
 }
 
 // took notes how long an answer took. The first ones may have had to make a connection, so less is believed at once.

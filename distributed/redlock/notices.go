@@ -19,12 +19,12 @@ const (
 	orphanTTL = 5 * time.Second
 )
 
-// listen starts the subscriptions, the first time: one per server, for all keys and instances. None of their messages is
-// needed: they only make things quick.
+// listen starts the subscriptions, the first time: one per server, for all keys and instances, with a channel for each system. None of
+// their messages is needed: they only make things quick.
 func (b *Backend) listen() {
 	b.once.Do(func() {
 		for _, n := range b.nodes {
-			b.listens.Go(func() { n.tr.Listen(b.listenCtx, prefix+b.process, b.pingInterval, n) })
+			b.listens.Go(func() { n.tr.ListenTo(b.listenCtx, n.channels, b.pingInterval, n) })
 		}
 	})
 }
@@ -47,11 +47,16 @@ func (b *Backend) pingInterval() time.Duration {
 	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
 }
 
-// OnSubscribe implements conn.Listener. Earlier messages may be lost, so every place sends a heartbeat, and every lease is
-// renewed, whose answer says whether others wait.
-func (n *node) OnSubscribe() {
+// OnSubscribe implements conn.ChannelListener. Earlier messages may be lost, so every place of the system sends a heartbeat, and every
+// lease is renewed, whose answer says whether others wait.
+func (n *node) OnSubscribe(channel string) {
+	in := n.b.space(conn.SystemIn(channel))
+	in.deaf.And(^(uint64(1) << n.index))
 	all := n.b.attempts.list()
 	for _, a := range all {
+		if a.in != in {
+			continue
+		}
 		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
 		at := time.Now().Add(rand.N(spread + 1))
 		a.mu.Lock()
@@ -66,15 +71,22 @@ func (n *node) OnSubscribe() {
 	}
 }
 
-// OnDisconnect implements conn.Listener.
+// OnRefused implements conn.ChannelListener.
+func (n *node) OnRefused(channel string, err error) {
+	if in := n.b.space(conn.SystemIn(channel)); in.deaf.Or(1<<n.index)&(1<<n.index) == 0 {
+		n.b.log.Warn("redlock: subscription refused, places are served by heartbeats", "server", n.name, "system", in.system, "error", err)
+	}
+}
+
+// OnDisconnect implements conn.ChannelListener.
 func (n *node) OnDisconnect(err error) {
 	if n.b.listenCtx.Err() == nil {
 		n.b.log.Debug("redlock: subscription lost, places are served by heartbeats", "server", n.name, "error", err)
 	}
 }
 
-// OnMessage implements conn.Listener.
-func (n *node) OnMessage(text string) {
+// OnMessage implements conn.ChannelListener.
+func (n *node) OnMessage(_, text string) {
 	m, ok := readMessage(text)
 	if !ok {
 		return
@@ -99,7 +111,8 @@ func (n *node) OnMessage(text string) {
 
 // giveBack returns a vote that nobody here waits for any more.
 func (n *node) giveBack(m message) {
-	a := &attempt{b: n.b, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: orphanTTL}
+	in := n.b.space(conn.SystemOf(m.key))
+	a := &attempt{b: n.b, in: in, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: orphanTTL}
 	a.leaveNode(n, time.Now().Add(orphanTTL), nil)
 }
 
@@ -122,10 +135,10 @@ func (a *attempt) contended(index int, waits bool, sent time.Time) {
 	}
 }
 
-var _ conn.Listener = (*node)(nil)
+var _ conn.ChannelListener = (*node)(nil)
 
-// all asks every server and waits for a majority of answers; it returns the replies, "" of those that failed or are late.
-func (b *Backend) all(ctx context.Context, what string, limit time.Duration, c *conn.Call) ([]string, error) {
+// all asks every server a question like k and waits for a majority of answers; it returns the replies, "" of those that failed or are late.
+func (b *Backend) all(ctx context.Context, what string, limit time.Duration, k ask) ([]string, error) {
 	if b.attempts.isClosed() {
 		return nil, distributed.ErrClosed
 	}
@@ -134,7 +147,9 @@ func (b *Backend) all(ctx context.Context, what string, limit time.Duration, c *
 	}
 	g := newGathering(b, what)
 	for _, n := range b.nodes {
-		n.send(&ask{Call: *c, lane: lanes, limit: limit, done: g.done})
+		one := k
+		one.lane, one.limit, one.done = lanes, limit, g.done
+		n.send(&one)
 	}
 	err := g.wait(ctx, limit+limit/2)
 	return g.texts(), err

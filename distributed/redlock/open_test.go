@@ -129,7 +129,7 @@ func TestANewSubscriptionAsksWhetherOthersWait(t *testing.T) {
 	l, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: ttl})
 	require.NoError(t, err)
 	granted := l.Until()
-	b.nodes[0].OnSubscribe()
+	b.nodes[0].OnSubscribe(prefixOf("") + b.process)
 	require.Eventually(t, func() bool { return l.Until().After(granted) }, patience, time.Millisecond)
 	require.NoError(t, l.Release(t.Context()))
 }

@@ -24,7 +24,7 @@ type settings struct {
 }
 
 func newSettings(opts []Option) (settings, error) {
-	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{Prefix: prefix, Pipelines: lanes}}
+	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{PrefixOf: spaceOf, Pipelines: lanes}}
 	for _, o := range opts {
 		if o == nil {
 			return s, errors.New("redlock: an option is nil")

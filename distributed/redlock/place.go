@@ -53,7 +53,7 @@ func (p place) Leave(ctx context.Context) error {
 func (a *attempt) restart() func() {
 	id := a.b.attempts.next()
 	h := &attempt{
-		b: a.b, asked: id.Number, token: tokenOf(id, a.b.process), keys: a.keys, mode: a.mode, ttl: a.ttl, lane: a.lane,
+		b: a.b, in: a.in, asked: id.Number, token: tokenOf(id, a.b.process), keys: a.keys, mode: a.mode, ttl: a.ttl, lane: a.lane,
 		instance: a.instance, seats: make([]seat, len(a.seats)), settled: a.settled, isSettle: true, granted: a.granted,
 		started: time.Now(), state: waiting,
 	}

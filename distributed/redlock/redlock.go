@@ -47,10 +47,8 @@ type Backend struct {
 	splits atomic.Int64 // votes yielded, for tests
 	ending atomic.Int64 // when Close gives up, in ns since 1970; 0: it was not called
 
-	least time.Duration // of the longest TTL: WithLongestTTL; never changed
-
-	heardMu sync.Mutex
-	heard   inUse // guarded by heardMu; the longest TTL that servers have named
+	least  time.Duration // of the longest TTL: WithLongestTTL; never changed
+	spaces spaces
 
 	began time.Time    // never changed
 	clock atomic.Int64 // that of the servers' median when we began, in ns since 1970; 0: not known yet
@@ -70,14 +68,14 @@ func newBackend(servers []*redis.Options, set settings) *Backend {
 	b := &Backend{
 		quorum: quorum(len(servers)), process: processOf(set.conn.ClientName, rand.Text()[:processLength]), fences: set.fences, log: set.log,
 		attempts: newAttempts(), runs: make([]string, len(servers)), began: time.Now(),
-		least: set.longest,
+		least: set.longest, spaces: spaces{all: make(map[string]*space)},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.listenCtx, b.deafen = context.WithCancel(context.Background())
 	b.keeper = keepalive.NewKeeper(b.renew)
 	b.beats = deadline.New(b.heartbeat)
 	for i, o := range servers {
-		n := &node{b: b, index: i, name: o.Addr}
+		n := &node{b: b, index: i, name: o.Addr, channels: conn.NewChannels()}
 		n.tr = conn.Single(n.greet(o), set.conn)
 		b.nodes = append(b.nodes, n)
 	}

@@ -28,16 +28,16 @@ func TestAHolderCountsNoYoungServer(t *testing.T) {
 	require.True(t, renewed())
 	require.NoError(t, l.Refill(t.Context()))
 	for _, one := range s.all[:2] {
-		f := strings.Fields(one.Do("GET", markKey).(string))
+		f := strings.Fields(one.Do("GET", markOf("")).(string))
 		f[0] = fmt.Sprint(time.Now().UnixMilli())
-		one.Do("SET", markKey, strings.Join(f, " "))
+		one.Do("SET", markOf(""), strings.Join(f, " "))
 	}
 	require.False(t, renewed())
 	require.True(t, l.Healthy(), "unknown is not lost")
 	require.ErrorIs(t, l.Refill(t.Context()), distributed.ErrUnavailable)
-	f := strings.Fields(s.all[0].Do("GET", markKey).(string))
+	f := strings.Fields(s.all[0].Do("GET", markOf("")).(string))
 	f[0] = fmt.Sprint(time.Now().Add(-time.Minute).UnixMilli())
-	s.all[0].Do("SET", markKey, strings.Join(f, " "))
+	s.all[0].Do("SET", markOf(""), strings.Join(f, " "))
 	require.True(t, renewed())
 	require.NoError(t, l.Refill(t.Context()))
 }

@@ -121,7 +121,7 @@ func (a *attempt) readRenewal(reply string) (word string, waits bool, age time.D
 	if len(f) < 4 {
 		return f[0], false, 0
 	}
-	a.b.learn(duration(f[3]))
+	a.in.learn(duration(f[3]))
 	return f[0], f[1] == "1", duration(f[2])
 }
 

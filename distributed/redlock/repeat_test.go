@@ -32,7 +32,7 @@ func TestARepeatedEnterExtendsWhatItCounts(t *testing.T) {
 			require.Contains(t, says(t, b.nodes[0], a.call(enterScript, mode, 1, a.asked, 0, "")), "vote")
 			one.Do("PEXPIRE", a.key(), 5000) // as if so much of W had passed
 			if mode == "s" {
-				one.Do("ZADD", prefix+"r:"+a.token, time.Now().Add(5*time.Second).UnixMilli(), a.token)
+				one.Do("ZADD", prefixOf("")+"r:"+a.token, time.Now().Add(5*time.Second).UnixMilli(), a.token)
 			}
 			require.Contains(t, says(t, b.nodes[0], a.call(enterScript, mode, 2, a.asked, 0, "")), "vote")
 			require.Greater(t, one.Do("PTTL", a.key()), int64(5000))
@@ -53,14 +53,15 @@ func TestARepeatedEnterLeavesTheQueue(t *testing.T) {
 	require.Contains(t, says(t, b.nodes[0], enter), "wait")
 	one.Do("DEL", "k")
 	require.Contains(t, says(t, b.nodes[0], enter), "vote")
-	require.EqualValues(t, 0, one.Do("ZCARD", prefix+"q:k"))
+	require.EqualValues(t, 0, one.Do("ZCARD", helper("q:", "k")))
 }
 
 // listening waits until the first server knows that the backend listens: else nothing is yielded to it.
 func (s *servers) listening(b *Backend) {
+	b.space("")
 	b.listen()
 	require.Eventually(s.t, func() bool {
-		got, _ := s.all[0].Do("PUBSUB", "NUMSUB", prefix+b.process).([]any)
+		got, _ := s.all[0].Do("PUBSUB", "NUMSUB", prefixOf("")+b.process).([]any)
 		return len(got) == 2 && got[1] == int64(1)
 	}, patience, time.Millisecond)
 }
@@ -89,7 +90,7 @@ func TestABrokenLeaseGetsNoVoteBack(t *testing.T) {
 			c, err := b.breakCall(distributed.Inspection{Key: req.Key, State: holder.token}, &record)
 			require.NoError(t, err)
 			require.Equal(t, name, says(t, one, c))
-			require.Equal(t, fence19(record.Fence), s.all[0].Do("GET", prefix+"f:"+req.Key), "the next holder is above it, here too")
+			require.Equal(t, fence19(record.Fence), s.all[0].Do("GET", fenceKey(req.Key)), "the next holder is above it, here too")
 			says(t, one, waiter.call(yieldScript, "x", 2, waiter.asked, holder.token, "x", 60_000))
 			require.NotEqual(t, holder.token, owner(), "yielded")
 			says(t, one, waiter.call(leaveScript, "x", 0))
@@ -101,7 +102,7 @@ func TestABrokenLeaseGetsNoVoteBack(t *testing.T) {
 				require.Contains(t, says(t, one, late), " b -")
 			}
 			require.Nil(t, owner())
-			require.Nil(t, s.all[0].Do("ZSCORE", prefix+"q:"+req.Key, holder.token))
+			require.Nil(t, s.all[0].Do("ZSCORE", helper("q:", req.Key), holder.token))
 
 			other, err := b.breakCall(distributed.Inspection{Key: req.Key, State: "wllock:1:OTHER"}, &record)
 			require.NoError(t, err)

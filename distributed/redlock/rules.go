@@ -13,9 +13,10 @@ import (
 //
 // # The model
 //
-// There are n servers, n odd, and a majority is q = n/2+1. A server keeps for each lock one vote, with an end: for one exclusive attempt, or
-// for readers, each with an end of its own. It also keeps a queue (Q2), the last fence reserved (Q7), and whom a Break has ended (Q10).
-// Of itself it keeps a mark: since when it has its data, and the longest TTL in use. T is a lease's TTL, and W = T/2 the window of a vote.
+// There are n servers, n odd, and a majority is q = n/2+1. A server keeps for each lock one vote, with an end: for one exclusive attempt,
+// or for readers, each with an end of its own. It also keeps a queue (Q2), the last fence reserved (Q7), and whom a Break has ended
+// (Q10). For each system it keeps a mark: since when it has the system's data, and the longest TTL in use there. T is a lease's TTL, and
+// W = T/2 the window of a vote.
 //
 // Questions and answers may be lost, late and repeated, and a question may be carried out long after its asker gave up on it. Processes may
 // die or stand still. Servers may be away, and lose their data.
@@ -64,7 +65,8 @@ import (
 //	yield    as in 2; where a majority votes for nobody the youngest give way (Q4), which is for progress, and not for safety
 //	Break    servers give the vote on before the holder hears of it, so until it asks, T at most, two may be inside. That is what an
 //	         operator asks for; the next fence is above the holder's. No server that answered votes for that token again (Q10).
-//	restart  as in 5; its connections ended with it, and each new one begins with hello, which finds the mark of another process
+//	restart  as in 5; its connections ended with it, and each new one begins with hello, which finds the marks of another process;
+//	         hello also goes before the first question about a system that was not known when the connection was made (space)
 //	silence  an answer that is missing gives nothing and takes nothing: what was counted counts until its time is over
 //
 // # What remains

@@ -23,7 +23,7 @@ func TestTLSByURL(t *testing.T) {
 	var servers []string
 	for range 3 {
 		one := redistest.Start(t)
-		require.NoError(t, one.Client().Eval(t.Context(), helloScript.Text, []string{markKey}, time.Minute.Milliseconds(), 1).Err())
+		require.NoError(t, one.Client().Eval(t.Context(), helloScript.Text, []string{markOf("")}, 1, time.Minute.Milliseconds()).Err())
 		servers = append(servers, one.Addr)
 	}
 	tlstest.Run(t, func(t *testing.T, server tlstest.Pair, clients string) (string, func(tlstest.Pair, string)) {
@@ -72,27 +72,6 @@ func passOn(t *testing.T, x, y *Backend, key string, change ...func(*distributed
 	require.NoError(t, l.Release(t.Context()))
 }
 
-// userLine reads the ACL line that docs/redlock.md recommends.
-func userLine(t *testing.T) (args []any, name, password string) {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/redlock.md")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ACL SETUSER "); ok {
-			args = []any{"ACL", "SETUSER"}
-			for f := range strings.FieldsSeq(rest) {
-				args = append(args, f)
-				if p, ok := strings.CutPrefix(f, ">"); ok {
-					password = p
-				}
-			}
-			return args, args[2].(string), password
-		}
-	}
-	t.Fatal("docs/redlock.md has no line ACL SETUSER")
-	return nil, "", ""
-}
-
 // TestRedlockNamesTheINFOThatIsRenamedAway: without it a server that was restarted would not be noticed.
 func TestRedlockNamesTheINFOThatIsRenamedAway(t *testing.T) {
 	t.Parallel()
@@ -112,11 +91,9 @@ func TestRedlockNamesTheINFOThatIsRenamedAway(t *testing.T) {
 func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	t.Parallel()
 	s := startFor(t, 3, time.Minute)
-	args, name, password := userLine(t)
 	var clients []redis.UniversalClient
 	for _, one := range s.all {
-		one.Do(args...)
-		clients = append(clients, one.Client(func(o *redis.Options) { o.Username, o.Password = name, password }))
+		clients = append(clients, one.Client(one.AddUser(t, "redlock.md", "shop")))
 	}
 	open := func() *Backend {
 		b, err := New(clients, WithQuorumFences())
@@ -125,7 +102,7 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 		return b
 	}
 	x, y := open(), open()
-	require.NoError(t, x.Ping(t.Context()))
+	require.NoError(t, x.Probe(t.Context(), distributed.Probe{Key: "shop:ping:ping", TTL: time.Second}))
 	require.NoError(t, x.Echo(t.Context()))
 	_, err := x.LongestTTL(t.Context(), "shop", time.Second)
 	require.NoError(t, err)

@@ -206,8 +206,8 @@ func (a *attempt) beat(only int) {
 
 // noticed takes a vote that a server has published.
 func (a *attempt) noticed(n *node, m message) {
-	a.b.learn(m.longest)
-	m.age = n.trust(time.Time{}, m.age)
+	a.in.learn(m.longest)
+	m.age = a.in.trust(n.index, time.Time{}, m.age)
 	a.mu.Lock()
 	then := nothing
 	switch a.state {

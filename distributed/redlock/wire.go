@@ -14,12 +14,6 @@ import (
 	"github.com/wllock/wllock/internal/identity"
 )
 
-// prefix begins all helper keys and channels.
-const prefix = "wllock:redlock:"
-
-// markKey is where a server keeps since when it has its data.
-const markKey = prefix + "node"
-
 // tokenOf is the value of the lock's key while an attempt of this process has the vote. The number of its id orders attempts by age.
 func tokenOf(id identity.Attempt, process string) string {
 	return "wllock:" + id.String() + ":" + process
@@ -62,7 +56,7 @@ func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / t
 
 // keysOf are the keys of a lock as all scripts about it take them.
 func keysOf(key string) []string {
-	return []string{key, markKey, prefix + "q:" + key, prefix + "w:" + key}
+	return []string{key, markOf(conn.SystemOf(key)), helper("q:", key), helper("w:", key)}
 }
 
 // call returns a script about the attempt. The number of the question is epoch; see vote.
@@ -78,7 +72,7 @@ func (a *attempt) call(s *conn.Script, mode string, epoch uint64, more ...any) c
 
 // question is a call about the attempt's lock, to be tried once.
 func (a *attempt) question(c conn.Call, done func(*ask)) *ask {
-	return &ask{Call: c, lane: a.lane, ttl: a.ttl, done: done}
+	return &ask{Call: c, in: a.in, lane: a.lane, ttl: a.ttl, done: done}
 }
 
 // standing is what a server says about an attempt.

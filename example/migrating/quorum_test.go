@@ -62,9 +62,10 @@ func redlockOn(t *testing.T, servers []*redistest.Server) *wllock.Locker {
 	}
 	b, err := redlock.Open("redlock://"+strings.Join(addrs, ","), redlock.WithLongestTTL(8*time.Second)) // that of redsync
 	require.NoError(t, err)
-	require.NoError(t, b.Vouch(t.Context())) // no server has forgotten anything: they are new
 	l, err := wllock.New("shop", b, wllock.WithOwnedBackend())
 	require.NoError(t, err)
+	require.NoError(t, l.Ping(t.Context()))  // so that the backend knows the system
+	require.NoError(t, b.Vouch(t.Context())) // no server has forgotten anything: they are new
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	return l
 }

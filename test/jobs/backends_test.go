@@ -31,6 +31,7 @@ var backends = map[string]func(t *testing.T) (open func() (distributed.Backend, 
 		}
 		first, err := redlock.New(clients)
 		require.NoError(t, err)
+		require.NoError(t, first.Probe(t.Context(), distributed.Probe{Key: "test:", TTL: time.Second})) // so that it knows the system
 		require.NoError(t, first.Vouch(t.Context()))
 		require.NoError(t, first.Close())
 		return func() (distributed.Backend, error) { return redlock.New(clients) }, time.Second

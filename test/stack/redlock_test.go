@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
@@ -34,6 +35,7 @@ func openRedlock(t *testing.T, all []*redistest.Server) *redlock.Backend {
 	b, err := redlock.New(clients, redlock.WithQuorumFences())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	require.NoError(t, b.Probe(t.Context(), distributed.Probe{Key: "shop:", TTL: time.Second})) // so that it knows the system
 	require.NoError(t, b.Vouch(t.Context()))
 	return b
 }

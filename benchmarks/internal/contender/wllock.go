@@ -60,6 +60,9 @@ func longer(all []Contender, open openBackend) []Contender {
 	return slices.Insert(all, 1, c)
 }
 
+// system is that of the Lockers.
+const system = "bench"
+
 // openBackend opens the backend of an instance, which owns it unless it is one that all share.
 type openBackend func(o Options) (b distributed.Backend, shared bool, err error)
 
@@ -77,7 +80,11 @@ func overRedlock(query string) openBackend {
 		if err != nil {
 			return nil, false, err
 		}
-		if err := b.Vouch(context.Background()); err != nil {
+		err = b.Probe(context.Background(), distributed.Probe{Key: system + ":", TTL: distributed.MinTTL}) // so that it knows the system
+		if err == nil {
+			err = b.Vouch(context.Background())
+		}
+		if err != nil {
 			return nil, false, errors.Join(err, b.Close())
 		}
 		return b, false, nil
@@ -136,7 +143,7 @@ func opener(open openBackend, opts ...wllock.Option) func(Options) (Instance, er
 		if !shared {
 			all = append(all, wllock.WithOwnedBackend())
 		}
-		locker, err := wllock.New("bench", backend, all...)
+		locker, err := wllock.New(system, backend, all...)
 		if err != nil {
 			return nil, errors.Join(err, backend.Close())
 		}

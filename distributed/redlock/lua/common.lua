@@ -1,7 +1,8 @@
 -- Shared by the scripts of one lock. A script runs as a whole on one server; nothing here knows of the others.
 -- KEYS  1 lock   the key of the lock: the token of its owner, "wllock:rs:<token>" for readers, or the value of a foreigner
---       2 mark   "<born> <longest> <before> <since> <run>": since when this server has kept its data (ms since 1970; 0: vouched for by
---                an operator), the longest lease TTL (ms) named since a time, and in the period before that, and the run_id of its process
+--       2 mark   of the lock's system (rule Q11), "<born> <longest> <before> <since> <run>": since when this server has kept its data (ms since
+--                1970; 0: vouched for by an operator), the longest lease TTL (ms) named since a time, and in the period before that, and the
+--                run_id of its process
 --       3 queue  zset of the tokens of waiters, by arrival
 --       4 facts  hash from the token of a waiter to "<seen> <window> <mode> <epoch> <instance>"
 -- ARGV  1 token    of the attempt that asks: "wllock:<id>:<process>"
@@ -12,7 +13,7 @@
 --       6 epoch    the number of this question; a vote that follows it is announced with it
 local LOCK, MARK, QUEUE, FACTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local TOKEN, INSTANCE, MODE, WINDOW, TTL, EPOCH = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local PREFIX = 'wllock:redlock:'
+local PREFIX = string.sub(MARK, 1, -5) -- of the helper keys and channels of the lock's system: MARK without its "node"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local micros = string.format('%.0f', time[1] * 1000000 + time[2])

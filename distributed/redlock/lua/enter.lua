@@ -9,7 +9,7 @@
 -- The usual case comes before the functions of the others are even defined: the lock is free, or prev's, nobody is queued,
 -- and no Break is remembered.
 if ARGV[3] == 'x' then
-  local raw = redis.call('MGET', KEYS[1], KEYS[2], 'wllock:redlock:b:' .. KEYS[1])
+  local raw = redis.call('MGET', KEYS[1], KEYS[2], string.sub(KEYS[2], 1, -5) .. 'b:' .. KEYS[1])
   local mine = raw[1] and raw[1] == ARGV[9] and ARGV[9] ~= '' -- a foreigner's value may be empty
   if (not raw[1] or mine) and raw[2] and not raw[3] and redis.call('EXISTS', KEYS[3]) == 0 then
     local born, longest, before, since = string.match(raw[2], '^(%d+) (%d+) (%d+) (%d+) %w+$')

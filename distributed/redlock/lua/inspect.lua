@@ -15,7 +15,7 @@ for i = 1, #KEYS, 5 do
   local one = {value = value or '', left = redis.call('PTTL', KEYS[i]), readers = '', nreaders = 0}
   local generation = string.match(one.value, '^wllock:rs:(.+)$')
   if generation then
-    local set = 'wllock:redlock:r:' .. generation
+    local set = string.sub(KEYS[i + 1], 1, -3 - #KEYS[i]) .. 'r:' .. generation -- the queue's name is <prefix>q:<lock>
     one.nreaders = redis.call('ZCOUNT', set, '(' .. now, '+inf')
     one.readers = table.concat(redis.call('ZRANGEBYSCORE', set, '(' .. now, '+inf', 'LIMIT', 0, most), ' ')
     if one.nreaders == 0 then one.value = '' end

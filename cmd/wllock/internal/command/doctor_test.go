@@ -77,6 +77,15 @@ func TestDoctorOfARedis(t *testing.T) {
 			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "+@all")
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, wrong, "access", `error: .*&wllock:shop:\*.*ACL SETUSER u '&wllock:shop:\*'`},
+		"no right to publish over Redlock": {func(s *redistest.Server, env []string) []string {
+			all := []*redistest.Server{s, redistest.Start(t), redistest.Start(t)}
+			var addrs []string
+			for _, one := range all {
+				one.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:cart:*", "+@all")
+				addrs = append(addrs, one.Addr)
+			}
+			return []string{"redlock://u:hunter2@" + strings.Join(addrs, ",")}
+		}, wrong, "access", `error: .*&wllock:shop:\*.*ACL SETUSER u '&wllock:shop:\*'`},
 		"no right to INFO": {func(s *redistest.Server, env []string) []string {
 			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all", "-info")
 			return []string{"redis://u:hunter2@" + s.Addr}

@@ -158,7 +158,7 @@ func (p *patient) redisNode(ctx context.Context, c *redis.Client, kind redisopts
 	}
 	p.redisForeign(ctx, c)
 	p.redisClock(ctx, c)
-	p.redisPush(ctx, c, kind)
+	p.redisPush(ctx, c)
 }
 
 // fieldsOf reads the lines name:value of INFO.
@@ -282,10 +282,7 @@ func (p *patient) clock(difference, trip time.Duration) {
 }
 
 // channelsOf returns what the channels begin with on which this system's processes hear of its locks.
-func (p *patient) channelsOf(kind redisopts.Kind) string {
-	if kind == redisopts.KindRedlock {
-		return ours
-	}
+func (p *patient) channelsOf() string {
 	match, _ := locksOf(p.settings)
 	system, _, colon := strings.Cut(match, ":")
 	if !colon || strings.Contains(system, "*") {
@@ -295,8 +292,8 @@ func (p *patient) channelsOf(kind redisopts.Kind) string {
 }
 
 // redisPush sends a message to itself, as hand-overs are.
-func (p *patient) redisPush(ctx context.Context, c *redis.Client, kind redisopts.Kind) {
-	channels := p.channelsOf(kind)
+func (p *patient) redisPush(ctx context.Context, c *redis.Client) {
+	channels := p.channelsOf()
 	channel := channels + "doctor" + rand.Text()
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
