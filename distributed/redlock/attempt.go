@@ -31,6 +31,7 @@ type attempt struct {
 	noWait   bool
 
 	item deadline.Item[*attempt] // the next heartbeat; guarded by Backend.beats
+	due  time.Time               // when it is due; guarded by mu
 
 	mu       sync.Mutex
 	state    attemptState

@@ -62,7 +62,7 @@ func (n *node) OnSubscribe(channel string) {
 		a.mu.Lock()
 		l := a.lease
 		if a.state == waiting {
-			n.b.beats.Put(&a.item, at)
+			a.beatBy(at)
 		}
 		a.mu.Unlock()
 		if l != nil {
@@ -85,18 +85,20 @@ func (n *node) OnDisconnect(err error) {
 	}
 }
 
-// OnMessage implements conn.ChannelListener.
-func (n *node) OnMessage(_, text string) {
+// OnMessage implements conn.ChannelListener. A message is believed as far as its sender may be entitled to send it: who may publish to the
+// channel of a system may vote for its attempts, and no others (rule Q11). It ends no lease, and puts no heartbeat off.
+func (n *node) OnMessage(channel, text string) {
 	m, ok := readMessage(text)
 	if !ok {
 		return
 	}
 	_, process, ok := age(m.token)
-	if !ok || process != n.b.process {
+	if !ok || process != n.b.process || conn.SystemOf(m.key) != conn.SystemIn(channel) {
 		return
 	}
 	a := n.b.attempts.find(m.token)
 	switch {
+	case a != nil && a.key() != m.key:
 	case a == nil && m.kind == "vote":
 		n.giveBack(m)
 	case a == nil:

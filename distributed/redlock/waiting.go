@@ -158,7 +158,19 @@ func (a *attempt) schedule(voted bool) {
 	} else {
 		a.polls = 0
 	}
-	a.b.beats.Put(&a.item, now.Add(next))
+	a.beatAt(now.Add(next))
+}
+
+// beatAt plans the next heartbeat, beatBy one that comes no later: what messages say puts none off. The caller holds mu.
+func (a *attempt) beatAt(at time.Time) {
+	a.due = at
+	a.b.beats.Put(&a.item, at)
+}
+
+func (a *attempt) beatBy(at time.Time) {
+	if a.state == waiting && (a.due.IsZero() || at.Before(a.due)) {
+		a.beatAt(at)
+	}
 }
 
 // mostYoung reports that a majority votes for us and waits to count. The caller holds mu.
@@ -195,7 +207,7 @@ func (a *attempt) beat(only int) {
 			asks[i] = a.question(a.call(heartbeatScript, modeLetter(a.mode), s.ask(now), a.asked), a.beaten)
 		}
 	}
-	a.b.beats.Put(&a.item, now.Add(distributed.HeartbeatInterval(a.ttl))) // in case that nobody answers
+	a.beatAt(now.Add(distributed.HeartbeatInterval(a.ttl))) // in case that nobody answers
 	a.mu.Unlock()
 	for i, k := range asks {
 		if k != nil {
@@ -214,9 +226,12 @@ func (a *attempt) noticed(n *node, m message) {
 	case asking, waiting:
 		if a.seats[n.index].noticed(m, time.Now()) {
 			a.lastVote, a.splits = time.Now(), 0
-			then = a.consider()
+			due := a.due
+			if then = a.consider(); !due.IsZero() {
+				a.beatBy(due)
+			}
 		} else {
-			a.b.beats.Put(&a.item, time.Now().Add(expiryMargin)) // only a heartbeat can tell
+			a.beatBy(time.Now().Add(expiryMargin)) // only a heartbeat can tell
 		}
 	case leased:
 		if a.lease.over() { // it was lost, and is not renewed

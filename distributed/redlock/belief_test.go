@@ -1,0 +1,87 @@
+package redlock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// waits returns an attempt that waits for a lock that another instance of the backend has, and what publishes on its channels.
+func waits(t *testing.T, s *servers, b *Backend, key string) (held distributed.Lease, p distributed.Place, tell func(system, text string)) {
+	t.Helper()
+	held = leaseOf(t, b, request(key, "a"))
+	_, p, err := b.Enter(t.Context(), request(key, "w"))
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	for _, system := range []string{"shop", "bank"} {
+		b.space(system)
+		for _, one := range s.all {
+			require.Eventually(t, func() bool {
+				got, _ := one.Do("PUBSUB", "NUMSUB", prefixOf(system)+b.process).([]any)
+				return len(got) == 2 && got[1] == int64(1)
+			}, patience, time.Millisecond)
+		}
+	}
+	return held, p, func(system, text string) {
+		for _, one := range s.all {
+			require.EqualValues(t, 1, one.Do("PUBLISH", prefixOf(system)+b.process, text), "it is heard")
+		}
+	}
+}
+
+// TestAMessageIsBelievedAsFarAsItsSenderIsEntitled: one process may have locks of several systems.
+func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule Q11
+	t.Parallel()
+	s := start(t, 3)
+	b := s.by(s.direct())
+	held, p, tell := waits(t, s, b, "bank:acct:9")
+	a, holder := p.(place).a, held.(*lease).a
+	require.Eventually(t, held.Contended, patience, time.Millisecond)
+	for number := range 5 {
+		vote := fmt.Sprintf("vote %s %d 0 99999999999 99999999999999999 ", a.token, number)
+		tell("shop", vote+"bank:acct:9")
+		tell("shop", vote+"shop:acct:9")
+		tell("bank", vote+"bank:acct:8")
+		tell("bank", vote+"shop:acct:9")
+	}
+	for _, n := range b.nodes {
+		n.OnMessage(prefixOf("shop")+b.process, "idle "+holder.token+" - bank:acct:9")
+		n.OnMessage(prefixOf("bank")+b.process, "idle "+holder.token+" - bank:acct:8")
+	}
+	require.True(t, held.Contended())
+	tell("bank", "gone "+holder.token+" - bank:acct:9")
+	tell("bank", "idle "+holder.token+" - bank:acct:9")
+	require.Eventually(t, func() bool { return !held.Contended() }, patience, time.Millisecond, "all before it were read")
+	require.Empty(t, p.Granted())
+	require.True(t, held.Healthy(), "the servers were asked")
+	require.NoError(t, held.Release(t.Context()))
+	require.NoError(t, (<-p.Granted()).Release(t.Context()))
+}
+
+// TestMessagesPutNoHeartbeatOff: neither stale ones, nor votes that are believed.
+func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
+	t.Parallel()
+	s := start(t, 3)
+	b := s.by(s.direct())
+	held, p, _ := waits(t, s, b, "bank:k")
+	a := p.(place).a
+	b.beats.Close() // from now on heartbeats are planned only
+	due := time.Now()
+	a.mu.Lock()
+	a.beatAt(due)
+	number := a.seats[0].answered.number
+	a.mu.Unlock()
+	for _, follows := range []uint64{number, number + 100} {
+		b.nodes[0].OnMessage(prefixOf("bank")+b.process, fmt.Sprintf("vote %s %d 0 99999999999 0 bank:k", a.token, follows))
+		a.mu.Lock()
+		planned := a.due
+		a.mu.Unlock()
+		require.Equal(t, due, planned, "%d", follows)
+	}
+	require.NoError(t, p.Leave(t.Context()))
+	require.NoError(t, held.Release(t.Context()))
+}
