@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,4 +85,29 @@ func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
 	}
 	require.NoError(t, p.Leave(t.Context()))
 	require.NoError(t, held.Release(t.Context()))
+}
+
+// TestAPlaceCannotNameItsOwnTTL: whatever is written there, the lock goes on, and no vote lasts for longer than any is allowed to.
+func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule Q11
+	t.Parallel()
+	require.Contains(t, source("common"), fmt.Sprintf("\nlocal LONGEST = %d\n", maxTTL.Milliseconds()))
+	s := start(t, 3)
+	b := s.by(s.direct())
+	const ghost = "wllock:1:ghost"
+	for _, window := range []string{"3600000000000", "99999999999999999999", strings.Repeat("9", 400), "none"} {
+		held := leaseOf(t, b, request("shop:k", "a"))
+		for _, one := range s.all {
+			one.Do("ZADD", helper("q:", "shop:k"), 1, ghost)
+			one.Do("HSET", helper("w:", "shop:k"), ghost, fmt.Sprintf("%d %s x 1 i", time.Now().UnixMilli(), window))
+		}
+		require.NoError(t, held.Release(t.Context()))
+		for _, one := range s.all {
+			require.Eventually(t, func() bool { return (one.Do("GET", "shop:k") == ghost) == (window != "none") }, patience, time.Millisecond)
+			require.LessOrEqual(t, one.Do("PTTL", "shop:k"), maxTTL.Milliseconds())
+			one.Do("DEL", "shop:k")
+		}
+	}
+	_, _, err := b.Enter(t.Context(), distributed.Request{Key: "shop:k", Instance: "a", TTL: maxTTL + 1})
+	require.ErrorContains(t, err, "19200h0m0s")
+	require.Equal(t, maxTTL, b.space("none").learn(duration(strings.Repeat("9", 30))))
 }

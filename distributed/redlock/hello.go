@@ -80,7 +80,7 @@ func (b *Backend) longestTTL(in *space) time.Duration { return max(b.least, in.l
 func (a *attempt) longest() time.Duration {
 	longest := max(a.ttl, a.b.longestTTL(a.in))
 	for i := range a.seats {
-		longest = max(longest, a.seats[i].noted)
+		longest = max(longest, min(a.seats[i].noted, maxTTL))
 	}
 	return longest
 }

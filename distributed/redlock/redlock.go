@@ -59,6 +59,10 @@ type Backend struct {
 }
 
 const (
+	// maxTTL is the longest T: enough for a lock that stays taken for a year. No vote lasts longer, whatever a place names: LONGEST in
+	// common.lua.
+	maxTTL = 800 * 24 * time.Hour
+
 	processLength = 12 // letters of 5 bits, behind the process's name: enough never to meet another
 	// closeGrace bounds how long Close waits for servers that do not answer. What is not released by then expires.
 	closeGrace = 2 * time.Second
@@ -135,8 +139,8 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	if err := req.Unlimited(); err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
-	if req.TTL < distributed.MinTTL || req.Instance == "" || req.Key == "" {
-		return nil, fmt.Errorf("redlock: a request needs a key, an instance and a TTL of at least %v", distributed.MinTTL)
+	if req.TTL < distributed.MinTTL || req.TTL > maxTTL || req.Instance == "" || req.Key == "" {
+		return nil, fmt.Errorf("redlock: a request needs a key, an instance and a TTL from %v to %v", distributed.MinTTL, maxTTL)
 	}
 	if err := b.twinned(); err != nil {
 		return nil, b.unavailable("enter", err)

@@ -92,7 +92,7 @@ func (b *Backend) known() (all []*space) {
 func (in *space) learn(longest time.Duration) time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.heard = in.heard.hear(time.Now(), longest)
+	in.heard = in.heard.hear(time.Now(), min(longest, maxTTL))
 	return in.heard.ttl
 }
 

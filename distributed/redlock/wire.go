@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/maphash"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -116,7 +117,10 @@ func number(text string) int64 {
 	return n
 }
 
-func duration(ms string) time.Duration { return time.Duration(number(ms)) * time.Millisecond }
+// duration is a number of ms; no longer than can be reckoned with.
+func duration(ms string) time.Duration {
+	return time.Duration(min(number(ms), int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+}
 
 // message is a notice: "vote <token> <epoch> <contended> <age> <longest> <key>", "want <token> <instance> <key>",
 // "idle <token> - <key>" or "gone <token> - <key>".

@@ -14,6 +14,8 @@
 local LOCK, MARK, QUEUE, FACTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local TOKEN, INSTANCE, MODE, WINDOW, TTL, EPOCH = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local PREFIX = string.sub(MARK, 1, -5) -- of the helper keys and channels of the lock's system: MARK without its "node"
+-- LONGEST is the longest TTL of a lease (ms), whatever is written in the keys: maxTTL. No vote and no mark goes beyond it (rule Q11).
+local LONGEST = 69120000000
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local micros = string.format('%.0f', time[1] * 1000000 + time[2])
@@ -72,6 +74,7 @@ end
 local function mark(ttl, sure)
   local born, longest, before, since, run = string.match(redis.call('GET', MARK) or '', '^(%d+) (%d+) (%d+) (%d+) (%w+)$')
   born, longest, before, since = tonumber(born), tonumber(longest) or 0, tonumber(before) or 0, tonumber(since) or now
+  ttl = math.min(ttl, LONGEST)
   local changed = not born or born > now or since > now
   if not born or born > now then -- the clock was set back
     born, run = now, string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
@@ -135,7 +138,8 @@ local function facts(token)
   local text = redis.call('HGET', FACTS, token)
   if not text then return nil end
   local seen, window, mode, epoch, instance = string.match(text, '^(%d+) (%d+) (%a) (%d+) (%S*)$')
-  return {seen = tonumber(seen), window = tonumber(window), mode = mode, epoch = epoch, instance = instance}
+  if not seen then return nil end
+  return {seen = tonumber(seen), window = math.min(tonumber(window), LONGEST), mode = mode, epoch = epoch, instance = instance}
 end
 
 local function forget(token)

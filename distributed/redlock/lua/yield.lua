@@ -15,7 +15,7 @@ if holds(TOKEN) then
     given = grant(target, f)
   else -- it may hold the lock by the other servers, or have ended: then its process returns the vote
     local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel(target))
-    if not listeners.err and tonumber(listeners[2]) > 0 and take(target, ARGV[9], math.max(1, tonumber(ARGV[10]))) then
+    if not listeners.err and tonumber(listeners[2]) > 0 and take(target, ARGV[9], math.min(math.max(1, tonumber(ARGV[10])), LONGEST)) then
       tell(target, 'vote', '0 1 ' .. mark(0))
       given = true
     end
