@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -135,4 +137,28 @@ func TestVouchSpeaksForKnownSystems(t *testing.T) { // rule Q5
 	req.NoWait = true
 	_, _, err := b.Enter(t.Context(), req)
 	require.ErrorContains(t, err, "less than the longest lease TTL ago")
+}
+
+// TestAKeyAmongTheHelperKeysIsRefused: also of a system that is called so.
+func TestAKeyAmongTheHelperKeysIsRefused(t *testing.T) { // rule Q11
+	t.Parallel()
+	s := start(t, 3)
+	b := s.by(s.direct())
+	for _, key := range []string{helper("q:", "shop:1"), conn.HelperPrefix + "ttl:shop"} {
+		_, _, err := b.Enter(t.Context(), request(key, "a"))
+		require.ErrorIs(t, err, distributed.ErrInvalidKey)
+		require.ErrorContains(t, err, `begins with "wllock:"`)
+		require.ErrorIs(t, b.Probe(t.Context(), distributed.Probe{Key: key, TTL: time.Second}), distributed.ErrInvalidKey)
+		_, err = b.Inspect(t.Context(), key)
+		require.ErrorIs(t, err, distributed.ErrInvalidKey)
+		_, err = b.Break(t.Context(), distributed.Inspection{Key: key, State: "x", Holders: []distributed.Holder{{Instance: "i"}}}, "me", "why")
+		require.ErrorIs(t, err, distributed.ErrInvalidKey)
+	}
+	_, _, err := b.List(t.Context(), "wllock:", "", 10)
+	require.ErrorIs(t, err, distributed.ErrInvalidKey)
+
+	l := leaseOf(t, s.by(s.direct(), WithQuorumFences()), request("shop:k", "a"))
+	require.NoError(t, l.Refill(t.Context()))
+	require.Equal(t, []string{"shop:k"}, slices.Compact(listed(t, b, "", 10)), "and no list has a helper key")
+	require.NoError(t, l.Release(t.Context()))
 }

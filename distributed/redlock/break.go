@@ -37,6 +37,9 @@ func readBroken(text string) *distributed.Breaking {
 // done stays done, so that after an error it can be repeated.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
+	if err == nil {
+		err = checkKey(found.Key)
+	}
 	if err != nil {
 		return record, err
 	}

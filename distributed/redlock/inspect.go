@@ -42,6 +42,9 @@ type reply struct {
 
 // Inspect implements distributed.Inspector. It names processes, and tells when they have asked for the lock: all that tokens say.
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
+	if err := checkKey(key); err != nil {
+		return distributed.Inspection{Key: key}, err
+	}
 	all, err := b.look(ctx, []string{key}, distributed.MaxNamed)
 	if err != nil {
 		return distributed.Inspection{Key: key}, err
@@ -232,6 +235,9 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if limit <= 0 {
 		return nil, "", fmt.Errorf("redlock: a page of %d keys: want 1 or more", limit)
 	}
+	if err := checkKey(prefix); err != nil {
+		return nil, "", err
+	}
 	number, from, _ := strings.Cut(cursor, " ")
 	server, _ := strconv.Atoi(number)
 	if server < 0 || server >= len(b.nodes) {
@@ -244,7 +250,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if err != nil {
 		next = "" // the locks that it has others have, too; if no majority answers, the next question says so
 	}
-	page, err := b.page(ctx, server, prefix, keys)
+	page, err := b.page(ctx, server, prefix, slices.DeleteFunc(keys, conn.IsHelper)) // there are some of a prefix that both begin with
 	if err != nil {
 		return nil, "", err
 	}

@@ -17,6 +17,9 @@ func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
 	if p.Key == "" || p.TTL < distributed.MinTTL {
 		return fmt.Errorf("redlock: a probe needs a key and a TTL of at least %v", distributed.MinTTL)
 	}
+	if err := checkKey(p.Key); err != nil {
+		return err
+	}
 	in := b.space(conn.SystemOf(p.Key))
 	b.listen()
 	own := prefixOf(in.system)

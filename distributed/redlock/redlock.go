@@ -136,6 +136,9 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := checkKey(req.Key); err != nil {
+		return nil, err
+	}
 	if err := req.Unlimited(); err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}

@@ -1,12 +1,14 @@
 package redlock
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
@@ -29,6 +31,14 @@ func spaceOf(name string) string {
 		return conn.SpaceOf(conn.SystemIn(name))
 	}
 	return conn.SpaceOf(conn.SystemOf(name))
+}
+
+// checkKey refuses a key that is among the helper keys.
+func checkKey(key string) error {
+	if conn.IsHelper(key) {
+		return fmt.Errorf("redlock: %w: the key %.64q begins with %q, as the helper keys do", distributed.ErrInvalidKey, key, conn.HelperPrefix)
+	}
+	return nil
 }
 
 // space is a system's part of the servers, as this process knows it: its helper keys and marks, and the channel on which this process hears
