@@ -140,7 +140,11 @@ func (c *contention) turn(ctx context.Context, b distributed.Backend, instance s
 	}
 	c.mu.Lock()
 	c.longest = max(c.longest, time.Since(began))
-	c.last, err = fenceAfter(c.last, l)
+	last := c.last
+	c.mu.Unlock()
+	fence, err := fenceAfter(last, l)
+	c.mu.Lock()
+	c.last = max(c.last, fence)
 	c.mu.Unlock()
 	if err == nil && !l.Healthy() {
 		err = errors.New("a lease was lost")
@@ -166,8 +170,12 @@ func enter(ctx context.Context, b distributed.Backend, instance, key string) (l 
 // fenceAfter returns the next fence of a lease. The one before was last.
 func fenceAfter(last uint64, l distributed.Lease) (fence uint64, err error) {
 	fence, ok := l.NextFence()
+	if !ok { // those of redlock are reserved by a question of their own
+		err = l.Refill(context.Background())
+		fence, ok = l.NextFence()
+	}
 	if !ok || fence <= last || fence > uint64(time.Now().Add(mostAhead).UnixNano()) {
-		return last, fmt.Errorf("fence %d (there is one: %t) after %d", fence, ok, last)
+		return last, errors.Join(err, fmt.Errorf("fence %d (there is one: %t) after %d", fence, ok, last))
 	}
 	return fence, nil
 }
