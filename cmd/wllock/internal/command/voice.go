@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	goredis "github.com/redis/go-redis/v9"
 )
 
@@ -68,12 +66,10 @@ func (v *voice) flush() {
 	}
 }
 
-// Printf and Print are the loggers of libraries, which write to standard error themselves by default.
+// Printf is the logger of go-redis, which writes to standard error itself by default.
 func (v *voice) Printf(_ context.Context, format string, args ...any) {
 	log.New(v, "", log.LstdFlags).Printf(format, args...)
 }
-
-func (v *voice) Print(args ...any) { fmt.Fprintln(v, append([]any{"mysql:"}, args...)...) }
 
 // speakAside has all that is said from now on written aside, and keeps a reader that is gone from ending wllock by SIGPIPE: the command
 // would live on without it. It is for a run alone: `wllock ls | head` ends as other programs do.
@@ -82,5 +78,4 @@ func (a *app) speakAside() {
 	v := newVoice(a.err)
 	a.err, a.flush = v, v.flush
 	goredis.SetLogger(v)
-	_ = mysql.SetLogger(v)
 }
