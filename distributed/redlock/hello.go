@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -56,6 +55,9 @@ func (b *Backend) met(n *node, reply string, all ...*space) error {
 			continue
 		}
 		in.learn(duration(longest))
+		if was := b.runs[n.index]; was != "" && was != f[0] { // it was restarted after Vouch
+			in.vouched.Or(1 << n.index)
+		}
 		news := in.met.Or(1<<n.index)&(1<<n.index) == 0 || b.runs[n.index] != f[0]
 		if rest := duration(youth); rest > 0 && news {
 			b.log.Warn("redlock: a server has no mark, or was restarted: its vote counts later", "server", n.name, "system", in.system, "in", rest)
@@ -88,16 +90,16 @@ func (a *attempt) longest() time.Duration {
 // Vouch declares that none of the servers has lost a vote that may still be relied on: they count at once, instead of after the longest
 // lease TTL in use, and remember no TTL. It is for servers that are used for the first time, and for tests: call it only when no instance
 // can have a lease. It speaks for the systems that the Backend has been asked about by then, by a lock, Probe (as Locker.Ping does) or
-// LongestTTL; if there is none, that is an error. A majority must answer.
+// LongestTTL; if there is none, for the first that it will be asked about. A majority must answer.
 func (b *Backend) Vouch(ctx context.Context) error {
 	marks, args := []string{}, []any{1}
 	for _, in := range b.known() {
 		marks, args = append(marks, in.mark), append(args, millis(b.longestTTL(in)))
 	}
-	if len(marks) == 0 {
-		return errors.New("redlock: vouch: for no system: the backend was asked about none yet, by Locker.Ping for example")
-	}
 	_, err := b.all(ctx, "vouch", vouchTimeout, ask{Call: *conn.NewCall(helloScript, marks, args...)})
+	b.spaces.mu.Lock()
+	defer b.spaces.mu.Unlock()
+	b.spaces.vouch = err == nil && len(b.spaces.all) == 0
 	return err
 }
 

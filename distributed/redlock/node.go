@@ -162,7 +162,7 @@ func (n *node) exchange(batch []*ask) {
 	strangers := n.strangers(batch)
 	calls := make([]*conn.Call, 0, len(strangers)+len(batch))
 	for _, in := range strangers {
-		calls = append(calls, n.b.hello(in))
+		calls = append(calls, n.b.hello(n, in))
 	}
 	now := time.Now()
 	for _, k := range batch {
@@ -176,6 +176,7 @@ func (n *node) exchange(batch []*ask) {
 	for i, in := range strangers {
 		err := calls[i].Err
 		if err == nil {
+			in.vouched.Or(1 << n.index)
 			err = n.b.met(n, calls[i].Reply, in)
 		}
 		for _, k := range batch {

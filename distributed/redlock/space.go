@@ -55,6 +55,9 @@ type space struct {
 	met  atomic.Uint64
 	deaf atomic.Uint64 // set of the servers that have refused the channel, and this is logged
 
+	vouch   bool          // the Backend vouched before it was asked about any system, and this is the first; not written any more
+	vouched atomic.Uint64 // set of the servers that were told so, or were restarted since
+
 	mu    sync.Mutex
 	heard inUse  // guarded by mu; the longest TTL that servers have named
 	ages  []ages // guarded by mu; by server
@@ -64,6 +67,8 @@ type space struct {
 type spaces struct {
 	mu  sync.RWMutex
 	all map[string]*space // guarded by mu; what is in it stays
+	// vouch is guarded by mu: the next space that comes is vouched for, because Vouch was called when there was none.
+	vouch bool
 }
 
 // space returns that of a system, of which the process hears from now on.
@@ -80,7 +85,8 @@ func (b *Backend) space(system string) *space {
 		return in
 	}
 	system = strings.Clone(system) // it is a part of a key
-	in = &space{system: system, mark: markOf(system), ages: make([]ages, len(b.nodes))}
+	in = &space{system: system, mark: markOf(system), ages: make([]ages, len(b.nodes)), vouch: b.spaces.vouch}
+	b.spaces.vouch = false
 	b.spaces.all[system] = in
 	for _, n := range b.nodes {
 		n.channels.Add(prefixOf(system) + b.process)
@@ -117,17 +123,24 @@ func (in *space) trust(index int, sent time.Time, age time.Duration) time.Durati
 // strangers are the systems in a batch that the server was not asked about yet.
 func (n *node) strangers(batch []*ask) (all []*space) {
 	for _, k := range batch {
-		if k.in != nil && k.in.met.Load()&(1<<n.index) == 0 && !slices.Contains(all, k.in) {
+		if k.in != nil && (k.in.met.Load()&(1<<n.index) == 0 || k.in.vouches(n)) && !slices.Contains(all, k.in) {
 			all = append(all, k.in)
 		}
 	}
 	return all
 }
 
+// vouches reports that a server is to hear that it is vouched for.
+func (in *space) vouches(n *node) bool { return in.vouch && in.vouched.Load()&(1<<n.index) == 0 }
+
 // hello is the question about a system that goes before all others. It is sent with its text, so nothing behind it in a pipeline is
 // carried out before.
-func (b *Backend) hello(in *space) *conn.Call {
-	c := conn.NewCall(helloScript, []string{in.mark}, 0, millis(b.longestTTL(in)))
+func (b *Backend) hello(n *node, in *space) *conn.Call {
+	vouch := 0
+	if in.vouches(n) {
+		vouch = 1
+	}
+	c := conn.NewCall(helloScript, []string{in.mark}, vouch, millis(b.longestTTL(in)))
 	c.Args[0], c.Args[1] = "eval", helloScript.Text
 	return c
 }
