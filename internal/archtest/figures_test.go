@@ -71,7 +71,7 @@ var scenarios = map[string]string{
 func TestComparisonIsMeasured(t *testing.T) {
 	results := read(t, filepath.Join(root, "benchmarks/results/results.md"))
 	page := read(t, filepath.Join(root, "docs/comparison.md"))
-	rows := regexp.MustCompile(`(?m)^\| [^|]+ \| ([\d,]+)[^|]* \| ([\d,]+) \| [^|]*x [\d.]+[^|]* \|$`).FindAllStringSubmatch(page, -1)
+	rows := regexp.MustCompile(`(?m)^\| [^|]+ \| ([\d,]+) \| ([\d,]+) \| \**[\d.]+×\** \|$`).FindAllStringSubmatch(page, -1)
 	require.Len(t, rows, 10)
 	for _, row := range rows {
 		for _, figure := range row[1:] {
