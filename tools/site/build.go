@@ -97,6 +97,9 @@ func (s *site) link(from, destination string) (string, error) {
 	case slices.Contains([]string{".svg", ".png", ".webp", ".gif"}, path.Ext(file)):
 		return relative(from, file, ""), s.copyFile(file)
 	}
+	if anchor != "" {
+		file += "#" + anchor // the name of a test
+	}
 	return repository + "/blob/main/" + file, nil
 }
 

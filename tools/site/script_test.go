@@ -180,6 +180,7 @@ func TestSearchFinds(t *testing.T) {
 		"var window = {}", files["assets/search-index.js"], asset(t, "rank.js"), "function find(q) { return rank(window.searchIndex, q).map(s => ({a: s.a})) }")
 	for _, query := range []string{
 		"deadlock", "leader", "cron", "reentrant", "fencing token", "redsync", "kubernetes", "withmaxtenure", "max tenure", "WLLOCK_LEASE_TTL", "ErrQueueFull", "overs",
+		"license", "sizing", "maxclients", "backup", "rolling restart", "garbage collection", "timeout",
 	} {
 		results, err := rank(query)
 		require.NoError(t, err)
