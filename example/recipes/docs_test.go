@@ -73,7 +73,7 @@ func TestWordsAreFound(t *testing.T) {
 	for _, word := range []string{
 		"deadlock", "leader election", "cron", "reentrant", "fencing token", "semaphore", "rate limit", "load shedding", "idempotency", "mutex",
 		"read-write lock", "try lock", "thundering herd", "stampede", "singleflight", "watchdog", "at-least-once", "exactly once", "backpressure",
-		"split brain", "ShedLock", "starvation", "time-out", "advisory lock", "optimistic",
+		"split brain", "ShedLock", "starvation", "timeout", "advisory lock", "optimistic",
 	} {
 		assert.Contains(t, strings.ToLower(all.String()), strings.ToLower(word))
 	}
