@@ -78,11 +78,11 @@ func TestCalculatorFollowsTheGuide(t *testing.T) {
 	require.NoError(t, err)
 	for _, line := range []string{
 		"clients give up after 2 s, hold 3 ms (the slowest 30 ms), 4 servers",
-		"| `WithThreshold` | 0.7 × (client time-out) / (hold × servers) | 0.7 × 2 s / 12 ms = 116 |",
-		"| `WithWait` | (client time-out) − (slowest hold) − (network time) | 1.9 s |",
+		"| `WithThreshold` | 0.7 × (client timeout) / (hold × servers) | 0.7 × 2 s / 12 ms = 116 |",
+		"| `WithWait` | (client timeout) − (slowest hold) − (network time) | 1.9 s |",
 		"| `WithLockTimeMax` | ten times the slowest healthy hold, at least a second | 1 s |",
 		"| 5 s: pauses up to 1.25 s |",
-		"| `WithMaxTenure` | 0.2 × (client time-out) / (servers − 1), at most 100 ms | 100 ms |",
+		"| `WithMaxTenure` | 0.2 × (client timeout) / (servers − 1), at most 100 ms | 100 ms |",
 	} {
 		require.Contains(t, string(guide), line, "the calculator follows docs/tuning.md: change both")
 	}
