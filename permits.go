@@ -10,25 +10,32 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// Permits acquires one of n permits instead of the lock: up to n holders at a time over all instances, first come first served,
-// each with a lease and a fence of its own. For what bears n users at once and not more: a partner's API, a licence, a
-// database that is to see 20 exports at most.
+// Permits acquires one of n permits instead of the lock. Up to n callers hold one at a time over all instances, first come first
+// served, each with a lease and a fence of its own. Use it for resources with a fixed capacity, such as a partner's API.
 //
 //	err := locker.Do(ctx, "partner", "acme", call, wllock.Permits(8))
 //
-// A permit is granted when nobody is queued before and fewer than n are held, counting all of them, whatever n they were asked
-// with, and readers (Shared), which are one for each instance. So each caller goes by its own n, and the first in line holds up
-// all behind it. If n is lowered, nobody gets in before fewer are held. Give all callers the same n, best with WithName: while
-// they disagree, as many are held as the largest n allows.
+// A permit is granted when no caller is queued before and fewer than n are held. That counts all permits, whatever n they were
+// asked with, and readers (Shared), which count once per instance. The first in the queue holds up all behind it. If n is lowered,
+// no caller is admitted before fewer are held, and no holder is stopped. Give all callers the same n, best with WithName. While they
+// differ, as many are held as the largest n allows.
 //
-// Without Permits (with Exclusive, if WithName says Permits), a call for the same key waits until all permits are released, and permits
-// asked for after it, by any instance, wait for it: a way to drain. All else is as for a lock: it is renewed while the function runs, expires alone if the process dies, is
-// passed on within the process, and each caller has its own fence. Fences of permits that are held at the same time are in no
-// order, so a store cannot refuse the smaller one; what a later exclusive holder writes is above all of them.
+// A call for the same key without Permits (with Exclusive, if WithName says Permits) waits until all permits are released, and permits
+// asked for after it, by any instance, wait for it. This is a way to drain. Other instances may first finish their tenure
+// (WithMaxTenure).
 //
-// Inside a permit, the same key runs at once; without Permits or Shared it is ErrUpgrade, as Permits is inside Shared. Shared, a
-// batch guard, DoAll and Lead with Permits are errors of the call. With LocalOnly, n callers are admitted in each process
-// while the backend is away.
+// All else is as for a lock. A permit is renewed while the function runs, expires alone if the process dies, is passed on within the
+// process, and is kept by WithHoldAtLeast. Fences of permits that are held at the same time are not ordered, so a store cannot refuse
+// the smaller one. A fence is above those of all permits that ended before its own was granted, and that of an exclusive holder is
+// above all permits before it.
+//
+// Inside a permit, permits and readers of the same key run at once, and an exclusive call is ErrUpgrade, as Permits is inside Shared.
+// Shared, a batch guard, DoAll and Lead with Permits are errors of the call. Over redlock a call is refused with ErrUnavailable,
+// because votes cannot count. With LocalOnly, n callers are admitted in each process while the backend is away: choose FailClosed if
+// n is a strict limit.
+//
+// To the backend each permit of a process is an instance, such as host-4k2p#3, which Locker.Inspect shows. LockInfo has the limit
+// and how many this process holds.
 func Permits(n int) CallOption {
 	return func(c callOptions) callOptions {
 		if n < 1 {

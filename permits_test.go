@@ -239,7 +239,7 @@ func TestPermitInsideItsOwnLock(t *testing.T) { // rules L6 and P5
 	}
 }
 
-// With what docs/permits.md recommends, a limit by WithName, a drain is possible as well.
+// With what Permits recommends, a limit by WithName, a drain is possible as well.
 func TestExclusiveDrainsANameWithPermits(t *testing.T) { // rule P1
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithName("n", wllock.Permits(2)))

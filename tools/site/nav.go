@@ -18,7 +18,7 @@ type group struct {
 var navigation = []group{
 	{"Start", []string{"README.md", "docs/README.md", "docs/quickstart.md", "docs/recipes.md", "docs/flashsale.md", "docs/migrating.md", "docs/testing.md", "docs/glossary.md"}},
 	{"Decide", []string{"docs/guarantees.md", "docs/production.md", "docs/comparison.md", "docs/backends.md", "docs/modules.md"}},
-	{"Use", []string{"docs/settings.md", "docs/tuning.md", calculator, "docs/batching.md", "docs/permits.md", "docs/middleware.md", "docs/errors.md"}},
+	{"Use", []string{"docs/settings.md", "docs/tuning.md", calculator, "docs/batching.md", "docs/middleware.md", "docs/errors.md"}},
 	{"Operate", []string{"docs/operations.md", "docs/outage.md", "docs/cli.md"}},
 	{"Backends", []string{"docs/redis.md", "docs/redlock.md", "docs/zookeeper.md", "docs/etcd.md", "docs/sql.md"}},
 	{"Figures", []string{
