@@ -288,3 +288,13 @@ func TestAnotherSitesNameIsRefusedOnLoopback(t *testing.T) {
 	debug.Handler(l).ServeHTTP(elsewhere, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://admin.example/", http.NoBody))
 	require.Equal(t, http.StatusOK, elsewhere.Code)
 }
+
+// The page is read in terminals as well.
+func TestJSONIsPrintable(t *testing.T) {
+	l, _ := testlocker.New(t)
+	k, err := l.Acquire(t.Context(), "n", "a\u202eb")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, k.Release(t.Context())) }()
+	require.Equal(t, "test:n:a\u202eb", getJSON(t, l).Locks[0].Key)
+	require.Contains(t, get(t, l, "/?format=json", "").Body.String(), `test:n:a\u202eb`)
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // document is the page as JSON.
@@ -42,7 +43,8 @@ func (p page) writeJSON(w io.Writer) {
 	for _, s := range p.lockers {
 		d.Lockers = append(d.Lockers, s.document())
 	}
-	_ = json.NewEncoder(w).Encode(d) // fails only if the client has disconnected
+	text, _ := json.Marshal(d)                                 // it has no type that fails
+	_, _ = io.WriteString(w, nametext.JSON(string(text))+"\n") // fails only if the client has disconnected
 }
 
 func (s section) document() locker {

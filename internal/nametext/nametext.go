@@ -4,6 +4,9 @@ package nametext
 import (
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -47,4 +50,19 @@ func Quote(text string) string {
 		cut--
 	}
 	return strconv.Quote(text[:cut]) + "..."
+}
+
+// JSON makes a JSON text fit to print. More is escaped than JSON demands: all that is not printable.
+func JSON(text string) string {
+	var safe strings.Builder
+	for _, r := range text {
+		if r == '\n' || unicode.IsPrint(r) {
+			safe.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&safe, `\u%04x`, unit)
+		}
+	}
+	return safe.String()
 }

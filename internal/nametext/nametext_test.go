@@ -1,6 +1,7 @@
 package nametext_test
 
 import (
+	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
@@ -51,4 +52,16 @@ func FuzzCheckName(f *testing.F) {
 		err := nametext.CheckName("name", s)
 		require.Equal(t, rule.MatchString(s), err == nil, "%q: %v", s, err)
 	})
+}
+
+// A JSON text that is printed moves no cursor, and programs read what they read before.
+func TestJSONIsPrintable(t *testing.T) {
+	evil := "\u009b2J \u202e \U000e0001 \x1b[2J größe 😀"
+	text, err := json.Marshal(evil)
+	require.NoError(t, err)
+	safe := nametext.JSON(string(text))
+	require.Equal(t, `"\u009b2J \u202e \udb40\udc01 \u001b[2J größe 😀"`, safe)
+	var back string
+	require.NoError(t, json.Unmarshal([]byte(safe), &back))
+	require.Equal(t, evil, back)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/wllock/wllock/cmd/wllock/internal/child"
+	"github.com/wllock/wllock/cmd/wllock/internal/show"
 )
 
 // Exit codes, those of sysexits.h where that has one.
@@ -52,6 +53,7 @@ type app struct {
 // Main runs a command line and returns its exit code.
 func Main(args []string) int {
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
+	a.hearLibraries()
 	if err := child.Become(args); err != nil {
 		return a.ended(refusal(err))
 	}
@@ -85,12 +87,17 @@ func (a *app) ended(err error) int {
 		e = &exit{usage, err}
 	}
 	if e.err != nil {
-		fmt.Fprintln(a.err, "wllock: "+strings.TrimPrefix(e.err.Error(), "wllock: "))
+		a.say("%s", strings.TrimPrefix(e.err.Error(), "wllock: "))
 	}
 	if a.flush != nil {
 		a.flush()
 	}
 	return e.code
+}
+
+// say tells a person something. A server's words may be in it.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.err, "wllock: "+show.Lines(fmt.Sprintf(format, args...)))
 }
 
 // rest are the arguments of a command that runs no other one.

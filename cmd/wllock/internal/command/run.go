@@ -299,8 +299,6 @@ func whyLeft(err error) string {
 	return err.Error() + ". " + otherUser
 }
 
-func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, "wllock: "+format+"\n", args...) }
-
 // environment is that of the command: what this process was started with, and the lock.
 func environment(own []string, lock *wllock.Lock) []string {
 	var env []string

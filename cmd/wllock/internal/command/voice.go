@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -66,16 +65,21 @@ func (v *voice) flush() {
 	}
 }
 
-// Printf is the logger of go-redis, which writes to standard error itself by default.
-func (v *voice) Printf(_ context.Context, format string, args ...any) {
-	log.New(v, "", log.LstdFlags).Printf(format, args...)
-}
-
 // speakAside has all that is said from now on written aside, and keeps a reader that is gone from ending wllock by SIGPIPE: the command
 // would live on without it. It is for a run alone: `wllock ls | head` ends as other programs do.
 func (a *app) speakAside() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ignored, it would be for the command as well
 	v := newVoice(a.err)
 	a.err, a.flush = v, v.flush
-	goredis.SetLogger(v)
 }
+
+// libraries is the logger of those that write to standard error themselves by default. A server's words may be in what they say.
+type libraries struct{ *app }
+
+// hearLibraries has them say it as all else is said. It comes before any connection, and speakAside does.
+func (a *app) hearLibraries() {
+	goredis.SetLogger(libraries{a})
+}
+
+// Printf is for go-redis.
+func (l libraries) Printf(_ context.Context, format string, args ...any) { l.say(format, args...) }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/distributed"
 )
@@ -108,12 +109,12 @@ func Worst(all []Finding) Level {
 // Write writes the findings for people.
 func Write(w io.Writer, all []Finding) {
 	for _, f := range all {
-		fmt.Fprintf(w, "%-8s %-12s %s\n", f.Level, f.Subject, f.What)
+		fmt.Fprintf(w, "%-8s %-12s %s\n", f.Level, f.Subject, show.Lines(f.What))
 		if f.Means != "" {
-			fmt.Fprintf(w, "%21s means: %s\n", "", f.Means)
+			fmt.Fprintf(w, "%21s means: %s\n", "", show.Lines(f.Means))
 		}
 		if f.Mend != "" {
-			fmt.Fprintf(w, "%21s mend:  %s\n", "", f.Mend)
+			fmt.Fprintf(w, "%21s mend:  %s\n", "", show.Lines(f.Mend))
 		}
 	}
 }

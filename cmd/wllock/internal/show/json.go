@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/nametext"
 )
 
 // Lock is an Inspection for programs. Fences are texts, because many JSON readers round numbers of this size. What is not known is
@@ -90,12 +92,17 @@ func number(fence uint64) string {
 	return strconv.FormatUint(fence, 10)
 }
 
-// JSON writes a value in lines.
+// JSON writes a value in lines. Terminals get it as well, so what is not printable is escaped.
 func JSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var text strings.Builder
+	e := json.NewEncoder(&text)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, nametext.JSON(text.String()))
+	return err
 }
 
 // Locks is NewLock for several.

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -139,12 +140,33 @@ func Left(d time.Duration) string {
 	return Short(d) + " left"
 }
 
-// Text makes what others have written fit for a terminal: it is quoted if it could move the cursor.
+// Text makes what others have written fit for a terminal: it is quoted if it could move the cursor, or pass for two columns.
 func Text(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !utf8.ValidString(s) || strings.Contains(s, "  ") || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}
 	return s
+}
+
+// Lines makes a text of ours with others' words in it, as an error is, fit for a terminal: what could move the cursor is escaped, and
+// no line but the first begins as one of ours does.
+func Lines(s string) string {
+	var b strings.Builder
+	for s != "" {
+		r, size := utf8.DecodeRuneInString(s)
+		one, rest := s[:size], s[size:]
+		switch {
+		case r == '\n' && rest != "" && rest[0] != ' ':
+			b.WriteString("\n  ")
+		case r == '\n', unicode.IsPrint(r) && one == string(r):
+			b.WriteString(one)
+		default:
+			quoted := strconv.Quote(one)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = rest
+	}
+	return b.String()
 }
 
 // Short is a duration in at most six letters. Clocks differ, so what would be negative is none.

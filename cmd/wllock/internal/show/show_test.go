@@ -72,3 +72,33 @@ func TestWhoShowsPermits(t *testing.T) {
 	Who(&out, i, time.Now())
 	require.Contains(t, out.String(), "is held, shared\n")
 }
+
+// What could move the cursor, and blanks that make two columns, are quoted.
+func TestTextKeepsItsPlace(t *testing.T) {
+	for text, want := range map[string]string{
+		"10:00 am": "10:00 am", "größe": "größe", "bad\xff\xfe": `"bad\xff\xfe"`, "a  exclusive  9h": `"a  exclusive  9h"`,
+		"right\u202eleft": `"right\u202eleft"`, "c1\u009b": `"c1\u009b"`,
+	} {
+		require.Equal(t, want, Text(text))
+	}
+}
+
+// An error with a server's words in it keeps its lines, moves no cursor, and none of its lines passes for one of ours.
+func TestLinesKeepTheirPlace(t *testing.T) {
+	require.Equal(t, "want \"1  2\":\n  \\x1b]0;owned\\a \\x9b \\u009b \\r.\n  wllock: all is well\n",
+		Lines("want \"1  2\":\n  \x1b]0;owned\a \x9b \u009b \r.\nwllock: all is well\n"))
+}
+
+// One byte that is no text once undid the columns of all lines behind it.
+func TestTableOfHostileKeys(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, Table(&out, []distributed.Inspection{{Key: "a:b:\xff"}, {Key: "a:b:2"}}, time.Now()))
+	require.NotContains(t, out.String(), "\t")
+	require.NotContains(t, out.String(), "\xff")
+}
+
+func TestJSONIsPrintable(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, JSON(&out, map[string]string{"a": "\u009b2J \u202e <größe>"}))
+	require.Equal(t, "{\n  \"a\": \"\\u009b2J \\u202e <größe>\"\n}\n", out.String())
+}
