@@ -73,7 +73,7 @@ func (a *app) ls() *cli.Command {
 				if c.Bool("json") {
 					return show.JSON(a.out, show.Locks(all))
 				}
-				return show.Table(a.out, all, time.Now())
+				return show.Table(a.out, all, time.Now(), terminalWidth(0))
 			})
 		},
 	}

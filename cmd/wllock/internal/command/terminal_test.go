@@ -97,7 +97,7 @@ func TestTopOnATerminal(t *testing.T) {
 			x := onTerminal(t, append(env, "NO_COLOR="), "top", "--interval", "100ms")
 			x.says("51 held, 1 waiting")
 			x.says("\x1b[33m      1") // in colour, and the first
-			require.Eventually(t, func() bool { return len(x.lines()) == 12 && strings.Contains(x.lines()[3], "shop:cart:7") }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return len(x.lines()) == 12 && strings.Contains(x.lines()[3], "  cart:7") }, patience, time.Millisecond)
 			require.NoError(t, pty.Setsize(x.keys, &pty.Winsize{Rows: 30, Cols: 60}))
 			require.Eventually(t, func() bool { return len(x.lines()) == 30 && strings.Contains(x.lines()[4], "…") }, patience, time.Millisecond)
 			require.NoError(t, holder.Process.Signal(syscall.SIGTERM))

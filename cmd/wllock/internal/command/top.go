@@ -82,5 +82,14 @@ func (a *app) topOnce(ctx context.Context, c *cli.Command, i distributed.Inspect
 	if c.Bool("json") {
 		return show.JSON(a.out, show.Locks(all))
 	}
-	return show.Table(a.out, all, now)
+	return show.Table(a.out, all, now, terminalWidth(0))
+}
+
+// terminalWidth is that of the terminal to which this program writes, or none if it writes elsewhere.
+func terminalWidth(none int) int {
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || width <= 0 {
+		return none
+	}
+	return width
 }

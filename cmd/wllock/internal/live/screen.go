@@ -36,9 +36,11 @@ type screen struct {
 
 // draw writes a whole screen at once, over the one before, so that nothing flickers.
 func (s screen) draw(w io.Writer, v view, width, height int, now time.Time) error {
-	lines := []string{s.head(v, now, width), s.state(v, width), s.paint(reverse, cut(row("WAITING", "HELD", "LEASE", "MODE", "HOLDER", "KEY"), width))}
+	holders := s.holderWidth(v, width)
+	title := row("WAITING", "HELD", "LEASE", "MODE", "HOLDER", "KEY", holders, width)
+	lines := []string{s.head(v, now, width), s.state(v, width), s.paint(reverse, title)}
 	for _, i := range v.locks {
-		lines = append(lines, s.lock(i, now, width))
+		lines = append(lines, s.lock(i, now, width, holders))
 	}
 	for len(lines) < height-footLines {
 		lines = append(lines, "")
@@ -63,24 +65,40 @@ func (s screen) state(v view, width int) string {
 	return s.paint(red, cut(show.Text(v.err.Error()), width))
 }
 
-func (s screen) lock(i distributed.Inspection, now time.Time, width int) string {
+const (
+	// row's columns before that of the holders, and the blanks behind it.
+	rowBefore = "%7s %7s %7s  %-9s  "
+	rowGap    = "  "
+)
+
+// holderWidth is that of the column of holders: what they need, but no more than the keys leave them, which one looks for.
+func (s screen) holderWidth(v view, width int) int {
+	const least = len("HOLDER")
+	holders, keys := least, len("KEY")
+	for _, i := range v.locks {
+		holders = max(holders, utf8.RuneCountInString(show.Holder(i)))
+		keys = max(keys, utf8.RuneCountInString(s.key(i)))
+	}
+	return max(least, min(holders, width-len(fmt.Sprintf(rowBefore, "", "", "", ""))-len(rowGap)-keys))
+}
+
+// key is that of a lock without what the head says of all.
+func (s screen) key(i distributed.Inspection) string {
+	return show.Text(strings.TrimPrefix(i.Key, strings.TrimSuffix(s.title, "*")))
+}
+
+func (s screen) lock(i distributed.Inspection, now time.Time, width, holders int) string {
 	waiting := show.Waiting(i)
-	line := cut(row(fmt.Sprint(waiting), show.AgeText(i, now), show.LeftText(i), modeText(i), show.Holder(i), show.Text(i.Key)), width)
+	line := row(fmt.Sprint(waiting), show.AgeText(i, now), show.LeftText(i), show.Mode(i), show.Holder(i), s.key(i), holders, width)
 	if waiting > 0 {
 		return s.paint(yellow, line)
 	}
 	return line
 }
 
-func modeText(i distributed.Inspection) string {
-	if i.Foreign {
-		return "-"
-	}
-	return i.Mode.String()
-}
-
-func row(waiting, held, lease, mode, holder, key string) string {
-	return fmt.Sprintf("%7s %7s %7s  %-9s  %-32s  %s", waiting, held, lease, mode, cut(holder, 32), key)
+func row(waiting, held, lease, mode, holder, key string, holders, width int) string {
+	before := fmt.Sprintf(rowBefore+"%-*s"+rowGap, waiting, held, lease, mode, holders, cut(holder, holders))
+	return cut(before, width) + cutMiddle(key, width-utf8.RuneCountInString(before))
 }
 
 func (s screen) paint(colour, text string) string {
@@ -99,4 +117,14 @@ func cut(text string, width int) string {
 		return ""
 	}
 	return string([]rune(text)[:width-1]) + "…"
+}
+
+// cutMiddle is cut for keys, which begin alike: it keeps the end, too.
+func cutMiddle(text string, width int) string {
+	all := []rune(text)
+	if len(all) <= width {
+		return text
+	}
+	end := max(width-1, 0) * 2 / 3
+	return cut(string(all[:len(all)-end]), width-end) + string(all[len(all)-end:])
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -39,12 +40,29 @@ func Who(w io.Writer, i distributed.Inspection, now time.Time) {
 	_ = table.Flush() // to w, whose errors show when the program ends
 }
 
-// heldBy is the mode, and how many permits are held if that is what the first in the queue waits for.
+// heldBy is the mode, or how many permits are held if the first in the queue says of how many.
 func heldBy(i distributed.Inspection) string {
-	if len(i.Waiters) == 0 || i.Waiters[0].Limit == 0 || i.Mode != distributed.Shared {
+	switch {
+	case i.Foreign:
 		return i.Mode.String()
+	case len(i.Waiters) == 0 || i.Waiters[0].Limit == 0 || i.Mode != distributed.Shared:
+		return Mode(i)
 	}
-	return fmt.Sprintf("%v, %d of %d permits", i.Mode, len(i.Holders)+i.MoreHolders, i.Waiters[0].Limit)
+	return fmt.Sprintf("%d of %d permits", len(i.Holders)+i.MoreHolders, i.Waiters[0].Limit)
+}
+
+// permit is the number behind the instance of one that has, or waits for, a permit.
+var permit = regexp.MustCompile(`#[0-9]+$`)
+
+// Mode is how the holders have the lock: "exclusive", "shared" or "permits"; "-": nobody has it, or it is not known.
+func Mode(i distributed.Inspection) string {
+	switch {
+	case i.Foreign || !i.Held():
+		return "-"
+	case i.Mode == distributed.Shared && permit.MatchString(i.Holders[0].Instance):
+		return "permits"
+	}
+	return i.Mode.String()
 }
 
 func holder(w io.Writer, i distributed.Inspection, h distributed.Holder, now time.Time) {
@@ -85,9 +103,14 @@ func firstFence(i distributed.Inspection) uint64 {
 func queue(w io.Writer, i distributed.Inspection, now time.Time) {
 	fmt.Fprintf(w, "  waiting\t%d\n", Waiting(i))
 	for n, one := range i.Waiters {
-		text := fmt.Sprintf("%d. %s, %s", n+1, instance(one.Instance), one.Mode)
-		if one.Limit > 0 {
-			text += fmt.Sprintf(", one of %d permits", one.Limit)
+		text := fmt.Sprintf("%d. %s, ", n+1, instance(one.Instance))
+		switch {
+		case one.Limit > 0:
+			text += fmt.Sprintf("for one of %d permits", one.Limit)
+		case permit.MatchString(one.Instance):
+			text += "for a permit"
+		default:
+			text += one.Mode.String()
 		}
 		if !one.Since.IsZero() {
 			text += ", for " + Short(now.Sub(one.Since))
@@ -107,8 +130,8 @@ func Broken(b distributed.Breaking) string {
 	return fmt.Sprintf("%s by %s, held by %s, fence %d: %s", stamp(b.At), Text(b.By), Text(b.Holder), b.Fence, Text(b.Reason))
 }
 
-// ownLetters are those that identify a process behind its host, and the number of its Locker.
-var ownLetters = regexp.MustCompile(`-[a-z2-7]{10}(-[0-9]+)?$`)
+// ownLetters are those that identify a process behind its host, and the numbers of its Locker and of a permit.
+var ownLetters = regexp.MustCompile(`-[a-z2-7]{10}(-[0-9]+)?(#[0-9]+)?$`)
 
 // Host is the host, or the pod, of an instance.
 func Host(instance string) string { return ownLetters.ReplaceAllString(instance, "") }
@@ -196,22 +219,25 @@ func Age(i distributed.Inspection, now time.Time) time.Duration {
 	return max(now.Sub(i.Since), 0)
 }
 
-// Table writes a line for each lock.
-func Table(w io.Writer, all []distributed.Inspection, now time.Time) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+// Table writes a line for each lock, or two, without the fence, if one is wider than the terminal. Width 0: there is no terminal.
+func Table(w io.Writer, all []distributed.Inspection, now time.Time, width int) error {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KEY\tMODE\tHELD\tLEASE\tWAITING\tHOLDER\tFENCE")
 	for _, i := range all {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%d\n",
-			Text(i.Key), mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i), i.Fence)
+			Text(i.Key), Mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i), i.Fence)
 	}
-	return table.Flush()
-}
-
-func mode(i distributed.Inspection) string {
-	if i.Foreign || !i.Held() {
-		return "-"
+	_ = table.Flush() // to text, which takes all
+	wide := func(line string) bool { return utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > width }
+	if width > 0 && slices.ContainsFunc(slices.Collect(strings.Lines(text.String())), wide) {
+		text.Reset()
+		for _, i := range all {
+			fmt.Fprintf(&text, "%s\n  %s, held %s, lease %s, %d waiting, %s\n", Text(i.Key), Mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i))
+		}
 	}
-	return i.Mode.String()
+	_, err := io.WriteString(w, text.String())
+	return err
 }
 
 // AgeText is Age for a column.

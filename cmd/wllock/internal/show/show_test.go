@@ -51,26 +51,52 @@ func TestTable(t *testing.T) {
 	require.NoError(t, Table(&out, []distributed.Inspection{
 		{Key: "a:b:1", Foreign: true, Holders: []distributed.Holder{{Left: time.Minute}}},
 		{Key: "a:b:2", Since: now.Add(-time.Hour), Holders: []distributed.Holder{{Instance: "web"}}, MoreWaiters: 4},
-	}, now))
+	}, now, 0))
 	lines := strings.Split(out.String(), "\n")
 	require.Equal(t, []string{"a:b:1", "-", "-", "1m00s", "0", "(not", "wllock)", "0"}, strings.Fields(lines[1]))
 	require.Equal(t, []string{"a:b:2", "exclusive", "1h00m", "-", "4", "web", "0"}, strings.Fields(lines[2]))
 }
 
-func TestWhoShowsPermits(t *testing.T) {
-	i := distributed.Inspection{
-		Key: "order:partner:acme", Mode: distributed.Shared, Holders: []distributed.Holder{{Instance: "a#1"}, {Instance: "b#1"}},
-		Waiters: []distributed.Waiter{{Instance: "c#1", Mode: distributed.Shared, Limit: 2}, {Instance: "d", Mode: distributed.Shared}},
+// What does not fit into a terminal takes two lines, and no column is broken.
+func TestNarrowTable(t *testing.T) {
+	now := time.Now()
+	all := []distributed.Inspection{{
+		Key: "shop:report:" + strings.Repeat("x", 50), Since: now.Add(-time.Hour), Fence: 1795343918618400999,
+		Holders: []distributed.Holder{{Instance: "web-1-4711-report.sh-oesauayna7", Left: 4700 * time.Millisecond}},
+	}}
+	table := func(width int) string {
+		var out strings.Builder
+		require.NoError(t, Table(&out, all, now, width))
+		return out.String()
 	}
-	var out strings.Builder
-	Who(&out, i, time.Now())
-	require.Contains(t, out.String(), "is held, shared, 2 of 2 permits\n")
-	require.Contains(t, out.String(), "shared, one of 2 permits\n")
+	whole := table(0)
+	widest := len(strings.Split(whole, "\n")[1])
+	require.Equal(t, whole, table(widest))
+	for _, width := range []int{80, widest - 1} {
+		require.Equal(t, all[0].Key+"\n  exclusive, held 1h00m, lease 4.7s, 0 waiting, web-1-4711-report.sh-oesauayna7\n", table(width))
+	}
+}
+
+func TestPermitsAreNotReaders(t *testing.T) {
+	i := distributed.Inspection{
+		Key: "order:partner:acme", Mode: distributed.Shared,
+		Holders: []distributed.Holder{{Instance: "a-aaaaaaaaaa#1"}, {Instance: "b-aaaaaaaaaa#1"}},
+		Waiters: []distributed.Waiter{{Instance: "c-aaaaaaaaaa#2", Mode: distributed.Shared, Limit: 2}, {Instance: "d-aaaaaaaaaa#1", Mode: distributed.Shared}},
+	}
 	require.Equal(t, 2, NewLock(i).Waiters[0].Permits)
-	i.Waiters = i.Waiters[1:]
-	out.Reset()
-	Who(&out, i, time.Now())
-	require.Contains(t, out.String(), "is held, shared\n")
+	who := func() string {
+		var out strings.Builder
+		Who(&out, i, time.Now())
+		return out.String()
+	}
+	require.Contains(t, who(), "is held, 2 of 2 permits\n")
+	require.Contains(t, who(), "a-aaaaaaaaaa#1, on a\n")
+	require.Contains(t, who(), "1. c-aaaaaaaaaa#2, on c, for one of 2 permits\n")
+	require.Contains(t, who(), "2. d-aaaaaaaaaa#1, on d, for a permit\n")
+	i.Waiters = nil
+	require.Contains(t, who(), "is held, permits\n")
+	i.Holders[0].Instance = "a-aaaaaaaaaa"
+	require.Contains(t, who(), "is held, shared\n")
 }
 
 // What could move the cursor, and blanks that make two columns, are quoted.
@@ -92,7 +118,7 @@ func TestLinesKeepTheirPlace(t *testing.T) {
 // One byte that is no text once undid the columns of all lines behind it.
 func TestTableOfHostileKeys(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, Table(&out, []distributed.Inspection{{Key: "a:b:\xff"}, {Key: "a:b:2"}}, time.Now()))
+	require.NoError(t, Table(&out, []distributed.Inspection{{Key: "a:b:\xff"}, {Key: "a:b:2"}}, time.Now(), 0))
 	require.NotContains(t, out.String(), "\t")
 	require.NotContains(t, out.String(), "\xff")
 }
