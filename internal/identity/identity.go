@@ -45,16 +45,17 @@ func Instance(name string) string {
 	return Process(name)
 }
 
-// host returns the name of the machine, with a dash for each character that Check refuses.
+// host returns the name of the machine.
 var host = sync.OnceValue(func() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return unknownHost
 	}
-	return clean(name)
+	return Clean(name)
 })
 
-func clean(name string) string {
+// Clean makes a name of a text: at most MaxName bytes, with a dash for each character that Check refuses.
+func Clean(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if allowed(r) {
 			return r

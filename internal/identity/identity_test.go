@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestProcessIsNamedAfterItsHost(t *testing.T) {
 	host, err := os.Hostname()
 	assert.NoError(t, err)
-	assert.True(t, strings.HasPrefix(Process(""), clean(host)+"-"), Process(""))
+	assert.True(t, strings.HasPrefix(Process(""), Clean(host)+"-"), Process(""))
 	assert.Equal(t, Process(""), Process(""), "the same each time")
 	assert.True(t, strings.HasPrefix(Process("web-1"), "web-1-"))
 	assert.Len(t, Process("web-1"), len("web-1-")+suffixLength)
@@ -33,10 +33,10 @@ func TestInstancesOfAProcessDiffer(t *testing.T) {
 func TestNames(t *testing.T) {
 	for _, good := range []string{"a", "web-7f9c9d8b6-x2abz", "db_1.example.org", strings.Repeat("x", MaxName)} {
 		assert.NoError(t, Check(good), good)
-		assert.Equal(t, good, clean(good))
+		assert.Equal(t, good, Clean(good))
 	}
 	for _, bad := range []string{"", "a b", "a:b", "a%b", "über", "a\n", strings.Repeat("x", MaxName+1)} {
 		assert.Error(t, Check(bad), bad)
-		assert.NoError(t, Check(clean(bad)), bad)
+		assert.NoError(t, Check(Clean(bad)), bad)
 	}
 }

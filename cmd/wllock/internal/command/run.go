@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -15,6 +17,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/cmd/wllock/internal/child"
 	"github.com/wllock/wllock/config"
+	"github.com/wllock/wllock/internal/identity"
 )
 
 const (
@@ -30,13 +33,14 @@ const (
 
 func (a *app) run() *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "run a command under a lock", ArgsUsage: "NAME KEY -- COMMAND [ARGUMENT...]", Description: runDescription,
+		Name: "run", Usage: "run a command under a lock", ArgsUsage: "NAME KEY [-- COMMAND [ARGUMENT...]]", Description: runDescription,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "n", Aliases: []string{"no-wait"}, Usage: "give up at once if others have the lock"},
 			&cli.DurationFlag{Name: "w", HideDefault: true, Aliases: []string{"wait"}, Usage: "wait so long for the lock (default: $WLLOCK_WAIT, or for ever)"},
 			&cli.IntFlag{Name: "E", Aliases: []string{"conflict-exit-code"}, Value: notAcquired, Usage: "exit with this `CODE` when others have the lock"},
 			&cli.BoolFlag{Name: "q", Aliases: []string{"quiet"}, Usage: "say nothing when others have the lock"},
 			&cli.BoolFlag{Name: "s", Aliases: []string{"shared"}, Usage: "a read lock: beside other readers"},
+			&cli.IntFlag{Name: "permits", HideDefault: true, Usage: "be one of `N` holders at a time; all have to give the same number"},
 			&cli.DurationFlag{Name: "hold-at-least", HideDefault: true, Usage: "keep the lock taken so long from its start, also if the command ends before"},
 			&cli.DurationFlag{Name: "lock-time-max", HideDefault: true, Usage: "end the command when it has run so long (default: never)"},
 			&cli.DurationFlag{Name: "grace", Value: 5 * time.Second, Usage: "time between SIGTERM and SIGKILL when the lock is lost"},
@@ -50,6 +54,8 @@ name in WLLOCK_LOCK_KEY and the fencing token in WLLOCK_LOCK_FENCE (0: the backe
 that refuses smaller ones. Signals are passed on to it. In WLLOCK_LOCK_PID it finds wllock's process id, by which a
 run that asks for a lock it runs under already is refused: it would wait for itself.
 
+Without COMMAND the lock is held until Ctrl-C or SIGTERM, which then is a good end: the code is 0.
+
 If the lock is lost, COMMAND and all that descends from it get SIGTERM, and after the grace SIGKILL.
 
 Exit codes: COMMAND's own; 64 wrong usage, 69 the backend is unavailable, 70 the lock was lost, 75 others have the
@@ -59,7 +65,7 @@ the wait for the lock, wllock dies by the same signal; shells call that 128 and 
 // job is one run.
 type job struct {
 	app       *app
-	path      string // of the program
+	path      string // of the program; "": none is run
 	name, key string
 	grace     time.Duration
 	conflict  int  // exit code when others have the lock
@@ -87,6 +93,9 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return j.refusal(err)
 	}
+	if j.path == "" {
+		return j.hold(lock)
+	}
 	return j.under(lock)
 }
 
@@ -103,12 +112,16 @@ func (j *job) notice(signals []os.Signal) {
 func (a *app) newJob(c *cli.Command) (*job, error) {
 	args := c.Args().Slice()
 	switch {
-	case !a.dashed || len(a.after) == 0 || len(args) != 2:
-		return nil, usageError("want NAME KEY -- COMMAND: see wllock help run")
+	case a.dashed && len(a.after) == 0 || len(args) != 2:
+		return nil, usageError("want NAME KEY -- COMMAND, or NAME KEY alone: see wllock help run")
 	case c.Bool("n") && c.IsSet("w"):
 		return nil, usageError("-n and -w exclude each other")
 	case c.Bool("s") && c.IsSet("hold-at-least"):
 		return nil, usageError("--shared and --hold-at-least exclude each other")
+	case c.Bool("s") && c.IsSet("permits"):
+		return nil, usageError("--shared and --permits exclude each other")
+	case c.IsSet("permits") && c.Int("permits") < 1:
+		return nil, usageError("--permits %d: want 1 or more", c.Int("permits"))
 	}
 	if code := c.Int("E"); code < 0 || code > 255 {
 		return nil, usageError("--conflict-exit-code %d: want 0 to 255", code)
@@ -125,14 +138,29 @@ func (a *app) newJob(c *cli.Command) (*job, error) {
 	if err := a.notWithin(settings.SystemName + ":" + args[0] + ":" + args[1]); err != nil {
 		return nil, err
 	}
-	path, err := child.Look(a.after[0])
-	if err != nil {
-		return nil, refusal(err)
+	path := ""
+	if a.dashed {
+		if path, err = child.Look(a.after[0]); err != nil {
+			return nil, refusal(err)
+		}
+	}
+	if settings.Instance == "" {
+		settings.Instance = instanceOf(path)
 	}
 	return &job{
 		app: a, path: path, name: args[0], key: args[1], grace: c.Duration("grace"), conflict: c.Int("E"), quiet: c.Bool("q"),
 		opts: callOptions(c), settings: settings, signals: make(chan os.Signal, signalRoom),
 	}, nil
+}
+
+// instanceOf is what others see of a holder: the host, wllock's process and the command. See show.Host.
+func instanceOf(path string) string {
+	process := fmt.Sprintf("-pid%d", os.Getpid())
+	if path != "" {
+		process += "-" + filepath.Base(path)
+	}
+	host, _ := os.Hostname() // without one the process is named all the same
+	return identity.Clean(host[:min(len(host), max(identity.MaxName-len(process), 0))] + process)
 }
 
 func callOptions(c *cli.Command) []wllock.CallOption {
@@ -145,6 +173,9 @@ func callOptions(c *cli.Command) []wllock.CallOption {
 	}
 	if c.Bool("s") {
 		opts = append(opts, wllock.Shared())
+	}
+	if n := c.Int("permits"); n > 0 {
+		opts = append(opts, wllock.Permits(n))
 	}
 	if d := c.Duration("hold-at-least"); d > 0 {
 		opts = append(opts, wllock.WithHoldAtLeast(d))
@@ -242,16 +273,47 @@ func (j *job) under(lock *wllock.Lock) error {
 		_ = release(lock)
 		return &exit{code: lost} // watch has said why
 	}
-	switch err := release(lock); {
-	case errors.Is(err, wllock.ErrLeaseLost):
-		return &exit{lost, fmt.Errorf("the lock was lost before the command ended, with %d: %w", c.Code(), err)}
-	case err != nil:
-		j.app.say("the lock is free when its lease has expired: %v", err)
+	if err := j.release(lock, fmt.Sprintf("the command ended, with %d", c.Code())); err != nil {
+		return err
 	}
 	if s := c.Signal(); s != nil {
 		return j.dies(s)
 	}
 	return &exit{code: c.Code()}
+}
+
+// release gives the lock back. The error is that it had been lost before what happened last.
+func (j *job) release(lock *wllock.Lock, last string) error {
+	switch err := release(lock); {
+	case errors.Is(err, wllock.ErrLeaseLost):
+		return &exit{lost, fmt.Errorf("the lock was lost before %s: %w", last, err)}
+	case err != nil:
+		j.app.say("the lock is free when its lease has expired: %v", err)
+	}
+	return nil
+}
+
+// hold keeps the lock until a signal ends it. Ctrl-C is how that is meant to end, and SIGTERM how a service manager does it.
+func (j *job) hold(lock *wllock.Lock) error {
+	j.app.say("%s is held, fence %d: Ctrl-C releases it", lock.Key(), lock.Fence())
+	for {
+		select {
+		case s := <-j.signals: // if the lock is lost as well, the release says so
+			if !child.Ends(s) {
+				continue
+			}
+			if err := j.release(lock, "its end, by a signal"); err != nil {
+				return err
+			}
+			if s == os.Interrupt || s == syscall.SIGTERM {
+				return nil
+			}
+			return j.dies(s)
+		case <-lock.Context().Done():
+			_ = release(lock)
+			return &exit{lost, context.Cause(lock.Context())}
+		}
+	}
 }
 
 // dies has wllock die by a signal when all is released and closed.

@@ -130,8 +130,9 @@ func Broken(b distributed.Breaking) string {
 	return fmt.Sprintf("%s by %s, held by %s, fence %d: %s", stamp(b.At), Text(b.By), Text(b.Holder), b.Fence, Text(b.Reason))
 }
 
-// ownLetters are those that identify a process behind its host, and the numbers of its Locker and of a permit.
-var ownLetters = regexp.MustCompile(`-[a-z2-7]{10}(-[0-9]+)?(#[0-9]+)?$`)
+// ownLetters are those that identify a process behind its host, with the number and the command of a run before them, and the numbers of
+// its Locker and of a permit behind them.
+var ownLetters = regexp.MustCompile(`(-pid[0-9]+(-[A-Za-z0-9._-]+)?)?-[a-z2-7]{10}(-[0-9]+)?(#[0-9]+)?$`)
 
 // Host is the host, or the pod, of an instance.
 func Host(instance string) string { return ownLetters.ReplaceAllString(instance, "") }
