@@ -82,6 +82,8 @@ type Error struct {
 	Ran             bool          // the function was entered: a repeat may do the work twice
 	Holder          string        // of a caller that others kept out (ErrHeld, ErrWaitTimeout, ErrQueueFull, its own deadline): the Locker.Instance that has the lock, of readers one and how many more; "": not known
 	Err             error         // one of the errors above, maybe with more beside it
+
+	Broken *distributed.Breaking // of ErrLeaseLost: who ended the lease by force, and why; nil: nobody, or not known
 }
 
 // Error implements error.
@@ -94,6 +96,9 @@ func (e *Error) Error() string {
 			b.WriteString(", held by " + nametext.Quote(e.Holder)) // quoted: it comes from the backend
 		}
 		b.WriteByte(')')
+	}
+	if e.Broken != nil {
+		b.WriteString(": broken by " + nametext.Quote(e.Broken.By) + ": " + nametext.Quote(e.Broken.Reason))
 	}
 	return b.String()
 }
@@ -109,6 +114,9 @@ func (e *Error) LogValue() slog.Value {
 	}
 	if e.Holder != "" {
 		attrs = append(attrs, slog.String("holder", nametext.Quote(e.Holder)))
+	}
+	if e.Broken != nil {
+		attrs = append(attrs, slog.String("broken_by", nametext.Quote(e.Broken.By)), slog.String("reason", nametext.Quote(e.Broken.Reason)))
 	}
 	return slog.GroupValue(attrs...)
 }

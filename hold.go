@@ -31,6 +31,9 @@ type hold struct {
 
 	pins      atomic.Int32 // functions inside: the outer one and nested guards; 0: closed, and stays so
 	lostLease atomic.Bool  // LeaseLost has been called
+	// inquiry is set before the context ends, or the release returns; nil: nobody asks who broke the lock. A function that returns by
+	// itself in the moment of the loss may read nil before it is set, and is not told.
+	inquiry atomic.Pointer[inquiry]
 }
 
 // err says what is wrong with the hold now.
@@ -68,7 +71,7 @@ func (h *hold) error(reasons []error) error {
 		reason = join(reasons...)
 	}
 	return &Error{Op: "hold", Key: h.key, Tier: TierDistributed, Waited: h.localWait + h.distributedWait(),
-		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason}
+		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason, Broken: h.broken()}
 }
 
 // context is the one that the function runs with.
@@ -141,6 +144,7 @@ func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) { // rul
 		err = h.tenure.ReleaseAndWait(ctx, &h.turn)
 	}
 	if errors.Is(err, distributed.ErrLeaseLost) { // only the backend knew
+		h.observer.inquire(h)
 		return false, nil
 	}
 	return kept, err
@@ -190,7 +194,7 @@ func (h *hold) LeaseLost() { // rule T6
 		return
 	}
 	h.lostLease.Store(true)
-	h.observer.lost(h.outside(), &h.call)
+	h.observer.lost(h)
 	h.endContext()
 	h.pass()
 }

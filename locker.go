@@ -69,6 +69,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	l.observer = newObserver(system, l.instance, s.logger)
 	l.policy = policyFor(system, backend, &s, slog.New(l.observer.logger))
 	l.observer.backend = l.policy
+	l.observer.inspector, _ = distributed.InspectorOf(backend)
 	l.names.system, l.names.settings = system, &l.settings
 	l.names.full = l.observer.tooManyNames
 	l.names.first.Store(&map[string]*nameState{})
@@ -165,6 +166,7 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 	}
 	l.limits.Close()
 	l.tenures.Stop()
+	l.observer.inquired(ctx)
 	return join(err, l.disconnect(ctx), l.observer.close(ctx))
 }
 

@@ -23,17 +23,19 @@ type observer struct {
 	logger    logger
 	telemetry *telemetry // nil: nobody measures
 	backend   policy
-	degraded  func() bool // locks are held without leases now; nil: never, unless LocalOnly
+	inspector distributed.Inspector // nil: the backend cannot tell who has a lock
+	degraded  func() bool           // locks are held without leases now; nil: never, unless LocalOnly
 
 	mishaps
 	logs, spans, metrics notifier
+	inquiries            notifier // of the backend, which is foreign code as well
 	starts               attempts // of spans
 }
 
 func newObserver(system, instance string, to *slog.Logger) *observer {
 	o := &observer{system: system}
 	o.mishaps.log = o.logPanic
-	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics} {
+	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics, &o.inquiries} {
 		n.mishaps, n.loop = &o.mishaps, n.work
 	}
 	o.starts = attempts{mishaps: &o.mishaps, slots: make(chan struct{}, maxAttempts)}
@@ -151,12 +153,13 @@ func (o *observer) left(w *foreignWait) {
 }
 
 // lost is called instead of ended when a hold has lost its lease.
-func (o *observer) lost(ctx context.Context, c *call) {
-	o.ended(ctx, c, time.Now(), true)
+func (o *observer) lost(h *hold) {
+	o.ended(h.outside(), &h.call, time.Now(), true)
 	if o.backend.Lost() {
-		return
+		return // by an outage, and one line tells of all of them
 	}
-	o.logHold(ctx, "lock lost while held", c)
+	o.logHold(h.outside(), "lock lost while held", &h.call)
+	o.inquire(h)
 }
 
 // count updates the counters when a turn ends.
@@ -244,6 +247,13 @@ func (o *observer) collected(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
 	o.metrics.flush(ctx, maxReports)
+}
+
+// inquired waits, until ctx ends, for what the backend is asked: before it is closed.
+func (o *observer) inquired(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, inquiryTime)
+	defer cancel()
+	o.inquiries.flush(ctx, math.MaxInt64)
 }
 
 // close takes the Locker off the meter and waits for all reports, until ctx ends or closePatience has passed, whichever

@@ -141,7 +141,6 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	for _, l := range ended {
 		l.End() // no lock is held, because it calls the Watcher
 	}
-	b.broken.note(found.Key, record)
 	return record, nil
 }
 
@@ -162,6 +161,7 @@ func (s *shard) breaks(found distributed.Inspection, record *distributed.Breakin
 	}
 	s.fence++ // between those reserved and those to come
 	record.At, record.Fence = time.Now(), s.fence
+	s.backend.broken.note(found.Key, *record) // before a holder learns of it, and asks who it was
 	var ended []*lease
 	for _, l := range slices.Clone(e.owners) {
 		if l.place == nil || l.place.state != undelivered { // else its client does not know it, and never will

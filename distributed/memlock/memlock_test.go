@@ -127,6 +127,34 @@ func TestWatcherMayCallBack(t *testing.T) {
 	assert.NoError(t, p.Leave(t.Context()))
 }
 
+// asker looks who broke its lease, from within the notification.
+type asker struct {
+	b     *memlock.Backend
+	found *distributed.Breaking
+}
+
+func (a *asker) LeaseLost(distributed.Lease) {
+	found, _ := a.b.Inspect(context.Background(), "k")
+	a.found = found.Broken
+}
+func (a *asker) LeaseReleased(distributed.Lease, error) {}
+func (a *asker) LeaseContended(distributed.Lease)       {}
+
+// The record is there before a holder learns of the Break.
+func TestTheHolderMayAskWhoBrokeItsLease(t *testing.T) {
+	b := memlock.New()
+	defer b.Close()
+	l, _ := enter(t, b, "a")
+	a := &asker{b: b}
+	l.(distributed.AsyncLease).Watch(a, l)
+	found, err := b.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	_, err = b.Break(t.Context(), found, "ops", "stuck")
+	require.NoError(t, err)
+	require.NotNil(t, a.found)
+	assert.Equal(t, "ops", a.found.By)
+}
+
 func TestTTLTooShort(t *testing.T) {
 	b := memlock.New()
 	defer b.Close()

@@ -80,6 +80,7 @@ func TestLookOverBackends(t *testing.T) {
 			require.Zero(t, code, err)
 			require.Contains(t, out, "reason=stuck")
 			require.Equal(t, lost, holder.ends(), holder.err.String())
+			require.Contains(t, holder.err.String(), "the lock was broken: ")
 			next.says("in")
 			require.Greater(t, fenceOf(t, next), fenceOf(t, holder))
 			_, out, _ = run(t, env, "who", "n", "1")

@@ -87,3 +87,21 @@ func TestRunWithoutACommandFindsALossOut(t *testing.T) {
 	require.Equal(t, lost, p.ends(), p.err.String())
 	require.Contains(t, p.err.String(), "longer than its maximum")
 }
+
+// Who loses a lock by a Break is told by whom and why, with a command and without.
+func TestRunSaysWhoBrokeItsLock(t *testing.T) {
+	t.Parallel()
+	_, env := redis(t)
+	for name, args := range map[string][]string{
+		": ending the command": {"run", "n", "1", "--", "sh", "-c", "echo is held; exec sleep 60"}, "": {"run", "n", "2"},
+	} {
+		t.Run(args[2], func(t *testing.T) {
+			t.Parallel()
+			p := start(t, env, args...).says("is held")
+			code, _, err := run(t, env, "break", "--yes", "--by", "ops", "--reason", "it is stuck", "n", args[2])
+			require.Zero(t, code, err)
+			require.Equal(t, lost, p.ends(), p.err.String())
+			require.Regexp(t, "lease lost"+name+"\nwllock: the lock was broken: .* by ops, held by .*: it is stuck\n", p.err.String())
+		})
+	}
+}

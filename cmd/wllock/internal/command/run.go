@@ -16,6 +16,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/cmd/wllock/internal/child"
+	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/internal/identity"
 )
@@ -270,8 +271,7 @@ func (j *job) under(lock *wllock.Lock) error {
 		return refusal(err)
 	}
 	if !j.watch(c, lock) {
-		_ = release(lock)
-		return &exit{code: lost} // watch has said why
+		return j.lost(lock)
 	}
 	if err := j.release(lock, fmt.Sprintf("the command ended, with %d", c.Code())); err != nil {
 		return err
@@ -293,6 +293,14 @@ func (j *job) release(lock *wllock.Lock, last string) error {
 	return nil
 }
 
+// lost ends a run whose lock was lost, which has been said. It says who broke the lock, if somebody did.
+func (j *job) lost(lock *wllock.Lock) error {
+	if e, ok := errors.AsType[*wllock.Error](release(lock)); ok && e.Broken != nil {
+		j.app.say("the lock was broken: %s", show.Broken(*e.Broken))
+	}
+	return &exit{code: lost}
+}
+
 // hold keeps the lock until a signal ends it. Ctrl-C is how that is meant to end, and SIGTERM how a service manager does it.
 func (j *job) hold(lock *wllock.Lock) error {
 	j.app.say("%s is held, fence %d: Ctrl-C releases it", lock.Key(), lock.Fence())
@@ -310,8 +318,8 @@ func (j *job) hold(lock *wllock.Lock) error {
 			}
 			return j.dies(s)
 		case <-lock.Context().Done():
-			_ = release(lock)
-			return &exit{lost, context.Cause(lock.Context())}
+			j.app.say("%v", context.Cause(lock.Context()))
+			return j.lost(lock)
 		}
 	}
 }
