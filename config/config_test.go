@@ -188,6 +188,25 @@ func TestAForeignSchemeIsReportedWithTheOthers(t *testing.T) {
 	}
 }
 
+func TestGuessesAtMisspelledVariables(t *testing.T) {
+	for name, want := range map[string]string{
+		"WLLOCK_TTL": "WLLOCK_LEASE_TTL", "WLLOCK_THRESHOLD": "WLLOCK_SINGLE_WAIT_THRESHOLD", "WLLOCK_SYSTEM": "WLLOCK_SYSTEM_NAME",
+		"WLLOCK_PASSWORD": "WLLOCK_REDIS_PASSWORD", "WLLOCK_LEASE_TTL_SECONDS": "WLLOCK_LEASE_TTL", "WLLOCK_BACKEND_URL": "WLLOCK_BACKEND",
+		"WLLOCK_WIAT": "WLLOCK_WAIT", "WLLOCK_LEASETTL": "WLLOCK_LEASE_TTL", "WLLOCK_TIMEOUT": "", "WLLOCK_URL": "", "WLLOCK_DEBUG": "", "WLLOCK_": "",
+	} {
+		setenv(t, map[string]string{"WLLOCK_SYSTEM_NAME": "order", name: "7"})
+		_, err := config.FromEnv()
+		require.ErrorContains(t, err, name+" is not a setting")
+		if want == "" {
+			require.NotContains(t, err.Error(), "did you mean")
+			require.ErrorContains(t, err, "(allowed: WLLOCK_SYSTEM_NAME, WLLOCK_BACKEND,")
+			require.NotContains(t, err.Error(), "example")
+		} else {
+			require.ErrorContains(t, err, "did you mean "+want+"?")
+		}
+	}
+}
+
 func TestOtherVariablesAreIgnored(t *testing.T) {
 	setenv(t, map[string]string{
 		"WLLOCK_SYSTEM_NAME": "order",

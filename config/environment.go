@@ -73,21 +73,49 @@ func unknownVariables() []Problem {
 			serviceLink.MatchString(name) {
 			continue
 		}
-		near := nearest(name)
-		wrong = append(wrong, Problem{
-			Variable: name,
-			Fault:    "is not a setting; did you mean " + near.variable + "?",
-			Allowed:  near.allowed,
-			Example:  near.variable + "=" + near.example,
-		})
+		wrong = append(wrong, unknown(name))
 	}
 	slices.SortFunc(wrong, func(a, b Problem) int { return strings.Compare(a.Variable, b.Variable) })
 	return wrong
 }
 
-// nearest returns the setting whose variable is the fewest edits away from name.
-func nearest(name string) setting {
-	return slices.MinFunc(settings, func(a, b setting) int { return edits(name, a.variable) - edits(name, b.variable) })
+// unknown returns the problem of a variable that is no setting.
+func unknown(name string) Problem {
+	near, found := nearest(name)
+	if !found {
+		return Problem{Variable: name, Fault: "is not a setting", Allowed: strings.Join(variables(), ", ")}
+	}
+	return Problem{
+		Variable: name,
+		Fault:    "is not a setting; did you mean " + near.variable + "?",
+		Allowed:  near.allowed,
+		Example:  near.variable + "=" + near.example,
+	}
+}
+
+func variables() []string {
+	var all []string
+	for _, s := range settings {
+		all = append(all, s.variable)
+	}
+	return all
+}
+
+// nearest returns the setting that a name was meant for: of those that contain its words, or whose words it contains, the one
+// that is the fewest edits away; without such a setting the one of all, if no more than a third of the name has to be edited.
+func nearest(name string) (setting, bool) {
+	distance := func(s setting) int { return edits(name, s.variable) }
+	byDistance := func(a, b setting) int { return distance(a) - distance(b) }
+	word := strings.TrimPrefix(name, variablesPrefix)
+	alike := slices.DeleteFunc(slices.Clone(settings), func(s setting) bool {
+		own := strings.TrimPrefix(s.variable, variablesPrefix)
+		return !strings.Contains(own+"_", word+"_") && !strings.Contains(word+"_", own+"_")
+	})
+	if len(alike) > 0 {
+		return slices.MinFunc(alike, byDistance), true
+	}
+	near := slices.MinFunc(settings, byDistance)
+	return near, distance(near) <= (len(word)+1)/3 // word begins with _; rounded up
 }
 
 // edits is the Levenshtein distance, computed one row at a time.

@@ -127,7 +127,7 @@ func (c Config) options() []wllock.Option {
 type Opener func(ctx context.Context, u *url.URL) (distributed.Backend, error)
 
 // WithOpener returns a copy of c whose Open calls open for URLs of this scheme: to add a backend, or to replace a built-in
-// one. The last one given for a scheme applies. It panics if open is nil.
+// one. The last one given for a scheme applies; that for postgres opens postgresql URLs as well. It panics if open is nil.
 func (c Config) WithOpener(scheme string, open Opener) Config {
 	if open == nil {
 		panic(fmt.Sprintf("config: WithOpener(%q, nil): want a function", scheme))
@@ -160,6 +160,11 @@ func (c Config) allOpeners(log *slog.Logger) map[string]Opener {
 		}
 	}
 	maps.Copy(openers, c.openers)
+	for name, other := range otherNames {
+		if open := openers[other]; open != nil && openers[name] == nil {
+			openers[name] = open
+		}
+	}
 	return openers
 }
 

@@ -150,6 +150,20 @@ func TestOpenReportsASchemeWithTheOtherProblems(t *testing.T) {
 	require.ErrorContains(t, err, `"postgres" is not a backend that this program can open: Config.WithOpener adds it, with package distributed/sqllock/postgres`)
 }
 
+// Both names of a scheme are opened, whichever the program has given.
+func TestPostgresHasTwoNames(t *testing.T) {
+	for _, backend := range []string{"postgres://host/shop", "postgresql://host/shop"} {
+		c := valid()
+		c.Backend = config.NewURL(backend)
+		opened := errors.New("opened")
+		_, err := c.WithOpener("postgres", func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+			require.Equal(t, backend, u.String())
+			return nil, opened
+		}).Open(t.Context())
+		require.ErrorIs(t, err, opened)
+	}
+}
+
 func TestOpenAsksTheBackend(t *testing.T) {
 	c := valid()
 	c.Backend = config.NewURL("spy://:hunter2@host")

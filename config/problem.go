@@ -15,7 +15,7 @@ type Problem struct {
 	Variable string // WLLOCK_LEASE_TTL
 	Fault    string // what is wrong
 	Allowed  string // what is allowed
-	Example  string // as a line of an env file
+	Example  string // as a line of an env file, if there is one
 }
 
 // Error returns a line for each problem.
@@ -37,7 +37,11 @@ func (e *Error) Error() string {
 
 // String returns the problem in one line.
 func (p Problem) String() string {
-	return fmt.Sprintf("%s %s (allowed: %s; example: %s)", p.Variable, p.Fault, p.Allowed, p.Example)
+	example := ""
+	if p.Example != "" {
+		example = "; example: " + p.Example
+	}
+	return fmt.Sprintf("%s %s (allowed: %s%s)", p.Variable, p.Fault, p.Allowed, example)
 }
 
 // fault is an error of a Decode method whose text contains no secret.

@@ -11,6 +11,9 @@ import (
 
 const backendVariable = "WLLOCK_BACKEND"
 
+// otherNames are second names of schemes: an opener for the one opens the other, too.
+var otherNames = map[string]string{"postgresql": "postgres"}
+
 // moduleSchemes are those of wllock's backends that are modules of their own, with the package that opens each.
 var moduleSchemes = map[string]string{
 	"etcd": "distributed/etcdlock", "etcds": "distributed/etcdlock", "zk": "distributed/zklock", "zks": "distributed/zklock",

@@ -44,6 +44,17 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return newBackend(d, all)
 }
 
+// Opener returns an Open for config.WithOpener, for the schemes etcd and etcds.
+func Opener(opts ...Option) func(context.Context, *url.URL) (distributed.Backend, error) {
+	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		b, err := Open(u.String(), opts...)
+		if err != nil {
+			return nil, err // not a nil *Backend in an interface
+		}
+		return b, nil
+	}
+}
+
 // errURL does not show the URL, which may contain a password.
 var errURL = errors.New("etcdlock: not the URL of a cluster: want etcd://host:port,host:port/prefix or etcds://, with / ? # and @ in a " +
 	"password percent-encoded")

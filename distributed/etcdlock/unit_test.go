@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,4 +135,15 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 	}
 	_, err := New(nil)
 	require.Error(t, err)
+}
+
+// What cannot be opened is nil, and not a nil pointer that passes for a Backend.
+func TestOpenerOpensAURL(t *testing.T) {
+	b, err := Opener(WithPrefix("/locks"))(t.Context(), &url.URL{Scheme: "etcd", Host: "h1,h2"})
+	require.NoError(t, err)
+	require.Equal(t, "/locks", b.(*Backend).set.prefix)
+	require.NoError(t, b.Close())
+	b, err = Opener()(t.Context(), &url.URL{Scheme: "redis", Host: "h1"})
+	require.Error(t, err)
+	require.Nil(t, b)
 }

@@ -122,7 +122,7 @@ var errPooled = errors.New("a pooler that keeps no sessions is in between: open 
 // pooledCodes: a prepared statement exists already, or does not exist.
 var pooledCodes = map[string]bool{"42P05": true, "26000": true}
 
-var errNoTables = errors.New("the tables are missing or not complete: run sqllock.Migrate, or the statements of sqllock.DDL")
+var errNoTables = errors.New("the tables are missing or not complete: run wllock migrate, sqllock.Migrate, or the statements of sqllock.DDL")
 
 // explain wraps the error of a statement.
 func explain(what string, err error) error {

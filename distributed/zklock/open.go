@@ -1,12 +1,14 @@
 package zklock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/tlsfile"
 )
 
@@ -34,6 +36,17 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 		all = append(all, WithRoot(u.Path))
 	}
 	return New(servers, all...)
+}
+
+// Opener returns an Open for config.WithOpener, for the schemes zk and zks.
+func Opener(opts ...Option) func(context.Context, *url.URL) (distributed.Backend, error) {
+	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
+		b, err := Open(u.String(), opts...)
+		if err != nil {
+			return nil, err // not a nil *Backend in an interface
+		}
+		return b, nil
+	}
 }
 
 const passwordFile = "password-file"

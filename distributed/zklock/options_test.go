@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -208,4 +209,15 @@ func TestARefusedConnectionIsNamed(t *testing.T) {
 	}
 	require.ErrorContains(t, err, "connection refused")
 	require.NotContains(t, err.Error(), "\n")
+}
+
+// What cannot be opened is nil, and not a nil pointer that passes for a Backend.
+func TestOpenerOpensAURL(t *testing.T) {
+	b, err := Opener(WithRoot("/locks"))(t.Context(), &url.URL{Scheme: "zk", Host: "h1,h2"})
+	require.NoError(t, err)
+	require.Equal(t, "/locks", b.(*Backend).set.root)
+	require.NoError(t, b.Close())
+	b, err = Opener()(t.Context(), &url.URL{Scheme: "redis", Host: "h1"})
+	require.Error(t, err)
+	require.Nil(t, b)
 }

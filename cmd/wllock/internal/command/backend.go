@@ -62,30 +62,19 @@ func firstOf(texts ...string) string {
 
 // withOpeners adds the backends that are modules of their own.
 func withOpeners(c config.Config) config.Config {
-	for _, scheme := range []string{"postgres", "postgresql"} {
-		c = c.WithOpener(scheme, postgres.Opener())
-	}
-	c = c.WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener())
-	for _, scheme := range []string{"etcd", "etcds"} {
-		c = c.WithOpener(scheme, opener(func(u string) (*etcdlock.Backend, error) { return etcdlock.Open(u) }))
-	}
-	for _, scheme := range []string{"zk", "zks"} {
-		c = c.WithOpener(scheme, opener(func(u string) (*zklock.Backend, error) { return zklock.Open(u) }))
-	}
-	for _, scheme := range []string{"memcached", "memcacheds"} {
-		c = c.WithOpener(scheme, opener(func(u string) (*memcachelock.Backend, error) { return memcachelock.Open(u) }))
+	c = c.WithOpener("postgres", postgres.Opener()).WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener())
+	for _, secure := range []string{"", "s"} {
+		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("memcached"+secure, openMemcached)
 	}
 	return c
 }
 
-func opener[B distributed.Backend](open func(string) (B, error)) config.Opener {
-	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
-		b, err := open(u.String())
-		if err != nil {
-			return nil, err // not a nil B in an interface
-		}
-		return b, nil
+func openMemcached(_ context.Context, u *url.URL) (distributed.Backend, error) {
+	b, err := memcachelock.Open(u.String())
+	if err != nil {
+		return nil, err // not a nil *Backend in an interface
 	}
+	return b, nil
 }
 
 // inspected runs f with the backend's Inspector, whose calls are bounded, and closes that.

@@ -54,6 +54,7 @@ type app struct {
 func Main(args []string) int {
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
 	a.hearLibraries()
+	cli.HelpPrinterCustom = wrapped
 	if err := child.Become(args); err != nil {
 		return a.ended(refusal(err))
 	}
@@ -126,6 +127,7 @@ func (a *app) commands() *cli.Command {
 		},
 	}
 	for _, c := range append(root.Commands, root) {
+		c.Description = lineBreak.ReplaceAllString(c.Description, "$1 $2")
 		c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
 			return usageError("%w: see wllock help %s", err, strings.TrimPrefix(strings.TrimPrefix(c.FullName(), "wllock"), " "))
 		}

@@ -79,7 +79,11 @@ func (a *app) migrate() *cli.Command {
 			if err != nil {
 				return &exit{usage, err}
 			}
-			return migrate(ctx, u)
+			if err := migrate(ctx, u); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(a.out, "the tables wllock_locks, wllock_waiters and wllock_meta are there")
+			return err
 		},
 	}
 }

@@ -108,7 +108,7 @@ func TestDoctorOfARedis(t *testing.T) {
 		"no right to SCAN": {func(s *redistest.Server, env []string) []string {
 			s.Do("ACL", "SETUSER", "u", "on", ">hunter2", "~shop:*", "~wllock:shop:*", "&wllock:shop:*", "+@all", "-scan")
 			return []string{"redis://u:hunter2@" + s.Addr}
-		}, no, "lock keys", `ok: not looked at: NOPERM`},
+		}, no, "lock keys", `ok: not looked at: NOPERM.*ls and top take redis-cli ACL SETUSER u \+scan \+getrange`},
 		"a wrong password": {func(s *redistest.Server, env []string) []string {
 			return []string{"redis://u:hunter2@" + s.Addr}
 		}, wrong, "access", `error: .*WRONGPASS.*WLLOCK_REDIS_PASSWORD_FILE`},
@@ -169,8 +169,9 @@ func TestDoctorOfDatabases(t *testing.T) {
 			require.Equal(t, wrong, code, name)
 			require.Regexp(t, "error: .*wllock migrate", found["access"], name)
 		}
-		code, _, err := run(t, env, "migrate")
+		code, out, err := run(t, env, "migrate")
 		require.Zero(t, code, err)
+		require.Contains(t, out, "wllock_meta are there\n")
 		_, found := examined(t, env)
 		require.Contains(t, found["access"], "ok: ", name)
 		require.Contains(t, found["lock"], "lock and unlock", name)

@@ -4,11 +4,13 @@ package command
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/cmd/wllock/internal/doctor"
 	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -144,4 +146,53 @@ func TestManualAndVersion(t *testing.T) {
 	require.Contains(t, out, "who")
 	code, _, _ = run(t, nil, "who", "a", "b")
 	require.Equal(t, usage, code)
+}
+
+// Help breaks its lines between words, also those of the descriptions.
+func TestHelpIsAsWideAsTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help"}, {"help", "run"}, {"help", "top"}, {"run", "--help"}} {
+		code, out, err := run(t, nil, args...)
+		require.Zero(t, code, err)
+		for line := range strings.SplitSeq(out, "\n") {
+			require.LessOrEqual(t, len(line), 80, "%v: %s", args, line)
+		}
+	}
+}
+
+// A user with the rights of the page for services runs jobs, and looks at locks by name. What lists take, the page, the error and the
+// doctor say alike, and it is enough.
+func TestTheDocumentedUserLearnsWhatListsTake(t *testing.T) {
+	t.Parallel()
+	s, env := redis(t)
+	s.AddUser(t, "redis.md", "shop")
+	env = append(env, "WLLOCK_REDIS_USERNAME=shop", "WLLOCK_REDIS_PASSWORD=change-me")
+	for _, args := range [][]string{{"run", "n", "1", "--", "true"}, {"who", "shop:n:1"}} {
+		code, _, err := run(t, env, args...)
+		require.LessOrEqual(t, code, no, err)
+	}
+	code, _, err := run(t, env, "ls")
+	require.Equal(t, unavailable, code)
+	require.Contains(t, err, doctor.ListRights)
+	_, found := examined(t, env)
+	require.Contains(t, found["lock keys"], "ok: not looked at: ")
+	require.Contains(t, found["lock keys"], "ACL SETUSER shop "+doctor.ListRights)
+	page, fault := os.ReadFile("../../../../docs/redis.md")
+	require.NoError(t, fault)
+	require.Contains(t, string(page), "`"+doctor.ListRights+"`")
+
+	s.Do(append([]any{"ACL", "SETUSER", "shop"}, anys(strings.Fields(doctor.ListRights))...)...)
+	for _, args := range [][]string{{"ls"}, {"top", "--once"}} {
+		code, _, err = run(t, env, args...)
+		require.Zero(t, code, err)
+	}
+	_, found = examined(t, env)
+	require.Contains(t, found["lock keys"], "ok: no value of others")
+}
+
+func anys(texts []string) (all []any) {
+	for _, t := range texts {
+		all = append(all, t)
+	}
+	return all
 }

@@ -17,6 +17,8 @@ const (
 	scanPage, scanPages = 1000, 100
 	// ours starts the value of every lock, and the name of every helper key.
 	ours = "wllock:"
+	// ListRights are the rights to list locks and to look at their keys: locks do not need them, and by default the user has none.
+	ListRights = "+scan +getrange"
 	// foreignShown is how many keys a finding names.
 	foreignShown = 3
 )
@@ -36,7 +38,7 @@ func (p *patient) redisForeign(ctx context.Context, c *redis.Client) {
 			err = p.foreignAmong(ctx, c, keys, &foreign)
 		}
 		if err != nil {
-			p.fine("lock keys", "not looked at: %v", err) // by default the user has no right to SCAN: locks do not need it
+			p.fine("lock keys", "not looked at: %v. This and wllock ls and top take redis-cli ACL SETUSER %s %s", err, p.user(), ListRights)
 			return
 		}
 		looked += scanPage
