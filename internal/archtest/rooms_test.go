@@ -180,7 +180,7 @@ var rooms = []room{
 		path: "cmd/wllock", what: "the command line: run, who, ls, top, break, doctor", program: true,
 		knows: []string{public, "internal/nametext", "internal/identity", "internal/passfile", "internal/redisopts", "internal/tlsfile"},
 		imports: []string{
-			redisClient, zookeeperClient, "github.com/go-sql-driver/mysql", "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
+			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
 			"go.etcd.io/etcd/client/v3", "modernc.org/sqlite", "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client
 		},
 	},
