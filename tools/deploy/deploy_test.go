@@ -133,6 +133,7 @@ func TestWorkflows(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
+		assert.NotRegexp(t, `uses: \S+@v`, string(text), "%s: an action by its tag, which can be moved", file)
 		for _, m := range regexp.MustCompile(`- run: (?:make (\S+)|((?:tools|\.ci)/\S+))`).FindAllStringSubmatch(string(text), -1) {
 			if m[1] != "" {
 				assert.Contains(t, string(makefile), "\n"+m[1]+":", file)
