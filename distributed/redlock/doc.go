@@ -13,7 +13,7 @@
 //	                                   votes of a majority ──▶ lease ──leave.lua on all servers──▶ next
 //
 // On each server the lock is the plain key, SET with a token, NX and PX, as other Redlock clients set it: those and we exclude
-// each other. docs/redlock.md shows the keys, and says what is promised.
+// each other. docs/redlock.md shows the keys, and says what may go wrong.
 //
 //	node        one server: what is asked of it, in pipelines; its time-outs and backoff
 //	attempt     one Enter: what each server has said about it (seats), and what follows from that
