@@ -9,7 +9,7 @@
 // its row first, so the row is the one place where callers meet.
 //
 //	Enter ──▶ one statement: update the row if it is free and nobody is queued, or insert it ──▶ LEASE
-//	            ▼ it was not                                                                       │ renewed, 1000 in a statement
+//	            ▼ it was not                                                                       │ renewed, 4000 in a statement
 //	          one short transaction: read row and queue, decide (decide.go), write ──▶ LEASE       │
 //	            ▼                                                                                  ├─ Release: one statement
 //	          PLACE: a row of the queue, kept by heartbeats                                        ▼
