@@ -249,3 +249,20 @@ func TestEchoAfterClose(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrClosed)
 }
+
+// TestPingSeesAServerThatOnlyReads: also before the backend knows a system whose keys it could try.
+func TestPingSeesAServerThatOnlyReads(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	require.NoError(t, b.Ping(t.Context()))
+	s.Do("REPLICAOF", "127.0.0.1", "1")
+	require.Eventually(t, func() bool { return errors.Is(b.Ping(t.Context()), distributed.ErrUnavailable) }, patience, time.Millisecond)
+	s.Do("REPLICAOF", "NO", "ONE")
+	require.Eventually(t, func() bool { return b.Ping(t.Context()) == nil }, patience, time.Millisecond)
+	s.Do("CLIENT", "PAUSE", patience.Milliseconds(), "WRITE")
+	ctx, cancel := context.WithTimeout(t.Context(), testTTL/3)
+	defer cancel()
+	require.ErrorIs(t, b.Ping(ctx), distributed.ErrUnavailable)
+	s.Do("CLIENT", "UNPAUSE")
+}

@@ -157,10 +157,12 @@ func (b *Backend) about(ctx context.Context, tag string) error {
 	return b.measure(ctx, tag)
 }
 
-// tryKeys tries every command on keys that begin so.
+// tryKeys tries every command on keys that begin so. Where no system is known yet it tries whether the server takes scripts that write.
 func (b *Backend) tryKeys(ctx context.Context, tag string, starts []string) error {
 	if len(starts) == 0 {
-		return nil
+		c := conn.NewCall(readyScript, nil)
+		b.s.tr.Do(ctx, c)
+		return c.Err
 	}
 	calls := make([]*conn.Call, len(starts))
 	for i, start := range starts {
