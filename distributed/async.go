@@ -9,7 +9,7 @@ import (
 // that embeds keepalive.Lease and adds StartRelease has it. A lease without it costs its user a goroutine.
 type AsyncLease interface {
 	Lease
-	// Watch sets the one Watcher; it is called once per lease. Events of before are reported at once. The Watcher
+	// Watch sets the one Watcher, and is called once per lease. Events of before are reported at once. The Watcher
 	// receives as, the lease as its user knows it, which may be a wrapper of this one.
 	Watch(w Watcher, as Lease)
 	// At is Until and Healthy in one, for a caller that knows the time. left is by the clock that leaves less.
@@ -19,8 +19,8 @@ type AsyncLease interface {
 	StartRelease() bool
 }
 
-// Watcher receives events of a lease that nobody is blocked on. Calls come from any goroutine, possibly before the
-// method that caused them has returned, and must not block.
+// Watcher receives the events of a lease, so that no goroutine has to wait for them. Calls come from any goroutine, possibly
+// before the method that caused them has returned, and must not block.
 type Watcher interface {
 	LeaseLost(Lease)            // Lost has been closed
 	LeaseContended(Lease)       // Contended has changed, or Wanted: ask it
@@ -32,7 +32,7 @@ type Watcher interface {
 type RenewalWatcher interface {
 	Watcher
 	// LeaseRenewed is called when a renewal has been answered (nil), and for each try that was not (an error that Is
-	// ErrUnavailable). sent is when it was sent; zero: not known.
+	// ErrUnavailable). sent is when it was sent, or zero if that is not known.
 	LeaseRenewed(l Lease, sent time.Time, err error)
 }
 
@@ -42,17 +42,17 @@ type Downgrader interface {
 	Lease
 	// Downgrade makes the lease a shared one. The lease goes on without a moment in between, and the readers at the head of
 	// the queue are granted theirs. From then on NextFence returns the one fence of a shared lease. From the call on its
-	// user lets nobody work under it but readers: after an error, other than ErrLeaseLost, it may be a shared lease or not,
-	// and is renewed and released like one or the other. It does nothing to a shared lease.
+	// user admits readers only. After an error other than ErrLeaseLost the lease is shared or exclusive: it is renewed and
+	// released as what it is. It does nothing to a shared lease.
 	Downgrade(ctx context.Context) error
 }
 
 // Wanted is an optional ability of a Lease: it says that others want it who do not wait for it. Leases that embed keepalive.Lease
-// have it; whether anybody tells them is up to the backend.
+// have it. Not every backend tells them.
 type Wanted interface {
 	Lease
-	// Wanted reports that another instance has asked for the lock with NoWait since the lease was granted, and was refused; or
-	// that somebody may want it who cannot say so. It stays true. Its user serves its own callers with the lease as before, and
+	// Wanted reports that another instance has asked for the lock with NoWait since the lease was granted, and was refused.
+	// It also reports that a client may want the lock which cannot say so. It stays true. Its user serves its own callers with the lease as before, and
 	// does not keep it when it is idle.
 	Wanted() bool
 }

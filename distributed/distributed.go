@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The errors of a Backend. Match them with errors.Is; the error of the backend's own client is wrapped beside them.
+// The errors of a Backend. Match them with errors.Is. The error of the backend's own client is wrapped beside them.
 var (
 	// ErrHeld answers an Enter with NoWait when another holds the lock or is queued for it.
 	ErrHeld = errors.New("lock is held by another")
@@ -42,20 +42,20 @@ func (m Mode) String() string {
 // Backend is the distributed tier: a service that all instances share, which grants leases in the order of the requests.
 //
 // A Backend serves several instances (Lockers) and all their keys, and is safe for concurrent use. One instance has at
-// most one contender per key; the tenure above sees to that. Package keepalive renews the leases of a Backend, and
+// most one contender per key: the tenure above sees to that. Package keepalive renews the leases of a Backend, and
 // locktest tests it.
 type Backend interface {
-	// Enter asks for the lock and returns after one bounded exchange: with a lease, or with a place in the queue
-	// (never with both; with req.NoWait never with a place: ErrHeld). A lease is returned only when nobody is queued
-	// before the caller.
+	// Enter asks for the lock and returns after one bounded exchange, with a lease or with a place in the queue, never with
+	// both. With req.NoWait it returns ErrHeld in place of a place. A lease is returned only when no instance is queued before
+	// the caller.
 	//
 	// When ctx ends first, or the answer is lost, Enter returns an error and sees to it that nothing of the request
-	// stays behind longer than ClaimWindow(req.TTL), or over a slow network than req.TTL. req.Prev is released first in any case, also when the answer is
-	// ErrHeld or a place; after another error it may or may not have been released.
+	// stays behind longer than ClaimWindow(req.TTL), or over a slow network than req.TTL. req.Prev is released first in any
+	// case, also when the answer is ErrHeld or a place. After another error it may or may not have been released.
 	Enter(ctx context.Context, req Request) (Lease, Place, error)
 	// Ping returns nil when the backend answers and can do its work, else an error that Is ErrUnavailable and says why not.
 	Ping(ctx context.Context) error
-	// Close ends all renewals and waits for background tasks. Leases that are still held expire by themselves; places
+	// Close ends all renewals and waits for background tasks. Leases that are still held expire by themselves. Places
 	// are left, and their waiters find them lost. After it every call returns ErrClosed. Repeated calls do nothing.
 	Close() error
 }
@@ -63,16 +63,16 @@ type Backend interface {
 // Request is the argument of Enter.
 type Request struct {
 	Key      string        // the full name, system:name:key
-	Instance string        // the Locker that asks; a backend may serve several
+	Instance string        // the Locker that asks: a backend may serve several
 	Mode     Mode          // Exclusive or Shared
 	TTL      time.Duration // of the lease once claimed, at least MinTTL
 	NoWait   bool          // no place is taken: a lease now, or ErrHeld
-	// Limit makes a Shared lease one of several permits: it is granted when nobody is queued before the caller and fewer than
-	// Limit shared leases of the key are held, whatever limit those were granted with; until then the head of the queue
+	// Limit makes a Shared lease one of several permits. It is granted when no instance is queued before the caller and fewer
+	// than Limit shared leases of the key are held, whatever limit those were granted with. Until then the head of the queue
 	// holds up all behind it, also those with a larger limit. It counts no leases that have expired. 0: no limit. An Exclusive
 	// request has none.
 	Limit int
-	Prev  Lease // a lease of this instance and key that Enter releases first, in the same exchange; nil: none
+	Prev  Lease // a lease of this instance and key that Enter releases first, in the same exchange, or nil
 }
 
 // CheckLimit returns an error if the Limit is one that no backend takes.
@@ -112,9 +112,9 @@ type Place interface {
 type Lease interface {
 	// NextFence returns the next fencing token, a number greater than any returned before for this key, over all
 	// instances. A Shared lease has one fence, above every earlier writer's and below every later one's, and returns it
-	// each time. Only one with a Limit has a fence for each caller, as an Exclusive one has: no other lease has the same, each is
-	// above all of those leases that ended before this one was granted, and leases that are held at the same time have
-	// fences in no order.
+	// each time. Only one with a Limit has a fence for each caller, as an Exclusive one has. No other lease has the same, and
+	// each is above all of those leases that ended before this one was granted. The fences of leases that are held at the
+	// same time have no order.
 	// ok is false when the lease's reserve is used up, or when this backend has no fences: Refill says which.
 	NextFence() (fence uint64, ok bool)
 	// Refill fetches more fences. It returns errors.ErrUnsupported when this backend has none.
@@ -128,7 +128,7 @@ type Lease interface {
 	Contended() bool
 	// Abandon stops the renewals: the lease expires by itself, and Lost is closed when it has.
 	Abandon()
-	// Lost is closed as soon as the lease is known, or must be assumed, gone; never because of Release.
+	// Lost is closed as soon as the lease is known, or must be assumed, gone. Release never closes it.
 	Lost() <-chan struct{}
 	// Release releases the lease and waits for the answer. It returns ErrLeaseLost if the lease had been lost, and nil if
 	// it was already released. It never touches another's lease. After ErrUnavailable, or when ctx ends first, the

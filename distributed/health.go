@@ -16,8 +16,8 @@ var (
 	ErrUnreached = errors.New("lock backend not reached")
 )
 
-// Observable is an optional ability of a Backend: it reports what comes of its exchanges with the service, so that nobody
-// needs to ask whether the service is there as long as it answers somebody.
+// Observable is an optional ability of a Backend: it reports what comes of its exchanges with the service. As long as the
+// service answers any request, no other has to ask whether it is there.
 type Observable interface {
 	Backend
 	// Observe has f called after every exchange, whoever asked for it, until stop is called. Calls come from any
@@ -30,9 +30,9 @@ type Observable interface {
 
 // Exchange is one question to the service and what came of it.
 type Exchange struct {
-	Sent time.Time     // when the question left; zero: just now, and the answer is there
-	RTT  time.Duration // until the answer; 0: there was none
-	Err  error         // nil: answered; Is ErrRefused: answered with a refusal; Is ErrUnreached: not sent; else there was no answer
+	Sent time.Time     // when the question left. Zero: just now, and the answer is there
+	RTT  time.Duration // until the answer. 0: there was none
+	Err  error         // nil: answered. Is ErrRefused: answered with a refusal. Is ErrUnreached: not sent. Else there was no answer
 }
 
 // TTLRegistry is an optional ability of a Backend: its instances can find out how long the leases of the others can last.

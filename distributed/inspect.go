@@ -17,15 +17,15 @@ var ErrNotHeld = errors.New("lock is not held")
 // and ends a lease by force. It is not for programs that want the lock: what it says is past when it is read.
 type Inspector interface {
 	Backend
-	// Inspect tells what the service knows of a key. It changes nothing, and a key that nobody uses is no error.
+	// Inspect tells what the service knows of a key. It changes nothing, and a key that is not in use is no error.
 	Inspect(ctx context.Context, key string) (Inspection, error)
 	// List returns a page of the keys in use that begin with prefix, which is "system:" or "system:name:", in any order. cursor
-	// is "" for the first page and then the next of the page before; next is "" after the last. A page may have fewer than
+	// is "" for the first page and then the next of the page before. next is "" after the last. A page may have fewer than
 	// limit keys, none, or a few more. Keys that come or go meanwhile may be missed, or be in two pages. Of each key it tells
 	// what Inspect does, except for the names of waiters and of all holders but one.
 	List(ctx context.Context, prefix, cursor string, limit int) (page []Inspection, next string, err error)
-	// Break ends what found tells of, an exclusive lease or the leases of all readers, those that have joined since included,
-	// and never the lease of a later holder: then, and if the lock is free, the error Is ErrNotHeld. The head of the queue is
+	// Break ends what found tells of: an exclusive lease, or the leases of all readers with those that have joined since. It
+	// never ends the lease of a later holder: then, and if the lock is free, the error Is ErrNotHeld. The head of the queue is
 	// granted the lock as after a release. The lease is lost for its holder: at once if it can be reached, else at its next
 	// renewal. by is who breaks it. Both by and reason are kept for BrokenMemory and shown by Inspect.
 	Break(ctx context.Context, found Inspection, by, reason string) (Breaking, error)
@@ -43,17 +43,17 @@ type Inspection struct {
 	Waiters     []Waiter  // instances, in the order of the queue
 	MoreWaiters int       // beside those
 	Broken      *Breaking // the last Break, if it is remembered
-	State       string    // names the holders to Break; its form is the service's
+	State       string    // names the holders to Break, in the service's own form
 }
 
-// Held reports whether somebody has the lock.
+// Held reports whether the lock is held.
 func (i Inspection) Held() bool { return len(i.Holders) > 0 }
 
 // Holder is an instance that has a lease.
 type Holder struct {
 	Instance string
 	Since    time.Time     // when it acquired the lease
-	Left     time.Duration // until it expires, unless it is renewed; negative: never; 0: not known
+	Left     time.Duration // until it expires, unless it is renewed. Negative: never. 0: not known
 	Fence    uint64        // the first of the lease
 }
 
@@ -61,11 +61,11 @@ type Holder struct {
 type Waiter struct {
 	Instance string
 	Mode     Mode
-	Limit    int       // it waits for one of so many permits; 0: it does not, or the service does not keep that
+	Limit    int       // it waits for one of so many permits. 0: it does not, or the service does not keep that
 	Since    time.Time // when it queued
 }
 
-// Holder names the holder: of several one, and how many more there are; "" if it is not known.
+// Holder names the holder: of several one, and how many more there are. It is "" if that is not known.
 func (i Inspection) Holder() string {
 	if len(i.Holders) == 0 {
 		return ""
@@ -87,7 +87,7 @@ type Breaking struct {
 	By     string // who did it: an instance, a process, a person
 	Reason string
 	Holder string // whose lease it was: see Inspection.Holder
-	Fence  uint64 // the holder has no larger one, and all that come are larger; 0: there are none
+	Fence  uint64 // the holder has no larger one, and all that come are larger. 0: there are none
 }
 
 const (
@@ -133,7 +133,7 @@ func InspectorOf(b Backend) (Inspector, bool) {
 // HeldError is an ErrHeld from a backend whose answer named the holder.
 type HeldError struct {
 	Holder string
-	Told   bool // the backend has told the holder, or will: its lease is Wanted; or the holder knows that somebody waits
+	Told   bool // the backend has told the holder, or will: its lease is Wanted. Or the holder knows that an instance waits
 }
 
 // Held returns ErrHeld, as a HeldError if the holder is known.
@@ -157,6 +157,6 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // anyway.
 type HolderTeller interface {
 	Place
-	// Holder names the holder: of several one, and how many more there are; "" if it is not known.
+	// Holder names the holder: of several one, and how many more there are. It is "" if that is not known.
 	Holder() string
 }

@@ -7,7 +7,7 @@ import (
 
 // Prober is an optional ability of a Backend: a readiness check asks it more than Ping does, which knows no key and no TTL.
 type Prober interface {
-	// Probe says whether a lock of p.Key with p.TTL would be granted, without taking one; nil or an error that says why not.
+	// Probe returns nil if a lock of p.Key with p.TTL would be granted, and else an error that says why not. It takes no lock.
 	// Whether the lock is held does not matter.
 	Probe(ctx context.Context, p Probe) error
 }

@@ -14,12 +14,12 @@ func RenewInterval(ttl time.Duration) time.Duration { return ttl / 3 }
 // HeartbeatInterval (H = T/6) is how often the place of a waiting instance is refreshed.
 func HeartbeatInterval(ttl time.Duration) time.Duration { return ttl / 6 }
 
-// ClaimWindow (W = T/2) is how long a fresh grant is valid until its first renewal claims it. A grant that nobody receives
+// ClaimWindow (W = T/2) is how long a fresh grant is valid until its first renewal claims it. A grant that is never received
 // delays others by no more than this (rule K5). A backend may grant more, up to T, where a claim takes longer.
 func ClaimWindow(ttl time.Duration) time.Duration { return ttl / 2 }
 
-// Drift is subtracted from every validity: 1% for clocks that run at different speeds plus 10 ms for their resolution and
-// for expiry in steps (the allowance of the Redlock description in the Redis documentation, made coarser).
+// Drift is subtracted from every validity. It allows 1% for clocks that run at different speeds, and 10 ms for their
+// resolution and for expiry in steps. The Redlock description in the Redis documentation has a finer allowance of this kind.
 func Drift(d time.Duration) time.Duration { return d/100 + 10*time.Millisecond }
 
 // Validity is the time up to which a right of length d that was requested at sent may be relied on. It counts from the

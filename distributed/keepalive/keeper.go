@@ -13,7 +13,7 @@ import (
 // Keeper renews the leases of one backend from one timer and notices when one expires, by both clocks.
 //
 // Each lease is renewed RenewInterval after its last renewal was sent (rule K1). Renewals that fall due together share one
-// call. One with an unknown outcome is retried until the lease expires; a lease that the backend says is gone ends at
+// call. One with an unknown outcome is retried until the lease expires. A lease that the backend says is gone ends at
 // once. The end of a lease is watched while its renewal is under way, so a backend that hangs makes leases end, not linger.
 type Keeper struct {
 	renew  func(ctx context.Context, due []distributed.Lease)
@@ -42,8 +42,8 @@ const (
 )
 
 // NewKeeper returns a Keeper that renews through renew. For each lease in due, renew calls Renewed, or End if the backend
-// says that the lease is gone, or Postpone if it is not to be renewed yet, or none of these if the outcome is unknown. It
-// returns when ctx ends, and runs on a goroutine of the keeper's; calls can overlap, but not for one lease.
+// says that the lease is gone, or Postpone if it is not to be renewed yet. It calls none of these if the outcome is unknown.
+// It returns when ctx ends, and runs on a goroutine of the keeper's. Calls can overlap, but not for one lease.
 func NewKeeper(renew func(ctx context.Context, due []distributed.Lease)) *Keeper {
 	k := &Keeper{renew: renew, base: time.Now()}
 	k.set = deadline.New(k.fire)

@@ -13,7 +13,7 @@ import (
 // its end. A backend embeds it in its own lease type, which gives that most of distributed.AsyncLease, and starts it
 // with Keeper.Keep.
 //
-// A lease is kept until one of three things happens. Exactly one of them wins; the winner is decided under mu (rule K3):
+// A lease is kept until one of three things happens. Exactly one of them wins. The winner is decided under mu (rule K3):
 //
 //	kept ── End, or it expires ──▶ lost             Lost is closed, the Watcher is notified
 //	kept ── Finish (a release begins) ──▶ finished   silence; Lost is never closed
@@ -125,7 +125,7 @@ func (l *Lease) Watch(w distributed.Watcher, as distributed.Lease) {
 }
 
 // SetContended is called by the backend when it learns that another instance waits, or that none waits any more. Repeated
-// calls do nothing, and nobody is notified once a release has begun.
+// calls do nothing, and the Watcher is not notified once a release has begun.
 func (l *Lease) SetContended(waits bool) {
 	if l.Contend(waits) {
 		l.NotifyContended()
@@ -175,7 +175,7 @@ func (l *Lease) tell(bits uint32) {
 
 // Renewed is called by the backend when the lease has been extended, or claimed. An earlier end than the one known is
 // ignored: answers may overtake each other, and both are promises of the backend. An answer that comes after the lease's end counts
-// as well, so it must be one that the service gives only if nobody else was granted the lock meanwhile.
+// as well, so it must be one that the service gives only if no other was granted the lock meanwhile.
 func (l *Lease) Renewed(until time.Time) {
 	l.mu.Lock()
 	sent, ended := l.asked, l.state.Load() >= finished

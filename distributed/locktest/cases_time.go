@@ -33,7 +33,7 @@ func contended(e *env) {
 	e.member().refused(key) // asking is not waiting
 	e.blink()
 	if l.Contended() {
-		e.Errorf("a lease is contended though nobody waits")
+		e.Errorf("a lease is contended though no instance waits")
 	}
 	if isWanted(l) && w.native {
 		e.notified("wanted", w.contended, l)
@@ -92,7 +92,7 @@ func wantedHolders(e *env) {
 					e.notified("wanted", told[i].contended, l)
 				}
 				if l.Contended() {
-					e.Errorf("%s: a lease is contended though nobody waits", name)
+					e.Errorf("%s: a lease is contended though no instance waits", name)
 				}
 			}
 			e.member().refused(key)

@@ -26,25 +26,25 @@ import (
 
 // Fixture says how to test a backend.
 type Fixture struct {
-	// Open returns a service without any locks. It cleans up with t.Cleanup; the suite closes the backends.
+	// Open returns a service without any locks. It cleans up with t.Cleanup. The suite closes the backends.
 	Open func(t TB) Service
 	// TTL of the leases in cases about time: the shortest that the backend keeps reliably on the machine (default
 	// [DefaultTTL]).
 	TTL time.Duration
 	// Bubble runs each case in a testing/synctest bubble, in no time. For backends without I/O.
 	Bubble bool
-	// Skip says why a case is not run; "" runs it. nil: all cases are run.
+	// Skip says why a case is not run. "" runs it. nil: all cases are run.
 	Skip func(Case) string
 }
 
 // Service is a lock service and what a test can do to it.
 type Service struct {
 	Backend distributed.Backend
-	Another func() distributed.Backend   // connects another process to the same service; nil: all instances share Backend
-	Expire  func(key string)             // makes the service forget the owner of the key, as DEL does; nil: such cases are skipped
-	Forget  func(key string)             // makes the service forget what it may of a free lock; nil: such cases are skipped
-	Holder  func(instance string) string // how answers name an instance that has the lock; nil: as it is
-	Cut     func(cut bool)               // cuts the network to the service, and heals it; nil: such cases are skipped
+	Another func() distributed.Backend   // connects another process to the same service. nil: all instances share Backend
+	Expire  func(key string)             // makes the service forget the owner of the key, as DEL does. nil: such cases are skipped
+	Forget  func(key string)             // makes the service forget what it may of a free lock. nil: such cases are skipped
+	Holder  func(instance string) string // how answers name an instance that has the lock. nil: as it is
+	Cut     func(cut bool)               // cuts the network to the service, and heals it. nil: such cases are skipped
 	// NoPermits says that the backend answers a Request.Limit with an error, which Is errors.ErrUnsupported. Such cases are
 	// skipped.
 	NoPermits bool

@@ -5,12 +5,12 @@
 //     forgotten the lock: the next caller acquires it beside the holder, which notices with its next renewal, T/6 later at
 //     most (T is the lease TTL). Give locks a server of their own, with memory to spare.
 //   - With several servers each lock lives on one of them, which the client finds by a hash of the key. When the list
-//     changes, keys move, and two holders are possible until the old leases are renewed: change it while nobody works.
+//     changes, keys move, and two holders are possible until the old leases are renewed: change it while no process uses locks.
 //     All processes must name the same servers in the same order.
 //   - A server that stood still for 1.5 T and goes on may forget a lock that it grants in that moment.
 //
-// What there is: exclusive and shared locks, permits, the order of arrival over all instances as long as the item lives, one effect
-// of each request though its reply is lost, and no use of any server's clock for more than cleaning up.
+// What there is: exclusive and shared locks, permits, and the order of arrival over all instances as long as the item lives. Each
+// request has one effect though its reply is lost. The server's clock is used for nothing but cleaning up.
 //
 //	client := memcache.New("10.0.0.1:11211")
 //	client.MaxIdleConns = 64 // callers that ask at a time; with the client's default of 2 most requests dial
@@ -30,8 +30,9 @@
 //	          PLACE: gets, again and again ── I am the owner ──▶ LEASE
 //	            └─ an owner's beat stands still: take it out, grant the head
 //
-// An owner that is dead is found by those that wait, or share the lock with it, each by its own clock: an owner whose beat has not changed for T since
-// one of them first read it has had no renewal for at least T. (Leader election in Kubernetes' client-go observes its record in the
-// same way.) So the whole seconds in which memcached counts, by a timer that runs late under load, decide nothing; the
-// item's expiry, 2 T + 2 s, only removes a lock that nobody waits for, or shares. Until then NoWait finds a dead holder's lock held.
+// An owner that is dead is found by those that wait, or share the lock with it, each by its own clock. An owner whose beat has
+// not changed for T since one of them first read it has had no renewal for at least T. (Leader election in Kubernetes'
+// client-go observes its record in the same way.) memcached counts in whole seconds, by a timer that runs late under load: so
+// its time decides nothing. The item's expiry, 2 T + 2 s, only removes a lock that no other instance waits for or shares.
+// Until then NoWait finds a dead holder's lock held.
 package memcachelock

@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed/keepalive"
 )
 
-// Backend is the distributed tier on memcached. It is safe for concurrent use; make one per process, for all its Lockers.
+// Backend is the distributed tier on memcached. It is safe for concurrent use. Make one per process, for all its Lockers.
 type Backend struct {
 	client   *memcache.Client
 	own      bool // Close closes it
@@ -36,7 +36,7 @@ type Option func(*Backend)
 // package's documentation says what that means.
 func WithUnfenced() Option { return func(b *Backend) { b.unfenced = true } }
 
-// New returns a Backend over the servers of client; it needs [WithUnfenced], and does not connect. The client is the caller's: its
+// New returns a Backend over the servers of client. It needs [WithUnfenced], and does not connect. The client is the caller's: its
 // Timeout bounds every exchange, and its MaxIdleConns should be as many as the callers that ask at a time. With several servers
 // set Timeout to T/20 at most: a silent server can hold up the renewals at the others for as long, a few times.
 func New(client *memcache.Client, opts ...Option) (*Backend, error) {

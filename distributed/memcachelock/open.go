@@ -29,7 +29,7 @@ const (
 //	memcached://host[:port][,host[:port]...]?unfenced=true
 //	memcacheds://host[:port][,host[:port]...]?unfenced=true[&tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// unfenced=true is the consent of [WithUnfenced]. memcacheds is TLS; tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for
+// unfenced=true is the consent of [WithUnfenced]. memcacheds is TLS. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for
 // the servers (default: those of the system), a client certificate and its key. They are read again for each connection. tls_server_name is
 // what the certificates of all servers must name in place of their hosts. There are no users: memcached knows them in SASL only, which the
 // client does not speak. Keys lie on the servers where a client of memcache.New looks for them. Like New, Open does not connect.

@@ -14,8 +14,8 @@
 // message: heartbeats find the grants, and renewals the contention, that a lost one would have reported.
 //
 // The code has three storeys. Backend opens, probes and closes. Below it a session asks the server, and attempts, places,
-// leases, heartbeats, renewals, the subscription and background tasks work with the session; wire.go and reply.go have
-// everything that they say. At the bottom, internal/conn has the connections.
+// leases, heartbeats, renewals, the subscription and background tasks work with the session. What they say is in wire.go
+// and reply.go. At the bottom, internal/conn has the connections.
 //
 // # State on the server
 //
@@ -32,7 +32,7 @@
 //
 //	wllock:shop:ttl                          zset    lease TTLs in use, by the time when they are forgotten
 //
-// The key is in one of these states; every arrow is one script, and each script may be repeated:
+// The key is in one of these states. Every arrow is one script, and each script may be repeated:
 //
 //	          enter                    leave, nobody queued
 //	missing ─────────▶ owned, W ms ──────────────────────────▶ missing
@@ -40,6 +40,6 @@
 //	   │ expiry, DEL     ▼                                        │
 //	   └───────────── owned, T ms ─── leave, somebody queued ──▶ owned by the first live one, W ms, and PUBLISH
 //
-// If the key is missing while somebody is queued, whichever script notices grants it to the head. docs/redis.md shows the
+// If the key is missing while an instance is queued, whichever script notices grants it to the head. docs/redis.md shows the
 // exchange on the wire, and says what is promised and what is not.
 package redislock

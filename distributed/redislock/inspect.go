@@ -51,7 +51,7 @@ func (b *Backend) redisKey(full string) string {
 	return b.key(full)
 }
 
-// List implements distributed.Inspector, by SCAN; in a cluster node by node. Keys that were made by others and never expire are no
+// List implements distributed.Inspector, by SCAN, in a cluster node by node. Keys that were made by others and never expire are no
 // locks. With WithKey it is not supported, because a Redis key does not tell the lock's name.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	switch {

@@ -27,9 +27,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 // the servers, sentinels included (default: those of the system), a client certificate and its key. They are read again for each connection,
 // so they can be replaced while the program runs. tls_server_name is what the certificates of all servers must name in place of their
 // hosts. The other query parameters are those of redis.ParseURL, of
-// redis.ParseFailoverURL, where sentinel_username and sentinel_password are the sentinels' own, and of redis.ParseClusterURL; those
+// redis.ParseFailoverURL, where sentinel_username and sentinel_password are the sentinels' own, and of redis.ParseClusterURL. Those
 // that lead to replicas are refused. max_active_conns counts as three at least. A password is better kept in a file, see
-// WithPasswordFile; no error of this package shows one. Like New, Open does not connect.
+// WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	return newFrom(rawURL, conn.Open, opts)
 }

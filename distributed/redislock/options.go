@@ -65,8 +65,8 @@ func newSettings(opts []Option) (settings, error) {
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
 // WithInteropGap leaves a released lock free for d, rounded up to milliseconds, before wllock's next gets it: the head of the queue,
-// or a caller that comes later. Hand-overs in the queue never leave the key free, so a client of the common convention
-// (SET key unique NX PX) that polls for it may starve beside a busy queue; a gap of a third of its polling interval gives it a
+// or a caller that comes later. Hand-overs in the queue never leave the key free. So a client of the common convention
+// (SET key unique NX PX) that polls for it may starve beside a busy queue. A gap of a third of its polling interval gives it a
 // share. docs/migrating.md has the figures. Within d of a release NoWait is answered ErrHeld. Nothing lingers (wllock.WithLinger), since
 // such a client cannot say that it wants the lock. Default 0: off. All processes that share keys should use the same d.
 func WithInteropGap(d time.Duration) Option {
@@ -81,7 +81,7 @@ func WithInteropGap(d time.Duration) Option {
 // f is called for every Enter, by any goroutine. It must give one name the same key always, and in all processes: without state,
 // and quick. An empty key is refused, and one that begins with "wllock:", as helper keys do (distributed.ErrInvalidKey). Helper keys are named after the Redis key, in the same slot of a cluster: what stands before its
 // first colon is to them what the system is otherwise, and in the ACL rules. For "orders:42" they are ~orders:*, ~wllock:orders:* and
-// &wllock:orders:*, and WithSystem("orders") has Ping try them; a key without a colon has ~wllock::* and &wllock::*.
+// &wllock:orders:*, and WithSystem("orders") has Ping try them. A key without a colon has ~wllock::* and &wllock::*.
 //
 // Better each name has a key of its own. Names that share a key exclude each other as two processes do, each with a local queue
 // of its own, and a guard of one inside a guard of the other waits for itself.

@@ -12,7 +12,7 @@ import (
 	"github.com/wllock/wllock/internal/conn"
 )
 
-// Backend is the distributed tier on Redis. It is safe for concurrent use; make one per process and server, for all
+// Backend is the distributed tier on Redis. It is safe for concurrent use. Make one per process and server, for all
 // its Lockers.
 type Backend struct {
 	name     string                   // for String: no secrets

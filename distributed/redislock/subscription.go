@@ -148,7 +148,7 @@ func (u *subscription) isBack() (log bool) {
 }
 
 // OnMessage implements conn.ChannelListener. A message is believed as far as its sender may be entitled to send it: who may publish to the
-// channel of a system may grant its locks, and no others (rule R19). Everybody else's words at most make us ask the server.
+// channel of a system may grant its locks, and no others (rule R19). The words of any other sender at most make us ask the server.
 func (u *subscription) OnMessage(channel, text string) {
 	m, ok := readMessage(text)
 	if !ok {

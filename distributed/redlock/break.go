@@ -33,7 +33,7 @@ func readBroken(text string) *distributed.Breaking {
 }
 
 // Break implements distributed.Inspector. Every server is asked to take the votes back, to reserve a fence above the holder's, and not to
-// vote for it again, also if it has not done so before; the holder has lost when a majority has answered (rule Q10). What a minority has
+// vote for it again. A server that has not voted for it is asked, too. The holder has lost when a majority has answered (rule Q10). What a minority has
 // done stays done, so that after an error it can be repeated.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)

@@ -90,7 +90,7 @@ func (a *attempt) longest() time.Duration {
 // Vouch declares that none of the servers has lost a vote that may still be relied on: they count at once, instead of after the longest
 // lease TTL in use, and remember no TTL. It is for servers that are used for the first time, and for tests: call it only when no instance
 // can have a lease. It speaks for the systems that the Backend has been asked about by then, by a lock, Probe (as Locker.Ping does) or
-// LongestTTL; if there is none, for the first that it will be asked about. A majority must answer.
+// LongestTTL. If there is none, it speaks for the first that it will be asked about. A majority must answer.
 func (b *Backend) Vouch(ctx context.Context) error {
 	marks, args := []string{}, []any{1}
 	for _, in := range b.known() {

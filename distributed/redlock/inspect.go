@@ -229,8 +229,8 @@ func since(token string) time.Time {
 	return time.UnixMicro(int64(id.Number))
 }
 
-// List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it;
-// one that was acquired a moment ago may be in several. The cursor is that of the server, behind its number.
+// List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it.
+// One that was acquired a moment ago may be in several. The cursor is that of the server, behind its number.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if limit <= 0 {
 		return nil, "", fmt.Errorf("redlock: a page of %d keys: want 1 or more", limit)

@@ -23,7 +23,7 @@ const (
 )
 
 // New returns a Backend on the servers that the clients are connected to: an odd number from 3, each a *redis.Client of one
-// server that is nobody's replica; 5 is a good number. It takes the clients' settings for connections of its own and leaves the
+// server that is no replica. 5 is a good number. It takes the clients' settings for connections of its own and leaves the
 // clients alone. New does not connect: Ping or the first Enter does. A server that is named twice is refused: here if the
 // addresses are equal, else as soon as both have been reached.
 func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
@@ -31,11 +31,11 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 	for i, c := range clients {
 		one, ok := c.(*redis.Client)
 		if !ok || one == nil {
-			return nil, fmt.Errorf("redlock: client %d is a %T; want a *redis.Client of one server", i+1, c)
+			return nil, fmt.Errorf("redlock: client %d is a %T: want a *redis.Client of one server", i+1, c)
 		}
 		o := *one.Options()
 		if o.Addr == "FailoverClient" {
-			return nil, fmt.Errorf("redlock: client %d follows sentinels; want one of a single server: a failover loses votes", i+1)
+			return nil, fmt.Errorf("redlock: client %d follows sentinels: want one of a single server, because a failover loses votes", i+1)
 		}
 		all[i] = &o
 	}
@@ -47,7 +47,7 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 //	redlock://[user[:password]@]host[:port],host[:port],host[:port][,...][/db][?fences=quorum]
 //
 // redlocks:// is the same over TLS, with the parameters tls_ca, tls_cert, tls_key and tls_server_name of redislock.Open. fences=quorum is
-// WithQuorumFences. User and password are those of all servers; a password is better kept in a file, see
+// WithQuorumFences. User and password are those of all servers. A password is better kept in a file, see
 // WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	u, err := redisopts.ParseURL(rawURL)
@@ -57,7 +57,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	kind, ok := redisopts.SchemeOf(u.Scheme)
 	switch {
 	case !ok || kind.Kind != redisopts.KindRedlock:
-		return nil, fmt.Errorf("redlock: unknown scheme %q; want redlock or redlocks", u.Scheme)
+		return nil, fmt.Errorf("redlock: unknown scheme %q: want redlock or redlocks", u.Scheme)
 	case u.Host == "":
 		return nil, errors.New("redlock: the URL has no host")
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/wllock/wllock/internal/deadline"
 )
 
-// Backend is the distributed tier on independent Redis servers. It is safe for concurrent use; make one per process, for all
+// Backend is the distributed tier on independent Redis servers. It is safe for concurrent use. Make one per process, for all
 // its Lockers.
 type Backend struct {
 	nodes     []*node // never changed

@@ -11,7 +11,7 @@ import (
 var ddl embed.FS
 
 // Migrate creates the tables that are missing, with the options of New that say where they are. It can be run again, and by several
-// processes at a time. The user needs the right to create tables; an application can do without and run the statements of DDL
+// processes at a time. The user needs the right to create tables. An application can do without, and run the statements of DDL
 // with its own migrations.
 func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) error {
 	set, err := newSettings(dialect, opts)

@@ -10,7 +10,7 @@ import (
 
 // Notifier receives notifications of PostgreSQL, on one connection for the process. Package sqllock/postgres has one.
 type Notifier interface {
-	// Listen calls notify with the payload of each notification on the channel, until ctx ends; then it returns. Before it
+	// Listen calls notify with the payload of each notification on the channel, and returns when ctx ends. Before it
 	// waits for the first one, and whenever it has lost its connection or has a new one, it calls connected: what is sent
 	// while there is none is missed. It calls from one goroutine at a time. When our own notifications do not come, ctx ends, and
 	// Listen is called again: it need not find out by itself whether its connection lives.

@@ -33,7 +33,7 @@ const (
 	// BackgroundConnections is how many connections the background tasks of a Backend use at most: for renewals, for looks and
 	// heartbeats, and two for releases. With these a server with 100 connections has room for some ten processes.
 	BackgroundConnections = 4
-	// DefaultReapAge is how long the row of a lock that nobody uses stays.
+	// DefaultReapAge is how long the row of an unused lock stays.
 	DefaultReapAge = 24 * time.Hour
 
 	// reapTicks is how often in that time unused rows are looked for.
@@ -56,14 +56,14 @@ func WithSchema(name string) Option { return func(s *settings) { s.schema = name
 // WithNotifier makes a hand-over a push (default: none). PostgreSQL only: see sqllock/postgres.
 func WithNotifier(n Notifier) Option { return func(s *settings) { s.notifier = n } }
 
-// WithParallel sets how many calls use a connection at a time (default [DefaultParallel]); background tasks use
+// WithParallel sets how many calls use a connection at a time (default [DefaultParallel]). Background tasks use
 // [BackgroundConnections] more at most.
 func WithParallel(n int) Option { return func(s *settings) { s.parallel = n } }
 
 // WithOwnedDB has Close close the database as well (default: the application does).
 func WithOwnedDB() Option { return func(s *settings) { s.owned = true } }
 
-// WithReapAge sets how long the row of a lock that nobody uses stays (default [DefaultReapAge]); at least an hour. When there are more than
+// WithReapAge sets how long the row of an unused lock stays (default [DefaultReapAge], at least an hour). When there are more than
 // 100,000 rows, such rows go within minutes.
 func WithReapAge(d time.Duration) Option { return func(s *settings) { s.reapAge = d } }
 

@@ -8,14 +8,14 @@ import (
 // ReaperStats tells of the last pass that deleted rows of unused locks, of whichever process. Times are the database's.
 type ReaperStats struct {
 	At      time.Time     // now
-	Ended   time.Time     // when the last pass came to the end of the tables; zero: none did, or not within twice the reap age
+	Ended   time.Time     // when the last pass came to the end of the tables. Zero: none did, or not within twice the reap age
 	Took    time.Duration // with its pauses, which are most of it
 	Rows    int64         // rows of locks that it left, used or not
 	Deleted int64         // rows of locks that it deleted
 	Backlog int64         // of Rows: it could have deleted them, but others had them locked
 
-	// Since is when the first pass began since which none has come to the end and left no backlog; zero: the last one did. It is set
-	// while a pass is under way.
+	// Since is when the first pass began since which none has come to the end and left no backlog. Zero: the last one did. It is
+	// set while a pass is under way.
 	Since time.Time
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/wllock/wllock/internal/deadline"
 )
 
-// Backend is the distributed tier in a database. It is safe for concurrent use; make one per process and database, for all its Lockers.
+// Backend is the distributed tier in a database. It is safe for concurrent use. Make one per process and database, for all its Lockers.
 type Backend struct {
 	db       *sql.DB
 	dialect  Dialect

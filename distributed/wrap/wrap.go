@@ -1,7 +1,7 @@
 // Package wrap helps to decorate a backend: to count, log, delay or refuse its requests.
 //
 // A decorator embeds a distributed.Backend and overrides Enter. It wraps the leases that come out in a type that embeds
-// distributed.Lease and has a method Unwrap() distributed.Lease; the backend finds its own lease in Request.Prev by that
+// distributed.Lease and has a method Unwrap() distributed.Lease. The backend finds its own lease in Request.Prev by that
 // method (see distributed.As), so the decorator need not unwrap it. Place wraps the leases that a place delivers. With a
 // method Unwrap() distributed.Backend the decorator lets distributed.InspectorOf find the Inspector that it wraps, and
 // distributed.ProberOf the Prober. The example counts requests.
@@ -20,7 +20,7 @@ import (
 // or with Leave.
 //
 // To p it looks as if every grant were received at once. The relay therefore does what a backend does with a grant that
-// nobody receives: it releases the grant when its claim window has passed (rule K5).
+// is not received: it releases the grant when its claim window has passed (rule K5).
 func Place(p distributed.Place, lease func(distributed.Lease) distributed.Lease) distributed.Place {
 	r := &relay{
 		inner: p, wrap: lease,

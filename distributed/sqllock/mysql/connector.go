@@ -68,7 +68,7 @@ func (c *connector) open() *sql.DB {
 }
 
 // Connect implements driver.Connector. It bounds the whole making of a connection. The driver bounds the dial alone, and database/sql
-// makes those that are waited for on one goroutine, on a context without an end: a server that accepts and says nothing would keep the
+// makes those that are waited for on one goroutine, on a context without an end. A server that accepts and says nothing would keep the
 // pool from ever making another.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)

@@ -44,9 +44,10 @@ const (
 //	postgres://user[:password]@host[:port]/database[?sslmode=...&connect_timeout=...]
 //
 // or postgresql://, and everything else that pgx.ParseConfig understands, so the PG* environment variables and a password file apply. tls_ca,
-// tls_cert and tls_key are other names for sslrootcert, sslcert and sslkey, and mean sslmode=verify-full; tls_server_name is what the server's
-// certificate must name in place of the host. These files are read for each connection. Open sets the sessions as a lock needs them: docs/sql.md lists what. Connections have the id of the process for an
-// application_name, unless the URL or PGAPPNAME says otherwise. Open does not connect. The tables have to be there: see Migrate.
+// tls_cert and tls_key are other names for sslrootcert, sslcert and sslkey, and mean sslmode=verify-full. tls_server_name is what the server's
+// certificate must name in place of the host. These files are read for each connection. Open sets the sessions as a lock needs them:
+// docs/sql.md lists what. Connections have the id of the process for an application_name, unless the URL or PGAPPNAME says otherwise. Open
+// does not connect. The tables have to be there: see Migrate.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	t, err := parse(rawURL)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 	pragmas = "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(100)"
 )
 
-// Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch it; its first
+// Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch it: its first
 // use creates the file and the tables if they are missing. A file that is removed or replaced takes its locks along: their holders lose
 // them at their next look or renewal.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {

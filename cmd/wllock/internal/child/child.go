@@ -98,7 +98,7 @@ type Child struct {
 type Process struct {
 	Pid   int
 	Name  string
-	Err   error // why End could not end it; nil: the system has not done so yet
+	Err   error // why End could not end it. nil: the system has not done so yet
 	group int
 }
 
@@ -168,7 +168,7 @@ func (c *Child) Code() int {
 	return c.status.ExitStatus()
 }
 
-// Signal is the one that ended the command; nil: none did.
+// Signal is the one that ended the command, or nil.
 func (c *Child) Signal() os.Signal {
 	if c.status.Signaled() {
 		return c.status.Signal()

@@ -54,7 +54,7 @@ func heldBy(i distributed.Inspection) string {
 // permit is the number behind the instance of one that has, or waits for, a permit.
 var permit = regexp.MustCompile(`#[0-9]+$`)
 
-// Mode is how the holders have the lock: "exclusive", "shared" or "permits"; "-": nobody has it, or it is not known.
+// Mode is how the holders have the lock: "exclusive", "shared" or "permits". "-": it is free, or that is not known.
 func Mode(i distributed.Inspection) string {
 	switch {
 	case i.Foreign || !i.Held():
@@ -172,7 +172,7 @@ func Text(s string) string {
 	return s
 }
 
-// Lines makes a text of ours with others' words in it, as an error is, fit for a terminal: what could move the cursor is escaped, and
+// Lines makes a text fit for a terminal that has others' words in it, as an error does. What could move the cursor is escaped, and
 // no line but the first begins as one of ours does.
 func Lines(s string) string {
 	var b strings.Builder
@@ -212,7 +212,7 @@ func Short(d time.Duration) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000Z") }
 
-// Age is for how long a lock has been held; 0: not known.
+// Age is for how long a lock has been held. 0: not known.
 func Age(i distributed.Inspection, now time.Time) time.Duration {
 	if i.Since.IsZero() {
 		return 0
