@@ -3,14 +3,14 @@
 // Each is used the way its documentation recommends for speed on the servers of its group. Where a library has a
 // setting that matters, several are tried before each table, and the one with the most operations per second takes part.
 // Each can also be chosen by a name with the setting: -contenders redsync-1ms,redsync-20ms.
+//
+// Read table.go first: a row is a contender.
 package contender
 
 import (
 	"context"
+	"errors"
 	"strings"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
@@ -39,19 +39,6 @@ type Contender struct {
 	Setting string      // of a tuning
 }
 
-// tuned returns a contender that takes part with the best of these, and each of them as a variant.
-func tuned(name, settings string, tunings ...Contender) []Contender {
-	for i := range tunings {
-		tunings[i].Variant = true
-	}
-	c := tunings[0]
-	c.Name, c.Settings, c.Tunings, c.Setting, c.Variant = name, settings, tunings, "", false
-	return append([]Contender{c}, tunings...)
-}
-
-// pauses are tried with libraries that poll.
-var pauses = []time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond}
-
 // Commands are those that a client of the contender sends itself, by their names in INFO commandstats; of ZooKeeper and etcd
 // "request", of databases "statement". A Redis server also
 // counts the calls of scripts, so a name must be either here or used in scripts; the harness checks that with MONITOR.
@@ -63,6 +50,50 @@ const (
 	Subject Role = iota // wllock itself
 	Rival               // another lock
 	Limit               // no lock at all: what the machine can do
+)
+
+// Group is a set of contenders and scenarios that are compared with each other. Each has results of its own.
+type Group uint8
+
+const (
+	OverRedis     Group = iota // locks over one Redis
+	OverRedlock                // locks over a majority of five Redis servers
+	OverZooKeeper              // locks over ZooKeeper
+	OverMySQL                  // locks in MariaDB
+	OverPostgres               // locks in PostgreSQL
+	OverSQLite                 // locks of one machine: a file of SQLite, or a file's lock
+	OverEtcd                   // locks in etcd
+	OverEach                   // wllock alone, over each of its backends
+	OverBatch                  // ways to sell one product, and work under one lock: one by one and in batches
+	OverPermits                // several holders at a time
+)
+
+var groupNames = []string{"redis", "redlock", "zookeeper", "mysql", "postgres", "sqlite", "etcd", "backends", "batch", "permits"}
+
+// Groups returns all, in the order of a run.
+func Groups() (all []Group) {
+	for g := range groupNames {
+		all = append(all, Group(g))
+	}
+	return all
+}
+
+// String returns the group's name on the command line.
+func (g Group) String() string { return groupNames[g] }
+
+// Store is what a contender keeps its locks in. Each instance of a round has the same.
+type Store uint8
+
+const (
+	InRedis     Store = iota // one redis-server
+	InRedlock                // five
+	InZooKeeper              // one ZooKeeper server
+	InMariaDB                // one MariaDB server
+	InPostgres               // one PostgreSQL server
+	InSQLite                 // a file
+	InEtcd                   // one etcd server
+	InMemcached              // one memcached
+	InMemory                 // this process
 )
 
 // Options configure an instance. Each instance stands for a process, with its own connections.
@@ -87,25 +118,6 @@ type Reader interface {
 	DoShared(ctx context.Context, key string, f func(context.Context) error) error
 }
 
-// All returns all contenders by their groups, in each wllock first, limits last.
-func All() []Contender {
-	all := []Contender{wllockDefault()}
-	all = append(all, redsyncs()...)
-	all = append(all, redislocks()...)
-	all = append(all, rueidislocks()...)
-	all = append(all, javaAlgorithm(), Ping(), Ideal())
-	all = of(OverRedis, InRedis, all...)
-	all = append(all, of(OverRedlock, InRedlock, redlocks()...)...)
-	all = append(all, of(OverZooKeeper, InZooKeeper, zookeepers()...)...)
-	all = append(all, of(OverMySQL, InMariaDB, fenced(mariadbs())...)...)
-	all = append(all, of(OverPostgres, InPostgres, fenced(postgreses())...)...)
-	all = append(all, of(OverSQLite, InSQLite, fenced(sqlites())...)...)
-	all = append(all, of(OverEtcd, InEtcd, fenced(etcds())...)...)
-	all = append(all, backends()...)
-	all = append(all, shops()...)
-	return append(all, of(OverPermits, InRedis, permitHolders()...)...)
-}
-
 // Calls counts the top-level commands among all calls the server has counted.
 func (c Contender) Calls(counted map[string]int64) int64 {
 	var n int64
@@ -120,12 +132,31 @@ func (c Contender) Calls(counted map[string]int64) int64 {
 	return n
 }
 
-// newClient returns a go-redis client with a connection per goroutine, so that none waits for one.
-func newClient(o Options) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: o.Addr, PoolSize: o.Workers, PoolTimeout: time.Minute, ReadTimeout: time.Minute, DisableIdentity: true,
-	})
+// lock is most Instances: it takes the lock of a key and returns how to release it; nil: what was taken needs no release.
+type lock struct {
+	take  func(ctx context.Context, key string) (release func() error, err error)
+	close func() error
 }
+
+func (l lock) Do(ctx context.Context, key string, f func(context.Context) error) error {
+	release, err := l.take(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case release == nil:
+		return f(ctx)
+	}
+	return errors.Join(f(ctx), release())
+}
+
+func (l lock) Close() error { return l.close() }
+
+// limit is a lock that does something and locks nothing.
+func limit(do func(context.Context) error, end func() error) lock {
+	return lock{func(ctx context.Context, _ string) (func() error, error) { return nil, do(ctx) }, end}
+}
+
+func nothing() error { return nil }
 
 // cleanUp is the context of releases, which must not be canceled when the measurement ends.
 var cleanUp = context.Background()

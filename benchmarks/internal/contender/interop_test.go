@@ -46,7 +46,7 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 			require.NoError(t, err)
 			ours := ourLock{locker}
 			t.Cleanup(func() { _ = ours.Close() })
-			share := contend(t, "bench:key:hot", 2*time.Second, map[string]func(context.Context, func(context.Context) error) error{
+			sides := map[string]func(context.Context, func(context.Context) error) error{
 				"ours": func(ctx context.Context, f func(context.Context) error) error {
 					defer time.Sleep(pause)
 					return ours.Do(ctx, "hot", f)
@@ -55,10 +55,19 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 					defer time.Sleep(pause)
 					return theirs.Do(ctx, "bench:key:hot", f)
 				},
-			})
-			t.Logf("turns: %v", share)
+			}
+			share := map[string]int64{}
+			for start := time.Now(); ; { // again, if pauses of the machine's made one of them miss the moments at which the key was free
+				for name, turns := range contend(t, "bench:key:hot", 2*time.Second, sides) {
+					share[name] += turns
+				}
+				t.Logf("turns: %v", share)
+				if share["ours"] > 20 && share["theirs"] > 20 || time.Since(start) > time.Minute {
+					break
+				}
+			}
 			require.Greater(t, share["ours"], int64(20))
-			require.Greater(t, share["theirs"], int64(5))
+			require.Greater(t, share["theirs"], int64(20))
 		})
 	}
 }
@@ -73,7 +82,10 @@ func TestOnFiveServersWithRedsync(t *testing.T) {
 	}
 	const gap = 50 * time.Millisecond // for 12 callers who each hold the lock for 1 ms: it must be free at times
 	sides := map[string]func(context.Context, func(context.Context) error) error{}
-	for _, c := range redlocks() {
+	for _, c := range All() {
+		if c.Group != OverRedlock {
+			continue
+		}
 		if c.Role == Limit || c.Role == Rival && c.Name != "redsync-5ms" {
 			continue
 		}
@@ -89,8 +101,18 @@ func TestOnFiveServersWithRedsync(t *testing.T) {
 			return one.Do(ctx, key, f)
 		}
 	}
-	share := contend(t, "bench:key:hot", 5*time.Second, sides)
-	t.Logf("turns: %v", share)
+	share := map[string]int64{}
+	for start := time.Now(); ; { // again, if a release of redsync's had no answer in time: its key then keeps all out until it expires
+		missing := false
+		for name, turns := range contend(t, "bench:key:hot", 5*time.Second, sides) {
+			share[name] += turns
+			missing = missing || share[name] == 0
+		}
+		t.Logf("turns: %v", share)
+		if !missing || time.Since(start) > time.Minute {
+			break
+		}
+	}
 	require.Len(t, share, 3)
 	for name, turns := range share {
 		require.Positive(t, turns, name)

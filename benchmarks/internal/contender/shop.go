@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/benchmarks/internal/server"
-	"github.com/wllock/wllock/distributed/redislock"
 )
 
 // Seller is an Instance that sells one product from a database, under its locks or under ours.
@@ -28,9 +26,9 @@ var batchSizes = []int{64, 16, 256}
 
 // shops are ways to sell one product, and in Redis the same with work instead of a database.
 func shops() []Contender {
-	all := of(OverBatch, InPostgres, sellers("PostgreSQL", pgxModule, openPgShop)...)
-	all = append(all, of(OverBatch, InSQLite, sellers("SQLite", sqliteModule, openSQLiteShop)...)...)
-	return append(all, of(OverBatch, InRedis, workers()...)...)
+	all := sellers(place{OverBatch, InPostgres, true}, "PostgreSQL", pgxModule, openPgShop)
+	all = append(all, sellers(place{OverBatch, InSQLite, true}, "SQLite", sqliteModule, openSQLiteShop)...)
+	return append(all, workers()...)
 }
 
 // pools are the sizes that are tried, in connections of each instance. One order after the other passes through the row, so more
@@ -47,53 +45,51 @@ const Pipelined = "-piped"
 type openTill = func(o Options, pool int) (till, error)
 
 // sellers are ours, and what sells without our lock: that in the fastest way.
-func sellers(name, module string, open openTill) []Contender {
+func sellers(at place, name, module string, open openTill) []Contender {
 	plain := open
 	if module == pgxModule {
 		plain = openPlainPgShop
 	}
 	var all []Contender
 	for _, n := range batchSizes {
-		all = append(all, ourSeller(Batched(n), fmt.Sprintf("%s: WrapBatch, up to %d orders in one transaction", name, n), plain, inBatches(n)))
+		all = append(all, ourSeller(at, Batched(n), fmt.Sprintf("%s: WrapBatch, up to %d orders in one transaction", name, n), plain, inBatches(n)))
 	}
-	all = append(all, ourSeller(Guard, name+": Wrap, one order in one transaction", plain, oneByOne))
+	all = append(all, ourSeller(at, Guard, name+": Wrap, one order in one transaction", plain, oneByOne))
 	if module == pgxModule {
-		all = append(all, ourSeller(Batched(64)+Pipelined, "PostgreSQL: the same, pipelined", open, inBatches(64)),
-			ourSeller(Guard+Pipelined, "PostgreSQL: the same, pipelined", open, oneByOne))
+		all = append(all, ourSeller(at, Batched(64)+Pipelined, "PostgreSQL: the same, pipelined", open, inBatches(64)),
+			ourSeller(at, Guard+Pipelined, "PostgreSQL: the same, pipelined", open, oneByOne))
 	}
 	for _, w := range ways {
 		if w.postgresOnly && module != pgxModule {
 			continue
 		}
 		settings := fmt.Sprintf("%s: %s", name, w.on(module))
-		all = append(all, tuned(w.name, settings, theirPools(w, settings, module, open)...)...)
+		all = append(all, tuned(w.name, settings, theirPools(at, w, settings, module, open)...)...)
 	}
 	return all
 }
 
-func ourSeller(name, settings string, open openTill, sell func(till, *wllock.Locker) sale) Contender {
+func ourSeller(at place, name, settings string, open openTill, sell func(till, *wllock.Locker) sale) Contender {
 	pool := fmt.Sprintf("pool %d", ourPool)
-	return Contender{
-		Name: name, Settings: settings + ": BEGIN, claim for the fence; INSERT, UPDATE, COMMIT. The lock over Redis, all defaults; " + pool,
-		Module: "github.com/wllock/wllock", Commands: statements, Fenced: true, Locks: true, Setting: pool,
-		Open: func(o Options) (Instance, error) { return openOurShop(o, open, sell) },
-	}
+	settings += ": BEGIN, claim for the fence; INSERT, UPDATE, COMMIT. The lock over Redis, all defaults; " + pool
+	c := at.has(Subject, ourModule, statements, []entry{{name, settings, func(o Options) (Instance, error) { return openOurShop(o, open, sell) }}})[0]
+	c.Locks, c.Setting = true, pool
+	return c
 }
 
 // theirPools are a way to sell with each size of the pool.
-func theirPools(w way, settings, module string, open openTill) (all []Contender) {
+func theirPools(at place, w way, settings, module string, open openTill) (all []Contender) {
 	for _, size := range pools {
-		all = append(all, Contender{
-			Name: fmt.Sprintf("%s-%d", w.name, size), Settings: fmt.Sprintf("%s; pool %d", settings, size), Setting: fmt.Sprintf("pool %d", size),
-			Module: module, Commands: statements, Role: Rival,
-			Open: func(o Options) (Instance, error) {
-				t, err := open(o, size)
-				if err != nil {
-					return nil, err
-				}
-				return &shop{till: t, sell: func(ctx context.Context, buyer int64) error { return w.sell(ctx, t, buyer) }}, nil
-			},
-		})
+		pool := fmt.Sprintf("pool %d", size)
+		c := at.has(Rival, module, statements, []entry{{fmt.Sprintf("%s-%d", w.name, size), settings + "; " + pool, func(o Options) (Instance, error) {
+			t, err := open(o, size)
+			if err != nil {
+				return nil, err
+			}
+			return &shop{till: t, sell: func(ctx context.Context, buyer int64) error { return w.sell(ctx, t, buyer) }}, nil
+		}}})[0]
+		c.Setting = pool
+		all = append(all, c)
 	}
 	return all
 }
@@ -129,24 +125,11 @@ func openOurShop(o Options, open openTill, sell func(till, *wllock.Locker) sale)
 	if err != nil {
 		return nil, err
 	}
-	locker, err := overLocks(o.Locks, o.Locker)
+	l, err := openOurs(Options{Addr: o.Locks, Locker: o.Locker}, overRedis)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	return &shop{till: t, sell: sell(t, locker), locker: locker}, nil
-}
-
-// overLocks returns a Locker over a Redis server.
-func overLocks(addr string, opts []wllock.Option) (*wllock.Locker, error) {
-	b, err := redislock.Open("redis://" + addr)
-	if err != nil {
-		return nil, err
-	}
-	l, err := wllock.New("bench", b, append(slices.Clone(opts), wllock.WithOwnedBackend())...)
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	return l, nil
+	return &shop{till: t, sell: sell(t, l.locker), locker: l.locker}, nil
 }
 
 // oneByOne sells one piece in each hold.
@@ -182,22 +165,20 @@ func inBatches(n int) func(till, *wllock.Locker) sale {
 
 // workers do the same work in each hold, for one caller or for a batch.
 func workers() []Contender {
-	one := wllockDefault()
-	one.Name, one.Settings = Guard, "work: Do, one caller in each hold"
-	var all []Contender
+	at := place{OverBatch, InRedis, false}
+	var rows []entry
 	for _, n := range batchSizes {
-		c := one
-		c.Name, c.Settings = Batched(n), fmt.Sprintf("work: WrapBatch, up to %d callers in each hold, which work once", n)
-		c.Open = func(o Options) (Instance, error) {
-			locker, err := overLocks(o.Addr, o.Locker)
+		rows = append(rows, entry{Batched(n), fmt.Sprintf("work: WrapBatch, up to %d callers in each hold, which work once", n), func(o Options) (Instance, error) {
+			l, err := openOurs(o, overRedis)
 			if err != nil {
 				return nil, err
 			}
-			return newBatchLock(locker, n), nil
-		}
-		all = append(all, c)
+			return newBatchLock(l.locker, n), nil
+		}})
 	}
-	return append(all, one, Ideal())
+	ideal := Ideal()
+	ideal.Group = OverBatch
+	return append(at.has(Subject, ourModule, ourCommands, append(rows, entry{Guard, "work: Do, one caller in each hold", opener(overRedis)})), ideal)
 }
 
 // batchLock runs the function of the first caller of a batch for all of them.

@@ -18,7 +18,7 @@ func openSQLiteShop(o Options, pool int) (till, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sqliteTill{db}, nil
+	return &sqliteTill{db.DB}, nil
 }
 
 func (t *sqliteTill) Close() error      { return t.db.Close() }

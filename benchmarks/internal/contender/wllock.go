@@ -3,11 +3,19 @@ package contender
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bradfitz/gomemcache/memcache"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
+	"github.com/wllock/wllock/distributed/memcachelock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
 	"github.com/wllock/wllock/distributed/sqllock/mysql"
@@ -16,139 +24,84 @@ import (
 	"github.com/wllock/wllock/distributed/zklock"
 )
 
-const (
-	// EveryTurn ends the name of a contender each of whose turns goes through the backend.
-	EveryTurn = "-turns"
-	// LongTenures ends the name of a contender with more hand-offs in a tenure than by default, which pays where a hand-over to
-	// another instance is slow.
-	LongTenures = "-1024"
-)
-
-const defaults = "all defaults (lease 5 s, renewed; at most 128 hand-offs or 100 ms per tenure)"
-
-// ourCommands are those of wllock's clients of Redis.
-var ourCommands = []string{"evalsha", "eval", "script", "subscribe", "unsubscribe", "ping", "hello", "client"}
-
-func wllockDefault() Contender {
-	return Contender{
-		Name:     "wllock",
-		Settings: "all defaults (lease 5 s, renewed; fences; at most 128 hand-offs or 100 ms per tenure)",
-		Module:   "github.com/wllock/wllock",
-		Commands: ourCommands,
-		Open:     opener(overRedis),
-	}
-}
-
-// ours returns wllock over a backend, with tenures and without.
-func ours(name, settings string, commands []string, open openBackend) []Contender {
-	tenures := Contender{
-		Name: name, Settings: settings, Module: "github.com/wllock/wllock", Commands: commands, Open: opener(open),
-	}
-	turns := tenures
-	turns.Name += EveryTurn
-	turns.Settings = "MaxHandoffs 0: every turn goes through the backend"
-	turns.Open = opener(open, wllock.WithMaxHandoffs(0))
-	return []Contender{tenures, turns}
-}
-
-// longer returns ours and, after the first, the same with longer tenures.
-func longer(all []Contender, open openBackend) []Contender {
-	c := all[0]
-	c.Name += LongTenures
-	c.Settings = "MaxHandoffs 1024: tenures end by their time, 100 ms"
-	c.Open = opener(open, wllock.WithMaxHandoffs(1024))
-	return slices.Insert(all, 1, c)
-}
+// openBackend opens the backend of an instance, which owns it unless it is the one in memory, which all share.
+type openBackend func(o Options) (distributed.Backend, error)
 
 // system is that of the Lockers.
 const system = "bench"
 
-// openBackend opens the backend of an instance, which owns it unless it is one that all share.
-type openBackend func(o Options) (b distributed.Backend, shared bool, err error)
-
-// overRedis opens a backend on one Redis server.
-func overRedis(o Options) (distributed.Backend, bool, error) {
-	b, err := redislock.Open("redis://" + o.Addr)
-	return b, false, err
-}
+func overRedis(o Options) (distributed.Backend, error) { return redislock.Open("redis://" + o.Addr) }
 
 // overRedlock opens a backend on five Redis servers, which have just been flushed: without Vouch they would count only
 // after the longest TTL.
 func overRedlock(query string) openBackend {
-	return func(o Options) (distributed.Backend, bool, error) {
+	return func(o Options) (distributed.Backend, error) {
 		b, err := redlock.Open("redlock://" + o.Addr + query)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		err = b.Probe(context.Background(), distributed.Probe{Key: system + ":", TTL: distributed.MinTTL}) // so that it knows the system
 		if err == nil {
 			err = b.Vouch(context.Background())
 		}
 		if err != nil {
-			return nil, false, errors.Join(err, b.Close())
+			return nil, errors.Join(err, b.Close())
 		}
-		return b, false, nil
+		return b, nil
 	}
 }
 
-// overZooKeeper opens a backend on ZooKeeper.
-func overZooKeeper(o Options) (distributed.Backend, bool, error) {
-	b, err := zklock.Open("zk://" + o.Addr + "/wllock")
-	return b, false, err
+func overZooKeeper(o Options) (distributed.Backend, error) {
+	return zklock.Open("zk://" + o.Addr + "/wllock")
 }
 
-// overEtcd opens a backend on etcd.
-func overEtcd(o Options) (distributed.Backend, bool, error) {
-	b, err := etcdlock.Open("etcd://" + o.Addr + "/wllock")
-	return b, false, err
+func overEtcd(o Options) (distributed.Backend, error) {
+	return etcdlock.Open("etcd://" + o.Addr + "/wllock")
 }
 
-// overMariaDB opens a backend in MariaDB, whose tables the first one creates.
-func overMariaDB(o Options) (distributed.Backend, bool, error) {
-	if err := mysql.Migrate(context.Background(), o.Addr); err != nil {
-		return nil, false, err
-	}
+// overMariaDB and overPostgres open a backend in a database, whose tables the first one creates.
+func overMariaDB(o Options) (distributed.Backend, error) {
 	b, err := mysql.Open(o.Addr)
-	return b, false, err
+	return b, errors.Join(mysql.Migrate(context.Background(), o.Addr), err)
 }
 
-// overPostgres opens a backend in PostgreSQL.
-func overPostgres(o Options) (distributed.Backend, bool, error) {
-	if err := postgres.Migrate(context.Background(), o.Addr); err != nil {
-		return nil, false, err
-	}
+func overPostgres(o Options) (distributed.Backend, error) {
 	b, err := postgres.Open(o.Addr)
-	return b, false, err
+	return b, errors.Join(postgres.Migrate(context.Background(), o.Addr), err)
 }
 
-// overSQLite opens a backend in a file.
-func overSQLite(o Options) (distributed.Backend, bool, error) {
-	b, err := sqlite.Open(o.Addr)
-	return b, false, err
+func overSQLite(o Options) (distributed.Backend, error) { return sqlite.Open(o.Addr) }
+
+// overMemcached opens a backend on memcached. Releases go out in the background beside the next call's request.
+func overMemcached(o Options) (distributed.Backend, error) {
+	client := memcache.New(o.Addr)
+	client.MaxIdleConns = o.Workers + 2
+	return memcachelock.New(client, memcachelock.WithUnfenced())
 }
 
-// inMemory takes the backend that the instances of a round share.
-func inMemory(o Options) (distributed.Backend, bool, error) { return o.Memory, true, nil }
+func inMemory(o Options) (distributed.Backend, error) { return o.Memory, nil }
 
 type ourLock struct{ locker *wllock.Locker }
 
 // opener returns the Open of a contender that is wllock over a backend.
 func opener(open openBackend, opts ...wllock.Option) func(Options) (Instance, error) {
-	return func(o Options) (Instance, error) {
-		backend, shared, err := open(o)
-		if err != nil {
-			return nil, err
-		}
-		all := slices.Concat(o.Locker, opts)
-		if !shared {
-			all = append(all, wllock.WithOwnedBackend())
-		}
-		locker, err := wllock.New(system, backend, all...)
-		if err != nil {
-			return nil, errors.Join(err, backend.Close())
-		}
-		return ourLock{locker}, nil
+	return func(o Options) (Instance, error) { return openOurs(o, open, opts...) }
+}
+
+func openOurs(o Options, open openBackend, opts ...wllock.Option) (ourLock, error) {
+	backend, err := open(o)
+	if err != nil {
+		return ourLock{}, err
 	}
+	all := slices.Concat(o.Locker, opts)
+	if backend != distributed.Backend(o.Memory) {
+		all = append(all, wllock.WithOwnedBackend())
+	}
+	locker, err := wllock.New(system, backend, all...)
+	if err != nil {
+		return ourLock{}, errors.Join(err, backend.Close())
+	}
+	return ourLock{locker}, nil
 }
 
 func (l ourLock) Do(ctx context.Context, key string, f func(context.Context) error) error {
@@ -161,3 +114,74 @@ func (l ourLock) DoShared(ctx context.Context, key string, f func(context.Contex
 }
 
 func (l ourLock) Close() error { return l.locker.Close(context.Background()) }
+
+// Permits is how many callers may be inside at a time, in the group about that.
+const Permits = 8
+
+// permitted is a lock with permits.
+type permitted struct{ ourLock }
+
+func openPermits(o Options) (Instance, error) {
+	l, err := openOurs(o, overRedis)
+	return permitted{l}, err
+}
+
+func (p permitted) Do(ctx context.Context, key string, f func(context.Context) error) error {
+	return p.locker.Do(ctx, "key", key, f, wllock.Permits(Permits))
+}
+
+// subKeys stand for permits: each has one holder.
+type subKeys struct {
+	ourLock
+	choose func(*subKeys) int
+	mu     sync.Mutex
+	here   [Permits]atomic.Int32 // callers of the instance that hold or wait
+}
+
+func openSubKeys(choose func(*subKeys) int) func(Options) (Instance, error) {
+	return func(o Options) (Instance, error) {
+		l, err := openOurs(o, overRedis)
+		return &subKeys{ourLock: l, choose: choose}, err
+	}
+}
+
+func (s *subKeys) Do(ctx context.Context, key string, f func(context.Context) error) error {
+	i := s.choose(s)
+	defer s.here[i].Add(-1)
+	return s.ourLock.Do(ctx, key+":"+strconv.Itoa(i), f)
+}
+
+func (s *subKeys) random() int {
+	i := rand.N(Permits)
+	s.here[i].Add(1)
+	return i
+}
+
+// shortest begins to look somewhere, so that keys with as many callers are chosen alike.
+func (s *subKeys) shortest() int {
+	s.mu.Lock() // one looks at a time, otherwise several choose the same
+	defer s.mu.Unlock()
+	best := rand.N(Permits)
+	for i := range Permits {
+		if s.here[i].Load() < s.here[best].Load() {
+			best = i
+		}
+	}
+	s.here[best].Add(1)
+	return best
+}
+
+// openWeighted is the limit of permits.
+func openWeighted(Options) (Instance, error) {
+	w := semaphore.NewWeighted(Permits)
+	release := func() error {
+		w.Release(1)
+		return nil
+	}
+	return lock{func(ctx context.Context, _ string) (func() error, error) {
+		if err := w.Acquire(ctx, 1); err != nil {
+			return nil, errors.Join(err, context.Cause(ctx))
+		}
+		return release, nil
+	}, nothing}, nil
+}
