@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +122,37 @@ func TestTheDocumentedACLLineAllowsNothingElse(t *testing.T) {
 	for _, rule := range userLine(t)[3:] {
 		require.NotContains(t, rule, "@", "a category has more than is needed")
 	}
+}
+
+// TestTheCommandsOfTheRunbookRun: what docs/operations.md has an operator ask Redis shows what it says, of a lock that is held.
+func TestTheCommandsOfTheRunbookRun(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	s := redistest.Start(t)
+	b, err := New(s.Client(), WithSystem("shop"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	l := newUser(t, b).lease("shop:product:1000")
+	_, value, _ := strings.Cut(string(page), "# wllock:x:")
+	value, _, _ = strings.Cut("wllock:x:"+value, "\n")
+	shows := map[string]string{
+		"PING": "^PONG$", "INFO": "(?s)uptime_in_seconds.*evicted_keys", "INFO persistence": "loading", "SLOWLOG GET 10": "",
+		"GET shop:product:1000": "^" + regexp.MustCompile("<[^>]+>").ReplaceAllString(value, "[^:]+") + "$",
+	}
+	found := map[string]bool{}
+	for _, m := range regexp.MustCompile("redis-cli (?:-h redis )?([A-Z][^;|#`\n]*)").FindAllStringSubmatch(string(page), -1) {
+		command := strings.TrimSpace(m[1])
+		args := []any{}
+		for f := range strings.FieldsSeq(command) {
+			args = append(args, f)
+		}
+		require.Contains(t, shows, command)
+		require.Regexp(t, shows[command], fmt.Sprint(s.Do(args...)), command)
+		found[command] = true
+	}
+	require.Len(t, found, len(shows))
+	release(t, l)
 }
 
 func TestMissingACLRuleIsNamed(t *testing.T) {
