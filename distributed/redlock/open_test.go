@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +67,7 @@ func TestFirstStart(t *testing.T) {
 	b, err := New(clients)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
-	req := distributed.Request{Key: "k", Instance: "a", TTL: time.Second, NoWait: true}
+	req := distributed.Request{Key: "shop:k", Instance: "a", TTL: time.Second, NoWait: true}
 	began := time.Now()
 	_, _, err = b.Enter(t.Context(), req)
 	require.ErrorIs(t, err, distributed.ErrRefused)
@@ -77,6 +79,16 @@ func TestFirstStart(t *testing.T) {
 	l := <-p.Granted()
 	require.GreaterOrEqual(t, time.Since(began), req.TTL-10*time.Millisecond)
 	require.NoError(t, l.Release(t.Context()))
+	page, err := os.ReadFile("../../docs/redlock.md")
+	require.NoError(t, err)
+	_, key, _ := strings.Cut(string(page), "`GET ")
+	key, format, _ := strings.Cut(key, "`") // and an operator learns the TTL as the page says
+	require.Contains(t, format, "`<born> <longest> <before> <since> <run_id>`")
+	for _, c := range clients {
+		fields := strings.Fields(c.Get(t.Context(), key).Val())
+		require.Len(t, fields, 5)
+		require.Contains(t, fields[1:3], fmt.Sprint(req.TTL.Milliseconds()))
+	}
 }
 
 // An instance with a short TTL that has been told of a longer one waits for that.
