@@ -3,6 +3,7 @@ package redlock
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,11 +85,15 @@ func TestFirstStart(t *testing.T) {
 	_, key, _ := strings.Cut(string(page), "`GET ")
 	key, format, _ := strings.Cut(key, "`") // and an operator learns the TTL as the page says
 	require.Contains(t, format, "`<born> <longest> <before> <since> <run_id>`")
+	told := 0
 	for _, c := range clients {
 		fields := strings.Fields(c.Get(t.Context(), key).Val())
 		require.Len(t, fields, 5)
-		require.Contains(t, fields[1:3], fmt.Sprint(req.TTL.Milliseconds()))
+		if slices.Contains(fields[1:3], fmt.Sprint(req.TTL.Milliseconds())) {
+			told++
+		}
 	}
+	require.GreaterOrEqual(t, told, 2) // the lease needed a majority: the third may be late
 }
 
 // An instance with a short TTL that has been told of a longer one waits for that.
