@@ -1,0 +1,256 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// maxWords is what a reader takes in at once: a longer sentence is two.
+const maxWords = 35
+
+// pagesAllowed and codeAllowed are what may stay, and why: a page, a folder with all below, or a part of a sentence (with a blank). An
+// entry that is not needed any more fails the test.
+var pagesAllowed = map[string]string{
+	"docs/design.md":     "for contributors, to be rewritten",
+	"docs/cli.md":        "pending",
+	"docs/middleware.md": "pending",
+	"CHANGELOG.md":       "pending",
+	"CONTRIBUTING.md":    "pending",
+	"README.md":          "pending",
+	"SECURITY.md":        "pending",
+	"docs/comparison.md": "pending",
+	"docs/glossary.md":   "pending",
+	"docs/migrating.md":  "pending",
+}
+
+var codeAllowed = map[string]string{
+	"cmd":         "pending",
+	"config":      "pending",
+	"distributed": "pending",
+	"internal":    "pending",
+	"local":       "pending",
+	"middleware":  "pending",
+	"wllocktest":  "pending",
+	"all.go":      "pending",
+	"batch.go":    "pending",
+	"doc.go":      "pending",
+	"errors.go":   "pending",
+	"guard.go":    "pending",
+	"held.go":     "pending",
+	"inspect.go":  "pending",
+	"lead.go":     "pending",
+	"lock.go":     "pending",
+	"locker.go":   "pending",
+	"options.go":  "pending",
+	"stats.go":    "pending",
+	"stay.go":     "pending",
+	"who.go":      "pending",
+}
+
+var (
+	quoted   = regexp.MustCompile("`[^`\n]+(?:\n[^`\n]+)?`")
+	markup   = regexp.MustCompile(`!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)\s]*\)|</?[a-zA-Z][^<>\n]*>|&[a-z]+;`)
+	item     = regexp.MustCompile(`^\s*(?:[-*+]|\d+[.)])\s|^#`)
+	divider  = regexp.MustCompile(`^\s*\|[-:| ]+\|\s*$`)
+	headless = regexp.MustCompile(`\|\s*\|`)
+	released = regexp.MustCompile(`(?s)\n## \[\d.*`) // stays as it was written
+	finish   = regexp.MustCompile(`[.?!][)"'*_]*(?:\s+|$)`)
+	short    = regexp.MustCompile(`\b(?:e\.g|i\.e|vs|cf|approx|incl)\.$`)
+	aWord    = regexp.MustCompile(`[\pL\d]`)
+	who      = regexp.MustCompile(`(?i)\b(?:nobody|somebody|everybody|no one)\b`)
+	spelling = regexp.MustCompile(`(?i)\b(?:time-outs?|cancell(?:ed|ing)|licen[c]e[sd]?)\b`)
+	// errorOf is a call whose arguments have the text of an error, a panic or a problem.
+	errorOf = regexp.MustCompile(`^(?:errors\.New|fmt\.Errorf|\w+\.wrong|usageError|of|panic)$`)
+)
+
+// phrase has the line that it begins in.
+type phrase struct {
+	line int
+	text string
+}
+
+// plain blanks code, addresses and tags out of Markdown, or out of a doc comment. Lines stay lines.
+func plain(text string) string {
+	lines, inside := strings.Split(text, "\n"), false
+	for i, line := range lines {
+		if fence := strings.HasPrefix(strings.TrimSpace(line), "```"); fence || inside {
+			lines[i], inside = "", inside != fence
+		}
+	}
+	text = quoted.ReplaceAllStringFunc(strings.Join(lines, "\n"), func(s string) string { return "code" + strings.Repeat("\n", strings.Count(s, "\n")) })
+	return markup.ReplaceAllString(text, "$1")
+}
+
+// sentences splits what plain returned. A paragraph, a heading, an item of a list and a cell of a table end a sentence, too.
+func sentences(text string) (all []phrase) {
+	block, from := "", 0
+	begin := func(line int, next string) { // and end the block before
+		for block != "" {
+			at := len(block)
+			for _, m := range slices.Backward(finish.FindAllStringIndex(block, -1)) {
+				if !short.MatchString(block[:m[0]+1]) {
+					at = m[1]
+				}
+			}
+			all = append(all, phrase{from, strings.Join(strings.Fields(block[:at]), " ")})
+			from, block = from+strings.Count(block[:at], "\n"), block[at:]
+		}
+		from, block = line, next
+	}
+	for i, line := range strings.Split(text, "\n") {
+		trimmed := strings.TrimLeft(strings.TrimSpace(line), "> ")
+		switch indented := strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "    "); {
+		case trimmed == "", divider.MatchString(line):
+			begin(0, "")
+		case strings.HasPrefix(trimmed, "|"):
+			for cell := range strings.SplitSeq(trimmed, "|") {
+				begin(i+1, strings.TrimSpace(cell))
+			}
+		case item.MatchString(line), strings.HasPrefix(block, "#"), block == "" && !indented:
+			begin(i+1, trimmed)
+		case block != "": // indented lines alone are code
+			block += "\n" + trimmed
+		}
+	}
+	begin(0, "")
+	return all
+}
+
+// faults returns the rules that a sentence breaks. Of an error's text only two are asked.
+func faults(text string, isError bool) (broken []string) {
+	words := len(slices.DeleteFunc(strings.Fields(text), func(word string) bool { return !aWord.MatchString(word) }))
+	for rule, is := range map[string]bool{
+		"a semicolon between facts: make it two sentences":        strings.Contains(text, ";"),
+		"write which caller, process, waiter or server":           who.MatchString(text),
+		"write timeout, canceled, license, as the API does":       spelling.MatchString(text) && !isError,
+		fmt.Sprintf("%d words, want %d at most", words, maxWords): words > maxWords && !isError,
+	} {
+		if is {
+			broken = append(broken, rule)
+		}
+	}
+	return broken
+}
+
+// editor reports what is wrong, unless it is allowed.
+type editor struct {
+	t       *testing.T
+	allowed map[string]string
+	used    map[string]bool
+}
+
+func (e *editor) check(file string, line int, text string, broken ...string) {
+	for _, rule := range broken {
+		allowed := false
+		for key := range e.allowed {
+			if file == key || strings.HasPrefix(file, key+"/") || strings.Contains(key, " ") && strings.Contains(text, key) {
+				e.used[key], allowed = true, true
+			}
+		}
+		if !allowed {
+			e.t.Errorf("%s:%d: %s:\n\t%s", file, line, rule, text)
+		}
+	}
+}
+
+func (e *editor) prose(file string, line int, text string) {
+	for _, s := range sentences(text) {
+		e.check(file, line+s.line-1, s.text, faults(s.text, false)...)
+	}
+}
+
+func (e *editor) unused() {
+	for key, why := range e.allowed {
+		assert.True(e.t, e.used[key], "%q (%s) has nothing that must be allowed any more: remove it from the list", key, why)
+	}
+}
+
+// TestPagesAreShortSentences holds README and the pages to what a reader takes in at once.
+func TestPagesAreShortSentences(t *testing.T) {
+	noteFiles(t)
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	require.NoError(t, err)
+	e := &editor{t, pagesAllowed, map[string]bool{}}
+	for _, path := range append(pages, root+"/README.md", root+"/CONTRIBUTING.md", root+"/SECURITY.md", root+"/CHANGELOG.md") {
+		file, text := strings.TrimPrefix(path, root+"/"), plain(released.ReplaceAllString(read(t, path), ""))
+		e.prose(file, 1, text)
+		lines := strings.Split(text, "\n")
+		for i, line := range lines[1:] {
+			if divider.MatchString(line) && headless.MatchString(lines[i]) {
+				e.check(file, i+1, lines[i], "a column without a header")
+			}
+		}
+	}
+	e.unused()
+}
+
+// TestDocCommentsAreShort holds to the same what is exported, and the texts of errors and of panics.
+func TestDocCommentsAreShort(t *testing.T) {
+	noteFiles(t)
+	e := &editor{t, codeAllowed, map[string]bool{}}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		file := strings.TrimPrefix(path, root+"/")
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (slices.Contains([]string{"example", "benchmarks", "tools", "test", ".git", "bin"}, file)):
+			return filepath.SkipDir
+		case filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil || ast.IsGenerated(f) {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && errorOf.MatchString(types.ExprString(call.Fun)) {
+				for _, arg := range call.Args {
+					text := types.ExprString(arg)
+					e.check(file, set.Position(arg.Pos()).Line, text, faults(text, true)...)
+				}
+			}
+			return true
+		})
+		ast.FileExports(f)
+		ast.Inspect(f, func(n ast.Node) bool {
+			if doc, ok := n.(*ast.CommentGroup); ok {
+				e.prose(file, set.Position(doc.Pos()).Line, plain(doc.Text()))
+			}
+			return true
+		})
+		return nil
+	}))
+	e.unused()
+}
+
+func TestSentencesAreFound(t *testing.T) {
+	for text, want := range map[string][]string{
+		"It waits, e.g. 1.5 s. Then `a.b; c` ends.":           {"It waits, e.g. 1.5 s.", "Then code ends."},
+		"See [a; b.\nC](d.md#e). (Or not.) **Yes.**":          {"See a; b.", "C.", "(Or not.)", "**Yes.**"},
+		"Two\n- items of\n  a list\n- end":                    {"Two", "- items of a list", "- end"},
+		"| a. b | c |\n|---|---|\n| `d|` | e |":               {"a.", "b", "c", "code", "e"},
+		"# Head\nText\n```\na; b\n```\n\n\tcode; too\n\nMore": {"# Head", "Text", "More"},
+	} {
+		var got []string
+		for _, s := range sentences(plain(text)) {
+			got = append(got, s.text)
+		}
+		assert.Equal(t, want, got, text)
+	}
+	assert.Equal(t, []phrase{{1, "One."}, {1, "Two goes on."}, {2, "Three."}}, sentences("One. Two\ngoes on. Three."))
+	assert.Len(t, faults("Nobody waits; the licen"+"ce "+strings.Repeat("is long ", 16), false), 4)
+	assert.Len(t, faults("nobody waits; "+strings.Repeat("is long ", 18), true), 2)
+}
