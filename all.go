@@ -21,13 +21,13 @@ const maxKeys = 64
 // DoAll runs fn while it holds the locks of all resources: 1 to 64 different keys, all or none. A key that is named more
 // than once is acquired once: exclusively, unless all of its resources are shared.
 //
-// The locks are acquired one after the other in the common order, which is that of their full names system:name:key, byte
-// by byte, whatever the order of resources, so that calls of DoAll never wait for each other in a circle. Programs that
-// nest several of these locks by other means have to keep that order themselves. Inside a hold of the same Locker, in a
-// context derived from it, keys that are held already run at once, as with Do, and each of the others must come
-// later in the common order than every key that the context holds. If not, DoAll returns ErrLockOrder at once, since it
-// could wait forever. It knows nothing of holds that ctx does not carry, nor of those of another Locker, even one with the same
-// system and backend. A Do inside a hold of another key is not checked: for several keys, use DoAll.
+// The locks are acquired one after the other in the common order: that of their full names system:name:key, byte by byte. The
+// order of resources does not matter. So calls of DoAll never wait for each other in a circle. Programs that nest several of
+// these locks by other means have to keep that order themselves. Inside a hold of the same Locker, in a context derived from
+// it, keys that are held already run at once, as with Do. Each of the others must come later in the common order than every key
+// that the context holds. If not, DoAll returns ErrLockOrder at once, since it could wait forever. It knows nothing of holds
+// that ctx does not carry, nor of those of another Locker, even one with the same system and backend. A Do inside a hold of
+// another key is not checked: for several keys, use DoAll.
 //
 // While a call waits for its later keys, it holds the earlier ones, and their queues stand still. So give what many callers
 // compete for a name that comes late in the common order: it is then held for no longer than fn takes.
@@ -37,9 +37,9 @@ const maxKeys = 64
 // shared. The fallback is that of the key that was not acquired. With SyncRelease a call that is refused waits for the
 // answers to the releases of the keys before, too, which may take one T beyond its wait.
 //
-// Error.Key is the key that was not acquired, or the first one that was lost; Error.Waited is for all keys and tries. The loss of any key ends fn's context. If a
-// key is lost while DoAll waits for others, it releases them all and starts over within the same wait, up to 3 times; then
-// it returns ErrLeaseLost, with Ran false.
+// Error.Key is the key that was not acquired, or the first one that was lost. Error.Waited is for all keys and tries. The loss
+// of any key ends fn's context. If a key is lost while DoAll waits for others, it releases them all and starts over within the
+// same wait, up to 3 times. Then it returns ErrLeaseLost, with Ran false.
 //
 // A Resource has no limit: Permits is an error of the call, also if it comes from WithName or WithDefaults.
 //

@@ -9,15 +9,16 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// DefaultMaxBatch is how many callers a run of a batch function serves at most, unless WithMaxBatch says otherwise. Measured with
-// orders on PostgreSQL, 64 gave 14 times the best single statement; 256 gave more only where 256 callers waited in each process.
+// DefaultMaxBatch is how many callers a run of a batch function serves at most, unless WithMaxBatch says otherwise. Measured
+// with orders on PostgreSQL, 64 gave 14 times the best single statement. 256 gave more only where 256 callers waited in each
+// process.
 const DefaultMaxBatch = 64
 
 // Item is one caller of a batch: what it asks for, and the answer it is to get.
 type Item[A, R any] struct {
 	Arg    A
-	Result R     // set by the batch function; the caller gets it together with Err
-	Err    error // of this caller alone, for example "sold out"; its fellows are not concerned
+	Result R     // set by the batch function. The caller gets it together with Err
+	Err    error // of this caller alone, for example "sold out". The other callers do not get it
 	ctx    context.Context
 }
 
@@ -30,24 +31,24 @@ func (i *Item[A, R]) Context() context.Context {
 	return i.ctx
 }
 
-// WrapBatch decorates a function that does the work of many callers at once. The caller that gets the lock takes along those that
-// stand next behind it for the same guard and key, up to WithMaxBatch, and fn runs once for all of them, in the order of their
-// arrival, under one lock and one fence: one transaction instead of one each. Nobody waits for a batch to fill: a caller that comes
-// alone goes alone. Waiting callers count for the threshold, and for all options, as with Wrap.
+// WrapBatch decorates a function that does the work of many callers at once. The caller that gets the lock also executes the
+// calls queued directly behind it for the same guard and key, up to WithMaxBatch. fn runs once for all of them, in the order of
+// their arrival, under one lock and one fence: one transaction instead of one each. A batch does not wait to be filled: a lone
+// caller is not delayed. Waiting callers count for the threshold, and for all options, as with Wrap.
 //
 // If fn returns nil, each caller gets the Result and Err of its item. If fn returns an error, every caller gets that and
 // nothing else: fn must then have left nothing behind, as a transaction that was rolled back. The same goes for ErrLeaseLost and
 // ErrLockTimeMax. A panic in fn goes on in every caller as a *BatchPanic, and a runtime.Goexit ends every caller's goroutine. Items
 // must not be used after fn has returned.
 //
-// fn runs on a goroutine of its own. Its context carries the lock (HeldFrom) and ends when that is lost; it descends from no
-// caller's, so it has no values of theirs, none of their locks, and does not end with them: see Item.Context. A guard of the same
-// key runs at once inside fn. For a lock of another key that one of its callers holds, fn would wait for that caller, which waits
-// for fn.
+// fn runs on a goroutine of its own. Its context carries the lock (HeldFrom) and ends when that is lost. It descends from no
+// caller's context. So it has none of their values and locks, and does not end with them: see Item.Context. A guard of the same
+// key runs at once inside fn. For a lock of another key that one of its callers holds, fn would wait for that caller, which
+// waits for fn.
 //
 // A caller whose context ends while it waits leaves the line. Once its batch has begun, it returns at once with an *Error whose
-// Ran is true, and its item is carried out without it; WithWait does not end it any more. A caller inside its own hold of
-// the key runs fn at once, alone, under that hold, and then fn's context ends with that hold's.
+// Ran is true, and its item is carried out without it. WithWait does not end it any more. A caller inside its own hold of the
+// key runs fn at once, alone, under that hold, and then fn's context ends with that hold's.
 //
 // A fallback is run for callers that were refused, never for those of a batch that has begun. Shared is an error of each call.
 func WrapBatch[A, R any](l *Locker, name string, key func(A) string,

@@ -51,8 +51,8 @@
 // its context ends with ErrLeaseLost, and Do returns that error.
 //
 // While the backend is unreachable, calls fail with ErrUnavailable: within milliseconds if connections to it are refused, and
-// after a second of silence; from then on in microseconds, with a RetryAfter. Two seconds after its return no call is refused
-// any more. Stats().Backend says how it is. Safety comes before availability; LocalOnly reverses that: after one lease TTL, the
-// longest in use, without the backend, the callers of one process exclude each other, and no others. See
-// Held.Degraded and docs/outage.md.
+// after a second of silence. From then on they fail in microseconds, with a RetryAfter. Two seconds after its return no call is
+// refused any more. Stats().Backend says how it is. Safety comes before availability. LocalOnly reverses that: after one lease
+// TTL, the longest in use, without the backend, the callers of one process exclude each other, and no others. See Held.Degraded
+// and docs/outage.md.
 package wllock

@@ -14,28 +14,30 @@ import (
 	"github.com/wllock/wllock/local"
 )
 
-// Reasons why a lock was not acquired, or was lost. Match them with errors.Is; they come wrapped in *Error.
+// Reasons why a lock was not acquired, or was lost. Match them with errors.Is. They come wrapped in *Error.
 var (
-	// ErrQueueFull: load shedding; as many callers wait for the key as may.
+	// ErrQueueFull: as many callers wait for the key in this process as its threshold allows, or WithShedHopeless refused the
+	// call.
 	ErrQueueFull = local.ErrQueueFull
 	// ErrWaitTimeout: the wait allowed by WithWait has passed. It Is context.DeadlineExceeded, too. If the caller's own
 	// context ended first, the error is that context's instead. Either Is also ErrUnavailable if the backend did not
 	// answer this caller, or those before it in line.
 	ErrWaitTimeout error = waitTimeout{}
-	// ErrHeld: NoWait was given, and somebody has the lock.
+	// ErrHeld: NoWait was given, and another caller or instance has the lock.
 	ErrHeld = distributed.ErrHeld
 	// ErrUpgrade: an exclusive lock was requested inside the caller's own shared lock or permit, or a permit inside its own shared
 	// lock. It could only wait for itself.
 	ErrUpgrade = errors.New("exclusive lock requested inside the caller's own shared lock")
 	// ErrLockOrder: DoAll was asked, inside a lock, for one that comes before it in the common order. It might wait forever.
 	ErrLockOrder = errors.New("lock requested inside one that comes later in the common order")
-	// ErrLeaseLost: the lock was lost while it was held; also the cause of the function's context.
+	// ErrLeaseLost: the lock was lost while it was held. It is also the cause of the function's context.
 	ErrLeaseLost = distributed.ErrLeaseLost
-	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax; also the cause of its context.
+	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax. It is also the cause of its context.
 	ErrLockTimeMax = errors.New("lock held for longer than its maximum")
 	// ErrUnavailable: the backend could not be reached, or refused. Its own error is wrapped beside this one.
 	ErrUnavailable = distributed.ErrUnavailable
-	// ErrInvalidKey: bad system, name or key; refused before any queue or network, or by the backend, which may allow fewer.
+	// ErrInvalidKey: bad system, name or key. It is refused before any queue or network, or by the backend, which may allow
+	// fewer.
 	ErrInvalidKey = distributed.ErrInvalidKey
 	// ErrClosed: the Locker is closed.
 	ErrClosed = errors.New("locker is closed")
@@ -73,17 +75,17 @@ const (
 // Error says why a lock was not acquired or was lost, and what the caller needs in order to react. Get it with errors.As.
 type Error struct {
 	Op              string        // "acquire", "hold", "batch" or "release"
-	Key             string        // system:name:key, raw; printed and logged quoted and cut
+	Key             string        // system:name:key, raw. Error and LogValue quote and cut it
 	Tier            Tier          // where it failed
 	Waited          time.Duration // time spent waiting, in both tiers together
 	LocalWait       time.Duration // part of Waited in the local queue
 	DistributedWait time.Duration // part of Waited at the backend
-	RetryAfter      time.Duration // estimate of when another try may succeed; 0: never, or not known
+	RetryAfter      time.Duration // estimate of when another try may succeed, 0 if never or not known
 	Ran             bool          // the function was entered: a repeat may do the work twice
-	Holder          string        // of a caller that others kept out (ErrHeld, ErrWaitTimeout, ErrQueueFull, its own deadline): the Locker.Instance that has the lock, of readers one and how many more; "": not known
+	Holder          string        // the Locker.Instance that has the lock, or one of the readers and how many more, with ErrHeld, ErrWaitTimeout, ErrQueueFull and the caller's own deadline. "" if not known
 	Err             error         // one of the errors above, maybe with more beside it
 
-	Broken *distributed.Breaking // of ErrLeaseLost: who ended the lease by force, and why; nil: nobody, or not known
+	Broken *distributed.Breaking // with ErrLeaseLost: who ended the lease by force, and why. nil if it was not broken, or not known
 }
 
 // Error implements error.

@@ -12,12 +12,12 @@ type Func = func(ctx context.Context) error
 //
 // On Redis the lock's name is its key: keep nothing else there, such as a cache of the same product. See docs/redis.md.
 //
-// If the lock is not acquired, fn is not run, and the error, an *Error, says why. If the lock was held until fn returned,
-// fn's error is returned unchanged; if it was lost before, ErrLeaseLost, in an *Error, joined with fn's error. Likewise
+// If the lock is not acquired, fn is not run, and the error, an *Error, says why. If the lock was held until fn returned, fn's
+// error is returned unchanged. If it was lost before, the error is ErrLeaseLost, in an *Error, joined with fn's error. Likewise
 // ErrLockTimeMax is joined with the error of a function that has returned its context's error, or its cause, after
-// WithLockTimeMax; nil and other errors stay as they are. A panic or runtime.Goexit in fn releases the lock and continues.
+// WithLockTimeMax. nil and other errors stay as they are. A panic or runtime.Goexit in fn releases the lock and continues.
 //
-// A nil context, function or option is an error at once, before any queue; no fallback is run for the first two.
+// A nil context, function or option is an error at once, before any queue. No fallback is run for the first two.
 //
 // Locks are reentrant: a Do inside fn on the same Locker, name and key, with a context derived from fn's, runs at once.
 // Goroutines started by fn are not excluded from each other.
@@ -66,7 +66,7 @@ func Wrap[A, R any](l *Locker, name string, key func(A) string, fn func(context.
 }
 
 // WrapOr is Wrap that calls otherwise if the lock is not acquired. otherwise gets the caller's context and the reason, and
-// holds nothing; it replaces a WithFallback.
+// holds nothing. It replaces a WithFallback.
 func WrapOr[A, R any](l *Locker, name string, key func(A) string, fn func(context.Context, A) (R, error),
 	otherwise func(context.Context, A, error) (R, error), opts ...CallOption) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, a A) (r R, err error) {

@@ -42,14 +42,14 @@ func (h *Held) Degraded() bool { // rule T9
 	return false
 }
 
-// Until is the time until which the lock is held at least. It moves with every renewal. For a degraded lock it is always T
-// from now, until LockTimeMax has passed; then it is fixed, and the lock ends there.
+// Until is the time until which the lock is held at least. It moves with every renewal. For a degraded lock it is always T from
+// now, until LockTimeMax has passed. Then it is fixed, and the lock ends there.
 func (h *Held) Until() time.Time { return h.hold.use.Lease().Until() }
 
-// Err looks at the clocks now. It returns an error that Is ErrLeaseLost as soon as the lease has expired, even if nothing
-// else has noticed, and after the lock was released; ErrLockTimeMax (also beside the other) if LockTimeMax has passed;
-// else nil. Call it before a step that must not be done without the lock; for certainty, use the fence. A lock that was
-// acquired by DoAll answers for all of that call's locks.
+// Err looks at the clocks now. It returns an error that Is ErrLeaseLost as soon as the lease has expired, even if nothing else
+// has noticed, and after the lock was released. It returns ErrLockTimeMax (also joined with the other) if LockTimeMax has
+// passed, and otherwise nil. Call it before a step that must not be done without the lock. For certainty, use the fence. A lock
+// that was acquired by DoAll answers for all of that call's locks.
 func (h *Held) Err() error {
 	if h.hold.pins.Load() == 0 {
 		return ErrLeaseLost

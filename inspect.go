@@ -14,17 +14,17 @@ import (
 type LockInfo struct {
 	Key       string        `json:"key"`              // full name
 	Mode      string        `json:"mode"`             // "exclusive", "shared" or "permits"
-	Permits   int           `json:"permits"`          // the limit of those; 0: not Permits
+	Permits   int           `json:"permits"`          // the limit of Permits, 0 in another mode
 	Waiting   int           `json:"waiting"`          // callers in the local queue
 	AtBackend bool          `json:"at_backend"`       // the first of them waits in the backend's queue
 	Holders   int           `json:"holders"`          // callers that hold the lock
 	HeldFor   time.Duration `json:"held_for_ns"`      // since the first of them acquired it
-	Fence     uint64        `json:"fence,string"`     // the largest of theirs; text in JSON, where many parsers round numbers beyond 2^53
+	Fence     uint64        `json:"fence,string"`     // the largest of theirs. It is text in JSON, where many parsers round numbers beyond 2^53
 	Turns     int           `json:"turns"`            // callers served by the running tenure, of permits by all of them
-	Batch     int           `json:"batch"`            // callers of the batch that runs; 0: none does
-	Until     time.Time     `json:"until,omitzero"`   // the lease, of permits the first to end, lasts at least until then; zero: there is none
+	Batch     int           `json:"batch"`            // callers of the batch that runs, 0 if none does
+	Until     time.Time     `json:"until,omitzero"`   // the lease, of permits the first to end, lasts at least until then. Zero if there is none
 	Lingering bool          `json:"lingering"`        // the lease is idle, and kept for the next local caller
-	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that has the lock, this one's or another's; "": not known
+	Holder    string        `json:"holder,omitempty"` // the Locker.Instance that has the lock, this one's or another's. "" if not known
 	Staying   bool          `json:"staying"`          // the function has returned, and the lock stays taken (WithHoldAtLeast)
 	Degraded  bool          `json:"degraded"`         // held without a lease, because the backend is or was unreachable (LocalOnly)
 }

@@ -13,8 +13,8 @@ type Lock struct {
 }
 
 // Acquire acquires the lock system:name:key, as Do does, and leaves its release to the caller. The maximum set by
-// WithLockTimeMax applies as for a function; WithFallback and SyncRelease are ignored. If ctx already holds the same key,
-// the Lock shares that hold (reentrancy).
+// WithLockTimeMax applies as for a function. WithFallback and SyncRelease are ignored. If ctx already holds the same key, the
+// Lock shares that hold (reentrancy).
 func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOption) (*Lock, error) {
 	e, err := l.enter(ctx, name, key, opts)
 	if err != nil {
@@ -26,10 +26,10 @@ func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOpti
 // Context descends from that of Acquire, carries the lock (HeldFrom), and ends when the lock is lost.
 func (k *Lock) Context() context.Context { return k.ctx }
 
-// Release releases the lock and waits, until ctx ends, for the backend's answer, if the lease goes back to the backend.
-// It returns an error that Is ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and
-// the error of ctx if that ended first: the lock is released all the same, in the background, or at the latest when its
-// lease expires. Repeated calls do nothing and return nil, or ErrLeaseLost as before.
+// Release releases the lock and waits, until ctx ends, for the backend's answer, if the lease goes back to the backend. It
+// returns an error that matches ErrLeaseLost if the lock was lost before, ErrUnavailable if the backend did not answer, and the
+// error of ctx if that ended first. The lock is released all the same, in the background, or at the latest when its lease
+// expires. Repeated calls do nothing and return nil, or ErrLeaseLost as before.
 func (k *Lock) Release(ctx context.Context) error {
 	if k.released.Swap(true) {
 		if k.hold.lostLease.Load() {

@@ -126,9 +126,9 @@ func (t *turns) Others(key string, lane int) []*tenure.Tenure { return t.queue.O
 // System returns the system whose locks these are.
 func (l *Locker) System() string { return l.names.system }
 
-// Ping asks the backend whether a lock of this Locker would work: readiness. Of a backend that is a distributed.Prober it asks
-// that for a key of the Locker's system and its lease TTL, so that missing rights and a round trip too long for the TTL show; of
-// others whether they can do their work. It takes no lock. The error Is ErrUnavailable or the context's.
+// Ping asks the backend whether a lock of this Locker would work: readiness. A backend that is a distributed.Prober is asked
+// about a key of the Locker's system with its lease TTL, so that missing rights and a round trip too long for the TTL show.
+// Others are asked whether they can do their work. It takes no lock. The error Is ErrUnavailable or the context's.
 func (l *Locker) Ping(ctx context.Context) error {
 	ask := l.backend.Ping
 	if p, ok := distributed.ProberOf(l.backend); ok {
@@ -142,16 +142,16 @@ func (l *Locker) Ping(ctx context.Context) error {
 	return nil
 }
 
-// SetThreshold changes the threshold of a name while the Locker runs; name "" is the default, for all names without one
-// of their own. Callers that already wait stay.
+// SetThreshold changes the threshold of a name while the Locker runs. The name "" is the default, for all names without one of
+// their own. Callers that already wait stay.
 func (l *Locker) SetThreshold(name string, n int) error { return l.names.setThreshold(name, n) }
 
-// Close admits no new callers (ErrClosed), sends waiting callers away with ErrClosed, and waits until the functions that
-// hold locks have returned, guards nested in them included, batch functions that have lost theirs as well, and every lease has been
-// released. If ctx ends before that, the contexts of these functions end with ErrClosed, their leases are abandoned, and Close
-// returns the context's error. It leaves the backend open unless WithOwnedBackend was given; one that needs longer than ctx allows
-// goes on closing by itself. At last it waits for log lines, spans and measurements, for
-// 1 s at most; if some are left because a logger or telemetry stands still, its error says how many. Close may be called
+// Close admits no new callers (ErrClosed), and sends waiting callers away with ErrClosed. It waits until the functions that
+// hold locks have returned, with the guards nested in them, and until every lease has been released. It waits for batch
+// functions that have lost their lock, too. If ctx ends before that, the contexts of these functions end with ErrClosed, their
+// leases are abandoned, and Close returns the context's error. It leaves the backend open unless WithOwnedBackend was given. A
+// backend that needs longer than ctx allows goes on closing by itself. At last it waits for log lines, spans and measurements,
+// for 1 s at most. If some are left because a logger or telemetry stands still, its error says how many. Close may be called
 // more than once.
 func (l *Locker) Close(ctx context.Context) error { // rule T8
 	l.queue.Close()

@@ -36,9 +36,9 @@ const (
 	// back.
 	FailClosed Outage = iota
 	// LocalOnly: callers wait until the backend has been unreachable for one T, when all leases of other instances have
-	// expired; from then on they are admitted without a lease, one after the other in each process: Held.Degraded,
-	// fence 0. A running hold continues without its lease. After the backend returns, new callers take leases again.
-	// During a partition, callers on both sides are inside at the same time, and no fence tells them apart.
+	// expired. From then on they are admitted without a lease, one after the other in each process: Held.Degraded, fence 0. A
+	// running hold continues without its lease. After the backend returns, new callers take leases again. During a partition,
+	// callers on both sides hold the lock at the same time, and no fence tells them apart.
 	LocalOnly
 )
 
@@ -94,15 +94,15 @@ func (s *settings) check() {
 	}
 }
 
-// WithThreshold sets how many callers may wait per key in this process (default [DefaultThreshold]). The caller at the
-// head, which waits at the backend, is not counted. 0: nobody waits. Unlimited: no threshold.
+// WithThreshold sets how many callers may wait per key in this process (default [DefaultThreshold]). The caller at the head,
+// which waits at the backend, is not counted. With 0 no caller waits, and with Unlimited there is no threshold.
 func WithThreshold(n int) Option { return WithDefaults(threshold("WithThreshold", n)) }
 
-// WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are
-// renewed while they are held, so T is not how long a function may run but how long others wait after a process has died.
-// A lease outlasts a backend that does not answer for up to 2T/3; in its first T/6 only for up to T/3, because it then lasts
-// for T/2, so that a process that dies right after it got the lock delays others less.
-// Instances of one system may differ in T; what that means for LocalOnly is said at WithLongestTTL.
+// WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are renewed
+// while they are held, so T is not how long a function may run but how long others wait after a process has died. A lease
+// outlasts a backend that does not answer for up to 2T/3, and in its first T/6 for up to T/3. It then lasts for T/2, so that a
+// process that dies right after it got the lock delays others less. Instances of one system may differ in T. What that means
+// for LocalOnly is said at WithLongestTTL.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.leaseTTL = d
@@ -112,9 +112,9 @@ func WithLeaseTTL(d time.Duration) Option {
 	})
 }
 
-// WithLongestTTL says that no instance that uses the same system has a longer lease TTL than d (default: what the backend
-// has been told by them, if it can keep that, else WithLeaseTTL). With LocalOnly, callers are let in without a lease only
-// after the longest T in use, when every lease of others has expired.
+// WithLongestTTL says that no instance that uses the same system has a longer lease TTL than d (default: what the backend has
+// been told by them, if it can keep that, else WithLeaseTTL). With LocalOnly, callers are admitted without a lease only after
+// the longest T in use, when every lease of others has expired.
 func WithLongestTTL(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.longestTTL = d
@@ -125,7 +125,7 @@ func WithLongestTTL(d time.Duration) Option {
 }
 
 // WithMaxHandoffs sets how many local callers in a row one lease may serve, after the first, while other instances wait
-// (default [DefaultMaxHandoffs]). 0: every turn asks the backend.
+// (default [DefaultMaxHandoffs]). With 0 each caller asks the backend.
 func WithMaxHandoffs(n int) Option {
 	return option(func(s *settings) {
 		s.maxHandoffs = n
@@ -141,7 +141,7 @@ func WithMaxTenure(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.maxTenure = d
 		if d <= 0 {
-			s.wrong("WithMaxTenure(%v): want more than 0; WithMaxHandoffs(0) makes every turn ask the backend", d)
+			s.wrong("WithMaxTenure(%v): want more than 0 (for each caller to ask the backend, set WithMaxHandoffs(0))", d)
 		}
 	})
 }
@@ -171,8 +171,8 @@ func WithInstance(name string) Option {
 	})
 }
 
-// WithOutage sets the policy while the backend is unreachable (default [FailClosed]). With LocalOnly, calls should be
-// allowed to wait for longer than one and a half T; with NoWait they fail with ErrUnavailable until then.
+// WithOutage sets the policy while the backend is unreachable (default [FailClosed]). With LocalOnly, calls should be allowed
+// to wait for longer than one and a half T. With NoWait they fail with ErrUnavailable until then.
 func WithOutage(o Outage) Option {
 	return option(func(s *settings) {
 		s.outage = o
@@ -223,11 +223,12 @@ func (o loggerOption) apply(s *settings) {
 // Logger is for config.Open, which gives the logger to the backend, too.
 func (o loggerOption) Logger() *slog.Logger { return o.logger }
 
-// WithTracerProvider makes of every call two spans, children of the caller's (default: none): wllock.acquire until the lock is acquired or
-// refused, and wllock.hold from then to its end, in which the function runs. Both have the time waited in each tier, the
-// fence, and whether it was a hand-off. A DoAll is one such pair, with the attributes wllock.names and wllock.key.count, and an event
-// acquired for each key, in the common order. They end a moment after the call; Close waits for that. A call goes on without a span if
-// that does not start within 10 ms, of which the second is waited for with the lock held, if the first is sampled.
+// WithTracerProvider makes of every call two spans, children of the caller's (default: none): wllock.acquire until the lock is
+// acquired or refused, and wllock.hold from then to its end, in which the function runs. Both have the time waited in each
+// tier, the fence, and whether it was a hand-off. A DoAll is one such pair, with the attributes wllock.names and
+// wllock.key.count, and an event acquired for each key, in the common order. They end a moment after the call. Close waits for
+// that. A call goes on without a span if that does not start within 10 ms, of which the second is waited for with the lock
+// held, if the first is sampled.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(s *settings) { s.tracers = p })
 }
@@ -242,8 +243,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(s *settings) { s.meters = p })
 }
 
-// CallOption configures one call or, with WithName and WithDefaults, many. A call's own option beats its name's, which
-// beats the defaults; of two options for the same setting, the last one wins.
+// CallOption configures one call or, with WithName and WithDefaults, many. A call's own option beats its name's, which beats
+// the defaults. Of two options for the same setting, the last one wins.
 type CallOption func(callOptions) callOptions
 
 // callOptions are passed by value, so that they stay off the heap.
@@ -301,8 +302,8 @@ func WithWait(d time.Duration) CallOption {
 	}
 }
 
-// NoWait acquires the lock now or never: ErrHeld if anybody holds it. NoWait and WithWait are one setting. An instance may have the lock
-// and nobody inside, see [WithLinger]: it is told, and the next try gets it.
+// NoWait acquires the lock now or never: it returns ErrHeld if the lock is taken. NoWait and WithWait are one setting. An idle
+// instance may have the lock, see [WithLinger]: it is told, and the next try gets it.
 func NoWait() CallOption {
 	return func(c callOptions) callOptions {
 		c.wait, c.noWait = 0, true
@@ -343,14 +344,14 @@ func threshold(option string, n int) CallOption {
 	}
 }
 
-// WithShedHopeless refuses the call at once, before it queues, if its time (WithWait or its context's deadline, whichever
-// is shorter) will probably have passed before its turn: with an error that Is ErrQueueFull, in the local tier, and with a
-// RetryAfter. An answer now is better than one after the whole wait, and the callers behind have one less before them.
+// WithShedHopeless refuses the call at once, before it queues, if its time will probably have passed before it gets the lock.
+// The time is WithWait or its context's deadline, whichever is shorter. The error matches ErrQueueFull, in the local tier, and
+// has a RetryAfter. An answer now is better than one after the whole wait, and the callers behind have one less before them.
 //
-// The wait is estimated from how long the turns of the name have lately taken, how much they vary, and the callers in
-// line. The estimate prefers to admit: under steady load fewer than 1% of the refused would have been served in time, and
-// some of the admitted still time out. Nobody is refused until some turns of the name have been measured. The option has
-// no effect on a call without a limit to its wait, or with NoWait.
+// The wait is estimated from how long the turns of the name have lately taken, how much they vary, and the callers in line. The
+// estimate prefers to admit: under steady load fewer than 1% of the refused would have been served in time, and some of the
+// admitted still time out. No call is refused until some turns of the name have been measured. The option has no effect on a
+// call without a limit to its wait, or with NoWait.
 func WithShedHopeless() CallOption {
 	return func(c callOptions) callOptions {
 		c.hopeless = true
@@ -359,8 +360,8 @@ func WithShedHopeless() CallOption {
 }
 
 // WithFallback runs f instead of the function when the lock is not acquired, and passes it the reason. It runs with the
-// caller's context, holding nothing in either tier; its error is the call's. Acquire ignores it. nil: no fallback, for a
-// call whose name or Locker has one.
+// caller's context, holding nothing in either tier. Its error is the call's. Acquire ignores it. nil: no fallback, for a call
+// whose name or Locker has one.
 func WithFallback(f func(ctx context.Context, err error) error) CallOption {
 	return func(c callOptions) callOptions {
 		c.fallback = f
@@ -377,7 +378,7 @@ func SyncRelease() CallOption {
 	}
 }
 
-var errThreshold = errors.New("want 0 (nobody waits) or more, or Unlimited")
+var errThreshold = errors.New("want 0 (no caller waits) or more, or Unlimited")
 
 func checkThreshold(n int) error {
 	if n < Unlimited {

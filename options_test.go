@@ -82,9 +82,9 @@ func TestWrongCallOptionIsRefusedAtTheCall(t *testing.T) {
 func TestWrongOptionsAreNamedAsTheyWereGiven(t *testing.T) {
 	l, b := newLocker(t)
 	_, err := wllock.New("test", b, nil, wllock.WithThreshold(-5))
-	require.EqualError(t, err, "wllock: option 1 of 2 is nil; WithThreshold(-5): want 0 (nobody waits) or more, or Unlimited")
+	require.EqualError(t, err, "wllock: option 1 of 2 is nil; WithThreshold(-5): want 0 (no caller waits) or more, or Unlimited")
 	_, err = wllock.New("test", b, wllock.WithName("n", nil), wllock.WithDefaults(wllock.WithCallThreshold(-5)))
-	require.EqualError(t, err, "wllock: WithCallThreshold(-5): want 0 (nobody waits) or more, or Unlimited; "+
+	require.EqualError(t, err, "wllock: WithCallThreshold(-5): want 0 (no caller waits) or more, or Unlimited; "+
 		"WithName(\"n\"): call option 1 of 1 is nil")
 	require.EqualError(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(-1)),
 		"wllock: WithWait(-1ns): want 0 (until the context ends) or more")

@@ -5,18 +5,19 @@ import "time"
 // Stats is what a Locker has counted since it was made.
 type Stats struct {
 	Total NameStats            // sum over all names
-	Names map[string]NameStats // by name, for each name used so far; "(other)": of all beyond 10,000
+	Names map[string]NameStats // by name, for each name used so far. "(other)" has those of all beyond 10,000
 
 	Backend BackendStats
 
 	// The logger, tracer and meter run beside the calls, which do not wait for them.
-	ReportPanics   uint64 // panics of theirs, swallowed; the first one is logged
+	ReportPanics   uint64 // panics of theirs, swallowed. The first one is logged
 	ReportsDropped uint64 // log lines, spans and measurements left out because they stood still
 }
 
 // Health says whether locks can be acquired at the backend, as far as this Locker knows from what others have asked it: for a
-// readiness check, or a decision before work begins. It asks nothing itself and takes no time, however often it is called. It knows what calls,
-// renewals and waiting places have met: a Locker that is idle learns of an outage with its next call, and of the end of a refusal, too; Ping asks.
+// readiness check, or a decision before work begins. It asks nothing itself and takes no time, however often it is called. It
+// knows the results of calls, renewals and waiting requests. An idle Locker learns of an outage with its next call, and of the
+// end of a refusal, too. Ping asks.
 //
 // Whether a service without locks is ready is for the service to say. With LocalOnly it goes on without the backend, and if every replica is taken
 // out of service when a backend that all of them share is away, none is left.
@@ -26,14 +27,14 @@ func (l *Locker) Health() BackendStats { return BackendStats(l.policy.Status()) 
 type BackendStats struct {
 	Available bool      // false: it is away, or has refused the last call that asked it
 	Since     time.Time // when that began
-	Err       error     // why it is not available, with the backend's own words; nil: it is
-	Answered  time.Time // when it last answered anything; a Locker that is idle asks nothing. Zero: never yet, or not known, as in memory
+	Err       error     // why it is not available, with the backend's own words. nil if it is
+	Answered  time.Time // when it last answered anything. An idle Locker asks nothing. Zero if never yet, or not known, as in memory
 }
 
 // NameStats are the figures of one name. Waiting, Threshold and Held are current, the others grow.
 type NameStats struct {
 	Waiting     int64         `json:"waiting"`      // callers now in a local queue: for each key, never more than its threshold
-	Threshold   int           `json:"threshold"`    // how many may wait for one key; Unlimited for "(other)", 0 in Total
+	Threshold   int           `json:"threshold"`    // how many may wait for one key, Unlimited for "(other)", 0 in Total
 	Held        int64         `json:"held"`         // callers that hold a lock now, nested guards not counted
 	Acquired    uint64        `json:"acquired"`     // locks acquired
 	Handoffs    uint64        `json:"handoffs"`     // those of them served from a running tenure
@@ -43,12 +44,12 @@ type NameStats struct {
 	Lost        uint64        `json:"lost"`         // locks lost while held
 	Overstays   uint64        `json:"overstays"`    // locks held for longer than WithLockTimeMax
 	Degraded    uint64        `json:"degraded"`     // locks held without a lease when they ended (LocalOnly)
-	Batches     uint64        `json:"batches"`      // runs of batch functions; each is one of Acquired
+	Batches     uint64        `json:"batches"`      // runs of batch functions. Each is one of Acquired
 	Batched     uint64        `json:"batched"`      // callers that were taken along in them, those that had the lock not counted
-	TurnTime    time.Duration `json:"turn_time_ns"` // moving average of how long a turn takes; not summed up in Total
+	TurnTime    time.Duration `json:"turn_time_ns"` // moving average of how long a caller keeps the lock. It is not summed up in Total
 }
 
-// Stats returns the current figures. Each is exact; together they are of slightly different moments.
+// Stats returns the current figures. Each is exact. Together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
 	s := Stats{Names: map[string]NameStats{}, Backend: l.Health(),
 		ReportPanics: l.observer.panics.Load(), ReportsDropped: l.observer.dropped.Load()}

@@ -9,26 +9,27 @@ import (
 	"github.com/wllock/wllock/internal/tenure"
 )
 
-// WithHoldAtLeast keeps the lock taken for others for at least d from when it was acquired (default 0: until the function has
-// returned), so that a job which several processes start at about the same time, by their clocks, runs once:
+// WithHoldAtLeast keeps the lock taken for at least d from its acquisition (default 0: until the function has returned). So a
+// job that several processes start at about the same time, by their clocks, runs once:
 //
 //	locker.Do(ctx, "cron", "report", job, wllock.NoWait(), wllock.WithHoldAtLeast(30*time.Second)) // every minute, everywhere
 //
 // Choose d longer than the clocks differ, and shorter than the time between two ticks. Do returns when the function has, with
-// its error, and so does Lock.Release; but nobody gets the lock before d has passed, callers of the same Locker included,
-// whatever the function returned, and also when the process is killed meanwhile. Then the lock is free d after its
-// acquisition and a little (T/6, 1% and some ms; T/2 at least), if WithLockTimeMax is at most d. A function that may run for longer has
-// its lease renewed, which may last for twice d from its last renewal on.
+// its error, and so does Lock.Release. But no caller gets the lock before d has passed, whatever the function returned, not
+// even one of the same Locker. That holds also when the process is killed meanwhile. Then the lock stays taken for d plus at
+// most T/6, 1% and some ms, and never for less than T/2, if WithLockTimeMax is at most d. A function that may run for longer
+// has its lease renewed, which may last for twice d from its last renewal on.
 //
-// The lease is chosen to last for d without being renewed. A backend that grants none that long refuses the call with ErrUnavailable.
-// Held, LockInfo and Stats count the lock as held until d has passed; other callers wait, or get ErrHeld or ErrWaitTimeout,
-// as while the function runs. If the backend loses the lock after the function has returned, a warning is logged.
+// The lease is chosen to last for d without being renewed. A backend that grants none that long refuses the call with
+// ErrUnavailable. Held, LockInfo and Stats count the lock as held until d has passed. Other callers wait, or get ErrHeld or
+// ErrWaitTimeout, as while the function runs. If the backend loses the lock after the function has returned, a warning is
+// logged.
 //
-// Close does not wait for d: the lock stays taken at the backend and expires there. Neither does SyncRelease, as long as d has not
-// passed. A DoAll keeps each of its keys taken from when that was acquired, and renews the leases of the earlier ones while it waits for
-// the later; if it fails, they are released at once. With LocalOnly, nobody is admitted without a lease: such a call is refused with ErrUnavailable, because each process would run
-// the job. A guard nested in a hold of the same key counts from the start of that hold; if that asked for less, it is refused at
-// once. With Shared it is an error.
+// Close does not wait for d: the lock stays taken at the backend and expires there. Neither does SyncRelease, as long as d has
+// not passed. A DoAll keeps each of its keys taken from when that was acquired, and renews the leases of the earlier ones while
+// it waits for the later. If it fails, they are released at once. With LocalOnly, such a call is not admitted without a lease,
+// because each process would run the job: it gets ErrUnavailable. A guard nested in a hold of the same key counts from the
+// start of that hold. If that asked for less, it is refused at once. With Shared it is an error.
 func WithHoldAtLeast(d time.Duration) CallOption {
 	return func(c callOptions) callOptions {
 		if d < 0 || d > maxHoldAtLeast {

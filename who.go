@@ -15,8 +15,8 @@ import (
 // or of WithInstance, and letters that no other process has. A process's second Locker has a number behind it.
 func (l *Locker) Instance() string { return l.instance }
 
-// Inspect asks the backend who holds a lock and who waits for it, over all instances. It is for people: its answer is past
-// when it is read. The error Is errors.ErrUnsupported if the backend cannot tell; distributed.InspectorOf(backend) can do more.
+// Inspect asks the backend who holds a lock and who waits for it, over all instances. It is for people: its answer is past when
+// it is read. The error Is errors.ErrUnsupported if the backend cannot tell. distributed.InspectorOf(backend) can do more.
 func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Inspection, error) {
 	if err := join(checkPart("name", name), checkKey(key)); err != nil {
 		return distributed.Inspection{}, l.invalid(name, key, err)

@@ -50,7 +50,7 @@ const rpcstatus = "middleware/grpcguard/internal/rpcstatus"
 // rooms are listed from the bottom to the top: a room knows only such as stand before it. CONTRIBUTING.md shows them.
 var rooms = []room{
 	{path: "local", what: "tier 1: a fair queue per key", sealed: nothing},
-	{path: "internal/nametext", what: "the rule for names; printing what callers gave us", sealed: nothing},
+	{path: "internal/nametext", what: "the rule for names, and printing what callers gave us", sealed: nothing},
 	{path: "internal/heldkey", what: "the context key of the innermost lock", sealed: nothing},
 	{path: "internal/deadline", what: "many deadlines on one timer", sealed: nothing},
 	{path: "internal/identity", what: "the ids of this process and its Lockers", sealed: nothing},
@@ -79,7 +79,7 @@ var rooms = []room{
 	{path: "internal/dbtest", what: "PostgreSQL, MariaDB and memcached servers for tests", knows: []string{"internal/race", "internal/testproc", "internal/testscope"}, sealed: nothing},
 	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
-		path: "internal/conn", what: "connections to Redis servers: pipelines, time-outs, sorted errors",
+		path: "internal/conn", what: "connections to Redis servers: pipelines, timeouts, sorted errors",
 		knows: []string{"internal/passfile", "internal/redisopts", "distributed"}, imports: []string{redisClient},
 	},
 	{
