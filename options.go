@@ -99,10 +99,10 @@ func (s *settings) check() {
 func WithThreshold(n int) Option { return WithDefaults(threshold("WithThreshold", n)) }
 
 // WithLeaseTTL sets T, the time to live of a lease (default [DefaultLeaseTTL]), at least distributed.MinTTL. Leases are renewed
-// while they are held, so T is not how long a function may run but how long others wait after a process has died. A lease
-// outlasts a backend that does not answer for up to 2T/3, and in its first T/6 for up to T/3. It then lasts for T/2, so that a
-// process that dies right after it got the lock delays others less. Instances of one system may differ in T. What that means
-// for LocalOnly is said at WithLongestTTL.
+// while they are held, so T is not how long a function may run but how long others wait after a process has died. A renewed
+// lease outlasts a backend that does not answer for up to 2T/3. A new one lasts for T/2, so in its first T/6 it outlasts only
+// T/3: a process that dies right after it got the lock delays others less. Instances of one system may differ in T. What that
+// means for LocalOnly is said at WithLongestTTL.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(s *settings) {
 		s.leaseTTL = d

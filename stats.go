@@ -46,7 +46,7 @@ type NameStats struct {
 	Degraded    uint64        `json:"degraded"`     // locks held without a lease when they ended (LocalOnly)
 	Batches     uint64        `json:"batches"`      // runs of batch functions. Each is one of Acquired
 	Batched     uint64        `json:"batched"`      // callers that were taken along in them, those that had the lock not counted
-	TurnTime    time.Duration `json:"turn_time_ns"` // moving average of how long a caller keeps the lock. It is not summed up in Total
+	TurnTime    time.Duration `json:"turn_time_ns"` // moving average of a turn, from the head of the local queue to the release. It is not summed up in Total
 }
 
 // Stats returns the current figures. Each is exact. Together they are of slightly different moments.

@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// Config holds the settings of a Locker. FromEnv fills it; programs that get their settings elsewhere start from Default
-// and set fields. The zero Config is not valid.
+// Config holds the settings of a Locker. FromEnv fills it. Programs that get their settings elsewhere start from Default and
+// set fields. The zero Config is not valid.
 //
 // It can be printed, logged and marshaled in any way: URL and Secret hide what must not be seen.
 type Config struct {
@@ -44,8 +44,8 @@ func Default() Config {
 	return c
 }
 
-// FromEnv reads the WLLOCK_ variables. Its error is an *Error that lists everything that is wrong; with an error the Config
-// is zero.
+// FromEnv reads the WLLOCK_ variables. Its error is an *Error that lists everything that is wrong. With an error the Config is
+// zero.
 func FromEnv() (Config, error) {
 	var (
 		c     Config
@@ -65,8 +65,8 @@ func FromEnv() (Config, error) {
 	return c, nil
 }
 
-// Validate returns an *Error with everything that is wrong, or nil. It also reads the password file, if there is one. It
-// does not check whether the backend's scheme is supported; Open does.
+// Validate returns an *Error with everything that is wrong, or nil. It also reads the password file, if there is one. It does
+// not check whether the backend's scheme is supported: Open does.
 func (c Config) Validate() error {
 	if wrong := c.problems(); len(wrong) > 0 {
 		return &Error{Problems: wrong}

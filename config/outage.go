@@ -8,7 +8,7 @@ import (
 // Outage is what happens while the backend is unreachable.
 type Outage string
 
-// The outage policies; see wllock.WithOutage.
+// The outage policies: see wllock.WithOutage.
 const (
 	FailClosed Outage = "closed" // callers are refused
 	LocalOnly  Outage = "local"  // callers exclude each other within the process

@@ -11,7 +11,7 @@ import (
 	"github.com/wllock/wllock/internal/nametext"
 )
 
-// Thresholds are how many callers may wait per key in one process; wllock.Unlimited is no limit. Their text form is
+// Thresholds are how many callers may wait per key in one process. wllock.Unlimited is no limit. Their text form is
 // "500,product=200,cart=unlimited".
 type Thresholds struct {
 	Default int            // for all names that are not in Names

@@ -12,7 +12,7 @@ type URL struct {
 	text Secret
 }
 
-// NewURL returns a URL; Config.Validate checks it.
+// NewURL returns a URL. Config.Validate checks it.
 func NewURL(text string) URL { return URL{text: NewSecret(text)} }
 
 // Reveal returns the URL unchanged, with its password.

@@ -15,9 +15,9 @@ var ErrRides = errors.New("taken along in a batch")
 // Group tells callers that may share a batch from all others: members of one group have the same pointer.
 type Group struct{ _ byte } // not empty: pointers to empty structs may be equal
 
-// Member is a caller's part in a batch. The holder of the turn is the leader of its batch; Turn.Take takes along the waiters
-// of its group, the riders. Leader and riders alike wait for the end of the batch, or of their own context. The caller
-// allocates a Member for one Enter.
+// Member is a caller's part in a batch. The holder of the turn is the leader of its batch. Turn.Take takes along the waiters of
+// its group, the riders. Leader and riders alike wait for the end of the batch, or of their own context. The caller allocates a
+// Member for one Enter.
 type Member struct {
 	Group *Group
 	Owner any // what the queue's user keeps for the caller
@@ -44,9 +44,9 @@ const (
 func (t *Turn[B]) Join(m *Member) { t.member = m }
 
 // Take makes the holder of the turn the leader of a batch. It takes along, in one step, the unbroken run of waiters of the
-// leader's group at the head of the line, so that the batch has max members at most; Unlimited: all of the run. They do not
-// wait any more: neither their deadlines nor Close end what is a batch now. ready is where the leader waits for the end of
-// the batch; it has room for one value. Take returns the number of members, and is called once.
+// leader's group at the head of the line, so that the batch has max members at most. Unlimited takes all of the run. They do
+// not wait any more: neither their deadlines nor Close end what is a batch now. ready is where the leader waits for the end of
+// the batch. It has room for one value. Take returns the number of members, and is called once.
 //
 // A rider that gives up at the same moment has left the line, or is taken along: the shard's mutex decides.
 func (t *Turn[B]) Take(max int, ready chan struct{}, now time.Time) (size int) { // rules B1 and B2
@@ -78,7 +78,7 @@ func (m *Member) board(ready chan struct{}, now time.Time) {
 	m.state.Store(aboard)
 }
 
-// Batch yields the members in the order of their arrival; m is the leader.
+// Batch yields the members in the order of their arrival. m is the leader.
 func (m *Member) Batch() iter.Seq[*Member] {
 	return func(yield func(*Member) bool) {
 		for ; m != nil && yield(m); m = m.next {
@@ -90,8 +90,8 @@ func (m *Member) Batch() iter.Seq[*Member] {
 func (m *Member) Taken() time.Time { return m.taken }
 
 // Wait returns when the batch has ended, or reports false if ctx ended before, and the caller has left. Of the two that meet,
-// the first to change state wins; a caller that comes second has been, or is about to be, sent the value. Leaving is O(1) and
-// wakes nobody.
+// the first to change state wins. A caller that comes second has been, or is about to be, sent the value. Leaving is O(1) and
+// wakes no goroutine.
 func (m *Member) Wait(ctx context.Context) (served bool) { // rule B7
 	if m.told {
 		return true

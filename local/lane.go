@@ -241,7 +241,7 @@ func (q *Queue[B]) Batons(all []B, key string) []B {
 	return all
 }
 
-// Lane is the index of the lane that the holder of a permit has; 0 for other turns.
+// Lane is the index of the lane that the holder of a permit has, 0 for other turns.
 func (t *Turn[B]) Lane() int { return t.lane.index }
 
 // Permits is the limit of a permit: so many are held at a time. 0: the turn is none.
@@ -277,9 +277,9 @@ func (t *Turn[B]) Follow(ctx context.Context, deadline time.Time) error { // rul
 	return t.watch(ctx, deadline, func(e *entry[B]) (bool, error) { return e.stages[coming] == 0, nil })
 }
 
-// Alone returns when no permits are held beside an exclusive turn; none come, since they wait for that turn. ErrBehind: all that are held
-// wait elsewhere, so if the caller has there what they wait for, it has to give way. ErrClosed, ErrTimeout and the error of ctx as with Enter.
-// After an error the caller still has the turn.
+// Alone returns when no permits are held beside an exclusive turn. None come, since they wait for that turn. ErrBehind: all
+// that are held wait elsewhere, so if the caller has there what they wait for, it has to give way. ErrClosed, ErrTimeout and
+// the error of ctx as with Enter. After an error the caller still has the turn.
 func (t *Turn[B]) Alone(ctx context.Context, deadline time.Time) error { // rule P6
 	return t.watch(ctx, deadline, func(e *entry[B]) (bool, error) {
 		if e.permits > 0 && e.permits == int(e.stages[aside]) {
@@ -402,8 +402,8 @@ func (t *Turn[B]) Called() bool {
 // before all that wait in line. It reports false if there is none, or its limit is smaller than that of t: then the caller
 // still has its turn.
 //
-// The fellow keeps its own lane as well, until it has traded: of Offer and the end of its wait, the first under the mutex
-// wins, and what was passed too late is passed on by Called's caller.
+// The fellow keeps its own lane as well, until it has traded. Of Offer and the end of its wait, the first under the mutex wins.
+// What was passed too late is passed on by Called's caller.
 func (t *Turn[B]) Offer() bool { // rule P2
 	s := t.lockPermit()
 	if s == nil {

@@ -89,16 +89,16 @@ type entry[B any] struct {
 type Ask struct {
 	Shared   bool
 	NoWait   bool
-	Permits  int32         // one of so many turns that may be held at a time; 0: an exclusive or shared turn
-	Limit    int           // callers that may wait for this key, including this one; or Unlimited
-	MaxAhead int           // exclusive waiters from which on the caller does not want to wait; 0: any number
+	Permits  int32         // one of so many turns that may be held at a time. 0: an exclusive or shared turn
+	Limit    int           // callers that may wait for this key, including this one, or Unlimited
+	MaxAhead int           // exclusive waiters from which on the caller does not want to wait, 0 for any number
 	Deadline time.Time     // zero: none
-	Waiting  *atomic.Int64 // counts this caller as long as Limit does, and so never more of a key than that; nil: not counted
+	Waiting  *atomic.Int64 // counts this caller as long as Limit does, and so never more of a key than that. nil: not counted
 }
 
-// New returns an empty queue. baton makes the baton of a lane that comes into use, from the baton of a lane no longer used
-// or, if there is none to spare, from B's zero value. Lane 0 is that of a key's exclusive and shared callers; permits have
-// others. baton must be quick and must not call the queue.
+// New returns an empty queue. baton makes the baton of a lane that comes into use, from the baton of a lane no longer used or,
+// if there is none to spare, from B's zero value. Lane 0 is that of a key's exclusive and shared callers. Permits have others.
+// baton must be quick and must not call the queue.
 func New[B any](baton func(key string, lane int, spare B) B) *Queue[B] {
 	q := &Queue[B]{baton: baton, seed: maphash.MakeSeed(), drained: make(chan struct{})}
 	q.draining.Store(shardCount)
@@ -112,8 +112,8 @@ func New[B any](baton func(key string, lane int, spare B) B) *Queue[B] {
 // Enter waits until t has the turn of key. t must not be in use, and must not be used again until Enter has returned an
 // error or the turn has been passed on.
 //
-// If the turn is handed over at the moment ctx or the deadline ends, the turn wins: Enter returns nil, and the caller,
-// which then has the turn, checks its context itself and passes the turn on. So a turn is never lost.
+// If the turn is handed over at the moment ctx or the deadline ends, the turn wins. Enter returns nil, and the caller, which
+// then has the turn, checks its context itself and passes the turn on. So a turn is never lost.
 func (q *Queue[B]) Enter(ctx context.Context, t *Turn[B], key string, ask Ask) error {
 	s := q.shard(key)
 	s.mu.Lock()

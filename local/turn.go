@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Turn is one caller's right to run next for one key, or its position in the queue. The caller allocates it, so a turn
-// costs no allocation of its own; the zero value is ready for Enter. A turn that is gone may be reused once no late call
-// can refer to it.
+// Turn is one caller's right to run next for one key, or its position in the queue. The caller allocates it, so a turn costs no
+// allocation of its own. The zero value is ready for Enter. A turn that is gone may be reused once no late call can refer to
+// it.
 //
 // A turn can be taken from its holder: the first call of Pass or Leave wins, and for the second the turn is Taken. So a
 // function that returns after its turn was taken changes nothing.
@@ -48,7 +48,7 @@ const (
 	Passed
 	// Kept: there is no waiter. The caller still has the turn, alone, and cleans up before it calls Leave.
 	Kept
-	// Barred is Kept although callers wait: the first of them, or one that has its turn early, has no use for this baton, because it
+	// Barred is Kept although callers wait. The first of them, or one that has its turn early, has no use for this baton: it
 	// waits for another lane, or for others to leave as well.
 	Barred
 )
@@ -124,10 +124,10 @@ func (t *Turn[B]) Reopen() {
 	e.admitHeads()
 }
 
-// Again is for the holder of a shared turn that finds it came too late, because the baton may no longer be used. It
-// returns when t has the turn again: alone, when all other holders have left, because t waits at the head meanwhile and
-// no caller enters; or beside one of them that calls Share or Reopen, since the baton may be usable then; at once if Reopen
-// was called since t got the turn. The errors are those of Enter, except ErrQueueFull; t does not have the turn then.
+// Again is for the holder of a shared turn that finds it came too late, because the baton may no longer be used. It returns
+// when t has the turn again. That is alone, when all other holders have left, because t waits at the head meanwhile and no
+// caller enters. Or it is beside one of them that calls Share or Reopen, since the baton may be usable then, and at once if
+// Reopen was called since t got the turn. The errors are those of Enter, except ErrQueueFull. t does not have the turn then.
 func (t *Turn[B]) Again(ctx context.Context, ask Ask) error {
 	s := t.lock()
 	if s == nil {

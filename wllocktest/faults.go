@@ -28,8 +28,8 @@ func (f *Faults) Process(opts ...wllock.Option) *wllock.Locker {
 	return l
 }
 
-// Lose makes the backend forget the holder of the lock, as a restart without its data would. The next in the queue gets it;
-// the context of the function that held it ends within a third of the lease TTL, with the cause wllock.ErrLeaseLost.
+// Lose makes the backend forget the holder of the lock, as a restart without its data would. The next in the queue gets it. The
+// context of the function that held it ends within a third of the lease TTL, with the cause wllock.ErrLeaseLost.
 func (f *Faults) Lose(name, key string) { f.backend.memory.Expire(System + ":" + name + ":" + key) }
 
 // Partition disconnects all Lockers from the backend until Heal, as a server that has ended does: new callers get
@@ -39,9 +39,9 @@ func (f *Faults) Partition() {
 	f.backend.hang(false)
 }
 
-// Hang is a Partition without an answer, as a network that drops every packet makes it: the call that asks the backend for
-// the lock waits, until Heal, the end of its wait, or half the lease TTL, and gets wllock.ErrUnavailable only then. Ping
-// waits as well, but a release does not.
+// Hang is a Partition without an answer, as a network that drops every packet makes it. The call that asks the backend for the
+// lock waits, until Heal, the end of its wait, or half the lease TTL. It gets wllock.ErrUnavailable only then. Ping waits as
+// well, but a release does not.
 func (f *Faults) Hang() {
 	f.backend.hang(true)
 	f.backend.memory.Partition(true)

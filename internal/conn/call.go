@@ -29,8 +29,8 @@ func (s *Script) Head(args []any, keys int) { args[0], args[1], args[2] = "evals
 // Call is one script to run.
 type Call struct {
 	Script *Script
-	// Args is the command as it is sent: EVALSHA, digest, number of keys, keys, arguments. Nobody changes it: a call
-	// that is repeated may still be under way.
+	// Args is the command as it is sent: EVALSHA, digest, number of keys, keys, arguments. It is not changed: a call that is
+	// repeated may still be under way.
 	Args []any
 
 	// Ahead, of a lone call: it shares no exchange with those of callers, and waits for none of theirs. How many such calls are
@@ -53,7 +53,7 @@ func NewCall(s *Script, keys []string, args ...any) *Call {
 	return &Call{Script: s, Args: append(all, args...)}
 }
 
-// Key returns one of the call's keys; which one does not matter, because they are on one node.
+// Key returns one of the call's keys. Which one does not matter, because they are on one node.
 func (c *Call) Key() string {
 	if len(c.Args) <= HeadLen { // no key, and no argument
 		return ""

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// DialTimeout and ioTimeout bound any exchange; steps of short leases have shorter limits of their own. The
-	// defaults of go-redis, 5 s and five tries, are longer than a lease.
+	// DialTimeout and ioTimeout bound any exchange. Steps of short leases have shorter limits of their own. The defaults of
+	// go-redis, 5 s and five tries, are longer than a lease.
 	DialTimeout = 2 * time.Second
 	ioTimeout   = 2 * time.Second
 	// sharedDialTimeout is shorter, where another server may be reached instead.
@@ -44,13 +44,13 @@ func New(client redis.UniversalClient, c Config) (t Transport, name string, err 
 	case *redis.ClusterClient:
 		o := *client.Options()
 		if o.ClusterSlots != nil { // go-redis asks sentinels so, for the clients of NewFailoverClusterClient, and looks again seldom
-			return nil, "", errors.New("a ClusterClient with ClusterSlots may stay with an old primary; use a FailoverClient")
+			return nil, "", errors.New("a ClusterClient with ClusterSlots may stay with an old primary: use a FailoverClient")
 		}
 		return cluster(&o, c), "cluster " + strings.Join(o.Addrs, ","), nil
 	case nil:
 		return nil, "", errors.New("no client")
 	default: // a Ring moves keys to other servers when one fails: two owners
-		return nil, "", fmt.Errorf("a %T cannot keep locks; use a Client, a FailoverClient or a ClusterClient", client)
+		return nil, "", fmt.Errorf("a %T cannot keep locks: use a Client, a FailoverClient or a ClusterClient", client)
 	}
 }
 

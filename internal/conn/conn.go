@@ -1,4 +1,4 @@
-// Package conn is the lowest storey of the backends on Redis: connections to a server, pipelines, time-outs, sentinels,
+// Package conn is the lowest storey of the backends on Redis: connections to a server, pipelines, timeouts, sentinels,
 // credentials, and the sorting of errors. It runs scripts and passes on messages, and knows nothing of locks.
 //
 //	Pipelined ─▶ goRedis ─┬─▶ scripts: a call alone, or several in one pipeline
@@ -12,23 +12,23 @@ import (
 
 // Config is what the storey above decides about connections.
 type Config struct {
-	Username     string // takes precedence over the client's; "": none
-	PasswordFile string // takes precedence over the client's; "": none
+	Username     string // takes precedence over the client's, "" if none
+	PasswordFile string // takes precedence over the client's, "" if none
 	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
-	// PrefixOf is Prefix for a call with this key, where that depends on it; nil: it does not.
+	// PrefixOf is Prefix for a call with this key, where that depends on it. nil if it does not.
 	PrefixOf   func(key string) string
-	ClientName string // of connections, unless the caller's client names its own; "": none
+	ClientName string // of connections, unless the caller's client names its own, "" if none
 	// Pipelines is how many exchanges of several calls, and of calls that go ahead, may be under way with one server at once.
 	Pipelines int
 }
 
-// Transport is all that the protocol needs of a server: scripts go in, replies and messages come out. New and Open
-// return the one for real servers; a simulated server is another.
+// Transport is all that the protocol needs of a server: scripts go in, replies and messages come out. New and Open return the
+// one for real servers. A simulated server is another.
 type Transport interface {
-	// Do runs the calls in as few exchanges as it can and fills in each one's reply or error. It returns when all
-	// are known or ctx has ended; a call without a reply may have run.
+	// Do runs the calls in as few exchanges as it can and fills in each one's reply or error. It returns when all are known or
+	// ctx has ended. A call without a reply may have run.
 	Do(ctx context.Context, calls ...*Call)
-	// Node names the server that has the key; "" if there is only one, or nothing is known.
+	// Node names the server that has the key, "" if there is only one, or nothing is known.
 	Node(ctx context.Context, key string) string
 	// Elsewhere returns a hash tag that another server has than the one that has before ("": none), if there are
 	// several.
@@ -44,8 +44,8 @@ type Transport interface {
 	// Load has that server store scripts, so that the first call of each takes no more round trips than others. It need
 	// not succeed.
 	Load(ctx context.Context, tag string, scripts ...*Script)
-	// Scan returns a page of the keys that match a pattern, and the cursor of the next one; "": it was the last, as the cursor
-	// of the first. It looks at about count keys.
+	// Scan returns a page of the keys that match a pattern, and the cursor of the next one. "" says that it was the last, and
+	// as a cursor begins. It looks at about count keys.
 	Scan(ctx context.Context, cursor, match string, count int64) (keys []string, next string, err error)
 	// Listen subscribes to one channel and passes on its messages until ctx ends. It reconnects by itself. interval
 	// says how often the connection is checked: after two intervals without a sign of life it is replaced.
@@ -58,7 +58,7 @@ type Transport interface {
 // Listener receives the events of a subscription. Calls come one after the other and must not block.
 type Listener interface {
 	OnMessage(message string)
-	OnSubscribe()           // from now on messages arrive; earlier ones may be lost
+	OnSubscribe()           // from now on messages arrive. Earlier ones may be lost
 	OnDisconnect(err error) // the subscription failed or broke
 }
 
@@ -71,7 +71,7 @@ type Info struct {
 }
 
 const (
-	// MaxBatch bounds the calls of one pipeline: the server answers nobody else meanwhile.
+	// MaxBatch bounds the calls of one pipeline: the server answers no other client meanwhile.
 	MaxBatch = 128
 	// LongestTry bounds one exchange of scripts: in any network a reply that takes longer is not worth waiting for.
 	LongestTry = time.Second

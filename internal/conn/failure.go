@@ -17,8 +17,8 @@ type Failure uint8
 
 const (
 	None      Failure = iota
-	Transient         // not done, or not known; a repeat helps sooner or later
-	Permanent         // refused; a repeat does not help
+	Transient         // not done, or not known. A repeat helps sooner or later
+	Permanent         // refused. A repeat does not help
 )
 
 // permanentPrefixes start the answers of a server that will not change by themselves. Everything else that a server
@@ -132,9 +132,9 @@ type expired struct {
 // Unwrap returns both.
 func (e expired) Unwrap() []error { return []error{e.error, e.end} }
 
-// MoreTelling returns which of two errors of one request, the later one second, says more: first the server's own
-// words, then what became of the connection, last that the time has expired or the caller has left. It is no ErrUnreached if
-// one of the two may have been done.
+// MoreTelling returns which of two errors of one request, the later one second, says more. The server's own words say most,
+// then what became of the connection, and least that the time has expired or the caller has left. It is no ErrUnreached if one
+// of the two may have been done.
 func MoreTelling(before, now error) error {
 	if before == nil {
 		return now

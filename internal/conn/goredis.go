@@ -51,8 +51,7 @@ func (g *goRedis) waiting(ctx context.Context) (context.Context, context.CancelF
 	return context.WithDeadline(ctx, end)
 }
 
-// Do implements Transport. A lone call is sent by itself; several share a pipeline, which the cluster client splits by
-// node.
+// Do implements Transport. A lone call is sent by itself. Several share a pipeline, which the cluster client splits by node.
 func (g *goRedis) Do(ctx context.Context, calls ...*Call) {
 	ctx, cancel := g.waiting(ctx)
 	defer cancel()
@@ -168,7 +167,8 @@ func (g *goRedis) Ping(ctx context.Context, tag string) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// About implements Transport. The ACL may forbid INFO, or redis.conf rename it away; then only what the client knows is returned.
+// About implements Transport. The ACL may forbid INFO, or redis.conf rename it away. Then only what the client knows is
+// returned.
 func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
 	ctx, cancel := g.waiting(ctx)
 	defer cancel()
@@ -194,7 +194,7 @@ func (g *goRedis) About(ctx context.Context, tag string) (Info, error) {
 	return info, g.silence.named(err)
 }
 
-// Load implements Transport. The ACL may forbid it; then the first call of a script stores it, see Do.
+// Load implements Transport. The ACL may forbid it. Then the first call of a script stores it, see Do.
 func (g *goRedis) Load(ctx context.Context, tag string, scripts ...*Script) {
 	_, _ = g.server(ctx, tag).Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, s := range scripts {

@@ -60,8 +60,8 @@ func (c *Channels) some(ctx context.Context) bool {
 // ChannelListener is a Listener to several channels. Calls come one after the other and must not block.
 type ChannelListener interface {
 	OnMessage(channel, message string)
-	OnSubscribe(channel string)          // from now on its messages arrive; earlier ones may be lost
-	OnRefused(channel string, err error) // the server does not let us listen; it is asked again
+	OnSubscribe(channel string)          // from now on its messages arrive. Earlier ones may be lost
+	OnRefused(channel string, err error) // the server does not let us listen. It is asked again
 	OnDisconnect(err error)              // the subscription failed or broke, with all channels
 }
 

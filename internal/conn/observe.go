@@ -43,7 +43,7 @@ func (o *Observers) change(f func([]*func(distributed.Exchange)) []*func(distrib
 	o.list.Store(&all)
 }
 
-// Empty reports that nobody observes.
+// Empty reports that there is no observer.
 func (o *Observers) Empty() bool { return o.list.Load() == nil }
 
 // Report calls all of them.

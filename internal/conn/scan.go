@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Scan implements Transport. The nodes of a cluster are scanned one after the other, by address; the cursor names the one
-// that is next.
+// Scan implements Transport. The nodes of a cluster are scanned one after the other, by address. The cursor names the one that
+// is next.
 func (g *goRedis) Scan(ctx context.Context, cursor, match string, count int64) (keys []string, next string, err error) {
 	addr, at, found := strings.Cut(cursor, " ")
 	if !found {

@@ -47,8 +47,8 @@ const idle = time.Duration(1<<63 - 1)
 // deep as a binary one (D. B. Johnson, "Priority queues with update and finding minimum spanning trees", 1975).
 const arity = 4
 
-// New returns an empty Set. All items due at one moment are passed to fire in one call, on a goroutine of its own and with
-// no mutex held; calls of fire can overlap. The items have left the Set by then and may be added again.
+// New returns an empty Set. All items due at one moment are passed to fire in one call, on a goroutine of its own and with no
+// mutex held. Calls of fire can overlap. The items have left the Set by then and may be added again.
 func New[T any](fire func(now time.Time, due []T)) *Set[T] {
 	return &Set[T]{fire: fire, base: time.Now(), armed: idle}
 }

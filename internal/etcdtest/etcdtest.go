@@ -29,7 +29,7 @@ const (
 // Server is one etcd process.
 type Server = testproc.Server
 
-// Missing returns an error that says what is not installed; nil: servers can be started.
+// Missing returns an error that says what is not installed, or nil: servers can be started.
 func Missing() error {
 	_, err := find()
 	return err

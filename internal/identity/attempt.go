@@ -6,13 +6,14 @@ import (
 	"strconv"
 )
 
-// Attempt names a request of this process: by a number, which grows, and by random bits, which are drawn when the request begins. A copy
-// of the process, as one that is restored from a snapshot, has the same letters and counts on from the same number; but what it asks for
-// is no repeat.
+// Attempt names a request of this process: by a number, which grows, and by random bits, which are drawn when the request
+// begins. A copy of the process, as one that is restored from a snapshot, has the same letters and counts on from the same
+// number. But what it asks for is no repeat.
 //
-// On the wire both are one number: the digits of Number, and randomDigits of Random. A script may compare two as Lua numbers, which keep
-// the first 16 digits or so: rounded by less than half of what two Numbers are apart, while these are below 3.6e15, as microseconds are
-// until 2086. Random is less than a fifth of that. So a later attempt is the larger one there, too; whether two are the same, texts tell.
+// On the wire both are one number: the digits of Number, and randomDigits of Random. A script may compare two as Lua numbers,
+// which keep the first 16 digits or so. That rounds by less than half of what two Numbers are apart, while these are below
+// 3.6e15, as microseconds are until 2086. Random is less than a fifth of that. So a later attempt is the larger one there, too.
+// Whether two are the same, texts tell.
 type Attempt struct{ Number, Random uint64 }
 
 // randomDigits is how many a uint64 has at most.

@@ -1,5 +1,5 @@
-// Package identity names this process and the Lockers in it, so that a lock service, a log line and a page call a holder
-// by the same name: the host, or in Kubernetes the pod, and letters that no other process has.
+// Package identity names this process and the Lockers in it, so that a lock service, a log line and a page call a holder by the
+// same name. That is the host, or in Kubernetes the pod, and letters that no other process has.
 package identity
 
 import (

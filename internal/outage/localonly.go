@@ -85,9 +85,9 @@ func (l *LocalOnly) Enter(ctx context.Context, req distributed.Request) (distrib
 	return l.EnterAt(ctx, time.Now(), req)
 }
 
-// EnterAt implements tenure.Outage. While the backend is away it is not asked: the caller gets a place, which is lost as
-// soon as it should enter again, or in time a degraded lease. With NoWait, a caller that cannot be served now gets
-// ErrUnavailable, not ErrHeld: nobody is known to hold the lock.
+// EnterAt implements tenure.Outage. While the backend is away it is not asked: the caller gets a place, which is lost as soon
+// as it should enter again, or in time a degraded lease. With NoWait, a caller that cannot be served now gets ErrUnavailable,
+// not ErrHeld: no holder is known.
 func (l *LocalOnly) EnterAt(ctx context.Context, now time.Time, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	prev, _ := distributed.As[*lease](req.Prev)
 	req.Prev = prev.known()

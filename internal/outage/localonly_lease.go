@@ -108,7 +108,7 @@ func (p *lease) Insist() bool { // rule N1
 	return p.state.Load() != degraded
 }
 
-// At implements distributed.AsyncLease. A degraded lease has T left: nobody takes it away sooner.
+// At implements distributed.AsyncLease. A degraded lease has T left: nothing takes it away sooner.
 func (p *lease) At(now time.Time) (left time.Duration, healthy bool) {
 	if state := p.state.Load(); state != degraded {
 		left, healthy = p.inner.At(now)
@@ -167,7 +167,7 @@ func (p *lease) Refill(ctx context.Context) error {
 // Contended implements distributed.Lease. Without the backend, nothing is known of others that wait.
 func (p *lease) Contended() bool { return p.state.Load() != degraded && p.inner.Contended() }
 
-// Abandon implements distributed.Lease. A lease that is not to be renewed does not become degraded either; the race with
+// Abandon implements distributed.Lease. A lease that is not to be renewed does not become degraded either. The race with
 // expired has one winner, under mu.
 func (p *lease) Abandon() {
 	p.mu.Lock()
@@ -305,8 +305,8 @@ func (p *lease) Watch(w distributed.Watcher, as distributed.Lease) {
 	}
 }
 
-// LeaseLost implements distributed.Watcher, for the backend's lease: if it expired, p may be degraded; if it ended before
-// its time, the backend has said so, and p is lost.
+// LeaseLost implements distributed.Watcher, for the backend's lease: if it expired, p may be degraded. If it ended before its
+// time, the backend has said so, and p is lost.
 func (p *lease) LeaseLost(distributed.Lease) {
 	if !p.degradedAt(time.Now()) {
 		p.lose(false)

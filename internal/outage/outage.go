@@ -10,7 +10,7 @@
 //	Breaker   refuses Enter while the backend is away
 //	LocalOnly grants degraded leases once every lease of others has expired
 //
-// Each policy is a Backend that wraps the real one. Stop ends it; Close is the real one's.
+// Each policy is a Backend that wraps the real one. Stop ends it. Close is the real one's.
 package outage
 
 import (
@@ -28,7 +28,7 @@ type Config struct {
 	Backend distributed.Backend
 	System  string
 	TTL     time.Duration // of this Locker's leases
-	// Longest is the longest TTL that any instance of the system uses, as far as its user has said so; 0: not at all.
+	// Longest is the longest TTL that any instance of the system uses, as far as its user has said so, 0 if not at all.
 	Longest time.Duration
 	Logger  *slog.Logger // must not block
 }
@@ -52,7 +52,7 @@ type Status struct {
 	Available bool
 	Since     time.Time // when that began
 	Err       error     // why it is not available: it is away, or refuses
-	Answered  time.Time // when the last answer came; zero: none has, or the backend is in this process and no clock is read
+	Answered  time.Time // when the last answer came. Zero: none has, or the backend is in this process and no clock is read
 }
 
 // policy is what Breaker and LocalOnly share.
@@ -126,7 +126,7 @@ func (p *policy) Status() Status {
 	return s
 }
 
-// Suspect returns an error that Is ErrUnavailable if the backend has not answered lately what it was asked; else nil.
+// Suspect returns an error that Is ErrUnavailable if the backend has not answered lately what it was asked, else nil.
 func (p *policy) Suspect() error { return p.judge.suspect(time.Now()) }
 
 // Unreleased takes note of a lease whose release got no answer. true: the lines about an outage tell of it.

@@ -1,5 +1,5 @@
-// Package passfile reads passwords from files and settings by one rule: what editors, shells and secret stores add is taken
-// off, and what cannot be one password is refused, so that no server answers "wrong password" to a character that nobody sees.
+// Package passfile reads passwords from files and settings by one rule. What editors, shells and secret stores add is taken
+// off. What cannot be one password is refused, so that no server answers "wrong password" to an invisible character.
 package passfile
 
 import (

@@ -49,7 +49,7 @@ func RetryAfter(h http.Header, d time.Duration) {
 	h.Set("Retry-After", strconv.FormatInt(jittered(max(1, roundedUp(d, time.Second))), 10))
 }
 
-// Milliseconds returns d for RetryAfterMS: rounded up, and jittered; 0 if d is not known.
+// Milliseconds returns d for RetryAfterMS: rounded up, and jittered. It is 0 if d is not known.
 func Milliseconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

@@ -12,9 +12,9 @@ import (
 // Timeouts bound one try of a client: to connect, to read or write, and to get a connection from the pool.
 type Timeouts struct{ Dial, IO, Pool time.Duration }
 
-// Single returns a copy of o for a client of our own. It obeys deadlines: by default go-redis waits for its own time-outs
-// of seconds, however short ours are. And it never repeats a command, which may have been done although its reply was
-// lost. Connections carry plain commands only: nothing is cached, pushed or sent later.
+// Single returns a copy of o for a client of our own. It obeys deadlines: by default go-redis waits for its own timeouts of
+// seconds, however short ours are. And it never repeats a command, which may have been done although its reply was lost.
+// Connections carry plain commands only: nothing is cached, pushed or sent later.
 func Single(o *redis.Options, t Timeouts) *redis.Options {
 	c := *o
 	t.set(&c.MaxRetries, &c.DialerRetries, &c.ContextTimeoutEnabled, &c.DialTimeout, &c.ReadTimeout, &c.WriteTimeout, &c.PoolTimeout)
@@ -37,7 +37,7 @@ func Cluster(o *redis.ClusterOptions, t Timeouts) *redis.ClusterOptions {
 	return &c
 }
 
-// Failover is Single for a client that asks sentinels; what it finds is for Single.
+// Failover is Single for a client that asks sentinels. What it finds is for Single.
 func Failover(o *redis.FailoverOptions, t Timeouts) *redis.FailoverOptions {
 	c := *o
 	t.set(&c.MaxRetries, &c.DialerRetries, &c.ContextTimeoutEnabled, &c.DialTimeout, &c.ReadTimeout, &c.WriteTimeout, &c.PoolTimeout)

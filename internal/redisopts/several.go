@@ -71,7 +71,7 @@ func ParseCluster(u *url.URL, overTLS bool) (*redis.ClusterOptions, error) {
 	o.Username, o.Password = credentials(u)
 	if o.TLSConfig = anyHost(o.TLSConfig); skip {
 		if o.TLSConfig.InsecureSkipVerify, err = strconv.ParseBool(skipVerify); err != nil {
-			return nil, fmt.Errorf("skip_verify is %q; want true or false", skipVerify)
+			return nil, fmt.Errorf("skip_verify is %q: want true or false", skipVerify)
 		}
 	}
 	o.Dialer, err = DialerOf(files, o.TLSConfig)

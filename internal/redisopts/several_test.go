@@ -45,7 +45,7 @@ func TestWrongURLsOfSeveralHosts(t *testing.T) {
 		"redis+cluster://u:s3cret@a/1":                       "a cluster has no databases",
 		"redis+cluster://u:s3cret@a?read_only=true":          "read_only has no use here: locks need the primary",
 		"redis+cluster://u:s3cret@a?skip_verify=true&x=1":    "unexpected option: x",
-		"rediss+cluster://u:s3cret@a?skip_verify=maybe":      `skip_verify is "maybe"; want true or false`,
+		"rediss+cluster://u:s3cret@a?skip_verify=maybe":      `skip_verify is "maybe": want true or false`,
 	} {
 		u, err := redisopts.ParseURL(text)
 		require.NoError(t, err)

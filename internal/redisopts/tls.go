@@ -24,8 +24,8 @@ func TakeTLS(u *url.URL) (tlsfile.Files, error) {
 	return files, err
 }
 
-// DialerOf returns what connects with the files as they are then; nil: there are none, and go-redis connects. base is what the URL says
-// beside them.
+// DialerOf returns what connects with the files as they are then. nil: there are none, and go-redis connects. base is what the
+// URL says beside them.
 func DialerOf(files tlsfile.Files, base *tls.Config) (Dialer, error) {
 	switch {
 	case files == tlsfile.Files{}:

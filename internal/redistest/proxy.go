@@ -21,7 +21,7 @@ func NewProxy(t testproc.Cleaner, target string) *Proxy {
 	return p
 }
 
-// SetSilent, while on, loses published messages; subscriptions and pings are still answered.
+// SetSilent, while on, loses published messages. Subscriptions and pings are still answered.
 func (p *Proxy) SetSilent(on bool) { p.silent.Store(on) }
 
 // request marks the connections of subscribers.

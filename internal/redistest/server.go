@@ -84,7 +84,7 @@ func (s *Server) Client(change ...func(*redis.Options)) *redis.Client {
 	return c
 }
 
-// Do runs one command on a new connection and returns the answer; without one the test fails.
+// Do runs one command on a new connection and returns the answer. Without one the test fails.
 func (s *Server) Do(args ...any) any {
 	s.t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, PoolSize: 1})

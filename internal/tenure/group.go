@@ -14,21 +14,21 @@ type Config struct {
 	Backend     distributed.Backend
 	Instance    string
 	TTL         time.Duration
-	MaxHandoffs int           // turns per tenure after the first while other instances wait; 0: none at all
+	MaxHandoffs int           // turns per tenure after the first while other instances wait, 0 for none at all
 	MaxTenure   time.Duration // the same in time
-	Linger      time.Duration // how long an unused lease is kept; 0: not at all
+	Linger      time.Duration // how long an unused lease is kept, 0 for not at all
 	Queue       Queue
 	// Failed gets the errors of releases that the backend did not confirm.
 	Failed func(tag any, key string, err error)
-	// Renewed is called after each renewal; err: it had no answer. nil: it is not called.
+	// Renewed is called after each renewal. err: it had no answer. nil: it is not called.
 	Renewed func(tag any, err error)
-	// Outage is the policy that Backend has for outages; nil: none.
+	// Outage is the policy that Backend has for outages, or nil.
 	Outage Outage
 }
 
 // Queue is what a tenure needs of the local tier besides the turn.
 type Queue interface {
-	// Idle takes the turn of a pinned lane that nobody has.
+	// Idle takes the turn of a pinned lane if no caller has it.
 	Idle(key string, lane int) (Turn, bool)
 	// Unpin takes back one Turn.Pin.
 	Unpin(key string, lane int)
@@ -39,7 +39,7 @@ type Queue interface {
 // Turn is the local turn, as far as a tenure is concerned.
 type Turn interface {
 	Baton() *Tenure // the tenure of this lane
-	Pin()           // keeps it although nobody uses it
+	Pin()           // keeps it although no caller uses it
 	Leave() bool    // ends the turn
 }
 
@@ -64,9 +64,9 @@ func NewGroup(c Config) *Group {
 	return g
 }
 
-// New returns the tenure of a lane that comes into use; most keys have only lane 0. It reuses the tenure of an unused lane
-// if possible. An unused tenure holds no lease or place and ignores late events of old ones; only the timer of lingering
-// may fire late and read the key.
+// New returns the tenure of a lane that comes into use. Most keys have only lane 0. It reuses the tenure of an unused lane if
+// possible. An unused tenure holds no lease or place and ignores late events of old ones. Only the timer of lingering may fire
+// late and read the key.
 func (g *Group) New(key string, lane int, former *Tenure) *Tenure {
 	if former == nil || former.lingered {
 		former = &Tenure{group: g, instance: g.config.Instance}

@@ -70,8 +70,8 @@ func (t *Tenure) pause(ctx context.Context, ask Ask, d time.Duration) error {
 	}
 }
 
-// Insist makes the lease that the caller works under one that is never degraded, for a Lead inside its hold. The lease then serves nobody
-// further, who might rather be degraded than lose it. It reports false if the lease is degraded already.
+// Insist makes the lease that the caller works under one that is never degraded, for a Lead inside its hold. The lease then
+// serves no further caller, which might rather be degraded than lose it. It reports false if the lease is degraded already.
 func (t *Tenure) Insist(u *Use) bool { // rule N1
 	if i, ok := u.lease.(Insistent); ok && !i.Insist() {
 		return false

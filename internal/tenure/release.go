@@ -27,8 +27,8 @@ func (t *Tenure) Yield(turn Turn) { // rule P2
 	turn.Leave()
 }
 
-// ReleaseAndWait is Release that waits for the backend's answer until ctx ends; then the release goes on in the
-// background. The lease does not linger.
+// ReleaseAndWait is Release that waits for the backend's answer until ctx ends. Then the release goes on in the background. The
+// lease does not linger.
 func (t *Tenure) ReleaseAndWait(ctx context.Context, turn Turn) error {
 	t.mu.Lock()
 	lease := t.current.lease

@@ -9,17 +9,17 @@ import (
 // Snapshot is the state of a key's tenure at one moment.
 type Snapshot struct {
 	Mode      distributed.Mode
-	Limit     int       // of permits; 0: none
+	Limit     int       // of permits, 0 if none
 	Holders   int       // callers that work under the lease
 	Since     time.Time // when the first of them was let in
 	Fence     uint64    // the largest of theirs
 	Handoffs  int       // how often the lease was handed on
-	Until     time.Time // of the lease; zero: there is none
+	Until     time.Time // of the lease, zero if there is none
 	Lingering bool
 	Staying   bool // the caller has returned, and the lock stays taken
-	AtBackend bool // somebody waits at the backend
+	AtBackend bool // a caller waits at the backend
 	Degraded  bool // callers work without a lease of the backend
-	Batch     int  // callers that the batch serves that runs now; 0: none does
+	Batch     int  // callers that the batch serves that runs now, 0 if none does
 }
 
 // Snapshot may be called by anybody.

@@ -28,8 +28,8 @@ var (
 	ErrDegraded = fmt.Errorf("%w: callers are admitted without a lease (LocalOnly), which is of no use to this call", distributed.ErrUnavailable)
 )
 
-// Tenure is one key's lease and its users. Begin and Release need the turn of the key; the other methods may be called by
-// anybody. A shared turn has several holders: one of them at a time goes to the backend, and the lease changes only while
+// Tenure is one key's lease and its users. Begin and Release need the turn of the key. The other methods may be called by any
+// goroutine. A shared turn has several holders: one of them at a time goes to the backend, and the lease changes only while
 // none of them works under it. No method calls out, and none waits, while mu is held.
 type Tenure struct {
 	group    *Group
@@ -84,11 +84,11 @@ type parting struct {
 type Ask struct {
 	Mode     distributed.Mode
 	NoWait   bool
-	Limit    int32     // of a permit; 0: none
+	Limit    int32     // of a permit, 0 if none
 	Deadline time.Time // zero: none
 	Now      time.Time // zero, or read since the caller has the turn
 	Early    bool      // permits of this instance may be held: let the caller in after Owner.Alone (rule P6)
-	Tag      any       // what Failed and Renewed get; the same for all callers of a key
+	Tag      any       // what Failed and Renewed get, the same for all callers of a key
 
 	// TTL is that of a lease of the caller's own: one of the backend, new, which serves no other caller (rule N1). 0: any
 	// lease, of the group's TTL.
@@ -99,8 +99,8 @@ type Ask struct {
 	outage Outage // of the group; nil: none
 }
 
-// Begin lets the holder of the turn in: under the current lease if that may be handed on, else under a new one. After an
-// error the caller still has the turn and passes it on; a place in the backend's queue stays for the next.
+// Begin lets the holder of the turn in: under the current lease if that may be handed on, else under a new one. After an error
+// the caller still has the turn and passes it on. A place in the backend's queue stays for the next.
 func (t *Tenure) Begin(ctx context.Context, u *Use, ask Ask) error {
 	ask.outage = t.group.config.Outage
 	if ask.Now.IsZero() {
@@ -326,8 +326,8 @@ func (t *Tenure) End(u *Use, now time.Time) (in, kept bool) {
 	return true, left > 0
 }
 
-// Lead notes that the caller works for a batch of size callers. Its riders count as hand-offs, as they would have had turns
-// of their own; a batch is not cut to the budget left, because then every few batches one would be tiny.
+// Lead notes that the caller works for a batch of size callers. Its riders count as hand-offs, as they would have had turns of
+// their own. A batch is not cut to the budget left, because then every few batches one would be tiny.
 func (t *Tenure) Lead(u *Use, size int) { // rule B5
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -338,8 +338,8 @@ func (t *Tenure) Lead(u *Use, size int) { // rule B5
 	t.current.handoffs += size - 1
 }
 
-// Overstay notes that the caller has been in for too long: the lease is not renewed for its sake, and admits nobody
-// further (rule T6).
+// Overstay notes that the caller has been in for too long: the lease is not renewed for its sake, and admits no further caller
+// (rule T6).
 func (t *Tenure) Overstay(u *Use) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

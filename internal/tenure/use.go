@@ -7,7 +7,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Use is one caller that works under a lease. It is a field of the caller's own state; its methods are for its owner.
+// Use is one caller that works under a lease. It is a field of the caller's own state. Its methods are for its owner.
 type Use struct {
 	Owner Owner // set before Begin
 
@@ -32,8 +32,8 @@ type Owner interface {
 	// Await is called when a permit begins to wait at the backend. The channel receives a value when a fellow has passed it its
 	// lane (rule P2), never one that waits for a lease of its own.
 	Await(own bool) <-chan struct{}
-	// Awaited is called when a permit has a lease and waits no longer. That comes before it is let in: from then on LeaseLost may
-	// pass on the turn, and nobody must be calling its lane.
+	// Awaited is called when a permit has a lease and waits no longer. That comes before it is let in: from then on LeaseLost
+	// may pass on the turn, and no goroutine must be calling its lane.
 	Awaited()
 	// Follow is called before a caller with Ask.Early asks the backend. It returns when the permits of this instance that came before have a lease
 	// or a place, so that they are before it there (rule P6).
@@ -57,11 +57,11 @@ func (u *Use) Handoff() bool { return u.handoff }
 // Began is when the caller was let in.
 func (u *Use) Began() time.Time { return u.began }
 
-// Batch is the number of callers that the leader of a batch works for, itself included; 0: it leads none. It may be read when
-// the caller is out, and by the caller.
+// Batch is the number of callers that the leader of a batch works for, itself included, and 0 if it leads none. It may be read
+// when the caller is out, and by the caller.
 func (u *Use) Batch() int { return int(u.batch) }
 
-// Least is how long the lock stays taken from Began on; 0: only until the caller returns.
+// Least is how long the lock stays taken from Began on. 0: only until the caller returns.
 func (u *Use) Least() time.Duration { return u.least }
 
 // Stays is until when the lock stays taken.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// TB is the part of a testing.TB that this package needs; a TestMain has a small one of its own.
+// TB is the part of a testing.TB that this package needs. A TestMain has a small one of its own.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -47,9 +47,9 @@ func Find(name string, patterns ...string) (string, error) {
 	return "", fmt.Errorf("%s is neither in PATH nor in %v", name, patterns)
 }
 
-// FreePort returns a port of 127.0.0.1 between first and last that is free, and that no other test gets before the end of this one: a server
-// that is killed there can restart, and two that start at once do not get the same. Another program may take it. Ports should lie below the
-// range that Linux uses for outgoing connections (32768).
+// FreePort returns a port of 127.0.0.1 between first and last that is free, and that no other test gets before the end of this
+// one. So a server that is killed there can restart, and two that start at once do not get the same. Another program may take
+// it. Ports should lie below the range that Linux uses for outgoing connections (32768).
 func FreePort(t TB, first, last int) int {
 	t.Helper()
 	for range 1000 {

@@ -105,12 +105,12 @@ func (p *Proxy) Lost() bool {
 	return p.swallow == nil
 }
 
-// SetFilters has requests and replies, as they arrive in pieces, pass only if the filter says so; nil: all of them.
+// SetFilters has requests and replies, as they arrive in pieces, pass only if the filter says so. nil: all of them.
 func (p *Proxy) SetFilters(request, reply Filter) {
 	p.set(func() { p.request, p.reply = request, reply })
 }
 
-// Cut closes all open connections; new ones are forwarded.
+// Cut closes all open connections. New ones are forwarded.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

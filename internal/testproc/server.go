@@ -22,10 +22,10 @@ const (
 type Spec struct {
 	Name                string // begins the name of its folder
 	FirstPort, LastPort int    // its ports
-	User                string // owns its folder; see Command
-	// Prepare fills its folder, once; nil: nothing to do.
+	User                string // owns its folder: see Command
+	// Prepare fills its folder, once, if not nil.
 	Prepare func(dir string) error
-	// Configure writes what depends on its Port, before each start; nil: nothing does.
+	// Configure writes what depends on its Port, before each start, if not nil.
 	Configure func(s *Server) error
 	// Command returns what starts the server on its Port, with its files in its Dir, where it runs.
 	Command func(s *Server) Command
@@ -184,7 +184,7 @@ func (s *Server) cleanup() {
 	}
 }
 
-// Ask sends a request to the address and returns the first bytes of the answer, nil without one; an empty request only waits
+// Ask sends a request to the address and returns the first bytes of the answer, nil without one. An empty request only waits
 // for what the server says first.
 func Ask(addr string, request []byte) []byte {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)

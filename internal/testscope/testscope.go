@@ -22,7 +22,7 @@ type TB interface {
 	Logf(format string, args ...any)
 }
 
-// Long skips a long test under -short. Call it first; why says what makes the test long.
+// Long skips a long test under -short. Call it first. why says what makes the test long.
 func Long(t TB, why string) {
 	t.Helper()
 	if testing.Short() {

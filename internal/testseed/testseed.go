@@ -31,8 +31,8 @@ func Seed(t TB) uint64 {
 	return seed
 }
 
-// Rand returns a random source made from Seed. Unlike others it may be used by several goroutines; what each of them
-// draws then depends on their order.
+// Rand returns a random source made from Seed. Unlike others it may be used by several goroutines. What each of them draws then
+// depends on their order.
 func Rand(t TB) *rand.Rand {
 	t.Helper()
 	return rand.New(&shared{source: rand.NewPCG(Seed(t), 0)})

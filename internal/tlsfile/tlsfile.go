@@ -27,10 +27,10 @@ const (
 	ServerName = "tls_server_name"
 )
 
-// Files are the values of the parameters; "": there is none.
+// Files are the values of the parameters, "" where there is none.
 type Files struct{ CA, Cert, Key, ServerName string }
 
-// Field returns the field for a parameter's value; nil: the parameter is none of ours.
+// Field returns the field for a parameter's value, nil if the parameter is none of ours.
 func (f *Files) Field(name string) *string {
 	return map[string]*string{CA: &f.CA, Cert: &f.Cert, Key: &f.Key, ServerName: &f.ServerName}[name]
 }

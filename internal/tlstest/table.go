@@ -30,7 +30,7 @@ const (
 // server do so with others, and cut its connections. The URL is without parameters of TLS. Tests that run in parallel start theirs: see Alone.
 type Start func(t *testing.T, server Pair, clients string) (url string, show func(server Pair, clients string))
 
-// Before is the Start of a server that a Proxy speaks TLS for; of the URL the proxy's address is known first.
+// Before is the Start of a server that a Proxy speaks TLS for. Of the URL the proxy's address is known first.
 func Before(target string, urlOf func(addr string) string) Start {
 	return func(t *testing.T, server Pair, clients string) (string, func(Pair, string)) {
 		p := NewProxy(t, target, server, clients)
@@ -72,7 +72,7 @@ func Run[B distributed.Backend](t *testing.T, start Start, open func(url string)
 		server  Pair
 		clients string
 		change  url.Values // of the parameters that are right
-		says    string     // a pattern; "": it is admitted
+		says    string     // a pattern, "" if it is admitted
 	}{
 		{"right", server, "", nil, ""},
 		{"right for the address", ours.Issue("127.0.0.1"), "", url.Values{"tls_server_name": nil}, ""},

@@ -28,7 +28,7 @@ const (
 	config         = "zoo.cfg"
 )
 
-// TB is the part of a testing.TB that this package needs; a TestMain has a small one of its own.
+// TB is the part of a testing.TB that this package needs. A TestMain has a small one of its own.
 type TB = testproc.TB
 
 // Server is one ZooKeeper process.
@@ -37,7 +37,7 @@ type Server struct {
 	links []*Proxy // from it to its leader; of an ensemble
 }
 
-// Missing returns an error that says what is not installed; nil: servers can be started.
+// Missing returns an error that says what is not installed, or nil: servers can be started.
 func Missing() error {
 	if _, err := testproc.Find("java"); err != nil {
 		return errors.New("java is not in PATH")
@@ -76,7 +76,7 @@ func Start(t TB, properties ...string) *Server {
 }
 
 // StartEnsemble starts three servers that elect a leader. If they are to be cut off from each other, they reach their leader
-// through proxies; then a server that is down seems to accept connections, and an election without it takes long.
+// through proxies. Then a server that is down seems to accept connections, and an election without it takes long.
 func StartEnsemble(t TB, cuttable bool) []*Server {
 	t.Helper()
 	testproc.Need(t, Missing())
@@ -178,7 +178,7 @@ func (s *Server) CutOffFromEnsemble(on bool) {
 	}
 }
 
-// Shared runs all tests of a package with one server, from TestMain; nil if there is none here.
+// Shared runs all tests of a package with one server, from TestMain. It is nil if there is none here.
 func Shared(run func(*Server) int) (code int) {
 	if Missing() != nil {
 		return run(nil)

@@ -1,5 +1,5 @@
-// Package echoguard puts a wllock lock around handlers of echo (v5). It is package httpguard behind echo's types; keys, options and
-// answers are those of httpguard:
+// Package echoguard puts a wllock lock around handlers of echo (v5). It is package httpguard behind echo's types. Keys, options
+// and answers are those of httpguard:
 //
 //	guard := echoguard.New(locker, "product", httpguard.PathValue("id"),
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
@@ -8,8 +8,9 @@
 // In the handler c.Request().Context() carries the lock (wllock.HeldFrom), and ends when it is lost. A request that does not get
 // the lock is answered, and the handler does not run.
 //
-// A request goes this way: echo's router finds the route and its parameters; the parameters become path values of the request,
-// where the key function finds them; httpguard acquires the lock, or answers; the handler runs; the lock is released. An error that
-// the handler returns is answered by echo after that, unless the lock was lost: the client then gets the 503 of httpguard. The guard
-// stands behind the router, as an argument of a route or a group: with Use, a request without a route would need a key, too.
+// A request goes this way. echo's router finds the route and its parameters. The parameters become path values of the request,
+// where the key function finds them. httpguard acquires the lock, or answers. Then the handler runs, and the lock is released.
+// An error that the handler returns is answered by echo after that, unless the lock was lost: the client then gets the 503 of
+// httpguard. The guard stands behind the router, as an argument of a route or a group: with Use, a request without a route
+// would need a key, too.
 package echoguard

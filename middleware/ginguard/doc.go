@@ -1,4 +1,4 @@
-// Package ginguard puts a wllock lock around handlers of gin. It is package httpguard behind gin's types; keys, options and
+// Package ginguard puts a wllock lock around handlers of gin. It is package httpguard behind gin's types. Keys, options and
 // answers are those of httpguard:
 //
 //	guard := ginguard.New(locker, "product", httpguard.PathValue("id"),
@@ -9,9 +9,10 @@
 // with gin.Engine.ContextWithFallback. A request that does not get
 // the lock is answered and aborted.
 //
-// A request goes this way: gin's router finds the route and its parameters; the parameters become path values of the request,
-// where the key function finds them; httpguard acquires the lock, or answers; the next handlers run; the lock is released. So the guard
-// stands behind the router, as an argument of a route or a group: with Use of the engine, a request without a route would need a key, too.
+// A request goes this way. gin's router finds the route and its parameters. The parameters become path values of the request,
+// where the key function finds them. httpguard acquires the lock, or answers. Then the next handlers run, and the lock is
+// released. So the guard stands behind the router, as an argument of a route or a group: with Use of the engine, a request
+// without a route would need a key, too.
 //
 // A request that is canceled while it waits for the lock is answered 503, since gin.Recovery does not pass
 // http.ErrAbortHandler on.

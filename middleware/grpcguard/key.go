@@ -18,8 +18,8 @@ import (
 type KeyFunc = func(ctx context.Context, fullMethod string, req any) (string, error)
 
 // KeysFunc makes the locks of a call for the interceptors of several locks. An error, an empty key, no key and more than 64
-// different ones refuse the call with INVALID_ARGUMENT; a name that no lock can have is a mistake in the program, INTERNAL.
-// A stream is as for a KeyFunc.
+// different ones refuse the call with INVALID_ARGUMENT. A name that no lock can have is a mistake in the program, INTERNAL. A
+// stream is as for a KeyFunc.
 type KeysFunc = func(ctx context.Context, fullMethod string, req any) ([]wllock.Resource, error)
 
 // ErrNoMessage is returned by a key function that needs a request and got none.

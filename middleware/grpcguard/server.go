@@ -47,11 +47,11 @@ func sent(ctx context.Context, r *refusal) error {
 	return r
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, or the call has one request, the lock is
-// acquired when the first message has been received, otherwise before the handler starts. A stream of requests receives the others
-// under the lock, and its client may not pause for longer than WithIdleTimeout. When that has passed, or the lock is lost, or held for
-// too long, the stream's context ends, and RecvMsg and SendMsg return at once, also if they wait for the client; their message must not
-// be used any more.
+// StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, or the call has one request, the
+// lock is acquired when the first message has been received, otherwise before the handler starts. A stream of requests receives
+// the others under the lock, and its client may not pause for longer than WithIdleTimeout. When that has passed, or the lock is
+// lost, or held for too long, the stream's context ends, and RecvMsg and SendMsg return at once, also if they wait for the
+// client. Their message must not be used any more.
 func StreamServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
 	return newGuard(locker, name, key, opts).streamServer()
 }

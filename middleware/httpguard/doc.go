@@ -33,17 +33,17 @@
 //
 // Beside Retry-After, which is in whole seconds, the problem has the delay as retry_after_ms if it is known.
 //
-// A body is read before the queue, up to 64 KiB, so that a client that sends slowly keeps nobody waiting: see WithBodyBuffer and
-// WithoutBodyBuffer.
+// A body is read before the queue, up to 64 KiB, so that a client that sends slowly delays no other request: see WithBodyBuffer
+// and WithoutBodyBuffer.
 //
 // The middleware never retries: a handler that has run may have done its work.
 //
 // # A lock that is lost
 //
-// r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. A handler that sees this should return; if it
-// has written nothing, the client gets the 503. The ResponseWriter is not wrapped, so the middleware asks the writer itself
-// whether something was written: those of net/http, httptest and gin can tell. Behind a wrapper with an Unwrap method, such
-// as those of chi, echo and OpenTelemetry, it can usually be seen while the 503 is written. Behind any other writer the
-// client gets the status 503 without a problem if nothing was written; if something was, that is sent unchanged, and
-// net/http may log a superfluous WriteHeader.
+// r.Context() ends, with the cause wllock.ErrLeaseLost or ErrLockTimeMax. A handler that sees this should return. If it has
+// written nothing, the client gets the 503. The ResponseWriter is not wrapped, so the middleware asks the writer itself whether
+// something was written: those of net/http, httptest and gin can tell. Behind a wrapper with an Unwrap method, such as those of
+// chi, echo and OpenTelemetry, it can usually be seen while the 503 is written. Behind any other writer the client gets the
+// status 503 without a problem if nothing was written. If something was, that is sent unchanged, and net/http may log a
+// superfluous WriteHeader.
 package httpguard

@@ -114,8 +114,9 @@ func WithShedStatus(status int) Option {
 // less than what a server can afford for each request that waits.
 const defaultBodyBuffer = 64 << 10
 
-// WithBodyBuffer sets how long a body may be, in bytes (default: 64 KiB, or what BodyJSON allows). A guard reads each body to its end before
-// the request queues, and refuses a longer one with 413, so that nobody who sends slowly keeps others waiting.
+// WithBodyBuffer sets how long a body may be, in bytes (default: 64 KiB, or what BodyJSON allows). A guard reads each body to
+// its end before the request queues, and refuses a longer one with 413, so that a client that sends slowly delays no other
+// request.
 //
 // What has been read is passed to the handler from memory, and costs that much for each request that waits. A POST whose body has been
 // read to its end frees its place at once if its client leaves: over HTTP/1.1 the server detects a disconnect only then. How

@@ -1,6 +1,6 @@
-// Package ratelimit refuses requests before they queue for a lock: so many per window for each caller, each key, or any
-// other identity. The queue's threshold bounds how many requests wait at once; a rate limit bounds how many of them may
-// come from one caller.
+// Package ratelimit refuses requests before they queue for a lock: so many per window for each caller, each key, or any other
+// identity. The queue's threshold bounds how many requests wait at once. A rate limit bounds how many of them may come from one
+// caller.
 //
 //	limits := ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{
 //		{Policy: ratelimit.Policy{Name: "caller", Quota: 5, Window: time.Second}, Of: callerID},
@@ -8,16 +8,16 @@
 //	})
 //	mux.Handle("POST /orders/{id}", limits(guard(orderHandler)))
 //
-// NewLocal counts in this process; redislimit.New counts in Redis, for all processes together. Package
-// grpcguard/grpclimit does the same for gRPC.
+// NewLocal counts in this process, and redislimit.New counts in Redis, for all processes together. Package grpcguard/grpclimit
+// does the same for gRPC.
 //
-// Rules are checked in order, up to the first that refuses; those before it have been charged. So put the caller first:
-// the excess of one caller then costs the others nothing.
+// Rules are checked in order, up to the first that refuses. Those before it have been charged. So put the caller first: the
+// excess of one caller then costs the others nothing.
 //
-// A refused request gets 429 with a problem (RFC 9457) of the type quota-exceeded, and Retry-After; the problem has the
-// delay as retry_after_ms, too. Every response, refused or not, lists the policies in RateLimit-Policy, and what is left of
-// those that were checked in RateLimit, as in draft-ietf-httpapi-ratelimit-headers. If several of these middleware are
-// chained, each adds its own.
+// A refused request gets 429 with a problem (RFC 9457) of the type quota-exceeded, and Retry-After. The problem has the delay
+// as retry_after_ms, too. Every response, refused or not, lists the policies in RateLimit-Policy, and what is left of those
+// that were checked in RateLimit, as in draft-ietf-httpapi-ratelimit-headers. If several of these middleware are chained, each
+// adds its own.
 //
 // # A retry is not charged twice
 //

@@ -21,7 +21,7 @@ type Rule struct {
 // Option configures the middleware.
 type Option func(*handler)
 
-// WithRequestID sets the id that a request shares with its retries (default: the header Idempotency-Key); "" for none.
+// WithRequestID sets the id that a request shares with its retries (default: the header Idempotency-Key), "" for none.
 func WithRequestID(f func(r *http.Request) string) Option {
 	if f == nil {
 		panic("ratelimit: WithRequestID(nil): want a function")

@@ -18,7 +18,7 @@ type Policy struct {
 	Name   string // in the headers: letters, digits, and . _ / -
 	Quota  int
 	Window time.Duration
-	Burst  int // requests allowed at once; 0: Quota
+	Burst  int // requests allowed at once, 0 for Quota
 }
 
 // AtOnce returns how many requests may come at once.
@@ -65,7 +65,7 @@ type Charge struct {
 // Verdict is the result of charges.
 type Verdict struct {
 	Policies []Policy // of all charges
-	Results  []Result // of those that were checked; the last one decides
+	Results  []Result // of those that were checked. The last one decides
 }
 
 // Refused returns the policy that refused and when to retry, or nil if none did.

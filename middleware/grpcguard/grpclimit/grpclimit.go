@@ -26,7 +26,7 @@ import (
 // Rule is a policy and the identity it applies to.
 type Rule struct {
 	Policy ratelimit.Policy
-	// Of returns the identity that a call is charged to. The key functions of grpcguard can be used; a stream has no request
+	// Of returns the identity that a call is charged to. The key functions of grpcguard can be used. A stream has no request
 	// yet, so req is nil. An error or an empty identity refuses the call with INVALID_ARGUMENT.
 	Of func(ctx context.Context, fullMethod string, req any) (string, error)
 }
@@ -34,7 +34,7 @@ type Rule struct {
 // Option configures an interceptor.
 type Option func(*limits)
 
-// WithRequestID sets the id that a call shares with its retries (default: the metadata idempotency-key); "" for none.
+// WithRequestID sets the id that a call shares with its retries (default: the metadata idempotency-key), "" for none.
 func WithRequestID(f func(ctx context.Context) string) Option {
 	if f == nil {
 		panic("grpclimit: WithRequestID(nil): want a function")

@@ -38,9 +38,9 @@ type Limiter struct {
 }
 
 // New returns a Limiter that counts in the server, sentinel group, cluster or ring that client is connected to. It opens
-// connections of its own with the client's settings, except time-outs and hooks; Close closes them and leaves the client
-// alone. A sentinel client must stay open, because it finds the primary. A client of any other type is used directly and
-// not closed: it should have MaxRetries -1 and ContextTimeoutEnabled. New panics on invalid arguments.
+// connections of its own with the client's settings, except timeouts and hooks. Close closes them and leaves the client alone.
+// A sentinel client must stay open, because it finds the primary. A client of any other type is used directly and not closed:
+// it should have MaxRetries -1 and ContextTimeoutEnabled. New panics on invalid arguments.
 func New(client redis.UniversalClient, opts ...Option) *Limiter {
 	if client == nil {
 		panic("redislimit: New(nil): want a client")
@@ -64,8 +64,8 @@ func (l *Limiter) Close() error {
 	return l.client.Close()
 }
 
-// Take implements ratelimit.Limiter. A client that disconnects is still charged; otherwise disconnecting would evade the
-// limit, because a handler need not notice.
+// Take implements ratelimit.Limiter. A client that disconnects is still charged. Otherwise disconnecting would evade the limit,
+// because a handler need not notice.
 func (l *Limiter) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()

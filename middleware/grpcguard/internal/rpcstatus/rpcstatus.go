@@ -20,7 +20,7 @@ const Domain = "wllock"
 // Pushback is the key of the trailer that tells clients when to retry, the only thing that grpc-go's retries obey.
 const Pushback = "grpc-retry-pushback-ms"
 
-// Never, as a delay, forbids a retry; Unsaid leaves it to the client.
+// Never, as a delay, forbids a retry. Unsaid leaves it to the client.
 const (
 	Never  time.Duration = -1
 	Unsaid time.Duration = -2
