@@ -28,7 +28,6 @@ var pagesAllowed = map[string]string{
 }
 
 var codeAllowed = map[string]string{
-	"cmd":         "pending",
 	"distributed": "pending",
 }
 
