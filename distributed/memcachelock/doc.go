@@ -2,7 +2,7 @@
 //
 //   - There are no fences, so no store can refuse a holder that was paused. New wants consent to that: [WithUnfenced].
 //   - memcached is a cache. A server that is restarted or flushed, or that evicts a lock's item when its memory is full, has
-//     forgotten the lock: the next caller acquires it beside the holder, which notices with its next renewal, T/6 later at
+//     forgotten the lock. The next caller acquires it beside the holder, which notices with its next renewal, T/6 later at
 //     most (T is the lease TTL). Give locks a server of their own, with memory to spare.
 //   - With several servers each lock lives on one of them, which the client finds by a hash of the key. When the list
 //     changes, keys move, and two holders are possible until the old leases are renewed: change it while no process uses locks.

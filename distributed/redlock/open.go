@@ -68,7 +68,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	case u.RawQuery == quorumFences:
 		opts = append([]Option{WithQuorumFences()}, opts...)
 	case u.RawQuery != "":
-		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences + "; over TLS also tls_ca, tls_cert, tls_key, tls_server_name")
+		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences + ", and over TLS tls_ca, tls_cert, tls_key, tls_server_name")
 	}
 	all, err := serversOf(u, kind.TLS, files)
 	if err != nil {

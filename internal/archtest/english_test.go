@@ -28,7 +28,9 @@ var pagesAllowed = map[string]string{
 }
 
 var codeAllowed = map[string]string{
-	"distributed": "pending",
+	"distributed/etcdlock":         "pending",
+	"distributed/zklock":           "pending",
+	`strings.Join(w.before, "; ")`: "statements of SQL, as they were sent",
 }
 
 var (
