@@ -40,7 +40,7 @@ func (c *Cache) Get(ctx context.Context, key string) (string, error) {
 func (c *Cache) fillFor(ctx context.Context, batch []*wllock.Item[string, string]) error {
 	key := batch[0].Arg // of all
 	value, err := c.Redis.Get(ctx, key).Result()
-	if errors.Is(err, redis.Nil) { // nobody has filled it since they looked
+	if errors.Is(err, redis.Nil) { // not filled since they looked
 		if value, err = c.Compute(ctx, key); err == nil {
 			err = c.Redis.Set(ctx, key, value, c.TTL).Err()
 		}

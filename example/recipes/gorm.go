@@ -47,7 +47,7 @@ func sellGorm(tx *gorm.DB, product string, fence int64) (left int64, err error) 
 	if stock.Qty == 0 {
 		return 0, ErrSoldOut
 	}
-	// This, and every later write; never Save, which writes all columns whatever the fence.
+	// This and every later write. Never Save, which writes all columns whatever the fence.
 	done := tx.Model(&stock).Where("fence = ?", fence).Update("qty", stock.Qty-1)
 	if done.Error == nil && done.RowsAffected == 0 {
 		return 0, ErrOvertaken

@@ -36,7 +36,7 @@ func (p *Partner) Get(ctx context.Context, url string) ([]byte, error) {
 	}, wllock.Permits(p.Limit), wllock.WithWait(5*time.Second))
 }
 
-// Renew changes the credentials while nobody calls: without Permits, it waits for all permits, and later
+// Renew changes the credentials while no call runs: without Permits, it waits for all permits, and later
 // ones wait for it.
 func (p *Partner) Renew(ctx context.Context, change func(ctx context.Context) error) error {
 	return p.Locker.Do(ctx, "partner", "acme", change, wllock.WithWait(time.Minute))

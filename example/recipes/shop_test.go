@@ -177,12 +177,25 @@ func TestOrderIsSoldOnce(t *testing.T) {
 	require.EqualValues(t, 76, query[int64](t, pool, `SELECT qty FROM stock WHERE id = '2000'`))
 }
 
-// The column that the documents name is the one that GORM makes, and that both kinds use.
+const addFence = `
+	ALTER TABLE stock ADD COLUMN fence BIGINT NOT NULL DEFAULT 0
+`
+
+// The column that the page adds is the one that GORM makes, and that both kinds use. The table is not rewritten.
 func TestFenceColumn(t *testing.T) {
 	t.Parallel()
 	const column = `SELECT data_type || ' ' || is_nullable || ' ' || column_default FROM information_schema.columns
 		WHERE table_name = 'stock' AND column_name = 'fence'`
-	require.Equal(t, "bigint NO 0", query[string](t, database(t), column))
+	const file = `SELECT pg_relation_filepath('stock')`
+	pool := database(t)
+	require.Equal(t, "bigint NO 0", query[string](t, pool, column))
+	_, err := pool.Exec(t.Context(), `ALTER TABLE stock DROP COLUMN fence`)
+	require.NoError(t, err)
+	before := query[string](t, pool, file)
+	_, err = pool.Exec(t.Context(), addFence)
+	require.NoError(t, err)
+	require.Equal(t, "bigint NO 0", query[string](t, pool, column))
+	require.Equal(t, before, query[string](t, pool, file))
 	db := openGorm(t)
 	require.NoError(t, db.AutoMigrate(&recipes.Stock{}))
 	var made string
