@@ -3,7 +3,6 @@ package frameworks_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -47,20 +46,5 @@ func TestLost(t *testing.T) {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
 		})
-	}
-}
-
-// The guide contains the adapter to copy.
-func TestGuideHasTheAdapter(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/middleware.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile("echov4.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at := strings.Index(string(source), "\nfunc "); !strings.Contains(string(guide), string(source[at:])) {
-		t.Error("docs/middleware.md lacks the code of echov4.go")
 	}
 }
