@@ -60,6 +60,22 @@ func TestQuickStartPrintsWhatItSays(t *testing.T) {
 	assert.Contains(t, blocks(t, quickStart, ""), string(out))
 }
 
+// TestQuickStartBuildsAgainstAClone types the commands of the page into a module beside this repository. What it needs has been downloaded.
+func TestQuickStartBuildsAgainstAClone(t *testing.T) {
+	testscope.Long(t, "makes a module and builds it")
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	require.Contains(t, blocks(t, quickStart, "")[1], "=../wllock\n")
+	module := filepath.Dir(program(t, blocks(t, quickStart, "go")[0]))
+	require.NoError(t, os.Symlink(root, filepath.Join(module, "../wllock")))
+	shell := exec.CommandContext(t.Context(), "sh", "-ec", "go mod init shop\n"+blocks(t, quickStart, "")[1]+"go run .")
+	shell.Dir, shell.Env = module, append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-mod=mod")
+	out, err := shell.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), blocks(t, quickStart, "")[2])
+}
+
 // TestREADMEPrintsWhatItSays, over a Redis of its own.
 func TestREADMEPrintsWhatItSays(t *testing.T) {
 	t.Parallel()
