@@ -12,15 +12,28 @@ const (
 	clockBoottime  = 7
 )
 
-// asleepBefore is for how long the machine was suspended between its boot and the start of this process; at least, since a
+// readings is how often the two clocks are read: a pause between them is seldom there each time.
+const readings = 3
+
+// asleepBefore is for how long the machine was suspended between its boot and the start of this process. It is at least that, since a
 // pause between the two readings makes it seem shorter.
-var asleepBefore = func() time.Duration { boot := clock(clockBoottime); return boot - clock(clockMonotonic) }()
+var asleepBefore = func() (longest time.Duration) {
+	for range readings {
+		boot := clock(clockBoottime)
+		longest = max(longest, boot-clock(clockMonotonic))
+	}
+	return longest
+}()
 
 // suspended reports whether the machine was suspended since the process began. A pause between the readings makes it
-// seem so.
+// seem so, each time.
 func suspended() bool {
-	monotonic := clock(clockMonotonic)
-	return clock(clockBoottime)-monotonic-asleepBefore > clockStep
+	for range readings {
+		if monotonic := clock(clockMonotonic); clock(clockBoottime)-monotonic-asleepBefore <= clockStep {
+			return false
+		}
+	}
+	return true
 }
 
 func clock(id uintptr) time.Duration {
