@@ -38,6 +38,12 @@ type Lease struct {
 	first view // the first value of now
 }
 
+// Loser is a backend's lease that wants to know of its loss, also when nobody watches it.
+type Loser interface {
+	// WasLost is called once, before the Watcher is notified.
+	WasLost()
+}
+
 // view is what every turn reads. Only a renewal replaces it.
 type view struct {
 	until  time.Time
@@ -219,6 +225,9 @@ func (l *Lease) End() bool {
 	w, as := l.watcher, l.as
 	l.keeper.set.Remove(&l.item)
 	l.mu.Unlock()
+	if o, wants := l.outer.(Loser); wants {
+		o.WasLost()
+	}
 	if w != nil {
 		w.LeaseLost(as)
 	}

@@ -64,12 +64,18 @@ var rooms = []room{
 		path: "distributed/keepalive", what: "renewal and expiry of a backend's leases",
 		knows: []string{"distributed", "internal/deadline"}, sealed: nothing,
 	},
+	{path: "internal/parts", what: "what several backends are made of: background tasks, fences, observers", knows: []string{"distributed"}, sealed: nothing},
 	{path: "internal/watch", what: "one kind of lease for all users", knows: []string{"distributed"}, sealed: nothing},
 	{path: "distributed/wrap", what: "decorating a backend", knows: []string{"distributed"}, sealed: nothing},
 	{
 		path: "distributed/locktest", what: "the suite every backend must pass",
 		knows: []string{"distributed", "internal/testseed", "internal/watch"}, sealed: nothing,
 	},
+	{
+		path: "distributed/driver", what: "the client half of a backend: what becomes of a request, above a driver for one service",
+		knows: []string{"distributed", "distributed/keepalive", "internal/deadline", "internal/parts"}, sealed: nothing,
+	},
+	{path: "distributed/driver/internal/judge", what: "users of a lock in any order, for tests of drivers", knows: []string{"distributed", "internal/testseed"}, sealed: nothing},
 	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
 	{path: "internal/passfile", what: "passwords from files and settings", sealed: nothing},
 	{path: "internal/tlsfile", what: "settings of TLS from files that a URL names", sealed: nothing},

@@ -1,0 +1,141 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/parts"
+)
+
+// Backend is the distributed.Backend of a Driver, but for Ping. It is safe for concurrent use.
+type Backend[W any] struct {
+	parts.Observers // of all exchanges; the Driver reports them
+
+	driver  Driver[W]
+	renewer Renewer[W] // nil: there are Sessions
+	set     Settings
+	base    time.Time                  // what the grid of looks is counted from
+	last    atomic.Uint64              // the number of the latest attempt
+	due     *deadline.Set[*Attempt[W]] // looks without an event
+	looks   looks[W]
+	closed  atomic.Bool // no more requests
+	tasks   parts.Tasks
+
+	mu    sync.Mutex
+	lanes map[*Lane[W]]struct{} // guarded by mu; that are not over
+}
+
+// New returns the Backend of a Driver. It asks nothing yet.
+func New[W any](d Driver[W], set Settings) *Backend[W] {
+	b := &Backend[W]{driver: d, set: set, base: time.Now(), lanes: map[*Lane[W]]struct{}{}}
+	b.renewer, _ = d.(Renewer[W])
+	b.last.Store(uint64(b.base.UnixMicro())) // so that numbers grow even if the name of a process is used again
+	b.looks.b = b
+	b.due = deadline.New(b.lookDue)
+	return b
+}
+
+// Enter implements distributed.Backend.
+func (b *Backend[W]) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	if err := parts.Check(b.set.Name, &req, 0); err != nil {
+		return nil, nil, err
+	}
+	before := b.adopt(req) // first: a Drop that is queued need not be sent
+	a := b.newAttempt(req)
+	a.prev = before
+	prev := &a.prev
+	defer func() {
+		prev.GiveUp()      // what is not settled
+		a.prev = Prev[W]{} // or each attempt would keep all before it
+	}()
+	l, p, err := b.enter(ctx, a, prev)
+	if errors.Is(err, ErrOver) { // while nobody asked, perhaps: the next session is new
+		l, p, err = b.enter(ctx, b.newAttempt(req), prev)
+	}
+	return l, p, b.OrClosed(err)
+}
+
+func (b *Backend[W]) enter(ctx context.Context, a *Attempt[W], prev *Prev[W]) (distributed.Lease, distributed.Place, error) {
+	if err := b.driver.Prepare(ctx, a); err != nil {
+		return nil, nil, err
+	}
+	if err := a.Lane.add(a); err != nil {
+		a.quit()
+		return nil, nil, err
+	}
+	defer a.Lane.asking.Done()
+	s, err := a.enter(ctx, prev)
+	if err != nil && !errors.Is(err, ErrOver) {
+		prev.GiveUp() // first: the service may remember only the latest that has ended
+	}
+	return a.entered(s, err)
+}
+
+// NextNumber returns one that no attempt has.
+func (b *Backend[W]) NextNumber() uint64 { return b.last.Add(1) }
+
+// OrClosed returns ErrClosed in place of an error that Close has caused.
+func (b *Backend[W]) OrClosed(err error) error {
+	if err != nil && b.Closed() {
+		return distributed.ErrClosed
+	}
+	return err
+}
+
+// Closed reports that Close was called.
+func (b *Backend[W]) Closed() bool { return b.closed.Load() }
+
+// Go runs f on a goroutine that Close waits for. It reports false when the Backend is closed, and f is not run.
+func (b *Backend[W]) Go(f func()) bool { return b.tasks.Go(f) }
+
+// Close implements distributed.Backend. Places are left and unread grants released; then the Driver ends its sessions.
+func (b *Backend[W]) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	for _, ln := range b.allLanes() {
+		for _, a := range ln.Attempts() {
+			a.close()
+		}
+		b.Go(ln.keeper.Close)
+	}
+	b.driver.Close()
+	b.tasks.Close()
+	b.due.Close()
+	return nil
+}
+
+// Idle reports that nobody asks, waits or holds, and that nothing is left to drop or to look at. It is for tests.
+func (b *Backend[W]) Idle() bool {
+	return b.due.Len() == 0 && !slices.ContainsFunc(b.allLanes(), func(ln *Lane[W]) bool { return !ln.Unused() })
+}
+
+// allLanes returns those that are not over. The caller holds no mutex: that of a lane is taken before ours.
+func (b *Backend[W]) allLanes() []*Lane[W] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.lanes))
+}
+
+// AttemptOf returns the attempt behind a lease or a place; nil: it is none of this type. It is for tests of a Driver.
+func AttemptOf[W any](x any) *Attempt[W] {
+	switch x := x.(type) {
+	case place[W]:
+		return x.a
+	case distributed.Lease:
+		if l, ok := distributed.As[*lease[W]](x); ok {
+			return l.a
+		}
+	}
+	return nil
+}

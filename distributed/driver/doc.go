@@ -1,0 +1,57 @@
+// Package driver is the client half of a lock service: what becomes of a request, from before it is sent until the service has
+// answered that nothing of it is left. A backend is a Driver, which speaks to one service, under a Backend of this package,
+// which is the distributed.Backend. The cut is that of database/sql.
+//
+//	            Enter                                       Look, or what the service pushes
+//	              │                                                    │
+//	Backend   asking ── Granted ────────────▶ held ◀── Granted ────────┤      little is left of it: claimed first
+//	              └──── Queued ──▶ waiting ────────────────────────────┘
+//	                                  │
+//	          asking, waiting, held ──┴── released, left, lost, unread ──▶ ending ──▶ dropping ──▶ over
+//	          held, ending ── Prev of an Enter ──▶ adopted ──▶ over
+//
+// The Backend owns the states, who wins each race, the channel of a place, the Watcher, what is to be dropped and its repeats,
+// the workers that look, renewals, fences drawn from blocks, observers and Close. The Driver owns names and tokens on the wire, the one
+// effect of a repeated request, batches as its service likes them, sessions, connections and inspection. No method of a Driver
+// is called with a mutex held, but for ClaimTime and those of a Session.
+//
+// # States
+//
+// An Attempt is one request for a lock. Its mutex guards its state, and the channel of its place is sent to and closed only under
+// that mutex. So the one who takes the mutex first wins, and the others find what it has left:
+//
+//	from              event                              to        what follows
+//	-                 Enter                              asking    Prepare, then the request
+//	asking            granted                            held      the lease is returned; one that is pushed is kept for the answer to Enter
+//	asking            queued                             waiting   the place is returned
+//	asking            refused                            over      nothing of it is left
+//	asking            error, or cut off                  ending    perhaps it was carried out
+//	asking            Close, or the session is over      cut off   whatever Enter learns afterwards is dropped
+//	waiting           granted                            held      the lease lies in the channel
+//	waiting           granted, and little is left        claiming  Renew, until it is answered
+//	claiming          renewed                            held      the lease lies in the channel
+//	waiting, claiming gone, Close, the session is over   ending    the channel is closed
+//	waiting, claiming Leave                              ending    waits for the answer
+//	held              Release, StartRelease              ending    the first decides whether the lease was held
+//	held              lost, expired                      ending    the service may still have it
+//	held, unread      Leave, Close                       ending    whoever takes it out of the channel owns it
+//	held, ending      Prev of an Enter                   adopted   exactly one of Enter and Drop removes it
+//	ending            it is about to be sent             dropping  no Enter adopts it any more
+//	adopted           Enter knows what became of it      over      Release and the Watcher get that answer
+//	adopted           Enter does not know                dropping  a Drop says what is left
+//	dropping          answered                           over      the first answer counts
+//	dropping          Prev of an Enter, Settings.Twice   adopted   the first answer counts, but for a Drop that has found nothing
+//	ending, dropping  the session is over                over      nothing of it is left
+//
+// Without a Session the service forgets by itself what is gone, lost or was not dropped in time: that is over, not ending.
+//
+// A lease ends by itself as well: keepalive.Lease decides between lost and finished (rule K3), and a release that finds it lost
+// answers ErrLeaseLost, whatever the Drop finds.
+//
+// # Lanes
+//
+// Attempts of one session, or of one server, share a Lane: what is to be dropped and looked at in one lane is sent together and
+// does not wait for another lane, which may be silent. Sessions are found, shared, bounded and ended by type Sessions; a Driver gives what opens,
+// keeps alive and ends one at its service (type Living). A session vouches for all leases of its lane (type Session), or they are renewed one by one
+// (type Renewer).
+package driver

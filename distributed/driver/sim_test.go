@@ -1,0 +1,764 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// simService is a simulated lock service: a queue per key, in the order of requests, and sessions that expire, or leases and places. What a
+// request does is done at one moment; what may happen to it on its way is the client's affair: see simClient.exchange.
+type simService struct {
+	mu       sync.Mutex // guards all below
+	revision uint64     // of the latest change
+	queues   map[string][]*simEntry
+	known    map[string]*simEntry // by id, for ever: a request that comes again, or late, has one effect
+	dropped  map[string]bool      // ids that were dropped before they came
+	sessions map[int]time.Time    // when they expire
+	latest   map[string]uint64    // the number of an instance's latest request
+	asks     *simEntry            // that is answered now, and needs no message
+	clients  []*simClient
+}
+
+// simEntry is a request, which holds the lock if it is admitted.
+type simEntry struct {
+	id      string
+	key     string
+	session int
+	shared  bool
+	limit   int
+	gone    bool
+	prevWas bool      // what it has found of the one before
+	expired time.Time // when it went with its session, or by itself
+	turn    time.Time // when it was admitted
+	broken  time.Time // when somebody has taken it out of the queue
+
+	alone     *simClient    // it has no session but an end of its own, and its process is told of its turn
+	number    uint64        // of its attempt
+	instance  string        // who asks
+	ttl       time.Duration // a claim window is half of it
+	ends      time.Time     // when it expires
+	removed   bool          // by a Drop
+	contended bool          // so its process was told
+}
+
+func newSimService() *simService {
+	return &simService{queues: map[string][]*simEntry{}, known: map[string]*simEntry{}, dropped: map[string]bool{}, sessions: map[int]time.Time{}, latest: map[string]uint64{}}
+}
+
+// simAdmitted is how many at the head of the queue hold the lock: see etcdlock's rule E9.
+func simAdmitted(q []*simEntry) int {
+	for i, e := range q {
+		switch {
+		case !e.shared && i == 0:
+			return 1
+		case !e.shared, e.limit > 0 && i >= e.limit:
+			return i
+		}
+	}
+	return len(q)
+}
+
+// do runs one request, after what has expired by now was removed.
+func (v *simService) do(f func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := time.Now()
+	for id, until := range v.sessions {
+		if now.After(until) {
+			delete(v.sessions, id)
+			for _, q := range v.queues {
+				for _, e := range slices.Clone(q) {
+					if e.session == id {
+						e.expired = now
+						v.remove(e)
+					}
+				}
+			}
+		}
+	}
+	for _, q := range v.queues {
+		for _, e := range slices.Backward(slices.Clone(q)) { // the head last, so that nobody's turn comes that has expired
+			if e.alone != nil && now.After(e.ends) {
+				e.expired = now
+				v.remove(e)
+			}
+		}
+	}
+	f()
+}
+
+// lives has an entry without a session expire no earlier than that.
+func (e *simEntry) lives(d time.Duration) {
+	if until := time.Now().Add(d); e.ends.Before(until) {
+		e.ends = until
+	}
+}
+
+func (v *simService) remove(e *simEntry) (was bool) {
+	if e == nil || e.gone {
+		return false
+	}
+	e.gone = true
+	v.revision++
+	v.queues[e.key] = slices.DeleteFunc(v.queues[e.key], func(one *simEntry) bool { return one == e })
+	v.changed(e.key)
+	return true
+}
+
+// turns notes whose turn it is. The caller holds mu.
+func (v *simService) turns(key string) {
+	q := v.queues[key]
+	n := simAdmitted(q)
+	for _, e := range q[:n] {
+		first := e.turn.IsZero()
+		if first {
+			e.turn = time.Now()
+		}
+		if e.alone == nil {
+			continue
+		}
+		if first {
+			e.ends = e.turn.Add(e.ttl / 2)
+			v.revision++
+			fences, contended := Block{v.revision * simBlock, simBlock}, n < len(q)
+			if one := *e; e != v.asks {
+				one.alone.message(func(lane *Lane[simWire]) { one.alone.granted(lane, one, fences, contended) })
+			}
+		}
+		if contended := n < len(q); contended != e.contended {
+			e.contended = contended
+			e.alone.message(func(lane *Lane[simWire]) {
+				if a := lane.Find(e.number); a != nil {
+					a.Noticed(contended)
+				}
+			})
+		}
+	}
+}
+
+// changed pushes that a key's queue has changed. The caller holds mu.
+func (v *simService) changed(key string) {
+	v.turns(key)
+	for _, c := range v.clients {
+		c.push(key)
+	}
+}
+
+// breakOne takes a request that waits out of its queue, as an operator does who deletes a key.
+func (v *simService) breakOne(n int) {
+	for _, q := range v.queues {
+		if i := simAdmitted(q) + n; i < len(q) {
+			q[i].broken = time.Now()
+			v.remove(q[i])
+			return
+		}
+	}
+}
+
+func (v *simService) place(e *simEntry) (i int, q []*simEntry) {
+	q = v.queues[e.key]
+	return slices.Index(q, e), q
+}
+
+// simAnswer is what a request has found.
+type simAnswer struct {
+	there, admitted, contended, prevWas bool
+	holder                              string
+	revision                            uint64
+}
+
+func (v *simService) standing(e *simEntry) (a simAnswer) {
+	i, q := v.place(e)
+	if i < 0 {
+		return a
+	}
+	n := simAdmitted(q)
+	if e.alone != nil { // who asks is alive
+		if i < n {
+			e.lives(e.ttl / 2)
+		} else {
+			e.lives(e.ttl)
+		}
+	}
+	return simAnswer{there: true, admitted: i < n, contended: n < len(q), holder: q[0].id, revision: v.revision}
+}
+
+func (v *simService) enter(e simEntry, prev string, noWait bool) (a simAnswer, refused bool) {
+	if old := v.known[e.id]; old != nil {
+		a = v.standing(old)
+		a.prevWas = old.prevWas
+		return a, false
+	}
+	if _, alive := v.sessions[e.session]; !alive && e.alone == nil || v.dropped[e.id] {
+		return a, false
+	}
+	before := v.known[prev]
+	a.prevWas = v.remove(before) || before != nil && before.removed
+	e.prevWas = a.prevWas
+	v.latest[e.instance] = max(v.latest[e.instance], e.number)
+	e.lives(e.ttl)
+	q := append(slices.Clone(v.queues[e.key]), &e)
+	if noWait && simAdmitted(q) < len(q) {
+		return a, true
+	}
+	v.known[e.id], v.queues[e.key] = &e, q
+	v.revision++
+	v.asks = &e
+	v.changed(e.key)
+	v.asks = nil
+	was := a.prevWas
+	a = v.standing(&e)
+	a.prevWas = was
+	return a, false
+}
+
+// drop removes a request, and tells what became of it.
+func (v *simService) drop(id string, number uint64, instance string) Outcome {
+	e := v.known[id]
+	v.dropped[id] = true
+	switch was := v.remove(e); {
+	case e != nil && e.alone == nil:
+		return outcome(was)
+	case was:
+		e.removed = true
+		return Removed
+	case e != nil && e.removed:
+		return Removed
+	case v.latest[instance] > number: // and that one has removed it, perhaps
+		return Missing
+	}
+	return Lost
+}
+
+// simClient is a process: a Driver, its session and its network.
+type simClient struct {
+	v   *simService
+	b   *Backend[simWire]
+	ttl time.Duration
+	rnd *rand.Rand
+	ctx context.Context
+
+	lane *Lane[simWire] // of a process that renews its leases; nil: it has a session
+
+	sessions *Sessions[simWire, *simSession]
+
+	mu      sync.Mutex // guards all below
+	faults  bool
+	silent  time.Time // until then nothing that it sends arrives
+	closed  time.Time // when it was closed
+	denies  string    // the key of which nothing may be dropped
+	names   int
+	present map[*Attempt[simWire]]bool
+	late    sync.WaitGroup // requests that come late
+}
+
+type simWire struct {
+	c     *simClient
+	entry simEntry
+}
+
+var simSessions struct {
+	sync.Mutex
+	n int
+}
+
+// simSession is alive as long as its beats are answered.
+type simSession struct {
+	*Task[simWire]
+	c  *simClient
+	id int
+
+	mu    sync.Mutex // guards all below
+	until time.Time
+	last  time.Time
+}
+
+func (s *simSession) Until() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.until
+}
+
+func (s *simSession) Healthy(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Sub(s.last) < s.c.ttl/2
+}
+
+func (s *simSession) Patience() time.Duration { return s.c.ttl / 3 }
+
+var errSimUnknown = fmt.Errorf("no answer: %w", distributed.ErrUnavailable)
+
+// below draws from the process's source.
+func (c *simClient) below(n int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rnd.Int64N(n)
+}
+
+// exchange sends a request. It may be lost, carried out without an answer, late, or twice.
+func (c *simClient) exchange(ctx context.Context, f func()) error {
+	pause := func(d time.Duration) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errSimUnknown, ctx.Err())
+		}
+	}
+	c.mu.Lock()
+	faults, silent := c.faults, c.faults && time.Now().Before(c.silent)
+	c.mu.Unlock()
+	fault := int64(99)
+	switch {
+	case silent:
+		fault = 3
+	case faults:
+		fault = c.below(20)
+	}
+	there, back := time.Duration(c.below(int64(c.ttl/100)))+1, time.Duration(c.below(int64(c.ttl/100)))+1
+	if fault <= 2 { // it comes late, or for a second time
+		c.late.Go(func() {
+			time.Sleep(there + time.Duration(c.below(int64(c.ttl))))
+			c.v.do(f)
+		})
+	}
+	if fault == 5 && c.lane != nil { // a claim comes too late for its window, perhaps
+		back += time.Duration(c.below(int64(c.ttl / 2)))
+	}
+	if err := pause(there); err != nil {
+		c.late.Go(func() { c.v.do(f) }) // it was on its way
+		return err
+	}
+	if fault > 1 && fault != 3 {
+		c.v.do(f)
+	}
+	if fault <= 1 || fault == 3 || fault == 4 {
+		_ = pause(c.ttl / 10)
+		return errSimUnknown
+	}
+	return pause(back)
+}
+
+func (c *simClient) open(t *Task[simWire]) (*simSession, error) {
+	simSessions.Lock()
+	defer simSessions.Unlock()
+	simSessions.n++
+	return &simSession{Task: t, c: c, id: simSessions.n}, nil
+}
+
+func (s *simSession) isOpen() bool { return !s.Until().IsZero() }
+
+// Beat opens the session, or keeps it alive.
+func (s *simSession) Beat(bool) time.Duration {
+	sent, alive, answered := time.Now(), false, false
+	err := s.c.exchange(s.Ctx, func() {
+		if answered {
+			return // it comes again
+		}
+		answered = true
+		_, alive = s.c.v.sessions[s.id]
+		if alive = alive || !s.isOpen() && time.Since(sent) < s.TTL/2; alive {
+			s.c.v.sessions[s.id] = time.Now().Add(s.TTL)
+		}
+	})
+	switch {
+	case err != nil:
+	case alive:
+		s.mu.Lock()
+		s.until, s.last = distributed.Validity(sent, s.TTL), sent
+		s.mu.Unlock()
+		s.Lane.Retry()
+	case s.isOpen():
+		s.Expire()
+	}
+	s.Tried(err)
+	return s.TTL / 10
+}
+
+func (s *simSession) End(held bool) {
+	if !held {
+		_ = s.c.exchange(s.c.ctx, func() {
+			if _, is := s.c.v.sessions[s.id]; is {
+				s.c.v.sessions[s.id] = time.Now()
+			}
+		})
+	}
+}
+
+// push tells the process, perhaps, that a key's queue has changed.
+func (c *simClient) push(key string) {
+	if c.lane != nil {
+		return
+	}
+	c.late.Go(func() {
+		time.Sleep(time.Duration(c.below(int64(c.ttl/100))) + 1)
+		c.mu.Lock()
+		if c.faults && c.rnd.IntN(4) == 0 {
+			c.mu.Unlock()
+			return
+		}
+		var all []*Attempt[simWire]
+		for a := range c.present {
+			if a.Key == key {
+				all = append(all, a)
+			}
+		}
+		c.mu.Unlock()
+		for _, a := range all {
+			a.Poke()
+		}
+	})
+}
+
+// message delivers something to the process, perhaps late, twice or not at all.
+func (c *simClient) message(f func(*Lane[simWire])) {
+	for range 1 + c.below(8)/7 {
+		delay := time.Duration(c.below(int64(c.ttl/100))) + 1
+		if c.below(10) == 0 {
+			delay += time.Duration(c.below(int64(c.ttl)))
+		}
+		c.mu.Lock()
+		lost := c.faults && (c.rnd.IntN(4) == 0 || time.Now().Before(c.silent))
+		c.mu.Unlock()
+		if !lost {
+			c.late.Go(func() {
+				time.Sleep(delay)
+				f(c.lane)
+			})
+		}
+	}
+}
+
+// granted takes a message that it is a request's turn.
+func (c *simClient) granted(lane *Lane[simWire], e simEntry, fences Block, contended bool) {
+	a := lane.Find(e.number)
+	if a != nil {
+		a.Stands(Standing{Kind: Granted, Fences: fences, Contended: contended, Next: Never})
+		return
+	}
+	a = c.b.Orphan(e.number, distributed.Request{Key: e.key, Instance: e.instance, TTL: e.ttl})
+	a.Lane, a.Wire = lane, simWire{c, e}
+	a.Discard()
+}
+
+func (c *simClient) Prepare(ctx context.Context, a *Attempt[simWire]) error {
+	if c.lane != nil {
+		a.Lane = c.lane
+		a.Wire = simWire{c, simEntry{
+			id: fmt.Sprintf("%p-%d", c, a.Number), key: a.Key, shared: a.Mode == distributed.Shared, limit: a.Limit,
+			alone: c, number: a.Number, instance: a.Instance, ttl: a.TTL,
+		}}
+		return nil
+	}
+	s, err := c.sessions.Find(Class{TTL: c.ttl})
+	if err == nil {
+		err = s.Answered(ctx, s.isOpen, func(_, err error) error { return err })
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.names++
+	a.Lane, a.Lasts = s.Lane, c.ttl*3/4
+	a.Wire.c = c
+	a.Wire.entry = simEntry{
+		id: strconv.Itoa(s.id) + "-" + strconv.Itoa(c.names), key: a.Key, session: s.id, shared: a.Mode == distributed.Shared, limit: a.Limit,
+	}
+	c.present[a] = true
+	return nil
+}
+
+func (c *simClient) Ended(a *Attempt[simWire]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.present, a)
+}
+
+func (c *simClient) Enter(ctx context.Context, a *Attempt[simWire], prev *Prev[simWire]) (Standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Window)
+	defer cancel()
+	if a.NoWait {
+		prev.GiveUp() // it is released also if nothing else is done, so a repeat could not tell
+	}
+	if err := prev.Wait(ctx); err != nil {
+		return Standing{}, err
+	}
+	before := ""
+	if p := prev.Mine(); p != nil {
+		before = p.Wire.entry.id
+	}
+	for tries := 0; ; tries++ {
+		var got simAnswer
+		var refused, done bool
+		sent := time.Now()
+		err := c.exchange(ctx, func() {
+			g, r := c.v.enter(a.Wire.entry, before, a.NoWait)
+			if !done { // a copy that comes later answers nobody
+				got, refused, done = g, r, true
+			}
+		})
+		if err != nil {
+			if tries < 2 && ctx.Err() == nil {
+				continue
+			}
+			return Standing{}, err
+		}
+		if before != "" {
+			if was := outcome(got.prevWas); was == Missing && c.lane != nil {
+				prev.Settle(Lost)
+			} else {
+				prev.Settle(was)
+			}
+		}
+		switch {
+		case refused:
+			return Standing{Kind: Refused, Holder: "somebody"}, c.mark(ctx, a)
+		case !got.there && c.lane != nil: // it was granted, and has expired
+			return Standing{}, errSimUnknown
+		case !got.there:
+			return Standing{}, fmt.Errorf("the session has gone: %w", ErrOver)
+		}
+		return standingOf(a, got, sent), nil
+	}
+}
+
+// mark has the service ignore what may still come of a request that was refused: nothing is left of it.
+func (c *simClient) mark(ctx context.Context, a *Attempt[simWire]) error {
+	return c.exchange(ctx, func() {
+		c.v.dropped[a.Wire.entry.id] = true
+		c.v.remove(c.v.known[a.Wire.entry.id]) // which a copy has brought after the refusal
+	})
+}
+
+func outcome(was bool) Outcome {
+	if was {
+		return Removed
+	}
+	return Missing
+}
+
+const simBlock = 4
+
+func standingOf(a *Attempt[simWire], got simAnswer, sent time.Time) Standing {
+	s := Standing{Kind: Queued, Sent: sent, Contended: got.contended, Holder: got.holder, Next: a.TTL / 6}
+	if got.admitted {
+		s.Kind, s.Fences = Granted, Block{got.revision * simBlock, simBlock}
+		if a.Wire.entry.alone != nil {
+			s.Next = Never // its renewals tell
+		}
+	}
+	return s
+}
+
+func (c *simClient) Look(ctx context.Context, some []*Attempt[simWire]) {
+	sent := time.Now()
+	answers, done := make([]simAnswer, len(some)), false
+	if c.exchange(ctx, func() {
+		if done {
+			return
+		}
+		done = true
+		for i, a := range some {
+			answers[i] = c.v.standing(c.v.known[a.Wire.entry.id])
+		}
+	}) != nil {
+		return
+	}
+	for i, a := range some {
+		if !answers[i].there {
+			a.Gone()
+		} else if s := standingOf(a, answers[i], sent); s.Kind == Granted && a.Limit > 0 && a.Waiting() {
+			if s.Fences, _ = c.Refill(ctx, a); s.Fences.Count > 0 { // one's own: others may have seen the same revision
+				a.Stands(s)
+			}
+		} else {
+			a.Stands(s)
+		}
+	}
+}
+
+func (c *simClient) Drop(ctx context.Context, some []*Attempt[simWire]) {
+	was, done := make([]Outcome, len(some)), false
+	err := c.exchange(ctx, func() {
+		for i, a := range some {
+			if c.isDenied(a.Key) {
+				continue
+			}
+			if w := c.v.drop(a.Wire.entry.id, a.Number, a.Instance); !done {
+				was[i] = w
+			}
+		}
+		done = true
+	})
+	for i, a := range some {
+		if err != nil {
+			a.Dropped(Unknown)
+		} else if c.isDenied(a.Key) {
+			a.Denied(errSimDenied)
+		} else {
+			a.Dropped(was[i])
+		}
+	}
+}
+
+func (c *simClient) change(ctx context.Context, a *Attempt[simWire], f func(*simEntry)) (Block, error) {
+	var revision uint64
+	done := false
+	err := c.exchange(ctx, func() {
+		e := c.v.known[a.Wire.entry.id]
+		if done || e == nil || e.gone {
+			return
+		}
+		done = true
+		c.v.revision++
+		revision = c.v.revision
+		f(e)
+	})
+	switch {
+	case err != nil:
+		return Block{}, err
+	case revision == 0:
+		return Block{}, distributed.ErrLeaseLost
+	}
+	return Block{revision * simBlock, simBlock}, nil
+}
+
+func (c *simClient) Refill(ctx context.Context, a *Attempt[simWire]) (Block, error) {
+	return c.change(ctx, a, func(*simEntry) {})
+}
+
+func (c *simClient) Share(ctx context.Context, a *Attempt[simWire]) (Standing, error) {
+	block, err := c.change(ctx, a, func(e *simEntry) {
+		e.shared = true
+		c.v.changed(e.key)
+	})
+	return Standing{Fences: block, Next: Now}, err
+}
+
+func (c *simClient) Close() {
+	if c.lane != nil {
+		c.lane.Asked()
+		c.lane.Flush(c.ttl / 2)
+		c.lane.Shut()
+		return
+	}
+	c.sessions.Close()
+}
+
+func (c *simClient) withFaults(are bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = are
+}
+
+// falls has the process fall silent now and then, for up to two TTLs.
+func (c *simClient) falls() {
+	for {
+		select {
+		case <-time.After(time.Duration(c.below(int64(20*c.ttl))) + 1):
+		case <-c.ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		c.silent = time.Now().Add(time.Duration(c.rnd.Int64N(int64(2*c.ttl))) + 1)
+		c.mu.Unlock()
+	}
+}
+
+// simRenewer is a process without a session, which renews each of its leases.
+type simRenewer struct{ *simClient }
+
+func (c simRenewer) Renew(ctx context.Context, due []*Attempt[simWire]) {
+	sent := time.Now()
+	answers, done := make([]simAnswer, len(due)), false
+	if c.exchange(ctx, func() {
+		for i, a := range due {
+			e := c.v.known[a.Wire.entry.id]
+			if e == nil || e.turn.IsZero() || e.gone {
+				continue
+			}
+			e.lives(e.ttl)
+			if !done {
+				answers[i] = c.v.standing(e)
+			}
+		}
+		done = true
+	}) != nil {
+		return
+	}
+	for i, a := range due {
+		if answers[i].there {
+			a.Renewed(sent, answers[i].contended)
+		} else {
+			a.Gone()
+		}
+	}
+}
+
+func (c simRenewer) ClaimTime(*Attempt[simWire]) time.Duration { return c.ttl / 10 }
+
+// newSimRenewer returns a process without a session.
+func newSimRenewer(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
+	c := unjoinedSimClient(ctx, v, ttl, seed1, seed2)
+	set := c.b.set
+	set.Grid, set.Twice = 0, true
+	set.Pause = func(tries int) time.Duration { return ttl / 50 * time.Duration(min(tries, 8)) }
+	c.b = New(simRenewer{c}, set)
+	c.lane = c.b.NewLane(ctx, nil)
+	return c.joins()
+}
+
+func newSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
+	return unjoinedSimClient(ctx, v, ttl, seed1, seed2).joins()
+}
+
+func unjoinedSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
+	c := &simClient{v: v, ttl: ttl, rnd: rand.New(rand.NewPCG(seed1, seed2)), ctx: ctx, faults: true, present: map[*Attempt[simWire]]bool{}}
+	c.b = New(c, Settings{Name: "sim", Grid: 8, LookMost: 3, DropMost: 2, Drops: 1 + int(seed1%2), DropsHere: int(seed2 % 3)})
+	c.sessions = NewSessions(c.b, SessionRules{Idle: int(seed1 % 3 * 4)}, c.open)
+	return c
+}
+
+func (c *simClient) joins() *simClient {
+	c.v.mu.Lock()
+	c.v.clients = append(c.v.clients, c)
+	c.v.mu.Unlock()
+	c.late.Go(c.falls)
+	return c
+}
+
+var errSimDenied = fmt.Errorf("denied: %w: %w", distributed.ErrUnavailable, distributed.ErrRefused)
+
+func (c *simClient) isDenied(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.denies == key
+}
+
+func (c *simClient) deny(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denies = key
+}
+
+func (c *simClient) close() {
+	c.mu.Lock()
+	c.closed = time.Now()
+	c.mu.Unlock()
+	_ = c.b.Close()
+}
+
+func (c *simClient) closedAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}

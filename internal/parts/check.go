@@ -1,0 +1,23 @@
+package parts
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// Check returns an error for a request that no backend takes, or whose TTL is longer than the longest of this one; 0: any.
+func Check(backend string, req *distributed.Request, longest time.Duration) error {
+	if err := req.CheckLimit(); err != nil {
+		return fmt.Errorf("%s: %w", backend, err)
+	}
+	if req.TTL >= distributed.MinTTL && (longest == 0 || req.TTL <= longest) && req.Instance != "" && req.Key != "" {
+		return nil
+	}
+	ttl := fmt.Sprintf("of at least %v", distributed.MinTTL)
+	if longest > 0 {
+		ttl = fmt.Sprintf("from %v to %v", distributed.MinTTL, longest)
+	}
+	return fmt.Errorf("%s: a request needs a key, an instance and a TTL %s", backend, ttl)
+}

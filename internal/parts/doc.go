@@ -1,0 +1,3 @@
+// Package parts has what several backends are made of: the background tasks that Close waits for, fences drawn from blocks, those who
+// observe exchanges, and the check of a request.
+package parts
