@@ -95,7 +95,7 @@ func (a *Attempt[W]) enter(ctx context.Context, prev *Prev[W]) (Standing, error)
 	if err == nil && s.Kind == Granted && a.late(s) {
 		s.claimed = true
 		if s.Sent, err = a.renewNow(ctx, a.Window); errors.Is(err, distributed.ErrLeaseLost) {
-			err = fmt.Errorf("%s: enter: %w: answers take longer than the claim window of %v", a.b.set.Name, distributed.ErrUnavailable, a.Window)
+			err = distributed.Unavailable(a.b.set.Name+": enter", fmt.Errorf("answers take longer than the claim window of %v", a.Window))
 		}
 	}
 	return s, err

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -193,10 +192,10 @@ func (a *Attempt[W]) answer() (change <-chan struct{}, err error) {
 
 var errSilent = errors.New("the service is silent")
 
-// unanswered wraps the end of a caller's time, and what came of the tries.
+// unanswered wraps the end of a caller's time, or says what came of the latest try.
 func (b *Backend[W]) unanswered(what string, err, why error) error {
 	if why != nil {
-		err = fmt.Errorf("%w: %w", err, why)
+		return distributed.Unavailable("", why, err)
 	}
-	return fmt.Errorf("%s: %s: no answer: %w: %w", b.set.Name, what, distributed.ErrUnavailable, err)
+	return distributed.Unavailable(b.set.Name+": "+what, err)
 }

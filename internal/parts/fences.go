@@ -2,7 +2,6 @@ package parts
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/wllock/wllock/distributed"
@@ -70,7 +69,7 @@ func (f *Fences) Refill(ctx context.Context, ask func() (first, count uint64, er
 		select {
 		case <-filling:
 		case <-ctx.Done():
-			return fmt.Errorf("refill: no answer: %w: %w", distributed.ErrUnavailable, ctx.Err())
+			return distributed.Unavailable("refill", ctx.Err())
 		}
 		f.mu.Lock()
 		if f.drawn < f.last {
