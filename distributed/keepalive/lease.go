@@ -180,8 +180,9 @@ func (l *Lease) tell(bits uint32) {
 }
 
 // Renewed is called by the backend when the lease has been extended, or claimed. An earlier end than the one known is
-// ignored: answers may overtake each other, and both are promises of the backend. An answer that comes after the lease's end counts
-// as well, so it must be one that the service gives only if no other was granted the lock meanwhile.
+// ignored: answers may overtake each other, and both are promises of the backend. An answer that comes after the lease's end, before that
+// is noticed, counts as well: so it must be one that the service gives only if no other was granted the lock meanwhile. A lost lease is
+// not extended.
 func (l *Lease) Renewed(until time.Time) {
 	l.mu.Lock()
 	sent, ended := l.asked, l.state.Load() >= finished
@@ -196,6 +197,9 @@ func (l *Lease) Renewed(until time.Time) {
 // extend takes the answer to a renewal. The caller holds mu.
 func (l *Lease) extend(until time.Time) {
 	l.asked = time.Time{}
+	if l.state.Load() == lost {
+		return
+	}
 	latest := l.Until()
 	if until.After(latest) {
 		latest = until

@@ -206,3 +206,18 @@ func TestTimesFitTogether(t *testing.T) {
 		assert.Less(t, distributed.HeartbeatInterval(ttl), window, "a heartbeat finds a lost grant within its window")
 	}
 }
+
+// The answer to a renewal that was under way when the lease expired comes when the lease is lost: nobody holds it by then.
+func TestALostLeaseIsNotExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(unknown)
+		defer s.Close()
+		l := s.grant()
+		until := l.Until()
+		<-l.Lost()
+		l.Renewed(until.Add(ttl))
+		assert.Equal(t, until, l.Until())
+		left, healthy := l.At(time.Now())
+		assert.False(t, left > 0 || healthy)
+	})
+}
