@@ -111,7 +111,7 @@ func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distribu
 	case err == nil && s.Kind == Refused:
 		a.state = over
 		a.mu.Unlock()
-		a.quit()
+		a.forget()
 		return nil, nil, distributed.Held(s.Holder)
 	case err != nil, a.state == cutOff:
 		a.state, a.tried = ending, true
@@ -225,6 +225,7 @@ func (a *Attempt[W]) Noticed(waits bool) {
 func (a *Attempt[W]) Gone() {
 	a.mu.Lock()
 	a.told, a.gone = true, true
+	a.events = true // before the answer to Enter: its place is looked at
 	l := a.lease
 	if a.lose(a.Lane.session != nil) { // a create that may still come would last as long as the session
 		return
@@ -250,7 +251,7 @@ func (a *Attempt[W]) lose(drop bool) bool {
 	if drop {
 		a.drop()
 	} else {
-		a.quit()
+		a.forget()
 	}
 	return true
 }
@@ -303,9 +304,14 @@ func (a *Attempt[W]) quit() {
 		a.b.due.Remove(&a.item)
 	}
 	if first {
-		a.Lane.forget(a)
 		a.b.driver.Ended(a)
 	}
+}
+
+// forget is quit for an attempt that is over.
+func (a *Attempt[W]) forget() {
+	a.quit()
+	a.Lane.forget(a)
 }
 
 // drop has all that is left of the attempt removed in the background. The caller has changed its state.
@@ -328,8 +334,8 @@ func (a *Attempt[W]) Held() bool {
 	return a.state == held && !distributed.Over(time.Now(), a.lease.Until())
 }
 
-// Unread reports that a grant lies in the channel.
-func (a *Attempt[W]) Unread() bool { return len(a.granted) > 0 }
+// unread reports that a grant lies in the channel.
+func (a *Attempt[W]) unread() bool { return len(a.granted) > 0 }
 
 // Shares reports that the attempt asks for a shared lease, or that its exclusive one was downgraded.
 func (a *Attempt[W]) Shares() bool {

@@ -24,8 +24,7 @@ type Backend[W any] struct {
 	base    time.Time                  // what the grid of looks is counted from
 	last    atomic.Uint64              // the number of the latest attempt
 	due     *deadline.Set[*Attempt[W]] // looks without an event
-	looks   looks[W]
-	closed  atomic.Bool // no more requests
+	closed  atomic.Bool                // no more requests
 	tasks   parts.Tasks
 
 	mu    sync.Mutex
@@ -37,7 +36,6 @@ func New[W any](d Driver[W], set Settings) *Backend[W] {
 	b := &Backend[W]{driver: d, set: set, base: time.Now(), lanes: map[*Lane[W]]struct{}{}}
 	b.renewer, _ = d.(Renewer[W])
 	b.last.Store(uint64(b.base.UnixMicro())) // so that numbers grow even if the name of a process is used again
-	b.looks.b = b
 	b.due = deadline.New(b.lookDue)
 	return b
 }
@@ -66,19 +64,32 @@ func (b *Backend[W]) Enter(ctx context.Context, req distributed.Request) (distri
 }
 
 func (b *Backend[W]) enter(ctx context.Context, a *Attempt[W], prev *Prev[W]) (distributed.Lease, distributed.Place, error) {
-	if err := b.driver.Prepare(ctx, a); err != nil {
+	a, err := b.begin(ctx, a)
+	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.Lane.add(a); err != nil {
-		a.quit()
-		return nil, nil, err
-	}
-	defer a.Lane.asking.Done()
+	defer a.Lane.asked()
 	s, err := a.enter(ctx, prev)
 	if err != nil && !errors.Is(err, ErrOver) {
 		prev.GiveUp() // first: the service may remember only the latest that has ended
 	}
 	return a.entered(s, err)
+}
+
+// begin has the lane of a request know of it. One whose session ends before, as one that nobody uses, has sent nothing: it begins again.
+func (b *Backend[W]) begin(ctx context.Context, a *Attempt[W]) (*Attempt[W], error) {
+	for start := time.Now(); ; a = b.newAttempt(a.Request) {
+		err := b.driver.Prepare(ctx, a)
+		if err == nil {
+			if err = a.Lane.add(a); err == nil {
+				return a, nil
+			}
+			a.quit()
+		}
+		if !errors.Is(err, ErrOver) || time.Since(start) > a.Window {
+			return nil, err
+		}
+	}
 }
 
 // NextNumber returns one that no attempt has.
@@ -94,6 +105,12 @@ func (b *Backend[W]) OrClosed(err error) error {
 
 // Closed reports that Close was called.
 func (b *Backend[W]) Closed() bool { return b.closed.Load() }
+
+// Begin counts a task that Close waits for; the caller calls Done at its end. It reports false when the Backend is closed.
+func (b *Backend[W]) Begin() bool { return b.tasks.Begin() }
+
+// Done ends a task that was begun.
+func (b *Backend[W]) Done() { b.tasks.Done() }
 
 // Go runs f on a goroutine that Close waits for. It reports false when the Backend is closed, and f is not run.
 func (b *Backend[W]) Go(f func()) bool { return b.tasks.Go(f) }

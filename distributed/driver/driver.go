@@ -2,7 +2,7 @@ package driver
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -66,7 +66,7 @@ type Session interface {
 }
 
 // ErrOver says that the session of a request has ended, and that nothing of the request is left. A Driver wraps it.
-var ErrOver = fmt.Errorf("the session has ended: %w", distributed.ErrUnavailable)
+var ErrOver = distributed.Unavailable("", errors.New("the session has ended"))
 
 // Standing is what the service has said of an attempt.
 type Standing struct {

@@ -44,6 +44,7 @@ func (a *Attempt[W]) end(err error) {
 	a.wake()
 	l, watched, err := a.lease, a.watched, a.outcome()
 	a.mu.Unlock()
+	a.Lane.forget(a)
 	if watched {
 		l.Released(err)
 	}

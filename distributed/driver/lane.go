@@ -18,10 +18,11 @@ type Lane[W any] struct {
 	ctx     context.Context // of its requests
 	session Session         // nil: leases are renewed one by one
 	keeper  *keepalive.Keeper
-	asking  sync.WaitGroup // calls of Enter; Add under mu, unless closed
+	looks   looks[W]
 
 	mu       sync.Mutex             // guards all below; taken before that of the Backend
-	attempts map[uint64]*Attempt[W] // that ask, wait or hold
+	attempts map[uint64]*Attempt[W] // that are not over: a session of which something is to be removed is used
+	asks     int                    // calls of Enter
 	queue    []*Attempt[W]          // to be dropped
 	refused  []*Attempt[W]          // to be dropped with the next Retry: they hold up nobody else
 	workers  int                    // that drop
@@ -34,7 +35,7 @@ type Lane[W any] struct {
 // NewLane returns a lane for a new session, whose requests end with ctx; or with a Renewer, without a session, for a server.
 func (b *Backend[W]) NewLane(ctx context.Context, s Session) *Lane[W] {
 	ln := &Lane[W]{b: b, ctx: ctx, session: s, attempts: map[uint64]*Attempt[W]{}}
-	ln.keeper = keepalive.NewKeeper(ln.renew)
+	ln.keeper, ln.looks.b = keepalive.NewKeeper(ln.renew), b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lanes[ln] = struct{}{}
@@ -51,8 +52,16 @@ func (ln *Lane[W]) add(a *Attempt[W]) error {
 		return ErrOver
 	}
 	ln.attempts[a.Number] = a
-	ln.asking.Add(1)
+	ln.asks++
 	return nil
+}
+
+// asked notes that a call of Enter has returned.
+func (ln *Lane[W]) asked() {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.asks--
+	ln.rested()
 }
 
 func (ln *Lane[W]) forget(a *Attempt[W]) {
@@ -61,34 +70,24 @@ func (ln *Lane[W]) forget(a *Attempt[W]) {
 	delete(ln.attempts, a.Number)
 }
 
-// Find returns the attempt with that number if it asks, waits or holds; nil: it does not. It is for what a service pushes.
+// Find returns the attempt with that number; nil: it is over. It is for what a service pushes.
 func (ln *Lane[W]) Find(number uint64) *Attempt[W] {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	return ln.attempts[number]
 }
 
-// Asked waits until no Enter is under way: all that it has left is queued to be dropped. It is for Close.
-func (ln *Lane[W]) Asked() { ln.asking.Wait() }
-
-// Attempts returns those that ask, wait or hold.
+// Attempts returns those that are not over.
 func (ln *Lane[W]) Attempts() []*Attempt[W] {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	return slices.Collect(maps.Values(ln.attempts))
 }
 
-// Holds reports that leases are held which have not expired.
-func (ln *Lane[W]) Holds() bool {
-	for _, a := range ln.Attempts() {
-		if a.Held() {
-			return true
-		}
-	}
-	return false
-}
+// holds reports that leases are held which have not expired.
+func (ln *Lane[W]) holds() bool { return slices.ContainsFunc(ln.Attempts(), (*Attempt[W]).Held) }
 
-// Unused reports that no attempt asks, waits or holds, and that nothing is left to drop.
+// Unused reports that all attempts are over.
 func (ln *Lane[W]) Unused() bool {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -264,9 +263,9 @@ func (ln *Lane[W]) pause(some []*Attempt[W]) {
 	})
 }
 
-// idle reports that nothing is to be dropped. The caller holds mu.
+// idle reports that nothing is to be dropped, now or after an Enter. The caller holds mu.
 func (ln *Lane[W]) idle() bool {
-	return len(ln.queue) == 0 && len(ln.refused) == 0 && ln.workers == 0 && ln.here == 0 && ln.pauses == 0
+	return ln.asks == 0 && len(ln.queue) == 0 && len(ln.refused) == 0 && ln.workers == 0 && ln.here == 0 && ln.pauses == 0
 }
 
 // stops notes that a worker ends. The caller holds mu.
@@ -275,7 +274,7 @@ func (ln *Lane[W]) stops() {
 	ln.rested()
 }
 
-// Rest returns a channel that is closed when nothing is left to drop.
+// Rest returns a channel that is closed when no Enter is under way and nothing is left to drop.
 func (ln *Lane[W]) Rest() <-chan struct{} {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -287,7 +286,7 @@ func (ln *Lane[W]) Rest() <-chan struct{} {
 	return resting
 }
 
-// Flush waits until nothing is left to drop, for so long at most.
+// Flush waits for the Rest, for so long at most.
 func (ln *Lane[W]) Flush(most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()

@@ -63,7 +63,7 @@ func (ln *Lane[W]) renew(_ context.Context, due []distributed.Lease) {
 		switch l := d.(*lease[W]); {
 		case ln.session != nil:
 			l.renew(now)
-		case l.a.Unread():
+		case l.a.unread():
 			l.Postpone()
 		default:
 			some = append(some, l.a)
@@ -77,7 +77,7 @@ func (ln *Lane[W]) renew(_ context.Context, due []distributed.Lease) {
 // renew extends the lease by what the session has proven.
 func (l *lease[W]) renew(now time.Time) {
 	until := l.a.Lane.session.Until()
-	if l.a.Unread() || !l.secure.Load() {
+	if l.a.unread() || !l.secure.Load() {
 		until = earlier(until, l.window)
 	}
 	switch {
@@ -226,7 +226,7 @@ func (l *lease[W]) WasLost() {
 	} else if a.Lane.session == nil { // it has expired at the service, or does so now
 		a.state = over
 		a.mu.Unlock()
-		a.quit()
+		a.forget()
 	} else {
 		a.state, a.tried = ending, true
 		a.mu.Unlock()

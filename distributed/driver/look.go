@@ -8,29 +8,29 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// looks calls Look in the background: for what is due, together, and for each attempt that an event is about.
+// looks calls Look in the background, for one lane: for what is due, together, and for each attempt that an event is about.
 type looks[W any] struct {
 	b *Backend[W]
 
 	mu      sync.Mutex
-	queue   [][]*Attempt[W] // guarded by mu; attempts of one lane each
+	queue   [][]*Attempt[W] // guarded by mu
 	workers int             // guarded by mu
 }
 
-// mostLooking is how many calls of Look are under way at a time.
+// mostLooking is how many calls of Look are under way in a lane at a time.
 const mostLooking = 64
 
 // Poke has the attempt looked at now: something has happened, and only a look says what.
 func (a *Attempt[W]) Poke() {
 	if a.begins() {
-		a.b.looks.add(a.self[:])
+		a.Lane.looks.add(a.self[:])
 	}
 }
 
 // queueLook gives the attempt to a worker. The caller holds mu.
 func (a *Attempt[W]) queueLook() {
 	a.looking = true
-	a.b.looks.add(a.self[:])
+	a.Lane.looks.add(a.self[:])
 }
 
 // LookIn plans the next look without an event, of an attempt that waits or holds. As an answer to Look it says that nothing is new.
@@ -75,9 +75,9 @@ func (b *Backend[W]) lookDue(_ time.Time, due []*Attempt[W]) {
 			lanes[a.Lane] = append(lanes[a.Lane], a)
 		}
 	}
-	for _, all := range lanes {
+	for ln, all := range lanes {
 		for some := range slices.Chunk(all, b.set.LookMost) {
-			b.looks.add(some)
+			ln.looks.add(some)
 		}
 	}
 }

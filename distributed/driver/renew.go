@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/keepalive"
 )
 
 // Renewed says that a renewal was answered which was sent then, and whether another instance waits.
@@ -22,16 +21,6 @@ func (a *Attempt[W]) Renewed(sent time.Time, contended bool) {
 	if news {
 		l.SetContended(contended)
 	}
-}
-
-// Lease returns the attempt's, as the Keeper knows it; nil: it has none.
-func (a *Attempt[W]) Lease() *keepalive.Lease {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.lease == nil {
-		return nil
-	}
-	return &a.lease.Lease
 }
 
 // late reports that too little of a grant is left for a claim in the background.

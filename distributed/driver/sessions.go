@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -284,31 +285,47 @@ func (p *Sessions[W, S]) run(s S) {
 		if unused++; !t.Lane.Unused() {
 			unused = 0
 		}
-		if p.rules.Idle > 0 && unused > p.rules.Idle && t.Lane.shutUnused() {
-			p.forget(t)
-			t.cancel()
+		if p.rules.Idle > 0 && unused > p.rules.Idle {
+			p.mu.Lock()
+			p.retire(s)
+			p.mu.Unlock()
 		}
 		kicked = t.rest(sent.Add(next), next)
 	}
-	s.End(t.Lane.Holds())
+	s.End(t.Lane.holds())
 	t.Lane.Shut()
 }
 
-// makeRoom ends a session that nobody uses. Whoever has found it, and is about to use it, finds another. The caller holds mu.
+// makeRoom ends the session with the longest TTL that nobody uses: those that stay serve more. The caller holds mu.
 func (p *Sessions[W, S]) makeRoom(kind string) {
-	for i := p.oldest(kind) + 1; i < len(p.all); i++ {
-		if t := p.all[i].task(); t.Kind == kind && t.Lane.shutUnused() {
-			p.all = slices.Delete(p.all, i, i+1)
-			t.cancel()
+	others := slices.Clone(p.all[p.oldest(kind)+1:])
+	slices.SortFunc(others, func(a, b S) int { return cmp.Compare(b.task().TTL, a.task().TTL) })
+	for _, s := range others {
+		if s.task().Kind == kind && p.retire(s) {
 			return
 		}
 	}
+}
+
+// retire ends a session if nobody uses it. Whoever has found it, and is about to use it, finds another, which is no longer this one (see
+// Backend.begin). The caller holds mu.
+func (p *Sessions[W, S]) retire(s S) (is bool) {
+	if is = s.task().Lane.shutUnused(); is {
+		p.remove(s.task())
+		s.task().cancel()
+	}
+	return is
 }
 
 // forget takes out a session that is over.
 func (p *Sessions[W, S]) forget(t *Task[W]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.remove(t)
+}
+
+// remove is forget. The caller holds mu.
+func (p *Sessions[W, S]) remove(t *Task[W]) {
 	p.all = slices.DeleteFunc(p.all, func(s S) bool { return s.task() == t })
 }
 

@@ -99,7 +99,7 @@ func use(t *testing.T, c *simClient, s *life) (done func()) {
 	a.Lane = s.Lane
 	require.NoError(t, s.Lane.add(a))
 	return func() {
-		s.Lane.asking.Done()
+		s.Lane.asked()
 		s.Lane.forget(a)
 	}
 }
@@ -151,6 +151,21 @@ func TestSessionsThatNobodyUsesMakeRoom(t *testing.T) {
 		for _, end := range ends {
 			end()
 		}
+	})
+}
+
+// The one with the longest TTL makes room: those that stay can serve more.
+func TestTheLongestSessionMakesRoom(t *testing.T) {
+	kept(t, SessionRules{}, func(t *testing.T, c *simClient, p *Sessions[simWire, *life]) {
+		for ttl := 10; ttl < 10+MaxSessions; ttl++ {
+			find(t, p, "", ttl)
+		}
+		find(t, p, "", 5)
+		var left []time.Duration
+		for _, s := range p.All() {
+			left = append(left, s.TTL/time.Second)
+		}
+		require.Equal(t, []time.Duration{10, 11, 12, 13, 14, 15, 16, 5}, left)
 	})
 }
 

@@ -646,8 +646,7 @@ func (c *simClient) Share(ctx context.Context, a *Attempt[simWire]) (Standing, e
 
 func (c *simClient) Close() {
 	if c.lane != nil {
-		c.lane.Asked()
-		c.lane.Flush(c.ttl / 2)
+		c.lane.Flush(c.ttl) // which an Enter takes at most, and then what it has left
 		c.lane.Shut()
 		return
 	}

@@ -1,0 +1,292 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// stub is a Driver whose answers a test gives. It grants what is asked for, and finds what it drops.
+type stub struct {
+	b    *Backend[string]
+	lane *Lane[string] // of what is asked for from now on
+
+	prepare func(a *Attempt[string])
+	enter   func(a *Attempt[string], prev *Prev[string]) (Standing, error)
+	look    func(some []*Attempt[string])
+	drop    func(a *Attempt[string]) Outcome
+	ended   func(a *Attempt[string])
+
+	mu      sync.Mutex
+	dropped []uint64 // guarded by mu; the numbers of attempts, each time
+}
+
+// stubSession lives for ever.
+type stubSession struct{}
+
+func (stubSession) Until() time.Time        { return time.Now().Add(time.Hour) }
+func (stubSession) Healthy(time.Time) bool  { return true }
+func (stubSession) Patience() time.Duration { return time.Minute }
+
+func (s *stub) Prepare(_ context.Context, a *Attempt[string]) error {
+	a.Lane = s.lane
+	if s.prepare != nil {
+		s.prepare(a)
+	}
+	return nil
+}
+
+func (s *stub) Enter(_ context.Context, a *Attempt[string], prev *Prev[string]) (Standing, error) {
+	if s.enter != nil {
+		return s.enter(a, prev)
+	}
+	prev.Settle(Removed)
+	return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+}
+
+func (s *stub) Look(_ context.Context, some []*Attempt[string]) {
+	if s.look != nil {
+		s.look(some)
+	}
+}
+
+func (s *stub) Drop(_ context.Context, some []*Attempt[string]) {
+	for _, a := range some {
+		s.mu.Lock()
+		s.dropped = append(s.dropped, a.Number)
+		s.mu.Unlock()
+		found := Removed
+		if s.drop != nil {
+			found = s.drop(a)
+		}
+		a.Dropped(found)
+	}
+}
+
+func (s *stub) drops(a *Attempt[string]) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, number := range s.dropped {
+		if number == a.Number {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *stub) Refill(context.Context, *Attempt[string]) (Block, error) {
+	return Block{}, errors.ErrUnsupported
+}
+
+func (s *stub) Share(context.Context, *Attempt[string]) (Standing, error) {
+	return Standing{}, errors.ErrUnsupported
+}
+
+func (s *stub) Ended(a *Attempt[string]) {
+	if s.ended != nil {
+		s.ended(a)
+	}
+}
+
+func (s *stub) Close() { s.lane.Shut() }
+
+// stubbed runs a test of one Backend above a stub.
+func stubbed(t *testing.T, f func(t *testing.T, s *stub)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stub{}
+		s.b = New(s, Settings{Name: "stub", LookMost: 1, DropMost: 1, Drops: 1})
+		s.lane = s.b.NewLane(t.Context(), stubSession{})
+		defer func() { require.NoError(t, s.b.Close()) }()
+		f(t, s)
+	})
+}
+
+func (s *stub) asks(t *testing.T, prev distributed.Lease) (distributed.Lease, distributed.Place, error) {
+	t.Helper()
+	return s.b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: dropTTL, Prev: prev})
+}
+
+func (s *stub) lease(t *testing.T, prev distributed.Lease) distributed.Lease {
+	t.Helper()
+	l, _, err := s.asks(t, prev)
+	require.NoError(t, err)
+	return l
+}
+
+func (s *stub) queued(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
+	prev.Settle(Removed)
+	return Standing{Kind: Queued, Sent: time.Now(), Next: Never}, nil
+}
+
+// A session that nobody uses may end at any moment. One of which something is to be removed is used until that is done: otherwise a release would
+// be answered with the end of the session, though the lease was held.
+func TestALaneIsUsedUntilNothingIsLeft(t *testing.T) {
+	for how, ends := range map[string]func(t *testing.T, s *stub){
+		"Release": func(t *testing.T, s *stub) { require.NoError(t, s.lease(t, nil).Release(t.Context())) },
+		"StartRelease": func(t *testing.T, s *stub) {
+			l := s.lease(t, nil).(distributed.AsyncLease)
+			require.False(t, l.StartRelease())
+			require.NoError(t, l.Release(t.Context()))
+		},
+		"Leave": func(t *testing.T, s *stub) {
+			s.enter = s.queued
+			_, p, err := s.asks(t, nil)
+			require.NoError(t, err)
+			require.NoError(t, p.Leave(t.Context()))
+		},
+		"Prev": func(t *testing.T, s *stub) {
+			l := s.lease(t, nil)
+			second := s.lease(t, l)
+			require.NoError(t, l.Release(t.Context()))
+			require.NoError(t, second.Release(t.Context()))
+		},
+		"an Enter that has failed": func(t *testing.T, s *stub) {
+			s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
+				return Standing{}, distributed.ErrUnavailable
+			}
+			_, _, err := s.asks(t, nil)
+			require.Error(t, err)
+		},
+		"loss": func(t *testing.T, s *stub) { AttemptOf[string](s.lease(t, nil)).lease.End() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			stubbed(t, func(t *testing.T, s *stub) {
+				s.ended = func(a *Attempt[string]) { require.False(t, a.Lane.shutUnused()) }
+				ends(t, s)
+				synctest.Wait()
+				require.True(t, s.lane.Unused(), "nothing is left")
+			})
+		})
+	}
+}
+
+// A request whose session ends as unused before it is known there has sent nothing: it asks for another one, however often that happens.
+func TestARequestFindsASessionThatStays(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		shut := 0
+		s.prepare = func(a *Attempt[string]) {
+			if shut++; shut < 5 {
+				require.True(t, a.Lane.shutUnused())
+				a.Lane.Shut()
+				s.lane = s.b.NewLane(t.Context(), stubSession{})
+			}
+		}
+		require.NoError(t, s.lease(t, nil).Release(t.Context()))
+		require.Equal(t, 5, shut)
+	})
+}
+
+// What is said of a request before its own answer is there is not forgotten: its place is looked at once.
+func TestGoneBeforeTheAnswerToEnter(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
+			a.Gone()
+			return s.queued(a, prev)
+		}
+		s.look = func(some []*Attempt[string]) { some[0].Gone() }
+		_, p, err := s.asks(t, nil)
+		require.NoError(t, err)
+		synctest.Wait()
+		select {
+		case _, ok := <-p.Granted():
+			require.False(t, ok)
+		default:
+			require.Fail(t, "the place is waited for")
+		}
+	})
+}
+
+// A server that does not answer holds up the looks of its own lane alone.
+func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		hung, answers := s.lane, make(chan struct{})
+		s.enter = s.queued
+		var looked []uint64
+		s.look = func(some []*Attempt[string]) {
+			if some[0].Lane == hung {
+				<-answers
+			} else {
+				looked = append(looked, some[0].Number)
+			}
+		}
+		wait := func() *Attempt[string] {
+			_, p, err := s.asks(t, nil)
+			require.NoError(t, err)
+			return AttemptOf[string](p)
+		}
+		for range 2 * mostLooking {
+			wait().Poke()
+		}
+		synctest.Wait()
+		s.lane = s.b.NewLane(t.Context(), stubSession{})
+		a := wait()
+		a.Poke()
+		synctest.Wait()
+		require.Equal(t, []uint64{a.Number}, looked)
+		close(answers)
+		hung.Over()
+	})
+}
+
+// A Drop that waits in line is taken over by an Enter. If that has removed the lease, and its answer is lost, the one Drop that follows finds nothing,
+// which is no loss.
+func TestAReleaseThatWasTakenOverIsNotSentTwice(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		answers := make(chan struct{})
+		first := AttemptOf[string](s.lease(t, nil))
+		s.drop = func(a *Attempt[string]) Outcome {
+			if a == first {
+				<-answers
+				return Removed
+			}
+			return Missing
+		}
+		l := s.lease(t, nil).(distributed.AsyncLease)
+		require.False(t, first.lease.StartRelease(), "its Drop is under way")
+		synctest.Wait()
+		require.False(t, l.StartRelease(), "this one waits in line")
+		s.enter = func(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
+			require.Same(t, AttemptOf[string](l), prev.Mine())
+			return Standing{}, distributed.ErrUnavailable
+		}
+		_, _, err := s.asks(t, l)
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		close(answers)
+		require.NoError(t, l.Release(t.Context()))
+		require.Equal(t, 1, s.drops(AttemptOf[string](l)))
+	})
+}
+
+// Close waits for an Enter that is under way, for a while, and drops what it has left: leases that are held keep the session from ending, and it would
+// hold up others as long.
+func TestCloseDropsWhatAnEnterLeaves(t *testing.T) {
+	quiet(t, func(t *testing.T, c *simClient, enter func(string) (distributed.Lease, distributed.Place)) {
+		l, _ := enter("held")
+		require.False(t, distributed.Over(time.Now(), l.Until()))
+		answered := make(chan error, 1)
+		go func() {
+			_, _, err := c.b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "late", TTL: dropTTL})
+			answered <- err
+		}()
+		var there *simEntry
+		for there == nil {
+			time.Sleep(time.Millisecond)
+			c.v.do(func() {
+				if q := c.v.queues["k"]; len(q) > 0 {
+					there = q[0]
+				}
+			})
+		}
+		require.Empty(t, answered)
+		require.NoError(t, c.b.Close())
+		require.ErrorIs(t, <-answered, distributed.ErrClosed)
+		c.v.do(func() { require.True(t, there.gone) })
+	})
+}
