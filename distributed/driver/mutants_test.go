@@ -7,44 +7,189 @@ import (
 	"github.com/wllock/wllock/internal/race"
 )
 
-// mutants are mistakes, each in one line of this package, that TestManySchedules or the tests of sessions have to find.
+// What finds a mutant.
+const (
+	schedules = "^TestManySchedules$"
+	sessions  = "Session"
+	races     = "^Test(ALane|ARequest|ADrop|Gone|AReleaseThat|CloseDrops)"
+)
+
+// mutants are mistakes, each in one place of this package.
 var mutants = []judge.Mutant{
-	{"a grant that nobody has read is claimed", "lease.go", "if l.a.Unread() ||", "if"},
-	{"a grant that nobody has read is renewed", "lease.go", "case l.a.Unread():", "case false:"},
-	{"a late grant is not claimed", "renew.go", "return r != nil &&", "return false &&"},
-	{"a grant that is pushed lasts from its receipt", "attempt.go", "s.Sent = a.since\n", "s.Sent = time.Now()\n"},
-	{"a Drop that comes after the Enter is the answer", "drop.go", "case a.state == adopted && found == Missing:", "case false:"},
-	{"a Drop that was not answered is not sent after a pause", "lane.go", "ln.pause(paused)", ""},
-	{"a Drop is sent beside the Enter that has adopted the lease", "drop.go", "return a.state == dropping\n}", "return true\n}"},
-	{"an Enter that was not answered leaves what it has left", "attempt.go", "a.mu.Unlock()\n\t\ta.drop()\n\t\tif a.granted", "a.mu.Unlock()\n\t\ta.quit()\n\t\tif a.granted"},
-	{"the channel is closed after Leave", "attempt.go", "if !a.waits() {\n\t\treturn false", "if !a.waits() && a.state != dropping {\n\t\treturn false"},
-	{"a Drop that was not answered is given up", "lane.go", "next = false\n\t\t\tln.enqueue(a, &ln.queue)", "next = false"},
-	{"waiters are not told of the end of the session", "attempt.go", "if l, _ := a.cut(); l != nil {", "if l := a.lease; l != nil {"},
-	{"a lease that was lost stays", "lease.go", "a.state, a.tried = ending, true\n\t\ta.mu.Unlock()\n\t\ta.drop()\n\t}\n}", "a.mu.Unlock()\n\t\ta.quit()\n\t}\n}"},
-	{"a lease is renewed by itself", "lease.go", "until := l.a.Lane.session.Until()", "until := now.Add(l.a.TTL)"},
-	{"an Enter that has failed leaves the lease before", "lease.go", "a.mu.Unlock()\n\t\ta.Lane.push(a)", "a.mu.Unlock()"},
-	{"a lease that was removed by the first try was lost", "drop.go", "found == Missing && !a.tried", "found == Missing"},
-	{"a waiter that has left is granted the lock", "attempt.go", "case a.state == waiting && s.Kind == Granted:", "case a.lease == nil && s.Kind == Granted:"},
-	{"a grant outlives its session", "lease.go", "until = earlier(until, session.Until())", "until = s.Sent.Add(2 * a.TTL)"},
-	{"a place that is gone is waited for", "attempt.go", "if a.lose(a.Lane.session != nil) {", "if false {"},
-	{"Close leaves those that wait", "backend.go", "a.close()", "_ = a"},
-	{"a session is ended beside a request", "lane.go", "unused := len(ln.attempts) == 0 && ln.idle()", "unused := true"},
-	{"there are too many sessions", "sessions.go", "case there >= p.rules.Own && below != nil:", "case false:"},
-	{"nobody makes room for a session", "sessions.go", "		p.makeRoom(c.Kind)\n", ""},
-	{"the session of questions makes room", "sessions.go", "p.oldest(kind)+1", "p.oldest(kind)"},
-	{"the session with the shortest TTL makes room", "sessions.go", "cmp.Compare(b.task().TTL, a.task().TTL)", "cmp.Compare(a.task().TTL, b.task().TTL)"},
-	{"a session is ended of which something is to be removed", "attempt.go", "if first {\n\t\ta.b.driver", "a.Lane.forget(a)\n\tif first {\n\t\ta.b.driver"},
-	{"Close does not wait for an Enter", "lane.go", "return ln.asks == 0 &&", "return"},
-	{"what is said before the answer to Enter is forgotten", "attempt.go", "a.events = true // before", "// before"},
-	{"a session is ended at the service while leases are held", "sessions.go", "s.End(t.Lane.Holds())", "s.End(false)"},
-	{"a session that has expired is found again", "sessions.go", "		t.forget(t)\n", ""},
-	{"Close does not wait for what is being dropped", "sessions.go", "t.Lane.Flush(closeGrace)", "_ = closeGrace"},
-	{"an old failure is the answer of a session", "sessions.go", "why != nil && t.tries > before", "why != nil"},
-	{"a look that was not answered is the last", "look.go", "case !a.told:\n\t\ta.plan(0)", ""},
+	{
+		"a grant that nobody has read is claimed", "lease.go",
+		"if l.a.unread() ||",
+		"if !@ && l.a.unread() ||", schedules,
+	},
+	{
+		"a grant that nobody has read is renewed", "lease.go",
+		"case l.a.unread():",
+		"case !@ && l.a.unread():", schedules,
+	},
+	{
+		"a late grant is not claimed", "renew.go",
+		"return r != nil &&",
+		"return !@ && r != nil &&", schedules,
+	},
+	{
+		"a grant that is pushed lasts from its receipt", "attempt.go",
+		"s.Sent = a.since\n",
+		"s.Sent = a.since\n\t\tif @ {\n\t\t\ts.Sent = time.Now()\n\t\t}\n", schedules,
+	},
+	{
+		"a grant outlives its session", "lease.go",
+		"until = earlier(until, session.Until())",
+		"if until = earlier(until, session.Until()); @ {\n\t\t\tuntil = s.Sent.Add(2 * a.TTL)\n\t\t}", schedules,
+	},
+	{
+		"a lease is renewed by itself", "lease.go",
+		"until := l.a.Lane.session.Until()",
+		"until := l.a.Lane.session.Until()\n\tif @ {\n\t\tuntil = now.Add(l.a.TTL)\n\t}", schedules,
+	},
+	{
+		"a lease that was lost stays", "lease.go",
+		"a.state, a.tried = ending, true\n\t\ta.mu.Unlock()\n\t\ta.drop()\n\t}\n}",
+		"if a.state, a.tried = ending, true; @ {\n\t\t\ta.state = held\n\t\t}\n\t\ta.mu.Unlock()\n\t\tif @ {\n\t\t\ta.quit()\n\t\t\treturn\n\t\t}\n\t\ta.drop()\n\t}\n}", schedules,
+	},
+	{
+		"a waiter that has left is granted the lock", "attempt.go",
+		"case a.state == waiting && s.Kind == Granted:",
+		"case (a.state == waiting || @ && a.lease == nil) && s.Kind == Granted:", schedules,
+	},
+	{
+		"a place that is gone is waited for", "attempt.go",
+		"if a.lose(a.Lane.session != nil) {",
+		"if !@ && a.lose(a.Lane.session != nil) {", schedules,
+	},
+	{
+		"the channel is closed after Leave", "attempt.go",
+		"if !a.waits() {\n\t\treturn false",
+		"if !a.waits() && !(@ && a.state == dropping) {\n\t\treturn false", schedules,
+	},
+	{
+		"waiters are not told of the end of the session", "attempt.go",
+		"if l, _ := a.cut(); l != nil {",
+		"l := a.lease\n\tif !@ {\n\t\tl, _ = a.cut()\n\t}\n\tif l != nil {", sessions,
+	},
+	{
+		"Close leaves those that wait", "backend.go",
+		"\t\t\ta.close()\n",
+		"\t\t\tif !@ {\n\t\t\t\ta.close()\n\t\t\t}\n", schedules,
+	},
+	{
+		"an Enter that was not answered leaves what it has left", "attempt.go",
+		"a.mu.Unlock()\n\t\ta.drop()\n\t\tif a.granted",
+		"a.mu.Unlock()\n\t\tif @ {\n\t\t\ta.forget()\n\t\t} else {\n\t\t\ta.drop()\n\t\t}\n\t\tif a.granted", schedules,
+	},
+	{
+		"an Enter that has failed leaves the lease before", "lease.go",
+		"a.mu.Unlock()\n\t\ta.Lane.push(a)",
+		"a.mu.Unlock()\n\t\tif !@ {\n\t\t\ta.Lane.push(a)\n\t\t}", schedules,
+	},
+	{
+		"a Drop is sent beside the Enter that has adopted the lease", "drop.go",
+		"return a.state == dropping\n}",
+		"return @ || a.state == dropping\n}", schedules,
+	},
+	{
+		"a Drop that comes after the Enter is the answer", "drop.go",
+		"case a.state == adopted && found == Missing:",
+		"case !@ && a.state == adopted && found == Missing:", races,
+	},
+	{
+		"a lease that was removed by the first try was lost", "drop.go",
+		"found == Missing && !a.tried",
+		"found == Missing && (@ || !a.tried)", schedules,
+	},
+	{
+		"a Drop that was not answered is given up", "lane.go",
+		"next = false\n\t\t\tln.enqueue(a, &ln.queue)",
+		"if next = false; !@ {\n\t\t\t\tln.enqueue(a, &ln.queue)\n\t\t\t}", schedules,
+	},
+	{
+		"a Drop that was not answered is not sent after a pause", "lane.go",
+		"ln.pause(paused)",
+		"if !@ {\n\t\tln.pause(paused)\n\t}", schedules,
+	},
+	{
+		"a look that was not answered is the last", "look.go",
+		"case !a.told:\n",
+		"case !@ && !a.told:\n", schedules,
+	},
+	{
+		"a session is ended beside a request", "lane.go",
+		"unused := len(ln.attempts) == 0 && ln.idle()",
+		"unused := @ || len(ln.attempts) == 0 && ln.idle()", sessions,
+	},
+	{
+		"a session is ended of which something is to be removed", "attempt.go",
+		"if first {\n\t\ta.b.driver",
+		"if @ {\n\t\ta.Lane.forget(a)\n\t}\n\tif first {\n\t\ta.b.driver", races,
+	},
+	{
+		"a request fails whose session has ended before it", "backend.go",
+		"if !errors.Is(err, ErrOver) ||",
+		"if @ || !errors.Is(err, ErrOver) ||", races,
+	},
+	{
+		"a Drop that is queued is queued again", "lane.go",
+		"if !gone && !a.queued {",
+		"if !gone && (@ || !a.queued) {", races,
+	},
+	{
+		"Close does not wait for an Enter", "lane.go",
+		"return ln.asks == 0 &&",
+		"return (@ || ln.asks == 0) &&", races,
+	},
+	{
+		"what is said before the answer to Enter is forgotten", "attempt.go",
+		"a.events = true // before",
+		"a.events = a.events || !@ // before", races,
+	},
+	{
+		"there are too many sessions", "sessions.go",
+		"case there >= p.rules.Own && below != nil:",
+		"case !@ && there >= p.rules.Own && below != nil:", sessions,
+	},
+	{
+		"nobody makes room for a session", "sessions.go",
+		"\t\tp.makeRoom(c.Kind)\n",
+		"\t\tif !@ {\n\t\t\tp.makeRoom(c.Kind)\n\t\t}\n", sessions,
+	},
+	{
+		"the session of questions makes room", "sessions.go",
+		"others := slices.Clone(p.all[p.oldest(kind)+1:])",
+		"others := slices.Clone(p.all[p.oldest(kind)+1:])\n\tif @ {\n\t\tothers = slices.Clone(p.all)\n\t}", sessions,
+	},
+	{
+		"the session with the shortest TTL makes room", "sessions.go",
+		"cmp.Compare(b.task().TTL, a.task().TTL) })\n",
+		"cmp.Compare(b.task().TTL, a.task().TTL) })\n\tif @ {\n\t\tslices.Reverse(others)\n\t}\n", sessions,
+	},
+	{
+		"a session is ended at the service while leases are held", "sessions.go",
+		"s.End(t.Lane.holds())",
+		"s.End(!@ && t.Lane.holds())", schedules,
+	},
+	{
+		"a session that has expired is found again", "sessions.go",
+		"\t\tt.forget(t)\n",
+		"\t\tif !@ {\n\t\t\tt.forget(t)\n\t\t}\n", sessions,
+	},
+	{
+		"Close does not wait for what is being dropped", "sessions.go",
+		"t.Lane.Flush(closeGrace)",
+		"if !@ {\n\t\t\t\t\tt.Lane.Flush(closeGrace)\n\t\t\t\t}", sessions,
+	},
+	{
+		"an old failure is the answer of a session", "sessions.go",
+		"why != nil && t.tries > before",
+		"why != nil && (@ || t.tries > before)", sessions,
+	},
 }
 
-// TestMutantsAreFound breaks this package in a line, and has them find it: five lines each time, all with WLLOCK_LONG=1.
+// TestMutantsAreFound breaks this package in one place after the other, and has its tests find that.
 func TestMutantsAreFound(t *testing.T) {
 	race.Skip(t, "it compiles the package anew")
-	judge.Find(t, mutants, "^Test(ManySchedules|Session)")
+	judge.Find(t, mutants)
 }

@@ -101,7 +101,7 @@ func (s *stub) Close() { s.lane.Shut() }
 func stubbed(t *testing.T, f func(t *testing.T, s *stub)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{}
-		s.b = New(s, Settings{Name: "stub", LookMost: 1, DropMost: 1, Drops: 1})
+		s.b = New(s, Settings{Name: "stub", LookMost: 1, DropMost: 2, Drops: 1})
 		s.lane = s.b.NewLane(t.Context(), stubSession{})
 		defer func() { require.NoError(t, s.b.Close()) }()
 		f(t, s)
@@ -261,6 +261,31 @@ func TestAReleaseThatWasTakenOverIsNotSentTwice(t *testing.T) {
 		close(answers)
 		require.NoError(t, l.Release(t.Context()))
 		require.Equal(t, 1, s.drops(AttemptOf[string](l)))
+	})
+}
+
+// Of a Drop and an Enter that are under way for one lease the service says which came first: a Drop that has found nothing came second, and the Enter
+// says what became of the lease.
+func TestADropAfterTheEnterIsNotTheAnswer(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		s.b.set.Twice = true
+		answers := make(chan struct{})
+		s.drop = func(*Attempt[string]) Outcome {
+			<-answers
+			return Missing
+		}
+		l := s.lease(t, nil).(distributed.AsyncLease)
+		require.False(t, l.StartRelease())
+		synctest.Wait()
+		s.enter = func(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
+			close(answers)
+			synctest.Wait()
+			prev.Settle(Removed)
+			return Standing{Kind: Refused}, nil
+		}
+		_, _, err := s.asks(t, l)
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		require.NoError(t, l.Release(t.Context()))
 	})
 }
 

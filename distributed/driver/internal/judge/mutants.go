@@ -2,74 +2,86 @@ package judge
 
 import (
 	"encoding/json"
-	"math/rand/v2"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/wllock/wllock/internal/testseed"
 )
 
-// Mutant is a mistake in one place of the package under test.
-type Mutant = struct{ What, File, Old, Broken string }
-
-// some is how many are tried each time; all are with WLLOCK_LONG=1. Each costs two seconds of a processor: a compiler, a linker, and what finds it.
-const some = 5
+// Mutant is a mistake in one place of the package under test: Broken stands there instead of Old. An @ in it is true in the process that is to find
+// the mistake, and false in those that are to find another one: so all share a binary.
+type Mutant = struct {
+	What, File, Old, Broken string
+	By                      string // the tests that find it
+}
 
 // broken reports whether this is the process of a mutant, which ends with the first mistake that is found.
 func broken() bool { return os.Getenv("WLLOCK_MUTANT") != "" }
 
-// Find breaks the package of the test in one place after the other, and has its tests of these names find it, the quick ones first.
-func Find(t *testing.T, all []Mutant, tests ...string) {
+// Find makes one mistake after the other in the package of the test, and has its tests find them.
+func Find(t *testing.T, all []Mutant) {
 	if broken() {
 		t.Skip("it is one")
 	}
-	order := rand.New(rand.NewPCG(testseed.Seed(t), 0)).Perm(len(all))
-	if os.Getenv("WLLOCK_LONG") != "1" {
-		order = order[:some]
-	}
-	for _, i := range order {
-		t.Run(strings.ReplaceAll(all[i].What, " ", "_"), func(t *testing.T) { find(t, all[i], tests) })
+	binary := build(t, all)
+	for i, m := range all {
+		t.Run(strings.ReplaceAll(m.What, " ", "_"), func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), binary, "-test.failfast", "-test.timeout", "2m", "-test.run", m.By)
+			cmd.Env = append(os.Environ(), fmt.Sprintf("WLLOCK_MUTANT=%d", i), "WLLOCK_LONG=", "WLLOCK_SEED=1") // the same schedules each time
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Fatalf("nothing was found: %s", out)
+			}
+			for line := range strings.Lines(string(out)) {
+				if strings.Contains(line, "WLLOCK_SEED=") || strings.Contains(line, "Error:") || strings.HasPrefix(line, "panic:") {
+					t.Log(strings.TrimSpace(line))
+				}
+			}
+		})
 	}
 }
 
-func find(t *testing.T, m Mutant, tests []string) {
+// build compiles the tests of a package with all mistakes in it.
+func build(t *testing.T, all []Mutant) (binary string) {
 	here, err := os.Getwd()
 	must(t, err)
-	source := filepath.Join(here, m.File)
-	text, err := os.ReadFile(source)
-	must(t, err)
-	if strings.Count(string(text), m.Old) != 1 {
-		t.Fatal("the line has changed: break its new form")
-	}
-	mutant, overlay := filepath.Join(t.TempDir(), "broken.go"), filepath.Join(t.TempDir(), "overlay.json")
-	must(t, os.WriteFile(mutant, []byte(strings.Replace(string(text), m.Old, m.Broken, 1)), 0o600))
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {source: mutant}})
-	must(t, err)
-	must(t, os.WriteFile(overlay, replace, 0o600))
-	binary := filepath.Join(t.TempDir(), "mutant.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary)
-	out, err := build.CombinedOutput()
-	if err != nil {
-		t.Fatalf("it does not compile: %s", out)
-	}
-	for _, one := range tests {
-		cmd := exec.CommandContext(t.Context(), binary, "-test.failfast", "-test.timeout", "2m", "-test.run", one)
-		cmd.Env = append(os.Environ(), "WLLOCK_MUTANT=1", "WLLOCK_LONG=")
-		if out, err = cmd.CombinedOutput(); err != nil {
-			break
+	dir, texts := t.TempDir(), map[string]string{}
+	for i, m := range all {
+		if _, read := texts[m.File]; !read {
+			text, err := os.ReadFile(m.File)
+			must(t, err)
+			texts[m.File] = string(text)
 		}
-	}
-	if err == nil {
-		t.Fatalf("nothing was found: %s", out)
-	}
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, "with WLLOCK_SEED=") || strings.Contains(line, "Error:") || strings.Contains(line, "panic:") {
-			t.Log(strings.TrimSpace(line))
+		if strings.Count(texts[m.File], m.Old) != 1 {
+			t.Fatalf("%s: the line has changed: break its new form", m.What)
 		}
+		texts[m.File] = strings.Replace(texts[m.File], m.Old, strings.ReplaceAll(m.Broken, "@", fmt.Sprintf(`isMutant("%d")`, i)), 1)
 	}
+	name, _, _ := strings.Cut(texts[all[0].File][strings.Index(texts[all[0].File], "\npackage ")+1:], "\n")
+	texts["mutant.go"] = name + `
+
+import "os"
+
+var mutant = os.Getenv("WLLOCK_MUTANT")
+
+func isMutant(n string) bool { return mutant == n }
+`
+	replace := map[string]string{}
+	for file, text := range texts {
+		replace[filepath.Join(here, file)] = filepath.Join(dir, file)
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+	binary = filepath.Join(dir, "mutants.test")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("they do not compile: %s", out)
+	}
+	return binary
 }
 
 func must(t *testing.T, err error) {
