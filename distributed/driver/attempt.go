@@ -209,8 +209,8 @@ func (a *Attempt[W]) Stands(s Standing) {
 	}
 }
 
-// Noticed takes a message that another instance waits for what the attempt has, or will have, or that none does any more. It is newer than the
-// answer to a request that was sent before, or the next answer corrects it.
+// Noticed takes a message that another instance waits for what the attempt has, or will have, or that none does any more. It is newer
+// than the answer to a request that was sent before, or the next answer corrects it.
 func (a *Attempt[W]) Noticed(waits bool) {
 	a.mu.Lock()
 	a.contended, a.noticed = waits, time.Now()

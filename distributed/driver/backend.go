@@ -115,7 +115,7 @@ func (b *Backend[W]) Done() { b.tasks.Done() }
 // Go runs f on a goroutine that Close waits for. It reports false when the Backend is closed, and f is not run.
 func (b *Backend[W]) Go(f func()) bool { return b.tasks.Go(f) }
 
-// Close implements distributed.Backend. Places are left and unread grants released; then the Driver ends its sessions.
+// Close implements distributed.Backend. Places are left and unread grants released; then the Driver ends its sessions (rule C6).
 func (b *Backend[W]) Close() error {
 	if b.closed.Swap(true) {
 		return nil

@@ -50,8 +50,8 @@
 //
 // # Lanes
 //
-// Attempts of one session, or of one server, share a Lane: what is to be dropped and looked at in one lane is sent together and
-// does not wait for another lane, which may be silent. Sessions are found, shared, bounded and ended by type Sessions; a Driver gives what opens,
-// keeps alive and ends one at its service (type Living). A session vouches for all leases of its lane (type Session), or they are renewed one by one
-// (type Renewer).
+// Attempts of one session, or of one server, share a Lane: what is to be dropped and looked at in one lane is sent together and does
+// not wait for another lane, which may be silent. Sessions are found, shared, bounded and ended by type Sessions; a Driver gives what
+// opens, keeps alive and ends one at its service (type Living). A session vouches for all leases of its lane (type Session), or they
+// are renewed one by one (type Renewer).
 package driver

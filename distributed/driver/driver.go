@@ -74,7 +74,6 @@ type Standing struct {
 	Sent      time.Time     // when the request was sent that this answers: a grant lasts from then on (rule K4). Zero: it was pushed
 	Fences    Block         // of a grant; of a Shared one without a Limit the First counts alone
 	Contended bool          // of a grant and of a lease: another instance waits
-	Unclaimed bool          // of a grant: the service gives it the claim window only, until it knows that the grant was received: see Attempt.Claimed
 	Holder    string        // whom the attempt waits for, or who refused it; "": not known
 	Next      time.Duration // when to look again without an event; 0: after the usual time; Never
 
@@ -120,6 +119,7 @@ type Settings struct {
 	DropsHere int    // a Release calls Drop on its own goroutine, which spares it two switches, if fewer are dropped: Drop has to obey its ctx
 	Twice     bool   // a Drop may be under way beside an Enter with the same prev: the service tells which came first
 
-	// Pause is before the next Drop of what was refused or not answered for the so-manieth time, until that has expired. nil: Lane.Retry says when.
+	// Pause is before the next Drop of what was refused or not answered for the so-manieth time, until that has expired. nil: Lane.Retry
+	// says when.
 	Pause func(tries int) time.Duration
 }

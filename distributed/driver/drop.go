@@ -22,13 +22,6 @@ func (a *Attempt[W]) Dropped(found Outcome) {
 	a.mu.Unlock()
 }
 
-// Unanswered takes why a Drop was not: it may have been carried out, and the attempt is dropped again.
-func (a *Attempt[W]) Unanswered(why error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tried, a.why = true, why
-}
-
 // ended notes what a removal has found, and gives up mu, which the caller holds.
 func (a *Attempt[W]) ended(found Outcome) {
 	var err error
@@ -96,7 +89,8 @@ func (a *Attempt[W]) outcome() error {
 	return a.err
 }
 
-// begun is called when a Drop of the attempt is about to be sent. It reports false if it is not to be: an Enter removes it, or it is over (rule C3).
+// begun is called when a Drop of the attempt is about to be sent. It reports false if it is not to be: an Enter removes it, or it is
+// over (rule C3).
 func (a *Attempt[W]) begun() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,8 +108,8 @@ func (a *Attempt[W]) left() (is, refused bool) {
 	return a.state == ending || a.state == dropping, a.refused
 }
 
-// worthwhile reports that the attempt is to be dropped again after a pause, the so-manieth: not when it has expired, nor if it was refused and the
-// Backend is closed.
+// worthwhile reports that the attempt is to be dropped again after a pause, the so-manieth: not when it has expired, nor if it was
+// refused and the Backend is closed.
 func (a *Attempt[W]) worthwhile(now time.Time) (tries int, is bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/wllock/wllock/distributed/keepalive"
 )
 
-// Lane is what the attempts of one session, or of one server, share: they are dropped, looked at and renewed together. A Driver makes one for
-// each session, or server.
+// Lane is what the attempts of one session, or of one server, share: they are dropped, looked at and renewed together. A Driver makes
+// one for each session, or server.
 type Lane[W any] struct {
 	b       *Backend[W]
 	ctx     context.Context // of its requests
@@ -21,7 +21,7 @@ type Lane[W any] struct {
 	looks   looks[W]
 
 	mu       sync.Mutex             // guards all below; taken before that of the Backend
-	attempts map[uint64]*Attempt[W] // that are not over: a session of which something is to be removed is used
+	attempts map[uint64]*Attempt[W] // that are not over (rule C5)
 	asks     int                    // calls of Enter
 	queue    []*Attempt[W]          // to be dropped
 	refused  []*Attempt[W]          // to be dropped with the next Retry: they hold up nobody else
@@ -94,7 +94,7 @@ func (ln *Lane[W]) Unused() bool {
 	return len(ln.attempts) == 0 && ln.idle()
 }
 
-// shutUnused has the lane take no more attempts if it is Unused.
+// shutUnused has the lane take no more attempts if it is Unused: of that and a request the mutex says which was first (rule C5).
 func (ln *Lane[W]) shutUnused() bool {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

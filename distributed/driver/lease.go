@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -15,8 +14,7 @@ import (
 type lease[W any] struct {
 	keepalive.Lease
 	a      *Attempt[W]
-	window time.Time   // until then it lasts without being claimed
-	secure atomic.Bool // it lasts with the session: claimed, or never to be
+	window time.Time // until then it lasts while nobody has read it
 	fences parts.Fences
 }
 
@@ -35,7 +33,6 @@ func newLease[W any](a *Attempt[W], s Standing) *lease[W] {
 		lasts = a.Lasts
 	}
 	l.window = distributed.Validity(s.Sent, lasts)
-	l.secure.Store(!s.Unclaimed)
 	until, claim := l.window, s.Sent.Add(min(a.Window, a.Lasts)/3)
 	if session := a.Lane.session; session != nil {
 		until = earlier(until, session.Until())
@@ -74,10 +71,10 @@ func (ln *Lane[W]) renew(_ context.Context, due []distributed.Lease) {
 	}
 }
 
-// renew extends the lease by what the session has proven.
+// renew extends the lease by what the session has proven (rule K5).
 func (l *lease[W]) renew(now time.Time) {
 	until := l.a.Lane.session.Until()
-	if l.a.unread() || !l.secure.Load() {
+	if l.a.unread() {
 		until = earlier(until, l.window)
 	}
 	switch {
@@ -86,16 +83,6 @@ func (l *lease[W]) renew(now time.Time) {
 		l.Renewed(until)
 	default:
 		l.Postpone()
-	}
-}
-
-// Claimed says that the service knows of the receipt of a grant that was Unclaimed: from now on the lease lasts with the session (rule K5).
-func (a *Attempt[W]) Claimed() {
-	a.mu.Lock()
-	l := a.lease
-	a.mu.Unlock()
-	if l.secure.CompareAndSwap(false, true) {
-		l.renew(time.Now())
 	}
 }
 
@@ -240,8 +227,8 @@ type Prev[W any] struct {
 	mine bool // the Enter removes it; otherwise a Drop is under way. Only the goroutine of Enter uses it
 }
 
-// adopt returns the lease that an Enter releases first, no longer renewed (rule C3). It ignores one that is not of this Backend, instance and
-// key, and one that was lost or released.
+// adopt returns the lease that an Enter releases first, no longer renewed (rule C3). It ignores one that is not of this Backend,
+// instance and key, and one that was lost or released.
 func (b *Backend[W]) adopt(req distributed.Request) (p Prev[W]) {
 	l, ok := distributed.As[*lease[W]](req.Prev)
 	if !ok || l.a.b != b || l.a.Key != req.Key || l.a.Instance != req.Instance || !l.Finish() {

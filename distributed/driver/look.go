@@ -17,7 +17,7 @@ type looks[W any] struct {
 	workers int             // guarded by mu
 }
 
-// mostLooking is how many calls of Look are under way in a lane at a time.
+// mostLooking is how many calls of Look are under way in a lane at a time (rule C7).
 const mostLooking = 64
 
 // Poke has the attempt looked at now: something has happened, and only a look says what.

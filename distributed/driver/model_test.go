@@ -154,7 +154,9 @@ func (w *simWorld) play() {
 
 // playAll plays schedules of processes with sessions, and of those that renew their leases.
 func playAll(t *testing.T, schedules, long int) {
-	kinds := map[string]func(context.Context, *simService, time.Duration, uint64, uint64) *simClient{"sessions": newSimClient, "renewals": newSimRenewer}
+	kinds := map[string]func(context.Context, *simService, time.Duration, uint64, uint64) *simClient{
+		"sessions": newSimClient, "renewals": newSimRenewer,
+	}
 	for kind, client := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -163,8 +165,8 @@ func playAll(t *testing.T, schedules, long int) {
 	}
 }
 
-// TestAnySchedule plays schedules with requests that are lost, late or repeated, processes that fall silent, callers that leave, an operator who
-// deletes requests, and a Close in the middle.
+// TestAnySchedule plays schedules with requests that are lost, late or repeated, processes that fall silent, callers that leave, an
+// operator who deletes requests, and a Close in the middle.
 func TestAnySchedule(t *testing.T) {
 	t.Parallel()
 	playAll(t, 200, 200)

@@ -18,8 +18,8 @@ const (
 var mutants = []judge.Mutant{
 	{
 		"a grant that nobody has read is claimed", "lease.go",
-		"if l.a.unread() ||",
-		"if !@ && l.a.unread() ||", schedules,
+		"if l.a.unread() {",
+		"if !@ && l.a.unread() {", schedules,
 	},
 	{
 		"a grant that nobody has read is renewed", "lease.go",
@@ -49,7 +49,7 @@ var mutants = []judge.Mutant{
 	{
 		"a lease that was lost stays", "lease.go",
 		"a.state, a.tried = ending, true\n\t\ta.mu.Unlock()\n\t\ta.drop()\n\t}\n}",
-		"if a.state, a.tried = ending, true; @ {\n\t\t\ta.state = held\n\t\t}\n\t\ta.mu.Unlock()\n\t\tif @ {\n\t\t\ta.quit()\n\t\t\treturn\n\t\t}\n\t\ta.drop()\n\t}\n}", schedules,
+		"a.state, a.tried = ending, true\n\t\ta.mu.Unlock()\n\t\tif a.quit(); !@ {\n\t\t\ta.drop()\n\t\t}\n\t}\n}", schedules,
 	},
 	{
 		"a waiter that has left is granted the lock", "attempt.go",

@@ -125,8 +125,8 @@ func (s *stub) queued(_ *Attempt[string], prev *Prev[string]) (Standing, error) 
 	return Standing{Kind: Queued, Sent: time.Now(), Next: Never}, nil
 }
 
-// A session that nobody uses may end at any moment. One of which something is to be removed is used until that is done: otherwise a release would
-// be answered with the end of the session, though the lease was held.
+// A session that nobody uses may end at any moment. One of which something is to be removed is used until that is done: otherwise a
+// release would be answered with the end of the session, though the lease was held.
 func TestALaneIsUsedUntilNothingIsLeft(t *testing.T) {
 	for how, ends := range map[string]func(t *testing.T, s *stub){
 		"Release": func(t *testing.T, s *stub) { require.NoError(t, s.lease(t, nil).Release(t.Context())) },
@@ -235,8 +235,8 @@ func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A Drop that waits in line is taken over by an Enter. If that has removed the lease, and its answer is lost, the one Drop that follows finds nothing,
-// which is no loss.
+// A Drop that waits in line is taken over by an Enter. If that has removed the lease, and its answer is lost, the one Drop that follows
+// finds nothing, which is no loss.
 func TestAReleaseThatWasTakenOverIsNotSentTwice(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		answers := make(chan struct{})
@@ -264,8 +264,8 @@ func TestAReleaseThatWasTakenOverIsNotSentTwice(t *testing.T) {
 	})
 }
 
-// Of a Drop and an Enter that are under way for one lease the service says which came first: a Drop that has found nothing came second, and the Enter
-// says what became of the lease.
+// Of a Drop and an Enter that are under way for one lease the service says which came first: a Drop that has found nothing came second,
+// and the Enter says what became of the lease.
 func TestADropAfterTheEnterIsNotTheAnswer(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		s.b.set.Twice = true
@@ -289,8 +289,8 @@ func TestADropAfterTheEnterIsNotTheAnswer(t *testing.T) {
 	})
 }
 
-// Close waits for an Enter that is under way, for a while, and drops what it has left: leases that are held keep the session from ending, and it would
-// hold up others as long.
+// Close waits for an Enter that is under way, for a while, and drops what it has left: leases that are held keep the session from
+// ending, and it would hold up others as long.
 func TestCloseDropsWhatAnEnterLeaves(t *testing.T) {
 	quiet(t, func(t *testing.T, c *simClient, enter func(string) (distributed.Lease, distributed.Place)) {
 		l, _ := enter("held")

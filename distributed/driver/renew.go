@@ -29,7 +29,8 @@ func (a *Attempt[W]) late(s Standing) bool {
 	return r != nil && distributed.Left(time.Now(), distributed.Validity(s.Sent, a.Window)) < max(a.Window/4, r.ClaimTime(a))
 }
 
-// renewNow renews out of turn, until that is answered or so much time has passed, and returns when it was sent. ErrLeaseLost: nothing is there to renew.
+// renewNow renews out of turn, until that is answered or so much time has passed, and returns when it was sent. ErrLeaseLost: nothing
+// is there to renew.
 func (a *Attempt[W]) renewNow(ctx context.Context, most time.Duration) (sent time.Time, err error) {
 	begin := time.Now()
 	for tries := 1; ; tries++ {

@@ -66,8 +66,8 @@ func (t *Task[W]) Over() bool { return t.Ctx.Err() != nil }
 // Expired reports that Expire was called.
 func (t *Task[W]) Expired() bool { return t.expired.Load() }
 
-// Expire is called when the service says that the session has ended: places and leases are lost, and the next request opens another. It reports
-// false if that was known, or the session is being ended.
+// Expire is called when the service says that the session has ended: places and leases are lost, and the next request opens another. It
+// reports false if that was known, or the session is being ended.
 func (t *Task[W]) Expire() bool {
 	first := !t.Over() && !t.expired.Swap(true)
 	if first {
@@ -82,11 +82,6 @@ func (t *Task[W]) Expire() bool {
 func (t *Task[W]) Changed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changed()
-}
-
-// changed is Changed. The caller holds mu.
-func (t *Task[W]) changed() {
 	close(t.change)
 	t.change = make(chan struct{})
 }
@@ -94,14 +89,14 @@ func (t *Task[W]) changed() {
 // Tried notes what came of a Beat, and wakes all in Await.
 func (t *Task[W]) Tried(err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.tries++
 	t.why = err
-	t.changed()
+	t.mu.Unlock()
+	t.Changed()
 }
 
-// Await waits until ready says so, which is asked again when something has changed. It returns ErrOver, the error of ready, or what late makes
-// of the end of ctx.
+// Await waits until ready says so, which is asked again when something has changed. It returns ErrOver, the error of ready, or what
+// late makes of the end of ctx.
 func (t *Task[W]) Await(ctx context.Context, ready func() (bool, error), late func(error) error) error {
 	for {
 		t.mu.Lock()
@@ -173,7 +168,8 @@ type Sessions[W any, S Living[W]] struct {
 
 // SessionRules say how many sessions there are.
 type SessionRules struct {
-	// Own is how many TTLs of a Kind have a session of their own: MaxSessions, if it is 0. From then on a TTL is served by the longest below it.
+	// Own is how many TTLs of a Kind have a session of their own: MaxSessions, if it is 0. From then on a TTL is served by the longest
+	// below it.
 	Own int
 	// Less is the TTL of a new session, of which there are so many, for one that no other serves. nil: it has its own, and one that nobody
 	// uses ends for it; so there are more than MaxSessions only if so many are in use at a time.
@@ -218,7 +214,8 @@ func (p *Sessions[W, S]) Find(c Class) (S, error) {
 	return p.begin(c)
 }
 
-// Any returns the oldest session of the kind, for a question that is about no lease, or begins one of the class. It is not ended for others.
+// Any returns the oldest session of the kind, for a question that is about no lease, or begins one of the class. It is not ended for
+// others.
 func (p *Sessions[W, S]) Any(c Class) (S, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,7 +305,7 @@ func (p *Sessions[W, S]) makeRoom(kind string) {
 }
 
 // retire ends a session if nobody uses it. Whoever has found it, and is about to use it, finds another, which is no longer this one (see
-// Backend.begin). The caller holds mu.
+// Backend.begin, and rule C5). The caller holds mu.
 func (p *Sessions[W, S]) retire(s S) (is bool) {
 	if is = s.task().Lane.shutUnused(); is {
 		p.remove(s.task())
@@ -329,7 +326,7 @@ func (p *Sessions[W, S]) remove(t *Task[W]) {
 	p.all = slices.DeleteFunc(p.all, func(s S) bool { return s.task() == t })
 }
 
-// Close ends all sessions, after what is being dropped if that may be answered.
+// Close ends all sessions, after the Enters under way and what is being dropped, if that may be answered (rule C6).
 func (p *Sessions[W, S]) Close() {
 	p.mu.Lock()
 	p.closed = true

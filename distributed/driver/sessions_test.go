@@ -125,7 +125,8 @@ func TestSessionsAreSharedAndFew(t *testing.T) {
 	})
 }
 
-// A TTL below all others ends a session that nobody uses, but for the oldest, which questions use: they lose nothing. One that is used stays.
+// A TTL below all others ends a session that nobody uses, but for the oldest, which questions use: they lose nothing. One that is used
+// stays.
 func TestSessionsThatNobodyUsesMakeRoom(t *testing.T) {
 	kept(t, SessionRules{}, func(t *testing.T, c *simClient, p *Sessions[simWire, *life]) {
 		first := find(t, p, "", 99)
@@ -190,8 +191,9 @@ func TestSessionsOfShorterTTLs(t *testing.T) {
 	})
 }
 
-// A session that nobody uses ends after a while, and the next request gets another. Of the request and that end the first wins: a request that
-// has come keeps the session, and one that comes later is told that it is over, which the Backend takes for a reason to ask for another.
+// A session that nobody uses ends after a while, and the next request gets another. Of the request and that end the first wins: a
+// request that has come keeps the session, and one that comes later is told that it is over, which the Backend takes for a reason to
+// ask for another.
 func TestSessionThatIsIdleEnds(t *testing.T) {
 	kept(t, SessionRules{Idle: 3}, func(t *testing.T, c *simClient, p *Sessions[simWire, *life]) {
 		s := find(t, p, "", 10)
@@ -266,8 +268,8 @@ func TestSessionThatExpires(t *testing.T) {
 	})
 }
 
-// Who waits for a session is answered by its next Beat, and by none before. A Beat that is answered wins against the end of ctx, and so does ctx
-// against one that comes later.
+// Who waits for a session is answered by its next Beat, and by none before. A Beat that is answered wins against the end of ctx, and so
+// does ctx against one that comes later.
 func TestSessionThatIsWaitedFor(t *testing.T) {
 	kept(t, SessionRules{}, func(t *testing.T, _ *simClient, p *Sessions[simWire, *life]) {
 		s := find(t, p, "", 10)

@@ -49,7 +49,10 @@ type simEntry struct {
 }
 
 func newSimService() *simService {
-	return &simService{queues: map[string][]*simEntry{}, known: map[string]*simEntry{}, dropped: map[string]bool{}, sessions: map[int]time.Time{}, latest: map[string]uint64{}}
+	return &simService{
+		queues: map[string][]*simEntry{}, known: map[string]*simEntry{}, dropped: map[string]bool{}, sessions: map[int]time.Time{},
+		latest: map[string]uint64{},
+	}
 }
 
 // simAdmitted is how many at the head of the queue hold the lock: see etcdlock's rule E9.

@@ -7,8 +7,8 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Fences are those of one lease: a block, from which it alone draws, or the one fence of a shared lease. So a lease that was lost never draws
-// above its successor, whose block begins where this one ends, or later. The zero value has none.
+// Fences are those of one lease: a block, from which it alone draws, or the one fence of a shared lease. So a lease that was lost never
+// draws above its successor, whose block begins where this one ends, or later. The zero value has none.
 type Fences struct {
 	mu      sync.Mutex    // guards all below
 	shared  bool          // drawn is the only one; 0: there is none yet
@@ -19,8 +19,8 @@ type Fences struct {
 	filling chan struct{} // closed when the Refill under way has ended; nil: there is none
 }
 
-// Open takes a block of so many. The rest of the one before is dropped, unless this one goes on from there. A shared lease takes the first, if
-// it has none.
+// Open takes a block of so many. The rest of the one before is dropped, unless this one goes on from there. A shared lease takes the
+// first, if it has none.
 func (f *Fences) Open(first, count uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package judge plays users of a lock in any order and says what is wrong: for tests of package driver and of what is built on it. A schedule is
-// played in a testing/synctest bubble; its faults are those of the service that the test simulates.
+// Package judge plays users of a lock in any order and says what is wrong: for tests of package driver and of what is built on it. A
+// schedule is played in a testing/synctest bubble; its faults are those of the service that the test simulates.
 package judge
 
 import (

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Mutant is a mistake in one place of the package under test: Broken stands there instead of Old. An @ in it is true in the process that is to find
-// the mistake, and false in those that are to find another one: so all share a binary.
+// Mutant is a mistake in one place of the package under test: Broken stands there instead of Old. An @ in it is true in the process
+// that is to find the mistake, and false in those that are to find another one: so all share a binary.
 type Mutant = struct {
 	What, File, Old, Broken string
 	By                      string // the tests that find it
@@ -75,9 +75,10 @@ func isMutant(n string) bool { return mutant == n }
 	}
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+	changes := filepath.Join(dir, "overlay.json")
+	must(t, os.WriteFile(changes, overlay, 0o600))
 	binary = filepath.Join(dir, "mutants.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", changes, "-o", binary)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("they do not compile: %s", out)
 	}
