@@ -272,7 +272,7 @@ func TestAnotherSystemsUserDisturbsNobody(t *testing.T) {
 func TestServersThatSeparateNobody(t *testing.T) {
 	t.Parallel()
 	a := startApart(t)
-	held := asker{t, a.bank(t), "bank:acct:9"}.lease("a", lasting(long)).(*lease)
+	held := asker{t, a.bank(t), "bank:acct:9"}.lease("a", lasting(long))
 	alarm := func(action pb.AlarmRequest_AlarmAction) attack {
 		return attack{func(ctx context.Context) error {
 			return second(pb.NewMaintenanceClient(a.shop.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{Action: action, Alarm: pb.AlarmType_NOSPACE}))
@@ -282,7 +282,7 @@ func TestServersThatSeparateNobody(t *testing.T) {
 	_, err := a.root.Put(t.Context(), "/k", "v")
 	require.Equal(t, stopped, err != nil, "%v", err)
 	a.try(t, "go on", alarm(pb.AlarmRequest_DEACTIVATE))
-	used := a.try(t, "use session", a.attacks("", clientv3.LeaseID(held.a.s.lease()))["txn session"])
+	used := a.try(t, "use session", a.attacks("", clientv3.LeaseID(claimOf(held).s.lease()))["txn session"])
 	ended := a.try(t, "nested delete", attack{func(ctx context.Context) error {
 		return second(a.shop.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpDelete(bankPrefix+"/", clientv3.WithPrefix())}, nil)).Commit())
 	}, true})

@@ -231,7 +231,7 @@ func TestWatchesThatAreRefused(t *testing.T) {
 				held = append(held, asker{t, b, rand.Text()}.lease("a", lasting(long)))
 			}
 			last := held[len(held)-1]
-			p := asker{t, other, last.(*lease).a.lock}.place("b", lasting(long))
+			p := asker{t, other, claimOf(last).a.Key}.place("b", lasting(long))
 			require.Eventually(t, last.Contended, patience, time.Millisecond)
 			for _, l := range held {
 				release(t, l)

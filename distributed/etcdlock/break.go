@@ -54,7 +54,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	record.At = time.Now()
 	revision, err := b.breakHolders(ctx, s, found.Key, youngest, record)
 	if err != nil {
-		return record, b.orClosed(err)
+		return record, b.engine.OrClosed(err)
 	}
 	record.Fence = lastBefore(revision)
 	b.set.log.Warn("etcdlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)

@@ -3,189 +3,191 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
-// checkedAtOnce is how many attempts share a request, with two reads each: a server takes 128 by default.
-const checkedAtOnce = 60
+const (
+	// gridPerBeat is the number of moments in H at which looks without an event are gathered, so that they share a request.
+	gridPerBeat = 8
+	// checkedAtOnce is how many attempts share a request, with two reads each: a server takes 128 by default.
+	checkedAtOnce = 60
+)
 
-// check is called by the timer with those that are to look without an event: waiters every H, in case that a watch is silent
-// (rule E3), and holders every T/3 while others wait, to learn that these have gone. Many share a request.
-func (b *Backend) check(_ time.Time, due []*attempt) {
-	sessions := map[*session][]*attempt{}
-	for _, a := range due {
-		if a.wantsCheck() {
-			sessions[a.s] = append(sessions[a.s], a)
+// Look implements driver.Driver. Those that had an event look at their queue, one at a time. The others share a request: waiters every H,
+// in case that a watch is silent (rule E3), and holders every T/3 while others wait, to learn that these have gone.
+func (d half) Look(ctx context.Context, some []*attempt) {
+	var checks []*attempt
+	for _, a := range some {
+		switch how := a.Wire.nextLook(); {
+		case how == lookChecks:
+			checks = append(checks, a)
+		case how == lookWatches: // most holds are too short to pay for a watch
+		case len(some) > 1:
+			a.Wire.poke()
+		case how == lookCounts:
+			a.Wire.count(ctx)
+		default:
+			a.Wire.advance(ctx)
 		}
 	}
-	for s, all := range sessions {
-		for batch := range slices.Chunk(all, checkedAtOnce) {
-			s.check(batch)
-		}
+	if len(checks) > 0 {
+		checks[0].Wire.s.check(ctx, checks)
 	}
 }
 
-// wantsCheck reports whether the attempt is to be looked at. A holder that knows what there is sets its watch instead: most
-// holds are too short to pay for one.
-func (a *attempt) wantsCheck() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+type lookKind uint8
+
+const (
+	lookChecks  lookKind = iota
+	lookWatches          // a holder that knows what there is has set its watch instead
+	lookCounts
+	lookAdvances
+)
+
+// nextLook returns how the attempt is to be looked at.
+func (c *claim) nextLook() lookKind {
+	waits, shared := c.a.Waiting(), c.a.Shares()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case a.state == waiting && a.follows == "":
-		a.queueLook()
-		return false
-	case a.state == waiting:
-		return true
-	case a.state != leased || a.lease.isEnding():
-		return false
-	case a.counts:
-		a.queueLook()
-		return false
-	case a.waiter != "" && len(a.watching) == 0:
-		a.watchWaiter(a.waiter, a.lease.granted)
-		a.planChecks()
-		return false
-	case a.lease.seen == 0 || len(a.watching) > 0:
-		return true
+	case waits && (c.fired || c.follows == ""):
+		c.fired = false
+		return lookAdvances
+	case waits:
+		return lookChecks
+	case c.counts:
+		return lookCounts
+	case c.seen == 0 || len(c.watching) > 0:
+		return lookChecks
 	}
-	a.watchRivals(a.lease.seen)
-	a.planChecks()
-	return false
+	if c.waiter != "" {
+		c.watchWaiter(c.waiter, c.seen)
+	} else {
+		c.watchRivals(shared)
+	}
+	c.a.LookIn(c.nextCheck(shared))
+	return lookWatches
 }
 
-// planChecks plans the next look of a holder that has a watch. That of a shared one does not tell of its own key. The caller
-// holds mu.
-func (a *attempt) planChecks() {
-	if a.lease.isShared() || a.lease.seen == 0 {
-		a.plan(distributed.RenewInterval(min(a.ttl, a.s.ttl())))
+// advance looks whether it is the waiter's turn.
+func (c *claim) advance(ctx context.Context) {
+	s, err := c.stands(ctx, c.look)
+	switch {
+	case errors.Is(err, errRobbed):
+		c.a.Gone()
+	case err == nil:
+		c.a.Stands(s)
 	}
+}
+
+// nextCheck plans the next look of a holder that has a watch. That of a shared one does not tell of its own key. The caller holds mu.
+func (c *claim) nextCheck(shared bool) time.Duration {
+	if shared || c.seen == 0 {
+		return c.checkInterval()
+	}
+	return driver.Never
 }
 
 // check asks for all with one request.
-func (s *session) check(batch []*attempt) {
+func (s *session) check(ctx context.Context, batch []*attempt) {
 	req, asked := new(pb.TxnRequest), make([]string, len(batch))
 	for i, a := range batch {
 		var second *pb.RequestOp
-		asked[i], second = a.question()
-		req.Success = append(req.Success, opGet(a.name), second)
+		asked[i], second = a.Wire.question()
+		req.Success = append(req.Success, opGet(a.Wire.name), second)
 	}
-	got, err := s.txn(s.ctx, "check", req)
+	got, err := s.txn(ctx, "check", req)
+	if err != nil {
+		return
+	}
 	for i, a := range batch {
-		if err != nil {
-			a.unchecked()
+		mine, second := got.Responses[2*i].GetResponseRange(), got.Responses[2*i+1].GetResponseRange()
+		if len(mine.Kvs) == 0 {
+			a.Gone()
 			continue
 		}
-		mine, second := got.Responses[2*i].GetResponseRange(), got.Responses[2*i+1].GetResponseRange()
-		a.checked(asked[i], got.Header.Revision, len(mine.Kvs) > 0, second)
+		a.Wire.checked(asked[i], got.Header.Revision, second)
 	}
 }
 
 // question is what a check asks besides whether the key is there: of a waiter whether the key that it waits for is, of a
 // holder who is behind it; then what is "".
-func (a *attempt) question() (what string, op *pb.RequestOp) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.state == leased {
-		return "", opAfter(a.rivals(a.lease.isShared()), a.revision)
+func (c *claim) question() (what string, op *pb.RequestOp) {
+	waits, shared := c.a.Waiting(), c.a.Shares()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if waits {
+		return c.follows, opGet(c.follows)
 	}
-	return a.follows, opGet(a.follows)
+	return "", opAfter(c.rivals(shared), c.revision)
 }
 
-// unchecked plans another look after one that was not answered.
-func (a *attempt) unchecked() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.state == waiting || a.state == leased {
-		a.plan(distributed.HeartbeatInterval(a.ttl))
-	}
-}
-
-// checked takes the answer, if the attempt is still what it was.
-func (a *attempt) checked(asked string, revision int64, exists bool, second *pb.RangeResponse) {
-	a.mu.Lock()
-	state, l := a.state, a.lease
-	looks := state == waiting && asked != ""
-	waiter, unsure := "", false
-	switch {
-	case looks && !exists:
-		a.robbed()
-	case looks:
-		a.plan(distributed.HeartbeatInterval(a.ttl))
-	case state == leased && asked == "" && exists:
-		if waiter, unsure = a.waits(l.isShared(), second); unsure {
-			a.queueLook()
-		} else {
-			a.seen(revision, waiter)
+// checked takes the answer about a key that is there.
+func (c *claim) checked(asked string, revision int64, second *pb.RangeResponse) {
+	if asked != "" {
+		c.a.Stands(driver.Standing{Kind: driver.Queued})
+		if c.hasGone(second) {
+			c.poke()
 		}
+		return
 	}
-	a.mu.Unlock()
-	switch {
-	case state == leased && asked == "" && !exists:
-		l.End()
-	case state == leased && asked == "" && !unsure:
-		l.SetContended(waiter != "")
-	case looks && exists && a.hasGone(second):
-		a.poke()
+	if waiter, unsure := c.waits(c.a.Shares(), second); unsure {
+		c.mu.Lock()
+		c.counts = true
+		c.mu.Unlock()
+		c.a.Poke()
+	} else {
+		c.behind(revision, waiter)
 	}
 }
 
-// seen notes who waits behind a holder; "": nobody, and a watch will tell. The caller holds mu.
-func (a *attempt) seen(revision int64, waiter string) {
-	switch {
-	case a.worthWatching(a.lease.isShared(), waiter):
-		a.lease.seen = 0
-		a.watchWaiter(waiter, revision)
+// behind notes who waits behind a holder; "": nobody, and a watch will tell.
+func (c *claim) behind(revision int64, waiter string) {
+	shared := c.a.Shares()
+	c.mu.Lock()
+	switch c.seen = 0; {
+	case c.worthWatching(shared, waiter):
+		c.watchWaiter(waiter, revision)
 	case waiter != "":
-		a.lease.seen = 0
-		a.unwatch()
+		c.unwatch()
 	default:
-		if a.waiter != "" {
-			a.unwatch()
+		if c.waiter != "" {
+			c.unwatch()
 		}
-		a.lease.seen = revision
-		if len(a.watching) == 0 {
-			a.watchRivals(revision)
+		c.seen = revision
+		if len(c.watching) == 0 {
+			c.watchRivals(shared)
 		}
 	}
-	a.planChecks()
+	next := c.nextCheck(shared)
+	c.mu.Unlock()
+	c.a.Stands(driver.Standing{Kind: driver.Granted, Contended: waiter != "", Next: next})
 }
 
 // count is the look of a holder that shares the lock when there are permits behind it: which of them wait?
-func (a *attempt) count(ctx context.Context) {
-	a.mu.Lock()
-	a.counts = false
-	a.mu.Unlock()
-	v, err := a.lookAtAll(ctx)
-	a.mu.Lock()
-	l, held := a.lease, a.state == leased
+func (c *claim) count(ctx context.Context) {
+	c.mu.Lock()
+	c.counts = false
+	c.mu.Unlock()
+	v, err := c.lookAtAll(ctx)
 	switch {
-	case !held || errors.Is(err, errRobbed):
-	case err != nil:
-		a.plan(distributed.HeartbeatInterval(a.ttl))
-	default:
-		a.seen(v.revision, v.waiter)
-	}
-	a.mu.Unlock()
-	switch {
-	case !held:
 	case errors.Is(err, errRobbed):
-		l.End()
+		c.a.Gone()
 	case err == nil:
-		l.SetContended(v.waiter != "")
+		c.behind(v.revision, v.waiter)
 	}
 }
 
 // hasGone reports that the key that the waiter waits for has gone, perhaps to come again behind it, or that its lease was
 // downgraded.
-func (a *attempt) hasGone(got *pb.RangeResponse) bool {
+func (c *claim) hasGone(got *pb.RangeResponse) bool {
 	if len(got.Kvs) == 0 {
 		return true
 	}
-	mine, _ := a.key()
-	return got.Kvs[0].CreateRevision > mine || a.shared() && isDowngraded(got.Kvs[0])
+	mine, _ := c.key()
+	return got.Kvs[0].CreateRevision > mine || c.a.Shares() && isDowngraded(got.Kvs[0])
 }

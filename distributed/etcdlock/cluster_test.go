@@ -73,7 +73,7 @@ func TestMembersAreLostAndLeadersChange(t *testing.T) {
 	through := func(t *testing.T, fault func()) {
 		require.Greater(t, fence(t, l), last)
 		p := there.place("b", long)
-		proven := l.(*lease).a.s.until
+		proven := claimOf(l).s.Until
 		fault()
 		until := proven()
 		require.Eventually(t, func() bool { return l.Healthy() && proven().After(until) }, patience, time.Millisecond)

@@ -2,13 +2,82 @@ package etcdlock
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
+
+// half is the Backend as its engine sees it.
+type half struct{ *Backend }
+
+// Prepare implements driver.Driver.
+func (d half) Prepare(ctx context.Context, a *attempt) error {
+	s, err := d.forTTL(ctx, a.TTL)
+	if err == nil {
+		a.Wire.init(a, s)
+	}
+	return err
+}
+
+// Ended implements driver.Driver.
+func (d half) Ended(a *attempt) { a.Wire.end() }
+
+// Close implements driver.Driver.
+func (d half) Close() {
+	d.sessions.Close()
+	d.cancel()
+}
+
+// Enter implements driver.Driver.
+func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (driver.Standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Window)
+	defer cancel()
+	c := &a.Wire
+	if before := prev.Mine(); before != nil {
+		if _, dirty := before.Wire.key(); dirty || a.NoWait {
+			prev.GiveUp() // its deletion has to write the guard, or to come first
+		}
+	}
+	s, err := c.stands(ctx, func(ctx context.Context) (*view, error) {
+		v, err := c.create(ctx, prev)
+		if err == nil && (v == nil || v.undecided) {
+			v, err = c.lookUntilAnswered(ctx)
+		}
+		return v, err
+	})
+	if err == nil && a.NoWait && s.Kind == driver.Queued {
+		err = distributed.ErrHeld
+	}
+	refused, exists := errors.Is(err, distributed.ErrHeld), c.exists()
+	if err != nil && !exists {
+		c.gone()
+	}
+	switch {
+	case refused && exists:
+		return s, distributed.Held(c.refusedBy)
+	case refused:
+		return driver.Standing{Kind: driver.Refused, Holder: c.refusedBy}, nil
+	}
+	return s, err
+}
+
+// stands is what a look has found.
+func (c *claim) stands(ctx context.Context, look func(context.Context) (*view, error)) (driver.Standing, error) {
+	sent := time.Now()
+	v, err := look(ctx)
+	if err != nil {
+		return driver.Standing{}, err
+	}
+	if !v.first {
+		c.follow(v)
+		return driver.Standing{Kind: driver.Queued}, nil
+	}
+	return c.granted(ctx, sent, v)
+}
 
 // create puts the attempt's key, deletes that of prev if it is the one that we know, and reads who is last in line, in one
 // transaction. A nil view without an error: the key exists by an earlier try, and one has to look.
@@ -16,21 +85,16 @@ import (
 // A try that was not answered has been carried out or not, or will be. It is repeated under the same name: if the key exists, the
 // repeat finds it; if an earlier try comes after the repeat, it finds the key and does nothing. One that comes after the key
 // was deleted again finds the guard changed: see dirty (rule E1). That it is ours tells its value.
-func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
-	if a.noWait {
-		if err := prev.release(ctx); err != nil {
-			return nil, err
-		}
-	}
+func (c *claim) create(ctx context.Context, prev *driver.Prev[claim]) (*view, error) {
 	seen := int64(0)
 	for {
-		if err := prev.settled(ctx); err != nil {
+		if err := prev.Wait(ctx); err != nil {
 			return nil, err
 		}
-		got, err := a.s.txn(ctx, "enter", a.createRequest(prev, seen))
+		got, err := c.s.txn(ctx, "enter", c.createRequest(prev, seen))
 		switch {
 		case isUnknown(err):
-			a.unsure()
+			c.unsure()
 			if ctx.Err() != nil {
 				return nil, err
 			}
@@ -39,131 +103,141 @@ func (a *attempt) create(ctx context.Context, prev *prev) (*view, error) {
 		case err != nil:
 			return nil, err
 		case got.Succeeded:
-			prev.replaced(got.Responses[0])
-			return a.created(got), nil
+			if prev.Mine() != nil {
+				settle(prev, found(got.Responses[0].GetResponseTxn().GetSucceeded()))
+			}
+			return c.created(got), nil
 		}
 		var done bool
-		if done, err = a.refused(got, prev, &seen); done {
+		if done, err = c.refused(ctx, got, prev, &seen); done {
 			return nil, err
 		}
 	}
 }
 
-// unsure notes that a create may still be carried out.
-func (a *attempt) unsure() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.dirty = true
+// settle notes what became of the lease before. A try of the request that comes later finds another create revision.
+func settle(prev *driver.Prev[claim], found driver.Outcome) {
+	if before := prev.Mine(); before != nil {
+		before.Wire.gone()
+		prev.Settle(found)
+	}
 }
 
 // createRequest returns the transaction. seen is of a request with NoWait: see ifNobody.
-func (a *attempt) createRequest(prev *prev, seen int64) *pb.TxnRequest {
-	guard := a.s.guardKey()
+func (c *claim) createRequest(prev *driver.Prev[claim], seen int64) *pb.TxnRequest {
+	guard := c.s.guardKey()
 	req := &pb.TxnRequest{
-		Compare: []*pb.Compare{ifCreated(a.name, 0), ifModified(guard, a.s.guardRevision())},
-		Success: []*pb.RequestOp{a.opBefore(), opPut(a.name, a.value, a.s.lease())},
-		Failure: []*pb.RequestOp{opValue(a.name), opGet(guard)},
+		Compare: []*pb.Compare{ifCreated(c.name, 0), ifModified(guard, c.s.guard.Load())},
+		Success: []*pb.RequestOp{c.opBefore(), opPut(c.name, c.value, c.s.lease())},
+		Failure: []*pb.RequestOp{opValue(c.name), opGet(guard)},
 	}
-	if prev != nil && prev.mine {
-		req.Success = append([]*pb.RequestOp{opTxn(prev.l.a.deletion())}, req.Success...)
+	if before := prev.Mine(); before != nil {
+		req.Success = append([]*pb.RequestOp{opTxn(before.Wire.deletion())}, req.Success...)
 	}
-	if a.noWait {
-		req.Compare = append(req.Compare, a.ifNobody(seen))
-		if a.shared() || a.readsAll {
-			req.Failure = append(req.Failure, a.b.opQueue(a.lock))
+	if c.a.NoWait {
+		req.Compare = append(req.Compare, c.ifNobody(seen))
+		if c.a.Shares() || c.readsAll {
+			req.Failure = append(req.Failure, c.b.opQueue(c.a.Key))
 		} else {
-			req.Failure = append(req.Failure, opFirst(a.dir))
+			req.Failure = append(req.Failure, opFirst(c.dir))
 		}
 	}
 	return req
 }
 
 // opBefore reads who is before a key that is put next: all, if a permit has to be counted, else the last that may be in the way.
-func (a *attempt) opBefore() *pb.RequestOp {
-	if a.limit > 0 {
-		return opAll(a.dir)
+func (c *claim) opBefore() *pb.RequestOp {
+	if c.a.Limit > 0 {
+		return opAll(c.dir)
 	}
-	return opLast(a.rivals(a.shared()), 0)
+	return opLast(c.rivals(c.a.Shares()), 0)
 }
 
 // ifNobody holds if nobody is in the way of a request with NoWait, which is not written otherwise: it disturbs nobody. An
-// exclusive one wants no key at all at first, and so does a permit; a reader no writer but those whose lease was downgraded, which is a second
-// version of the key, and no permit. If that does not hold, the queue has been read at the revision seen, and the request would have
-// been admitted as its last: then nobody must have come since. Those who have gone make no difference.
-func (a *attempt) ifNobody(seen int64) *pb.Compare {
-	c := ifCreated(a.dir, 0)
+// exclusive one wants no key at all at first, and so does a permit; a reader no writer but those whose lease was downgraded, which is
+// a second version of the key, and no permit. If that does not hold, the queue has been read at the revision seen, and the request
+// would have been admitted as its last: then nobody must have come since. Those who have gone make no difference.
+func (c *claim) ifNobody(seen int64) *pb.Compare {
+	nobody := ifCreated(c.dir, 0)
 	switch {
 	case seen > 0:
-		c = ifCreated(a.dir, seen+1)
-		c.Result = pb.Compare_LESS
-	case a.shared() && a.limit == 0:
-		c = &pb.Compare{
-			Key: []byte(a.rivals(true)), Target: pb.Compare_VERSION, Result: pb.Compare_NOT_EQUAL,
+		nobody = ifCreated(c.dir, seen+1)
+		nobody.Result = pb.Compare_LESS
+	case c.a.Shares() && c.a.Limit == 0:
+		nobody = &pb.Compare{
+			Key: []byte(c.rivals(true)), Target: pb.Compare_VERSION, Result: pb.Compare_NOT_EQUAL,
 			TargetUnion: &pb.Compare_Version{Version: 1},
 		}
 	}
-	c.RangeEnd = endOf(string(c.Key))
-	return c
+	nobody.RangeEnd = endOf(string(nobody.Key))
+	return nobody
 }
 
 // created takes the answer to a create. The revision is that of the transaction: all who held the lock before have released
 // it by then.
-func (a *attempt) created(got *pb.TxnResponse) *view {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.revision = got.Header.Revision
+func (c *claim) created(got *pb.TxnResponse) *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revision = got.Header.Revision
 	before := got.Responses[len(got.Responses)-2].GetResponseRange()
-	if a.limit == 0 {
-		return a.viewOf(got.Header.Revision, before, nil)
+	if c.a.Limit == 0 {
+		return c.viewOf(got.Header.Revision, before, nil)
 	}
-	q := requestsOf(a.dir, before.GetKvs())
-	v := a.fullView(a.revision, append(q, request{a.name, a.revision, true, a.limit}), len(q))
+	q := requestsOf(c.dir, before.GetKvs())
+	v := c.fullView(c.revision, append(q, request{c.name, c.revision, true, c.a.Limit}), len(q))
 	v.created = true
 	return v
 }
 
 // refused takes the answer to a create that was not carried out. It reports whether that is the end: the key exists, or
 // somebody is in the way. It sets seen if nobody was, at that revision, for the next try.
-func (a *attempt) refused(got *pb.TxnResponse, prev *prev, seen *int64) (done bool, err error) {
+func (c *claim) refused(ctx context.Context, got *pb.TxnResponse, prev *driver.Prev[claim], seen *int64) (done bool, err error) {
 	mine, guard := got.Responses[0].GetResponseRange(), got.Responses[1].GetResponseRange()
-	if len(mine.Kvs) > 0 && string(mine.Kvs[0].Value) != a.value {
-		a.unsure() // so neither of us deletes what is the other's, and we do not use the name again
-		return true, errTaken
+	if len(mine.Kvs) > 0 && string(mine.Kvs[0].Value) != c.value {
+		return c.rename(ctx)
 	}
 	if len(mine.Kvs) > 0 {
-		a.mu.Lock()
-		a.revision = mine.Kvs[0].CreateRevision
-		a.mu.Unlock()
-		prev.settle(nil) // by the try before
+		c.mu.Lock()
+		c.revision = mine.Kvs[0].CreateRevision
+		c.mu.Unlock()
+		settle(prev, driver.Removed) // by the try before
 		return true, nil
 	}
-	before := a.s.guardRevision()
+	before := c.s.guard.Load()
 	if len(guard.Kvs) > 0 {
-		a.s.guarded(guard.Kvs[0].ModRevision)
+		c.s.guarded(guard.Kvs[0].ModRevision)
 	}
-	if !a.noWait || a.s.guardRevision() != before {
+	if !c.a.NoWait || c.s.guard.Load() != before {
 		return false, nil
 	}
 	queue := queueOf(got.Responses[2].GetResponseRange().Kvs)
-	all := a.shared() || a.readsAll
+	all := c.a.Shares() || c.readsAll
 	switch {
-	case all && a.isNext(requestsOf(a.dir, queue)):
+	case all && c.isNext(requestsOf(c.dir, queue)):
 		*seen = got.Header.Revision
 		return false, nil
 	case !all && len(queue) == 0: // the oldest key is somebody else's, or has just gone
-		a.readsAll = true
+		c.readsAll = true
 		return false, nil
 	}
-	return true, heldBy(queue)
+	if len(queue) > 0 {
+		c.refusedBy = instanceIn(queue[0].Value)
+	}
+	return true, distributed.ErrHeld
 }
 
-// errTaken says that another process uses the name: a copy of ours, which knows the same free ones.
-var errTaken = fmt.Errorf("etcdlock: the key of the request is another's: %w", distributed.ErrUnavailable)
-
-// heldBy is the refusal of a request that does not wait. It names the first in line.
-func heldBy(first []*mvccpb.KeyValue) error {
-	if len(first) == 0 {
-		return distributed.ErrHeld
+// rename gives the claim another name, and in the end a new one: another process uses this one, a copy of ours, which knows the same free
+// ones. The name is not used again. A create of it that was not answered must not be carried out any more, so the guard is written first.
+func (c *claim) rename(ctx context.Context) (done bool, err error) {
+	if _, dirty := c.key(); dirty {
+		got, err := c.s.txn(ctx, "delete", c.s.deletion([]*attempt{c.a}, true))
+		if err != nil {
+			return true, err
+		}
+		c.s.guarded(got.Header.Revision)
 	}
-	return distributed.Held(instanceIn(first[0].Value))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dirty, c.name = false, c.newName()
+	return false, nil
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // ErrInvalidTTL says that a lease TTL is shorter than the shortest etcd lease that the server grants, so that a crashed
@@ -18,7 +19,7 @@ import (
 var ErrInvalidTTL = errors.New("etcdlock: lease TTL shorter than that of an etcd lease")
 
 // errOver says that the session of a request has ended. Nothing of the request is left.
-var errOver = fmt.Errorf("etcdlock: the etcd lease has expired: %w", distributed.ErrUnavailable)
+var errOver = fmt.Errorf("etcdlock: the etcd lease has expired: %w", driver.ErrOver)
 
 // errUnknown stands beside an error after which the request may have been carried out or not, or may be later: etcd can
 // commit a proposal long after its client has given up, when a quorum is back.
@@ -86,19 +87,17 @@ func unreached(err error) error {
 	return distributed.Unavailable("etcdlock", err, distributed.ErrUnreached)
 }
 
-var errSilent = errors.New("etcd is silent")
-
 // isUnknown reports that a request may have been carried out.
 func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
 
 // observe reports an exchange.
 func (b *Backend) observe(sent time.Time, err error) {
 	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
-	if err != nil && !errors.Is(err, errOver) {
+	if err != nil && !errors.Is(err, driver.ErrOver) {
 		e.Err = err
 		if !errors.Is(err, distributed.ErrRefused) {
 			e.RTT = 0
 		}
 	}
-	b.observers.report(e)
+	b.engine.Report(e)
 }

@@ -139,8 +139,8 @@ func TestAnEventThatNeverComes(t *testing.T) {
 	b := onShared(t)
 	ask := asker{t, b, "k"}
 	l := ask.lease("a")
-	p := ask.place("b").(place)
-	b.watches.remove(p.a.watching[0]) // so nobody hears of it
+	p := ask.place("b")
+	b.watches.remove(claimOf(p).watching[0]) // so nobody hears of it
 	release(t, l)
 	release(t, granted(t, p))
 }

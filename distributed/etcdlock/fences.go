@@ -2,9 +2,9 @@ package etcdlock
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // A fence is made from a revision, the number of a change, which grows with every change of anything in the cluster and
@@ -33,49 +33,11 @@ func fenceOf(revision int64) (uint64, error) {
 	return uint64(revision) << blockBits, nil
 }
 
-// fences are those of one lease.
-type fences struct {
-	mu         sync.Mutex // guards all below
-	shared     bool
-	permit     bool   // set before the first use: the first of each block is left to readers that have seen the same revision
-	next, last uint64 // of an exclusive lease: the next to draw, and the first that is not ours; of a shared one: next alone
-}
-
-// open takes the block that begins at first. The rest of the block before is dropped.
-func (f *fences) open(first uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.shared && first >= f.last { // answers may overtake each other
-		f.next, f.last = first, first+blockSize
-		if f.permit {
-			f.next++
-		}
+// blockOf returns the fences of a revision. The first is left to readers that have seen the same revision as a permit.
+func blockOf(revision int64, permit bool) (driver.Block, error) {
+	first, err := fenceOf(revision)
+	if permit {
+		return driver.Block{First: first + 1, Count: blockSize - 1}, err
 	}
-}
-
-// share makes first the only fence.
-func (f *fences) share(first uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.shared, f.next = true, first
-}
-
-// draw returns the next fence; low is true once for each block, when half of it is used.
-func (f *fences) draw() (fence uint64, ok, low bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.shared:
-		return f.next, true, false
-	case f.next == f.last:
-		return 0, false, false
-	}
-	f.next++
-	return f.next - 1, true, f.last-f.next == blockSize/2
-}
-
-func (f *fences) isShared() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.shared
+	return driver.Block{First: first, Count: blockSize}, err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/etcdtest"
 )
 
@@ -53,9 +54,9 @@ func TestManyTTLs(t *testing.T) {
 	t.Parallel()
 	b := open(t, "127.0.0.1:1", newPrefix()) // nobody is there
 	for ttl := 50 * time.Second; ttl >= time.Second; ttl -= time.Second {
-		s, err := b.sessions.find(ttl)
+		s, err := b.sessions.Find(driver.Class{TTL: ttl})
 		require.NoError(t, err)
-		require.LessOrEqual(t, s.wanted, ttl)
+		require.LessOrEqual(t, s.TTL, ttl)
 	}
-	require.Len(t, b.sessions.all, maxSessions)
+	require.Len(t, b.sessions.All(), driver.MaxSessions)
 }

@@ -4,54 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
-
-// observers receive the outcome of every exchange.
-type observers struct {
-	mu  sync.Mutex
-	all atomic.Pointer[[]*func(distributed.Exchange)] // written under mu; never changed in place
-}
-
-// Observe implements distributed.Observable: every request is reported, of callers and of background tasks.
-func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) {
-	o := &b.observers
-	o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
-	return func() {
-		o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
-			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
-		})
-	}
-}
-
-func (o *observers) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var all []*func(distributed.Exchange)
-	if old := o.all.Load(); old != nil {
-		all = slices.Clone(*old)
-	}
-	all = f(all)
-	o.all.Store(&all)
-}
-
-func (o *observers) report(e distributed.Exchange) {
-	if all := o.all.Load(); all != nil {
-		for _, f := range *all {
-			(*f)(e)
-		}
-	}
-}
 
 // Echo implements distributed.Observable: a read of nothing that a quorum has to confirm.
 func (b *Backend) Echo(ctx context.Context) error {
@@ -60,10 +22,10 @@ func (b *Backend) Echo(ctx context.Context) error {
 	if err == nil {
 		_, err = s.txn(ctx, "echo", &pb.TxnRequest{Success: []*pb.RequestOp{opGet(s.writeKey())}})
 	}
-	if errors.Is(err, distributed.ErrRefused) || errors.Is(err, errOver) {
+	if errors.Is(err, distributed.ErrRefused) || errors.Is(err, driver.ErrOver) {
 		return nil // it answers
 	}
-	return b.orClosed(err)
+	return b.engine.OrClosed(err)
 }
 
 // pingBudget bounds a Ping whose context has no end.
@@ -99,22 +61,22 @@ func (b *Backend) try(ctx context.Context, f func(context.Context, *session) err
 	if err == nil {
 		err = f(ctx, s)
 	}
-	if errors.Is(err, errOver) {
-		if s, err = b.sessions.any(ctx); err == nil {
+	if errors.Is(err, driver.ErrOver) {
+		if s, err = b.any(ctx); err == nil {
 			err = f(ctx, s)
 		}
 	}
-	return b.orClosed(err)
+	return b.engine.OrClosed(err)
 }
 
 // session returns a session for a question, and a context that ends within the budget.
 func (b *Backend) session(ctx context.Context) (*session, context.Context, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingBudget)
-	if b.isClosed() {
+	if b.engine.Closed() {
 		return nil, ctx, cancel, distributed.ErrClosed
 	}
-	s, err := b.sessions.any(ctx)
-	return s, ctx, cancel, b.orClosed(err)
+	s, err := b.any(ctx)
+	return s, ctx, cancel, b.engine.OrClosed(err)
 }
 
 // ttlMemory is how long a TTL in use is remembered at least.
@@ -132,7 +94,7 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 		return pb.NewLeaseClient(s.connection()).LeaseGrant(ctx, grantOf(memory), opts...)
 	})
 	if err != nil {
-		return 0, b.orClosed(err)
+		return 0, b.engine.OrClosed(err)
 	}
 	dir := b.set.prefix + "/" + ttlName + escaper.Replace(system) + "/"
 	got, err := s.txn(ctx, "note TTL", &pb.TxnRequest{Success: []*pb.RequestOp{
@@ -140,7 +102,7 @@ func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Durati
 		opRange(&pb.RangeRequest{Key: []byte(dir), RangeEnd: endOf(dir)}),
 	}})
 	if err != nil {
-		return 0, b.orClosed(err)
+		return 0, b.engine.OrClosed(err)
 	}
 	longest := own
 	for _, kv := range got.Responses[1].GetResponseRange().Kvs {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 const (
@@ -59,6 +60,9 @@ func (a asker) lease(instance string, change ...func(*distributed.Request)) dist
 	require.NotNil(a.t, l, "queued: %v", p != nil)
 	return l
 }
+
+// claimOf returns the claim of a lease or a place.
+func claimOf(x any) *claim { return &driver.AttemptOf[claim](x).Wire }
 
 func (a asker) place(instance string, change ...func(*distributed.Request)) distributed.Place {
 	a.t.Helper()

@@ -24,7 +24,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	}
 	got, err := s.txn(ctx, "inspect", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key), opValues(b.brokenKey(key), "", 1)}})
 	if err != nil {
-		return found, b.orClosed(err)
+		return found, b.engine.OrClosed(err)
 	}
 	b.describe(&found, queueOf(got.Responses[0].GetResponseRange().Kvs), got.Header.Revision, distributed.MaxNamed, distributed.MaxNamed)
 	if kvs := got.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
@@ -105,7 +105,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	}
 	got, err := s.txn(ctx, "list", &pb.TxnRequest{Success: []*pb.RequestOp{opValues(start, end, listedAtOnce)}})
 	if err != nil {
-		return nil, "", b.orClosed(err)
+		return nil, "", b.engine.OrClosed(err)
 	}
 	read := got.Responses[0].GetResponseRange()
 	groups := b.byLock(read.Kvs)
@@ -164,7 +164,7 @@ func (b *Backend) listOne(ctx context.Context, s *session, kvs []*mvccpb.KeyValu
 	key := groups[0].key
 	got, err := s.txn(ctx, "list", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key)}})
 	if err != nil {
-		return nil, "", b.orClosed(err)
+		return nil, "", b.engine.OrClosed(err)
 	}
 	var page []distributed.Inspection
 	if q := got.Responses[0].GetResponseRange().Kvs; len(q) > 0 {

@@ -115,12 +115,12 @@ func TestBreakComparesCreateRevisions(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
 	l := asker{t, b, "k"}.lease("i", lasting(long))
-	s := l.(*lease).a.s
+	s := claimOf(l).s
 	found, err := b.holders(t.Context(), s, "k")
 	require.NoError(t, err)
 	release(t, l)
 	l = asker{t, b, "k"}.lease("i", lasting(long))
-	require.Equal(t, string(found[0].Key), l.(*lease).a.name)
+	require.Equal(t, string(found[0].Key), claimOf(l).name)
 	got, err := s.txn(t.Context(), "break", deleteAll(found, opPut(b.brokenKey("k"), "", s.lease())))
 	require.NoError(t, err)
 	require.False(t, got.Succeeded)

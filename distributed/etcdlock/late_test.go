@@ -20,15 +20,14 @@ func TestAWatchThatBeginsLate(t *testing.T) {
 	b := onShared(t)
 	ask := asker{t, b, "k"}
 	l := ask.lease("a", lasting(long))
-	p := ask.place("b", lasting(long)).(place)
-	p.a.mu.Lock()
-	p.a.unwatch()
-	old := view{revision: p.a.revision, before: []string{p.a.follows}}
-	p.a.mu.Unlock()
+	p := ask.place("b", lasting(long))
+	c := claimOf(p)
+	c.mu.Lock()
+	c.unwatch()
+	old := view{revision: c.revision, before: []string{c.follows}}
+	c.mu.Unlock()
 	release(t, l)
-	p.a.mu.Lock()
-	p.a.follow(&old)
-	p.a.mu.Unlock()
+	c.follow(&old)
 	release(t, granted(t, p))
 }
 
@@ -38,16 +37,17 @@ func TestAHoldersWatchThatBeginsLate(t *testing.T) {
 	b := onShared(t)
 	ask := asker{t, b, "k"}
 	l := ask.lease("a", lasting(long))
-	a := l.(*lease).a
-	a.mu.Lock()
-	b.due.Remove(&a.item)
-	a.unwatch()
-	a.mu.Unlock()
+	c := claimOf(l)
+	c.a.LookIn(time.Hour)
+	c.mu.Lock()
+	c.unwatch()
+	c.mu.Unlock()
 	p := ask.place("b", lasting(long))
 	require.False(t, l.Contended())
-	a.mu.Lock()
-	a.watchRivals(a.revision)
-	a.mu.Unlock()
+	c.mu.Lock()
+	c.seen = c.revision
+	c.watchRivals(false)
+	c.mu.Unlock()
 	require.Eventually(t, l.Contended, distributed.RenewInterval(long)/2, time.Millisecond)
 	release(t, l)
 	release(t, granted(t, p))
@@ -59,7 +59,7 @@ func TestEventsFromBeforeTheWatch(t *testing.T) {
 	b := onShared(t)
 	ask := asker{t, b, "k"}
 	l := ask.lease("a", lasting(long))
-	a := l.(*lease).a
+	a := claimOf(l)
 	require.Eventually(t, func() bool { return len(b.watches.ids()) == 1 }, patience, time.Millisecond)
 	w, news := b.watches.took(deletion(b.watches.ids()[0], a.name, a.revision-1))
 	require.Nil(t, w)

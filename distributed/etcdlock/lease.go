@@ -2,53 +2,13 @@ package etcdlock
 
 import (
 	"context"
-	"slices"
-	"strings"
-	"sync"
+	"errors"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/keepalive"
-)
-
-// lease is a key that is first in line. keepalive.Lease notices its end; what is here is how long the session vouches for it, its
-// fences and its release.
-//
-//	kept ── Release, StartRelease ──▶ starting ── sent ──▶ releasing ── answer ──▶ released
-//	kept, starting ── Prev of an Enter ──▶ adopted: the Enter deletes it ──▶ released
-//	                                       └─ the Enter has failed ──▶ releasing
-//
-// A lease that is lost while the session lives, as one that was abandoned, has its key deleted at once (rule E5).
-type lease struct {
-	keepalive.Lease
-	a      *attempt
-	window time.Time // until then it lasts without being claimed
-	fences fences
-	hook   hook  // the Watcher before the user's
-	seen   int64 // guarded by a.mu; the revision at which nobody was behind it; 0: not known, or somebody was
-
-	granted int64 // guarded by a.mu; the revision of the view that has made it
-
-	mu      sync.Mutex // guards all below
-	phase   phase
-	held    bool // when its release began
-	watched bool // the answer goes to the Watcher
-	err     error
-	done    chan struct{} // closed once released
-	refused chan error    // capacity 1: the release was refused
-}
-
-type phase uint8
-
-const (
-	kept phase = iota
-	starting
-	adopted
-	releasing
-	released
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // watchPause is how long after its grant a holder has a watch set: most holds are shorter, and never pay for it.
@@ -58,190 +18,36 @@ const watchPause = 2 * time.Millisecond
 // a renewal three quarters are.
 func keptFor(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
-// newLease makes the lease of a grant. It lasts for the claim window, or as long as the session if that is shorter. The
-// caller holds a.mu.
-func newLease(a *attempt, g grant) *lease {
-	l := &lease{a: a, done: make(chan struct{}), refused: make(chan error, 1)}
-	if l.fences.permit = a.limit > 0; a.shared() && a.limit == 0 {
-		l.fences.share(g.fence)
-	} else {
-		l.fences.open(g.fence)
-	}
-	window, length := distributed.ClaimWindow(a.ttl), keptFor(a.s.ttl())
-	l.window = distributed.Validity(g.since, window)
-	until := earlier(l.window, a.s.until())
-	a.b.keeper.Keep(&l.Lease, l, length, until, g.since.Add(min(window, length)/3))
-	l.hook.l = l
-	l.Lease.Watch(&l.hook, l)
-	l.SetContended(g.waiter != "")
-	l.granted = g.revision
-	switch {
-	case a.worthWatching(a.shared(), g.waiter):
-		a.waiter = g.waiter
-		a.plan(watchPause)
-	case g.waiter != "":
-		a.plan(distributed.RenewInterval(min(a.ttl, a.s.ttl())))
-	default:
-		l.seen = g.revision
-		a.plan(watchPause)
-	}
-	return l
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// renew extends the lease by what the session has proven. All leases share its keepalives. An unread grant is not claimed:
-// perhaps nobody will release it.
-func (l *lease) renew(now time.Time) {
-	until := l.a.s.until()
-	if l.a.unread() {
-		until = earlier(until, l.window)
-	}
-	switch {
-	case !l.a.s.healthy(now): // unknown
-	case until.After(l.Until()):
-		l.Renewed(until)
-	default:
-		l.Postpone()
-	}
-}
-
-// At implements distributed.AsyncLease. A lease whose session is silent is not healthy.
-func (l *lease) At(now time.Time) (time.Duration, bool) {
-	left, healthy := l.Lease.At(now)
-	return left, healthy && l.a.s.healthy(now)
-}
-
-// Healthy implements distributed.Lease.
-func (l *lease) Healthy() bool {
-	_, healthy := l.At(time.Now())
-	return healthy
-}
-
-// isShared reports that it is, or that it was downgraded.
-func (l *lease) isShared() bool { return l.a.shared() || l.fences.isShared() }
-
-func (l *lease) isEnding() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.phase != kept || distributed.Over(time.Now(), l.Until())
-}
-
-// fired takes the events of the watch: somebody has entered, or the own key was deleted. Once it is known that somebody waits the
-// watch has done its work.
-func (l *lease) fired(events []*mvccpb.Event) {
-	if l.isEnding() {
-		return
-	}
-	var waiter *mvccpb.KeyValue
-	var left []string
-	counts := false
-	for _, e := range events {
-		name := string(e.Kv.Key)
-		switch {
-		case e.Type == mvccpb.DELETE && name == l.a.name:
-			l.End()
-			return
-		case e.Type == mvccpb.DELETE:
-			left = append(left, name)
-		case e.Type == mvccpb.PUT && e.Kv.Version == 1 && l.a.isOther(e.Kv):
-			if l.isShared() && l.a.isPermit(e.Kv) {
-				counts = true
-			} else if waiter == nil && strings.HasPrefix(name, l.a.rivals(l.isShared())) {
-				waiter = e.Kv
-			}
-		}
-	}
-	a := l.a
-	a.mu.Lock()
-	switch {
-	case a.state != leased:
-	case waiter != nil:
-		a.unwatch()
-		l.seen = 0
-		if l.isShared() {
-			a.watchWaiter(string(waiter.Key), waiter.ModRevision)
-		}
-		a.planChecks()
-	case len(events) == 0 || slices.Contains(left, a.waiter):
-		a.unwatch()
-		l.seen = 0
-		a.plan(0)
-	case counts: // perhaps it waits; others may come with it
-		a.counts = true
-		a.plan(watchPause)
-	}
-	a.mu.Unlock()
-	if waiter != nil {
-		l.SetContended(true)
-	}
-}
-
-// Downgrade implements distributed.Downgrader: the key is written a second time. Readers that wait for it watch it.
-func (l *lease) Downgrade(ctx context.Context) error {
-	if l.isShared() {
-		return nil
-	}
-	revision, err := l.a.ifOurs(ctx, "downgrade", opPut(l.a.name, l.a.value, l.a.s.lease()))
+// Share implements driver.Driver: the key is written a second time. Readers that wait for it watch it.
+func (d half) Share(ctx context.Context, a *attempt) (driver.Standing, error) {
+	c := &a.Wire
+	revision, err := c.ifOurs(ctx, "downgrade", opPut(c.name, c.value, c.s.lease()))
 	if err != nil {
-		return err
+		return driver.Standing{}, err
 	}
-	fence, err := fenceOf(revision)
-	if err != nil {
-		return err
-	}
-	l.fences.share(fence)
-	l.a.mu.Lock()
-	defer l.a.mu.Unlock()
-	if l.a.state == leased {
-		l.seen = 0 // others count as waiters now
-		l.a.plan(0)
-	}
-	return nil
+	c.mu.Lock()
+	c.seen = 0 // others count as waiters now
+	c.mu.Unlock()
+	block, err := blockOf(revision, false)
+	return driver.Standing{Fences: block, Next: driver.Now}, err
 }
 
-// NextFence implements distributed.Lease. More are fetched in the background when half are used.
-func (l *lease) NextFence() (uint64, bool) {
-	fence, ok, low := l.fences.draw()
-	if low && l.a.b.begin() {
-		go func() {
-			defer l.a.b.tasks.Done()
-			_ = l.Refill(l.a.s.ctx) // its user asks again when it runs out
-		}()
-	}
-	return fence, ok
-}
-
-// Refill implements distributed.Lease: any change has a new revision. It is made only if our key is there, so it comes before
-// the deletion of that, which lets the next one in.
-func (l *lease) Refill(ctx context.Context) error {
-	if l.fences.isShared() {
-		return nil
-	}
-	revision, err := l.a.ifOurs(ctx, "refill", opPut(l.a.s.writeKey(), "", l.a.s.lease()))
+// Refill implements driver.Driver: any change has a new revision. It is made only if our key is there, so it comes before the
+// deletion of that, which lets the next one in.
+func (d half) Refill(ctx context.Context, a *attempt) (driver.Block, error) {
+	c := &a.Wire
+	revision, err := c.ifOurs(ctx, "refill", opPut(c.s.writeKey(), "", c.s.lease()))
 	if err != nil {
-		return err
+		return driver.Block{}, err
 	}
-	fence, err := fenceOf(revision)
-	if err == nil {
-		l.fences.open(fence)
-	}
-	return err
+	return blockOf(revision, a.Limit > 0)
 }
 
 // ifOurs changes something provided that the attempt's key is there, and returns the revision of the change.
-func (a *attempt) ifOurs(ctx context.Context, what string, op *pb.RequestOp) (int64, error) {
-	if a.b.isClosed() {
-		return 0, distributed.ErrClosed
-	}
-	ours, _ := a.key()
-	got, err := a.s.txn(ctx, what, &pb.TxnRequest{
-		Compare: []*pb.Compare{ifCreated(a.name, ours)}, Success: []*pb.RequestOp{op},
+func (c *claim) ifOurs(ctx context.Context, what string, op *pb.RequestOp) (int64, error) {
+	ours, _ := c.key()
+	got, err := c.s.txn(ctx, what, &pb.TxnRequest{
+		Compare: []*pb.Compare{ifCreated(c.name, ours)}, Success: []*pb.RequestOp{op},
 	})
 	switch {
 	case err != nil:
@@ -250,4 +56,97 @@ func (a *attempt) ifOurs(ctx context.Context, what string, op *pb.RequestOp) (in
 		return 0, distributed.ErrLeaseLost
 	}
 	return got.Header.Revision, nil
+}
+
+const (
+	// removedAtOnce is how many keys share a request: a server takes 128 by default.
+	removedAtOnce = 60
+	// maxRemoving is how many of these requests are under way at a time.
+	maxRemoving = 8
+	// quickTries are made one after the other; the next ones with the session's keepalives.
+	quickTries = 3
+)
+
+// Drop implements driver.Driver: one request, or two (rule C2). A key that was never created needs none.
+func (d half) Drop(ctx context.Context, some []*attempt) {
+	var clean, dirty []*attempt
+	for _, a := range some {
+		switch revision, unsure := a.Wire.key(); {
+		case unsure:
+			dirty = append(dirty, a)
+		case revision != 0:
+			clean = append(clean, a)
+		default:
+			a.Wire.gone()
+			a.Dropped(driver.Missing)
+		}
+	}
+	s := some[0].Wire.s
+	s.drop(ctx, clean, false)
+	s.drop(ctx, dirty, true)
+}
+
+// drop deletes keys of the session with one request, which it repeats a few times.
+func (s *session) drop(ctx context.Context, all []*attempt, dirty bool) {
+	for tries := 1; len(all) > 0; tries++ {
+		got, err := s.txn(ctx, "delete", s.deletion(all, dirty))
+		if err == nil {
+			s.dropped(got, all, dirty)
+			return
+		}
+		for _, a := range all {
+			switch {
+			case isUnknown(err):
+				a.Dropped(driver.Unknown)
+			case errors.Is(err, distributed.ErrRefused):
+				a.Denied(err)
+			}
+		}
+		if !isUnknown(err) || tries >= quickTries || ctx.Err() != nil {
+			return
+		}
+		pause(ctx, firstPause)
+	}
+}
+
+// deletion deletes each key if it is the one that we know: by its create revision, or if that is not known by its value. The guard is
+// written with those that may be created yet: then they will not be (rule E1).
+func (s *session) deletion(all []*attempt, dirty bool) *pb.TxnRequest {
+	req := new(pb.TxnRequest)
+	for _, a := range all {
+		ours := a.Wire.deletion()
+		if dirty {
+			ours.Compare = []*pb.Compare{ifValue(a.Wire.name, a.Wire.value)}
+		}
+		if len(all) == 1 && !dirty {
+			return ours
+		}
+		req.Success = append(req.Success, opTxn(ours))
+	}
+	if dirty {
+		req.Success = append(req.Success, opPut(s.guardKey(), "", s.lease()))
+	}
+	return req
+}
+
+// dropped takes the answer.
+func (s *session) dropped(got *pb.TxnResponse, all []*attempt, dirty bool) {
+	if dirty {
+		s.guarded(got.Header.Revision)
+	}
+	for i, a := range all {
+		was := got.Succeeded
+		if len(all) > 1 || dirty {
+			was = got.Responses[i].GetResponseTxn().GetSucceeded()
+		}
+		a.Wire.gone()
+		a.Dropped(found(was))
+	}
+}
+
+func found(was bool) driver.Outcome {
+	if was {
+		return driver.Removed
+	}
+	return driver.Missing
 }

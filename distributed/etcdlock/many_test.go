@@ -157,10 +157,7 @@ func TestNothingStays(t *testing.T) {
 	}
 	require.Zero(t, count(t, c, prefix+"/"))
 	require.Empty(t, b.watches.ids())
-	require.Zero(t, b.due.Len())
-	b.mu.Lock()
-	require.Empty(t, b.attempts)
-	b.mu.Unlock()
+	require.True(t, b.engine.Idle())
 	place := asker{t, b, "k"}
 	l := place.lease("a", lasting(long))
 	place.place("b", lasting(long))
@@ -205,10 +202,10 @@ func TestNamesAreUsedAgain(t *testing.T) {
 	var prev distributed.Lease
 	for range 20 {
 		prev = ask.lease("a", lasting(long), func(r *distributed.Request) { r.Prev = prev })
-		names[prev.(*lease).a.name] = true
+		names[claimOf(prev).name] = true
 	}
 	require.Len(t, names, 2, "a lease and the one that takes its place")
-	a := prev.(*lease).a
+	a := claimOf(prev)
 	a.unsure()
 	release(t, prev)
 	require.NotEqual(t, a.name, b.names.take(a.name[:len(a.name)-idLength]))

@@ -28,7 +28,7 @@ func TestALeaderThatWasStoppedProvesNothing(t *testing.T) {
 	l := asker{t, b, "k"}.lease("a")
 	p := asker{t, other, "k"}.place("b", lasting(long))
 	claimed(t, l)
-	s := l.(*lease).a.s
+	s := claimOf(l).s
 	c.servers[i].Pause()
 	last := *s.alive.Load().last.Load()
 	time.Sleep(time.Until(last.Add(ttl * 8 / 10)))
@@ -53,7 +53,7 @@ func TestAKeepaliveOfAnotherTermProvesNothing(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
 	l := asker{t, b, "k"}.lease("a")
-	s := l.(*lease).a.s
+	s := claimOf(l).s
 	k := keepalives{s: s}
 	defer k.drop()
 	_, term, err := k.exchange()
@@ -70,7 +70,7 @@ func TestASessionThatIsRevoked(t *testing.T) {
 	l := asker{t, b, "k"}.lease("a", lasting(long))
 	p := asker{t, b, "k"}.place("b", lasting(long))
 	c := plainClient(t, etcdtest.Shared(t).Addr)
-	_, err := c.Revoke(t.Context(), clientv3.LeaseID(l.(*lease).a.s.lease()))
+	_, err := c.Revoke(t.Context(), clientv3.LeaseID(claimOf(l).s.lease()))
 	require.NoError(t, err)
 	lost(t, l)
 	require.Nil(t, granted(t, p))

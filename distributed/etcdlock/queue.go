@@ -97,24 +97,24 @@ func waitsFor(q []request, i int) []request {
 const mostFollowed = 32
 
 // fullView is the view of a whole queue, in which the request at i is the attempt's own. The caller holds mu, or the attempt is asking.
-func (a *attempt) fullView(revision int64, q []request, i int) *view {
+func (c *claim) fullView(revision int64, q []request, i int) *view {
 	inside := admitted(q)
-	v := &view{revision: revision, first: i < inside, waiter: a.waitsIn(q[inside:])}
+	v := &view{revision: revision, first: i < inside, waiter: c.waitsIn(q[inside:])}
 	if !v.first {
 		for _, r := range waitsFor(q, i) {
 			v.before = append(v.before, r.name)
 		}
 		if len(v.before) > mostFollowed {
-			v.before = []string{a.dir}
+			v.before = []string{c.dir}
 		}
 	}
 	return v
 }
 
 // waitsIn returns the first request of another instance among those that wait; "": there is none.
-func (a *attempt) waitsIn(waiting []request) string {
+func (c *claim) waitsIn(waiting []request) string {
 	for _, r := range waiting {
-		if tagIn(r.name) != a.tag {
+		if tagIn(r.name) != c.tag {
 			return r.name
 		}
 	}
@@ -122,8 +122,8 @@ func (a *attempt) waitsIn(waiting []request) string {
 }
 
 // isNext reports whether the attempt, which has no key, would hold the lock as the last of this queue.
-func (a *attempt) isNext(q []request) bool {
-	all := append(slices.Clip(q), request{shared: a.shared(), limit: a.limit})
+func (c *claim) isNext(q []request) bool {
+	all := append(slices.Clip(q), request{shared: c.a.Shares(), limit: c.a.Limit})
 	return admitted(all) == len(all)
 }
 

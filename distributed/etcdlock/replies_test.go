@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -118,24 +119,33 @@ func TestLostAnswers(t *testing.T) {
 // then the guard has changed, and nothing happens.
 func TestACreateThatComesLate(t *testing.T) {
 	t.Parallel()
-	b := onShared(t)
-	ask := asker{t, b, "k"}
-	release(t, ask.lease("warm", lasting(long)))
-	s := b.sessions.all[0]
 	for _, givenUp := range []bool{true, false} {
-		a := b.newAttempt(s, distributed.Request{Key: "k", Instance: "late", TTL: long})
-		require.True(t, b.add(a))
-		late := a.createRequest(nil, 0)
-		a.unsure() // it was sent, and not answered
+		b, etcd := inLimbo(t, newPrefix())
+		ask := asker{t, b, "k"}
+		release(t, ask.lease("warm", lasting(long)))
+		create, tries := puts("x/"+tagOf("late")), 0
+		etcd.hold(func(txn *pb.TxnRequest) bool {
+			if create(txn) {
+				tries++
+			}
+			return create(txn) && (givenUp || tries == 1)
+		})
+		short, cancel := context.WithTimeout(t.Context(), patience)
 		if givenUp {
-			a.discard()
+			short, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		}
+		l, _, err := b.Enter(short, distributed.Request{Key: "k", Instance: "late", TTL: long})
+		cancel()
+		if givenUp {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 		} else {
-			l, _, err := a.enter(t.Context(), nil)
 			require.NoError(t, err)
 			release(t, l)
 		}
-		<-s.dead.rest()
-		got, err := s.txn(t.Context(), "late", late)
+		s := b.sessions.All()[0]
+		<-s.Lane.Rest()
+		etcd.hold(nil)
+		got, err := s.txn(t.Context(), "late", etcd.first())
 		require.NoError(t, err)
 		require.False(t, got.Succeeded)
 		release(t, ask.lease("b", lasting(long))) // which begins with the new guard
@@ -148,16 +158,17 @@ func TestACreateThatComesLateForAPlaceThatWasLost(t *testing.T) {
 	b := onShared(t)
 	ask := asker{t, b, "k"}
 	l := ask.lease("a", lasting(long))
-	p := ask.place("b", lasting(long)).(place)
-	late := p.a.createRequest(nil, 0)
-	p.a.unsure()
-	c := plainClient(t, etcdtest.Shared(t).Addr)
-	_, err := c.Delete(t.Context(), p.a.name)
+	p := ask.place("b", lasting(long))
+	c := claimOf(p)
+	late := c.createRequest(nil, 0)
+	c.unsure()
+	client := plainClient(t, etcdtest.Shared(t).Addr)
+	_, err := client.Delete(t.Context(), c.name)
 	require.NoError(t, err)
-	p.a.poke()
+	c.poke()
 	require.Nil(t, granted(t, p))
-	<-p.a.s.dead.rest()
-	got, err := p.a.s.txn(t.Context(), "late", late)
+	<-c.s.Lane.Rest()
+	got, err := c.s.txn(t.Context(), "late", late)
 	require.NoError(t, err)
 	require.False(t, got.Succeeded)
 	release(t, l)
@@ -250,18 +261,47 @@ func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 	require.Eventually(t, func() bool { return count(t, c, b.dirOf("k")) == 0 }, patience, time.Millisecond, "prev is not deleted")
 	etcd.hold(puts(guardName))
 	newer := ask.lease("a", lasting(long))
-	require.Equal(t, prev.(*lease).a.name, newer.(*lease).a.name)
+	require.Equal(t, claimOf(prev).name, claimOf(newer).name)
 	got, err := pb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), etcd.first())
 	require.NoError(t, err)
 	require.True(t, got.Succeeded, "the guard was written")
 	etcd.hold(nil)
 	ready(t, b)
-	b.sessions.all[0].kick()
+	b.sessions.All()[0].Kick()
 	require.Eventually(t, func() bool { return count(t, c, prefix+"/"+guardName) == 1 }, patience, time.Millisecond, "no guard")
 	_, _, err = other.try("b", lasting(long), func(r *distributed.Request) { r.NoWait = true })
 	require.EqualError(t, err, distributed.Held("a").Error())
 	release(t, newer)
 	release(t, other.lease("b", lasting(long)))
+}
+
+// While a create is not answered a copy of the process takes its name: the request takes another, and nothing comes of the first create.
+func TestALostCreateWhoseNameIsTaken(t *testing.T) {
+	t.Parallel()
+	b, etcd := inLimbo(t, newPrefix())
+	ask, c := asker{t, b, "k"}, plainClient(t, etcdtest.Shared(t).Addr)
+	before := ask.lease("a", lasting(long))
+	name := claimOf(before).name
+	release(t, before)
+	create, held := puts("x/"+tagOf("a")), make(chan struct{})
+	etcd.hold(func(txn *pb.TxnRequest) bool {
+		if !create(txn) || len(etcd.held) > 0 {
+			return false
+		}
+		_, err := c.Put(t.Context(), name, valueOf("copy"))
+		assert.NoError(t, err)
+		close(held)
+		return true
+	})
+	p := ask.place("a", lasting(long))
+	<-held
+	require.NotEqual(t, name, claimOf(p).name)
+	_, err := c.Delete(t.Context(), name)
+	require.NoError(t, err)
+	got, err := pb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), etcd.first())
+	require.NoError(t, err)
+	require.False(t, got.Succeeded)
+	release(t, granted(t, p))
 }
 
 // A lease that was lost is released when its name is another request's: the name is not free again.
@@ -272,9 +312,9 @@ func TestANameIsFreeOnce(t *testing.T) {
 	first := ask.lease("a", lasting(long))
 	expire(t, plainClient(t, etcdtest.Shared(t).Addr), b, "k")
 	lost(t, first)
-	<-first.(*lease).a.s.dead.rest()
+	<-claimOf(first).s.Lane.Rest()
 	second := ask.lease("a", lasting(long))
-	require.Equal(t, first.(*lease).a.name, second.(*lease).a.name)
+	require.Equal(t, claimOf(first).name, claimOf(second).name)
 	require.ErrorIs(t, first.Release(t.Context()), distributed.ErrLeaseLost)
 	require.Zero(t, b.names.n)
 	release(t, second)
@@ -286,7 +326,7 @@ func TestAGuardThatChangesUnderway(t *testing.T) {
 	b := onShared(t)
 	ask := asker{t, b, "k"}
 	release(t, ask.lease("warm", lasting(long)))
-	s := b.sessions.all[0]
+	s := b.sessions.All()[0]
 	_, err := s.txn(t.Context(), "guard", &pb.TxnRequest{Success: []*pb.RequestOp{opPut(s.guardKey(), "", s.lease())}})
 	require.NoError(t, err)
 	l := ask.lease("a", lasting(long), func(r *distributed.Request) { r.NoWait = true })

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // session is one etcd lease, kept alive by one task: liveness, apart from the order that the keys keep. All keys of all leases
@@ -19,25 +19,13 @@ import (
 //
 //	opening ── granted ──▶ ready ── kept alive ... silent ... kept alive ── expired, or close ──▶ over
 type session struct {
-	b      *Backend
-	wanted time.Duration // whole seconds
-
-	wake   chan struct{}   // capacity 1: try now
-	ctx    context.Context // ends with stop
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when nothing of the session runs any more
-	dead   removals
-	alive  atomic.Pointer[alive]           // nil before it is ready
-	conn   atomic.Pointer[grpc.ClientConn] // nil before it is ready
-
-	mu     sync.Mutex
-	id     int64         // guarded by mu, written once: of the etcd lease
-	guard  int64         // guarded by mu; see guardKey
-	change chan struct{} // guarded by mu; closed and replaced when one of those below changes
-	ready  bool          // guarded by mu
-	over   bool          // guarded by mu
-	tries  int           // guarded by mu; to open it
-	why    error         // guarded by mu; of the latest that failed
+	*driver.Task[claim]
+	b          *Backend
+	alive      atomic.Pointer[alive]           // nil before it is ready
+	conn       atomic.Pointer[grpc.ClientConn] // nil before it is ready
+	id         atomic.Int64                    // of the etcd lease; 0 before it is ready
+	guard      atomic.Int64                    // see guardKey
+	keepalives keepalives                      // of Beat
 }
 
 const (
@@ -55,12 +43,10 @@ const (
 	openPatience = 2 * time.Second
 )
 
-func (b *Backend) newSession(wanted time.Duration) *session {
-	s := &session{b: b, wanted: wanted, wake: make(chan struct{}, 1), ended: make(chan struct{}), change: make(chan struct{})}
-	s.dead.s = s
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	go s.run()
-	return s
+func (b *Backend) newSession(t *driver.Task[claim]) (*session, error) {
+	s := &session{Task: t, b: b}
+	s.keepalives.s = s
+	return s, nil
 }
 
 // ttl is the one that the server has granted; before that the one we want.
@@ -68,7 +54,7 @@ func (s *session) ttl() time.Duration {
 	if a := s.alive.Load(); a != nil {
 		return a.ttl
 	}
-	return s.wanted
+	return s.TTL
 }
 
 // patience is how long an answer is waited for.
@@ -82,27 +68,24 @@ func (s *session) patience() time.Duration {
 	return min(s.ttl()/silenceShare, longestSilence)
 }
 
-// tryTime is how long a deletion is waited for: as long as its first tries take, one of which may go to a server that hangs.
-func (s *session) tryTime() time.Duration { return quickTries * s.patience() }
+// Patience implements driver.Session: the answer to a deletion is waited for as long as its first tries take, one of which may go to a
+// server that hangs.
+func (s *session) Patience() time.Duration { return quickTries * s.patience() }
 
 func (s *session) beat() time.Duration { return min(s.ttl()/beatsPerTTL, longestBeat) }
 
-// until is the time up to which the session lives at least.
-func (s *session) until() time.Time { return *s.alive.Load().until.Load() }
+// Until implements driver.Session: the time up to which the session lives at least.
+func (s *session) Until() time.Time { return *s.alive.Load().until.Load() }
 
-// healthy reports that the server has not been silent for too long. It is asked at every turn.
-func (s *session) healthy(now time.Time) bool {
+// Healthy implements driver.Session: it reports that the server has not been silent for too long. It is asked at every turn.
+func (s *session) Healthy(now time.Time) bool {
 	a := s.alive.Load()
 	return a != nil && now.Sub(*a.last.Load()) < s.patience()+2*s.beat()
 }
 
 func (s *session) connection() *grpc.ClientConn { return s.conn.Load() }
 
-func (s *session) lease() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id
-}
+func (s *session) lease() int64 { return s.id.Load() }
 
 // guardKey is compared by every create of the session, and written by removals that cannot know whether the create is still
 // under way: one that comes later finds the guard changed and does nothing (rule E1). It is written for nothing else, so
@@ -112,23 +95,16 @@ func (s *session) guardKey() string { return s.b.set.prefix + "/" + guardName + 
 // writeKey is written for the revision that this makes.
 func (s *session) writeKey() string { return s.b.set.prefix + "/" + writeName + sessionName(s.lease()) }
 
-func (s *session) guardRevision() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.guard
-}
-
 // guarded notes the revision of the guard. Answers may overtake each other.
 func (s *session) guarded(revision int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guard = max(s.guard, revision)
+	for old := s.guard.Load(); revision > old && !s.guard.CompareAndSwap(old, revision); old = s.guard.Load() {
+	}
 }
 
 // failed takes the error of an exchange.
 func (s *session) failed(err error) {
 	switch {
-	case errors.Is(err, errOver):
+	case errors.Is(err, driver.ErrOver):
 		s.expired()
 	case errors.Is(err, distributed.ErrUnreached):
 		s.reconnect()
@@ -144,92 +120,33 @@ func (s *session) reconnect() {
 	}
 }
 
-// changed wakes all that wait for the session. The caller holds mu.
-func (s *session) changed() {
-	close(s.change)
-	s.change = make(chan struct{})
-}
-
 // expired is called when etcd says that the session has expired: its keys are gone.
 func (s *session) expired() {
-	if s.finish() {
+	if s.Expire() {
 		s.b.set.log.Warn("etcdlock: the etcd lease has expired", "ttl", s.ttl())
-		s.b.lose(s)
 	}
-	s.stop()
 }
 
-// finish marks the session as over, once.
-func (s *session) finish() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
-	}
-	s.over = true
-	s.changed()
-	return true
-}
-
-func (s *session) isReady() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ready && !s.over
-}
-
-func (s *session) isOver() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over
-}
+func (s *session) isReady() bool { return s.alive.Load() != nil && !s.Over() }
 
 // await waits until the session is open. It returns an error as soon as a try has failed meanwhile.
 func (s *session) await(ctx context.Context) error {
-	tries := -1
-	for {
-		s.mu.Lock()
-		ready, over, why, change := s.ready, s.over, s.why, s.change
-		if tries < 0 {
-			tries = s.tries
+	return s.Answered(ctx, s.isReady, func(why, err error) error {
+		if why == nil {
+			return unreached(err)
 		}
-		failed := s.tries > tries
-		s.mu.Unlock()
-		switch {
-		case over:
-			return errOver
-		case ready:
-			return nil
-		case failed:
-			return why
-		}
-		s.kick()
-		select {
-		case <-change:
-		case <-ctx.Done():
-			if why == nil {
-				return unreached(ctx.Err())
-			}
-			return distributed.Unavailable("", why, distributed.ErrUnreached, ctx.Err())
-		}
-	}
-}
-
-// kick has the session's task try now.
-func (s *session) kick() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+		return distributed.Unavailable("", why, distributed.ErrUnreached, err)
+	})
 }
 
 // vouch waits until enough of the session's time is left to begin a lease: after a silence, or when this process was stopped,
 // a keepalive has to be answered first.
 func (s *session) vouch(ctx context.Context) error {
-	for distributed.Left(time.Now(), s.until()) < s.ttl()/vouchShare {
-		if s.isOver() {
+	for distributed.Left(time.Now(), s.Until()) < s.ttl()/vouchShare {
+		if s.Over() {
 			return errOver
 		}
-		s.kick()
+		s.Kick()
 		pause(ctx, firstPause)
 		if ctx.Err() != nil {
 			return unanswered("keepalive", ctx.Err())

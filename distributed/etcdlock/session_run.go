@@ -12,57 +12,48 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
-// run is the session's one task: it opens the session, keeps it alive, and closes it in the end.
-func (s *session) run() {
-	defer close(s.ended)
-	for !s.open() {
-		select {
-		case <-s.wake:
-			pause(s.ctx, firstPause)
-		case <-s.ctx.Done():
-			s.shut()
-			return
-		}
+// Beat implements driver.Living: it opens the session, once for each caller that waits for it, or sends a keepalive.
+func (s *session) Beat(kicked bool) (next time.Duration) {
+	if s.alive.Load() != nil {
+		s.keepalives.beat()
+		return s.beat()
 	}
-	ticker := time.NewTicker(s.beat())
-	defer ticker.Stop()
-	k := keepalives{s: s}
-	defer k.drop()
-	for {
-		select {
-		case <-s.wake:
-		case <-ticker.C:
-		case <-s.ctx.Done():
-			s.shut()
-			return
-		}
-		k.beat()
+	if kicked {
+		pause(s.Ctx, firstPause)
 	}
+	err := s.open()
+	s.Tried(err)
+	if err != nil {
+		return driver.Never
+	}
+	return s.beat()
 }
 
 // open tries once to have the server grant an etcd lease. One whose grant was never answered has no keys, and expires.
-func (s *session) open() bool {
-	conn, err := s.b.connect(s.ctx)
+func (s *session) open() error {
+	conn, err := s.b.connect(s.Ctx)
 	if err != nil {
-		s.b.observers.report(distributed.Exchange{Err: err})
-		return s.opened(0, err)
+		s.b.engine.Report(distributed.Exchange{Err: err})
+		return err
 	}
 	s.conn.Store(conn)
 	sent := time.Now()
-	got, err := call(s.ctx, s, "grant", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
-		return pb.NewLeaseClient(conn).LeaseGrant(ctx, grantOf(int64(s.wanted/time.Second)), opts...)
+	got, err := call(s.Ctx, s, "grant", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+		return pb.NewLeaseClient(conn).LeaseGrant(ctx, grantOf(int64(s.TTL/time.Second)), opts...)
 	})
 	if err == nil && got.Error != "" {
 		err = distributed.Unavailable("etcdlock: grant", errors.New(got.Error))
 	}
 	if err != nil {
-		return s.opened(0, err)
+		return err
 	}
-	s.alive.Store(newAlive(sent, time.Duration(got.TTL)*time.Second))
 	s.b.watches.start()
-	return s.opened(got.ID, nil)
+	s.id.Store(got.ID)
+	s.alive.Store(newAlive(sent, time.Duration(got.TTL)*time.Second))
+	return nil
 }
 
 // grantOf asks for an etcd lease of so many seconds. Its id is random and not the server's next number: etcd lets every user revoke a lease
@@ -74,16 +65,7 @@ func grantOf(seconds int64) *pb.LeaseGrantRequest {
 	return &pb.LeaseGrantRequest{TTL: seconds, ID: int64(binary.BigEndian.Uint64(id[:])>>1 | 1)}
 }
 
-func (s *session) opened(id int64, err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id, s.ready, s.why = id, err == nil, err
-	s.tries++
-	s.changed()
-	return s.ready
-}
-
-// keepalives are those of one session, one at a time over one stream. Only the session's task uses it.
+// keepalives are those of one session, one at a time over one stream. Only Beat and End use it.
 type keepalives struct {
 	s      *session
 	stream pb.Lease_LeaseKeepAliveClient
@@ -93,7 +75,7 @@ type keepalives struct {
 // beat sends a keepalive and waits for its answer. One that was not answered is repeated once at once, over a new stream, which
 // goes to another server if there is one.
 func (k *keepalives) beat() {
-	if k.try() != nil && k.s.ctx.Err() == nil {
+	if k.try() != nil && k.s.Ctx.Err() == nil {
 		_ = k.try()
 	}
 }
@@ -103,7 +85,7 @@ func (k *keepalives) try() error {
 	sent := time.Now()
 	ttl, term, err := k.exchange()
 	if err != nil {
-		err = explain(s.ctx, "keepalive", err, false)
+		err = explain(s.Ctx, "keepalive", err, false)
 		s.reconnect()
 	} else if ttl <= 0 {
 		err = errOver
@@ -118,7 +100,7 @@ func (k *keepalives) try() error {
 		return err
 	}
 	s.alive.Load().proven(sent)
-	s.dead.drain() // what was postponed
+	s.Lane.Retry() // what was postponed
 	return nil
 }
 
@@ -128,7 +110,7 @@ var errLeft = fmt.Errorf("etcdlock: keepalive: the leader has changed: %w", dist
 // confirm reads something, which a quorum has to confirm, and returns nil if that is in the term of a keepalive that was answered
 // before: see alive.
 func (s *session) confirm(term uint64) error {
-	got, err := s.txn(s.ctx, "keepalive", &pb.TxnRequest{Success: []*pb.RequestOp{opGet(s.writeKey())}})
+	got, err := s.txn(s.Ctx, "keepalive", &pb.TxnRequest{Success: []*pb.RequestOp{opGet(s.writeKey())}})
 	if err == nil && got.Header.RaftTerm != term {
 		err = errLeft
 	}
@@ -140,7 +122,7 @@ func (k *keepalives) exchange() (ttl int64, term uint64, err error) {
 	s := k.s
 	if k.stream == nil {
 		var ctx context.Context
-		ctx, k.cancel = context.WithCancel(s.ctx)
+		ctx, k.cancel = context.WithCancel(s.Ctx)
 		timer := time.AfterFunc(s.patience(), k.cancel)
 		defer timer.Stop()
 		if k.stream, err = pb.NewLeaseClient(s.connection()).LeaseKeepAlive(ctx); err != nil {
@@ -167,20 +149,18 @@ func (k *keepalives) drop() {
 	k.stream, k.cancel = nil, nil
 }
 
-// stop ends the session: its task closes it.
-func (s *session) stop() { s.cancel() }
-
-// shut ends the session at the server too: then its keys are gone at once. Keys of leases that are still held must stay until
+// End implements driver.Living: at the server too, then its keys are gone at once. Keys of leases that are still held must stay until
 // these have expired: then it is not kept alive any more, and expires.
-func (s *session) shut() {
-	if s.finish() && s.lease() != 0 && !s.b.holds(s) {
-		ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
-		defer cancel()
-		_, _ = call(ctx, s, "revoke", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
-			return pb.NewLeaseClient(s.connection()).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: s.lease()}, opts...)
-		})
+func (s *session) End(held bool) {
+	s.keepalives.drop()
+	if held || s.Expired() || s.lease() == 0 {
+		return
 	}
-	s.dead.abort(errOver)
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	_, _ = call(ctx, s, "revoke", func(ctx context.Context, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+		return pb.NewLeaseClient(s.connection()).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: s.lease()}, opts...)
+	})
 }
 
 // closeGrace bounds how long the end of a session is waited for.

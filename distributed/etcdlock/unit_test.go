@@ -55,26 +55,15 @@ func FuzzName(f *testing.F) {
 }
 
 func TestFencesOfOneRevisionComeBeforeThoseOfTheNext(t *testing.T) {
-	var f fences
-	first, err := fenceOf(7)
+	first, err := blockOf(7, false)
 	require.NoError(t, err)
-	f.open(first)
-	var last uint64
-	for n := range blockSize {
-		fence, ok, low := f.draw()
-		require.True(t, ok)
-		require.Greater(t, fence, last)
-		require.Equal(t, n == blockSize/2-1, low)
-		last = fence
-	}
-	_, ok, _ := f.draw()
-	require.False(t, ok)
-	next, err := fenceOf(8)
+	permit, err := blockOf(7, true)
 	require.NoError(t, err)
-	require.Greater(t, next, last)
-	f.open(first) // an answer that was overtaken
-	_, ok, _ = f.draw()
-	require.False(t, ok)
+	next, err := blockOf(8, false)
+	require.NoError(t, err)
+	require.Greater(t, permit.First, first.First, "a reader may have seen the same revision")
+	require.Equal(t, first.First+first.Count, permit.First+permit.Count)
+	require.Equal(t, next.First, first.First+first.Count)
 }
 
 func TestFencesFitIntoABigint(t *testing.T) {

@@ -41,7 +41,7 @@ type watches struct {
 // beyond the one that it has seen (rule E3).
 type watch struct {
 	id    int64
-	a     *attempt
+	c     *claim
 	req   *pb.WatchCreateRequest
 	fresh bool  // guarded by the mutex of watches; it is to begin now, which was not answered yet
 	next  int64 // guarded by the mutex of watches; the revision to go on at
@@ -58,13 +58,13 @@ const (
 	refusedPause = silentBeats * streamBeat
 )
 
-// add sets a watch for what happens after the revision that its owner has seen. Events go to a.fired, and what may have happened
-// before the watch began to a.missed, from any goroutine and with no mutex held.
-func (ws *watches) add(a *attempt, seen int64, req *pb.WatchCreateRequest) *watch {
+// add sets a watch for what happens after the revision that its owner has seen. Events go to c.event, and what may have happened
+// before the watch began to c.missed, from any goroutine and with no mutex held.
+func (ws *watches) add(c *claim, seen int64, req *pb.WatchCreateRequest) *watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.last++
-	w := &watch{id: ws.last, a: a, req: req, fresh: true, next: seen + 1}
+	w := &watch{id: ws.last, c: c, req: req, fresh: true, next: seen + 1}
 	req.WatchId = w.id
 	if ws.all == nil {
 		ws.all = map[int64]*watch{}
@@ -103,12 +103,9 @@ func (ws *watches) send(req *pb.WatchRequest) {
 func (ws *watches) start() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.wake == nil && ws.b.begin() {
+	if ws.wake == nil {
 		ws.wake = make(chan struct{}, 1)
-		go func() {
-			defer ws.b.tasks.Done()
-			ws.run()
-		}()
+		ws.b.engine.Go(ws.run)
 	}
 }
 
@@ -134,7 +131,7 @@ func (ws *watches) refuse(reason string) {
 	all := slices.Collect(maps.Values(ws.all))
 	ws.mu.Unlock()
 	for _, w := range all {
-		w.a.missed(w)
+		w.c.missed(w)
 	}
 }
 
@@ -243,9 +240,9 @@ func (ws *watches) read(stream pb.Watch_WatchClient) {
 		ws.hear()
 		switch w, what := ws.took(got); what {
 		case watchFired:
-			w.a.fired(w, got.Events)
+			w.c.event(w, got.Events)
 		case watchMissed:
-			w.a.missed(w)
+			w.c.missed(w)
 		case watchRefused:
 			ws.refuse(got.CancelReason)
 			return // the stream is opened anew

@@ -107,7 +107,7 @@ var rooms = []room{
 
 	{path: "internal/etcdtest", what: "etcd servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
-		path: "distributed/etcdlock", what: "backend on etcd", knows: append([]string{"internal/passfile", "internal/tlsfile"}, backend...),
+		path: "distributed/etcdlock", what: "backend on etcd", knows: []string{"internal/passfile", "internal/tlsfile", "distributed", "distributed/driver"},
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
