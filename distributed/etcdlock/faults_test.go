@@ -51,64 +51,12 @@ func TestExpiryWhileHeld(t *testing.T) {
 	release(t, asker{t, b, "k"}.lease("a"))
 }
 
-func TestExpiryWhileWaiting(t *testing.T) {
-	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
-	b, other, proxy := cutOff(t)
-	l := asker{t, other, "k"}.lease("holder", lasting(long))
-	p := asker{t, b, "k"}.place("waiter")
-	behind := asker{t, other, "k"}.place("behind", lasting(long))
-	c := plainClient(t, etcdtest.Shared(t).Addr)
-	proxy.Stall(true)
-	require.Eventually(t, func() bool { return count(t, c, b.dirOf("k")) == 2 }, patience, 10*time.Millisecond)
-	release(t, l)
-	release(t, granted(t, behind))
-	proxy.Stall(false)
-	require.Nil(t, granted(t, p), "a place whose session has expired was granted")
-	release(t, asker{t, b, "k"}.lease("waiter"))
-}
-
 // count returns the number of keys with a prefix.
 func count(t *testing.T, c *clientv3.Client, prefix string) int64 {
 	t.Helper()
 	got, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
 	return got.Count
-}
-
-// A grant that nobody receives is not claimed: it ends while its session lives, and the next one is let in.
-func TestExpiryOfAGrantThatWasNotReceived(t *testing.T) {
-	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
-	b, other, _ := cutOff(t)
-	l := asker{t, other, "k"}.lease("holder", lasting(long))
-	p := asker{t, b, "k"}.place("waiter")
-	release(t, l)
-	require.Eventually(t, func() bool { return len(p.Granted()) == 1 }, patience, time.Millisecond)
-	next := granted(t, asker{t, other, "k"}.place("behind", lasting(long)))
-	unread := granted(t, p)
-	require.NotNil(t, unread)
-	assert.True(t, distributed.Over(time.Now(), unread.Until()))
-	lost(t, unread)
-	release(t, next)
-}
-
-// One lease is abandoned and ends by itself; the others of its process and session live.
-func TestAbandonedBesideOthers(t *testing.T) {
-	testscope.Long(t, "a load on one server for seconds")
-	t.Parallel()
-	b, other, _ := cutOff(t)
-	l, beside := asker{t, b, "k"}.lease("a"), asker{t, b, "beside"}.lease("a")
-	p := asker{t, other, "k"}.place("b", lasting(long))
-	claimed(t, l)
-	l.Abandon()
-	next := granted(t, p)
-	require.NotNil(t, next)
-	assert.True(t, distributed.Over(time.Now(), l.Until()))
-	lost(t, l)
-	require.True(t, beside.Healthy())
-	release(t, beside)
-	release(t, next)
 }
 
 // The etcd leases and their keys outlive a restart, and so does the lease if it is short enough.

@@ -61,6 +61,13 @@ func (a asker) lease(instance string, change ...func(*distributed.Request)) dist
 	return l
 }
 
+// rest waits until nothing is left to delete.
+func (a asker) rest() {
+	for _, s := range a.b.sessions.All() {
+		s.Lane.Flush(patience)
+	}
+}
+
 // claimOf returns the claim of a lease or a place.
 func claimOf(x any) *claim { return &driver.AttemptOf[claim](x).Wire }
 

@@ -55,6 +55,7 @@ func TestScenes(t *testing.T) {
 				t: t, addr: server.Addr, prefix: newPrefix(), processes: map[string]*process{},
 				leases: map[string]distributed.Lease{}, places: map[string]distributed.Place{},
 				names: map[string]string{}, revisions: map[int64]string{}, seen: map[int64]bool{},
+				news: make(chan struct{}, 1000),
 			}
 			s.play(strings.Split(strings.TrimSpace(script), "\n"), &out)
 		})
@@ -71,12 +72,12 @@ type stage struct {
 	addr, prefix string
 	leases       map[string]distributed.Lease
 	places       map[string]distributed.Place
+	news         chan struct{} // one for each line
 
 	mu        sync.Mutex // guards all below
 	processes map[string]*process
 	lines     []string          // of the step; they begin with the letter of the process
 	once      bool              // repeated lines are left out
-	news      chan struct{}     // closed with the next line; nil: nobody waits
 	names     map[string]string // of keys
 	revisions map[int64]string
 	seen      map[int64]bool     // revisions, in answers
@@ -111,76 +112,64 @@ func (s *stage) play(script []string, out *strings.Builder) {
 			require.Equal(s.t, strings.Join(want, "\n"), strings.Join(got, "\n"), step)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, p := range s.processes {
-		p.mute = true
+		p.silence(true)
 	}
 }
 
 // record takes a step, and returns what it causes. It waits for so many lines, or, if they are to be written, until no more come.
 func (s *stage) record(words []string, want int) []string {
-	p := s.process(words[1][:1])
-	s.mu.Lock()
-	s.lines, s.once = nil, words[0] == "await"
-	p.beats = s.once
-	s.mu.Unlock()
+	p, await := s.process(words[1][:1]), words[0] == "await"
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
-	s.cancel = cancel
+	s.mu.Lock()
+	s.lines, s.once, s.cancel, p.beats = nil, await, cancel, await
+	s.mu.Unlock()
 	if answer := s.step(ctx, p, words[0], words[1], words[2:]); answer != "" {
 		s.say("", "= "+answer)
 	}
 	pause := patience
-	if *update {
-		want, pause = 1000, 300*time.Millisecond
-	}
-	if words[0] == "await" {
+	switch {
+	case await:
 		want, _ = strconv.Atoi(words[2])
-		pause = patience
+	case *update:
+		want, pause = cap(s.news), 300*time.Millisecond
 	}
-	for {
-		s.mu.Lock()
-		if len(s.lines) >= want {
-			break
-		}
-		news := make(chan struct{})
-		s.news = news
-		s.mu.Unlock()
+	for s.said() < want {
 		select {
-		case <-news:
-			continue
+		case <-s.news:
 		case <-time.After(pause):
+			want = 0
 		}
-		s.mu.Lock()
-		break
 	}
+	for _, one := range s.processes { // what was answered is known, too
+		asker{b: one.Backend}.rest()
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.mute = words[0] == "await"
-	// What several processes send, and what the watches, comes in any order.
+	p.mute = await
+	// What several processes send, and what the watches, comes in any order; what is awaited too.
 	slices.SortStableFunc(s.lines, func(x, y string) int {
 		return cmp.Or(cmp.Compare(x[:3], y[:3]), cmp.Compare(strings.Count(x, "watch"), strings.Count(y, "watch")))
 	})
-	if s.once {
+	if await {
 		slices.Sort(s.lines)
 	}
-	if words[0] == "await" {
-		return s.lines[:min(want, len(s.lines))]
-	}
 	return s.lines
+}
+
+func (s *stage) said() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lines)
 }
 
 func (s *stage) say(letter, line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	line = fmt.Sprintf("  %1s %s", letter, line)
-	if s.once && slices.Contains(s.lines, line) {
-		return
-	}
-	s.lines = append(s.lines, line)
-	if s.news != nil {
-		close(s.news)
-		s.news = nil
+	if line = fmt.Sprintf("  %1s %s", letter, line); !s.once || !slices.Contains(s.lines, line) {
+		s.lines = append(s.lines, line)
+		s.news <- struct{}{}
 	}
 }
 
@@ -256,9 +245,9 @@ func (s *stage) enter(ctx context.Context, p *process, verb, handle string, args
 	}
 	if verb == "warm" {
 		req.Key = "warm"
-		s.mute(p, true)
-		defer s.mute(p, false)
+		p.silence(true)
 		release(s.t, asker{s.t, p.Backend, "warm"}.lease(p.letter, lasting(req.TTL)))
+		p.silence(false)
 		return ""
 	}
 	l, place, err := p.Enter(ctx, req)
@@ -270,12 +259,6 @@ func (s *stage) enter(ctx context.Context, p *process, verb, handle string, args
 		return "place"
 	}
 	return outcome(err)
-}
-
-func (s *stage) mute(p *process, is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.mute = is
 }
 
 // behind is what happens behind the back of a process: what was held up is carried out, its oldest key is deleted, its session revoked.
@@ -316,6 +299,13 @@ func outcome(err error) string {
 	return "failed"
 }
 
+// silence has the process not recorded.
+func (p *process) silence(mute bool) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.mute = mute
+}
+
 // process returns the one with this letter.
 func (s *stage) process(letter string) *process {
 	s.mu.Lock()
@@ -343,7 +333,7 @@ func (p *process) unary(
 	text, quiet := p.request(req)
 	fault := ""
 	p.s.mu.Lock()
-	if quiet = quiet || p.mute; !quiet && len(p.faults) > 0 {
+	if !quiet && !p.mute && len(p.faults) > 0 {
 		fault, p.faults = p.faults[0], p.faults[1:]
 	}
 	p.s.mu.Unlock()
@@ -372,7 +362,7 @@ func (p *process) unary(
 		answer = "(" + fault + ")"
 	}
 	if !quiet {
-		p.s.say(p.letter, text+" -> "+answer)
+		p.say(text + " -> " + answer)
 	}
 	if err == nil && (fault == "answer" || fault == "hold" || fault == "lose") {
 		err = status.Error(codes.Unavailable, "lost")
@@ -397,6 +387,15 @@ func (p *process) answer(reply any, err error) string {
 	return "done"
 }
 
+func (p *process) say(text string) {
+	p.s.mu.Lock()
+	mute := p.mute
+	p.s.mu.Unlock()
+	if !mute {
+		p.s.say(p.letter, text)
+	}
+}
+
 // watched is a stream whose requests are recorded: watches when they have begun.
 type watched struct {
 	grpc.ClientStream
@@ -419,7 +418,7 @@ func (w watched) SendMsg(m any) error {
 	case req.GetCreateRequest() != nil && !quiet:
 		w.watches.Store(req.GetCreateRequest().WatchId, text)
 	case !quiet && (req == nil || known):
-		w.say(text)
+		w.p.say(text)
 	}
 	return w.ClientStream.SendMsg(m)
 }
@@ -428,17 +427,8 @@ func (w watched) RecvMsg(m any) error {
 	err := w.ClientStream.RecvMsg(m)
 	if got, is := m.(*pb.WatchResponse); err == nil && is && got.Created {
 		if text, known := w.watches.Load(got.WatchId); known {
-			w.say(text.(string))
+			w.p.say(text.(string))
 		}
 	}
 	return err
-}
-
-func (w watched) say(text string) {
-	w.p.s.mu.Lock()
-	mute := w.p.mute
-	w.p.s.mu.Unlock()
-	if !mute {
-		w.p.s.say(w.p.letter, text)
-	}
 }
