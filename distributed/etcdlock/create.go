@@ -184,7 +184,7 @@ func (c *claim) created(got *pb.TxnResponse) *view {
 		return c.viewOf(got.Header.Revision, before, nil)
 	}
 	q := requestsOf(c.dir, before.GetKvs())
-	v := c.fullView(c.revision, append(q, request{c.name, c.revision, true, c.a.Limit}), len(q))
+	v := c.fullView(c.revision, append(q, request{c.name, c.revision, driver.Asked{Shared: true, Limit: c.a.Limit}}), len(q))
 	v.created = true
 	return v
 }

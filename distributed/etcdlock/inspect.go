@@ -75,7 +75,7 @@ func (b *Backend) requestsFor(key string, q []*mvccpb.KeyValue) []request {
 }
 
 func (r request) mode() distributed.Mode {
-	if r.shared {
+	if r.Shared {
 		return distributed.Shared
 	}
 	return distributed.Exclusive

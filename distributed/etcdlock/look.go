@@ -23,7 +23,7 @@ var errRobbed = fmt.Errorf("etcdlock: the key of the request is gone: %w", distr
 type view struct {
 	revision  int64
 	first     bool     // it is the attempt's turn
-	before    []string // otherwise the keys that it waits for: see waitsFor; the lock's prefix: all of them
+	before    []string // otherwise the keys that it waits for: see driver.KeepsOut; the lock's prefix: all of them
 	waiter    string   // the first request of another instance that waits behind it; "": none
 	created   bool     // it is that of the transaction which has created the key
 	undecided bool     // there are permits, or keys that are no requests, and more of the queue has to be seen

@@ -3,60 +3,19 @@ package etcdlock
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 )
 
 func permits(n int) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
-}
-
-// lineOf is a queue of these: x writes, s reads, a digit is the limit of a permit.
-func lineOf(text string) (q []request) {
-	for i, c := range text {
-		q = append(q, request{fmt.Sprint(i), int64(i + 1), c != 'x', max(strings.IndexRune("0123456789", c), 0)})
-	}
-	return q
-}
-
-func TestAdmitted(t *testing.T) {
-	for line, want := range map[string]int{
-		"": 0, "x": 1, "xs": 1, "sx": 1, "ssx2": 2, "s22": 2, "22222": 2, "3333": 3, "13": 2, "213s": 1, "2s2s": 2, "2x2": 1, "x22": 1, "1s": 2,
-	} {
-		require.Equal(t, want, admitted(lineOf(line)), line)
-	}
-}
-
-// A waiter is not admitted before one of those has gone that it watches, whoever else goes.
-func TestWaitersWatchWhatCanAdmitThem(t *testing.T) {
-	rnd := testseed.Rand(t)
-	for range 20_000 {
-		var line strings.Builder
-		for range 1 + rnd.IntN(9) {
-			line.WriteByte("xss1223345"[rnd.IntN(10)])
-		}
-		q := lineOf(line.String())
-		for i := admitted(q); i < len(q); i++ {
-			if !q[i].shared {
-				continue // it watches the one before it
-			}
-			watched := waitsFor(q, i)
-			require.NotEmpty(t, watched, "%s at %d", line.String(), i)
-			rest := slices.DeleteFunc(slices.Clone(q[:i+1]), func(r request) bool {
-				return r.name != q[i].name && !slices.Contains(watched, r) && rnd.IntN(2) == 0
-			})
-			require.Less(t, admitted(rest), len(rest), "%s at %d, which watches %v, is admitted in %v", line.String(), i, watched, rest)
-		}
-	}
 }
 
 // A permit that is released wakes few of those that wait, however many there are.
@@ -97,7 +56,7 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 // A limit above what is watched one by one.
 func TestManyPermits(t *testing.T) {
 	t.Parallel()
-	const limit = mostFollowed + 8
+	const limit = driver.MostFollowed + 8
 	b := onShared(t)
 	ask := asker{t, b, "k"}
 	held := make([]distributed.Lease, limit)

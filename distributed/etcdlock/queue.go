@@ -10,15 +10,18 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // request is a key of a lock's queue: who holds it, and who waits for it, in the order of create revisions.
 type request struct {
-	name     string
-	revision int64
-	shared   bool // or it holds a lease that was downgraded
-	limit    int  // of a permit; 0: none
+	name         string
+	revision     int64
+	driver.Asked // one that holds a lease which was downgraded is Shared
 }
+
+// admitted is how many at the head of the queue hold the lock.
+func admitted(q []request) int { return driver.Admitted(q, false) }
 
 // queueOf puts the requests for one lock into their order.
 func queueOf(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
@@ -33,11 +36,11 @@ func requestsOf(dir string, kvs []*mvccpb.KeyValue) []request {
 	q := make([]request, len(kvs))
 	for i, kv := range kvs {
 		name := string(kv.Key)
-		q[i] = request{name, kv.CreateRevision, isDowngraded(kv), 0}
+		q[i] = request{name, kv.CreateRevision, driver.Asked{Shared: isDowngraded(kv)}}
 		if letter := strings.TrimPrefix(name, dir); strings.HasPrefix(letter, letterOf(distributed.Shared, 0)) {
-			q[i].shared = true
+			q[i].Shared = true
 		} else if limit := limitIn(letter); limit > 0 {
-			q[i].shared, q[i].limit = true, limit
+			q[i].Shared, q[i].Limit = true, limit
 		}
 	}
 	return q
@@ -54,57 +57,15 @@ func limitIn(name string) int {
 	return limit
 }
 
-// admitted is how many at the head of the queue hold the lock: one writer, or the readers and permits before the first writer, up
-// to the first permit that has as many before it as its limit says. So what is before a request decides on it. As that can
-// only become less, one that holds the lock goes on to; and whoever is admitted behind a permit saw that one admitted (rule E9).
-func admitted(q []request) int {
-	for i, r := range q {
-		switch {
-		case !r.shared && i == 0:
-			return 1
-		case !r.shared:
-			return i
-		case r.limit > 0 && i >= r.limit:
-			return i
-		}
-	}
-	return len(q)
-}
-
-// waitsFor returns which of the requests before the one at i have to be watched: it cannot be admitted before one of them has gone,
-// or was downgraded. That is the last one, for an exclusive request. For a shared one it is the last writer; or, for a permit with the
-// limit n that has too many before it, the n youngest of these: more than all but n have to go. So one that is released wakes n
-// waiters at most, and one if the oldest goes first. Who is kept out by the limits of others alone waits for what the last of them
-// does, and for that one to leave.
-func waitsFor(q []request, i int) []request {
-	if !q[i].shared {
-		return q[i-1 : i]
-	}
-	for j := i - 1; j >= 0; j-- {
-		if !q[j].shared {
-			return q[j : j+1]
-		}
-	}
-	for j := i; j >= 0; j-- {
-		if limit := q[j].limit; limit > 0 && j >= limit {
-			return q[j-limit : min(j+1, i)]
-		}
-	}
-	return nil
-}
-
-// mostFollowed bounds how many keys a waiter watches one by one. With more it watches all that leave the lock.
-const mostFollowed = 32
-
 // fullView is the view of a whole queue, in which the request at i is the attempt's own. The caller holds mu, or the attempt is asking.
 func (c *claim) fullView(revision int64, q []request, i int) *view {
 	inside := admitted(q)
 	v := &view{revision: revision, first: i < inside, waiter: c.waitsIn(q[inside:])}
 	if !v.first {
-		for _, r := range waitsFor(q, i) {
+		for _, r := range driver.KeepsOut(q, i, false) {
 			v.before = append(v.before, r.name)
 		}
-		if len(v.before) > mostFollowed {
+		if len(v.before) > driver.MostFollowed {
 			v.before = []string{c.dir}
 		}
 	}
@@ -123,7 +84,7 @@ func (c *claim) waitsIn(waiting []request) string {
 
 // isNext reports whether the attempt, which has no key, would hold the lock as the last of this queue.
 func (c *claim) isNext(q []request) bool {
-	all := append(slices.Clip(q), request{shared: c.a.Shares(), limit: c.a.Limit})
+	all := append(slices.Clip(q), request{Asked: driver.Asked{Shared: c.a.Shares(), Limit: c.a.Limit}})
 	return admitted(all) == len(all)
 }
 
