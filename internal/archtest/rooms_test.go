@@ -140,7 +140,8 @@ var rooms = []room{
 	},
 
 	{
-		path: "internal/testlocker", what: "what tests of Lockers begin with", knows: []string{".", "distributed", "distributed/memlock"},
+		path: "internal/testlocker", what: "what tests of Lockers begin with, and storms of faults",
+		knows:  []string{".", "distributed", "distributed/memlock", "internal/testproc", "internal/testscope", "internal/testseed"},
 		sealed: underRoot,
 	},
 	{path: "internal/problem", what: "HTTP problem details", sealed: nothing},
