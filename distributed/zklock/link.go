@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // link is the network below a session. The client library dials through it, because it does not tell what a session needs to
@@ -154,7 +157,11 @@ func (w *wire) Write(b []byte) (int, error) {
 		w.pass()
 	}
 	w.mu.Unlock()
-	return w.Conn.Write(b)
+	n, err := w.Conn.Write(b)
+	if err != nil { // the library answers the request with it, as it is
+		err = fmt.Errorf("%w: %w", zk.ErrConnectionClosed, err)
+	}
+	return n, err
 }
 
 // pass lets replies through. The caller holds mu.

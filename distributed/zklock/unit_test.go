@@ -3,6 +3,7 @@ package zklock
 import (
 	"fmt"
 	"math"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,18 @@ func TestASessionIsProvenByALaterSync(t *testing.T) {
 	valid(1600 * time.Millisecond)
 	answered(4200 * time.Millisecond)
 	valid(3 * time.Second)
+}
+
+// A request whose connection breaks while it is sent was not refused: it may have been carried out, and is asked again.
+func TestAWriteThatFailsIsNoRefusal(t *testing.T) {
+	conn, other := net.Pipe()
+	require.NoError(t, conn.Close())
+	require.NoError(t, other.Close())
+	_, err := (&wire{Conn: conn}).Write([]byte("request"))
+	require.True(t, isInterruption(err))
+	err = explain("delete", err)
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.NotErrorIs(t, err, distributed.ErrRefused)
 }
 
 func TestOpenTakesSeveralServersAndAChroot(t *testing.T) {
