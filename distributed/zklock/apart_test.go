@@ -126,10 +126,8 @@ func try(t *testing.T, name string, attack func() error) {
 
 // targets are the nodes of bank: its root, that of a lock, a holder and a waiter.
 func targets(held distributed.Lease, waiting distributed.Place, root string) []string {
-	node, a := held.(*lease).path, waiting.(place).a
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return []string{root, path.Dir(node), node, a.dir + "/" + a.node}
+	node := claimOf(held).path()
+	return []string{root, path.Dir(node), node, claimOf(waiting).path()}
 }
 
 // TestAnotherSystemsUserHasNoRightToALock: the documented ACLs keep systems apart.
@@ -181,7 +179,7 @@ func TestAStolenSessionIsNoticed(t *testing.T) {
 	p := asker{t, v.Other.(*Backend), v.Key}.place("b")
 	first, ok := l.NextFence()
 	require.True(t, ok)
-	shop, node := asShop(t), l.(*lease).path
+	shop, node := asShop(t), claimOf(l).path()
 	require.Eventually(t, func() bool {
 		found, stat, err := shop.Exists(node) // takes no right, and shows whose it is
 		if err == nil && found {

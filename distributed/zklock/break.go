@@ -39,26 +39,26 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if err != nil {
 		return record, fmt.Errorf("zklock: %q is no state of a lock", found.State)
 	}
-	s, ctx, cancel, err := b.session(ctx)
+	s, ctx, cancel, err := b.session(ctx, "")
 	defer cancel()
 	if err != nil {
 		return record, err
 	}
 	q, _, err := b.queueOf(ctx, s, found.Key)
 	if err != nil {
-		return record, b.orClosed(err)
+		return record, b.engine.OrClosed(err)
 	}
 	first, err := b.facts(ctx, s, found.Key, q[:min(1, len(q))])
 	if err != nil || len(first) == 0 || first[0].created > youngest {
-		return record, orNotHeld(b.orClosed(err))
+		return record, orNotHeld(b.engine.OrClosed(err))
 	}
 	stat, err := b.deleteAll(ctx, s, found.Key, q[:holdersOf(q, first[0])], broken{by, reason, record.Holder})
 	if err != nil {
-		return record, orNotHeld(b.orClosed(err))
+		return record, orNotHeld(b.engine.OrClosed(err))
 	}
 	b.sweepBroken(ctx, s)
 	record.At, record.Fence = time.UnixMilli(stat.Mtime), lastBefore(stat.Mzxid)
-	b.log.Warn("zklock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
+	b.set.log.Warn("zklock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
 	return record, nil
 }
 

@@ -17,7 +17,8 @@
 //	            └─ it goes: look again                       ▼
 //	                                                        LOST: the session is silent or expired
 //
-// Liveness is the session's, order the nodes': session.go and proof.go, look.go and queue.go.
+// Liveness is the session's, order the nodes': session.go and proof.go, look.go and queue.go. The package is a driver below
+// distributed/driver, which has the states of a request: claim.go says how its node is created, found again and deleted.
 //
 // The client is github.com/go-zookeeper/zk; its own Lock knows no contexts and is not used. What link.go does beneath it, and
 // why, stands there.

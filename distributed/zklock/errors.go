@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // ErrInvalidTTL says that a lease TTL is shorter than the time-out that the server grants to a session, so that a
@@ -15,7 +16,7 @@ import (
 var ErrInvalidTTL = errors.New("zklock: lease TTL shorter than the session time-out")
 
 // errOver says that the session of a request has ended.
-var errOver = fmt.Errorf("zklock: the session has ended: %w", distributed.ErrUnavailable)
+var errOver = fmt.Errorf("zklock: %w", driver.ErrOver)
 
 // explain wraps the error of a call that was answered, or ended with its connection. Answers about nodes stay what they are.
 func explain(what string, err error) error {
@@ -84,5 +85,5 @@ func (b *Backend) observe(sent time.Time, err error) {
 			e.RTT = 0
 		}
 	}
-	b.observers.report(e)
+	b.engine.Report(e)
 }

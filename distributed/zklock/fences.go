@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -29,51 +28,4 @@ func fenceOf(zxid int64) (uint64, error) {
 			distributed.ErrUnavailable, distributed.ErrRefused, zxid, mostEpochs-1)
 	}
 	return uint64(zxid) << blockBits, nil
-}
-
-// fences are those of one lease.
-type fences struct {
-	mu         sync.Mutex // guards all below
-	shared     bool
-	permit     bool   // set before the first use: the first of each block is left to readers that have seen the same zxid
-	next, last uint64 // of an exclusive lease: the next to draw, and the first that is not ours; of a shared one: next alone
-}
-
-// open takes the block that begins at first. The rest of the block before is dropped.
-func (f *fences) open(first uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.shared && first >= f.last { // answers may overtake each other
-		f.next, f.last = first, first+blockSize
-		if f.permit {
-			f.next++
-		}
-	}
-}
-
-// share makes first the only fence.
-func (f *fences) share(first uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.shared, f.next = true, first
-}
-
-// draw returns the next fence; low is true once for each block, when half of it is used.
-func (f *fences) draw() (fence uint64, ok, low bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.shared:
-		return f.next, true, false
-	case f.next == f.last:
-		return 0, false, false
-	}
-	f.next++
-	return f.next - 1, true, f.last-f.next == blockSize/2
-}
-
-func (f *fences) isShared() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.shared
 }

@@ -3,10 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -14,55 +11,20 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// observers receive the outcome of every exchange.
-type observers struct {
-	mu  sync.Mutex
-	all atomic.Pointer[[]*func(distributed.Exchange)] // written under mu; never changed in place
-}
-
-// Observe implements distributed.Observable: every request is reported, of callers and of background tasks.
-func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) {
-	o := &b.observers
-	o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
-	return func() {
-		o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
-			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
-		})
-	}
-}
-
-func (o *observers) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var all []*func(distributed.Exchange)
-	if old := o.all.Load(); old != nil {
-		all = slices.Clone(*old)
-	}
-	all = f(all)
-	o.all.Store(&all)
-}
-
-func (o *observers) report(e distributed.Exchange) {
-	if all := o.all.Load(); all != nil {
-		for _, f := range *all {
-			(*f)(e)
-		}
-	}
-}
-
 // Echo implements distributed.Observable: a sync, which the leader answers.
 func (b *Backend) Echo(ctx context.Context) error {
-	s, ctx, cancel, err := b.session(ctx)
+	sent := time.Now()
+	s, ctx, cancel, err := b.session(ctx, "")
 	defer cancel()
 	if err == nil {
 		err = s.sync(ctx)
 	} else if errors.Is(err, distributed.ErrUnreached) {
-		b.observers.report(distributed.Exchange{Err: err})
+		b.engine.Report(distributed.Exchange{Sent: sent, Err: err})
 	}
 	if errors.Is(err, distributed.ErrRefused) {
 		return nil // it answers
 	}
-	return b.orClosed(err)
+	return b.engine.OrClosed(err)
 }
 
 // ttlMemory is how long a TTL in use is remembered at least.
@@ -70,7 +32,7 @@ const ttlMemory = 5 * time.Minute
 
 // LongestTTL implements distributed.TTLRegistry. A note is a node, whose time of change is the server's.
 func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
-	s, ctx, cancel, err := b.session(ctx)
+	s, ctx, cancel, err := b.session(ctx, "")
 	defer cancel()
 	if err != nil {
 		return 0, err

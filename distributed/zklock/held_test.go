@@ -15,27 +15,19 @@ import (
 func looked(t *testing.T, l distributed.Lease) {
 	t.Helper()
 	rested(t, l)
-	l.(*lease).a.poke()
+	claimOf(l).a.Poke()
 	rested(t, l)
 }
 
 // rested waits until no look is under way.
 func rested(t *testing.T, l distributed.Lease) {
 	t.Helper()
-	a := l.(*lease).a
-	require.Eventually(t, func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return !a.looking
-	}, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return !claimOf(l).a.Looking() }, patience, time.Millisecond)
 }
 
 // onlyEvents has nothing but an event make the holder look.
 func onlyEvents(l distributed.Lease) {
-	a := l.(*lease).a
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.plan(time.Hour)
+	claimOf(l).a.LookIn(time.Hour)
 }
 
 // The client library keeps a channel for each watch that it sets, until something happens to the node.
@@ -130,5 +122,21 @@ func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
 		require.ErrorIs(t, err, distributed.ErrNotHeld, name)
 		require.True(t, l.Healthy())
 		release(t, l)
+	}
+}
+
+// An instance may have any name: its request is never taken for a lease that was downgraded.
+func TestNoInstanceLooksDowngraded(t *testing.T) {
+	t.Parallel()
+	b := open(t, need(t).Addr, newRoot())
+	for _, name := range []string{"shared", "x", " "} {
+		ask := asker{t, b, "k-" + name}
+		l := ask.lease(name, lasting(long))
+		p := ask.place("reader", shared, lasting(long))
+		require.Empty(t, p.Granted())
+		_, _, err := ask.try("reader", shared, func(r *distributed.Request) { r.NoWait = true })
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		release(t, l)
+		release(t, granted(t, p))
 	}
 }

@@ -31,7 +31,7 @@ type nodeFacts struct {
 // session's affair.
 func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspection, error) {
 	found := distributed.Inspection{Key: key}
-	s, ctx, cancel, err := b.session(ctx)
+	s, ctx, cancel, err := b.session(ctx, "")
 	defer cancel()
 	if err != nil {
 		return found, err
@@ -39,7 +39,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	if err = b.describe(ctx, s, &found, distributed.MaxNamed, distributed.MaxNamed); err == nil {
 		found.Broken, err = b.brokenOf(ctx, s, key)
 	}
-	return found, b.orClosed(err)
+	return found, b.engine.OrClosed(err)
 }
 
 // describe fills in what is known of a key, and names so many.
@@ -142,14 +142,14 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if limit <= 0 {
 		return nil, "", fmt.Errorf("zklock: a page of %d keys: want 1 or more", limit)
 	}
-	s, ctx, cancel, err := b.sessionFrom(ctx, b.sessions.forLists)
+	s, ctx, cancel, err := b.session(ctx, lists)
 	defer cancel()
 	if err != nil {
 		return nil, "", err
 	}
 	keys, err := b.keysAfter(ctx, s, prefix, cursor)
 	if err != nil {
-		return nil, "", b.orClosed(err)
+		return nil, "", b.engine.OrClosed(err)
 	}
 	next := ""
 	if len(keys) > limit {
@@ -159,7 +159,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	for _, key := range keys {
 		found := distributed.Inspection{Key: key}
 		if err = b.describe(ctx, s, &found, 1, 0); err != nil {
-			return nil, "", b.orClosed(err)
+			return nil, "", b.engine.OrClosed(err)
 		}
 		if found.Held() {
 			page = append(page, found)

@@ -11,17 +11,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // errRobbed says that an attempt's node is gone though nobody here has deleted it.
 var errRobbed = fmt.Errorf("zklock: the node of the request is gone: %w", distributed.ErrUnavailable)
-
-// grant is what a look has found out about an attempt whose turn it is.
-type grant struct {
-	since     time.Time // when the request or the look was sent
-	fence     uint64    // the first of its block, greater than any before (rule Z6)
-	contended bool
-}
 
 // view is a look at a key's children. It is never newer than what the server knows, which may lag behind the leader. But a
 // look of our session shows what our session has written, and so all that came before: if no node before ours is in
@@ -34,10 +28,10 @@ type view struct {
 }
 
 // read reads the children of the key's node, and of those that have taken its place.
-func (a *attempt) read(ctx context.Context, watch bool) (view, error) {
-	v, err := a.b.line(a.dir, func(dir string) (children, error) { return a.children(ctx, dir, watch) })
+func (c *claim) read(ctx context.Context, watch bool) (view, error) {
+	v, err := c.b.line(c.dir, func(dir string) (children, error) { return c.children(ctx, dir, watch) })
 	if err == nil {
-		v.i = v.q.find(a.id)
+		v.i = v.q.find(c.id)
 	}
 	return v, err
 }
@@ -49,87 +43,97 @@ type children struct {
 }
 
 // children reads those of one node, and has the attempt look when they change if it is to, and that is not so already.
-func (a *attempt) children(ctx context.Context, dir string, watch bool) (children, error) {
-	watch = watch && a.s.watch(dir, a)
-	got, err := ask(ctx, a.s, "children", func() (got children, err error) {
+func (c *claim) children(ctx context.Context, dir string, watch bool) (children, error) {
+	watch = watch && c.s.watch(dir, c)
+	got, err := ask(ctx, c.s, "children", func() (got children, err error) {
 		if watch {
-			a.b.counts.watches.Add(1)
-			got.names, got.stat, _, err = a.s.conn.ChildrenW(dir)
+			c.b.counts.watches.Add(1)
+			got.names, got.stat, _, err = c.s.conn.ChildrenW(dir)
 		} else {
-			got.names, got.stat, err = a.s.conn.Children(dir)
+			got.names, got.stat, err = c.s.conn.Children(dir)
 		}
 		return got, err
 	}, nil)
 	if watch && err != nil {
-		a.s.unwatch(dir, a, errors.Is(err, zk.ErrNoNode))
+		c.s.unwatch(dir, c, errors.Is(err, zk.ErrNoNode))
 	}
 	return got, err
 }
 
 // look finds out whether it is the attempt's turn. If not, a watch is set on the node that it waits for, or for a permit on those that
-// it waits for, and the result is nil.
-func (a *attempt) look(ctx context.Context, since time.Time) (*grant, error) {
-	read := func() (view, error) { return a.read(ctx, false) }
+// it waits for.
+func (c *claim) look(ctx context.Context, since time.Time) (driver.Standing, error) {
 	for {
-		v, err := read()
+		v, err := c.read(ctx, c.wide)
 		switch {
 		case errors.Is(err, zk.ErrNoNode), err == nil && v.i < 0:
-			a.b.forgetNext(a.dir)
-			return nil, errRobbed
+			c.b.forgetNext(c.dir)
+			return driver.Standing{}, errRobbed
 		case err != nil:
-			return nil, err
+			return driver.Standing{}, err
 		}
-		g, err := a.judge(ctx, since, v)
+		s, err := c.judge(ctx, since, v)
 		switch {
 		case errors.Is(err, zk.ErrNoNode): // one that it waits for went meanwhile
 		case errors.Is(err, errWide):
-			read = func() (view, error) { return a.watchChildren(ctx) }
+			c.wide = true
 		default:
-			return g, err
+			return s, err
 		}
 	}
 }
 
 // judge is look when the children are known.
-func (a *attempt) judge(ctx context.Context, since time.Time, v view) (*grant, error) {
-	n, ok := v.q.before(v.i, a.shared())
+func (c *claim) judge(ctx context.Context, since time.Time, v view) (driver.Standing, error) {
+	n, ok := v.q.before(v.i, c.a.Shares())
 	zxid := v.zxid
 	if ok {
-		if a.noWait && !a.shared() {
-			return nil, nil
+		if c.a.NoWait && !c.a.Shares() {
+			return c.waits(), nil
 		}
-		pred, err := a.follow(ctx, a.dir+"/"+n.name)
+		pred, err := c.follow(ctx, c.dir+"/"+n.name)
 		if err == nil && n.id == v.q[0].id {
-			a.waitsFor(pred.instance)
+			c.holder = pred.instance
 		}
-		if err != nil || !pred.downgraded || !a.shared() {
-			return nil, err
+		if err != nil || !pred.downgraded || !c.a.Shares() {
+			return c.waits(), err
 		}
 		zxid = max(zxid, pred.zxid) // it is the first, because nobody was before it when it was exclusive
 	}
 	switch {
-	case !a.shared() || v.i < v.q.admitted(ok):
-		return a.grant(ctx, since, v, zxid, ok)
-	case a.noWait:
-		return nil, nil
+	case !c.a.Shares() || v.i < v.q.admitted(ok):
+		return c.grant(ctx, since, v, zxid, ok)
+	case c.a.NoWait:
+		return c.waits(), nil
 	}
-	return nil, a.followAll(ctx, v.q, v.q.short(v.i))
+	err := c.followAll(ctx, v.q, v.q.short(v.i))
+	return c.waits(), err
 }
 
-// grant makes the grant of a view; downgraded says that the first in line was an exclusive holder.
-func (a *attempt) grant(ctx context.Context, since time.Time, v view, zxid int64, downgraded bool) (*grant, error) {
-	if err := a.s.vouch(ctx); err != nil {
-		return nil, err
+// waits is how a waiter stands.
+func (c *claim) waits() driver.Standing {
+	return driver.Standing{Kind: driver.Queued, Holder: c.holder}
+}
+
+// grant is what makes a lease of a view; downgraded says that the first in line was an exclusive holder.
+func (c *claim) grant(ctx context.Context, since time.Time, v view, zxid int64, downgraded bool) (driver.Standing, error) {
+	if err := c.s.vouch(ctx); err != nil {
+		return driver.Standing{}, err
 	}
-	if a.limit > 0 {
+	if c.a.Limit > 0 {
 		var err error
-		if zxid, err = a.ownZxid(ctx, v, downgraded); err != nil {
-			return nil, err
+		if zxid, err = c.ownZxid(ctx, v, downgraded); err != nil {
+			return driver.Standing{}, err
 		}
 	}
-	fence, err := fenceOf(zxid)
-	_, contended := v.q.waiter(v.i, a.shared())
-	return &grant{since, fence, contended}, err
+	block, err := blockOf(zxid, c.a.Limit > 0, nil)
+	_, contended := v.q.waiter(v.i, c.a.Shares())
+	s := driver.Standing{Kind: driver.Granted, Sent: since, Fences: block, Contended: contended, Next: lookPause}
+	if contended {
+		s.Next = c.nextLook(true)
+	}
+	c.contended = contended
+	return s, err
 }
 
 // followed is what is known of the node that an attempt waits for.
@@ -139,101 +143,78 @@ type followed struct {
 	zxid       int64 // of its latest change
 }
 
-// follow sets a watch on the node that the attempt waits for, unless it is set already.
-func (a *attempt) follow(ctx context.Context, node string) (followed, error) {
-	a.mu.Lock()
-	known := slices.Contains(a.follows, node)
-	if !known {
-		a.follows = append(a.follows, node)
-	}
-	a.mu.Unlock()
-	if !known {
-		a.s.watch(node, a)
-	}
-	got, err := ask(ctx, a.s, "follow", func() (f followed, err error) {
+// follow reads the node that the attempt waits for, and sets a watch on it, unless it is set already.
+func (c *claim) follow(ctx context.Context, node string) (followed, error) {
+	first := c.s.watch(node, c)
+	got, err := ask(ctx, c.s, "follow", func() (f followed, err error) {
 		var data []byte
 		var stat *zk.Stat
-		if known {
-			data, stat, err = a.s.conn.Get(node)
+		if first {
+			data, stat, _, err = c.s.conn.GetW(node)
 		} else {
-			data, stat, _, err = a.s.conn.GetW(node)
+			data, stat, err = c.s.conn.Get(node)
 		}
 		if err == nil {
 			f = followed{string(data) == downgradedData, string(data), stat.Mzxid}
 		}
 		return f, err
 	}, nil)
-	if err != nil && !known {
-		a.s.unwatch(node, a, errors.Is(err, zk.ErrNoNode))
-		a.unfollow(node)
+	if err != nil && first {
+		c.s.unwatch(node, c, errors.Is(err, zk.ErrNoNode))
 	}
 	return got, err
-}
-
-// waitsFor notes the holder. An attempt knows it if it is the next in line: others follow another waiter.
-func (a *attempt) waitsFor(instance string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.holder = instance
-}
-
-// unfollow forgets a watch: it was not set, or it has fired.
-func (a *attempt) unfollow(node string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.follows = slices.DeleteFunc(a.follows, func(one string) bool { return one == node })
 }
 
 // taken is the look of a request with NoWait. A node is created only if nobody is in the way, so that a request
 // that is refused disturbs nobody. A server that lags may show a holder that has gone, so it is asked to catch up before
 // a refusal.
-func (a *attempt) taken(ctx context.Context, prev *prev) (bool, error) {
-	if err := prev.wait(ctx); err != nil {
+func (c *claim) taken(ctx context.Context, prev *driver.Prev[claim]) (bool, error) {
+	if err := prev.Wait(ctx); err != nil {
 		return false, err
 	}
-	held, err := a.inTheWay(ctx, prev)
+	held, err := c.inTheWay(ctx, prev)
 	if err != nil || !held {
 		return false, err
 	}
-	if err = a.s.sync(ctx); err != nil {
+	if err = c.s.sync(ctx); err != nil {
 		return false, err
 	}
-	if held, err = a.inTheWay(ctx, prev); held && err == nil {
-		prev.giveUp()
-		err = prev.wait(ctx)
+	if held, err = c.inTheWay(ctx, prev); held && err == nil {
+		prev.GiveUp()
+		err = prev.Wait(ctx)
 	}
 	return held, err
 }
 
-func (a *attempt) inTheWay(ctx context.Context, prev *prev) (bool, error) {
-	v, err := a.read(ctx, false)
+func (c *claim) inTheWay(ctx context.Context, prev *driver.Prev[claim]) (bool, error) {
+	v, err := c.read(ctx, false)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	q := v.q.without(strings.TrimPrefix(prev.node(), a.dir+"/"))
-	n, ok := q.before(len(q), a.shared())
+	q := v.q.without(strings.TrimPrefix(pathOf(prev), c.dir+"/"))
+	n, ok := q.before(len(q), c.a.Shares())
 	if !ok {
-		return !a.isNext(q, false), nil
+		return !c.isNext(q, false), nil
 	}
-	if !a.shared() {
+	if !c.a.Shares() {
 		return true, nil
 	}
-	data, err := ask(ctx, a.s, "holder", func() ([]byte, error) {
-		data, _, err := a.s.conn.Get(a.dir + "/" + n.name)
+	data, err := ask(ctx, c.s, "holder", func() ([]byte, error) {
+		data, _, err := c.s.conn.Get(c.dir + "/" + n.name)
 		return data, err
 	}, nil)
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil // and the second look will not see it
 	}
-	return string(data) != downgradedData || !a.isNext(q, true), err
+	return string(data) != downgradedData || !c.isNext(q, true), err
 }
 
 // isNext reports whether a request that is created now would be admitted behind these, of which none is a writer, or the first has
 // downgraded its lease.
-func (a *attempt) isNext(q queue, downgraded bool) bool {
-	all := append(slices.Clip(q), node{shared: a.shared(), limit: a.limit})
-	return q.admitted(downgraded) == len(q) && (!a.shared() || all.admitted(downgraded) == len(all))
+func (c *claim) isNext(q queue, downgraded bool) bool {
+	all := append(slices.Clip(q), node{shared: c.a.Shares(), limit: c.a.Limit})
+	return q.admitted(downgraded) == len(q) && (!c.a.Shares() || all.admitted(downgraded) == len(all))
 }

@@ -29,7 +29,7 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 	l := asker{t, b, "k"}.lease("a")
 	conn := plainConn(t, server.Addr)
 	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
-	acl, _, err := conn.GetACL(l.(*lease).path)
+	acl, _, err := conn.GetACL(claimOf(l).path())
 	require.NoError(t, err)
 	require.Equal(t, zk.DigestACL(zk.PermAll, "shop", "secret"), acl)
 
@@ -70,7 +70,7 @@ func TestACLOfOurOwn(t *testing.T) {
 	l := asker{t, b, "k"}.lease("a")
 	conn := plainConn(t, server.Addr)
 	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
-	acl, _, err := conn.GetACL(l.(*lease).path)
+	acl, _, err := conn.GetACL(claimOf(l).path())
 	require.NoError(t, err)
 	require.Equal(t, want, acl)
 	release(t, l)
@@ -94,28 +94,7 @@ func TestATTLBelowTheSessionsIsRefused(t *testing.T) {
 	l := asker{t, b, "k"}.lease("a")
 	release(t, l)
 	release(t, asker{t, b, "k"}.lease("a", lasting(time.Minute)))
-	require.Len(t, b.sessions.all, 1)
-}
-
-// One session serves all leases of one TTL, and there are not too many of them.
-func TestSessionsAreShared(t *testing.T) {
-	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
-	var first *session
-	for i := range 2 * maxSessions {
-		ttl := ttl + time.Duration(i)*time.Second
-		l := asker{t, b, "k"}.lease("a", lasting(ttl))
-		s := l.(*lease).a.s
-		require.LessOrEqual(t, s.timeout(), ttl)
-		if first == nil {
-			first = s
-		}
-		release(t, l)
-	}
-	require.Len(t, b.sessions.all, maxSessions)
-	again := asker{t, b, "other"}.lease("a").(*lease)
-	require.Same(t, first, again.a.s)
-	release(t, again)
+	require.Len(t, b.sessions.All(), 1)
 }
 
 func TestLongestTTL(t *testing.T) {
@@ -137,7 +116,7 @@ func TestLongestTTL(t *testing.T) {
 	longest(b, "another/shop", time.Second, time.Second)
 
 	// A note of ten minutes ago is forgotten, and its node deleted.
-	s := b.sessions.all[0]
+	s := b.sessions.All()[0]
 	dir := root + "/" + ttlName + "/shop"
 	later, err := b.note(t.Context(), s, dir+"/1")
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -79,21 +78,22 @@ func (q queue) short(i int) []node {
 var errWide = errors.New("zklock: the children are to be watched")
 
 // followAll watches nodes of a queue; the answer is zk.ErrNoNode if one of them has gone.
-func (a *attempt) followAll(ctx context.Context, q queue, nodes []node) error {
+func (c *claim) followAll(ctx context.Context, q queue, nodes []node) error {
 	if len(nodes) > mostFollowed {
-		if a.isFollowed(a.dir) {
+		if c.wide { // this look has set the watches
 			return nil
 		}
 		return errWide
 	}
+	c.wide = false
 	errs := make([]error, len(nodes))
 	var reads sync.WaitGroup
 	for i, n := range nodes {
-		if path := a.dir + "/" + n.name; !a.isFollowed(path) { // else its watch tells
+		if path := c.dir + "/" + n.name; !c.s.watches(path, c) { // else its watch tells
 			reads.Go(func() {
 				var f followed
-				if f, errs[i] = a.follow(ctx, path); errs[i] == nil && n.id == q[0].id {
-					a.waitsFor(distributed.HolderText(f.instance, q.admitted(true)-1))
+				if f, errs[i] = c.follow(ctx, path); errs[i] == nil && n.id == q[0].id { // which one of them is, at most
+					c.holder = distributed.HolderText(f.instance, q.admitted(true)-1)
 				}
 			})
 		}
@@ -102,32 +102,14 @@ func (a *attempt) followAll(ctx context.Context, q queue, nodes []node) error {
 	return errors.Join(errs...)
 }
 
-func (a *attempt) isFollowed(path string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Contains(a.follows, path)
-}
-
-// watchChildren reads the children, with a watch.
-func (a *attempt) watchChildren(ctx context.Context) (view, error) {
-	a.mu.Lock()
-	a.follows = append(a.follows, a.dir)
-	a.mu.Unlock()
-	v, err := a.read(ctx, true)
-	if err != nil {
-		a.unfollow(a.dir)
-	}
-	return v, err
-}
-
 // ownZxid is a zxid that only this permit has, and that is above those of all leases which ended before it was admitted: that of its
 // node's creation, if nothing has changed since, and else that of a change, which is made provided that the node is there. What a look
 // has seen would not do: others that are admitted beside it may have seen the same (rule Z6).
-func (a *attempt) ownZxid(ctx context.Context, v view, downgraded bool) (int64, error) {
-	path := a.dir + "/" + v.q[v.i].name
+func (c *claim) ownZxid(ctx context.Context, v view, downgraded bool) (int64, error) {
+	path := c.dir + "/" + v.q[v.i].name
 	if v.i == len(v.q)-1 && !downgraded {
-		created, err := ask(ctx, a.s, "own", func() (int64, error) {
-			_, stat, err := a.s.conn.Get(path)
+		created, err := ask(ctx, c.s, "own", func() (int64, error) {
+			_, stat, err := c.s.conn.Get(path)
 			if err != nil {
 				return 0, err
 			}
@@ -137,7 +119,7 @@ func (a *attempt) ownZxid(ctx context.Context, v view, downgraded bool) (int64, 
 			return created, err
 		}
 	}
-	zxid, err := a.mark(ctx, path)
+	zxid, err := c.mark(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = errRobbed
 	}
@@ -145,9 +127,9 @@ func (a *attempt) ownZxid(ctx context.Context, v view, downgraded bool) (int64, 
 }
 
 // mark changes something, provided that the node is there, and returns the zxid of the change.
-func (a *attempt) mark(ctx context.Context, path string) (int64, error) {
-	return ask(ctx, a.s, "mark", func() (int64, error) {
-		answers, err := a.s.conn.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}, &zk.SetDataRequest{Path: a.dir, Version: -1})
+func (c *claim) mark(ctx context.Context, path string) (int64, error) {
+	return ask(ctx, c.s, "mark", func() (int64, error) {
+		answers, err := c.s.conn.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}, &zk.SetDataRequest{Path: c.dir, Version: -1})
 		if err != nil {
 			return 0, err
 		}

@@ -22,32 +22,26 @@ const pingBudget = 5 * time.Second
 // Ping implements distributed.Backend: it creates a node and deletes it again, in one transaction, so the ensemble has its quorum
 // and the user its rights. The error names what is missing.
 func (b *Backend) Ping(ctx context.Context) error {
-	s, ctx, cancel, err := b.session(ctx)
+	s, ctx, cancel, err := b.session(ctx, "")
 	defer cancel()
 	if err != nil {
 		return err
 	}
-	return b.orClosed(b.probeWith(ctx, s))
+	return b.engine.OrClosed(b.probeWith(ctx, s))
 }
 
-// session returns a session for a question, and a context that ends within the budget.
-func (b *Backend) session(ctx context.Context) (*session, context.Context, context.CancelFunc, error) {
-	return b.sessionFrom(ctx, b.sessions.any)
-}
-
-func (b *Backend) sessionFrom(
-	ctx context.Context, pick func(context.Context) (*session, error),
-) (*session, context.Context, context.CancelFunc, error) {
+// session returns a session of a kind for a question, and a context that ends within the budget.
+func (b *Backend) session(ctx context.Context, kind string) (*session, context.Context, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(ctx, pingBudget)
-	if b.isClosed() {
+	if b.engine.Closed() {
 		return nil, ctx, cancel, distributed.ErrClosed
 	}
-	s, err := pick(ctx)
-	return s, ctx, cancel, b.orClosed(err)
+	s, err := b.any(ctx, kind)
+	return s, ctx, cancel, b.engine.OrClosed(err)
 }
 
 // probe makes sure that there is a root, and tries what a lock takes. It is the first use of a session.
-func (b *Backend) probe(s *session) error { return b.probeWith(s.ctx, s) }
+func (b *Backend) probe(s *session) error { return b.probeWith(s.Ctx, s) }
 
 func (b *Backend) probeWith(ctx context.Context, s *session) error {
 	path := b.set.root + "/" + probeName + rand.Text()[:idLength]
@@ -157,7 +151,7 @@ func (b *Backend) sweep(_ time.Time, due []*parent) {
 }
 
 func (b *Backend) sweepOne(p *parent) {
-	s, ctx, cancel, err := b.session(context.Background())
+	s, ctx, cancel, err := b.session(context.Background(), "")
 	defer cancel()
 	if err == nil {
 		_, err = ask(ctx, s, "delete parent", func() (struct{}, error) { return struct{}{}, s.conn.Delete(p.dir, -1) }, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // session is one session of the ensemble, with its one connection: liveness, apart from the order that the nodes keep.
@@ -23,32 +24,23 @@ import (
 //	connecting ── handshake ──▶ up ── probe ──▶ ready ──▶ up and down, as the connection comes and goes
 //	                                                 └── expired, or close ──▶ over
 type session struct {
+	*driver.Task[claim] // a kick says that the connection's state has changed
+
 	b      *Backend
-	wanted time.Duration
-	lists  bool // it is for lists, and no others
 	conn   *zk.Conn
 	link   *link
 	events <-chan zk.Event
 
-	wake   chan struct{}   // capacity 1: the connection's state has changed
-	ctx    context.Context // ends with stop
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when nothing of the session runs any more
-
 	mu      sync.Mutex
-	p       *proof                // guarded by mu, written once; nil before the first handshake
-	up      bool                  // guarded by mu; there is a connection
-	fresh   time.Time             // guarded by mu; when the latest handshake was sent, until the task takes it
-	change  chan struct{}         // guarded by mu; closed and replaced when up, ready, over or why changes
-	ready   bool                  // guarded by mu; probed
-	over    bool                  // guarded by mu
-	why     error                 // guarded by mu; of the latest probe that failed, or dial, which wakes nobody
-	watched map[string][]*attempt // guarded by mu; which are to look when something happens to a node
-	armed   map[string]bool       // guarded by mu; paths that the library watches, or is asked to
+	p       *proof              // guarded by mu, written once; nil before the first handshake
+	up      bool                // guarded by mu; there is a connection
+	fresh   time.Time           // guarded by mu; when the latest handshake was sent, until the task takes it
+	ready   bool                // guarded by mu; probed
+	why     error               // guarded by mu; of the latest probe that failed, or dial, which wakes nobody
+	watched map[string][]*claim // guarded by mu; which are to look when something happens to a node
+	armed   map[string]bool     // guarded by mu; paths that the library watches, or is asked to
 	alive   atomic.Pointer[proof]
 	downAt  atomic.Bool // !up, for Healthy
-	retired atomic.Bool // written under the Backend's mutex: no attempt begins any more
-	dead    removals
 }
 
 const (
@@ -67,21 +59,16 @@ const (
 	listBuffer = 128 << 20
 )
 
-func (b *Backend) newSession(wanted time.Duration, lists bool) (*session, error) {
+func (b *Backend) newSession(t *driver.Task[claim]) (*session, error) {
 	receive := receiveBuffer
-	if lists {
+	if t.Kind == lists {
 		receive = listBuffer
 	}
-	s := &session{
-		b: b, wanted: wanted, lists: lists, link: newLink(), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		change: make(chan struct{}), watched: map[string][]*attempt{}, armed: map[string]bool{},
-	}
-	s.dead.s = s
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &session{Task: t, b: b, link: newLink(), watched: map[string][]*claim{}, armed: map[string]bool{}}
 	s.downAt.Store(true)
 	s.link.secure = b.set.dial
 	s.link.limit, s.link.armed, s.link.opened, s.link.failed = s.dialLimit, s.anyArmed, s.opened, s.dialFailed
-	conn, events, err := zk.Connect(b.servers, wanted,
+	conn, events, err := zk.Connect(b.servers, t.TTL,
 		zk.WithDialer(s.link.dial), zk.WithHostProvider(&hosts{link: s.link}), zk.WithEventCallback(s.event), zk.WithLogger(quiet{}),
 		zk.WithLogInfo(false), zk.WithMaxConnBufferSize(sendBuffer), zk.WithMaxBufferSize(receive))
 	if err != nil {
@@ -90,7 +77,6 @@ func (b *Backend) newSession(wanted time.Duration, lists bool) (*session, error)
 	s.mu.Lock()
 	s.conn, s.events = conn, events
 	s.mu.Unlock()
-	go s.run()
 	return s, nil
 }
 
@@ -104,13 +90,13 @@ func (s *session) timeout() time.Duration {
 	if p := s.alive.Load(); p != nil {
 		return p.timeout
 	}
-	return s.wanted
+	return s.TTL
 }
 
 func (s *session) silence() time.Duration { return min(s.timeout()/silenceShare, longestSilence) }
 
-// patience is how long an answer is waited for.
-func (s *session) patience() time.Duration { return cmp.Or(s.b.set.patience, s.silence()) }
+// Patience implements driver.Session: it is how long an answer is waited for.
+func (s *session) Patience() time.Duration { return cmp.Or(s.b.set.patience, s.silence()) }
 
 // dialLimit bounds a dial and a handshake. The first one is not in a hurry: nothing is held yet.
 func (s *session) dialLimit() time.Duration {
@@ -130,15 +116,15 @@ func (s *session) dialFailed(sent time.Time, err error, inARow int) {
 	}
 	s.mu.Unlock()
 	if inARow >= len(s.b.servers) {
-		s.b.observers.report(distributed.Exchange{Sent: sent, Err: unreached(err)})
+		s.b.engine.Report(distributed.Exchange{Sent: sent, Err: unreached(err)})
 	}
 }
 
-// until is the time up to which the session lives at least.
-func (s *session) until() time.Time { return *s.alive.Load().until.Load() }
+// Until implements driver.Session: the time up to which the session lives at least.
+func (s *session) Until() time.Time { return *s.alive.Load().until.Load() }
 
-// healthy reports that the connection is up and has not been silent for too long. It is asked at every turn.
-func (s *session) healthy(now time.Time) bool {
+// Healthy implements driver.Session: the connection is up and has not been silent for too long. It is asked at every turn.
+func (s *session) Healthy(now time.Time) bool {
 	p := s.alive.Load()
 	return p != nil && !s.downAt.Load() && now.Sub(*p.last.Load()) < s.silence()+s.beat()
 }
@@ -181,97 +167,69 @@ func (s *session) event(e zk.Event) {
 func (s *session) setUp(up bool) {
 	s.mu.Lock()
 	s.up = up
-	s.changed()
 	s.mu.Unlock()
 	s.downAt.Store(!up)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// changed wakes all that wait for the session. The caller holds mu.
-func (s *session) changed() {
-	close(s.change)
-	s.change = make(chan struct{})
+	s.Changed()
+	s.Kick()
 }
 
 // expired is called when the server says that the session has expired: its nodes are gone.
 func (s *session) expired() {
-	if s.finish() {
-		s.b.log.Warn("zklock: the session has ended", "timeout", s.timeout())
-		s.b.lose(s)
+	if s.Expire() {
+		s.b.set.log.Warn("zklock: the session has ended", "timeout", s.timeout())
 	}
-	s.stop()
-}
-
-// finish marks the session as over, once.
-func (s *session) finish() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
-	}
-	s.over = true
-	s.changed()
-	return true
-}
-
-func (s *session) isOver() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over
 }
 
 // await waits until the session can be used.
 func (s *session) await(ctx context.Context) error {
-	for {
+	return s.Await(ctx, s.usable, func(err error) error {
 		s.mu.Lock()
-		usable, over, why, change := s.ready && s.up, s.over, s.why, s.change
-		s.mu.Unlock()
-		switch {
-		case over:
-			return errOver
-		case usable:
-			return nil
-		case why != nil && errors.Is(why, distributed.ErrRefused):
-			return why
+		defer s.mu.Unlock()
+		if s.why == nil {
+			return unreached(err)
 		}
-		select {
-		case <-change:
-		case <-ctx.Done():
-			s.mu.Lock()
-			why = s.why
-			s.mu.Unlock()
-			if why == nil {
-				return unreached(ctx.Err())
-			}
-			return distributed.Unavailable("", why, distributed.ErrUnreached, ctx.Err())
-		}
+		return distributed.Unavailable("", s.why, distributed.ErrUnreached, err)
+	})
+}
+
+// usable reports that the session can be used, or why it will not be.
+func (s *session) usable() (is bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is = s.ready && s.up; !is && errors.Is(s.why, distributed.ErrRefused) {
+		err = s.why
 	}
+	return is, err
 }
 
 // watch has the attempt look, once, when something happens to the node. It is called before the request that sets the
 // watch, so the event cannot be quicker. It reports false if the attempt's watch is set: the library would keep a channel for each.
-func (s *session) watch(path string, a *attempt) bool {
+func (s *session) watch(path string, c *claim) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.Contains(s.watched[path], a) {
+	if slices.Contains(s.watched[path], c) {
 		return false
 	}
-	s.watched[path] = append(s.watched[path], a)
+	s.watched[path] = append(s.watched[path], c)
 	s.armed[path] = true
 	return true
 }
 
+// watches reports that the attempt is to look when something happens to the node.
+func (s *session) watches(path string, c *claim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.watched[path], c)
+}
+
 // unwatch takes back a watch that was not set. If the node is gone, then so are all watches on it.
-func (s *session) unwatch(path string, a *attempt, gone bool) {
+func (s *session) unwatch(path string, c *claim, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if gone {
 		delete(s.armed, path)
 	}
-	rest := slices.DeleteFunc(s.watched[path], func(one *attempt) bool { return one == a })
+	rest := slices.DeleteFunc(s.watched[path], func(one *claim) bool { return one == c })
 	if s.watched[path] = rest; len(rest) == 0 {
 		delete(s.watched, path)
 	}
@@ -290,8 +248,8 @@ func (s *session) fire(e zk.Event) {
 	delete(s.watched, e.Path)
 	delete(s.armed, e.Path)
 	s.mu.Unlock()
-	for _, a := range watching {
-		a.event(e.Path)
+	for _, c := range watching {
+		c.event()
 	}
 }
 
@@ -299,5 +257,5 @@ func (s *session) fire(e zk.Event) {
 func (s *session) unwatchAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.watched = map[string][]*attempt{}
+	s.watched = map[string][]*claim{}
 }

@@ -2,32 +2,26 @@ package zklock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
 
-// run is the session's one task: it probes a new session, keeps the session alive with syncs, and closes it in the end.
-func (s *session) run() {
-	defer close(s.ended)
-	ticker := time.NewTicker(s.beat())
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.wake:
-			s.reconnected(ticker)
-		case <-ticker.C:
-			s.keepAlive()
-		case <-s.ctx.Done():
-			s.shut()
-			return
-		}
+// Beat implements driver.Living: it probes a new session, and keeps the session alive with syncs.
+func (s *session) Beat(kicked bool) (next time.Duration) {
+	if kicked {
+		s.reconnected()
+	} else {
+		s.keepAlive()
 	}
+	return s.beat() // the time-out may be known now
 }
 
 // reconnected is called when the connection has come or gone.
-func (s *session) reconnected(ticker *time.Ticker) {
+func (s *session) reconnected() {
 	s.mu.Lock()
 	up, ready, fresh, p := s.up, s.ready, s.fresh, s.p
 	s.fresh = time.Time{}
@@ -39,14 +33,15 @@ func (s *session) reconnected(ticker *time.Ticker) {
 		p.answered(fresh, time.Now())
 	}
 	if !ready {
-		ticker.Reset(s.beat()) // the time-out is known now
 		s.prepare()
 		return
 	}
 	s.keepAlive()
 	s.unwatchAll()
-	s.b.pokeAll(s)
-	s.dead.drain()
+	for _, a := range s.Lane.Attempts() {
+		a.Poke()
+	}
+	s.Lane.Retry()
 }
 
 // prepare makes a new session usable: it shows who we are and tries what a lock takes.
@@ -57,8 +52,8 @@ func (s *session) prepare() {
 	}
 	s.mu.Lock()
 	s.ready, s.why = err == nil, err
-	s.changed()
 	s.mu.Unlock()
+	s.Changed()
 }
 
 func (s *session) authenticate() error {
@@ -66,7 +61,7 @@ func (s *session) authenticate() error {
 	if err != nil || credentials == nil {
 		return err
 	}
-	_, err = ask(s.ctx, s, "authenticate", func() (struct{}, error) {
+	_, err = ask(s.Ctx, s, "authenticate", func() (struct{}, error) {
 		return struct{}{}, s.conn.AddAuth("digest", credentials)
 	}, nil)
 	return err
@@ -86,19 +81,19 @@ func (s *session) keepAlive() {
 		return
 	}
 	sent := time.Now()
-	timer := time.AfterFunc(s.patience(), s.link.drop)
+	timer := time.AfterFunc(s.Patience(), s.link.drop)
 	defer timer.Stop()
-	if err := s.sync(s.ctx); err == nil {
+	if err := s.sync(s.Ctx); err == nil {
 		p.answered(sent, time.Now())
-		s.dead.drain() // what was refused
+		s.Lane.Retry() // what was refused
 	}
 }
 
 // vouch waits until enough of the session's time is proven to begin a lease: after a silence of the server, or when this process
 // was stopped, it takes two syncs.
 func (s *session) vouch(ctx context.Context) error {
-	for distributed.Left(time.Now(), s.until()) < s.timeout()/vouchShare {
-		if s.isOver() {
+	for distributed.Left(time.Now(), s.Until()) < s.timeout()/vouchShare {
+		if s.Over() {
 			return errOver
 		}
 		pause(ctx)
@@ -118,30 +113,12 @@ func (s *session) sync(ctx context.Context) error {
 	return err
 }
 
-// reply waits for the answer to what goes on in the background.
-func (s *session) reply(ctx context.Context, what string, answers <-chan error) error {
-	timer := time.NewTimer(s.patience())
-	defer timer.Stop()
-	select {
-	case err := <-answers:
-		return err
-	case <-timer.C:
-		return unanswered(what, errSilent)
-	case <-ctx.Done():
-		return unanswered(what, ctx.Err())
-	}
-}
-
-// stop ends the session: its task closes it.
-func (s *session) stop() { s.cancel() }
-
-// shut closes the session, at the server too: then its nodes are gone at once. Nodes of leases that are still held must
+// End implements driver.Living: at the server too, then its nodes are gone at once. Nodes of leases that are still held must
 // stay until these have expired: then the connection is cut, and the server ends the session after its time-out.
-func (s *session) shut() {
-	if s.isOver() || s.b.holds(s) {
+func (s *session) End(held bool) {
+	if held || s.Expired() {
 		s.link.close()
 	}
-	s.finish()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -153,11 +130,13 @@ func (s *session) shut() {
 	s.link.close()
 	for range s.events { // closed when the library has ended
 	}
-	s.dead.abort(errOver)
 }
 
 // closeGrace bounds how long the end of a session is waited for.
 const closeGrace = time.Second
+
+// errLate says that a call is under way yet: its answer goes to late.
+var errLate = errors.New("the caller had no more time")
 
 // answer is what came of a call.
 type answer[T any] struct {
@@ -173,13 +152,13 @@ func ask[T any](ctx context.Context, s *session, what string, call func() (T, er
 	if err := ctx.Err(); err != nil {
 		return none, unanswered(what, err)
 	}
-	if !s.b.begin() {
+	if !s.b.engine.Begin() {
 		return none, distributed.ErrClosed
 	}
 	var decided atomic.Bool // the answer is the caller's, or late's
 	answers := make(chan answer[T], 1)
 	go func() {
-		defer s.b.tasks.Done()
+		defer s.b.engine.Done()
 		sent := time.Now()
 		value, err := call()
 		s.b.observe(sent, err)
@@ -195,7 +174,7 @@ func ask[T any](ctx context.Context, s *session, what string, call func() (T, er
 	case <-ctx.Done():
 	}
 	if decided.CompareAndSwap(false, true) {
-		return none, unanswered(what, ctx.Err())
+		return none, unanswered(what, fmt.Errorf("%w: %w", errLate, ctx.Err()))
 	}
 	a := <-answers
 	return a.value, explain(what, a.err)

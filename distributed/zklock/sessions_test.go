@@ -13,43 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // The handshake of another connection is no proof, until a sync is answered later: a leader that was stopped, and replaced, answers it.
 func TestAHandshakeIsNoProof(t *testing.T) {
 	t.Parallel()
 	b, _, proxy := cutOff(t)
-	s := asker{t, b, "k"}.lease("a", lasting(long)).(*lease).a.s
+	s := claimOf(asker{t, b, "k"}.lease("a", lasting(long))).s
 	proxy.Stall(true) // no sync is answered from here on
 	sent := time.Now()
 	s.opened(sent, s.timeout())
 	s.setUp(true)
 	require.Eventually(t, func() bool { return s.alive.Load().last.Load().Equal(sent) }, patience, time.Millisecond, "it counts as a sync")
-	require.True(t, s.until().Before(distributed.Validity(sent, s.timeout())))
-}
-
-// TTLs that each are shorter than all before, as those of WithHoldAtLeast may be.
-func TestSessionsThatNobodyUsesAreClosed(t *testing.T) {
-	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
-	count := func() int {
-		b.sessions.mu.Lock()
-		defer b.sessions.mu.Unlock()
-		return len(b.sessions.all)
-	}
-	held := asker{t, b, "held"}.lease("a", lasting(long-time.Second))
-	for i := range 3 * maxSessions {
-		release(t, asker{t, b, "k"}.lease("a", lasting(long-time.Duration(i+2)*time.Second)))
-		require.LessOrEqual(t, count(), maxSessions)
-	}
-	require.True(t, held.Healthy())
-	var more []distributed.Lease // one session each, since they are in use
-	for i := range maxSessions + 1 {
-		more = append(more, asker{t, b, fmt.Sprint(i)}.lease("a", lasting(long/2-time.Duration(i)*time.Second)))
-	}
-	for _, l := range append(more, held) {
-		release(t, l)
-	}
+	require.True(t, s.Until().Before(distributed.Validity(sent, s.timeout())))
 }
 
 // Many callers of as many TTLs at a time: whoever meets a session that is being closed gets another one.
@@ -57,10 +34,10 @@ func TestSessionsAreClosedBesideCallers(t *testing.T) {
 	t.Parallel()
 	b := open(t, need(t).Addr, newRoot())
 	var all sync.WaitGroup
-	for i := range 2 * maxSessions {
+	for i := range 2 * driver.MaxSessions {
 		all.Go(func() {
 			for j := range 5 {
-				req := distributed.Request{Key: fmt.Sprint(i), Instance: "a", TTL: long - time.Duration(2*maxSessions*j+i)*time.Second}
+				req := distributed.Request{Key: fmt.Sprint(i), Instance: "a", TTL: long - time.Duration(2*driver.MaxSessions*j+i)*time.Second}
 				l, _, err := b.Enter(t.Context(), req)
 				if err == nil && l != nil {
 					err = l.Release(t.Context())

@@ -98,26 +98,15 @@ func TestWhoIsWaitedFor(t *testing.T) {
 }
 
 func TestFencesOfOneZxidComeBeforeThoseOfTheNext(t *testing.T) {
-	var f fences
-	first, err := fenceOf(0x7_0000_0001)
+	first, err := blockOf(0x7_0000_0001, false, nil)
 	require.NoError(t, err)
-	f.open(first)
-	var last uint64
-	for n := range blockSize {
-		fence, ok, low := f.draw()
-		require.True(t, ok)
-		require.Greater(t, fence, last)
-		require.Equal(t, n == blockSize/2-1, low)
-		last = fence
-	}
-	_, ok, _ := f.draw()
-	require.False(t, ok)
-	next, err := fenceOf(0x7_0000_0002)
+	permit, err := blockOf(0x7_0000_0001, true, nil)
 	require.NoError(t, err)
-	require.Greater(t, next, last)
-	f.open(first) // an answer that was overtaken
-	_, ok, _ = f.draw()
-	require.False(t, ok)
+	next, err := blockOf(0x7_0000_0002, false, nil)
+	require.NoError(t, err)
+	require.Greater(t, permit.First, first.First, "a reader may have seen the same zxid")
+	require.Equal(t, first.First+first.Count, permit.First+permit.Count)
+	require.Equal(t, next.First, first.First+first.Count)
 }
 
 func TestFencesFitIntoABigint(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 const (
@@ -67,6 +68,9 @@ func shared(r *distributed.Request) { r.Mode = distributed.Shared }
 func lasting(d time.Duration) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.TTL = d }
 }
+
+// claimOf is that of a lease or a place.
+func claimOf(x any) *claim { return &driver.AttemptOf[claim](x).Wire }
 
 // granted waits for the lease of a place; nil: the place was lost.
 func granted(t *testing.T, p distributed.Place) distributed.Lease {

@@ -65,7 +65,7 @@ func TestOneReleaseWakesOneRunOfReaders(t *testing.T) {
 
 // watches returns how many nodes of a key are watched.
 func (b *Backend) watches(key string) (n int) {
-	for _, s := range b.sessions.all {
+	for _, s := range b.sessions.All() {
 		s.mu.Lock()
 		for path := range s.armed {
 			if path == b.dirOf(key) {
@@ -148,13 +148,10 @@ func TestNothingStaysInMemory(t *testing.T) {
 		release(t, l)
 		release(t, granted(t, p))
 	}
-	s := b.sessions.all[0]
+	s := b.sessions.All()[0]
 	require.Eventually(t, func() bool {
-		b.mu.Lock()
-		attempts := len(b.attempts)
-		b.mu.Unlock()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return attempts == 0 && len(s.watched) <= 1 && len(s.armed) <= 1 && b.due.Len() == 0 // the key's own, until its next change
+		return b.engine.Idle() && len(s.watched) <= 1 && len(s.armed) <= 1 // the key's own, until its next change
 	}, patience, 10*time.Millisecond)
 }

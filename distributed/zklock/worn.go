@@ -63,25 +63,25 @@ func (b *Backend) line(dir string, read func(dir string) (children, error)) (vie
 }
 
 // moveOn replaces the attempt's node until it has one that is in line (rule Z10).
-func (a *attempt) moveOn(ctx context.Context) error {
+func (c *claim) moveOn(ctx context.Context) error {
 	for {
-		old := a.wornNode()
+		old := c.wornNode()
 		if old == "" {
 			return nil
 		}
 		node, next := "", path.Dir(old)+"/"+nextName
-		err := a.b.makeParent(ctx, a.s, next)
+		err := c.b.makeParent(ctx, c.s, next)
 		if err == nil {
-			node, err = a.createIn(ctx, next, old)
+			node, err = c.createIn(ctx, next, old)
 		}
 		switch {
 		case err == nil:
-			a.created(node)
-			a.b.useNext(a.dir, next)
+			c.created(node)
+			c.b.useNext(c.dir, next)
 		case errors.Is(err, errPrevGone):
 			return errRobbed
 		case isInterruption(err):
-			if err = a.refind(ctx); err != nil {
+			if err = c.refind(ctx); err != nil {
 				return err
 			}
 		case !errors.Is(err, zk.ErrNoNode): // else the next node has gone before it was used
@@ -91,11 +91,11 @@ func (a *attempt) moveOn(ctx context.Context) error {
 }
 
 // refind is recover for an attempt that had a node.
-func (a *attempt) refind(ctx context.Context) error {
-	found, err := a.recover(ctx)
+func (c *claim) refind(ctx context.Context) error {
+	found, err := c.recover(ctx)
 	switch {
 	case err != nil:
-		a.createdLate("", zk.ErrConnectionClosed)
+		c.createdLate("", zk.ErrConnectionClosed)
 		return err
 	case !found:
 		return errRobbed
@@ -104,11 +104,11 @@ func (a *attempt) refind(ctx context.Context) error {
 }
 
 // wornNode is the path of the attempt's node if that is not in line, else "".
-func (a *attempt) wornNode() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n, ok := parseNode(path.Base(a.node)); ok && a.b.set.worn(n) {
-		return a.dir + "/" + a.node
+func (c *claim) wornNode() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := parseNode(path.Base(c.node)); ok && c.b.set.worn(n) {
+		return c.dir + "/" + c.node
 	}
 	return ""
 }

@@ -155,7 +155,7 @@ func TestANextNodeThatCameTooLate(t *testing.T) {
 	_, _, err = asker{t, b, "k"}.try("a")
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
 	l := asker{t, b, "k"}.lease("a", lasting(long))
-	require.NotContains(t, l.(*lease).path, nextName)
+	require.NotContains(t, claimOf(l).path(), nextName)
 	release(t, l)
 }
 
@@ -172,7 +172,7 @@ func TestLostAnswersAtAWornNode(t *testing.T) {
 			proxy.LoseReply(text)
 			l := asker{t, b, "k"}.lease("a", lasting(long))
 			require.True(t, proxy.Lost())
-			v, err := l.(*lease).a.read(t.Context(), false)
+			v, err := claimOf(l).read(t.Context(), false)
 			require.NoError(t, err)
 			require.Len(t, v.q, 1)
 			require.Empty(t, v.worn)

@@ -98,7 +98,11 @@ var rooms = []room{
 	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
-	{path: "distributed/zklock", what: "backend on ZooKeeper", knows: append([]string{"internal/passfile", "internal/tlsfile"}, backend...), imports: []string{zookeeperClient}},
+	{
+		path: "distributed/zklock", what: "backend on ZooKeeper",
+		knows:   []string{"internal/passfile", "internal/tlsfile", "internal/deadline", "distributed", "distributed/driver"},
+		imports: []string{zookeeperClient},
+	},
 	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences",
 		knows:   []string{"distributed", "distributed/keepalive", "internal/tlsfile"},
