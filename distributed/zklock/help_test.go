@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -92,7 +93,7 @@ func expire(t locktest.TB, conn *zk.Conn, root, key string) {
 		t.Fatalf("%v", err)
 	}
 	q, _ := (&settings{sequences: mostSequences}).parse("", children)
-	for _, n := range q[:q.admitted(false)] {
+	for _, n := range q[:driver.Admitted(q, false)] {
 		if err := conn.Delete(dir+"/"+n.name, -1); err != nil {
 			t.Fatalf("%v", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 var _ distributed.Inspector = (*Backend)(nil)
@@ -59,7 +60,7 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 		return err
 	}
 	to.Since = first[0].since
-	if inside > 1 || first[0].shared || first[0].instance == downgradedData {
+	if inside > 1 || first[0].Shared || first[0].instance == downgradedData {
 		to.Mode = distributed.Shared
 	}
 	latest, youngest := zxid, int64(0)
@@ -70,7 +71,7 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 			continue
 		}
 		mode := distributed.Exclusive
-		if f.shared {
+		if f.Shared {
 			mode = distributed.Shared
 		}
 		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: f.instance, Mode: mode, Since: f.since})
@@ -85,7 +86,7 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 
 // holdersOf is how many at the head of the queue hold the lock.
 func holdersOf(q queue, first nodeFacts) int {
-	return q.admitted(first.instance == downgradedData)
+	return driver.Admitted(q, first.instance == downgradedData)
 }
 
 // queueOf returns the requests for a key, none if it has no node, and the zxid of the latest change.

@@ -101,12 +101,12 @@ func (c *claim) judge(ctx context.Context, since time.Time, v view) (driver.Stan
 		zxid = max(zxid, pred.zxid) // it is the first, because nobody was before it when it was exclusive
 	}
 	switch {
-	case !c.a.Shares() || v.i < v.q.admitted(ok):
+	case !c.a.Shares() || v.i < driver.Admitted(v.q, ok):
 		return c.grant(ctx, since, v, zxid, ok)
 	case c.a.NoWait:
 		return c.waits(), nil
 	}
-	err := c.followAll(ctx, v.q, v.q.short(v.i))
+	err := c.followAll(ctx, v.q, driver.KeepsOut(v.q, v.i, ok))
 	return c.waits(), err
 }
 
@@ -215,6 +215,6 @@ func (c *claim) inTheWay(ctx context.Context, prev *driver.Prev[claim]) (bool, e
 // isNext reports whether a request that is created now would be admitted behind these, of which none is a writer, or the first has
 // downgraded its lease.
 func (c *claim) isNext(q queue, downgraded bool) bool {
-	all := append(slices.Clip(q), node{shared: c.a.Shares(), limit: c.a.Limit})
-	return q.admitted(downgraded) == len(q) && (!c.a.Shares() || all.admitted(downgraded) == len(all))
+	all := append(slices.Clip(q), node{Asked: driver.Asked{Shared: c.a.Shares(), Limit: c.a.Limit}})
+	return driver.Admitted(q, downgraded) == len(q) && (!c.a.Shares() || driver.Admitted(all, downgraded) == len(all))
 }

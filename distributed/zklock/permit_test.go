@@ -4,16 +4,14 @@ import (
 	"crypto/rand"
 	"fmt"
 	mathrand "math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 )
 
 func permits(n int) func(*distributed.Request) {
@@ -26,47 +24,8 @@ func TestLimitsAreInTheIds(t *testing.T) {
 		require.Len(t, id, idLength)
 		n, ok := parseNode(head(distributed.Shared, tagOf("i"), id) + "0000000007")
 		require.True(t, ok)
-		require.True(t, n.shared)
-		require.Equal(t, want, n.limit)
-	}
-}
-
-// lineOf is a queue of these: x writes, s reads, a digit is the limit of a permit.
-func lineOf(text string) (q queue) {
-	for i, c := range text {
-		q = append(q, node{name: fmt.Sprint(i), shared: c != 'x', limit: max(strings.IndexRune("0123456789", c), 0)})
-	}
-	return q
-}
-
-func TestAdmitted(t *testing.T) {
-	for line, want := range map[string]int{
-		"": 0, "x": 1, "xs": 1, "sx": 1, "ssx2": 2, "s22": 2, "22222": 2, "3333": 3, "13": 2, "213s": 1, "2s2s": 2, "2x2": 1, "x22": 1, "1s": 2,
-	} {
-		require.Equal(t, want, lineOf(line).admitted(false), line)
-	}
-	for line, want := range map[string]int{"x": 1, "xs": 2, "x22": 2, "xsx": 2, "x1": 1} {
-		require.Equal(t, want, lineOf(line).admitted(true), line)
-	}
-}
-
-// A waiter that limits keep out is not admitted before one of those has gone that it watches, whoever else goes.
-func TestWaitersWatchWhatCanAdmitThem(t *testing.T) {
-	rnd := testseed.Rand(t)
-	for range 20_000 {
-		var line strings.Builder
-		for range 1 + rnd.IntN(9) {
-			line.WriteByte("ss1223345"[rnd.IntN(9)])
-		}
-		q := lineOf(line.String())
-		for i := q.admitted(false); i < len(q); i++ {
-			watched := q.short(i)
-			require.NotEmpty(t, watched, "%s at %d", line.String(), i)
-			rest := slices.DeleteFunc(slices.Clone(q[:i+1]), func(n node) bool {
-				return n.name != q[i].name && !slices.Contains(watched, n) && rnd.IntN(2) == 0
-			})
-			require.Less(t, rest.admitted(false), len(rest), "%s at %d, which watches %v, is admitted in %v", line.String(), i, watched, rest)
-		}
+		require.True(t, n.Shared)
+		require.Equal(t, want, n.Limit)
 	}
 }
 
@@ -107,7 +66,7 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 // A limit above what is watched one by one.
 func TestManyPermits(t *testing.T) {
 	t.Parallel()
-	const limit = mostFollowed + 8
+	const limit = driver.MostFollowed + 8
 	b := open(t, need(t).Addr, newRoot())
 	ask := asker{t, b, "k"}
 	var held []distributed.Lease

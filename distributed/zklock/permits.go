@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // A permit is a shared request whose id begins with its limit: all who read the children can count. Names have the form of other shared
@@ -19,8 +20,6 @@ const (
 	limitDigits = 6
 	// mostLimit is the largest limit: more than a node can have children.
 	mostLimit = 1<<(4*limitDigits) - 1
-	// mostFollowed bounds how many nodes a waiter watches one by one. With more it watches the children.
-	mostFollowed = 32
 )
 
 // idOf puts the limit into a random id.
@@ -43,43 +42,12 @@ func limitIn(id string) int {
 	return int(limit)
 }
 
-// admitted is how many at the head of the queue hold the lock: one writer, or the readers and permits before the first writer, up to
-// the first permit that has as many before it as its limit says. The first may be a writer that has downgraded its lease.
-//
-// So what is before a request decides on it. As that can only become less, one that holds the lock goes on to; and whoever is admitted
-// behind a permit has seen that one admitted. A server that lags shows nodes that have gone, and lacks none that was there before ours: it
-// shows too many before us, never too few (rule Z9).
-func (q queue) admitted(downgraded bool) int {
-	for i, n := range q {
-		switch {
-		case !n.shared && i == 0 && !downgraded:
-			return 1
-		case !n.shared && i > 0, n.limit > 0 && i >= n.limit:
-			return i
-		}
-	}
-	return len(q)
-}
-
-// short returns which nodes before the shared one at i, which limits keep out, have to be watched: it cannot be admitted before one of
-// them has gone. For a permit with the limit n those are the n youngest before it, since all but less than n have to go. So one that is
-// released wakes n waiters at most, and one if the oldest goes first. Who is kept out by the limits of others alone waits for what
-// the last of them waits for, and for that one to leave (rule Z2).
-func (q queue) short(i int) []node {
-	for j := i; j >= 0; j-- {
-		if limit := q[j].limit; limit > 0 && j >= limit {
-			return q[j-limit : min(j+1, i)]
-		}
-	}
-	return nil
-}
-
 // errWide says that too many nodes are to be watched.
 var errWide = errors.New("zklock: the children are to be watched")
 
 // followAll watches nodes of a queue; the answer is zk.ErrNoNode if one of them has gone.
 func (c *claim) followAll(ctx context.Context, q queue, nodes []node) error {
-	if len(nodes) > mostFollowed {
+	if len(nodes) > driver.MostFollowed {
 		if c.wide { // this look has set the watches
 			return nil
 		}
@@ -93,7 +61,7 @@ func (c *claim) followAll(ctx context.Context, q queue, nodes []node) error {
 			reads.Go(func() {
 				var f followed
 				if f, errs[i] = c.follow(ctx, path); errs[i] == nil && n.id == q[0].id { // which one of them is, at most
-					c.holder = distributed.HolderText(f.instance, q.admitted(true)-1)
+					c.holder = distributed.HolderText(f.instance, driver.Admitted(q, true)-1)
 				}
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // node is one request for a lock: a child of the key's node, whose name tells all that others need to know.
@@ -18,12 +19,11 @@ import (
 // The id is random, so that a node is found again whose create was carried out but never answered (the protected mode of
 // Apache Curator). The sequence is the server's.
 type node struct {
-	name   string // its path below the key's node
-	shared bool
-	tag    string // stands for the instance
-	id     string
-	seq    int32
-	limit  int // of a permit; 0: none
+	driver.Asked
+	name string // its path below the key's node
+	tag  string // stands for the instance
+	id   string
+	seq  int32
 }
 
 const (
@@ -56,10 +56,10 @@ func parseNode(name string) (node, bool) {
 	}
 	seq, err := strconv.ParseInt(name[headLength:], 10, 32)
 	n := node{
-		name: name, shared: name[0] == 's', tag: name[2 : 2+tagLength], id: name[3+tagLength : headLength-1], seq: int32(seq),
+		Asked: driver.Asked{Shared: name[0] == 's'}, name: name, tag: name[2 : 2+tagLength], id: name[3+tagLength : headLength-1], seq: int32(seq),
 	}
-	if n.shared {
-		n.limit = limitIn(n.id)
+	if n.Shared {
+		n.Limit = limitIn(n.id)
 	}
 	return n, err == nil
 }
@@ -99,7 +99,7 @@ func (q queue) without(name string) queue {
 // before it; ok is false if there is none. So a release wakes one waiter, or one run of readers (rule Z2).
 func (q queue) before(i int, shared bool) (n node, ok bool) {
 	for i--; i >= 0; i-- {
-		if !shared || !q[i].shared {
+		if !shared || !q[i].Shared {
 			return q[i], true
 		}
 	}
@@ -109,7 +109,7 @@ func (q queue) before(i int, shared bool) (n node, ok bool) {
 // waiter returns the first of another instance that waits for what the holder at i has; ok is false if there is none. Others may hold
 // the lock beside a shared one; and then the first was downgraded if it is a writer.
 func (q queue) waiter(i int, shared bool) (n node, ok bool) {
-	rest := q[max(q.admitted(shared), i+1):]
+	rest := q[max(driver.Admitted(q, shared), i+1):]
 	j := slices.IndexFunc(rest, func(n node) bool { return n.tag != q[i].tag })
 	if j < 0 {
 		return node{}, false

@@ -74,7 +74,7 @@ func TestWhomEachWaitsFor(t *testing.T) {
 	q := line("x1", "s2", "s3", "x4", "s5", "x6")
 	require.Len(t, q, 6)
 	for i, want := range []int{-1, 0, 0, 2, 3, 4} {
-		n, ok := q.before(i, q[i].shared)
+		n, ok := q.before(i, q[i].Shared)
 		require.Equal(t, want >= 0, ok, "node %d", i)
 		if ok {
 			require.Equal(t, q[want].name, n.name, "node %d", i)

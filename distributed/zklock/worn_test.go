@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
@@ -55,7 +56,7 @@ func expireLine(t locktest.TB, b *Backend, key string) {
 		got.names, got.stat, err = conn.Children(dir)
 		return got, err
 	})
-	for _, n := range v.q[:v.q.admitted(false)] {
+	for _, n := range v.q[:driver.Admitted(v.q, false)] {
 		if err == nil {
 			err = conn.Delete(b.dirOf(key)+"/"+n.name, -1)
 		}
