@@ -50,7 +50,7 @@ func (p simProcess) MayBeLost(l distributed.Lease) (is bool) {
 		if e := p.entry(l); entry.alone != nil {
 			alive = e != nil && e.expired.IsZero()
 		}
-		is = !alive
+		is = !alive && !p.c.v.unused[entry.session]
 	})
 	return is
 }
@@ -112,7 +112,8 @@ func (w *simWorld) play() {
 		c := w.client(ctx, w.v, ttl, w.seed, uint64(i+1))
 		clients = append(clients, c)
 		for j := range 3 {
-			u := w.NewUser(simProcess{c.b, c}, fmt.Sprint(i, "-", j), ttl, rand.New(rand.NewPCG(w.seed, uint64(10*i+j+100))))
+			least := ttl - time.Duration(j)*ttl/8 // each has a session of its own, or shares one
+			u := w.NewUser(simProcess{c.b, c}, fmt.Sprint(i, "-", j), least, rand.New(rand.NewPCG(w.seed, uint64(10*i+j+100))))
 			users.Go(func() { u.Run(6) })
 		}
 	}

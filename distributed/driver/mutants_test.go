@@ -64,7 +64,7 @@ var mutants = []judge.Mutant{
 	{
 		"the channel is closed after Leave", "attempt.go",
 		"if !a.waits() {\n\t\treturn false",
-		"if !a.waits() && !(@ && a.state == dropping) {\n\t\treturn false", schedules,
+		"if !a.waits() && !(@ && a.state == dropping && a.granted != nil) {\n\t\treturn false", schedules,
 	},
 	{
 		"waiters are not told of the end of the session", "attempt.go",

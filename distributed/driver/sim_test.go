@@ -21,6 +21,7 @@ type simService struct {
 	known    map[string]*simEntry // by id, for ever: a request that comes again, or late, has one effect
 	dropped  map[string]bool      // ids that were dropped before they came
 	sessions map[int]time.Time    // when they expire
+	unused   map[int]bool         // sessions that their process has ended: nothing of theirs was lost by that
 	latest   map[string]uint64    // the number of an instance's latest request
 	asks     *simEntry            // that is answered now, and needs no message
 	clients  []*simClient
@@ -51,7 +52,7 @@ type simEntry struct {
 func newSimService() *simService {
 	return &simService{
 		queues: map[string][]*simEntry{}, known: map[string]*simEntry{}, dropped: map[string]bool{}, sessions: map[int]time.Time{},
-		latest: map[string]uint64{},
+		unused: map[int]bool{}, latest: map[string]uint64{},
 	}
 }
 
@@ -292,10 +293,10 @@ func (s *simSession) Until() time.Time {
 func (s *simSession) Healthy(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Sub(s.last) < s.c.ttl/2
+	return now.Sub(s.last) < s.TTL/2
 }
 
-func (s *simSession) Patience() time.Duration { return s.c.ttl / 3 }
+func (s *simSession) Patience() time.Duration { return s.TTL / 3 }
 
 var errSimUnknown = fmt.Errorf("no answer: %w", distributed.ErrUnavailable)
 
@@ -390,7 +391,7 @@ func (s *simSession) End(held bool) {
 	if !held {
 		_ = s.c.exchange(s.c.ctx, func() {
 			if _, is := s.c.v.sessions[s.id]; is {
-				s.c.v.sessions[s.id] = time.Now()
+				s.c.v.sessions[s.id], s.c.v.unused[s.id] = time.Now(), true
 			}
 		})
 	}
@@ -461,7 +462,7 @@ func (c *simClient) Prepare(ctx context.Context, a *Attempt[simWire]) error {
 		}}
 		return nil
 	}
-	s, err := c.sessions.Find(Class{TTL: c.ttl})
+	s, err := c.sessions.Find(Class{TTL: a.TTL})
 	if err == nil {
 		err = s.Answered(ctx, s.isOpen, func(_, err error) error { return err })
 	}
@@ -471,7 +472,7 @@ func (c *simClient) Prepare(ctx context.Context, a *Attempt[simWire]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.names++
-	a.Lane, a.Lasts = s.Lane, c.ttl*3/4
+	a.Lane, a.Lasts = s.Lane, s.TTL*3/4
 	a.Wire.c = c
 	a.Wire.entry = simEntry{
 		id: strconv.Itoa(s.id) + "-" + strconv.Itoa(c.names), key: a.Key, session: s.id, shared: a.Mode == distributed.Shared, limit: a.Limit,
@@ -726,7 +727,7 @@ func newSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, 
 func unjoinedSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
 	c := &simClient{v: v, ttl: ttl, rnd: rand.New(rand.NewPCG(seed1, seed2)), ctx: ctx, faults: true, present: map[*Attempt[simWire]]bool{}}
 	c.b = New(c, Settings{Name: "sim", Grid: 8, LookMost: 3, DropMost: 2, Drops: 1 + int(seed1%2), DropsHere: int(seed2 % 3)})
-	c.sessions = NewSessions(c.b, SessionRules{Idle: int(seed1 % 3 * 4)}, c.open)
+	c.sessions = NewSessions(c.b, SessionRules{Own: 2, Idle: int(seed1 % 3 * 4)}, c.open)
 	return c
 }
 
