@@ -33,7 +33,7 @@ type Living[W any] interface {
 
 // Task keeps one session alive. It is over for good when its Ctx ends.
 //
-//	opening ── the first Beat that is answered ──▶ ready ── beats ──▶ Expire, Close, too many, or nobody has used it ──▶ End ──▶ over
+//	opening ── the first Beat that is answered ──▶ ready ── beats ──▶ Expire, Close, makes room ──▶ End ──▶ over
 type Task[W any] struct {
 	Class
 	Lane  *Lane[W]
@@ -174,8 +174,6 @@ type SessionRules struct {
 	// Less is the TTL of a new session, of which there are so many, for one that no other serves. nil: it has its own, and one that nobody
 	// uses ends for it; so there are more than MaxSessions only if so many are in use at a time.
 	Less func(ttl time.Duration, there int) time.Duration
-	// Idle is how many Beats go by before a session ends that nobody uses; 0: it stays.
-	Idle int
 }
 
 const (
@@ -276,17 +274,9 @@ func (p *Sessions[W, S]) begin(c Class) (s S, err error) {
 // run is the task of a session.
 func (p *Sessions[W, S]) run(s S) {
 	t, kicked := s.task(), false
-	for unused := 0; !t.Over(); {
+	for !t.Over() {
 		sent := time.Now()
 		next := s.Beat(kicked)
-		if unused++; !t.Lane.Unused() {
-			unused = 0
-		}
-		if p.rules.Idle > 0 && unused > p.rules.Idle {
-			p.mu.Lock()
-			p.retire(s)
-			p.mu.Unlock()
-		}
 		kicked = t.rest(sent.Add(next), next)
 	}
 	s.End(t.Lane.holds())

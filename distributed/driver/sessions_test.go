@@ -191,30 +191,6 @@ func TestSessionsOfShorterTTLs(t *testing.T) {
 	})
 }
 
-// A session that nobody uses ends after a while, and the next request gets another. Of the request and that end the first wins: a
-// request that has come keeps the session, and one that comes later is told that it is over, which the Backend takes for a reason to
-// ask for another.
-func TestSessionThatIsIdleEnds(t *testing.T) {
-	kept(t, SessionRules{Idle: 3}, func(t *testing.T, c *simClient, p *Sessions[simWire, *life]) {
-		s := find(t, p, "", 10)
-		done := use(t, c, s)
-		time.Sleep(10 * time.Second)
-		require.False(t, s.Over())
-		done()
-		time.Sleep(2500 * time.Millisecond)
-		done = use(t, c, s) // first
-		time.Sleep(10 * time.Second)
-		require.False(t, s.Over())
-		done()
-		time.Sleep(4 * time.Second)
-		require.True(t, s.Over())
-		require.False(t, s.Expired())
-		require.Equal(t, []bool{false}, s.ends())
-		require.ErrorIs(t, s.Lane.add(c.b.newAttempt(distributed.Request{TTL: s.TTL})), ErrOver)
-		require.NotSame(t, s, find(t, p, "", 10))
-	})
-}
-
 // The Backend asks for another session when the one that it has found ends before the request.
 func TestSessionThatEndsBeforeItsRequest(t *testing.T) {
 	quiet(t, func(t *testing.T, c *simClient, enter func(string) (distributed.Lease, distributed.Place)) {

@@ -727,7 +727,7 @@ func newSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, 
 func unjoinedSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
 	c := &simClient{v: v, ttl: ttl, rnd: rand.New(rand.NewPCG(seed1, seed2)), ctx: ctx, faults: true, present: map[*Attempt[simWire]]bool{}}
 	c.b = New(c, Settings{Name: "sim", Grid: 8, LookMost: 3, DropMost: 2, Drops: 1 + int(seed1%2), DropsHere: int(seed2 % 3)})
-	c.sessions = NewSessions(c.b, SessionRules{Own: 2, Idle: int(seed1 % 3 * 4)}, c.open)
+	c.sessions = NewSessions(c.b, SessionRules{Own: 2}, c.open)
 	return c
 }
 

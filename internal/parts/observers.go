@@ -38,9 +38,6 @@ func (o *Observers) change(f func([]*func(distributed.Exchange)) []*func(distrib
 	o.all.Store(&all)
 }
 
-// Empty reports that nobody observes.
-func (o *Observers) Empty() bool { return o.all.Load() == nil }
-
 // Report calls all of them.
 func (o *Observers) Report(e distributed.Exchange) {
 	if all := o.all.Load(); all != nil {
