@@ -11,7 +11,7 @@ import (
 const (
 	schedules = "^TestManySchedules$"
 	sessions  = "Session"
-	races     = "^Test(ALane|ARequest|ADrop|Gone|AReleaseThat|CloseDrops)"
+	races     = "^Test(ALane|ARequest|ADrop|Gone|AReleaseThat|Close)"
 )
 
 // mutants are mistakes, each in one place of this package.
@@ -74,7 +74,7 @@ var mutants = []judge.Mutant{
 	{
 		"Close leaves those that wait", "backend.go",
 		"\t\t\ta.close()\n",
-		"\t\t\tif !@ {\n\t\t\t\ta.close()\n\t\t\t}\n", schedules,
+		"\t\t\tif !@ {\n\t\t\t\ta.close()\n\t\t\t}\n", races,
 	},
 	{
 		"an Enter that was not answered leaves what it has left", "attempt.go",

@@ -95,7 +95,10 @@ func (s *stub) Ended(a *Attempt[string]) {
 	}
 }
 
-func (s *stub) Close() { s.lane.Shut() }
+func (s *stub) Close() {
+	s.lane.Flush(time.Second)
+	s.lane.Shut()
+}
 
 // stubbed runs a test of one Backend above a stub.
 func stubbed(t *testing.T, f func(t *testing.T, s *stub)) {
@@ -286,6 +289,29 @@ func TestADropAfterTheEnterIsNotTheAnswer(t *testing.T) {
 		_, _, err := s.asks(t, l)
 		require.ErrorIs(t, err, distributed.ErrHeld)
 		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// Close leaves places, and releases a grant that nobody has read; one that is held stays.
+func TestCloseEndsWhatIsNotHeld(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		held := s.lease(t, nil)
+		s.enter = s.queued
+		_, waiting, err := s.asks(t, nil)
+		require.NoError(t, err)
+		_, unread, err := s.asks(t, nil)
+		require.NoError(t, err)
+		AttemptOf[string](unread).Stands(Standing{Kind: Granted, Sent: time.Now(), Next: Never})
+		require.Len(t, unread.Granted(), 1)
+		require.NoError(t, s.b.Close())
+		for _, p := range []distributed.Place{waiting, unread} {
+			_, granted := <-p.Granted()
+			require.False(t, granted)
+			require.Equal(t, 1, s.drops(AttemptOf[string](p)))
+		}
+		require.True(t, held.Until().After(time.Now()))
+		require.Zero(t, s.drops(AttemptOf[string](held)))
+		require.ErrorIs(t, held.Release(t.Context()), distributed.ErrClosed)
 	})
 }
 
