@@ -79,7 +79,7 @@ func (b *Backend[W]) newAttempt(req distributed.Request) *Attempt[W] {
 	return a
 }
 
-// Orphan returns an attempt that nobody waits for, to be prepared and dropped: the service has pushed a grant to it.
+// Orphan returns an attempt that no caller waits for, to be prepared and dropped: the service has pushed a grant to it.
 func (b *Backend[W]) Orphan(number uint64, req distributed.Request) *Attempt[W] {
 	a := b.newAttempt(req)
 	a.Number, a.state, a.quitted = number, ending, true

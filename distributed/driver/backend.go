@@ -16,7 +16,7 @@ import (
 
 // Backend is the distributed.Backend of a Driver, but for Ping. It is safe for concurrent use.
 type Backend[W any] struct {
-	parts.Observers // of all exchanges; the Driver reports them
+	parts.Observers // of all exchanges, which the Driver reports
 
 	driver  Driver[W]
 	renewer Renewer[W] // nil: there are Sessions
@@ -106,7 +106,7 @@ func (b *Backend[W]) OrClosed(err error) error {
 // Closed reports that Close was called.
 func (b *Backend[W]) Closed() bool { return b.closed.Load() }
 
-// Begin counts a task that Close waits for; the caller calls Done at its end. It reports false when the Backend is closed.
+// Begin counts a task that Close waits for. The caller calls Done at its end. It reports false when the Backend is closed.
 func (b *Backend[W]) Begin() bool { return b.tasks.Begin() }
 
 // Done ends a task that was begun.
@@ -115,7 +115,7 @@ func (b *Backend[W]) Done() { b.tasks.Done() }
 // Go runs f on a goroutine that Close waits for. It reports false when the Backend is closed, and f is not run.
 func (b *Backend[W]) Go(f func()) bool { return b.tasks.Go(f) }
 
-// Close implements distributed.Backend. Places are left and unread grants released; then the Driver ends its sessions (rule C6).
+// Close implements distributed.Backend. Places are left and unread grants released. Then the Driver ends its sessions (rule C6).
 func (b *Backend[W]) Close() error {
 	if b.closed.Swap(true) {
 		return nil
@@ -132,7 +132,7 @@ func (b *Backend[W]) Close() error {
 	return nil
 }
 
-// Idle reports that nobody asks, waits or holds, and that nothing is left to drop or to look at. It is for tests.
+// Idle reports that no attempt asks, waits or holds, and that nothing is left to drop or to look at. It is for tests.
 func (b *Backend[W]) Idle() bool {
 	return b.due.Len() == 0 && !slices.ContainsFunc(b.allLanes(), func(ln *Lane[W]) bool { return !ln.Unused() })
 }
@@ -144,7 +144,7 @@ func (b *Backend[W]) allLanes() []*Lane[W] {
 	return slices.Collect(maps.Keys(b.lanes))
 }
 
-// AttemptOf returns the attempt behind a lease or a place; nil: it is none of this type. It is for tests of a Driver.
+// AttemptOf returns the attempt behind a lease or a place, or nil if it is none of this type. It is for tests of a Driver.
 func AttemptOf[W any](x any) *Attempt[W] {
 	switch x := x.(type) {
 	case place[W]:

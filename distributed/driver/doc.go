@@ -10,8 +10,8 @@
 //	          asking, waiting, held ──┴── released, left, lost, unread ──▶ ending ──▶ dropping ──▶ over
 //	          held, ending ── Prev of an Enter ──▶ adopted ──▶ over
 //
-// The Backend owns the states, who wins each race, the channel of a place, the Watcher, what is to be dropped and its repeats,
-// the workers that look, renewals, fences drawn from blocks, observers and Close. The Driver owns names and tokens on the wire, the one
+// The Backend owns the states, who wins each race, the channel of a place, the Watcher, and what is to be dropped, with its repeats.
+// It also has the workers that look, renewals, fences drawn from blocks, observers and Close. The Driver owns names and tokens on the wire, the one
 // effect of a repeated request, batches as its service likes them, sessions, connections and inspection. No method of a Driver
 // is called with a mutex held, but for ClaimTime and those of a Session.
 //
@@ -21,7 +21,7 @@
 // that mutex. So the one who takes the mutex first wins, and the others find what it has left:
 //
 //	from              event                              to        what follows
-//	-                 Enter                              asking    Prepare, then the request
+//	(none)            Enter                              asking    Prepare, then the request
 //	asking            granted                            held      the lease is returned; one that is pushed is kept for the answer to Enter
 //	asking            queued                             waiting   the place is returned
 //	asking            refused                            over      nothing of it is left
@@ -50,8 +50,8 @@
 //
 // # Lanes
 //
-// Attempts of one session, or of one server, share a Lane: what is to be dropped and looked at in one lane is sent together and does
-// not wait for another lane, which may be silent. Sessions are found, shared, bounded and ended by type Sessions; a Driver gives what
+// Attempts of one session, or of one server, share a Lane. What is to be dropped and looked at in one lane is sent together. It does
+// not wait for another lane, which may be silent. Sessions are found, shared, bounded and ended by type Sessions. A Driver gives what
 // opens, keeps alive and ends one at its service (type Living). A session vouches for all leases of its lane (type Session), or they
 // are renewed one by one (type Renewer).
 package driver

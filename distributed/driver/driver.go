@@ -72,10 +72,10 @@ var ErrOver = distributed.Unavailable("", errors.New("the session has ended"))
 type Standing struct {
 	Kind      Kind
 	Sent      time.Time     // when the request was sent that this answers: a grant lasts from then on (rule K4). Zero: it was pushed
-	Fences    Block         // of a grant; of a Shared one without a Limit the First counts alone
+	Fences    Block         // of a grant. Of a Shared one without a Limit the First counts alone
 	Contended bool          // of a grant and of a lease: another instance waits
-	Holder    string        // whom the attempt waits for, or who refused it; "": not known
-	Next      time.Duration // when to look again without an event; 0: after the usual time; Never
+	Holder    string        // whom the attempt waits for, or who refused it. "": not known
+	Next      time.Duration // when to look again without an event. 0: after the usual time. Or Never
 
 	claimed bool // a grant was
 }
@@ -112,7 +112,7 @@ const (
 // Settings are what a Driver wants of its Backend.
 type Settings struct {
 	Name      string // begins errors: "etcdlock"
-	Grid      int    // points in H at which looks without an event gather; 0: they do not
+	Grid      int    // points in H at which looks without an event gather. 0: they do not
 	LookMost  int    // attempts in one Look
 	DropMost  int    // attempts in one Drop
 	Drops     int    // calls of Drop under way in a lane, beside those of DropsHere

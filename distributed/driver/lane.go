@@ -32,7 +32,7 @@ type Lane[W any] struct {
 	resting  chan struct{} // closed when nothing is left to drop; nil: nobody waits for that
 }
 
-// NewLane returns a lane for a new session, whose requests end with ctx; or with a Renewer, without a session, for a server.
+// NewLane returns a lane for a new session, whose requests end with ctx. With a Renewer it is for a server, without a session.
 func (b *Backend[W]) NewLane(ctx context.Context, s Session) *Lane[W] {
 	ln := &Lane[W]{b: b, ctx: ctx, session: s, attempts: map[uint64]*Attempt[W]{}}
 	ln.keeper, ln.looks.b = keepalive.NewKeeper(ln.renew), b
@@ -70,7 +70,7 @@ func (ln *Lane[W]) forget(a *Attempt[W]) {
 	delete(ln.attempts, a.Number)
 }
 
-// Find returns the attempt with that number; nil: it is over. It is for what a service pushes.
+// Find returns the attempt with that number, or nil if it is over. It is for what a service pushes.
 func (ln *Lane[W]) Find(number uint64) *Attempt[W] {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

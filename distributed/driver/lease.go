@@ -221,7 +221,7 @@ func (l *lease[W]) WasLost() {
 	}
 }
 
-// Prev is the lease that an Enter releases first; nil, or an empty one, is none.
+// Prev is the lease that an Enter releases first. Nil, or an empty one, is none.
 type Prev[W any] struct {
 	a    *Attempt[W]
 	mine bool // the Enter removes it; otherwise a Drop is under way. Only the goroutine of Enter uses it
@@ -257,7 +257,7 @@ func (b *Backend[W]) adopt(req distributed.Request) (p Prev[W]) {
 	return p
 }
 
-// Mine returns the attempt that the Enter has to remove; nil: none, or a Drop of it is under way.
+// Mine returns the attempt that the Enter has to remove. nil: none, or a Drop of it is under way.
 func (p *Prev[W]) Mine() *Attempt[W] {
 	if p == nil || !p.mine {
 		return nil

@@ -3,7 +3,7 @@ package driver
 // Asked is what one request of a lock's queue asks for. A Driver whose service keeps the queue embeds it in its own type.
 type Asked struct {
 	Shared bool
-	Limit  int // of a permit; 0: none
+	Limit  int // of a permit. 0: none
 }
 
 // Asks returns what the request asks for.
@@ -15,10 +15,10 @@ type asker interface{ Asks() Asked }
 // MostFollowed bounds how many requests a waiter watches one by one. With more it watches all that leave the queue.
 const MostFollowed = 32
 
-// Admitted is how many at the head of a queue, in the order of the requests, hold the lock: one writer, or the readers and permits before the
-// first writer, up to the first permit that has as many before it as its limit says. downgraded says that the first may be a writer
-// that has downgraded its lease. So what is before a request decides on it. As that can only become less, one that holds the lock
-// goes on to; and whoever is admitted behind a permit saw that one admitted (rules E9 and Z9).
+// Admitted is how many at the head of a queue, in the order of the requests, hold the lock. That is one writer, or the readers and
+// permits before the first writer, up to the first permit that has as many before it as its limit says. downgraded says that the
+// first may be a writer that has downgraded its lease. So what is before a request decides on it. As that can only become less, one
+// that holds the lock goes on to. One that is admitted behind a permit saw that one admitted (rules E9 and Z9).
 func Admitted[R asker](q []R, downgraded bool) int {
 	for i := range q {
 		switch r := q[i].Asks(); {
@@ -34,8 +34,8 @@ func Admitted[R asker](q []R, downgraded bool) int {
 }
 
 // KeepsOut returns which of the requests before the one at i, which is not admitted, have to be watched: it cannot be admitted before one of
-// them has gone, or was downgraded. That is the last one, for an exclusive request. For a shared one it is the last writer; or, for a
-// permit with the limit n that has too many before it, the n youngest of these: more than all but n have to go. So one that is
+// them has gone, or was downgraded. That is the last one, for an exclusive request. For a shared one it is the last writer. For a
+// permit with the limit n that has too many before it, it is the n youngest of these: more than all but n have to go. So one that is
 // released wakes n waiters at most, and one if the oldest goes first. Who is kept out by the limits of others alone waits for
 // what the last of them does, and for that one to leave.
 func KeepsOut[R asker](q []R, i int, downgraded bool) []R {

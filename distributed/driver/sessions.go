@@ -13,7 +13,7 @@ import (
 )
 
 // Class is what requests have in common that share a session. A lease can not last longer than its session without the service, and a lock
-// whose holder has died is not free before the session has ended: so there is one for each TTL in use, which is one in most programs.
+// whose holder has died is not free before the session has ended. So there is one for each TTL in use, which is one in most programs.
 type Class struct {
 	Kind string // keeps sessions of one TTL apart: a server
 	TTL  time.Duration
@@ -22,8 +22,8 @@ type Class struct {
 // Living is the session of a Driver, which embeds a Task.
 type Living[W any] interface {
 	Session
-	// Beat opens the session, or keeps it alive, and returns when to do so again, counted from the call; Never: when it is kicked. One Beat or
-	// End is called at a time; the first at once.
+	// Beat opens the session, or keeps it alive, and returns when to do so again, counted from the call. Never: when it is kicked. One Beat or
+	// End is called at a time, the first at once.
 	Beat(kicked bool) (next time.Duration)
 	// End ends the session at the service, within a second or so. held: leases have not expired yet, and must not end before.
 	End(held bool)
@@ -171,8 +171,8 @@ type SessionRules struct {
 	// Own is how many TTLs of a Kind have a session of their own: MaxSessions, if it is 0. From then on a TTL is served by the longest
 	// below it.
 	Own int
-	// Less is the TTL of a new session, of which there are so many, for one that no other serves. nil: it has its own, and one that nobody
-	// uses ends for it; so there are more than MaxSessions only if so many are in use at a time.
+	// Less is the TTL of a new session, of which there are so many, for one that no other serves. nil: it has its own, and an
+	// unused one ends for it. So there are more than MaxSessions only if so many are in use at a time.
 	Less func(ttl time.Duration, there int) time.Duration
 }
 

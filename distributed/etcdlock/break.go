@@ -36,7 +36,7 @@ func (b *Backend) brokenKey(key string) string {
 
 // Break implements distributed.Inspector (rule E8). The holders' keys are deleted and the record is written in one transaction, which
 // compares the create revisions. The next in line is woken by it as by a release, and its fences are those of this change or later. A holder
-// that nobody waits for is told by its watch, another one by its next look, within T/3.
+// that no other waits for is told by its watch, another one by its next look, within T/3.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err != nil {

@@ -20,6 +20,6 @@
 // Liveness is that of an etcd lease, here called session, so that a lease is always wllock's: session.go and alive.go. Order
 // is in the keys: create.go and look.go.
 //
-// The requests are made with the client's connection, credentials and retries, and the messages of etcd's API: the Watcher
-// of the client takes a goroutine or two per watch, its KeepAlive does not tell when the answered request was sent.
+// The requests are made with the client's connection, credentials and retries, and the messages of etcd's API. The Watcher of the
+// client would take a goroutine or two per watch. Its KeepAlive does not tell when the answered request was sent.
 package etcdlock

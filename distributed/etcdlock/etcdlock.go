@@ -14,7 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed/driver"
 )
 
-// Backend is the distributed tier on an etcd cluster. It is safe for concurrent use; make one per process and cluster, for
+// Backend is the distributed tier on an etcd cluster. It is safe for concurrent use. Make one per process and cluster, for
 // all its Lockers.
 type Backend struct {
 	engine   *driver.Backend[claim]

@@ -84,7 +84,7 @@ func (r request) mode() distributed.Mode {
 // listedAtOnce is how many requests, of all locks, a page of List reads at most.
 const listedAtOnce = 1000
 
-// List implements distributed.Inspector. A page is one read of the requests in the order of their keys; the cursor is the key at which
+// List implements distributed.Inspector. A page is one read of the requests in the order of their keys. The cursor is the key at which
 // the next one begins.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if limit <= 0 {

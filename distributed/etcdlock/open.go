@@ -28,10 +28,10 @@ import (
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?password-file=...]
 //	etcds://[user:password@]host[:port][,host[:port]...][/prefix][?tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// etcds is TLS; tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
+// etcds is TLS. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
 // certificate and its key. They are read again for each connection. tls_server_name is what the certificates of all servers must name in
-// place of their hosts. ca, cert, key and server-name are other names for these. The port is 2379 if there is none, the prefix [DefaultPrefix]. A password is better kept in a file, which is read when the
-// client logs in; no error of this package shows one. Like New, Open does not connect.
+// place of their hosts. ca, cert, key and server-name are other names for these. The port is 2379 if there is none, the prefix [DefaultPrefix].
+// A password is better kept in a file, which is read when the client logs in. No error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	d, prefix, err := parseURL(rawURL)
 	if err != nil {

@@ -42,7 +42,7 @@ func newSettings(opts []Option) (settings, error) {
 	case s.log == nil:
 		return s, errors.New("etcdlock: WithLogger(nil): want a logger")
 	case s.prefix == "":
-		return s, fmt.Errorf("etcdlock: an empty prefix: want one that nobody else uses, such as %q", DefaultPrefix)
+		return s, fmt.Errorf("etcdlock: an empty prefix: want one that no other program uses, such as %q", DefaultPrefix)
 	}
 	return s, nil
 }

@@ -38,7 +38,7 @@ type Lease struct {
 	first view // the first value of now
 }
 
-// Loser is a backend's lease that wants to know of its loss, also when nobody watches it.
+// Loser is a backend's lease that wants to know of its loss, also when it has no Watcher.
 type Loser interface {
 	// WasLost is called once, before the Watcher is notified.
 	WasLost()

@@ -29,7 +29,7 @@ func (b *Backend) brokenPath(key string) string {
 // Break implements distributed.Inspector. The holders' nodes are deleted and the record is written in one transaction. The next in
 // line is woken by it as by a release, and its fences are those of this change or later (rules Z6 and Z8). If the first in line is
 // younger than all that were found, they have gone. A holder that others wait for notices at its next look, within a third of its
-// session's time-out.
+// session's timeout.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
 	record, err := distributed.NewBreaking(found, by, reason)
 	if err != nil {

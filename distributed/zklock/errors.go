@@ -11,9 +11,9 @@ import (
 	"github.com/wllock/wllock/distributed/driver"
 )
 
-// ErrInvalidTTL says that a lease TTL is shorter than the time-out that the server grants to a session, so that a
+// ErrInvalidTTL says that a lease TTL is shorter than the timeout that the server grants to a session, so that a
 // crashed holder would keep the lock for longer. It stands beside distributed.ErrRefused and ErrUnavailable.
-var ErrInvalidTTL = errors.New("zklock: lease TTL shorter than the session time-out")
+var ErrInvalidTTL = errors.New("zklock: lease TTL shorter than the session timeout")
 
 // errOver says that the session of a request has ended.
 var errOver = fmt.Errorf("zklock: %w", driver.ErrOver)

@@ -137,7 +137,7 @@ func (b *Backend) facts(ctx context.Context, s *session, key string, nodes []nod
 }
 
 // List implements distributed.Inspector. Each page lists the root, whose size is that of all keys, and then looks at those of the
-// page; the cursor is the last of them. It has a connection of its own: an answer that is too large ends the connection, and one that
+// page. The cursor is the last of them. It has a connection of its own: an answer that is too large ends the connection, and one that
 // takes long holds up all others.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
 	if limit <= 0 {

@@ -268,7 +268,7 @@ type hosts struct {
 	next    int      // guarded by mu
 }
 
-// Init implements zk.HostProvider; the servers come shuffled.
+// Init implements zk.HostProvider. The servers come shuffled.
 func (h *hosts) Init(servers []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 //	zk://[user[:password]@]host[:port][,host[:port]...][/chroot][?password-file=...]
 //	zks://[user[:password]@]host[:port][,host[:port]...][/chroot][?tls_ca=...&tls_cert=...&tls_key=...&tls_server_name=...]
 //
-// zks is TLS; tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
+// zks is TLS. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for the servers (default: those of the system), a client
 // certificate and its key. They are read again for each connection. tls_server_name is what the certificates of all servers must name in
 // place of their hosts. The port is 2181 if there is none, also over TLS. All nodes are kept below the chroot (default [DefaultRoot]),
-// which is created if it is missing. A password is better kept in a file, which password-file names: see [WithAuthFile]; no error of this
+// which is created if it is missing. A password is better kept in a file, which password-file names: see [WithAuthFile]. No error of this
 // package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	servers, u, err := parseURL(rawURL)

@@ -42,14 +42,14 @@ const DefaultRoot = "/wllock"
 // refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithRoot sets the node below which all locks are kept (default [DefaultRoot]); it is created if it is missing. The path of
+// WithRoot sets the node below which all locks are kept (default [DefaultRoot]). It is created if it is missing. The path of
 // a URL beats it.
 func WithRoot(path string) Option { return func(s *settings) { s.root = path } }
 
-// WithSessionTimeout has the Backend keep one session only, with this time-out, for leases of any TTL that is at least as
-// long (default: a session for each TTL in use, whose time-out is that TTL). A server grants between 2 and 20 times its
-// tickTime, and moves another wish to the nearest of these. Choose it as long as the TTL of the leases: with
-// a longer TTL the lock is still free after the session's time-out, but a Locker that has less than a third of its
+// WithSessionTimeout has the Backend keep one session only, with this timeout, for leases of any TTL that is at least as
+// long (default: a session for each TTL in use, whose timeout is that TTL). A server grants between 2 and 20 times its
+// tickTime, and moves another wish to the nearest of these. Choose it as long as the TTL of the leases. With
+// a longer TTL the lock is still free after the session's timeout, but a Locker that has less than a third of its
 // TTL left passes no more turns under a lease.
 func WithSessionTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
@@ -65,7 +65,7 @@ func WithAuthFile(user, path string) Option {
 	return func(s *settings) { s.auth, s.user, s.password, s.file = true, user, "", path }
 }
 
-// WithACL sets who may do what with the nodes that are created (default: everything, everybody; with WithAuth: that user).
+// WithACL sets who may do what with the nodes that are created (default: any client may do anything, or with WithAuth that user alone).
 // All that share locks need the rights to create, delete, read and write.
 func WithACL(acl ...zk.ACL) Option { return func(s *settings) { s.acl = slices.Clone(acl) } }
 

@@ -114,7 +114,7 @@ func (s *session) sync(ctx context.Context) error {
 }
 
 // End implements driver.Living: at the server too, then its nodes are gone at once. Nodes of leases that are still held must
-// stay until these have expired: then the connection is cut, and the server ends the session after its time-out.
+// stay until these have expired: then the connection is cut, and the server ends the session after its timeout.
 func (s *session) End(held bool) {
 	if held || s.Expired() {
 		s.link.close()

@@ -13,7 +13,7 @@ import (
 	"github.com/wllock/wllock/internal/deadline"
 )
 
-// Backend is the distributed tier on a ZooKeeper ensemble. It is safe for concurrent use; make one per process and ensemble, for
+// Backend is the distributed tier on a ZooKeeper ensemble. It is safe for concurrent use. Make one per process and ensemble, for
 // all its Lockers.
 type Backend struct {
 	engine   *driver.Backend[claim]
@@ -84,7 +84,7 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.engine.Observe(f) }
 
 // Close implements distributed.Backend. Places are left and unread grants released. Sessions are closed, unless leases are
-// held: then the connection is cut, and the server ends the session, and with it the leases, after its time-out. Close
+// held: then the connection is cut, and the server ends the session, and with it the leases, after its timeout. Close
 // waits at most a few seconds for a server that does not answer.
 func (b *Backend) Close() error {
 	err := b.engine.Close()

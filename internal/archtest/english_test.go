@@ -26,8 +26,6 @@ var pagesAllowed = map[string]string{
 }
 
 var codeAllowed = map[string]string{
-	"distributed/etcdlock":         "pending",
-	"distributed/zklock":           "pending",
 	`strings.Join(w.before, "; ")`: "statements of SQL, as they were sent",
 }
 

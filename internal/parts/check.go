@@ -7,7 +7,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// Check returns an error for a request that no backend takes, or whose TTL is longer than the longest of this one; 0: any.
+// Check returns an error for a request that no backend takes, or whose TTL is longer than the longest of this one. 0: any.
 func Check(backend string, req *distributed.Request, longest time.Duration) error {
 	if err := req.CheckLimit(); err != nil {
 		return fmt.Errorf("%s: %w", backend, err)

@@ -35,7 +35,7 @@ func (f *Fences) Open(first, count uint64) {
 	f.last, f.low = first+count-1, first+count/2-1
 }
 
-// Share makes one fence the only one; 0: it is to be fetched, or there are none at all.
+// Share makes one fence the only one. 0: it is to be fetched, or there are none at all.
 func (f *Fences) Share(one uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +44,7 @@ func (f *Fences) Share(one uint64) {
 	}
 }
 
-// Draw returns the next fence; low is true once for each block, when half of it is used.
+// Draw returns the next fence. low is true once for each block, when half of it is used.
 func (f *Fences) Draw() (fence uint64, ok, low bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *Fences) IsShared() bool {
 	return f.shared
 }
 
-// Close gives out no more. It returns the last one that was drawn, and the last of the block, which nobody else has had.
+// Close gives out no more. It returns the last one that was drawn, and the last of the block, which no other lease has had.
 func (f *Fences) Close() (drawn, last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"github.com/wllock/wllock/internal/testseed"
 )
 
-// Storm is instances that take one lock as writers, readers and holders of permits, queue, leave, downgrade, abandon and enter again, while
-// things break: nobody is beside a writer by the holders' own clocks, no more permits are held than there are, each fence is above those of
-// all writers before, and no permit's is of two callers.
+// Storm is instances that take one lock as writers, readers and holders of permits, queue, leave, downgrade, abandon and enter again,
+// while things break. No holder is beside a writer by the holders' own clocks, and no more permits are held than there are. Each fence
+// is above those of all writers before, and no permit's is of two callers.
 type Storm struct {
 	Backends []distributed.Backend // of an instance each
-	TTL      time.Duration         // of leases; every third instance's are twice as long
+	TTL      time.Duration         // of leases. Every third instance's are twice as long
 	Break    func(ctx context.Context, r *rand.Rand)
 }
 
@@ -68,8 +68,8 @@ func (s Storm) play(ctx context.Context, seed uint64) *stormWitness {
 }
 
 // StormOver returns a storm of n instances that reach the servers through a proxy each, while one thing after the other breaks and
-// is mended: servers, the ways to them, and replies to requests that contain one of these words. open gets the address of a proxy;
-// without servers it is "", and nothing is broken.
+// is mended. These are servers, the ways to them, and replies to requests that contain one of the words in replies. open gets the
+// address of a proxy. Without servers it is "", and nothing is broken.
 func StormOver(
 	t *testing.T, n int, ttl time.Duration, servers []*testproc.Server, open func(addr string) distributed.Backend, replies ...string,
 ) Storm {

@@ -1,5 +1,5 @@
 // Package judge plays users of a lock in any order and says what is wrong: for tests of package driver and of what is built on it. A
-// schedule is played in a testing/synctest bubble; its faults are those of the service that the test simulates.
+// schedule is played in a testing/synctest bubble. Its faults are those of the service that the test simulates.
 package judge
 
 import (
@@ -25,9 +25,9 @@ type Process interface {
 	MayBeLost(l distributed.Lease) bool
 	// HasExpired reports that the service has let the lease expire, and would tell.
 	HasExpired(l distributed.Lease) bool
-	// LeastLeft is what is left of a grant that was received at once; 0: any time.
+	// LeastLeft is what is left of a grant that was received at once. 0: any time.
 	LeastLeft() time.Duration
-	// Overdue says what should have become of a place that waits; "": nothing.
+	// Overdue says what should have become of a place that waits. "": nothing.
 	Overdue(p distributed.Place) string
 }
 
