@@ -19,7 +19,7 @@ func checkPart(what, s string) error {
 	return nil
 }
 
-// checkKey refuses a key that is not 1 to 512 bytes of valid UTF-8 without control characters.
+// checkKey refuses a key that is not 1 to 512 bytes of valid UTF-8 without control characters. The error is for an *Error, which names the key.
 func checkKey(key string) error {
 	if len(key) == 0 || len(key) > maxKey {
 		return fmt.Errorf("%w: key has %d bytes, want 1 to %d", ErrInvalidKey, len(key), maxKey)
@@ -35,11 +35,11 @@ func checkKey(key string) error {
 // checkRunes is the rest of checkKey, for keys that are not plain ASCII.
 func checkRunes(key string) error {
 	if !utf8.ValidString(key) {
-		return fmt.Errorf("%w: key %s is not valid UTF-8", ErrInvalidKey, nametext.Quote(key))
+		return fmt.Errorf("%w: key is not valid UTF-8", ErrInvalidKey)
 	}
 	for i, r := range key {
 		if unicode.IsControl(r) {
-			return fmt.Errorf("%w: key %s has a control character at byte %d", ErrInvalidKey, nametext.Quote(key), i)
+			return fmt.Errorf("%w: key has a control character at byte %d", ErrInvalidKey, i)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ const prefix = conn.HelperPrefix
 // puts a client's text first (rule R19).
 func checkKey(key string) error {
 	if conn.IsHelper(key) {
-		return fmt.Errorf("redislock: %w: the Redis key %.64q begins with %q, as the helper keys do", distributed.ErrInvalidKey, key, prefix)
+		return fmt.Errorf("redislock: %w: the Redis key begins with %q, as the helper keys do", distributed.ErrInvalidKey, prefix)
 	}
 	return nil
 }

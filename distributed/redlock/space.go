@@ -36,7 +36,7 @@ func spaceOf(name string) string {
 // checkKey refuses a key that is among the helper keys.
 func checkKey(key string) error {
 	if conn.IsHelper(key) {
-		return fmt.Errorf("redlock: %w: the key %.64q begins with %q, as the helper keys do", distributed.ErrInvalidKey, key, conn.HelperPrefix)
+		return fmt.Errorf("redlock: %w: the key begins with %q, as the helper keys do", distributed.ErrInvalidKey, conn.HelperPrefix)
 	}
 	return nil
 }
