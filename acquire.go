@@ -49,7 +49,7 @@ func (e entered) release() (kept bool) {
 // enter is the way in: options, key, nested guard, local queue, backend, and the limit of the stay.
 func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption) (entered, error) {
 	if ctx == nil {
-		return entered{}, mistake(errNilContext, name, key)
+		return entered{}, l.mistake(errNilContext, name, key)
 	}
 	var r request
 	err := l.request(&r, name, key, opts)
@@ -129,7 +129,7 @@ func (h *hold) init(l *Locker, r *request) {
 }
 
 func (l *Locker) invalid(name, key string, err error) error {
-	return &Error{Op: "acquire", Key: l.names.system + ":" + name + ":" + key, Tier: TierLocal, Err: err}
+	return &Error{Op: "acquire", Key: l.observer.redaction.name(l.names.system + ":" + name + ":" + key), Tier: TierLocal, Err: err}
 }
 
 // within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with
@@ -153,7 +153,7 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 		}
 		if reason != nil {
 			h.unpin()
-			return nil, nil, &Error{Op: "acquire", Key: r.key, Tier: TierLocal, Err: reason}
+			return nil, nil, &Error{Op: "acquire", Key: of.redaction.name(r.key), Tier: TierLocal, Err: reason}
 		}
 		if linkOf(ctx).held() != h {
 			ctx = &nested{Context: ctx, hold: h}
@@ -256,7 +256,7 @@ func ahead(ask local.Ask, err error) int {
 // refused makes the error of a caller that did not get the lock.
 func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
 	holder, err := holderIn(err)
-	e := &Error{Op: "acquire", Key: h.key, Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
+	e := &Error{Op: "acquire", Key: h.shown(), Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
 	if tier == TierDistributed {
 		e.DistributedWait = time.Since(h.turnAt)
 	}
@@ -266,6 +266,7 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 		e.Err = l.blame(e.Err)
 		why = outcomeOf(e.Err)
 	}
+	e.Err = l.observer.redaction.error(e.Err, h.key)
 	switch why {
 	case queueFull:
 		e.RetryAfter, e.Holder = h.name.retryAfter(ahead), l.holderOf(h.key)

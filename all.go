@@ -47,9 +47,9 @@ const maxKeys = 64
 func (l *Locker) DoAll(ctx context.Context, resources []Resource, fn Func, opts ...CallOption) error {
 	switch {
 	case fn == nil:
-		return mistakeAll(errNilFunc, resources)
+		return l.mistakeAll(errNilFunc, resources)
 	case ctx == nil:
-		return mistakeAll(errNilContext, resources)
+		return l.mistakeAll(errNilContext, resources)
 	}
 	b := &bundle{locker: l}
 	otherwise, err := b.ask(resources, opts)
@@ -107,11 +107,11 @@ func (b *bundle) ask(resources []Resource, opts []CallOption) (fallback, error) 
 }
 
 // mistakeAll is mistake for a DoAll.
-func mistakeAll(err error, resources []Resource) error {
+func (l *Locker) mistakeAll(err error, resources []Resource) error {
 	if len(resources) == 0 {
 		return err
 	}
-	return mistake(err, resources[0].Name, resources[0].Key)
+	return l.mistake(err, resources[0].Name, resources[0].Key)
 }
 
 // wrongCount is the error of a DoAll of so many keys. It Is ErrInvalidKey, though none of them is.

@@ -56,7 +56,7 @@ func WrapBatch[A, R any](l *Locker, name string, key func(A) string,
 	group := new(local.Group)
 	return func(ctx context.Context, a A) (r R, err error) {
 		if key == nil || fn == nil {
-			return r, mistake(errNilFunc, name, "")
+			return r, l.mistake(errNilFunc, name, "")
 		}
 		s := &seat[A, R]{fn: fn, item: Item[A, R]{Arg: a, ctx: ctx}}
 		s.Group, s.Owner = group, s

@@ -59,7 +59,7 @@ func (l *Locker) batch(ctx context.Context, name, key string, opts []CallOption,
 // join is the way in of a caller of a batch guard. local.ErrRides: it was taken along.
 func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, c *batchCaller) (e entered, max int, err error) {
 	if ctx == nil {
-		return e, 0, mistake(errNilContext, name, key)
+		return e, 0, l.mistake(errNilContext, name, key)
 	}
 	var r request
 	err = l.request(&r, name, key, opts)
@@ -157,7 +157,7 @@ func (c *batchCaller) rode(ctx context.Context) {
 // left is the error of a caller whose context has ended before its batch.
 func (c *batchCaller) left(ctx context.Context) error { // rule B7
 	h := c.hold
-	e := &Error{Op: "batch", Key: h.key, Tier: TierLocal, LocalWait: h.localWait, Ran: true, Err: public(ctx, ctx.Err())}
+	e := &Error{Op: "batch", Key: h.shown(), Tier: TierLocal, LocalWait: h.localWait, Ran: true, Err: public(ctx, ctx.Err())}
 	if !c.rides() {
 		e.DistributedWait = h.distributedWait()
 	}

@@ -60,7 +60,7 @@ func (o *observer) beganBatch(h *hold, leader *batchCaller, size int) (context.C
 		return h, nil
 	}
 	return t.start(h, &o.starts, &h.foreign, func() (context.Context, trace.Span) {
-		return t.startSpan(h, "wllock.batch", attribute.String("wllock.key", h.key), trace.WithNewRoot(),
+		return t.startSpan(h, "wllock.batch", t.keyOf(h.key), trace.WithNewRoot(),
 			trace.WithLinks(linksOf(&leader.Member)...), trace.WithAttributes(t.system,
 				attribute.String("wllock.name", h.name.name), attribute.Int("wllock.batch.size", size)))
 	})

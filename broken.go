@@ -45,9 +45,11 @@ func (o *observer) inquire(h *hold) {
 func (o *observer) breaking(ctx context.Context, h *hold) *distributed.Breaking {
 	found, err := o.inspector.Inspect(ctx, h.key)
 	if b := found.Broken; err == nil && b != nil && h.endedBy(b, o.logger.instance) {
+		said := *b
+		said.Reason = o.redaction.text(b.Reason, h.key)
 		o.warn(h.outside(), "lock was broken", h.name, h.key, slog.Uint64("fence", h.use.Fence()),
-			slog.String("by", nametext.Quote(b.By)), slog.String("reason", nametext.Quote(b.Reason)))
-		return b
+			slog.String("by", nametext.Quote(said.By)), slog.String("reason", nametext.Quote(said.Reason)))
+		return &said
 	}
 	return nil
 }

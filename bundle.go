@@ -113,7 +113,7 @@ func (b *bundle) nest() (failed *member, err error) {
 	last := l.lastHeld(b.parent)
 	for i := range b.members {
 		if m := &b.members[i]; !m.outer && m.key < last { // rule L8
-			return m, &Error{Op: "acquire", Key: m.key, Tier: TierLocal, Err: ErrLockOrder}
+			return m, &Error{Op: "acquire", Key: l.observer.redaction.name(m.key), Tier: TierLocal, Err: ErrLockOrder}
 		}
 	}
 	return nil, nil
@@ -186,7 +186,7 @@ func (b *bundle) lost() *member {
 }
 
 func (b *bundle) lossOf(m *member) error {
-	return &Error{Op: "acquire", Key: m.key, Tier: TierDistributed, Waited: b.localWait + b.distributedWait,
+	return &Error{Op: "acquire", Key: m.hold.shown(), Tier: TierDistributed, Waited: b.localWait + b.distributedWait,
 		LocalWait: b.localWait, DistributedWait: b.distributedWait, Err: ErrLeaseLost}
 }
 

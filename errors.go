@@ -50,9 +50,9 @@ var (
 )
 
 // mistake is an error with the lock that it was made with.
-func mistake(err error, name, key string) error {
+func (l *Locker) mistake(err error, name, key string) error {
 	if key != "" {
-		name += ":" + key
+		name += ":" + l.observer.redaction.key(key)
 	}
 	return fmt.Errorf("%w (%s)", err, nametext.Quote(name))
 }
@@ -75,7 +75,7 @@ const (
 // Error says why a lock was not acquired or was lost, and what the caller needs in order to react. Get it with errors.As.
 type Error struct {
 	Op              string        // "acquire", "hold", "batch" or "release"
-	Key             string        // system:name:key, raw. Error and LogValue quote and cut it
+	Key             string        // system:name:key, raw unless WithKeyRedaction was given. Error and LogValue quote and cut it
 	Tier            Tier          // where it failed
 	Waited          time.Duration // time spent waiting, in both tiers together
 	LocalWait       time.Duration // part of Waited in the local queue

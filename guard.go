@@ -23,7 +23,7 @@ type Func = func(ctx context.Context) error
 // Goroutines started by fn are not excluded from each other.
 func (l *Locker) Do(ctx context.Context, name, key string, fn Func, opts ...CallOption) error {
 	if fn == nil {
-		return mistake(errNilFunc, name, key)
+		return l.mistake(errNilFunc, name, key)
 	}
 	e, err := l.enter(ctx, name, key, opts)
 	if err != nil {
@@ -45,7 +45,7 @@ func Call[R any](ctx context.Context, l *Locker, name, key string,
 	fn func(context.Context) (R, error), opts ...CallOption) (R, error) {
 	var r R
 	if fn == nil {
-		return r, mistake(errNilFunc, name, key)
+		return r, l.mistake(errNilFunc, name, key)
 	}
 	err := l.Do(ctx, name, key, func(ctx context.Context) (err error) {
 		r, err = fn(ctx)
@@ -59,7 +59,7 @@ func Wrap[A, R any](l *Locker, name string, key func(A) string, fn func(context.
 	opts ...CallOption) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, a A) (r R, err error) {
 		if key == nil || fn == nil {
-			return r, mistake(errNilFunc, name, "")
+			return r, l.mistake(errNilFunc, name, "")
 		}
 		return Call(ctx, l, name, key(a), func(ctx context.Context) (R, error) { return fn(ctx, a) }, opts...)
 	}
@@ -71,7 +71,7 @@ func WrapOr[A, R any](l *Locker, name string, key func(A) string, fn func(contex
 	otherwise func(context.Context, A, error) (R, error), opts ...CallOption) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, a A) (r R, err error) {
 		if key == nil || fn == nil || otherwise == nil {
-			return r, mistake(errNilFunc, name, "")
+			return r, l.mistake(errNilFunc, name, "")
 		}
 		fallback := WithFallback(func(ctx context.Context, reason error) (err error) {
 			r, err = otherwise(ctx, a, reason)

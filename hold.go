@@ -36,6 +36,9 @@ type hold struct {
 	inquiry atomic.Pointer[inquiry]
 }
 
+// shown is the full name as errors have it.
+func (h *hold) shown() string { return h.observer.redaction.name(h.key) }
+
 // err says what is wrong with the hold now.
 func (h *hold) err() error {
 	lost, overstayed := h.lost(), h.overstayed.Load()
@@ -70,7 +73,7 @@ func (h *hold) error(reasons []error) error {
 	if len(reasons) > 1 {
 		reason = join(reasons...)
 	}
-	return &Error{Op: "hold", Key: h.key, Tier: TierDistributed, Waited: h.localWait + h.distributedWait(),
+	return &Error{Op: "hold", Key: h.shown(), Tier: TierDistributed, Waited: h.localWait + h.distributedWait(),
 		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason, Broken: h.broken()}
 }
 
@@ -103,9 +106,9 @@ func (h *hold) explain(err error, reasons []error) error {
 	}
 	e, explained := errors.AsType[*Error](err)
 	switch {
-	case explained && e.Ran && e.Key == h.key && len(missing) == 0:
+	case explained && e.Ran && e.Key == h.shown() && len(missing) == 0:
 		return err
-	case explained && e.Ran && e.Key == h.key:
+	case explained && e.Ran && e.Key == h.shown():
 		return join(h.error(missing), err)
 	case !explained && len(missing) < len(reasons):
 		return h.error(append(missing, err))

@@ -12,7 +12,7 @@ import (
 // LockInfo describes one key in use by this Locker at one moment: a caller here holds its lock or waits for it, or its
 // lease is on the way back to the backend. The page of package debug has it as JSON, with these names.
 type LockInfo struct {
-	Key       string        `json:"key"`              // full name
+	Key       string        `json:"key"`              // full name, as WithKeyRedaction shows it
 	Mode      string        `json:"mode"`             // "exclusive", "shared" or "permits"
 	Permits   int           `json:"permits"`          // the limit of Permits, 0 in another mode
 	Waiting   int           `json:"waiting"`          // callers in the local queue
@@ -56,7 +56,11 @@ func (l *Locker) Locks(limit int) []LockInfo {
 	sorted := slices.SortedFunc(maps.Values(all), func(a, b LockInfo) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.HeldFor, a.HeldFor), cmp.Compare(a.Key, b.Key))
 	})
-	return sorted[:min(max(limit, 0), len(sorted))]
+	sorted = sorted[:min(max(limit, 0), len(sorted))]
+	for i := range sorted {
+		sorted[i].Key = l.observer.redaction.name(sorted[i].Key)
+	}
+	return sorted
 }
 
 // lane is that of a permit, or 0, of a key.

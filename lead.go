@@ -39,7 +39,7 @@ import (
 // Lead is refused inside a hold that has no lease, and a hold in which it led is lost where it would have become degraded.
 func (l *Locker) Lead(ctx context.Context, name, key string, fn Func, opts ...CallOption) error {
 	if fn == nil {
-		return mistake(errNilFunc, name, key)
+		return l.mistake(errNilFunc, name, key)
 	}
 	c := candidate{Locker: l, name: name, key: key, fn: fn, opts: append(opts[:len(opts):len(opts)], leading)}
 	for {

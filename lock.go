@@ -43,7 +43,8 @@ func (k *Lock) Release(ctx context.Context) error {
 		k.hold.lostLease.Store(true) // also if only the clocks knew
 		return k.hold.lossError()
 	case err != nil:
-		return &Error{Op: "release", Key: k.hold.key, Tier: TierDistributed, Ran: true, Err: public(ctx, err)}
+		return &Error{Op: "release", Key: k.hold.shown(), Tier: TierDistributed, Ran: true,
+			Err: k.hold.observer.redaction.error(public(ctx, err), k.hold.key)}
 	}
 	return nil
 }

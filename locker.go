@@ -66,8 +66,8 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 		return nil, fmt.Errorf("wllock: %w", join(s.errs...))
 	}
 	l := &Locker{backend: backend, settings: s, instance: identity.Instance(s.instance)}
-	l.observer = newObserver(system, l.instance, s.logger)
-	l.policy = policyFor(system, backend, &s, slog.New(l.observer.logger))
+	l.observer = newObserver(system, l.instance, &s)
+	l.policy = policyFor(system, backend, &s, l.observer)
 	l.observer.backend = l.policy
 	l.observer.inspector, _ = distributed.InspectorOf(backend)
 	l.names.system, l.names.settings = system, &l.settings
@@ -90,8 +90,11 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 }
 
 // policyFor wraps the backend in the chosen outage policy.
-func policyFor(system string, b distributed.Backend, s *settings, log *slog.Logger) policy {
-	c := outage.Config{Backend: b, System: system, TTL: s.leaseTTL, Longest: s.longestTTL, Logger: log}
+func policyFor(system string, b distributed.Backend, s *settings, o *observer) policy {
+	c := outage.Config{Backend: b, System: system, TTL: s.leaseTTL, Longest: s.longestTTL, Logger: slog.New(o.logger)}
+	if o.redaction != nil {
+		c.Redact = o.redaction.error
+	}
 	if s.outage == LocalOnly {
 		return outage.NewLocalOnly(c)
 	}
@@ -137,7 +140,7 @@ func (l *Locker) Ping(ctx context.Context) error {
 		}
 	}
 	if err := ask(ctx); err != nil {
-		return fmt.Errorf("wllock: ping: %w", public(ctx, err))
+		return fmt.Errorf("wllock: ping: %w", l.observer.redaction.error(public(ctx, err), ""))
 	}
 	return nil
 }
@@ -221,9 +224,12 @@ func (l *Locker) abandon(ctx context.Context) error { // rule T8
 	for _, t := range l.inUse() {
 		t.Abandon(func(o tenure.Owner) {
 			h := o.(*hold)
-			held = append(held, nametext.Quote(h.key))
+			held = append(held, h.key)
 			h.context().end(ErrClosed)
 		})
+	}
+	for i, key := range held { // when no mutex is held
+		held[i] = nametext.Quote(l.observer.redaction.name(key))
 	}
 	return fmt.Errorf("wllock: close: %s: %w", stillHeld(held), ctx.Err())
 }

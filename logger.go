@@ -7,10 +7,11 @@ import (
 
 // logger is the user's handler of log lines behind a notifier. It is a handler itself, for what logs by its own.
 type logger struct {
-	to       slog.Handler
-	instance string                          // in every line
-	with     func(slog.Handler) slog.Handler // attributes and groups; nil: none
-	notifier *notifier
+	to        slog.Handler
+	instance  string                          // in every line
+	redaction *redaction                      // of what logs by its own
+	with      func(slog.Handler) slog.Handler // attributes and groups; nil: none
+	notifier  *notifier
 }
 
 // put queues a line; debug is added for a handler that takes debug lines.
@@ -39,9 +40,16 @@ func (l logger) off() bool { return l.to == slog.DiscardHandler }
 // Enabled implements slog.Handler. The user's handler is asked later.
 func (l logger) Enabled(context.Context, slog.Level) bool { return !l.off() }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. The errors in these lines are the backend's, which may name a key.
 func (l logger) Handle(ctx context.Context, line slog.Record) error {
-	l.put(ctx, line.Clone())
+	safe := slog.NewRecord(line.Time, line.Level, line.Message, line.PC)
+	for a := range line.Attrs {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(l.redaction.error(err, "").Error())
+		}
+		safe.AddAttrs(a)
+	}
+	l.put(ctx, safe)
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 // a notifier of its own, so that one that stands still does not silence the others.
 type observer struct {
 	system    string
+	redaction *redaction // nil: keys are shown
 	logger    logger
 	telemetry *telemetry // nil: nobody measures
 	backend   policy
@@ -32,14 +33,14 @@ type observer struct {
 	starts               attempts // of spans
 }
 
-func newObserver(system, instance string, to *slog.Logger) *observer {
-	o := &observer{system: system}
+func newObserver(system, instance string, s *settings) *observer {
+	o := &observer{system: system, redaction: newRedaction(system, s.redact)}
 	o.mishaps.log = o.logPanic
 	for _, n := range []*notifier{&o.logs, &o.spans, &o.metrics, &o.inquiries} {
 		n.mishaps, n.loop = &o.mishaps, n.work
 	}
 	o.starts = attempts{mishaps: &o.mishaps, slots: make(chan struct{}, maxAttempts)}
-	o.logger = logger{to: to.Handler(), instance: instance, notifier: &o.logs}
+	o.logger = logger{to: s.logger.Handler(), instance: instance, redaction: o.redaction, notifier: &o.logs}
 	return o
 }
 
@@ -206,7 +207,7 @@ func (o *observer) releaseFailed(tag any, key string, err error) {
 	if o.degraded != nil && o.degraded() || o.backend.Unreleased() {
 		return // one line tells of all of them
 	}
-	o.warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", err.Error()))
+	o.warn(ctx, "lock not released: others wait until its lease has expired", n, key, slog.String("error", o.redaction.error(err, key).Error()))
 }
 
 // renewed implements tenure.Config.Renewed; it is set only if somebody measures.
@@ -219,18 +220,24 @@ func (o *observer) logHold(ctx context.Context, what string, c *call) {
 		slog.Duration("held", time.Since(c.use.Began())), slog.String("mode", c.mode.String()))
 }
 
-// warn includes the key only for a logger that takes debug lines, because keys may hold personal data.
+// warn includes the key only for a logger that takes debug lines, because keys may hold personal data, or redacted.
 func (o *observer) warn(ctx context.Context, what string, n *nameState, key string, attrs ...slog.Attr) {
 	line := slog.NewRecord(time.Now(), slog.LevelWarn, what, 0)
 	line.AddAttrs(attrs...)
 	line.AddAttrs(slog.String("system", o.system), slog.String("name", n.name))
-	o.logger.put(ctx, line, slog.String("key", nametext.Quote(key)))
+	shown := slog.String("key", nametext.Quote(o.redaction.name(key)))
+	if o.redaction != nil {
+		line.AddAttrs(shown)
+		o.logger.put(ctx, line)
+		return
+	}
+	o.logger.put(ctx, line, shown)
 }
 
 // logPanic is called once: a hook that panics may do so at every call.
 func (o *observer) logPanic(panicked any) {
 	line := slog.NewRecord(time.Now(), slog.LevelError, "logger or telemetry panicked; further panics are only counted, in Stats", 0)
-	line.AddAttrs(slog.String("system", o.system), slog.String("panic", fmt.Sprint(panicked)))
+	line.AddAttrs(slog.String("system", o.system), slog.String("panic", o.redaction.text(fmt.Sprint(panicked), "")))
 	o.logger.put(context.Background(), line)
 }
 

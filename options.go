@@ -59,6 +59,7 @@ type settings struct {
 	tracers     trace.TracerProvider
 	spanKeys    bool
 	meters      metric.MeterProvider
+	redact      func(key string) string // nil: keys are shown
 	defaults    callOptions
 	names       map[string]func(callOptions) callOptions
 	errs        []error // what was wrong with the options
@@ -207,7 +208,7 @@ func WithName(name string, opts ...CallOption) Option {
 func WithOwnedBackend() Option { return option(func(s *settings) { s.owned = true }) }
 
 // WithLogger sets the logger for lost locks, overlong holds, failed releases and outages (default: none). Keys, which may
-// hold personal data, are included, quoted and cut, only if the logger takes debug lines. The logger runs on a goroutine of
+// hold personal data, are included, quoted and cut, only if the logger takes debug lines, or [WithKeyRedaction] was given. The logger runs on a goroutine of
 // its own, as tracers and meters do: one that is slow or panics harms no lock (Stats.ReportPanics, ReportsDropped).
 func WithLogger(l *slog.Logger) Option { return loggerOption{l} }
 
@@ -235,7 +236,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 
 // WithSpanKeys puts the lock's full name, key included, on its spans as wllock.key, those of a DoAll as wllock.keys (default:
 // left out). They are not cut there, and keys may hold personal data: choose it only if traces are kept from those who must
-// not see them.
+// not see them, or with [WithKeyRedaction].
 func WithSpanKeys() Option { return option(func(s *settings) { s.spanKeys = true }) }
 
 // WithMeterProvider measures waits, holds, sheds, hand-offs and losses, per name (default: none).

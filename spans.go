@@ -59,13 +59,33 @@ func (t *telemetry) start(ctx context.Context, by *attempts, w *foreignWait, ope
 }
 
 func (t *telemetry) open(ctx context.Context, name, key string) (context.Context, trace.Span) {
-	return t.openSpan(ctx, attribute.String("wllock.name", name), attribute.String("wllock.key", key))
+	return t.openSpan(ctx, attribute.String("wllock.name", name), t.keyOf(key))
 }
 
 // openAll is open for the keys of a DoAll.
 func (t *telemetry) openAll(ctx context.Context, names, keys []string) (context.Context, trace.Span) {
-	return t.openSpan(ctx, attribute.StringSlice("wllock.names", names), attribute.StringSlice("wllock.keys", keys),
+	return t.openSpan(ctx, attribute.StringSlice("wllock.names", names), t.keysOf(keys),
 		attribute.Int("wllock.key.count", len(keys)))
+}
+
+// keyOf is the attribute of a key, as it is shown; none unless that is wanted.
+func (t *telemetry) keyOf(full string) (key attribute.KeyValue) {
+	if t.spanKeys {
+		key = attribute.String("wllock.key", t.redaction.name(full))
+	}
+	return key
+}
+
+// keysOf is keyOf for those of a DoAll.
+func (t *telemetry) keysOf(full []string) (keys attribute.KeyValue) {
+	if t.spanKeys {
+		shown := make([]string, len(full))
+		for i, key := range full {
+			shown[i] = t.redaction.name(key)
+		}
+		keys = attribute.StringSlice("wllock.keys", shown)
+	}
+	return keys
 }
 
 // openSpan opens a span with all attributes, but with the key only if that is wanted.
@@ -75,7 +95,7 @@ func (t *telemetry) openSpan(ctx context.Context, name, key attribute.KeyValue, 
 
 // openHold opens the span of a call's hold.
 func (t *telemetry) openHold(ctx context.Context, c *call, began time.Time, more ...attribute.KeyValue) (context.Context, trace.Span) {
-	return t.openHoldOf(ctx, c.spans, began, attribute.String("wllock.key", c.key), append(more, attribute.String("wllock.name", c.name.name))...)
+	return t.openHoldOf(ctx, c.spans, began, t.keyOf(c.key), append(more, attribute.String("wllock.name", c.name.name))...)
 }
 
 // openHoldOf opens the span of a hold, from the grant on: beside that of its acquisition, or below it if the caller has none.
@@ -117,7 +137,7 @@ func (o *observer) inside(ctx context.Context, h *hold, w *foreignWait) context.
 	traced, span := t.start(ctx, &o.starts, w, func() (context.Context, trace.Span) {
 		if s.several {
 			names, keys := asked(h.together.members)
-			return t.openHoldOf(ctx, s, h.use.Began(), attribute.StringSlice("wllock.keys", keys),
+			return t.openHoldOf(ctx, s, h.use.Began(), t.keysOf(keys),
 				attribute.StringSlice("wllock.names", names), attribute.Int("wllock.key.count", len(keys)))
 		}
 		return t.openHold(ctx, &h.call, h.use.Began(), h.granted()...)

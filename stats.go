@@ -21,7 +21,11 @@ type Stats struct {
 //
 // Whether a service without locks is ready is for the service to say. With LocalOnly it goes on without the backend, and if every replica is taken
 // out of service when a backend that all of them share is away, none is left.
-func (l *Locker) Health() BackendStats { return BackendStats(l.policy.Status()) }
+func (l *Locker) Health() BackendStats {
+	s := BackendStats(l.policy.Status())
+	s.Err = l.observer.redaction.error(s.Err, "")
+	return s
+}
 
 // BackendStats says whether locks can be acquired at the backend, as far as this Locker knows without asking.
 type BackendStats struct {

@@ -21,6 +21,7 @@ type telemetry struct {
 	system                  attribute.KeyValue
 	tracer                  trace.Tracer // nil: no spans
 	spanKeys                bool
+	redaction               *redaction // of keys
 	acquire, hold           metric.Float64Histogram
 	sheds, handoffs, losses metric.Int64Counter
 	renewals, degradations  metric.Int64Counter
@@ -34,7 +35,7 @@ func newTelemetry(n *names, o *observer) (*telemetry, error) {
 	if s.tracers == nil && s.meters == nil {
 		return nil, nil
 	}
-	t := &telemetry{system: attribute.String("wllock.system", n.system), spanKeys: s.spanKeys}
+	t := &telemetry{system: attribute.String("wllock.system", n.system), spanKeys: s.spanKeys, redaction: o.redaction}
 	if s.tracers != nil {
 		t.tracer = s.tracers.Tracer(scope)
 	}

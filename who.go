@@ -27,7 +27,7 @@ func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Ins
 	}
 	found, err := i.Inspect(ctx, l.names.system+":"+name+":"+key)
 	if err != nil {
-		return found, fmt.Errorf("wllock: inspect: %w", public(ctx, err))
+		return found, fmt.Errorf("wllock: inspect: %w", l.observer.redaction.error(public(ctx, err), l.names.system+":"+name+":"+key))
 	}
 	return found, nil
 }

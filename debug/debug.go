@@ -2,7 +2,7 @@
 //
 //	admin.Handle("GET /debug/wllock", debug.Handler(locker))
 //
-// Mount it where only operators have access: keys may name customers and their orders. It is a page for browsers, a table for
+// Mount it where only operators have access: keys may name customers and their orders, unless the Locker has a wllock.WithKeyRedaction. It is a page for browsers, a table for
 // terminals (curl), and JSON for programs, by the Accept header or ?format=html, text or json. It is read-only, needs no
 // script, and shows the 100 keys and the 50 names with the most waiters of each Locker. With ?refresh=2 a browser loads it again every two seconds.
 //

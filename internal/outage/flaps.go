@@ -57,5 +57,5 @@ func (r *reporter) logFlaps() {
 		c, r.consequences = r.consequences, consequences{}
 	}
 	r.log(slog.LevelWarn, "backend comes and goes", append(c.attrs(), slog.Int("outages", f.untold), slog.Duration("away", f.away),
-		slog.Int64("refused", f.refused), slog.String("error", f.cause.Error()))...)
+		slog.Int64("refused", f.refused), slog.Any("error", f.cause))...)
 }

@@ -97,7 +97,7 @@ func (r *reporter) tells() bool {
 // follow logs the course of an outage until its end. tells: it has lines of its own, also before it has lasted for stillEvery.
 func (r *reporter) follow(ctx context.Context, o *outage, tells bool, then string) {
 	if tells {
-		r.log(slog.LevelWarn, "backend is away: "+then, slog.String("error", o.cause().Error()))
+		r.log(slog.LevelWarn, "backend is away: "+then, slog.Any("error", o.cause()))
 	}
 	tick := time.NewTicker(stillEvery)
 	defer tick.Stop()
@@ -111,7 +111,7 @@ func (r *reporter) follow(ctx context.Context, o *outage, tells bool, then strin
 			n := r.refused.Swap(0)
 			refused += n
 			r.log(slog.LevelWarn, "backend is still away", append(r.takeConsequences(), slog.Duration("away", time.Since(o.first)),
-				slog.Int64("refused", n), slog.String("error", o.cause().Error()))...)
+				slog.Int64("refused", n), slog.Any("error", o.cause()))...)
 		case <-o.over:
 			if o.follows != nil {
 				o = o.follows
@@ -204,7 +204,7 @@ func (r *reporter) refusedBy(err error) {
 	}
 	r.refusedAt = now
 	r.refused.Add(-n)
-	r.log(slog.LevelWarn, "backend refuses", slog.String("error", err.Error()), slog.Int64("refused", n))
+	r.log(slog.LevelWarn, "backend refuses", slog.Any("error", err), slog.Int64("refused", n))
 }
 
 // status is that of a backend that is not away.

@@ -364,3 +364,15 @@ func TestMistakesPanic(t *testing.T) {
 	require.PanicsWithValue(t, "grpcguard: WithCallOptions: an option is nil", func() { grpcguard.WithCallOptions(wllock.NoWait(), nil) })
 	require.PanicsWithValue(t, "grpcguard: KeyFrom(nil): want a function", func() { grpcguard.KeyFrom[proto.Message](nil) })
 }
+
+// Interceptors outside of ours may log the cause of a refusal.
+func TestCausesAreRedacted(t *testing.T) {
+	l := wllocktest.New(t, wllock.WithKeyRedaction(func(string) string { return "#1" }))
+	wllocktest.Hold(t, l, "product", secret)
+	inner := grpcguard.UnaryServerInterceptor(l, "product", constant(secret, nil), grpcguard.WithCallOptions(wllock.NoWait()))
+	_, err := inner(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
+	require.ErrorIs(t, err, wllock.ErrHeld)
+	for ; err != nil; err = errors.Unwrap(err) {
+		require.NotContains(t, fmt.Sprintf("%+v", err), secret)
+	}
+}
