@@ -19,6 +19,8 @@ type Config struct {
 	Outage              Outage        `split_words:"true" default:"closed"`
 	LongestTTL          time.Duration `split_words:"true" default:"0s"`
 	Instance            string        `split_words:"true"`
+	KeySecret           Secret        `split_words:"true"`
+	KeySecretFile       string        `split_words:"true"`
 	TLSCa               string        `split_words:"true"` // not TLSCA, which would be one word of the variable
 	TLSCert             string        `split_words:"true"`
 	TLSKey              string        `split_words:"true"`
@@ -65,7 +67,7 @@ func FromEnv() (Config, error) {
 	return c, nil
 }
 
-// Validate returns an *Error with everything that is wrong, or nil. It also reads the password file, if there is one. It does
+// Validate returns an *Error with everything that is wrong, or nil. It also reads the files of secrets, if there are any. It does
 // not check whether the backend's scheme is supported: Open does.
 func (c Config) Validate() error {
 	if wrong := c.problems(); len(wrong) > 0 {

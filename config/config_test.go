@@ -102,6 +102,10 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_LINGER", "-5ms", "-5ms is less than 0s"},
 		{"WLLOCK_WAIT", "-1s", "-1s is less than 0s"},
 		{"WLLOCK_OUTAGE", "open", `"open" is not an outage policy`},
+		{"WLLOCK_KEY_SECRET", "fifteen bytes..\n", "has less than 16 bytes"},
+		{"WLLOCK_KEY_SECRET", "sixteen bytes or more\nand a line", "is not one line of UTF-8"},
+		{"WLLOCK_KEY_SECRET_FILE", empty, "names an empty file"},
+		{"WLLOCK_KEY_SECRETS", "sixteen bytes or more", "did you mean WLLOCK_KEY_SECRET?"},
 		{"WLLOCK_REDIS_USERNAME", "locks\n", "has a line end"},
 		{"WLLOCK_REDIS_USERNAME", "\ufefflocks", "a byte order mark"},
 		{"WLLOCK_REDIS_USERNAME", "locks", "is set, but WLLOCK_BACKEND is not Redis"},
@@ -246,7 +250,7 @@ func TestUsageHasEveryVariable(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, config.Usage(&out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 22)
+	require.Len(t, lines, 24)
 	require.Regexp(t, `^VARIABLE +DEFAULT +EXAMPLE +MEANING$`, lines[0])
 	require.Regexp(t, `^WLLOCK_LEASE_TTL +5s +5s +time until the lock`, out.String()[strings.Index(out.String(), "WLLOCK_LEASE_TTL"):])
 }

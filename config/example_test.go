@@ -105,6 +105,8 @@ func ExampleUsage() {
 	// WLLOCK_OUTAGE                 closed                 closed                          while the backend is unreachable: closed refuses, local locks within the process only
 	// WLLOCK_LONGEST_TTL            0s                     10s                             for local: the longest WLLOCK_LEASE_TTL of all processes; 0s: as they have told the backend
 	// WLLOCK_INSTANCE                                      web-1                           name that this process has for the backend, in logs and in errors; nothing: the host's, or the pod's
+	// WLLOCK_KEY_SECRET                                    ...at least 16 bytes...         secret under which keys are hashed in errors, logs, spans and the debug page; nothing: they are shown; a file is better
+	// WLLOCK_KEY_SECRET_FILE                               /run/secrets/keys               file that contains the secret
 	// WLLOCK_TLS_CA                                        /etc/wllock/ca.pem              PEM file of the authorities that vouch for the backend, if the URL has no tls_ca; nothing: the system's
 	// WLLOCK_TLS_CERT                                      /etc/wllock/client.pem          PEM file of a client certificate, if the URL has no tls_cert
 	// WLLOCK_TLS_KEY                                       /etc/wllock/client.key          PEM file of its key, if the URL has no tls_key

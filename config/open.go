@@ -85,6 +85,13 @@ func (c Config) connect(ctx context.Context, u *url.URL, open Opener, opts []wll
 		return nil, errNoBackend
 	}
 	all := slices.Concat(c.options(), opts, []wllock.Option{wllock.WithOwnedBackend()})
+	redact, err := c.KeyRedaction()
+	if err != nil {
+		return nil, errors.Join(err, backend.Close())
+	}
+	if redact != nil {
+		all = slices.Insert(all, 0, wllock.WithKeyRedaction(redact)) // an option given to Open is a later one
+	}
 	locker, err := wllock.New(c.SystemName, backend, all...)
 	if err != nil {
 		return nil, errors.Join(err, backend.Close())

@@ -87,6 +87,16 @@ var settings = []setting{
 		allowed: "nothing, or 1 to 63 letters, digits, dots, dashes and underscores",
 		check:   func(c Config) string { return instanceFault(c.Instance) },
 	}, {
+		field: "KeySecret", variable: "WLLOCK_KEY_SECRET", example: "...at least 16 bytes...",
+		means:   "secret under which keys are hashed in errors, logs, spans and the debug page; nothing: they are shown; a file is better",
+		allowed: "nothing, or a line of 16 bytes or more",
+		check:   Config.keySecretFault,
+	}, {
+		field: "KeySecretFile", variable: "WLLOCK_KEY_SECRET_FILE", example: "/run/secrets/keys", private: true,
+		means:   "file that contains the secret",
+		allowed: "nothing, or a readable file of 16 bytes or more if WLLOCK_KEY_SECRET is not set",
+		check:   Config.keySecretFileFault,
+	}, {
 		field: "TLSCa", variable: "WLLOCK_TLS_CA", example: "/etc/wllock/ca.pem",
 		means:   "PEM file of the authorities that vouch for the backend, if the URL has no tls_ca; nothing: the system's",
 		allowed: tlsAllowed + "a readable file",

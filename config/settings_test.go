@@ -35,7 +35,7 @@ func TestSettingsAreTheFieldsOfConfig(t *testing.T) {
 // The examples in error messages must be valid.
 func TestExamplesAreValid(t *testing.T) {
 	for _, s := range settings {
-		if slices.Contains([]string{"RedisPasswordFile", "TLSCa"}, s.field) {
+		if slices.Contains([]string{"KeySecretFile", "RedisPasswordFile", "TLSCa"}, s.field) {
 			continue // names a file on the user's machine
 		}
 		t.Run(s.variable, func(t *testing.T) {

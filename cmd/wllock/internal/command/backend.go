@@ -48,7 +48,7 @@ func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
 	if u, err := settings.Backend.Parse(); err == nil && u.Scheme == memoryScheme {
 		return settings, usageError("memory:// is for the callers in one process: name a backend that processes share")
 	}
-	return withOpeners(settings), nil
+	return withOpeners(settings), a.readSecret(c, settings)
 }
 
 func firstOf(texts ...string) string {
@@ -147,7 +147,8 @@ func (a *app) fullName(c *cli.Command) (full, system string, err error) {
 	case len(args) == 1 && strings.Count(args[0], ":") >= 2:
 		full = args[0]
 	default:
-		return "", "", usageError("want NAME KEY, or one full name SYSTEM:NAME:KEY: see wllock help %s", c.Name)
+		return "", "", usageError("want NAME KEY, or one full name SYSTEM:NAME:KEY (a shell takes a word that begins with # for a comment: quote it): "+
+			"see wllock help %s", c.Name)
 	}
 	parts := strings.SplitN(full, ":", 3)
 	if err := errors.Join(nametext.CheckName("system", parts[0]), nametext.CheckName("name", parts[1])); err != nil {

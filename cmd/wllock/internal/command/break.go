@@ -33,7 +33,7 @@ func (a *app) breaks() *cli.Command {
 			&cli.StringFlag{Name: "reason", Usage: "`TEXT` for those who ask later (required)"},
 			&cli.StringFlag{Name: "by", Usage: "`WHO` does it (default: user@host)"},
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
-			jsonFlag,
+			jsonFlag, showKeysFlag,
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			full, system, err := a.fullName(c)
@@ -54,11 +54,11 @@ func (a *app) breaks() *cli.Command {
 }
 
 func (a *app) breakOne(ctx context.Context, c *cli.Command, i distributed.Inspector, full string) error {
-	found, err := i.Inspect(ctx, full)
+	found, err := a.inspect(ctx, i, full)
 	if err != nil {
-		return &exit{unavailable, err}
+		return err
 	}
-	show.Who(a.err, found, time.Now())
+	show.Who(a.err, a.shownOf(found), time.Now())
 	if !found.Held() {
 		return &exit{code: no}
 	}
@@ -75,7 +75,7 @@ func (a *app) breakOne(ctx context.Context, c *cli.Command, i distributed.Inspec
 	} else if err != nil {
 		return &exit{unavailable, err}
 	}
-	return a.audit(c, full, record)
+	return a.audit(c, a.shown(found.Key), record)
 }
 
 // confirmed asks at the terminal.

@@ -43,11 +43,13 @@ func usageError(format string, args ...any) error { return &exit{usage, fmt.Erro
 type app struct {
 	in       *os.File
 	out, err io.Writer
-	dashed   bool      // the command line has a --
-	after    []string  // what is behind that
-	environ  []string  // for a command that is run
-	flush    func()    // if not nil: waits a moment until err has been written
-	diesBy   os.Signal // if not nil: the program dies by it, and the code is what shells make of that
+	redact   func(key string) string // nil: keys are printed
+	showKeys bool                    // although there is redact
+	dashed   bool                    // the command line has a --
+	after    []string                // what is behind that
+	environ  []string                // for a command that is run
+	flush    func()                  // if not nil: waits a moment until err has been written
+	diesBy   os.Signal               // if not nil: the program dies by it, and the code is what shells make of that
 }
 
 // Main runs a command line and returns its exit code.

@@ -25,7 +25,7 @@ func (a *app) who() *cli.Command {
 	return &cli.Command{
 		Name: "who", Usage: "show who holds a lock, and who waits for it", ArgsUsage: "NAME KEY | SYSTEM:NAME:KEY",
 		Description: "Exit codes: 0 the lock is held, 1 it is free, 64 wrong usage, 69 the backend is unavailable or cannot tell.",
-		Flags:       []cli.Flag{jsonFlag},
+		Flags:       []cli.Flag{jsonFlag, showKeysFlag},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			full, system, err := a.fullName(c)
 			if err != nil {
@@ -39,10 +39,11 @@ func (a *app) who() *cli.Command {
 }
 
 func (a *app) showOne(ctx context.Context, c *cli.Command, i distributed.Inspector, full string) error {
-	found, err := i.Inspect(ctx, full)
+	found, err := a.inspect(ctx, i, full)
 	if err != nil {
-		return &exit{unavailable, err}
+		return err
 	}
+	found = a.shownOf(found)
 	if c.Bool("json") {
 		if err := show.JSON(a.out, show.NewLock(found)); err != nil {
 			return err
@@ -60,7 +61,7 @@ func (a *app) ls() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the locks that are held", ArgsUsage: "[SYSTEM[:NAME]]",
 		Description: "The list is read in pages and changes nothing. Locks that come and go meanwhile may be missed.",
-		Flags:       []cli.Flag{jsonFlag},
+		Flags:       []cli.Flag{jsonFlag, showKeysFlag},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			prefix, system, err := a.prefix(c)
 			if err != nil {
@@ -71,13 +72,21 @@ func (a *app) ls() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if c.Bool("json") {
-					return show.JSON(a.out, show.Locks(all))
-				}
-				return show.Table(a.out, all, time.Now(), terminalWidth(0))
+				return a.printAll(c, all, time.Now())
 			})
 		},
 	}
+}
+
+// printAll prints locks.
+func (a *app) printAll(c *cli.Command, all []distributed.Inspection, now time.Time) error {
+	for n := range all {
+		all[n] = a.shownOf(all[n])
+	}
+	if c.Bool("json") {
+		return show.JSON(a.out, show.Locks(all))
+	}
+	return show.Table(a.out, all, now, terminalWidth(0))
 }
 
 // prefix is what the keys of a list begin with.

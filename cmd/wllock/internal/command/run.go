@@ -303,7 +303,7 @@ func (j *job) lost(lock *wllock.Lock) error {
 
 // hold keeps the lock until a signal ends it. Ctrl-C is how that is meant to end, and SIGTERM how a service manager does it.
 func (j *job) hold(lock *wllock.Lock) error {
-	j.app.say("%s is held, fence %d: Ctrl-C releases it", lock.Key(), lock.Fence())
+	j.app.say("%s is held, fence %d: Ctrl-C releases it", j.app.shown(lock.Key()), lock.Fence())
 	for {
 		select {
 		case s := <-j.signals: // if the lock is lost as well, the release says so

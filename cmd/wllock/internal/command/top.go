@@ -11,7 +11,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/wllock/wllock/cmd/wllock/internal/live"
-	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/distributed"
 )
 
@@ -31,10 +30,11 @@ func (a *app) top() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", Usage: "print the locks, all of them read, and end"},
 			&cli.BoolFlag{Name: "json", Usage: "for programs; once"},
-			&cli.StringFlag{Name: "filter", Usage: "only locks whose full name matches this `REGEXP`"},
+			&cli.StringFlag{Name: "filter", Usage: "only locks whose full name, as it is printed, matches this `REGEXP`"},
 			&cli.DurationFlag{Name: "interval", Value: 2 * time.Second, Usage: "between two screens"},
 			&cli.IntFlag{Name: "limit", Usage: "print so many at most (default: all)", HideDefault: true},
 			&cli.BoolFlag{Name: "no-color", Usage: "no colours"},
+			showKeysFlag,
 		},
 		Action: a.topAction,
 	}
@@ -57,7 +57,7 @@ func (a *app) topAction(ctx context.Context, c *cli.Command) error {
 			return a.topOnce(ctx, c, i, prefix, filter)
 		}
 		return live.Run(ctx, a.in, os.Stdout, i, live.Options{
-			Title: prefix + "*", Prefix: prefix, Filter: filter, Interval: c.Duration("interval"),
+			Title: prefix + "*", Prefix: prefix, Shown: a.shown, Filter: filter, Interval: c.Duration("interval"),
 			Colour: os.Getenv("NO_COLOR") == "" && !c.Bool("no-color"),
 		})
 	})
@@ -73,16 +73,13 @@ func (a *app) topOnce(ctx context.Context, c *cli.Command, i distributed.Inspect
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(i distributed.Inspection) bool { return !filter.MatchString(i.Key) })
+	all = slices.DeleteFunc(all, func(i distributed.Inspection) bool { return !filter.MatchString(a.shown(i.Key)) })
 	now := time.Now()
 	live.Sort(all, now)
 	if n := c.Int("limit"); n > 0 {
 		all = all[:min(n, len(all))]
 	}
-	if c.Bool("json") {
-		return show.JSON(a.out, show.Locks(all))
-	}
-	return show.Table(a.out, all, now, terminalWidth(0))
+	return a.printAll(c, all, now)
 }
 
 // terminalWidth is that of the terminal to which this program writes, or none if it writes elsewhere.

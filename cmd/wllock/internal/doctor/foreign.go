@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/wllock/wllock/cmd/wllock/internal/show"
 	"github.com/wllock/wllock/config"
 	"github.com/wllock/wllock/internal/nametext"
 )
@@ -74,6 +75,10 @@ func (p *patient) foreignAmong(ctx context.Context, c *redis.Client, keys []stri
 	if len(keys) == 0 {
 		return nil
 	}
+	redact, err := p.settings.KeyRedaction()
+	if err != nil {
+		return err
+	}
 	beside := p.settings.RedisKey != config.Default().RedisKey || p.settings.RedisInteropGap > 0
 	values, left := make([]*redis.StringCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
 	_, _ = c.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own error
@@ -94,9 +99,9 @@ func (p *patient) foreignAmong(ctx context.Context, c *redis.Client, keys []stri
 		case ttl == noKey, value == ours, strings.HasPrefix(key, ours), beside && ttl > 0:
 			continue
 		case ttl > 0:
-			*foreign = append(*foreign, fmt.Sprintf("%s, which expires in %v", nametext.Quote(key), ttl.Round(time.Second)))
+			*foreign = append(*foreign, fmt.Sprintf("%s, which expires in %v", nametext.Quote(show.Redacted(key, redact)), ttl.Round(time.Second)))
 		default:
-			*foreign = append(*foreign, nametext.Quote(key)+", which never expires")
+			*foreign = append(*foreign, nametext.Quote(show.Redacted(key, redact))+", which never expires")
 		}
 	}
 	return nil

@@ -30,7 +30,8 @@ const (
 type Options struct {
 	Title    string
 	Prefix   string
-	Filter   *regexp.Regexp // nil: all
+	Shown    func(full string) string // a full name as it is shown
+	Filter   *regexp.Regexp           // nil: all
 	Interval time.Duration
 	Colour   bool
 }
@@ -53,10 +54,10 @@ func Run(ctx context.Context, in, out *os.File, i distributed.Inspector, o Optio
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	r := newReader(i, o.Prefix, o.Filter, o.Interval)
+	r := newReader(i, o)
 	all.Go(func() { r.run(ctx) })
 	all.Go(func() { keys(ctx, in, cancel) })
-	return loop(ctx, out, r, screen{o.Title, o.Colour})
+	return loop(ctx, out, r, screen{o.Title, o.Shown, o.Colour})
 }
 
 // loop draws: when there is a first screen, in each interval, and when the window changes.

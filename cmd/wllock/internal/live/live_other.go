@@ -16,6 +16,7 @@ import (
 type Options struct {
 	Title    string
 	Prefix   string
+	Shown    func(full string) string // a full name as it is shown
 	Filter   *regexp.Regexp
 	Interval time.Duration
 	Colour   bool

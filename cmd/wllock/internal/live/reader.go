@@ -32,7 +32,8 @@ const (
 type reader struct {
 	inspector distributed.Inspector
 	prefix    string
-	filter    *regexp.Regexp // nil: all
+	name      func(full string) string // as it is shown
+	filter    *regexp.Regexp           // nil: all
 	interval  time.Duration
 	changed   chan struct{} // has room for one: there is a first screen
 
@@ -50,9 +51,9 @@ type seen struct {
 	pass int
 }
 
-func newReader(i distributed.Inspector, prefix string, filter *regexp.Regexp, interval time.Duration) *reader {
+func newReader(i distributed.Inspector, o Options) *reader {
 	return &reader{
-		inspector: i, prefix: prefix, filter: filter, interval: interval,
+		inspector: i, prefix: o.Prefix, name: o.Shown, filter: o.Filter, interval: o.Interval,
 		changed: make(chan struct{}, 1), locks: make(map[string]seen),
 	}
 }
@@ -108,7 +109,7 @@ func (r *reader) note(page []distributed.Inspection, err error) {
 	defer r.mu.Unlock()
 	r.err = err
 	for _, i := range page {
-		if r.filter == nil || r.filter.MatchString(i.Key) {
+		if r.filter == nil || r.filter.MatchString(r.name(i.Key)) {
 			r.locks[i.Key] = seen{i, r.pass}
 		}
 	}

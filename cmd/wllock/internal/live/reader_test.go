@@ -62,7 +62,7 @@ func (s *shop) Inspect(_ context.Context, key string) (distributed.Inspection, e
 func TestReaderKeepsItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{locks: 100_000, took: 3 * time.Millisecond}
-		r := newReader(s, "shop:", nil, 2*time.Second)
+		r := newReader(s, Options{Prefix: "shop:", Interval: 2 * time.Second})
 		began := time.Now()
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func TestReaderKeepsItsPace(t *testing.T) {
 func TestReaderForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{locks: 3}
-		r := newReader(s, "shop:", nil, time.Second)
+		r := newReader(s, Options{Prefix: "shop:", Interval: time.Second})
 		require.True(t, r.readAll(t.Context(), time.Now()))
 		r.forget()
 		s.locks = 2

@@ -31,6 +31,7 @@ const headLines, footLines = 3, 1
 // screen draws views.
 type screen struct {
 	title  string
+	name   func(full string) string // as it is shown
 	colour bool
 }
 
@@ -84,7 +85,7 @@ func (s screen) holderWidth(v view, width int) int {
 
 // key is that of a lock without what the head says of all.
 func (s screen) key(i distributed.Inspection) string {
-	return show.Text(strings.TrimPrefix(i.Key, strings.TrimSuffix(s.title, "*")))
+	return show.Text(strings.TrimPrefix(s.name(i.Key), strings.TrimSuffix(s.title, "*")))
 }
 
 func (s screen) lock(i distributed.Inspection, now time.Time, width, holders int) string {

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func drawn(t *testing.T, width int, keys ...string) []string {
 		v.locks = append(v.locks, distributed.Inspection{Key: key, Holders: []distributed.Holder{{Instance: "checkout-7d4b9c-x2x7p-abcdefghij"}}})
 	}
 	var out strings.Builder
-	require.NoError(t, screen{title: "shop:*"}.draw(&out, v, width, 10, time.Now()))
+	require.NoError(t, screen{title: "shop:*", name: strings.ToLower}.draw(&out, v, width, 10, time.Now()))
 	var rows []string
 	for line := range strings.SplitSeq(out.String(), "\r\n") {
 		line = strings.TrimSuffix(line, restOf)
@@ -35,6 +36,17 @@ func TestScreenShowsTheKeys(t *testing.T) {
 	} {
 		require.True(t, strings.HasSuffix(drawn(t, width, "shop:product:1000000001", "shop:product:1000000002")[1], want), width)
 	}
+}
+
+// Keys are hashed on the screen where services log them so, and the filter is for what is seen.
+func TestScreenShowsKeysAsTheyArePrinted(t *testing.T) {
+	hash := func(full string) string { return strings.ReplaceAll(full, "4711", "#64") }
+	r := newReader(nil, Options{Shown: hash, Filter: regexp.MustCompile("#64$")})
+	r.note([]distributed.Inspection{{Key: "shop:account:4711"}, {Key: "shop:account:4712"}}, nil)
+	var out strings.Builder
+	require.NoError(t, screen{title: "shop:*", name: hash}.draw(&out, r.first(5, time.Now()), 80, 10, time.Now()))
+	require.Contains(t, out.String(), "account:#64")
+	require.NotContains(t, out.String(), "471")
 }
 
 func TestLongKeysAreCutInTheMiddle(t *testing.T) {

@@ -156,6 +156,17 @@ func Holder(i distributed.Inspection) string {
 	return Text(i.Holder())
 }
 
+// Redacted is a full name whose key is redacted, as services that have the same secret print it; nil: as it is.
+func Redacted(full string, redact func(key string) string) string {
+	if redact == nil {
+		return full
+	}
+	parts := strings.SplitN(full, ":", 3)
+	last := len(parts) - 1
+	parts[last] = redact(parts[last])
+	return strings.Join(parts, ":")
+}
+
 // Left is what is left of a lease.
 func Left(d time.Duration) string {
 	if d < 0 {
