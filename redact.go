@@ -31,7 +31,7 @@ const (
 // log lines, the attributes of WithSpanKeys, Stats, Locks, and the debug page. A lock is called system:name:redact(key) there. It is for
 // keys that are account numbers or addresses, and logs that many may read. Log lines have the key then without debug lines as well.
 //
-// redact gets the key without system and name. [HashKeys] makes one; another should return different texts for different keys, or errors
+// redact gets the key without system and name. [HashKeys] makes one. Another should return different texts for different keys, or errors
 // and log lines do not tell which lock they are about. Many goroutines call it, and wait for it.
 //
 // Held.Key, HeldKey, Inspect, and what fn returns or panics with stay as they are. So does the lock service, because all processes must
@@ -42,14 +42,14 @@ func WithKeyRedaction(redact func(key string) string) Option {
 	return option(func(s *settings) {
 		s.redact = redact
 		if redact == nil {
-			s.wrong("WithKeyRedaction(nil): want a function; HashKeys makes one of a secret of %d bytes or more", minSecret)
+			s.wrong("WithKeyRedaction(nil): want a function: HashKeys makes one of a secret of %d bytes or more", minSecret)
 		}
 	})
 }
 
 // HashKeys returns a function for [WithKeyRedaction] that makes of a key # and 16 hexadecimal digits, the beginning of its HMAC-SHA-256
 // under the secret. It is the same in all processes that have the secret, so that log lines can be compared, and wllock who and break find
-// the lock. A plain hash of an account number is turned back by trying all of them; this one is not, without the secret. So
+// the lock. A plain hash of an account number is turned back by trying all of them. This one is not, without the secret. So
 // keep that as a password, and from those who read logs. If it has less than 16 bytes, HashKeys returns nil, which New refuses.
 func HashKeys(secret []byte) func(key string) string {
 	if len(secret) < minSecret {

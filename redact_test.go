@@ -25,7 +25,7 @@ func TestHashKeys(t *testing.T) {
 	require.NotEqual(t, hash("4711"), wllock.HashKeys([]byte(keySecret+"!"))("4711"))
 	for _, short := range [][]byte{nil, {}, []byte("fifteen bytes..")} {
 		_, err := wllock.New("test", memlock.New(), wllock.WithKeyRedaction(wllock.HashKeys(short)))
-		require.EqualError(t, err, "wllock: WithKeyRedaction(nil): want a function; HashKeys makes one of a secret of 16 bytes or more")
+		require.EqualError(t, err, "wllock: WithKeyRedaction(nil): want a function: HashKeys makes one of a secret of 16 bytes or more")
 	}
 }
 

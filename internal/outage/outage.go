@@ -31,7 +31,7 @@ type Config struct {
 	// Longest is the longest TTL that any instance of the system uses, as far as its user has said so, 0 if not at all.
 	Longest time.Duration
 	Logger  *slog.Logger // must not block
-	// Redact takes the key of an Enter out of its error, before anything remembers that; nil: it may stay. It must not block.
+	// Redact takes the key of an Enter out of its error, before anything remembers that. nil: it may stay. It must not block.
 	Redact func(err error, key string) error
 }
 

@@ -156,7 +156,7 @@ func Holder(i distributed.Inspection) string {
 	return Text(i.Holder())
 }
 
-// Redacted is a full name whose key is redacted, as services that have the same secret print it; nil: as it is.
+// Redacted is a full name whose key is redacted, as services that have the same secret print it. nil: as it is.
 func Redacted(full string, redact func(key string) string) string {
 	if redact == nil {
 		return full
