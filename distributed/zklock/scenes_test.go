@@ -168,6 +168,9 @@ func (s *scene) step(f []string) string {
 	case "lose":
 		s.proxy.LoseReply("-" + tagOf(args[0]) + "-")
 		return ""
+	case "swallow":
+		s.proxy.SwallowReply("-" + tagOf(args[0]) + "-")
+		return ""
 	case "stall":
 		s.proxy.Stall(args[0] == "on")
 		return ""
