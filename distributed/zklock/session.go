@@ -32,15 +32,14 @@ type session struct {
 	events <-chan zk.Event
 
 	mu      sync.Mutex
-	p       *proof              // guarded by mu, written once; nil before the first handshake
-	up      bool                // guarded by mu; there is a connection
-	fresh   time.Time           // guarded by mu; when the latest handshake was sent, until the task takes it
-	ready   bool                // guarded by mu; probed
-	why     error               // guarded by mu; of the latest probe that failed, or dial, which wakes nobody
-	watched map[string][]*claim // guarded by mu; which are to look when something happens to a node
-	armed   map[string]bool     // guarded by mu; paths that the library watches, or is asked to
-	alive   atomic.Pointer[proof]
-	downAt  atomic.Bool // !up, for Healthy
+	up      bool                  // guarded by mu; there is a connection
+	fresh   time.Time             // guarded by mu; when the latest handshake was sent, until the task takes it
+	ready   bool                  // guarded by mu; probed
+	why     error                 // guarded by mu; of the latest probe that failed, or dial, which wakes nobody
+	watched map[string][]*claim   // guarded by mu; which are to look when something happens to a node
+	armed   map[string]bool       // guarded by mu; paths that the library watches, or is asked to
+	alive   atomic.Pointer[proof] // nil before the first handshake, which sets it
+	downAt  atomic.Bool           // !up, for Healthy
 }
 
 const (
@@ -136,14 +135,10 @@ func (s *session) beat() time.Duration { return min(s.timeout()/beatsPerTimeout,
 // promise: they are lost, and a new session learns the new time-out.
 func (s *session) opened(sent time.Time, timeout time.Duration) {
 	s.mu.Lock()
-	if s.p == nil {
-		s.p = newProof(sent, timeout)
-		s.alive.Store(s.p)
-	}
 	s.fresh = sent
-	less := timeout < s.p.timeout
 	s.mu.Unlock()
-	if less {
+	s.alive.CompareAndSwap(nil, newProof(sent, timeout)) // if it is the first
+	if timeout < s.timeout() {
 		s.link.close()
 		s.expired()
 	}

@@ -23,7 +23,7 @@ func (s *session) Beat(kicked bool) (next time.Duration) {
 // reconnected is called when the connection has come or gone.
 func (s *session) reconnected() {
 	s.mu.Lock()
-	up, ready, fresh, p := s.up, s.ready, s.fresh, s.p
+	up, ready, fresh, p := s.up, s.ready, s.fresh, s.alive.Load()
 	s.fresh = time.Time{}
 	s.mu.Unlock()
 	if !up || p == nil {
@@ -71,7 +71,7 @@ func (s *session) authenticate() error {
 // long is dropped: the library would wait for twice as long.
 func (s *session) keepAlive() {
 	s.mu.Lock()
-	up, ready, p := s.up, s.ready, s.p
+	up, ready := s.up, s.ready
 	s.mu.Unlock()
 	if !up {
 		return
@@ -84,7 +84,7 @@ func (s *session) keepAlive() {
 	timer := time.AfterFunc(s.Patience(), s.link.drop)
 	defer timer.Stop()
 	if err := s.sync(s.Ctx); err == nil {
-		p.answered(sent, time.Now())
+		s.alive.Load().answered(sent, time.Now())
 		s.Lane.Retry() // what was refused
 	}
 }
