@@ -103,6 +103,15 @@ func (s *site) link(from, destination string) (string, error) {
 	return repository + "/blob/main/" + file, nil
 }
 
+// titled is what a link shows that has no text, or the name of a page's file: "" leaves the text.
+func (s *site) titled(from, destination, text string) string {
+	file, _, err := split(from, destination)
+	if to := s.pages[file]; err == nil && to != nil && (text == "" || path.Base(text) == path.Base(file)) {
+		return to.title
+	}
+	return ""
+}
+
 // relative is the address of a file of the site as seen from a page.
 func relative(from, to, anchor string) string {
 	up := strings.Repeat("../", strings.Count(target(from), "/"))
@@ -157,7 +166,10 @@ type viewLink struct {
 func (s *site) writePage(source string) error {
 	p := s.pages[source]
 	v := view{Title: p.title, Up: strings.Repeat("../", strings.Count(target(source), "/")), Groups: s.links(source)}
-	mistakes := p.relink(func(destination string) (string, error) { return s.link(source, destination) })
+	mistakes := p.relink(
+		func(to string) (string, error) { return s.link(source, to) },
+		func(to, text string) string { return s.titled(source, to, text) },
+	)
 	content, err := s.content(p)
 	if err != nil {
 		return err
@@ -199,7 +211,9 @@ func (s *site) links(from string) []viewGroup {
 	for _, g := range s.groups {
 		vg := viewGroup{Title: g.Title}
 		for _, source := range g.Pages {
-			vg.Links = append(vg.Links, *s.viewLink(from, source))
+			link := *s.viewLink(from, source)
+			link.Title, _, _ = strings.Cut(link.Title, ": ") // as in "etcd: wllock beside its own locks"
+			vg.Links = append(vg.Links, link)
 		}
 		if len(vg.Links) > 0 {
 			all = append(all, vg)
@@ -209,11 +223,7 @@ func (s *site) links(from string) []viewGroup {
 }
 
 func (s *site) viewLink(from, to string) *viewLink {
-	label := labels[to]
-	if label == "" {
-		label = s.pages[to].title
-	}
-	return &viewLink{label, relative(from, target(to), ""), from == to}
+	return &viewLink{s.pages[to].title, relative(from, target(to), ""), from == to}
 }
 
 // writeAssets writes the style with the colours of code for both themes, and the scripts.
@@ -274,7 +284,7 @@ type entry struct {
 func (s *site) writeSearch() error {
 	var index []entry
 	for _, source := range s.order {
-		for _, sec := range s.pages[source].sections {
+		for _, sec := range s.pages[source].sections() {
 			address := target(source)
 			if sec.ID != "" {
 				address += "#" + sec.ID

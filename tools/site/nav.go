@@ -24,29 +24,9 @@ var navigation = []group{
 	{"Figures", []string{
 		"benchmarks/README.md", "benchmarks/results/results.md", "benchmarks/results/redlock.md", "benchmarks/results/zookeeper.md",
 		"benchmarks/results/etcd.md", "benchmarks/results/postgres.md", "benchmarks/results/mysql.md", "benchmarks/results/sqlite.md",
-		"benchmarks/results/backends.md",
+		"benchmarks/results/backends.md", "benchmarks/results/batch.md", "benchmarks/results/permits.md",
 	}},
 	{"Inside", []string{"docs/design.md", "docs/backend-howto.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}},
-}
-
-// labels are shorter than the titles of the pages.
-var labels = map[string]string{
-	"docs/outage.md":                  "Outages",
-	"docs/redis.md":                   "Redis",
-	"docs/redlock.md":                 "Redlock",
-	"docs/zookeeper.md":               "ZooKeeper",
-	"docs/etcd.md":                    "etcd",
-	"docs/sql.md":                     "Databases",
-	"docs/design.md":                  "Design",
-	"benchmarks/README.md":            "What is measured, and how",
-	"benchmarks/results/results.md":   "Redis",
-	"benchmarks/results/redlock.md":   "Redlock",
-	"benchmarks/results/zookeeper.md": "ZooKeeper",
-	"benchmarks/results/etcd.md":      "etcd",
-	"benchmarks/results/postgres.md":  "PostgreSQL",
-	"benchmarks/results/mysql.md":     "MariaDB",
-	"benchmarks/results/sqlite.md":    "SQLite",
-	"benchmarks/results/backends.md":  "All backends",
 }
 
 // calculator is the one page that is not written in Markdown.

@@ -25,7 +25,6 @@ type page struct {
 	markdown []byte
 	doc      ast.Node
 	headings []heading
-	sections []section
 }
 
 type heading struct {
@@ -50,7 +49,7 @@ func parse(source string, text []byte) *page {
 	p := &page{source: source, markdown: text, title: source}
 	p.doc = markdown.Parser().Parse(reader(text), parser.WithContext(parser.NewContext(parser.WithIDs(&ids{seen: map[string]int{}}))))
 	p.dropBadges()
-	p.read()
+	p.readHeadings()
 	return p
 }
 
@@ -70,32 +69,46 @@ func (p *page) dropBadges() {
 
 func reader(b []byte) text.Reader { return text.NewReader(b) }
 
-// read collects headings and the text below each.
-func (p *page) read() {
-	var b strings.Builder
-	now := section{}
-	flush := func() {
-		if now.Text = strings.Join(strings.Fields(b.String()), " "); now.Text != "" || now.Heading != "" {
-			p.sections = append(p.sections, now)
-		}
-		b.Reset()
-	}
+func (p *page) readHeadings() {
 	for n := p.doc.FirstChild(); n != nil; n = n.NextSibling() {
 		h, ok := n.(*ast.Heading)
 		if !ok {
-			p.plain(&b, n)
 			continue
 		}
-		flush()
 		id, _ := h.AttributeString("id")
 		found := heading{h.Level, p.textOf(h), string(id.([]byte))}
 		p.headings = append(p.headings, found)
-		now = section{Heading: found.Text, ID: found.ID}
 		if h.Level == 1 {
 			p.title = found.Text
 		}
 	}
+}
+
+// sections returns the text below each heading, as a reader sees it: so after relink.
+func (p *page) sections() (all []section) {
+	if p.doc == nil {
+		return nil
+	}
+	var b strings.Builder
+	now := section{}
+	flush := func() {
+		if now.Text = strings.Join(strings.Fields(b.String()), " "); now.Text != "" || now.Heading != "" {
+			all = append(all, now)
+		}
+		b.Reset()
+	}
+	headings := p.headings
+	for n := p.doc.FirstChild(); n != nil; n = n.NextSibling() {
+		if n.Kind() != ast.KindHeading {
+			p.plain(&b, n)
+			continue
+		}
+		flush()
+		now = section{Heading: headings[0].Text, ID: headings[0].ID}
+		headings = headings[1:]
+	}
 	flush()
+	return all
 }
 
 func (p *page) textOf(n ast.Node) string {
@@ -119,6 +132,8 @@ func (p *page) plain(b *strings.Builder, n ast.Node) {
 			if n.SoftLineBreak() || n.HardLineBreak() {
 				b.WriteByte(' ')
 			}
+		case *ast.String:
+			b.Write(n.Value)
 		case *ast.FencedCodeBlock:
 			b.Write(n.Lines().Value(p.markdown))
 		}
@@ -136,20 +151,27 @@ func (p *page) hasAnchor(id string) bool {
 	return bytes.Contains(p.markdown, []byte(`id="`+id+`"`)) || bytes.Contains(p.markdown, []byte(`name="`+id+`"`))
 }
 
-// relink replaces the destination of each link and image, and returns the mistakes.
-func (p *page) relink(replace func(destination string) (string, error)) (mistakes []error) {
+// relink replaces the destination of each link and image, and the text of a link for which titled has one. It returns the mistakes.
+func (p *page) relink(replace func(to string) (string, error), titled func(to, text string) string) (mistakes []error) {
 	if p.doc == nil {
 		return nil
 	}
 	_ = ast.Walk(p.doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
 		var at *[]byte
 		switch n := n.(type) {
 		case *ast.Link:
 			at = &n.Destination
+			if title := titled(string(*at), p.textOf(n)); title != "" {
+				n.RemoveChildren(n)
+				n.AppendChild(n, ast.NewString([]byte(title)))
+			}
 		case *ast.Image:
 			at = &n.Destination
 		}
-		if !entering || at == nil {
+		if at == nil {
 			return ast.WalkContinue, nil
 		}
 		to, err := replace(string(*at))

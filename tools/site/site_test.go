@@ -1,6 +1,7 @@
 package main
 
 import (
+	"html"
 	"os"
 	"path"
 	"path/filepath"
@@ -64,6 +65,45 @@ func TestEveryAddressLeads(t *testing.T) {
 	}
 }
 
+var (
+	htmlTag     = regexp.MustCompile(`<[^>]*>`)
+	pageTitle   = regexp.MustCompile(`<title>(.*?)(?: · wllock)?</title>`)
+	mainHeading = regexp.MustCompile(`(?s)<h1[^>]*>(.*?)</h1>`)
+	navigated   = regexp.MustCompile(`aria-current="page">([^<]*)<`)
+	article     = regexp.MustCompile(`(?s)<article>.*</article>`)
+	pageLinks   = regexp.MustCompile(`(?s)<a href="([^":]*\.html)(#[^"]*)?">(.*?)</a>`)
+)
+
+// shown is the first group of a match, as a reader sees it.
+func shown(t *testing.T, of *regexp.Regexp, text string) string {
+	t.Helper()
+	m := of.FindStringSubmatch(text)
+	require.NotNil(t, m, "%v", of)
+	return html.UnescapeString(htmlTag.ReplaceAllString(m[1], ""))
+}
+
+// TestTitlesAgree: a page has one name, in its heading, the window, the navigation and the lists of README.md and docs/README.md.
+// The navigation leaves out what follows a colon.
+func TestTitlesAgree(t *testing.T) {
+	_, files := built(t)
+	for name, text := range files {
+		if path.Ext(name) != ".html" {
+			continue
+		}
+		title := shown(t, mainHeading, text)
+		assert.Equal(t, title, shown(t, pageTitle, text), name)
+		short, _, _ := strings.Cut(title, ": ")
+		assert.Equal(t, short, shown(t, navigated, text), name)
+		for _, link := range pageLinks.FindAllStringSubmatch(article.FindString(text), -1) {
+			to, says := path.Join(path.Dir(name), link[1]), html.UnescapeString(htmlTag.ReplaceAllString(link[3], ""))
+			assert.False(t, says == "" || strings.HasSuffix(says, ".md"), "%s links to %s as %q", name, to, says)
+			if link[2] == "" && (name == "index.html" || name == "docs/README.html") {
+				assert.True(t, strings.EqualFold(shown(t, mainHeading, files[to]), says), "%s links to %s as %q", name, to, says)
+			}
+		}
+	}
+}
+
 func counted(all []string) map[string]int {
 	n := map[string]int{}
 	for _, one := range all {
@@ -77,8 +117,8 @@ func counted(all []string) map[string]int {
 func TestBrokenLinksAreFound(t *testing.T) {
 	top := t.TempDir()
 	for name, text := range map[string]string{
-		"README.md":     "# Shop\n[ok](docs/a.md#two-words) [code](main.go) [away](https://example.com/x) ![here](p.svg)",
-		"docs/a.md":     "# A\n## Two words\n[up](../README.md#shop) [gone](../gone.go) ![gone](gone.png)",
+		"README.md":     "# Shop\n[ok](docs/a.md#two-words) [docs/a.md](docs/a.md) [](docs/a.md) [code](main.go) [away](https://example.com/x) ![here](p.svg)",
+		"docs/a.md":     "# A & B\n## Two words\n[`README.md`](../README.md#shop) [gone](../gone.go) ![gone](gone.png)",
 		"docs/extra.md": "# Extra\n[none](a.md#three-words) [self](#extra) [out](../../etc/passwd)",
 		"main.go":       "package main", "p.svg": "<svg/>",
 	} {
@@ -100,6 +140,10 @@ func TestBrokenLinksAreFound(t *testing.T) {
 	for _, want := range []string{`href="docs/a.html#two-words"`, `href="` + repository + `/blob/main/main.go"`, `src="p.svg"`, `>Extra</a>`} {
 		require.Contains(t, string(index), want)
 	}
+	require.Equal(t, 2, strings.Count(string(index), `<a href="docs/a.html">A &amp; B</a> `), "the title for a file's name, and for no text")
+	found, err := os.ReadFile(filepath.Join(out, "assets/search-index.js"))
+	require.NoError(t, err)
+	require.Contains(t, string(found), `"ok A \u0026 B A \u0026 B code away here"`)
 }
 
 func TestAnchorsAreThoseOfTheHost(t *testing.T) {

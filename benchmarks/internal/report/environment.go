@@ -69,14 +69,14 @@ func New(g contender.Group, cs []contender.Contender) Report {
 }
 
 var titles = map[contender.Group]string{
-	contender.OverRedis:     "Results",
+	contender.OverRedis:     "Redis: wllock beside other locks",
 	contender.OverRedlock:   "Redlock: wllock beside redsync on five Redis servers",
 	contender.OverZooKeeper: "ZooKeeper: wllock beside the lock of the client library",
 	contender.OverMySQL:     "MariaDB: wllock beside GET_LOCK and SELECT ... FOR UPDATE",
 	contender.OverPostgres:  "PostgreSQL: wllock beside advisory locks and SELECT ... FOR UPDATE",
 	contender.OverSQLite:    "SQLite: wllock beside BEGIN IMMEDIATE and flock",
 	contender.OverEtcd:      "etcd: wllock beside concurrency.Mutex",
-	contender.OverEach:      "wllock over each of its backends",
+	contender.OverEach:      "All backends: wllock over each of them",
 	contender.OverPermits:   "Permits: up to 8 holders at a time over all instances",
 	contender.OverBatch:     "Batches: one product, sold one by one and in batches",
 }
