@@ -20,13 +20,16 @@ import (
 //go:embed assets
 var assets embed.FS
 
+const module = "github.com/wllock/wllock"
+
 // repository is where links to files that are no pages lead.
-const repository = "https://github.com/wllock/wllock"
+const repository = "https://" + module
 
 // site is one build.
 type site struct {
 	top, out string
 	groups   []group
+	packages []string
 	pages    map[string]*page
 	order    []string // of the pages, as the navigation has them
 	copied   map[string]bool
@@ -56,6 +59,9 @@ func load(top, out string) (*site, error) {
 		return nil, err
 	}
 	s := &site{top: top, out: out, groups: groups, pages: map[string]*page{}, copied: map[string]bool{}}
+	if s.packages, err = packages(top); err != nil {
+		return nil, err
+	}
 	if s.layout, err = template.ParseFS(assets, "assets/page.html", "assets/calculator.html"); err != nil {
 		return nil, err
 	}
@@ -159,8 +165,8 @@ type viewGroup struct {
 }
 
 type viewLink struct {
-	Title, Href string
-	Here        bool
+	Title, Href, Tip string
+	Here             bool
 }
 
 func (s *site) writePage(source string) error {
@@ -219,11 +225,22 @@ func (s *site) links(from string) []viewGroup {
 			all = append(all, vg)
 		}
 	}
+	var vg viewGroup
+	for _, dir := range s.packages {
+		link := viewLink{Title: dir, Href: repository + "/tree/main/" + dir, Tip: "go doc " + path.Join(module, dir)}
+		if dir == "." {
+			link.Title, link.Href = path.Base(module), repository
+		}
+		vg.Links = append(vg.Links, link)
+	}
+	if vg.Title = "Packages"; len(vg.Links) > 0 {
+		all = append(all, vg)
+	}
 	return all
 }
 
 func (s *site) viewLink(from, to string) *viewLink {
-	return &viewLink{s.pages[to].title, relative(from, target(to), ""), from == to}
+	return &viewLink{Title: s.pages[to].title, Href: relative(from, target(to), ""), Here: from == to}
 }
 
 // writeAssets writes the style with the colours of code for both themes, and the scripts.

@@ -60,6 +60,29 @@ func listed(top string) ([]group, error) {
 	return groups, nil
 }
 
+// unlisted are folders without packages that an application imports.
+var unlisted = []string{"internal", "testdata", "example", "test", "tools", "benchmarks", "cmd"}
+
+// packages returns the folders of what an application imports, "." for the top.
+func packages(top string) (all []string, err error) {
+	err = filepath.WalkDir(top, func(name string, d os.DirEntry, err error) error {
+		if err != nil || name == top {
+			return err
+		}
+		if d.IsDir() && (slices.Contains(unlisted, d.Name()) || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(d.Name(), ".go") && !strings.HasSuffix(d.Name(), "_test.go") {
+			dir, err := filepath.Rel(top, filepath.Dir(name))
+			all = append(all, filepath.ToSlash(dir))
+			return err
+		}
+		return nil
+	})
+	slices.Sort(all)
+	return slices.Compact(all), err
+}
+
 // target is the address of a page, below the top of the site.
 func target(source string) string {
 	if source == "README.md" {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,24 @@ func TestTitlesAgree(t *testing.T) {
 				assert.True(t, strings.EqualFold(shown(t, mainHeading, files[to]), says), "%s links to %s as %q", name, to, says)
 			}
 		}
+	}
+}
+
+// TestEveryPackageIsInTheNavigation, which leads to its folder and names the command that shows its documentation.
+func TestEveryPackageIsInTheNavigation(t *testing.T) {
+	_, files := built(t)
+	modules, err := os.ReadFile("../../docs/modules.md")
+	require.NoError(t, err)
+	rows := regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\|").FindAllStringSubmatch(string(modules), -1)
+	require.Greater(t, len(rows), 20)
+	listed := regexp.MustCompile(`<a href="([^"]*)" title="go doc ([^"]*)">([^<]*)</a>`).FindAllStringSubmatch(files["docs/sql.html"], -1)
+	require.Len(t, listed, len(rows))
+	for _, row := range rows {
+		want := []string{repository + "/tree/main/" + row[1], module + "/" + row[1], row[1]}
+		if row[1] == "wllock" {
+			want = []string{repository, module, row[1]}
+		}
+		require.True(t, slices.ContainsFunc(listed, func(link []string) bool { return slices.Equal(link[1:], want) }), "%v", want)
 	}
 }
 
