@@ -27,6 +27,10 @@ type seen struct {
 	Width   int      `json:"width"`
 	Theme   string   `json:"theme"`
 	Content int      `json:"content"` // how wide it is
+	Listed  bool     `json:"listed"`  // the page has contents
+	Second  string   `json:"second"`  // heading of it, "" if the contents are folded
+	Marked  string   `json:"marked"`  // in the contents, with the second heading at the top
+	Kept    []int    `json:"kept"`    // where contents and navigation are, with the page at its end
 	Faint   []string `json:"faint"`   // texts with too little contrast
 	Broken  []string `json:"broken"`  // pictures without a size
 	Errors  []string `json:"errors"`
@@ -35,7 +39,7 @@ type seen struct {
 }
 
 // TestPagesInABrowser lays out every page on a telephone and on a desk, light and dark: nothing is wider than the window, text
-// can be told from its background, no script fails, the calculator calculates, and the search finds.
+// can be told from its background, the lists of pages and of headings stay, no script fails, the calculator calculates, and the search finds.
 func TestPagesInABrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil && os.Getenv("WLLOCK_REQUIRE_SERVERS") == "" {
@@ -47,6 +51,15 @@ func TestPagesInABrowser(t *testing.T) {
 	for _, s := range all {
 		at := []any{"%s at %d, %s", s.Page, s.Width, s.Theme}
 		assert.LessOrEqual(t, s.Content, s.Width, at...)
+		if s.Width == 390 || !s.Listed {
+			assert.Empty(t, s.Second, at...)
+		} else {
+			assert.NotEmpty(t, s.Second, at...)
+			assert.Equal(t, s.Second, s.Marked, at...)
+			for _, top := range s.Kept {
+				assert.InDelta(t, 60, top, 10, at...) // below the header
+			}
+		}
 		assert.Empty(t, s.Errors, at...)
 		assert.Empty(t, s.Broken, at...)
 		assert.Empty(t, s.Faint, at...)

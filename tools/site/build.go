@@ -184,11 +184,7 @@ func (s *site) writePage(source string) error {
 	if source != calculator {
 		v.Source = repository + "/blob/main/" + source
 	}
-	for _, h := range p.headings {
-		if h.Level == 2 || h.Level == 3 {
-			v.Contents = append(v.Contents, h)
-		}
-	}
+	v.Contents = p.contents()
 	at := slices.Index(s.order, source)
 	if at > 0 {
 		v.Before = s.viewLink(source, s.order[at-1])

@@ -84,6 +84,23 @@ func (p *page) readHeadings() {
 	}
 }
 
+// contents returns the headings that the page lists of itself: none if it is short.
+func (p *page) contents() (all []heading) {
+	chapters := 0
+	for _, h := range p.headings {
+		if h.Level == 2 {
+			chapters++
+		}
+		if h.Level == 2 || h.Level == 3 {
+			all = append(all, h)
+		}
+	}
+	if p.doc == nil || chapters <= 4 && len(strings.Fields(p.textOf(p.doc))) <= 1000 {
+		return nil
+	}
+	return all
+}
+
 // sections returns the text below each heading, as a reader sees it: so after relink.
 func (p *page) sections() (all []section) {
 	if p.doc == nil {

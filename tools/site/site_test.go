@@ -165,6 +165,22 @@ func TestBrokenLinksAreFound(t *testing.T) {
 	require.Contains(t, string(found), `"ok A \u0026 B A \u0026 B code away here"`)
 }
 
+func TestLongPagesHaveContents(t *testing.T) {
+	for text, want := range map[string]int{
+		"# A\n## B\n## C\n### D\n## E\n## F":           0,
+		"# A\n## B\n## C\n### D\n## E\n## F\n## G":     6,
+		"# A\n## B\n" + strings.Repeat("word ", 998):   0,
+		"# A\n## B\n" + strings.Repeat("word ", 999):   1,
+		"# A\n" + strings.Repeat("word ", 2000):        0,
+		"# A\n#### B\n" + strings.Repeat("word ", 999): 0,
+	} {
+		require.Len(t, parse("x.md", []byte(text)).contents(), want, "%.60s", text)
+	}
+	_, files := built(t)
+	require.Contains(t, files["docs/recipes.html"], `<details class="contents" id="ui-contents">`)
+	require.NotContains(t, files["docs/glossary.html"], `id="ui-contents"`)
+}
+
 func TestAnchorsAreThoseOfTheHost(t *testing.T) {
 	for heading, want := range map[string]string{
 		"What is promised":             "what-is-promised",

@@ -11,12 +11,35 @@ document.getElementById("ui-theme").addEventListener("click", () => {
   try { localStorage.theme = root.dataset.theme } catch {}
 });
 
-// The pages are folded on a narrow screen only.
-const wide = matchMedia("(min-width: 60rem)");
-const nav = document.getElementById("ui-nav");
-const unfold = () => { nav.open = wide.matches };
-wide.addEventListener("change", unfold);
-unfold();
+// Lists of pages and of headings are unfolded where they have a column of their own.
+const contents = document.getElementById("ui-contents");
+for (const [list, width] of [[document.getElementById("ui-nav"), "60rem"], [contents, "82rem"]]) {
+  const roomy = matchMedia(`(min-width: ${width})`);
+  const unfold = () => { if (list) list.open = roomy.matches };
+  roomy.addEventListener("change", unfold);
+  unfold();
+}
+
+// reveal scrolls a list, and not the page, to one of its links.
+const reveal = (list, link) => { list.scrollTop = link.offsetTop - list.clientHeight / 2 };
+const here = document.querySelector("#ui-nav [aria-current]");
+reveal(here.closest("details"), here);
+
+// The contents mark the section that is read: the last whose heading is above a line below the header.
+const links = [...contents?.querySelectorAll("a") || []];
+const sections = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
+let marked;
+function mark() {
+  const end = scrollY > 0 && innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+  const now = end ? links.at(-1) : links[sections.findLastIndex((heading) => heading.getBoundingClientRect().top < 100)];
+  if (now === marked) return;
+  marked?.removeAttribute("aria-current");
+  now?.setAttribute("aria-current", "location");
+  if (now) reveal(contents, now);
+  marked = now;
+}
+addEventListener("scroll", mark, { passive: true });
+mark();
 
 // excerpt is the text around the first word that was found, with the words marked.
 function excerpt(text, query) {
