@@ -287,22 +287,29 @@ var codeStyles = map[string]string{"light": "github", "dark": "github-dark"}
 
 // entry is one section in the index of the search.
 type entry struct {
-	Page    string `json:"p"`
-	Heading string `json:"h"`
-	Address string `json:"a"`
-	Text    string `json:"t"`
+	Page    string  `json:"p"`
+	Heading string  `json:"h"`
+	Address string  `json:"a"`
+	Text    string  `json:"t"`
+	Weight  float64 `json:"w,omitempty"` // 0 is 1
 }
 
 // writeSearch writes the index as a script, because a page from a file may load no JSON.
 func (s *site) writeSearch() error {
 	var index []entry
-	for _, source := range s.order {
-		for _, sec := range s.pages[source].sections() {
-			address := target(source)
-			if sec.ID != "" {
-				address += "#" + sec.ID
+	for _, g := range s.groups {
+		for _, source := range g.Pages {
+			weight := 0.0 // less for figures, lists and what is written for contributors
+			if slices.Contains([]string{"Figures", "Inside"}, g.Title) || path.Base(source) == "README.md" && source != "README.md" {
+				weight = 0.4
 			}
-			index = append(index, entry{s.pages[source].title, sec.Heading, address, sec.Text})
+			for _, sec := range s.pages[source].sections() {
+				address := target(source)
+				if sec.ID != "" {
+					address += "#" + sec.ID
+				}
+				index = append(index, entry{s.pages[source].title, sec.Heading, address, sec.Text, weight})
+			}
 		}
 	}
 	data, err := json.Marshal(index)

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,28 +172,67 @@ func TestCalculatorWarns(t *testing.T) {
 	}
 }
 
-// TestSearchFinds what people look for under the words that they know.
+// TestSearchFinds: under the words that people know, the first three hits have the page that answers them.
 func TestSearchFinds(t *testing.T) {
 	_, files := built(t)
-	type found struct {
+	type hit struct {
 		Address string `json:"a"`
+		Heading string `json:"h"`
 	}
-	rank := function[func(query string) ([]found, error)](t, "find",
-		"var window = {}", files["assets/search-index.js"], asset(t, "rank.js"), "function find(q) { return rank(window.searchIndex, q).map(s => ({a: s.a})) }")
-	for _, query := range []string{
-		"deadlock", "leader", "cron", "reentrant", "fencing token", "redsync", "kubernetes", "withmaxtenure", "max tenure", "WLLOCK_LEASE_TTL", "ErrQueueFull", "overs",
-		"license", "sizing", "maxclients", "backup", "rolling restart", "garbage collection", "timeout",
+	rank := function[func(query string) ([]hit, error)](t, "find", "var window = {}", files["assets/search-index.js"], asset(t, "rank.js"),
+		"function find(q) { return rank(window.searchIndex, q).map(s => ({a: s.a, h: s.h})) }")
+	for page, queries := range map[string]string{
+		"index":      "license, licence, read lock, RWMutex, shared, try lock, performance, how fast",
+		"backends":   "price, memcached, failover",
+		"batching":   "batch, batches",
+		"cli":        "docker, command line, force unlock",
+		"comparison": "compare, benchmark, alternatives",
+		"errors":     "ErrQueueFull, ErrWaitTimeout",
+		"glossary":   "lease, leases, timeout, time-out, ttl, mutex, fencing token, exactly once",
+		"guarantees": "gc, garbage collection, backup, clock skew, split brain, network partition",
+		"middleware": "rate limit, gin, 429",
+		"migrating":  "redsync",
+		"operations": "crash, metrics, prometheus, monitoring, alerts, tracing",
+		"outage":     "outage, circuit breaker",
+		"production": "faq, sizing, capacity, upgrade, rolling upgrade, rolling restart, version, connections, maxclients",
+		"quickstart": "install, getting started",
+		"recipes": "leader, election, leader election, semaphore, permits, deadlock, multiple keys, kubernetes, helm, cron, idempotent, transaction, lambda, " +
+			"thundering herd",
+		"redis":     "acl, redis acl, valkey, sentinel",
+		"redlock":   "redlock",
+		"settings":  "tls, ssl, password, environment variables, WLLOCK_LEASE_TTL",
+		"sql":       "postgres, mysql, sqlite, pgbouncer",
+		"testing":   "unit test, mock",
+		"tuning":    "WithMaxTenure, max tenure",
+		"zookeeper": "zookeeper",
 	} {
-		results, err := rank(query)
-		require.NoError(t, err)
-		assert.NotEmpty(t, results, query)
+		for _, query := range strings.Split(queries, ", ") {
+			hits, err := rank(query)
+			require.NoError(t, err)
+			first := hits[:min(3, len(hits))]
+			assert.True(t, slices.ContainsFunc(first, func(h hit) bool {
+				file, anchor, _ := strings.Cut(h.Address, "#")
+				return path.Base(file) == page+".html" && anchor != "" && h.Heading != ""
+			}), "%s: want a section of %s in %v", query, page, first)
+		}
 	}
-	results, err := rank("redis acl")
+	for _, query := range []string{"", "xyzzy", "lease xyzzy", "__proto__"} {
+		hits, err := rank(query)
+		require.NoError(t, err)
+		require.Empty(t, hits, query)
+	}
+}
+
+// TestSearchPutsHeadingsFirst: a title comes before a heading, a heading before many words in a text, and users' pages before others.
+func TestSearchPutsHeadingsFirst(t *testing.T) {
+	rank := function[func(query string) ([]string, error)](t, "find", asset(t, "rank.js"), `const index = [
+		{p: "A", h: "Text", a: "text", t: "cron cron cron cron cron cron cron cron cron cron"},
+		{p: "B", h: "Cronometers", a: "beginning", t: ""},
+		{p: "C", h: "A cron", a: "inside", t: "", w: 0.4},
+		{p: "D", h: "A cron", a: "heading", t: ""},
+		{p: "Cron", h: "Cron", a: "title", t: ""},
+	]; function find(q) { return rank(index, q).map(s => s.a) }`)
+	found, err := rank("cron")
 	require.NoError(t, err)
-	require.Contains(t, results[0].Address, "docs/redis.html")
-	for _, query := range []string{"", "xyzzy", "lease xyzzy"} {
-		results, err := rank(query)
-		require.NoError(t, err)
-		require.Empty(t, results, query)
-	}
+	require.Equal(t, []string{"title", "heading", "inside", "beginning", "text"}, found)
 }

@@ -43,7 +43,7 @@ mark();
 
 // excerpt is the text around the first word that was found, with the words marked.
 function excerpt(text, query) {
-  const wanted = lower(query);
+  const wanted = [...lower(query), ...terms(query).flatMap((term) => term.filter((other) => other.length === 1).flat())];
   const at = Math.max(0, Math.min(...wanted.map((w) => text.toLowerCase().indexOf(w)).filter((i) => i >= 0), text.length) - 40);
   const from = at > 0 ? text.indexOf(" ", at) : 0; // at a word
   const space = text.indexOf(" ", at + 140);
