@@ -151,7 +151,7 @@ func (p *page) plain(b *strings.Builder, n ast.Node) {
 			}
 		case *ast.String:
 			b.Write(n.Value)
-		case *ast.FencedCodeBlock:
+		case *ast.FencedCodeBlock, *ast.CodeBlock:
 			b.Write(n.Lines().Value(p.markdown))
 		}
 		return ast.WalkContinue, nil

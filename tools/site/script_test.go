@@ -198,7 +198,7 @@ func TestSearchFinds(t *testing.T) {
 		"quickstart": "install, getting started",
 		"recipes": "leader, election, leader election, semaphore, permits, deadlock, multiple keys, kubernetes, helm, cron, idempotent, transaction, lambda, " +
 			"thundering herd",
-		"redis":     "acl, redis acl, valkey, sentinel",
+		"redis":     "acl, redis acl, setuser, valkey, sentinel",
 		"redlock":   "redlock",
 		"settings":  "tls, ssl, password, environment variables, WLLOCK_LEASE_TTL",
 		"sql":       "postgres, mysql, sqlite, pgbouncer",

@@ -55,7 +55,7 @@ function rank(index, query) {
   for (const f of found.sort(byScore)) {
     const before = pages.get(f.section.p) || 0;
     pages.set(f.section.p, before + 1);
-    f.score *= 0.8 ** before;
+    f.score *= 0.6 ** before;
   }
   return found.sort(byScore).slice(0, 12).map((f) => f.section);
 }
