@@ -31,6 +31,7 @@ type seen struct {
 	Second  string   `json:"second"`  // heading of it, "" if the contents are folded
 	Marked  string   `json:"marked"`  // in the contents, with the second heading at the top
 	Kept    []int    `json:"kept"`    // where contents and navigation are, with the page at its end
+	Aside   []string `json:"aside"`   // tables of few columns that are wider than the page
 	Faint   []string `json:"faint"`   // texts with too little contrast
 	Broken  []string `json:"broken"`  // pictures without a size
 	Errors  []string `json:"errors"`
@@ -60,6 +61,7 @@ func TestPagesInABrowser(t *testing.T) {
 				assert.InDelta(t, 60, top, 10, at...) // below the header
 			}
 		}
+		assert.Empty(t, s.Aside, at...)
 		assert.Empty(t, s.Errors, at...)
 		assert.Empty(t, s.Broken, at...)
 		assert.Empty(t, s.Faint, at...)

@@ -58,17 +58,23 @@ function excerpt(text, query) {
   });
 }
 
-// A table with sentences in it is read on a narrow screen cell by cell; one of figures is pushed aside.
-for (const table of document.querySelectorAll("article table")) {
-  const longest = Math.max(0, ...[...table.querySelectorAll("td")].map((td) => td.textContent.length));
-  const titles = table.tHead ? [...table.tHead.rows[0].cells].map((cell) => cell.textContent) : [];
-  for (const row of table.tBodies[0]?.rows || []) [...row.cells].forEach((cell, i) => { if (i > 0 && titles[i]) cell.dataset.title = titles[i] });
-  table.classList.toggle("stack", table.rows[0].cells.length <= 4 && longest > 60 || table.classList.contains("stack"));
+// A table with sentences in it, or too wide for a narrow screen, is read there cell by cell. One of many columns is pushed aside.
+const narrow = matchMedia("(max-width: 59.99rem)");
+function stack() {
+  for (const table of document.querySelectorAll("article table")) {
+    const titles = table.tHead ? [...table.tHead.rows[0].cells].map((cell) => cell.textContent) : [];
+    for (const row of table.tBodies[0]?.rows || []) [...row.cells].forEach((cell, i) => { if (i > 0 && titles[i]) cell.dataset.title = titles[i] });
+    const long = [...table.querySelectorAll("td")].some((td) => td.textContent.length > 60);
+    const wide = narrow.matches && table.scrollWidth > table.clientWidth;
+    if (table.rows[0].cells.length <= 4 && (long || wide)) table.classList.add("stack");
+  }
 }
 
 const box = document.getElementById("ui-search");
 const results = document.getElementById("ui-results");
 
+narrow.addEventListener("change", stack);
+stack();
 // load fetches the index when it is first needed.
 let loading;
 function load() {
