@@ -31,7 +31,9 @@ type seen struct {
 	Second  string   `json:"second"`  // heading of it, "" if the contents are folded
 	Marked  string   `json:"marked"`  // in the contents, with the second heading at the top
 	Kept    []int    `json:"kept"`    // where contents and navigation are, with the page at its end
+	Covered bool     `json:"covered"` // a heading that is linked to, by the header
 	Aside   []string `json:"aside"`   // tables of few columns that are wider than the page
+	Pressed []string `json:"pressed"` // keys, and what they did
 	Faint   []string `json:"faint"`   // texts with too little contrast
 	Broken  []string `json:"broken"`  // pictures without a size
 	Errors  []string `json:"errors"`
@@ -40,7 +42,8 @@ type seen struct {
 }
 
 // TestPagesInABrowser lays out every page on a telephone and on a desk, light and dark: nothing is wider than the window, text
-// can be told from its background, the lists of pages and of headings stay, no script fails, the calculator calculates, and the search finds.
+// can be told from its background, a heading that is linked to lies below the header, the lists of pages and of headings stay, no
+// script fails, the calculator calculates, and the search finds and can be used without a mouse.
 func TestPagesInABrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil && os.Getenv("WLLOCK_REQUIRE_SERVERS") == "" {
@@ -61,6 +64,7 @@ func TestPagesInABrowser(t *testing.T) {
 				assert.InDelta(t, 60, top, 10, at...) // below the header
 			}
 		}
+		assert.False(t, s.Covered, at...)
 		assert.Empty(t, s.Aside, at...)
 		assert.Empty(t, s.Errors, at...)
 		assert.Empty(t, s.Broken, at...)
@@ -70,6 +74,8 @@ func TestPagesInABrowser(t *testing.T) {
 		}
 		if s.Page == "index.html" {
 			assert.NotEmpty(t, s.Found, at...)
+			assert.Equal(t, []string{"/: ui-search", "ArrowDown: 0", "ArrowDown: 1", "ArrowUp: 0", "ArrowUp: ui-search", "Enter: ui-search",
+				"to docs/redis.html#rights", "Escape: -1 without outline", "hidden"}, s.Pressed, at...)
 		}
 	}
 }

@@ -20,8 +20,11 @@ for (const [list, width] of [[document.getElementById("ui-nav"), "60rem"], [cont
   unfold();
 }
 
-// reveal scrolls a list, and not the page, to one of its links.
-const reveal = (list, link) => { list.scrollTop = link.offsetTop - list.clientHeight / 2 };
+// reveal scrolls a list, and not the page, to one of its links that is out of sight.
+function reveal(list, link) {
+  const y = link.offsetTop - list.scrollTop;
+  if (y < 0 || y + link.offsetHeight > list.clientHeight) list.scrollTop += y - list.clientHeight / 2;
+}
 const here = document.querySelector("#ui-nav [aria-current]");
 reveal(here.closest("details"), here);
 
@@ -44,7 +47,8 @@ mark();
 // excerpt is the text around the first word that was found, with the words marked.
 function excerpt(text, query) {
   const wanted = [...lower(query), ...terms(query).flatMap((term) => term.filter((other) => other.length === 1).flat())];
-  const at = Math.max(0, Math.min(...wanted.map((w) => text.toLowerCase().indexOf(w)).filter((i) => i >= 0), text.length) - 40);
+  const found = wanted.map((w) => text.toLowerCase().indexOf(w)).filter((i) => i >= 0);
+  const at = found.length > 0 ? Math.max(0, Math.min(...found) - 40) : 0;
   const from = at > 0 ? text.indexOf(" ", at) : 0; // at a word
   const space = text.indexOf(" ", at + 140);
   const to = space < 0 ? text.length : space; // and ends with one
@@ -69,12 +73,12 @@ function stack() {
     if (table.rows[0].cells.length <= 4 && (long || wide)) table.classList.add("stack");
   }
 }
+narrow.addEventListener("change", stack);
+stack();
 
 const box = document.getElementById("ui-search");
 const results = document.getElementById("ui-results");
 
-narrow.addEventListener("change", stack);
-stack();
 // load fetches the index when it is first needed.
 let loading;
 function load() {
@@ -98,7 +102,8 @@ async function search() {
     const link = document.createElement("a");
     link.href = up + section.a;
     const title = document.createElement("strong");
-    title.textContent = section.h && section.h !== section.p ? `${section.p}: ${section.h}` : section.p;
+    const page = section.p.split(": ")[0]; // as the navigation has it
+    title.textContent = section.h && section.h !== section.p ? `${page}: ${section.h}` : section.p;
     const text = document.createElement("span");
     text.append(...excerpt(section.t, query));
     link.append(title, text);
@@ -130,7 +135,7 @@ document.addEventListener("keydown", (e) => {
     e.preventDefault();
     (links[next] || box).focus();
   } else if (e.key === "Enter" && document.activeElement === box) {
-    results.querySelector("a")?.click();
+    search().then(() => results.querySelector("a")?.click()); // of what is in the box now
   }
 });
 if (new URLSearchParams(location.search).has("q")) { // a search can be linked to
