@@ -106,6 +106,11 @@ func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 	_, _, err := b.Enter(short, distributed.Request{Key: "k", Instance: "a", TTL: long, Prev: prev})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Eventually(t, func() bool { return count(t, c, b.dirOf("k")) == 0 }, patience, time.Millisecond, "prev is not deleted")
+	require.Eventually(t, func() bool { // the Backend has heard of it
+		b.names.mu.Lock()
+		defer b.names.mu.Unlock()
+		return b.names.n == 1
+	}, patience, time.Millisecond, "prev's name is not free")
 	etcd.hold(puts(guardName))
 	newer := ask.lease("a", lasting(long))
 	require.Equal(t, claimOf(prev).name, claimOf(newer).name)
