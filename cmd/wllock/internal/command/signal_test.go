@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/cmd/wllock/internal/child"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // file is the environment for locks in a file of the test's own: no server is needed, and no other test is in the way.
@@ -70,6 +71,7 @@ func TestRunStopsAShellsLoop(t *testing.T) {
 
 // Each signal that a program can handle comes to the command.
 func TestRunPassesAllSignalsOn(t *testing.T) {
+	testscope.Long(t, "failed by chance: see CONTRIBUTING.md")
 	t.Parallel()
 	p := start(t, file(t), "run", "n", "1", "--", "bash", "-c",
 		`for n in $(seq 64); do trap "echo got $n." $n 2>/dev/null; done; echo in; while :; do sleep 0.01; done 2>/dev/null`).says("in\n")
