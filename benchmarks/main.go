@@ -74,16 +74,21 @@ func (p plan) run(ctx context.Context, out io.Writer) error {
 
 // runGroup sets the machine up, measures, and writes the results.
 func (p plan) runGroup(ctx context.Context, g contender.Group, out io.Writer) (report.Report, error) {
-	m := load.Machine{Stores: make(map[contender.Store]server.Service), Proxies: make(map[contender.Store]*slowlink.Proxy)}
+	m := load.Machine{Stores: make(map[server.Store]*server.Server), Proxies: make(map[server.Store]*slowlink.Proxy)}
 	defer func() {
 		for _, s := range m.Stores {
 			s.Stop()
 		}
 	}()
 	for _, s := range p.stores() {
-		if err := provide(ctx, m, s); err != nil {
+		if m.Stores[s] != nil {
+			continue
+		}
+		started, err := server.Start(ctx, s)
+		if err != nil {
 			return report.Report{}, err
 		}
+		m.Stores[s] = started
 	}
 	defer func() {
 		for _, proxy := range m.Proxies {
@@ -100,49 +105,14 @@ func (p plan) runGroup(ctx context.Context, g contender.Group, out io.Writer) (r
 	return r, report.Write(p.out, r)
 }
 
-// redlockServers is the usual number of independent Redis servers.
-const redlockServers = 5
-
-// provide starts a store, unless it is running.
-func provide(ctx context.Context, m load.Machine, s contender.Store) (err error) {
-	if m.Stores[s] != nil {
-		return nil
-	}
-	var started server.Service
-	switch s {
-	case contender.InRedis:
-		started, err = server.Start(ctx)
-	case contender.InRedlock:
-		started, err = server.StartQuorum(ctx, redlockServers)
-	case contender.InZooKeeper:
-		started, err = server.StartZooKeeper()
-	case contender.InMariaDB:
-		started, err = server.StartMariaDB(ctx)
-	case contender.InPostgres:
-		started, err = server.StartPostgres(ctx)
-	case contender.InSQLite:
-		started, err = server.OpenSQLite(ctx)
-	case contender.InEtcd:
-		started, err = server.StartEtcd()
-	case contender.InMemcached:
-		started, err = server.StartMemcached()
-	default:
-		started = server.Memory{}
-	}
-	if err == nil { // otherwise it may be a nil pointer
-		m.Stores[s] = started
-	}
-	return err
-}
-
 // stores are what the contenders need.
-func (p plan) stores() (all []contender.Store) {
+func (p plan) stores() (all []server.Store) {
 	for _, c := range p.contenders {
 		if !slices.ContainsFunc(p.jobs, func(j job) bool { return j.scenario.Has(c) }) {
 			continue
 		}
 		if all = append(all, c.Store); c.Locks {
-			all = append(all, contender.InRedis)
+			all = append(all, server.Redis)
 		}
 	}
 	return all
@@ -150,9 +120,9 @@ func (p plan) stores() (all []contender.Store) {
 
 // slowDown starts the proxies.
 func (p plan) slowDown(m load.Machine) error {
-	for _, s := range []contender.Store{contender.InRedis, contender.InPostgres} {
+	for _, s := range []server.Store{server.Redis, server.Postgres} {
 		if store := m.Stores[s]; store != nil && p.needsProxy() {
-			proxy, err := slowlink.Start(load.Host(store.Address()), load.Delay)
+			proxy, err := slowlink.Start(load.Host(store.Addr), load.Delay)
 			if err != nil {
 				return err
 			}

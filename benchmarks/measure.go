@@ -12,6 +12,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/load"
 	"github.com/wllock/wllock/benchmarks/internal/report"
+	"github.com/wllock/wllock/benchmarks/internal/server"
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 )
 
@@ -103,7 +104,7 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 // warm runs a contender without counting: over ZooKeeper, whose server is a JVM, which compiles what it runs often; and what sells most, because
 // the first to fill a database's log also makes its files.
 func (p plan) warm(ctx context.Context, m load.Machine, j job, c contender.Contender) error {
-	if c.Store != contender.InZooKeeper && !(j.scenario.Sale && c.Role == contender.Subject) {
+	if c.Store != server.ZooKeeper && !(j.scenario.Sale && c.Role == contender.Subject) {
 		return nil
 	}
 	_, err := m.Run(ctx, c, j.scenario, j.link, p.duration/2)

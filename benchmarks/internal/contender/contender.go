@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/benchmarks/internal/server"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -29,11 +30,11 @@ type Contender struct {
 
 	Role    Role
 	Group   Group
-	Store   Store
-	Variant bool   // takes part only when named
-	Locks   bool   // its locks are in Redis, its data in the store
-	Fenced  bool   // promises fences that grow with every exclusive caller
-	Base    string // the contender whose operations per second its own are compared with; "": the best rival
+	Store   server.Store // what it keeps its locks in, the same for each instance of a round
+	Variant bool         // takes part only when named
+	Locks   bool         // its locks are in Redis, its data in the store
+	Fenced  bool         // promises fences that grow with every exclusive caller
+	Base    string       // the contender whose operations per second its own are compared with; "": the best rival
 
 	Tunings []Contender // the same with each of its settings; it takes part with the one that suits the load
 	Setting string      // of a tuning
@@ -81,26 +82,11 @@ func Groups() (all []Group) {
 // String returns the group's name on the command line.
 func (g Group) String() string { return groupNames[g] }
 
-// Store is what a contender keeps its locks in. Each instance of a round has the same.
-type Store uint8
-
-const (
-	InRedis     Store = iota // one redis-server
-	InRedlock                // five
-	InZooKeeper              // one ZooKeeper server
-	InMariaDB                // one MariaDB server
-	InPostgres               // one PostgreSQL server
-	InSQLite                 // a file
-	InEtcd                   // one etcd server
-	InMemcached              // one memcached
-	InMemory                 // this process
-)
-
 // Options configure an instance. Each instance stands for a process, with its own connections.
 type Options struct {
 	Addr     string           // of the store; of several servers separated by commas
 	Locks    string           // of the Redis server with the locks, for a contender that has them there and its data in the store
-	Memory   *memlock.Backend // the store InMemory
+	Memory   *memlock.Backend // the store server.Memory
 	Workers  int              // goroutines that will call Do
 	Locker   []wllock.Option  // for wllock alone: what the scenario is about
 	Instance int

@@ -26,8 +26,8 @@ var batchSizes = []int{64, 16, 256}
 
 // shops are ways to sell one product, and in Redis the same with work instead of a database.
 func shops() []Contender {
-	all := sellers(place{OverBatch, InPostgres, true}, "PostgreSQL", pgxModule, openPgShop)
-	all = append(all, sellers(place{OverBatch, InSQLite, true}, "SQLite", sqliteModule, openSQLiteShop)...)
+	all := sellers(place{OverBatch, server.Postgres, true}, "PostgreSQL", pgxModule, openPgShop)
+	all = append(all, sellers(place{OverBatch, server.SQLite, true}, "SQLite", sqliteModule, openSQLiteShop)...)
 	return append(all, workers()...)
 }
 
@@ -165,7 +165,7 @@ func inBatches(n int) func(till, *wllock.Locker) sale {
 
 // workers do the same work in each hold, for one caller or for a batch.
 func workers() []Contender {
-	at := place{OverBatch, InRedis, false}
+	at := place{OverBatch, server.Redis, false}
 	var rows []entry
 	for _, n := range batchSizes {
 		rows = append(rows, entry{Batched(n), fmt.Sprintf("work: WrapBatch, up to %d callers in each hold, which work once", n), func(o Options) (Instance, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/benchmarks/internal/server"
 )
 
 const (
@@ -39,19 +40,19 @@ var (
 // place is where contenders meet.
 type place struct {
 	group  Group
-	store  Store
+	store  server.Store
 	fenced bool // fences are compared
 }
 
 var (
-	onRedis     = place{OverRedis, InRedis, false}
-	onRedlock   = place{OverRedlock, InRedlock, false}
-	onZooKeeper = place{OverZooKeeper, InZooKeeper, false}
-	onMariaDB   = place{OverMySQL, InMariaDB, true}
-	onPostgres  = place{OverPostgres, InPostgres, true}
-	onSQLite    = place{OverSQLite, InSQLite, true} // there is no server that counts
-	onEtcd      = place{OverEtcd, InEtcd, true}
-	onPermits   = place{OverPermits, InRedis, false}
+	onRedis     = place{OverRedis, server.Redis, false}
+	onRedlock   = place{OverRedlock, server.Redlock, false}
+	onZooKeeper = place{OverZooKeeper, server.ZooKeeper, false}
+	onMariaDB   = place{OverMySQL, server.MariaDB, true}
+	onPostgres  = place{OverPostgres, server.Postgres, true}
+	onSQLite    = place{OverSQLite, server.SQLite, true} // there is no server that counts
+	onEtcd      = place{OverEtcd, server.Etcd, true}
+	onPermits   = place{OverPermits, server.Redis, false}
 )
 
 // All returns all contenders by their groups, in each wllock first, limits last.
@@ -124,21 +125,21 @@ func All() []Contender {
 func backends() (all []Contender) {
 	for _, row := range []struct {
 		name, settings string
-		store          Store
+		store          server.Store
 		fenced         bool
 		commands       []string
 		open           openBackend
 	}{
-		{"memory", "", InMemory, true, nil, inMemory},
-		{"redis", "", InRedis, true, ourCommands, overRedis},
-		{"redlock", "; no fences", InRedlock, false, ourCommands, overRedlock("")},
-		{"redlock+f", "the same with quorum fences", InRedlock, true, ourCommands, overRedlock("?fences=quorum")},
-		{"zookeeper", "", InZooKeeper, true, requests, overZooKeeper},
-		{"postgres", "; hand-overs pushed by NOTIFY", InPostgres, true, statements, overPostgres},
-		{"mariadb", "", InMariaDB, true, statements, overMariaDB},
-		{"sqlite", "", InSQLite, true, nil, overSQLite},
-		{"etcd", "", InEtcd, true, requests, overEtcd},
-		{"memcached", "; no fences", InMemcached, false, memcachedCommands, overMemcached},
+		{"memory", "", server.Memory, true, nil, inMemory},
+		{"redis", "", server.Redis, true, ourCommands, overRedis},
+		{"redlock", "; no fences", server.Redlock, false, ourCommands, overRedlock("")},
+		{"redlock+f", "the same with quorum fences", server.Redlock, true, ourCommands, overRedlock("?fences=quorum")},
+		{"zookeeper", "", server.ZooKeeper, true, requests, overZooKeeper},
+		{"postgres", "; hand-overs pushed by NOTIFY", server.Postgres, true, statements, overPostgres},
+		{"mariadb", "", server.MariaDB, true, statements, overMariaDB},
+		{"sqlite", "", server.SQLite, true, nil, overSQLite},
+		{"etcd", "", server.Etcd, true, requests, overEtcd},
+		{"memcached", "; no fences", server.Memcached, false, memcachedCommands, overMemcached},
 	} {
 		settings := row.settings
 		if row.name != "redlock+f" {

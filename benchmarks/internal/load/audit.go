@@ -8,15 +8,9 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/server"
 )
 
-// shop is a store that keeps the books of a sale.
-type shop interface {
-	OpenShop(ctx context.Context) error
-	Audit(ctx context.Context) (server.Books, error)
-}
-
 // audit compares what the database has with what was in it before the round, and with what buyers were told.
 func (m Machine) audit(ctx context.Context, c contender.Contender, r *Round) error {
-	b, err := m.Stores[c.Store].(shop).Audit(ctx)
+	b, err := m.Stores[c.Store].Audit(ctx)
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", c.Name, err)
 	}

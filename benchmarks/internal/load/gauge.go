@@ -27,7 +27,7 @@ func (m Machine) gauge(ctx context.Context, c contender.Contender) (gauge, error
 	commands, err := store.Commands(ctx)
 	g := gauge{at: time.Now(), commands: commands, own: server.OwnCPU(), servers: store.CPU()}
 	if c.Locks {
-		g.servers += m.Stores[contender.InRedis].CPU()
+		g.servers += m.Stores[server.Redis].CPU()
 	}
 	for s, p := range m.Proxies {
 		late, cpu := p.Late()
@@ -55,21 +55,15 @@ func (m Machine) account(r *Round, c contender.Contender, link Link, before, aft
 // monitorTime is how long each contender is watched.
 const monitorTime = 100 * time.Millisecond
 
-// watched is a store that shows the commands it gets.
-type watched interface {
-	Monitor(ctx context.Context, f func() error) (server.Seen, error)
-}
-
 // CheckCommands runs a contender under MONITOR, contended and not, and compares the commands of its clients with those it
 // declares: the count is then exact, although the server also counts the calls of scripts.
 func (m Machine) CheckCommands(ctx context.Context, c contender.Contender) error {
-	store, ok := m.Stores[c.Store].(watched)
-	if !ok {
+	if c.Store != server.Redis && c.Store != server.Redlock {
 		return nil
 	}
 	for _, keys := range []Keys{Hot, Own} {
 		s := Scenario{Name: "check", Instances: 2, Workers: 2, Keys: keys}
-		seen, err := store.Monitor(ctx, func() error {
+		seen, err := m.Stores[c.Store].Monitor(ctx, func() error {
 			_, err := m.Run(ctx, c, s, Loopback, monitorTime)
 			return err
 		})

@@ -2,8 +2,6 @@ package load
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/server"
 	"github.com/wllock/wllock/benchmarks/internal/slowlink"
+	"github.com/wllock/wllock/internal/testproc"
 )
 
 // inMemory is a contender whose instances share one mutex, or none.
@@ -40,19 +39,32 @@ func fake(l sync.Locker) contender.Contender {
 
 func machine(t *testing.T) Machine {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("WLLOCK_REQUIRE_SERVERS") == "1" {
-			t.Fatal("redis-server is not in PATH")
-		}
-		t.Skip("redis-server is not in PATH")
-	}
-	s, err := server.Start(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(s.Stop)
-	p, err := slowlink.Start(s.Addr, Delay)
+	_, err := testproc.Find("redis-server")
+	testproc.Need(t, err)
+	m := with(t, server.Redis)
+	p, err := slowlink.Start(m.Stores[server.Redis].Addr, Delay)
 	require.NoError(t, err)
 	t.Cleanup(p.Stop)
-	return Machine{Stores: map[contender.Store]server.Service{contender.InRedis: s}, Proxies: map[contender.Store]*slowlink.Proxy{contender.InRedis: p}}
+	m.Proxies = map[server.Store]*slowlink.Proxy{server.Redis: p}
+	return m
+}
+
+// with starts stores.
+func with(t *testing.T, stores ...server.Store) Machine {
+	t.Helper()
+	m := Machine{Stores: make(map[server.Store]*server.Server)}
+	m.start(t, stores...)
+	return m
+}
+
+func (m Machine) start(t *testing.T, stores ...server.Store) {
+	t.Helper()
+	for _, one := range stores {
+		s, err := server.Start(t.Context(), one)
+		require.NoError(t, err)
+		t.Cleanup(s.Stop)
+		m.Stores[one] = s
+	}
 }
 
 var hot = Scenario{Name: "test", Instances: 2, Workers: 4, HandOvers: true, Work: 100 * time.Microsecond}

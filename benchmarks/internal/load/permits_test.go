@@ -12,9 +12,9 @@ import (
 )
 
 func TestOneTooManyInsideIsFound(t *testing.T) {
-	m := Machine{Stores: map[contender.Store]server.Service{contender.InMemory: server.Memory{}}}
+	m := with(t, server.Memory)
 	c := fake(noLock{})
-	c.Store = contender.InMemory
+	c.Store = server.Memory
 	s := Scenario{Name: "test", Instances: 3, Workers: 3, Work: time.Millisecond, Jitter: 0.5}
 	for permits, over := range map[int]bool{8: true, 9: false} {
 		s.Permits = permits

@@ -23,14 +23,14 @@ const drainTime = 20 * time.Second
 
 // Machine is what rounds run on.
 type Machine struct {
-	Stores map[contender.Store]server.Service
+	Stores map[server.Store]*server.Server
 	// Proxies are those to one Redis and to PostgreSQL, where a scenario needs them. A file has none.
-	Proxies map[contender.Store]*slowlink.Proxy
+	Proxies map[server.Store]*slowlink.Proxy
 }
 
 // addr returns that of a store over a link.
-func (m Machine) addr(s contender.Store, link Link) string {
-	direct, proxy := m.Stores[s].Address(), m.Proxies[s]
+func (m Machine) addr(s server.Store, link Link) string {
+	direct, proxy := m.Stores[s].Addr, m.Proxies[s]
 	if link != Delayed || proxy == nil {
 		return direct
 	}
@@ -76,7 +76,7 @@ func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, lin
 	}
 	o := contender.Options{Addr: m.addr(c.Store, link), Memory: memlock.New(), Workers: s.Workers, Locker: s.Locker}
 	if c.Locks {
-		o.Locks = m.addr(contender.InRedis, link)
+		o.Locks = m.addr(server.Redis, link)
 	}
 	instances, err := openAll(c, s, o)
 	if err != nil {
@@ -93,10 +93,10 @@ func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, lin
 func (m Machine) reset(ctx context.Context, c contender.Contender, s Scenario) error {
 	err := m.Stores[c.Store].Flush(ctx)
 	if c.Locks {
-		err = errors.Join(err, m.Stores[contender.InRedis].Flush(ctx))
+		err = errors.Join(err, m.Stores[server.Redis].Flush(ctx))
 	}
 	if s.Sale {
-		err = errors.Join(err, m.Stores[c.Store].(shop).OpenShop(ctx))
+		err = errors.Join(err, m.Stores[c.Store].OpenShop(ctx))
 	}
 	return err
 }
@@ -183,7 +183,7 @@ func warmUp(c contender.Contender, s Scenario, duration time.Duration) time.Dura
 		return duration / 5
 	}
 	switch c.Store {
-	case contender.InRedlock, contender.InMariaDB, contender.InPostgres, contender.InSQLite, contender.InEtcd, contender.InMemcached:
+	case server.Redlock, server.MariaDB, server.Postgres, server.SQLite, server.Etcd, server.Memcached:
 		return min(settleTime, 4*duration) // short rounds are for a quick look
 	}
 	return duration / 5

@@ -20,10 +20,7 @@ var smallSale = Scenario{Name: "test", Instances: 2, Workers: 4, Sale: true, Fen
 func withSQLite(t *testing.T) Machine {
 	t.Helper()
 	m := machine(t)
-	db, err := server.OpenSQLite(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(db.Stop)
-	m.Stores[contender.InSQLite] = db
+	m.start(t, server.SQLite)
 	return m
 }
 
@@ -32,7 +29,7 @@ func TestEverySellersBooksAreRight(t *testing.T) {
 	m := withSQLite(t)
 	seen := 0
 	for _, c := range contender.All() {
-		if c.Group != contender.OverBatch || c.Store != contender.InSQLite || c.Variant && c.Setting != "pool 4" {
+		if c.Group != contender.OverBatch || c.Store != server.SQLite || c.Variant && c.Setting != "pool 4" {
 			continue
 		}
 		seen++
@@ -71,7 +68,7 @@ func TestTheAuditFindsWhatBuyersWereToldWrongly(t *testing.T) {
 		"an order untold":       func(sell func() error) error { return errors.Join(sell(), errors.New("the answer was lost")) },
 	} {
 		for _, c := range contender.All() {
-			if c.Group != contender.OverBatch || c.Store != contender.InSQLite || c.Name != contender.Guard {
+			if c.Group != contender.OverBatch || c.Store != server.SQLite || c.Name != contender.Guard {
 				continue
 			}
 			honest, n := c.Open, new(atomic.Int64)
@@ -87,11 +84,11 @@ func TestTheAuditFindsWhatBuyersWereToldWrongly(t *testing.T) {
 }
 
 func TestScenariosChooseTheirContenders(t *testing.T) {
-	s := Scenario{In: []contender.Store{contender.InSQLite}, Only: []string{contender.Guard}}
-	assert.True(t, s.Has(contender.Contender{Name: contender.Guard, Store: contender.InSQLite}))
-	assert.False(t, s.Has(contender.Contender{Name: contender.Guard, Store: contender.InPostgres}))
-	assert.False(t, s.Has(contender.Contender{Name: "conditional", Store: contender.InSQLite}))
-	assert.True(t, s.Has(contender.Contender{Name: "ideal", Role: contender.Limit, Store: contender.InSQLite}))
+	s := Scenario{In: []server.Store{server.SQLite}, Only: []string{contender.Guard}}
+	assert.True(t, s.Has(contender.Contender{Name: contender.Guard, Store: server.SQLite}))
+	assert.False(t, s.Has(contender.Contender{Name: contender.Guard, Store: server.Postgres}))
+	assert.False(t, s.Has(contender.Contender{Name: "conditional", Store: server.SQLite}))
+	assert.True(t, s.Has(contender.Contender{Name: "ideal", Role: contender.Limit, Store: server.SQLite}))
 	assert.True(t, Scenario{}.Has(contender.Contender{Name: "any"}))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/benchmarks/internal/contender"
+	"github.com/wllock/wllock/benchmarks/internal/server"
 )
 
 // Link is the way to the server.
@@ -68,12 +69,12 @@ type Scenario struct {
 	Fences    bool    // check that they grow, of those that promise it
 	Readers   float64 // how many of the calls are a reader's, of 1; a contender without readers' locks takes exclusive ones
 	Locker    []wllock.Option
-	In        []contender.Store // of the contenders that take part; none: all
-	Only      []string          // the contenders that take part; none: all
-	Permits   int               // so many may be inside at a time; 0: one
-	Jitter    float64           // by how much the work of a call differs from Work at most, of 1
-	Sale      bool              // callers buy, and the database is audited after each round
-	Settle    time.Duration     // warm up for as long at most, until every caller has been served once
+	In        []server.Store // of the contenders that take part; none: all
+	Only      []string       // the contenders that take part; none: all
+	Permits   int            // so many may be inside at a time; 0: one
+	Jitter    float64        // by how much the work of a call differs from Work at most, of 1
+	Sale      bool           // callers buy, and the database is audited after each round
+	Settle    time.Duration  // warm up for as long at most, until every caller has been served once
 }
 
 // Has reports whether a contender takes part.

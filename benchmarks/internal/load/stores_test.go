@@ -19,15 +19,9 @@ import (
 func everywhere(t *testing.T) Machine {
 	t.Helper()
 	m := machine(t)
-	q, err := server.StartQuorum(t.Context(), 5)
-	require.NoError(t, err)
-	t.Cleanup(q.Stop)
-	m.Stores[contender.InRedlock], m.Stores[contender.InMemory] = q, server.Memory{}
+	m.start(t, server.Redlock, server.Memory)
 	if err := zktest.Missing(); err == nil {
-		z, err := server.StartZooKeeper()
-		require.NoError(t, err)
-		t.Cleanup(z.Stop)
-		m.Stores[contender.InZooKeeper] = z
+		m.start(t, server.ZooKeeper)
 	} else if zktest.Required() {
 		t.Fatal(err)
 	}
@@ -51,7 +45,7 @@ func TestEveryContenderIsCountedRightAndExcludes(t *testing.T) {
 		assert.Positive(t, r.Ops, name)
 		assert.Zero(t, r.FencesFallen, name)
 		assert.Equal(t, c.Fenced, r.Fences > 0, name)
-		if c.Store != contender.InMemory && c.Role != contender.Limit {
+		if c.Store != server.Memory && c.Role != contender.Limit {
 			assert.Positive(t, r.CommandsPerOp, name)
 		}
 	}
@@ -70,9 +64,9 @@ func runUntilSome(t *testing.T, m Machine, c contender.Contender, s Scenario) Ro
 }
 
 func TestFencesThatDoNotGrowAreFound(t *testing.T) {
-	m := Machine{Stores: map[contender.Store]server.Service{contender.InMemory: server.Memory{}}}
+	m := with(t, server.Memory)
 	c := fake(new(sync.Mutex)) // its context carries no fence
-	c.Store, c.Fenced = contender.InMemory, true
+	c.Store, c.Fenced = server.Memory, true
 	s := hot
 	s.Fences = true
 	r, err := m.Run(t.Context(), c, s, Loopback, 50*time.Millisecond)
@@ -110,12 +104,12 @@ func (l *readWrite) DoShared(ctx context.Context, _ string, f func(context.Conte
 func (*readWrite) Close() error { return nil }
 
 func TestReadersAreAuditedBesideWriters(t *testing.T) {
-	m := Machine{Stores: map[contender.Store]server.Service{contender.InMemory: server.Memory{}}}
+	m := with(t, server.Memory)
 	s := hot
 	s.Readers = 0.8
 	for _, broken := range []bool{false, true} {
 		lock := &readWrite{broken: broken}
-		c := contender.Contender{Name: "fake", Store: contender.InMemory, Open: func(contender.Options) (contender.Instance, error) {
+		c := contender.Contender{Name: "fake", Store: server.Memory, Open: func(contender.Options) (contender.Instance, error) {
 			return lock, nil
 		}}
 		r, err := m.Run(t.Context(), c, s, Loopback, 50*time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 )
 
@@ -14,10 +15,16 @@ type Seen struct {
 	Scripts map[string]int64
 }
 
-// Monitor runs f and returns the commands that reached the server meanwhile. MONITOR slows the server down: use it to count
-// commands, not to time them.
+const endMark = "end of the benchmark's monitor"
+
+// monitored is a line such as `+1339518083.107412 [0 127.0.0.1:60866] "set" "k" "v"`; of a script's call, the client is "lua".
+var monitored = regexp.MustCompile(`^\+\S+ \[\d+ (\S+)\] "([^"]+)"`)
+
+// Monitor runs f and returns the commands that reached a redis-server meanwhile; of several the first, as all get the same. MONITOR
+// slows the server down: use it to count commands, not to time them.
 func (s *Server) Monitor(ctx context.Context, f func() error) (Seen, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Addr)
+	server := s.redis[0]
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server.Options().Addr)
 	if err != nil {
 		return Seen{}, err
 	}
@@ -30,10 +37,8 @@ func (s *Server) Monitor(ctx context.Context, f func() error) (Seen, error) {
 	}
 	seen := make(chan Seen, 1)
 	go func() { seen <- readMonitor(lines) }()
-	err = f()
-	// The server writes what it has seen before it answers this, and the end mark is in it.
-	if markErr := s.client.Echo(ctx, endMark).Err(); err == nil && markErr != nil {
-		err = markErr
+	if err = f(); err == nil {
+		err = server.Echo(ctx, endMark).Err() // the server shows what came before, and then this
 	}
 	if err != nil {
 		_ = conn.Close() // the mark may never come: do not wait for it
@@ -43,8 +48,6 @@ func (s *Server) Monitor(ctx context.Context, f func() error) (Seen, error) {
 	return got, err
 }
 
-const endMark = "end of the benchmark's monitor"
-
 // readMonitor counts lines until the end mark, or the end of the connection.
 func readMonitor(lines *bufio.Reader) Seen {
 	seen := Seen{Clients: make(map[string]int64), Scripts: make(map[string]int64)}
@@ -53,22 +56,12 @@ func readMonitor(lines *bufio.Reader) Seen {
 		if err != nil || strings.Contains(line, endMark) {
 			return seen
 		}
-		seen.add(line)
-	}
-}
-
-// add reads a line such as `+1339518083.107412 [0 127.0.0.1:60866] "set" "k" "v"`; of a script's call, the client is "lua".
-func (s *Seen) add(line string) {
-	_, rest, ok := strings.Cut(line, "[")
-	client, rest, ok2 := strings.Cut(rest, "] \"")
-	name, _, ok3 := strings.Cut(rest, "\"")
-	if !ok || !ok2 || !ok3 {
-		return
-	}
-	name = strings.ToLower(name)
-	if strings.HasSuffix(client, " lua") {
-		s.Scripts[name]++
-	} else {
-		s.Clients[name]++
+		if command := monitored.FindStringSubmatch(line); command == nil {
+			continue
+		} else if name := strings.ToLower(command[2]); command[1] == "lua" {
+			seen.Scripts[name]++
+		} else {
+			seen.Clients[name]++
+		}
 	}
 }

@@ -1,142 +1,162 @@
-// Package server starts the servers of the benchmarks and reads what they count.
+// Package server starts what locks are kept in, and reads what it counts. Read kinds.go first: a row is a kind of server.
 package server
 
 import (
-	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"runtime"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/testproc"
 )
+
+// Store is what locks are kept in.
+type Store uint8
 
 const (
-	// startTries is how many ports are tried if one has been taken meanwhile.
-	startTries = 10
-	// readyWait bounds the wait for the first answer: long, because the machine may be busy.
-	readyWait = 10 * time.Second
+	Redis     Store = iota // one redis-server
+	Redlock                // five, which know nothing of each other
+	ZooKeeper              // one server without fsync, as the tests have it
+	MariaDB                // one server
+	Postgres               // one server
+	SQLite                 // a file
+	Etcd                   // one member, which syncs its log
+	Memcached              // one server
+	Memory                 // this process; each round has new locks
 )
 
-// Server is a running redis-server on a loopback port that stores nothing on disk.
+// Server is a running store.
 type Server struct {
+	// Addr is that of all its processes, separated by commas; of a database a URL.
 	Addr string
 
-	cmd    *exec.Cmd
-	output bytes.Buffer // read once exited is closed
-	exited chan struct{}
-	dir    string
-	client *redis.Client // for the benchmarks' own commands
+	kind  kind
+	scope testproc.Scope // ends the processes
+	pids  []int
+	redis []*redis.Client // for the benchmarks' own commands, one for each redis-server
+	db    *sql.DB         // for the benchmarks' own statements
 }
 
-// Start starts a server on a free port and waits until it answers. Stop it at the end; on Linux it also ends with this
-// process, however that ends.
-func Start(ctx context.Context) (*Server, error) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		return nil, fmt.Errorf("the benchmarks need redis-server: %w", err)
-	}
-	var last error
-	for range startTries {
-		s, err := startOnce(ctx)
-		if err == nil {
-			return s, nil
+// kind is how a store is started, and what it is asked.
+type kind struct {
+	start  func(ctx context.Context, s *Server) error // it may also end by a failure of s.scope
+	name   string                                     // before its version
+	ask    func(ctx context.Context, s *Server, question string) (string, error)
+	states question // its version
+	counts question // how often each command was called, the name before the number; of one number the name is unit
+	unit   string
+}
+
+// question is one to a server, and what to look for in the answer.
+type question struct {
+	text   string
+	answer *regexp.Regexp
+}
+
+// Start starts a store and waits until it answers. Stop it at the end; on Linux its processes also end with this one, however that
+// ends.
+func Start(ctx context.Context, what Store) (s *Server, err error) {
+	s = &Server{kind: kinds[what]}
+	defer func() {
+		p := recover()
+		if failure, ok := p.(testproc.Failure); ok {
+			err = failure
+		} else if p != nil {
+			panic(p)
 		}
-		last = errors.Join(err, ctx.Err())
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, last
-}
-
-func startOnce(ctx context.Context) (*Server, error) {
-	addr, port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "wllock-bench")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{Addr: addr, dir: dir, exited: make(chan struct{})}
-	s.cmd = exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no")
-	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
-	s.cmd.SysProcAttr = dieWithParent()
-	if err := s.launch(); err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, fmt.Errorf("start redis-server: %w", err)
-	}
-	s.client = redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, MaxRetries: -1})
-	if err := s.ready(ctx); err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("%w\n%s", err, s.output.String())
-	}
-	return s, nil
-}
-
-func freePort() (addr, port string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", "", err
-	}
-	addr = l.Addr().String()
-	_, port, err = net.SplitHostPort(addr)
-	return addr, port, errors.Join(err, l.Close())
-}
-
-// launch starts the process on a thread that lives as long as it does: Linux sends a child's death signal when the
-// thread that started it ends.
-func (s *Server) launch() error {
-	started := make(chan error, 1)
-	go func() {
-		defer close(s.exited)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait()
+		if err != nil {
+			s.Stop()
+			s, err = nil, fmt.Errorf("start %s: %w", kinds[what].name, err)
 		}
 	}()
-	return <-started
+	return s, s.kind.start(ctx, s)
 }
 
-func (s *Server) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWait)
-	defer cancel()
-	for {
-		if s.client.Ping(ctx).Err() == nil {
-			return nil
-		}
-		select {
-		case <-s.exited:
-			return errors.New("redis-server ended at once")
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
+// Stop ends it and removes what it left.
+func (s *Server) Stop() { s.scope.End() }
+
+// runs notes a process of the store.
+func (s *Server) runs(p *testproc.Server) {
+	if s.pids = append(s.pids, p.Pid()); s.Addr != "" {
+		s.Addr += ","
 	}
+	s.Addr += p.Addr
 }
 
-// Address implements Service.
-func (s *Server) Address() string { return s.Addr }
-
-// CPU returns the CPU time the server has used.
-func (s *Server) CPU() time.Duration { return cpuOf(s.cmd.Process.Pid) }
-
-// Stop ends the server and removes what it left.
-func (s *Server) Stop() {
-	_ = s.client.Close()
-	_ = s.cmd.Process.Kill()
-	<-s.exited
-	_ = os.RemoveAll(s.dir)
-}
-
-// Flush removes all keys and makes the server forget its statistics.
+// Flush forgets all locks and statistics of Redis. Elsewhere the locks of a round end with its connections, sessions and Lockers, which
+// have been closed.
 func (s *Server) Flush(ctx context.Context) error {
-	return errors.Join(s.client.FlushAll(ctx).Err(), s.client.ConfigResetStat(ctx).Err())
+	var errs []error
+	for _, c := range s.redis {
+		errs = append(errs, c.FlushAll(ctx).Err(), c.ConfigResetStat(ctx).Err())
+	}
+	return errors.Join(errs...)
+}
+
+// CPU returns the CPU time that the processes have used.
+func (s *Server) CPU() (sum time.Duration) {
+	for _, pid := range s.pids {
+		sum += cpuOf(pid)
+	}
+	return sum
+}
+
+// Version names the servers and their version; "": there are none.
+func (s *Server) Version(ctx context.Context) (string, error) {
+	found, err := s.find(ctx, s.kind.states)
+	if found == nil {
+		return "", err
+	}
+	return s.kind.name + " " + found[0][1], nil
+}
+
+// Commands returns how often each command was called; of several servers the sums. A Redis server counts since the last Flush, by the
+// names of INFO commandstats such as "set" or "client|setinfo", and the calls of scripts in the same figures. nil: nothing is counted.
+func (s *Server) Commands(ctx context.Context) (map[string]int64, error) {
+	found, err := s.find(ctx, s.kind.counts)
+	if found == nil {
+		return nil, err
+	}
+	calls := make(map[string]int64)
+	for _, match := range found {
+		name, number := s.kind.unit, match[len(match)-1]
+		if name == "" {
+			name = match[1]
+		}
+		n, err := strconv.ParseFloat(number, 64) // etcd writes 1.2e+06
+		if err != nil {
+			return nil, fmt.Errorf("what %s counts: %w", s.kind.name, err)
+		}
+		calls[name] += int64(n)
+	}
+	return calls, nil
+}
+
+// find returns all that the answer to a question holds; nil: there is no question.
+func (s *Server) find(ctx context.Context, q question) ([][]string, error) {
+	if q.text == "" {
+		return nil, nil
+	}
+	text, err := s.kind.ask(ctx, s, q.text)
+	found := q.answer.FindAllStringSubmatch(text, -1)
+	if found == nil {
+		return nil, errors.Join(fmt.Errorf("%s has no %s in its answer to %q", s.kind.name, q.answer, strings.TrimSpace(q.text)), err)
+	}
+	return found, nil
+}
+
+// OwnCPU returns the CPU time this process has used.
+func OwnCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,25 +1,21 @@
 package server
 
 import (
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/internal/testproc"
 )
 
 func start(t *testing.T) (*Server, *redis.Client) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("WLLOCK_REQUIRE_SERVERS") == "1" {
-			t.Fatal("redis-server is not in PATH")
-		}
-		t.Skip("redis-server is not in PATH")
-	}
-	s, err := Start(t.Context())
+	_, err := testproc.Find("redis-server")
+	testproc.Need(t, err)
+	s, err := Start(t.Context(), Redis)
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

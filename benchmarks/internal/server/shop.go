@@ -21,36 +21,17 @@ const (
 // Shelf returns the product of one of the shelves.
 func Shelf(n int) string { return fmt.Sprintf("%s/%d", Product, n) }
 
-// shopTables are the shop's in every database: an order's id numbers them as they were written.
-func shopTables(orderID string) []string {
-	return []string{
-		"DROP TABLE IF EXISTS bench_orders", "DROP TABLE IF EXISTS bench_stock",
-		"CREATE TABLE bench_stock (product VARCHAR(20) PRIMARY KEY, qty BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)",
-		"CREATE TABLE bench_orders (id " + orderID + ", product VARCHAR(20) NOT NULL, buyer BIGINT NOT NULL, fence BIGINT NOT NULL)",
-		"INSERT INTO bench_stock (product, qty) VALUES " + stock(),
-	}
-}
-
-func stock() string {
-	all := []string{fmt.Sprintf("('%s', %d)", Product, Stock/2)}
-	for n := range Shelves {
-		all = append(all, fmt.Sprintf("('%s', %d)", Shelf(n), eachShelf))
-	}
-	return strings.Join(all, ", ")
-}
-
-// OpenShop begins a new sale.
-func (d *Database) OpenShop(ctx context.Context) error {
+// OpenShop begins a new sale in a database. An order's id numbers them as they were written.
+func (s *Server) OpenShop(ctx context.Context) error {
 	orderID := "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-	if strings.HasPrefix(d.addr, "sqlite:") {
+	if strings.HasPrefix(s.Addr, "sqlite:") {
 		orderID = "INTEGER PRIMARY KEY"
 	}
-	for _, statement := range shopTables(orderID) {
-		if _, err := d.db.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("open the shop: %w", err)
-		}
-	}
-	return nil
+	return s.exec(ctx, "DROP TABLE IF EXISTS bench_orders", "DROP TABLE IF EXISTS bench_stock",
+		"CREATE TABLE bench_stock (product VARCHAR(20) PRIMARY KEY, qty BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)",
+		"CREATE TABLE bench_orders (id "+orderID+", product VARCHAR(20) NOT NULL, buyer BIGINT NOT NULL, fence BIGINT NOT NULL)",
+		fmt.Sprintf("INSERT INTO bench_stock (product, qty) VALUES ('%s', %d), %s", Product, Stock/2,
+			values(Shelves, func(n int) string { return fmt.Sprintf("('%s', %d)", Shelf(n), eachShelf) })))
 }
 
 // Books are what the database says of a sale.
@@ -62,8 +43,8 @@ type Books struct {
 }
 
 // Audit reads the books.
-func (d *Database) Audit(ctx context.Context) (b Books, err error) {
-	err = d.db.QueryRowContext(ctx, `SELECT COUNT(*), (SELECT CAST(SUM(qty) AS BIGINT) FROM bench_stock),
+func (s *Server) Audit(ctx context.Context) (b Books, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT COUNT(*), (SELECT CAST(SUM(qty) AS BIGINT) FROM bench_stock),
 		COALESCE(SUM(CASE WHEN fence > 0 THEN 1 ELSE 0 END), 0), COALESCE(SUM(CASE WHEN fence < previous THEN 1 ELSE 0 END), 0)
 		FROM (SELECT fence, LAG(fence) OVER (ORDER BY id) AS previous FROM bench_orders) AS sale`).Scan(&b.Sold, &b.Left, &b.Fenced, &b.Fallen)
 	return b, err
