@@ -22,12 +22,6 @@ const (
 	quickRounds     = 1
 )
 
-// job is one scenario over one link.
-type job struct {
-	scenario load.Scenario
-	link     load.Link
-}
-
 // plan is the result of the flags.
 type plan struct {
 	jobs       []job
@@ -40,14 +34,77 @@ type plan struct {
 	command    string // that makes the results again
 }
 
+// job is one scenario over one link.
+type job struct {
+	scenario load.Scenario
+	link     load.Link
+}
+
+// choice is what a flag chooses from.
+type choice[T any] struct {
+	what  string // the flag's name without its s
+	all   []T
+	words func(T) []string // by which one is chosen, first its name
+}
+
+var (
+	groups = choice[contender.Group]{"group", contender.Groups(), func(g contender.Group) []string { return []string{g.String(), "all"} }}
+	jobs   = choice[job]{"scenario", allJobs(), func(j job) []string {
+		return []string{j.scenario.Name, j.scenario.Name + "/" + string(j.link), "all"}
+	}}
+	contenders = choice[contender.Contender]{"contender", contender.All(), func(c contender.Contender) []string {
+		if c.Variant {
+			return []string{c.Name}
+		}
+		return []string{c.Name, "all"}
+	}}
+)
+
+func allJobs() (all []job) {
+	for _, s := range load.Scenarios() {
+		for _, link := range s.Links {
+			all = append(all, job{s, link})
+		}
+	}
+	return all
+}
+
+// names lists all; some contenders take part in several groups, and some scenarios run over two links.
+func (c choice[T]) names() string {
+	var names []string
+	for _, one := range c.all {
+		if name := c.words(one)[0]; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// pick returns those that a comma-separated list has words for, in the order of all.
+func (c choice[T]) pick(list string) ([]T, error) {
+	wanted := strings.Split(list, ",")
+	for _, word := range wanted {
+		if !slices.ContainsFunc(c.all, func(one T) bool { return slices.Contains(c.words(one), word) }) {
+			return nil, fmt.Errorf("-%ss: no %s %q; there are: all, %s", c.what, c.what, word, c.names())
+		}
+	}
+	return filter(c.all, func(one T) bool {
+		return slices.ContainsFunc(c.words(one), func(word string) bool { return slices.Contains(wanted, word) })
+	}), nil
+}
+
+func filter[T any](all []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
+}
+
 // parse reads the command line. Its errors are for the user; flag.ErrHelp means that help was requested and printed.
 func parse(args []string, help io.Writer) (plan, error) {
 	var p plan
 	set := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	groups := set.String("groups", "all", "comma-separated: "+groupNames()+"; each has results of its own")
-	scenarios := set.String("scenarios", "all", "comma-separated names, of one link with name/loopback or name/0.5ms")
-	contenders := set.String("contenders", "all", "comma-separated names; variants take part only when named")
+	groupList := set.String("groups", "all", "comma-separated: "+groups.names()+"; each has results of its own")
+	scenarioList := set.String("scenarios", "all", "comma-separated names, of one link with name/loopback or name/0.5ms")
+	contenderList := set.String("contenders", "all", "comma-separated names; variants take part only when named")
 	set.DurationVar(&p.duration, "duration", defaultDuration, "measured time of a round")
 	set.IntVar(&p.rounds, "rounds", defaultRounds, "rounds of each contender in each scenario")
 	quick := set.Bool("quick", false, fmt.Sprintf("one round of %v unless -duration or -rounds say otherwise", quickDuration))
@@ -61,11 +118,67 @@ func parse(args []string, help io.Writer) (plan, error) {
 		return p, err
 	}
 	if *quick {
-		p.hurry(set)
+		p.duration, p.rounds = quickDuration, quickRounds
+		_ = set.Parse(args) // what they say otherwise
 	}
 	p.command = command(args)
-	chosen, err := chooseGroups(*groups)
-	return p, errors.Join(p.check(set), err, p.chooseJobs(chosen, *scenarios), p.chooseContenders(*contenders))
+	if err := p.check(set); err != nil {
+		return p, err
+	}
+	return p, p.choose(*groupList, *scenarioList, *contenderList)
+}
+
+func (p *plan) check(set *flag.FlagSet) error {
+	switch {
+	case set.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", set.Arg(0))
+	case p.duration < 10*time.Millisecond:
+		return fmt.Errorf("-duration %v: want 10ms or more", p.duration)
+	case p.rounds < 1:
+		return fmt.Errorf("-rounds %d: want 1 or more", p.rounds)
+	}
+	return nil
+}
+
+// choose takes the scenarios that are named and in the chosen groups, and of the contenders those that have one to take part in.
+func (p *plan) choose(groupList, scenarioList, contenderList string) error {
+	chosen, err := groups.pick(groupList)
+	named, err2 := jobs.pick(scenarioList)
+	all, err3 := contenders.pick(contenderList)
+	if err = errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	p.jobs = filter(named, func(j job) bool { return slices.Contains(chosen, j.scenario.Group) })
+	if len(p.jobs) == 0 {
+		return fmt.Errorf("-scenarios: none of %s is in the chosen groups", scenarioList)
+	}
+	p.contenders = filter(all, func(c contender.Contender) bool { return slices.Contains(p.groups(), c.Group) })
+	for _, g := range p.groups() {
+		if len(p.of(g).contenders) == 0 {
+			return fmt.Errorf("-contenders: none of them takes part in the scenarios of group %v", g)
+		}
+	}
+	return nil
+}
+
+// groups are those with a job, in the order of a run.
+func (p plan) groups() []contender.Group {
+	return filter(contender.Groups(), func(g contender.Group) bool { return len(p.of(g).jobs) > 0 })
+}
+
+// of returns the part of the plan that is one group's.
+func (p plan) of(g contender.Group) plan {
+	p.jobs = filter(p.jobs, func(j job) bool { return j.scenario.Group == g })
+	p.contenders = filter(p.contenders, func(c contender.Contender) bool { return c.Group == g })
+	return p
+}
+
+// command returns the one that runs the program with these arguments.
+func command(args []string) string {
+	if len(args) == 0 {
+		return "make bench"
+	}
+	return "make bench BENCHFLAGS='" + strings.Join(args, " ") + "'"
 }
 
 // dataOf returns the folder for the files of a group's servers. Orders are to last, so what their commits cost is part of the comparison.
@@ -92,155 +205,10 @@ func memoryFolder() string {
 	return shared
 }
 
-func (p *plan) hurry(set *flag.FlagSet) {
-	given := make(map[string]bool)
-	set.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if !given["duration"] {
-		p.duration = quickDuration
-	}
-	if !given["rounds"] {
-		p.rounds = quickRounds
-	}
-}
-
-func (p *plan) check(set *flag.FlagSet) error {
-	switch {
-	case set.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", set.Arg(0))
-	case p.duration < 10*time.Millisecond:
-		return fmt.Errorf("-duration %v: want 10ms or more", p.duration)
-	case p.rounds < 1:
-		return fmt.Errorf("-rounds %d: want 1 or more", p.rounds)
-	}
-	return nil
-}
-
-// command returns the one that runs the program with these arguments.
-func command(args []string) string {
-	if len(args) == 0 {
-		return "make bench"
-	}
-	return "make bench BENCHFLAGS='" + strings.Join(args, " ") + "'"
-}
-
-func chooseGroups(list string) ([]contender.Group, error) {
-	if list == "all" {
-		return contender.Groups(), nil
-	}
-	var chosen []contender.Group
-	for name := range strings.SplitSeq(list, ",") {
-		i := slices.IndexFunc(contender.Groups(), func(g contender.Group) bool { return g.String() == name })
-		if i < 0 {
-			return nil, fmt.Errorf("-groups: no group %q; there are: all, %s", name, groupNames())
-		}
-		chosen = append(chosen, contender.Groups()[i])
-	}
-	return chosen, nil
-}
-
-// groups are those with a job, in the order of a run.
-func (p *plan) groups() []contender.Group {
-	return slices.DeleteFunc(contender.Groups(), func(g contender.Group) bool { return len(p.of(g).jobs) == 0 })
-}
-
-// of returns the part of the plan that is one group's.
-func (p plan) of(g contender.Group) plan {
-	all := p
-	p.jobs, p.contenders = nil, nil
-	for _, j := range all.jobs {
-		if j.scenario.Group == g {
-			p.jobs = append(p.jobs, j)
-		}
-	}
-	for _, c := range all.contenders {
-		if c.Group == g {
-			p.contenders = append(p.contenders, c)
-		}
-	}
-	return p
-}
-
-func (p *plan) chooseJobs(groups []contender.Group, list string) error {
-	wanted := strings.Split(list, ",")
-	used := make([]bool, len(wanted))
-	for _, s := range load.Scenarios() {
-		for _, link := range s.Links {
-			for i, name := range wanted {
-				if name == "all" || name == s.Name || name == s.Name+"/"+string(link) {
-					used[i] = true
-					if slices.Contains(groups, s.Group) {
-						p.jobs = append(p.jobs, job{s, link})
-					}
-					break
-				}
-			}
-		}
-	}
-	if i := slices.Index(used, false); i >= 0 {
-		return fmt.Errorf("-scenarios: no scenario %q; there are: all, %s", wanted[i], strings.Join(scenarioNames(), ", "))
-	}
-	if len(p.jobs) == 0 {
-		return fmt.Errorf("-scenarios: none of %s is in the chosen groups", list)
-	}
-	return nil
-}
-
-func (p *plan) chooseContenders(list string) error {
-	groups := p.groups()
-	wanted := strings.Split(list, ",")
-	used := make([]bool, len(wanted))
-	for _, c := range contender.All() {
-		for i, name := range wanted {
-			if name == c.Name || name == "all" && !c.Variant {
-				used[i] = true
-				if slices.Contains(groups, c.Group) {
-					p.contenders = append(p.contenders, c)
-				}
-				break
-			}
-		}
-	}
-	if i := slices.Index(used, false); i >= 0 {
-		return fmt.Errorf("-contenders: no contender %q; there are: all, %s", wanted[i], strings.Join(contenderNames(), ", "))
-	}
-	for _, g := range groups {
-		if len(p.of(g).contenders) == 0 {
-			return fmt.Errorf("-contenders: none of them takes part in the scenarios of group %v", g)
-		}
-	}
-	return nil
-}
-
-func groupNames() string {
-	var names []string
-	for _, g := range contender.Groups() {
-		names = append(names, g.String())
-	}
-	return strings.Join(names, ", ")
-}
-
-func scenarioNames() []string {
-	var names []string
-	for _, s := range load.Scenarios() {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
-func contenderNames() []string {
-	var names []string
-	for _, c := range contender.All() {
-		if !slices.Contains(names, c.Name) { // some take part in several groups
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}
-
 func usage(set *flag.FlagSet, w io.Writer) {
 	fmt.Fprintln(w, "benchmarks compares wllock with other locks over servers that it starts itself.")
 	set.SetOutput(w)
 	set.PrintDefaults()
-	fmt.Fprintf(w, "scenarios: %s\n", strings.Join(scenarioNames(), ", "))
-	fmt.Fprintf(w, "contenders: %s\n", strings.Join(contenderNames(), ", "))
+	fmt.Fprintf(w, "scenarios: %s\n", jobs.names())
+	fmt.Fprintf(w, "contenders: %s\n", contenders.names())
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/load"
 	"github.com/wllock/wllock/benchmarks/internal/report"
 	"github.com/wllock/wllock/benchmarks/internal/server"
-	"github.com/wllock/wllock/benchmarks/internal/slowlink"
 )
 
 func main() {
@@ -74,30 +73,12 @@ func (p plan) run(ctx context.Context, out io.Writer) error {
 
 // runGroup sets the machine up, measures, and writes the results.
 func (p plan) runGroup(ctx context.Context, g contender.Group, out io.Writer) (report.Report, error) {
-	m := load.Machine{Stores: make(map[server.Store]*server.Server), Proxies: make(map[server.Store]*slowlink.Proxy)}
-	defer func() {
-		for _, s := range m.Stores {
-			s.Stop()
-		}
-	}()
-	for _, s := range p.stores() {
-		if m.Stores[s] != nil {
-			continue
-		}
-		started, err := server.Start(ctx, s)
-		if err != nil {
-			return report.Report{}, err
-		}
-		m.Stores[s] = started
-	}
-	defer func() {
-		for _, proxy := range m.Proxies {
-			proxy.Stop()
-		}
-	}()
-	if err := p.slowDown(m); err != nil {
+	delayed := slices.ContainsFunc(p.jobs, func(j job) bool { return j.link == load.Delayed })
+	m, err := load.NewMachine(ctx, p.stores(), delayed)
+	if err != nil {
 		return report.Report{}, err
 	}
+	defer m.Stop()
 	r, err := p.measure(ctx, m, g, out)
 	if err != nil {
 		return r, err
@@ -116,29 +97,6 @@ func (p plan) stores() (all []server.Store) {
 		}
 	}
 	return all
-}
-
-// slowDown starts the proxies.
-func (p plan) slowDown(m load.Machine) error {
-	for _, s := range []server.Store{server.Redis, server.Postgres} {
-		if store := m.Stores[s]; store != nil && p.needsProxy() {
-			proxy, err := slowlink.Start(load.Host(store.Addr), load.Delay)
-			if err != nil {
-				return err
-			}
-			m.Proxies[s] = proxy
-		}
-	}
-	return nil
-}
-
-func (p plan) needsProxy() bool {
-	for _, j := range p.jobs {
-		if j.link == load.Delayed {
-			return true
-		}
-	}
-	return false
 }
 
 func (p plan) profile() (stop func(), err error) {

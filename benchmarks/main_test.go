@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/load"
 	"github.com/wllock/wllock/benchmarks/internal/report"
+	"github.com/wllock/wllock/benchmarks/internal/server"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -56,7 +58,7 @@ func TestFlags(t *testing.T) {
 	require.Len(t, p.jobs, 2)
 	assert.Equal(t, "hot-8x16", p.jobs[0].scenario.Name, "in the order of the results")
 	assert.Equal(t, load.Delayed, p.jobs[0].link)
-	assert.True(t, p.needsProxy())
+	assert.Equal(t, []server.Store{server.Redis}, slices.Compact(p.stores()))
 	assert.Equal(t, []string{"wllock", "redsync", "redsync-5ms", "redislock", "rueidislock", "wllock-java", "PING", "ideal"}, names(p))
 }
 
@@ -66,7 +68,7 @@ func TestGroupsHaveContendersAndScenariosOfTheirOwn(t *testing.T) {
 	require.Equal(t, []contender.Group{contender.OverRedlock, contender.OverZooKeeper}, p.groups(), "in the order of a run")
 	assert.Equal(t, []string{"wllock", "redsync", "PING"}, names(p.of(contender.OverRedlock)))
 	assert.Equal(t, []string{"wllock", "zk.Lock"}, names(p.of(contender.OverZooKeeper)))
-	assert.False(t, p.needsProxy())
+	assert.Equal(t, []server.Store{server.Redlock, server.ZooKeeper}, slices.Compact(p.stores()))
 
 	_, err = parse([]string{"-groups", "redlock", "-scenarios", "hot-8x16"}, nil)
 	require.ErrorContains(t, err, "none of hot-8x16 is in the chosen groups")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/server"
-	"github.com/wllock/wllock/benchmarks/internal/slowlink"
 	"github.com/wllock/wllock/internal/testproc"
 )
 
@@ -39,32 +38,23 @@ func fake(l sync.Locker) contender.Contender {
 
 func machine(t *testing.T) Machine {
 	t.Helper()
+	needRedis(t)
+	return with(t, server.Redis)
+}
+
+func needRedis(t *testing.T) {
+	t.Helper()
 	_, err := testproc.Find("redis-server")
 	testproc.Need(t, err)
-	m := with(t, server.Redis)
-	p, err := slowlink.Start(m.Stores[server.Redis].Addr, Delay)
-	require.NoError(t, err)
-	t.Cleanup(p.Stop)
-	m.Proxies = map[server.Store]*slowlink.Proxy{server.Redis: p}
-	return m
 }
 
-// with starts stores.
+// with starts stores, and what delays the way to them.
 func with(t *testing.T, stores ...server.Store) Machine {
 	t.Helper()
-	m := Machine{Stores: make(map[server.Store]*server.Server)}
-	m.start(t, stores...)
+	m, err := NewMachine(t.Context(), stores, true)
+	require.NoError(t, err)
+	t.Cleanup(m.Stop)
 	return m
-}
-
-func (m Machine) start(t *testing.T, stores ...server.Store) {
-	t.Helper()
-	for _, one := range stores {
-		s, err := server.Start(t.Context(), one)
-		require.NoError(t, err)
-		t.Cleanup(s.Stop)
-		m.Stores[one] = s
-	}
 }
 
 var hot = Scenario{Name: "test", Instances: 2, Workers: 4, HandOvers: true, Work: 100 * time.Microsecond}

@@ -4,46 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/server"
-	"github.com/wllock/wllock/benchmarks/internal/slowlink"
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // drainTime bounds the wait for the calls in flight at the end of a round.
 const drainTime = 20 * time.Second
-
-// Machine is what rounds run on.
-type Machine struct {
-	Stores map[server.Store]*server.Server
-	// Proxies are those to one Redis and to PostgreSQL, where a scenario needs them. A file has none.
-	Proxies map[server.Store]*slowlink.Proxy
-}
-
-// addr returns that of a store over a link.
-func (m Machine) addr(s server.Store, link Link) string {
-	direct, proxy := m.Stores[s].Addr, m.Proxies[s]
-	if link != Delayed || proxy == nil {
-		return direct
-	}
-	return strings.Replace(direct, Host(direct), proxy.Addr, 1)
-}
-
-// Host returns the host and port of an address, which may be a URL.
-func Host(addr string) string {
-	if u, err := url.Parse(addr); err == nil && u.Host != "" {
-		return u.Host
-	}
-	return addr
-}
 
 // Round is what one contender did in one scenario over one link, once.
 type Round struct {

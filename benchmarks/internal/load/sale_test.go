@@ -19,9 +19,8 @@ var smallSale = Scenario{Name: "test", Instances: 2, Workers: 4, Sale: true, Fen
 
 func withSQLite(t *testing.T) Machine {
 	t.Helper()
-	m := machine(t)
-	m.start(t, server.SQLite)
-	return m
+	needRedis(t)
+	return with(t, server.Redis, server.SQLite)
 }
 
 func TestEverySellersBooksAreRight(t *testing.T) {
@@ -93,6 +92,6 @@ func TestScenariosChooseTheirContenders(t *testing.T) {
 }
 
 func TestASlowLinkIsPutIntoAURL(t *testing.T) {
-	assert.Equal(t, "127.0.0.1:5432", Host("postgres://u:p@127.0.0.1:5432/shop?sslmode=disable"))
-	assert.Equal(t, "127.0.0.1:6379", Host("127.0.0.1:6379"))
+	assert.Equal(t, "127.0.0.1:5432", host("postgres://u:p@127.0.0.1:5432/shop?sslmode=disable"))
+	assert.Equal(t, "127.0.0.1:6379", host("127.0.0.1:6379"))
 }

@@ -18,14 +18,14 @@ import (
 // everywhere has all stores.
 func everywhere(t *testing.T) Machine {
 	t.Helper()
-	m := machine(t)
-	m.start(t, server.Redlock, server.Memory)
+	needRedis(t)
+	stores := []server.Store{server.Redis, server.Redlock, server.Memory}
 	if err := zktest.Missing(); err == nil {
-		m.start(t, server.ZooKeeper)
+		stores = append(stores, server.ZooKeeper)
 	} else if zktest.Required() {
 		t.Fatal(err)
 	}
-	return m
+	return with(t, stores...)
 }
 
 func TestEveryContenderIsCountedRightAndExcludes(t *testing.T) {
