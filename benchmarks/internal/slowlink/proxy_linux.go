@@ -1,3 +1,8 @@
+// Package slowlink is a network with an exact delay.
+//
+// A Go timer of less than a millisecond lasts 1.1 ms in an idle process, so a delay of half a millisecond needs the
+// kernel's own clock. The proxy is one thread that waits in ppoll for the next packet to come or to be due, whichever is
+// first. Since all delays are equal, packets are due in the order in which they came.
 package slowlink
 
 import (
@@ -13,13 +18,10 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/stats"
 )
 
-// publishEvery is how often the thread publishes its measurements.
-const publishEvery = 5 * time.Millisecond
-
 // Proxy forwards TCP connections to a server and delays all traffic by the same time, each way. Packets do not delay each
 // other: a second one that arrives 0.1 ms after the first leaves 0.1 ms after it.
 //
-// One thread does all the work, with epoll and the kernel's clock: see the package's comment.
+// One thread does all the work. The fields without a mutex are its own, once it runs.
 type Proxy struct {
 	Addr string
 
@@ -28,17 +30,27 @@ type Proxy struct {
 	epoll  int
 	listen int
 	wake   int // an eventfd: it is time to stop
-	peers  map[int]int
-	queue  queue
+	sides  map[int]*side
+	queue  []packet // in the order in which they are due
 	buf    []byte
+	thread int // its number
 	done   chan struct{}
 
-	own       stats.Histogram // how late each packet was forwarded; used by the thread only
-	published time.Time
-
 	mu   sync.Mutex
-	late stats.Histogram // guarded by mu: the published part of own
-	cpu  time.Duration   // guarded by mu: what the thread has used
+	late stats.Histogram // guarded by mu: how late packets were forwarded
+}
+
+// side is one end of a connection.
+type side struct {
+	fd   int // -1: closed
+	peer *side
+}
+
+// packet is data to forward. No data: the connection has ended.
+type packet struct {
+	due  time.Time
+	to   *side
+	data []byte
 }
 
 // Start listens on a free loopback port. delay is for each way.
@@ -47,12 +59,14 @@ func Start(target string, delay time.Duration) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{delay: delay, peers: make(map[int]int), buf: make([]byte, 64<<10), done: make(chan struct{})}
+	p := &Proxy{delay: delay, sides: make(map[int]*side), buf: make([]byte, 64<<10), done: make(chan struct{})}
 	p.target = unix.SockaddrInet4{Port: addr.Port, Addr: [4]byte(addr.IP.To4())}
 	if err := p.open(); err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
-	go p.run()
+	thread := make(chan int)
+	go p.run(thread)
+	p.thread = <-thread
 	return p, nil
 }
 
@@ -90,24 +104,32 @@ func (p *Proxy) Stop() {
 	<-p.done
 }
 
-// Late returns how late packets were forwarded since the last call, and the CPU time used since the start; both as of
-// some milliseconds ago.
+// Late returns how late packets were forwarded since the last call, and the CPU time that the thread has used since the start.
 func (p *Proxy) Late() (stats.Summary, time.Duration) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.late.Summary()
+	late := p.late
 	p.late = stats.Histogram{}
-	return s, p.cpu
+	p.mu.Unlock()
+	var cpu unix.Timespec
+	_ = unix.ClockGettime(int32(^p.thread<<3|6), &cpu) // see clock_getcpuclockid(3): 4 for a thread, 2 for what the scheduler counts
+	return late.Summary(), time.Duration(cpu.Nano())
 }
 
-func (p *Proxy) run() {
+func (p *Proxy) run(thread chan<- int) {
 	defer close(p.done)
 	runtime.LockOSThread() // and never unlocked: the thread ends with its changed settings
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	thread <- unix.Gettid()
 	defer p.closeAll()
-	events := make([]unix.EpollEvent, 64)
+	ready, events := []unix.PollFd{{Fd: int32(p.epoll), Events: unix.POLLIN}}, make([]unix.EpollEvent, 64)
 	for {
-		n, err := epollWait(p.epoll, events, p.queue.wait())
+		var patience *unix.Timespec // nil: until something comes
+		if len(p.queue) > 0 {
+			t := unix.NsecToTimespec(int64(max(time.Until(p.queue[0].due), 0)))
+			patience = &t
+		}
+		_, _ = unix.Ppoll(ready, patience, nil) // to the nanosecond, which epoll_wait cannot
+		n, err := unix.EpollWait(p.epoll, events, 0)
 		if err != nil {
 			return
 		}
@@ -141,66 +163,74 @@ func (p *Proxy) accept() {
 		_, _ = unix.Close(client), unix.Close(server)
 		return
 	}
-	p.peers[client], p.peers[server] = server, client
+	near, far := &side{fd: client}, &side{fd: server}
+	near.peer, far.peer = far, near
+	p.sides[client], p.sides[server] = near, far
 }
 
 // read puts what has arrived into the queue. The end of a connection is delayed, too.
 func (p *Proxy) read(fd int) {
-	peer, ok := p.peers[fd]
-	if !ok {
+	from := p.sides[fd]
+	if from == nil {
 		return // closed by an event just before
 	}
 	n, err := unix.Read(fd, p.buf)
-	switch {
-	case err == unix.EAGAIN || err == unix.EINTR:
-	case err != nil || n == 0:
-		_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil)
-		p.queue.add(packet{due: time.Now().Add(p.delay), to: peer})
-	default:
-		p.queue.add(packet{due: time.Now().Add(p.delay), to: peer, data: append([]byte(nil), p.buf[:n]...)})
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return
 	}
+	k := packet{due: time.Now().Add(p.delay), to: from.peer}
+	if err != nil || n == 0 {
+		_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil)
+	} else {
+		k.data = append(k.data, p.buf[:n]...)
+	}
+	p.queue = append(p.queue, k)
 }
 
 // deliver forwards what is due.
 func (p *Proxy) deliver() {
-	now := time.Now()
-	for k, ok := p.queue.take(now); ok; k, ok = p.queue.take(now) {
-		p.own.Add(now.Sub(k.due))
-		if _, open := p.peers[k.to]; open && (len(k.data) == 0 || !writeAll(k.to, k.data)) {
-			p.hangUp(k.to)
+	for len(p.queue) > 0 {
+		k, now := p.queue[0], time.Now()
+		if k.due.After(now) {
+			return
 		}
-		now = time.Now()
+		p.queue[0], p.queue = packet{}, p.queue[1:] // append moves what is left now and then
+		p.mu.Lock()
+		p.late.Add(now.Sub(k.due))
+		p.mu.Unlock()
+		if k.to.fd >= 0 && (len(k.data) == 0 || !writeAll(k.to.fd, k.data)) {
+			p.hangUp(k.to)
+			p.hangUp(k.to.peer)
+		}
 	}
-	p.publish(now)
 }
 
-// publish publishes the measurements now and then, because it costs a system call.
-func (p *Proxy) publish(now time.Time) {
-	if now.Sub(p.published) < publishEvery {
-		return
-	}
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.late.Merge(&p.own)
-	p.cpu = time.Duration(t.Nano())
-	p.own, p.published = stats.Histogram{}, now
-}
-
-// hangUp closes both sides of a connection. Descriptor numbers are reused, so nothing may remain in the queue for a closed
-// one.
-func (p *Proxy) hangUp(fd int) {
-	for _, side := range []int{fd, p.peers[fd]} {
-		p.queue.forget(side)
-		delete(p.peers, side)
-		_ = unix.Close(side)
-	}
+func (p *Proxy) hangUp(s *side) {
+	delete(p.sides, s.fd)
+	_ = unix.Close(s.fd)
+	s.fd = -1 // numbers are reused, and packets to it may be in the queue
 }
 
 func (p *Proxy) closeAll() {
-	for fd := range p.peers {
+	for fd := range p.sides {
 		_ = unix.Close(fd)
 	}
 	_, _, _ = unix.Close(p.listen), unix.Close(p.wake), unix.Close(p.epoll)
+}
+
+// writeAll writes to a non-blocking socket, waiting when its buffer is full. It reports whether that worked.
+func writeAll(fd int, data []byte) bool {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		switch err {
+		case nil:
+			data = data[n:]
+		case unix.EAGAIN:
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000)
+		case unix.EINTR:
+		default:
+			return false
+		}
+	}
+	return true
 }

@@ -1,5 +1,6 @@
 //go:build !linux
 
+// Package slowlink is a network with an exact delay, on Linux.
 package slowlink
 
 import (
