@@ -69,18 +69,32 @@ const (
 	OverPermits                // several holders at a time
 )
 
-var groupNames = []string{"redis", "redlock", "zookeeper", "mysql", "postgres", "sqlite", "etcd", "backends", "batch", "permits"}
+var groups = []struct{ name, title string }{
+	OverRedis:     {"redis", "Redis: wllock beside other locks"},
+	OverRedlock:   {"redlock", "Redlock: wllock beside redsync on five Redis servers"},
+	OverZooKeeper: {"zookeeper", "ZooKeeper: wllock beside the lock of the client library"},
+	OverMySQL:     {"mysql", "MariaDB: wllock beside GET_LOCK and SELECT ... FOR UPDATE"},
+	OverPostgres:  {"postgres", "PostgreSQL: wllock beside advisory locks and SELECT ... FOR UPDATE"},
+	OverSQLite:    {"sqlite", "SQLite: wllock beside BEGIN IMMEDIATE and flock"},
+	OverEtcd:      {"etcd", "etcd: wllock beside concurrency.Mutex"},
+	OverEach:      {"backends", "All backends: wllock over each of them"},
+	OverBatch:     {"batch", "Batches: one product, sold one by one and in batches"},
+	OverPermits:   {"permits", "Permits: up to 8 holders at a time over all instances"},
+}
 
 // Groups returns all, in the order of a run.
 func Groups() (all []Group) {
-	for g := range groupNames {
+	for g := range groups {
 		all = append(all, Group(g))
 	}
 	return all
 }
 
 // String returns the group's name on the command line.
-func (g Group) String() string { return groupNames[g] }
+func (g Group) String() string { return groups[g].name }
+
+// Title heads the group's results.
+func (g Group) Title() string { return groups[g].title }
 
 // Options configure an instance. Each instance stands for a process, with its own connections.
 type Options struct {

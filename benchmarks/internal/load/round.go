@@ -20,9 +20,18 @@ const drainTime = 20 * time.Second
 
 // Round is what one contender did in one scenario over one link, once.
 type Round struct {
-	Seconds         float64        `json:"seconds"`
-	Ops             int64          `json:"ops"`
-	OpsPerSecond    float64        `json:"ops_per_second"`
+	Seconds      float64 `json:"seconds"`
+	Ops          int64   `json:"ops"`
+	OpsPerSecond float64 `json:"ops_per_second"`
+	Figures
+	Failure   string         `json:"failure,omitempty"`
+	ProxyLate *stats.Summary `json:"proxy_late,omitempty"` // how late packets were forwarded
+	Told      int64          `json:"told,omitempty"`       // buyers that were told that they have bought, measured or not
+	Books     *server.Books  `json:"books,omitempty"`      // what the database says of them
+}
+
+// Figures are what a round and a sum of rounds have.
+type Figures struct {
 	Latency         stats.Summary  `json:"latency"`
 	HandOver        *stats.Summary `json:"hand_over,omitempty"`
 	Wait            *stats.Summary `json:"wait,omitempty"` // for a permit
@@ -35,10 +44,6 @@ type Round struct {
 	Fences          int64          `json:"fences,omitempty"`        // checked
 	FencesFallen    int64          `json:"fences_fallen,omitempty"` // not above the one before
 	Failed          int64          `json:"failed"`
-	Failure         string         `json:"failure,omitempty"`
-	ProxyLate       *stats.Summary `json:"proxy_late,omitempty"` // how late packets were forwarded
-	Told            int64          `json:"told,omitempty"`       // buyers that were told that they have bought, measured or not
-	Books           *server.Books  `json:"books,omitempty"`      // what the database says of them
 }
 
 // Run measures one contender for duration, after a shorter time to warm up.

@@ -2,10 +2,10 @@ package report
 
 import (
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
@@ -29,60 +29,36 @@ type Environment struct {
 	Ping     map[load.Link]stats.Summary `json:"ping"` // one caller in an idle process
 }
 
-// Here describes this machine and build.
-func Here() Environment {
-	return Environment{
+// New returns a report without tables, from this machine and build.
+func New(g contender.Group, cs []contender.Contender) Report {
+	r := Report{Name: g.String(), Title: g.Title(), Contenders: participants(cs), Environment: Environment{
 		Time: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
-		CPU: processor(), Load: loadAverage(), Cores: runtime.GOMAXPROCS(0), Ping: make(map[load.Link]stats.Summary),
+		CPU: find("/proc/cpuinfo", `(?m)^model name\s*: (.*)$`), Load: find("/proc/loadavg", `^(\S+)`),
+		Cores: runtime.GOMAXPROCS(0), Ping: make(map[load.Link]stats.Summary),
+	}}
+	if g == contender.OverRedis {
+		r.Name = "results"
 	}
+	return r
 }
 
-func loadAverage() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}
-
-func processor() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "unknown"
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
+// find returns what a pattern finds in a file.
+func find(path, pattern string) string {
+	text, _ := os.ReadFile(path)
+	if found := regexp.MustCompile(pattern).FindSubmatch(text); found != nil {
+		return string(found[1])
 	}
 	return "unknown"
 }
 
-// New returns a report of a group without tables.
-func New(g contender.Group, cs []contender.Contender) Report {
-	name, title := g.String(), titles[g]
-	if g == contender.OverRedis {
-		name = "results"
-	}
-	return Report{Name: name, Title: title, Environment: Here(), Contenders: Participants(cs)}
+// busy reports whether other work took a good part of a core before the run.
+func (e Environment) busy() bool {
+	load, err := strconv.ParseFloat(e.Load, 64)
+	return err == nil && load > 0.5
 }
 
-var titles = map[contender.Group]string{
-	contender.OverRedis:     "Redis: wllock beside other locks",
-	contender.OverRedlock:   "Redlock: wllock beside redsync on five Redis servers",
-	contender.OverZooKeeper: "ZooKeeper: wllock beside the lock of the client library",
-	contender.OverMySQL:     "MariaDB: wllock beside GET_LOCK and SELECT ... FOR UPDATE",
-	contender.OverPostgres:  "PostgreSQL: wllock beside advisory locks and SELECT ... FOR UPDATE",
-	contender.OverSQLite:    "SQLite: wllock beside BEGIN IMMEDIATE and flock",
-	contender.OverEtcd:      "etcd: wllock beside concurrency.Mutex",
-	contender.OverEach:      "All backends: wllock over each of them",
-	contender.OverPermits:   "Permits: up to 8 holders at a time over all instances",
-	contender.OverBatch:     "Batches: one product, sold one by one and in batches",
-}
-
-// Participants describes the contenders of a run.
-func Participants(cs []contender.Contender) []Participant {
+// participants describes the contenders of a run.
+func participants(cs []contender.Contender) []Participant {
 	versions := make(map[string]string)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -95,10 +71,4 @@ func Participants(cs []contender.Contender) []Participant {
 		all[i] = Participant{Name: c.Name, Module: c.Module, Version: versions[c.Module], Settings: c.Settings}
 	}
 	return all
-}
-
-// busy reports whether other work took a good part of a core before the run.
-func (e Environment) busy() bool {
-	load, err := strconv.ParseFloat(e.Load, 64)
-	return err == nil && load > 0.5
 }

@@ -2,7 +2,9 @@ package report
 
 import (
 	"fmt"
-	"io"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,8 +12,8 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/load"
 )
 
-// WriteMarkdown writes the whole report as tables.
-func WriteMarkdown(w io.Writer, r Report) error {
+// Markdown returns the whole report as tables.
+func Markdown(r Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", r.Title)
 	writeHead(&b, r.Environment)
@@ -21,11 +23,10 @@ func WriteMarkdown(w io.Writer, r Report) error {
 		if i == 0 || r.Tables[i-1].Scenario != t.Scenario {
 			fmt.Fprintf(&b, "\n## %s\n\n![%s](%s.svg)\n", t.Title, t.Title, t.Scenario)
 		}
-		fmt.Fprintf(&b, "\n### %s, %s\n\n", t.Scenario, linkName(string(t.Link)))
+		fmt.Fprintf(&b, "\n### %s, %s\n\n", t.Scenario, linkName(t.Link))
 		writeTable(&b, t)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 func writeHead(b *strings.Builder, e Environment) {
@@ -47,7 +48,7 @@ func writeHead(b *strings.Builder, e Environment) {
 		"table are what counts.\n", e.Rounds, e.Duration)
 	for _, link := range []load.Link{load.Loopback, load.Delayed} {
 		if p, ok := e.Ping[link]; ok {
-			fmt.Fprintf(b, "\nPING of one caller, %s: p50 %s, p99 %s.\n", linkName(string(link)), span(p.P50), span(p.P99))
+			fmt.Fprintf(b, "\nPING of one caller, %s: p50 %s, p99 %s.\n", linkName(link), span(p.P50), span(p.P99))
 		}
 	}
 	b.WriteString("\nLatency is that of the whole call: wait, function, release as far as the caller waits for it. Calls still\n" +
@@ -70,79 +71,105 @@ func writeGoals(b *strings.Builder, goals []Verdict) {
 	}
 	b.WriteString("\n## Goals\n\n| scenario | goal | measured | |\n|---|---|---|---|\n")
 	for _, g := range goals {
-		met := "met"
+		bound, met := "at least", "met"
+		if g.AtMost {
+			bound = "at most"
+		}
 		if !g.Met {
 			met = "**missed**"
 		}
-		fmt.Fprintf(b, "| %s, %s | %s: %s %s | %s | %s |\n", g.Scenario, linkName(string(g.Link)), g.What, g.bound(),
-			count(g.Want), count(g.Got), met)
+		fmt.Fprintf(b, "| %s, %s | %s: %s %s | %s | %s |\n", g.Scenario, linkName(g.Link), g.What, bound, count(g.Want), count(g.Got), met)
 	}
 }
 
-func writeTable(b *strings.Builder, t Table) {
-	handOvers := len(t.Rows) > 0 && t.Rows[0].Total.HandOver != nil
-	waits := len(t.Rows) > 0 && t.Rows[0].Total.Wait != nil
-	head := "| contender | ops/s | to the best rival | p50 | p99 | p99.9 | max | Jain goroutines | Jain instances | commands/op | CPU/op | server CPU/op |"
+// column is one of a table of results.
+type column struct {
+	head string
+	cell func(Row) string
+}
+
+// columns are those of a table: what all have, and what it was about.
+func (t Table) columns() []column {
+	number := func(head string, value figure, format func(float64) string) column {
+		return column{head, func(r Row) string { return orBlank(value(r.Total), format) }}
+	}
+	duration := func(head string, value figure) column {
+		return number(head, value, func(v float64) string { return span(time.Duration(v)) })
+	}
+	index := func(head string, value figure) column {
+		return number(head, value, func(v float64) string { return fmt.Sprintf("%.3f", v) })
+	}
+	violations := func(r Row) string { return fmt.Sprint(r.Total.Violations) }
+	base := "to the best rival"
 	if t.paired() {
-		head = strings.Replace(head, "best rival", "same without tenures", 1)
+		base = "to the same without tenures"
 	}
-	switch {
-	case t.Sale:
-		head += " pieces amiss | fences |"
-	case t.Audit:
-		head += " two at once | fences |"
+	all := []column{
+		{"contender", rowName},
+		{"ops/s", func(r Row) string {
+			o := r.Total.OpsPerSecond
+			return fmt.Sprintf("%s (%s to %s)", count(o.Median), count(o.Min), count(o.Max))
+		}},
+		{base, func(r Row) string {
+			return orBlank(ops(r.Total)/first(t.base(r), ops), func(v float64) string { return "× " + count(v) })
+		}},
+		duration("p50", p50), duration("p99", p99), duration("p99.9", p999),
+		duration("max", func(s Total) float64 { return float64(s.Latency.Max) }),
+		index("Jain goroutines", jainGoroutines), index("Jain instances", jainInstances),
+		number("commands/op", commands, count),
+		duration("CPU/op", func(s Total) float64 { return s.ProcessCPUPerOp }),
+		duration("server CPU/op", func(s Total) float64 { return s.ServerCPUPerOp }),
 	}
-	if handOvers {
-		head += " hand-over p50 | p99 |"
-	}
-	if waits {
-		head += " of the limit | wait p50 | p99 | too many inside |"
-	}
-	fmt.Fprintf(b, "%s\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")-1))
-	for _, r := range t.Rows {
-		writeRow(b, t, r, handOvers)
-		if waits {
-			writeWait(b, t, r.Total)
+	if t.Sale || t.Audit {
+		amiss := "two at once"
+		if t.Sale {
+			amiss = "pieces amiss"
 		}
-		b.WriteString("\n")
+		all = append(all, column{amiss, violations}, column{"fences", func(r Row) string { return fences(r.Total, t.Sale) }})
+	}
+	if handOver := first(t.Rows, of(handOvers, p50)); !math.IsNaN(handOver) {
+		all = append(all, duration("hand-over p50", of(handOvers, p50)), duration("p99", of(handOvers, p99)))
+	}
+	if wait := first(t.Rows, of(waits, p50)); !math.IsNaN(wait) {
+		share := func(s Total) float64 { return ops(s) / limit(ops)(t) }
+		all = append(all, number("of the limit", share, func(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }),
+			duration("wait p50", of(waits, p50)), duration("p99", of(waits, p99)), column{"too many inside", violations})
+	}
+	return all
+}
+
+// orBlank leaves out what was not measured, or has nothing to be compared with.
+func orBlank(v float64, format func(float64) string) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return ""
+	}
+	return format(v)
+}
+
+func writeTable(b *strings.Builder, t Table) {
+	columns := t.columns()
+	line := func(cell func(column) string) {
+		for _, c := range columns {
+			fmt.Fprintf(b, "| %s ", cell(c))
+		}
+		b.WriteString("|\n")
+	}
+	line(func(c column) string { return c.head })
+	fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(columns)))
+	for _, r := range t.Rows {
+		line(func(c column) string { return c.cell(r) })
 	}
 	for _, r := range t.Rows {
 		writeTroubles(b, r, t.Sale)
 	}
 }
 
-func writeRow(b *strings.Builder, t Table, r Row, handOvers bool) {
-	s := r.Total
-	name := r.Contender
-	if r.Setting != "" {
-		name += ", " + r.Setting
-	}
+func rowName(r Row) string {
+	name := strings.TrimSuffix(r.Contender+", "+r.Setting, ", ")
 	if r.Role == contender.Limit {
-		name = "*limit: " + name + "*"
+		return "*limit: " + name + "*"
 	}
-	ops := s.OpsPerSecond
-	fmt.Fprintf(b, "| %s | %s (%s to %s) | %s |", name, count(ops.Median), count(ops.Min), count(ops.Max), toBest(t, r))
-	fmt.Fprintf(b, " %s | %s | %s | %s |", span(s.Latency.P50), span(s.Latency.P99), span(s.Latency.P999), span(s.Latency.Max))
-	fmt.Fprintf(b, " %.3f | %.3f | %s |", s.JainGoroutines, s.JainInstances, count(s.CommandsPerOp))
-	fmt.Fprintf(b, " %s | %s |", span(time.Duration(s.ProcessCPUPerOp)), span(time.Duration(s.ServerCPUPerOp)))
-	if t.Audit {
-		fmt.Fprintf(b, " %d | %s |", s.Violations, fences(s, t.Sale))
-	}
-	switch {
-	case handOvers && s.HandOver != nil:
-		fmt.Fprintf(b, " %s | %s |", span(s.HandOver.P50), span(s.HandOver.P99))
-	case handOvers:
-		b.WriteString(" | |")
-	}
-}
-
-// writeWait writes the columns about permits.
-func writeWait(b *strings.Builder, t Table, s Total) {
-	share := ""
-	if most, ok := limit(t, ops); ok && most > 0 {
-		share = fmt.Sprintf("%.0f%%", 100*ops(s)/most)
-	}
-	fmt.Fprintf(b, " %s | %s | %s | %d |", share, span(s.Wait.P50), span(s.Wait.P99), s.Violations)
+	return name
 }
 
 // fences says whether those of a row grew with every exclusive caller; of orders, that none fell: those of a batch have one.
@@ -155,35 +182,74 @@ func fences(s Total, sale bool) string {
 	case s.FencesFallen == 0 && sale:
 		return "never fell in " + whole(s.Fences) + " orders"
 	case s.FencesFallen > 0:
-		return "**fell " + times(s.FencesFallen) + "**"
+		return "**fell " + whole(s.FencesFallen) + " times**"
 	}
-	return "grew " + times(s.Fences)
-}
-
-func toBest(t Table, r Row) string {
-	best, ok := t.base(r)
-	if !ok || best.Total.OpsPerSecond.Median == 0 {
-		return ""
-	}
-	return "× " + count(r.Total.OpsPerSecond.Median/best.Total.OpsPerSecond.Median)
+	return "grew " + whole(s.Fences) + " times"
 }
 
 func writeTroubles(b *strings.Builder, r Row, sale bool) {
+	n := r.Total.Violations
 	switch {
-	case r.Total.Violations > 0 && sale:
-		fmt.Fprintf(b, "\n**%s: %d pieces were sold twice, left without an order, or sold untold.**\n", r.Contender, r.Total.Violations)
-	case r.Total.Violations > 0 && r.Total.Wait != nil:
-		fmt.Fprintf(b, "\n**%s let too many in, %d times.**\n", r.Contender, r.Total.Violations)
-	case r.Total.Violations > 0:
-		fmt.Fprintf(b, "\n**%s let two in at once, %d times.**\n", r.Contender, r.Total.Violations)
+	case n > 0 && sale:
+		fmt.Fprintf(b, "\n**%s: %d pieces were sold twice, left without an order, or sold untold.**\n", r.Contender, n)
+	case n > 0 && r.Total.Wait != nil:
+		fmt.Fprintf(b, "\n**%s let too many in, %d times.**\n", r.Contender, n)
+	case n > 0:
+		fmt.Fprintf(b, "\n**%s let two in at once, %d times.**\n", r.Contender, n)
 	}
-	if r.Total.Failed == 0 {
-		return
+	if i := slices.IndexFunc(r.Rounds, func(round load.Round) bool { return round.Failure != "" }); i >= 0 && r.Total.Failed > 0 {
+		fmt.Fprintf(b, "\n%s: %d calls failed, the first with: %s\n", r.Contender, r.Total.Failed, r.Rounds[i].Failure)
 	}
-	for _, round := range r.Rounds {
-		if round.Failure != "" {
-			fmt.Fprintf(b, "\n%s: %d calls failed, the first with: %s\n", r.Contender, r.Total.Failed, round.Failure)
-			return
-		}
+}
+
+// count writes a number with the digits that mean something, and thousands apart: 1,202,798; 870; 12.3; 0.0123.
+func count(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 0.1:
+		return strconv.FormatFloat(v, 'g', 2, 64)
 	}
+	return digits(v)
+}
+
+// digits writes at least three digits of a number above 1.
+func digits(v float64) string {
+	switch {
+	case v < 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case v < 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return whole(int64(math.Round(v)))
+}
+
+// whole writes a number with its thousands apart.
+func whole(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// span writes a duration in the unit that suits it.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d)
+	case d < time.Millisecond:
+		return digits(float64(d)/1e3) + " µs"
+	case d < time.Second:
+		return digits(float64(d)/1e6) + " ms"
+	}
+	return digits(d.Seconds()) + " s"
+}
+
+// linkName is the name of a link in text.
+func linkName(link load.Link) string {
+	if link == load.Delayed {
+		return "0.5 ms each way"
+	}
+	return string(link)
 }

@@ -2,6 +2,12 @@
 package report
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -50,53 +56,35 @@ type Row struct {
 
 // Total sums up the rounds of a row.
 type Total struct {
-	OpsPerSecond    stats.Spread   `json:"ops_per_second"`
-	Latency         stats.Summary  `json:"latency"`
-	HandOver        *stats.Summary `json:"hand_over,omitempty"`
-	Wait            *stats.Summary `json:"wait,omitempty"`
-	JainGoroutines  float64        `json:"jain_goroutines"`
-	JainInstances   float64        `json:"jain_instances"`
-	CommandsPerOp   float64        `json:"commands_per_op"`
-	ProcessCPUPerOp float64        `json:"process_cpu_ns_per_op"`
-	ServerCPUPerOp  float64        `json:"server_cpu_ns_per_op"`
-	Violations      int64          `json:"violations"`
-	Fences          int64          `json:"fences,omitempty"`
-	FencesFallen    int64          `json:"fences_fallen,omitempty"`
-	Failed          int64          `json:"failed"`
+	OpsPerSecond stats.Spread `json:"ops_per_second"`
+	load.Figures
 }
 
 // NewRow sums up the rounds of a contender.
 func NewRow(c contender.Contender, rounds []load.Round) Row {
-	t := Total{
-		OpsPerSecond:    stats.SpreadOf(each(rounds, func(r load.Round) float64 { return r.OpsPerSecond })),
-		Latency:         summary(rounds, func(r load.Round) stats.Summary { return r.Latency }),
-		JainGoroutines:  median(rounds, func(r load.Round) float64 { return r.JainGoroutines }),
-		JainInstances:   median(rounds, func(r load.Round) float64 { return r.JainInstances }),
-		CommandsPerOp:   median(rounds, func(r load.Round) float64 { return r.CommandsPerOp }),
-		ProcessCPUPerOp: median(rounds, func(r load.Round) float64 { return r.ProcessCPUPerOp }),
-		ServerCPUPerOp:  median(rounds, func(r load.Round) float64 { return r.ServerCPUPerOp }),
-	}
+	var t Total
+	t.OpsPerSecond = stats.SpreadOf(each(rounds, func(r load.Round) float64 { return r.OpsPerSecond }))
+	t.Latency = *summary(rounds, func(r load.Round) *stats.Summary { return &r.Latency })
+	t.HandOver = summary(rounds, func(r load.Round) *stats.Summary { return r.HandOver })
+	t.Wait = summary(rounds, func(r load.Round) *stats.Summary { return r.Wait })
+	t.JainGoroutines = median(rounds, func(r load.Round) float64 { return r.JainGoroutines })
+	t.JainInstances = median(rounds, func(r load.Round) float64 { return r.JainInstances })
+	t.CommandsPerOp = median(rounds, func(r load.Round) float64 { return r.CommandsPerOp })
+	t.ProcessCPUPerOp = median(rounds, func(r load.Round) float64 { return r.ProcessCPUPerOp })
+	t.ServerCPUPerOp = median(rounds, func(r load.Round) float64 { return r.ServerCPUPerOp })
 	for _, r := range rounds {
 		t.Violations += r.Violations
 		t.Failed += r.Failed
 		t.Fences += r.Fences
 		t.FencesFallen += r.FencesFallen
 	}
-	if len(rounds) > 0 && rounds[0].HandOver != nil {
-		h := summary(rounds, func(r load.Round) stats.Summary { return *r.HandOver })
-		t.HandOver = &h
-	}
-	if len(rounds) > 0 && rounds[0].Wait != nil {
-		w := summary(rounds, func(r load.Round) stats.Summary { return *r.Wait })
-		t.Wait = &w
-	}
 	return Row{Contender: c.Name, Setting: c.Setting, Role: c.Role, Base: c.Base, Total: t, Rounds: rounds}
 }
 
-func each[T any](rounds []load.Round, f func(load.Round) T) []T {
-	values := make([]T, len(rounds))
-	for i, r := range rounds {
-		values[i] = f(r)
+func each[A, B any](all []A, f func(A) B) []B {
+	values := make([]B, len(all))
+	for i, one := range all {
+		values[i] = f(one)
 	}
 	return values
 }
@@ -105,19 +93,21 @@ func median(rounds []load.Round, f func(load.Round) float64) float64 {
 	return stats.Median(each(rounds, f))
 }
 
-func summary(rounds []load.Round, f func(load.Round) stats.Summary) stats.Summary {
+// summary has the medians of quantiles, and the longest of all; nil: the rounds have none.
+func summary(rounds []load.Round, f func(load.Round) *stats.Summary) *stats.Summary {
+	all := each(rounds, f)
+	if slices.Contains(all, nil) {
+		return nil
+	}
 	var s stats.Summary
-	quantile := func(q func(stats.Summary) time.Duration) time.Duration {
-		return stats.Median(each(rounds, func(r load.Round) time.Duration { return q(f(r)) }))
+	s.P50 = stats.Median(each(all, func(s *stats.Summary) time.Duration { return s.P50 }))
+	s.P99 = stats.Median(each(all, func(s *stats.Summary) time.Duration { return s.P99 }))
+	s.P999 = stats.Median(each(all, func(s *stats.Summary) time.Duration { return s.P999 }))
+	for _, one := range all {
+		s.Max = max(s.Max, one.Max)
+		s.Count += one.Count
 	}
-	s.P50 = quantile(func(s stats.Summary) time.Duration { return s.P50 })
-	s.P99 = quantile(func(s stats.Summary) time.Duration { return s.P99 })
-	s.P999 = quantile(func(s stats.Summary) time.Duration { return s.P999 })
-	for _, r := range rounds {
-		s.Max = max(s.Max, f(r).Max)
-		s.Count += f(r).Count
-	}
-	return s
+	return &s
 }
 
 // Violations returns how often a lock failed to exclude, over all rows.
@@ -136,21 +126,49 @@ func (r Report) add(f func(Total) int64) int64 {
 	return n
 }
 
-// named returns the row of a contender.
-func (t Table) named(name string) (Row, bool) {
-	i := slices.IndexFunc(t.Rows, func(r Row) bool { return r.Contender == name })
-	if i < 0 {
-		return Row{}, false
+// Write puts the tables as JSON and Markdown, named after the report, and a plot per scenario into a folder.
+func Write(dir string, r Report) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	errs := []error{os.MkdirAll(dir, 0o755), e.Encode(r)}
+	save := func(name, text string) {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	return t.Rows[i], true
+	save(r.Name+".json", text.String())
+	save(r.Name+".md", Markdown(r))
+	for _, t := range r.Tables {
+		save(t.Scenario+".svg", SVG(slices.DeleteFunc(slices.Clone(r.Tables), func(o Table) bool { return o.Scenario != t.Scenario })))
+	}
+	return errors.Join(errs...)
 }
 
-// base returns the row that r is compared with.
-func (t Table) base(r Row) (Row, bool) {
-	if t.paired() {
-		return t.named(r.Base)
+// where returns some rows of a table.
+func (t Table) where(is func(Row) bool) (rows []Row) {
+	for _, r := range t.Rows {
+		if is(r) {
+			rows = append(rows, r)
+		}
 	}
-	return t.bestRival()
+	return rows
+}
+
+// of returns the rows of a role.
+func (t Table) of(role contender.Role) []Row {
+	return t.where(func(r Row) bool { return r.Role == role })
+}
+
+// named returns the row of a contender, if there is one.
+func (t Table) named(name string) []Row {
+	return t.where(func(r Row) bool { return r.Contender == name })
+}
+
+// bestRival returns the rival with the most operations per second, if there is one.
+func (t Table) bestRival() []Row {
+	rivals := t.of(contender.Rival)
+	slices.SortStableFunc(rivals, func(a, b Row) int { return cmp.Compare(ops(b.Total), ops(a.Total)) })
+	return rivals[:min(1, len(rivals))]
 }
 
 // paired reports that rows are compared with others of the same backend.
@@ -158,23 +176,10 @@ func (t Table) paired() bool {
 	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Base != "" })
 }
 
-// find returns the rows of a role in a table.
-func (t Table) find(role contender.Role) []Row {
-	var rows []Row
-	for _, r := range t.Rows {
-		if r.Role == role {
-			rows = append(rows, r)
-		}
+// base returns the row that r is compared with.
+func (t Table) base(r Row) []Row {
+	if t.paired() {
+		return t.named(r.Base)
 	}
-	return rows
-}
-
-// bestRival returns the rival with the most operations per second.
-func (t Table) bestRival() (best Row, ok bool) {
-	for _, r := range t.find(contender.Rival) {
-		if !ok || r.Total.OpsPerSecond.Median > best.Total.OpsPerSecond.Median {
-			best, ok = r, true
-		}
-	}
-	return best, ok
+	return t.bestRival()
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"html"
-	"io"
 	"strings"
 	"time"
 
@@ -23,41 +22,32 @@ const (
 	rangeSize = 320.0
 )
 
-// WriteSVG plots the tables of one scenario. It is readable without colour: wllock's bar is full, rivals' are hatched,
+// SVG plots the tables of one scenario. It is readable without colour: wllock's bar is full, rivals' are hatched,
 // limits' are outlined, and every value is written beside its mark.
-func WriteSVG(w io.Writer, tables []Table) error {
-	rows := 0
+func SVG(tables []Table) string {
+	height := plotHead + plotFoot
+	var rates, latencies []float64
 	for _, t := range tables {
-		rows += len(t.Rows)
+		height += blockHead + len(t.Rows)*rowHeight
+		for _, r := range t.Rows {
+			rates, latencies = append(rates, ops(r.Total)), append(latencies, p50(r.Total), p99(r.Total), p999(r.Total))
+		}
 	}
-	height := plotHead + len(tables)*blockHead + rows*rowHeight + plotFoot
-	p := plot{ops: newAxis(collect(tables, opsOf), barLeft, barWidth, false),
-		latency: newAxis(collect(tables, latenciesOf), rangeLeft, rangeSize, true), bottom: height - plotFoot}
+	p := plot{ops: newAxis(rates, barLeft, barWidth, false), latency: newAxis(latencies, rangeLeft, rangeSize, true), bottom: height - plotFoot}
 	p.open(tables[0].Title, height)
-	p.axes()
+	p.grid(p.ops, count)
+	p.grid(p.latency, func(v float64) string { return shortTick.Replace(span(time.Duration(v + 0.5))) })
 	y := plotHead
 	for _, t := range tables {
 		y = p.block(t, y)
 	}
 	p.legend()
-	p.b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, p.b.String())
-	return err
+	p.add("</svg>")
+	return p.b.String()
 }
 
-func collect(tables []Table, f func(Total) []float64) []float64 {
-	var all []float64
-	for _, t := range tables {
-		for _, r := range t.Rows {
-			all = append(all, f(r.Total)...)
-		}
-	}
-	return all
-}
-
-func opsOf(t Total) []float64 { return []float64{t.OpsPerSecond.Median} }
-
-func latenciesOf(t Total) []float64 { return []float64{p50(t), p99(t), p999(t)} }
+// shortTick removes the decimals of a power of ten.
+var shortTick = strings.NewReplacer(".00 ", " ", ".0 ", " ")
 
 type plot struct {
 	b       strings.Builder
@@ -96,14 +86,6 @@ func scale(a axis) string {
 	return ""
 }
 
-// shortTick removes the decimals of a power of ten.
-var shortTick = strings.NewReplacer(".00 ", " ", ".0 ", " ")
-
-func (p *plot) axes() {
-	p.grid(p.ops, count)
-	p.grid(p.latency, func(v float64) string { return shortTick.Replace(span(time.Duration(v + 0.5))) })
-}
-
 func (p *plot) grid(a axis, label func(float64) string) {
 	for _, v := range a.ticks() {
 		x := a.place(v)
@@ -114,7 +96,7 @@ func (p *plot) grid(a axis, label func(float64) string) {
 
 // block draws a table and returns where the next one begins.
 func (p *plot) block(t Table, y int) int {
-	p.text(16, float64(y+22), "start", bold, linkName(string(t.Link)))
+	p.text(16, float64(y+22), "start", bold, linkName(t.Link))
 	y += blockHead
 	for _, r := range t.Rows {
 		p.row(r, float64(y))
