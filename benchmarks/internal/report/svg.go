@@ -1,159 +1,152 @@
 package report
 
 import (
-	"fmt"
-	"html"
+	_ "embed"
+	"math"
+	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 )
 
-// Places in a plot, in pixels: names on the left, bars of operations per second, and ranges of latency on the right.
+// plotText is a plot with names on the left, bars of operations per second, and ranges of latency on the right: a dot at p50, a bar at
+// p99, a diamond at p99.9. It is readable without colour, and every value is written beside its mark.
+//
+//go:embed plot.svg
+var plotText string
+
+var plotTemplate = template.Must(template.New("plot").Parse(plotText))
+
+// plot is what the template fills in.
+type plot struct {
+	Title  string
+	Height int
+	Bottom int // of the lines
+	Axes   []axis
+	Lines  []line
+	Fills  []string // by role: wllock's bar is full, rivals' are hatched, limits' are outlined
+}
+
+// line is a row, or names the link of those that follow.
+type line struct {
+	Y                  int
+	Link               string
+	Name, Weight, Fill string
+	Rate               string
+	Bar, End           pixels
+	Served             bool
+	P50, P99, P999     pixels
+	Label              string // of p99
+}
+
+// Heights of what stands above each other, in pixels.
 const (
-	plotWidth = 960
-	rowHeight = 24
-	blockHead = 34
 	plotHead  = 64
+	linkHead  = 34
+	rowHeight = 24
 	plotFoot  = 52
-	barLeft   = 140.0
-	barWidth  = 310.0
-	rangeLeft = 540.0
-	rangeSize = 320.0
 )
 
-// SVG plots the tables of one scenario. It is readable without colour: wllock's bar is full, rivals' are hatched,
-// limits' are outlined, and every value is written beside its mark.
+// SVG plots the tables of one scenario.
 func SVG(tables []Table) string {
-	height := plotHead + plotFoot
 	var rates, latencies []float64
 	for _, t := range tables {
-		height += blockHead + len(t.Rows)*rowHeight
 		for _, r := range t.Rows {
 			rates, latencies = append(rates, ops(r.Total)), append(latencies, p50(r.Total), p99(r.Total), p999(r.Total))
 		}
 	}
-	p := plot{ops: newAxis(rates, barLeft, barWidth, false), latency: newAxis(latencies, rangeLeft, rangeSize, true), bottom: height - plotFoot}
-	p.open(tables[0].Title, height)
-	p.grid(p.ops, count)
-	p.grid(p.latency, func(v float64) string { return shortTick.Replace(span(time.Duration(v + 0.5))) })
-	y := plotHead
+	rate := newAxis("operations per second", 140, 310, rates, false, count)
+	latency := newAxis("latency of a call", 540, 320, latencies, true, func(v float64) string {
+		return powerOfTen.Replace(span(time.Duration(v + 0.5)))
+	})
+	p := plot{Title: tables[0].Title, Bottom: plotHead, Axes: []axis{rate, latency}, Fills: []string{
+		contender.Subject: `fill="#111" stroke="#111"`,
+		contender.Rival:   `fill="url(#hatch)" stroke="#555"`,
+		contender.Limit:   `fill="#fff" stroke="#111" stroke-dasharray="4 2"`,
+	}}
 	for _, t := range tables {
-		y = p.block(t, y)
+		p.Lines = append(p.Lines, line{Y: p.Bottom, Link: linkName(t.Link)})
+		p.Bottom += linkHead
+		for _, r := range t.Rows {
+			l := line{
+				Y: p.Bottom, Name: r.Contender, Fill: p.Fills[r.Role], Rate: count(ops(r.Total)), End: rate.place(ops(r.Total)),
+				Served: r.Total.Latency.Count > 0, P50: latency.place(p50(r.Total)), P99: latency.place(p99(r.Total)), P999: latency.place(p999(r.Total)),
+				Label: span(r.Total.Latency.P99),
+			}
+			if l.Bar = max(l.End-rate.Left, 1); r.Role == contender.Subject {
+				l.Weight = ` font-weight="bold"`
+			}
+			p.Lines = append(p.Lines, l)
+			p.Bottom += rowHeight
+		}
 	}
-	p.legend()
-	p.add("</svg>")
-	return p.b.String()
-}
-
-// shortTick removes the decimals of a power of ten.
-var shortTick = strings.NewReplacer(".00 ", " ", ".0 ", " ")
-
-type plot struct {
-	b       strings.Builder
-	ops     axis
-	latency axis
-	bottom  int
-}
-
-func (p *plot) add(format string, args ...any) { fmt.Fprintf(&p.b, format+"\n", args...) }
-
-func (p *plot) text(x, y float64, anchor, style, s string) {
-	p.add(`<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`, x, y, anchor, style, html.EscapeString(s))
-}
-
-const (
-	bold  = ` font-weight="bold"`
-	small = ` font-size="10" fill="#555"`
-)
-
-func (p *plot) open(title string, height int) {
-	p.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#111">`,
-		plotWidth, height, plotWidth, height)
-	p.add(`<title>%s</title>`, html.EscapeString(title))
-	p.add(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
-		`<rect width="6" height="6" fill="#fff"/><rect width="2.4" height="6" fill="#555"/></pattern></defs>`)
-	p.add(`<rect width="%d" height="%d" fill="#fff"/>`, plotWidth, height)
-	p.text(16, 24, "start", ` font-size="16"`+bold, title)
-	p.text(barLeft, 46, "start", bold, "operations per second"+scale(p.ops))
-	p.text(rangeLeft, 46, "start", bold, "latency of a call"+scale(p.latency))
-}
-
-func scale(a axis) string {
-	if a.log {
-		return ", log scale"
+	p.Height = p.Bottom + plotFoot
+	var b strings.Builder
+	if err := plotTemplate.Execute(&b, p); err != nil {
+		panic(err) // the template is wrong
 	}
-	return ""
+	return b.String()
 }
 
-func (p *plot) grid(a axis, label func(float64) string) {
-	for _, v := range a.ticks() {
-		x := a.place(v)
-		p.add(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ccc"/>`, x, plotHead, x, p.bottom)
-		p.text(x, float64(p.bottom+14), "middle", small, label(v))
-	}
+// powerOfTen removes its decimals.
+var powerOfTen = strings.NewReplacer(".00 ", " ", ".0 ", " ")
+
+// logFrom is the ratio of largest to smallest from which an axis is logarithmic.
+const logFrom = 20
+
+// axis maps values to places.
+type axis struct {
+	Name        string
+	Left, width pixels
+	Log         bool
+	Ticks       []tick
+	from, to    float64 // values at the ends
 }
 
-// block draws a table and returns where the next one begins.
-func (p *plot) block(t Table, y int) int {
-	p.text(16, float64(y+22), "start", bold, linkName(t.Link))
-	y += blockHead
-	for _, r := range t.Rows {
-		p.row(r, float64(y))
-		y += rowHeight
-	}
-	return y
+// tick is a value with a line.
+type tick struct {
+	X     pixels
+	Label string
 }
 
-func (p *plot) row(r Row, y float64) {
-	style := ""
-	if r.Role == contender.Subject {
-		style = bold
+// pixels are written to a tenth.
+type pixels float64
+
+func (p pixels) String() string { return strconv.FormatFloat(float64(p), 'f', 1, 64) }
+
+// newAxis makes an axis that holds all positive values. A linear one begins at 0 and has a line at each quarter, a logarithmic one at
+// powers of ten.
+func newAxis(name string, left, width pixels, values []float64, alwaysLog bool, label func(float64) string) axis {
+	lowest, highest := math.Inf(1), 0.0
+	for _, v := range values {
+		if v > 0 {
+			lowest, highest = min(lowest, v), max(highest, v)
+		}
 	}
-	p.text(barLeft-8, y+15, "end", style, r.Contender)
-	v := r.Total.OpsPerSecond.Median
-	end := p.ops.place(v)
-	p.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="14" %s/>`, barLeft, y+4, max(end-barLeft, 1), fill(r.Role))
-	p.text(end+5, y+15, "start", style+halo, count(v))
-	if r.Total.Latency.Count > 0 {
-		p.latencyRange(r.Total, y+11)
+	if highest == 0 {
+		lowest, highest = 1, 1
 	}
+	a := axis{Name: name, Left: left, width: width, Log: alwaysLog || highest/lowest > logFrom, to: highest}
+	marks := []float64{0, highest / 4, highest / 2, highest * 3 / 4, highest}
+	if a.Log {
+		first := math.Floor(math.Log10(lowest * 0.7)) // room for the smallest bar
+		last := max(math.Ceil(math.Log10(highest)), first+1)
+		a.from, a.to, marks = math.Pow(10, first), math.Pow(10, last), nil
+		for power := first; power <= last; power++ {
+			marks = append(marks, math.Pow(10, power))
+		}
+	}
+	for _, v := range marks {
+		a.Ticks = append(a.Ticks, tick{a.place(v), label(v)})
+	}
+	return a
 }
 
-// halo keeps a label readable on the lines of the grid.
-const halo = ` stroke="#fff" stroke-width="3" paint-order="stroke"`
-
-func fill(role contender.Role) string {
-	switch role {
-	case contender.Subject:
-		return `fill="#111" stroke="#111"`
-	case contender.Rival:
-		return `fill="url(#hatch)" stroke="#555"`
-	default:
-		return `fill="#fff" stroke="#111" stroke-dasharray="4 2"`
+func (a axis) place(v float64) pixels {
+	if a.Log {
+		return a.Left + a.width*pixels(math.Log(max(v, a.from)/a.from)/math.Log(a.to/a.from))
 	}
-}
-
-// latencyRange draws a line from p50 to p99.9: a dot, a bar at p99, a diamond.
-func (p *plot) latencyRange(t Total, y float64) {
-	low, mid, high := p.latency.place(p50(t)), p.latency.place(p99(t)), p.latency.place(p999(t))
-	p.add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#111" stroke-width="1.5"/>`, low, y, high, y)
-	p.add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#111" stroke-width="2.5"/>`, mid, y-6, mid, y+6)
-	p.add(`<circle cx="%.1f" cy="%.1f" r="4" fill="#fff" stroke="#111" stroke-width="1.5"/>`, low, y)
-	p.add(`<path d="M%.1f %.1f l4 -4 l4 4 l-4 4 z" fill="#111"/>`, high-4, y)
-	p.text(high+9, y+4, "start", ` font-size="11"`+halo, span(t.Latency.P99))
-}
-
-func (p *plot) legend() {
-	y := float64(p.bottom + 38)
-	x := barLeft
-	for _, e := range []struct {
-		role contender.Role
-		name string
-	}{{contender.Subject, "wllock"}, {contender.Rival, "others"}, {contender.Limit, "limit, no lock"}} {
-		p.add(`<rect x="%.1f" y="%.1f" width="20" height="12" %s/>`, x, y-10, fill(e.role))
-		p.text(x+26, y, "start", "", e.name)
-		x += 110
-	}
-	p.text(rangeLeft, y, "start", "", "○ p50   | p99 (the figure)   ◆ p99.9")
+	return a.Left + a.width*pixels(v/a.to)
 }
