@@ -222,7 +222,7 @@ var rooms = []room{
 		imports: []string{
 			redisClient, zookeeperClient, memcachedClient, "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4", "github.com/redis/rueidis",
 			"go.etcd.io/etcd/client/v3", "go.uber.org/zap", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "modernc.org/sqlite",
-			"golang.org/x/sys", "golang.org/x/sync",
+			"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys", "golang.org/x/sync",
 		},
 	},
 	{path: "test", what: "tests of the whole stack, and with SDKs", knows: []string{public}, program: true},
