@@ -18,13 +18,13 @@ func (p *process) request(m any) (text string, quiet bool) {
 	switch req := m.(type) {
 	case *pb.TxnRequest:
 		text = p.txn(req)
-		return text, text == "{ get write }" && !p.beats
+		return text, text == "{ get write }" && !p.s.Awaits(p.letter)
 	case *pb.LeaseGrantRequest:
 		return fmt.Sprint("grant ", req.TTL), false
 	case *pb.LeaseRevokeRequest:
 		return "revoke", false
 	case *pb.LeaseKeepAliveRequest:
-		return "keepalive", !p.beats
+		return "keepalive", !p.s.Awaits(p.letter)
 	case *pb.WatchRequest:
 		if create := req.GetCreateRequest(); create != nil {
 			puts := " and puts"
