@@ -33,15 +33,16 @@ type Attempt[W any] struct {
 	quitted bool      // Ended was called
 	lease   *lease[W] // set with held
 	holder  string
-	planned bool // a look was
-	looking bool // a Look is queued or under way
-	events  bool // there was one meanwhile
-	told    bool // the latest Look was answered
+	next    time.Time // when a look without an event is due; zero: none was planned
+	looking bool      // a Look is queued or under way
+	events  bool      // there was one meanwhile
+	told    bool      // the latest Look was answered
 
 	since     time.Time // a grant that is pushed is younger: the latest request answered with a place was sent then
 	early     *Standing // a grant that was quicker than the answer to Enter
 	contended bool      // a message said so, perhaps before the grant
 	noticed   time.Time // when the latest came
+	wanted    bool      // a message said that another instance was refused the lock, perhaps before the grant
 	renewed   time.Time // when the renewal was sent that was answered last
 	gone      bool      // Gone was called
 
@@ -112,6 +113,9 @@ func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distribu
 		a.state = over
 		a.mu.Unlock()
 		a.forget()
+		if s.Told {
+			return nil, nil, distributed.HeldAndTold(s.Holder)
+		}
 		return nil, nil, distributed.Held(s.Holder)
 	case err != nil, a.state == cutOff:
 		a.state, a.tried = ending, true
@@ -175,7 +179,7 @@ func (a *Attempt[W]) claim(s Standing) {
 // start makes the lease of a grant. The caller holds mu.
 func (a *Attempt[W]) start(s Standing) *lease[W] {
 	a.state, a.events = held, false
-	s.Contended = s.Contended || a.contended
+	s.Contended, s.Wanted = s.Contended || a.contended, s.Wanted || a.wanted
 	a.lease = newLease(a, s)
 	return a.lease
 }
@@ -202,10 +206,9 @@ func (a *Attempt[W]) Stands(s Standing) {
 	case holds:
 		a.plan(s.Next)
 	}
-	news := holds && !a.noticed.After(s.Sent)
 	a.mu.Unlock()
-	if news {
-		l.SetContended(s.Contended)
+	if holds {
+		a.contention(l, s.Contended, s.Sent)
 	}
 }
 
@@ -218,6 +221,28 @@ func (a *Attempt[W]) Noticed(waits bool) {
 	a.mu.Unlock()
 	if l != nil {
 		l.SetContended(waits)
+	}
+}
+
+// contention takes what the answer says to a request that was sent then. A message that came since is newer, or soon corrected by the next
+// answer; but it hides no waiter that the answer knows of.
+func (a *Attempt[W]) contention(l *lease[W], waits bool, sent time.Time) {
+	a.mu.Lock()
+	newer := a.noticed.After(sent)
+	a.mu.Unlock()
+	if waits || !newer {
+		l.SetContended(waits)
+	}
+}
+
+// Refused takes a message that another instance was refused what the attempt has, or will have, and does not wait (rule T12).
+func (a *Attempt[W]) Refused() {
+	a.mu.Lock()
+	a.wanted = true
+	l := a.lease
+	a.mu.Unlock()
+	if l != nil && l.Want() {
+		l.NotifyContended()
 	}
 }
 
@@ -297,7 +322,7 @@ func (a *Attempt[W]) close() {
 // quit has nobody look at the attempt any more, or wait for what becomes of it. The caller has changed its state.
 func (a *Attempt[W]) quit() {
 	a.mu.Lock()
-	first, planned := !a.quitted, a.planned
+	first, planned := !a.quitted, !a.next.IsZero()
 	a.quitted = true
 	a.mu.Unlock()
 	if planned {

@@ -74,6 +74,8 @@ type Standing struct {
 	Sent      time.Time     // when the request was sent that this answers: a grant lasts from then on (rule K4). Zero: it was pushed
 	Fences    Block         // of a grant. Of a Shared one without a Limit the First counts alone
 	Contended bool          // of a grant and of a lease: another instance waits
+	Wanted    bool          // of a grant: another instance was refused the lock, and does not wait. Or it could not say so
+	Told      bool          // of a refusal: the holder knows of it
 	Holder    string        // whom the attempt waits for, or who refused it. "": not known
 	Next      time.Duration // when to look again without an event. 0: after the usual time. Or Never
 

@@ -22,6 +22,13 @@ func (a *Attempt[W]) Dropped(found Outcome) {
 	a.mu.Unlock()
 }
 
+// Unanswered takes why a Drop was not: it may have been carried out, and the attempt is dropped again.
+func (a *Attempt[W]) Unanswered(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tried, a.why = true, why
+}
+
 // ended notes what a removal has found, and gives up mu, which the caller holds.
 func (a *Attempt[W]) ended(found Outcome) {
 	var err error

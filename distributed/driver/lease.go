@@ -40,6 +40,9 @@ func newLease[W any](a *Attempt[W], s Standing) *lease[W] {
 		claim = earlier(claim, until.Add(-a.b.renewer.ClaimTime(a)))
 	}
 	l.SetContended(s.Contended)
+	if s.Wanted {
+		l.Want()
+	}
 	a.Lane.keeper.Keep(&l.Lease, l, a.Lasts, until, claim)
 	a.plan(s.Next)
 	return l
@@ -228,7 +231,7 @@ type Prev[W any] struct {
 }
 
 // adopt returns the lease that an Enter releases first, no longer renewed (rule C3). It ignores one that is not of this Backend,
-// instance and key, and one that was lost or released.
+// instance and key, and one that was lost.
 func (b *Backend[W]) adopt(req distributed.Request) (p Prev[W]) {
 	l, ok := distributed.As[*lease[W]](req.Prev)
 	if !ok || l.a.b != b || l.a.Key != req.Key || l.a.Instance != req.Instance || !l.Finish() {
@@ -249,12 +252,18 @@ func (b *Backend[W]) adopt(req distributed.Request) (p Prev[W]) {
 	if p.mine {
 		a.state = adopted
 	}
-	if a.state != over {
-		p.a = a
-	}
+	p.a = a
 	a.mu.Unlock()
 	a.quit()
 	return p
+}
+
+// Attempt returns the attempt, whoever removes it, and whatever has become of it. nil: there is none.
+func (p *Prev[W]) Attempt() *Attempt[W] {
+	if p == nil {
+		return nil
+	}
+	return p.a
 }
 
 // Mine returns the attempt that the Enter has to remove. nil: none, or a Drop of it is under way.

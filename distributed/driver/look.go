@@ -43,6 +43,17 @@ func (a *Attempt[W]) LookIn(d time.Duration) {
 	}
 }
 
+// LookSooner plans a look of an attempt that waits, because of a message: it puts none off, however many messages come.
+func (a *Attempt[W]) LookSooner(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if a.state != waiting || a.next.After(now) && a.next.Before(now.Add(d)) { // one that is due is perhaps under way, and knows less
+		return
+	}
+	a.put(d)
+}
+
 // plan sets when to look without an event: see Standing.Next. The caller holds mu.
 func (a *Attempt[W]) plan(next time.Duration) {
 	switch {
@@ -56,7 +67,6 @@ func (a *Attempt[W]) plan(next time.Duration) {
 
 // put plans the next look, at a point of the grid, so that many looks share a request. The caller holds mu.
 func (a *Attempt[W]) put(in time.Duration) {
-	a.planned = true
 	at := time.Now().Add(in)
 	if grid := a.b.set.Grid; grid > 0 {
 		step := max(distributed.HeartbeatInterval(a.TTL)/time.Duration(grid), time.Millisecond)
@@ -64,6 +74,7 @@ func (a *Attempt[W]) put(in time.Duration) {
 			at = at.Add(-(at.Sub(a.b.base) % step))
 		}
 	}
+	a.next = at
 	a.b.due.Put(&a.item, at)
 }
 

@@ -341,3 +341,107 @@ func TestCloseDropsWhatAnEnterLeaves(t *testing.T) {
 		c.v.do(func() { require.True(t, there.gone) })
 	})
 }
+
+// Who was refused may have said so before the holder knows of its lease, and is not forgotten when the lease is there.
+func TestARefusalThatComesBeforeTheGrantIsKnown(t *testing.T) {
+	wanted := func(l distributed.Lease) bool { return l.(distributed.Wanted).Wanted() }
+	stubbed(t, func(t *testing.T, s *stub) {
+		l := s.lease(t, nil)
+		require.False(t, wanted(l))
+		AttemptOf[string](l).Refused()
+		require.True(t, wanted(l))
+		s.enter = func(a *Attempt[string], _ *Prev[string]) (Standing, error) {
+			a.Refused()
+			return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+		}
+		require.True(t, wanted(s.lease(t, nil)))
+		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
+			return Standing{Kind: Granted, Sent: time.Now(), Next: Never, Wanted: true}, nil
+		}
+		require.True(t, wanted(s.lease(t, nil)))
+		for _, told := range []bool{false, true} {
+			s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) { return Standing{Told: told, Holder: "b"}, nil }
+			_, _, err := s.asks(t, nil)
+			held, _ := errors.AsType[*distributed.HeldError](err)
+			require.Equal(t, &distributed.HeldError{Holder: "b", Told: told}, held)
+		}
+	})
+}
+
+// A message about waiters is newer than the answer to a request that was sent before it, but hides no waiter that the answer knows of.
+func TestAMessageHidesNoWaiterFromAnAnswer(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		l := s.lease(t, nil)
+		a, sent := AttemptOf[string](l), time.Now()
+		for _, answer := range []func(waits bool){
+			func(waits bool) { a.Stands(Standing{Kind: Granted, Sent: sent, Contended: waits, Next: Never}) },
+			func(waits bool) { a.Renewed(sent, waits) },
+		} {
+			time.Sleep(time.Millisecond)
+			a.Noticed(true)
+			answer(false)
+			require.True(t, l.Contended(), "the message is newer")
+			a.Noticed(false)
+			answer(true)
+			require.True(t, l.Contended())
+		}
+	})
+}
+
+// However many messages ask for a look, they put off none.
+func TestMessagesPutNoLookOff(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
+			return Standing{Kind: Queued, Sent: time.Now(), Next: 100 * time.Millisecond}, nil
+		}
+		start, looked := time.Now(), time.Duration(0)
+		s.look = func(some []*Attempt[string]) {
+			looked = time.Since(start)
+			some[0].LookIn(time.Hour)
+		}
+		_, p, err := s.asks(t, nil)
+		require.NoError(t, err)
+		a := AttemptOf[string](p)
+		for range 5 {
+			time.Sleep(10 * time.Millisecond)
+			a.LookSooner(45 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, 55*time.Millisecond, looked)
+		a.LookSooner(0)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 1050*time.Millisecond, looked)
+	})
+}
+
+// An Enter knows the lease before it also when that was released: fences of its own grant come after it.
+func TestAnEnterKnowsTheLeaseBefore(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		l := s.lease(t, nil)
+		require.NoError(t, l.Release(t.Context()))
+		s.enter = func(_ *Attempt[string], prev *Prev[string]) (Standing, error) {
+			require.Same(t, AttemptOf[string](l), prev.Attempt())
+			require.Nil(t, prev.Mine())
+			require.NoError(t, prev.Wait(t.Context()))
+			return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+		}
+		s.lease(t, l)
+	})
+}
+
+// Whoever waits for a release that is not answered learns why.
+func TestAReleaseThatIsNotAnsweredSaysWhy(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		l := s.lease(t, nil)
+		broken := errors.New("the connection is broken")
+		s.drop = func(a *Attempt[string]) Outcome { a.Unanswered(broken); return Unknown }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := l.Release(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.ErrorIs(t, err, broken)
+	})
+}

@@ -6,21 +6,29 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/keepalive"
 )
 
 // Renewed says that a renewal was answered which was sent then, and whether another instance waits.
 func (a *Attempt[W]) Renewed(sent time.Time, contended bool) {
 	a.mu.Lock()
 	a.renewed = sent
-	l, news := a.lease, !a.noticed.After(sent)
+	l := a.lease
 	a.mu.Unlock()
-	if l == nil {
-		return
+	if l != nil {
+		l.Renewed(distributed.Validity(sent, a.Lasts))
+		a.contention(l, contended, sent)
 	}
-	l.Renewed(distributed.Validity(sent, a.Lasts))
-	if news {
-		l.SetContended(contended)
+}
+
+// Lease returns the attempt's, as the Keeper knows it. nil: it has none.
+func (a *Attempt[W]) Lease() *keepalive.Lease {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lease == nil {
+		return nil
 	}
+	return &a.lease.Lease
 }
 
 // late reports that too little of a grant is left for a claim in the background.
