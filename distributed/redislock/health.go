@@ -11,7 +11,7 @@ import (
 
 // Observe implements distributed.Observable. Every request is reported: of callers, heartbeats, renewals, releases and
 // probes, each pipeline once.
-func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Add(f) }
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Observe(f) }
 
 // Echo implements distributed.Observable. In a cluster it asks another node each time.
 func (b *Backend) Echo(ctx context.Context) error {

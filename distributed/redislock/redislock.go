@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // Backend is the distributed tier on Redis. It is safe for concurrent use. Make one per process and server, for all
@@ -24,7 +25,7 @@ type Backend struct {
 	attempts *attempts
 	sub      *subscription
 
-	observers *conn.Observers
+	observers *parts.Observers
 	echoed    atomic.Pointer[string] // the tag of the server that the last Echo asked
 
 	probes   chan struct{} // capacity 1: the right to probe
@@ -44,10 +45,10 @@ const (
 
 func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	ctx, cancel := context.WithCancel(context.Background())
-	observers := new(conn.Observers)
+	observers := new(parts.Observers)
 	s := &session{tr: conn.Pipelined(conn.Observed(tr, observers)), ctx: ctx, log: set.log.With("backend", "redislock("+name+")")}
 	s.coldTrips = time.Duration(tr.SetupTrips()) + 1
-	observers.Add(s.observe)
+	observers.Observe(s.observe)
 	s.process, s.gap = rand.Text()[:processLength], set.gap
 	s.spaces.channels = conn.NewChannels()
 	b := &Backend{

@@ -22,7 +22,7 @@ const (
 
 // Observe implements distributed.Observable. An exchange is one question to all servers, and is answered when a majority has
 // answered: one server that is away is no outage.
-func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Add(f) }
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Observe(f) }
 
 // exchanged reports an exchange that was sent at that time and ends now.
 func (b *Backend) exchanged(what string, sent time.Time, err error) {
@@ -31,7 +31,7 @@ func (b *Backend) exchanged(what string, sent time.Time, err error) {
 		old := b.rtt.Load()
 		b.rtt.Store(old + (int64(took)-old)/rttWeight)
 	}
-	if b.observers.Empty() || errors.Is(err, context.Canceled) || errors.Is(err, distributed.ErrClosed) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, distributed.ErrClosed) {
 		return
 	}
 	e := distributed.Exchange{Sent: sent}

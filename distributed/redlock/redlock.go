@@ -18,6 +18,7 @@ import (
 	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // Backend is the distributed tier on independent Redis servers. It is safe for concurrent use. Make one per process, for all
@@ -28,7 +29,7 @@ type Backend struct {
 	process   string // in the tokens and the channel of this process
 	fences    bool
 	log       *slog.Logger
-	observers conn.Observers
+	observers parts.Observers
 	attempts  *attempts
 	keeper    *keepalive.Keeper
 	beats     *deadline.Set[*attempt] // heartbeats of places

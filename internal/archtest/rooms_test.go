@@ -86,15 +86,15 @@ var rooms = []room{
 	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
 		path: "internal/conn", what: "connections to Redis servers: pipelines, timeouts, sorted errors",
-		knows: []string{"internal/passfile", "internal/redisopts", "distributed"}, imports: []string{redisClient},
+		knows: []string{"internal/passfile", "internal/redisopts", "internal/parts", "distributed"}, imports: []string{redisClient},
 	},
 	{
 		path: "distributed/redislock", what: "backend on Redis",
-		knows: append([]string{"internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
+		knows: append([]string{"internal/redisopts", "internal/conn", "internal/parts"}, backend...), imports: []string{redisClient},
 	},
 	{
 		path: "distributed/redlock", what: "backend on independent Redis servers",
-		knows: append([]string{"internal/tlsfile", "internal/redisopts", "internal/conn"}, backend...), imports: []string{redisClient},
+		knows: append([]string{"internal/tlsfile", "internal/redisopts", "internal/conn", "internal/parts"}, backend...), imports: []string{redisClient},
 	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},

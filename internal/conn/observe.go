@@ -3,66 +3,22 @@ package conn
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
-
-// Observers are called after every exchange.
-type Observers struct {
-	mu   sync.Mutex                                      // for changes of list
-	list atomic.Pointer[[]*func(e distributed.Exchange)] // never changed in place; nil: none
-}
-
-// Add has f called until stop is.
-func (o *Observers) Add(f func(distributed.Exchange)) (stop func()) {
-	o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
-	return func() {
-		o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
-			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
-		})
-	}
-}
-
-func (o *Observers) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var all []*func(distributed.Exchange)
-	if old := o.list.Load(); old != nil {
-		all = slices.Clone(*old)
-	}
-	if all = f(all); len(all) == 0 {
-		o.list.Store(nil)
-		return
-	}
-	o.list.Store(&all)
-}
-
-// Empty reports that there is no observer.
-func (o *Observers) Empty() bool { return o.list.Load() == nil }
-
-// Report calls all of them.
-func (o *Observers) Report(e distributed.Exchange) {
-	if list := o.list.Load(); list != nil {
-		for _, f := range *list {
-			(*f)(e)
-		}
-	}
-}
 
 // observed reports each exchange of a transport: a call alone, or a pipeline of several.
 type observed struct {
 	Transport
-	observers *Observers
+	observers *parts.Observers
 }
 
 // Observed returns t with its exchanges reported.
-func Observed(t Transport, o *Observers) Transport { return &observed{t, o} }
+func Observed(t Transport, o *parts.Observers) Transport { return &observed{t, o} }
 
 // Do implements Transport.
 func (t *observed) Do(ctx context.Context, calls ...*Call) {
@@ -92,8 +48,7 @@ func (t *observed) About(ctx context.Context, tag string) (Info, error) {
 
 // report tells the observers. An exchange that its caller has cancelled, or that has found no connection free, says nothing about the server.
 func (t *observed) report(name string, sent time.Time, err error) {
-	if t.observers.Empty() || errors.Is(err, redis.ErrPoolTimeout) ||
-		errors.Is(err, context.Canceled) && !errors.Is(err, distributed.ErrUnreached) {
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, context.Canceled) && !errors.Is(err, distributed.ErrUnreached) {
 		return
 	}
 	e := distributed.Exchange{Sent: sent}
