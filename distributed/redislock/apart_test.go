@@ -70,7 +70,7 @@ func bank(t *testing.T) (shop *redis.Client, all testlocker.Victims, known func(
 	shop = s.Client(s.AddUser(t, "redis.md", "shop"))
 	all = testlocker.Victims{One: one, Other: other, Key: "bank:acct:9", Load: "bank:acct:{9}:shop:1"}
 	return shop, all, func(p distributed.Place) victim {
-		v := victim{keys: []string{all.Key, all.Load}, channel: channelOf("bank", other.s.process), attempt: fmt.Sprint(p.(place).a.id), instance: testlocker.Waiter}
+		v := victim{keys: []string{all.Key, all.Load}, channel: channelOf("bank", other.s.process), attempt: fmt.Sprint(attemptBehind(p).Wire.id), instance: testlocker.Waiter}
 		for _, key := range []string{all.Key, all.Load} {
 			helpers := keysOf(key, testlocker.Waiter)
 			v.keys = append(v.keys, helpers[1:]...)

@@ -107,7 +107,7 @@ func shareOf(b *testing.B, tr conn.Transport, callers int) share {
 			for !stop.Load() {
 				began := time.Now()
 				a := attemptOf(backend, req)
-				for _, c := range []*conn.Call{a.wire.enter(noPrev), a.wire.leave()} {
+				for _, c := range []*conn.Call{a.Wire.enter(noPrev), a.Wire.leave()} {
 					if tr.Do(conn.Within(context.Background(), ioTimeout), c); c.Err != nil {
 						b.Error(c.Err)
 						return

@@ -67,7 +67,7 @@ func TestReleaseRefusedForAMomentIsTriedAgain(t *testing.T) {
 		},
 		"of a grant that nobody wants": func(t *testing.T, l *lease, refused, allowed func()) {
 			refused()
-			l.a.discard()
+			l.a.Wire.node.b.sub.giveBack(message{attempt: l.a.Wire.id, instance: l.a.Instance, key: l.a.Key})
 			time.AfterFunc(300*time.Millisecond, allowed)
 		},
 	} {

@@ -26,7 +26,7 @@ func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule R1
 	r := w.other().lasting(time.Minute)
 	reader := r.place("bank:acct:9", shared)
 	now := uint64(time.Now().UnixNano())
-	id := fmt.Sprint(p.(place).a.id)
+	id := fmt.Sprint(attemptBehind(p).Wire.id)
 	grant := func(mode, attempt, instance string, fence uint64, count int, key string) string {
 		return fmt.Sprintf("g %s %s %s %d %d 0 %s", mode, attempt, instance, fence, count, key)
 	}
@@ -37,17 +37,17 @@ func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule R1
 		"another instance":            {"bank", grant("x", id, a.name, now, 1000, "bank:acct:9")},
 		"the end of an instance":      {"bank", grant("x", id, w.name[1:], now, 1000, "bank:acct:9")},
 		"another mode":                {"bank", grant("s", id, w.name, now, 1, "bank:acct:9")},
-		"a reader that is to write":   {"bank", grant("x", fmt.Sprint(reader.(place).a.id), r.name, now, 1000, "bank:acct:9")},
+		"a reader that is to write":   {"bank", grant("x", fmt.Sprint(attemptBehind(reader).Wire.id), r.name, now, 1000, "bank:acct:9")},
 		"a fence years ahead":         {"bank", grant("x", id, w.name, 9e18, 1000, "bank:acct:9")},
 		"no fence":                    {"bank", grant("x", id, w.name, 0, 1000, "bank:acct:9")},
 		"more fences than there are":  {"bank", grant("x", id, w.name, now, 99999999, "bank:acct:9")},
 		"no fences":                   {"bank", grant("x", id, w.name, now, 0, "bank:acct:9")},
-		"contention, another channel": {"shop", fmt.Sprint("w ", held.(*lease).a.id)},
+		"contention, another channel": {"shop", fmt.Sprint("w ", attemptBehind(held).Wire.id)},
 	} {
 		require.Equal(t, int64(1), s.Do("PUBLISH", channelOf(forged[0], b.s.process), forged[1]), "it is heard: %s", what)
 	}
-	s.Do("PUBLISH", channelOf("bank", b.s.process), fmt.Sprint("u ", held.(*lease).a.id)) // the last one: all before it were read
-	require.Eventually(t, func() bool { return !held.(*lease).Contended() }, patience, time.Millisecond)
+	s.Do("PUBLISH", channelOf("bank", b.s.process), fmt.Sprint("u ", attemptBehind(held).Wire.id)) // the last one: all before it were read
+	require.Eventually(t, func() bool { return !held.Contended() }, patience, time.Millisecond)
 	require.Empty(t, p.Granted(), "no forged grant was believed")
 	require.Empty(t, reader.Granted(), "no forged grant was believed")
 	release(t, held)
@@ -67,11 +67,11 @@ func TestAGrantBelowAKnownFenceIsNotBelieved(t *testing.T) { // rule R19
 	q := other.place(key(t))
 	_, p, err := u.enter(t.Context(), key(t), func(r *distributed.Request) { r.Prev = l })
 	require.NoError(t, err)
-	message := fmt.Sprintf("g x %v %s %d 1000 0 %s", p.(place).a.id, u.name, l.first, key(t))
+	message := fmt.Sprintf("g x %v %s %d 1000 0 %s", attemptBehind(p).Wire.id, u.name, l.a.Fences.First, key(t))
 	require.Equal(t, int64(1), s.Do("PUBLISH", channelOf("test", b.s.process), message))
 	held := granted(t, q)
-	s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprint("u ", held.(*lease).a.id))
-	require.Eventually(t, func() bool { return !held.(*lease).Contended() }, patience, time.Millisecond)
+	s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprint("u ", attemptBehind(held).Wire.id))
+	require.Eventually(t, func() bool { return !held.Contended() }, patience, time.Millisecond)
 	require.Empty(t, p.Granted())
 	release(t, held)
 	release(t, granted(t, p))
@@ -88,7 +88,7 @@ func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule R19
 		w := newUser(t, b)
 		p := w.place(key(t))
 		for _, beat := range []int64{time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli()} {
-			s.Do("HSET", keysOf(key(t), "")[3], w.name, fmt.Sprintf("%v %s x %s %d", p.(place).a.id, b.s.process, ttl, beat))
+			s.Do("HSET", keysOf(key(t), "")[3], w.name, fmt.Sprintf("%v %s x %s %d", attemptBehind(p).Wire.id, b.s.process, ttl, beat))
 		}
 		release(t, l)
 		require.LessOrEqual(t, s.Do("PTTL", key(t)), maxTTL.Milliseconds())
@@ -108,23 +108,9 @@ func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule R19
 	p := newUser(t, b).place(key(t))
 	before := commandStats(s)["zscore"]
 	require.Eventually(t, func() bool {
-		s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprintf("p %v 3600000", p.(place).a.id))
+		s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprintf("p %v 3600000", attemptBehind(p).Wire.id))
 		return commandStats(s)["zscore"] > before+2
 	}, patience, 5*time.Millisecond, "heartbeats go on")
 	release(t, held)
 	release(t, granted(t, p))
-}
-
-// TestMessagesHideNoWaiter: a renewal that says that somebody waits is believed, whatever messages come.
-func TestMessagesHideNoWaiter(t *testing.T) { // rule R8
-	t.Parallel()
-	l := newUser(t, open(t, redistest.Start(t).Addr)).lease(key(t))
-	sent := time.Now()
-	l.a.setContended(false)
-	l.contention(true, sent)
-	require.True(t, l.Contended())
-	l.a.setContended(true)
-	l.contention(false, sent)
-	require.True(t, l.Contended(), "the waiter has come since")
-	release(t, l)
 }

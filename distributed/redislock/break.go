@@ -21,7 +21,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if err != nil {
 		return record, err
 	}
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return record, distributed.ErrClosed
 	}
 	key := b.redisKey(found.Key)
@@ -32,7 +32,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if err != nil {
 		return record, err
 	}
-	c := b.s.breaks(key, b.attempts.next(), found.State, string(text))
+	c := b.s.breaks(key, identity.NewAttempt(b.client.NextNumber()), found.State, string(text))
 	if _, err = b.s.ask(ctx, c, orphanTTL, breakBudget); err != nil {
 		return record, err
 	}
@@ -53,25 +53,4 @@ func (s *sender) breaks(key string, id identity.Attempt, found, text string) *co
 	args := append([]any{}, w.args[tokenArg:settingsArg]...)
 	args = append(args, w.fixed.settings, fenceArg(w.space.seen.Load()), found, text, distributed.BrokenMemory.Milliseconds())
 	return conn.NewCall(breakScript, append(all[:], helperBase(key)+brokenKey), args...)
-}
-
-// verify asks at once whether the lease is still ours, because a message says that it is not: no message is believed
-// (rule R17).
-func (a *attempt) verify() {
-	a.mu.Lock()
-	l := a.lease
-	a.mu.Unlock()
-	if l != nil {
-		a.node.background.add((*verifyTask)(l), a.ttl, l.Until())
-	}
-}
-
-// verifyTask renews a lease out of turn.
-type verifyTask lease
-
-func (t *verifyTask) call() *conn.Call { return t.a.wire.renew() }
-func (t *verifyTask) answered(c *conn.Call, sent time.Time) {
-	if c.Err == nil {
-		(*lease)(t).renewed(readRenew(c.Reply), sent)
-	}
 }

@@ -103,7 +103,7 @@ func TestClusterReshardHasOneEffect(t *testing.T) {
 		}
 		start := time.Now()
 		p := users[(turns+1)%2].place(key)
-		require.NoError(t, l.(*lease).Refill(t.Context()))
+		require.NoError(t, l.Refill(t.Context()))
 		release(t, l)
 		l = granted(t, p)
 		slowest = max(slowest, time.Since(start))

@@ -36,7 +36,7 @@ func TestDeadWaitersAreSkippedAFewAtATime(t *testing.T) {
 	time.Sleep(2*distributed.MinTTL + 100*time.Millisecond)       // they are dead whatever PUBLISH says
 	last := newUser(t, b).lasting(30 * time.Second).place(key(t)) // whose own heartbeats are a second apart
 
-	c := l.a.wire.leave()
+	c := l.a.Wire.leave()
 	b.s.tr.Do(t.Context(), c)
 	require.Equal(t, "released", c.Reply)
 	start := time.Now()

@@ -6,15 +6,14 @@
 //
 // # A call's way
 //
-//	Enter ─▶ attempt ─▶ session.ask ─▶ pipeline ─▶ enter.lua ─▶ "lease": a lease, kept by keepalive.Keeper
-//	            ▲      (repeats until answered)              └▶ "place": heartbeats, in pipelines
+//	Enter ─▶ driver.Attempt ─▶ half.Enter ─▶ session.ask ─▶ pipeline ─▶ enter.lua ─▶ "lease": a lease, renewed by half.Renew
+//	            ▲                         (repeats until answered)                └▶ "place": heartbeats by half.Look, in pipelines
 //	            └── subscription ◀── PUBLISH wllock:<system>:<process>, by the process that released
 //
-// An attempt is registered before it is sent, because its grant can be quicker than its reply. Nothing depends on a
-// message: heartbeats find the grants, and renewals the contention, that a lost one would have reported.
+// Nothing depends on a message: heartbeats find the grants, and renewals the contention, that a lost one would have reported.
 //
-// The code has three storeys. Backend opens, probes and closes. Below it a session asks the server, and attempts, places,
-// leases, heartbeats, renewals, the subscription and background tasks work with the session. What they say is in wire.go
+// The code has four storeys. Backend opens, probes and closes. Package driver decides what becomes of a request. Below it half is its
+// driver: claims, heartbeats, renewals and the subscription. They work with a session, which asks the server. What they say is in wire.go
 // and reply.go. At the bottom, internal/conn has the connections.
 //
 // # State on the server

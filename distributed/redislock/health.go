@@ -11,11 +11,11 @@ import (
 
 // Observe implements distributed.Observable. Every request is reported: of callers, heartbeats, renewals, releases and
 // probes, each pipeline once.
-func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Observe(f) }
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.client.Observe(f) }
 
 // Echo implements distributed.Observable. In a cluster it asks another node each time.
 func (b *Backend) Echo(ctx context.Context) error {
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return distributed.ErrClosed
 	}
 	var before string
@@ -28,7 +28,7 @@ func (b *Backend) Echo(ctx context.Context) error {
 	switch {
 	case conn.Answered(err):
 		return nil
-	case b.attempts.isClosed():
+	case b.client.Closed():
 		return distributed.ErrClosed
 	default:
 		return conn.Unavailable("echo", err)
@@ -40,7 +40,7 @@ const ttlMemory = 5 * time.Minute
 
 // LongestTTL implements distributed.TTLRegistry.
 func (b *Backend) LongestTTL(ctx context.Context, system string, own time.Duration) (time.Duration, error) {
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return 0, distributed.ErrClosed
 	}
 	ttl := min(own, math.MaxInt64/4) // twice as long is remembered

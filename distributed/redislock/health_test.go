@@ -82,9 +82,9 @@ func TestEveryExchangeIsObserved(t *testing.T) {
 	var p distributed.Place
 	one("enter", func() { l = u.lasting(time.Minute).lease(key(t)) })
 	one("refill", func() { require.NoError(t, l.Refill(t.Context())) })
-	one("renewals, in one pipeline", func() { b.s.renewBatch([]*lease{l, l, l}) })
+	one("renewals, in one pipeline", func() { b.s.renewBatch(t.Context(), []*attempt{l.a, l.a, l.a}) })
 	one("a place", func() { p = other.lasting(time.Minute).place(key(t)) })
-	one("heartbeats, in one pipeline", func() { l.a.node.heartbeats.sendBatch([]*attempt{p.(place).a, p.(place).a}) })
+	one("heartbeats, in one pipeline", func() { l.a.Wire.node.sendBatch(t.Context(), []*attempt{attemptBehind(p), attemptBehind(p)}) })
 	one("leave", func() { require.NoError(t, p.Leave(t.Context())) })
 	one("release", func() { release(t, l) })
 	one("echo", func() { require.NoError(t, b.Echo(t.Context())) })

@@ -1,12 +1,13 @@
 package redislock
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
-	"github.com/wllock/wllock/internal/deadline"
 )
 
 const (
@@ -25,95 +26,60 @@ const (
 	slowestRetry = 500 * time.Millisecond
 )
 
-// heartbeats keeps the places of one node (rule R7): each heartbeat refreshes a place, and finds a grant whose message was
-// lost.
-type heartbeats struct {
-	s     *session
-	due   *deadline.Set[*attempt]
-	slots chan struct{} // one for each batch under way
-}
-
-func newHeartbeats(s *session) *heartbeats {
-	h := &heartbeats{s: s, slots: make(chan struct{}, maxHeartbeats)}
-	h.due = deadline.New(h.send)
-	return h
-}
-
-// send sends the heartbeats that are due. It runs on the timer's goroutine; closing h.due waits for it.
-func (h *heartbeats) send(now time.Time, due []*attempt) {
+// beat sends heartbeats, unless the server does not answer: then a little later (rule R7).
+func (n *node) beat(ctx context.Context, batch []*attempt) {
 	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default: // the server does not answer; ask a little later
-		for _, a := range due {
-			a.heartbeatIn(jittered(distributed.HeartbeatInterval(a.ttl) / 4))
+	case n.beats <- struct{}{}:
+		defer func() { <-n.beats }()
+		n.sendBatch(ctx, batch)
+	default:
+		for _, a := range batch {
+			a.LookIn(jittered(distributed.HeartbeatInterval(a.TTL) / 4))
 		}
-		return
-	}
-	for len(due) > 0 {
-		batch := due[:min(len(due), conn.MaxBatch)]
-		h.sendBatch(batch)
-		due = due[len(batch):]
 	}
 }
 
-func (h *heartbeats) sendBatch(batch []*attempt) {
+func (n *node) sendBatch(ctx context.Context, batch []*attempt) {
 	calls := make([]*conn.Call, len(batch))
-	shortest := batch[0].ttl
+	shortest := batch[0].TTL
 	for i, a := range batch {
-		calls[i] = a.wire.heartbeat()
-		shortest = min(shortest, a.ttl)
+		calls[i] = a.Wire.heartbeat()
+		shortest = min(shortest, a.TTL)
 	}
 	sent := time.Now()
-	h.s.try(h.s.ctx, shortest, calls...)
+	n.b.s.try(ctx, shortest, calls...)
 	for i, a := range batch {
-		a.heartbeatAnswered(calls[i], sent)
+		n.b.heartbeatAnswered(a, calls[i], sent)
 	}
 }
 
-func (a *attempt) heartbeatAnswered(c *conn.Call, sent time.Time) {
+func (b *Backend) heartbeatAnswered(a *attempt, c *conn.Call, sent time.Time) {
 	if c.Err != nil {
-		pause := jittered(min(distributed.HeartbeatInterval(a.ttl)/2, slowestRetry)) - time.Since(sent)
-		a.heartbeatIn(max(pause, firstPause)) // at once if that one was waited for: a place outlives one that is lost
+		pause := jittered(min(distributed.HeartbeatInterval(a.TTL)/2, slowestRetry)) - time.Since(sent)
+		a.LookIn(max(pause, firstPause)) // at once if that one was waited for: a place outlives one that is lost
 		return
 	}
-	switch s := readStanding(c.Reply, sent); s.kind {
-	case hasLease:
-		a.receive(s.grant)
-	case hasPlace:
-		a.mu.Lock()
-		if a.state == waiting && sent.After(a.since) {
-			a.since = sent
-		}
-		a.mu.Unlock()
-		a.schedule(s.position, sent)
-	default:
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.state == waiting { // else a message was quicker
-			a.end()
-		}
+	if s := b.stands(a, readStanding(c.Reply, sent), sent); s.Kind == driver.Refused {
+		a.Gone()
+	} else {
+		a.Stands(s)
 	}
 }
 
-// schedule plans the heartbeat of a place after one that was sent then. Over a slow network the next one is sent as soon as
-// that one is answered. Only the head of the queue asks more often than the others.
-func (a *attempt) schedule(p position, sent time.Time) {
-	next := jittered(min(distributed.HeartbeatInterval(a.ttl), slowestHeartbeat) * 9 / 10)
+// next is when to send a heartbeat after one that was sent then. Over a slow network that is as soon as that one is answered.
+// Only the head of the queue asks more often than the others.
+func (c *claim) next(ttl time.Duration, p position, sent time.Time) time.Duration {
+	next := jittered(min(distributed.HeartbeatInterval(ttl), slowestHeartbeat) * 9 / 10)
 	next = max(next-time.Since(sent), firstPause)
-	a.mu.Lock()
-	a.holder = p.holder
 	if p.rank > 0 || !p.foreign {
-		a.polls = 0
+		c.polls.Store(0)
 	} else {
-		next = min(next, pollPause(a.polls))
-		a.polls++
+		next = min(next, pollPause(int(c.polls.Add(1))-1))
 	}
-	a.mu.Unlock()
 	if p.rank == 0 && p.rest >= 0 {
 		next = min(next, p.rest+expiryMargin)
 	}
-	a.heartbeatIn(next)
+	return next
 }
 
 // pollPause doubles from firstPoll to slowPoll and is spread widely, so that many heads do not ask in step.

@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -71,12 +73,32 @@ func (u user) enter(ctx context.Context, key string, change ...func(*distributed
 func shared(r *distributed.Request) { r.Mode = distributed.Shared }
 func noWait(r *distributed.Request) { r.NoWait = true }
 
+// lease is one of ours with the attempt behind it.
+type lease struct {
+	inner
+	a *attempt
+}
+
+type inner interface {
+	distributed.AsyncLease
+	distributed.Downgrader
+	distributed.Wanted
+}
+
+// Unwrap makes it a lease that a backend knows again.
+func (l *lease) Unwrap() distributed.Lease { return l.inner }
+
+func ours(l distributed.Lease) *lease { return &lease{l.(inner), attemptBehind(l)} }
+
+// attemptBehind returns the attempt of a lease or a place.
+func attemptBehind(x any) *attempt { return driver.AttemptOf[claim](x) }
+
 func (u user) lease(key string, change ...func(*distributed.Request)) *lease {
 	u.t.Helper()
 	l, p, err := u.enter(u.t.Context(), key, change...)
 	noError(u.t, err, u.ttl)
 	require.Nil(u.t, p, "queued; want a lease")
-	return l.(*lease)
+	return ours(l)
 }
 
 func (u user) place(key string, change ...func(*distributed.Request)) distributed.Place {
@@ -169,7 +191,10 @@ func commandStats(s *redistest.Server) map[string]int {
 
 // attemptOf returns an attempt that is not registered.
 func attemptOf(b *Backend, req distributed.Request) *attempt {
-	return newAttempt(b.attempts, b.nodes.of(req.Key), req, 0)
+	a := b.client.Orphan(b.client.NextNumber(), req)
+	a.Window = b.s.network().claimWindow(req.TTL)
+	b.identify(a, identity.NewAttempt(a.Number), instanceName(req.Instance))
+	return a
 }
 
 // answered is the first word of the answer to a call.

@@ -170,7 +170,7 @@ func TestHostileNetwork(t *testing.T) {
 				case 0:
 					prev = l
 				case 1:
-					l.(*lease).StartRelease()
+					l.(distributed.AsyncLease).StartRelease()
 					prev = l
 				default:
 					_ = l.Release(context.Background())

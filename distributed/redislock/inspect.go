@@ -61,7 +61,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 		return nil, "", checkKey(prefix)
 	case limit <= 0:
 		return nil, "", fmt.Errorf("redislock: a page of %d keys: want 1 or more", limit)
-	case b.attempts.isClosed():
+	case b.client.Closed():
 		return nil, "", distributed.ErrClosed
 	}
 	var page []distributed.Inspection
@@ -98,7 +98,7 @@ func literally(text string) string {
 
 // inspect asks for so many keys at once: one call in all, or in a cluster, where they are in different slots, one for each.
 func (b *Backend) inspect(ctx context.Context, keys []string, holders, waiters int) ([]distributed.Inspection, error) {
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return nil, distributed.ErrClosed
 	}
 	size := len(keys)

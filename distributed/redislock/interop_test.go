@@ -153,7 +153,7 @@ func TestGapCostsAHandOverNoMoreThanItself(t *testing.T) {
 	} {
 		var worst time.Duration
 		for range 5 {
-			l := a.get(key(t)).(*lease)
+			l := ours(a.get(key(t)))
 			p := b.place(key(t))
 			start := time.Now()
 			pa := hand(l)
@@ -199,7 +199,7 @@ func TestGapOutlivesAHeadThatLeaves(t *testing.T) {
 	start := time.Now()
 	release(t, l)
 	require.NoError(t, head.Leave(t.Context()))
-	l = granted(t, next).(*lease)
+	l = ours(granted(t, next))
 	inTime(t, "granted", time.Since(start), gap)
 	require.GreaterOrEqual(t, time.Since(start), gap-time.Millisecond, "but not before")
 	release(t, l)

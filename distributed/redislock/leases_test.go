@@ -42,31 +42,33 @@ func TestRenewedTogether(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
-	var batch []*lease
+	var batch []*attempt
+	var leases []*lease
 	for i := range 4 {
-		batch = append(batch, u.lease(fmt.Sprint(key(t), i)))
+		l := u.lease(fmt.Sprint(key(t), i))
+		batch, leases = append(batch, l.a), append(leases, l)
 	}
-	s.Do("DEL", batch[1].a.key)
-	s.Do("SET", batch[2].a.key, "another's")
-	wants := newUser(t, open(t, s.Addr)).lasting(30 * time.Second).place(batch[3].a.key)
+	s.Do("DEL", batch[1].Key)
+	s.Do("SET", batch[2].Key, "another's")
+	wants := newUser(t, open(t, s.Addr)).lasting(30 * time.Second).place(batch[3].Key)
 
-	c := renewAll(batch[0].a.ttl, len(batch), func(i int) *wireAttempt { return &batch[i].a.wire })
+	c := renewAll(batch[0].TTL, len(batch), func(i int) *wireAttempt { return &batch[i].Wire.wireAttempt })
 	u.b.s.tr.Do(conn.Within(t.Context(), time.Second), c)
 	require.NoError(t, c.Err)
 	require.Equal(t, "hllw", c.Reply)
 
-	require.True(t, u.b.s.renewTogether(batch))
-	for i, l := range batch {
+	require.True(t, u.b.s.renewTogether(t.Context(), batch))
+	for i, l := range leases {
 		require.Equal(t, i == 0 || i == 3, l.Healthy(), i)
 		if l.Healthy() {
-			require.Greater(t, s.Do("PTTL", l.a.key), int64(29_000), "claimed")
+			require.Greater(t, s.Do("PTTL", l.a.Key), int64(29_000), "claimed")
 		}
 	}
-	require.True(t, batch[3].Contended())
-	require.Equal(t, "another's", s.Do("GET", batch[2].a.key))
-	require.False(t, u.b.s.renewTogether(batch[:1]), "a lease alone")
-	release(t, batch[0])
-	release(t, batch[3])
+	require.True(t, leases[3].Contended())
+	require.Equal(t, "another's", s.Do("GET", batch[2].Key))
+	require.False(t, u.b.s.renewTogether(t.Context(), batch[:1]), "a lease alone")
+	release(t, leases[0])
+	release(t, leases[3])
 	release(t, granted(t, wants))
 }
 
@@ -95,8 +97,8 @@ func TestADowngradeThatOvertakesARenewalOfOneKey(t *testing.T) {
 	})
 	l = u.lease(key(t))
 	for range 2 { // the second one knows
-		u.b.s.renewMoving([]*lease{l}, u.ttl)
-		require.Equal(t, distributed.Shared, l.mode())
+		u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl)
+		require.Equal(t, distributed.Shared, modeOf(l.a))
 		require.True(t, l.Healthy())
 	}
 	release(t, l)
@@ -127,14 +129,14 @@ func TestADowngradeWithoutAReplyIsRenewedWhileItsSlotMoves(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	require.Error(t, l.Downgrade(ctx))
-	require.Contains(t, s.Do("GET", l.a.key), "wllock:s:")
-	s.Do("PEXPIRE", l.a.key, 10_000)
-	u.b.s.renewMoving([]*lease{l}, u.ttl)
-	require.Greater(t, s.Do("PTTL", l.a.key), int64(29_000))
+	require.Contains(t, s.Do("GET", l.a.Key), "wllock:s:")
+	s.Do("PEXPIRE", l.a.Key, 10_000)
+	u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl)
+	require.Greater(t, s.Do("PTTL", l.a.Key), int64(29_000))
 	require.True(t, l.Healthy())
 
-	s.Do("DEL", l.a.wire.args[conn.HeadLen+readersKey])
-	u.b.s.renewMoving([]*lease{l}, u.ttl)
+	s.Do("DEL", l.a.Wire.args[conn.HeadLen+readersKey])
+	u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl)
 	require.False(t, l.Healthy(), "lost as either")
 	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
 }
@@ -145,15 +147,15 @@ func TestALostReaderExtendsNoLock(t *testing.T) {
 	s := redistest.Start(t)
 	u := newUser(t, open(t, s.Addr)).lasting(30 * time.Second) // the Keeper renews nothing meanwhile
 	l := u.lease(key(t), shared)
-	renew := func() { u.b.s.renewMoving([]*lease{l}, u.ttl) }
+	renew := func() { u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl) }
 	renew()
 	require.True(t, l.Healthy())
-	require.Greater(t, s.Do("PTTL", l.a.key), int64(29_000), "claimed")
-	s.Do("DEL", l.a.wire.args[conn.HeadLen+readersKey])
-	s.Do("PEXPIRE", l.a.key, 1000)
+	require.Greater(t, s.Do("PTTL", l.a.Key), int64(29_000), "claimed")
+	s.Do("DEL", l.a.Wire.args[conn.HeadLen+readersKey])
+	s.Do("PEXPIRE", l.a.Key, 1000)
 	renew()
 	require.False(t, l.Healthy())
-	require.LessOrEqual(t, s.Do("PTTL", l.a.key), int64(1000))
+	require.LessOrEqual(t, s.Do("PTTL", l.a.Key), int64(1000))
 }
 
 // TestManyReadersEnterInOrder: a script admits 64, and a heartbeat admits more.

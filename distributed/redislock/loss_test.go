@@ -147,7 +147,7 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 	require.NoError(t, w.Leave(t.Context()))
 	require.NoError(t, l2.Leave(t.Context()))
 	release(t, short.lease(key(t), shared))
-	short.b.s.renewBatch([]*lease{short.lease(key(t), shared)})
+	short.b.s.renewBatch(t.Context(), []*attempt{short.lease(key(t), shared).a})
 	require.Greater(t, s.Do("PTTL", k[4]), int64(79*60*1000))
 	_, _, err := writer.enter(t.Context(), key(t), noWait)
 	require.ErrorIs(t, err, distributed.ErrHeld)
@@ -202,24 +202,6 @@ func TestFencesGrowOverRefills(t *testing.T) {
 		}
 	}
 	release(t, l)
-}
-
-func TestFencesBelowTheLastAreDropped(t *testing.T) {
-	t.Parallel()
-	var f fences
-	f.open(5000, 1000, false)
-	f.add(4000, 1000)
-	for want := uint64(5000); want < 6000; want++ {
-		n, ok, _ := f.next()
-		require.True(t, ok)
-		require.Equal(t, want, n)
-	}
-	_, ok, _ := f.next()
-	require.False(t, ok)
-	f.add(7000, 1)
-	n, ok, _ := f.next()
-	require.True(t, ok)
-	require.Equal(t, uint64(7000), n)
 }
 
 // A lease that was lost at the server is not reported as released, neither when an Enter names it as Prev:

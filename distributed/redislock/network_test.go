@@ -120,7 +120,7 @@ func TestEnterAgainstCloseIsClosed(t *testing.T) {
 	for range 20 { // Close may be anywhere when the answer comes
 		b := open(t, s.Addr)
 		require.NoError(t, b.Ping(t.Context()))
-		x := &afterItsLeave{b.s.tr, make(chan struct{}), make(chan struct{})}
+		x := &besideClose{b.s.tr, b, make(chan struct{})}
 		b.s.tr = x
 		closed := make(chan error)
 		go func() {
@@ -173,10 +173,14 @@ func TestCancelLeavesNothingBehind(t *testing.T) {
 type lostClaims struct {
 	conn.Transport
 	until time.Time
+	slow  atomic.Pointer[Backend] // to which the network seems so
 }
 
 func (d *lostClaims) Do(ctx context.Context, calls ...*conn.Call) {
 	d.Transport.Do(ctx, calls...)
+	if b := d.slow.Load(); b != nil {
+		b.s.rtt.Store(int64(testTTL))
+	}
 	for _, c := range calls {
 		if c.Script == renewScript && time.Now().Before(d.until) {
 			c.Reply, c.Err = "", context.DeadlineExceeded
@@ -194,10 +198,9 @@ func TestUnansweredClaimLeavesNoLongGhost(t *testing.T) {
 	holder := newUser(t, open(t, s.Addr))
 	l := holder.lease(key(t))
 	u := newUser(t, b)
-	p := u.place(key(t)).(place)
-	p.a.mu.Lock()
-	p.a.since = time.Now().Add(-testTTL / 2) // as after a stall: the grant counts as late
-	p.a.mu.Unlock()
+	p := u.place(key(t))
+	d.slow.Store(b) // so the grant counts as late
+	b.s.rtt.Store(int64(testTTL))
 	release(t, l)
 	_, ok := <-p.Granted()
 	require.False(t, ok)

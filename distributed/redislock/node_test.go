@@ -103,7 +103,7 @@ func TestHungNodeHoldsUpNoReleaseOfOthers(t *testing.T) {
 	}
 	start := time.Now()
 	well.StartRelease()
-	require.Eventually(t, func() bool { return h.free(well.a.key) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return h.free(well.a.Key) }, patience, time.Millisecond)
 	inTime(t, "released", time.Since(start), 0)
 	h.node.Resume()
 }

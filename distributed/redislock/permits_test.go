@@ -160,7 +160,7 @@ func TestAnOlderVersionDropsWaitersForPermits(t *testing.T) {
 	writer := newUser(t, b).lease(key(t))
 	waiters := []user{newUser(t, b), newUser(t, b)}
 	places := []distributed.Place{waiters[0].place(key(t), permit(1)), waiters[1].place(key(t), permit(1))}
-	c := writer.a.wire.leave()
+	c := writer.a.Wire.leave()
 	c.Script = older
 	older.Head(c.Args, keyCount)
 	b.s.tr.Do(t.Context(), c)

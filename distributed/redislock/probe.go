@@ -29,7 +29,7 @@ const (
 
 // Ping implements distributed.Backend. The error names what is wrong: a missing ACL rule, a server that is too old.
 func (b *Backend) Ping(ctx context.Context) error {
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return distributed.ErrClosed
 	}
 	return b.prove(ctx, pingBudget, "")
@@ -87,7 +87,7 @@ func (b *Backend) probeAt(ctx context.Context, tag, key string, limit time.Durat
 // probe asks the server that has the tag for everything that could keep us from working, so that it is known at the
 // start: what it is, and beside that, in two more round trips at most, what it allows.
 func (b *Backend) probe(ctx context.Context, tag, key string) error {
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return distributed.ErrClosed
 	}
 	b.sub.open()

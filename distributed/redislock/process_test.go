@@ -116,7 +116,7 @@ func TestPausedWaiterIsPassedOver(t *testing.T) {
 }
 
 // dies is kill -9 as far as the server can see: no heartbeats, nobody listens, nothing is released.
-func dies(b *Backend) { b.cancel(); b.sub.close(); b.nodes.home.heartbeats.due.Close() }
+func dies(b *Backend) { b.cancel(); b.sub.close() }
 
 // The lock then expires sooner than its first waiter knows.
 func TestWriterEntersWhenADeadReaderExpiresThoughALiveOneLeftBefore(t *testing.T) {
@@ -174,10 +174,10 @@ func TestDeadWriterBeforeReadersAfterTheClockIsSetBack(t *testing.T) {
 	near, dead := open(t, s.Addr), open(t, s.Addr)
 	l := newUser(t, near).lease(key(t), shared)
 	writer := newUser(t, dead)
-	w := writer.place(key(t)).(place)
+	w := writer.place(key(t))
 	p := newUser(t, near).place(key(t), shared)
 	dies(dead)
-	noted := fmt.Sprintf("%v %s x %d %d", w.a.id, dead.s.process, testTTL.Milliseconds(), time.Now().Add(time.Hour).UnixMilli())
+	noted := fmt.Sprintf("%v %s x %d %d", attemptBehind(w).Wire.id, dead.s.process, testTTL.Milliseconds(), time.Now().Add(time.Hour).UnixMilli())
 	s.Do("HSET", keysOf(key(t), "")[3], instanceName(writer.name), noted)
 	start := time.Now()
 	l2 := granted(t, p)

@@ -19,7 +19,7 @@ func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
 	if err := check(req); err != nil {
 		return err
 	}
-	if b.attempts.isClosed() {
+	if b.client.Closed() {
 		return distributed.ErrClosed
 	}
 	if err := b.prove(ctx, pingBudget, req.Key); err != nil {

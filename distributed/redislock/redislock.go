@@ -3,12 +3,12 @@ package redislock
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/parts"
 )
@@ -16,17 +16,16 @@ import (
 // Backend is the distributed tier on Redis. It is safe for concurrent use. Make one per process and server, for all
 // its Lockers.
 type Backend struct {
-	name     string                   // for String: no secrets
-	starts   []string                 // what the keys of each system begin with, for the probe
-	key      func(full string) string // the Redis key of a lock; nil: its full name
-	s        *session
-	cancel   context.CancelFunc // ends the session
-	nodes    *nodes
-	attempts *attempts
-	sub      *subscription
-
-	observers *parts.Observers
-	echoed    atomic.Pointer[string] // the tag of the server that the last Echo asked
+	name   string                   // for String: no secrets
+	starts []string                 // what the keys of each system begin with, for the probe
+	key    func(full string) string // the Redis key of a lock; nil: its full name
+	client *driver.Backend[claim]   // what becomes of requests: see package driver
+	s      *session
+	cancel context.CancelFunc // ends the session
+	nodes  *nodes
+	sub    *subscription
+	close  func() error           // once
+	echoed atomic.Pointer[string] // the tag of the server that the last Echo asked
 
 	probes   chan struct{} // capacity 1: the right to probe
 	proven   atomic.Bool   // a probe has succeeded
@@ -45,17 +44,14 @@ const (
 
 func newBackend(tr conn.Transport, name string, set settings) *Backend {
 	ctx, cancel := context.WithCancel(context.Background())
-	observers := new(parts.Observers)
-	s := &session{tr: conn.Pipelined(conn.Observed(tr, observers)), ctx: ctx, log: set.log.With("backend", "redislock("+name+")")}
-	s.coldTrips = time.Duration(tr.SetupTrips()) + 1
-	observers.Observe(s.observe)
-	s.process, s.gap = rand.Text()[:processLength], set.gap
-	s.spaces.channels = conn.NewChannels()
-	b := &Backend{
-		name: name, starts: set.starts, key: set.key, s: s, cancel: cancel, observers: observers, probes: make(chan struct{}, 1), nodes: newNodes(s),
-	}
-	b.attempts = newAttempts(uint64(time.Now().UnixMicro())) // so that attempts grow even if an instance id is used again
-	b.sub = newSubscription(s, b.nodes, b.attempts)
+	b := &Backend{name: name, starts: set.starts, key: set.key, cancel: cancel, probes: make(chan struct{}, 1)}
+	b.client = driver.New(half{b}, clientSettings)
+	b.s = &session{tr: conn.Pipelined(conn.Observed(tr, &b.client.Observers)), ctx: ctx, log: set.log.With("backend", "redislock("+name+")")}
+	b.s.coldTrips = time.Duration(tr.SetupTrips()) + 1
+	b.client.Observe(b.s.observe)
+	b.s.process, b.s.gap = rand.Text()[:processLength], set.gap
+	b.s.spaces.channels = conn.NewChannels()
+	b.nodes, b.sub, b.close = newNodes(b), newSubscription(b), sync.OnceValue(b.closeAll)
 	return b
 }
 
@@ -65,52 +61,9 @@ func (b *Backend) String() string { return "redislock(" + b.name + ")" }
 // GoString is String, so that no way to print a Backend shows what its client knows.
 func (b *Backend) GoString() string { return b.String() }
 
-// Enter implements distributed.Backend. What a request without an answer may have left is released (rule R1).
+// Enter implements distributed.Backend.
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	req = b.keyed(req)
-	prev, err := b.adopt(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	a, err := b.register(ctx, req, prev.lastFence())
-	if err != nil {
-		prev.enterFailed()
-		return nil, nil, err
-	}
-	defer b.attempts.calls.Done()
-	c := a.wire.enter(prev.asPrev())
-	sent, err := b.s.ask(ctx, c, req.TTL, a.window)
-	if err != nil {
-		prev.enterFailed() // first, because the server remembers only the latest attempt that has ended
-		a.discard()
-		if ctx.Err() == nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused) {
-			b.doubted.Store(true)
-		}
-		return nil, nil, err
-	}
-	r := readStanding(c.Reply, sent)
-	if r.kind == outdated { // and it has done nothing
-		prev.enterFailed()
-	} else {
-		prev.enterReplied(r.prevLost && !a.repeatedLate(c, sent))
-	}
-	return a.entered(ctx, r, sent)
-}
-
-// adopt returns the lease that an Enter releases first, no longer renewed; nil if there is none left to release.
-func (b *Backend) adopt(req distributed.Request) (*lease, error) {
-	if req.Prev == nil {
-		return nil, nil
-	}
-	l, ok := distributed.As[*lease](req.Prev)
-	if !ok || l.a.s != b.s || l.a.key != req.Key {
-		return nil, errors.New("redislock: Prev is not a lease of this backend and key")
-	}
-	if !l.Finish() {
-		return nil, nil
-	}
-	l.adopt()
-	return l, nil
+	return b.client.Enter(ctx, b.keyed(req))
 }
 
 // maxTTL is the longest T: enough for a lock that stays taken for a year. A place that names more than twice as much gets no more: see LONGEST in
@@ -121,52 +74,14 @@ func check(req distributed.Request) error {
 	if err := checkKey(req.Key); err != nil {
 		return err
 	}
-	if err := req.CheckLimit(); err != nil {
-		return fmt.Errorf("redislock: %w", err)
-	}
-	if req.TTL < distributed.MinTTL || req.TTL > maxTTL || req.Instance == "" || req.Key == "" {
-		return fmt.Errorf("redislock: a request needs a key, an instance and a TTL from %v to %v", distributed.MinTTL, maxTTL)
-	}
-	return nil
-}
-
-// register checks a request, makes sure that the server was probed, and adds the attempt. With a nil error,
-// attempts.calls counts one more. after is a fence that the key has had.
-func (b *Backend) register(ctx context.Context, req distributed.Request, after uint64) (*attempt, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := check(req); err != nil {
-		return nil, err
-	}
-	b.sub.noteTTL(req.TTL)
-	if !b.isProven(req.Key) {
-		if err := b.prove(ctx, max(req.TTL*3/2, firstBudget), req.Key); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.fastEnough(ctx, req.Key, req.TTL); err != nil {
-		return nil, err
-	}
-	a := newAttempt(b.attempts, b.nodes.of(req.Key), req, after)
-	if !b.attempts.add(a) {
-		return nil, distributed.ErrClosed
-	}
-	return a, nil
+	return parts.Check("redislock", &req, maxTTL)
 }
 
 // Close implements distributed.Backend. It waits for releases under way, at most 2 s (closeGrace) if the server is unreachable.
-func (b *Backend) Close() error {
-	all, first := b.attempts.close()
-	if !first {
-		return nil
-	}
-	for _, a := range all {
-		a.close()
-	}
-	b.cancel() // no Enter asks again, so they all end
-	b.attempts.calls.Wait()
-	b.nodes.close(time.Now().Add(closeGrace))
+func (b *Backend) Close() error { return b.close() }
+
+func (b *Backend) closeAll() error {
+	_ = b.client.Close() // nil
 	b.sub.close()
 	return b.s.tr.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/identity"
 )
 
@@ -60,9 +61,18 @@ type grant struct {
 	since     time.Time // its claim window began at this time or later; zero: not known
 }
 
-// fenceAhead is how far a grant in a message may be ahead of our clock: a larger fence would refuse all later holders until the clock is
-// there. Where the server's clock is ahead by more, each message costs a heartbeat.
-const fenceAhead = 5 * time.Minute
+const (
+	// firstBlock fences come with a grant: those of a microsecond. The unused rest of a block is not returned, so
+	// blocks that are taken often must be small, otherwise the fences run ahead of the clock: a microsecond for each
+	// lease is less than any server takes to grant it.
+	firstBlock = 1000
+	// laterBlock fences come with a refill: 65 microseconds, for a lease that used half a block to pass the lock on
+	// inside its process. That takes longer than 65 microseconds, and the lease then refills every 65 ms at most.
+	laterBlock = 1 << 16
+	// fenceAhead is how far a grant in a message may be ahead of our clock: a larger fence would refuse all later holders until the clock is
+	// there. Where the server's clock is ahead by more, each message costs a heartbeat.
+	fenceAhead = 5 * time.Minute
+)
 
 // plausible reports that a grant in a message may be one that the server has made, to a process that knows of a fence before it
 // (0: it does not).
@@ -147,13 +157,17 @@ func readRefill(reply string) refillReply {
 	return refillReply{w.next() == "fences", w.grant()}
 }
 
-// leaveReply is the reply to leave.
-type leaveReply struct {
-	lost  bool // the attempt held nothing
-	later bool // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
+// readLeave reads the reply to leave.
+func readLeave(reply string) driver.Outcome {
+	switch reply {
+	case "lost": // the attempt held nothing
+		return driver.Lost
+	case "over": // a later attempt of its instance has been here, and may have released the lease, unless it was lost before
+		return driver.Missing
+	default:
+		return driver.Removed
+	}
 }
-
-func readLeave(reply string) leaveReply { return leaveReply{reply == "lost", reply == "over"} }
 
 // refusedCommand is one line of the reply to probe.
 type refusedCommand struct{ command, why string }

@@ -19,7 +19,7 @@ func BenchmarkScript(b *testing.B) {
 	u := newUser(b, open(b, s.Addr)).lasting(5e9)
 	release(b, u.lease("bench:script:0")) // scripts are loaded
 	const pipe = 64
-	var last [pipe]*lease // of each key, for prev
+	var last [pipe]*attempt // of each key, for prev
 	run := func(name string, make func(i int, a *attempt) []*conn.Call) {
 		b.Run(name, func(b *testing.B) {
 			tr := private(b, s.Addr)
@@ -32,7 +32,7 @@ func BenchmarkScript(b *testing.B) {
 					tr.Do(context.Background(), batch...)
 					for i, c := range batch {
 						if r := readStanding(c.Reply, time.Time{}); r.kind == hasLease && i < pipe && last[i] != nil {
-							last[i].first = r.grant.fence
+							last[i].Fences.First = r.grant.fence
 						}
 						if c.Err != nil || len(c.Reply) != 16 && c.Reply != "released" {
 							b.Fatal(c.Reply, c.Err)
@@ -45,11 +45,11 @@ func BenchmarkScript(b *testing.B) {
 		})
 	}
 	run("lock+unlock", func(_ int, a *attempt) []*conn.Call {
-		return []*conn.Call{a.wire.enter(noPrev), a.wire.leave()}
+		return []*conn.Call{a.Wire.enter(noPrev), a.Wire.leave()}
 	})
 	run("prev", func(i int, a *attempt) []*conn.Call {
-		c := a.wire.enter(last[i].asPrev())
-		last[i] = &lease{a: a}
+		c := a.Wire.enter(asPrev(last[i]))
+		last[i] = a
 		return []*conn.Call{c}
 	})
 	b.Run("setnx+del", func(b *testing.B) {

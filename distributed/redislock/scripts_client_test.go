@@ -25,6 +25,17 @@ type simClient struct {
 	wants    bool          // is to be served before the sequence ends
 }
 
+// simState is what a simulated client believes of its attempt.
+type simState uint8
+
+const (
+	asking simState = iota
+	waiting
+	claiming
+	leased
+	ended
+)
+
 // simAttempt is one enter and what came of it.
 type simAttempt struct {
 	c        *simClient
@@ -40,9 +51,9 @@ type simAttempt struct {
 	entering *conn.Call
 
 	// What its client believes.
-	state attemptState
+	state simState
 	asked bool      // for a downgrade: it lets in readers only
-	since time.Time // see attempt
+	since time.Time // see driver.Attempt
 	early *grant
 	first uint64    // fence
 	until time.Time // it holds the lock until then; zero: it does not

@@ -50,9 +50,9 @@ func TestSilentServerKeepsTheOrder(t *testing.T) {
 				}
 				time.Sleep(testTTL / 2)
 				jolt(s, key(t))
-				last := places[7].(place).a
-				last.node.heartbeats.sendBatch([]*attempt{last}) // the first after it
-				_ = l.Release(context.Background())              // perhaps lost
+				last := attemptBehind(places[7])
+				last.Wire.node.sendBatch(t.Context(), []*attempt{last}) // the first after it
+				_ = l.Release(context.Background())                     // perhaps lost
 				for i, p := range places {
 					select {
 					case l, ok := <-p.Granted():

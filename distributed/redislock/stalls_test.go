@@ -82,14 +82,10 @@ func noError(t testing.TB, err error, ttl time.Duration) {
 
 // ttlOf is T of a lease or a place of ours.
 func ttlOf(x any) time.Duration {
-	switch x := x.(type) {
-	case *lease:
-		return x.a.ttl
-	case place:
-		return x.a.ttl
-	default:
-		return testTTL
+	if a := attemptBehind(x); a != nil {
+		return a.TTL
 	}
+	return testTTL
 }
 
 // measured runs the tests of a package and measures meanwhile.

@@ -27,10 +27,9 @@ const (
 // subscription is the one of a Backend, for all its keys and instances: a channel for each system, over one connection. Messages can be
 // lost, doubled and overtake each other. None is needed: they only make things quick.
 type subscription struct {
-	s        *session
-	nodes    *nodes
-	attempts *attempts
-	minTTL   atomic.Int64 // the shortest TTL asked for, in ns
+	b      *Backend
+	s      *session
+	minTTL atomic.Int64 // the shortest TTL asked for, in ns
 
 	once sync.Once // starts listening
 	wg   sync.WaitGroup
@@ -48,9 +47,7 @@ const (
 	countedFor = time.Minute
 )
 
-func newSubscription(s *session, n *nodes, all *attempts) *subscription {
-	return &subscription{s: s, nodes: n, attempts: all}
-}
+func newSubscription(b *Backend) *subscription { return &subscription{b: b, s: b.s} }
 
 // open starts to listen, the first time.
 func (u *subscription) open() {
@@ -92,14 +89,17 @@ func (u *subscription) OnSubscribe(channel string) {
 	if u.isBack() {
 		u.s.log.Info("redislock: subscription is back")
 	}
-	all := u.attempts.list()
+	all := u.b.nodes.attempts()
 	for _, a := range all {
-		if a.wire.space != e {
+		if a.Wire.space != e {
 			continue
 		}
-		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
-		a.heartbeatIn(rand.N(spread + 1))
-		a.wantLease()
+		if a.Waiting() {
+			spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.TTL)/2)
+			a.LookIn(rand.N(spread + 1))
+		} else if a.Held() {
+			a.Refused()
+		}
 	}
 }
 
@@ -154,9 +154,9 @@ func (u *subscription) OnMessage(channel, text string) {
 	if !ok {
 		return
 	}
-	a, system := u.attempts.find(m.attempt), conn.SystemIn(channel)
+	a, system := u.b.nodes.find(m.attempt), conn.SystemIn(channel)
 	switch {
-	case a != nil && conn.SystemOf(a.key) != system:
+	case a != nil && conn.SystemOf(a.Key) != system:
 	case m.kind == grantMessage && a == nil:
 		if conn.SystemOf(m.key) == system {
 			u.giveBack(m)
@@ -165,29 +165,35 @@ func (u *subscription) OnMessage(channel, text string) {
 	case m.kind == grantMessage:
 		u.grant(a, m)
 	case m.kind == contendedMessage, m.kind == uncontendedMessage:
-		a.setContended(m.kind == contendedMessage)
+		a.Noticed(m.kind == contendedMessage)
 	case m.kind == refusedMessage:
-		a.want()
+		a.Refused()
 	case m.kind == lostMessage:
-		a.verify()
+		if l := a.Lease(); l != nil {
+			l.RenewBy(time.Now()) // no message is believed (rule R17)
+		}
 	case m.kind == checkMessage:
-		a.heartbeatSooner(m.delay)
+		sooner(a, m.delay)
 	}
 }
+
+// sooner has a place send a heartbeat because of a message: a place that waits for longer would be lost.
+func sooner(a *attempt, d time.Duration) { a.LookSooner(min(d, distributed.HeartbeatInterval(a.TTL))) }
 
 // grant delivers the lock to the attempt that waits for it. One that cannot be the server's has the server asked.
 func (u *subscription) grant(a *attempt, m message) {
 	switch {
-	case m.key != a.key || m.mode != a.mode || !a.wire.isOf(m.instance):
-	case !m.grant.plausible(a.after, time.Now()):
-		a.heartbeatSooner(0)
-	case !a.receive(m.grant):
-		u.giveBack(m)
+	case m.key != a.Key || m.mode != a.Mode || !a.Wire.isOf(m.instance):
+	case !m.grant.plausible(a.Wire.after.Load(), time.Now()):
+		sooner(a, 0)
+	default:
+		a.Stands(u.b.granted(a, m.grant))
 	}
 }
 
 // giveBack returns a grant that nobody waits for any more (rule R4).
 func (u *subscription) giveBack(m message) {
-	w := u.s.attempt(m.attempt, m.key, m.instance, m.mode, orphanTTL, distributed.ClaimWindow(orphanTTL))
-	u.nodes.of(m.key).background.leave(&w, orphanTTL)
+	a := u.b.client.Orphan(m.attempt.Number, distributed.Request{Key: m.key, Mode: m.mode, TTL: orphanTTL})
+	u.b.identify(a, m.attempt, m.instance)
+	a.Discard()
 }

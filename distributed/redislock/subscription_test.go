@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // A subscription that cannot be made has one line when it goes and one when it is back, however often it is tried in between; one
@@ -17,7 +19,10 @@ import (
 func TestASubscriptionThatFailsHasFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		u := newSubscription(&session{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil))}, nil, newAttempts(1))
+		b := &Backend{s: &session{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil))}, nodes: &nodes{}}
+		b.client = driver.New(half{b}, clientSettings)
+		b.nodes.home = newNode(b)
+		u := newSubscription(b)
 		u.s.spaces.of("shop", "PROCESS")
 		channel := channelOf("shop", "PROCESS")
 		lines := func(what string) int { return strings.Count(log.String(), what) }

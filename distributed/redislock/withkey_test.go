@@ -61,7 +61,7 @@ func TestWithKeyNamesThatShareAKeyExcludeEachOther(t *testing.T) { // rule R1
 		time.Sleep(20 * time.Millisecond)
 		require.Empty(t, next.Granted())
 		release(t, first)
-		first = granted(t, next).(*lease)
+		first = ours(granted(t, next))
 		now := fence(t, first)
 		require.Greater(t, now, last)
 		last = now

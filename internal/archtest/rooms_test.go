@@ -90,7 +90,8 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/redislock", what: "backend on Redis",
-		knows: append([]string{"internal/redisopts", "internal/conn", "internal/parts"}, backend...), imports: []string{redisClient},
+		knows:   []string{"internal/redisopts", "internal/conn", "internal/parts", "internal/identity", "distributed", "distributed/driver"},
+		imports: []string{redisClient},
 	},
 	{
 		path: "distributed/redlock", what: "backend on independent Redis servers",
