@@ -11,7 +11,7 @@ import (
 const (
 	schedules = "^TestManySchedules$"
 	sessions  = "Session"
-	races     = "^Test(ALane|ARequest|ADrop|Gone|AReleaseThat|Close)"
+	races     = "^Test(ALane|ARequest|ARefusal|ADrop|Gone|AReleaseThat|Close|AMessage|Messages|AClaim|AGrant)"
 )
 
 // mutants are mistakes, each in one place of this package.
@@ -110,6 +110,36 @@ var mutants = []judge.Mutant{
 		"a Drop that was not answered is not sent after a pause", "lane.go",
 		"ln.pause(paused)",
 		"if !@ {\n\t\tln.pause(paused)\n\t}", schedules,
+	},
+	{
+		"a claim that was not answered leaves what it has left", "attempt.go",
+		"a.lose(!errors.Is(err, distributed.ErrLeaseLost))",
+		"a.lose(!@ && !errors.Is(err, distributed.ErrLeaseLost))", races,
+	},
+	{
+		"a grant that is quicker than the answer to Enter is forgotten", "attempt.go",
+		"if a.early != nil {",
+		"if !@ && a.early != nil {", races,
+	},
+	{
+		"a refused Drop keeps Close waiting", "drop.go",
+		"&& !(a.refused && a.b.Closed())",
+		"&& !(!@ && a.refused && a.b.Closed())", races,
+	},
+	{
+		"a message puts a look off", "look.go",
+		"|| a.next.After(now) &&",
+		"|| !@ && a.next.After(now) &&", races,
+	},
+	{
+		"a message hides a waiter from an answer", "attempt.go",
+		"if waits || !newer {",
+		"if !@ && waits || !newer {", races,
+	},
+	{
+		"a refusal that comes before the grant is forgotten", "attempt.go",
+		"s.Wanted || a.wanted",
+		"s.Wanted || !@ && a.wanted", races,
 	},
 	{
 		"a look that was not answered is the last", "look.go",

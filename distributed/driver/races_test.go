@@ -445,3 +445,80 @@ func TestAReleaseThatIsNotAnsweredSaysWhy(t *testing.T) {
 		require.ErrorIs(t, err, broken)
 	})
 }
+
+// renewedStub is a stub without a session, whose renewals a test answers.
+type renewedStub struct {
+	*stub
+	renew func(a *Attempt[string])
+	claim time.Duration // how long a claim may take
+}
+
+func (s *renewedStub) Renew(_ context.Context, due []*Attempt[string]) {
+	for _, a := range due {
+		s.renew(a)
+	}
+}
+
+func (s *renewedStub) ClaimTime(*Attempt[string]) time.Duration { return s.claim }
+
+// renewedStubbed runs a test of one Backend above a stub without a session, which answers renewals.
+func renewedStubbed(t *testing.T, f func(t *testing.T, s *renewedStub)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &renewedStub{stub: &stub{}, renew: func(a *Attempt[string]) { a.Renewed(time.Now(), false) }}
+		pause := func(int) time.Duration { return 10 * time.Millisecond }
+		s.b = New(s, Settings{Name: "stub", LookMost: 1, DropMost: 2, Drops: 1, Pause: pause})
+		s.lane = s.b.NewLane(t.Context(), nil)
+		defer func() { require.NoError(t, s.b.Close()) }()
+		f(t, s)
+	})
+}
+
+// A grant of which little is left is claimed before anybody gets it. If that is not answered it may have been carried out, for a TTL: the
+// place is lost, and what it may have is dropped.
+func TestAClaimThatIsNotAnsweredIsDropped(t *testing.T) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		s.renew, s.claim, s.enter = func(*Attempt[string]) {}, dropTTL, s.queued
+		_, p, err := s.asks(t, nil)
+		require.NoError(t, err)
+		AttemptOf[string](p).Stands(Standing{Kind: Granted, Next: Never})
+		time.Sleep(dropTTL / 2)
+		require.Empty(t, p.Granted(), "it is tried again")
+		_, ok := <-p.Granted()
+		require.False(t, ok)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, s.drops(AttemptOf[string](p)))
+	})
+}
+
+// A grant can be pushed before the answer that the request has a place. It lasts from when the request was made.
+func TestAGrantCanBeQuickerThanTheAnswer(t *testing.T) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		start := time.Now()
+		s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
+			time.Sleep(time.Millisecond)
+			a.Stands(Standing{Kind: Granted, Next: Never})
+			time.Sleep(time.Millisecond)
+			return s.queued(a, prev)
+		}
+		_, p, err := s.asks(t, nil)
+		require.NoError(t, err)
+		require.Len(t, p.Granted(), 1)
+		l := <-p.Granted()
+		require.Equal(t, distributed.Validity(start, distributed.ClaimWindow(dropTTL)), l.Until())
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// What is refused is dropped again, but Close does not wait for it.
+func TestCloseDoesNotWaitForARefusedDrop(t *testing.T) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		s.drop = func(a *Attempt[string]) Outcome { a.Denied(errors.New("no right to it")); return Unknown }
+		l := s.lease(t, nil)
+		require.False(t, l.(distributed.AsyncLease).StartRelease())
+		time.Sleep(35 * time.Millisecond)
+		require.GreaterOrEqual(t, s.drops(AttemptOf[string](l)), 3)
+		start := time.Now()
+		require.NoError(t, s.b.Close())
+		require.Less(t, time.Since(start), 50*time.Millisecond)
+	})
+}
