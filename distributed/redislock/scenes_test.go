@@ -64,8 +64,9 @@ type process struct {
 	b      *Backend
 	s      *stage
 	letter string
-	faults []string   // of its next requests; guarded by s.mu
-	held   *conn.Call // guarded by s.mu
+	faults []string      // of its next requests; guarded by s.mu, as all below
+	held   *conn.Call    // see deliver
+	next   chan struct{} // closed when another request is answered that a request waits for
 }
 
 func (s *stage) Key(name string) string { return s.system + ":" + name }
@@ -152,7 +153,8 @@ func (p *process) Do(ctx context.Context, calls ...*conn.Call) {
 	}
 }
 
-// do makes a call, or has a fault: its answer is lost, it is refused, it is held up, its caller goes, or it is lost itself.
+// do makes a call, or has a fault: its answer is lost, it is refused, it is held up, its caller goes, or it is lost itself; or the next
+// request overtakes it.
 func (p *process) do(ctx context.Context, c *conn.Call) {
 	regular := slices.Contains([]*conn.Script{heartbeatScript, renewScript, renewAllScript, renewOneScript}, c.Script)
 	if p.s.Muted(p.letter) || regular && !p.s.Awaits(p.letter) {
@@ -164,11 +166,27 @@ func (p *process) do(ctx context.Context, c *conn.Call) {
 	if len(p.faults) > 0 && !regular {
 		fault, p.faults = p.faults[0], p.faults[1:]
 	}
+	next := p.next
+	p.next = nil
+	if fault == "overtaken" {
+		p.next = make(chan struct{})
+	}
+	overtaken := p.next
 	p.s.mu.Unlock()
 	switch fault {
+	case "overtaken":
+		p.s.Say(p.letter, text+" (overtaken)")
+		select {
+		case <-overtaken:
+		case <-time.After(patience):
+		}
+		fallthrough
 	case "":
 		p.Transport.Do(ctx, c)
 		p.s.Say(p.letter, text+p.answer(c))
+		if next != nil {
+			close(next)
+		}
 		return
 	case "answer":
 		p.Transport.Do(ctx, c)
