@@ -87,17 +87,3 @@ func TestReleaseRefusedForAMomentIsTriedAgain(t *testing.T) {
 		})
 	}
 }
-
-// A task that was refused does not keep Close waiting.
-func TestCloseDoesNotWaitForARefusedRelease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := asUser(t, s)
-	l := newUser(t, b).lasting(time.Minute).lease("shop:product:1")
-	s.Do("ACL", "SETUSER", "shop", "-evalsha")
-	l.StartRelease()
-	time.Sleep(50 * time.Millisecond)
-	start := time.Now()
-	require.NoError(t, b.Close())
-	inTime(t, "Close", time.Since(start), longestPause)
-}

@@ -7,11 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
@@ -72,127 +70,19 @@ func (h hostileListener) OnMessage(channel, text string) {
 	}
 }
 
-// TestHostileNetwork: readers and writers of six processes, five of them over a hostile network, in a hurry, giving up,
-// releasing in every way. Two that exclude each other never hold the lock together, no fence decreases, nothing is left behind.
+// TestHostileNetwork is a storm of six processes, five of them over a hostile network.
 func TestHostileNetwork(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
-	t.Parallel()
-	run := testscope.Scale(4*time.Second, 40*time.Second)
 	s := redistest.Start(t)
 	h := hostile{wg: new(sync.WaitGroup), rand: testseed.Rand(t)}
-	var mu sync.Mutex
-	var last uint64 // the store's fence: writers must be larger, readers not smaller
-	readers, writers := 0, 0
-	var turns, over, lost int
-	ctx, cancel := context.WithTimeout(t.Context(), run)
-	defer cancel()
-	var wg sync.WaitGroup
+	storm := testlocker.Storm{TTL: testTTL, Break: func(context.Context, *rand.Rand) { time.Sleep(time.Second) }}
 	for i := range 6 {
 		b := open(t, s.Addr)
 		if i > 0 {
 			swapTransport(b, func(tr conn.Transport) conn.Transport { return hostile{tr, h.wg, h.rand} })
 		}
-		u := newUser(t, b).lasting(400 * time.Millisecond)
-		wg.Go(func() {
-			var prev distributed.Lease
-			for ctx.Err() == nil {
-				req := distributed.Request{Key: key(t), Instance: u.name, TTL: u.ttl, Prev: prev}
-				if h.rand.IntN(3) == 0 {
-					req.Mode = distributed.Shared
-				}
-				c, end := context.WithTimeout(ctx, h.upTo(600*time.Millisecond))
-				l, p, err := b.Enter(c, req)
-				prev = nil
-				if err != nil {
-					end()
-					continue
-				}
-				if p != nil {
-					var ok bool
-					select {
-					case l, ok = <-p.Granted():
-						if !ok {
-							mu.Lock()
-							lost++
-							mu.Unlock()
-							end()
-							continue
-						}
-					case <-c.Done():
-						_ = p.Leave(context.Background())
-						end()
-						continue
-					}
-				}
-				end()
-				f, ok := l.NextFence()
-				mu.Lock()
-				valid := func() bool { return !distributed.Over(time.Now(), l.Until()) && !isLost(l) }
-				if ok && valid() {
-					if req.Mode == distributed.Exclusive {
-						if f <= last {
-							t.Errorf("writer's fence %d after %d", f, last)
-						}
-						last = f
-						if readers+writers > 0 {
-							t.Errorf("a writer beside %d readers and %d writers", readers, writers)
-						}
-						writers++
-					} else {
-						if f <= last {
-							t.Errorf("reader's fence %d after writer's %d", f, last)
-						}
-						if writers > 0 {
-							t.Errorf("a reader beside a writer")
-						}
-						readers++
-					}
-					turns++
-					mu.Unlock()
-					hold := h.upTo(10 * time.Millisecond)
-					if h.rand.IntN(10) == 0 {
-						hold = h.upTo(500 * time.Millisecond)
-					}
-					for until := time.Now().Add(hold); time.Now().Before(until) && valid() && time.Until(l.Until()) > 15*time.Millisecond; {
-						time.Sleep(time.Millisecond)
-					}
-					mu.Lock()
-					if req.Mode == distributed.Exclusive {
-						writers--
-					} else {
-						readers--
-					}
-				} else {
-					over++
-				}
-				mu.Unlock()
-				switch h.rand.IntN(3) {
-				case 0:
-					prev = l
-				case 1:
-					l.(distributed.AsyncLease).StartRelease()
-					prev = l
-				default:
-					_ = l.Release(context.Background())
-				}
-			}
-			if prev != nil {
-				_ = prev.Release(context.Background())
-			}
-		})
+		storm.Backends = append(storm.Backends, b)
 	}
-	wg.Wait()
+	storm.Run(t)
 	h.wg.Wait()
-	t.Logf("%d turns, %d over when received, %d places lost", turns, over, lost)
-	require.Greater(t, turns, 10)
-	require.Eventually(t, func() bool { return s.Do("GET", key(t)) == nil && queueLength(s, key(t)) == 0 }, patience, 10*time.Millisecond)
-}
-
-func isLost(l distributed.Lease) bool {
-	select {
-	case <-l.Lost():
-		return true
-	default:
-		return false
-	}
 }

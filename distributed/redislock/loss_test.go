@@ -154,72 +154,7 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 	release(t, l)
 }
 
-// heldUp delivers the answer to the first refill when the gate is open.
-type heldUp struct {
-	conn.Transport
-	answered, gate chan struct{}
-	once           atomic.Bool
-}
-
-func (h *heldUp) Do(ctx context.Context, calls ...*conn.Call) {
-	h.Transport.Do(ctx, calls...)
-	for _, c := range calls {
-		if c.Script == refillScript && h.once.CompareAndSwap(false, true) {
-			close(h.answered)
-			<-h.gate
-		}
-	}
-}
-
-// TestFencesGrowOverRefills: of two refills under way the later block sometimes came first, and the earlier one was given out
-// after it.
-func TestFencesGrowOverRefills(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	h := &heldUp{Transport: b.s.tr, answered: make(chan struct{}), gate: make(chan struct{})}
-	b.s.tr = h
-	l := newUser(t, b).lasting(30 * time.Second).lease(key(t))
-	last := uint64(0)
-	next := func() bool {
-		n, ok := l.NextFence()
-		if ok {
-			require.Greater(t, n, last)
-			last = n
-		}
-		return ok
-	}
-	for next() { // at half of the block a refill leaves in the background
-	}
-	<-h.answered
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, l.Refill(ctx), distributed.ErrUnavailable, "it waits for the one under way")
-	close(h.gate)
-	for range 3 * laterBlock {
-		if !next() {
-			require.NoError(t, l.Refill(t.Context()))
-		}
-	}
-	release(t, l)
-}
-
-// A lease that was lost at the server is not reported as released, neither when an Enter names it as Prev:
-func TestLostPrevIsNotReleased(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	u, other := newUser(t, b), newUser(t, open(t, s.Addr))
-	l := u.lease(key(t))
-	s.Do("DEL", key(t))
-	theirs := other.lease(key(t)) // somebody else is in
-	p := u.place(key(t), func(r *distributed.Request) { r.Prev = l })
-	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	_ = p
-	release(t, theirs)
-}
-
-// nor when a later attempt of its instance has the lock.
+// TestLostLeaseIsNotReleasedByALaterAttempt: a lease that was lost at the server is not reported as released.
 func TestLostLeaseIsNotReleasedByALaterAttempt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -231,26 +166,6 @@ func TestLostLeaseIsNotReleasedByALaterAttempt(t *testing.T) {
 	l2 := u.lease(key(t))
 	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
 	release(t, l2)
-}
-
-// TestPrevReleasedInTheBackgroundIsNotLost: whichever reaches the server first, the release or the Enter.
-func TestPrevReleasedInTheBackgroundIsNotLost(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr))
-	l := u.lease(key(t))
-	for range 300 {
-		l.StartRelease()
-		next := u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
-		require.NoError(t, l.Release(t.Context()))
-		l = next
-	}
-	for range 20 { // the release is there already
-		l.StartRelease()
-		require.NoError(t, l.Release(t.Context()))
-		l = u.lease(key(t), func(r *distributed.Request) { r.Prev = l })
-	}
-	release(t, l)
 }
 
 // TestPrevReleasedByAnEarlierTryIsNotLost: the answer to the Enter that released it was lost, and by the time of the repeat

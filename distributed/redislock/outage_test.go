@@ -135,37 +135,6 @@ func waitOut(ctx context.Context, u user, key string, first *atomic.Bool, served
 	}
 }
 
-func TestReleaseGoesOnWhileTheServerIsAway(t *testing.T) {
-	testscope.Long(t, "stops a server")
-	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(5 * time.Second)
-	l := u.lease(key(t))
-	s.Pause()
-	start := time.Now()
-	l.StartRelease() // does not block
-	inTime(t, "begun", time.Since(start), 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, l.Release(ctx), distributed.ErrUnavailable)
-	time.Sleep(time.Second)
-	s.Resume()
-	require.NoError(t, l.Release(t.Context()))
-	require.Nil(t, s.Do("GET", key(t)))
-}
-
-func TestCloseAwaitsReleases(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	u := newUser(t, b)
-	for i := range 50 {
-		u.lease(key(t) + string(rune('0'+i))).StartRelease()
-	}
-	require.NoError(t, b.Close())
-	require.Equal(t, int64(0), s.Do("EVAL", "return #redis.call('KEYS', 'test:*')", 0))
-}
-
 func TestSentinelFailover(t *testing.T) {
 	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()

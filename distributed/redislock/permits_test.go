@@ -20,12 +20,6 @@ func permit(n int) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
 }
 
-// readersOf is how many leases the server has in the lock's list of readers.
-func readersOf(s *redistest.Server, key string) int64 {
-	n, _ := s.Do("ZCARD", keysOf(key, "")[readersKey]).(int64)
-	return n
-}
-
 // Others' semaphores keep the permit of a process that has died for ever.
 func TestAPermitOfAKilledProcessIsFreed(t *testing.T) {
 	testscope.Long(t, "kills processes")
@@ -71,37 +65,6 @@ func TestAStoppedHolderOfAPermitFindsItLost(t *testing.T) {
 	holder.signal(syscall.SIGCONT)
 	holder.says("lost true false")
 	release(t, l)
-}
-
-// A reply to a request for a permit, or to its release, is lost: the request is repeated and has one effect.
-func TestALostReplyTakesOnePermit(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	for _, lose := range []*conn.Script{enterScript, leaveScript} {
-		t.Run(lose.Name, func(t *testing.T) {
-			t.Parallel()
-			proxy := redistest.NewProxy(t, s.Addr)
-			far, near := newUser(t, open(t, proxy.Addr)).lasting(3*time.Second), newUser(t, open(t, s.Addr)).lasting(3*time.Second)
-			release(t, far.lease(key(t))) // connected, and the scripts are known
-			if lose == enterScript {
-				proxy.LoseReply(lose.SHA)
-			}
-			l := far.lease(key(t), permit(2))
-			require.Equal(t, int64(1), readersOf(s, key(t)))
-			beside := near.lease(key(t), permit(2))
-			next, last := newUser(t, near.b).lasting(3*time.Second).place(key(t), permit(2)), newUser(t, near.b).lasting(3*time.Second).place(key(t), permit(2))
-			if lose == leaveScript {
-				proxy.LoseReply(lose.SHA)
-			}
-			release(t, l)
-			require.True(t, proxy.Lost())
-			l2 := granted(t, next)
-			require.Equal(t, int64(1), queueLength(s, key(t)), "one release lets one in")
-			release(t, l2)
-			release(t, granted(t, last))
-			release(t, beside)
-		})
-	}
 }
 
 // All that a semaphore keeps expires, whatever becomes of its holders and waiters.
