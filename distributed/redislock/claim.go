@@ -229,20 +229,5 @@ func (d half) Close() {
 	d.nodes.close()
 }
 
-// Look implements driver.Driver: a heartbeat refreshes each place, and finds a grant whose message was lost (rule R7).
-func (d half) Look(ctx context.Context, some []*attempt) {
-	waiting := make([]*attempt, 0, len(some))
-	for _, a := range some {
-		if a.Waiting() {
-			waiting = append(waiting, a)
-		} else {
-			a.LookIn(driver.Never)
-		}
-	}
-	if len(waiting) > 0 {
-		waiting[0].Wire.node.beat(ctx, waiting)
-	}
-}
-
 // ClaimTime implements driver.Renewer (rule R5).
 func (d half) ClaimTime(a *attempt) time.Duration { return d.s.network().claimTime(a.TTL) }

@@ -26,14 +26,16 @@ const (
 	slowestRetry = 500 * time.Millisecond
 )
 
-// beat sends heartbeats, unless the server does not answer: then a little later (rule R7).
-func (n *node) beat(ctx context.Context, batch []*attempt) {
+// Look implements driver.Driver: a heartbeat refreshes each place, and finds a grant whose message was lost (rule R7). While the server
+// does not answer, it comes a little later.
+func (half) Look(ctx context.Context, some []*attempt) {
+	n := some[0].Wire.node
 	select {
 	case n.beats <- struct{}{}:
 		defer func() { <-n.beats }()
-		n.sendBatch(ctx, batch)
+		n.sendBatch(ctx, some)
 	default:
-		for _, a := range batch {
+		for _, a := range some {
 			a.LookIn(jittered(distributed.HeartbeatInterval(a.TTL) / 4))
 		}
 	}
