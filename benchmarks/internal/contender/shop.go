@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/benchmarks/internal/server"
@@ -24,11 +25,19 @@ const Guard = "guard"
 
 var batchSizes = []int{64, 16, 256}
 
+// market is a database that sells.
+type market struct {
+	place
+	name, module string
+	open         func(o Options, together bool) (*till, error)
+}
+
 // shops are ways to sell one product, and in Redis the same with work instead of a database.
 func shops() []Contender {
-	all := sellers(place{OverBatch, server.Postgres, true}, "PostgreSQL", pgxModule, openPgShop)
-	all = append(all, sellers(place{OverBatch, server.SQLite, true}, "SQLite", sqliteModule, openSQLiteShop)...)
-	return append(all, workers()...)
+	return slices.Concat(
+		market{place{OverBatch, server.Postgres, true}, "PostgreSQL", pgxModule, openPostgresTill}.sellers(),
+		market{place{OverBatch, server.SQLite, true}, "SQLite", sqliteModule, openSQLiteTill}.sellers(),
+		workers())
 }
 
 // pools are the sizes that are tried, in connections of each instance. One order after the other passes through the row, so more
@@ -42,98 +51,85 @@ const ourPool = 2
 // knows nothing of pipelines.
 const Pipelined = "-piped"
 
-type openTill = func(o Options, pool int) (till, error)
-
 // sellers are ours, and what sells without our lock: that in the fastest way.
-func sellers(at place, name, module string, open openTill) []Contender {
-	plain := open
-	if module == pgxModule {
-		plain = openPlainPgShop
-	}
-	var all []Contender
+func (m market) sellers() (all []Contender) {
 	for _, n := range batchSizes {
-		all = append(all, ourSeller(at, Batched(n), fmt.Sprintf("%s: WrapBatch, up to %d orders in one transaction", name, n), plain, inBatches(n)))
+		all = append(all, m.ours(Batched(n), fmt.Sprintf("%s: WrapBatch, up to %d orders in one transaction", m.name, n), false, inBatches(n)))
 	}
-	all = append(all, ourSeller(at, Guard, name+": Wrap, one order in one transaction", plain, oneByOne))
-	if module == pgxModule {
-		all = append(all, ourSeller(at, Batched(64)+Pipelined, "PostgreSQL: the same, pipelined", open, inBatches(64)),
-			ourSeller(at, Guard+Pipelined, "PostgreSQL: the same, pipelined", open, oneByOne))
+	all = append(all, m.ours(Guard, m.name+": Wrap, one order in one transaction", false, oneByOne))
+	if m.store == server.Postgres {
+		all = append(all, m.ours(Batched(64)+Pipelined, "PostgreSQL: the same, pipelined", true, inBatches(64)),
+			m.ours(Guard+Pipelined, "PostgreSQL: the same, pipelined", true, oneByOne))
 	}
 	for _, w := range ways {
-		if w.postgresOnly && module != pgxModule {
-			continue
+		if m.store == server.Postgres || !w.postgresOnly {
+			all = append(all, m.theirs(w)...)
 		}
-		settings := fmt.Sprintf("%s: %s", name, w.on(module))
-		all = append(all, tuned(w.name, settings, theirPools(at, w, settings, module, open)...)...)
 	}
 	return all
 }
 
-func ourSeller(at place, name, settings string, open openTill, sell func(till, *wllock.Locker) sale) Contender {
+func (m market) ours(name, settings string, together bool, sell func(*till, *wllock.Locker) sale) Contender {
 	pool := fmt.Sprintf("pool %d", ourPool)
 	settings += ": BEGIN, claim for the fence; INSERT, UPDATE, COMMIT. The lock over Redis, all defaults; " + pool
-	c := at.has(Subject, ourModule, statements, []entry{{name, settings, func(o Options) (Instance, error) { return openOurShop(o, open, sell) }}})[0]
+	c := m.one(Subject, ourModule, statements, entry{name, settings, func(o Options) (Instance, error) {
+		o.Workers = ourPool
+		t, err := m.open(o, together)
+		if err != nil {
+			return nil, err
+		}
+		l, err := openOurs(Options{Addr: o.Locks, Locker: o.Locker}, overRedis)
+		if err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+		return &shop{sell(t, l.locker), func() error { return errors.Join(l.Close(), t.Close()) }}, nil
+	}})
 	c.Locks, c.Setting = true, pool
 	return c
 }
 
-// theirPools are a way to sell with each size of the pool.
-func theirPools(at place, w way, settings, module string, open openTill) (all []Contender) {
+// theirs are a way to sell with each size of the pool.
+func (m market) theirs(w way) []Contender {
+	settings := fmt.Sprintf("%s: %s", m.name, w.on(m.store))
+	var each []Contender
 	for _, size := range pools {
 		pool := fmt.Sprintf("pool %d", size)
-		c := at.has(Rival, module, statements, []entry{{fmt.Sprintf("%s-%d", w.name, size), settings + "; " + pool, func(o Options) (Instance, error) {
-			t, err := open(o, size)
+		c := m.one(Rival, m.module, statements, entry{fmt.Sprintf("%s-%d", w.name, size), settings + "; " + pool, func(o Options) (Instance, error) {
+			o.Workers = size
+			t, err := m.open(o, true)
 			if err != nil {
 				return nil, err
 			}
-			return &shop{till: t, sell: func(ctx context.Context, buyer int64) error { return w.sell(ctx, t, buyer) }}, nil
-		}}})[0]
+			return &shop{func(ctx context.Context, buyer int64) error { return w.sell(ctx, t, buyer) }, t.Close}, nil
+		}})
 		c.Setting = pool
-		all = append(all, c)
+		each = append(each, c)
 	}
-	return all
+	return tuned(w.name, settings, each...)
 }
 
 // sale sells one piece.
 type sale = func(ctx context.Context, buyer int64) error
 
-// shop is an Instance.
+// shop is an Instance that sells.
 type shop struct {
-	till
-	sell   sale
-	locker *wllock.Locker // nil: the database's locks
+	sell  sale
+	close func() error
 }
 
 // Sell implements Seller.
 func (s *shop) Sell(ctx context.Context, buyer int64) error { return s.sell(ctx, buyer) }
 
 // Do implements Instance.
-func (s *shop) Do(context.Context, string, func(context.Context) error) error {
+func (*shop) Do(context.Context, string, func(context.Context) error) error {
 	return errors.New("a shop sells")
 }
 
-func (s *shop) Close() error {
-	var err error
-	if s.locker != nil {
-		err = s.locker.Close(context.Background())
-	}
-	return errors.Join(err, s.till.Close())
-}
-
-func openOurShop(o Options, open openTill, sell func(till, *wllock.Locker) sale) (Instance, error) {
-	t, err := open(o, ourPool)
-	if err != nil {
-		return nil, err
-	}
-	l, err := openOurs(Options{Addr: o.Locks, Locker: o.Locker}, overRedis)
-	if err != nil {
-		return nil, errors.Join(err, t.Close())
-	}
-	return &shop{till: t, sell: sell(t, l.locker), locker: l.locker}, nil
-}
+// Close implements Instance.
+func (s *shop) Close() error { return s.close() }
 
 // oneByOne sells one piece in each hold.
-func oneByOne(t till, l *wllock.Locker) sale {
+func oneByOne(t *till, l *wllock.Locker) sale {
 	sell := wllock.Wrap(l, "product", func(int64) string { return server.Product }, func(ctx context.Context, buyer int64) (struct{}, error) {
 		held, _ := wllock.HeldFrom(ctx)
 		return struct{}{}, sellFenced(context.WithoutCancel(ctx), t, held.Fence(), []int64{buyer})
@@ -145,8 +141,8 @@ func oneByOne(t till, l *wllock.Locker) sale {
 }
 
 // inBatches sells to up to n buyers in each hold. They wait until their batch has ended, so that the audit may be exact.
-func inBatches(n int) func(till, *wllock.Locker) sale {
-	return func(t till, l *wllock.Locker) sale {
+func inBatches(n int) func(*till, *wllock.Locker) sale {
+	return func(t *till, l *wllock.Locker) sale {
 		sell := wllock.WrapBatch(l, "product", func(int64) string { return server.Product },
 			func(ctx context.Context, batch []*wllock.Item[int64, struct{}]) error {
 				buyers := make([]int64, len(batch))

@@ -58,6 +58,7 @@ var (
 // All returns all contenders by their groups, in each wllock first, limits last.
 func All() []Contender {
 	const pgDefaults = defaults + "; hand-overs pushed by NOTIFY"
+	const perCaller = "; a connection for every holder or waiter"
 	permits := "all defaults: a lease and a fence for each holder"
 	ideal := Ideal()
 	return slices.Concat(
@@ -82,23 +83,20 @@ func All() []Contender {
 		}),
 		onMariaDB.longer(defaults, statements, overMariaDB),
 		onMariaDB.has(Rival, mysqlModule, statements, []entry{
-			{"GET_LOCK", "GET_LOCK and RELEASE_LOCK, a connection for every holder or waiter", openGetLock},
-			{"FOR UPDATE", "BEGIN and SELECT ... FOR UPDATE of a lock's row in one round trip, COMMIT; a connection for every holder or waiter", openMySQLRow},
+			{"GET_LOCK", "GET_LOCK and RELEASE_LOCK, a connection for every holder or waiter", getLock.on(openMariaDB)},
+			{"FOR UPDATE", "BEGIN and SELECT ... FOR UPDATE of a lock's row in one round trip, COMMIT" + perCaller, mysqlRow.on(openMariaDB)},
 		}),
 		onMariaDB.has(Limit, mysqlModule, statements, updates(openMariaDB)),
 		onPostgres.longer(pgDefaults, statements, overPostgres),
 		onPostgres.has(Rival, pgxModule, statements, []entry{
-			pgLock("advisory", "pg_advisory_lock and pg_advisory_unlock, of the session",
-				"SELECT pg_advisory_lock(%d)", "SELECT pg_advisory_unlock(%d)"),
-			pgLock("advisory-tx", "BEGIN and pg_advisory_xact_lock in one round trip, COMMIT",
-				"BEGIN; SELECT pg_advisory_xact_lock(%d)", "COMMIT"),
-			pgLock("FOR UPDATE", "BEGIN and SELECT ... FOR UPDATE of a lock's row in one round trip, COMMIT",
-				"BEGIN; SELECT name FROM bench_locks WHERE name = '%d' FOR UPDATE", "COMMIT"),
+			{"advisory", "pg_advisory_lock and pg_advisory_unlock, of the session" + perCaller, advisory.on(openPostgres)},
+			{"advisory-tx", "BEGIN and pg_advisory_xact_lock in one round trip, COMMIT" + perCaller, advisoryTx.on(openPostgres)},
+			{"FOR UPDATE", "BEGIN and SELECT ... FOR UPDATE of a lock's row in one round trip, COMMIT" + perCaller, pgRow.on(openPostgres)},
 		}),
 		onPostgres.has(Limit, pgxModule, statements, updates(openPostgres)),
 		onSQLite.longer(defaults, nil, overSQLite),
 		onSQLite.has(Rival, sqliteModule, nil, []entry{
-			{"IMMEDIATE", "BEGIN IMMEDIATE and COMMIT: the write lock of the whole file, for any key; busy_timeout 60 s, a connection for every holder or waiter", openImmediate},
+			{"IMMEDIATE", "BEGIN IMMEDIATE and COMMIT: the write lock of the whole file, for any key; busy_timeout 60 s, a connection for every holder or waiter", immediate.on(openSQLite)},
 		}),
 		onSQLite.has(Rival, "", nil, []entry{
 			{"flock", "flock(2) of a file per key, opened for each call; knows no context and takes a thread for every waiter", openFlock},
@@ -113,8 +111,8 @@ func All() []Contender {
 		shops(),
 		onPermits.has(Subject, ourModule, ourCommands, []entry{{"permits", "Permits(8), " + permits, openPermits}}),
 		onPermits.has(Rival, ourModule, ourCommands, []entry{
-			{"sub-keys", "an exclusive lock on one of 8 keys, chosen at random", openSubKeys((*subKeys).random)},
-			{"sub-keys-short", "an exclusive lock on that of 8 keys for which fewest callers of the instance wait", openSubKeys((*subKeys).shortest)},
+			{"sub-keys", "an exclusive lock on one of 8 keys, chosen at random", openSubKeys(false)},
+			{"sub-keys-short", "an exclusive lock on that of 8 keys for which fewest callers of the instance wait", openSubKeys(true)},
 		}),
 		onPermits.has(Limit, "golang.org/x/sync", nil, []entry{{"x/sync", "semaphore.Weighted, all callers in one process, no service", openWeighted}}),
 	)
@@ -155,12 +153,12 @@ func backends() (all []Contender) {
 
 // Ping sends one PING per call and locks nothing: the cost of a round trip, and the maximum rate of the machine.
 func Ping() Contender {
-	return onRedis.has(Limit, goredisModule, []string{"ping"}, []entry{{"PING", "one command per call, no lock", openPing}})[0]
+	return onRedis.one(Limit, goredisModule, []string{"ping"}, entry{"PING", "one command per call, no lock", openPing})
 }
 
 // Ideal just calls the function, from one goroutine: the rate of a lock that costs nothing.
 func Ideal() Contender {
-	return onRedis.has(Limit, "", nil, []entry{{"ideal", "one goroutine, the same work one after the other, no lock", openIdeal}})[0]
+	return onRedis.one(Limit, "", nil, entry{"ideal", "one goroutine, the same work one after the other, no lock", openIdeal})
 }
 
 // entry is a row of the table.
@@ -172,12 +170,16 @@ type entry struct {
 // has makes contenders of rows.
 func (p place) has(role Role, module string, commands []string, rows []entry) (all []Contender) {
 	for _, r := range rows {
-		all = append(all, Contender{
-			Name: r.name, Settings: r.settings, Module: module, Commands: commands, Open: r.open,
-			Role: role, Group: p.group, Store: p.store, Fenced: p.fenced && role == Subject,
-		})
+		all = append(all, p.one(role, module, commands, r))
 	}
 	return all
+}
+
+func (p place) one(role Role, module string, commands []string, r entry) Contender {
+	return Contender{
+		Name: r.name, Settings: r.settings, Module: module, Commands: commands, Open: r.open,
+		Role: role, Group: p.group, Store: p.store, Fenced: p.fenced && role == Subject,
+	}
 }
 
 // ours are wllock over a backend, with tenures and without.
@@ -199,8 +201,8 @@ func (p place) longer(settings string, commands []string, open openBackend) []Co
 type library struct {
 	name, module string
 	commands     []string
-	settings     string                     // "the best of ..."
-	setting      func(time.Duration) string // as text
+	settings     string // with %v for the setting
+	tried        string // "the best of ..."
 	values       []time.Duration
 	open         func(o Options, value time.Duration) (Instance, error)
 }
@@ -209,13 +211,13 @@ type library struct {
 func (p place) tries(l library) []Contender {
 	var tunings []Contender
 	for _, v := range l.values {
-		c := p.has(Rival, l.module, l.commands, []entry{{
-			l.name + "-" + v.String(), l.setting(v), func(o Options) (Instance, error) { return l.open(o, v) },
-		}})[0]
+		c := p.one(Rival, l.module, l.commands, entry{
+			l.name + "-" + v.String(), fmt.Sprintf(l.settings, v), func(o Options) (Instance, error) { return l.open(o, v) },
+		})
 		c.Setting = v.String()
 		tunings = append(tunings, c)
 	}
-	return tuned(l.name, l.settings, tunings...)
+	return tuned(l.name, fmt.Sprintf(l.settings, l.tried), tunings...)
 }
 
 // tuned returns a contender that takes part with the best of these, and each of them as a variant.
@@ -234,20 +236,19 @@ var pauses = []time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.M
 var (
 	// redsyncs have as their own default 50 to 250 ms, at random, and 32 tries.
 	redsyncs = library{
-		"redsync", "github.com/go-redsync/redsync/v4", []string{"set", "evalsha", "eval"}, "retry delay the best of 1, 5, 10, 20 and 100 ms, tries without limit",
-		func(d time.Duration) string { return fmt.Sprintf("retry delay %v, tries without limit", d) }, pauses, openRedsync,
+		"redsync", "github.com/go-redsync/redsync/v4", []string{"set", "evalsha", "eval"},
+		"retry delay %v, tries without limit", "the best of 1, 5, 10, 20 and 100 ms", pauses, openRedsync,
 	}
 	// redislocks do not try again by default.
 	redislocks = library{
-		"redislock", "github.com/bsm/redislock", []string{"evalsha", "eval"}, "LinearBackoff, the best of 1, 5, 10, 20 and 100 ms",
-		func(d time.Duration) string { return fmt.Sprintf("LinearBackoff %v", d) }, pauses, openRedislock,
+		"redislock", "github.com/bsm/redislock", []string{"evalsha", "eval"},
+		"LinearBackoff %v", "the best of 1, 5, 10, 20 and 100 ms", pauses, openRedislock,
 	}
 	// rueidislocks do not poll: the server notifies them of a released key (client-side caching). What is tried is the time-out of one try, by
 	// default 20 ms.
 	rueidislocks = library{
 		"rueidislock", "github.com/redis/rueidis", []string{"evalsha", "eval", "hello", "client", "ping"},
-		"KeyMajority 1, NoLoopTracking, TryNextAfter the best of 20 ms, 100 ms and 1 s",
-		func(d time.Duration) string { return fmt.Sprintf("KeyMajority 1, NoLoopTracking, TryNextAfter %v", d) },
+		"KeyMajority 1, NoLoopTracking, TryNextAfter %v", "the best of 20 ms, 100 ms and 1 s",
 		[]time.Duration{time.Second, 100 * time.Millisecond, 20 * time.Millisecond}, openRueidislock,
 	}
 )

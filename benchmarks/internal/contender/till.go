@@ -9,36 +9,74 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/server"
 )
 
-// till is an instance's pool of connections to the shop's database.
-type till interface {
-	// on takes a connection, for which the caller waits while patience lasts. What then runs on it is not cut off; after an error it
-	// is rolled back.
-	on(patience context.Context, do func(exchange) error) error
-	begin() query
-	forUpdate() string // ends a SELECT that locks its row
-	addOrders(buyers []int64, fence uint64) query
-	Close() error
+// till is an instance's database of the shop.
+type till struct {
+	database
+	dialect
+	together bool // the statements of an exchange go together; otherwise each waits for the answer to the one before
 }
 
-// exchange sends statements together, in one round trip where there is a server, and fails with the first that fails.
-type exchange func(all ...query) error
-
-// query is a statement. errNoRow: a read has found nothing, or a write has changed nothing.
-type query struct {
-	text  string
-	args  []any
-	read  *int64 // where the value of its row goes; nil: it has none
-	write bool   // it must change a row
+// dialect is what a shop says differently in each database.
+type dialect struct {
+	begin     query
+	forUpdate string // ends a SELECT that locks its row
+	orders    func(buyers []int64, fence uint64) query
 }
-
-var commit = query{text: "COMMIT"}
-
-func write(text string, args ...any) query { return query{text: text, args: args, write: true} }
-
-func read(to *int64, text string, args ...any) query { return query{text: text, args: args, read: to} }
 
 var (
-	errNoRow     = errors.New("no row")
+	postgresDialect = dialect{query{text: "BEGIN"}, " FOR UPDATE", func(buyers []int64, fence uint64) query {
+		if len(buyers) == 1 {
+			return write(`INSERT INTO bench_orders (product, buyer, fence) VALUES ($1, $2, $3)`, server.Product, buyers[0], int64(fence))
+		}
+		return write(`INSERT INTO bench_orders (product, buyer, fence) SELECT $1, buyer, $3 FROM unnest($2::bigint[]) AS buyer`,
+			server.Product, buyers, int64(fence))
+	}}
+	sqliteDialect = dialect{query{text: "BEGIN IMMEDIATE"}, "", func(buyers []int64, fence uint64) query {
+		args := make([]any, 0, 3*len(buyers))
+		for _, buyer := range buyers {
+			args = append(args, server.Product, buyer, int64(fence))
+		}
+		return write(`INSERT INTO bench_orders (product, buyer, fence) VALUES `+strings.Repeat(", (?, ?, ?)", len(buyers))[2:], args...)
+	}}
+	commit   = query{text: "COMMIT"}
+	rollback = query{text: "ROLLBACK"}
+)
+
+func openPostgresTill(o Options, together bool) (*till, error) {
+	db, err := openPostgres(o)
+	return &till{db, postgresDialect, together}, err
+}
+
+// openSQLiteTill opens one where a COMMIT is on the disk when it returns.
+func openSQLiteTill(o Options, together bool) (*till, error) {
+	db, err := openSQL("sqlite", server.DurableSQLiteDSN(o.Addr), o)
+	return &till{db, sqliteDialect, together}, err
+}
+
+// exchange sends statements, and fails with the first that fails.
+type exchange func(all ...query) error
+
+// on takes a connection, for which the caller waits while patience lasts. What then runs on it is not cut off; after an error it
+// is rolled back.
+func (t *till) on(patience context.Context, do func(exchange) error) error {
+	s, err := t.acquire(patience)
+	if err != nil {
+		return err
+	}
+	defer s.release()
+	ctx := context.WithoutCancel(patience)
+	send := s.each
+	if t.together {
+		send = s.together
+	}
+	err = do(func(all ...query) error { return send(ctx, all...) })
+	if err != nil {
+		return errors.Join(err, s.each(ctx, rollback)) // SQLite fails if there is no transaction
+	}
+	return nil
+}
+
+var (
 	errSoldOut   = errors.New("sold out")
 	errOvertaken = errors.New("a later holder has claimed the product")
 )
@@ -47,7 +85,7 @@ var (
 type way struct {
 	name, settings string
 	postgresOnly   bool
-	sell           func(ctx context.Context, t till, buyer int64) error
+	sell           func(ctx context.Context, t *till, buyer int64) error
 }
 
 var ways = []way{
@@ -57,8 +95,8 @@ var ways = []way{
 	{"FOR UPDATE", "BEGIN, SELECT ... FOR UPDATE; UPDATE, INSERT, COMMIT", false, pessimistically},
 }
 
-func (w way) on(module string) string {
-	if module == sqliteModule { // a transaction that begins IMMEDIATE has the lock of the whole file
+func (w way) on(s server.Store) string {
+	if s == server.SQLite { // a transaction that begins IMMEDIATE has the lock of the whole file
 		return strings.NewReplacer("BEGIN", "BEGIN IMMEDIATE", " FOR UPDATE", "", ";", ",").Replace(w.settings)
 	}
 	return w.settings + ", pipelined"
@@ -68,11 +106,11 @@ func (w way) on(module string) string {
 // limit per buyer or an order of arrival means something.
 const ManyRows = "16 rows"
 
-func inOneStatement(ctx context.Context, t till, buyer int64) error {
+func inOneStatement(ctx context.Context, t *till, buyer int64) error {
 	return t.on(ctx, func(send exchange) error { return send(oneStatement(server.Product, buyer)) })
 }
 
-func inOneOfManyRows(ctx context.Context, t till, buyer int64) error {
+func inOneOfManyRows(ctx context.Context, t *till, buyer int64) error {
 	return t.on(ctx, func(send exchange) error {
 		first := rand.N(server.Shelves)
 		for n := range server.Shelves {
@@ -91,9 +129,9 @@ func oneStatement(product string, buyer int64) query {
 }
 
 // conditionally writes the order first, so that the row of the stock is locked for the shortest time.
-func conditionally(ctx context.Context, t till, buyer int64) error {
+func conditionally(ctx context.Context, t *till, buyer int64) error {
 	return t.on(ctx, func(send exchange) error {
-		err := send(t.begin(), t.addOrders([]int64{buyer}, 0),
+		err := send(t.begin, t.orders([]int64{buyer}, 0),
 			write(`UPDATE bench_stock SET qty = qty - 1 WHERE product = $1 AND qty > 0`, server.Product))
 		if err != nil {
 			return orElse(errSoldOut, err)
@@ -102,31 +140,31 @@ func conditionally(ctx context.Context, t till, buyer int64) error {
 	})
 }
 
-func pessimistically(ctx context.Context, t till, buyer int64) error {
+func pessimistically(ctx context.Context, t *till, buyer int64) error {
 	return t.on(ctx, func(send exchange) error {
 		var left int64
-		if err := send(t.begin(), read(&left, `SELECT qty FROM bench_stock WHERE product = $1`+t.forUpdate(), server.Product)); err != nil {
+		if err := send(t.begin, read(&left, `SELECT qty FROM bench_stock WHERE product = $1`+t.forUpdate, server.Product)); err != nil {
 			return err
 		}
 		if left == 0 {
 			return errSoldOut
 		}
-		return send(putStock(left-1), t.addOrders([]int64{buyer}, 0), commit)
+		return send(putStock(left-1), t.orders([]int64{buyer}, 0), commit)
 	})
 }
 
 // sellFenced sells one piece to each buyer, in one transaction. It claims the stock for the fence first.
-func sellFenced(ctx context.Context, t till, fence uint64, buyers []int64) error {
+func sellFenced(ctx context.Context, t *till, fence uint64, buyers []int64) error {
 	return t.on(ctx, func(send exchange) error {
 		var left int64
-		err := send(t.begin(), read(&left, `UPDATE bench_stock SET fence = $1 WHERE product = $2 AND fence < $1 RETURNING qty`, int64(fence), server.Product))
+		err := send(t.begin, read(&left, `UPDATE bench_stock SET fence = $1 WHERE product = $2 AND fence < $1 RETURNING qty`, int64(fence), server.Product))
 		if err != nil {
 			return orElse(errOvertaken, err)
 		}
 		if left < int64(len(buyers)) { // it is large enough for any round
 			return errSoldOut
 		}
-		return send(t.addOrders(buyers, fence), putStock(left-int64(len(buyers))), commit)
+		return send(t.orders(buyers, fence), putStock(left-int64(len(buyers))), commit)
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/bradfitz/gomemcache/memcache"
 	"golang.org/x/sync/semaphore"
@@ -133,41 +132,39 @@ func (p permitted) Do(ctx context.Context, key string, f func(context.Context) e
 // subKeys stand for permits: each has one holder.
 type subKeys struct {
 	ourLock
-	choose func(*subKeys) int
-	mu     sync.Mutex
-	here   [Permits]atomic.Int32 // callers of the instance that hold or wait
+	shortest bool // choose the key for which fewest callers of the instance wait; otherwise any
+	mu       sync.Mutex
+	here     [Permits]int // guarded by mu: callers of the instance that hold or wait
 }
 
-func openSubKeys(choose func(*subKeys) int) func(Options) (Instance, error) {
+func openSubKeys(shortest bool) func(Options) (Instance, error) {
 	return func(o Options) (Instance, error) {
 		l, err := openOurs(o, overRedis)
-		return &subKeys{ourLock: l, choose: choose}, err
+		return &subKeys{ourLock: l, shortest: shortest}, err
 	}
 }
 
 func (s *subKeys) Do(ctx context.Context, key string, f func(context.Context) error) error {
-	i := s.choose(s)
-	defer s.here[i].Add(-1)
+	i := s.choose()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.here[i]--
+	}()
 	return s.ourLock.Do(ctx, key+":"+strconv.Itoa(i), f)
 }
 
-func (s *subKeys) random() int {
-	i := rand.N(Permits)
-	s.here[i].Add(1)
-	return i
-}
-
-// shortest begins to look somewhere, so that keys with as many callers are chosen alike.
-func (s *subKeys) shortest() int {
+// choose begins to look somewhere, so that keys with as many callers are chosen alike.
+func (s *subKeys) choose() int {
 	s.mu.Lock() // one looks at a time, otherwise several choose the same
 	defer s.mu.Unlock()
 	best := rand.N(Permits)
-	for i := range Permits {
-		if s.here[i].Load() < s.here[best].Load() {
+	for i, callers := range s.here {
+		if s.shortest && callers < s.here[best] {
 			best = i
 		}
 	}
-	s.here[best].Add(1)
+	s.here[best]++
 	return best
 }
 
