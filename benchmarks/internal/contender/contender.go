@@ -98,12 +98,11 @@ func (g Group) Title() string { return groups[g].title }
 
 // Options configure an instance. Each instance stands for a process, with its own connections.
 type Options struct {
-	Addr     string           // of the store; of several servers separated by commas
-	Locks    string           // of the Redis server with the locks, for a contender that has them there and its data in the store
-	Memory   *memlock.Backend // the store server.Memory
-	Workers  int              // goroutines that will call Do
-	Locker   []wllock.Option  // for wllock alone: what the scenario is about
-	Instance int
+	Addr    string           // of the store; of several servers separated by commas
+	Locks   string           // of the Redis server with the locks, for a contender that has them there and its data in the store
+	Memory  *memlock.Backend // the store server.Memory
+	Workers int              // goroutines that will call Do
+	Locker  []wllock.Option  // for wllock alone: what the scenario is about
 }
 
 // Instance is one process's side of a lock.

@@ -48,12 +48,6 @@ func (c *cell) grew(fence uint64) bool {
 	return above
 }
 
-// enterPermitted counts a holder of a permit and reports whether there are no more than permits.
-func (c *cell) enterPermitted(permits int) bool { return c.inside.Add(1) <= int32(permits) }
-
-// leavePermitted counts the holder out.
-func (c *cell) leavePermitted() { c.inside.Add(-1) }
-
 // enterShared counts a reader and reports whether no writer is inside. Not inlined, nor is leaveShared: see enter.
 //
 //go:noinline

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,24 +48,22 @@ type Figures struct {
 }
 
 // Run measures one contender for duration, after a shorter time to warm up.
-func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, link Link, duration time.Duration) (Round, error) {
+func (m Machine) Run(ctx context.Context, c contender.Contender, s Scenario, link Link, duration time.Duration) (r Round, err error) {
 	s = s.shapeFor(c)
 	if err := m.reset(ctx, c, s); err != nil {
 		return Round{}, err
 	}
-	o := contender.Options{Addr: m.addr(c.Store, link), Memory: memlock.New(), Workers: s.Workers, Locker: s.Locker}
-	if c.Locks {
-		o.Locks = m.addr(server.Redis, link)
+	instances, err := m.open(c, s, link)
+	if err == nil {
+		r, err = m.measure(ctx, c, s, link, instances, duration*time.Duration(max(s.Longer, 1)))
 	}
-	instances, err := openAll(c, s, o)
-	if err != nil {
-		return Round{}, fmt.Errorf("open %s: %w", c.Name, err)
+	for _, in := range instances {
+		err = errors.Join(err, in.Close())
 	}
-	r, err := m.measure(ctx, c, s, link, instances, duration)
-	if err = errors.Join(err, closeAll(instances)); err != nil || !s.Sale {
-		return r, err
+	if err == nil && s.Sale {
+		err = m.audit(ctx, c, &r)
 	}
-	return r, m.audit(ctx, c, &r)
+	return r, err
 }
 
 // reset forgets the round before.
@@ -79,44 +78,20 @@ func (m Machine) reset(ctx context.Context, c contender.Contender, s Scenario) e
 	return err
 }
 
-// shapeFor makes limits run in the shape of the bound.
-func (s Scenario) shapeFor(c contender.Contender) Scenario {
-	if c.Role != contender.Limit {
-		return s
+// open returns instances that are to be closed, also with an error.
+func (m Machine) open(c contender.Contender, s Scenario, link Link) (all []contender.Instance, err error) {
+	o := contender.Options{Addr: m.addr(c.Store, link), Memory: memlock.New(), Workers: s.Workers, Locker: s.Locker}
+	if c.Locks {
+		o.Locks = m.addr(server.Redis, link)
 	}
-	switch s.Bound {
-	case BoundPings:
-	case BoundPermits:
-		s.Instances, s.Workers = 1, s.Instances*s.Workers
-	default:
-		s.Instances, s.Workers = 1, 1
-	}
-	if s.Bound == BoundRoundTrip {
-		s.Work = 0
-	}
-	s.HandOvers = false
-	return s
-}
-
-func openAll(c contender.Contender, s Scenario, o contender.Options) ([]contender.Instance, error) {
-	var all []contender.Instance
-	for i := range s.Instances {
-		o.Instance = i
+	for range s.Instances {
 		in, err := c.Open(o)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(all))
+			return all, fmt.Errorf("open %s: %w", c.Name, err)
 		}
 		all = append(all, in)
 	}
 	return all, nil
-}
-
-func closeAll(all []contender.Instance) error {
-	var errs []error
-	for _, in := range all {
-		errs = append(errs, in.Close())
-	}
-	return errors.Join(errs...)
 }
 
 func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario, link Link,
@@ -131,7 +106,6 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 	for _, w := range workers {
 		wg.Go(func() { w.run(calls) })
 	}
-	duration *= time.Duration(max(s.Longer, 1))
 	pause(ctx, warmUp(c, s, duration))
 	waitForAll(ctx, workers, s.Settle)
 	before, err := m.gauge(ctx, c)
@@ -145,7 +119,7 @@ func (m Machine) measure(ctx context.Context, c contender.Contender, s Scenario,
 	if err = errors.Join(err, err2, drained, ctx.Err()); err != nil {
 		return Round{}, err
 	}
-	r := sum(workers, cells)
+	r := sum(s, workers, cells)
 	r.Latency.Max = max(r.Latency.Max, longestWait(workers, stopped))
 	m.account(&r, c, link, before, after)
 	return r, nil
@@ -157,14 +131,11 @@ const settleTime = time.Second
 
 // warmUp is how long a contender runs before it is measured.
 func warmUp(c contender.Contender, s Scenario, duration time.Duration) time.Duration {
-	if s.Settle > 0 { // the locks are over one Redis
+	pushes := c.Store == server.Redis || c.Store == server.ZooKeeper || c.Store == server.Memory
+	if pushes || s.Settle > 0 { // the locks are over one Redis
 		return duration / 5
 	}
-	switch c.Store {
-	case server.Redlock, server.MariaDB, server.Postgres, server.SQLite, server.Etcd, server.Memcached:
-		return min(settleTime, 4*duration) // short rounds are for a quick look
-	}
-	return duration / 5
+	return min(settleTime, 4*duration) // short rounds are for a quick look
 }
 
 // waitForAll waits until every worker has been served once, so that latencies of a long queue are those of a full one.
@@ -174,21 +145,6 @@ func waitForAll(ctx context.Context, workers []*worker, atMost time.Duration) {
 			return
 		}
 	}
-}
-
-func newWorkers(c contender.Contender, s Scenario, instances []contender.Instance, phase *atomic.Int32) ([]*worker, []cell) {
-	keys := s.keyNames()
-	cells := make([]cell, len(keys))
-	var workers []*worker
-	for i, in := range instances {
-		for range s.Workers {
-			workers = append(workers, &worker{
-				id: len(workers) + 1, number: i + 1, instance: in, locked: c.Role != contender.Limit,
-				handOvers: s.HandOvers, fenced: s.Fences && c.Fenced && !s.Sale, sale: s.Sale, readers: s.Readers, permits: s.Permits, work: s.Work, jitter: s.Jitter, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
-			})
-		}
-	}
-	return workers, cells
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -222,29 +178,17 @@ func longestWait(workers []*worker, stopped time.Time) time.Duration {
 }
 
 // sum adds up the results of the workers, whose goroutines have ended.
-func sum(workers []*worker, cells []cell) Round {
-	var r Round
+func sum(s Scenario, workers []*worker, cells []cell) (r Round) {
 	var latency, handOver, wait stats.Histogram
 	var inside, entered int64
-	perWorker := make([]int64, len(workers))
-	perInstance := make([]int64, workers[len(workers)-1].number)
+	perWorker, perInstance := make([]int64, len(workers)), make([]int64, s.Instances)
 	for i, w := range workers {
-		perWorker[i] = w.ops
-		perInstance[w.number-1] += w.ops
+		perWorker[i] = w.did.Ops
+		perInstance[w.number-1] += w.did.Ops
 		latency.Merge(&w.latency)
 		handOver.Merge(&w.handOver)
 		wait.Merge(&w.wait)
-		r.Ops += w.ops
-		r.Violations += w.violations
-		r.Fences += w.fences
-		r.FencesFallen += w.fallen
-		r.Failed += w.failed
-		if w.sale {
-			r.Told += w.told
-		}
-		if w.err != nil && r.Failure == "" {
-			r.Failure = w.err.Error()
-		}
+		r.add(w.did)
 		inside += w.inside
 	}
 	for i := range cells {
@@ -254,14 +198,23 @@ func sum(workers []*worker, cells []cell) Round {
 		r.Violations++ // increments were lost
 	}
 	r.Latency = latency.Summary()
-	if workers[0].handOvers {
-		h := handOver.Summary()
-		r.HandOver = &h
+	if s.HandOvers {
+		r.HandOver = new(handOver.Summary())
 	}
-	if workers[0].permits > 0 {
-		s := wait.Summary()
-		r.Wait = &s
+	if s.Permits > 0 {
+		r.Wait = new(wait.Summary())
 	}
 	r.JainGoroutines, r.JainInstances = stats.Jain(perWorker), stats.Jain(perInstance)
 	return r
+}
+
+// add adds what is counted.
+func (r *Round) add(o Round) {
+	r.Ops += o.Ops
+	r.Violations += o.Violations
+	r.Fences += o.Fences
+	r.FencesFallen += o.FencesFallen
+	r.Failed += o.Failed
+	r.Failure = cmp.Or(r.Failure, o.Failure)
+	r.Told += o.Told
 }

@@ -2,6 +2,7 @@
 package load
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -90,43 +91,18 @@ var (
 
 // Scenarios returns all, in the order of the results.
 func Scenarios() []Scenario {
-	return slices.Concat(overRedis(), overOthers(),
-		shared("mysql", "MariaDB", contender.OverMySQL),
-		shared("postgres", "PostgreSQL", contender.OverPostgres),
-		shared("sqlite", "SQLite", contender.OverSQLite),
-		shared("etcd", "etcd", contender.OverEtcd),
+	return slices.Concat(overRedis(),
+		onOneKey("redlock", "Redlock, five servers", contender.OverRedlock),
+		slices.Delete(onOneKey("zookeeper", "ZooKeeper", contender.OverZooKeeper), 1, 2),
+		[]Scenario{{Name: "zookeeper-readers", Title: "ZooKeeper: one hot key, 8 x 16, 8 readers for 2 writers", Group: contender.OverZooKeeper,
+			Instances: 8, Workers: 16, Links: local, Readers: 0.8}},
+		audited(onOneKey("mysql", "MariaDB", contender.OverMySQL)),
+		audited(onOneKey("postgres", "PostgreSQL", contender.OverPostgres)),
+		audited(onOneKey("sqlite", "SQLite", contender.OverSQLite)),
+		audited(onOneKey("etcd", "etcd", contender.OverEtcd)),
 		[]Scenario{{Name: "backends-8x16", Title: "Each backend: one hot key, 8 instances of 16 goroutines", Group: contender.OverEach,
 			Instances: 8, Workers: 16, Links: local, Fences: true}},
 		sales(), permits())
-}
-
-// shared are those of a service that is there for other purposes.
-func shared(name, title string, g contender.Group) []Scenario {
-	return []Scenario{
-		{Name: name + "-1x1", Title: title + ": one caller, one key", Group: g, Instances: 1, Workers: 1, Links: local, Fences: true},
-		{Name: name + "-1x64", Title: title + ": one hot key, 1 instance of 64 goroutines", Group: g,
-			Instances: 1, Workers: 64, Links: local, Fences: true},
-		{Name: name + "-8x16", Title: title + ": one hot key, 8 instances of 16 goroutines", Group: g,
-			Instances: 8, Workers: 16, Links: local, Fences: true},
-	}
-}
-
-// overOthers are those of the groups with stores other than one Redis.
-func overOthers() []Scenario {
-	return []Scenario{
-		{Name: "redlock-1x1", Title: "Redlock, five servers: one caller, one key", Group: contender.OverRedlock,
-			Instances: 1, Workers: 1, Links: local},
-		{Name: "redlock-1x64", Title: "Redlock, five servers: one hot key, 1 instance of 64 goroutines", Group: contender.OverRedlock,
-			Instances: 1, Workers: 64, Links: local},
-		{Name: "redlock-8x16", Title: "Redlock, five servers: one hot key, 8 instances of 16 goroutines", Group: contender.OverRedlock,
-			Instances: 8, Workers: 16, Links: local},
-		{Name: "zookeeper-1x1", Title: "ZooKeeper: one caller, one key", Group: contender.OverZooKeeper,
-			Instances: 1, Workers: 1, Links: local},
-		{Name: "zookeeper-8x16", Title: "ZooKeeper: one hot key, 8 instances of 16 goroutines", Group: contender.OverZooKeeper,
-			Instances: 8, Workers: 16, Links: local},
-		{Name: "zookeeper-readers", Title: "ZooKeeper: one hot key, 8 x 16, 8 readers for 2 writers", Group: contender.OverZooKeeper,
-			Instances: 8, Workers: 16, Links: local, Readers: 0.8},
-	}
 }
 
 func overRedis() []Scenario {
@@ -154,17 +130,88 @@ func overRedis() []Scenario {
 	}
 }
 
+// onOneKey are loads by one caller, by one instance and by several.
+func onOneKey(name, title string, g contender.Group) []Scenario {
+	return []Scenario{
+		{Name: name + "-1x1", Title: title + ": one caller, one key", Group: g, Instances: 1, Workers: 1, Links: local},
+		{Name: name + "-1x64", Title: title + ": one hot key, 1 instance of 64 goroutines", Group: g, Instances: 1, Workers: 64, Links: local},
+		{Name: name + "-8x16", Title: title + ": one hot key, 8 instances of 16 goroutines", Group: g, Instances: 8, Workers: 16, Links: local},
+	}
+}
+
+// audited checks fences as well.
+func audited(all []Scenario) []Scenario {
+	for i := range all {
+		all[i].Fences = true
+	}
+	return all
+}
+
+const (
+	// settleSale bounds the warm-up: the slowest serves 4 x 256 callers over a slow link in about that time.
+	settleSale = 4 * time.Second
+	// settleFile is less, because waiters for a file poll for it, and some are not served in any round.
+	settleFile = time.Second
+)
+
+// sales are those of the group that sells in batches.
+func sales() []Scenario {
+	sale := func(name, title string, in server.Store, instances, workers int, links []Link, only ...string) Scenario {
+		settle := settleSale
+		if in == server.SQLite {
+			settle = settleFile
+		}
+		return Scenario{Name: name, Title: title, Group: contender.OverBatch, Instances: instances, Workers: workers, Links: links,
+			In: []server.Store{in}, Only: only, Sale: true, Fences: true, Settle: settle}
+	}
+	lone := []string{contender.Batched(64), contender.Guard}
+	return []Scenario{
+		sale("sale-postgres-4x64", "One product on PostgreSQL, 4 instances of 64 buyers", server.Postgres, 4, 64, both),
+		sale("sale-postgres-4x256", "One product on PostgreSQL, 4 instances of 256 buyers", server.Postgres, 4, 256, both),
+		sale("sale-sqlite-4x64", "One product in SQLite, 4 instances of 64 buyers", server.SQLite, 4, 64, both),
+		sale("sale-sqlite-4x256", "One product in SQLite, 4 instances of 256 buyers", server.SQLite, 4, 256, local),
+		{Name: "batch-work-4x64", Title: "1 ms of work under one lock over Redis, 4 instances of 64 callers", Group: contender.OverBatch,
+			Instances: 4, Workers: 64, Work: workTime, Links: both, Bound: BoundWork, In: []server.Store{server.Redis}, Settle: settleSale},
+		sale("lone-postgres", "A lone buyer on PostgreSQL", server.Postgres, 1, 1, both, lone...),
+		sale("lone-sqlite", "A lone buyer in SQLite", server.SQLite, 1, 1, local, lone...),
+	}
+}
+
+// permits are loads of eight permits: far more callers than permits, half as many again, and just as many.
+func permits() (all []Scenario) {
+	for _, workers := range []int{64, 3, 2} {
+		all = append(all, Scenario{
+			Name:  fmt.Sprintf("permits-4x%d", workers),
+			Title: fmt.Sprintf("8 permits over Redis, 2.5 to 7.5 ms of work, 4x%d callers", workers), Group: contender.OverPermits,
+			Instances: 4, Workers: workers, Links: both, Bound: BoundPermits, Permits: contender.Permits,
+			Work: 5 * time.Millisecond, Jitter: 0.5, Settle: settleSale,
+		})
+	}
+	return all
+}
+
+// shapeFor makes limits run in the shape of the bound.
+func (s Scenario) shapeFor(c contender.Contender) Scenario {
+	if c.Role != contender.Limit {
+		return s
+	}
+	switch s.Bound {
+	case BoundPings:
+	case BoundPermits:
+		s.Instances, s.Workers = 1, s.Instances*s.Workers
+	default:
+		s.Instances, s.Workers = 1, 1
+	}
+	if s.Bound == BoundRoundTrip {
+		s.Work = 0
+	}
+	s.HandOvers = false
+	return s
+}
+
 // keyNames returns the keys a scenario needs.
 func (s Scenario) keyNames() []string {
-	n := 1
-	switch s.Keys {
-	case Own:
-		n = s.Instances * s.Workers
-	case Free:
-		n = s.Instances * s.Workers * freeKeys
-	case Zipfian:
-		n = zipfKeys
-	}
+	n := map[Keys]int{Hot: 1, Own: s.Instances * s.Workers, Free: s.Instances * s.Workers * freeKeys, Zipfian: zipfKeys}[s.Keys]
 	names := make([]string, n)
 	for i := range names {
 		names[i] = "bench:" + s.Name + ":" + strconv.Itoa(i)
@@ -190,6 +237,3 @@ func (s Scenario) chooser(worker int) func() int {
 		return func() int { return 0 }
 	}
 }
-
-// On reports whether the scenario is run over a link.
-func (s Scenario) On(link Link) bool { return slices.Contains(s.Links, link) }

@@ -19,43 +19,46 @@ const (
 	stopping
 )
 
-// worker is one goroutine that calls Do in a loop.
+// worker is one goroutine that calls Do in a loop. Others read served at any time, and the rest once the goroutine has ended.
 type worker struct {
-	id        int // from 1, over all instances
-	number    int // of its instance, from 1
-	instance  contender.Instance
-	locked    bool // the contender locks: its cells are checked
-	handOvers bool
-	fenced    bool    // the fences are checked: they must grow
-	sale      bool    // it buys
-	readers   float64 // how many of its calls are a reader's, of 1
-	permits   int     // so many may be inside; 0: one
-	work      time.Duration
-	jitter    float64
-	keys      []string
-	cells     []cell
-	choose    func() int
-	phase     *atomic.Int32
+	*Scenario
+	id       int // from 1, over all instances
+	number   int // of its instance, from 1
+	instance contender.Instance
+	locked   bool // the contender locks: its cells are checked
+	fenced   bool // the fences are checked: they must grow
+	keys     []string
+	cells    []cell
+	choose   func() int
+	phase    *atomic.Int32
 
-	served     atomic.Bool // once at least
-	told       int64       // how often it was told that it has bought, measured or not
-	now        *cell       // of the call under way
-	begun      time.Time   // when the last call began
-	ops        int64
-	inside     int64 // entries, measured or not
-	latency    stats.Histogram
-	handOver   stats.Histogram
-	wait       stats.Histogram // until a permit was there
-	violations int64
-	fences     int64 // checked
-	fallen     int64 // fences that were not above the one before
-	failed     int64
-	err        error // the first failure
+	served   atomic.Bool // once at least
+	now      *cell       // of the call under way
+	begun    time.Time   // when the last call began
+	did      Round       // its part of what is counted
+	inside   int64       // entries, measured or not
+	latency  stats.Histogram
+	handOver stats.Histogram
+	wait     stats.Histogram // until a permit was there
+}
+
+func newWorkers(c contender.Contender, s Scenario, instances []contender.Instance, phase *atomic.Int32) (workers []*worker, cells []cell) {
+	keys := s.keyNames()
+	cells = make([]cell, len(keys))
+	for i, in := range instances {
+		for range s.Workers {
+			workers = append(workers, &worker{
+				Scenario: &s, id: len(workers) + 1, number: i + 1, instance: in, locked: c.Role != contender.Limit,
+				fenced: s.Fences && c.Fenced && !s.Sale, keys: keys, cells: cells, choose: s.chooser(len(workers)), phase: phase,
+			})
+		}
+	}
+	return workers, cells
 }
 
 func (w *worker) run(ctx context.Context) {
 	inside, shared := w.critical, w.shared // made once: a method value is an allocation
-	if w.permits > 0 {
+	if w.Permits > 0 {
 		inside = w.permitted
 	}
 	reader, canRead := w.instance.(contender.Reader)
@@ -66,41 +69,37 @@ func (w *worker) run(ctx context.Context) {
 		w.begun = time.Now()
 		var err error
 		switch {
-		case w.sale:
+		case w.Sale:
 			err = seller.Sell(ctx, int64(w.id))
-		case canRead && w.readers > 0 && rand.Float64() < w.readers:
+		case canRead && w.Readers > 0 && rand.Float64() < w.Readers:
 			err = reader.DoShared(ctx, w.keys[k], shared)
 		default:
 			err = w.instance.Do(ctx, w.keys[k], inside)
 		}
 		took := time.Since(w.begun)
-		w.answered(err)
-		if w.phase.Load() != measuring {
-			continue
+		if err == nil {
+			w.answered()
 		}
-		if err != nil {
-			w.failure(err)
-			continue
+		switch {
+		case w.phase.Load() != measuring:
+		case err == nil:
+			w.did.Ops++
+			w.latency.Add(took)
+		default:
+			if w.did.Failed++; w.did.Failure == "" {
+				w.did.Failure = err.Error()
+			}
 		}
-		w.ops++
-		w.latency.Add(took)
 	}
 }
 
 // answered counts a call, measured or not.
-func (w *worker) answered(err error) {
-	if err != nil {
-		return
+func (w *worker) answered() {
+	if w.Sale {
+		w.did.Told++
 	}
-	w.told++
 	if !w.served.Load() {
 		w.served.Store(true)
-	}
-}
-
-func (w *worker) failure(err error) {
-	if w.failed++; w.err == nil {
-		w.err = err
 	}
 }
 
@@ -112,20 +111,20 @@ func (w *worker) critical(ctx context.Context) error {
 	}
 	c := w.now
 	w.inside++
-	if w.handOvers {
+	if w.HandOvers {
 		w.takeOver(c)
 	}
 	if !c.enter(w.id) {
-		w.violations++
+		w.did.Violations++
 	}
 	if w.fenced {
 		w.checkFence(ctx, c)
 	}
 	w.doWork()
 	if !c.leave(w.id) {
-		w.violations++
+		w.did.Violations++
 	}
-	if w.handOvers {
+	if w.HandOvers {
 		c.left, c.instance = time.Now(), w.number
 	}
 	return nil
@@ -135,11 +134,11 @@ func (w *worker) critical(ctx context.Context) error {
 func (w *worker) shared(context.Context) error {
 	c := w.now
 	if !c.enterShared() {
-		w.violations++
+		w.did.Violations++
 	}
 	w.doWork()
 	if !c.leaveShared() {
-		w.violations++
+		w.did.Violations++
 	}
 	return nil
 }
@@ -150,19 +149,19 @@ func (w *worker) permitted(context.Context) error {
 		w.wait.Add(time.Since(w.begun))
 	}
 	c := w.now
-	if !c.enterPermitted(w.permits) {
-		w.violations++
+	if c.inside.Add(1) > int32(w.Permits) {
+		w.did.Violations++
 	}
 	w.doWork()
-	c.leavePermitted()
+	c.inside.Add(-1)
 	return nil
 }
 
 // checkFence compares with the fence of the exclusive holder before.
 func (w *worker) checkFence(ctx context.Context, c *cell) {
-	w.fences++
+	w.did.Fences++
 	if held, ok := wllock.HeldFrom(ctx); !ok || !c.grew(held.Fence()) {
-		w.fallen++
+		w.did.FencesFallen++
 	}
 }
 
@@ -174,8 +173,8 @@ func (w *worker) takeOver(c *cell) {
 }
 
 func (w *worker) doWork() {
-	if w.work > 0 {
-		more := w.jitter * (2*rand.Float64() - 1)
-		precise.Sleep(w.work + time.Duration(more*float64(w.work)))
+	if w.Work > 0 {
+		more := w.Jitter * (2*rand.Float64() - 1)
+		precise.Sleep(w.Work + time.Duration(more*float64(w.Work)))
 	}
 }
