@@ -22,6 +22,14 @@ const (
 	Delayed  Link = "0.5ms" // each way, through slowlink; to one Redis
 )
 
+// Title is the link's name in text.
+func (l Link) Title() string {
+	if l == Delayed {
+		return "0.5 ms each way"
+	}
+	return string(l)
+}
+
 // Delay is the time packets take on a delayed link, each way.
 const Delay = 500 * time.Microsecond
 

@@ -51,8 +51,8 @@ func find(path, pattern string) string {
 	return "unknown"
 }
 
-// busy reports whether other work took a good part of a core before the run.
-func (e Environment) busy() bool {
+// Busy reports whether other work took a good part of a core before the run.
+func (e Environment) Busy() bool {
 	load, err := strconv.ParseFloat(e.Load, 64)
 	return err == nil && load > 0.5
 }

@@ -1,85 +1,72 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/wllock/wllock/benchmarks/internal/contender"
 	"github.com/wllock/wllock/benchmarks/internal/load"
 )
 
+//go:embed report.md.tmpl
+var reportText string
+
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"join": strings.Join, "span": span, "count": count, "links": func() []load.Link { return []load.Link{load.Loopback, load.Delayed} },
+}).Parse(reportText))
+
 // Markdown returns the whole report as tables.
-func Markdown(r Report) string {
+func Markdown(r Report) string { return fill(reportTemplate, r) }
+
+// fill fails only with a template that is wrong.
+func fill(t *template.Template, with any) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n", r.Title)
-	writeHead(&b, r.Environment)
-	writeContenders(&b, r.Contenders)
-	writeGoals(&b, r.Goals)
-	for i, t := range r.Tables {
-		if i == 0 || r.Tables[i-1].Scenario != t.Scenario {
-			fmt.Fprintf(&b, "\n## %s\n\n![%s](%s.svg)\n", t.Title, t.Title, t.Scenario)
-		}
-		fmt.Fprintf(&b, "\n### %s, %s\n\n", t.Scenario, linkName(t.Link))
-		writeTable(&b, t)
+	if err := t.Execute(&b, with); err != nil {
+		panic(err)
 	}
 	return b.String()
 }
 
-func writeHead(b *strings.Builder, e Environment) {
-	if e.Command != "" {
-		fmt.Fprintf(b, "Made by `%s`.\n\n", e.Command)
-	}
-	fmt.Fprintf(b, "%s, %s, %s, %d cores (%s), load average %s at the start, %s.\n",
-		e.Go, strings.Join(e.Servers, ", "), e.System, e.Cores, e.CPU, e.Load, e.Time.Format("2006-01-02"))
-	if e.busy() {
-		b.WriteString("**The machine was busy with other work:** read the ratios, not the figures.\n")
-	}
-	if e.Data != "" {
-		fmt.Fprintf(b, "The servers' files are in %s.\n", e.Data)
-	}
-	fmt.Fprintf(b, "%d rounds of %v per row (twice that where work is 1 ms), the contenders' order rotated from round to round;\n"+
-		"medians, and in brackets the lowest and the highest round. Where a rival has a setting that matters, each value was\n"+
-		"tried before each table, for half a round, and the one with most operations per second took part. Contenders,\n"+
-		"proxy and servers share the cores, so figures differ from machine to machine, and from run to run; ratios within a\n"+
-		"table are what counts.\n", e.Rounds, e.Duration)
-	for _, link := range []load.Link{load.Loopback, load.Delayed} {
-		if p, ok := e.Ping[link]; ok {
-			fmt.Fprintf(b, "\nPING of one caller, %s: p50 %s, p99 %s.\n", linkName(link), span(p.P50), span(p.P99))
-		}
-	}
-	b.WriteString("\nLatency is that of the whole call: wait, function, release as far as the caller waits for it. Calls still\n" +
-		"waiting at the end of a round count in max alone. Jain is the index of fairness over what each goroutine and each\n" +
-		"instance got; with few operations per goroutine it says little. Commands are those that clients send, not what\n" +
-		"scripts call. CPU is per operation, of the process that calls (without the proxy) and of the servers.\n")
+// Begins reports whether a table is the first of its scenario.
+func (r Report) Begins(i int) bool { return i == 0 || r.Tables[i-1].Scenario != r.Tables[i].Scenario }
+
+// Build is the module and its version.
+func (p Participant) Build() string {
+	return strings.TrimSpace(strings.TrimPrefix(p.Module, "github.com/") + " " + p.Version)
 }
 
-func writeContenders(b *strings.Builder, all []Participant) {
-	b.WriteString("\n| contender | version | settings |\n|---|---|---|\n")
-	for _, p := range all {
-		version := strings.TrimSpace(strings.TrimPrefix(p.Module, "github.com/") + " " + p.Version)
-		fmt.Fprintf(b, "| %s | %s | %s |\n", p.Name, version, p.Settings)
-	}
+// Head returns the heads of the columns.
+func (t Table) Head() []string { return each(t.columns(), func(c column) string { return c.head }) }
+
+// Cells returns those of each row.
+func (t Table) Cells() [][]string {
+	return each(t.Rows, func(r Row) []string { return each(t.columns(), func(c column) string { return c.cell(r) }) })
 }
 
-func writeGoals(b *strings.Builder, goals []Verdict) {
-	if len(goals) == 0 {
-		return
-	}
-	b.WriteString("\n## Goals\n\n| scenario | goal | measured | |\n|---|---|---|---|\n")
-	for _, g := range goals {
-		bound, met := "at least", "met"
-		if g.AtMost {
-			bound = "at most"
+// Troubles are what is to be said of the rows.
+func (t Table) Troubles() (all []string) {
+	for _, r := range t.Rows {
+		n := r.Total.Violations
+		switch {
+		case n > 0 && t.Sale:
+			all = append(all, fmt.Sprintf("**%s: %d pieces were sold twice, left without an order, or sold untold.**", r.Contender, n))
+		case n > 0 && r.Total.Wait != nil:
+			all = append(all, fmt.Sprintf("**%s let too many in, %d times.**", r.Contender, n))
+		case n > 0:
+			all = append(all, fmt.Sprintf("**%s let two in at once, %d times.**", r.Contender, n))
 		}
-		if !g.Met {
-			met = "**missed**"
+		i := slices.IndexFunc(r.Rounds, func(round load.Round) bool { return round.Failure != "" })
+		if i >= 0 && r.Total.Failed > 0 {
+			all = append(all, fmt.Sprintf("%s: %d calls failed, the first with: %s", r.Contender, r.Total.Failed, r.Rounds[i].Failure))
 		}
-		fmt.Fprintf(b, "| %s, %s | %s: %s %s | %s | %s |\n", g.Scenario, linkName(g.Link), g.What, bound, count(g.Want), count(g.Got), met)
 	}
+	return all
 }
 
 // column is one of a table of results.
@@ -146,24 +133,6 @@ func orBlank(v float64, format func(float64) string) string {
 	return format(v)
 }
 
-func writeTable(b *strings.Builder, t Table) {
-	columns := t.columns()
-	line := func(cell func(column) string) {
-		for _, c := range columns {
-			fmt.Fprintf(b, "| %s ", cell(c))
-		}
-		b.WriteString("|\n")
-	}
-	line(func(c column) string { return c.head })
-	fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(columns)))
-	for _, r := range t.Rows {
-		line(func(c column) string { return c.cell(r) })
-	}
-	for _, r := range t.Rows {
-		writeTroubles(b, r, t.Sale)
-	}
-}
-
 func rowName(r Row) string {
 	name := strings.TrimSuffix(r.Contender+", "+r.Setting, ", ")
 	if r.Role == contender.Limit {
@@ -185,21 +154,6 @@ func fences(s Total, sale bool) string {
 		return "**fell " + whole(s.FencesFallen) + " times**"
 	}
 	return "grew " + whole(s.Fences) + " times"
-}
-
-func writeTroubles(b *strings.Builder, r Row, sale bool) {
-	n := r.Total.Violations
-	switch {
-	case n > 0 && sale:
-		fmt.Fprintf(b, "\n**%s: %d pieces were sold twice, left without an order, or sold untold.**\n", r.Contender, n)
-	case n > 0 && r.Total.Wait != nil:
-		fmt.Fprintf(b, "\n**%s let too many in, %d times.**\n", r.Contender, n)
-	case n > 0:
-		fmt.Fprintf(b, "\n**%s let two in at once, %d times.**\n", r.Contender, n)
-	}
-	if i := slices.IndexFunc(r.Rounds, func(round load.Round) bool { return round.Failure != "" }); i >= 0 && r.Total.Failed > 0 {
-		fmt.Fprintf(b, "\n%s: %d calls failed, the first with: %s\n", r.Contender, r.Total.Failed, r.Rounds[i].Failure)
-	}
 }
 
 // count writes a number with the digits that mean something, and thousands apart: 1,202,798; 870; 12.3; 0.0123.
@@ -244,12 +198,4 @@ func span(d time.Duration) string {
 		return digits(float64(d)/1e6) + " ms"
 	}
 	return digits(d.Seconds()) + " s"
-}
-
-// linkName is the name of a link in text.
-func linkName(link load.Link) string {
-	if link == load.Delayed {
-		return "0.5 ms each way"
-	}
-	return string(link)
 }

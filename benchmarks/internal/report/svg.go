@@ -67,7 +67,7 @@ func SVG(tables []Table) string {
 		contender.Limit:   `fill="#fff" stroke="#111" stroke-dasharray="4 2"`,
 	}}
 	for _, t := range tables {
-		p.Lines = append(p.Lines, line{Y: p.Bottom, Link: linkName(t.Link)})
+		p.Lines = append(p.Lines, line{Y: p.Bottom, Link: t.Link.Title()})
 		p.Bottom += linkHead
 		for _, r := range t.Rows {
 			l := line{
@@ -83,11 +83,7 @@ func SVG(tables []Table) string {
 		}
 	}
 	p.Height = p.Bottom + plotFoot
-	var b strings.Builder
-	if err := plotTemplate.Execute(&b, p); err != nil {
-		panic(err) // the template is wrong
-	}
-	return b.String()
+	return fill(plotTemplate, p)
 }
 
 // powerOfTen removes its decimals.
