@@ -10,6 +10,7 @@ package contender
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/wllock/wllock"
@@ -117,15 +118,11 @@ type Reader interface {
 	DoShared(ctx context.Context, key string, f func(context.Context) error) error
 }
 
-// Calls counts the top-level commands among all calls the server has counted.
-func (c Contender) Calls(counted map[string]int64) int64 {
-	var n int64
-	for _, name := range c.Commands {
-		n += counted[name]
-		for sub, calls := range counted { // such as client|setinfo
-			if strings.HasPrefix(sub, name+"|") {
-				n += calls
-			}
+// Calls counts the top-level commands among all calls the server has counted, by names such as client|setinfo.
+func (c Contender) Calls(counted map[string]int64) (n int64) {
+	for name, calls := range counted {
+		if command, _, _ := strings.Cut(name, "|"); slices.Contains(c.Commands, command) {
+			n += calls
 		}
 	}
 	return n

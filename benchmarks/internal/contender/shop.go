@@ -100,7 +100,9 @@ func (m market) theirs(w way) []Contender {
 			if err != nil {
 				return nil, err
 			}
-			return &shop{func(ctx context.Context, buyer int64) error { return w.sell(ctx, t, buyer) }, t.Close}, nil
+			return &shop{func(ctx context.Context, buyer int64) error {
+				return t.on(ctx, func(send exchange) error { return w.sell(t, send, buyer) })
+			}, t.Close}, nil
 		}})
 		c.Setting = pool
 		each = append(each, c)
@@ -132,7 +134,7 @@ func (s *shop) Close() error { return s.close() }
 func oneByOne(t *till, l *wllock.Locker) sale {
 	sell := wllock.Wrap(l, "product", func(int64) string { return server.Product }, func(ctx context.Context, buyer int64) (struct{}, error) {
 		held, _ := wllock.HeldFrom(ctx)
-		return struct{}{}, sellFenced(context.WithoutCancel(ctx), t, held.Fence(), []int64{buyer})
+		return struct{}{}, t.on(context.WithoutCancel(ctx), func(send exchange) error { return fenced(t, send, held.Fence(), []int64{buyer}) })
 	})
 	return func(ctx context.Context, buyer int64) error {
 		_, err := sell(ctx, buyer)
@@ -150,7 +152,7 @@ func inBatches(n int) func(*till, *wllock.Locker) sale {
 					buyers[i] = item.Arg
 				}
 				held, _ := wllock.HeldFrom(ctx)
-				return sellFenced(ctx, t, held.Fence(), buyers)
+				return t.on(ctx, func(send exchange) error { return fenced(t, send, held.Fence(), buyers) })
 			}, wllock.WithMaxBatch(n))
 		return func(ctx context.Context, buyer int64) error {
 			_, err := sell(context.WithoutCancel(ctx), buyer)
@@ -185,7 +187,7 @@ type batchLock struct {
 
 func newBatchLock(l *wllock.Locker, n int) batchLock {
 	type work = func(context.Context) error
-	return batchLock{ourLock{l}, wllock.WrapBatch(l, "key", func(work) string { return server.Product },
+	return batchLock{ourLock{locker: l}, wllock.WrapBatch(l, "key", func(work) string { return server.Product },
 		func(ctx context.Context, batch []*wllock.Item[work, struct{}]) error { return batch[0].Arg(ctx) }, wllock.WithMaxBatch(n))}
 }
 

@@ -85,7 +85,7 @@ var (
 type way struct {
 	name, settings string
 	postgresOnly   bool
-	sell           func(ctx context.Context, t *till, buyer int64) error
+	sell           func(t *till, send exchange, buyer int64) error
 }
 
 var ways = []way{
@@ -106,21 +106,19 @@ func (w way) on(s server.Store) string {
 // limit per buyer or an order of arrival means something.
 const ManyRows = "16 rows"
 
-func inOneStatement(ctx context.Context, t *till, buyer int64) error {
-	return t.on(ctx, func(send exchange) error { return send(oneStatement(server.Product, buyer)) })
+func inOneStatement(_ *till, send exchange, buyer int64) error {
+	return send(oneStatement(server.Product, buyer))
 }
 
-func inOneOfManyRows(ctx context.Context, t *till, buyer int64) error {
-	return t.on(ctx, func(send exchange) error {
-		first := rand.N(server.Shelves)
-		for n := range server.Shelves {
-			err := send(oneStatement(server.Shelf((first+n)%server.Shelves), buyer))
-			if !errors.Is(err, errNoRow) {
-				return err
-			}
+func inOneOfManyRows(_ *till, send exchange, buyer int64) error {
+	first := rand.N(server.Shelves)
+	for n := range server.Shelves {
+		err := send(oneStatement(server.Shelf((first+n)%server.Shelves), buyer))
+		if !errors.Is(err, errNoRow) {
+			return err
 		}
-		return errSoldOut
-	})
+	}
+	return errSoldOut
 }
 
 func oneStatement(product string, buyer int64) query {
@@ -129,43 +127,37 @@ func oneStatement(product string, buyer int64) query {
 }
 
 // conditionally writes the order first, so that the row of the stock is locked for the shortest time.
-func conditionally(ctx context.Context, t *till, buyer int64) error {
-	return t.on(ctx, func(send exchange) error {
-		err := send(t.begin, t.orders([]int64{buyer}, 0),
-			write(`UPDATE bench_stock SET qty = qty - 1 WHERE product = $1 AND qty > 0`, server.Product))
-		if err != nil {
-			return orElse(errSoldOut, err)
-		}
-		return send(commit)
-	})
+func conditionally(t *till, send exchange, buyer int64) error {
+	err := send(t.begin, t.orders([]int64{buyer}, 0),
+		write(`UPDATE bench_stock SET qty = qty - 1 WHERE product = $1 AND qty > 0`, server.Product))
+	if err != nil {
+		return orElse(errSoldOut, err)
+	}
+	return send(commit)
 }
 
-func pessimistically(ctx context.Context, t *till, buyer int64) error {
-	return t.on(ctx, func(send exchange) error {
-		var left int64
-		if err := send(t.begin, read(&left, `SELECT qty FROM bench_stock WHERE product = $1`+t.forUpdate, server.Product)); err != nil {
-			return err
-		}
-		if left == 0 {
-			return errSoldOut
-		}
-		return send(putStock(left-1), t.orders([]int64{buyer}, 0), commit)
-	})
+func pessimistically(t *till, send exchange, buyer int64) error {
+	var left int64
+	if err := send(t.begin, read(&left, `SELECT qty FROM bench_stock WHERE product = $1`+t.forUpdate, server.Product)); err != nil {
+		return err
+	}
+	if left == 0 {
+		return errSoldOut
+	}
+	return send(putStock(left-1), t.orders([]int64{buyer}, 0), commit)
 }
 
-// sellFenced sells one piece to each buyer, in one transaction. It claims the stock for the fence first.
-func sellFenced(ctx context.Context, t *till, fence uint64, buyers []int64) error {
-	return t.on(ctx, func(send exchange) error {
-		var left int64
-		err := send(t.begin, read(&left, `UPDATE bench_stock SET fence = $1 WHERE product = $2 AND fence < $1 RETURNING qty`, int64(fence), server.Product))
-		if err != nil {
-			return orElse(errOvertaken, err)
-		}
-		if left < int64(len(buyers)) { // it is large enough for any round
-			return errSoldOut
-		}
-		return send(t.orders(buyers, fence), putStock(left-int64(len(buyers))), commit)
-	})
+// fenced sells one piece to each buyer, in one transaction. It claims the stock for the fence first.
+func fenced(t *till, send exchange, fence uint64, buyers []int64) error {
+	var left int64
+	err := send(t.begin, read(&left, `UPDATE bench_stock SET fence = $1 WHERE product = $2 AND fence < $1 RETURNING qty`, int64(fence), server.Product))
+	if err != nil {
+		return orElse(errOvertaken, err)
+	}
+	if left < int64(len(buyers)) { // it is large enough for any round
+		return errSoldOut
+	}
+	return send(t.orders(buyers, fence), putStock(left-int64(len(buyers))), commit)
 }
 
 func putStock(left int64) query {

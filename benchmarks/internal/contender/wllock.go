@@ -80,7 +80,10 @@ func overMemcached(o Options) (distributed.Backend, error) {
 
 func inMemory(o Options) (distributed.Backend, error) { return o.Memory, nil }
 
-type ourLock struct{ locker *wllock.Locker }
+type ourLock struct {
+	locker *wllock.Locker
+	how    []wllock.CallOption // each call locks
+}
 
 // opener returns the Open of a contender that is wllock over a backend.
 func opener(open openBackend, opts ...wllock.Option) func(Options) (Instance, error) {
@@ -100,11 +103,11 @@ func openOurs(o Options, open openBackend, opts ...wllock.Option) (ourLock, erro
 	if err != nil {
 		return ourLock{}, errors.Join(err, backend.Close())
 	}
-	return ourLock{locker}, nil
+	return ourLock{locker: locker}, nil
 }
 
 func (l ourLock) Do(ctx context.Context, key string, f func(context.Context) error) error {
-	return l.locker.Do(ctx, "key", key, f)
+	return l.locker.Do(ctx, "key", key, f, l.how...)
 }
 
 // DoShared implements Reader.
@@ -117,16 +120,10 @@ func (l ourLock) Close() error { return l.locker.Close(context.Background()) }
 // Permits is how many callers may be inside at a time, in the group about that.
 const Permits = 8
 
-// permitted is a lock with permits.
-type permitted struct{ ourLock }
-
 func openPermits(o Options) (Instance, error) {
 	l, err := openOurs(o, overRedis)
-	return permitted{l}, err
-}
-
-func (p permitted) Do(ctx context.Context, key string, f func(context.Context) error) error {
-	return p.locker.Do(ctx, "key", key, f, wllock.Permits(Permits))
+	l.how = []wllock.CallOption{wllock.Permits(Permits)}
+	return l, err
 }
 
 // subKeys stand for permits: each has one holder.

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ func newWorkers(c contender.Contender, s Scenario, instances []contender.Instanc
 func (w *worker) run(ctx context.Context) {
 	inside, shared := w.critical, w.shared // made once: a method value is an allocation
 	if w.Permits > 0 {
-		inside = w.permitted
+		inside = shared
 	}
 	reader, canRead := w.instance.(contender.Reader)
 	seller, _ := w.instance.(contender.Seller)
@@ -130,30 +131,23 @@ func (w *worker) critical(ctx context.Context) error {
 	return nil
 }
 
-// shared is the function that runs under a reader's lock.
+// shared is the function that runs under a reader's lock, or with a permit.
 func (w *worker) shared(context.Context) error {
+	atMost := math.MaxInt32 // readers
+	if w.Permits > 0 {
+		atMost = w.Permits
+		if w.phase.Load() == measuring {
+			w.wait.Add(time.Since(w.begun))
+		}
+	}
 	c := w.now
-	if !c.enterShared() {
+	if !c.enterShared(atMost) {
 		w.did.Violations++
 	}
 	w.doWork()
 	if !c.leaveShared() {
 		w.did.Violations++
 	}
-	return nil
-}
-
-// permitted is the function that runs with a permit.
-func (w *worker) permitted(context.Context) error {
-	if w.phase.Load() == measuring {
-		w.wait.Add(time.Since(w.begun))
-	}
-	c := w.now
-	if c.inside.Add(1) > int32(w.Permits) {
-		w.did.Violations++
-	}
-	w.doWork()
-	c.inside.Add(-1)
 	return nil
 }
 
@@ -177,4 +171,62 @@ func (w *worker) doWork() {
 		more := w.Jitter * (2*rand.Float64() - 1)
 		precise.Sleep(w.Work + time.Duration(more*float64(w.Work)))
 	}
+}
+
+// cell is what a key's lock protects: plain memory, on purpose not atomic. Two workers inside at once overwrite each other's
+// mark or lose an increment, and both are detected.
+type cell struct {
+	owner   int // the worker inside, counted from 1; 0: none
+	entered int64
+	fence   uint64 // of the worker that was inside last
+
+	sharing atomic.Int32 // readers, or holders of permits, that are inside at this moment
+
+	// for hand-overs
+	left     time.Time
+	instance int // which one was inside last, counted from 1; 0: none so far
+}
+
+// enter marks the cell as w's and reports whether it was free. Not inlined, nor is leave: the compiler might otherwise
+// conclude that the mark cannot have changed in between.
+//
+//go:noinline
+func (c *cell) enter(w int) bool {
+	free := c.owner == 0 && c.sharing.Load() == 0
+	c.owner = w
+	c.entered++
+	return free
+}
+
+// leave reports whether the cell still was w's, and frees it.
+//
+//go:noinline
+func (c *cell) leave(w int) bool {
+	still := c.owner == w && c.sharing.Load() == 0
+	c.owner = 0
+	return still
+}
+
+// grew takes the fence of the worker inside, and reports whether it is above that of the one before.
+func (c *cell) grew(fence uint64) bool {
+	above := fence > c.fence
+	c.fence = fence
+	return above
+}
+
+// enterShared counts a holder, and reports whether there are no more than atMost and no exclusive one. Not inlined, nor is leaveShared:
+// see enter.
+//
+//go:noinline
+func (c *cell) enterShared(atMost int) bool {
+	return c.sharing.Add(1) <= int32(atMost) && c.owner == 0
+}
+
+// leaveShared reports whether still no exclusive one is inside, and counts the holder out.
+//
+//go:noinline
+func (c *cell) leaveShared() bool {
+	still := c.owner == 0
+	c.sharing.Add(-1)
+	return still
 }

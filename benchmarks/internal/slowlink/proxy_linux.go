@@ -70,28 +70,21 @@ func Start(target string, delay time.Duration) (*Proxy, error) {
 	return p, nil
 }
 
-func (p *Proxy) open() (err error) {
-	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return err
-	}
-	if p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return err
-	}
-	if p.listen, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
-		return err
-	}
-	err = errors.Join(
-		unix.Bind(p.listen, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+func (p *Proxy) open() error {
+	var errs [3]error
+	p.epoll, errs[0] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	p.wake, errs[1] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	p.listen, errs[2] = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	err := errors.Join(errs[0], errs[1], errs[2], unix.Bind(p.listen, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
 		unix.Listen(p.listen, unix.SOMAXCONN), p.watch(p.listen), p.watch(p.wake))
 	if err != nil {
 		return err
 	}
 	own, err := unix.Getsockname(p.listen)
-	if err != nil {
-		return err
+	if err == nil {
+		p.Addr = fmt.Sprintf("127.0.0.1:%d", own.(*unix.SockaddrInet4).Port)
 	}
-	p.Addr = fmt.Sprintf("127.0.0.1:%d", own.(*unix.SockaddrInet4).Port)
-	return nil
+	return err
 }
 
 func (p *Proxy) watch(fd int) error {
