@@ -49,11 +49,17 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // run measures one group after the other. A lock that did not exclude ends it only after the last.
 func (p plan) run(ctx context.Context, out io.Writer) error {
-	stopProfile, err := p.profile()
-	if err != nil {
-		return err
+	if p.cpuProfile != "" {
+		f, err := os.Create(p.cpuProfile)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
 	}
-	defer stopProfile()
 	var violated []error
 	for _, g := range p.groups() {
 		part := p.of(g)
@@ -99,32 +105,10 @@ func (p plan) stores() (all []server.Store) {
 	return all
 }
 
-func (p plan) profile() (stop func(), err error) {
-	if p.cpuProfile == "" {
-		return func() {}, nil
-	}
-	f, err := os.Create(p.cpuProfile)
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		_ = f.Close()
-	}, nil
-}
-
 // conclude prints where the results are, and fails if a lock did not exclude or its fences did not grow.
 func conclude(out io.Writer, dir string, r report.Report) error {
-	met := 0
-	for _, g := range r.Goals {
-		if g.Met {
-			met++
-		}
-	}
-	fmt.Fprintf(out, "\n%d of %d goals met; see %s\n", met, len(r.Goals), filepath.Join(dir, r.Name+".md"))
+	met := filter(r.Goals, func(g report.Verdict) bool { return g.Met })
+	fmt.Fprintf(out, "\n%d of %d goals met; see %s\n", len(met), len(r.Goals), filepath.Join(dir, r.Name+".md"))
 	if n := r.Violations(); n > 0 {
 		return fmt.Errorf("mutual exclusion was violated, or a piece sold wrongly, %d times, see the tables", n)
 	}

@@ -71,28 +71,25 @@ func (p plan) survey(ctx context.Context, m load.Machine, e *report.Environment)
 
 // table runs the contenders of a job round by round, each round beginning with another one.
 func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (report.Table, error) {
+	t := report.Table{Scenario: j.scenario.Name, Title: j.scenario.Title, Link: j.link, Audit: j.scenario.Fences, Sale: j.scenario.Sale}
 	takePart := p.participants(j)
 	for i, c := range takePart {
 		var err error
-		if takePart[i], err = p.tune(ctx, m, j, c); err != nil {
-			return report.Table{}, err
-		}
-		if err = p.warm(ctx, m, j, c); err != nil {
-			return report.Table{}, err
+		if takePart[i], err = p.prepare(ctx, m, j, c); err != nil {
+			return t, err
 		}
 	}
 	rounds := make([][]load.Round, len(takePart))
 	for n := range p.rounds {
 		for k := range takePart {
 			i := (k + n) % len(takePart)
-			round, err := m.Run(ctx, takePart[i], j.scenario, j.link, p.duration)
+			round, err := j.run(ctx, m, takePart[i], p.duration)
 			if err != nil {
-				return report.Table{}, fmt.Errorf("%s in %s, %s: %w", takePart[i].Name, j.scenario.Name, j.link, err)
+				return t, err
 			}
 			rounds[i] = append(rounds[i], round)
 		}
 	}
-	t := report.Table{Scenario: j.scenario.Name, Title: j.scenario.Title, Link: j.link, Audit: j.scenario.Fences, Sale: j.scenario.Sale}
 	for i, c := range takePart {
 		row := report.NewRow(c, rounds[i])
 		t.Rows = append(t.Rows, row)
@@ -101,43 +98,48 @@ func (p plan) table(ctx context.Context, m load.Machine, j job, out io.Writer) (
 	return t, nil
 }
 
-// warm runs a contender without counting: over ZooKeeper, whose server is a JVM, which compiles what it runs often; and what sells most, because
-// the first to fill a database's log also makes its files.
-func (p plan) warm(ctx context.Context, m load.Machine, j job, c contender.Contender) error {
-	if c.Store != server.ZooKeeper && !(j.scenario.Sale && c.Role == contender.Subject) {
-		return nil
+func (j job) run(ctx context.Context, m load.Machine, c contender.Contender, d time.Duration) (load.Round, error) {
+	r, err := m.Run(ctx, c, j.scenario, j.link, d)
+	if err != nil {
+		err = fmt.Errorf("%s in %s, %s: %w", c.Name, j.scenario.Name, j.link, err)
 	}
-	_, err := m.Run(ctx, c, j.scenario, j.link, p.duration/2)
-	return err
+	return r, err
 }
 
-// tune tries the settings of a contender under the load of a job, and returns it with the fastest.
-func (p plan) tune(ctx context.Context, m load.Machine, j job, c contender.Contender) (contender.Contender, error) {
-	most := 0.0
-	j.scenario.Settle = min(j.scenario.Settle, 1) // operations per second need no full queue
+// prepare tries the settings of a contender under the load of a job, and returns it with the fastest. It also runs some without counting:
+// over ZooKeeper, whose server is a JVM, which compiles what it runs often; and what sells most, because the first to fill a database's
+// log also makes its files.
+func (p plan) prepare(ctx context.Context, m load.Machine, j job, c contender.Contender) (contender.Contender, error) {
+	trial, most := j, 0.0
+	trial.scenario.Settle = min(j.scenario.Settle, 1) // operations per second need no full queue
 	for _, with := range c.Tunings {
-		trial, err := m.Run(ctx, with, j.scenario, j.link, p.duration/2)
+		r, err := trial.run(ctx, m, with, p.duration/2)
 		if err != nil {
-			return c, fmt.Errorf("%s in %s, %s: %w", with.Name, j.scenario.Name, j.link, err)
+			return c, err
 		}
-		if trial.OpsPerSecond > most {
-			most, c.Setting, c.Open = trial.OpsPerSecond, with.Setting, with.Open
+		if r.OpsPerSecond > most {
+			most, c.Setting, c.Open = r.OpsPerSecond, with.Setting, with.Open
 		}
+	}
+	if c.Store == server.ZooKeeper || j.scenario.Sale && c.Role == contender.Subject {
+		_, err := j.run(ctx, m, c, p.duration/2)
+		return c, err
 	}
 	return c, nil
 }
 
 // participants are the contenders of a job: those chosen, with the limit that suits it.
 func (p plan) participants(j job) []contender.Contender {
-	byWork := j.scenario.Bound == load.BoundWork
-	var all []contender.Contender
-	for _, c := range p.contenders {
-		skip := c.Role == contender.Limit && j.scenario.Permits == 0 && byWork != (c.Name == contender.Ideal().Name) || c.Role == contender.Rival && j.scenario.OnlyOurs
-		if !skip && j.scenario.Has(c) {
-			all = append(all, c)
+	s := j.scenario
+	return filter(p.contenders, func(c contender.Contender) bool {
+		switch {
+		case c.Role == contender.Rival && s.OnlyOurs:
+			return false
+		case c.Role == contender.Limit && s.Permits == 0 && (s.Bound == load.BoundWork) != (c.Name == contender.Ideal().Name):
+			return false
 		}
-	}
-	return all
+		return s.Has(c)
+	})
 }
 
 // show prints a row during the run.
@@ -146,32 +148,28 @@ func show(out io.Writer, r report.Row) {
 	fmt.Fprintf(out, "  %-18s %10.0f/s  p50 %-10v p99 %-10v p99.9 %-10v  Jain %.3f %.3f  %7.4f cmds",
 		strings.TrimSpace(r.Contender+" "+r.Setting), t.OpsPerSecond.Median, short(t.Latency.P50), short(t.Latency.P99), short(t.Latency.P999),
 		t.JainGoroutines, t.JainInstances, t.CommandsPerOp)
-	if t.HandOver != nil {
-		fmt.Fprintf(out, "  hand-over %v", summaryText(*t.HandOver))
+	summary := func(what string, s *stats.Summary) {
+		if s != nil {
+			fmt.Fprintf(out, "  %s %v/%v", what, short(s.P50), short(s.P99))
+		}
 	}
-	if t.Violations > 0 {
-		fmt.Fprintf(out, "  VIOLATIONS %d", t.Violations)
+	trouble := func(what string, n int64) {
+		if n > 0 {
+			fmt.Fprintf(out, "  %s %d", what, n)
+		}
 	}
-	if t.FencesFallen > 0 {
-		fmt.Fprintf(out, "  FENCES FELL %d", t.FencesFallen)
-	}
-	if t.Failed > 0 {
-		fmt.Fprintf(out, "  failed %d", t.Failed)
-	}
-	if late := r.Rounds[0].ProxyLate; late != nil {
-		fmt.Fprintf(out, "  proxy late %v", summaryText(*late))
-	}
+	summary("hand-over", t.HandOver)
+	trouble("VIOLATIONS", t.Violations)
+	trouble("FENCES FELL", t.FencesFallen)
+	trouble("failed", t.Failed)
+	summary("proxy late", r.Rounds[0].ProxyLate)
 	fmt.Fprintln(out)
 }
 
-func summaryText(s stats.Summary) string { return fmt.Sprintf("%v/%v", short(s.P50), short(s.P99)) }
-
 // short rounds a duration for display.
 func short(d time.Duration) time.Duration {
-	switch {
-	case d > time.Millisecond:
+	if d > time.Millisecond {
 		return d.Round(10 * time.Microsecond)
-	default:
-		return d.Round(100 * time.Nanosecond)
 	}
+	return d.Round(100 * time.Nanosecond)
 }
