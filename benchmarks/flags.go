@@ -181,28 +181,24 @@ func command(args []string) string {
 	return "make bench BENCHFLAGS='" + strings.Join(args, " ") + "'"
 }
 
+// diskFolder is the one for temporary files, as it was before this program changed it for others.
+var diskFolder = os.TempDir()
+
 // dataOf returns the folder for the files of a group's servers. Orders are to last, so what their commits cost is part of the comparison.
+// Otherwise it is in memory, where a sync costs nothing and other work on the machine's disk does not count; "": there is none, and the
+// files are on a disk.
 func (p plan) dataOf(g contender.Group) string {
+	const memory = "/dev/shm"
+	info, err := os.Stat(memory)
 	switch {
 	case p.data != "":
 		return p.data
 	case g == contender.OverBatch:
 		return diskFolder
+	case err == nil && info.IsDir():
+		return memory
 	}
-	return memoryFolder()
-}
-
-// diskFolder is the one for temporary files, as it was before this program changed it for others.
-var diskFolder = os.TempDir()
-
-// memoryFolder returns a folder in memory, where a sync costs nothing and other work on the machine's disk does not count; "": there
-// is none, and the servers' files are on a disk.
-func memoryFolder() string {
-	const shared = "/dev/shm"
-	if info, err := os.Stat(shared); err != nil || !info.IsDir() {
-		return ""
-	}
-	return shared
+	return ""
 }
 
 func usage(set *flag.FlagSet, w io.Writer) {

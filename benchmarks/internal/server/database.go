@@ -41,14 +41,14 @@ func DurableSQLiteDSN(addr string) string {
 const Rows = 1024
 
 // open connects to the database, and creates what is compared: a row per lock, and rows to be written.
-func (s *Server) open(ctx context.Context, driver, dsn string, before ...string) (err error) {
-	if s.db, err = sql.Open(driver, dsn); err != nil {
-		return err
-	}
-	s.scope.Cleanup(func() { _ = s.db.Close() })
-	return s.exec(ctx, append(before, "CREATE TABLE bench_locks (name VARCHAR(100) PRIMARY KEY)",
+func (s *Server) open(ctx context.Context, driver, dsn string, before ...string) {
+	db, err := sql.Open(driver, dsn)
+	s.must(err)
+	s.db = db
+	s.scope.Cleanup(func() { _ = db.Close() })
+	s.must(s.exec(ctx, append(before, "CREATE TABLE bench_locks (name VARCHAR(100) PRIMARY KEY)",
 		"CREATE TABLE bench_rows (id INTEGER PRIMARY KEY, n BIGINT NOT NULL)",
-		"INSERT INTO bench_rows VALUES "+values(Rows, func(i int) string { return fmt.Sprintf("(%d, 0)", i) }))...)
+		"INSERT INTO bench_rows VALUES "+values(Rows, func(i int) string { return fmt.Sprintf("(%d, 0)", i) }))...))
 }
 
 func (s *Server) exec(ctx context.Context, statements ...string) error {

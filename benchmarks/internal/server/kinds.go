@@ -66,26 +66,21 @@ var kinds = map[Store]kind{
 	SQLite: { // no server: its CPU time is the process's own, and nothing is counted
 		name: "SQLite", start: openSQLite, ask: query, states: asks("SELECT sqlite_version()", digits),
 	},
-	Memory: {start: func(context.Context, *Server) error { return nil }},
+	Memory: {start: func(context.Context, *Server) {}},
 }
 
 func asks(text, answer string) question { return question{text, regexp.MustCompile(answer)} }
 
 // one starts a store of one process.
-func one(start func(t testproc.TB) *testproc.Server) func(context.Context, *Server) error {
-	return func(_ context.Context, s *Server) error {
-		s.runs(start(&s.scope))
-		return nil
-	}
+func one(start func(t testproc.TB) *testproc.Server) func(context.Context, *Server) {
+	return func(_ context.Context, s *Server) { s.runs(start(&s.scope)) }
 }
 
 // redisServers starts n servers that store nothing on disk.
-func redisServers(n int) func(context.Context, *Server) error {
-	return func(_ context.Context, s *Server) error {
+func redisServers(n int) func(context.Context, *Server) {
+	return func(_ context.Context, s *Server) {
 		program, err := testproc.Find("redis-server")
-		if err != nil {
-			return err
-		}
+		s.must(err)
 		for range n {
 			p := testproc.Launch(&s.scope, testproc.Spec{
 				Name: "redis", FirstPort: 20000, LastPort: 32000, // below those that Linux uses for outgoing connections
@@ -103,31 +98,28 @@ func redisServers(n int) func(context.Context, *Server) error {
 			s.redis = append(s.redis, client)
 			s.runs(p)
 		}
-		return nil
 	}
 }
 
-func startMariaDB(ctx context.Context, s *Server) error {
+func startMariaDB(ctx context.Context, s *Server) {
 	d := dbtest.MariaDB(&s.scope, dbtest.Set("max-connections", databaseConnections))
 	s.runs(d.Server)
 	s.Addr = d.URL()
 	dsn, err := MySQLDSN(s.Addr)
-	if err != nil {
-		return err
-	}
-	return s.open(ctx, "mysql", dsn)
+	s.must(err)
+	s.open(ctx, "mysql", dsn)
 }
 
-func startPostgres(ctx context.Context, s *Server) error {
+func startPostgres(ctx context.Context, s *Server) {
 	d := dbtest.Postgres(&s.scope, dbtest.Set("max_connections", databaseConnections), dbtest.Set("shared_preload_libraries", "pg_stat_statements"))
 	s.runs(d.Server)
 	s.Addr = d.URL()
-	return s.open(ctx, "pgx", s.Addr, "CREATE EXTENSION pg_stat_statements")
+	s.open(ctx, "pgx", s.Addr, "CREATE EXTENSION pg_stat_statements")
 }
 
-func openSQLite(ctx context.Context, s *Server) error {
+func openSQLite(ctx context.Context, s *Server) {
 	s.Addr = "sqlite://" + filepath.Join(testproc.TempDir(&s.scope, "wllock-bench"), "locks.db")
-	return s.open(ctx, "sqlite", SQLiteDSN(s.Addr))
+	s.open(ctx, "sqlite", SQLiteDSN(s.Addr))
 }
 
 // info asks every redis-server for a section of INFO.

@@ -46,8 +46,8 @@ type Server struct {
 
 // kind is how a store is started, and what it is asked.
 type kind struct {
-	start  func(ctx context.Context, s *Server) error // it may also end by a failure of s.scope
-	name   string                                     // before its version
+	start  func(ctx context.Context, s *Server) // ends with a failure of s.scope if it cannot
+	name   string                               // before its version
 	ask    func(ctx context.Context, s *Server, question string) (string, error)
 	states question // its version
 	counts question // how often each command was called, the name before the number; of one number the name is unit
@@ -67,16 +67,21 @@ func Start(ctx context.Context, what Store) (s *Server, err error) {
 	defer func() {
 		p := recover()
 		if failure, ok := p.(testproc.Failure); ok {
-			err = failure
+			s.Stop()
+			s, err = nil, fmt.Errorf("start %s: %w", kinds[what].name, failure)
 		} else if p != nil {
 			panic(p)
 		}
-		if err != nil {
-			s.Stop()
-			s, err = nil, fmt.Errorf("start %s: %w", kinds[what].name, err)
-		}
 	}()
-	return s, s.kind.start(ctx, s)
+	s.kind.start(ctx, s)
+	return s, nil
+}
+
+// must ends a start with an error.
+func (s *Server) must(err error) {
+	if err != nil {
+		s.scope.Fatalf("%v", err)
+	}
 }
 
 // Stop ends it and removes what it left.
