@@ -94,7 +94,8 @@ func (m market) theirs(w way) []Contender {
 	var each []Contender
 	for _, size := range pools {
 		pool := fmt.Sprintf("pool %d", size)
-		c := m.one(Rival, m.module, statements, entry{fmt.Sprintf("%s-%d", w.name, size), settings + "; " + pool, func(o Options) (Instance, error) {
+		name := fmt.Sprintf("%s-%d", w.name, size)
+		c := m.one(Rival, m.module, statements, entry{name, settings + "; " + pool, func(o Options) (Instance, error) {
 			o.Workers = size
 			t, err := m.open(o, true)
 			if err != nil {
@@ -166,7 +167,8 @@ func workers() []Contender {
 	at := place{OverBatch, server.Redis, false}
 	var rows []entry
 	for _, n := range batchSizes {
-		rows = append(rows, entry{Batched(n), fmt.Sprintf("work: WrapBatch, up to %d callers in each hold, which work once", n), func(o Options) (Instance, error) {
+		settings := fmt.Sprintf("work: WrapBatch, up to %d callers in each hold, which work once", n)
+		rows = append(rows, entry{Batched(n), settings, func(o Options) (Instance, error) {
 			l, err := openOurs(o, overRedis)
 			if err != nil {
 				return nil, err
@@ -174,9 +176,10 @@ func workers() []Contender {
 			return newBatchLock(l.locker, n), nil
 		}})
 	}
+	rows = append(rows, entry{Guard, "work: Do, one caller in each hold", opener(overRedis)})
 	ideal := Ideal()
 	ideal.Group = OverBatch
-	return append(at.has(Subject, ourModule, ourCommands, append(rows, entry{Guard, "work: Do, one caller in each hold", opener(overRedis)})), ideal)
+	return append(at.has(Subject, ourModule, ourCommands, rows...), ideal)
 }
 
 // batchLock runs the function of the first caller of a batch for all of them.

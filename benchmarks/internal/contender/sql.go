@@ -20,8 +20,8 @@ import (
 var updated atomic.Int64
 
 // updates writes a row per call and locks nothing: what a statement costs whose effect the database keeps.
-func updates(open func(Options) (database, error)) []entry {
-	return []entry{{"UPDATE", "one plain UPDATE by the primary key per call, each of another row; no lock", func(o Options) (Instance, error) {
+func updates(open func(Options) (database, error)) entry {
+	return entry{"UPDATE", "one plain UPDATE by the primary key per call, each of another row; no lock", func(o Options) (Instance, error) {
 		db, err := open(o)
 		if err != nil {
 			return nil, err
@@ -34,7 +34,7 @@ func updates(open func(Options) (database, error)) []entry {
 			defer s.release()
 			return s.each(ctx, query{text: fmt.Sprintf("UPDATE bench_rows SET n = n + 1 WHERE id = %d", updated.Add(1)%server.Rows)})
 		}, db.Close), nil
-	}}}
+	}}
 }
 
 // sqlLock is a lock that belongs to a connection or its transaction. Where its statements have %s, they are about a key.

@@ -58,63 +58,56 @@ var (
 // All returns all contenders by their groups, in each wllock first, limits last.
 func All() []Contender {
 	const pgDefaults = defaults + "; hand-overs pushed by NOTIFY"
+	const lockedRow = "BEGIN and SELECT ... FOR UPDATE of a lock's row in one round trip, COMMIT"
 	const perCaller = "; a connection for every holder or waiter"
 	permits := "all defaults: a lease and a fence for each holder"
 	ideal := Ideal()
 	return slices.Concat(
-		onRedis.has(Subject, ourModule, ourCommands, []entry{
-			{"wllock", "all defaults (lease 5 s, renewed; fences; at most 128 hand-offs or 100 ms per tenure)", opener(overRedis)},
-		}),
+		onRedis.has(Subject, ourModule, ourCommands,
+			entry{"wllock", "all defaults (lease 5 s, renewed; fences; at most 128 hand-offs or 100 ms per tenure)", opener(overRedis)}),
 		onRedis.tries(redsyncs), onRedis.tries(redislocks), onRedis.tries(rueidislocks),
-		onRedis.has(Rival, goredisModule, []string{"set", "del"}, []entry{
-			{"wllock-java", "its algorithm in Go: fair local lock, SET NX PX without a pause, DEL", openJava},
-		}),
+		onRedis.has(Rival, goredisModule, []string{"set", "del"},
+			entry{"wllock-java", "its algorithm in Go: fair local lock, SET NX PX without a pause, DEL", openJava}),
 		[]Contender{Ping(), ideal},
 		onRedlock.ours(defaults, ourCommands, overRedlock("")), onRedlock.tries(redsyncs),
-		onRedlock.has(Limit, goredisModule, []string{"ping"}, []entry{
-			{"PING", "one command to each server per call, of which a majority is awaited; no lock", openMajorityPing},
-		}),
+		onRedlock.has(Limit, goredisModule, []string{"ping"},
+			entry{"PING", "one command to each server per call, of which a majority is awaited; no lock", openMajorityPing}),
 		onZooKeeper.ours(defaults, requests, overZooKeeper),
-		onZooKeeper.has(Rival, zkModule, requests, []entry{
-			{"zk.Lock", "NewLock for each call, one connection per instance; knows no readers and no context", openZkLock},
-		}),
-		onZooKeeper.has(Limit, zkModule, requests, []entry{
-			{"exists", "one request per call, which the server answers from memory; no lock", openZkExists},
-		}),
+		onZooKeeper.has(Rival, zkModule, requests,
+			entry{"zk.Lock", "NewLock for each call, one connection per instance; knows no readers and no context", openZkLock}),
+		onZooKeeper.has(Limit, zkModule, requests,
+			entry{"exists", "one request per call, which the server answers from memory; no lock", openZkExists}),
 		onMariaDB.longer(defaults, statements, overMariaDB),
-		onMariaDB.has(Rival, mysqlModule, statements, []entry{
-			{"GET_LOCK", "GET_LOCK and RELEASE_LOCK, a connection for every holder or waiter", getLock.on(openMariaDB)},
-			{"FOR UPDATE", "BEGIN and SELECT ... FOR UPDATE of a lock's row in one round trip, COMMIT" + perCaller, mysqlRow.on(openMariaDB)},
-		}),
+		onMariaDB.has(Rival, mysqlModule, statements,
+			entry{"GET_LOCK", "GET_LOCK and RELEASE_LOCK, a connection for every holder or waiter", getLock.on(openMariaDB)},
+			entry{"FOR UPDATE", lockedRow + perCaller, mysqlRow.on(openMariaDB)}),
 		onMariaDB.has(Limit, mysqlModule, statements, updates(openMariaDB)),
 		onPostgres.longer(pgDefaults, statements, overPostgres),
-		onPostgres.has(Rival, pgxModule, statements, []entry{
-			{"advisory", "pg_advisory_lock and pg_advisory_unlock, of the session" + perCaller, advisory.on(openPostgres)},
-			{"advisory-tx", "BEGIN and pg_advisory_xact_lock in one round trip, COMMIT" + perCaller, advisoryTx.on(openPostgres)},
-			{"FOR UPDATE", "BEGIN and SELECT ... FOR UPDATE of a lock's row in one round trip, COMMIT" + perCaller, pgRow.on(openPostgres)},
-		}),
+		onPostgres.has(Rival, pgxModule, statements,
+			entry{"advisory", "pg_advisory_lock and pg_advisory_unlock, of the session" + perCaller, advisory.on(openPostgres)},
+			entry{"advisory-tx", "BEGIN and pg_advisory_xact_lock in one round trip, COMMIT" + perCaller, advisoryTx.on(openPostgres)},
+			entry{"FOR UPDATE", lockedRow + perCaller, pgRow.on(openPostgres)}),
 		onPostgres.has(Limit, pgxModule, statements, updates(openPostgres)),
 		onSQLite.longer(defaults, nil, overSQLite),
-		onSQLite.has(Rival, sqliteModule, nil, []entry{
-			{"IMMEDIATE", "BEGIN IMMEDIATE and COMMIT: the write lock of the whole file, for any key; busy_timeout 60 s, a connection for every holder or waiter", immediate.on(openSQLite)},
-		}),
-		onSQLite.has(Rival, "", nil, []entry{
-			{"flock", "flock(2) of a file per key, opened for each call; knows no context and takes a thread for every waiter", openFlock},
-		}),
+		onSQLite.has(Rival, sqliteModule, nil,
+			entry{"IMMEDIATE", "BEGIN IMMEDIATE and COMMIT: the write lock of the whole file, for any key; busy_timeout 60 s" +
+				", a connection for every holder or waiter", immediate.on(openSQLite)}),
+		onSQLite.has(Rival, "", nil,
+			entry{"flock", "flock(2) of a file per key, opened for each call; knows no context and takes a thread for every waiter", openFlock}),
 		onSQLite.has(Limit, sqliteModule, nil, updates(openSQLite)),
 		onEtcd.longer(defaults, requests, overEtcd),
-		onEtcd.has(Rival, etcdModule, requests, []entry{
-			{"Mutex", "concurrency.Mutex, one client per instance and a session for every holder or waiter, as callers of one session do not exclude each other", openEtcdMutex},
-		}),
-		onEtcd.has(Limit, etcdModule, requests, []entry{{"Put", "one put per call; no lock", openEtcdPut}}),
+		onEtcd.has(Rival, etcdModule, requests,
+			entry{"Mutex", "concurrency.Mutex, one client per instance and a session for every holder or waiter" +
+				", as callers of one session do not exclude each other", openEtcdMutex}),
+		onEtcd.has(Limit, etcdModule, requests, entry{"Put", "one put per call; no lock", openEtcdPut}),
 		backends(),
 		shops(),
-		onPermits.has(Subject, ourModule, ourCommands, []entry{{"permits", "Permits(8), " + permits, openPermits}}),
-		onPermits.has(Rival, ourModule, ourCommands, []entry{
-			{"sub-keys", "an exclusive lock on one of 8 keys, chosen at random", openSubKeys(false)},
-			{"sub-keys-short", "an exclusive lock on that of 8 keys for which fewest callers of the instance wait", openSubKeys(true)},
-		}),
-		onPermits.has(Limit, "golang.org/x/sync", nil, []entry{{"x/sync", "semaphore.Weighted, all callers in one process, no service", openWeighted}}),
+		onPermits.has(Subject, ourModule, ourCommands, entry{"permits", "Permits(8), " + permits, openPermits}),
+		onPermits.has(Rival, ourModule, ourCommands,
+			entry{"sub-keys", "an exclusive lock on one of 8 keys, chosen at random", openSubKeys(false)},
+			entry{"sub-keys-short", "an exclusive lock on that of 8 keys for which fewest callers of the instance wait", openSubKeys(true)}),
+		onPermits.has(Limit, "golang.org/x/sync", nil,
+			entry{"x/sync", "semaphore.Weighted, all callers in one process, no service", openWeighted}),
 	)
 }
 
@@ -168,7 +161,7 @@ type entry struct {
 }
 
 // has makes contenders of rows.
-func (p place) has(role Role, module string, commands []string, rows []entry) (all []Contender) {
+func (p place) has(role Role, module string, commands []string, rows ...entry) (all []Contender) {
 	for _, r := range rows {
 		all = append(all, p.one(role, module, commands, r))
 	}
@@ -184,17 +177,15 @@ func (p place) one(role Role, module string, commands []string, r entry) Contend
 
 // ours are wllock over a backend, with tenures and without.
 func (p place) ours(settings string, commands []string, open openBackend) []Contender {
-	return p.has(Subject, ourModule, commands, []entry{
-		{"wllock", settings, opener(open)},
-		{"wllock" + EveryTurn, "MaxHandoffs 0: every turn goes through the backend", opener(open, wllock.WithMaxHandoffs(0))},
-	})
+	return p.has(Subject, ourModule, commands,
+		entry{"wllock", settings, opener(open)},
+		entry{"wllock" + EveryTurn, "MaxHandoffs 0: every turn goes through the backend", opener(open, wllock.WithMaxHandoffs(0))})
 }
 
 // longer are ours and, after the first, the same with longer tenures.
 func (p place) longer(settings string, commands []string, open openBackend) []Contender {
-	return slices.Insert(p.ours(settings, commands, open), 1, p.has(Subject, ourModule, commands, []entry{
-		{"wllock" + LongTenures, "MaxHandoffs 1024: tenures end by their time, 100 ms", opener(open, wllock.WithMaxHandoffs(1024))},
-	})...)
+	return slices.Insert(p.ours(settings, commands, open), 1, p.has(Subject, ourModule, commands,
+		entry{"wllock" + LongTenures, "MaxHandoffs 1024: tenures end by their time, 100 ms", opener(open, wllock.WithMaxHandoffs(1024))})...)
 }
 
 // library is a rival with a setting that matters.

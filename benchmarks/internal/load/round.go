@@ -185,10 +185,13 @@ func sum(s Scenario, workers []*worker, cells []cell) (r Round) {
 	for i, w := range workers {
 		perWorker[i] = w.did.Ops
 		perInstance[w.number-1] += w.did.Ops
+		r.Ops += w.did.Ops
+		r.Told += w.did.Told
+		r.Failure = cmp.Or(r.Failure, w.did.Failure)
+		r.Add(w.did.Figures)
 		latency.Merge(&w.latency)
 		handOver.Merge(&w.handOver)
 		wait.Merge(&w.wait)
-		r.add(w.did)
 		inside += w.inside
 	}
 	for i := range cells {
@@ -208,13 +211,10 @@ func sum(s Scenario, workers []*worker, cells []cell) (r Round) {
 	return r
 }
 
-// add adds what is counted.
-func (r *Round) add(o Round) {
-	r.Ops += o.Ops
-	r.Violations += o.Violations
-	r.Fences += o.Fences
-	r.FencesFallen += o.FencesFallen
-	r.Failed += o.Failed
-	r.Failure = cmp.Or(r.Failure, o.Failure)
-	r.Told += o.Told
+// Add adds what is counted.
+func (f *Figures) Add(o Figures) {
+	f.Violations += o.Violations
+	f.Fences += o.Fences
+	f.FencesFallen += o.FencesFallen
+	f.Failed += o.Failed
 }

@@ -48,6 +48,9 @@ func Judge(tables []Table) (verdicts []Verdict) {
 	return verdicts
 }
 
+// batch is the batch guard with its default size.
+var batch = contender.Batched(64)
+
 // tenureGain is how many times more operations tenures are to serve on a hot key.
 const tenureGain = 20
 
@@ -88,14 +91,14 @@ var goals = slices.Concat([]goal{
 	tenureGains("memory", "redis", "redlock", "redlock+f", "zookeeper", "postgres", "mariadb", "sqlite", "etcd", "memcached"),
 	// A batch guard with its default size, beside what sells without our lock, and beside one order in each hold.
 	[]goal{
-		{"sale-postgres-4x64", load.Loopback, "times the orders/s of the best without a lock of ours", atLeast, 10, toOneRow(contender.Batched(64))},
+		{"sale-postgres-4x64", load.Loopback, "times the orders/s of the best without a lock of ours", atLeast, 10, toOneRow(batch)},
 		{"sale-postgres-4x64", load.Loopback, "times the orders/s of one per hold", atLeast, 12, toGuard(ops)},
 		{"sale-postgres-4x64", load.Loopback, "p99, times that of one per hold", atMost, 0.2, toGuard(p99)},
 		{"sale-postgres-4x64", load.Delayed, "pipelined, times the orders/s of the best without a lock of ours", atLeast, 2,
-			toOneRow(contender.Batched(64) + contender.Pipelined)},
+			toOneRow(batch + contender.Pipelined)},
 		{"sale-postgres-4x64", load.Delayed, "times the orders/s of one per hold", atLeast, 35, toGuard(ops)},
 		{"sale-postgres-4x64", load.Delayed, "p99, times that of one per hold", atMost, 0.2, toGuard(p99)},
-		{"sale-sqlite-4x64", load.Loopback, "times the orders/s of the best without a lock of ours", atLeast, 10, toOneRow(contender.Batched(64))},
+		{"sale-sqlite-4x64", load.Loopback, "times the orders/s of the best without a lock of ours", atLeast, 10, toOneRow(batch)},
 		{"sale-sqlite-4x64", load.Loopback, "times the orders/s of one per hold", atLeast, 12, toGuard(ops)},
 		{"batch-work-4x64", load.Loopback, "times the serial limit", atLeast, 40, toLimit(ops)},
 		{"lone-postgres", load.Loopback, "p50, times that of one per hold", atMost, 1.1, toGuard(p50)},

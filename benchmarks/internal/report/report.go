@@ -77,10 +77,7 @@ func NewRow(c contender.Contender, rounds []load.Round) Row {
 	t.ProcessCPUPerOp = median(rounds, func(r load.Round) float64 { return r.ProcessCPUPerOp })
 	t.ServerCPUPerOp = median(rounds, func(r load.Round) float64 { return r.ServerCPUPerOp })
 	for _, r := range rounds {
-		t.Violations += r.Violations
-		t.Failed += r.Failed
-		t.Fences += r.Fences
-		t.FencesFallen += r.FencesFallen
+		t.Add(r.Figures)
 	}
 	return Row{Contender: c.Name, Setting: c.Setting, Role: c.Role, Base: c.Base, Total: t, Rounds: rounds}
 }

@@ -72,8 +72,8 @@ func SVG(tables []Table) string {
 		for _, r := range t.Rows {
 			l := line{
 				Y: p.Bottom, Name: r.Contender, Fill: p.Fills[r.Role], Rate: count(ops(r.Total)), End: rate.place(ops(r.Total)),
-				Served: r.Total.Latency.Count > 0, P50: latency.place(p50(r.Total)), P99: latency.place(p99(r.Total)), P999: latency.place(p999(r.Total)),
-				Label: span(r.Total.Latency.P99),
+				Served: r.Total.Latency.Count > 0, Label: span(r.Total.Latency.P99),
+				P50: latency.place(p50(r.Total)), P99: latency.place(p99(r.Total)), P999: latency.place(p999(r.Total)),
 			}
 			if l.Bar = max(l.End-rate.Left, 1); r.Role == contender.Subject {
 				l.Weight = ` font-weight="bold"`

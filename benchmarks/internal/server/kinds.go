@@ -40,7 +40,8 @@ var kinds = map[Store]kind{
 		name: "Redis", start: redisServers(1), ask: info, states: redisVersion, counts: redisCalls,
 	},
 	Redlock: {
-		name: fmt.Sprintf("%d x Redis", redlockServers), start: redisServers(redlockServers), ask: info, states: redisVersion, counts: redisCalls,
+		name: fmt.Sprintf("%d x Redis", redlockServers), start: redisServers(redlockServers), ask: info,
+		states: redisVersion, counts: redisCalls,
 	},
 	ZooKeeper: { // counts packets, pings of idle connections and this question included
 		name: "ZooKeeper", start: one(func(t testproc.TB) *testproc.Server { return zktest.Start(t).Server }), ask: overTCP,
@@ -57,7 +58,8 @@ var kinds = map[Store]kind{
 	},
 	MariaDB: { // like PostgreSQL, counts statements, this question included
 		name: "MariaDB", start: startMariaDB, ask: query, states: asks("SELECT VERSION()", digits),
-		counts: asks("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'", digits), unit: "statement",
+		counts: asks("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'", digits),
+		unit:   "statement",
 	},
 	Postgres: {
 		name: "PostgreSQL", start: startPostgres, ask: query, states: asks("SHOW server_version", digits),
@@ -111,7 +113,8 @@ func startMariaDB(ctx context.Context, s *Server) {
 }
 
 func startPostgres(ctx context.Context, s *Server) {
-	d := dbtest.Postgres(&s.scope, dbtest.Set("max_connections", databaseConnections), dbtest.Set("shared_preload_libraries", "pg_stat_statements"))
+	d := dbtest.Postgres(&s.scope, dbtest.Set("max_connections", databaseConnections),
+		dbtest.Set("shared_preload_libraries", "pg_stat_statements"))
 	s.runs(d.Server)
 	s.Addr = d.URL()
 	s.open(ctx, "pgx", s.Addr, "CREATE EXTENSION pg_stat_statements")
