@@ -120,6 +120,10 @@ func TestServicesHaveGroupsOfTheirOwn(t *testing.T) {
 			require.NoError(t, err)
 			var r report.Report
 			require.NoError(t, json.Unmarshal(text, &r))
+			require.NotEmpty(t, r.Environment.Servers)
+			for _, name := range r.Environment.Servers {
+				assert.Regexp(t, `^[A-Za-z]+ \d+\.\d+`, name)
+			}
 			for _, row := range r.Tables[0].Rows {
 				assert.Zero(t, row.Total.Failed, row.Contender)
 				if row.Contender == c.counted && row.Total.OpsPerSecond.Median > 0 { // none where a disk stands still for a second

@@ -55,6 +55,15 @@ func TestCPUIsCounted(t *testing.T) {
 	assert.Less(t, s.CPU(), time.Minute)
 }
 
+func TestAStoreThatCannotStartSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, missing := range []Store{Redis, ZooKeeper} {
+		s, err := Start(t.Context(), missing)
+		require.ErrorContains(t, err, "in PATH")
+		assert.Nil(t, s)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	s, _ := start(t)
 	v, err := s.Version(t.Context())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -116,4 +117,31 @@ func TestTheEndOfAConnectionPassesOn(t *testing.T) {
 	late, cpu := p.Late()
 	assert.NotZero(t, late.Count)
 	assert.Positive(t, cpu)
+}
+
+func TestNothingIsSentToTheNextUserOfADescriptor(t *testing.T) {
+	pair := func() [2]int {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		require.NoError(t, err)
+		return fds
+	}
+	client, server := pair(), pair()
+	near, far := &side{fd: client[0]}, &side{fd: server[0]}
+	near.peer, far.peer = far, near
+	p := &Proxy{sides: map[int]*side{near.fd: near, far.fd: far}}
+	p.queue = []packet{{to: far}, {due: time.Now().Add(time.Hour), to: near, data: []byte("late")}}
+	p.deliver()
+	require.Empty(t, p.sides, "the end of the connection")
+
+	next := pair() // takes the numbers
+	require.ElementsMatch(t, []int{client[0], server[0]}, next[:])
+	p.queue[0].due = time.Now()
+	p.deliver()
+	for _, fd := range next {
+		_, err := unix.Read(fd, make([]byte, 4))
+		require.Equal(t, unix.EAGAIN, err, "open, and nothing has come")
+	}
+	for _, fd := range []int{client[1], server[1], next[0], next[1]} {
+		require.NoError(t, unix.Close(fd))
+	}
 }
