@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testlocker"
@@ -70,7 +72,7 @@ func (h hostileListener) OnMessage(channel, text string) {
 	}
 }
 
-// TestHostileNetwork is a storm of six processes, five of them over a hostile network.
+// TestHostileNetwork is a storm of six processes, five of them over a hostile network. It leaves nothing behind.
 func TestHostileNetwork(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
 	s := redistest.Start(t)
@@ -85,4 +87,7 @@ func TestHostileNetwork(t *testing.T) {
 	}
 	storm.Run(t)
 	h.wg.Wait()
+	require.Eventually(t, func() bool {
+		return s.Do("GET", testlocker.StormKey) == nil && queueLength(s, testlocker.StormKey) == 0
+	}, patience, 10*time.Millisecond)
 }

@@ -24,6 +24,9 @@ type Storm struct {
 	Break    func(ctx context.Context, r *rand.Rand)
 }
 
+// StormKey is the lock of a Storm.
+const StormKey = "shop:storm:1"
+
 const (
 	stormPermits  = 2           // the limit of all permits
 	stormTurns    = 10          // of writers, and of readers, until there was something to see
@@ -274,7 +277,7 @@ func (u *stormUser) bounded(ctx context.Context, d time.Duration, call func(ctx 
 }
 
 func (u *stormUser) turn(ctx context.Context) {
-	req := distributed.Request{Key: "shop:storm:1", Instance: u.name, TTL: u.ttl, Prev: u.prev, NoWait: u.r.IntN(6) == 0}
+	req := distributed.Request{Key: StormKey, Instance: u.name, TTL: u.ttl, Prev: u.prev, NoWait: u.r.IntN(6) == 0}
 	if u.r.IntN(2) == 0 {
 		req.Mode = distributed.Shared
 		if u.r.IntN(3) > 0 {
