@@ -120,6 +120,10 @@ func TestDoctorOfARedis(t *testing.T) {
 			s.Kill()
 			return nil
 		}, wrong, "access", `error: .*refused.*start the server`},
+		"a stopped one": {func(s *redistest.Server, env []string) []string {
+			s.Pause()
+			return nil
+		}, wrong, "access", `error: .*a stopped process`},
 		"not a cluster": {func(s *redistest.Server, env []string) []string {
 			return []string{"redis+cluster://" + s.Addr}
 		}, wrong, "cluster", `error: `},
@@ -131,6 +135,7 @@ func TestDoctorOfARedis(t *testing.T) {
 			code, found := examined(t, append(env, "WLLOCK_LEASE_TTL=10s"), args...)
 			require.Equal(t, test.code, code, found)
 			require.Regexp(t, test.want, found[test.subject])
+			require.False(t, name == "a stopped one" && len(found) > 1, "a server that is silent is asked once: %v", found)
 		})
 	}
 }

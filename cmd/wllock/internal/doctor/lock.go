@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ func (p *patient) tryLock(ctx context.Context) (reached bool) {
 	locker, err := p.settings.Open(ctx, wllock.WithOutage(wllock.FailClosed))
 	if err != nil {
 		p.fail(p.opening(err))
-		return !isAway(err)
+		return !isAway(err) && !isSilent(err)
 	}
 	p.takeLocks(ctx, locker)
 	p.unused(ctx)
@@ -110,6 +111,8 @@ func (p *patient) opening(err error) Finding {
 		f.Mend = "tls_ca, tls_cert, tls_key and tls_server_name in WLLOCK_BACKEND, or WLLOCK_TLS_CA and so on: docs/settings.md"
 	case isAway(err):
 		f.Mend = "start the server, or correct host and port of WLLOCK_BACKEND"
+	case isSilent(err):
+		f.Mend = "the server, or a firewall on the way, takes connections and does not answer: look for a stopped process, a full CPU or disk, a script that runs"
 	case isMissingTable(err):
 		f.Mend = "wllock migrate, as a user who may create tables"
 	}
@@ -119,6 +122,11 @@ func (p *patient) opening(err error) Finding {
 // isAway reports that no connection could be made.
 func isAway(err error) bool {
 	return errors.Is(err, distributed.ErrUnreached) || strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such host")
+}
+
+// isSilent reports that the server was not heard in time: nothing else that it is asked will be answered soon.
+func isSilent(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // user is the one that connects.

@@ -56,6 +56,9 @@ func NewLock(i distributed.Inspection) Lock {
 	if l.Held && !l.Foreign {
 		l.Mode = i.Mode.String()
 	}
+	if l.Foreign {
+		l.Fence = "" // it has none: the last one is of the holder before
+	}
 	for _, h := range i.Holders {
 		p := Person{Instance: h.Instance, Host: Host(h.Instance), Since: utc(h.Since), LeftMS: h.Left.Milliseconds(), Fence: number(h.Fence)}
 		if h.Left < 0 {

@@ -30,7 +30,7 @@ func Who(w io.Writer, i distributed.Inspection, now time.Time) {
 	if i.MoreHolders > 0 {
 		fmt.Fprintf(table, "  \tand %d more holders\n", i.MoreHolders)
 	}
-	if i.Fence > 0 {
+	if i.Fence > 0 && !i.Foreign { // a foreigner has none: the last one is of the holder before
 		fmt.Fprintf(table, "  fence\t%s\n", fences(i))
 	}
 	queue(table, i, now)
@@ -237,8 +237,12 @@ func Table(w io.Writer, all []distributed.Inspection, now time.Time, width int) 
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KEY\tMODE\tHELD\tLEASE\tWAITING\tHOLDER\tFENCE")
 	for _, i := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%d\n",
-			Text(i.Key), Mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i), i.Fence)
+		fence := strconv.FormatUint(i.Fence, 10)
+		if i.Foreign {
+			fence = "-"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
+			Text(i.Key), Mode(i), AgeText(i, now), LeftText(i), Waiting(i), Holder(i), fence)
 	}
 	_ = table.Flush() // to text, which takes all
 	wide := func(line string) bool { return utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > width }

@@ -49,11 +49,11 @@ func TestTable(t *testing.T) {
 	var out strings.Builder
 	now := time.Now()
 	require.NoError(t, Table(&out, []distributed.Inspection{
-		{Key: "a:b:1", Foreign: true, Holders: []distributed.Holder{{Left: time.Minute}}},
+		{Key: "a:b:1", Foreign: true, Fence: 7, Holders: []distributed.Holder{{Left: time.Minute}}},
 		{Key: "a:b:2", Since: now.Add(-time.Hour), Holders: []distributed.Holder{{Instance: "web"}}, MoreWaiters: 4},
 	}, now, 0))
 	lines := strings.Split(out.String(), "\n")
-	require.Equal(t, []string{"a:b:1", "-", "-", "1m00s", "0", "(not", "wllock)", "0"}, strings.Fields(lines[1]))
+	require.Equal(t, []string{"a:b:1", "-", "-", "1m00s", "0", "(not", "wllock)", "-"}, strings.Fields(lines[1]))
 	require.Equal(t, []string{"a:b:2", "exclusive", "1h00m", "-", "4", "web", "0"}, strings.Fields(lines[2]))
 }
 
@@ -75,6 +75,15 @@ func TestNarrowTable(t *testing.T) {
 	for _, width := range []int{80, widest - 1} {
 		require.Equal(t, all[0].Key+"\n  exclusive, held 1h00m, lease 4.7s, 0 waiting, web-1-4711-report.sh-oesauayna7\n", table(width))
 	}
+}
+
+// The last fence that wllock gave is of the holder before.
+func TestAForeignerHasNoFence(t *testing.T) {
+	i := distributed.Inspection{Key: "a:b:1", Foreign: true, Fence: 7, Holders: []distributed.Holder{{Left: time.Minute}}}
+	var out strings.Builder
+	Who(&out, i, time.Now())
+	require.NotContains(t, out.String(), "fence")
+	require.Empty(t, NewLock(i).Fence)
 }
 
 func TestPermitsAreNotReaders(t *testing.T) {
