@@ -18,7 +18,7 @@ const MostFollowed = 32
 // Admitted is how many at the head of a queue, in the order of the requests, hold the lock. That is one writer, or the readers and
 // permits before the first writer, up to the first permit that has as many before it as its limit says. downgraded says that the
 // first may be a writer that has downgraded its lease. So what is before a request decides on it. As that can only become less, one
-// that holds the lock goes on to. One that is admitted behind a permit saw that one admitted (rules E9 and Z9).
+// that holds the lock goes on to. One that is admitted behind a permit saw that one admitted (rule C8).
 func Admitted[R asker](q []R, downgraded bool) int {
 	for i := range q {
 		switch r := q[i].Asks(); {

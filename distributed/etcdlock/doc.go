@@ -23,3 +23,43 @@
 // The requests are made with the client's connection, credentials and retries, and the messages of etcd's API. The Watcher of the
 // client would take a goroutine or two per watch. Its KeepAlive does not tell when the answered request was sent.
 package etcdlock
+
+// The rules of this package, which comments name where they are held. docs/design.md has those of all, of which C1 to C8 say what
+// becomes of a request, and the words. There is a session for each TTL in use.
+//
+// E1. A request has one effect. A repeat finds what an earlier try has created, by letters in the key's value that no other request
+// has. One that finds another's takes another key, because a copy of the process knows the same free names. etcd can commit a proposal
+// long after its client has given up. So a key whose create was not answered is deleted together with a write to the session's guard,
+// which every create compares: what comes later does nothing.
+//
+// E2. Each waiter watches what keeps it out (C8): a writer the last key before its own, a reader the last writer before it. So a
+// release wakes one waiter, or one run of readers, which looks who is before it now. Reads are linearizable, and those of a permit show
+// the whole queue, so no look lacks an earlier key. A holder that shares the lock watches the first writer that waits: when that has
+// left, others may join again. NoWait reads the queue, and creates its key provided that none has come since. A process of a version
+// without permits takes them for writers: its writers wait for them, and its readers pass one that waits.
+//
+// E3. Nothing depends on a watch. A watch begins with the current revision, because a server brings one that begins in the past up to
+// date only every 100 ms. Its owner looks if something has changed before. All share one stream, which is opened anew when it has said
+// nothing for 3 s. They go on at the revision after the last that they have seen, and if that was compacted the owner looks. When a
+// watch is refused, as with an invalid token, the stream is opened anew, and all owners look. Every H a waiter looks anyway, sixty of
+// them in a request.
+//
+// E4. Validity counts from the send of a keepalive that was answered and confirmed, less the drift allowance. A leader that the others
+// have left, or that was stopped while they elected another, answers keepalives of which the new one knows nothing. So a read follows
+// each, which a quorum confirms, and both have to be of one term. A change of leaders extends leases and never shortens them. All
+// leases of a session are renewed by its one task (K1, K4).
+//
+// E6. A fence is made from a revision, which grows over the cluster's life: 47 bits, and 16 for the callers of a lease. A lease takes
+// revisions at which it was the owner. These are that of the transaction or the look that made it so, and not of a waiter's own key,
+// which is older than the refills of the owner before. The deletion that lets the next one in has a greater one. Refill writes,
+// provided that the key is there. Permits that are held at a time may have seen the same revision, so each has one of its own. It is
+// that of its create, if that has admitted it, or of a change made when it was admitted. The first fence of a block is left to readers,
+// who may have seen that revision.
+//
+// E7. Names of keys are used again, because etcd walks over deleted ones until they are compacted: with a new key for each request a
+// lock would become slower with every use. A name is free, once, when etcd has answered that its key is gone, and not if a create of it
+// may still be carried out. What can meet the next use of a name compares a create revision or the guard. So does a create that deletes
+// the lease before it.
+//
+// E8. A break deletes the keys of the holders that were found, if their create revisions are still the same, and writes its record in
+// the same transaction. So it ends no later lease, and the next one's fences begin at its revision. Inspection is one read.

@@ -9,7 +9,7 @@ import (
 )
 
 // The rules of the quorum: plain functions of what was said and when. Whoever holds state (attempt, lease, renewal, parting, node) asks
-// them, under its own mutex. Q1 to Q10 and K4 are the rules of docs/design.md.
+// them, under its own mutex. Q1 to Q11 stand in doc.go, K4 in docs/design.md.
 //
 // # The model
 //

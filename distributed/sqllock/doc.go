@@ -24,3 +24,60 @@
 // The pool may be small, and the application may use all of it. A call then waits for a connection within its own time, and
 // returns distributed.ErrUnavailable: with a pool of one connection, do not ask for a lock while you hold that connection.
 package sqllock
+
+// The rules of this package, which comments name where they are held. docs/design.md has those of all, and the words.
+//
+// D1. The lock's row is locked first, by the one statement that changes it, or by the transaction that reads the queue after that.
+// Nothing is held while waiting or holding. What is decided is a plain function of row and queue.
+//
+// D2. The database's clock decides there, the client's never. A grant lasts W, a lease T, a place T/2, from when the statement ran. A
+// statement that has waited for the row may have read the clock before. Then it takes less for expired than there is, and what it
+// writes expires sooner. The holder counts from the sending (K4).
+//
+// D3. No request overtakes a waiter. A released lock is free, but while the row counts waiters only the first who lives may take it, or
+// a run of readers at the head, with a statement of its own. A waiter whose heartbeats are overdue is removed by whoever comes across
+// it.
+//
+// D4. A request has one effect. Its token, which is random, is the owner or a row of the queue, where a repeat finds it. What is left
+// of it is removed by its token, and the row's lock orders that and its own taking.
+//
+// D5. What is due together shares statements (group commit): renewals and heartbeats, with those that come due soon, looks, releases.
+//
+// D6. A fence is never below the database's time in nanoseconds, and the row keeps the last one when its owner has left.
+//
+// D7. The row of a lock that is not used goes in two passes, so that fences never go back. The first raises a floor to the fences of
+// the rows that may go, and a later one deletes those that are still unused and below it. A new row begins above the floor and the
+// database's time, so rows may live for a day, or two minutes when there are many. A floor counts two minutes after it was raised,
+// which is longer than any statement lasts, so no insert has read the one before. The statement that deletes looks at it itself. One
+// process at a time does this, by turns whose number decides. A pass has no transaction, reads ranges of an index without locking them,
+// and changes rows by name, but for those that others have locked. So it may stop anywhere, and another may run beside it. How old a
+// row is counts from the turn's time. A turn that seems long overdue, as when the clock was set forward, deletes nothing. A time that
+// is ahead, when it was set back, is made that of now.
+//
+// D8. No right lasts longer than its TTL. One that seems to shows that the database's clock was set back. Whoever looks at it cuts it
+// to its TTL: no other may come by.
+//
+// D9. Inspection is one statement and writes nothing. Break ends what was found: the leases of all holders, by their tokens, which no
+// other lease ever has. Its transaction locks the row, moves the fence beyond their blocks, and keeps the record in the row, where a
+// repeat finds it. It grants nothing: the head of the queue takes the lock as after a release. A holder finds at its next look that the
+// row names another, or none.
+//
+// D10. A row that is kept locked costs its own lock only. A process that stands still in a transaction keeps it no longer than a
+// second: the server bounds each, at no further round trip. A statement for several locks leaves that row out by itself, so nothing
+// stays locked between two statements, and rounds of looks go on without it. At most a third of the calls that may be under way are for
+// one lock. One worker, in one transaction, removes what is to be removed of it. So tries do not pile up in the server.
+//
+// D11. Permits: who may take the lock. A shared request may if the leases that are held and the requests before it are together fewer
+// than its limit, and than the limit of each of these. So in whatever order they take the lock, those get it that a queue would let in
+// one after the other (P1). Holders are counted under the row's lock, without those that have expired by the database's clock, and so
+// before by their own (K4). The one statement takes a lock only if its row shows neither holder nor waiter. What an unanswered request
+// may have counts until it is removed (D4). Holders beside the owner are renewed without the row's lock, so an answer that comes after
+// their end renews nothing. A repeat of one that shares the lock gets new fences, for the row's latest may be another's.
+//
+// D12. Sessions and notifications are asked, not believed. A session of the pool tells, before the first grant, whether its settings
+// would break a promise, and where the tables are. From then on statements name their schema. A server that refuses to write may be the
+// primary no more, so the connections to it are closed. Hand-overs count as pushed while notifications of our own arrive.
+//
+// D13. A connection to SQLite belongs to its files, those that have the path when it is opened. Whoever opens them later does not meet
+// those that have others open. So before a connection is used again it is asked whether the path still leads to the same files. If not
+// it ends, and the next one finds the locks of the files that are there.

@@ -154,7 +154,7 @@ func TestPagesAreShortSentences(t *testing.T) {
 	e.unused()
 }
 
-// TestDocCommentsAreShort holds to the same what is exported, and the texts of errors and of panics.
+// TestDocCommentsAreShort holds to the same what is exported, the rules of packages, and the texts of errors and of panics.
 func TestDocCommentsAreShort(t *testing.T) {
 	noteFiles(t)
 	e := &editor{t, codeAllowed, map[string]bool{}}
@@ -180,6 +180,11 @@ func TestDocCommentsAreShort(t *testing.T) {
 			}
 			return true
 		})
+		for _, comment := range f.Comments {
+			if d.Name() == "doc.go" && comment != f.Doc { // the rules of the package
+				e.prose(file, set.Position(comment.Pos()).Line, plain(comment.Text()))
+			}
+		}
 		ast.FileExports(f)
 		ast.Inspect(f, func(n ast.Node) bool {
 			if doc, ok := n.(*ast.CommentGroup); ok {

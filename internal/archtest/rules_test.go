@@ -18,10 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// design has the rules of the whole, with the functions that hold each. Those of one package stand in its doc.go, beside the code.
 const design = "docs/design.md"
 
 var (
 	ruleHead = regexp.MustCompile(`^\*\*([A-Z]\d+)\.`)                                // in the design
+	docHead  = regexp.MustCompile(`(?m)^//\n// ([A-Z]\d+)\. `)                        // in a doc.go, where a paragraph begins
 	mention  = regexp.MustCompile(`\brules? ((?:[A-Z]\d+)(?:(?:, | and )[A-Z]\d+)*)`) // in a comment of the code
 	ruleName = regexp.MustCompile(`[A-Z]\d+`)
 	luaFunc  = regexp.MustCompile(`^(?:local )?function (\w+)`)
@@ -41,41 +43,56 @@ func (p places) add(comment, file, function string) {
 	}
 }
 
-// TestDesignNamesWhereRulesAreHeld compares the rules in the design with the comments "rule T2" in the code: both have the
-// same rules, and below each rule stand the functions that enforce it.
-func TestDesignNamesWhereRulesAreHeld(t *testing.T) {
+// TestRulesStandWhereTheyBelong compares the rules in the design and in the files doc.go with the comments "rule T2" in the code. Both
+// have the same rules. Below each rule of the design stand the functions that hold it.
+func TestRulesStandWhereTheyBelong(t *testing.T) {
 	noteFiles(t)
-	text, err := os.ReadFile(filepath.Join(root, design))
-	require.NoError(t, err)
-	for _, wrong := range compareRules(string(text), enforced(t)) {
+	docs := map[string]string{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "doc.go" {
+			docs[strings.TrimPrefix(filepath.ToSlash(path), root+"/")] = read(t, path)
+		}
+		return err
+	}))
+	for _, wrong := range compareRules(read(t, filepath.Join(root, design)), docs, enforced(t)) {
 		t.Error(wrong)
 	}
 }
 
 // compareRules returns what is wrong, with the line that would be right.
-func compareRules(text string, code places) (wrong []string) {
-	seen, rule := map[string]bool{}, ""
+func compareRules(text string, docs map[string]string, code places) (wrong []string) {
+	at := map[string]string{} // by rule: the file that has it
+	stands := func(rule, file string) {
+		if at[rule] != "" {
+			wrong = append(wrong, fmt.Sprintf("rule %s stands in %s and in %s", rule, at[rule], file))
+		}
+		at[rule] = file
+		if code[rule] == nil {
+			wrong = append(wrong, fmt.Sprintf("rule %s in %s is named nowhere in the code", rule, file))
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(docs)) {
+		for _, head := range docHead.FindAllStringSubmatch(docs[file], -1) {
+			stands(head[1], file)
+		}
+	}
+	held, rule := map[string]string{}, ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if head := ruleHead.FindStringSubmatch(line); head != nil {
 			rule = head[1]
-			if seen[rule] {
-				wrong = append(wrong, "rule "+rule+" stands twice in "+design)
-			}
-			seen[rule] = true
-			if code[rule] == nil {
-				wrong = append(wrong, "rule "+rule+" is named nowhere in the code")
-			}
-		}
-		if strings.HasPrefix(line, "Held by ") && code[rule] != nil {
-			if want := heldBy(code[rule]); line != want {
-				wrong = append(wrong, fmt.Sprintf("rule %s in %s: want the line\n%s", rule, design, want))
-			}
-			delete(code, rule)
+			stands(rule, design)
+		} else if strings.HasPrefix(line, "Held by ") {
+			held[rule] = line
 		}
 	}
 	for _, rule := range slices.Sorted(maps.Keys(code)) {
-		wrong = append(wrong, fmt.Sprintf("rule %s in %s: want it, with the line\n%s", rule, design, heldBy(code[rule])))
+		switch want := heldBy(code[rule]); {
+		case at[rule] == "":
+			wrong = append(wrong, fmt.Sprintf("rule %s stands nowhere: want it in the doc.go of its package, or in %s with the line\n%s", rule, design, want))
+		case at[rule] == design && held[rule] != want:
+			wrong = append(wrong, fmt.Sprintf("rule %s in %s: want the line\n%s", rule, design, want))
+		}
 	}
 	return wrong
 }
@@ -222,15 +239,21 @@ func TestRuleCheckerFindsDifferences(t *testing.T) {
 		p.add("rule T1", "a/c.lua", "g")
 		return p
 	}
-	const right = "**T1. One.** x\nHeld by [f](../a/b.go), [g](../a/c.lua)\n**T2. Two.**\nHeld by [f](../a/b.go)\n**T3. Three.**\nHeld by [f](../a/b.go)\n"
-	assert.Empty(t, compareRules(right, code()))
-	for name, text := range map[string]string{
-		"named in the code only":  strings.Replace(right, "**T3.", "**T4.", 1),
-		"stands twice":            right + "**T1. Again.**",
-		"a place that is gone":    strings.Replace(right, "[f](../a/b.go), [g]", "[f](../a/b.go), [h](../a/b.go), [g]", 1),
-		"a place that is missing": strings.Replace(right, "[f](../a/b.go), ", "", 1),
-		"no place":                strings.Replace(right, "Held by [f](../a/b.go), [g](../a/c.lua)\n", "", 1),
+	const right = "**T1. One.** x\nHeld by [f](../a/b.go), [g](../a/c.lua)\n**T2. Two.**\nHeld by [f](../a/b.go)\n"
+	const doc = "// Package a has no rule T4.\npackage a\n\n// Rules:\n//\n// T3. Three. It is not\n// T1. Nor is it\n// T2. either.\n"
+	compare := func(text, doc string) []string { return compareRules(text, map[string]string{"a/doc.go": doc}, code()) }
+	assert.Empty(t, compare(right, doc))
+	for name, wrong := range map[string]struct{ text, doc string }{
+		"stands nowhere":             {right, ""},
+		"stands twice in the design": {right + "**T1. Again.**", doc},
+		"stands twice in a doc.go":   {right, doc + "//\n// T3. Again.\n"},
+		"stands in both":             {right, doc + "//\n// T1. Again.\n"},
+		"named nowhere, in a design": {right + "**T4. Four.**\n", doc},
+		"named nowhere, in a doc.go": {right, doc + "//\n// T4. Four.\n"},
+		"a place that is gone":       {strings.Replace(right, "[f](../a/b.go), [g]", "[f](../a/b.go), [h](../a/b.go), [g]", 1), doc},
+		"a place that is missing":    {strings.Replace(right, "[f](../a/b.go), ", "", 1), doc},
+		"no place":                   {strings.Replace(right, "Held by [f](../a/b.go), [g](../a/c.lua)\n", "", 1), doc},
 	} {
-		assert.NotEmpty(t, compareRules(text, code()), name)
+		assert.NotEmpty(t, compare(wrong.text, wrong.doc), name)
 	}
 }

@@ -43,3 +43,8 @@
 // The end of a stream does not wait for the backend's answer to the release, unless wllock.SyncRelease is among the
 // options.
 package grpcguard
+
+// The rules of this package, which comments name where they are held. M1, M3, M4 and M5 stand in package httpguard, H2 to H4 in
+// docs/design.md.
+//
+// M6. A stream holds its lock until its last message. Its end does not wait for the backend.

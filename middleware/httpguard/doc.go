@@ -47,3 +47,22 @@
 // status 503 without a problem if nothing was written. If something was, that is sent unchanged, and net/http may log a
 // superfluous WriteHeader.
 package httpguard
+
+// The rules of this package, which comments name where they are held. Package grpcguard keeps M1, M3, M4 and M5 as well. docs/design.md
+// has the rules of all, of which H1 to H4 are about answers.
+//
+// M1. An empty key is an error, never one lock for all.
+//
+// M2. The ResponseWriter is not wrapped, so that Flusher, Hijacker and ResponseController go on working. It is wrapped only to answer
+// after a lost lock, when the writer cannot say whether a response has started.
+//
+// M3. A panic releases the lock and goes on, http.ErrAbortHandler too, as in Do (L6, T6).
+//
+// M4. What a client sends is received before the queue, up to a bound. So no request waits for a client that sends slowly, and a
+// waiting POST notices that its client has left (HTTP/1.1 tells only then). Under the lock only what the application asks for is
+// received, and the end of the hold ends that, or, in a gRPC stream, a pause of the client.
+//
+// M5. A client that disconnects gives up its wait. Nothing is written to it.
+//
+// M8. No request is let in whose answer can no longer be written. The wait for the lock ends when three quarters of the server's
+// WriteTimeout have passed since the request came to its first guard. It is answered as one that timed out.

@@ -32,3 +32,7 @@
 // Every request is admitted: the limit protects against excess load, and the queue's threshold still applies.
 // WithFailClosed answers 503 instead.
 package ratelimit
+
+// A rule of this package and those below it, which comments name where it is held.
+//
+// M7. A rate limit charges a request once, and every HTTP response names all policies that applied.
