@@ -34,9 +34,10 @@ package etcdlock
 //
 // E2. Each waiter watches what keeps it out (C8): a writer the last key before its own, a reader the last writer before it. So a
 // release wakes one waiter, or one run of readers, which looks who is before it now. Reads are linearizable, and those of a permit show
-// the whole queue, so no look lacks an earlier key. A holder that shares the lock watches the first writer that waits: when that has
-// left, others may join again. NoWait reads the queue, and creates its key provided that none has come since. A process of a version
-// without permits takes them for writers: its writers wait for them, and its readers pass one that waits.
+// the whole queue, so no look lacks an earlier key. A writer's key that was written twice is a lease that was downgraded: readers enter
+// beside it. A holder that shares the lock watches the first writer that waits: when that has left, others may join again. NoWait reads
+// the queue, and creates its key provided that none has come since. A process of a version without permits takes them for writers: its
+// writers wait for them, and its readers pass one that waits.
 //
 // E3. Nothing depends on a watch. A watch begins with the current revision, because a server brings one that begins in the past up to
 // date only every 100 ms. Its owner looks if something has changed before. All share one stream, which is opened anew when it has said

@@ -84,8 +84,8 @@ package redislock
 //
 // R11. Readers share the lock. Its value names a generation, a set holds the members, and a set of an older generation counts for
 // nothing. Scripts take a lease's mode from that value. A new reader joins only if no instance is queued, and a grant goes to the whole
-// run of readers at the head (R16). The lock lasts as long as its last reader. If one leaves and it expires sooner, the head of the
-// queue is notified.
+// run of readers at the head (R16). A lease that is downgraded becomes the first member of a new generation, and keeps its token. The
+// lock lasts as long as its last reader. If one leaves and it expires sooner, the head of the queue is notified.
 //
 // R12. Foreign keys, of clients that are not wllock, are respected. The head of the queue polls them with jitter. A grant to the next
 // waiter never leaves the key free, but for WithInteropGap, which gives foreigners a turn. They cannot say that they want it, so with a
