@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/passfile"
 	"github.com/wllock/wllock/internal/redisopts"
 	"github.com/wllock/wllock/internal/tlsfile"
@@ -79,7 +80,7 @@ func (c Config) usernameFault() string {
 	if c.RedisUsername == "" {
 		return ""
 	}
-	if err := redisopts.CheckSeen(c.RedisUsername); err != nil {
+	if err := openurl.CheckSeen(c.RedisUsername); err != nil {
 		return err.Error()
 	}
 	return c.misplaced("a user name", func(u *url.URL) bool { return u.User.Username() != "" })

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/wllock/wllock/internal/redisopts"
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 // URL names a backend. It may contain a password, which is not shown.
@@ -20,7 +20,7 @@ func (u URL) Reveal() string { return u.text.Reveal() }
 
 // Parse returns the URL with its password. Unlike net/url it accepts a list of hosts with ports, as in
 // redis+sentinel://a:26379,b:26379/main, and its error does not show the URL.
-func (u URL) Parse() (*url.URL, error) { return redisopts.ParseURL(u.Reveal()) }
+func (u URL) Parse() (*url.URL, error) { return openurl.Parse(u.Reveal()) }
 
 // String returns the URL without possible secrets: the password, a user name without password, and the options, which may
 // contain passwords too. If the text is not a URL, it shows nothing of it.

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/passfile"
 	"github.com/wllock/wllock/internal/tlsfile"
 )
@@ -37,7 +37,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := append([]Option(nil), opts...)
+	all := slices.Clone(opts)
 	if prefix != "" {
 		all = append(all, WithPrefix(prefix))
 	}
@@ -46,82 +46,44 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 
 // Opener returns an Open for config.WithOpener, for the schemes etcd and etcds.
 func Opener(opts ...Option) func(context.Context, *url.URL) (distributed.Backend, error) {
-	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
-		b, err := Open(u.String(), opts...)
-		if err != nil {
-			return nil, err // not a nil *Backend in an interface
-		}
-		return b, nil
-	}
+	return openurl.Opener(Open, opts)
 }
 
 // errURL does not show the URL, which may contain a password.
 var errURL = errors.New("etcdlock: not the URL of a cluster: want etcd://host:port,host:port/prefix or etcds://, with / ? # and @ in a " +
 	"password percent-encoded")
 
-// hostPattern is one server: a name or an address, and a port.
-var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
+const (
+	scheme, schemeTLS = "etcd", "etcds"
+	defaultPort       = "2379" // etcd's
+)
 
-// parseURL splits off the servers, of which there may be several, and leaves the rest to net/url.
+// parseURL returns what makes the client, and the prefix.
 func parseURL(text string) (*dialer, string, error) {
-	scheme, rest, found := strings.Cut(text, "://")
-	end := strings.IndexAny(rest, "/?")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority := rest[:end]
-	at := strings.LastIndexByte(authority, '@') + 1
-	u, err := url.Parse(scheme + "://" + authority[:at] + rest[end:])
-	if !found || err != nil || scheme != "etcd" && scheme != "etcds" || strings.ContainsAny(rest, "#") || strings.Contains(rest[end:], "@") {
+	u, err := openurl.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != scheme && u.Scheme != schemeTLS {
 		return nil, "", errURL
 	}
+	u.RawQuery = tlsfile.Renamed(u.RawQuery)
 	d := &dialer{}
-	for host := range strings.SplitSeq(authority[at:], ",") {
-		if !hostPattern.MatchString(host) {
-			return nil, "", errURL
-		}
-		d.cfg.Endpoints = append(d.cfg.Endpoints, "http"+strings.TrimPrefix(scheme, "etcd")+"://"+withPort(host))
-	}
-	if u.User != nil {
-		d.cfg.Username = u.User.Username()
-		d.cfg.Password, _ = u.User.Password()
-	}
-	return d, u.Path, d.query(u)
-}
-
-// query takes the parameters of a URL.
-func (d *dialer) query(u *url.URL) error {
-	secure := u.Scheme == "etcds"
-	files, rest, err := tlsfile.Take(tlsfile.Renamed(u.RawQuery), u.Scheme, secure)
-	if err != nil {
-		return fmt.Errorf("etcdlock: %w", err)
-	}
-	values, err := url.ParseQuery(rest)
-	d.passwordFile = values.Get("password-file")
-	values.Del("password-file")
+	d.files, d.passwordFile, err = openurl.Access(u, schemeTLS)
+	d.cfg.Username = u.User.Username()
+	d.cfg.Password, _ = u.User.Password()
 	switch {
-	case err != nil, len(values) > 0:
-		return errors.New("etcdlock: the URL has an unknown parameter: want password-file, and with etcds also tls_ca, tls_cert, tls_key, tls_server_name")
-	case d.passwordFile != "" && (d.cfg.Username == "" || d.cfg.Password != ""):
-		return errors.New("etcdlock: password-file wants a user in the URL, and no password")
+	case err != nil:
+		return nil, "", fmt.Errorf("etcdlock: %w", err)
 	case d.passwordFile == "" && d.cfg.Username != "" && d.cfg.Password == "":
-		return errors.New("etcdlock: the URL has a user without a password")
+		return nil, "", errors.New("etcdlock: the URL has a user without a password")
 	}
-	if secure {
-		d.files = files
-		d.cfg.TLS, err = files.Config("")
+	web := "http://"
+	if u.Scheme == schemeTLS {
+		web = "https://"
+		d.cfg.TLS, err = d.files.Config("")
 	}
-	return err
-}
-
-// defaultPort is etcd's.
-const defaultPort = "2379"
-
-func withPort(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		return host
+	for _, host := range openurl.WithPorts(u.Host, defaultPort) {
+		d.cfg.Endpoints = append(d.cfg.Endpoints, web+host)
 	}
-	return host + ":" + defaultPort
+	return d, u.Path, err
 }
 
 // dialer makes the client when it is first needed: with a user it logs in at once.

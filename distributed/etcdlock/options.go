@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 // Option changes how a Backend works.
@@ -31,11 +33,8 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 
 func newSettings(opts []Option) (settings, error) {
 	s := settings{log: slog.New(slog.DiscardHandler), prefix: DefaultPrefix}
-	for _, o := range opts {
-		if o == nil {
-			return s, errors.New("etcdlock: an option is nil")
-		}
-		o(&s)
+	if err := openurl.Apply("etcdlock", &s, opts); err != nil {
+		return s, err
 	}
 	s.prefix = strings.TrimRight(s.prefix, "/")
 	switch {

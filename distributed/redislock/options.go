@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 // Option changes how a Backend works.
@@ -31,11 +32,8 @@ const pipelines = maxWorkers + maxHeartbeats + 4 + 1 + 1
 
 func newSettings(opts []Option) (settings, error) {
 	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{PrefixOf: spaceOf, Pipelines: pipelines}}
-	for _, o := range opts {
-		if o == nil {
-			return s, errors.New("redislock: an option is nil")
-		}
-		o(&s)
+	if err := openurl.Apply("redislock", &s, opts); err != nil {
+		return s, err
 	}
 	if s.name != "" {
 		if err := identity.Check(s.name); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/redisopts"
 	"github.com/wllock/wllock/internal/tlsfile"
 )
@@ -50,7 +51,7 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 // WithQuorumFences. User and password are those of all servers. A password is better kept in a file, see
 // WithPasswordFile. No error of this package shows one. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
-	u, err := redisopts.ParseURL(rawURL)
+	u, err := openurl.Parse(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("redlock: the address %w", err)
 	}
@@ -68,7 +69,7 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	case u.RawQuery == quorumFences:
 		opts = append([]Option{WithQuorumFences()}, opts...)
 	case u.RawQuery != "":
-		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences + ", and over TLS tls_ca, tls_cert, tls_key, tls_server_name")
+		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences + ", and over TLS " + tlsfile.Names)
 	}
 	all, err := serversOf(u, kind.TLS, files)
 	if err != nil {
@@ -91,7 +92,7 @@ func serversOf(u *url.URL, overTLS bool, files tlsfile.Files) ([]*redis.Options,
 		}
 	}
 	var all []*redis.Options
-	for _, addr := range redisopts.WithPort(u.Host, "6379") {
+	for _, addr := range openurl.WithPorts(u.Host, "6379") {
 		o := shared
 		o.Addr = addr
 		all = append(all, &o)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/identity"
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 // Option changes how a Backend works.
@@ -25,11 +26,8 @@ type settings struct {
 
 func newSettings(opts []Option) (settings, error) {
 	s := settings{log: slog.New(slog.DiscardHandler), conn: conn.Config{PrefixOf: spaceOf, Pipelines: lanes}}
-	for _, o := range opts {
-		if o == nil {
-			return s, errors.New("redlock: an option is nil")
-		}
-		o(&s)
+	if err := openurl.Apply("redlock", &s, opts); err != nil {
+		return s, err
 	}
 	if s.name != "" {
 		if err := identity.Check(s.name); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/passfile"
 )
 
@@ -71,11 +72,8 @@ func WithACL(acl ...zk.ACL) Option { return func(s *settings) { s.acl = slices.C
 
 func newSettings(opts []Option) (settings, error) {
 	s := settings{log: slog.New(slog.DiscardHandler), root: DefaultRoot, sequences: mostSequences}
-	for _, o := range opts {
-		if o == nil {
-			return s, errors.New("zklock: an option is nil")
-		}
-		o(&s)
+	if err := openurl.Apply("zklock", &s, opts); err != nil {
+		return s, err
 	}
 	root, err := cleanRoot(s.root)
 	s.root = root

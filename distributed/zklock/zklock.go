@@ -11,6 +11,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 // Backend is the distributed tier on a ZooKeeper ensemble. It is safe for concurrent use. Make one per process and ensemble, for
@@ -51,7 +52,7 @@ func New(servers []string, opts ...Option) (*Backend, error) {
 	}
 	servers = slices.Clone(servers)
 	for i, host := range servers {
-		servers[i] = withPort(host)
+		servers[i] = openurl.WithPort(host, defaultPort)
 	}
 	b := &Backend{servers: servers, set: set, next: map[string]string{}}
 	b.engine = driver.New(half{b}, engineSettings)

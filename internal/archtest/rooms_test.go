@@ -79,29 +79,30 @@ var rooms = []room{
 	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
 	{path: "internal/passfile", what: "passwords from files and settings", sealed: nothing},
 	{path: "internal/tlsfile", what: "settings of TLS from files that a URL names", sealed: nothing},
-	{path: "internal/redisopts", what: "Redis options and URLs", knows: []string{"internal/tlsfile"}, imports: []string{redisClient}},
+	{path: "internal/openurl", what: "what is alike in the URLs and options of backends", knows: []string{"internal/tlsfile", "distributed"}, sealed: nothing},
+	{path: "internal/redisopts", what: "Redis options and URLs", knows: []string{"internal/openurl", "internal/tlsfile"}, imports: []string{redisClient}},
 	{path: "internal/testproc", what: "server processes for tests, and a TCP proxy with faults", sealed: nothing},
 	{path: "internal/tlstest", what: "certificates, and the table of what backends refuse over TLS", knows: []string{"internal/testproc", "distributed"}, sealed: nothing},
 	{path: "internal/dbtest", what: "PostgreSQL, MariaDB and memcached servers for tests", knows: []string{"internal/race", "internal/testproc", "internal/testscope"}, sealed: nothing},
 	{path: "internal/redistest", what: "Redis servers for tests", knows: []string{"internal/testproc"}, imports: []string{redisClient}},
 	{
 		path: "internal/conn", what: "connections to Redis servers: pipelines, timeouts, sorted errors",
-		knows: []string{"internal/passfile", "internal/redisopts", "internal/parts", "distributed"}, imports: []string{redisClient},
+		knows: []string{"internal/passfile", "internal/openurl", "internal/redisopts", "internal/parts", "distributed"}, imports: []string{redisClient},
 	},
 	{
 		path: "distributed/redislock", what: "backend on Redis",
-		knows:   []string{"internal/redisopts", "internal/conn", "internal/parts", "internal/identity", "distributed", "distributed/driver"},
+		knows:   []string{"internal/openurl", "internal/redisopts", "internal/conn", "internal/parts", "internal/identity", "distributed", "distributed/driver"},
 		imports: []string{redisClient},
 	},
 	{
 		path: "distributed/redlock", what: "backend on independent Redis servers",
-		knows: append([]string{"internal/tlsfile", "internal/redisopts", "internal/conn", "internal/parts"}, backend...), imports: []string{redisClient},
+		knows: append([]string{"internal/tlsfile", "internal/openurl", "internal/redisopts", "internal/conn", "internal/parts"}, backend...), imports: []string{redisClient},
 	},
 
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
 		path: "distributed/zklock", what: "backend on ZooKeeper",
-		knows:   []string{"internal/passfile", "internal/tlsfile", "internal/deadline", "distributed", "distributed/driver"},
+		knows:   []string{"internal/passfile", "internal/openurl", "internal/deadline", "distributed", "distributed/driver"},
 		imports: []string{zookeeperClient},
 	},
 	{
@@ -112,7 +113,7 @@ var rooms = []room{
 
 	{path: "internal/etcdtest", what: "etcd servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
-		path: "distributed/etcdlock", what: "backend on etcd", knows: []string{"internal/passfile", "internal/tlsfile", "distributed", "distributed/driver"},
+		path: "distributed/etcdlock", what: "backend on etcd", knows: []string{"internal/passfile", "internal/openurl", "internal/tlsfile", "distributed", "distributed/driver"},
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
@@ -184,13 +185,13 @@ var rooms = []room{
 	},
 	{
 		path: "config", what: "a Locker from the environment",
-		knows:   []string{".", "internal/nametext", "internal/identity", "internal/passfile", "internal/redisopts", "internal/tlsfile", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
+		knows:   []string{".", "internal/nametext", "internal/identity", "internal/passfile", "internal/openurl", "internal/redisopts", "internal/tlsfile", "distributed", "distributed/memlock", "distributed/redislock", "distributed/redlock"},
 		imports: []string{"github.com/kelseyhightower/envconfig"},
 	},
 
 	{
 		path: "cmd/wllock", what: "the command line: run, who, ls, top, break, doctor", program: true,
-		knows: []string{public, "internal/nametext", "internal/identity", "internal/passfile", "internal/redisopts", "internal/tlsfile"},
+		knows: []string{public, "internal/nametext", "internal/identity", "internal/passfile", "internal/openurl", "internal/redisopts", "internal/tlsfile"},
 		imports: []string{
 			redisClient, zookeeperClient, "github.com/urfave/cli/v3", "golang.org/x/sys", "golang.org/x/term",
 			"go.etcd.io/etcd/client/v3", "modernc.org/sqlite", "go.uber.org/zap", "google.golang.org/grpc", // of the etcd client

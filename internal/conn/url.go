@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // Open is New for a URL. No error shows a part of the credentials.
 func Open(rawURL string, c Config) (t Transport, name string, err error) {
-	u, err := redisopts.ParseURL(rawURL)
+	u, err := openurl.Parse(rawURL)
 	if err != nil {
 		return nil, "", fmt.Errorf("the address %w", err)
 	}

@@ -4,12 +4,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 // ParseSentinel returns what a URL of sentinels says: user and password are those of the servers, and sentinel_username and
@@ -96,24 +97,13 @@ func severalHosts(u *url.URL, q url.Values, overTLS bool, port string) (string, 
 			return "", fmt.Errorf("the parameter %s has no use here: %s", name, why)
 		}
 	}
-	hosts := WithPort(u.Host, port)
+	hosts := openurl.WithPorts(u.Host, port)
 	q["addr"] = hosts[1:]
 	plain := url.URL{Scheme: "redis", Host: hosts[0], RawQuery: q.Encode()}
 	if overTLS {
 		plain.Scheme = "rediss"
 	}
 	return plain.String(), nil
-}
-
-// WithPort returns the hosts of a list that ParseURL has let pass, with the default port for those that have none.
-func WithPort(hosts, port string) []string {
-	all := strings.Split(hosts, ",")
-	for i, host := range all {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			all[i] = net.JoinHostPort(strings.Trim(host, "[]"), port)
-		}
-	}
-	return all
 }
 
 // take removes a parameter and returns its value.

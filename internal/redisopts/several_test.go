@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
 func TestURLsOfSentinels(t *testing.T) {
-	u, err := redisopts.ParseURL("rediss+sentinel://u:p%2Fw@a:1,[::1],b/main/2?sentinel_username=s&sentinel_password=q%2F&max_active_conns=5&skip_verify=true")
+	u, err := openurl.Parse("rediss+sentinel://u:p%2Fw@a:1,[::1],b/main/2?sentinel_username=s&sentinel_password=q%2F&max_active_conns=5&skip_verify=true")
 	require.NoError(t, err)
 	o, err := redisopts.ParseSentinel(u, true)
 	require.NoError(t, err)
@@ -22,7 +23,7 @@ func TestURLsOfSentinels(t *testing.T) {
 }
 
 func TestURLsOfClusters(t *testing.T) {
-	u, err := redisopts.ParseURL("redis+cluster://u:p@a:1,b?pool_size=30&conn_max_idle_time=1m")
+	u, err := openurl.Parse("redis+cluster://u:p@a:1,b?pool_size=30&conn_max_idle_time=1m")
 	require.NoError(t, err)
 	o, err := redisopts.ParseCluster(u, false)
 	require.NoError(t, err)
@@ -47,7 +48,7 @@ func TestWrongURLsOfSeveralHosts(t *testing.T) {
 		"redis+cluster://u:s3cret@a?skip_verify=true&x=1":    "unexpected option: x",
 		"rediss+cluster://u:s3cret@a?skip_verify=maybe":      `skip_verify is "maybe": want true or false`,
 	} {
-		u, err := redisopts.ParseURL(text)
+		u, err := openurl.Parse(text)
 		require.NoError(t, err)
 		s, ok := redisopts.SchemeOf(u.Scheme)
 		require.True(t, ok)

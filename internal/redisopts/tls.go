@@ -16,7 +16,7 @@ import (
 // Dialer connects a client to a server.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// TakeTLS takes the parameters of TLS out of a URL of ParseURL with a scheme of SchemeOf.
+// TakeTLS takes the parameters of TLS out of a URL of openurl.Parse with a scheme of SchemeOf.
 func TakeTLS(u *url.URL) (tlsfile.Files, error) {
 	s, _ := SchemeOf(u.Scheme)
 	files, rest, err := tlsfile.Take(u.RawQuery, u.Scheme, s.TLS)
@@ -36,7 +36,7 @@ func DialerOf(files tlsfile.Files, base *tls.Config) (Dialer, error) {
 	return files.Dial, nil
 }
 
-// ParseSingle returns what a URL of one server says: u is rawURL, as ParseURL has read it. Its errors show no credentials.
+// ParseSingle returns what a URL of one server says: u is rawURL, as openurl.Parse has read it. Its errors show no credentials.
 func ParseSingle(rawURL string, u *url.URL) (*redis.Options, error) {
 	rest := *u
 	files, err := TakeTLS(&rest)

@@ -25,6 +25,9 @@ const (
 	Cert       = "tls_cert"
 	Key        = "tls_key"
 	ServerName = "tls_server_name"
+
+	// Names are all of them, for messages.
+	Names = CA + ", " + Cert + ", " + Key + ", " + ServerName
 )
 
 // Files are the values of the parameters, "" where there is none.

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +15,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/passfile"
-	"github.com/wllock/wllock/internal/redisopts"
 	"github.com/wllock/wllock/internal/tlsfile"
 )
 
@@ -26,7 +25,7 @@ const etcdWait = 3 * time.Second
 
 // etcd asks each member for its state, and the cluster for alarms.
 func etcd(ctx context.Context, p *patient) {
-	servers := redisopts.WithPort(p.url.Host, "2379")
+	servers := openurl.WithPorts(p.url.Host, "2379")
 	c := clientv3.Config{Endpoints: servers, DialTimeout: etcdWait, Logger: zap.NewNop(), Context: ctx}
 	if err := p.etcdAccess(&c); err != nil {
 		p.fail(Finding{Subject: "URL", What: err.Error()})
@@ -49,18 +48,18 @@ func etcd(ctx context.Context, p *patient) {
 
 // etcdAccess adds what the URL says of user, password and TLS, and etcdlock has taken.
 func (p *patient) etcdAccess(c *clientv3.Config) error {
-	secure := p.url.Scheme == "etcds"
-	files, rest, err := tlsfile.Take(tlsfile.Renamed(p.url.RawQuery), p.url.Scheme, secure)
+	u := *p.url
+	u.RawQuery = tlsfile.Renamed(u.RawQuery)
+	files, passwordFile, err := openurl.Access(&u, "etcds")
 	if err != nil {
 		return err
 	}
-	c.Username = p.url.User.Username()
-	c.Password, _ = p.url.User.Password()
-	q, err := url.ParseQuery(rest)
-	if file := q.Get("password-file"); file != "" && err == nil {
-		c.Password, err = passfile.Read(file)
+	c.Username = u.User.Username()
+	c.Password, _ = u.User.Password()
+	if passwordFile != "" {
+		c.Password, err = passfile.Read(passwordFile)
 	}
-	if secure && err == nil {
+	if u.Scheme == "etcds" && err == nil {
 		c.TLS, err = files.Config("")
 	}
 	if files.ServerName != "" { // the library takes the name from the authority alone

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
@@ -93,7 +94,7 @@ func clientsOf(u *url.URL, s redisopts.Scheme) ([]*redis.Client, error) {
 			shared.Dialer = files.Dial
 		}
 		var all []*redis.Client
-		for _, addr := range redisopts.WithPort(u.Host, "6379") {
+		for _, addr := range openurl.WithPorts(u.Host, "6379") {
 			o := shared
 			o.Addr = addr
 			all = append(all, redis.NewClient(redisopts.Single(&o, patience)))

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/redisopts"
-	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // wordWait bounds the answer to a four-letter word.
@@ -18,10 +18,10 @@ const wordWait = 2 * time.Second
 
 // zookeeper asks each server of the ensemble by its four-letter words, which need no log-in, and may be switched off.
 func zookeeper(ctx context.Context, p *patient) {
-	servers := redisopts.WithPort(p.url.Host, "2181")
+	servers := openurl.WithPorts(p.url.Host, "2181")
 	dial := new(net.Dialer).DialContext
 	if p.url.Scheme == "zks" {
-		files, _, err := tlsfile.Take(p.url.RawQuery, p.url.Scheme, true)
+		files, _, err := openurl.Access(p.url, "zks")
 		if err != nil {
 			p.fail(Finding{Subject: "URL", What: err.Error()})
 			return

@@ -1,7 +1,10 @@
-package redisopts
+// Package openurl reads what is alike in the URLs of all backends: hosts, of which there may be several, a password file, and the
+// parameters of TLS.
+package openurl
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -23,7 +26,7 @@ const maxPort = 1<<16 - 1
 var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
 
 // CheckSeen refuses a text with a character that files and shells bring along unseen: a control character, among them line
-// ends, or a byte order mark. The error is like that of ParseURL.
+// ends, or a byte order mark. The error is like that of Parse.
 func CheckSeen(text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufeff' }) {
 		return errUnseen
@@ -31,10 +34,10 @@ func CheckSeen(text string) error {
 	return nil
 }
 
-// ParseURL splits off the hosts, of which there may be several, and leaves the rest to net/url. It makes sure that the
+// Parse splits off the hosts, of which there may be several, and leaves the rest to net/url. It makes sure that the
 // password is where it belongs: if that contains / ? or #, the real @ ends up behind the host, and an @ there is refused. The
 // error, which continues a sentence about the URL, does not show any of it.
-func ParseURL(text string) (*url.URL, error) {
+func Parse(text string) (*url.URL, error) {
 	if err := CheckSeen(text); err != nil {
 		return nil, err
 	}
@@ -72,4 +75,21 @@ func ParseURL(text string) (*url.URL, error) {
 		}
 	}
 	return u, nil
+}
+
+// WithPorts returns the hosts of a list that Parse has let pass, with the default port for those that have none.
+func WithPorts(hosts, port string) []string {
+	all := strings.Split(hosts, ",")
+	for i, host := range all {
+		all[i] = WithPort(host, port)
+	}
+	return all
+}
+
+// WithPort returns a host with the default port, if it has none.
+func WithPort(host, port string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
