@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,16 +11,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
-
-// broken is the record of a Break, below brokenName. Its fence is that of its revision. It is attached to an etcd lease of its own, so
-// that it goes by itself.
-type broken struct {
-	At     time.Time // by the clock of the process that broke it: etcd keeps no times
-	By     string
-	Reason string
-	Holder string
-}
 
 const (
 	// breakTries are made if a reader leaves between a look and the deletion.
@@ -30,6 +21,8 @@ const (
 	brokenAtOnce = 100
 )
 
+// brokenKey is where the record of a Break is kept: when, by the clock of the process that broke it, since etcd keeps no times. Its fence is
+// that of its revision. It is attached to an etcd lease of its own, so that it goes by itself.
 func (b *Backend) brokenKey(key string) string {
 	return b.set.prefix + "/" + brokenName + escaper.Replace(key)
 }
@@ -38,13 +31,9 @@ func (b *Backend) brokenKey(key string) string {
 // compares the create revisions. The next in line is woken by it as by a release, and its fences are those of this change or later. A holder
 // that no other waits for is told by its watch, another one by its next look, within T/3.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
-	record, err := distributed.NewBreaking(found, by, reason)
+	record, youngest, err := parts.CheckBreak("etcdlock", found, by, reason)
 	if err != nil {
 		return record, err
-	}
-	youngest, err := strconv.ParseInt(found.State, 10, 64)
-	if err != nil {
-		return record, fmt.Errorf("etcdlock: %q is no state of a lock", found.State)
 	}
 	s, ctx, cancel, err := b.session(ctx)
 	defer cancel()
@@ -56,18 +45,9 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if err != nil {
 		return record, b.engine.OrClosed(err)
 	}
-	record.Fence = lastBefore(revision)
+	record.Fence = fences.Last(revision - 1)
 	b.set.log.Warn("etcdlock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
 	return record, nil
-}
-
-// lastBefore is the last fence before those of a revision.
-func lastBefore(revision int64) uint64 {
-	fence, err := fenceOf(revision)
-	if err != nil {
-		return 0
-	}
-	return fence - 1
 }
 
 // breakHolders deletes the keys of all holders, provided that the oldest of them is no younger than the youngest of those that
@@ -133,7 +113,7 @@ func deleteAll(kvs []*mvccpb.KeyValue, put *pb.RequestOp) *pb.TxnRequest {
 
 // opRecord grants the etcd lease of the record, and returns what writes it.
 func (b *Backend) opRecord(ctx context.Context, s *session, key string, record distributed.Breaking) (*pb.RequestOp, error) {
-	text, err := json.Marshal(broken{record.At, record.By, record.Reason, record.Holder})
+	text, err := json.Marshal(record)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +128,10 @@ func (b *Backend) opRecord(ctx context.Context, s *session, key string, record d
 
 // brokenIn reads a record; nil: it is none.
 func brokenIn(kv *mvccpb.KeyValue) *distributed.Breaking {
-	var kept broken
-	if json.Unmarshal(kv.Value, &kept) != nil {
+	var record distributed.Breaking
+	if json.Unmarshal(kv.Value, &record) != nil {
 		return nil
 	}
-	return &distributed.Breaking{At: kept.At, By: kept.By, Reason: kept.Reason, Holder: kept.Holder, Fence: lastBefore(kv.ModRevision)}
+	record.Fence = fences.Last(kv.ModRevision - 1)
+	return &record
 }

@@ -40,16 +40,6 @@ func call[T any](ctx context.Context, s *session, what string, f func(context.Co
 	return none, err
 }
 
-// pause is the time between two tries.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // firstPause is that before a request is repeated.
 const firstPause = 5 * time.Millisecond
 

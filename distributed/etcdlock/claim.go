@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 type attempt = driver.Attempt[claim]
@@ -44,7 +45,7 @@ type claim struct {
 
 // init names the claim of an attempt of a session.
 func (c *claim) init(a *attempt, s *session) {
-	c.a, c.b, c.s, c.dir, c.tag, c.value = a, s.b, s, s.b.dirOf(a.Key), tagOf(a.Instance), valueOf(a.Instance)
+	c.a, c.b, c.s, c.dir, c.tag, c.value = a, s.b, s, s.b.dirOf(a.Key), parts.Tag(a.Instance), valueOf(a.Instance)
 	c.name = c.newName()
 	a.Lane, a.Lasts = s.Lane, keptFor(s.ttl())
 }

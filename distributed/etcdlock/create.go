@@ -9,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // half is the Backend as its engine sees it.
@@ -98,7 +99,7 @@ func (c *claim) create(ctx context.Context, prev *driver.Prev[claim]) (*view, er
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			pause(ctx, firstPause)
+			parts.Pause(ctx, firstPause)
 			continue
 		case err != nil:
 			return nil, err

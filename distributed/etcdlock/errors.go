@@ -92,12 +92,8 @@ func isUnknown(err error) bool { return errors.Is(err, errUnknown) }
 
 // observe reports an exchange.
 func (b *Backend) observe(sent time.Time, err error) {
-	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
-	if err != nil && !errors.Is(err, driver.ErrOver) {
-		e.Err = err
-		if !errors.Is(err, distributed.ErrRefused) {
-			e.RTT = 0
-		}
+	if errors.Is(err, driver.ErrOver) {
+		err = nil
 	}
-	b.engine.Report(e)
+	b.engine.Exchanged(sent, err)
 }

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // Echo implements distributed.Observable: a read of nothing that a quorum has to confirm.
@@ -40,8 +40,8 @@ func (b *Backend) Ping(ctx context.Context) error {
 // Probe implements distributed.Prober: beside what Ping asks, whether the user may write the keys of this lock. etcd checks the
 // rights of both halves of a transaction, and carries out the one that writes no lock.
 func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
-	if p.Key == "" || p.TTL < distributed.MinTTL {
-		return fmt.Errorf("etcdlock: a probe needs a key and a TTL of at least %v", distributed.MinTTL)
+	if err := parts.CheckProbe("etcdlock", p); err != nil {
+		return err
 	}
 	dir := b.dirOf(p.Key)
 	return b.try(ctx, func(ctx context.Context, s *session) error {

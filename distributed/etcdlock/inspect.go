@@ -2,13 +2,13 @@ package etcdlock
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 var _ distributed.Inspector = (*Backend)(nil)
@@ -64,9 +64,7 @@ func (b *Backend) describe(to *distributed.Inspection, q []*mvccpb.KeyValue, rev
 		to.Waiters = append(to.Waiters, distributed.Waiter{Instance: instanceIn(kv.Value), Mode: all[inside+i].mode()})
 	}
 	to.MoreHolders, to.MoreWaiters = max(inside-holders, 0), max(len(q)-inside-waiters, 0)
-	if fence, err := fenceOf(revision); err == nil {
-		to.Fence = fence + blockSize - 1
-	}
+	to.Fence = fences.Last(revision)
 }
 
 // requestsFor reads the queue for a key.
@@ -87,8 +85,8 @@ const listedAtOnce = 1000
 // List implements distributed.Inspector. A page is one read of the requests in the order of their keys. The cursor is the key at which
 // the next one begins.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
-	if limit <= 0 {
-		return nil, "", fmt.Errorf("etcdlock: a page of %d keys: want 1 or more", limit)
+	if err := parts.CheckPage("etcdlock", limit); err != nil {
+		return nil, "", err
 	}
 	s, ctx, cancel, err := b.session(ctx)
 	defer cancel()

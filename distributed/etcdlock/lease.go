@@ -9,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // watchPause is how long after its grant a holder has a watch set: most holds are shorter, and never pay for it.
@@ -28,7 +29,7 @@ func (d half) Share(ctx context.Context, a *attempt) (driver.Standing, error) {
 	c.mu.Lock()
 	c.seen = 0 // others count as waiters now
 	c.mu.Unlock()
-	block, err := blockOf(revision, false)
+	block, err := fences.Block(revision, false)
 	return driver.Standing{Fences: block, Next: driver.Now}, err
 }
 
@@ -40,7 +41,7 @@ func (d half) Refill(ctx context.Context, a *attempt) (driver.Block, error) {
 	if err != nil {
 		return driver.Block{}, err
 	}
-	return blockOf(revision, a.Limit > 0)
+	return fences.Block(revision, a.Limit > 0)
 }
 
 // ifOurs changes something provided that the attempt's key is there, and returns the revision of the change.
@@ -105,7 +106,7 @@ func (s *session) drop(ctx context.Context, all []*attempt, dirty bool) {
 		if !isUnknown(err) || tries >= quickTries || ctx.Err() != nil {
 			return
 		}
-		pause(ctx, firstPause)
+		parts.Pause(ctx, firstPause)
 	}
 }
 

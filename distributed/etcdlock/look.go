@@ -13,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // errRobbed says that an attempt's key is gone though nobody here has deleted it.
@@ -125,7 +126,7 @@ func (c *claim) lookUntilAnswered(ctx context.Context) (*view, error) {
 		if !isUnknown(err) || ctx.Err() != nil {
 			return v, err
 		}
-		pause(ctx, firstPause)
+		parts.Pause(ctx, firstPause)
 	}
 }
 
@@ -142,7 +143,7 @@ func (c *claim) granted(ctx context.Context, sent time.Time, v *view) (driver.St
 			return driver.Standing{}, err
 		}
 	}
-	block, err := blockOf(revision, c.a.Limit > 0)
+	block, err := fences.Block(revision, c.a.Limit > 0)
 	s := driver.Standing{Kind: driver.Granted, Sent: sent, Fences: block, Contended: v.waiter != "", Next: watchPause}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,6 +167,6 @@ func (c *claim) mark(ctx context.Context) (int64, error) {
 		case !isUnknown(err) || ctx.Err() != nil:
 			return revision, err
 		}
-		pause(ctx, firstPause) // a change more does no harm
+		parts.Pause(ctx, firstPause) // a change more does no harm
 	}
 }

@@ -2,13 +2,12 @@ package etcdlock
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // The keys, below the prefix:
@@ -32,8 +31,7 @@ const (
 	// brokenName begins the records of what was ended by force.
 	brokenName = "%broken/"
 
-	tagLength = 8
-	idLength  = 16 // of rand.Text: 80 bits
+	idLength = 16 // of rand.Text: 80 bits
 )
 
 var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
@@ -70,20 +68,13 @@ const (
 	permitLetter = "xp/"
 )
 
-// tagOf shortens an instance's name to 40 bits. Two instances with one tag, which is unlikely, would not notice that the
-// other waits, and nothing else.
-func tagOf(instance string) string {
-	sum := sha256.Sum256([]byte(instance))
-	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:tagLength*5/8]))
-}
-
 // tagIn returns the tag in the name of a request; "": it is none.
 func tagIn(name string) string {
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	if len(name) != tagLength+1+idLength || name[tagLength] != '-' {
+	if len(name) != parts.TagLength+1+idLength || name[parts.TagLength] != '-' {
 		return ""
 	}
-	return name[:tagLength]
+	return name[:parts.TagLength]
 }
 
 // valueOf is the value of the key of a request.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // limbo is an etcd that does not answer some transactions, and may carry them out later.
@@ -100,7 +101,7 @@ func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 	b, etcd := inLimbo(t, prefix)
 	ask, other, c := asker{t, b, "k"}, asker{t, open(t, addr, prefix), "k"}, plainClient(t, addr)
 	prev := ask.lease("a", lasting(long))
-	etcd.hold(puts("x/"+tagOf("a"), guardName))
+	etcd.hold(puts("x/"+parts.Tag("a"), guardName))
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, _, err := b.Enter(short, distributed.Request{Key: "k", Instance: "a", TTL: long, Prev: prev})
@@ -135,7 +136,7 @@ func TestALostCreateWhoseNameIsTaken(t *testing.T) {
 	before := ask.lease("a", lasting(long))
 	name := claimOf(before).name
 	release(t, before)
-	create, held := puts("x/"+tagOf("a")), make(chan struct{})
+	create, held := puts("x/"+parts.Tag("a")), make(chan struct{})
 	etcd.hold(func(txn *pb.TxnRequest) bool {
 		if !create(txn) || len(etcd.held) > 0 {
 			return false

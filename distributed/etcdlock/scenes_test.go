@@ -20,6 +20,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/parts"
 	"github.com/wllock/wllock/internal/testlocker"
 )
 
@@ -100,7 +101,7 @@ func (s *stage) behind(ctx context.Context, p *process, verb string) string {
 	case "delete":
 		got, err := c.Get(ctx, p.dirOf("k"), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		require.NoError(s.T, err)
-		i := slices.IndexFunc(got.Kvs, func(kv *pbKV) bool { return tagIn(string(kv.Key)) == tagOf(p.letter) })
+		i := slices.IndexFunc(got.Kvs, func(kv *pbKV) bool { return tagIn(string(kv.Key)) == parts.Tag(p.letter) })
 		_, err = c.Delete(ctx, string(got.Kvs[i].Key))
 		require.NoError(s.T, err)
 	default:

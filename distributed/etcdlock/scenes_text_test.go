@@ -6,6 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/wllock/wllock/internal/parts"
 )
 
 type pbKV = mvccpb.KeyValue
@@ -132,7 +134,7 @@ func (p *process) name(key, end []byte) string {
 	if !known {
 		letter := "?"
 		for _, one := range []string{"a", "b", "c", "d"} {
-			if tagOf(one) == tag {
+			if parts.Tag(one) == tag {
 				letter = one
 			}
 		}

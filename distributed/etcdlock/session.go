@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // session is one etcd lease, kept alive by one task: liveness, apart from the order that the keys keep. All keys of all leases
@@ -147,7 +148,7 @@ func (s *session) vouch(ctx context.Context) error {
 			return errOver
 		}
 		s.Kick()
-		pause(ctx, firstPause)
+		parts.Pause(ctx, firstPause)
 		if ctx.Err() != nil {
 			return unanswered("keepalive", ctx.Err())
 		}

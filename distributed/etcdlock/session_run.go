@@ -13,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // Beat implements driver.Living: it opens the session, once for each caller that waits for it, or sends a keepalive.
@@ -22,7 +23,7 @@ func (s *session) Beat(kicked bool) (next time.Duration) {
 		return s.beat()
 	}
 	if kicked {
-		pause(s.Ctx, firstPause)
+		parts.Pause(s.Ctx, firstPause)
 	}
 	err := s.open()
 	s.Tried(err)

@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"fmt"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -52,28 +51,6 @@ func FuzzName(f *testing.F) {
 			t.Fatalf("%q became %q, which has a slash", key, name)
 		}
 	})
-}
-
-func TestFencesOfOneRevisionComeBeforeThoseOfTheNext(t *testing.T) {
-	first, err := blockOf(7, false)
-	require.NoError(t, err)
-	permit, err := blockOf(7, true)
-	require.NoError(t, err)
-	next, err := blockOf(8, false)
-	require.NoError(t, err)
-	require.Greater(t, permit.First, first.First, "a reader may have seen the same revision")
-	require.Equal(t, first.First+first.Count, permit.First+permit.Count)
-	require.Equal(t, next.First, first.First+first.Count)
-}
-
-func TestFencesFitIntoABigint(t *testing.T) {
-	largest, err := fenceOf(mostRevisions - 1)
-	require.NoError(t, err)
-	require.LessOrEqual(t, largest+blockSize-1, uint64(math.MaxInt64))
-	for _, revision := range []int64{mostRevisions, 0, -1} {
-		_, err = fenceOf(revision)
-		require.ErrorIs(t, err, distributed.ErrRefused)
-	}
 }
 
 // Validity counts from the send of what was answered.

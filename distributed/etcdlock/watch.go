@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // watches are all watches of a Backend, over one stream: the Watcher of the client has a goroutine for each. One task opens
@@ -113,9 +114,9 @@ func (ws *watches) run() {
 	for ws.b.ctx.Err() == nil {
 		again := ws.refused
 		if ws.stream(); again && ws.refused {
-			pause(ws.b.ctx, refusedPause)
+			parts.Pause(ws.b.ctx, refusedPause)
 		} else {
-			pause(ws.b.ctx, reopenPause)
+			parts.Pause(ws.b.ctx, reopenPause)
 		}
 	}
 }

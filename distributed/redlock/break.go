@@ -17,9 +17,8 @@ func brokenKey(key string) string { return helper("b:", key) }
 
 // broken is a record as servers keep it, behind the tokens that it has ended there.
 type broken struct {
-	ID, By, Reason, Holder string
-	At                     time.Time
-	Fence                  uint64
+	ID string
+	distributed.Breaking
 }
 
 // readBroken reads a record; nil: there is none.
@@ -29,7 +28,7 @@ func readBroken(text string) *distributed.Breaking {
 	if record == "" || json.Unmarshal([]byte(record), &kept) != nil {
 		return nil
 	}
-	return &distributed.Breaking{At: kept.At, By: kept.By, Reason: kept.Reason, Holder: kept.Holder, Fence: kept.Fence}
+	return &kept.Breaking
 }
 
 // Break implements distributed.Inspector. Every server is asked to take the votes back, to reserve a fence above the holder's, and not to
@@ -97,7 +96,7 @@ func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Br
 	in := b.space(conn.SystemOf(found.Key))
 	a := &attempt{b: b, in: in, token: tokenOf(b.attempts.next(), b.process), instance: "-", ttl: orphanTTL}
 	a.keys = append(keysOf(found.Key), brokenKey(found.Key), fenceKey(found.Key))
-	text, err := json.Marshal(broken{a.token, record.By, record.Reason, record.Holder, record.At, record.Fence})
+	text, err := json.Marshal(broken{a.token, *record})
 	if err != nil {
 		return conn.Call{}, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 const (
@@ -61,7 +62,7 @@ func (b *Backend) ready(ctx context.Context, what string, k ask) error {
 			time.Since(began)+again > pingBudget {
 			return err
 		}
-		if pause(ctx, again); ctx.Err() != nil {
+		if parts.Pause(ctx, again); ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", err, ctx.Err())
 		}
 	}

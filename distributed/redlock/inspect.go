@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 var _ distributed.Inspector = (*Backend)(nil)
@@ -232,8 +233,8 @@ func since(token string) time.Time {
 // List implements distributed.Inspector, by SCAN of one server after the other. A lock is in the page of the first server that has it.
 // One that was acquired a moment ago may be in several. The cursor is that of the server, behind its number.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
-	if limit <= 0 {
-		return nil, "", fmt.Errorf("redlock: a page of %d keys: want 1 or more", limit)
+	if err := parts.CheckPage("redlock", limit); err != nil {
+		return nil, "", err
 	}
 	if err := checkKey(prefix); err != nil {
 		return nil, "", err

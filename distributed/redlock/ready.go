@@ -2,10 +2,10 @@ package redlock
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // readyScript does nothing. What keeps it from running keeps enter from it: a full memory, a server that only reads.
@@ -14,8 +14,8 @@ var readyScript = conn.NewScript("ready", "#!lua\nreturn 'ok'")
 // Probe implements distributed.Prober: beside what Ping asks, whether a majority of the servers lets this user use the keys of this lock,
 // and the helper keys and the channel of its system, with every command. The error names the ACL rules that are missing.
 func (b *Backend) Probe(ctx context.Context, p distributed.Probe) error {
-	if p.Key == "" || p.TTL < distributed.MinTTL {
-		return fmt.Errorf("redlock: a probe needs a key and a TTL of at least %v", distributed.MinTTL)
+	if err := parts.CheckProbe("redlock", p); err != nil {
+		return err
 	}
 	if err := checkKey(p.Key); err != nil {
 		return err

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // brokenName is the node whose children remember each Break, by the names of keys.
@@ -19,9 +19,7 @@ const brokenName = "%broken"
 // sweptBreaks bounds how many old records a Break deletes.
 const sweptBreaks = 16
 
-// broken is what a record holds. When it was made and the fence are those of its node.
-type broken struct{ By, Reason, Holder string }
-
+// brokenPath is where a record is kept. When it was made and the fence are those of its node.
 func (b *Backend) brokenPath(key string) string {
 	return b.set.root + "/" + brokenName + "/" + escape(key)
 }
@@ -31,13 +29,9 @@ func (b *Backend) brokenPath(key string) string {
 // younger than all that were found, they have gone. A holder that others wait for notices at its next look, within a third of its
 // session's timeout.
 func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, reason string) (distributed.Breaking, error) {
-	record, err := distributed.NewBreaking(found, by, reason)
+	record, youngest, err := parts.CheckBreak("zklock", found, by, reason)
 	if err != nil {
 		return record, err
-	}
-	youngest, err := strconv.ParseInt(found.State, 10, 64)
-	if err != nil {
-		return record, fmt.Errorf("zklock: %q is no state of a lock", found.State)
 	}
 	s, ctx, cancel, err := b.session(ctx, "")
 	defer cancel()
@@ -52,12 +46,12 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 	if err != nil || len(first) == 0 || first[0].created > youngest {
 		return record, orNotHeld(b.engine.OrClosed(err))
 	}
-	stat, err := b.deleteAll(ctx, s, found.Key, q[:holdersOf(q, first[0])], broken{by, reason, record.Holder})
+	stat, err := b.deleteAll(ctx, s, found.Key, q[:holdersOf(q, first[0])], record)
 	if err != nil {
 		return record, orNotHeld(b.engine.OrClosed(err))
 	}
 	b.sweepBroken(ctx, s)
-	record.At, record.Fence = time.UnixMilli(stat.Mtime), lastBefore(stat.Mzxid)
+	record.At, record.Fence = time.UnixMilli(stat.Mtime), fences.Last(stat.Mzxid-1)
 	b.set.log.Warn("zklock: a lease was ended by force", "holder", record.Holder, "by", by, "reason", reason, "fence", record.Fence)
 	return record, nil
 }
@@ -70,18 +64,9 @@ func orNotHeld(err error) error {
 	return err
 }
 
-// lastBefore is the last fence before those of a zxid.
-func lastBefore(zxid int64) uint64 {
-	fence, err := fenceOf(zxid)
-	if err != nil {
-		return 0
-	}
-	return fence - 1
-}
-
 // deleteAll deletes nodes and writes the record, or does neither. If one of the nodes has gone the answer is zk.ErrNoNode.
-func (b *Backend) deleteAll(ctx context.Context, s *session, key string, nodes []node, kept broken) (*zk.Stat, error) {
-	text, err := json.Marshal(kept)
+func (b *Backend) deleteAll(ctx context.Context, s *session, key string, nodes []node, record distributed.Breaking) (*zk.Stat, error) {
+	text, err := json.Marshal(record)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +92,12 @@ func (b *Backend) deleteAll(ctx context.Context, s *session, key string, nodes [
 func (b *Backend) brokenOf(ctx context.Context, s *session, key string) (*distributed.Breaking, error) {
 	record, err := ask(ctx, s, "inspect", func() (*distributed.Breaking, error) {
 		data, stat, err := s.conn.Get(b.brokenPath(key))
-		var kept broken
-		if err != nil || json.Unmarshal(data, &kept) != nil { // a node without a record: its Break has failed
+		var record distributed.Breaking
+		if err != nil || json.Unmarshal(data, &record) != nil { // a node without a record: its Break has failed
 			return nil, err
 		}
-		at := time.UnixMilli(stat.Mtime)
-		return &distributed.Breaking{At: at, By: kept.By, Reason: kept.Reason, Holder: kept.Holder, Fence: lastBefore(stat.Mzxid)}, nil
+		record.At, record.Fence = time.UnixMilli(stat.Mtime), fences.Last(stat.Mzxid-1)
+		return &record, nil
 	}, nil)
 	if errors.Is(err, zk.ErrNoNode) || err == nil && record != nil && time.Since(record.At) > distributed.BrokenMemory {
 		return nil, nil

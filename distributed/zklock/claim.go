@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 type attempt = driver.Attempt[claim]
@@ -55,7 +56,7 @@ func (d half) Prepare(ctx context.Context, a *attempt) error {
 	}
 	a.Lane, a.Lasts = s.Lane, keptFor(s.timeout())
 	c := &a.Wire
-	c.a, c.b, c.s, c.dir, c.tag, c.id = a, d.Backend, s, d.dirOf(a.Key), tagOf(a.Instance), idOf(rand.Text(), a.Limit)
+	c.a, c.b, c.s, c.dir, c.tag, c.id = a, d.Backend, s, d.dirOf(a.Key), parts.Tag(a.Instance), idOf(rand.Text(), a.Limit)
 	return nil
 }
 
@@ -319,11 +320,4 @@ func (c *claim) recover(ctx context.Context) (found bool, err error) {
 }
 
 // pause is the time between two tries. A server that gives up a connection answers with errors until it has closed it.
-func pause(ctx context.Context) {
-	timer := time.NewTimer(firstPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+func pause(ctx context.Context) { parts.Pause(ctx, firstPause) }

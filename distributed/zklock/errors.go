@@ -3,6 +3,7 @@ package zklock
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -55,35 +56,23 @@ func unreached(err error) error {
 
 // isAnswer reports that the server has answered a question about nodes.
 func isAnswer(err error) bool {
-	for _, one := range []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion} {
-		if errors.Is(err, one) {
-			return true
-		}
-	}
-	return false
+	return isOneOf(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion)
 }
 
 // isInterruption reports that the connection or the session ended before the answer: the request may have been carried out
 // or not.
 func isInterruption(err error) bool {
-	for _, one := range []error{
-		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
-	} {
-		if errors.Is(err, one) {
-			return true
-		}
-	}
-	return false
+	return isOneOf(err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing)
+}
+
+func isOneOf(err error, all ...error) bool {
+	return slices.ContainsFunc(all, func(one error) bool { return errors.Is(err, one) })
 }
 
 // observe reports an exchange.
 func (b *Backend) observe(sent time.Time, err error) {
-	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
-	if err = explain("request", err); err != nil && !isAnswer(err) {
-		e.Err = err
-		if !errors.Is(err, distributed.ErrRefused) {
-			e.RTT = 0
-		}
+	if err = explain("request", err); isAnswer(err) {
+		err = nil
 	}
-	b.engine.Report(e)
+	b.engine.Exchanged(sent, err)
 }

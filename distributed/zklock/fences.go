@@ -1,10 +1,6 @@
 package zklock
 
-import (
-	"fmt"
-
-	"github.com/wllock/wllock/distributed"
-)
+import "github.com/wllock/wllock/distributed/driver"
 
 // A fence is made from a zxid, the number of a change of the ensemble, which grows with every change of anything and
 // survives the deletion of nodes (rule Z6):
@@ -15,17 +11,8 @@ import (
 // A lease draws from the blocks of zxids that it has seen while it was the owner. Its successor was let in by a deletion, which
 // has a greater zxid.
 const (
-	blockBits = 12 // 4096 fences for each zxid
+	blockBits = 12 // 4096 fences for each zxid, and numbers for half a million leaders
 	blockSize = 1 << blockBits
-	// mostEpochs is the number of leaders that fit. A fence has 63 bits, so that it fits into an SQL BIGINT.
-	mostEpochs = 1 << (63 - 32 - blockBits)
 )
 
-// fenceOf returns the first fence of a zxid's block.
-func fenceOf(zxid int64) (uint64, error) {
-	if epoch := zxid >> 32; zxid <= 0 || epoch >= mostEpochs {
-		return 0, fmt.Errorf("zklock: %w: %w: no fences for the zxid %#x: the ensemble has had more than %d leaders",
-			distributed.ErrUnavailable, distributed.ErrRefused, zxid, mostEpochs-1)
-	}
-	return uint64(zxid) << blockBits, nil
-}
+var fences = driver.Numbers{Name: "zxid", Bits: blockBits}

@@ -3,7 +3,6 @@ package zklock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 var _ distributed.Inspector = (*Backend)(nil)
@@ -78,9 +78,7 @@ func (b *Backend) describe(ctx context.Context, s *session, to *distributed.Insp
 	}
 	to.State = strconv.FormatInt(youngest, 10) // of those that are named
 	to.MoreHolders, to.MoreWaiters = max(inside-holders, 0), max(len(q)-inside-waiters, 0)
-	if fence, err := fenceOf(latest); err == nil {
-		to.Fence = fence + blockSize - 1
-	}
+	to.Fence = fences.Last(latest)
 	return nil
 }
 
@@ -140,8 +138,8 @@ func (b *Backend) facts(ctx context.Context, s *session, key string, nodes []nod
 // page. The cursor is the last of them. It has a connection of its own: an answer that is too large ends the connection, and one that
 // takes long holds up all others.
 func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([]distributed.Inspection, string, error) {
-	if limit <= 0 {
-		return nil, "", fmt.Errorf("zklock: a page of %d keys: want 1 or more", limit)
+	if err := parts.CheckPage("zklock", limit); err != nil {
+		return nil, "", err
 	}
 	s, ctx, cancel, err := b.session(ctx, lists)
 	defer cancel()

@@ -96,18 +96,13 @@ func (d half) Refill(ctx context.Context, a *attempt) (driver.Block, error) {
 	return blockOf(zxid, a.Limit > 0, err)
 }
 
-// blockOf returns the fences of a zxid, or the error of the change that has made it. The first is left to readers that have seen the same
-// zxid as a permit.
+// blockOf returns the fences of a zxid, or the error of the change that has made it.
 func blockOf(zxid int64, permit bool, err error) (driver.Block, error) {
-	if errors.Is(err, zk.ErrNoNode) {
-		err = distributed.ErrLeaseLost
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return driver.Block{}, distributed.ErrLeaseLost
+	case err != nil:
 		return driver.Block{}, err
 	}
-	first, err := fenceOf(zxid)
-	if permit {
-		return driver.Block{First: first + 1, Count: blockSize - 1}, err
-	}
-	return driver.Block{First: first, Count: blockSize}, err
+	return fences.Block(zxid, permit)
 }

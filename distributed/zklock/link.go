@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // link is the network below a session. The client library dials through it, because it does not tell what a session needs to
@@ -107,12 +109,7 @@ func (l *link) pause() error {
 		return l.ctx.Err()
 	}
 	d := min(firstPause<<min(fails-1, 10), longestPause)
-	timer := time.NewTimer(d/2 + rand.N(d/2))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.ctx.Done():
-	}
+	parts.Pause(l.ctx, d/2+rand.N(d/2))
 	return l.ctx.Err()
 }
 

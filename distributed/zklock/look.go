@@ -126,7 +126,7 @@ func (c *claim) grant(ctx context.Context, since time.Time, v view, zxid int64, 
 			return driver.Standing{}, err
 		}
 	}
-	block, err := blockOf(zxid, c.a.Limit > 0, nil)
+	block, err := fences.Block(zxid, c.a.Limit > 0)
 	_, contended := v.q.waiter(v.i, c.a.Shares())
 	s := driver.Standing{Kind: driver.Granted, Sent: since, Fences: block, Contended: contended, Next: lookPause}
 	if contended {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -22,7 +23,7 @@ func TestLimitsAreInTheIds(t *testing.T) {
 	for want, limit := range map[int]int{0: 0, 1: 1, 255: 255, mostLimit: mostLimit + 5} {
 		id := idOf(rand.Text(), limit)
 		require.Len(t, id, idLength)
-		n, ok := parseNode(head(distributed.Shared, tagOf("i"), id) + "0000000007")
+		n, ok := parseNode(head(distributed.Shared, parts.Tag("i"), id) + "0000000007")
 		require.True(t, ok)
 		require.True(t, n.Shared)
 		require.Equal(t, want, n.Limit)

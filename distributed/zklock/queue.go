@@ -2,14 +2,12 @@ package zklock
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // node is one request for a lock: a child of the key's node, whose name tells all that others need to know.
@@ -27,10 +25,9 @@ type node struct {
 }
 
 const (
-	tagLength = 8
-	idLength  = 16 // of rand.Text: 80 bits
+	idLength = 16 // of rand.Text: 80 bits
 	// headLength is the length of a name before its sequence, which can have a sign.
-	headLength = 2 + tagLength + 1 + idLength + 1
+	headLength = 2 + parts.TagLength + 1 + idLength + 1
 )
 
 // head is the beginning of a node's name, to which the server appends the sequence.
@@ -42,21 +39,14 @@ func head(mode distributed.Mode, tag, id string) string {
 	return letter + "-" + tag + "-" + id + "-"
 }
 
-// tagOf shortens an instance's name to 40 bits. Two instances with one tag, which is unlikely, would not notice that the
-// other waits, and nothing else.
-func tagOf(instance string) string {
-	sum := sha256.Sum256([]byte(instance))
-	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:tagLength*5/8]))
-}
-
 func parseNode(name string) (node, bool) {
 	if len(name) <= headLength || name[1] != '-' || name[0] != 'x' && name[0] != 's' ||
-		name[2+tagLength] != '-' || name[headLength-1] != '-' {
+		name[2+parts.TagLength] != '-' || name[headLength-1] != '-' {
 		return node{}, false
 	}
 	seq, err := strconv.ParseInt(name[headLength:], 10, 32)
 	n := node{
-		Asked: driver.Asked{Shared: name[0] == 's'}, name: name, tag: name[2 : 2+tagLength], id: name[3+tagLength : headLength-1], seq: int32(seq),
+		Asked: driver.Asked{Shared: name[0] == 's'}, name: name, tag: name[2 : 2+parts.TagLength], id: name[3+parts.TagLength : headLength-1], seq: int32(seq),
 	}
 	if n.Shared {
 		n.Limit = limitIn(n.id)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -171,10 +172,10 @@ func (s *scene) step(f []string) string {
 		s.open(name == "open", opts...)
 		return ""
 	case "lose":
-		s.proxy.LoseReply("-" + tagOf(args[0]) + "-")
+		s.proxy.LoseReply("-" + parts.Tag(args[0]) + "-")
 		return ""
 	case "swallow":
-		s.proxy.SwallowReply("-" + tagOf(args[0]) + "-")
+		s.proxy.SwallowReply("-" + parts.Tag(args[0]) + "-")
 		return ""
 	case "stall":
 		s.proxy.Stall(args[0] == "on")
@@ -316,7 +317,7 @@ func (s *scene) rob(instance string, session bool) {
 		require.NoError(s.t, err)
 		gone := true
 		for _, one := range names {
-			if node := s.root + "/k/" + one; strings.Contains(one, "-"+tagOf(instance)+"-") {
+			if node := s.root + "/k/" + one; strings.Contains(one, "-"+parts.Tag(instance)+"-") {
 				gone = false
 				if _, stat, err := conn.Exists(node); err == nil && session {
 					steal(s.t, stat.EphemeralOwner)
@@ -433,10 +434,10 @@ func (s *scene) normal(at string) string {
 	if len(name) < headLength || name[1] != '-' || name[0] != 'x' && name[0] != 's' {
 		return at
 	}
-	tag, id := name[2:2+tagLength], name[3+tagLength:headLength-1]
+	tag, id := name[2:2+parts.TagLength], name[3+parts.TagLength:headLength-1]
 	if s.names[id] == "" {
 		for instance := range strings.SplitSeq("a b c d z zy", " ") {
-			if tagOf(instance) == tag {
+			if parts.Tag(instance) == tag {
 				s.counts[tag]++
 				s.names[id] = instance + map[bool]string{true: strconv.Itoa(s.counts[tag])}[s.counts[tag] > 1]
 			}

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 func TestNamesAreReversibleAndReadable(t *testing.T) {
@@ -64,7 +64,7 @@ func line(nodes ...string) queue {
 		if n[0] == 's' {
 			mode = distributed.Shared
 		}
-		children = append(children, head(mode, tagOf(n[1:]), fmt.Sprintf("%016d", i))+fmt.Sprintf("%010d", i))
+		children = append(children, head(mode, parts.Tag(n[1:]), fmt.Sprintf("%016d", i))+fmt.Sprintf("%010d", i))
 	}
 	q, _ := (&settings{sequences: mostSequences}).parse("", append(children, "not-ours", "x-1", "lock-0000000001"))
 	return q
@@ -95,28 +95,6 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	assert.True(t, waited(line("s1", "x1", "s2"), 0, true), "a reader behind our writer")
 	assert.True(t, waited(line("s1", "s2", "x3"), 1, true))
 	assert.False(t, waited(line("x1", "s2"), 0, true), "downgraded")
-}
-
-func TestFencesOfOneZxidComeBeforeThoseOfTheNext(t *testing.T) {
-	first, err := blockOf(0x7_0000_0001, false, nil)
-	require.NoError(t, err)
-	permit, err := blockOf(0x7_0000_0001, true, nil)
-	require.NoError(t, err)
-	next, err := blockOf(0x7_0000_0002, false, nil)
-	require.NoError(t, err)
-	require.Greater(t, permit.First, first.First, "a reader may have seen the same zxid")
-	require.Equal(t, first.First+first.Count, permit.First+permit.Count)
-	require.Equal(t, next.First, first.First+first.Count)
-}
-
-func TestFencesFitIntoABigint(t *testing.T) {
-	largest, err := fenceOf((mostEpochs-1)<<32 | math.MaxUint32)
-	require.NoError(t, err)
-	require.LessOrEqual(t, largest+blockSize-1, uint64(math.MaxInt64))
-	_, err = fenceOf(mostEpochs << 32)
-	require.ErrorIs(t, err, distributed.ErrRefused)
-	_, err = fenceOf(0)
-	require.Error(t, err)
 }
 
 // A sync proves that the server was connected to its leader, and that the leader knows of what was sent half a tick before.

@@ -15,6 +15,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/parts"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -132,7 +133,7 @@ func TestACrashAtAWornNode(t *testing.T) {
 	b := open(t, server.Addr, root, wearing(2))
 	l := asker{t, b, "k"}.lease("a", lasting(long))
 	conn, dir := plainConn(t, server.Addr), root+"/k"
-	_, err := conn.Create(dir+"/"+head(distributed.Exclusive, tagOf("dead"), strings.Repeat("A", idLength)), []byte("dead"),
+	_, err := conn.Create(dir+"/"+head(distributed.Exclusive, parts.Tag("dead"), strings.Repeat("A", idLength)), []byte("dead"),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	_, err = conn.CreateContainer(dir+"/"+nextName, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
@@ -163,7 +164,7 @@ func TestANextNodeThatCameTooLate(t *testing.T) {
 // An answer that is lost at each step of the way to the next node.
 func TestLostAnswersAtAWornNode(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"a request": "x-" + tagOf("a"), "the next node": nextName} {
+	for name, text := range map[string]string{"a request": "x-" + parts.Tag("a"), "the next node": nextName} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()

@@ -76,7 +76,7 @@ var rooms = []room{
 		knows: []string{"distributed", "distributed/keepalive", "internal/deadline", "internal/parts"}, sealed: nothing,
 	},
 	{path: "distributed/driver/internal/judge", what: "users of a lock in any order, for tests of drivers", knows: []string{"distributed", "internal/testseed"}, sealed: nothing},
-	{path: "distributed/memlock", what: "backend in memory", knows: backend, sealed: nothing},
+	{path: "distributed/memlock", what: "backend in memory", knows: append([]string{"internal/parts"}, backend...), sealed: nothing},
 	{path: "internal/passfile", what: "passwords from files and settings", sealed: nothing},
 	{path: "internal/tlsfile", what: "settings of TLS from files that a URL names", sealed: nothing},
 	{path: "internal/openurl", what: "what is alike in the URLs and options of backends", knows: []string{"internal/tlsfile", "distributed"}, sealed: nothing},
@@ -102,7 +102,7 @@ var rooms = []room{
 	{path: "internal/zktest", what: "ZooKeeper servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
 		path: "distributed/zklock", what: "backend on ZooKeeper",
-		knows:   []string{"internal/passfile", "internal/openurl", "internal/deadline", "distributed", "distributed/driver"},
+		knows:   []string{"internal/passfile", "internal/openurl", "internal/parts", "internal/deadline", "distributed", "distributed/driver"},
 		imports: []string{zookeeperClient},
 	},
 	{
@@ -113,7 +113,7 @@ var rooms = []room{
 
 	{path: "internal/etcdtest", what: "etcd servers for tests", knows: []string{"internal/testproc"}, sealed: nothing},
 	{
-		path: "distributed/etcdlock", what: "backend on etcd", knows: []string{"internal/passfile", "internal/openurl", "internal/tlsfile", "distributed", "distributed/driver"},
+		path: "distributed/etcdlock", what: "backend on etcd", knows: []string{"internal/passfile", "internal/openurl", "internal/tlsfile", "internal/parts", "distributed", "distributed/driver"},
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 

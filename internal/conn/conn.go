@@ -95,13 +95,3 @@ func Within(ctx context.Context, d time.Duration) context.Context {
 
 // Deadline implements context.Context.
 func (w within) Deadline() (time.Time, bool) { return w.end, true }
-
-// sleep waits for d, but not past the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // Pauses between attempts to subscribe. They are short because without messages only heartbeats find grants.
@@ -98,7 +100,7 @@ func (g *goRedis) ListenTo(ctx context.Context, channels *Channels, interval fun
 		if time.Since(began) > longListenPause {
 			pause = firstListenPause
 		}
-		sleep(ctx, pause)
+		parts.Pause(ctx, pause)
 		pause = min(2*pause, longListenPause)
 	}
 }

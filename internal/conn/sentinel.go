@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/wllock/wllock/internal/parts"
 )
 
 const (
@@ -93,7 +95,7 @@ func (p *primary) add(f *followed, asked time.Time) (outdated []*followed, ok bo
 // follow looks for the primary repeatedly until ctx ends.
 func (p *primary) follow(ctx context.Context, interval func() time.Duration) {
 	for ctx.Err() == nil {
-		sleep(ctx, max(interval(), busiestLook))
+		parts.Pause(ctx, max(interval(), busiestLook))
 		p.look(ctx)
 	}
 }

@@ -1,9 +1,11 @@
 package parts
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -45,4 +47,13 @@ func (o *Observers) Report(e distributed.Exchange) {
 			(*f)(e)
 		}
 	}
+}
+
+// Exchanged reports a request that was sent then and ends now. A refusal is an answer, too.
+func (o *Observers) Exchanged(sent time.Time, err error) {
+	e := distributed.Exchange{Sent: sent, Err: err}
+	if err == nil || errors.Is(err, distributed.ErrRefused) {
+		e.RTT = time.Since(sent)
+	}
+	o.Report(e)
 }
