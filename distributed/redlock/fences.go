@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 const (
@@ -27,97 +28,50 @@ const (
 	fenceTries = 5
 )
 
-// fences are what is left of the block of a lease.
+// NextFence implements distributed.Lease.
+func (l *lease) NextFence() (uint64, bool) {
+	fence, ok, _ := l.fences.Draw()
+	return fence, ok
+}
+
+// Refill implements distributed.Lease.
+func (l *lease) Refill(ctx context.Context) error {
+	if !l.a.b.fences {
+		return errors.ErrUnsupported
+	}
+	return l.fences.Refill(ctx, func() (first, count uint64, err error) { return l.refill(ctx) })
+}
+
+// refill reserves a block.
 //
-// They grow strictly (rule Q7). A block [first, last] is used only after a majority of servers has written last, each while it had
+// Fences grow strictly (rule Q7). A block [first, last] is used only after a majority of servers has written last, each while it had
 // our vote and knew of no fence from first on. The next holder's block is written by a majority as well, and one server is in
 // both: there our write came before our vote ended, that before the next holder's vote, and that before its write, which was
 // accepted only because its first is larger than our last; or, if the server has forgotten that, larger than its clock, which had
 // passed our last by then. So neither our clock nor those of other servers matter. A write that arrives after our vote has ended is
 // refused.
-type fences struct {
-	mu         sync.Mutex
-	next, last uint64 // guarded by mu; next > last: none left
-	only       bool   // guarded by mu; a shared lease: next is returned each time
-	closed     bool   // guarded by mu
-}
-
-// close ends the block: the lease is being released.
-func (f *fences) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-}
-
-// share drops the block: the lease has become a shared one.
-func (f *fences) share() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.next, f.last = 0, 0
-}
-
-// NextFence implements distributed.Lease.
-func (l *lease) NextFence() (uint64, bool) {
-	f := &l.fences
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed || f.next == 0 || f.next > f.last {
-		return 0, false
-	}
-	fence := f.next
-	if !f.only {
-		f.next++
-	}
-	return fence, true
-}
-
-// Refill implements distributed.Lease.
-func (l *lease) Refill(ctx context.Context) error {
+func (l *lease) refill(ctx context.Context) (first, count uint64, err error) {
 	b := l.a.b
-	if !b.fences {
-		return errors.ErrUnsupported
-	}
-	shared := l.shared.Load()
-	count := uint64(fenceBlock)
-	if shared {
-		if _, ok := l.NextFence(); ok {
-			return nil
-		}
+	if count = fenceBlock; l.fences.IsShared() {
 		count = 1
 	}
 	least := uint64(0)
 	for try := range fenceTries {
-		first := max(b.nextFence(), least)
+		first = max(b.nextFence(), least)
 		word, err := l.reserve(ctx, first, count, &least)
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) && !l.over():
-			pause(ctx, jittered(doubled(firstBackoff, try, longestBackoff))) // most failures are a busy server
+			parts.Pause(ctx, jittered(doubled(firstBackoff, try, longestBackoff))) // most failures are a busy server
 		case err != nil:
-			return err
+			return 0, 0, err
 		case word == refused || distributed.Over(time.Now(), l.Until()): // validity is looked at again after the exchange
 			l.End()
-			return distributed.ErrLeaseLost
+			return 0, 0, distributed.ErrLeaseLost
 		case word == granted:
-			l.fences.add(first, count, shared)
-			return nil
+			return first, count, nil
 		}
 	}
-	return b.unavailable("refill", errors.New("the servers' fences keep changing"))
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-func (f *fences) add(first, count uint64, only bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.next, f.last, f.only = first, first+count-1, only
+	return 0, 0, b.unavailable("refill", errors.New("the servers' fences keep changing"))
 }
 
 // reserve asks all servers to reserve a block; first 0 only asks what they know. least becomes what a majority would reserve.

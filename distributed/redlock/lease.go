@@ -11,6 +11,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/keepalive"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // lease is a majority of votes in use. keepalive.Lease keeps it alive; what is here is its fences and its release.
@@ -20,7 +21,7 @@ type lease struct {
 	shared   atomic.Bool   // also after Downgrade has begun
 	contends atomic.Uint64 // set of the servers where others wait
 	vacant   atomic.Uint64 // set of the servers that have lost our vote and may vote again
-	fences   fences
+	fences   parts.Fences
 
 	mu      sync.Mutex // guards what follows
 	parting parting
@@ -41,7 +42,10 @@ type parting struct {
 
 func newLease(a *attempt) *lease {
 	l := &lease{a: a, parting: parting{releases: releases{underWay: make([]int, len(a.seats))}, done: make(chan struct{})}}
-	l.shared.Store(a.mode == distributed.Shared)
+	if a.mode == distributed.Shared {
+		l.shared.Store(true)
+		l.fences.Share(0)
+	}
 	return l
 }
 
@@ -135,7 +139,7 @@ func (l *lease) StartRelease() bool {
 
 // begin sends the release to every server, unless that was done before; an Enter with the lease as Prev may do it at the same time.
 func (l *lease) begin(watched bool) {
-	l.fences.close()
+	l.fences.Close()
 	l.mu.Lock()
 	p := &l.parting
 	p.watched = p.watched || watched && !p.decided
@@ -266,7 +270,7 @@ func laterOf(a, b time.Time) time.Time {
 
 // adopt leaves the release to an Enter that is sent now, on every server.
 func (l *lease) adopt() {
-	l.fences.close()
+	l.fences.Close()
 	l.mu.Lock()
 	for i := range l.parting.underWay {
 		l.parting.underWay[i]++
@@ -323,7 +327,7 @@ func (l *lease) Downgrade(ctx context.Context) error {
 	case r.verdict != granted:
 		return l.a.b.unavailable("downgrade", errLate)
 	case l.a.b.fences:
-		l.fences.share()
+		l.fences.Share(0)
 		return l.Refill(ctx)
 	}
 	return nil

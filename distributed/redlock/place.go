@@ -14,8 +14,8 @@ type place struct{ a *attempt }
 // Granted implements distributed.Place.
 func (p place) Granted() <-chan distributed.Lease { return p.a.granted }
 
-// Leave implements distributed.Place.
-func (p place) Leave(ctx context.Context) error {
+// lock locks mu of the attempt that has the place now, and returns it.
+func (p place) lock() *attempt {
 	a := p.a
 	a.mu.Lock()
 	for a.heir != nil {
@@ -24,6 +24,12 @@ func (p place) Leave(ctx context.Context) error {
 		a = heir
 		a.mu.Lock()
 	}
+	return a
+}
+
+// Leave implements distributed.Place.
+func (p place) Leave(ctx context.Context) error {
+	a := p.lock()
 	switch a.state {
 	case waiting, claiming:
 		a.state = ended

@@ -143,8 +143,8 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	if err := req.Unlimited(); err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
-	if req.TTL < distributed.MinTTL || req.TTL > maxTTL || req.Instance == "" || req.Key == "" {
-		return nil, fmt.Errorf("redlock: a request needs a key, an instance and a TTL from %v to %v", distributed.MinTTL, maxTTL)
+	if err := parts.Check("redlock", &req, maxTTL); err != nil {
+		return nil, err
 	}
 	if err := b.twinned(); err != nil {
 		return nil, b.unavailable("enter", err)

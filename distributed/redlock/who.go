@@ -64,14 +64,7 @@ func (a *attempt) holder() string {
 
 // Holder implements distributed.HolderTeller. It names a process.
 func (p place) Holder() string {
-	a := p.a
-	a.mu.Lock()
-	for a.heir != nil {
-		heir := a.heir
-		a.mu.Unlock()
-		a = heir
-		a.mu.Lock()
-	}
+	a := p.lock()
 	defer a.mu.Unlock()
 	return a.holder()
 }
