@@ -80,7 +80,7 @@ func TestAGrantBelowAKnownFenceIsNotBelieved(t *testing.T) { // rule R19
 // TestAPlaceCannotNameItsOwnTTL: whatever is written there, the lock goes on, and no grant lasts for longer than any is allowed to.
 func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule R19
 	t.Parallel()
-	require.Contains(t, source("queue"), fmt.Sprintf("\nlocal LONGEST = %d\n", 2*maxTTL.Milliseconds()))
+	require.Contains(t, enterScript.Text, fmt.Sprintf("\nlocal LONGEST = %d\n", 2*maxTTL.Milliseconds()))
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
 	for _, ttl := range []string{"3600000000000", "99999999999999999999", strings.Repeat("9", 400)} {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,10 +16,8 @@ import (
 const (
 	// brokenKey is the name of the helper key that remembers a Break.
 	brokenKey = "b"
-	// fewestScanned and mostScanned bound what one SCAN looks at: fewer are not worth a round trip, and the server answers nobody
-	// else meanwhile. scans bounds those of one page.
-	fewestScanned, mostScanned = 100, 1000
-	scans                      = 16
+	// scans bounds those of one page.
+	scans = 16
 	// oldestTicket is the least ticket that is a time, in microseconds: older versions counted from 1.
 	oldestTicket = 1e15
 	// breaker stands for an instance in the name of a helper key that Break does not use.
@@ -66,11 +63,10 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	}
 	var page []distributed.Inspection
 	for range scans {
-		keys, next, err := b.s.tr.Scan(ctx, cursor, literally(prefix)+"*", int64(min(max(limit, fewestScanned), mostScanned)))
+		keys, next, err := b.s.tr.Scan(ctx, cursor, prefix, limit)
 		if err != nil {
 			return nil, "", conn.Unavailable("list", err)
 		}
-		keys = slices.DeleteFunc(keys, conn.IsHelper) // of a prefix that both begin with
 		for len(keys) > 0 {
 			n := min(len(keys), conn.MaxBatch)
 			found, err := b.inspect(ctx, keys[:n], 1, 0)
@@ -89,11 +85,6 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 		}
 	}
 	return page, cursor, nil
-}
-
-// literally is a pattern that matches this text.
-func literally(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
 }
 
 // inspect asks for so many keys at once: one call in all, or in a cluster, where they are in different slots, one for each.

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"embed"
-	"strings"
 
 	"github.com/wllock/wllock/internal/conn"
 )
@@ -37,26 +36,4 @@ func inWords(file, words string) *conn.Script {
 	return s
 }
 
-// includeMark begins the line of a script that is replaced by the shared parts it names.
-const includeMark = "-- include: "
-
-// newScript assembles a script.
-func newScript(name string) *conn.Script {
-	text := source(name)
-	if before, rest, ok := strings.Cut(text, includeMark); ok {
-		parts, body, _ := strings.Cut(rest, "\n")
-		for part := range strings.FieldsSeq(parts) {
-			before += source(part)
-		}
-		text = before + body
-	}
-	return conn.NewScript(name, text)
-}
-
-func source(name string) string {
-	b, err := sources.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err) // embedded at build time
-	}
-	return string(b)
-}
+func newScript(name string) *conn.Script { return conn.ReadScript(sources, name) }

@@ -90,7 +90,7 @@ func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
 // TestAPlaceCannotNameItsOwnTTL: whatever is written there, the lock goes on, and no vote lasts for longer than any is allowed to.
 func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule Q11
 	t.Parallel()
-	require.Contains(t, source("common"), fmt.Sprintf("\nlocal LONGEST = %d\n", maxTTL.Milliseconds()))
+	require.Contains(t, enterScript.Text, fmt.Sprintf("\nlocal LONGEST = %d\n", maxTTL.Milliseconds()))
 	s := start(t, 3)
 	b := s.by(s.direct())
 	const ghost = "wllock:1:ghost"

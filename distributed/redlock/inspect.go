@@ -20,8 +20,6 @@ var _ distributed.Inspector = (*Backend)(nil)
 const (
 	// inspectBudget bounds the exchanges of an inspection and of a Break: all servers are waited for, and one may hang.
 	inspectBudget = time.Second
-	// mostScanned bounds what one SCAN looks at: the server answers nobody else meanwhile. fewestScanned are worth a round trip.
-	fewestScanned, mostScanned = 100, 1000
 	// settledAfter is the age from which on the votes for a lock are taken to be on all servers that vote for it. A younger one may have come
 	// to a server after that was scanned, and so it is listed for each server.
 	settledAfter = 10 * time.Second
@@ -247,11 +245,11 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if b.attempts.isClosed() {
 		return nil, "", distributed.ErrClosed
 	}
-	keys, next, err := b.nodes[server].scan(ctx, from, literally(prefix)+"*", int64(min(max(limit, fewestScanned), mostScanned)))
+	keys, next, err := b.nodes[server].scan(ctx, from, prefix, limit)
 	if err != nil {
 		next = "" // the locks that it has others have, too; if no majority answers, the next question says so
 	}
-	page, err := b.page(ctx, server, prefix, slices.DeleteFunc(keys, conn.IsHelper)) // there are some of a prefix that both begin with
+	page, err := b.page(ctx, server, prefix, keys)
 	if err != nil {
 		return nil, "", err
 	}
@@ -264,10 +262,10 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	return page, "", nil
 }
 
-func (n *node) scan(ctx context.Context, cursor, match string, count int64) ([]string, string, error) {
+func (n *node) scan(ctx context.Context, cursor, prefix string, limit int) ([]string, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectBudget/2)
 	defer cancel()
-	return n.tr.Scan(ctx, cursor, match, count)
+	return n.tr.Scan(ctx, cursor, prefix, limit)
 }
 
 // page returns the locks among these keys that a majority has and that no page of a server before had.
@@ -298,9 +296,4 @@ func (b *Backend) page(ctx context.Context, server int, prefix string, keys []st
 		}
 	}
 	return page, nil
-}
-
-// literally is a pattern that matches this text.
-func literally(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(text)
 }

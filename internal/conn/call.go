@@ -2,7 +2,9 @@ package conn
 
 import (
 	"crypto/sha1" //nolint:gosec // what EVALSHA names scripts by, not a protection
+	"embed"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -18,6 +20,29 @@ func NewScript(name, text string) *Script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
 	sha := hex.EncodeToString(sum[:])
 	return &Script{Name: name, Text: text, SHA: sha, digest: sha}
+}
+
+// includeMark begins the line of a script that is replaced by the shared parts it names.
+const includeMark = "-- include: "
+
+// ReadScript returns a script of the folder lua, with the parts that it includes.
+func ReadScript(sources embed.FS, name string) *Script {
+	source := func(name string) string {
+		text, err := sources.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // embedded at build time
+		}
+		return string(text)
+	}
+	text := source(name)
+	if before, rest, ok := strings.Cut(text, includeMark); ok {
+		names, body, _ := strings.Cut(rest, "\n")
+		for part := range strings.FieldsSeq(names) {
+			before += source(part)
+		}
+		text = before + body
+	}
+	return NewScript(name, text)
 }
 
 // HeadLen is the number of a call's arguments before its keys.

@@ -44,9 +44,9 @@ type Transport interface {
 	// Load has that server store scripts, so that the first call of each takes no more round trips than others. It need
 	// not succeed.
 	Load(ctx context.Context, tag string, scripts ...*Script)
-	// Scan returns a page of the keys that match a pattern, and the cursor of the next one. "" says that it was the last, and
-	// as a cursor begins. It looks at about count keys.
-	Scan(ctx context.Context, cursor, match string, count int64) (keys []string, next string, err error)
+	// Scan returns a page of the keys that begin with a prefix and are no helper keys, and the cursor of the next one. "" says that it was
+	// the last, and as a cursor begins. It looks at about limit keys.
+	Scan(ctx context.Context, cursor, prefix string, limit int) (keys []string, next string, err error)
 	// Listen subscribes to one channel and passes on its messages until ctx ends. It reconnects by itself. interval
 	// says how often the connection is checked: after two intervals without a sign of life it is replaced.
 	Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener)

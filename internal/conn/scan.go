@@ -12,9 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// mostScanned bounds what one SCAN looks at: the server answers nobody else meanwhile. fewestScanned are worth a round trip.
+const fewestScanned, mostScanned = 100, 1000
+
+// literally is a pattern that matches this text.
+var literally = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
 // Scan implements Transport. The nodes of a cluster are scanned one after the other, by address. The cursor names the one that
 // is next.
-func (g *goRedis) Scan(ctx context.Context, cursor, match string, count int64) (keys []string, next string, err error) {
+func (g *goRedis) Scan(ctx context.Context, cursor, prefix string, limit int) (keys []string, next string, err error) {
 	addr, at, found := strings.Cut(cursor, " ")
 	if !found {
 		addr, at = "", cmp.Or(cursor, "0")
@@ -37,7 +43,9 @@ func (g *goRedis) Scan(ctx context.Context, cursor, match string, count int64) (
 	if !same {
 		from = 0
 	}
-	keys, more, err := all[i].Scan(ctx, from, match, count).Result()
+	match := literally.Replace(prefix) + "*"
+	keys, more, err := all[i].Scan(ctx, from, match, int64(min(max(limit, fewestScanned), mostScanned))).Result()
+	keys = slices.DeleteFunc(keys, IsHelper) // of a prefix that both begin with
 	switch {
 	case err != nil:
 		return nil, "", g.silence.named(explained(g.prefix, match, err))
