@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // errCut is what a partition does to every request: no connection, nothing sent.
@@ -17,9 +16,9 @@ var errCut = fmt.Errorf("partitioned: %w: %w", distributed.ErrUnavailable, distr
 
 // health is what a Backend reports of its exchanges, and what its instances have said of their TTLs.
 type health struct {
-	observers atomic.Pointer[[]*func(distributed.Exchange)] // never changed in place; nil: none
+	observers parts.Observers
 
-	mu   sync.Mutex                             // guards all below, and changes of observers
+	mu   sync.Mutex                             // guards all below
 	ttls map[string]map[time.Duration]time.Time // by system, and until when each is noted
 }
 
@@ -28,38 +27,19 @@ const ttlMemory = 5 * time.Minute
 
 // Observe implements distributed.Observable.
 func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) {
-	b.health.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
-	return func() {
-		b.health.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
-			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
-		})
-	}
-}
-
-func (h *health) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var all []*func(distributed.Exchange)
-	if old := h.observers.Load(); old != nil {
-		all = slices.Clone(*old)
-	}
-	all = f(all)
-	h.observers.Store(&all)
+	return b.health.observers.Observe(f)
 }
 
 // exchanged reports an exchange that has just been. The caller holds no lock.
 func (h *health) exchanged(err error) {
-	list := h.observers.Load()
-	if list == nil || len(*list) == 0 || err != nil && errors.Is(err, distributed.ErrClosed) {
+	if errors.Is(err, distributed.ErrClosed) {
 		return
 	}
 	var e distributed.Exchange
 	if err != nil && errors.Is(err, distributed.ErrUnavailable) {
 		e.Sent, e.Err = time.Now(), err
 	}
-	for _, f := range *list {
-		(*f)(e)
-	}
+	h.observers.Report(e)
 }
 
 // Echo implements distributed.Observable.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // records are the locks that were ended by force, until that is forgotten.
@@ -96,8 +97,8 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
-	if limit <= 0 {
-		return nil, "", fmt.Errorf("memlock: a page of %d keys: want 1 or more", limit)
+	if err := parts.CheckPage("memlock", limit); err != nil {
+		return nil, "", err
 	}
 	var all []distributed.Inspection
 	for i := range b.shards {
