@@ -20,6 +20,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 // makeRoots carries out the lines of docs/zookeeper.md for the systems shop and bank, below a node of this test.
@@ -28,7 +29,7 @@ func makeRoots(t *testing.T) (parent string) {
 	text, err := os.ReadFile("../../docs/zookeeper.md")
 	require.NoError(t, err)
 	parent = newRoot()
-	operator := plainConn(t, need(t).Addr)
+	operator := plainConn(t, zktest.Shared(t).Addr)
 	var lines int
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(strings.ReplaceAll(line, "/locks", parent))
@@ -77,14 +78,14 @@ func parseACL(t *testing.T, text string) []zk.ACL {
 // victims are instances of bank.
 func victims(t *testing.T, parent string) testlocker.Victims {
 	t.Helper()
-	bank := func() *Backend { return open(t, need(t).Addr, parent+"/bank", WithAuth("bank", "change-me")) }
+	bank := func() *Backend { return open(t, zktest.Shared(t).Addr, parent+"/bank", WithAuth("bank", "change-me")) }
 	return testlocker.Victims{One: bank(), Other: bank(), Key: "bank:acct:9", Load: "bank:load"}
 }
 
 // asShop is a connection of the user that attacks.
 func asShop(t *testing.T) *zk.Conn {
 	t.Helper()
-	c := plainConn(t, need(t).Addr)
+	c := plainConn(t, zktest.Shared(t).Addr)
 	require.NoError(t, c.AddAuth("digest", []byte("shop:change-me")))
 	return c
 }
@@ -134,7 +135,7 @@ func targets(held distributed.Lease, waiting distributed.Place, root string) []s
 func TestAnotherSystemsUserHasNoRightToALock(t *testing.T) {
 	t.Parallel()
 	parent := makeRoots(t)
-	own := open(t, server.Addr, parent+"/shop", WithAuth("shop", "change-me"))
+	own := open(t, zktest.Shared(t).Addr, parent+"/shop", WithAuth("shop", "change-me"))
 	release(t, asker{t, own, "shop:1"}.lease("a"))
 	require.NoError(t, own.Ping(t.Context()))
 	_, _, err := own.List(t.Context(), "", "", 10)
@@ -199,7 +200,7 @@ func TestAStolenSessionIsNoticed(t *testing.T) {
 // its owner takes it back.
 func steal(t *testing.T, session int64) {
 	t.Helper()
-	c, err := net.Dial("tcp", server.Addr)
+	c, err := net.Dial("tcp", zktest.Shared(t).Addr)
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
 	connect := binary.BigEndian.AppendUint32(make([]byte, 4+8), 10_000) // version, zxid, time-out

@@ -20,17 +20,17 @@ const (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	need(t)
+	zktest.Shared(t)
 	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Open: func(t locktest.TB) locktest.Service {
-		proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()
+		proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
 		patient := func(s *settings) { s.patience = suitePatience }
 		return locktest.Service{
 			Backend: open(t, proxy.Addr, root, patient),
 			Another: func() distributed.Backend { return open(t, proxy.Addr, root, patient) },
-			Expire:  func(key string) { expire(t, plainConn(t, server.Addr), root, key) },
+			Expire:  func(key string) { expire(t, plainConn(t, zktest.Shared(t).Addr), root, key) },
 			Cut:     proxy.Stall,
 			Forget: func(key string) { // as the server does to an empty container
-				if err := plainConn(t, server.Addr).Delete(path.Join(root, escape(key)), -1); err != nil {
+				if err := plainConn(t, zktest.Shared(t).Addr).Delete(path.Join(root, escape(key)), -1); err != nil {
 					t.Errorf("%v", err)
 				}
 			},

@@ -16,7 +16,7 @@ import (
 // ensemble starts three servers, and returns the leader and the followers.
 func ensemble(t *testing.T, cuttable bool) (leader *zktest.Server, followers []*zktest.Server) {
 	t.Helper()
-	need(t)
+	zktest.Shared(t)
 	all := zktest.StartEnsemble(t, cuttable)
 	i := slices.IndexFunc(all, func(s *zktest.Server) bool { return s.Mode() == "leader" })
 	require.GreaterOrEqual(t, i, 0, "no leader")

@@ -18,8 +18,8 @@ import (
 // cutOff returns two backends on the shared server, and what cuts the first of them off.
 func cutOff(t *testing.T) (first, second *Backend, proxy *zktest.Proxy) {
 	t.Helper()
-	proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()
-	return open(t, proxy.Addr, root), open(t, server.Addr, root), proxy
+	proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
+	return open(t, proxy.Addr, root), open(t, zktest.Shared(t).Addr, root), proxy
 }
 
 // A holder that is cut off knows that its lease has ended before the next one is let in, and the server does not wait for
@@ -65,7 +65,7 @@ func TestExpiryWhileWaiting(t *testing.T) {
 // The sessions and their nodes outlive a restart, and so does the lease if it is short enough.
 func TestServerRestarts(t *testing.T) {
 	testscope.Long(t, "takes servers away, and brings them back")
-	need(t)
+	zktest.Shared(t)
 	private, long := zktest.Start(t), lasting(long)
 	b := open(t, private.Addr, newRoot())
 	ask := asker{t, b, "k"}
@@ -103,7 +103,7 @@ func TestKilledHolder(t *testing.T) {
 func startHolder(t *testing.T, root string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+need(t).Addr+" "+root)
+	cmd.Env = append(os.Environ(), childEnv+"="+zktest.Shared(t).Addr+" "+root)
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func killedHolder(t *testing.T) time.Duration {
 	t.Helper()
 	root := newRoot()
 	cmd := startHolder(t, root)
-	p := asker{t, open(t, server.Addr, root), "k"}.place("next", lasting(long))
+	p := asker{t, open(t, zktest.Shared(t).Addr, root), "k"}.place("next", lasting(long))
 	require.NoError(t, cmd.Process.Kill())
 	start := time.Now()
 	_ = cmd.Wait()
@@ -134,7 +134,7 @@ func killedHolder(t *testing.T) time.Duration {
 func TestAServerThatGrantsLessOnAReconnect(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	l := asker{t, b, "k"}.lease("a")
 	s := claimOf(l).s
 	s.opened(time.Now(), s.timeout())

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 // looked has a holder look once, and waits until it has.
@@ -33,7 +34,7 @@ func onlyEvents(l distributed.Lease) {
 // The client library keeps a channel for each watch that it sets, until something happens to the node.
 func TestALockThatIsHeldForLongSetsOneWatch(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	l := asker{t, b, "k"}.lease("a", lasting(long))
 	for range 10 {
 		looked(t, l)
@@ -49,7 +50,7 @@ func TestALockThatIsHeldForLongSetsOneWatch(t *testing.T) {
 func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	b, other := open(t, need(t).Addr, root), open(t, server.Addr, root)
+	b, other := open(t, zktest.Shared(t).Addr, root), open(t, zktest.Shared(t).Addr, root)
 	for name, change := range map[string]func(*distributed.Request){"reader": shared, "permit": permits(2)} {
 		l := asker{t, b, name}.lease("a", change, lasting(long))
 		for range 2 {
@@ -68,8 +69,8 @@ func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
 // The right to delete is taken away: the release says so, and goes on when it is given back.
 func TestAReleaseThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
-	conn, ask := plainConn(t, server.Addr), asker{t, b, "k"}
+	b := open(t, zktest.Shared(t).Addr, newRoot())
+	conn, ask := plainConn(t, zktest.Shared(t).Addr), asker{t, b, "k"}
 	l, async := ask.lease("a", shared, lasting(long)), ask.lease("b", shared, lasting(long))
 	p := ask.place("c", lasting(long))
 	_, err := conn.SetACL(b.dirOf("k"), zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermAdmin), -1)
@@ -106,8 +107,8 @@ func (w answerWatcher) LeaseReleased(_ distributed.Lease, err error) { w.answers
 // A break that found a holder ends no later one, also if the sequence has begun anew with another node of the key.
 func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
-	ask, conn := asker{t, b, "k"}, plainConn(t, server.Addr)
+	b := open(t, zktest.Shared(t).Addr, newRoot())
+	ask, conn := asker{t, b, "k"}, plainConn(t, zktest.Shared(t).Addr)
 	for name, change := range map[string]func(*distributed.Request){"a writer": func(*distributed.Request) {}, "a reader": shared} {
 		l := ask.lease("a", change, lasting(long))
 		found, err := b.Inspect(t.Context(), "k")
@@ -128,7 +129,7 @@ func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
 // An instance may have any name: its request is never taken for a lease that was downgraded.
 func TestNoInstanceLooksDowngraded(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	for _, name := range []string{"shared", "x", " "} {
 		ask := asker{t, b, "k-" + name}
 		l := ask.lease(name, lasting(long))

@@ -18,9 +18,6 @@ import (
 	"github.com/wllock/wllock/internal/zktest"
 )
 
-// server is shared by all tests that do no harm to it; nil: there is none here.
-var server *zktest.Server
-
 func TestMain(m *testing.M) {
 	if child() {
 		return
@@ -29,29 +26,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "12"); err != nil { // tests wait most of the time
 		panic(err)
 	}
-	code := zktest.Shared(func(s *zktest.Server) int {
-		server = s
-		return m.Run()
-	})
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-func need(t locktest.TB) *zktest.Server {
-	t.Helper()
-	if server != nil {
-		return server
-	}
-	if zktest.Required() {
-		t.Fatalf("no ZooKeeper, and WLLOCK_REQUIRE_SERVERS=1: %v", zktest.Missing())
-	}
-	t.Skipf("no ZooKeeper: %v", zktest.Missing())
-	return nil
+	goleak.VerifyTestMain(zktest.Main(m))
 }
 
 var roots atomic.Int64

@@ -20,7 +20,7 @@ import (
 // tenures they get far more of it.
 func TestHotKey(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
-	need(t)
+	zktest.Shared(t)
 	tenures := hotKey(t)
 	turns := hotKey(t, wllock.WithMaxHandoffs(0))
 	t.Logf("%d turns in tenures, %d over ZooKeeper", tenures, turns)
@@ -40,7 +40,7 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range lockers {
-		b := open(t, server.Addr, root)
+		b := open(t, zktest.Shared(t).Addr, root)
 		l, err := wllock.New("shop", b, append(opts, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(10*time.Second))...)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close(context.Background())) }()
@@ -77,7 +77,7 @@ func hotKey(t *testing.T, opts ...wllock.Option) (total int64) {
 // While the server is away callers are refused at once; when it is back locks are acquired again, by the same Locker.
 func TestLockerOverAnOutage(t *testing.T) {
 	testscope.Long(t, "takes servers away, and brings them back")
-	need(t)
+	zktest.Shared(t)
 	private := zktest.Start(t)
 	l, err := wllock.New("shop", open(t, private.Addr, newRoot()), wllock.WithOwnedBackend(), wllock.WithLeaseTTL(ttl))
 	require.NoError(t, err)

@@ -24,23 +24,23 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	root, file := newRoot(), filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("\ufeffsecret\r\n"), 0o600))
-	b := open(t, need(t).Addr, root, WithAuth("shop", "secret"))
+	b := open(t, zktest.Shared(t).Addr, root, WithAuth("shop", "secret"))
 	ready(t, b)
 	l := asker{t, b, "k"}.lease("a")
-	conn := plainConn(t, server.Addr)
+	conn := plainConn(t, zktest.Shared(t).Addr)
 	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
 	acl, _, err := conn.GetACL(claimOf(l).path())
 	require.NoError(t, err)
 	require.Equal(t, zk.DigestACL(zk.PermAll, "shop", "secret"), acl)
 
-	same := open(t, server.Addr, root, WithAuthFile("shop", file))
+	same := open(t, zktest.Shared(t).Addr, root, WithAuthFile("shop", file))
 	ready(t, same)
 	p := asker{t, same, "k"}.place("b")
 	release(t, l)
 	release(t, granted(t, p))
 
 	for name, other := range map[string]Option{"wrong": WithAuth("shop", "wrong"), "nobody": func(*settings) {}} {
-		b := open(t, server.Addr, root, other)
+		b := open(t, zktest.Shared(t).Addr, root, other)
 		require.Eventually(t, func() bool { err = b.Ping(t.Context()); return err != nil }, patience, time.Millisecond)
 		require.ErrorIs(t, err, distributed.ErrRefused, name)
 		require.ErrorIs(t, err, zk.ErrNoAuth, name)
@@ -54,7 +54,7 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 // Credentials are shown again to a server that the session moves to.
 func TestCredentialsAfterAReconnect(t *testing.T) {
 	t.Parallel()
-	proxy := zktest.NewProxy(t, need(t).Addr)
+	proxy := zktest.NewProxy(t, zktest.Shared(t).Addr)
 	b := open(t, proxy.Addr, newRoot(), WithAuth("shop", "secret"))
 	ask := asker{t, b, "k"}
 	l := ask.lease("a")
@@ -66,9 +66,9 @@ func TestCredentialsAfterAReconnect(t *testing.T) {
 func TestACLOfOurOwn(t *testing.T) {
 	t.Parallel()
 	want := append(zk.DigestACL(zk.PermAll, "shop", "secret"), zk.WorldACL(zk.PermRead)...)
-	b := open(t, need(t).Addr, newRoot(), WithAuth("shop", "secret"), WithACL(want...))
+	b := open(t, zktest.Shared(t).Addr, newRoot(), WithAuth("shop", "secret"), WithACL(want...))
 	l := asker{t, b, "k"}.lease("a")
-	conn := plainConn(t, server.Addr)
+	conn := plainConn(t, zktest.Shared(t).Addr)
 	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
 	acl, _, err := conn.GetACL(claimOf(l).path())
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestACLOfOurOwn(t *testing.T) {
 // The server grants no session below two ticks; a lease shorter than its session would not be free when it promises.
 func TestATTLBelowTheSessionsIsRefused(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	var err error
 	require.Eventually(t, func() bool { // a busy machine may lose a session as short as that
 		_, _, err = asker{t, b, "k"}.try("a", lasting(2*zktest.Tick-time.Millisecond))
@@ -88,7 +88,7 @@ func TestATTLBelowTheSessionsIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "200ms")
 
-	b = open(t, server.Addr, newRoot(), WithSessionTimeout(ttl))
+	b = open(t, zktest.Shared(t).Addr, newRoot(), WithSessionTimeout(ttl))
 	_, _, err = asker{t, b, "k"}.try("a", lasting(ttl-1))
 	require.ErrorIs(t, err, ErrInvalidTTL)
 	l := asker{t, b, "k"}.lease("a")
@@ -100,7 +100,7 @@ func TestATTLBelowTheSessionsIsRefused(t *testing.T) {
 func TestLongestTTL(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	b, other := open(t, need(t).Addr, root), open(t, server.Addr, root)
+	b, other := open(t, zktest.Shared(t).Addr, root), open(t, zktest.Shared(t).Addr, root)
 	ready(t, b)
 	ready(t, other)
 	longest := func(b *Backend, system string, own, want time.Duration) {
@@ -123,7 +123,7 @@ func TestLongestTTL(t *testing.T) {
 	got, err := b.longest(t.Context(), s, dir, time.Second, later+(10*time.Minute).Milliseconds())
 	require.NoError(t, err)
 	require.Equal(t, time.Second, got)
-	children, _, err := plainConn(t, server.Addr).Children(dir)
+	children, _, err := plainConn(t, zktest.Shared(t).Addr).Children(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{"1"}, children)
 }
@@ -131,7 +131,7 @@ func TestLongestTTL(t *testing.T) {
 func TestExchangesAreObserved(t *testing.T) {
 	testscope.Long(t, "takes 2 s")
 	t.Parallel()
-	proxy := zktest.NewProxy(t, need(t).Addr)
+	proxy := zktest.NewProxy(t, zktest.Shared(t).Addr)
 	b := open(t, proxy.Addr, newRoot())
 	ready(t, b)
 	var answered, silent atomic.Int64

@@ -13,6 +13,7 @@ import (
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/parts"
 	"github.com/wllock/wllock/internal/testscope"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 func permits(n int) func(*distributed.Request) {
@@ -35,7 +36,7 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 	t.Parallel()
 	const limit, waiters = 4, 20
 	root := newRoot()
-	b, other := open(t, need(t).Addr, root), open(t, need(t).Addr, root)
+	b, other := open(t, zktest.Shared(t).Addr, root), open(t, zktest.Shared(t).Addr, root)
 	var held []distributed.Lease
 	for i := range limit {
 		held = append(held, asker{t, other, "k"}.lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
@@ -68,7 +69,7 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 func TestManyPermits(t *testing.T) {
 	t.Parallel()
 	const limit = driver.MostFollowed + 8
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	ask := asker{t, b, "k"}
 	var held []distributed.Lease
 	for i := range limit {
@@ -93,7 +94,7 @@ func TestKilledPermit(t *testing.T) {
 	killed := func() time.Duration {
 		root := newRoot()
 		cmd := startHolder(t, root, childLimitEnv+"=2")
-		ask := asker{t, open(t, server.Addr, root), "k"}
+		ask := asker{t, open(t, zktest.Shared(t).Addr, root), "k"}
 		other := ask.lease("other", permits(2), lasting(long))
 		p, next := ask.place("next", permits(2), lasting(long)), ask.place("after", permits(2), lasting(long))
 		require.NoError(t, cmd.Process.Kill())

@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write "+scenesFile+" anew")
 // what the file says behind each step. A busy machine may be late: a scene that differs is played again, at a slower pace.
 func TestScenes(t *testing.T) {
 	t.Parallel()
-	need(t)
+	zktest.Shared(t)
 	text, err := os.ReadFile(scenesFile)
 	require.NoError(t, err)
 	all := strings.Split(strings.TrimSpace(string(text)), "\n\n")
@@ -84,11 +84,11 @@ type scene struct {
 // play returns the scene as it was played: a line for each step, as "STEP => ANSWER: REQUEST, REQUEST".
 func play(t *testing.T, pause time.Duration, script string) string {
 	s := &scene{
-		t: t, root: newRoot(), pause: pause, proxy: zktest.NewProxy(t, need(t).Addr), held: map[string]any{},
+		t: t, root: newRoot(), pause: pause, proxy: zktest.NewProxy(t, zktest.Shared(t).Addr), held: map[string]any{},
 		links: map[*testproc.Link][]byte{}, names: map[string]string{}, counts: map[string]int{},
 	}
 	s.proxy.SetFilters(s.record, nil)
-	s.other = open(t, server.Addr, s.root)
+	s.other = open(t, zktest.Shared(t).Addr, s.root)
 	var out []string
 	for line := range strings.Lines(script) {
 		line = strings.TrimSuffix(line, "\n")
@@ -144,7 +144,7 @@ func (s *scene) open(warm bool, opts ...Option) {
 	s.b = open(s.t, s.proxy.Addr, s.root, opts...)
 	if warm {
 		release(s.t, asker{s.t, s.b, "warm"}.lease("warm", lasting(long)))
-		conn := plainConn(s.t, server.Addr)
+		conn := plainConn(s.t, zktest.Shared(s.t).Addr)
 		for _, key := range []string{"k", "k2"} { // with a child that is not ours, so that the server leaves it
 			for _, one := range []string{"/" + key, "/" + key + "/foreign"} {
 				_, err := conn.Create(s.root+one, nil, 0, s.b.set.acl)
@@ -311,7 +311,7 @@ func (s *scene) enter(ctx context.Context, name string, args []string) string {
 
 // rob deletes an instance's nodes behind its back, or ends their session.
 func (s *scene) rob(instance string, session bool) {
-	conn := plainConn(s.t, server.Addr)
+	conn := plainConn(s.t, zktest.Shared(s.t).Addr)
 	require.Eventually(s.t, func() bool { // its owner takes a session back
 		names, _, err := conn.Children(s.root + "/k")
 		require.NoError(s.t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/zktest"
 )
 
 // The handshake of another connection is no proof, until a sync is answered later: a leader that was stopped, and replaced, answers it.
@@ -32,7 +33,7 @@ func TestAHandshakeIsNoProof(t *testing.T) {
 // Many callers of as many TTLs at a time: whoever meets a session that is being closed gets another one.
 func TestSessionsAreClosedBesideCallers(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	var all sync.WaitGroup
 	for i := range 2 * driver.MaxSessions {
 		all.Go(func() {
@@ -55,7 +56,7 @@ func TestSessionsAreClosedBesideCallers(t *testing.T) {
 func TestListOfManyKeys(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	b, conn := open(t, need(t).Addr, root), plainConn(t, server.Addr)
+	b, conn := open(t, zktest.Shared(t).Addr, root), plainConn(t, zktest.Shared(t).Addr)
 	held := []distributed.Lease{asker{t, b, "held"}.lease("a", lasting(long)), asker{t, b, "held2"}.lease("a", lasting(long))}
 	name := strings.Repeat("k", 512)
 	for i := 0; i*len(name) <= receiveBuffer; {

@@ -15,7 +15,7 @@ import (
 // One release wakes one waiter, of 50.
 func TestOneReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	ask := asker{t, b, "k"}
 	l := ask.lease("holder", lasting(long))
 	require.Eventually(t, func() bool { return b.watches("k") == 1 }, patience, time.Millisecond) // the holder's
@@ -38,7 +38,7 @@ func TestOneReleaseWakesOneWaiter(t *testing.T) {
 // A release wakes the run of readers that waits for it, and no other.
 func TestOneReleaseWakesOneRunOfReaders(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	ask := asker{t, b, "k"}
 	l := ask.lease("holder", lasting(long))
 	var run, later []distributed.Place
@@ -89,13 +89,13 @@ func TestUnusedKeysLeaveNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := newRoot()
-			b := open(t, need(t).Addr, root, change)
+			b := open(t, zktest.Shared(t).Addr, root, change)
 			for _, key := range []string{"a", "a/b", "..", "\U0001f512"} {
 				ask := asker{t, b, key}
 				release(t, ask.lease("i"))
 				release(t, ask.lease("i"))
 			}
-			conn := plainConn(t, server.Addr)
+			conn := plainConn(t, zktest.Shared(t).Addr)
 			require.Eventually(t, func() bool {
 				children, _, err := conn.Children(root)
 				return err == nil && len(children) == 0
@@ -109,7 +109,7 @@ func TestUnusedKeysLeaveNothing(t *testing.T) {
 func TestKeysOfOneUseAreDeletedByUs(t *testing.T) {
 	testscope.Long(t, "starts a server")
 	t.Parallel()
-	need(t)
+	zktest.Shared(t)
 	private, root := zktest.Start(t, "-Dznode.container.checkIntervalMs=3600000"), newRoot()
 	b := open(t, private.Addr, root, func(s *settings) { s.sweepPause = time.Second }) // longer than any is held
 	for i := range 50 {
@@ -125,7 +125,7 @@ func TestKeysOfOneUseAreDeletedByUs(t *testing.T) {
 // While parents go, requests find them missing, and create them again.
 func TestParentsGoWhileKeysAreUsed(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot(), func(s *settings) { s.persist, s.sweepPause = true, soon })
+	b := open(t, zktest.Shared(t).Addr, newRoot(), func(s *settings) { s.persist, s.sweepPause = true, soon })
 	ask, last := asker{t, b, "k"}, uint64(0)
 	for start := time.Now(); time.Since(start) < time.Second; {
 		l := ask.lease("i")
@@ -139,7 +139,7 @@ func TestParentsGoWhileKeysAreUsed(t *testing.T) {
 // What a lease and a place leave in memory.
 func TestNothingStaysInMemory(t *testing.T) {
 	t.Parallel()
-	b := open(t, need(t).Addr, newRoot())
+	b := open(t, zktest.Shared(t).Addr, newRoot())
 	ask := asker{t, b, "k"}
 	for range 20 {
 		l := ask.lease("a")

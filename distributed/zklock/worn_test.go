@@ -36,14 +36,14 @@ func madeBefore(t *testing.T, addr, root, key string) {
 // The suite, with lines of a few requests each.
 func TestConformanceOfWornNodes(t *testing.T) {
 	t.Parallel()
-	need(t)
+	zktest.Shared(t)
 	locktest.Run(t, locktest.Fixture{TTL: suiteTTL, Skip: locktest.Brief, Open: func(t locktest.TB) locktest.Service {
-		proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()
+		proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
 		patient := func(s *settings) { s.patience, s.sequences = suitePatience, 3 }
 		return locktest.Service{
 			Backend: open(t, proxy.Addr, root, patient),
 			Another: func() distributed.Backend { return open(t, proxy.Addr, root, patient) },
-			Expire:  func(key string) { expireLine(t, open(t, server.Addr, root, patient), key) },
+			Expire:  func(key string) { expireLine(t, open(t, zktest.Shared(t).Addr, root, patient), key) },
 			Cut:     proxy.Stall,
 		}
 	}})
@@ -52,7 +52,7 @@ func TestConformanceOfWornNodes(t *testing.T) {
 // expireLine deletes the nodes of a key's owners.
 func expireLine(t locktest.TB, b *Backend, key string) {
 	t.Helper()
-	conn := plainConn(t, server.Addr)
+	conn := plainConn(t, zktest.Shared(t).Addr)
 	v, err := b.line(b.dirOf(key), func(dir string) (got children, err error) {
 		got.names, got.stat, err = conn.Children(dir)
 		return got, err
@@ -72,16 +72,16 @@ func expireLine(t locktest.TB, b *Backend, key string) {
 func TestAWornNodeKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	madeBefore(t, need(t).Addr, root, "k") // which has sequence 0
-	early, late := open(t, server.Addr, root, wearing(3)), open(t, server.Addr, root, wearing(3))
+	madeBefore(t, zktest.Shared(t).Addr, root, "k") // which has sequence 0
+	early, late := open(t, zktest.Shared(t).Addr, root, wearing(3)), open(t, zktest.Shared(t).Addr, root, wearing(3))
 	l := asker{t, early, "k"}.lease("a", lasting(long))
 	last := fence(t, l)
 	var places []distributed.Place
-	for i, b := range []*Backend{late, early, early, late, early, open(t, server.Addr, root, wearing(3))} {
+	for i, b := range []*Backend{late, early, early, late, early, open(t, zktest.Shared(t).Addr, root, wearing(3))} {
 		places = append(places, asker{t, b, "k"}.place(fmt.Sprint("b", i), lasting(long)))
 	}
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
-	children, _, err := plainConn(t, server.Addr).Children(root + "/k/" + nextName)
+	children, _, err := plainConn(t, zktest.Shared(t).Addr).Children(root + "/k/" + nextName)
 	require.NoError(t, err)
 	require.Contains(t, children, nextName, "a third node is in use")
 	for i, p := range places {
@@ -112,8 +112,8 @@ func TestAWornNodeKeepsTheOrder(t *testing.T) {
 func TestReadersOfAWornNode(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	madeBefore(t, need(t).Addr, root, "k")
-	b, other := open(t, server.Addr, root, wearing(2)), open(t, server.Addr, root, wearing(2))
+	madeBefore(t, zktest.Shared(t).Addr, root, "k")
+	b, other := open(t, zktest.Shared(t).Addr, root, wearing(2)), open(t, zktest.Shared(t).Addr, root, wearing(2))
 	above := asker{t, b, "k"}.lease("a", shared, lasting(long))
 	below := asker{t, other, "k"}.lease("b", shared, lasting(long))
 	p := asker{t, other, "k"}.place("c", lasting(long))
@@ -129,10 +129,10 @@ func TestReadersOfAWornNode(t *testing.T) {
 func TestACrashAtAWornNode(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	madeBefore(t, need(t).Addr, root, "k")
-	b := open(t, server.Addr, root, wearing(2))
+	madeBefore(t, zktest.Shared(t).Addr, root, "k")
+	b := open(t, zktest.Shared(t).Addr, root, wearing(2))
 	l := asker{t, b, "k"}.lease("a", lasting(long))
-	conn, dir := plainConn(t, server.Addr), root+"/k"
+	conn, dir := plainConn(t, zktest.Shared(t).Addr), root+"/k"
 	_, err := conn.Create(dir+"/"+head(distributed.Exclusive, parts.Tag("dead"), strings.Repeat("A", idLength)), []byte("dead"),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestACrashAtAWornNode(t *testing.T) {
 	p := asker{t, b, "k"}.place("b", lasting(long))
 	release(t, l)
 	release(t, granted(t, p))
-	_, _, err = asker{t, open(t, server.Addr, root, wearing(2)), "k"}.try("c", func(r *distributed.Request) { r.NoWait = true })
+	_, _, err = asker{t, open(t, zktest.Shared(t).Addr, root, wearing(2)), "k"}.try("c", func(r *distributed.Request) { r.NoWait = true })
 	require.NoError(t, err)
 }
 
@@ -149,9 +149,9 @@ func TestACrashAtAWornNode(t *testing.T) {
 func TestANextNodeThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	madeBefore(t, need(t).Addr, root, "k")
-	b := open(t, server.Addr, root)
-	_, err := plainConn(t, server.Addr).Create(root+"/k/"+nextName, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	madeBefore(t, zktest.Shared(t).Addr, root, "k")
+	b := open(t, zktest.Shared(t).Addr, root)
+	_, err := plainConn(t, zktest.Shared(t).Addr).Create(root+"/k/"+nextName, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	b.useNext(root+"/k", root+"/k/"+nextName)
 	_, _, err = asker{t, b, "k"}.try("a")
@@ -167,8 +167,8 @@ func TestLostAnswersAtAWornNode(t *testing.T) {
 	for name, text := range map[string]string{"a request": "x-" + parts.Tag("a"), "the next node": nextName} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy, root := zktest.NewProxy(t, need(t).Addr), newRoot()
-			madeBefore(t, server.Addr, root, "k")
+			proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
+			madeBefore(t, zktest.Shared(t).Addr, root, "k")
 			b := open(t, proxy.Addr, root, wearing(1))
 			release(t, asker{t, b, "warm"}.lease("b", lasting(long)))
 			proxy.LoseReply(text)
@@ -187,7 +187,7 @@ func TestLostAnswersAtAWornNode(t *testing.T) {
 func TestWornNodesGo(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
-	b, conn := open(t, need(t).Addr, root, wearing(1)), plainConn(t, server.Addr)
+	b, conn := open(t, zktest.Shared(t).Addr, root, wearing(1)), plainConn(t, zktest.Shared(t).Addr)
 	for range 3 {
 		release(t, asker{t, b, "k"}.lease("a", lasting(long)))
 	}
@@ -202,7 +202,7 @@ func TestWornNodesGo(t *testing.T) {
 func TestTheEndOfTheSequence(t *testing.T) {
 	testscope.Long(t, "restarts a server")
 	t.Parallel()
-	need(t)
+	zktest.Shared(t)
 	private := zktest.Start(t)
 	root := newRoot()
 	madeBefore(t, private.Addr, root, "near")

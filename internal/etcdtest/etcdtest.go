@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/wllock/wllock/internal/testproc"
@@ -134,22 +133,10 @@ func isReady(s *Server) bool {
 	return bytes.Contains(testproc.Ask(s.Addr, []byte("GET /health HTTP/1.0\r\n\r\n")), []byte(`"health":"true"`))
 }
 
-// shared is a server that lives as long as the test binary runs its tests.
-var shared struct {
-	once   sync.Once
-	server *Server
-	t      packageTB
-}
+var shared testproc.Shared[*Server]
 
 // Main wraps the tests of a package that use Shared. It stops the server when all tests have ended.
-func Main(m interface{ Run() int }) interface{ Run() int } { return tests{m} }
-
-type tests struct{ m interface{ Run() int } }
-
-func (s tests) Run() int {
-	defer shared.t.cleanUp()
-	return s.m.Run()
-}
+func Main(m interface{ Run() int }) interface{ Run() int } { return shared.Main(m) }
 
 // Shared returns the server that all tests of the package use. It is not to be killed, paused or configured. TestMain begins with
 //
@@ -157,49 +144,5 @@ func (s tests) Run() int {
 func Shared(t TB) *Server {
 	t.Helper()
 	testproc.Need(t, Missing())
-	shared.once.Do(func() {
-		defer func() {
-			if p := recover(); p != nil && p != any(&shared.t) {
-				panic(p)
-			}
-		}()
-		shared.server = Start(&shared.t)
-	})
-	if shared.server == nil {
-		t.Fatalf("no etcd: %v", shared.t.failure)
-	}
-	return shared.server
-}
-
-// packageTB is the TB of what a package's tests share.
-type packageTB struct {
-	mu       sync.Mutex
-	cleanups []func() // guarded by mu
-	failure  error
-}
-
-func (t *packageTB) Helper() {}
-
-func (t *packageTB) Cleanup(f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cleanups = append(t.cleanups, f)
-}
-
-// Fatalf ends Start by a panic, as a test's ends its goroutine.
-func (t *packageTB) Fatalf(format string, args ...any) {
-	t.failure = fmt.Errorf(format, args...)
-	panic(t)
-}
-
-func (t *packageTB) Skipf(format string, args ...any) { t.Fatalf(format, args...) }
-
-func (t *packageTB) cleanUp() {
-	t.mu.Lock()
-	all := t.cleanups
-	t.cleanups = nil
-	t.mu.Unlock()
-	for last := len(all) - 1; last >= 0; last-- {
-		all[last]()
-	}
+	return shared.Get(t, "etcd", func(t TB) *Server { return Start(t) })
 }

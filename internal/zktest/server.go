@@ -28,7 +28,7 @@ const (
 	config         = "zoo.cfg"
 )
 
-// TB is the part of a testing.TB that this package needs. A TestMain has a small one of its own.
+// TB is the part of a testing.TB that this package needs.
 type TB = testproc.TB
 
 // Server is one ZooKeeper process.
@@ -178,12 +178,14 @@ func (s *Server) CutOffFromEnsemble(on bool) {
 	}
 }
 
-// Shared runs all tests of a package with one server, from TestMain. It is nil if there is none here.
-func Shared(run func(*Server) int) (code int) {
-	if Missing() != nil {
-		return run(nil)
-	}
-	var t testproc.Scope
-	defer t.End()
-	return run(Start(&t))
+var shared testproc.Shared[*Server]
+
+// Main wraps the tests of a package that use Shared. It stops the server when all tests have ended.
+func Main(m interface{ Run() int }) interface{ Run() int } { return shared.Main(m) }
+
+// Shared returns the server that all tests of the package use. It is not to be killed, paused or configured.
+func Shared(t TB) *Server {
+	t.Helper()
+	testproc.Need(t, Missing())
+	return shared.Get(t, "zookeeper", func(t TB) *Server { return Start(t) })
 }
