@@ -10,7 +10,7 @@ type room struct {
 	// sealed is all that a program links from other modules when it imports the room, however indirectly.
 	// Rooms without it are judged by their own imports only.
 	sealed []string
-	// program says that nobody imports it, so that it may link what is an application's choice.
+	// program says that only tests import it, or nobody, so that it may link what is an application's choice.
 	program bool
 }
 
@@ -182,6 +182,10 @@ var rooms = []room{
 	{
 		path: "wllocktest", what: "Lockers and faults for tests of applications", knows: []string{".", "distributed", "distributed/memlock"},
 		sealed: underRoot,
+	},
+	{
+		path: "internal/guardtest", what: "tests of the guard of a web framework", program: true,
+		knows: []string{".", "middleware/httpguard", "middleware/ratelimit", "wllocktest"}, imports: []string{"github.com/stretchr/testify"},
 	},
 	{
 		path: "config", what: "a Locker from the environment",
