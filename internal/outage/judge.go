@@ -53,7 +53,8 @@ type judge struct {
 	wake       chan struct{}          // holds one; ends its pause
 	wg         sync.WaitGroup         // of it and of the echoes; Add under mu, unless ctx has ended
 
-	users int // guarded by judges.mu
+	users  int  // guarded by judges.mu
+	shared bool // by all policies over the backend, which judges has; never changed
 
 	mu        sync.Mutex // guards all below
 	ttl       time.Duration

@@ -32,7 +32,7 @@ func judgeOf(b distributed.Backend, ttl time.Duration) *judge {
 			j.observes = true
 			j.unobserve = o.Observe(j.observe)
 		}
-		if shared {
+		if j.shared = shared; shared {
 			judges.all[b] = j
 		}
 	}
@@ -84,17 +84,9 @@ func (j *judge) left(l listener) bool {
 		return false
 	}
 	j.cancel() // under mu: either start finds it, or Wait the goroutine
-	if judges.all[j.key()] == j {
-		delete(judges.all, j.key())
+	if j.shared {
+		delete(judges.all, j.backend)
 	}
 	j.unobserve()
 	return true
-}
-
-// key is what the judge is registered by; nil if it is not.
-func (j *judge) key() distributed.Backend {
-	if !reflect.ValueOf(j.backend).Comparable() {
-		return nil
-	}
-	return j.backend
 }

@@ -62,7 +62,7 @@ func (t *Tenure) ask(ctx context.Context, ask Ask, prev distributed.AsyncLease) 
 	if prev != nil {
 		if err == nil || errors.Is(err, distributed.ErrHeld) {
 			watch.Stop(prev)
-			t.released(prev)
+			t.LeaseReleased(prev, nil)
 		} else {
 			t.releasePrev()
 		}

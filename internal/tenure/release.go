@@ -52,7 +52,7 @@ func (t *Tenure) ReleaseAndWait(ctx context.Context, turn Turn) error {
 	case err == nil || errors.Is(err, distributed.ErrLeaseLost):
 		t.LeaseReleased(lease, err)
 	case lease.StartRelease(): // else the answer comes to LeaseReleased; until then it is prev
-		t.released(lease)
+		t.LeaseReleased(lease, nil)
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func (t *Tenure) releaseAll(turn Turn) {
 	switch {
 	case prev == nil:
 	case start && prev.StartRelease():
-		t.released(prev)
+		t.LeaseReleased(prev, nil)
 	default:
 		t.mu.Lock()
 		if t.outgoing.prev != nil { // else it was answered meanwhile
@@ -98,7 +98,7 @@ func (t *Tenure) releasePrev() {
 	prev, start := t.outgoing.start()
 	t.mu.Unlock()
 	if start && prev.StartRelease() {
-		t.released(prev)
+		t.LeaseReleased(prev, nil)
 	}
 }
 
@@ -132,7 +132,7 @@ func (t *Tenure) makePrev() {
 	}
 }
 
-// LeaseReleased implements distributed.Watcher.
+// LeaseReleased implements distributed.Watcher. A nil error also says that l needs no more care: the backend has answered what it could.
 func (t *Tenure) LeaseReleased(l distributed.Lease, err error) {
 	t.mu.Lock()
 	var tag any
@@ -149,14 +149,6 @@ func (t *Tenure) LeaseReleased(l distributed.Lease, err error) {
 	if ours && err != nil && t.group.config.Failed != nil {
 		t.group.config.Failed(tag, key, err)
 	}
-	t.unpin(unpin)
-}
-
-// released notes that l needs no more care: it is released, or the backend has answered what it could.
-func (t *Tenure) released(l distributed.AsyncLease) {
-	t.mu.Lock()
-	unpin := t.outgoing.prev == l && t.outgoing.clear()
-	t.mu.Unlock()
 	t.unpin(unpin)
 }
 

@@ -22,13 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit codes of shells for a command that did not run.
-const (
-	CannotExecute = 126
-	NotFound      = 127
-	// signalled is added to the number of the signal that ended a command.
-	signalled = 128
-)
+// signalled is added to the number of the signal that ended a command.
+const signalled = 128
 
 // The last attempts: how long those that SIGKILL was sent to may take to end, and how often what was forked meanwhile is looked for.
 const (
@@ -61,18 +56,6 @@ func CodeOf(s os.Signal) int {
 	return signalled + int(n)
 }
 
-// Error is the reason why a command did not run.
-type Error struct {
-	Code int
-	Err  error
-}
-
-// Error implements error.
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap returns the system's error.
-func (e *Error) Unwrap() error { return e.Err }
-
 // Look finds a program, so that one that is missing is noticed before a lock is taken for it.
 func Look(name string) (path string, err error) {
 	if path, err = exec.LookPath(name); err == nil || errors.Is(err, exec.ErrDot) {
@@ -92,14 +75,6 @@ type Child struct {
 	status     syscall.WaitStatus // may be read when done is closed
 	done       chan struct{}      // closed by await, when the command has ended
 	gone       chan struct{}      // closed by await, after done: when this process has no child any more
-}
-
-// Process is one that runs.
-type Process struct {
-	Pid   int
-	Name  string
-	Err   error // why End could not end it. nil: the system has not done so yet
-	group int
 }
 
 // Start starts a command with the standard files of this process and every other that it has inherited.

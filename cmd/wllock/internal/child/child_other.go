@@ -9,24 +9,6 @@ import (
 	"time"
 )
 
-// Exit codes of shells for a command that did not run.
-const (
-	CannotExecute = 126
-	NotFound      = 127
-)
-
-// Error is the reason why a command did not run.
-type Error struct {
-	Code int
-	Err  error
-}
-
-// Error implements error.
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap returns the system's error.
-func (e *Error) Unwrap() error { return e.Err }
-
 var errUnsupported = errors.New("commands can be run on Unix only")
 
 // Look refuses: a process group is needed.
@@ -34,13 +16,6 @@ func Look(string) (string, error) { return "", &Error{CannotExecute, errUnsuppor
 
 // Child is a running command.
 type Child struct{}
-
-// Process is one that runs.
-type Process struct {
-	Pid  int
-	Name string
-	Err  error
-}
 
 // Start refuses.
 func Start(string, []string, []string) (*Child, error) {

@@ -1,10 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -20,6 +20,7 @@ import (
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/distributed/zklock"
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/openurl"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 
 // settings reads the environment, in which the flags and a system that is named otherwise take their place.
 func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
-	for variable, value := range map[string]string{backendVariable: c.String("backend"), systemVariable: firstOf(system, c.String("system"))} {
+	for variable, value := range map[string]string{backendVariable: c.String("backend"), systemVariable: cmp.Or(system, c.String("system"))} {
 		if value == "" {
 			continue
 		}
@@ -51,30 +52,13 @@ func (a *app) settings(c *cli.Command, system string) (config.Config, error) {
 	return withOpeners(settings), a.readSecret(c, settings)
 }
 
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
 // withOpeners adds the backends that are modules of their own.
 func withOpeners(c config.Config) config.Config {
 	c = c.WithOpener("postgres", postgres.Opener()).WithOpener("mysql", mysql.Opener()).WithOpener("sqlite", sqlite.Opener())
 	for _, secure := range []string{"", "s"} {
-		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("memcached"+secure, openMemcached)
+		c = c.WithOpener("etcd"+secure, etcdlock.Opener()).WithOpener("zk"+secure, zklock.Opener()).WithOpener("memcached"+secure, openurl.Opener(memcachelock.Open, nil))
 	}
 	return c
-}
-
-func openMemcached(_ context.Context, u *url.URL) (distributed.Backend, error) {
-	b, err := memcachelock.Open(u.String())
-	if err != nil {
-		return nil, err // not a nil *Backend in an interface
-	}
-	return b, nil
 }
 
 // inspected runs f with the backend's Inspector, whose calls are bounded, and closes that.
@@ -131,7 +115,7 @@ func openError(err error) error {
 
 // system is the one that a flag or the environment names.
 func (a *app) system(c *cli.Command) string {
-	return firstOf(c.String("system"), os.Getenv(systemVariable))
+	return cmp.Or(c.String("system"), os.Getenv(systemVariable))
 }
 
 // fullName joins the arguments NAME KEY, or checks the only one, a full name.

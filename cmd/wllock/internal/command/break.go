@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func (a *app) breakOne(ctx context.Context, c *cli.Command, i distributed.Inspec
 	if !found.Held() {
 		return &exit{code: no}
 	}
-	by := firstOf(c.String("by"), operator())
+	by := cmp.Or(c.String("by"), operator())
 	if _, err := distributed.NewBreaking(found, by, c.String("reason")); err != nil {
 		return &exit{usage, err}
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -71,7 +72,7 @@ func (a *app) migrate() *cli.Command {
 			}
 			ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 			defer cancel()
-			settings, err := a.settings(c, firstOf(a.system(c), "any")) // tables are for all systems
+			settings, err := a.settings(c, cmp.Or(a.system(c), "any")) // tables are for all systems
 			if err != nil {
 				return err
 			}

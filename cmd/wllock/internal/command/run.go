@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func (a *app) runAction(ctx context.Context, c *cli.Command) error {
 	defer cancel(nil)
 	locker, lock, err := j.acquire(ctx, c.Duration("timeout"), cancel)
 	if locker != nil {
-		defer func() { _ = closeWithin(locker) }()
+		defer func() { _ = timely(locker.Close) }()
 	}
 	if err != nil {
 		return j.refusal(err)
@@ -207,18 +208,9 @@ func (j *job) acquire(ctx context.Context, timeout time.Duration, cancel context
 			if ended != nil && got.lock != nil { // the grant came first: it is given back
 				_ = release(got.lock)
 			}
-			return got.locker, got.lock, firstError(ended, got.err)
+			return got.locker, got.lock, cmp.Or(ended, got.err)
 		}
 	}
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ask connects and waits for the lock. An outage policy of services is not for commands: each process would run its own.
@@ -240,8 +232,7 @@ func refusal(err error) error {
 	if e, ok := errors.AsType[*child.Error](err); ok {
 		code = e.Code
 	}
-	switch {
-	case errors.Is(err, wllock.ErrUnavailable):
+	if errors.Is(err, wllock.ErrUnavailable) {
 		code = unavailable
 	}
 	return &exit{code, err}
@@ -380,14 +371,11 @@ func environment(own []string, lock *wllock.Lock) []string {
 	return append(env, keyVariable+"="+lock.Key(), fenceVariable+"="+strconv.FormatUint(lock.Fence(), 10), pidVariable+"="+strconv.Itoa(os.Getpid()))
 }
 
-func release(lock *wllock.Lock) error {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
-	defer cancel()
-	return lock.Release(ctx)
-}
+func release(lock *wllock.Lock) error { return timely(lock.Release) }
 
-func closeWithin(locker *wllock.Locker) error {
+// timely gives the backend some time to answer.
+func timely(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
-	return locker.Close(ctx)
+	return f(ctx)
 }
