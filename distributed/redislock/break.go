@@ -33,7 +33,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 		return record, err
 	}
 	c := b.s.breaks(key, identity.NewAttempt(b.client.NextNumber()), found.State, string(text))
-	if _, err = b.s.ask(ctx, c, orphanTTL, breakBudget); err != nil {
+	if _, err = b.s.ask(ctx, c, conn.OrphanTTL, breakBudget); err != nil {
 		return record, err
 	}
 	w := words(c.Reply)
@@ -48,7 +48,7 @@ func (b *Backend) Break(ctx context.Context, found distributed.Inspection, by, r
 
 // breaks ends what was found.
 func (s *sender) breaks(key string, id identity.Attempt, found, text string) *conn.Call {
-	w := s.attempt(id, key, breaker, distributed.Exclusive, orphanTTL, distributed.ClaimWindow(orphanTTL))
+	w := s.attempt(id, key, breaker, distributed.Exclusive, conn.OrphanTTL, distributed.ClaimWindow(conn.OrphanTTL))
 	all := keysOf(key, breaker)
 	args := append([]any{}, w.args[tokenArg:settingsArg]...)
 	args = append(args, w.fixed.settings, fenceArg(w.space.seen.Load()), found, text, distributed.BrokenMemory.Milliseconds())

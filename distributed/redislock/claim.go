@@ -54,7 +54,7 @@ func (d half) Prepare(ctx context.Context, a *attempt) error {
 	if err := check(a.Request); err != nil {
 		return err
 	}
-	d.sub.noteTTL(a.TTL)
+	d.sub.pace.Note(a.TTL)
 	if !d.isProven(a.Key) {
 		if err := d.prove(ctx, max(a.TTL*3/2, firstBudget), a.Key); err != nil {
 			return err

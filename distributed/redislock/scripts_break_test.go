@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // breakIt has somebody who is no client end the lock by force, as it is now or as it is not any more.
@@ -19,7 +20,7 @@ func (s *sequence) breakIt(view *keysView, st step) []execution {
 	if st.luck%8 == 7 { // others have it by now
 		found = found[:len(found)-1] + string('0'+(found[len(found)-1]-'0'+1)%10)
 	}
-	a := &simAttempt{c: c, number: 1, text: simID(1).String(), ttl: orphanTTL, window: distributed.ClaimWindow(orphanTTL)}
+	a := &simAttempt{c: c, number: 1, text: simID(1).String(), ttl: conn.OrphanTTL, window: distributed.ClaimWindow(conn.OrphanTTL)}
 	a.id = c.process.process + ":" + a.text + ":" + breaker
 	return []execution{{request: &simRequest{a: a, call: c.process.breaks(s.key, simID(1), found, "{}"), sent: s.now}, luck: st.fate}}
 }

@@ -1,35 +1,23 @@
 package redislock
 
 import (
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
-const (
-	// idlePing is how often a subscription is checked before any TTL is known, and at least.
-	idlePing = time.Second
-	// busiestPing bounds the pings when leases are very short.
-	busiestPing = 25 * time.Millisecond
-	// syncSpread is the time given to each waiting key after a gap in the messages, so that they do not all ask at once.
-	syncSpread = 50 * time.Microsecond
-	// orphanTTL is assumed of a grant whose attempt is not known any more.
-	orphanTTL = 5 * time.Second
-	// subscribeWait is how long a probe waits to learn whether the subscription is allowed. Without an outcome by then the
-	// backend works on, by heartbeats.
-	subscribeWait = 500 * time.Millisecond
-)
+// subscribeWait is how long a probe waits to learn whether the subscription is allowed. Without an outcome by then the backend works on,
+// by heartbeats.
+const subscribeWait = 500 * time.Millisecond
 
 // subscription is the one of a Backend, for all its keys and instances: a channel for each system, over one connection. Messages can be
 // lost, doubled and overtake each other. None is needed: they only make things quick.
 type subscription struct {
-	b      *Backend
-	s      *session
-	minTTL atomic.Int64 // the shortest TTL asked for, in ns
+	b    *Backend
+	s    *session
+	pace conn.Pace // rule R10
 
 	once sync.Once // starts listening
 	wg   sync.WaitGroup
@@ -53,7 +41,7 @@ func newSubscription(b *Backend) *subscription { return &subscription{b: b, s: b
 func (u *subscription) open() {
 	u.once.Do(func() {
 		tr := u.s.tr
-		u.wg.Go(func() { tr.ListenTo(u.s.ctx, u.s.spaces.channels, u.interval, u) })
+		u.wg.Go(func() { tr.ListenTo(u.s.ctx, u.s.spaces.channels, u.pace.Interval, u) })
 	})
 }
 
@@ -61,24 +49,6 @@ func (u *subscription) open() {
 func (u *subscription) close() {
 	u.once.Do(func() {}) // never opened: it stays so
 	u.wg.Wait()
-}
-
-func (u *subscription) noteTTL(ttl time.Duration) {
-	for {
-		old := u.minTTL.Load()
-		if (old != 0 && old <= int64(ttl)) || u.minTTL.CompareAndSwap(old, int64(ttl)) {
-			return
-		}
-	}
-}
-
-// interval is H of the shortest TTL: a half-open connection is noticed within two (rule R10).
-func (u *subscription) interval() time.Duration {
-	ttl := time.Duration(u.minTTL.Load())
-	if ttl == 0 {
-		return idlePing
-	}
-	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
 }
 
 // OnSubscribe implements conn.ChannelListener. Earlier messages may be lost, so every place of the system sends a heartbeat (rule R10).
@@ -95,8 +65,7 @@ func (u *subscription) OnSubscribe(channel string) {
 			continue
 		}
 		if a.Waiting() {
-			spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.TTL)/2)
-			a.LookIn(rand.N(spread + 1))
+			a.LookIn(conn.SyncPause(len(all), a.TTL))
 		} else if a.Held() {
 			a.Refused()
 		}
@@ -193,7 +162,7 @@ func (u *subscription) grant(a *attempt, m message) {
 
 // giveBack returns a grant that nobody waits for any more (rule R4).
 func (u *subscription) giveBack(m message) {
-	a := u.b.client.Orphan(m.attempt.Number, distributed.Request{Key: m.key, Mode: m.mode, TTL: orphanTTL})
+	a := u.b.client.Orphan(m.attempt.Number, distributed.Request{Key: m.key, Mode: m.mode, TTL: conn.OrphanTTL})
 	u.b.identify(a, m.attempt, m.instance)
 	a.Discard()
 }

@@ -94,7 +94,7 @@ func (b *Backend) breaks(ctx context.Context, found distributed.Inspection, reco
 
 func (b *Backend) breakCall(found distributed.Inspection, record *distributed.Breaking) (conn.Call, error) {
 	in := b.space(conn.SystemOf(found.Key))
-	a := &attempt{b: b, in: in, token: tokenOf(b.attempts.next(), b.process), instance: "-", ttl: orphanTTL}
+	a := &attempt{b: b, in: in, token: tokenOf(b.attempts.next(), b.process), instance: "-", ttl: conn.OrphanTTL}
 	a.keys = append(keysOf(found.Key), brokenKey(found.Key), fenceKey(found.Key))
 	text, err := json.Marshal(broken{a.token, *record})
 	if err != nil {

@@ -2,21 +2,10 @@ package redlock
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
-)
-
-const (
-	// idlePing is how often a subscription is checked before any TTL is known, and at least; busiestPing bounds the pings when
-	// leases are very short.
-	idlePing, busiestPing = time.Second, 25 * time.Millisecond
-	// syncSpread is the time given to each waiting key after a gap in the messages, so that they do not all ask at once.
-	syncSpread = 50 * time.Microsecond
-	// orphanTTL is assumed of a vote whose attempt is not known any more.
-	orphanTTL = 5 * time.Second
 )
 
 // listen starts the subscriptions, the first time: one per server, for all keys and instances, with a channel for each system. None of
@@ -24,27 +13,9 @@ const (
 func (b *Backend) listen() {
 	b.once.Do(func() {
 		for _, n := range b.nodes {
-			b.listens.Go(func() { n.tr.ListenTo(b.listenCtx, n.channels, b.pingInterval, n) })
+			b.listens.Go(func() { n.tr.ListenTo(b.listenCtx, n.channels, b.pace.Interval, n) })
 		}
 	})
-}
-
-func (b *Backend) noteTTL(ttl time.Duration) {
-	for {
-		old := b.minTTL.Load()
-		if (old != 0 && old <= int64(ttl)) || b.minTTL.CompareAndSwap(old, int64(ttl)) {
-			return
-		}
-	}
-}
-
-// pingInterval is H of the shortest TTL: a half-open connection is noticed within two.
-func (b *Backend) pingInterval() time.Duration {
-	ttl := time.Duration(b.minTTL.Load())
-	if ttl == 0 {
-		return idlePing
-	}
-	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
 }
 
 // OnSubscribe implements conn.ChannelListener. Earlier messages may be lost, so every place of the system sends a heartbeat, and every
@@ -57,8 +28,7 @@ func (n *node) OnSubscribe(channel string) {
 		if a.in != in {
 			continue
 		}
-		spread := min(syncSpread*time.Duration(len(all)), distributed.HeartbeatInterval(a.ttl)/2)
-		at := time.Now().Add(rand.N(spread + 1))
+		at := time.Now().Add(conn.SyncPause(len(all), a.ttl))
 		a.mu.Lock()
 		l := a.lease
 		if a.state == waiting {
@@ -114,8 +84,8 @@ func (n *node) OnMessage(channel, text string) {
 // giveBack returns a vote that nobody here waits for any more.
 func (n *node) giveBack(m message) {
 	in := n.b.space(conn.SystemOf(m.key))
-	a := &attempt{b: n.b, in: in, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: orphanTTL}
-	a.leaveNode(n, time.Now().Add(orphanTTL), nil)
+	a := &attempt{b: n.b, in: in, token: m.token, instance: "-", keys: keysOf(m.key), lane: laneOf(m.key), ttl: conn.OrphanTTL}
+	a.leaveNode(n, time.Now().Add(conn.OrphanTTL), nil)
 }
 
 // contended notes what one server says about others that wait: by a notice (sent is zero), or by the answer to a renewal that was sent then,

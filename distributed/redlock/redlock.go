@@ -42,9 +42,9 @@ type Backend struct {
 	listenCtx context.Context
 	deafen    context.CancelFunc
 
+	pace   conn.Pace    // of subscriptions
 	pauses atomic.Int32 // nodes that are paused
 	rtt    atomic.Int64 // smoothed time until a majority answers, in ns
-	minTTL atomic.Int64 // the shortest asked for, in ns
 	splits atomic.Int64 // votes yielded, for tests
 	ending atomic.Int64 // when Close gives up, in ns since 1970; 0: it was not called
 
@@ -149,7 +149,7 @@ func (b *Backend) register(ctx context.Context, req distributed.Request) (*attem
 	if err := b.twinned(); err != nil {
 		return nil, b.unavailable("enter", err)
 	}
-	b.noteTTL(req.TTL)
+	b.pace.Note(req.TTL)
 	a := newAttempt(b, req)
 	if !b.attempts.add(a) {
 		return nil, distributed.ErrClosed

@@ -66,7 +66,7 @@ func single(o *redis.Options, c Config, dial time.Duration) *goRedis {
 	o.PipelinePoolSize = -1  // pipelines share the connections
 	o.DisableIdentity = true // a round trip less for each connection: no CLIENT SETINFO
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClient(o), prefix: c.prefixOf(), setup: setupTrips(o.TLSConfig, o.DB), silence: silence, room: room}
+	return &goRedis{client: redis.NewClient(o), prefix: c.PrefixOf, setup: setupTrips(o.TLSConfig, o.DB), silence: silence, room: room}
 }
 
 // behindSentinels is single for the options of a client whose dialer asks sentinels.
@@ -98,7 +98,7 @@ func cluster(o *redis.ClusterOptions, c Config) *goRedis {
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DisableRoutingPolicies = true // every call goes where its keys are; policies would first ask some node for COMMAND
 	c.authenticate(&o.Username, &o.Password, &o.CredentialsProvider, &o.CredentialsProviderContext, &o.StreamingCredentialsProvider)
-	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.prefixOf(), setup: setupTrips(o.TLSConfig, 0), silence: silence, room: room}
+	return &goRedis{client: redis.NewClusterClient(o), cluster: true, prefix: c.PrefixOf, setup: setupTrips(o.TLSConfig, 0), silence: silence, room: room}
 }
 
 // fewestConns is the least that MaxActiveConns may be: one connection for callers, one for what keeps their leases, and one
@@ -125,14 +125,6 @@ func (c Config) roomFor(limit int, size, dials *int) room {
 	}
 	*dials = *size
 	return r
-}
-
-// prefixOf returns PrefixOf, or what is always Prefix.
-func (c Config) prefixOf() func(key string) string {
-	if c.PrefixOf != nil {
-		return c.PrefixOf
-	}
-	return func(string) string { return c.Prefix }
 }
 
 // nameFor returns the name of connections; "": they have the one that the caller's client gives them.

@@ -14,8 +14,7 @@ import (
 type Config struct {
 	Username     string // takes precedence over the client's, "" if none
 	PasswordFile string // takes precedence over the client's, "" if none
-	Prefix       string // of channels and helper keys: an ACL rule for it is proposed when the server refuses one
-	// PrefixOf is Prefix for a call with this key, where that depends on it. nil if it does not.
+	// PrefixOf is that of the channel and the helper keys of a key: an ACL rule for it is proposed when the server refuses one.
 	PrefixOf   func(key string) string
 	ClientName string // of connections, unless the caller's client names its own, "" if none
 	// Pipelines is how many exchanges of several calls, and of calls that go ahead, may be under way with one server at once.
@@ -47,19 +46,11 @@ type Transport interface {
 	// Scan returns a page of the keys that begin with a prefix and are no helper keys, and the cursor of the next one. "" says that it was
 	// the last, and as a cursor begins. It looks at about limit keys.
 	Scan(ctx context.Context, cursor, prefix string, limit int) (keys []string, next string, err error)
-	// Listen subscribes to one channel and passes on its messages until ctx ends. It reconnects by itself. interval
-	// says how often the connection is checked: after two intervals without a sign of life it is replaced.
-	Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener)
-	// ListenTo is Listen for several channels, over one connection. It makes none before the first channel is there.
+	// ListenTo subscribes to channels, over one connection, and passes on their messages until ctx ends. It makes none before the first
+	// channel is there, and reconnects by itself. interval says how often the connection is checked: after two intervals without a sign of
+	// life it is replaced.
 	ListenTo(ctx context.Context, channels *Channels, interval func() time.Duration, l ChannelListener)
 	Close() error
-}
-
-// Listener receives the events of a subscription. Calls come one after the other and must not block.
-type Listener interface {
-	OnMessage(message string)
-	OnSubscribe()           // from now on messages arrive. Earlier ones may be lost
-	OnDisconnect(err error) // the subscription failed or broke
 }
 
 // Info is what matters of a server's INFO.

@@ -2,11 +2,14 @@ package conn
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/parts"
 )
 
@@ -59,7 +62,7 @@ func (c *Channels) some(ctx context.Context) bool {
 	return true
 }
 
-// ChannelListener is a Listener to several channels. Calls come one after the other and must not block.
+// ChannelListener receives the events of a subscription. Calls come one after the other and must not block.
 type ChannelListener interface {
 	OnMessage(channel, message string)
 	OnSubscribe(channel string)          // from now on its messages arrive. Earlier ones may be lost
@@ -67,21 +70,40 @@ type ChannelListener interface {
 	OnDisconnect(err error)              // the subscription failed or broke, with all channels
 }
 
-// oneChannel is a Listener as a ChannelListener.
-type oneChannel struct{ Listener }
+// Pace is how often a subscription is checked: a half-open connection is to be noticed within two heartbeats of the shortest TTL.
+type Pace struct{ shortest atomic.Int64 } // in ns
 
-// OnMessage implements ChannelListener.
-func (o oneChannel) OnMessage(_, message string) { o.Listener.OnMessage(message) }
+const (
+	// idlePing is how often before any TTL is known, and at least. busiestPing bounds the pings when leases are very short.
+	idlePing, busiestPing = time.Second, 25 * time.Millisecond
+	// syncSpread is the time given to each waiting key after a gap in the messages, so that they do not all ask at once.
+	syncSpread = 50 * time.Microsecond
+	// OrphanTTL is assumed of what is granted to an attempt that is not known any more.
+	OrphanTTL = 5 * time.Second
+)
 
-// OnSubscribe implements ChannelListener.
-func (o oneChannel) OnSubscribe(string) { o.Listener.OnSubscribe() }
+// Note takes the TTL of a request.
+func (p *Pace) Note(ttl time.Duration) {
+	for {
+		old := p.shortest.Load()
+		if (old != 0 && old <= int64(ttl)) || p.shortest.CompareAndSwap(old, int64(ttl)) {
+			return
+		}
+	}
+}
 
-// OnRefused implements ChannelListener.
-func (o oneChannel) OnRefused(_ string, err error) { o.OnDisconnect(err) }
+// Interval is the time between two pings.
+func (p *Pace) Interval() time.Duration {
+	ttl := time.Duration(p.shortest.Load())
+	if ttl == 0 {
+		return idlePing
+	}
+	return min(max(distributed.HeartbeatInterval(ttl), busiestPing), idlePing)
+}
 
-// Listen implements Transport.
-func (g *goRedis) Listen(ctx context.Context, channel string, interval func() time.Duration, l Listener) {
-	g.ListenTo(ctx, NewChannels(channel), interval, oneChannel{l})
+// SyncPause is when one of so many places asks the server after a gap in the messages.
+func SyncPause(places int, ttl time.Duration) time.Duration {
+	return rand.N(min(syncSpread*time.Duration(places), distributed.HeartbeatInterval(ttl)/2) + 1)
 }
 
 // ListenTo implements Transport.

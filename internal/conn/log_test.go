@@ -27,8 +27,9 @@ type listens struct {
 	left     int
 }
 
-func (*listens) OnMessage(string) {}
-func (*listens) OnSubscribe()     {}
+func (*listens) OnMessage(string, string) {}
+func (*listens) OnSubscribe(string)       {}
+func (*listens) OnRefused(string, error)  {}
 
 func (l *listens) OnDisconnect(error) {
 	if l.left > 0 {
@@ -50,12 +51,12 @@ func TestDialsOfOursPrintNothing(t *testing.T) {
 	require.Contains(t, out.String(), "failed to dial", "the application's own client prints")
 
 	out.Reset()
-	tr := Single(o, Config{Prefix: "test:"})
+	tr := Single(o, Config{PrefixOf: func(string) string { return "test:" }})
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &listens{left: 3}
 	l.failures.Add(l.left)
 	var listening sync.WaitGroup
-	listening.Go(func() { tr.Listen(ctx, "test:1", func() time.Duration { return time.Second }, l) })
+	listening.Go(func() { tr.ListenTo(ctx, NewChannels("test:1"), func() time.Duration { return time.Second }, l) })
 	for range 100 {
 		_, err := tr.Ping(ctx, "")
 		require.Error(t, err)
