@@ -1,12 +1,8 @@
 package redlock
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -71,33 +67,11 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	case u.RawQuery != "":
 		return nil, errors.New("redlock: the URL takes one parameter: " + quorumFences + ", and over TLS " + tlsfile.Names)
 	}
-	all, err := serversOf(u, kind.TLS, files)
+	all, err := redisopts.ParseRedlock(u, kind.TLS, files)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redlock: %w", err)
 	}
 	return open(all, opts)
-}
-
-// serversOf returns the options of the servers that a URL names.
-func serversOf(u *url.URL, overTLS bool, files tlsfile.Files) ([]*redis.Options, error) {
-	shared := redis.Options{Username: u.User.Username()}
-	shared.Password, _ = u.User.Password()
-	if overTLS {
-		shared.TLSConfig, shared.Dialer = &tls.Config{MinVersion: tls.VersionTLS12}, files.Dial
-	}
-	if path := strings.Trim(u.Path, "/"); path != "" {
-		var err error
-		if shared.DB, err = strconv.Atoi(path); err != nil || shared.DB < 0 {
-			return nil, fmt.Errorf("redlock: invalid database number %q", path)
-		}
-	}
-	var all []*redis.Options
-	for _, addr := range openurl.WithPorts(u.Host, "6379") {
-		o := shared
-		o.Addr = addr
-		all = append(all, &o)
-	}
-	return all, nil
 }
 
 func open(servers []*redis.Options, opts []Option) (*Backend, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/wllock/wllock/internal/openurl"
+	"github.com/wllock/wllock/internal/tlsfile"
 )
 
 // ParseSentinel returns what a URL of sentinels says: user and password are those of the servers, and sentinel_username and
@@ -77,6 +78,28 @@ func ParseCluster(u *url.URL, overTLS bool) (*redis.ClusterOptions, error) {
 	}
 	o.Dialer, err = DialerOf(files, o.TLSConfig)
 	return o, err
+}
+
+// ParseRedlock returns the options of the servers that a URL of Redlock names. TakeTLS has taken the files.
+func ParseRedlock(u *url.URL, overTLS bool, files tlsfile.Files) ([]*redis.Options, error) {
+	shared := redis.Options{}
+	shared.Username, shared.Password = credentials(u)
+	if overTLS {
+		shared.TLSConfig, shared.Dialer = &tls.Config{MinVersion: tls.VersionTLS12}, files.Dial
+	}
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		var err error
+		if shared.DB, err = strconv.Atoi(path); err != nil || shared.DB < 0 {
+			return nil, fmt.Errorf("invalid database number %q", path)
+		}
+	}
+	var all []*redis.Options
+	for _, addr := range openurl.WithPorts(u.Host, "6379") {
+		o := shared
+		o.Addr = addr
+		all = append(all, &o)
+	}
+	return all, nil
 }
 
 // misplaced are parameters of go-redis that a URL with several hosts says elsewhere, or that lead away from the primary.

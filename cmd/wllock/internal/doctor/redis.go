@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
@@ -88,18 +87,12 @@ func clientsOf(u *url.URL, s redisopts.Scheme) ([]*redis.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		shared := redis.Options{Username: u.User.Username()}
-		shared.Password, _ = u.User.Password()
-		if s.TLS {
-			shared.Dialer = files.Dial
-		}
+		servers, err := redisopts.ParseRedlock(&rest, s.TLS, files)
 		var all []*redis.Client
-		for _, addr := range openurl.WithPorts(u.Host, "6379") {
-			o := shared
-			o.Addr = addr
-			all = append(all, redis.NewClient(redisopts.Single(&o, patience)))
+		for _, o := range servers {
+			all = append(all, redis.NewClient(redisopts.Single(o, patience)))
 		}
-		return all, nil
+		return all, err
 	}
 	o, err := redisopts.ParseSingle(u.String(), u)
 	if err != nil {
@@ -158,7 +151,7 @@ func (p *patient) redisNode(ctx context.Context, c *redis.Client, kind redisopts
 		p.redisPersistence(info)
 	}
 	p.redisForeign(ctx, c)
-	p.redisClock(ctx, c)
+	p.clockBy(func() (time.Time, error) { return c.Time(ctx).Result() })
 	p.redisPush(ctx, c)
 }
 
@@ -257,12 +250,12 @@ func (p *patient) redisPersistence(info map[string]string) {
 	}
 }
 
-// redisClock compares the clocks, as far as the round trip allows.
-func (p *patient) redisClock(ctx context.Context, c *redis.Client) {
+// clockBy compares the clocks, as far as the round trip allows.
+func (p *patient) clockBy(ask func() (time.Time, error)) {
 	best, difference := time.Hour, time.Duration(0)
 	for range trials {
 		began := time.Now()
-		server, err := c.Time(ctx).Result()
+		server, err := ask()
 		if err != nil {
 			return // access says so
 		}

@@ -25,20 +25,13 @@ func (d database) text(ctx context.Context, query string) string {
 	return value.String
 }
 
-// clockBy compares the clocks by a query for the seconds since 1970.
-func (d database) clockBy(ctx context.Context, query string) {
-	best, difference := time.Hour, time.Duration(0)
-	for range trials {
+// since1970 returns the time that a query for the seconds since 1970 tells.
+func (d database) since1970(ctx context.Context, query string) func() (time.Time, error) {
+	return func() (time.Time, error) {
 		var seconds float64
-		began := time.Now()
-		if d.db.QueryRowContext(ctx, query).Scan(&seconds) != nil {
-			return
-		}
-		if trip := time.Since(began); trip < best {
-			best, difference = trip, time.UnixMicro(int64(seconds*1e6)).Sub(began.Add(trip/2))
-		}
+		err := d.db.QueryRowContext(ctx, query).Scan(&seconds)
+		return time.UnixMicro(int64(seconds * 1e6)), err
 	}
-	d.clock(difference, best)
 }
 
 // readOnly judges whether the server can be written to.
@@ -88,7 +81,7 @@ func postgresServer(ctx context.Context, p *patient) {
 		d.loses(value == "off", setting+" "+value, "ALTER SYSTEM SET "+setting+" = on; SELECT pg_reload_conf()")
 	}
 	d.replicas(d.text(ctx, "SELECT count(*) FROM pg_stat_replication"), d.text(ctx, "SHOW synchronous_standby_names") != "")
-	d.clockBy(ctx, "SELECT extract(epoch FROM clock_timestamp())::float8")
+	d.clockBy(d.since1970(ctx, "SELECT extract(epoch FROM clock_timestamp())::float8"))
 }
 
 func mysqlServer(ctx context.Context, p *patient) {
@@ -107,5 +100,5 @@ func mysqlServer(ctx context.Context, p *patient) {
 	d.readOnly(d.text(ctx, "SELECT @@global.read_only") == "1")
 	flush := d.text(ctx, "SELECT @@global.innodb_flush_log_at_trx_commit")
 	d.loses(flush != "1", "innodb_flush_log_at_trx_commit "+flush, "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
-	d.clockBy(ctx, "SELECT unix_timestamp(now(6))")
+	d.clockBy(d.since1970(ctx, "SELECT unix_timestamp(now(6))"))
 }
