@@ -61,17 +61,20 @@ func opTxn(req *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: req}}
 }
 
+// opRead reads keys with their values, opRange without them.
+func opRead(req *pb.RangeRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: req}}
+}
+
 func opRange(req *pb.RangeRequest) *pb.RequestOp {
 	req.KeysOnly = true
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: req}}
+	return opRead(req)
 }
 
 func opGet(key string) *pb.RequestOp { return opRange(&pb.RangeRequest{Key: []byte(key)}) }
 
 // opValue reads a key with its value.
-func opValue(key string) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte(key)}}}
-}
+func opValue(key string) *pb.RequestOp { return opRead(&pb.RangeRequest{Key: []byte(key)}) }
 
 // opLast reads the newest of the keys with a prefix; before is a create revision that it must be below, unless 0.
 func opLast(prefix string, before int64) *pb.RequestOp {
@@ -83,10 +86,9 @@ func opLast(prefix string, before int64) *pb.RequestOp {
 
 // opFirst reads the oldest of the keys with a prefix, with its value.
 func opFirst(prefix string) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
-		Key: []byte(prefix), RangeEnd: endOf(prefix), Limit: 1,
-		SortTarget: pb.RangeRequest_CREATE, SortOrder: pb.RangeRequest_ASCEND,
-	}}}
+	return opRead(&pb.RangeRequest{
+		Key: []byte(prefix), RangeEnd: endOf(prefix), Limit: 1, SortTarget: pb.RangeRequest_CREATE, SortOrder: pb.RangeRequest_ASCEND,
+	})
 }
 
 // followersRead is how many keys behind ours are read: one is of another instance unless both are the same caller's, one of

@@ -22,7 +22,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	if err != nil {
 		return found, err
 	}
-	got, err := s.txn(ctx, "inspect", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key), opValues(b.brokenKey(key), "", 1)}})
+	got, err := s.txn(ctx, "inspect", &pb.TxnRequest{Success: []*pb.RequestOp{b.opQueue(key), opValue(b.brokenKey(key))}})
 	if err != nil {
 		return found, b.engine.OrClosed(err)
 	}
@@ -33,19 +33,10 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	return found, nil
 }
 
-// opValues reads keys and their values, in the order of names; end "" reads one key.
-func opValues(key, end string, limit int64) *pb.RequestOp {
-	req := &pb.RangeRequest{Key: []byte(key), Limit: limit}
-	if end != "" {
-		req.RangeEnd = []byte(end)
-	}
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: req}}
-}
-
 // opQueue reads all requests for a lock: each instance has one, or two.
 func (b *Backend) opQueue(key string) *pb.RequestOp {
 	dir := b.dirOf(key)
-	return opValues(dir, string(endOf(dir)), 0)
+	return opRead(&pb.RangeRequest{Key: []byte(dir), RangeEnd: endOf(dir)})
 }
 
 // describe fills in what the queue for a key says, and names so many.
@@ -101,7 +92,7 @@ func (b *Backend) List(ctx context.Context, prefix, cursor string, limit int) ([
 	if start >= end {
 		return nil, "", nil
 	}
-	got, err := s.txn(ctx, "list", &pb.TxnRequest{Success: []*pb.RequestOp{opValues(start, end, listedAtOnce)}})
+	got, err := s.txn(ctx, "list", &pb.TxnRequest{Success: []*pb.RequestOp{opRead(&pb.RangeRequest{Key: []byte(start), RangeEnd: []byte(end), Limit: listedAtOnce})}})
 	if err != nil {
 		return nil, "", b.engine.OrClosed(err)
 	}
