@@ -15,6 +15,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/internal/openurl"
 	"github.com/wllock/wllock/internal/redisopts"
 )
 
@@ -182,36 +183,26 @@ func openMemory(_ context.Context, u *url.URL) (distributed.Backend, error) {
 	return memlock.New(), nil
 }
 
-// redisOpener passes on the password file, because redislock reads it again for each connection.
 func (c Config) redisOpener(log *slog.Logger) Opener {
-	opts := append(c.RedisKey.options(c.SystemName), redislock.WithInteropGap(c.RedisInteropGap))
-	if c.RedisPasswordFile != "" {
-		opts = append(opts, redislock.WithPasswordFile(c.RedisPasswordFile))
-	}
-	if c.Instance != "" {
-		opts = append(opts, redislock.WithInstance(c.Instance))
-	}
-	if log != nil {
-		opts = append(opts, redislock.WithLogger(log))
-	}
-	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
-		return redislock.Open(u.String(), opts...)
-	}
+	opts := redisOptions(c, log, redislock.WithPasswordFile, redislock.WithInstance, redislock.WithLogger)
+	opts = append(append(opts, c.RedisKey.options(c.SystemName)...), redislock.WithInteropGap(c.RedisInteropGap))
+	return openurl.Opener(redislock.Open, opts)
 }
 
-// redlockOpener is redisOpener for independent servers.
 func (c Config) redlockOpener(log *slog.Logger) Opener {
-	var opts []redlock.Option
+	return openurl.Opener(redlock.Open, redisOptions(c, log, redlock.WithPasswordFile, redlock.WithInstance, redlock.WithLogger))
+}
+
+// redisOptions returns the options that both packages have. The password file is passed on, because it is read again for each connection.
+func redisOptions[O any](c Config, log *slog.Logger, file, instance func(string) O, logger func(*slog.Logger) O) (opts []O) {
 	if c.RedisPasswordFile != "" {
-		opts = append(opts, redlock.WithPasswordFile(c.RedisPasswordFile))
+		opts = append(opts, file(c.RedisPasswordFile))
 	}
 	if c.Instance != "" {
-		opts = append(opts, redlock.WithInstance(c.Instance))
+		opts = append(opts, instance(c.Instance))
 	}
 	if log != nil {
-		opts = append(opts, redlock.WithLogger(log))
+		opts = append(opts, logger(log))
 	}
-	return func(_ context.Context, u *url.URL) (distributed.Backend, error) {
-		return redlock.Open(u.String(), opts...)
-	}
+	return opts
 }
