@@ -7,10 +7,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) {
-	if child() {
+	if testlocker.Child(openURL) {
 		return
 	}
 	flag.Parse()

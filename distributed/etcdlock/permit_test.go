@@ -11,7 +11,6 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/etcdtest"
-	"github.com/wllock/wllock/internal/testscope"
 )
 
 func permits(n int) func(*distributed.Request) {
@@ -68,36 +67,4 @@ func TestManyPermits(t *testing.T) {
 		held[i] = granted(t, one)
 	}
 	each(limit, 8, func(i int) { release(t, held[i]) })
-}
-
-// A permit whose process was killed is free again when its session has expired, and no other one before.
-func TestKilledPermit(t *testing.T) {
-	testscope.Long(t, "kills processes, and waits for what they held")
-	t.Parallel()
-	const limit = ttl + ttl/6 + 500*time.Millisecond // as for TestKilledHolder
-	killed := func() time.Duration {
-		server, prefix := etcdtest.Shared(t), newPrefix()
-		h := startHolder(t, server.Addr, prefix, childLimitEnv+"=2")
-		ask := asker{t, open(t, server.Addr, prefix), "k"}
-		other := ask.lease("other", permits(2), lasting(long))
-		p, next := ask.place("next", permits(2), lasting(long)), ask.place("after", permits(2), lasting(long))
-		require.NoError(t, h.cmd.Process.Kill())
-		start := time.Now()
-		l := granted(t, p)
-		took := time.Since(start)
-		require.Greater(t, fence(t, l), h.fence)
-		require.Empty(t, next.Granted())
-		release(t, other)
-		release(t, granted(t, next))
-		release(t, l)
-		return took
-	}
-	took := killed()
-	for range 2 {
-		if took > limit {
-			took = killed()
-		}
-	}
-	t.Logf("let in %v after the kill, with a TTL of %v", took.Round(time.Millisecond), ttl)
-	require.Less(t, took, limit)
 }

@@ -1,101 +1,41 @@
 package etcdlock
 
 import (
-	"bufio"
-	"fmt"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
-	"github.com/wllock/wllock/internal/testscope"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
-// holder is another process that holds the lock "k".
-type holder struct {
-	cmd   *exec.Cmd
-	lines *bufio.Scanner
-	fence uint64
-}
+func openURL(url string) (distributed.Backend, error) { return Open(url) }
 
-func startHolder(t *testing.T, addr, prefix string, env ...string) *holder {
-	t.Helper()
-	h := &holder{cmd: exec.CommandContext(t.Context(), os.Args[0])}
-	h.cmd.Env = append(os.Environ(), childEnv+"=etcd://"+addr+prefix)
-	h.cmd.Env = append(h.cmd.Env, env...)
-	out, err := h.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, h.cmd.Start())
-	t.Cleanup(func() {
-		_ = h.cmd.Process.Kill()
-		_ = h.cmd.Wait()
-	})
-	h.lines = bufio.NewScanner(out)
-	_, err = fmt.Sscanf(h.line(t), "held %d", &h.fence)
-	require.NoError(t, err)
-	return h
-}
-
-func (h *holder) line(t *testing.T) string {
-	t.Helper()
-	require.True(t, h.lines.Scan(), "the other process has ended")
-	return h.lines.Text()
-}
-
-// The next one is let in within T + H after the holder was killed, and what the server takes to notice: it looks every 500 ms and
-// removes the etcd lease with a proposal of its own. A busy machine gets three tries.
-func TestKilledHolder(t *testing.T) {
-	testscope.Long(t, "kills processes, and waits for what they held")
+// A server looks every 500 ms, and removes an etcd lease with a proposal of its own.
+func TestProcesses(t *testing.T) {
 	t.Parallel()
-	const limit = ttl + ttl/6 + 500*time.Millisecond
-	took := killedHolder(t)
-	for range 2 {
-		if took > limit {
-			took = killedHolder(t)
-		}
-	}
-	t.Logf("let in %v after the kill, with a TTL of %v", took.Round(time.Millisecond), ttl)
-	require.Less(t, took, limit)
+	server := "etcd://" + etcdtest.Shared(t).Addr
+	testlocker.Processes{URL: server + newPrefix(), Open: openURL, TTL: ttl, Notice: 500 * time.Millisecond}.Run(t)
 }
 
-func killedHolder(t *testing.T) time.Duration {
-	t.Helper()
-	server, prefix := etcdtest.Shared(t), newPrefix()
-	h := startHolder(t, server.Addr, prefix)
-	p := asker{t, open(t, server.Addr, prefix), "k"}.place("next", lasting(long))
-	require.NoError(t, h.cmd.Process.Kill())
-	start := time.Now()
-	l := granted(t, p)
-	took := time.Since(start)
-	require.NotNil(t, l)
-	require.Greater(t, fence(t, l), h.fence)
-	release(t, l)
-	return took
-}
-
-// A holder that was stopped past its lease knows when it wakes up, and a store that compares fences refuses what it writes all
-// the same.
-func TestStoppedHolder(t *testing.T) {
-	testscope.Long(t, "stops processes or servers, and waits")
+func TestFleet(t *testing.T) {
 	t.Parallel()
-	server, prefix := etcdtest.Shared(t), newPrefix()
-	h := startHolder(t, server.Addr, prefix)
-	p := asker{t, open(t, server.Addr, prefix), "k"}.place("next", lasting(long))
-	require.NoError(t, h.cmd.Process.Signal(syscall.SIGSTOP))
-	l := granted(t, p)
-	require.NotNil(t, l)
-	stored := fence(t, l)
-	require.NoError(t, h.cmd.Process.Signal(syscall.SIGCONT))
-	require.Equal(t, "lost", h.line(t))
-	assert.Less(t, h.fence, stored, "the store would take a write of the holder that was stopped")
-	release(t, l)
+	url := "etcd://" + etcdtest.Shared(t).Addr + newPrefix()
+	testlocker.Fleet{URL: func(int) string { return url }, TTL: ttl, Lanes: 3}.Run(t)
+}
+
+func TestHotKey(t *testing.T) {
+	prefix := newPrefix()
+	testlocker.HotKey(t, func() distributed.Backend { return open(t, etcdtest.Shared(t).Addr, prefix) })
+}
+
+func TestLockerOverAnOutage(t *testing.T) {
+	t.Parallel()
+	private := etcdtest.Start(t)
+	testlocker.Outage(t, open(t, private.Addr, newPrefix()), private)
 }
 
 // A client whose clock is off by years takes part like any other: no time of a client's is sent to a server. In a bubble the

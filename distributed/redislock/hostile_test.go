@@ -77,7 +77,7 @@ func TestHostileNetwork(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
 	s := redistest.Start(t)
 	h := hostile{wg: new(sync.WaitGroup), rand: testseed.Rand(t)}
-	storm := testlocker.Storm{TTL: testTTL, Break: func(context.Context, *rand.Rand) { time.Sleep(time.Second) }}
+	storm := &testlocker.Storm{TTL: testTTL, Break: func(context.Context, *rand.Rand) { time.Sleep(time.Second) }}
 	for i := range 6 {
 		b := open(t, s.Addr)
 		if i > 0 {

@@ -1,15 +1,15 @@
 package redislock
 
 import (
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) {
-	if child, ok := os.LookupEnv(childVariable); ok {
-		runChild(child)
+	if testlocker.Child(openURL) {
 		return
 	}
 	// After many failed dials go-redis dials once a second in the background: this ends within a second of Close.

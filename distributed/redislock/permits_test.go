@@ -3,7 +3,6 @@ package redislock
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,59 +11,11 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
-	"github.com/wllock/wllock/internal/testscope"
 )
 
 // permit asks for one of n permits.
 func permit(n int) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
-}
-
-// Others' semaphores keep the permit of a process that has died for ever.
-func TestAPermitOfAKilledProcessIsFreed(t *testing.T) {
-	testscope.Long(t, "kills processes")
-	t.Parallel()
-	s := redistest.Start(t)
-	for name, c := range map[string]struct{ age, bound time.Duration }{
-		"claimed":   {testTTL * 3 / 4, testTTL},
-		"unclaimed": {0, distributed.ClaimWindow(testTTL)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			holder := startChild(t, s.Addr, key(t), testTTL, "2")
-			holder.says("held")
-			other := newUser(t, open(t, s.Addr)).lease(key(t), permit(2))
-			first, second := newUser(t, open(t, s.Addr)).place(key(t), permit(2)), newUser(t, open(t, s.Addr)).place(key(t), permit(2))
-			time.Sleep(c.age)
-			holder.signal(syscall.SIGKILL)
-			start := time.Now()
-			l := granted(t, first)
-			inTime(t, "kill -9 of a permit's holder, "+name, time.Since(start), c.bound+distributed.HeartbeatInterval(testTTL))
-			require.True(t, other.Healthy(), "it expires alone")
-			release(t, other)
-			release(t, granted(t, second))
-			release(t, l)
-		})
-	}
-}
-
-// A stopped process finds its permit lost, and a store that has seen the next fence refuses its late write.
-func TestAStoppedHolderOfAPermitFindsItLost(t *testing.T) {
-	testscope.Long(t, "stops processes")
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := startChild(t, s.Addr, key(t), testTTL, "1")
-	var old uint64
-	_, err := fmt.Sscan(holder.says("held"), &old)
-	require.NoError(t, err)
-	p := newUser(t, open(t, s.Addr)).place(key(t), permit(1))
-	holder.signal(syscall.SIGSTOP)
-	l := granted(t, p)
-	require.Greater(t, fence(t, l), old)
-	time.Sleep(testTTL)
-	holder.signal(syscall.SIGCONT)
-	holder.says("lost true false")
-	release(t, l)
 }
 
 // All that a semaphore keeps expires, whatever becomes of its holders and waiters.

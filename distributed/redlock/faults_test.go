@@ -2,10 +2,10 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/testseed"
 )
@@ -21,12 +22,8 @@ import (
 const (
 	faultTTL  = time.Second
 	instances = 8
-	// lateness is how long after its deadline a call may return, beside what this machine adds; see world.allowed.
-	lateness = 100 * time.Millisecond
 	// recovery is how long after a fault, beside T, there may be no grant.
-	recovery = 2 * time.Second
-	// wakeUps is how many goroutines and processes have to run one after the other until a call returns.
-	wakeUps = 4
+	recovery = 4 * time.Second
 )
 
 // fault is done to some servers, and ends.
@@ -56,8 +53,18 @@ func pairs() (all [][]int) {
 	return all
 }
 
-// One or two of five servers fail while instances compete: never two holders, nobody waits past its deadline, and soon after
-// the end of the faults there are grants again.
+// storm is one of instances with links of their own to all servers, two at a backend.
+func (s *servers) storm(ttl time.Duration) (storm *testlocker.Storm, links [][]*redistest.Proxy) {
+	storm = &testlocker.Storm{TTL: ttl, NoPermits: true}
+	for range instances / 2 {
+		b, own := ownLinks(s.t, s)
+		storm.Backends, links = append(storm.Backends, b, b), append(links, own)
+	}
+	return storm, links
+}
+
+// One or two of five servers fail while instances compete: never two holders, there are grants meanwhile, and soon after the end of the
+// faults.
 func TestFaults(t *testing.T) {
 	testscope.Long(t, "a storm of faults")
 	for _, f := range faults {
@@ -66,18 +73,176 @@ func TestFaults(t *testing.T) {
 			if f.name == "clock set forward" {
 				s = startWithClocks(t, 5)
 			} else {
-				s = startFor(t, 5, faultTTL)
+				s = startFor(t, 5, 2*faultTTL) // every third instance's
 			}
 			rnd := testseed.Rand(t)
 			one, two := rnd.IntN(5), rnd.IntN(4)
 			all := testscope.Scale([][]int{{one}, {two, two + 1}}, pairs()) // one of each size, another each time
-			lasts := testscope.Scale(1500*time.Millisecond, time.Minute/time.Duration(len(all)))
-			w := compete(t, s)
-			for _, victims := range all {
-				w.during(s, f, victims, lasts)
+			lasts := testscope.Scale(2*time.Second, time.Minute/time.Duration(len(all)))
+			storm, _ := s.storm(faultTTL)
+			storm.Rounds = len(all)
+			storm.Break = func(context.Context, *rand.Rand) {
+				f.during(t, s, storm, all[0], lasts)
+				all = all[1:]
 			}
-			w.stop()
+			storm.Run(t)
 		})
+	}
+}
+
+// during lets the fault last, and then waits for grants.
+func (f fault) during(t *testing.T, s *servers, storm *testlocker.Storm, victims []int, lasts time.Duration) {
+	before := storm.Turns.Load()
+	for _, i := range victims {
+		f.begin(s, i)
+	}
+	began := time.Now()
+	time.Sleep(lasts)
+	for storm.Turns.Load() == before && time.Since(began) < patience { // some hold the lock for long
+		time.Sleep(5 * time.Millisecond)
+	}
+	amid := storm.Turns.Load() - before
+	for _, i := range victims {
+		f.end(s, i)
+	}
+	assert.Positive(t, amid, "%v %s: no grant while a majority is there", victims, f.name)
+	from, ended := storm.Turns.Load(), time.Now()
+	for storm.Turns.Load() == from && time.Since(ended) < patience {
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Logf("%v %s: %d grants, the first after it within %v", victims, f.name, amid, time.Since(ended).Round(time.Millisecond))
+	testscope.InTime(t, time.Since(ended), faultTTL+recovery, "the first grant after the fault")
+	time.Sleep(faultTTL * 5 / 2) // until all count again
+}
+
+const (
+	stormTTL  = 600 * time.Millisecond
+	stormFlaw = stormTTL / 2 // what happens to a link or a server lasts so long at most, and W is as long
+)
+
+func upTo(rnd *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rnd.Int64N(int64(d) + 1))
+}
+
+// TestFaultsInAnyOrder: each link delays, loses and cuts what it carries, servers stop, and few enough of them forget.
+func TestFaultsInAnyOrder(t *testing.T) {
+	testscope.Long(t, "a storm of faults")
+	for _, n := range testscope.Scale([]int{5}, []int{3, 5}) {
+		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
+			s := startFor(t, n, 2*stormTTL)
+			storm, links := s.storm(stormTTL)
+			var ends sync.WaitGroup
+			var next time.Time
+			storm.Break = func(_ context.Context, rnd *rand.Rand) {
+				if time.Now().After(next) {
+					s.forget(rnd)
+					next = time.Now().Add(4*stormTTL + stormFlaw + upTo(rnd, 4*stormTTL)) // when these count again
+				}
+				i := rnd.IntN(n)
+				end := s.all[i].Resume
+				if rnd.IntN(4) == 0 {
+					s.all[i].Pause() // what was sent meanwhile is done later
+				} else {
+					end = disturb(rnd, links[rnd.IntN(len(links))][i])
+				}
+				lasts := upTo(rnd, stormFlaw)
+				ends.Go(func() { time.Sleep(lasts); end() })
+				time.Sleep(upTo(rnd, stormFlaw))
+			}
+			storm.Run(t)
+			ends.Wait()
+		})
+	}
+}
+
+// disturb does something to a link, and returns what ends it. Faults overlap.
+func disturb(rnd *rand.Rand, p *redistest.Proxy) (end func()) {
+	switch rnd.IntN(5) {
+	case 0:
+		p.SetDelay(upTo(rnd, stormFlaw/2))
+		return func() { p.SetDelay(0) }
+	case 1:
+		p.SetHalfOpen(true)
+		return func() { p.SetHalfOpen(false) }
+	case 2:
+		p.SetSilent(true)
+		return func() { p.SetSilent(false) }
+	case 3:
+		scripts := []string{enterScript.SHA, heartbeatScript.SHA, yieldScript.SHA, renewScript.SHA, leaveScript.SHA, fenceScript.SHA, downgradeScript.SHA}
+		p.SwallowReply(scripts[rnd.IntN(len(scripts))])
+		return func() { p.SwallowReply(""); p.Cut() }
+	}
+	return p.Cut
+}
+
+// forget has as many servers lose their data as may.
+func (s *servers) forget(rnd *rand.Rand) {
+	for _, i := range rnd.Perm(len(s.all))[:len(s.all)/2] {
+		if rnd.IntN(2) == 0 {
+			s.all[i].Restart()
+		} else {
+			c := s.all[i].Client()
+			_ = c.FlushAll(context.Background()).Err() // not done in time: later, which is why the pause is long
+			_ = c.Close()
+		}
+	}
+}
+
+func openURL(url string) (distributed.Backend, error) { return Open(url) }
+
+// url names the servers for a process that reaches some of them, from one on.
+func (s *servers) url(from, reaches int) string {
+	var hosts []string
+	for j, one := range s.all {
+		if n := len(s.all); (j-from%n+n)%n < reaches {
+			hosts = append(hosts, one.Addr)
+		} else {
+			hosts = append(hosts, fmt.Sprint("127.0.0.1:", j+1)) // nobody listens there
+		}
+	}
+	return "redlock://" + strings.Join(hosts, ",") + "?fences=quorum"
+}
+
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	testlocker.Processes{URL: start(t, 3).url(0, 3), Open: openURL, TTL: faultTTL, NoPermits: true}.Run(t)
+}
+
+// TestAFleetNeverHoldsTwice: fewer than half of the servers stand still or lose their data meanwhile. Where each process reaches three
+// servers, two majorities share one or two of them.
+func TestAFleetNeverHoldsTwice(t *testing.T) {
+	three := map[string]int{"three of five servers": 3}
+	for name, reaches := range testscope.Scale(three, map[string]int{"three of five servers": 3, "all servers": 5}) {
+		t.Run(name, func(t *testing.T) {
+			s := startFor(t, 5, stormTTL)
+			testlocker.Fleet{
+				TTL: stormTTL, Lanes: 3, URL: func(i int) string { return s.url(i, reaches) },
+				Disturb: func(ctx context.Context, rnd *rand.Rand) {
+					for _, i := range rnd.Perm(len(s.all))[:reaches/2] {
+						c := s.all[i].Client()
+						_ = c.FlushAll(context.Background()).Err()
+						_ = c.Close()
+					}
+					for counts := time.Now().Add(3*stormTTL + upTo(rnd, 2*stormTTL)); time.Now().Before(counts); { // others forget then
+						one := s.all[rnd.IntN(len(s.all))]
+						one.Pause()
+						time.Sleep(upTo(rnd, stormTTL/2))
+						one.Resume()
+						time.Sleep(upTo(rnd, stormTTL/2))
+					}
+				},
+			}.Run(t)
+		})
+	}
+}
+
+// hasEnded reports what a lease tells its user: that it has expired, or that it was lost before, which lets others in.
+func hasEnded(l distributed.Lease, now time.Time) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return distributed.Over(now, l.Until())
 	}
 }
 
@@ -102,191 +267,8 @@ func startWithClocks(t *testing.T, n int) *servers {
 		})
 	}
 	t.Cleanup(func() { close(end); ticking.Wait() })
-	s.vouch(faultTTL)
+	s.vouch(2 * faultTTL)
 	return s
-}
-
-// world is instances that compete for one key.
-type world struct {
-	t        *testing.T
-	backends []*Backend
-	end      chan struct{}
-	wg       sync.WaitGroup
-	holder   atomic.Pointer[holder]
-	grants   atomic.Int64
-	fence    atomic.Uint64
-	stall    atomic.Int64 // the longest that this machine has kept a goroutine from running, in ns
-	latest   atomic.Int64 // the latest return after a deadline, in ns
-}
-
-type holder struct {
-	lease distributed.Lease
-	name  string
-	done  atomic.Bool
-}
-
-func compete(t *testing.T, s *servers) *world {
-	w := &world{t: t, end: make(chan struct{})}
-	w.wg.Go(w.measure)
-	for i := range instances {
-		b := s.open(WithQuorumFences())
-		w.backends = append(w.backends, b)
-		w.wg.Go(func() { w.contend(b, fmt.Sprint("instance", i)) })
-	}
-	return w
-}
-
-func (w *world) stop() {
-	close(w.end)
-	w.wg.Wait()
-	w.t.Logf("the latest call returned %v after its deadline; the machine's longest stall was %v", time.Duration(w.latest.Load()), time.Duration(w.stall.Load()))
-}
-
-// measure notes how late the machine runs a goroutine whose time has come.
-func (w *world) measure() {
-	const pause = time.Millisecond
-	for {
-		asleep := time.Now()
-		select {
-		case <-w.end:
-			return
-		case <-time.After(pause):
-			w.stall.Store(max(w.stall.Load(), int64(time.Since(asleep)-pause)))
-		}
-	}
-}
-
-// allowed is a bound on real time on this machine.
-func (w *world) allowed(d time.Duration) time.Duration {
-	return d + wakeUps*time.Duration(w.stall.Load())
-}
-
-// returned checks that a call has returned not long after its deadline.
-func (w *world) returned(end time.Time) {
-	late := time.Since(end)
-	for old := w.latest.Load(); int64(late) > old && !w.latest.CompareAndSwap(old, int64(late)); old = w.latest.Load() {
-	}
-	if late >= w.allowed(lateness) {
-		time.Sleep(lateness) // for the measurement of a stall that we woke up from first
-		assert.Less(w.t, late, w.allowed(lateness))
-	}
-}
-
-func (w *world) contend(b *Backend, name string) {
-	for {
-		select {
-		case <-w.end:
-			return
-		default:
-			w.once(b, name)
-		}
-	}
-}
-
-// once takes the lock, and checks that nobody else has it as long as the lease says so.
-func (w *world) once(b *Backend, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*faultTTL)
-	defer cancel()
-	end, _ := ctx.Deadline()
-	l, p, err := b.Enter(ctx, distributed.Request{Key: "hot", Instance: name, TTL: faultTTL})
-	if p != nil {
-		select {
-		case l = <-p.Granted():
-		case <-ctx.Done():
-			w.returned(end)
-			late, stop := context.WithTimeout(context.Background(), faultTTL)
-			_ = p.Leave(late)
-			stop()
-			return
-		}
-	}
-	w.returned(end)
-	if l == nil {
-		if err != nil && !errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrClosed) {
-			assert.ErrorIs(w.t, err, context.DeadlineExceeded)
-		}
-		time.Sleep(time.Millisecond)
-		return
-	}
-	w.hold(l, name)
-	late, stop := context.WithTimeout(context.Background(), faultTTL)
-	defer stop()
-	_ = l.Release(late)
-}
-
-// hold works while the lease is valid. A lease that ends leaves the lock to others.
-func (w *world) hold(l distributed.Lease, name string) {
-	if distributed.Over(time.Now(), l.Until()) {
-		return
-	}
-	me := &holder{lease: l, name: name}
-	if before := w.holder.Swap(me); before != nil && !before.done.Load() && !hasEnded(before.lease, time.Now()) {
-		w.t.Errorf("two holders: %s, and %s until %v from now", name, before.name, time.Until(before.lease.Until()))
-	}
-	w.grants.Add(1)
-	w.draw(l)
-	time.Sleep(2 * time.Millisecond)
-	me.done.Store(true)
-}
-
-// draw draws fences, which must grow in the order of the holders.
-func (w *world) draw(l distributed.Lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), faultTTL/4)
-	defer cancel()
-	if l.Refill(ctx) != nil {
-		return
-	}
-	last := w.fence.Load()
-	n, ok := l.NextFence()
-	if ok && !hasEnded(l, time.Now()) {
-		assert.Greater(w.t, n, last)
-		w.fence.Store(n)
-	}
-}
-
-// during lets the fault last, and then waits for grants.
-func (w *world) during(s *servers, f fault, victims []int, lasts time.Duration) {
-	w.t.Helper()
-	before := w.grants.Load()
-	for _, i := range victims {
-		f.begin(s, i)
-	}
-	time.Sleep(lasts)
-	amid := w.grants.Load() - before
-	for _, i := range victims {
-		f.end(s, i)
-	}
-	assert.Positive(w.t, amid, "%v %s: no grant while a majority is there", victims, f.name)
-	from := w.grants.Load()
-	ended := time.Now()
-	for ; w.grants.Load() == from; time.Sleep(5 * time.Millisecond) {
-		if time.Since(ended) > w.allowed(faultTTL+recovery) {
-			w.dump(s)
-			w.t.Errorf("%v %s: no grant after the fault", victims, f.name)
-			break
-		}
-	}
-	w.t.Logf("%v %s: %d grants, the first after it within %v", victims, f.name, amid, time.Since(ended).Round(time.Millisecond))
-	time.Sleep(faultTTL * 3 / 2) // until all count again
-}
-
-// dump logs what everybody knows, for a failure.
-func (w *world) dump(s *servers) {
-	for i, one := range s.all {
-		w.t.Logf("server %d: owner %q for %v ms, queue %q, mark %q", i, one.Do("GET", "hot"), one.Do("PTTL", "hot"), one.Do("ZRANGE", helper("q:", "hot"), 0, -1), one.Do("GET", markOf("")))
-	}
-	for _, b := range w.backends {
-		for _, a := range b.attempts.list() {
-			a.mu.Lock()
-			w.t.Logf("%s state %d splits %d", a.token, a.state, a.splits)
-			for i := range a.seats {
-				x := &a.seats[i]
-				w.t.Logf("  %c owner %s %s rank %d rest %v votes %t born %v ago, error %v, busy %t void %t", x.standing.kind, x.standing.mode, x.standing.owner,
-					x.standing.rank, x.standing.rest, x.given(), time.Since(x.born), x.err, x.busy, x.void)
-			}
-			a.mu.Unlock()
-		}
-	}
 }
 
 // Two servers that vote for the holder lose their data, and a third has never heard of it: the three are a majority that would let

@@ -78,7 +78,7 @@ func (s *servers) open(opts ...Option) *Backend {
 }
 
 // linked is a backend that reaches only these of the servers, or all.
-func linked(t *testing.T, s *servers, reaches ...int) *Backend {
+func linked(t testing.TB, s *servers, reaches ...int) *Backend {
 	t.Helper()
 	b, links := ownLinks(t, s)
 	for i, p := range links {
@@ -88,7 +88,7 @@ func linked(t *testing.T, s *servers, reaches ...int) *Backend {
 }
 
 // ownLinks is a backend with links of its own.
-func ownLinks(t *testing.T, s *servers) (*Backend, []*redistest.Proxy) {
+func ownLinks(t testing.TB, s *servers) (*Backend, []*redistest.Proxy) {
 	t.Helper()
 	var clients []redis.UniversalClient
 	var links []*redistest.Proxy

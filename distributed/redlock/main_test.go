@@ -1,16 +1,15 @@
 package redlock
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) {
-	if words, ok := os.LookupEnv(childVariable); ok {
-		runChild(strings.Fields(words))
+	if testlocker.Child(openURL) {
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -1,9 +1,6 @@
 package zklock
 
 import (
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
@@ -85,49 +83,29 @@ func TestServerRestarts(t *testing.T) {
 	release(t, ask.lease("c"))
 }
 
-// The next one is let in within the session's time-out and 500 ms after the holder was killed. A busy machine gets three tries.
-func TestKilledHolder(t *testing.T) {
-	testscope.Long(t, "kills processes, and waits for what they held")
+func openURL(url string) (distributed.Backend, error) { return Open(url) }
+
+// A server ends a session up to two ticks later.
+func TestProcesses(t *testing.T) {
 	t.Parallel()
-	took := killedHolder(t)
-	for range 2 {
-		if took > ttl+500*time.Millisecond {
-			took = killedHolder(t)
-		}
-	}
-	t.Logf("let in %v after the kill, with a time-out of %v", took.Round(time.Millisecond), ttl)
-	require.Less(t, took, ttl+500*time.Millisecond)
+	testlocker.Processes{URL: "zk://" + zktest.Shared(t).Addr + newRoot(), Open: openURL, TTL: ttl, Notice: 500 * time.Millisecond}.Run(t)
 }
 
-// startHolder starts a process that holds the lock.
-func startHolder(t *testing.T, root string, env ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+zktest.Shared(t).Addr+" "+root)
-	cmd.Env = append(cmd.Env, env...)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	line := make([]byte, 16)
-	n, err := out.Read(line)
-	require.NoError(t, err)
-	require.Equal(t, "held", strings.TrimSpace(string(line[:n])))
-	return cmd
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	url := "zk://" + zktest.Shared(t).Addr + newRoot()
+	testlocker.Fleet{URL: func(int) string { return url }, TTL: ttl, Lanes: 3}.Run(t)
 }
 
-func killedHolder(t *testing.T) time.Duration {
-	t.Helper()
+func TestHotKey(t *testing.T) {
 	root := newRoot()
-	cmd := startHolder(t, root)
-	p := asker{t, open(t, zktest.Shared(t).Addr, root), "k"}.place("next", lasting(long))
-	require.NoError(t, cmd.Process.Kill())
-	start := time.Now()
-	_ = cmd.Wait()
-	l := granted(t, p)
-	took := time.Since(start)
-	require.NotNil(t, l)
-	release(t, l)
-	return took
+	testlocker.HotKey(t, func() distributed.Backend { return open(t, zktest.Shared(t).Addr, root) })
+}
+
+func TestLockerOverAnOutage(t *testing.T) {
+	zktest.Shared(t)
+	private := zktest.Start(t)
+	testlocker.Outage(t, open(t, private.Addr, newRoot()), private.Server)
 }
 
 // A server whose longest session time-out was made shorter ends a session that moves to it earlier than the leases promise.

@@ -15,11 +15,12 @@ import (
 
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
 func TestMain(m *testing.M) {
-	if child() {
+	if testlocker.Child(openURL) {
 		return
 	}
 	flag.Parse()

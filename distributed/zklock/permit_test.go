@@ -12,7 +12,6 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/parts"
-	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -84,36 +83,4 @@ func TestManyPermits(t *testing.T) {
 	for _, l := range held {
 		release(t, l)
 	}
-}
-
-// A permit whose process was killed is free again when its session has ended, and no other one before.
-func TestKilledPermit(t *testing.T) {
-	testscope.Long(t, "kills processes, and waits for what they held")
-	t.Parallel()
-	const limit = ttl + 500*time.Millisecond // as for TestKilledHolder
-	killed := func() time.Duration {
-		root := newRoot()
-		cmd := startHolder(t, root, childLimitEnv+"=2")
-		ask := asker{t, open(t, zktest.Shared(t).Addr, root), "k"}
-		other := ask.lease("other", permits(2), lasting(long))
-		p, next := ask.place("next", permits(2), lasting(long)), ask.place("after", permits(2), lasting(long))
-		require.NoError(t, cmd.Process.Kill())
-		start := time.Now()
-		_ = cmd.Wait()
-		l := granted(t, p)
-		took := time.Since(start)
-		require.Empty(t, next.Granted())
-		release(t, other)
-		release(t, granted(t, next))
-		release(t, l)
-		return took
-	}
-	took := killed()
-	for range 2 {
-		if took > limit {
-			took = killed()
-		}
-	}
-	t.Logf("let in %v after the kill, with a time-out of %v", took.Round(time.Millisecond), ttl)
-	require.Less(t, took, limit)
 }

@@ -146,8 +146,8 @@ var rooms = []room{
 	},
 
 	{
-		path: "internal/testlocker", what: "what tests of Lockers begin with, and storms of faults",
-		knows:  []string{".", "distributed", "distributed/memlock", "internal/testproc", "internal/testscope", "internal/testseed"},
+		path: "internal/testlocker", what: "what tests of Lockers begin with, storms of faults, fleets of processes",
+		knows:  []string{".", "distributed", "distributed/memlock", "internal/race", "internal/testproc", "internal/testscope", "internal/testseed"},
 		sealed: underRoot,
 	},
 	{path: "internal/problem", what: "HTTP problem details", sealed: nothing},

@@ -54,12 +54,12 @@ func (v Victims) Undisturbed(t *testing.T, attack func(held distributed.Lease, p
 		}
 	}
 	goesOn()
-	held, place, err := enter(ctx, v.One, Holder, v.Key)
+	held, place, err := enter(ctx, v.One, victim(v.Key, Holder))
 	if err != nil || held == nil {
 		t.Fatalf("not acquired: %v, queued: %t", err, place != nil)
 	}
 	defer func() { _ = held.Release(context.Background()) }()
-	granted, place, err := enter(ctx, v.Other, Waiter, v.Key)
+	granted, place, err := enter(ctx, v.Other, victim(v.Key, Waiter))
 	if err != nil || place == nil {
 		t.Fatalf("not queued: %v, acquired: %t", err, granted != nil)
 	}
@@ -124,7 +124,7 @@ func (c *contention) run(ctx context.Context, b distributed.Backend, instance st
 
 func (c *contention) turn(ctx context.Context, b distributed.Backend, instance string) error {
 	began := time.Now()
-	l, p, err := enter(ctx, b, instance, c.key)
+	l, p, err := enter(ctx, b, victim(c.key, instance))
 	if err != nil {
 		return err
 	}
@@ -156,10 +156,14 @@ func (c *contention) turn(ctx context.Context, b distributed.Backend, instance s
 	return errors.Join(err, released)
 }
 
+func victim(key, instance string) distributed.Request {
+	return distributed.Request{Key: key, Instance: instance, TTL: victimTTL}
+}
+
 // enter goes on where a busy machine made an answer late.
-func enter(ctx context.Context, b distributed.Backend, instance, key string) (l distributed.Lease, p distributed.Place, err error) {
+func enter(ctx context.Context, b distributed.Backend, req distributed.Request) (l distributed.Lease, p distributed.Place, err error) {
 	for start := time.Now(); time.Since(start) < patience && ctx.Err() == nil; {
-		l, p, err = b.Enter(ctx, distributed.Request{Key: key, Instance: instance, TTL: victimTTL})
+		l, p, err = b.Enter(ctx, req)
 		if !errors.Is(err, distributed.ErrUnavailable) || errors.Is(err, distributed.ErrRefused) {
 			break
 		}

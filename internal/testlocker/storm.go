@@ -21,7 +21,12 @@ import (
 type Storm struct {
 	Backends []distributed.Backend // of an instance each
 	TTL      time.Duration         // of leases. Every third instance's are twice as long
-	Break    func(ctx context.Context, r *rand.Rand)
+	// NoPermits: the backend has none.
+	NoPermits bool
+	// Break breaks something, and mends it: so many times, or without Rounds for as long as the storm lasts.
+	Break  func(ctx context.Context, r *rand.Rand)
+	Rounds int
+	Turns  atomic.Int64 // so far, of all
 }
 
 // StormKey is the lock of a Storm.
@@ -31,10 +36,11 @@ const (
 	stormPermits  = 2           // the limit of all permits
 	stormTurns    = 10          // of writers, and of readers, until there was something to see
 	stormPatience = time.Minute // with a busy machine
+	stormLate     = time.Second // which an Enter may return after its deadline
 )
 
 // Run runs the storm, longer on a busy machine.
-func (s Storm) Run(t *testing.T) {
+func (s *Storm) Run(t *testing.T) {
 	t.Helper()
 	w := s.play(t.Context(), testseed.Seed(t))
 	t.Logf("%d writes, %d reads, %d downgrades, %d lost, %d abandoned, %d errors", w.writes.Load(), w.reads.Load(), w.downgrades.Load(),
@@ -45,15 +51,16 @@ func (s Storm) Run(t *testing.T) {
 	if !w.hasSeenAll() {
 		t.Error("nearly nobody had the lock")
 	}
+	testscope.InTime(t, time.Duration(w.latest.Load()), stormLate, "an Enter, after its deadline,")
 }
 
-func (s Storm) play(ctx context.Context, seed uint64) *stormWitness {
+func (s *Storm) play(ctx context.Context, seed uint64) *stormWitness {
 	w := &stormWitness{inside: map[*tenant]bool{}, drawn: map[uint64]bool{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, b := range s.Backends {
-		u := &stormUser{w: w, b: b, name: fmt.Sprint("i", i), r: rand.New(rand.NewPCG(seed, uint64(i))), ttl: s.TTL}
+		u := &stormUser{of: s, w: w, b: b, name: fmt.Sprint("i", i), r: rand.New(rand.NewPCG(seed, uint64(i))), ttl: s.TTL}
 		if i%3 == 2 {
 			u.ttl *= 2
 		}
@@ -62,7 +69,13 @@ func (s Storm) play(ctx context.Context, seed uint64) *stormWitness {
 	all.Go(func() { w.look(ctx) })
 	lasting := testscope.Scale(20*time.Second, 3*time.Minute)
 	r, began := rand.New(rand.NewPCG(seed, 99)), time.Now()
-	for time.Since(began) < lasting || !w.hasSeenAll() && time.Since(began) < lasting+stormPatience {
+	goesOn := func(round int) bool {
+		if s.Rounds > 0 {
+			return round < s.Rounds
+		}
+		return time.Since(began) < lasting || !w.hasSeenAll() && time.Since(began) < lasting+stormPatience
+	}
+	for round := 0; goesOn(round); round++ {
 		s.Break(ctx, r)
 	}
 	cancel()
@@ -75,8 +88,8 @@ func (s Storm) play(ctx context.Context, seed uint64) *stormWitness {
 // address of a proxy. Without servers it is "", and nothing is broken.
 func StormOver(
 	t *testing.T, n int, ttl time.Duration, servers []*testproc.Server, open func(addr string) distributed.Backend, replies ...string,
-) Storm {
-	s := Storm{TTL: ttl}
+) *Storm {
+	s := &Storm{TTL: ttl}
 	var proxies []*testproc.Proxy
 	for i := range n {
 		addr := ""
@@ -136,6 +149,8 @@ func pause(ctx context.Context, d time.Duration) {
 type stormWitness struct {
 	writes, reads, downgrades, lost, abandoned, errors atomic.Int64
 
+	latest atomic.Int64 // return of an Enter after its deadline, in ns; of two at once one may be missed
+
 	mu     sync.Mutex       // guards all below
 	inside map[*tenant]bool // and the fields of these
 	fence  uint64           // the greatest of a writer
@@ -149,6 +164,7 @@ type tenant struct {
 	l      distributed.Lease
 	shared bool
 	permit bool
+	dry    bool // it has no fence left
 	name   string
 }
 
@@ -158,7 +174,17 @@ func (w *stormWitness) hasSeenAll() bool {
 }
 
 // has reports that a lease is valid.
-func (w *stormWitness) has(h *tenant, now time.Time) bool { return !distributed.Over(now, h.l.Until()) }
+func (w *stormWitness) has(h *tenant, now time.Time) bool { return !hasEnded(h.l, now) }
+
+// hasEnded reports what a lease tells its user: that it has expired, or that it was lost before, which lets others in.
+func hasEnded(l distributed.Lease, now time.Time) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return distributed.Over(now, l.Until())
+	}
+}
 
 // in notes that a lease is in use, unless it has expired. Both are judged under one mutex: a holder that has just expired is none.
 func (w *stormWitness) in(h *tenant) {
@@ -209,9 +235,7 @@ func (w *stormWitness) compare() {
 // draw draws a fence, if the lease has one and is valid afterwards. The caller holds mu.
 func (w *stormWitness) draw(h *tenant) {
 	fence, ok := h.l.NextFence()
-	if !ok {
-		w.errors.Add(1)
-	}
+	h.dry = !ok
 	if !ok || !w.has(h, time.Now()) {
 		return
 	}
@@ -238,6 +262,12 @@ func (w *stormWitness) again(h *tenant) {
 	}
 }
 
+func (w *stormWitness) isDry(h *tenant) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return h.dry
+}
+
 func (w *stormWitness) share(h *tenant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,6 +282,7 @@ func (w *stormWitness) out(h *tenant) {
 
 // stormUser is one instance, which takes one lock again and again.
 type stormUser struct {
+	of   *Storm
 	w    *stormWitness
 	b    distributed.Backend
 	name string
@@ -280,7 +311,7 @@ func (u *stormUser) turn(ctx context.Context) {
 	req := distributed.Request{Key: StormKey, Instance: u.name, TTL: u.ttl, Prev: u.prev, NoWait: u.r.IntN(6) == 0}
 	if u.r.IntN(2) == 0 {
 		req.Mode = distributed.Shared
-		if u.r.IntN(3) > 0 {
+		if u.r.IntN(3) > 0 && !u.of.NoPermits {
 			req.Limit = stormPermits
 		}
 	}
@@ -291,6 +322,7 @@ func (u *stormUser) turn(ctx context.Context) {
 	limit := upTo(u.r, u.ttl)
 	until := time.Now().Add(limit)
 	u.bounded(ctx, limit, func(ctx context.Context) { l, p, err = u.b.Enter(ctx, req) })
+	u.w.latest.Store(max(u.w.latest.Load(), int64(time.Since(until))))
 	if p != nil {
 		l = u.wait(ctx, time.Until(until), p)
 	}
@@ -316,6 +348,7 @@ func (u *stormUser) wait(ctx context.Context, d time.Duration, p distributed.Pla
 
 func (u *stormUser) use(ctx context.Context, h *tenant) {
 	u.w.in(h)
+	u.of.Turns.Add(1)
 	if h.shared {
 		u.w.reads.Add(1)
 	} else {
@@ -342,7 +375,7 @@ func (u *stormUser) stay(ctx context.Context, h *tenant) {
 			u.bounded(ctx, limit, func(ctx context.Context) { _ = d.Downgrade(ctx) })
 			u.w.downgrades.Add(1)
 		}
-	case n <= 40:
+	case n <= 40 || u.w.isDry(h):
 		u.bounded(ctx, u.ttl/4, func(ctx context.Context) { _ = h.l.Refill(ctx) })
 	default:
 		pause(ctx, limit)
