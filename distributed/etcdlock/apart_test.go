@@ -272,7 +272,7 @@ func TestAnotherSystemsUserDisturbsNobody(t *testing.T) {
 func TestServersThatSeparateNobody(t *testing.T) {
 	t.Parallel()
 	a := startApart(t)
-	held := asker{t, a.bank(t), "bank:acct:9"}.lease("a", lasting(long))
+	held := asker(t, a.bank(t), "bank:acct:9").Lease("a", lasting(long))
 	alarm := func(action pb.AlarmRequest_AlarmAction) attack {
 		return attack{func(ctx context.Context) error {
 			return second(pb.NewMaintenanceClient(a.shop.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{Action: action, Alarm: pb.AlarmType_NOSPACE}))
@@ -299,14 +299,14 @@ func TestASessionCannotBeGuessed(t *testing.T) {
 	a := startApart(t)
 	const near = 100
 	b := a.bank(t)
-	release(t, asker{t, b, "bank:acct:9"}.lease("a")) // the session is idle
+	release(t, asker(t, b, "bank:acct:9").Lease("a")) // the session is idle
 	mine, err := a.shop.Grant(t.Context(), 60)
 	require.NoError(t, err)
 	for id := mine.ID - near; id < mine.ID; id++ {
 		_, err := a.shop.Put(t.Context(), shopPrefix+"/own", "1", clientv3.WithLease(id))
 		require.ErrorContains(t, err, "requested lease not found")
 	}
-	release(t, asker{t, b, "bank:acct:9"}.lease("a"))
+	release(t, asker(t, b, "bank:acct:9").Lease("a"))
 
 	now, err := a.shop.Grant(t.Context(), 60)
 	require.NoError(t, err)

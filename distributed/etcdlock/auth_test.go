@@ -22,6 +22,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -97,8 +98,8 @@ func TestUsers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("\ufeffsecret-shop\r\n"), 0o600))
 	b := open(t, "shop@"+g.Addr, g.prefix+"?password-file="+file)
-	l := asker{t, b, "k"}.lease("a")
-	p := asker{t, b, "k"}.place("b")
+	l := asker(t, b, "k").Lease("a")
+	p := asker(t, b, "k").Place("b")
 	time.Sleep(3 * time.Second) // the token has expired
 	require.True(t, l.Healthy())
 	release(t, l)
@@ -149,11 +150,11 @@ func TestATokenThatHasBecomeInvalidIsReplaced(t *testing.T) {
 			g := startGuarded(t, kind)
 			proxy := testproc.NewProxy(t, g.Addr)
 			b := g.open(t, proxy.Addr)
-			release(t, asker{t, b, "k"}.lease("a", lasting(long)))
+			release(t, asker(t, b, "k").Lease("a", lasting(long)))
 			end(t, g, proxy)
 			start := time.Now()
 			ready(t, b)
-			release(t, asker{t, b, "k"}.lease("a", lasting(long)))
+			release(t, asker(t, b, "k").Lease("a", lasting(long)))
 			testscope.InTime(t, time.Since(start), 5*time.Second, "the way back")
 		})
 	}
@@ -181,9 +182,9 @@ func TestAPasswordThatChanges(t *testing.T) {
 func TestReleasesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t)
-	open := func() asker { return asker{t, g.open(t, g.Addr), "k"} } // no deletion shares a request with another
-	l := open().lease("a", lasting(long))
-	p, next := open().place("b", lasting(long)), open().place("c", lasting(long))
+	open := func() testlocker.Asker { return asker(t, g.open(t, g.Addr), "k") } // no deletion shares a request with another
+	l := open().Lease("a", lasting(long))
+	p, next := open().Place("b", lasting(long)), open().Place("c", lasting(long))
 	below := g.prefix + "/"
 	end := clientv3.GetPrefixRangeEnd(below)
 	_, err := g.root.RoleRevokePermission(t.Context(), "shop", below, end)
@@ -223,15 +224,15 @@ func TestWatchesThatAreRefused(t *testing.T) {
 			var log logLines
 			logger := slog.New(slog.NewTextHandler(&log, nil))
 			b, other := g.open(t, g.Addr, WithLogger(logger)), g.open(t, g.Addr)
-			release(t, asker{t, b, "k"}.lease("a", lasting(long)))
-			release(t, asker{t, other, "k"}.lease("a", lasting(long)))
+			release(t, asker(t, b, "k").Lease("a", lasting(long)))
+			release(t, asker(t, other, "k").Lease("a", lasting(long)))
 			end(t, g)
 			var held []distributed.Lease
 			for range 8 {
-				held = append(held, asker{t, b, rand.Text()}.lease("a", lasting(long)))
+				held = append(held, asker(t, b, rand.Text()).Lease("a", lasting(long)))
 			}
 			last := held[len(held)-1]
-			p := asker{t, other, claimOf(last).a.Key}.place("b", lasting(long))
+			p := asker(t, other, claimOf(last).a.Key).Place("b", lasting(long))
 			require.Eventually(t, last.Contended, patience, time.Millisecond)
 			for _, l := range held {
 				release(t, l)

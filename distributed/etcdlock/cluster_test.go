@@ -68,11 +68,11 @@ func TestMembersAreLostAndLeadersChange(t *testing.T) {
 	c, prefix := newCluster(t), newPrefix()
 	b, other := c.open(t, prefix), c.open(t, prefix)
 	long := lasting(20 * time.Second)
-	ask, there := asker{t, b, "k"}, asker{t, other, "k"}
-	l, last := ask.lease("a", long), uint64(0)
+	ask, there := asker(t, b, "k"), asker(t, other, "k")
+	l, last := ask.Lease("a", long), uint64(0)
 	through := func(t *testing.T, fault func()) {
 		require.Greater(t, fence(t, l), last)
-		p := there.place("b", long)
+		p := there.Place("b", long)
 		proven := claimOf(l).s.Until
 		fault()
 		until := proven()
@@ -118,11 +118,11 @@ func TestQuorumLostAndBack(t *testing.T) {
 	t.Parallel()
 	c, prefix := newCluster(t), newPrefix()
 	b, other := c.open(t, prefix), c.open(t, prefix)
-	ask, there := asker{t, b, "k"}, asker{t, other, "k"}
-	l := ask.lease("a")
+	ask, there := asker(t, b, "k"), asker(t, other, "k")
+	l := ask.Lease("a")
 	before := fence(t, l)
-	release(t, there.lease("b", func(r *distributed.Request) { r.Key = "warm" }))
-	p := there.place("b")
+	release(t, there.Lease("b", func(r *distributed.Request) { r.Key = "warm" }))
+	p := there.Place("b")
 	claimed(t, l)
 	c.servers[0].Kill()
 	c.servers[1].Kill()
@@ -138,7 +138,7 @@ func TestQuorumLostAndBack(t *testing.T) {
 	next := granted(t, p)
 	if next == nil { // its etcd lease has expired, too
 		var again distributed.Place
-		if next, again = there.enter("b"); again != nil {
+		if next, again = there.Enter("b"); again != nil {
 			next = granted(t, again)
 		}
 	}

@@ -33,9 +33,9 @@ func TestExpiryWhileHeld(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	before := fence(t, l)
-	p := asker{t, other, "k"}.place("b", lasting(long))
+	p := asker(t, other, "k").Place("b", lasting(long))
 	claimed(t, l)
 	proxy.Stall(true)
 	next := granted(t, p)
@@ -48,7 +48,7 @@ func TestExpiryWhileHeld(t *testing.T) {
 	ready(t, b) // with a new session
 	assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
 	release(t, next)
-	release(t, asker{t, b, "k"}.lease("a"))
+	release(t, asker(t, b, "k").Lease("a"))
 }
 
 // count returns the number of keys with a prefix.
@@ -65,10 +65,10 @@ func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	private, long := etcdtest.Start(t), lasting(long)
 	b := open(t, private.Addr, newPrefix())
-	ask := asker{t, b, "k"}
-	l := ask.lease("a", long)
+	ask := asker(t, b, "k")
+	l := ask.Lease("a", long)
 	before := fence(t, l)
-	p := ask.place("b", long)
+	p := ask.Place("b", long)
 	private.Kill()
 	require.Eventually(t, func() bool { return !l.Healthy() }, patience, time.Millisecond, "a lease without connection is healthy")
 	private.Restart()
@@ -78,16 +78,16 @@ func TestServerRestarts(t *testing.T) {
 	require.NotNil(t, next)
 	require.Greater(t, fence(t, next), before)
 	release(t, next)
-	release(t, ask.lease("c"))
+	release(t, ask.Lease("c"))
 }
 
 // Were an event to get lost, a waiter would look every H.
 func TestAnEventThatNeverComes(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	l := ask.lease("a")
-	p := ask.place("b")
+	ask := asker(t, b, "k")
+	l := ask.Lease("a")
+	p := ask.Place("b")
 	b.watches.remove(claimOf(p).watching[0]) // so nobody hears of it
 	release(t, l)
 	release(t, granted(t, p))
@@ -117,8 +117,8 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	other := open(t, server.Addr, prefix)
-	l := asker{t, other, "k"}.lease("holder", lasting(long))
-	p := asker{t, b, "k"}.place("waiter", lasting(long))
+	l := asker(t, other, "k").Lease("holder", lasting(long))
+	p := asker(t, b, "k").Place("waiter", lasting(long))
 	mute.Store(true)
 	release(t, l)
 	start := time.Now()
@@ -149,13 +149,13 @@ func TestCompactionWhileWaiting(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy, prefix := testproc.NewProxy(t, server.Addr), newPrefix()
 	b, other := open(t, proxy.Addr, prefix), open(t, server.Addr, prefix)
-	l := asker{t, other, "k"}.lease("holder", lasting(long))
-	held := asker{t, b, "held"}.lease("a", lasting(long))
-	p := asker{t, b, "k"}.place("waiter", lasting(long))
+	l := asker(t, other, "k").Lease("holder", lasting(long))
+	held := asker(t, b, "held").Lease("a", lasting(long))
+	p := asker(t, b, "k").Place("waiter", lasting(long))
 	require.Eventually(t, func() bool { return len(b.watches.ids()) == 2 }, patience, time.Millisecond)
 	proxy.Forward("127.0.0.1:1") // nobody is there
 	release(t, l)
-	contender := asker{t, other, "held"}.place("b", lasting(long))
+	contender := asker(t, other, "held").Place("b", lasting(long))
 	c := plainClient(t, server.Addr)
 	got, err := c.Put(t.Context(), "/other", "x")
 	require.NoError(t, err)
@@ -184,9 +184,9 @@ func TestExpiryUnderLoad(t *testing.T) {
 	var places []distributed.Place
 	other := open(t, server.Addr, prefix)
 	for i := range keys {
-		dead = append(dead, asker{t, cut, fmt.Sprint("dead", i)}.lease("a"))
-		places = append(places, asker{t, other, fmt.Sprint("dead", i)}.place("b", lasting(long)))
-		alive = append(alive, asker{t, open(t, server.Addr, prefix), fmt.Sprint("alive", i)}.lease("c"))
+		dead = append(dead, asker(t, cut, fmt.Sprint("dead", i)).Lease("a"))
+		places = append(places, asker(t, other, fmt.Sprint("dead", i)).Place("b", lasting(long)))
+		alive = append(alive, asker(t, open(t, server.Addr, prefix), fmt.Sprint("alive", i)).Lease("c"))
 	}
 	stop := loadWith(t, server.Addr, 4)
 	for _, l := range dead {

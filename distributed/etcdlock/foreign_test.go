@@ -30,16 +30,16 @@ func TestKeysOfOthersAreNoRequests(t *testing.T) {
 		"exclusive": {lasting(long)}, "reader": {lasting(long), shared}, "permit": {lasting(long), permits(1)},
 		"nowait": {lasting(long), noWait}, "nowait reader": {lasting(long), noWait, shared},
 	} {
-		l := asker{t, b, "k"}.lease("a", kind...)
+		l := asker(t, b, "k").Lease("a", kind...)
 		found, err := other.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		require.Equal(t, "a", found.Holder())
 		put("x/behind", "zz/behind")
-		p := asker{t, other, "k"}.place("b", lasting(long))
+		p := asker(t, other, "k").Place("b", lasting(long))
 		put("y/behind")
-		next := asker{t, b, "k"}.place("c", lasting(long))
+		next := asker(t, b, "k").Place("c", lasting(long))
 		require.Eventually(t, l.Contended, patience, time.Millisecond, name)
-		_, _, err = asker{t, other, "k"}.try("d", noWait)
+		_, _, err = asker(t, other, "k").Try("d", noWait)
 		require.EqualError(t, err, distributed.Held("a").Error(), name)
 		release(t, l)
 		l = granted(t, p)

@@ -21,11 +21,11 @@ func TestBreakOfManyReaders(t *testing.T) {
 	const readers = listedAtOnce + brokenAtOnce/2
 	b := onShared(t)
 	for _, key := range []string{"shop:a", "shop:c"} {
-		defer release(t, asker{t, b, key}.lease("i", lasting(long)))
+		defer release(t, asker(t, b, key).Lease("i", lasting(long)))
 	}
 	held := make([]distributed.Lease, readers)
 	each(readers, 16, func(i int) {
-		held[i] = asker{t, b, "shop:b"}.lease(fmt.Sprint("reader-", i), shared, lasting(ttl))
+		held[i] = asker(t, b, "shop:b").Lease(fmt.Sprint("reader-", i), shared, lasting(ttl))
 	})
 	found := map[string]distributed.Inspection{}
 	pages := 0
@@ -42,7 +42,7 @@ func TestBreakOfManyReaders(t *testing.T) {
 	require.Len(t, found, 3)
 	require.Equal(t, 3, pages)
 	require.Equal(t, readers-1, found["shop:b"].MoreHolders)
-	writer := asker{t, b, "shop:b"}.place("writer", lasting(long))
+	writer := asker(t, b, "shop:b").Place("writer", lasting(long))
 	record, err := b.Break(t.Context(), found["shop:b"], "me", "a test")
 	require.NoError(t, err)
 	l := granted(t, writer)
@@ -59,8 +59,8 @@ func TestBreakOfAHolderThatIsCutOff(t *testing.T) {
 	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
-	l := asker{t, b, "k"}.lease("a")
-	p := asker{t, other, "k"}.place("b", lasting(long))
+	l := asker(t, b, "k").Lease("a")
+	p := asker(t, other, "k").Place("b", lasting(long))
 	claimed(t, l)
 	last := fence(t, l)
 	proxy.Stall(true)
@@ -87,14 +87,14 @@ func TestBreakIsForgotten(t *testing.T) {
 	t.Parallel()
 	server, prefix := etcdtest.Shared(t), newPrefix()
 	b, c := open(t, server.Addr, prefix), plainClient(t, server.Addr)
-	l := asker{t, b, "a/b"}.lease("i", lasting(long))
+	l := asker(t, b, "a/b").Lease("i", lasting(long))
 	found, err := b.Inspect(t.Context(), "a/b")
 	require.NoError(t, err)
 	release(t, l)
 	_, err = b.Break(t.Context(), found, "me", "a test")
 	require.ErrorIs(t, err, distributed.ErrNotHeld)
 	require.Zero(t, count(t, c, prefix+"/"+brokenName))
-	l = asker{t, b, "a/b"}.lease("i", lasting(long))
+	l = asker(t, b, "a/b").Lease("i", lasting(long))
 	found, err = b.Inspect(t.Context(), "a/b")
 	require.NoError(t, err)
 	_, err = b.Break(t.Context(), found, "me", "a test")
@@ -114,12 +114,12 @@ func TestBreakIsForgotten(t *testing.T) {
 func TestBreakComparesCreateRevisions(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	l := asker{t, b, "k"}.lease("i", lasting(long))
+	l := asker(t, b, "k").Lease("i", lasting(long))
 	s := claimOf(l).s
 	found, err := b.holders(t.Context(), s, "k")
 	require.NoError(t, err)
 	release(t, l)
-	l = asker{t, b, "k"}.lease("i", lasting(long))
+	l = asker(t, b, "k").Lease("i", lasting(long))
 	require.Equal(t, string(found[0].Key), claimOf(l).name)
 	got, err := s.txn(t.Context(), "break", deleteAll(found, opPut(b.brokenKey("k"), "", s.lease())))
 	require.NoError(t, err)

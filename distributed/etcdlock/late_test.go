@@ -18,9 +18,9 @@ import (
 func TestAWatchThatBeginsLate(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	l := ask.lease("a", lasting(long))
-	p := ask.place("b", lasting(long))
+	ask := asker(t, b, "k")
+	l := ask.Lease("a", lasting(long))
+	p := ask.Place("b", lasting(long))
 	c := claimOf(p)
 	c.mu.Lock()
 	c.unwatch()
@@ -35,14 +35,14 @@ func TestAWatchThatBeginsLate(t *testing.T) {
 func TestAHoldersWatchThatBeginsLate(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	l := ask.lease("a", lasting(long))
+	ask := asker(t, b, "k")
+	l := ask.Lease("a", lasting(long))
 	c := claimOf(l)
 	c.a.LookIn(time.Hour)
 	c.mu.Lock()
 	c.unwatch()
 	c.mu.Unlock()
-	p := ask.place("b", lasting(long))
+	p := ask.Place("b", lasting(long))
 	require.False(t, l.Contended())
 	c.mu.Lock()
 	c.seen = c.revision
@@ -57,8 +57,8 @@ func TestAHoldersWatchThatBeginsLate(t *testing.T) {
 func TestEventsFromBeforeTheWatch(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	l := ask.lease("a", lasting(long))
+	ask := asker(t, b, "k")
+	l := ask.Lease("a", lasting(long))
 	a := claimOf(l)
 	require.Eventually(t, func() bool { return len(b.watches.ids()) == 1 }, patience, time.Millisecond)
 	w, news := b.watches.took(deletion(b.watches.ids()[0], a.name, a.revision-1))
@@ -81,28 +81,28 @@ func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
 	t.Parallel()
 	prefix, addr := newPrefix(), etcdtest.Shared(t).Addr
 	b, other := open(t, addr, prefix), open(t, addr, prefix)
-	l := asker{t, b, "k"}.lease("a", shared, lasting(long))
+	l := asker(t, b, "k").Lease("a", shared, lasting(long))
 	leave := func(p distributed.Place, holder distributed.Lease) {
 		require.Eventually(t, holder.Contended, patience, time.Millisecond)
 		require.NoError(t, p.Leave(t.Context()))
 		require.Eventually(t, func() bool { return !holder.Contended() }, patience, time.Millisecond)
 	}
 	for range 3 {
-		leave(asker{t, other, "k"}.place("b", lasting(long)), l)
+		leave(asker(t, other, "k").Place("b", lasting(long)), l)
 	}
 	release(t, l)
 
-	l = asker{t, other, "k"}.lease("b", lasting(long)) // readers that are let in before a writer
-	reader := asker{t, b, "k"}.place("a", shared, lasting(long))
-	writer := asker{t, other, "k"}.place("b", lasting(long))
+	l = asker(t, other, "k").Lease("b", lasting(long)) // readers that are let in before a writer
+	reader := asker(t, b, "k").Place("a", shared, lasting(long))
+	writer := asker(t, other, "k").Place("b", lasting(long))
 	release(t, l)
 	l = granted(t, reader)
 	leave(writer, l)
-	leave(asker{t, other, "k"}.place("b", lasting(long)), l)
+	leave(asker(t, other, "k").Place("b", lasting(long)), l)
 	release(t, l)
 
-	l = asker{t, b, "k"}.lease("a", permits(1), lasting(long))
-	leave(asker{t, other, "k"}.place("b", lasting(long)), l)
+	l = asker(t, b, "k").Lease("a", permits(1), lasting(long))
+	leave(asker(t, other, "k").Place("b", lasting(long)), l)
 	release(t, l)
 }
 
@@ -130,8 +130,8 @@ func handOver(t *testing.T, b, other *Backend) time.Duration {
 	t.Helper()
 	var took []time.Duration
 	for range 15 {
-		l := asker{t, b, "k"}.lease("a", lasting(long))
-		p := asker{t, other, "k"}.place("b", lasting(long))
+		l := asker(t, b, "k").Lease("a", lasting(long))
+		p := asker(t, other, "k").Place("b", lasting(long))
 		time.Sleep(2 * time.Millisecond) // the watch has been asked for
 		start := time.Now()
 		release(t, l)

@@ -30,7 +30,7 @@ func TestManyLeases(t *testing.T) {
 	b := open(t, server.Addr, newPrefix())
 	held := make([]distributed.Lease, leases)
 	each(leases, atOnce, func(i int) {
-		held[i] = asker{t, b, fmt.Sprint("k", i)}.lease("a")
+		held[i] = asker(t, b, fmt.Sprint("k", i)).Lease("a")
 	})
 	time.Sleep(ttl / 4) // for the watches, which share a stream
 	var requests atomic.Int64
@@ -75,8 +75,8 @@ func TestManyPlaces(t *testing.T) {
 	held, waits := make([]distributed.Lease, places), make([]distributed.Place, places)
 	each(places, 16, func(i int) {
 		key := fmt.Sprint("k", i)
-		held[i] = asker{t, other, key}.lease("a", lasting(long))
-		waits[i] = asker{t, b, key}.place("b", lasting(long))
+		held[i] = asker(t, other, key).Lease("a", lasting(long))
+		waits[i] = asker(t, b, key).Place("b", lasting(long))
 	})
 	var requests atomic.Int64
 	stop := b.Observe(func(distributed.Exchange) { requests.Add(1) })
@@ -92,11 +92,11 @@ func TestManyPlaces(t *testing.T) {
 func TestOneReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	l := ask.lease("holder", lasting(long))
+	ask := asker(t, b, "k")
+	l := ask.Lease("holder", lasting(long))
 	places := make([]distributed.Place, 30)
 	for i := range places {
-		places[i] = ask.place(fmt.Sprintf("waiter-%d", i), lasting(long))
+		places[i] = ask.Place(fmt.Sprintf("waiter-%d", i), lasting(long))
 	}
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
 	for _, p := range places {
@@ -114,15 +114,15 @@ func TestOneReleaseWakesOneWaiter(t *testing.T) {
 func TestOneReleaseWakesOneRunOfReaders(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	l := ask.lease("holder", lasting(long))
+	ask := asker(t, b, "k")
+	l := ask.Lease("holder", lasting(long))
 	var run, later []distributed.Place
 	for range 10 {
-		run = append(run, ask.place("reader", shared, lasting(long)))
+		run = append(run, ask.Place("reader", shared, lasting(long)))
 	}
-	writer := ask.place("writer", lasting(long))
+	writer := ask.Place("writer", lasting(long))
 	for range 10 {
-		later = append(later, ask.place("reader", shared, lasting(long)))
+		later = append(later, ask.Place("reader", shared, lasting(long)))
 	}
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
 	before := b.watches.events.Load()
@@ -145,12 +145,12 @@ func TestNothingStays(t *testing.T) {
 	b := open(t, server.Addr, prefix)
 	c := plainClient(t, server.Addr)
 	for i, key := range []string{"a", "a/b", "%25", "..", "\U0001f512", " "} {
-		ask := asker{t, b, key}
-		l := ask.lease("a", lasting(long))
+		ask := asker(t, b, key)
+		l := ask.Lease("a", lasting(long))
 		if i == 0 {
 			time.Sleep(10 * time.Millisecond) // it is watched
 		}
-		p, left := ask.place("b", lasting(long)), ask.place("c", lasting(long))
+		p, left := ask.Place("b", lasting(long)), ask.Place("c", lasting(long))
 		require.NoError(t, left.Leave(t.Context()))
 		release(t, l)
 		release(t, granted(t, p))
@@ -158,9 +158,9 @@ func TestNothingStays(t *testing.T) {
 	require.Zero(t, count(t, c, prefix+"/"))
 	require.Empty(t, b.watches.ids())
 	require.True(t, b.engine.Idle())
-	place := asker{t, b, "k"}
-	l := place.lease("a", lasting(long))
-	place.place("b", lasting(long))
+	place := asker(t, b, "k")
+	l := place.Lease("a", lasting(long))
+	place.Place("b", lasting(long))
 	require.NoError(t, b.Ping(t.Context()))
 	release(t, l)
 	require.NoError(t, b.Close())
@@ -173,18 +173,18 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 	t.Parallel()
 	prefix, addr := newPrefix(), etcdtest.Shared(t).Addr
 	b, twin := open(t, addr, prefix), open(t, addr, prefix)
-	ask, copied := asker{t, b, "k"}, asker{t, twin, "k"}
-	release(t, ask.lease("a", lasting(long)))
+	ask, copied := asker(t, b, "k"), asker(t, twin, "k")
+	release(t, ask.Lease("a", lasting(long)))
 	ready(t, twin)
 	for _, free := range b.names.free {
 		for _, name := range free {
 			twin.names.put(name)
 		}
 	}
-	l := ask.lease("a", lasting(long))
-	_, _, err := copied.try("a", lasting(long), func(r *distributed.Request) { r.NoWait = true })
+	l := ask.Lease("a", lasting(long))
+	_, _, err := copied.Try("a", lasting(long), func(r *distributed.Request) { r.NoWait = true })
 	require.ErrorIs(t, err, distributed.ErrHeld)
-	first, second := ask.place("a", lasting(long)), copied.place("a", lasting(long))
+	first, second := ask.Place("a", lasting(long)), copied.Place("a", lasting(long))
 	release(t, l)
 	l = granted(t, first)
 	require.Empty(t, second.Granted())
@@ -197,11 +197,11 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 func TestNamesAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
+	ask := asker(t, b, "k")
 	names := map[string]bool{}
 	var prev distributed.Lease
 	for range 20 {
-		prev = ask.lease("a", lasting(long), func(r *distributed.Request) { r.Prev = prev })
+		prev = ask.Lease("a", lasting(long), func(r *distributed.Request) { r.Prev = prev })
 		names[claimOf(prev).name] = true
 	}
 	require.Len(t, names, 2, "a lease and the one that takes its place")

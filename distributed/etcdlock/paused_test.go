@@ -25,8 +25,8 @@ func TestALeaderThatWasStoppedProvesNothing(t *testing.T) {
 	proxy := testproc.NewProxy(t, c.addrs[i])
 	b := open(t, proxy.Addr, prefix)
 	other := open(t, strings.Join([]string{c.addrs[(i+1)%3], c.addrs[(i+2)%3]}, ","), prefix)
-	l := asker{t, b, "k"}.lease("a")
-	p := asker{t, other, "k"}.place("b", lasting(long))
+	l := asker(t, b, "k").Lease("a")
+	p := asker(t, other, "k").Place("b", lasting(long))
 	claimed(t, l)
 	s := claimOf(l).s
 	c.servers[i].Pause()
@@ -52,7 +52,7 @@ func TestALeaderThatWasStoppedProvesNothing(t *testing.T) {
 func TestAKeepaliveOfAnotherTermProvesNothing(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	s := claimOf(l).s
 	k := keepalives{s: s}
 	defer k.drop()
@@ -67,13 +67,13 @@ func TestAKeepaliveOfAnotherTermProvesNothing(t *testing.T) {
 func TestASessionThatIsRevoked(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	l := asker{t, b, "k"}.lease("a", lasting(long))
-	p := asker{t, b, "k"}.place("b", lasting(long))
+	l := asker(t, b, "k").Lease("a", lasting(long))
+	p := asker(t, b, "k").Place("b", lasting(long))
 	c := plainClient(t, etcdtest.Shared(t).Addr)
 	_, err := c.Revoke(t.Context(), clientv3.LeaseID(claimOf(l).s.lease()))
 	require.NoError(t, err)
 	lost(t, l)
 	require.Nil(t, granted(t, p))
 	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	release(t, asker{t, b, "k"}.lease("c", lasting(long)))
+	release(t, asker(t, b, "k").Lease("c", lasting(long)))
 }

@@ -13,10 +13,6 @@ import (
 	"github.com/wllock/wllock/internal/etcdtest"
 )
 
-func permits(n int) func(*distributed.Request) {
-	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
-}
-
 // A permit that is released wakes few of those that wait, however many there are.
 func TestReleasedPermitWakesFew(t *testing.T) {
 	t.Parallel()
@@ -25,11 +21,11 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 	b, other := open(t, server.Addr, prefix), open(t, server.Addr, prefix)
 	var held []distributed.Lease
 	for i := range limit {
-		held = append(held, asker{t, other, "k"}.lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
+		held = append(held, asker(t, other, "k").Lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
 	}
 	var places []distributed.Place
 	for i := range waiters {
-		places = append(places, asker{t, b, "k"}.place(fmt.Sprint("w", i), permits(limit), lasting(long)))
+		places = append(places, asker(t, b, "k").Place(fmt.Sprint("w", i), permits(limit), lasting(long)))
 	}
 	require.LessOrEqual(t, len(b.watches.ids()), limit*waiters)
 	woken := func(l distributed.Lease) int64 {
@@ -57,10 +53,10 @@ func TestManyPermits(t *testing.T) {
 	t.Parallel()
 	const limit = driver.MostFollowed + 8
 	b := onShared(t)
-	ask := asker{t, b, "k"}
+	ask := asker(t, b, "k")
 	held := make([]distributed.Lease, limit)
-	each(limit, 8, func(i int) { held[i] = ask.lease(fmt.Sprint("h", i), permits(limit), lasting(long)) })
-	p, next := ask.place("p", permits(limit), lasting(long)), ask.place("next", permits(limit), lasting(long))
+	each(limit, 8, func(i int) { held[i] = ask.Lease(fmt.Sprint("h", i), permits(limit), lasting(long)) })
+	p, next := ask.Place("p", permits(limit), lasting(long)), ask.Place("next", permits(limit), lasting(long))
 	for _, one := range []distributed.Place{p, next} {
 		i := rand.IntN(len(held))
 		release(t, held[i])

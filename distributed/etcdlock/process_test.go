@@ -42,7 +42,7 @@ func TestLockerOverAnOutage(t *testing.T) {
 // time is that of the year 2000, and stands still while a connection is open.
 func TestClientClockThatIsYearsOff(t *testing.T) {
 	server, prefix := etcdtest.Shared(t), newPrefix()
-	now := asker{t, open(t, server.Addr, prefix), "k"}
+	now := asker(t, open(t, server.Addr, prefix), "k")
 	calls, done := make(chan func()), make(chan struct{})
 	go func() {
 		for f := range calls {
@@ -59,13 +59,13 @@ func TestClientClockThatIsYearsOff(t *testing.T) {
 	}
 	synctest.Test(t, func(bubble *testing.T) {
 		require.Equal(bubble, 2000, time.Now().Year())
-		then := asker{bubble, open(bubble, server.Addr, prefix), "k"}
+		then := asker(bubble, open(bubble, server.Addr, prefix), "k")
 		var held distributed.Lease
 		var waits distributed.Place
 		last := uint64(0)
-		outside(func() { held = now.lease("now", lasting(long)) })
+		outside(func() { held = now.Lease("now", lasting(long)) })
 		for range 5 {
-			p := then.place("then", lasting(long))
+			p := then.Place("then", lasting(long))
 			require.Empty(bubble, p.Granted())
 			outside(func() {
 				require.Greater(t, fence(t, held), last)
@@ -74,7 +74,7 @@ func TestClientClockThatIsYearsOff(t *testing.T) {
 			l := <-p.Granted()
 			require.NotNil(bubble, l)
 			outside(func() {
-				waits = now.place("now", lasting(long))
+				waits = now.Place("now", lasting(long))
 				require.Empty(t, waits.Granted())
 			})
 			last = fence(bubble, l)

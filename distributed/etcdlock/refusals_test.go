@@ -15,11 +15,11 @@ import (
 func TestShortTTLsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	_, _, err := asker{t, b, "k"}.try("a", lasting(900*time.Millisecond))
+	_, _, err := asker(t, b, "k").Try("a", lasting(900*time.Millisecond))
 	require.ErrorIs(t, err, ErrInvalidTTL)
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "at least 1s")
-	release(t, asker{t, b, "k"}.lease("a", lasting(1900*time.Millisecond))) // of an etcd lease of a second
+	release(t, asker(t, b, "k").Lease("a", lasting(1900*time.Millisecond))) // of an etcd lease of a second
 }
 
 // A full database refuses to write: the error says what to do, what is held goes on, and is released.
@@ -27,13 +27,13 @@ func TestFullDatabase(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, "--quota-backend-bytes=2000000")
 	b := open(t, server.Addr, newPrefix())
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	c := plainClient(t, server.Addr)
 	var err error
 	for err == nil {
 		_, err = c.Put(t.Context(), "/fill", strings.Repeat("x", 1_000_000))
 	}
-	for _, err := range []error{b.Ping(t.Context()), func() error { _, _, err := asker{t, b, "other"}.try("a"); return err }()} {
+	for _, err := range []error{b.Ping(t.Context()), func() error { _, _, err := asker(t, b, "other").Try("a"); return err }()} {
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
 		require.ErrorIs(t, err, distributed.ErrRefused)
 		require.ErrorContains(t, err, "the database is full (alarm NOSPACE): compact, defragment and disarm it")

@@ -99,8 +99,8 @@ func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 	t.Parallel()
 	prefix, addr := newPrefix(), etcdtest.Shared(t).Addr
 	b, etcd := inLimbo(t, prefix)
-	ask, other, c := asker{t, b, "k"}, asker{t, open(t, addr, prefix), "k"}, plainClient(t, addr)
-	prev := ask.lease("a", lasting(long))
+	ask, other, c := asker(t, b, "k"), asker(t, open(t, addr, prefix), "k"), plainClient(t, addr)
+	prev := ask.Lease("a", lasting(long))
 	etcd.hold(puts("x/"+parts.Tag("a"), guardName))
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -113,7 +113,7 @@ func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 		return b.names.n == 1
 	}, patience, time.Millisecond, "prev's name is not free")
 	etcd.hold(puts(guardName))
-	newer := ask.lease("a", lasting(long))
+	newer := ask.Lease("a", lasting(long))
 	require.Equal(t, claimOf(prev).name, claimOf(newer).name)
 	got, err := pb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), etcd.first())
 	require.NoError(t, err)
@@ -122,18 +122,18 @@ func TestALateDeletionOfPrevMeetsNoOtherRequest(t *testing.T) {
 	ready(t, b)
 	b.sessions.All()[0].Kick()
 	require.Eventually(t, func() bool { return count(t, c, prefix+"/"+guardName) == 1 }, patience, time.Millisecond, "no guard")
-	_, _, err = other.try("b", lasting(long), func(r *distributed.Request) { r.NoWait = true })
+	_, _, err = other.Try("b", lasting(long), func(r *distributed.Request) { r.NoWait = true })
 	require.EqualError(t, err, distributed.Held("a").Error())
 	release(t, newer)
-	release(t, other.lease("b", lasting(long)))
+	release(t, other.Lease("b", lasting(long)))
 }
 
 // While a create is not answered a copy of the process takes its name: the request takes another, and nothing comes of the first create.
 func TestALostCreateWhoseNameIsTaken(t *testing.T) {
 	t.Parallel()
 	b, etcd := inLimbo(t, newPrefix())
-	ask, c := asker{t, b, "k"}, plainClient(t, etcdtest.Shared(t).Addr)
-	before := ask.lease("a", lasting(long))
+	ask, c := asker(t, b, "k"), plainClient(t, etcdtest.Shared(t).Addr)
+	before := ask.Lease("a", lasting(long))
 	name := claimOf(before).name
 	release(t, before)
 	create, held := puts("x/"+parts.Tag("a")), make(chan struct{})
@@ -146,7 +146,7 @@ func TestALostCreateWhoseNameIsTaken(t *testing.T) {
 		close(held)
 		return true
 	})
-	p := ask.place("a", lasting(long))
+	p := ask.Place("a", lasting(long))
 	<-held
 	require.NotEqual(t, name, claimOf(p).name)
 	_, err := c.Delete(t.Context(), name)
@@ -161,12 +161,12 @@ func TestALostCreateWhoseNameIsTaken(t *testing.T) {
 func TestANameIsFreeOnce(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	first := ask.lease("a", lasting(long))
+	ask := asker(t, b, "k")
+	first := ask.Lease("a", lasting(long))
 	expire(t, plainClient(t, etcdtest.Shared(t).Addr), b, "k")
 	lost(t, first)
 	<-claimOf(first).s.Lane.Rest()
-	second := ask.lease("a", lasting(long))
+	second := ask.Lease("a", lasting(long))
 	require.Equal(t, claimOf(first).name, claimOf(second).name)
 	require.ErrorIs(t, first.Release(t.Context()), distributed.ErrLeaseLost)
 	require.Zero(t, b.names.n)
@@ -177,11 +177,11 @@ func TestANameIsFreeOnce(t *testing.T) {
 func TestAGuardThatChangesUnderway(t *testing.T) {
 	t.Parallel()
 	b := onShared(t)
-	ask := asker{t, b, "k"}
-	release(t, ask.lease("warm", lasting(long)))
+	ask := asker(t, b, "k")
+	release(t, ask.Lease("warm", lasting(long)))
 	s := b.sessions.All()[0]
 	_, err := s.txn(t.Context(), "guard", &pb.TxnRequest{Success: []*pb.RequestOp{opPut(s.guardKey(), "", s.lease())}})
 	require.NoError(t, err)
-	l := ask.lease("a", lasting(long), func(r *distributed.Request) { r.NoWait = true })
-	release(t, ask.lease("a", lasting(long), func(r *distributed.Request) { r.Prev = l }))
+	l := ask.Lease("a", lasting(long), func(r *distributed.Request) { r.NoWait = true })
+	release(t, ask.Lease("a", lasting(long), func(r *distributed.Request) { r.Prev = l }))
 }

@@ -61,7 +61,7 @@ func (s *stage) Process(letter string) distributed.Backend { return s.process(le
 
 func (s *stage) Settle() {
 	for _, one := range s.processes {
-		asker{b: one.Backend}.rest()
+		rest(one.Backend)
 	}
 }
 

@@ -47,16 +47,16 @@ func TestEnsemble(t *testing.T) {
 func lagging(t *testing.T, leader *zktest.Server, followers []*zktest.Server) {
 	root := newRoot()
 	b, other := openAll(t, root, followers[0]), openAll(t, root, leader)
-	here, there := asker{t, b, "k"}, asker{t, other, "k"}
+	here, there := asker(t, b, "k"), asker(t, other, "k")
 	noWait := func(r *distributed.Request) { r.NoWait = true }
 	last := uint64(0)
 	for range 100 {
-		release(t, there.lease("a"))
-		l := here.lease("b", noWait) // at once, whatever the follower has heard
+		release(t, there.Lease("a"))
+		l := here.Lease("b", noWait) // at once, whatever the follower has heard
 		n := fence(t, l)
 		require.Greater(t, n, last)
 		last = n
-		p := there.place("a")
+		p := there.Place("a")
 		release(t, l)
 		release(t, granted(t, p))
 	}
@@ -66,9 +66,9 @@ func lagging(t *testing.T, leader *zktest.Server, followers []*zktest.Server) {
 func leaderLost(t *testing.T, leader *zktest.Server, followers []*zktest.Server) {
 	root, long := newRoot(), lasting(long)
 	b, other := openAll(t, root, leader, followers[0], followers[1]), openAll(t, root, leader, followers[0], followers[1])
-	l := asker{t, b, "k"}.lease("a", long)
+	l := asker(t, b, "k").Lease("a", long)
 	before := fence(t, l)
-	p := asker{t, other, "k"}.place("b", long)
+	p := asker(t, other, "k").Place("b", long)
 	claimed(t, l)
 	leader.Kill()
 	ready(t, b)
@@ -92,8 +92,8 @@ func TestAFollowerWithoutLeaderProvesNothing(t *testing.T) {
 	leader, followers := ensemble(t, true)
 	root := newRoot()
 	b, other := openAll(t, root, followers[0]), openAll(t, root, leader, followers[1])
-	l := asker{t, b, "k"}.lease("a")
-	p := asker{t, other, "k"}.place("b", lasting(long))
+	l := asker(t, b, "k").Lease("a")
+	p := asker(t, other, "k").Place("b", lasting(long))
 	require.Eventually(t, func() bool { return distributed.Left(time.Now(), l.Until()) > ttl/2 }, patience, time.Millisecond)
 	followers[0].CutOffFromEnsemble(true)
 	defer followers[0].CutOffFromEnsemble(false)

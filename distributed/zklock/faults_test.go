@@ -26,9 +26,9 @@ func TestExpiryWhileHeld(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	before := fence(t, l)
-	p := asker{t, other, "k"}.place("b", lasting(long))
+	p := asker(t, other, "k").Place("b", lasting(long))
 	require.Eventually(t, func() bool { return distributed.Left(time.Now(), l.Until()) > ttl/2 }, patience, time.Millisecond)
 	proxy.Stall(true)
 	next := granted(t, p)
@@ -41,23 +41,23 @@ func TestExpiryWhileHeld(t *testing.T) {
 	ready(t, b) // with a new session
 	assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
 	release(t, next)
-	release(t, asker{t, b, "k"}.lease("a"))
+	release(t, asker(t, b, "k").Lease("a"))
 }
 
 func TestExpiryWhileWaiting(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b, other, proxy := cutOff(t)
-	l := asker{t, other, "k"}.lease("holder", lasting(long))
-	p := asker{t, b, "k"}.place("waiter")
-	behind := asker{t, other, "k"}.place("behind", lasting(long))
+	l := asker(t, other, "k").Lease("holder", lasting(long))
+	p := asker(t, b, "k").Place("waiter")
+	behind := asker(t, other, "k").Place("behind", lasting(long))
 	proxy.Stall(true)
 	time.Sleep(2 * ttl) // the server ends the session after ttl and up to two ticks
 	release(t, l)
 	release(t, granted(t, behind))
 	proxy.Stall(false)
 	require.Nil(t, granted(t, p), "a place whose session has expired was granted")
-	release(t, asker{t, b, "k"}.lease("waiter"))
+	release(t, asker(t, b, "k").Lease("waiter"))
 }
 
 // The sessions and their nodes outlive a restart, and so does the lease if it is short enough.
@@ -66,10 +66,10 @@ func TestServerRestarts(t *testing.T) {
 	zktest.Shared(t)
 	private, long := zktest.Start(t), lasting(long)
 	b := open(t, private.Addr, newRoot())
-	ask := asker{t, b, "k"}
-	l := ask.lease("a", long)
+	ask := asker(t, b, "k")
+	l := ask.Lease("a", long)
 	before := fence(t, l)
-	p := ask.place("b", long)
+	p := ask.Place("b", long)
 	claimed(t, l)
 	private.Kill()
 	require.Eventually(t, func() bool { return !l.Healthy() }, patience, time.Millisecond, "a lease without connection is healthy")
@@ -80,7 +80,7 @@ func TestServerRestarts(t *testing.T) {
 	require.NotNil(t, next)
 	require.Greater(t, fence(t, next), before)
 	release(t, next)
-	release(t, ask.lease("c"))
+	release(t, ask.Lease("c"))
 }
 
 func openURL(url string) (distributed.Backend, error) { return Open(url) }
@@ -113,13 +113,13 @@ func TestAServerThatGrantsLessOnAReconnect(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	s := claimOf(l).s
 	s.opened(time.Now(), s.timeout())
 	require.False(t, s.Over())
 	s.opened(time.Now(), s.timeout()/2)
 	lost(t, l)
-	next, p := asker{t, b, "k"}.enter("b") // on a new session
+	next, p := asker(t, b, "k").Enter("b") // on a new session
 	if p != nil {
 		next = granted(t, p)
 	}

@@ -35,12 +35,12 @@ func onlyEvents(l distributed.Lease) {
 func TestALockThatIsHeldForLongSetsOneWatch(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	l := asker{t, b, "k"}.lease("a", lasting(long))
+	l := asker(t, b, "k").Lease("a", lasting(long))
 	for range 10 {
 		looked(t, l)
 	}
 	require.Equal(t, int64(1), b.counts.watches.Load())
-	p := asker{t, b, "k"}.place("b", lasting(long)) // and that one works
+	p := asker(t, b, "k").Place("b", lasting(long)) // and that one works
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
 	release(t, l)
 	release(t, granted(t, p))
@@ -52,10 +52,10 @@ func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
 	root := newRoot()
 	b, other := open(t, zktest.Shared(t).Addr, root), open(t, zktest.Shared(t).Addr, root)
 	for name, change := range map[string]func(*distributed.Request){"reader": shared, "permit": permits(2)} {
-		l := asker{t, b, name}.lease("a", change, lasting(long))
+		l := asker(t, b, name).Lease("a", change, lasting(long))
 		for range 2 {
 			looked(t, l) // which sets the watch that tells of the waiter, once
-			p := asker{t, other, name}.place("b", lasting(long))
+			p := asker(t, other, name).Place("b", lasting(long))
 			require.Eventually(t, l.Contended, patience, time.Millisecond)
 			looked(t, l)
 			onlyEvents(l)
@@ -70,9 +70,9 @@ func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
 func TestAReleaseThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	conn, ask := plainConn(t, zktest.Shared(t).Addr), asker{t, b, "k"}
-	l, async := ask.lease("a", shared, lasting(long)), ask.lease("b", shared, lasting(long))
-	p := ask.place("c", lasting(long))
+	conn, ask := plainConn(t, zktest.Shared(t).Addr), asker(t, b, "k")
+	l, async := ask.Lease("a", shared, lasting(long)), ask.Lease("b", shared, lasting(long))
+	p := ask.Place("c", lasting(long))
 	_, err := conn.SetACL(b.dirOf("k"), zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermAdmin), -1)
 	require.NoError(t, err)
 
@@ -85,11 +85,11 @@ func TestAReleaseThatIsRefusedSaysWhatIsMissing(t *testing.T) {
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.ErrorContains(t, err, b.dirOf("k"))
 	}
-	_, _, err = ask.try("a", shared, lasting(long), func(r *distributed.Request) { r.Prev = l })
+	_, _, err = ask.Try("a", shared, lasting(long), func(r *distributed.Request) { r.Prev = l })
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 	_, err = conn.SetACL(b.dirOf("k"), zk.WorldACL(zk.PermAll), -1)
 	require.NoError(t, err)
-	next, p := ask.enter("d", lasting(long))
+	next, p := ask.Enter("d", lasting(long))
 	if p != nil {
 		next = granted(t, p)
 	}
@@ -108,9 +108,9 @@ func (w answerWatcher) LeaseReleased(_ distributed.Lease, err error) { w.answers
 func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask, conn := asker{t, b, "k"}, plainConn(t, zktest.Shared(t).Addr)
+	ask, conn := asker(t, b, "k"), plainConn(t, zktest.Shared(t).Addr)
 	for name, change := range map[string]func(*distributed.Request){"a writer": func(*distributed.Request) {}, "a reader": shared} {
-		l := ask.lease("a", change, lasting(long))
+		l := ask.Lease("a", change, lasting(long))
 		found, err := b.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		release(t, l)
@@ -118,7 +118,7 @@ func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
 			err := conn.Delete(b.dirOf("k"), -1)
 			return err == nil || errors.Is(err, zk.ErrNoNode)
 		}, patience, time.Millisecond)
-		l = ask.lease("b", change, lasting(long))
+		l = ask.Lease("b", change, lasting(long))
 		_, err = b.Break(t.Context(), found, "somebody", "a test")
 		require.ErrorIs(t, err, distributed.ErrNotHeld, name)
 		require.True(t, l.Healthy())
@@ -131,11 +131,11 @@ func TestNoInstanceLooksDowngraded(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
 	for _, name := range []string{"shared", "x", " "} {
-		ask := asker{t, b, "k-" + name}
-		l := ask.lease(name, lasting(long))
-		p := ask.place("reader", shared, lasting(long))
+		ask := asker(t, b, "k-"+name)
+		l := ask.Lease(name, lasting(long))
+		p := ask.Place("reader", shared, lasting(long))
 		require.Empty(t, p.Granted())
-		_, _, err := ask.try("reader", shared, func(r *distributed.Request) { r.NoWait = true })
+		_, _, err := ask.Try("reader", shared, func(r *distributed.Request) { r.NoWait = true })
 		require.ErrorIs(t, err, distributed.ErrHeld)
 		release(t, l)
 		release(t, granted(t, p))

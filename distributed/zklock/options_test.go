@@ -26,7 +26,7 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("\ufeffsecret\r\n"), 0o600))
 	b := open(t, zktest.Shared(t).Addr, root, WithAuth("shop", "secret"))
 	ready(t, b)
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	conn := plainConn(t, zktest.Shared(t).Addr)
 	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
 	acl, _, err := conn.GetACL(claimOf(l).path())
@@ -35,7 +35,7 @@ func TestAnotherUserIsRefusedAtStart(t *testing.T) {
 
 	same := open(t, zktest.Shared(t).Addr, root, WithAuthFile("shop", file))
 	ready(t, same)
-	p := asker{t, same, "k"}.place("b")
+	p := asker(t, same, "k").Place("b")
 	release(t, l)
 	release(t, granted(t, p))
 
@@ -56,18 +56,18 @@ func TestCredentialsAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	proxy := zktest.NewProxy(t, zktest.Shared(t).Addr)
 	b := open(t, proxy.Addr, newRoot(), WithAuth("shop", "secret"))
-	ask := asker{t, b, "k"}
-	l := ask.lease("a")
+	ask := asker(t, b, "k")
+	l := ask.Lease("a")
 	proxy.Cut()
 	release(t, l)
-	release(t, ask.lease("a"))
+	release(t, ask.Lease("a"))
 }
 
 func TestACLOfOurOwn(t *testing.T) {
 	t.Parallel()
 	want := append(zk.DigestACL(zk.PermAll, "shop", "secret"), zk.WorldACL(zk.PermRead)...)
 	b := open(t, zktest.Shared(t).Addr, newRoot(), WithAuth("shop", "secret"), WithACL(want...))
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	conn := plainConn(t, zktest.Shared(t).Addr)
 	require.NoError(t, conn.AddAuth("digest", []byte("shop:secret")))
 	acl, _, err := conn.GetACL(claimOf(l).path())
@@ -82,18 +82,18 @@ func TestATTLBelowTheSessionsIsRefused(t *testing.T) {
 	b := open(t, zktest.Shared(t).Addr, newRoot())
 	var err error
 	require.Eventually(t, func() bool { // a busy machine may lose a session as short as that
-		_, _, err = asker{t, b, "k"}.try("a", lasting(2*zktest.Tick-time.Millisecond))
+		_, _, err = asker(t, b, "k").Try("a", lasting(2*zktest.Tick-time.Millisecond))
 		return errors.Is(err, ErrInvalidTTL)
 	}, patience, time.Millisecond)
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "200ms")
 
 	b = open(t, zktest.Shared(t).Addr, newRoot(), WithSessionTimeout(ttl))
-	_, _, err = asker{t, b, "k"}.try("a", lasting(ttl-1))
+	_, _, err = asker(t, b, "k").Try("a", lasting(ttl-1))
 	require.ErrorIs(t, err, ErrInvalidTTL)
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	release(t, l)
-	release(t, asker{t, b, "k"}.lease("a", lasting(time.Minute)))
+	release(t, asker(t, b, "k").Lease("a", lasting(time.Minute)))
 	require.Len(t, b.sessions.All(), 1)
 }
 
@@ -144,7 +144,7 @@ func TestExchangesAreObserved(t *testing.T) {
 	})
 	require.NoError(t, b.Echo(t.Context()))
 	require.Positive(t, answered.Load())
-	l := asker{t, b, "k"}.lease("a")
+	l := asker(t, b, "k").Lease("a")
 	proxy.Stall(true)
 	require.Error(t, b.Echo(t.Context()))
 	require.Eventually(t, func() bool { return silent.Load() > 0 && !l.Healthy() }, patience, time.Millisecond)

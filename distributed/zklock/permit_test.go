@@ -15,10 +15,6 @@ import (
 	"github.com/wllock/wllock/internal/zktest"
 )
 
-func permits(n int) func(*distributed.Request) {
-	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
-}
-
 func TestLimitsAreInTheIds(t *testing.T) {
 	for want, limit := range map[int]int{0: 0, 1: 1, 255: 255, mostLimit: mostLimit + 5} {
 		id := idOf(rand.Text(), limit)
@@ -38,11 +34,11 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 	b, other := open(t, zktest.Shared(t).Addr, root), open(t, zktest.Shared(t).Addr, root)
 	var held []distributed.Lease
 	for i := range limit {
-		held = append(held, asker{t, other, "k"}.lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
+		held = append(held, asker(t, other, "k").Lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
 	}
 	var places []distributed.Place
 	for i := range waiters {
-		places = append(places, asker{t, b, "k"}.place(fmt.Sprint("w", i), permits(limit), lasting(long)))
+		places = append(places, asker(t, b, "k").Place(fmt.Sprint("w", i), permits(limit), lasting(long)))
 	}
 	woken := func(l distributed.Lease) int64 {
 		before := b.counts.events.Load()
@@ -69,12 +65,12 @@ func TestManyPermits(t *testing.T) {
 	t.Parallel()
 	const limit = driver.MostFollowed + 8
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask := asker{t, b, "k"}
+	ask := asker(t, b, "k")
 	var held []distributed.Lease
 	for i := range limit {
-		held = append(held, ask.lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
+		held = append(held, ask.Lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
 	}
-	p, next := ask.place("p", permits(limit), lasting(long)), ask.place("next", permits(limit), lasting(long))
+	p, next := ask.Place("p", permits(limit), lasting(long)), ask.Place("next", permits(limit), lasting(long))
 	for _, one := range []distributed.Place{p, next} {
 		i := mathrand.IntN(len(held))
 		release(t, held[i])

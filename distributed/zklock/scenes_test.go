@@ -143,7 +143,7 @@ func (s *scene) settled(syncs bool) string {
 func (s *scene) open(warm bool, opts ...Option) {
 	s.b = open(s.t, s.proxy.Addr, s.root, opts...)
 	if warm {
-		release(s.t, asker{s.t, s.b, "warm"}.lease("warm", lasting(long)))
+		release(s.t, asker(s.t, s.b, "warm").Lease("warm", lasting(long)))
 		conn := plainConn(s.t, zktest.Shared(s.t).Addr)
 		for _, key := range []string{"k", "k2"} { // with a child that is not ours, so that the server leaves it
 			for _, one := range []string{"/" + key, "/" + key + "/foreign"} {

@@ -21,7 +21,7 @@ import (
 func TestAHandshakeIsNoProof(t *testing.T) {
 	t.Parallel()
 	b, _, proxy := cutOff(t)
-	s := claimOf(asker{t, b, "k"}.lease("a", lasting(long))).s
+	s := claimOf(asker(t, b, "k").Lease("a", lasting(long))).s
 	proxy.Stall(true) // no sync is answered from here on
 	sent := time.Now()
 	s.opened(sent, s.timeout())
@@ -57,7 +57,7 @@ func TestListOfManyKeys(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
 	b, conn := open(t, zktest.Shared(t).Addr, root), plainConn(t, zktest.Shared(t).Addr)
-	held := []distributed.Lease{asker{t, b, "held"}.lease("a", lasting(long)), asker{t, b, "held2"}.lease("a", lasting(long))}
+	held := []distributed.Lease{asker(t, b, "held").Lease("a", lasting(long)), asker(t, b, "held2").Lease("a", lasting(long))}
 	name := strings.Repeat("k", 512)
 	for i := 0; i*len(name) <= receiveBuffer; {
 		var creates []any

@@ -16,12 +16,12 @@ import (
 func TestOneReleaseWakesOneWaiter(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask := asker{t, b, "k"}
-	l := ask.lease("holder", lasting(long))
+	ask := asker(t, b, "k")
+	l := ask.Lease("holder", lasting(long))
 	require.Eventually(t, func() bool { return b.watches("k") == 1 }, patience, time.Millisecond) // the holder's
 	places := make([]distributed.Place, 50)
 	for i := range places {
-		places[i] = ask.place(fmt.Sprintf("waiter-%d", i), lasting(long))
+		places[i] = ask.Place(fmt.Sprintf("waiter-%d", i), lasting(long))
 	}
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
 	for _, p := range places {
@@ -39,15 +39,15 @@ func TestOneReleaseWakesOneWaiter(t *testing.T) {
 func TestOneReleaseWakesOneRunOfReaders(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask := asker{t, b, "k"}
-	l := ask.lease("holder", lasting(long))
+	ask := asker(t, b, "k")
+	l := ask.Lease("holder", lasting(long))
 	var run, later []distributed.Place
 	for range 10 {
-		run = append(run, ask.place("reader", shared, lasting(long)))
+		run = append(run, ask.Place("reader", shared, lasting(long)))
 	}
-	writer := ask.place("writer", lasting(long))
+	writer := ask.Place("writer", lasting(long))
 	for range 10 {
-		later = append(later, ask.place("reader", shared, lasting(long)))
+		later = append(later, ask.Place("reader", shared, lasting(long)))
 	}
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
 	before := b.counts.events.Load()
@@ -91,16 +91,16 @@ func TestUnusedKeysLeaveNothing(t *testing.T) {
 			root := newRoot()
 			b := open(t, zktest.Shared(t).Addr, root, change)
 			for _, key := range []string{"a", "a/b", "..", "\U0001f512"} {
-				ask := asker{t, b, key}
-				release(t, ask.lease("i"))
-				release(t, ask.lease("i"))
+				ask := asker(t, b, key)
+				release(t, ask.Lease("i"))
+				release(t, ask.Lease("i"))
 			}
 			conn := plainConn(t, zktest.Shared(t).Addr)
 			require.Eventually(t, func() bool {
 				children, _, err := conn.Children(root)
 				return err == nil && len(children) == 0
 			}, patience, 20*time.Millisecond)
-			release(t, asker{t, b, "a"}.lease("i"))
+			release(t, asker(t, b, "a").Lease("i"))
 		})
 	}
 }
@@ -113,7 +113,7 @@ func TestKeysOfOneUseAreDeletedByUs(t *testing.T) {
 	private, root := zktest.Start(t, "-Dznode.container.checkIntervalMs=3600000"), newRoot()
 	b := open(t, private.Addr, root, func(s *settings) { s.sweepPause = time.Second }) // longer than any is held
 	for i := range 50 {
-		release(t, asker{t, b, fmt.Sprint("k", i)}.lease("a", lasting(long)))
+		release(t, asker(t, b, fmt.Sprint("k", i)).Lease("a", lasting(long)))
 	}
 	conn := plainConn(t, private.Addr)
 	require.Eventually(t, func() bool {
@@ -126,9 +126,9 @@ func TestKeysOfOneUseAreDeletedByUs(t *testing.T) {
 func TestParentsGoWhileKeysAreUsed(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot(), func(s *settings) { s.persist, s.sweepPause = true, soon })
-	ask, last := asker{t, b, "k"}, uint64(0)
+	ask, last := asker(t, b, "k"), uint64(0)
 	for start := time.Now(); time.Since(start) < time.Second; {
-		l := ask.lease("i")
+		l := ask.Lease("i")
 		n := fence(t, l)
 		require.Greater(t, n, last)
 		last = n
@@ -140,10 +140,10 @@ func TestParentsGoWhileKeysAreUsed(t *testing.T) {
 func TestNothingStaysInMemory(t *testing.T) {
 	t.Parallel()
 	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask := asker{t, b, "k"}
+	ask := asker(t, b, "k")
 	for range 20 {
-		l := ask.lease("a")
-		p, left := ask.place("b"), ask.place("c")
+		l := ask.Lease("a")
+		p, left := ask.Place("b"), ask.Place("c")
 		require.NoError(t, left.Leave(t.Context()))
 		release(t, l)
 		release(t, granted(t, p))

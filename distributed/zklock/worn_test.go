@@ -74,11 +74,11 @@ func TestAWornNodeKeepsTheOrder(t *testing.T) {
 	root := newRoot()
 	madeBefore(t, zktest.Shared(t).Addr, root, "k") // which has sequence 0
 	early, late := open(t, zktest.Shared(t).Addr, root, wearing(3)), open(t, zktest.Shared(t).Addr, root, wearing(3))
-	l := asker{t, early, "k"}.lease("a", lasting(long))
+	l := asker(t, early, "k").Lease("a", lasting(long))
 	last := fence(t, l)
 	var places []distributed.Place
 	for i, b := range []*Backend{late, early, early, late, early, open(t, zktest.Shared(t).Addr, root, wearing(3))} {
-		places = append(places, asker{t, b, "k"}.place(fmt.Sprint("b", i), lasting(long)))
+		places = append(places, asker(t, b, "k").Place(fmt.Sprint("b", i), lasting(long)))
 	}
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
 	children, _, err := plainConn(t, zktest.Shared(t).Addr).Children(root + "/k/" + nextName)
@@ -88,7 +88,7 @@ func TestAWornNodeKeepsTheOrder(t *testing.T) {
 		for _, later := range places[i:] {
 			require.Empty(t, later.Granted())
 		}
-		_, _, err := asker{t, late, "k"}.try("c", func(r *distributed.Request) { r.NoWait = true })
+		_, _, err := asker(t, late, "k").Try("c", func(r *distributed.Request) { r.NoWait = true })
 		require.ErrorIs(t, err, distributed.ErrHeld)
 		release(t, l)
 		l = granted(t, p)
@@ -114,9 +114,9 @@ func TestReadersOfAWornNode(t *testing.T) {
 	root := newRoot()
 	madeBefore(t, zktest.Shared(t).Addr, root, "k")
 	b, other := open(t, zktest.Shared(t).Addr, root, wearing(2)), open(t, zktest.Shared(t).Addr, root, wearing(2))
-	above := asker{t, b, "k"}.lease("a", shared, lasting(long))
-	below := asker{t, other, "k"}.lease("b", shared, lasting(long))
-	p := asker{t, other, "k"}.place("c", lasting(long))
+	above := asker(t, b, "k").Lease("a", shared, lasting(long))
+	below := asker(t, other, "k").Lease("b", shared, lasting(long))
+	p := asker(t, other, "k").Place("c", lasting(long))
 	require.Eventually(t, above.Contended, patience, time.Millisecond)
 	require.Eventually(t, below.Contended, patience, time.Millisecond)
 	release(t, above)
@@ -131,17 +131,17 @@ func TestACrashAtAWornNode(t *testing.T) {
 	root := newRoot()
 	madeBefore(t, zktest.Shared(t).Addr, root, "k")
 	b := open(t, zktest.Shared(t).Addr, root, wearing(2))
-	l := asker{t, b, "k"}.lease("a", lasting(long))
+	l := asker(t, b, "k").Lease("a", lasting(long))
 	conn, dir := plainConn(t, zktest.Shared(t).Addr), root+"/k"
 	_, err := conn.Create(dir+"/"+head(distributed.Exclusive, parts.Tag("dead"), strings.Repeat("A", idLength)), []byte("dead"),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	_, err = conn.CreateContainer(dir+"/"+nextName, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	p := asker{t, b, "k"}.place("b", lasting(long))
+	p := asker(t, b, "k").Place("b", lasting(long))
 	release(t, l)
 	release(t, granted(t, p))
-	_, _, err = asker{t, open(t, zktest.Shared(t).Addr, root, wearing(2)), "k"}.try("c", func(r *distributed.Request) { r.NoWait = true })
+	_, _, err = asker(t, open(t, zktest.Shared(t).Addr, root, wearing(2)), "k").Try("c", func(r *distributed.Request) { r.NoWait = true })
 	require.NoError(t, err)
 }
 
@@ -154,9 +154,9 @@ func TestANextNodeThatCameTooLate(t *testing.T) {
 	_, err := plainConn(t, zktest.Shared(t).Addr).Create(root+"/k/"+nextName, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	b.useNext(root+"/k", root+"/k/"+nextName)
-	_, _, err = asker{t, b, "k"}.try("a")
+	_, _, err = b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: ttl})
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	l := asker{t, b, "k"}.lease("a", lasting(long))
+	l := asker(t, b, "k").Lease("a", lasting(long))
 	require.NotContains(t, claimOf(l).path(), nextName)
 	release(t, l)
 }
@@ -170,9 +170,9 @@ func TestLostAnswersAtAWornNode(t *testing.T) {
 			proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
 			madeBefore(t, zktest.Shared(t).Addr, root, "k")
 			b := open(t, proxy.Addr, root, wearing(1))
-			release(t, asker{t, b, "warm"}.lease("b", lasting(long)))
+			release(t, asker(t, b, "warm").Lease("b", lasting(long)))
 			proxy.LoseReply(text)
-			l := asker{t, b, "k"}.lease("a", lasting(long))
+			l := asker(t, b, "k").Lease("a", lasting(long))
 			require.True(t, proxy.Lost())
 			v, err := claimOf(l).read(t.Context(), false)
 			require.NoError(t, err)
@@ -189,13 +189,13 @@ func TestWornNodesGo(t *testing.T) {
 	root := newRoot()
 	b, conn := open(t, zktest.Shared(t).Addr, root, wearing(1)), plainConn(t, zktest.Shared(t).Addr)
 	for range 3 {
-		release(t, asker{t, b, "k"}.lease("a", lasting(long)))
+		release(t, asker(t, b, "k").Lease("a", lasting(long)))
 	}
 	require.Eventually(t, func() bool {
 		names, _, err := conn.Children(root)
 		return err == nil && len(names) == 0
 	}, patience, 10*time.Millisecond)
-	release(t, asker{t, b, "k"}.lease("a", lasting(long)))
+	release(t, asker(t, b, "k").Lease("a", lasting(long)))
 }
 
 // A real server shortly before, and at, the end of its sequence, where all nodes get the same: one holder at a time, and fences that grow.

@@ -59,11 +59,16 @@ func Child(open Open) bool {
 }
 
 func (p part) request(instance string) distributed.Request {
-	req := distributed.Request{Key: p.Key, Instance: instance, TTL: p.TTL, Limit: p.Limit}
-	if p.Limit > 0 {
-		req.Mode = distributed.Shared
-	}
+	req := distributed.Request{Key: p.Key, Instance: instance, TTL: p.TTL}
+	p.as(&req)
 	return req
+}
+
+// as makes a request one for a permit, if there is a limit.
+func (p part) as(r *distributed.Request) {
+	if p.Limit > 0 {
+		ForOneOf(p.Limit)(r)
+	}
 }
 
 // hold enters and says on standard output what becomes of it, line by line, until its input ends.

@@ -1,7 +1,6 @@
 package testlocker
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"syscall"
@@ -70,15 +69,15 @@ func (p Processes) killedHolder(t *testing.T, limit int, age time.Duration) {
 	before, _ := strconv.ParseUint(dead.says("held"), 10, 64)
 	var beside distributed.Lease
 	if limit > 0 {
-		beside = mustLease(t, b, is.request("beside"))
+		beside = is.asker(t, b).Lease("beside", is.as)
 	}
-	next, after := mustPlace(t, b, is.request("next")), mustPlace(t, b, is.request("after"))
+	next, after := is.asker(t, b).Place("next", is.as), is.asker(t, b).Place("after", is.as)
 	time.Sleep(age)
 	dead.kill()
 	start := time.Now()
-	l := mustGrant(t, next)
+	l := Granted(t, next)
 	p.soon(t, start, "the kill")
-	mustExceed(t, l, before)
+	exceeds(t, l, before)
 	if len(after.Granted()) > 0 {
 		t.Fatal("two were let in for one that was killed")
 	}
@@ -86,10 +85,10 @@ func (p Processes) killedHolder(t *testing.T, limit int, age time.Duration) {
 		if !beside.Healthy() {
 			t.Fatal("a permit ended with the other one")
 		}
-		mustRelease(t, beside)
+		Release(t, beside)
 	}
-	mustRelease(t, l)
-	mustRelease(t, mustGrant(t, after))
+	Release(t, l)
+	Release(t, Granted(t, after))
 }
 
 // stoppedHolder: it finds its lease lost when it wakes up, and a store that has seen the next fence refuses its late write.
@@ -98,76 +97,39 @@ func (p Processes) stoppedHolder(t *testing.T, limit int) {
 	is, b := p.part(limit), p.open(t)
 	stopped := is.start(t)
 	before, _ := strconv.ParseUint(stopped.says("held"), 10, 64)
-	next := mustPlace(t, b, is.request("next"))
+	next := is.asker(t, b).Place("next", is.as)
 	stopped.signal(syscall.SIGSTOP)
-	l := mustGrant(t, next)
-	mustExceed(t, l, before)
+	l := Granted(t, next)
+	exceeds(t, l, before)
 	time.Sleep(p.TTL / 4)
 	stopped.signal(syscall.SIGCONT)
 	stopped.says("lost true false") // over by its clock, and not healthy
-	mustRelease(t, l)
+	Release(t, l)
 }
 
 // deadWaiter: the one behind it is let in all the same.
 func (p Processes) deadWaiter(t *testing.T, signal syscall.Signal) {
 	t.Parallel()
 	is, b := p.part(0), p.open(t)
-	l := mustLease(t, b, is.request("holder"))
+	l := is.asker(t, b).Lease("holder", is.as)
 	dead := is.start(t)
 	dead.says("queued")
-	behind := mustPlace(t, b, is.request("behind"))
+	behind := is.asker(t, b).Place("behind", is.as)
 	dead.signal(signal)
-	mustRelease(t, l)
+	Release(t, l)
 	start := time.Now()
-	l = mustGrant(t, behind)
+	l = Granted(t, behind)
 	p.soon(t, start, "the release")
-	mustRelease(t, l)
+	Release(t, l)
 }
 
-func mustLease(t *testing.T, b distributed.Backend, req distributed.Request) distributed.Lease {
-	t.Helper()
-	l, p, err := enter(t.Context(), b, req)
-	if err != nil || l == nil {
-		t.Fatalf("not acquired: %v, queued: %t", err, p != nil)
-	}
-	return l
-}
-
-func mustPlace(t *testing.T, b distributed.Backend, req distributed.Request) distributed.Place {
-	t.Helper()
-	l, p, err := enter(t.Context(), b, req)
-	if err != nil || p == nil {
-		t.Fatalf("not queued: %v, acquired: %t", err, l != nil)
-	}
-	return p
-}
-
-func mustGrant(t *testing.T, p distributed.Place) distributed.Lease {
-	t.Helper()
-	select {
-	case l := <-p.Granted():
-		if l != nil {
-			return l
-		}
-		t.Fatal("the place was lost")
-	case <-time.After(time.Minute):
-		t.Fatal("not granted")
-	}
-	return nil
-}
-
-func mustRelease(t *testing.T, l distributed.Lease) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := l.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func mustExceed(t *testing.T, l distributed.Lease, before uint64) {
+func exceeds(t *testing.T, l distributed.Lease, before uint64) {
 	t.Helper()
 	if _, err := fenceAfter(before, l); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (p part) asker(t *testing.T, b distributed.Backend) Asker {
+	return Asker{T: t, B: b, Key: p.Key, TTL: p.TTL}
 }
