@@ -48,23 +48,6 @@ func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
 	}
 }
 
-func TestClusterKeysWithBraces(t *testing.T) {
-	testscope.Long(t, "starts a cluster")
-	t.Parallel()
-	c := redistest.StartCluster(t)
-	a, b := newUser(t, inCluster(t, c)), newUser(t, inCluster(t, c))
-	for _, key := range []string{"s:n:{a}", "s:n:a}b", "s:n:{}", "s:n:}{", "s:n:{{x}}", "s:n:a{b", "s:n:plain", "s:n:{x}:{y}", "s:n:é{ü}"} {
-		slot := c.Nodes[0].Do("CLUSTER", "KEYSLOT", key)
-		for _, k := range keysOf(key, "i") {
-			require.Equal(t, slot, c.Nodes[0].Do("CLUSTER", "KEYSLOT", k), "%s of %s", k, key)
-		}
-		l := a.lease(key)
-		p := b.place(key)
-		release(t, l)
-		release(t, granted(t, p))
-	}
-}
-
 // TestClusterReshardHasOneEffect moves the slot of a key to and fro while the key goes from hand to hand, so that every
 // kind of call meets ASK, TRYAGAIN and MOVED. The fences tell if one of them was done twice or lost.
 func TestClusterReshardHasOneEffect(t *testing.T) {

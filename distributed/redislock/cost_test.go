@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,18 +93,6 @@ func BenchmarkFreeKey(b *testing.B) {
 	}
 }
 
-// BenchmarkSetNX is what the common convention costs: SET key unique NX PX, and DEL.
-func BenchmarkSetNX(b *testing.B) {
-	s := redistest.Start(b)
-	c, ctx := s.Client(), b.Context()
-	for b.Loop() {
-		if !c.SetNX(ctx, "bench:setnx:1", "unique", 5e9).Val() {
-			b.Fatal("held")
-		}
-		c.Del(ctx, "bench:setnx:1")
-	}
-}
-
 func BenchmarkHandOver(b *testing.B) {
 	s := redistest.Start(b)
 	x, y := newUser(b, open(b, s.Addr)).lasting(5e9), newUser(b, open(b, s.Addr)).lasting(5e9)
@@ -132,25 +119,6 @@ func BenchmarkOwnKeys(b *testing.B) {
 			for n.Add(1) <= int64(b.N) {
 				l.(distributed.AsyncLease).StartRelease()
 				l = u.get(name, func(r *distributed.Request) { r.Prev = l }) // as a tenure does, which cannot know if it is out yet
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// BenchmarkOwnKeysSetNX is the same by the common convention.
-func BenchmarkOwnKeysSetNX(b *testing.B) {
-	s := redistest.Start(b)
-	c := s.Client()
-	const callers = 64
-	var n atomic.Int64
-	var wg sync.WaitGroup
-	for i := range callers {
-		name := "bench:own:" + string(rune('0'+i))
-		wg.Go(func() {
-			for n.Add(1) <= int64(b.N) {
-				c.SetNX(context.Background(), name, "unique", 5*time.Second)
-				c.Del(context.Background(), name)
 			}
 		})
 	}

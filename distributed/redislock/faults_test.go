@@ -17,42 +17,6 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// A server that refuses writes: the caller learns the reason by its deadline, and all is well afterwards.
-func TestServerThatRefusesWrites(t *testing.T) {
-	t.Parallel()
-	for name, f := range map[string]struct {
-		begin func(t *testing.T, s *redistest.Server)
-		end   []any
-	}{
-		"NOREPLICAS": {
-			begin: func(_ *testing.T, s *redistest.Server) { s.Do("CONFIG", "SET", "min-replicas-to-write", "1") },
-			end:   []any{"CONFIG", "SET", "min-replicas-to-write", "0"},
-		},
-		"MISCONF": {begin: failSnapshot, end: []any{"CONFIG", "SET", "stop-writes-on-bgsave-error", "no"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t, "--enable-protected-configs", "yes", "--save", "3600 1000000")
-			u := newUser(t, open(t, s.Addr))
-			held := u.lease(key(t) + "held")
-			f.begin(t, s)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			start := time.Now()
-			_, _, err := u.enter(ctx, key(t))
-			inTime(t, name, time.Since(start), 200*time.Millisecond)
-			require.ErrorIs(t, err, distributed.ErrUnavailable)
-			require.ErrorContains(t, err, name)
-			<-held.Lost() // not renewed: that is reported, not hidden
-			s.Do(f.end...)
-			start = time.Now()
-			release(t, u.get(key(t)))
-			release(t, u.get(key(t)+"held"))
-			inTime(t, "after "+name, time.Since(start), testTTL)
-		})
-	}
-}
-
 // failSnapshot has the server fail to save a snapshot, after which it refuses writes: its folder is gone.
 func failSnapshot(t *testing.T, s *redistest.Server) {
 	dir := filepath.Join(t.TempDir(), "gone")

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -121,10 +120,11 @@ func TestRefusalsAreAnswers(t *testing.T) {
 			s.Do("CLIENT", "KILL", "USER", "shop")
 		},
 		"NOREPLICAS": func(s *redistest.Server) { s.Do("CONFIG", "SET", "min-replicas-to-write", "1") },
+		"MISCONF":    func(s *redistest.Server) { failSnapshot(t, s) },
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Start(t)
+			s := redistest.Start(t, "--enable-protected-configs", "yes", "--save", "3600 1000000")
 			b := asUser(t, s)
 			u := newUser(t, b)
 			l := u.lasting(time.Minute).lease("shop:product:1")
@@ -149,13 +149,6 @@ func TestRefusalsAreAnswers(t *testing.T) {
 			require.NoError(t, b.Echo(t.Context()))
 		})
 	}
-}
-
-func TestPingIsRefusedByAServerThatIsTooOld(t *testing.T) {
-	t.Parallel()
-	b := open(t, redistest.Start(t).Addr)
-	swapTransport(b, func(tr conn.Transport) conn.Transport { return aged{tr} })
-	require.ErrorIs(t, b.Ping(t.Context()), distributed.ErrRefused)
 }
 
 // TestARefusedDialIsObservedAtOnce: it once came back when the budget of the Enter, half a TTL, had been spent on repeats.

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -25,15 +24,15 @@ func TestManyLeases(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
 	t.Run("2000", func(t *testing.T) {
 		t.Parallel()
-		manyLeases(t, 2000, 3*time.Second, 0.25)
+		manyLeases(t, 2000, 3*time.Second)
 	})
 	t.Run("100000", func(t *testing.T) {
 		testscope.Longest(t, "a load on one server for seconds")
 		if race.Enabled {
-			manyLeases(t, 20_000, 5*time.Second, 0) // what the detector adds is many times the work
+			manyLeases(t, 20_000, 5*time.Second) // what the detector adds is many times the work
 			return
 		}
-		manyLeases(t, 100_000, 5*time.Second, 0.2) // twice what benchmarks/ holds it to, on an idle machine
+		manyLeases(t, 100_000, 5*time.Second)
 	})
 }
 
@@ -210,9 +209,8 @@ const (
 	mostGoroutines = 40 // that one backend may need, whatever it holds
 )
 
-// manyLeases takes n leases and looks at them for three T. cpu is how much of one core the process may use meanwhile;
-// 0: any.
-func manyLeases(t *testing.T, n int, ttl time.Duration, cpu float64) {
+// manyLeases takes n leases and looks at them for three T.
+func manyLeases(t *testing.T, n int, ttl time.Duration) {
 	s := redistest.Start(t)
 	before := runtime.NumGoroutine() // other tests wait for their turn to run in parallel
 	b := open(t, s.Addr)
@@ -231,15 +229,10 @@ func manyLeases(t *testing.T, n int, ttl time.Duration, cpu float64) {
 	wg.Wait()
 	time.Sleep(ttl) // all claimed
 	books.latest.Store(0)
-	start, own, redis := time.Now(), ownCPU(t), serverCPU(t, s)
-	for time.Since(start) < 3*ttl {
+	for start := time.Now(); time.Since(start) < 3*ttl; time.Sleep(ttl / 50) {
 		require.Less(t, runtime.NumGoroutine()-before, mostGoroutines)
-		time.Sleep(ttl / 50)
 	}
-	took := time.Since(start)
-	used := (ownCPU(t) - own).Seconds() / took.Seconds()
-	t.Logf("%d leases of %v: CPU %.1f%% of a core, of the server %.1f%%; renewed at most %v late, goroutines %d, load %s",
-		n, ttl, 100*used, 100*(serverCPU(t, s)-redis)/took.Seconds(), time.Duration(books.latest.Load()), runtime.NumGoroutine(), load())
+	t.Logf("%d leases of %v, renewed at most %v late", n, ttl, time.Duration(books.latest.Load()))
 	if books.lost.Load()+books.failed.Load() > 0 || time.Duration(books.latest.Load()) >= distributed.HeartbeatInterval(ttl) {
 		needsQuieter(t, distributed.HeartbeatInterval(ttl)/4) // each renewal is a call with hundreds of leases
 	}
@@ -248,9 +241,6 @@ func manyLeases(t *testing.T, n int, ttl time.Duration, cpu float64) {
 	require.Less(t, time.Duration(books.latest.Load()), distributed.HeartbeatInterval(ttl))
 	for _, l := range leases {
 		require.True(t, l.Healthy())
-	}
-	if cpu > 0 && !testing.Short() && !race.Enabled {
-		require.Less(t, used, cpu)
 	}
 }
 
@@ -281,9 +271,4 @@ func (r *renewal) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
 		r.of.latest.Store(late) // of two at once one may be missed
 	}
 	r.last = sent
-}
-
-func load() string {
-	b, _ := os.ReadFile("/proc/loadavg")
-	return string(b[:min(len(b), 4)])
 }

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,34 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
-	"github.com/wllock/wllock/internal/testscope"
 )
-
-func TestLockTakenAwayIsNoticedAtTheNextRenewal(t *testing.T) {
-	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
-	s := redistest.Start(t)
-	for name, take := range map[string]func(key string){
-		"DEL":      func(key string) { s.Do("DEL", key) },
-		"FLUSHALL": func(string) { s.Do("FLUSHALL") },
-	} {
-		const ttl = 3 * testTTL
-		u := newUser(t, open(t, s.Addr)).lasting(ttl)
-		l := u.lease(key(t))
-		last := fence(t, l)
-		time.Sleep(ttl / 2) // claimed by now, so the next renewal comes within T/3
-		take(key(t))
-		start := time.Now()
-		<-l.Lost()
-		inTime(t, name+" while held: lost", time.Since(start), distributed.RenewInterval(ttl))
-		require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-		next := newUser(t, open(t, s.Addr)).lease(key(t)) // of a process that has seen no fence
-		require.Greater(t, fence(t, next), last)
-		release(t, next)
-	}
-}
 
 func TestScriptFlushUnderLoadIsUnseen(t *testing.T) {
 	t.Parallel()
@@ -98,36 +71,6 @@ func TestFencesCarryAndObeyWhatWasSeen(t *testing.T) {
 	release(t, l)
 }
 
-func TestHelperKeysExpire(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	l, reader := newUser(t, b).lease(key(t)), newUser(t, b).lease(key(t)+"s", shared)
-	p, q := newUser(t, b).place(key(t)), newUser(t, b).place(key(t)+"s")
-	release(t, newUser(t, b).lease(key(t)+"r"))
-	names := s.Do("KEYS", "*").([]any)
-	require.GreaterOrEqual(t, len(names), 10)
-	for _, name := range names {
-		require.Positive(t, s.Do("PTTL", name), name)
-	}
-	release(t, l)
-	release(t, granted(t, p))
-	release(t, reader)
-	release(t, granted(t, q))
-}
-
-func TestLeaseOutlivesManyTTLs(t *testing.T) {
-	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(150 * time.Millisecond)
-	l := u.lease(key(t))
-	for start := time.Now(); time.Since(start) < 2*time.Second; time.Sleep(20 * time.Millisecond) {
-		require.False(t, distributed.Over(time.Now(), l.Until()))
-	}
-	release(t, l)
-}
-
 // TestReadersOfDifferentTTL: the set of readers once lived as long as the TTL of the last one to use it; a long lease was no
 // member any more then, and a writer was admitted beside it.
 func TestReadersOfDifferentTTL(t *testing.T) {
@@ -154,67 +97,27 @@ func TestReadersOfDifferentTTL(t *testing.T) {
 	release(t, l)
 }
 
-// TestLostLeaseIsNotReleasedByALaterAttempt: a lease that was lost at the server is not reported as released.
-func TestLostLeaseIsNotReleasedByALaterAttempt(t *testing.T) {
+// A copy of the process, as one that is restored from a snapshot, has its name and counts on from the same number. What it asks for is a
+// request of its own, and no repeat: neither at once, nor in the queue.
+func TestCopyOfTheProcessIsAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	u, other := newUser(t, b), newUser(t, open(t, s.Addr))
-	l := u.lease(key(t))
-	s.Do("DEL", key(t))
-	release(t, other.lease(key(t))) // somebody else was in
-	l2 := u.lease(key(t))
-	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	release(t, l2)
-}
-
-// TestPrevReleasedByAnEarlierTryIsNotLost: the answer to the Enter that released it was lost, and by the time of the repeat
-// the new lease had expired. The clean release was once reported as ErrLeaseLost.
-func TestPrevReleasedByAnEarlierTryIsNotLost(t *testing.T) {
-	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	u := newUser(t, b).lasting(lateReplyTTL)
-	prev := u.lease(key(t))
-	swapTransport(b, func(tr conn.Transport) conn.Transport { return &lateReply{Transport: tr} })
-	l := u.lease(key(t), func(r *distributed.Request) { r.Prev = prev })
-	require.NoError(t, prev.Release(t.Context()))
-	release(t, l)
-}
-
-// lateReplyTTL is long enough for H to be a LongestTry, and for margins that a busy machine keeps.
-const lateReplyTTL = 6 * conn.LongestTry
-
-// lateReply loses the reply of the first enter, and answers only when what it granted has expired.
-type lateReply struct {
-	conn.Transport
-	lost atomic.Bool
-}
-
-func (l *lateReply) Do(ctx context.Context, calls ...*conn.Call) {
-	first := calls[0].Script == enterScript && !l.lost.Swap(true)
-	if !first && calls[0].Tries == 2 {
-		time.Sleep(conn.LongestTry / 2) // of LongestTry
+	b, twin := open(t, s.Addr), open(t, s.Addr)
+	twin.s.process = b.s.process
+	for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
+		number, its := b.client.NextNumber(), twin.client.NextNumber()
+		for ; number < its; number = b.client.NextNumber() {
+		}
+		for ; its < number; its = twin.client.NextNumber() {
+		}
+		req := distributed.Request{Key: key(t) + mode.String(), Instance: "i", Mode: mode, Limit: int(mode), TTL: time.Minute}
+		l, _, err := b.Enter(t.Context(), req)
+		require.NoError(t, err)
+		l2, _, err := twin.Enter(t.Context(), req)
+		require.Nil(t, l2)
+		if err != nil { // it is taken for an earlier attempt
+			require.ErrorIs(t, err, distributed.ErrRefused)
+		}
+		require.NoError(t, l.Release(t.Context()))
 	}
-	l.Transport.Do(ctx, calls...)
-	if first {
-		time.Sleep(distributed.ClaimWindow(lateReplyTTL) - 400*time.Millisecond) // there is just time for another try
-		calls[0].Reply, calls[0].Err = "", context.DeadlineExceeded
-	}
-}
-
-// TestNoWaitAmongReadersHasOneAnswer: the Enter that let the queued readers in was once refused, and its repeat was not.
-func TestNoWaitAmongReadersHasOneAnswer(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	u := newUser(t, b)
-	writer := u.lease(key(t))
-	p := newUser(t, b).place(key(t), shared)
-	l := u.lease(key(t), shared, noWait, func(r *distributed.Request) { r.Prev = writer })
-	reader := granted(t, p)
-	require.Greater(t, fence(t, l), fence(t, reader))
-	release(t, l)
-	release(t, reader)
 }

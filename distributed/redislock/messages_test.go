@@ -13,23 +13,6 @@ import (
 	"github.com/wllock/wllock/internal/redistest"
 )
 
-func TestWithoutMessagesHeartbeatsFindTheGrant(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s.Addr)
-	p.SetSilent(true)
-	near, far := newUser(t, open(t, s.Addr)), newUser(t, open(t, p.Addr))
-	for range 3 {
-		l := near.lease(key(t))
-		place := far.place(key(t))
-		release(t, l)
-		start := time.Now()
-		l2 := granted(t, place)
-		inTime(t, "without messages", time.Since(start), distributed.HeartbeatInterval(testTTL))
-		release(t, l2)
-	}
-}
-
 func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -13,28 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
-
-// TestUnreadGrantIsHealthyWhenRead: it is not claimed until it is read, which is no failure.
-func TestUnreadGrantIsHealthyWhenRead(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(3 * time.Second)
-	l := u.lease(key(t))
-	p := newUser(t, u.b).lasting(3 * time.Second).place(key(t))
-	release(t, l)
-	time.Sleep(600 * time.Millisecond) // W is 1.5 s, the claim is due at 0.5 s
-	l2 := granted(t, p)
-	require.True(t, l2.Healthy())
-	until := l2.Until()
-	require.Eventually(t, func() bool { return l2.Until().After(until) }, patience, time.Millisecond, "and soon after")
-	release(t, l2)
-}
 
 // punctual notes by how much an exchange exceeded its deadline.
 type punctual struct {
@@ -79,25 +62,6 @@ func TestSmallPoolHoldsNobodyUp(t *testing.T) {
 	wg.Wait()
 	inTime(t, "past a deadline", time.Duration(exchanges.late.Load()), 0)
 	s.Resume()
-}
-
-// A readiness check says so where the network is too slow for the TTL: no lock would be granted.
-func TestPingOverANetworkTooSlowForTheTTL(t *testing.T) {
-	t.Parallel()
-	p := redistest.NewProxy(t, redistest.Start(t).Addr)
-	p.SetDelay(60 * time.Millisecond) // each way
-	b := open(t, p.Addr)
-	for ttl, want := range map[time.Duration]string{300 * time.Millisecond: "is too short for round trips of", 10 * time.Second: ""} {
-		l, err := wllock.New("shop", b, wllock.WithLeaseTTL(ttl))
-		require.NoError(t, err)
-		if err = l.Ping(t.Context()); want == "" {
-			require.NoError(t, err)
-		} else {
-			require.ErrorIs(t, err, wllock.ErrUnavailable)
-			require.ErrorContains(t, err, want)
-		}
-		require.NoError(t, l.Close(t.Context()))
-	}
 }
 
 // go-redis' pool answered with its last error once as many dials had failed as it has places, and dialed once a second: a

@@ -2,8 +2,6 @@ package redislock
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,96 +40,6 @@ func TestRedisAwayAtStartIsUnavailableByTheDeadline(t *testing.T) {
 			require.NoError(t, u.b.Close())
 			inTime(t, "Close", time.Since(start), closeGrace)
 		})
-	}
-}
-
-func TestRedisAwayLaterIsUnavailableByTheDeadline(t *testing.T) {
-	testscope.Long(t, "stops a server")
-	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr))
-	l := u.lease(key(t))
-	s.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	_, _, err := u.enter(ctx, key(t)+"b")
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	inTime(t, "Enter", time.Since(start), 100*time.Millisecond)
-	<-l.Lost()
-	inTime(t, "the lease is lost", time.Since(start), testTTL)
-	s.Resume()
-	release(t, u.get(key(t)+"b"))
-}
-
-// TestBackAgainServesSoon: 100 instances wait, half of them with a place, when the server goes away and comes back
-// without its data.
-func TestBackAgainServesSoon(t *testing.T) {
-	testscope.Long(t, "takes servers away, and brings them back")
-	t.Parallel()
-	away := 2 * time.Second
-	t.Run("short", func(t *testing.T) { backAgain(t, away) })
-	t.Run("long", func(t *testing.T) {
-		testscope.Longest(t, "an outage of a minute")
-		backAgain(t, time.Minute)
-	})
-}
-
-func backAgain(t *testing.T, away time.Duration) {
-	s := redistest.Start(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan time.Time, 100)
-	var wg sync.WaitGroup
-	var first atomic.Bool
-	for range 5 {
-		b := open(t, s.Addr)
-		for range 20 {
-			u := newUser(t, b).lasting(5 * time.Second)
-			wg.Go(func() { waitOut(ctx, u, key(t), &first, served) })
-		}
-	}
-	require.Eventually(t, func() bool { return queueLength(s, key(t)) == 99 }, patience, 5*time.Millisecond)
-	<-served // the one that holds it
-	s.Kill()
-	time.Sleep(away)
-	s.Restart()
-	start := time.Now()
-	next := <-served
-	inTime(t, "first grant after the return", next.Sub(start), 2*time.Second-slack)
-	for range 49 {
-		<-served
-	}
-	inTime(t, "fifty grants after the return", time.Since(start), 5*time.Second)
-	cancel()
-	wg.Wait()
-}
-
-// waitOut is an instance that asks until it is served, reports that, holds the lock a little, and releases it. The first
-// of all keeps it until it is lost.
-func waitOut(ctx context.Context, u user, key string, first *atomic.Bool, served chan<- time.Time) {
-	for ctx.Err() == nil {
-		l, p, err := u.enter(ctx, key)
-		if err != nil {
-			continue // unavailable: Enter has taken its time
-		}
-		if p != nil {
-			select {
-			case l = <-p.Granted():
-			case <-ctx.Done():
-				_ = p.Leave(context.Background())
-			}
-		}
-		if l == nil {
-			continue // the place was lost
-		}
-		served <- time.Now()
-		if !first.Swap(true) {
-			<-l.Lost()
-			return
-		}
-		time.Sleep(time.Millisecond)
-		_ = l.Release(context.Background())
-		return
 	}
 }
 
@@ -179,19 +87,6 @@ func TestSentinelFailover(t *testing.T) {
 	inTime(t, "both served after a failover", time.Since(start), 5*time.Second)
 	turn(a)
 	turn(b)
-}
-
-func TestReadOnlyIsUnavailable(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr))
-	release(t, u.lease(key(t)))
-	s.Do("REPLICAOF", "127.0.0.1", "1")
-	_, _, err := u.enter(t.Context(), key(t))
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.ErrorContains(t, err, "READONLY")
-	s.Do("REPLICAOF", "NO", "ONE")
-	release(t, u.get(key(t)))
 }
 
 func TestBusyScriptPasses(t *testing.T) {

@@ -18,29 +18,6 @@ func permit(n int) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
 }
 
-// All that a semaphore keeps expires, whatever becomes of its holders and waiters.
-func TestKeysOfPermitsExpire(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	l, beside := newUser(t, b).lease(key(t), permit(2)), newUser(t, b).lease(key(t), permit(2))
-	p, q := newUser(t, b).place(key(t), permit(2)), newUser(t, b).place(key(t))
-	for step, do := range []func(){
-		func() {},
-		func() { release(t, l) },
-		func() { release(t, granted(t, p)) },
-		func() { release(t, beside) },
-		func() { release(t, granted(t, q)) },
-	} {
-		do()
-		names := s.Do("KEYS", "*").([]any)
-		require.NotEmpty(t, names)
-		for _, name := range names {
-			require.Positive(t, s.Do("PTTL", name), "%s after step %d", name, step)
-		}
-	}
-}
-
 // The server's clock is set back while permits are held by processes that die: their shares seem to last for hours, more of them than a
 // script cuts at once, while a living holder keeps the lock.
 func TestDeadPermitsAfterTheClockIsSetBack(t *testing.T) {

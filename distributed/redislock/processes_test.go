@@ -33,3 +33,8 @@ func TestHotKey(t *testing.T) {
 	s := redistest.Start(t)
 	testlocker.HotKey(t, func() distributed.Backend { return open(t, s.Addr) })
 }
+
+func TestLockerOverAnOutage(t *testing.T) {
+	s := redistest.Start(t)
+	testlocker.Outage(t, open(t, s.Addr), s.Server)
+}

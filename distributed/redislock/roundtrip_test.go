@@ -100,34 +100,6 @@ func needsKept(t *testing.T, ttl time.Duration, use func() error) {
 	require.NoError(t, err, "it was kept")
 }
 
-// TestRoundTripsOfAFifthOfTheTTL: once a lease needed a TTL of twelve round trips.
-func TestRoundTripsOfAFifthOfTheTTL(t *testing.T) {
-	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
-	s := redistest.Start(t)
-	const ttl = 2 * time.Second
-	var users []user
-	for range 2 {
-		p := redistest.NewProxy(t, s.Addr)
-		p.SetDelay(ttl / 5 / 2)
-		users = append(users, newUser(t, open(t, p.Addr)).lasting(ttl))
-	}
-	for i := range 4 { // the first have new connections; the later ones wait for a grant
-		needsKept(t, ttl, func() error {
-			l, _, err := users[i%2].enter(t.Context(), key(t))
-			if err != nil {
-				return err
-			}
-			next := users[(i+1)%2].place(key(t))
-			time.Sleep(ttl)
-			if err = l.Release(t.Context()); err != nil {
-				return err
-			}
-			return granted(t, next).Release(t.Context())
-		})
-	}
-}
-
 // TestTheFirstUseTakesTwoRoundTrips, beside the connecting.
 func TestTheFirstUseTakesTwoRoundTrips(t *testing.T) {
 	t.Parallel()

@@ -116,6 +116,12 @@ var mutants = []mutant{
 	{"a holder that is not told of a refusal", "if refused and not state.told then", "if false then"},
 	{"a holder that is told of each refusal", "if refused and not state.told then", "if refused then"},
 	{"a holder that is not told because an earlier one was", "save(state)\n  if moved then", "save(state, state.told)\n  if moved then"},
+	{"a reader that enters beside those it lets in, and is refused", "if joined then return lost .. joined end", ""},
+	{"a head that an enter does not tell of the gap", "if ours and gap > 0 and state.queued then notifyHead(state.free - now) end", ""},
+	{"a head that a leave does not tell of the gap", "\n  if gap > 0 and state.queued then notifyHead(state.free - now) end", ""},
+	{"a new head that is not told of the gap", "if state.queued and resting then notifyHead(state.free - millis(time)) end", ""},
+	{"a helper key without TTL", "redis.call('PEXPIRE', key, KEEP)", "redis.call('PTTL', key)"},
+	{"the silence of the server, for which waiters are dead", "math.max(w.beat, state.since)", "w.beat"},
 	{"an enter that waits though it would not", "if not nowait then\n", "if true then\n"},
 }
 

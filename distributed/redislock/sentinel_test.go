@@ -69,32 +69,6 @@ func TestSentinelOldPrimaryIsLeft(t *testing.T) {
 	require.Eventually(t, func() bool { return subscribedAt(group.Replica) == 2 }, patience, time.Millisecond, "at the new one")
 }
 
-// TestSentinelPrimaryIsKilled ends the primary in the middle of a hold. The sentinels notice by themselves.
-func TestSentinelPrimaryIsKilled(t *testing.T) {
-	testscope.Long(t, "kills processes, and waits for what they held")
-	t.Parallel()
-	group := redistest.StartSentinel(t)
-	last := make(map[string]uint64)
-	backends := behind(t, group)
-	for name, b := range backends {
-		l := newUser(t, b).lasting(5 * time.Second).lease(key(t) + name)
-		last[name] = fence(t, l)
-	}
-	start := time.Now()
-	group.Primary.Kill()
-	for name, b := range backends {
-		u := newUser(t, b)
-		require.Eventually(t, func() bool {
-			l, _, err := u.enter(t.Context(), key(t)+name+"2", noWait)
-			return err == nil && l.Release(t.Context()) == nil
-		}, 30*time.Second, 10*time.Millisecond, "%s: grants again", name)
-		t.Logf("%s: granted %v after the kill", name, time.Since(start))
-		l := newUser(t, b).get(key(t) + name) // the lease from before, if it was replicated, runs out
-		require.Greater(t, fence(t, l), last[name], name)
-		release(t, l)
-	}
-}
-
 // TestSentinelHangsWithItsPrimary: both are on one machine as a rule. Somebody else must be asked where the primary is.
 func TestSentinelHangsWithItsPrimary(t *testing.T) {
 	testscope.Long(t, "stops processes or servers, and waits")

@@ -10,24 +10,6 @@ import (
 	"github.com/wllock/wllock/internal/identity"
 )
 
-func TestReadStanding(t *testing.T) {
-	sent := time.Now()
-	for reply, want := range map[string]standing{
-		"1795259433090872":              {kind: hasLease, grant: grant{fence: 1795259433090872000, count: 1000, since: sent}},
-		"lost 1795259433090872":         {kind: hasLease, grant: grant{fence: 1795259433090872000, count: 1000, since: sent}, prevLost: true},
-		"lease 1795259433090872001 7 1": {kind: hasLease, grant: grant{fence: 1795259433090872001, count: 7, contended: true, since: sent}},
-		"lost place 2 1500 0":           {kind: hasPlace, position: position{rank: 2, rest: 1500 * time.Millisecond}, prevLost: true},
-		"place 0 -1 1":                  {kind: hasPlace, position: position{rest: -time.Millisecond, foreign: true}},
-		"held 100":                      {kind: heldByOther},
-		"old":                           {kind: outdated},
-		"gone":                          {kind: "gone"},
-		"sixteen letters.":              {kind: "sixteen"},
-		"":                              {},
-	} {
-		require.Equal(t, want, readStanding(reply, sent), reply)
-	}
-}
-
 func TestReadMessage(t *testing.T) {
 	const named = "1200000000000000000007" // 12, and 20 random digits
 	id := identity.Attempt{Number: 12, Random: 7}

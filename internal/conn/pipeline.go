@@ -21,8 +21,8 @@ const fairBatch = 16
 // call is sent by its own caller or by another one's. The waiter with the latest deadline leads the batch, so no other
 // waiter is delayed beyond its own deadline.
 //
-// The AutoPipeline of go-redis would do the same (BenchmarkSharing compares them), but its callers wait past the
-// deadline of their context until the connection times out, and one connection, when ordered, carries all.
+// The AutoPipeline of go-redis would do the same, but its callers wait past the deadline of their context until the
+// connection times out, and one connection, when ordered, carries all.
 //
 // Each node of a cluster has slots of its own, or a node that hangs would soon occupy all of them.
 type pipeline struct {
