@@ -20,26 +20,6 @@ func inspect(t *testing.T, b *Backend, key string) distributed.Inspection {
 	return found
 }
 
-func TestInspectIsOneCommandThatWritesNothing(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr)).lasting(60e9)
-	l := u.lease(key(t))
-	for range 3 {
-		newUser(t, u.b).lasting(60e9).place(key(t))
-	}
-	inspect(t, u.b, key(t)) // the script is loaded
-	before := commandStats(s)
-	found := inspect(t, u.b, key(t))
-	after := commandStats(s)
-	require.Len(t, found.Waiters, 3)
-	require.Equal(t, 1, after["evalsha"]-before["evalsha"])
-	for _, write := range []string{"set", "del", "zadd", "zrem", "hset", "pexpire", "publish"} {
-		require.Equal(t, before[write], after[write], write)
-	}
-	release(t, l)
-}
-
 // When a lock was acquired, and since when others wait, is told by fences and tickets: nothing is stored for it.
 func TestInspectTellsSinceWhen(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -32,7 +32,7 @@ func TestTheClientsLimitsAreBorne(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			client := s.Client(limit)
-			storm(t, client)
+			crowd(t, client)
 			if most := max(client.Options().MaxActiveConns, 3); client.Options().MaxActiveConns > 0 {
 				list, _ := s.Do("CLIENT", "LIST").(string)
 				require.LessOrEqual(t, strings.Count(list, "\n"), most+2, "%s\nand a subscription, and the one that asks", list)
@@ -47,47 +47,21 @@ func TestTheClientsLimitsAreBorneElsewhere(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs(), MaxActiveConns: 5})
 		t.Cleanup(func() { _ = client.Close() })
-		storm(t, client)
+		crowd(t, client)
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		group := redistest.StartSentinel(t)
 		client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: group.Addrs(), MaxActiveConns: 5})
 		t.Cleanup(func() { _ = client.Close() })
-		storm(t, client)
+		crowd(t, client)
 	})
 }
 
-// storm has a hundred callers lock keys of their own, while one lock is held for all that time.
-func storm(t *testing.T, client redis.UniversalClient) {
+func crowd(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	const callers, locks = 100, 30
 	b, err := redislock.New(client)
 	require.NoError(t, err)
-	l, err := wllock.New("shop", b, wllock.WithOwnedBackend())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
-	held, err := l.Acquire(t.Context(), "held", "1", wllock.WithLockTimeMax(time.Minute))
-	require.NoError(t, err)
-	began, storms := time.Now(), 0
-	for ; storms == 0 || time.Since(began) < time.Second; storms++ { // the held lock is renewed meanwhile
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				for range locks {
-					if err := l.Do(t.Context(), "product", fmt.Sprint(i), func(context.Context) error { return nil }); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if t.Failed() {
-			break
-		}
-	}
-	require.NoError(t, context.Cause(held.Context()))
-	require.NoError(t, held.Release(t.Context()))
+	testlocker.Crowd(t, b)
 }
 
 // A cluster all of whose nodes get other addresses is found again by the one that the client was given, once that leads to a node.

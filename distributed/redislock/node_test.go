@@ -54,87 +54,59 @@ func (h hanging) free(key string) bool {
 	return n.Do("EXISTS", key) == int64(0)
 }
 
-// TestHungNodeCostsNoLeaseOfOthers: renewals once stood in line behind those of a node that did not answer.
-func TestHungNodeCostsNoLeaseOfOthers(t *testing.T) {
+// TestAHungNodeHoldsUpNoOther: renewals, heartbeats, releases and Enters of other nodes' locks go on. Renewals once stood in line behind those
+// of a node that did not answer, tasks for it kept all workers, and calls to it occupied all slots.
+func TestAHungNodeHoldsUpNoOther(t *testing.T) {
 	testscope.Long(t, "stops processes or servers, and waits")
 	t.Parallel()
 	h := startHanging(t)
-	const ttl = 6 * time.Second
+	const ttl, held, asked = 6 * time.Second, 700, 8 * conn.MaxSlots
 	u := newUser(t, inCluster(t, h.Cluster)).lasting(ttl)
-	there, elsewhere := h.keys(700)
-	var leases []*lease
-	for i := range there {
-		u.lease(there[i])
-		leases = append(leases, u.lease(elsewhere[i]))
+	there, elsewhere := h.keys(held + asked)
+	var stuck, well []*lease
+	for i := range held {
+		stuck, well = append(stuck, u.lease(there[i])), append(well, u.lease(elsewhere[i]))
 	}
-	waiter := newUser(t, u.b).lasting(ttl)
-	p := waiter.place(elsewhere[0])
+	p := newUser(t, u.b).lasting(ttl).place(elsewhere[0])
 	time.Sleep(ttl / 2) // claimed
 	h.node.Pause()
-	for start := time.Now(); time.Since(start) < ttl*4/3; time.Sleep(100 * time.Millisecond) {
-		for _, l := range leases {
+	defer h.node.Resume()
+	began := time.Now()
+	for _, l := range stuck[:2*maxWorkers] {
+		l.StartRelease()
+		time.Sleep(5 * time.Millisecond) // not all in one exchange
+	}
+	start := time.Now()
+	well[1].StartRelease()
+	require.Eventually(t, func() bool { return h.free(elsewhere[1]) }, patience, time.Millisecond)
+	inTime(t, "released", time.Since(start), 0)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, k := range there[held:] {
+		wg.Go(func() { _, _, _ = u.enter(ctx, k) })
+	}
+	time.Sleep(100 * time.Millisecond)
+	var slowest time.Duration
+	for _, k := range elsewhere[held:] {
+		start := time.Now()
+		u.lease(k)
+		slowest = max(slowest, time.Since(start))
+	}
+	inTimeSince(t, began, "slowest Enter", slowest, 0)
+	wg.Wait()
+
+	for well[1] = well[0]; time.Since(began) < ttl*4/3; time.Sleep(100 * time.Millisecond) {
+		for _, l := range well {
 			if !l.Healthy() {
 				needsQuiet(t, ttl)
 			}
 			require.True(t, l.Healthy())
 		}
 	}
-	release(t, leases[0])
+	release(t, well[0])
 	release(t, granted(t, p)) // nor did a place lose its heartbeats
-	h.node.Resume()
-}
-
-// TestHungNodeHoldsUpNoReleaseOfOthers: tasks for it once kept all workers until the leases had expired.
-func TestHungNodeHoldsUpNoReleaseOfOthers(t *testing.T) {
-	testscope.Long(t, "stops processes or servers, and waits")
-	t.Parallel()
-	h := startHanging(t)
-	u := newUser(t, inCluster(t, h.Cluster)).lasting(6 * time.Second)
-	there, elsewhere := h.keys(2 * maxWorkers)
-	var stuck []*lease
-	for _, k := range there {
-		stuck = append(stuck, u.lease(k))
-	}
-	well := u.lease(elsewhere[0])
-	h.node.Pause()
-	for _, l := range stuck {
-		l.StartRelease()
-		time.Sleep(5 * time.Millisecond) // not all in one exchange
-	}
-	start := time.Now()
-	well.StartRelease()
-	require.Eventually(t, func() bool { return h.free(well.a.Key) }, patience, time.Millisecond)
-	inTime(t, "released", time.Since(start), 0)
-	h.node.Resume()
-}
-
-// TestHungNodeHoldsUpNoEnterOfOthers: calls to it once occupied all slots.
-func TestHungNodeHoldsUpNoEnterOfOthers(t *testing.T) {
-	testscope.Long(t, "stops processes or servers, and waits")
-	t.Parallel()
-	h := startHanging(t)
-	u := newUser(t, inCluster(t, h.Cluster)).lasting(6 * time.Second)
-	there, elsewhere := h.keys(8 * conn.MaxSlots)
-	release(t, u.lease(elsewhere[0]))
-	h.node.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, k := range there {
-		wg.Go(func() { _, _, _ = u.enter(ctx, k) })
-	}
-	time.Sleep(100 * time.Millisecond)
-	var slowest time.Duration
-	began := time.Now()
-	for _, k := range elsewhere {
-		start := time.Now()
-		_, _, err := u.enter(t.Context(), k)
-		require.NoError(t, err)
-		slowest = max(slowest, time.Since(start))
-	}
-	inTimeSince(t, began, "slowest Enter", slowest, 0)
-	wg.Wait()
-	h.node.Resume()
 }
 
 // TestHungNodeAtTheFirstUse: a new backend, too, can lock what is on other nodes. The first use once failed if any of the

@@ -303,18 +303,6 @@ func (a aged) About(ctx context.Context, tag string) (conn.Info, error) {
 	return info, err
 }
 
-func TestTooSlowServerIsNamed(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s.Addr)
-	p.SetDelay(25 * time.Millisecond) // four round trips are 200 ms
-	u := newUser(t, open(t, p.Addr)).lasting(200 * time.Millisecond)
-	_, _, err := u.enter(t.Context(), key(t))
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.ErrorContains(t, err, "too short for round trips")
-	release(t, u.lasting(2*time.Second).lease(key(t)))
-}
-
 func TestNothingPrintsSecrets(t *testing.T) {
 	for _, url := range []string{
 		"redis://user:secret@localhost:6379/1", "rediss://user:secret@localhost", "unix://user:secret@/tmp/s?db=1",

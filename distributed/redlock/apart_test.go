@@ -2,9 +2,6 @@ package redlock
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,56 +34,30 @@ func (s *servers) by(clients []redis.UniversalClient, opts ...Option) *Backend {
 	return b
 }
 
-// bank are servers with the documented users of two systems: bank, whose locks are passed on, and shop, whose user attacks them.
-func bank(t *testing.T) (shop []redis.UniversalClient, all testlocker.Victims) {
+// bank are servers with the documented users of two systems: bank, whose locks are passed on, and shop, whose user attacks them with what it
+// may know of a place.
+func bank(t *testing.T) (all testlocker.Victims, shop func(p distributed.Place) redistest.Intruder) {
 	t.Helper()
 	s := start(t, 3)
 	fences := WithQuorumFences()
-	all = testlocker.Victims{One: s.by(s.as("bank"), fences), Other: s.by(s.as("bank"), fences)}
-	all.Key, all.Load = "bank:acct:9", "bank:acct:{9}:shop:1"
-	return s.as("shop"), all
-}
-
-// keysAround are the keys of a victim, and its helper keys.
-func keysAround(a *attempt, load string) []string {
-	keys := []string{markOf("bank"), prefixOf("bank") + "ttls", prefixOf("bank") + "r:" + a.token}
-	for _, key := range []string{a.key(), load} {
-		keys = append(keys, key, helper("q:", key), helper("w:", key), fenceKey(key), brokenKey(key))
-	}
-	return keys
-}
-
-// anywhere are the rights of the documented user that name no key and no channel of which one could be forbidden.
-var anywhere = []string{"time", "info", "pubsub|numsub", "scan", "ping"}
-
-// noRight matches the answers to commands that the user may not use, or not there.
-var noRight = regexp.MustCompile("permission|can't access at least one of the|can't publish to the channel")
-
-// commandsOf are those that the documented user has, by their names in its ACL line, each in a way that would do harm to this attempt, with
-// this key and this channel.
-func commandsOf(a *attempt, key, channel string) map[string][][]any {
-	const hour = 3_600_000
-	vote := func(number int) []any {
-		return []any{"PUBLISH", channel, fmt.Sprintf("vote %s %d 0 99999999999 0 %s", a.token, number, a.key())}
-	}
-	return map[string][][]any{
-		"get": {{"GET", key}}, "mget": {{"MGET", key}},
-		"set": {{"SET", key, "9000000000000000999", "PX", hour}, {"SET", key, "0 3600000 0 0 run"}}, "del": {{"DEL", key}},
-		"exists": {{"EXISTS", key}}, "pttl": {{"PTTL", key}}, "pexpire": {{"PEXPIRE", key, 1}},
-		"zadd": {{"ZADD", key, 1, "wllock:1:ghost"}}, "zrem": {{"ZREM", key, a.token}},
-		"zcard": {{"ZCARD", key}}, "zrange": {{"ZRANGE", key, 0, -1}},
-		"zrangebyscore": {{"ZRANGEBYSCORE", key, 0, 1}}, "zcount": {{"ZCOUNT", key, 0, 1}},
-		"zrevrange": {{"ZREVRANGE", key, 0, 0}}, "zrank": {{"ZRANK", key, a.token}}, "zscore": {{"ZSCORE", key, a.token}},
-		"zremrangebyscore": {{"ZREMRANGEBYSCORE", key, "-inf", "+inf"}},
-		"hset":             {{"HSET", key, a.token, "1 99999999999 x 1 i"}}, "hget": {{"HGET", key, a.token}},
-		"hdel": {{"HDEL", key, a.token}}, "evalsha": {{"EVALSHA", leaveScript.SHA, 1, key}},
-		"eval": {
-			{"EVAL", "return redis.call('DEL', KEYS[1])", 1, key}, {"EVAL", "return redis.call('DEL', '" + key + "')", 0},
-			{"EVAL", "return redis.call('PUBLISH', ARGV[1], 'gone')", 0, channel}, {"EVAL", helloScript.Text, 1, key, 1, hour},
-		},
-		"publish":   {vote(1), vote(2), {"PUBLISH", channel, fmt.Sprintf("gone %s - %s", a.token, a.key())}},
-		"subscribe": {{"SUBSCRIBE", channel}},
-		"time":      {{"TIME"}}, "info": {{"INFO"}}, "pubsub|numsub": {{"PUBSUB", "NUMSUB", channel}}, "scan": {{"SCAN", 0}}, "ping": {{"PING"}},
+	all = testlocker.Victims{One: s.by(s.as("bank"), fences), Other: s.by(s.as("bank"), fences), Key: "bank:acct:9", Load: "bank:acct:{9}:shop:1"}
+	return all, func(p distributed.Place) redistest.Intruder {
+		a := p.(place).a
+		vote := func(number int) string { return fmt.Sprintf("vote %s %d 0 99999999999 0 %s", a.token, number, a.key()) }
+		i := redistest.Intruder{
+			Page: "redlock.md", Keys: []string{markOf("bank"), prefixOf("bank") + "ttls", prefixOf("bank") + "r:" + a.token},
+			Channel: prefixOf("bank") + a.b.process, Member: a.token, Scripts: []string{leaveScript.SHA, helloScript.SHA},
+			Messages: []string{fmt.Sprintf("gone %s - %s", a.token, a.key()), vote(1), vote(2)},
+			Values:   map[string][]string{"set": {"9000000000000000999", "0 3600000 0 0 run"}, "hset": {"1 99999999999 x 1 i"}},
+			Free:     map[string]bool{"time": true, "info": true, "pubsub|numsub": true, "scan": true, "ping": true},
+		}
+		for _, c := range s.as("shop") {
+			i.Clients = append(i.Clients, c.(*redis.Client))
+		}
+		for _, key := range []string{all.Key, all.Load} {
+			i.Keys = append(i.Keys, key, helper("q:", key), helper("w:", key), fenceKey(key), brokenKey(key))
+		}
+		return i
 	}
 }
 
@@ -94,58 +65,16 @@ func commandsOf(a *attempt, key, channel string) map[string][][]any {
 // keys and channels.
 func TestAnotherSystemsUserHasNoRightToALock(t *testing.T) { // rule Q11
 	t.Parallel()
-	shop, all := bank(t)
-	all.Undisturbed(t, func(_ distributed.Lease, p distributed.Place) {
-		a := p.(place).a
-		channel := prefixOf("bank") + a.b.process
-		for _, rule := range redistest.UserLine(t, "redlock.md", "shop")[8:] {
-			require.Contains(t, commandsOf(a, "", ""), strings.TrimPrefix(rule.(string), "+"), "a command of the user that this test does not try")
-		}
-		for i, key := range keysAround(a, all.Load) {
-			for name, tries := range commandsOf(a, key, channel) {
-				for _, args := range tries {
-					err := shop[i%len(shop)].(*redis.Client).Do(t.Context(), args...).Err()
-					if slices.Contains(anywhere, name) {
-						require.NoError(t, err, "%v", args)
-					} else {
-						require.Error(t, err, "%v", args)
-						require.Regexp(t, noRight, err.Error(), "%v", args)
-					}
-				}
-			}
-		}
-	})
+	all, shop := bank(t)
+	all.Undisturbed(t, func(_ distributed.Lease, p distributed.Place) { shop(p).HasNoRight(t) })
 }
 
 // TestAnotherSystemsUserDisturbsNobody: random commands of its ACL line, on another's keys and channels, and on its own that look like
 // them.
 func TestAnotherSystemsUserDisturbsNobody(t *testing.T) { // rule Q11
 	testscope.Long(t, "a storm of commands")
-	shop, all := bank(t)
-	rnd := rand.New(rand.NewPCG(1, 2)) // the same commands each time
-	longest := all.Undisturbed(t, func(_ distributed.Lease, p distributed.Place) {
-		a := p.(place).a
-		channel, keys := prefixOf("bank")+a.b.process, keysAround(a, all.Load)
-		var refused int
-		total := testscope.Scale(10_000, 100_000)
-		for range total {
-			key, at := keys[rnd.IntN(len(keys))], channel
-			if rnd.IntN(2) == 0 {
-				key, at = strings.ReplaceAll(key, "bank:", "shop:"), strings.Replace(at, "bank", "shop", 1)
-			}
-			tries := commandsOf(a, key, at)
-			delete(tries, "subscribe") // it takes the connection
-			names := slices.Sorted(maps.Keys(tries))
-			of := tries[names[rnd.IntN(len(names))]]
-			err := shop[rnd.IntN(len(shop))].(*redis.Client).Do(t.Context(), of[rnd.IntN(len(of))]...).Err()
-			if err != nil && noRight.MatchString(err.Error()) {
-				refused++
-			}
-		}
-		t.Logf("%d commands, %d of them refused", total, refused)
-		require.Greater(t, refused, total/4)
-		require.Less(t, refused, total*3/4)
-	})
+	all, shop := bank(t)
+	longest := all.Undisturbed(t, func(_ distributed.Lease, p distributed.Place) { shop(p).Storm(t, testscope.Scale(10_000, 100_000)) })
 	testscope.InTime(t, longest, slowestBeat/2, "the longest wait: the lock was passed on by messages")
 }
 

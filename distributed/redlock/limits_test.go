@@ -3,15 +3,13 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // Clients may limit their connections. Questions wait for one then; no caller is told that the servers are away, and no held
@@ -23,27 +21,7 @@ func TestTheClientsLimitsAreBorne(t *testing.T) {
 	for _, one := range s.all {
 		clients = append(clients, one.Client(func(o *redis.Options) { o.MaxActiveConns = 1 }))
 	}
-	b, err := New(clients)
-	require.NoError(t, err)
-	l, err := wllock.New("shop", b, wllock.WithOwnedBackend())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(context.Background())) }()
-	held, err := l.Acquire(t.Context(), "held", "1", wllock.WithLockTimeMax(time.Minute))
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	for i := range 100 {
-		wg.Go(func() {
-			for range 20 {
-				if err := l.Do(t.Context(), "product", fmt.Sprint(i), func(context.Context) error { return nil }); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, context.Cause(held.Context()))
-	require.NoError(t, held.Release(t.Context()))
+	testlocker.Crowd(t, s.by(clients))
 }
 
 // Permits are refused before any server is asked.

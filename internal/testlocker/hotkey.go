@@ -3,6 +3,7 @@ package testlocker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -85,6 +86,37 @@ func jain(shares []int64) float64 {
 		squares += float64(n) * float64(n)
 	}
 	return sum * sum / (float64(len(shares)) * squares)
+}
+
+// Crowd has a hundred callers lock keys of their own, while one lock is held for all that time. They all get them, and nobody is told that
+// the server is away.
+func Crowd(t *testing.T, b distributed.Backend) {
+	t.Helper()
+	l := On(t, b, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(5*time.Second))
+	held, err := l.Acquire(t.Context(), "held", "1", wllock.WithLockTimeMax(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for began, first := time.Now(), true; !t.Failed() && (first || time.Since(began) < 2*time.Second); first = false { // it is renewed
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				for range 30 {
+					if err := l.Do(t.Context(), "product", fmt.Sprint(i), Nothing); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	if err = context.Cause(held.Context()); err == nil {
+		err = held.Release(t.Context())
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Outage is a Locker whose server goes away and comes back: callers are refused at once meanwhile, and acquire locks again afterwards.
