@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -31,24 +31,8 @@ func cutOff(t *testing.T) (first, second *Backend, proxy *testproc.Proxy) {
 // A holder that is cut off knows that its lease has ended before the next one is let in.
 func TestExpiryWhileHeld(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
 	b, other, proxy := cutOff(t)
-	l := asker(t, b, "k").Lease("a")
-	before := fence(t, l)
-	p := asker(t, other, "k").Place("b", lasting(long))
-	claimed(t, l)
-	proxy.Stall(true)
-	next := granted(t, p)
-	require.NotNil(t, next)
-	at := time.Now()
-	assert.True(t, distributed.Over(at, l.Until()), "let in %v before the lease of the one before had expired", l.Until().Sub(at))
-	assert.Greater(t, fence(t, next), before)
-	lost(t, l)
-	proxy.Stall(false)
-	ready(t, b) // with a new session
-	assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	release(t, next)
-	release(t, asker(t, b, "k").Lease("a"))
+	testlocker.ExpiryWhileHeld(t, asker(t, b, "k"), asker(t, other, "k"), proxy.Stall)
 }
 
 // count returns the number of keys with a prefix.
@@ -59,26 +43,11 @@ func count(t *testing.T, c *clientv3.Client, prefix string) int64 {
 	return got.Count
 }
 
-// The etcd leases and their keys outlive a restart, and so does the lease if it is short enough.
+// The etcd leases and their keys outlive a restart.
 func TestServerRestarts(t *testing.T) {
-	testscope.Long(t, "takes servers away, and brings them back")
-	t.Parallel()
-	private, long := etcdtest.Start(t), lasting(long)
-	b := open(t, private.Addr, newPrefix())
-	ask := asker(t, b, "k")
-	l := ask.Lease("a", long)
-	before := fence(t, l)
-	p := ask.Place("b", long)
-	private.Kill()
-	require.Eventually(t, func() bool { return !l.Healthy() }, patience, time.Millisecond, "a lease without connection is healthy")
-	private.Restart()
-	require.Eventually(t, l.Healthy, patience, time.Millisecond)
-	release(t, l)
-	next := granted(t, p)
-	require.NotNil(t, next)
-	require.Greater(t, fence(t, next), before)
-	release(t, next)
-	release(t, ask.Lease("c"))
+	testscope.Long(t, "takes a server away, and brings it back")
+	private := etcdtest.Start(t)
+	testlocker.Restarts(t, asker(t, open(t, private.Addr, newPrefix()), "k"), private)
 }
 
 // Were an event to get lost, a waiter would look every H.

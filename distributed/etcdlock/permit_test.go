@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // A permit that is released wakes few of those that wait, however many there are.
@@ -50,17 +50,5 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 
 // A limit above what is watched one by one.
 func TestManyPermits(t *testing.T) {
-	t.Parallel()
-	const limit = driver.MostFollowed + 8
-	b := onShared(t)
-	ask := asker(t, b, "k")
-	held := make([]distributed.Lease, limit)
-	each(limit, 8, func(i int) { held[i] = ask.Lease(fmt.Sprint("h", i), permits(limit), lasting(long)) })
-	p, next := ask.Place("p", permits(limit), lasting(long)), ask.Place("next", permits(limit), lasting(long))
-	for _, one := range []distributed.Place{p, next} {
-		i := rand.IntN(len(held))
-		release(t, held[i])
-		held[i] = granted(t, one)
-	}
-	each(limit, 8, func(i int) { release(t, held[i]) })
+	testlocker.ManyPermits(t, asker(t, onShared(t), "k"), driver.MostFollowed+8)
 }

@@ -10,29 +10,34 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testlocker"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func openURL(url string) (distributed.Backend, error) { return Open(url) }
 
 // A server looks every 500 ms, and removes an etcd lease with a proposal of its own.
 func TestProcesses(t *testing.T) {
+	testscope.Long(t, "kills and stops processes, and waits for what they held")
 	t.Parallel()
 	server := "etcd://" + etcdtest.Shared(t).Addr
 	testlocker.Processes{URL: server + newPrefix(), Open: openURL, TTL: ttl, Notice: 500 * time.Millisecond}.Run(t)
 }
 
 func TestFleet(t *testing.T) {
+	testscope.Long(t, "kills and stops processes")
 	t.Parallel()
 	url := "etcd://" + etcdtest.Shared(t).Addr + newPrefix()
 	testlocker.Fleet{URL: func(int) string { return url }, TTL: ttl, Lanes: 3}.Run(t)
 }
 
 func TestHotKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	prefix := newPrefix()
 	testlocker.HotKey(t, func() distributed.Backend { return open(t, etcdtest.Shared(t).Addr, prefix) })
 }
 
 func TestLockerOverAnOutage(t *testing.T) {
+	testscope.Long(t, "takes a server away, and brings it back")
 	t.Parallel()
 	private := etcdtest.Start(t)
 	testlocker.Outage(t, open(t, private.Addr, newPrefix()), private)

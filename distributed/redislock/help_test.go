@@ -15,7 +15,6 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/conn"
-	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -187,14 +186,6 @@ func commandStats(s *redistest.Server) map[string]int {
 		}
 	}
 	return stats
-}
-
-// attemptOf returns an attempt that is not registered.
-func attemptOf(b *Backend, req distributed.Request) *attempt {
-	a := b.client.Orphan(b.client.NextNumber(), req)
-	a.Window = b.s.network().claimWindow(req.TTL)
-	b.identify(a, identity.NewAttempt(a.Number), instanceName(req.Instance))
-	return a
 }
 
 // answered is the first word of the answer to a call.

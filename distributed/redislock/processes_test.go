@@ -6,16 +6,19 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testlocker"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func openURL(url string) (distributed.Backend, error) { return Open(url) }
 
 func TestProcesses(t *testing.T) {
+	testscope.Long(t, "kills and stops processes, and waits for what they held")
 	t.Parallel()
 	testlocker.Processes{URL: "redis://" + redistest.Start(t).Addr, Open: openURL, TTL: testTTL}.Run(t)
 }
 
 func TestFleets(t *testing.T) {
+	testscope.Long(t, "kills and stops processes")
 	t.Parallel()
 	for name, f := range map[string]testlocker.Fleet{
 		"a lock": {Lanes: 3}, "permits": {Limit: 8, Lanes: 5}, "permits of Lockers": {Limit: 8, Lanes: 5, Lockers: true},
@@ -30,11 +33,13 @@ func TestFleets(t *testing.T) {
 }
 
 func TestHotKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	s := redistest.Start(t)
 	testlocker.HotKey(t, func() distributed.Backend { return open(t, s.Addr) })
 }
 
 func TestLockerOverAnOutage(t *testing.T) {
+	testscope.Long(t, "takes a server away, and brings it back")
 	s := redistest.Start(t)
 	testlocker.Outage(t, open(t, s.Addr), s.Server)
 }

@@ -11,15 +11,12 @@ import (
 
 // enter asks all servers at once. prev may be nil.
 func (a *attempt) enter(prev *lease) {
-	noWait, token := 0, ""
-	if a.noWait {
-		noWait = 1
-	}
+	token := ""
 	if prev != nil {
 		token = prev.a.token
 		prev.adopt()
 	}
-	c := a.call(enterScript, modeLetter(a.mode), 1, a.asked, noWait, token)
+	c := a.call(enterScript, modeLetter(a.mode), 1, a.asked, flag(a.noWait), token)
 	a.mu.Lock()
 	a.started = time.Now()
 	for i := range a.seats {
@@ -123,15 +120,11 @@ func (a *attempt) askAgain(err error) func() {
 	}
 	a.repeats++
 	a.why = err
-	noWait := 0
-	if a.noWait {
-		noWait = 1
-	}
 	var asks []*ask
 	for i := range a.seats {
 		if s := &a.seats[i]; s.err != nil {
 			s.err = nil
-			c := a.call(enterScript, modeLetter(a.mode), s.ask(time.Now()), a.asked, noWait, "")
+			c := a.call(enterScript, modeLetter(a.mode), s.ask(time.Now()), a.asked, flag(a.noWait), "")
 			k := a.question(c, func(k *ask) { a.entered(k, nil) })
 			k.node = a.b.nodes[i]
 			asks = append(asks, k)

@@ -204,6 +204,7 @@ func (s *servers) url(from, reaches int) string {
 }
 
 func TestProcesses(t *testing.T) {
+	testscope.Long(t, "kills and stops processes, and waits for what they held")
 	t.Parallel()
 	testlocker.Processes{URL: start(t, 3).url(0, 3), Open: openURL, TTL: faultTTL, NoPermits: true}.Run(t)
 }
@@ -211,6 +212,7 @@ func TestProcesses(t *testing.T) {
 // TestAFleetNeverHoldsTwice: fewer than half of the servers stand still or lose their data meanwhile. Where each process reaches three
 // servers, two majorities share one or two of them.
 func TestAFleetNeverHoldsTwice(t *testing.T) {
+	testscope.Long(t, "kills and stops processes")
 	three := map[string]int{"three of five servers": 3}
 	for name, reaches := range testscope.Scale(three, map[string]int{"three of five servers": 3, "all servers": 5}) {
 		t.Run(name, func(t *testing.T) {

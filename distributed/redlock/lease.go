@@ -68,11 +68,14 @@ func (l *lease) start(until time.Time) {
 
 // contention notes whether others wait on one server. One is enough: it may be the first to hear of a waiter. The caller holds attempt.mu,
 // so what is noted last was heard last.
-func (l *lease) contention(index int, waits bool) {
-	if waits {
-		l.contends.Or(1 << index)
+func (l *lease) contention(index int, waits bool) { include(&l.contends, index, waits) }
+
+// include puts a server into a set, or takes it out.
+func include(set *atomic.Uint64, index int, is bool) {
+	if is {
+		set.Or(1 << index)
 	} else {
-		l.contends.And(^(uint64(1) << index))
+		set.And(^(uint64(1) << index))
 	}
 }
 

@@ -63,13 +63,9 @@ func (l *lease) renewal() *renewal {
 }
 
 func (r *renewal) send(a *attempt) {
-	letter := modeLetter(a.mode)
+	letter, vacant := modeLetter(a.mode), uint64(0)
 	if r.l != nil {
-		letter = r.l.letter()
-	}
-	var vacant uint64
-	if r.l != nil {
-		vacant = r.l.vacant.Load()
+		letter, vacant = r.l.letter(), r.l.vacant.Load()
 	}
 	usual := a.renewCall(letter, 0)
 	for _, n := range a.b.nodes {
@@ -158,13 +154,7 @@ func (r *renewal) decide(a *attempt) func() {
 }
 
 // vacate notes whether a server has lost our vote and is free.
-func (l *lease) vacate(index int, free bool) {
-	if free {
-		l.vacant.Or(1 << index)
-	} else {
-		l.vacant.And(^(uint64(1) << index))
-	}
-}
+func (l *lease) vacate(index int, free bool) { include(&l.vacant, index, free) }
 
 func (a *attempt) hasEnded() bool {
 	a.mu.Lock()

@@ -136,11 +136,7 @@ func (in *space) vouches(n *node) bool { return in.vouch && in.vouched.Load()&(1
 // hello is the question about a system that goes before all others. It is sent with its text, so nothing behind it in a pipeline is
 // carried out before.
 func (b *Backend) hello(n *node, in *space) *conn.Call {
-	vouch := 0
-	if in.vouches(n) {
-		vouch = 1
-	}
-	c := conn.NewCall(helloScript, []string{in.mark}, vouch, millis(b.longestTTL(in)))
+	c := conn.NewCall(helloScript, []string{in.mark}, flag(in.vouches(n)), millis(b.longestTTL(in)))
 	c.Args[0], c.Args[1] = "eval", helloScript.Text
 	return c
 }

@@ -52,6 +52,14 @@ func modeLetter(m distributed.Mode) string {
 	return "x"
 }
 
+// flag is how scripts take a yes or no.
+func flag(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // millis rounds up: what a server is asked to keep lasts no shorter than what we reckon with.
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 

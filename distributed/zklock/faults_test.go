@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -24,24 +23,8 @@ func cutOff(t *testing.T) (first, second *Backend, proxy *zktest.Proxy) {
 // longer than the time-out that it has granted.
 func TestExpiryWhileHeld(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
 	b, other, proxy := cutOff(t)
-	l := asker(t, b, "k").Lease("a")
-	before := fence(t, l)
-	p := asker(t, other, "k").Place("b", lasting(long))
-	require.Eventually(t, func() bool { return distributed.Left(time.Now(), l.Until()) > ttl/2 }, patience, time.Millisecond)
-	proxy.Stall(true)
-	next := granted(t, p)
-	require.NotNil(t, next)
-	at := time.Now()
-	assert.True(t, distributed.Over(at, l.Until()), "let in %v before the lease of the one before had expired", l.Until().Sub(at))
-	assert.Greater(t, fence(t, next), before)
-	lost(t, l)
-	proxy.Stall(false)
-	ready(t, b) // with a new session
-	assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	release(t, next)
-	release(t, asker(t, b, "k").Lease("a"))
+	testlocker.ExpiryWhileHeld(t, asker(t, b, "k"), asker(t, other, "k"), proxy.Stall)
 }
 
 func TestExpiryWhileWaiting(t *testing.T) {
@@ -60,49 +43,38 @@ func TestExpiryWhileWaiting(t *testing.T) {
 	release(t, asker(t, b, "k").Lease("waiter"))
 }
 
-// The sessions and their nodes outlive a restart, and so does the lease if it is short enough.
+// The sessions and their nodes outlive a restart.
 func TestServerRestarts(t *testing.T) {
-	testscope.Long(t, "takes servers away, and brings them back")
+	testscope.Long(t, "takes a server away, and brings it back")
 	zktest.Shared(t)
-	private, long := zktest.Start(t), lasting(long)
-	b := open(t, private.Addr, newRoot())
-	ask := asker(t, b, "k")
-	l := ask.Lease("a", long)
-	before := fence(t, l)
-	p := ask.Place("b", long)
-	claimed(t, l)
-	private.Kill()
-	require.Eventually(t, func() bool { return !l.Healthy() }, patience, time.Millisecond, "a lease without connection is healthy")
-	private.Restart()
-	require.Eventually(t, l.Healthy, patience, time.Millisecond)
-	release(t, l)
-	next := granted(t, p)
-	require.NotNil(t, next)
-	require.Greater(t, fence(t, next), before)
-	release(t, next)
-	release(t, ask.Lease("c"))
+	private := zktest.Start(t)
+	testlocker.Restarts(t, asker(t, open(t, private.Addr, newRoot()), "k"), private.Server)
 }
 
 func openURL(url string) (distributed.Backend, error) { return Open(url) }
 
 // A server ends a session up to two ticks later.
 func TestProcesses(t *testing.T) {
+	testscope.Long(t, "kills and stops processes, and waits for what they held")
 	t.Parallel()
 	testlocker.Processes{URL: "zk://" + zktest.Shared(t).Addr + newRoot(), Open: openURL, TTL: ttl, Notice: 500 * time.Millisecond}.Run(t)
 }
 
 func TestFleet(t *testing.T) {
+	testscope.Long(t, "kills and stops processes")
 	t.Parallel()
 	url := "zk://" + zktest.Shared(t).Addr + newRoot()
 	testlocker.Fleet{URL: func(int) string { return url }, TTL: ttl, Lanes: 3}.Run(t)
 }
 
 func TestHotKey(t *testing.T) {
+	testscope.Long(t, "a load on one server for seconds")
 	root := newRoot()
 	testlocker.HotKey(t, func() distributed.Backend { return open(t, zktest.Shared(t).Addr, root) })
 }
 
 func TestLockerOverAnOutage(t *testing.T) {
+	testscope.Long(t, "takes a server away, and brings it back")
 	zktest.Shared(t)
 	private := zktest.Start(t)
 	testlocker.Outage(t, open(t, private.Addr, newRoot()), private.Server)

@@ -3,7 +3,6 @@ package zklock
 import (
 	"crypto/rand"
 	"fmt"
-	mathrand "math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/parts"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -62,21 +62,5 @@ func TestReleasedPermitWakesFew(t *testing.T) {
 
 // A limit above what is watched one by one.
 func TestManyPermits(t *testing.T) {
-	t.Parallel()
-	const limit = driver.MostFollowed + 8
-	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask := asker(t, b, "k")
-	var held []distributed.Lease
-	for i := range limit {
-		held = append(held, ask.Lease(fmt.Sprint("h", i), permits(limit), lasting(long)))
-	}
-	p, next := ask.Place("p", permits(limit), lasting(long)), ask.Place("next", permits(limit), lasting(long))
-	for _, one := range []distributed.Place{p, next} {
-		i := mathrand.IntN(len(held))
-		release(t, held[i])
-		held[i] = granted(t, one)
-	}
-	for _, l := range held {
-		release(t, l)
-	}
+	testlocker.ManyPermits(t, asker(t, open(t, zktest.Shared(t).Addr, newRoot()), "k"), driver.MostFollowed+8)
 }

@@ -73,7 +73,7 @@ func Order(t *testing.T, h http.Handler, header ...string) Answer {
 	}
 	resp, err := server.Client().Do(r)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	return Answer{resp, string(body)}
@@ -255,12 +255,12 @@ func (f Framework[M, H]) testSlowBodyUnderALockThatEnds(t *testing.T) {
 		})))
 	defer server.Close()
 	body, rest := io.Pipe() // of which nothing comes
-	defer rest.Close()
+	defer func() { _ = rest.Close() }()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders/1000", body)
 	require.NoError(t, err)
 	resp, err := server.Client().Do(r)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	Answer{resp, string(b)}.IsProblem(t, http.StatusServiceUnavailable, "lease-lost")

@@ -107,6 +107,6 @@ func (i Intruder) Storm(t testing.TB, total int) {
 	}
 	t.Logf("%d commands, %d of them refused", total, refused)
 	if refused < total/4 || refused > total*3/4 {
-		t.Error("nearly all, or nearly none, were refused")
+		t.Errorf("%d of %d were refused: nearly all, or nearly none", refused, total)
 	}
 }

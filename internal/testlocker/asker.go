@@ -3,10 +3,13 @@ package testlocker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testproc"
 )
 
 // Patience is how long a test waits for what should happen soon. Only a test that fails waits so long.
@@ -138,4 +141,76 @@ func Ready(t *testing.T, b distributed.Backend) {
 		defer cancel()
 		return b.Ping(ctx)
 	})
+}
+
+// ExpiryWhileHeld cuts the holder's backend off: it knows that its lease has ended before the next one is let in, and has lost it.
+func ExpiryWhileHeld(t *testing.T, holder, other Asker, cut func(bool)) {
+	t.Parallel()
+	l := holder.Lease("a")
+	before := Fence(t, l)
+	p := other.Place("b", Lasting(10*time.Minute))
+	Claimed(t, l)
+	cut(true)
+	next := Granted(t, p)
+	at := time.Now()
+	if next == nil || !distributed.Over(at, l.Until()) {
+		t.Errorf("let in %v before the lease of the one before had expired", l.Until().Sub(at))
+	}
+	if n := Fence(t, next); n <= before {
+		t.Errorf("fence %d after %d", n, before)
+	}
+	Lost(t, l)
+	cut(false)
+	Ready(t, holder.B) // with a new session
+	if err := l.Release(t.Context()); !errors.Is(err, distributed.ErrLeaseLost) {
+		t.Errorf("Release of a lost lease: %v", err)
+	}
+	Release(t, next)
+	Release(t, holder.Lease("a"))
+}
+
+// Restarts kills the server and starts it again: leases and places outlive that, if it is short enough.
+func Restarts(t *testing.T, a Asker, server *testproc.Server) {
+	long := Lasting(10 * time.Minute)
+	l := a.Lease("a", long)
+	before := Fence(t, l)
+	p := a.Place("b", long)
+	healthy := func(is bool) {
+		t.Helper()
+		untilNil(t, func() error {
+			if l.Healthy() != is {
+				return fmt.Errorf("the lease is healthy: %t", !is)
+			}
+			return nil
+		})
+	}
+	server.Kill()
+	healthy(false)
+	server.Restart()
+	healthy(true)
+	Release(t, l)
+	next := Granted(t, p)
+	if next == nil || Fence(t, next) <= before {
+		t.Fatal("no lease with a greater fence")
+	}
+	Release(t, next)
+	Release(t, a.Lease("c"))
+}
+
+// ManyPermits has so many permits held, which are more than are watched one by one, and some granted when others are released.
+func ManyPermits(t *testing.T, a Asker, limit int) {
+	t.Parallel()
+	one, long := ForOneOf(limit), Lasting(10*time.Minute)
+	held := make([]distributed.Lease, limit)
+	for i := range held {
+		held[i] = a.Lease(fmt.Sprint("h", i), one, long)
+	}
+	for _, p := range []distributed.Place{a.Place("p", one, long), a.Place("next", one, long)} {
+		i := rand.IntN(limit)
+		Release(t, held[i])
+		held[i] = Granted(t, p)
+	}
+	for _, l := range held {
+		Release(t, l)
+	}
 }

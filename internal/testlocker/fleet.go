@@ -35,7 +35,6 @@ const fleetSize = 4 // processes
 
 // Run runs the fleet, longer in `make test-long`.
 func (f Fleet) Run(t *testing.T) {
-	testscope.Long(t, "kills and stops processes")
 	file := t.TempDir() + "/gates"
 	gates, err := testproc.OpenTurnstile(file)
 	if err != nil {

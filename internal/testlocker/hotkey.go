@@ -21,7 +21,6 @@ const hotLockers, hotCallers = 8, 16
 // share. In tenures they get far more of it. open opens the backend of one process. It returns the turns without tenures.
 func HotKey(t *testing.T, open func() distributed.Backend) (turns int64) {
 	t.Helper()
-	testscope.Long(t, "a load on one server for seconds")
 	tenures := hotKey(t, open)
 	turns = hotKey(t, open, wllock.WithMaxHandoffs(0))
 	t.Logf("%d turns in tenures, %d over the service", tenures, turns)
@@ -88,8 +87,8 @@ func jain(shares []int64) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// Crowd has a hundred callers lock keys of their own, while one lock is held for all that time. They all get them, and nobody is told that
-// the server is away.
+// Crowd has a hundred callers lock keys of their own, while one lock is held for all that time. No caller is told that the server is
+// away.
 func Crowd(t *testing.T, b distributed.Backend) {
 	t.Helper()
 	l := On(t, b, wllock.WithOwnedBackend(), wllock.WithLeaseTTL(5*time.Second))
@@ -121,7 +120,6 @@ func Crowd(t *testing.T, b distributed.Backend) {
 
 // Outage is a Locker whose server goes away and comes back: callers are refused at once meanwhile, and acquire locks again afterwards.
 func Outage(t *testing.T, b distributed.Backend, s *testproc.Server) {
-	testscope.Long(t, "takes a server away, and brings it back")
 	l := On(t, b, wllock.WithLeaseTTL(4*TTL))
 	do := func() error { return l.Do(t.Context(), "product", "1", Nothing, wllock.WithWait(time.Second)) }
 	untilNil(t, do)

@@ -24,7 +24,6 @@ type Processes struct {
 
 // Run runs them all. Each case has a key of its own.
 func (p Processes) Run(t *testing.T) {
-	testscope.Long(t, "kills and stops processes, and waits for what they held")
 	for of, limit := range map[string]int{"lock": 0, "permit": 2} {
 		if limit > 0 && p.NoPermits {
 			continue
