@@ -124,6 +124,7 @@ type wire struct {
 	cut        chan struct{}                          // guarded by mu; nil: it is not; closed when it is healed
 	lose       func(text string) (before, after bool) // guarded by mu; what is not carried out, or not answered
 	log        func(text string)
+	stage      func(text string, args []driver.NamedValue, fn func() error) error // guarded by mu; in place of the above
 }
 
 func (w *wire) setCut(cut bool) {
@@ -147,10 +148,13 @@ func (w *wire) logTo(log func(text string)) {
 var errCut = errors.New("the wire was cut")
 
 // pass carries out fn, unless the wire is cut.
-func (w *wire) pass(ctx context.Context, text string, fn func() error) error {
+func (w *wire) pass(ctx context.Context, text string, args []driver.NamedValue, fn func() error) error {
 	w.mu.Lock()
-	cut, lose, log := w.cut, w.lose, w.log
+	cut, lose, log, stage := w.cut, w.lose, w.log, w.stage
 	w.mu.Unlock()
+	if stage != nil {
+		return stage(text, args, fn)
+	}
 	if log != nil {
 		log(text)
 	}
@@ -196,7 +200,7 @@ type wiredConn struct {
 }
 
 func (c *wiredConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (r driver.Result, err error) {
-	err = c.wire.pass(ctx, text, func() (err error) {
+	err = c.wire.pass(ctx, text, args, func() (err error) {
 		r, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, text, args)
 		return err
 	})
@@ -204,7 +208,7 @@ func (c *wiredConn) ExecContext(ctx context.Context, text string, args []driver.
 }
 
 func (c *wiredConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = c.wire.pass(ctx, text, func() (err error) {
+	err = c.wire.pass(ctx, text, args, func() (err error) {
 		r, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, text, args)
 		return err
 	})
@@ -228,7 +232,7 @@ type wiredStmt struct {
 func (s *wiredStmt) CheckNamedValue(v *driver.NamedValue) error { return s.conn.CheckNamedValue(v) }
 
 func (s *wiredStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
-	err = s.conn.wire.pass(ctx, s.text, func() (err error) {
+	err = s.conn.wire.pass(ctx, s.text, args, func() (err error) {
 		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 		return err
 	})
@@ -236,7 +240,7 @@ func (s *wiredStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (
 }
 
 func (s *wiredStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = s.conn.wire.pass(ctx, s.text, func() (err error) {
+	err = s.conn.wire.pass(ctx, s.text, args, func() (err error) {
 		r, err = s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 		return err
 	})
@@ -255,7 +259,7 @@ func drained(r driver.Rows, err error) (driver.Rows, error) {
 }
 
 func (c *wiredConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
-	err = c.wire.pass(ctx, "BEGIN", func() (err error) {
+	err = c.wire.pass(ctx, "BEGIN", nil, func() (err error) {
 		tx, err = c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 		return err
 	})
@@ -296,7 +300,7 @@ func (t *wiredTx) Commit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	sent := false
-	err := t.wire.pass(ctx, "COMMIT", func() error { sent = true; return t.Tx.Commit() })
+	err := t.wire.pass(ctx, "COMMIT", nil, func() error { sent = true; return t.Tx.Commit() })
 	if !sent { // a driver would close the connection, and the server roll back
 		_ = t.Tx.Rollback()
 	}
