@@ -63,7 +63,7 @@ type state uint8
 
 const (
 	asking state = iota
-	cutOff       // Enter is under way, and Close or the end of the session was quicker
+	cutOff       // Enter is under way, and Close, the end of the session or the going of its caller was quicker
 	waiting
 	claiming
 	held
@@ -333,6 +333,16 @@ func (a *Attempt[W]) quit() {
 	}
 }
 
+// leaves cuts off a request whose caller goes. It reports false if that has its answer.
+func (a *Attempt[W]) leaves() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == asking {
+		a.state = cutOff
+	}
+	return a.state == cutOff
+}
+
 // forget is quit for an attempt that is over.
 func (a *Attempt[W]) forget() {
 	a.quit()
@@ -359,8 +369,8 @@ func (a *Attempt[W]) Held() bool {
 	return a.state == held && !distributed.Over(time.Now(), a.lease.Until())
 }
 
-// unread reports that a grant lies in the channel.
-func (a *Attempt[W]) unread() bool { return len(a.granted) > 0 }
+// Unread reports that a grant lies in the channel.
+func (a *Attempt[W]) Unread() bool { return len(a.granted) > 0 }
 
 // Shares reports that the attempt asks for a shared lease, or that its exclusive one was downgraded.
 func (a *Attempt[W]) Shares() bool {

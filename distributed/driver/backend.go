@@ -51,14 +51,14 @@ func (b *Backend[W]) Enter(ctx context.Context, req distributed.Request) (distri
 	before := b.adopt(req) // first: a Drop that is queued need not be sent
 	a := b.newAttempt(req)
 	a.prev = before
-	prev := &a.prev
-	defer func() {
-		prev.GiveUp()      // what is not settled
-		a.prev = Prev[W]{} // or each attempt would keep all before it
-	}()
-	l, p, err := b.enter(ctx, a, prev)
+	if b.set.Apart != nil {
+		l, p, err := b.enterApart(ctx, a)
+		return l, p, b.OrClosed(err)
+	}
+	defer a.settled()
+	l, p, err := b.enter(ctx, a, &a.prev)
 	if errors.Is(err, ErrOver) { // while nobody asked, perhaps: the next session is new
-		l, p, err = b.enter(ctx, b.newAttempt(req), prev)
+		l, p, err = b.enter(ctx, b.newAttempt(req), &a.prev)
 	}
 	return l, p, b.OrClosed(err)
 }
@@ -68,6 +68,43 @@ func (b *Backend[W]) enter(ctx context.Context, a *Attempt[W], prev *Prev[W]) (d
 	if err != nil {
 		return nil, nil, err
 	}
+	return b.ask(ctx, a, prev)
+}
+
+// enterApart makes a request that goes on when its caller has gone. The attempt's mutex decides between the two: either the caller takes
+// the answer, or it has cut the request off, and what that brings is dropped.
+func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed.Lease, distributed.Place, error) {
+	if _, err := b.begin(ctx, a); err != nil {
+		a.settled()
+		return nil, nil, err
+	}
+	var got struct { // of the goroutine that asks, until answered is closed
+		l   distributed.Lease
+		p   distributed.Place
+		err error
+	}
+	answered := make(chan struct{})
+	ask := func() {
+		defer close(answered)
+		defer a.settled()
+		got.l, got.p, got.err = b.ask(ctx, a, &a.prev)
+	}
+	if !b.set.Apart(ask) {
+		ask() // Close was quicker, and waits for it
+	}
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		if a.leaves() {
+			return nil, nil, b.unanswered("enter", ctx.Err(), nil)
+		}
+		<-answered // it is there
+	}
+	return got.l, got.p, got.err
+}
+
+// ask makes a request that its lane knows of.
+func (b *Backend[W]) ask(ctx context.Context, a *Attempt[W], prev *Prev[W]) (distributed.Lease, distributed.Place, error) {
 	defer a.Lane.asked()
 	s, err := a.enter(ctx, prev)
 	if err != nil && !errors.Is(err, ErrOver) {

@@ -27,6 +27,7 @@
 //	asking            refused                            over      nothing of it is left
 //	asking            error, or cut off                  ending    perhaps it was carried out
 //	asking            Close, or the session is over      cut off   whatever Enter learns afterwards is dropped
+//	asking            its caller goes, Settings.Apart    cut off   the same
 //	waiting           granted                            held      the lease lies in the channel
 //	waiting           granted, and little is left        claiming  Renew, until it is answered
 //	claiming          renewed                            held      the lease lies in the channel

@@ -116,6 +116,7 @@ type Settings struct {
 	Name      string // begins errors: "etcdlock"
 	Grid      int    // points in H at which looks without an event gather. 0: they do not
 	LookMost  int    // attempts in one Look
+	Looks     int    // calls of Look under way in a lane: what is to be looked at meanwhile shares the next. 0: many, as each event has its own
 	DropMost  int    // attempts in one Drop
 	Drops     int    // calls of Drop under way in a lane, beside those of DropsHere
 	DropsHere int    // a Release calls Drop on its own goroutine, which spares it two switches, if fewer are dropped: Drop has to obey its ctx
@@ -124,4 +125,8 @@ type Settings struct {
 	// Pause is before the next Drop of what was refused or not answered for the so-manieth time, until that has expired. nil: Lane.Retry
 	// says when.
 	Pause func(tries int) time.Duration
+
+	// Apart runs an Enter on another goroutine, which Close waits for, so that its caller can go while it is under way. It reports false
+	// when the Backend is closed. Enter obeys ctx only where it has sent nothing. There are no Sessions. nil: it runs on the caller's.
+	Apart func(enter func()) bool
 }

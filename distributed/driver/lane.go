@@ -148,10 +148,11 @@ func (ln *Lane[W]) enqueue(a *Attempt[W], queue *[]*Attempt[W]) bool {
 	return !gone
 }
 
-// dropHere drops an attempt on the caller's goroutine if little else is to be dropped. When ctx ends that goes on in the background.
+// dropHere drops an attempt on the caller's goroutine if it has time and little else is to be dropped. When ctx ends that goes on in the
+// background.
 func (ln *Lane[W]) dropHere(ctx context.Context, a *Attempt[W]) {
 	ln.mu.Lock()
-	here := !ln.over && len(ln.queue)+len(ln.refused)+ln.workers+ln.here < ln.b.set.DropsHere
+	here := ctx.Err() == nil && !ln.over && len(ln.queue)+len(ln.refused)+ln.workers+ln.here < ln.b.set.DropsHere
 	if here {
 		ln.here++
 	}

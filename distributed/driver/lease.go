@@ -63,7 +63,7 @@ func (ln *Lane[W]) renew(_ context.Context, due []distributed.Lease) {
 		switch l := d.(*lease[W]); {
 		case ln.session != nil:
 			l.renew(now)
-		case l.a.unread():
+		case l.a.Unread():
 			l.Postpone()
 		default:
 			some = append(some, l.a)
@@ -77,7 +77,7 @@ func (ln *Lane[W]) renew(_ context.Context, due []distributed.Lease) {
 // renew extends the lease by what the session has proven (rule K5).
 func (l *lease[W]) renew(now time.Time) {
 	until := l.a.Lane.session.Until()
-	if l.a.unread() {
+	if l.a.Unread() {
 		until = earlier(until, l.window)
 	}
 	switch {
@@ -224,6 +224,9 @@ func (l *lease[W]) WasLost() {
 	}
 }
 
+// Drawn returns the last fence that was drawn, and the last of the block, of a lease whose release has begun: the rest can go back.
+func (a *Attempt[W]) Drawn() (drawn, last uint64) { return a.lease.fences.Close() }
+
 // Prev is the lease that an Enter releases first. Nil, or an empty one, is none.
 type Prev[W any] struct {
 	a    *Attempt[W]
@@ -288,6 +291,13 @@ func (p *Prev[W]) GiveUp() {
 		a.mu.Unlock()
 		a.Lane.push(a)
 	}
+}
+
+// settled ends the request of an attempt: the lease before it is dropped if that is not settled. The attempt forgets it, or each would keep all
+// before it.
+func (a *Attempt[W]) settled() {
+	a.prev.GiveUp()
+	a.prev = Prev[W]{}
 }
 
 // take returns the attempt, with its mutex held, if it is the Enter's to say what becomes of it.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +18,7 @@ type looks[W any] struct {
 	workers int             // guarded by mu
 }
 
-// mostLooking is how many calls of Look are under way in a lane at a time (rule C7).
+// mostLooking is how many calls of Look are under way in a lane at a time (rule C7), unless Settings.Looks says it.
 const mostLooking = 64
 
 // Poke has the attempt looked at now: something has happened, and only a look says what.
@@ -108,7 +109,7 @@ func (q *looks[W]) add(some []*Attempt[W]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queue = append(q.queue, some)
-	if q.workers < mostLooking && q.b.Go(q.work) {
+	if q.workers < cmp.Or(q.b.set.Looks, mostLooking) && q.b.Go(q.work) {
 		q.workers++
 	}
 }
@@ -134,6 +135,10 @@ func (q *looks[W]) next() []*Attempt[W] {
 	}
 	some := q.queue[0]
 	q.queue = q.queue[1:]
+	for q.b.set.Looks > 0 && len(q.queue) > 0 && len(some)+len(q.queue[0]) <= q.b.set.LookMost {
+		some = append(some, q.queue[0]...) // which copies it: none has room
+		q.queue = q.queue[1:]
+	}
 	return some
 }
 

@@ -18,13 +18,13 @@ const (
 var mutants = []judge.Mutant{
 	{
 		"a grant that nobody has read is claimed", "lease.go",
-		"if l.a.unread() {",
-		"if !@ && l.a.unread() {", schedules,
+		"if l.a.Unread() {",
+		"if !@ && l.a.Unread() {", schedules,
 	},
 	{
 		"a grant that nobody has read is renewed", "lease.go",
-		"case l.a.unread():",
-		"case !@ && l.a.unread():", schedules,
+		"case l.a.Unread():",
+		"case !@ && l.a.Unread():", schedules,
 	},
 	{
 		"a late grant is not claimed", "renew.go",
@@ -160,6 +160,41 @@ var mutants = []judge.Mutant{
 		"a request fails whose session has ended before it", "backend.go",
 		"if !errors.Is(err, ErrOver) ||",
 		"if @ || !errors.Is(err, ErrOver) ||", races,
+	},
+	{
+		"a caller that has gone leaves what its request brings", "attempt.go",
+		"a.state = cutOff\n\t}\n\treturn a.state == cutOff",
+		"if a.state = cutOff; @ {\n\t\t\ta.state = asking\n\t\t\treturn true\n\t\t}\n\t}\n\treturn a.state == cutOff", schedules,
+	},
+	{
+		"a request that has its answer is cut off", "attempt.go",
+		"return a.state == cutOff\n}",
+		"return @ || a.state == cutOff\n}", races,
+	},
+	{
+		"what a request without its caller brings is dropped before its answer", "backend.go",
+		"if a.leaves() {",
+		"if a.leaves() {\n\t\t\tif @ {\n\t\t\t\ta.entered(Standing{}, ErrOver)\n\t\t\t}", races,
+	},
+	{
+		"the lease before belongs to a caller that goes", "backend.go",
+		"if a.leaves() {\n",
+		"if a.leaves() {\n\t\t\tif @ {\n\t\t\t\ta.settled()\n\t\t\t}\n", races,
+	},
+	{
+		"looks do not gather", "look.go",
+		"for q.b.set.Looks > 0 &&",
+		"for !@ && q.b.set.Looks > 0 &&", races,
+	},
+	{
+		"a Look is larger than the driver wants", "look.go",
+		"len(some)+len(q.queue[0]) <= q.b.set.LookMost",
+		"(@ || len(some)+len(q.queue[0]) <= q.b.set.LookMost)", races,
+	},
+	{
+		"a release without time is sent by its caller", "lane.go",
+		"here := ctx.Err() == nil &&",
+		"here := (@ || ctx.Err() == nil) &&", races,
 	},
 	{
 		"a Drop that is queued is queued again", "lane.go",

@@ -509,6 +509,135 @@ func TestAGrantCanBeQuickerThanTheAnswer(t *testing.T) {
 	})
 }
 
+// apartStubbed is renewedStubbed with requests that go on when their callers have gone, and looks that share one.
+func apartStubbed(t *testing.T, f func(t *testing.T, s *renewedStub)) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		s.b.set.Apart, s.b.set.Looks, s.b.set.LookMost = func(enter func()) bool { return s.b.Go(enter) }, 1, 3
+		f(t, s)
+	})
+}
+
+// A caller that goes leaves its request alone. What that brings is dropped when it is answered, and not before: a Drop that came first
+// would find nothing. Until then the lease before is the request's.
+func TestARequestGoesOnWithoutItsCaller(t *testing.T) {
+	for _, kind := range []Kind{Granted, Queued, Refused} {
+		apartStubbed(t, func(t *testing.T, s *renewedStub) {
+			before, answers := s.lease(t, nil), make(chan struct{})
+			var a *Attempt[string]
+			s.enter = func(one *Attempt[string], prev *Prev[string]) (Standing, error) {
+				a = one
+				<-answers
+				prev.Settle(Removed)
+				return Standing{Kind: kind, Sent: time.Now(), Next: Never}, nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			_, _, err := s.b.Enter(ctx, distributed.Request{Key: "k", Instance: "a", TTL: dropTTL, Prev: before})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			require.Equal(t, time.Second, time.Since(start))
+			synctest.Wait()
+			require.Zero(t, s.drops(a))
+			close(answers)
+			synctest.Wait()
+			require.Equal(t, map[Kind]int{Granted: 1, Queued: 1}[kind], s.drops(a))
+			require.NoError(t, before.Release(t.Context()))
+			require.Zero(t, s.drops(AttemptOf[string](before)))
+			require.True(t, s.lane.Unused())
+		})
+	}
+}
+
+// A caller that goes when the answer comes either gets it, or what it brings is dropped.
+func TestARequestIsAnsweredWhenItsCallerGoes(t *testing.T) {
+	apartStubbed(t, func(t *testing.T, s *renewedStub) {
+		for range 200 {
+			ctx, cancel := context.WithCancel(t.Context())
+			var a *Attempt[string]
+			s.enter = func(one *Attempt[string], _ *Prev[string]) (Standing, error) {
+				a = one
+				cancel()
+				return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+			}
+			l, _, err := s.b.Enter(ctx, distributed.Request{Key: "k", Instance: "a", TTL: dropTTL})
+			synctest.Wait()
+			require.Equal(t, err != nil, s.drops(a) == 1)
+			if err == nil {
+				require.NoError(t, l.Release(t.Context()))
+			}
+		}
+	})
+}
+
+// Close waits for a request whose caller has gone, and drops what it brings.
+func TestCloseWaitsForARequestWithoutItsCaller(t *testing.T) {
+	apartStubbed(t, func(t *testing.T, s *renewedStub) {
+		var a *Attempt[string]
+		s.enter = func(one *Attempt[string], _ *Prev[string]) (Standing, error) {
+			a = one
+			time.Sleep(500 * time.Millisecond)
+			return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, _, err := s.b.Enter(ctx, distributed.Request{Key: "k", Instance: "a", TTL: dropTTL})
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.NoError(t, s.b.Close())
+		require.Equal(t, 1, s.drops(a))
+	})
+}
+
+// What is to be looked at while a Look is under way shares the next one, as far as it goes.
+func TestMessagesShareALook(t *testing.T) {
+	apartStubbed(t, func(t *testing.T, s *renewedStub) {
+		s.enter = s.queued
+		var looks []int
+		answers := make(chan struct{})
+		s.look = func(some []*Attempt[string]) {
+			looks = append(looks, len(some)) // one at a time
+			<-answers
+		}
+		for range 6 {
+			_, p, err := s.asks(t, nil)
+			require.NoError(t, err)
+			AttemptOf[string](p).Poke()
+			synctest.Wait()
+		}
+		close(answers)
+		synctest.Wait()
+		require.Equal(t, []int{1, 3, 2}, looks)
+	})
+}
+
+// A release whose caller has no time goes on in the background at once, and what was drawn of its block is known.
+func TestAReleaseThatHasNoTimeIsSentAtOnce(t *testing.T) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		s.b.set.DropsHere = 1
+		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
+			return Standing{Kind: Granted, Sent: time.Now(), Fences: Block{First: 100, Count: 10}, Next: Never}, nil
+		}
+		l := s.lease(t, nil)
+		_, ok := l.NextFence()
+		require.True(t, ok)
+		here := false
+		s.drop = func(a *Attempt[string]) Outcome {
+			s.lane.mu.Lock()
+			defer s.lane.mu.Unlock()
+			here = s.lane.here > 0
+			drawn, last := a.Drawn()
+			require.Equal(t, []uint64{100, 109}, []uint64{drawn, last})
+			return Removed
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = l.Release(ctx)
+		synctest.Wait()
+		require.Equal(t, 1, s.drops(AttemptOf[string](l)))
+		require.False(t, here)
+	})
+}
+
 // What is refused is dropped again, but Close does not wait for it.
 func TestCloseDoesNotWaitForARefusedDrop(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {

@@ -488,6 +488,9 @@ func (c *simClient) Ended(a *Attempt[simWire]) {
 }
 
 func (c *simClient) Enter(ctx context.Context, a *Attempt[simWire], prev *Prev[simWire]) (Standing, error) {
+	if c.b.set.Apart != nil { // its caller may go
+		ctx = context.WithoutCancel(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, a.Window)
 	defer cancel()
 	if a.NoWait {
@@ -715,6 +718,9 @@ func newSimRenewer(ctx context.Context, v *simService, ttl time.Duration, seed1,
 	set := c.b.set
 	set.Grid, set.Twice = 0, true
 	set.Pause = func(tries int) time.Duration { return ttl / 50 * time.Duration(min(tries, 8)) }
+	if seed1%3 == 0 {
+		set.Looks, set.Apart = 1, func(enter func()) bool { return c.b.Go(enter) }
+	}
 	c.b = New(simRenewer{c}, set)
 	c.lane = c.b.NewLane(ctx, nil)
 	return c.joins()
