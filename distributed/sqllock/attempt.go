@@ -3,111 +3,109 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
-// attempt is one request for a lock and what became of it. Its token is its own: what the database has under it is this attempt's.
-//
-//	asking ── free ─────────────▶ leased
-//	asking ── not free ─────────▶ waiting ── it takes the lock ──▶ leased
-//	asking, waiting ── left, refused, its row is gone ──▶ ended
-//	leased ── released, lost, left unread ──▶ ended
-type attempt struct {
-	b        *Backend
-	key      string
-	instance string
-	claim
-	granted chan distributed.Lease  // holds one; sent to and closed under mu
-	item    deadline.Item[*attempt] // its next look
+// attempt is one Enter and what came of it: see package driver. Its token is its own: what the database has under it is this attempt's.
+type attempt = driver.Attempt[ours]
 
-	mu      sync.Mutex // guards all below
-	state   attemptState
-	lease   *lease
-	reply   *reply    // of the request, while it is asking
-	pace    pace      // of its looks
-	beatDue time.Time // its next heartbeat
+// ours is what we keep of an attempt.
+type ours struct {
+	claim             // set by Prepare; Enter adds to it
+	row     *row      // of the goroutine that asks: the gate that it has passed; nil: none
+	first   time.Time // of the same: when it began, and
+	began   time.Time // its latest try
+	unknown bool      // set by Enter: the database may know of it
+	stuck   bool      // of the Drop under way: its row was locked by somebody who stands still
+	tries   int       // of the same
+	granted time.Time // set before there is a lease: when the statement was sent that got it
+	seat    bool      // set before there is a lease: it is a row of the waiters; else it is the lock's owner
 
-	holding string // who holds the lock, as far as the answers tell
-
-	notified bool // it may take the lock, by a notification since the last look
-	changing bool // a transaction of a look is under way
+	mu       sync.Mutex    // guards all below
+	pace     pace          // of a waiter's looks
+	beatDue  time.Time     // its next heartbeat
+	notified bool          // it may take the lock, by a notification since the last look
+	changing bool          // a transaction of a look is under way
+	look     time.Duration // between the latest two of a holder
 }
 
-type attemptState uint8
+// half is the Backend as its client half sees it.
+type half struct{ *Backend }
 
-const (
-	asking attemptState = iota
-	waiting
-	leased
-	ended
-)
+var _ driver.Renewer[ours] = half{}
 
-// reply is what came of the request.
-type reply struct {
-	answer
-	err error
+func (d half) settings() driver.Settings {
+	return driver.Settings{
+		Name: "sqllock", LookMost: renewBatch, Looks: 1, DropMost: maxBatch, Drops: maxRemoving, DropsHere: 1,
+		Pause: func(int) time.Duration { return removalPause + rand.N(removalPause) },
+		Apart: func(enter func()) bool { return d.crew.run(d.client, enter) },
+	}
 }
 
-func (b *Backend) newAttempt(req distributed.Request) *attempt {
-	a := &attempt{b: b, key: req.Key, instance: req.Instance, granted: make(chan distributed.Lease, 1)}
-	a.name, a.full = storedName(req.Key)
-	a.holder = cut(req.Instance, longestInstance)
-	a.token, a.mode, a.limit, a.ttl, a.noWait = b.newToken(), req.Mode, req.Limit, req.TTL, req.NoWait
-	a.item.Owner = a
-	return a
+// Prepare implements driver.Driver: the attempt passes the gates.
+func (d half) Prepare(ctx context.Context, a *attempt) error {
+	w := &a.Wire
+	a.Lane, w.first, w.token, w.holder = d.lane, time.Now(), d.newToken(), cut(a.Instance, longestInstance)
+	w.name, w.full = storedName(a.Key)
+	w.mode, w.limit, w.ttl, w.noWait = a.Mode, a.Limit, a.TTL, a.NoWait
+	d.known.add(a)
+	err := d.pass(ctx, a)
+	if err != nil {
+		d.known.remove(a)
+	}
+	return err
 }
 
-// enter is the exchange behind Backend.Enter.
-func (a *attempt) enter(ctx context.Context, prev *prev) (distributed.Lease, distributed.Place, error) {
-	a.prev, a.contended = prev.handle(), prev.contended() || a.limit > 0 && a.b.usedByOthers(a) // a permit beside them takes a transaction
-	for start := time.Now(); ; {
-		late, err := a.try(ctx, prev)
+// Enter implements driver.Driver. The statement does not end with ctx, so that a caller that goes does not have the driver close the
+// connection. The claim window bounds it, because a later answer is of no use.
+func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[ours]) (driver.Standing, error) {
+	defer d.leave(a)
+	if err := prev.Wait(ctx); err != nil {
+		return driver.Standing{}, err
+	}
+	w, before := &a.Wire, prev.Mine()
+	if before != nil {
+		h := handleOf(before)
+		w.prev, w.contended = &h, before.Lease().Contended()
+	}
+	w.contended = w.contended || a.Limit > 0 && d.known.others(a) // a permit beside them takes a transaction
+	for {
+		got, err := d.request(ctx, a)
 		switch {
-		case time.Since(start) < busyTime && a.again(ctx, err):
-		case err != nil:
-			prev.giveUp()
-			a.end()
-			return nil, nil, err
-		default:
-			return a.conclude(late, prev)
+		case err == nil:
+			return d.answered(a, before, prev, got), nil
+		case !isTimeout(err) && kindOf(err) != collided:
+			return driver.Standing{}, err
+		}
+		d.leave(a)
+		if !d.again(ctx, a) {
+			return driver.Standing{}, err
+		}
+		if err := d.pass(ctx, a); err != nil {
+			return driver.Standing{}, err
 		}
 	}
 }
 
-// try sends the request; an error says that it was not sent, and late why there may be no reply. The request runs on a goroutine of the
-// crew, so that a caller that goes does not have the driver close the connection; what its request got then is removed. It is bounded by
-// the claim window: nobody relies on an answer that comes later.
-func (a *attempt) try(ctx context.Context, prev *prev) (late, err error) {
-	b := a.b
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), distributed.ClaimWindow(a.ttl))
-	leave, err := a.pass(ctx, bound)
-	if err != nil {
-		cancel()
-		return nil, err
+// request sends the request. That to SQLite ends in time to be tried again.
+func (b *Backend) request(ctx context.Context, a *attempt) (answer, error) {
+	w, begin := &a.Wire, time.Now()
+	end := w.began.Add(a.Window)
+	if b.dialect == SQLite {
+		end = begin.Add(end.Sub(begin) / 2)
 	}
-	answered := make(chan struct{})
-	if !b.crew.run(b, func() {
-		defer cancel()
-		defer leave()
-		defer close(answered)
-		stop := context.AfterFunc(b.asking, cancel)
-		defer stop()
-		a.answer(a.ask(bound), prev)
-	}) {
-		cancel()
-		leave()
-		return nil, distributed.ErrClosed
-	}
-	select {
-	case <-answered:
-	case <-ctx.Done():
-	case <-bound.Done():
-	}
-	return firstError(ctx.Err(), bound.Err()), nil
+	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	defer cancel()
+	defer context.AfterFunc(b.asking, cancel)()
+	got, err := b.entered(bound, &w.claim)
+	b.observe(begin, err)
+	w.unknown = w.unknown || err == nil || kindOf(err) == lost
+	return got, explain("enter", err)
 }
 
 // busyTime is how long a request to SQLite is tried again. A file that is busy for so long is as good as away, and whoever closes a
@@ -116,239 +114,106 @@ const busyTime = 30 * time.Second
 
 // again reports that the request is to be tried once more: SQLite lets in one writer at a time, in no order, so it may find the file busy
 // for the whole of its time. That is contention, and no outage, if the file can be read. The answer to a new try is worth as much as that
-// to the first would have been, because a lease counts from the sending of the try that got it. unsent says why the last one was not
-// sent. Only the caller's goroutine tries, and only when the last try is over, so there is never more than one.
-func (a *attempt) again(ctx context.Context, unsent error) bool {
-	b := a.b
-	if b.dialect != SQLite || a.noWait || ctx.Err() != nil || b.isClosed() {
+// to the first would have been, because a lease counts from the sending of the try that got it.
+func (b *Backend) again(ctx context.Context, a *attempt) bool {
+	if b.dialect != SQLite || a.NoWait || ctx.Err() != nil || b.client.Closed() || time.Since(a.Wire.first) > busyTime {
 		return false
 	}
-	a.mu.Lock()
-	r := a.reply
-	a.mu.Unlock()
-	if unsent == nil && (r == nil || r.err == nil || !isTimeout(r.err) && kindOf(r.err) != collided) {
-		return false
-	}
-	look, cancel := context.WithTimeout(ctx, distributed.ClaimWindow(a.ttl)/2)
+	look, cancel := context.WithTimeout(ctx, a.Window/2)
 	defer cancel()
 	start := time.Now()
-	_, _, err := b.isHeld(look, &a.claim)
+	_, _, err := b.isHeld(look, &a.Wire.claim)
 	b.observe(start, err)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil || a.state == ended { // Close was quicker
-		return false
-	}
-	a.reply = nil
-	return true
+	return err == nil
 }
 
-// ask sends the request. That to SQLite ends in time to be tried again.
-func (a *attempt) ask(ctx context.Context) reply {
-	if a.b.dialect == SQLite {
-		var cancel context.CancelFunc
-		ctx, cancel = halfOf(ctx)
-		defer cancel()
+// answered takes the answer. The lease before was released by it, or had been lost.
+func (b *Backend) answered(a, before *attempt, prev *driver.Prev[ours], got answer) driver.Standing {
+	released := before != nil && got.prevHeld
+	if released {
+		prev.Settle(driver.Removed)
+	} else {
+		prev.Settle(driver.Lost)
 	}
-	start := time.Now()
-	r, err := a.b.request(ctx, &a.claim)
-	a.b.observe(start, err)
-	return reply{r, explain("enter", err)}
+	if got.outcome == queuedUp || released && got.outcome != granted {
+		b.poke(a.Wire.name, a) // who holds it, if that is in this process, is contended
+	}
+	switch got.outcome {
+	case granted:
+		return a.Wire.got(got)
+	case queuedUp:
+		return driver.Standing{Kind: driver.Queued, Sent: got.sent, Holder: got.holder, Next: b.queued(a)}
+	}
+	return driver.Standing{Kind: driver.Refused, Holder: got.holder}
 }
 
-// answer takes the reply: for the caller, or if that has gone, to remove what was got. mu decides which (rule D4).
-func (a *attempt) answer(r reply, prev *prev) {
-	a.mu.Lock()
-	gone := a.state == ended
-	if !gone {
-		a.reply = &r
-	}
-	a.mu.Unlock()
-	if gone && (r.err == nil && r.outcome != refusedHeld || r.err != nil && !isAnswer(r.err)) {
-		a.b.removals.add(a.b, a.removal())
-	}
-	if gone {
-		prev.outcome(r)
-	}
+// got is a grant.
+func (w *ours) got(g answer) driver.Standing {
+	w.seat, w.granted, w.look = g.seat, g.sent, firstHolderLook
+	return driver.Standing{Kind: driver.Granted, Sent: g.sent, Fences: g.fences(), Contended: g.contended, Next: firstHolderLook}
 }
 
-// conclude is where the caller of Enter takes its reply, or goes without because its time has ended.
-func (a *attempt) conclude(late error, prev *prev) (distributed.Lease, distributed.Place, error) {
-	a.mu.Lock()
-	r := a.reply
-	if r == nil || a.state == ended { // the reply goes to answer, or Close was quicker
-		a.state = ended
-		a.mu.Unlock()
-		a.b.forget(a)
-		if r != nil {
-			prev.outcome(*r)
-			a.b.removals.add(a.b, a.removal())
-		}
-		return nil, nil, distributed.Unavailable("sqllock: enter", late)
+// handleOf is what is to be released of an attempt that nobody uses any more.
+func handleOf(a *attempt) handle {
+	h := handle{token: a.Wire.token}
+	if a.Lease() != nil {
+		h.seat = a.Wire.seat
+		drawn, last := a.Drawn()
+		h.drawn, h.last = int64(drawn), int64(last)
 	}
-	defer prev.outcome(*r)
-	defer a.mu.Unlock()
-	switch {
-	case r.err != nil || r.outcome == refusedHeld:
-		a.state = ended
-		a.b.forget(a)
-		if r.err == nil {
-			return nil, nil, distributed.Held(r.holder)
-		}
-		if kindOf(r.err) == lost {
-			a.b.removals.add(a.b, a.removal())
-		}
-		return nil, nil, r.err
-	case r.outcome == queuedUp:
-		a.holding = r.holder
-		a.queue()
-		return nil, place{a}, nil
+	return h
+}
+
+// Refill implements driver.Driver. Only who holds the lock gets more: a successor may have drawn fences already.
+func (d half) Refill(ctx context.Context, a *attempt) (driver.Block, error) {
+	got, err := d.changeHeld(ctx, a, "refill", func(s *state) answer { return s.refill(a.Wire.token) })
+	return got.fences(), err
+}
+
+// Share implements driver.Driver: the owner becomes a reader, and the readers at the head of the queue find so.
+func (d half) Share(ctx context.Context, a *attempt) (driver.Standing, error) {
+	got, err := d.changeHeld(ctx, a, "downgrade", func(s *state) answer { return s.downgrade(a.Wire.token) })
+	if err == nil {
+		d.poke(a.Wire.name, a)
 	}
-	if l := a.start(r.answer); !distributed.Over(time.Now(), l.Until()) {
-		return l, nil, nil
-	}
-	a.state = ended
-	a.b.forget(a)
-	a.b.removals.add(a.b, a.removal())
-	return nil, nil, distributed.Unavailable("sqllock: enter", errors.New("the answer came when the lease had expired"))
+	return driver.Standing{Fences: got.fences(), Next: firstHolderLook}, err
 }
 
-// removal removes whatever the attempt has in the database.
-func (a *attempt) removal() *removal {
-	return &removal{name: a.name, handle: handle{token: a.token}, any: true, tried: true, until: time.Now().Add(a.ttl)}
-}
-
-// queue makes the attempt wait. The caller holds mu.
-func (a *attempt) queue() {
-	a.state = waiting
-	a.beatDue = time.Now().Add(distributed.HeartbeatInterval(a.ttl))
-	a.pace.restart(time.Now(), 0)
-	a.plan(a.nextLook())
-}
-
-// plan sets when to look next. The caller holds mu.
-func (a *attempt) plan(in time.Duration) { a.b.due.Put(&a.item, time.Now().Add(in)) }
-
-// start makes the lease of a grant. The caller holds mu.
-func (a *attempt) start(g answer) *lease {
-	a.state = leased
-	a.lease = newLease(a, g)
-	return a.lease
-}
-
-// lose ends the waiting without a lease.
-func (a *attempt) lose() {
-	a.mu.Lock()
-	if a.state == waiting {
-		a.state = ended
-		close(a.granted)
-	}
-	a.mu.Unlock()
-	a.b.forget(a)
-}
-
-// end forgets an attempt that waits no more.
-func (a *attempt) end() {
-	a.mu.Lock()
-	a.state = ended
-	a.mu.Unlock()
-	a.b.forget(a)
-}
-
-// unread reports that the grant has not been received.
-func (a *attempt) unread() bool { return len(a.granted) > 0 }
-
-// close ends what is not held, and returns what is to be removed; nil: nothing.
-func (a *attempt) close() *removal {
-	a.mu.Lock()
-	state := a.state
-	switch state {
-	case waiting:
-		a.state = ended
-		close(a.granted)
-	case asking:
-		a.state = ended
-	case leased:
-		select {
-		case l := <-a.granted: // unread
-			l.(*lease).Stop()
-			close(a.granted)
-			state = waiting
-		default:
-		}
-	}
-	a.mu.Unlock()
-	if state == leased {
-		return nil
-	}
-	a.b.forget(a)
-	return a.removal()
-}
-
-// place is a waiting attempt as its user sees it.
-type place struct{ a *attempt }
-
-// Holder implements distributed.HolderTeller.
-func (p place) Holder() string {
-	p.a.mu.Lock()
-	defer p.a.mu.Unlock()
-	return p.a.holding
-}
-
-// Granted implements distributed.Place.
-func (p place) Granted() <-chan distributed.Lease { return p.a.granted }
-
-// Leave implements distributed.Place. A look that takes the lock meanwhile meets the removal of the same token at the row: one of the
-// two comes second, and either finds no place or what the other has taken.
-func (p place) Leave(ctx context.Context) error {
-	a := p.a
-	a.mu.Lock()
-	waits := a.state == waiting
-	if waits {
-		a.state = ended
-	}
-	a.mu.Unlock()
-	if waits {
-		a.b.forget(a)
-		return a.b.orClosed(a.leave(ctx))
-	}
-	select { // against the receiver: the channel decides
-	case l, ok := <-a.granted:
-		if !ok {
-			return nil
-		}
-		if err := l.Release(ctx); !errors.Is(err, distributed.ErrLeaseLost) {
-			return err
-		}
-	default:
-	}
-	return nil
-}
-
-// leave removes the place and waits for the answer. The removal goes on when the caller's time has ended.
-func (a *attempt) leave(ctx context.Context) error {
-	answered := make(chan error, 1)
-	r := a.removal()
-	r.done = func(_ bool, err error) { answered <- err }
-	a.b.removals.add(a.b, r)
-	return await(ctx, "leave", answered, a.patience())
-}
-
-// patience is how long a caller waits for the answer to what goes on without it.
-func (a *attempt) patience() time.Duration { return max(distributed.ClaimWindow(a.ttl), time.Second) }
-
-func await(ctx context.Context, what string, answered <-chan error, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// changeHeld changes the lock as its owner, within a bounded time.
+func (b *Backend) changeHeld(ctx context.Context, a *attempt, what string, decide func(*state) answer) (got answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, max(a.Window, time.Second))
 	defer cancel()
-	select {
-	case err := <-answered:
-		return err
-	case <-ctx.Done():
+	start := time.Now()
+	err = b.change(ctx, a.Wire.name, func(s *state) { got = decide(s) })
+	b.observe(start, err)
+	if errors.Is(err, errNoRow) || err == nil && got.outcome == vanished {
+		a.Gone()
+		return got, distributed.ErrLeaseLost
 	}
-	select { // an answer that is there wins
-	case err := <-answered:
-		return err
-	default:
-		return noAnswer(what, ctx.Err())
+	return got, b.client.OrClosed(explain(what, err))
+}
+
+// Ended implements driver.Driver. If the lease was lost, others of its lock look at it now. When it is released, they do so afterwards.
+func (d half) Ended(a *attempt) {
+	d.leave(a)
+	d.known.remove(a)
+	if l := a.Lease(); l != nil && distributed.Over(time.Now(), l.Until()) {
+		d.poke(a.Wire.name, a)
 	}
 }
+
+// closeTime is how long Close tries to take places and unread grants out of the database, and waits for answers to requests; later
+// they expire.
+const closeTime = 2 * time.Second
+
+// Close implements driver.Driver.
+func (d half) Close() {
+	d.cancel()
+	d.lane.Flush(closeTime)
+	d.stopAsking()
+	d.lane.Shut()
+	d.crew.close()
+}
+
+// ClaimTime implements driver.Renewer: a quarter of the window, which is left in any case, is plenty.
+func (half) ClaimTime(*attempt) time.Duration { return 0 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
@@ -43,17 +44,15 @@ func free(t *testing.T, b *Backend, table, where string) bool {
 func TestStandingStillInARenewalKeepsNoLock(t *testing.T) {
 	onEachServer(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
-		var owners, seats []*lease
-		var releases []*removal
+		var owners, seats []*attempt
 		for i := range 3 {
 			key := fmt.Sprint("k", i)
-			owners = append(owners, enter(t, b, key).(*lease))
+			owners = append(owners, driver.AttemptOf[ours](enter(t, b, key)))
 			enter(t, b, "readers", func(r *distributed.Request) { r.Mode = distributed.Shared })
-			releases = append(releases, &removal{name: key, handle: handle{token: owners[i].a.token}})
 		}
-		for _, a := range b.of("readers") {
-			if a.lease.seat {
-				seats = append(seats, a.lease)
+		for _, a := range b.known.of("readers") {
+			if a.Wire.seat {
+				seats = append(seats, a)
 			}
 		}
 		require.Len(t, seats, 2)
@@ -63,8 +62,8 @@ func TestStandingStillInARenewalKeepsNoLock(t *testing.T) {
 			for i := range owners {
 				require.True(t, free(t, b, "locks", fmt.Sprintf("name = 'k%d'", i)), text)
 			}
-			for _, l := range seats {
-				require.True(t, free(t, b, "waiters", "token = '"+l.a.token+"'"), text)
+			for _, a := range seats {
+				require.True(t, free(t, b, "waiters", "token = '"+a.Wire.token+"'"), text)
 			}
 		})
 		renewed, err := still.renewFree(t.Context(), owners)
@@ -73,7 +72,7 @@ func TestStandingStillInARenewalKeepsNoLock(t *testing.T) {
 		renewed, err = still.renewFree(t.Context(), seats)
 		require.NoError(t, err)
 		require.Len(t, renewed, 2)
-		found, err := still.releaseUnlocked(t.Context(), releases)
+		found, err := still.releaseUnlocked(t.Context(), owners)
 		require.NoError(t, err)
 		require.Len(t, found, 3)
 	})
@@ -83,25 +82,23 @@ func TestStandingStillInARenewalKeepsNoLock(t *testing.T) {
 func TestRenewalAndReleaseLeaveOutLockedRows(t *testing.T) {
 	onEachServer(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
-		var leases []*lease
-		var releases []*removal
+		var leases []*attempt
 		for _, key := range []string{"a", "k", "z"} {
-			leases = append(leases, enter(t, b, key).(*lease))
-			releases = append(releases, &removal{name: key, handle: handle{token: leases[len(leases)-1].a.token}})
+			leases = append(leases, driver.AttemptOf[ours](enter(t, b, key)))
 		}
-		gone := enter(t, b, "gone").(*lease)
+		gone := enter(t, b, "gone")
 		require.NoError(t, gone.Release(t.Context()))
+		leases = append(leases, driver.AttemptOf[ours](gone))
 		lockRow(t, d.backend(t), "k")
-		renewed, err := b.renewFree(t.Context(), append(leases, gone))
+		renewed, err := b.renewFree(t.Context(), leases)
 		require.NoError(t, err)
 		require.Len(t, renewed, 2)
-		require.NotContains(t, renewed, leases[1].a.token)
-		releases = append(releases, &removal{name: "gone", handle: handle{token: gone.a.token}})
-		found, err := b.releaseUnlocked(t.Context(), releases)
+		require.NotContains(t, renewed, leases[1].Wire.token)
+		found, err := b.releaseUnlocked(t.Context(), leases)
 		require.NoError(t, err)
 		require.Equal(t, map[string]bool{"a": true, "k": false, "z": true, "gone": false}, found)
 		for i, stuck := range []bool{false, true, false, false} {
-			require.Equal(t, stuck, releases[i].stuck, i)
+			require.Equal(t, stuck, leases[i].Wire.stuck, i)
 		}
 	})
 }

@@ -38,9 +38,15 @@ func TestCloseRepeatsAReleaseThatFailed(t *testing.T) {
 		a, b := d.backend(t), d.backend(t)
 		require.NoError(t, b.Ping(t.Context()))
 		l := enter(t, a, "key").(distributed.AsyncLease)
+		failed := make(chan struct{}, 100)
+		defer a.Observe(func(e distributed.Exchange) {
+			if e.Err != nil {
+				failed <- struct{}{}
+			}
+		})()
 		d.wire.setCut(true)
 		require.False(t, l.StartRelease())
-		require.Eventually(t, func() bool { return a.later.Len() > 0 }, time.Minute, time.Millisecond)
+		<-failed
 		d.wire.setCut(false)
 		require.NoError(t, a.Close())
 		requireFree(t, b, "key")

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 const (
@@ -22,7 +24,7 @@ type crew struct {
 }
 
 // run runs fn on a goroutine. It reports false when the Backend is closed.
-func (c *crew) run(b *Backend, fn func()) bool {
+func (c *crew) run(client *driver.Backend[ours], fn func()) bool {
 	c.mu.Lock()
 	if n := len(c.idle); n > 0 {
 		hand := c.idle[n-1]
@@ -32,11 +34,11 @@ func (c *crew) run(b *Backend, fn func()) bool {
 		return true
 	}
 	c.mu.Unlock()
-	if !b.begin() { // a task from its first request to its end, so that Close waits for it
+	if !client.Begin() { // a task from its first request to its end, so that Close waits for it
 		return false
 	}
 	go func() {
-		defer b.tasks.Done()
+		defer client.Done()
 		for hand := make(chan func(), 1); fn != nil; fn = c.rest(hand) {
 			fn()
 		}

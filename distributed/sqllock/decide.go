@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // What is done with a lock when its row is locked: plain functions from one state to the next.
@@ -37,6 +38,11 @@ type answer struct {
 	prevHeld  bool   // the lease that was released first was the owner's
 	holder    string // who keeps it out, if that is known
 	sent      time.Time
+}
+
+// fences are those of the answer.
+func (a answer) fences() driver.Block {
+	return driver.Block{First: uint64(a.last - a.count + 1), Count: uint64(a.count)}
 }
 
 // claim is what a request asks for.

@@ -1,8 +1,11 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -10,60 +13,92 @@ import (
 // rowShare is which part of the places at the gate the calls for one lock have at most: its row lets in one after the other.
 const rowShare = 3
 
+// gates let so many calls use a connection at a time.
+type gates struct {
+	all chan struct{} // a place for each call
+
+	mu   sync.Mutex
+	rows map[string]*row // guarded by mu; of locks that calls are under way for
+}
+
 // row is the gate of one lock, while there are calls for it.
 type row struct {
 	gate  chan struct{}
-	calls int // guarded by Backend.mu
+	calls int // guarded by gates.mu
 }
 
-// pass passes the lock's gate and then that of all, so that one whose row somebody keeps locked leaves places to the others (rule D10).
-func (a *attempt) pass(ctx, bound context.Context) (leave func(), err error) {
-	b := a.b
-	r := b.join(a.name)
-	if err := passOne(ctx, bound, r.gate); err != nil {
-		b.part(a.name, r)
-		return nil, distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls for this lock are under way: %w", cap(r.gate), err))
+// pass passes the lock's gate and then that of all, until leave, so that one whose row somebody keeps locked leaves places to the others
+// (rule D10). Those of SQLite may have to ask for longer: see again.
+func (b *Backend) pass(ctx context.Context, a *attempt) error {
+	for {
+		err := b.passAll(ctx, a)
+		if err == nil || !b.again(ctx, a) {
+			return err
+		}
 	}
-	leaveRow := func() { <-r.gate; b.part(a.name, r) }
-	if err := passOne(ctx, bound, b.gate); err != nil {
-		leaveRow()
-		return nil, distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls are under way: %w", cap(b.gate), err), distributed.ErrUnreached)
-	}
-	return func() { <-b.gate; leaveRow() }, nil
 }
 
-func passOne(ctx, bound context.Context, gate chan struct{}) error {
+func (b *Backend) passAll(ctx context.Context, a *attempt) error {
+	w := &a.Wire
+	w.began = time.Now()
+	r := b.gates.join(w.name)
+	if err := passOne(ctx, a.Window, r.gate); err != nil {
+		b.gates.part(w.name, r)
+		return distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls for this lock are under way: %w", cap(r.gate), err))
+	}
+	w.row = r
+	if err := passOne(ctx, time.Until(w.began.Add(a.Window)), b.gates.all); err != nil {
+		<-r.gate
+		b.gates.part(w.name, r)
+		w.row = nil
+		return distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls are under way: %w", cap(b.gates.all), err), distributed.ErrUnreached)
+	}
+	return nil
+}
+
+// leave gives back the places at both gates, once.
+func (b *Backend) leave(a *attempt) {
+	r := a.Wire.row
+	if a.Wire.row = nil; r != nil {
+		<-b.gates.all
+		<-r.gate
+		b.gates.part(a.Wire.name, r)
+	}
+}
+
+func passOne(ctx context.Context, patience time.Duration, gate chan struct{}) error {
 	select {
 	case gate <- struct{}{}:
 		return nil
 	default:
 	}
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	select {
 	case gate <- struct{}{}:
 		return nil
-	case <-ctx.Done():
-	case <-bound.Done():
+	case <-within.Done():
+		return cmp.Or(ctx.Err(), within.Err())
 	}
-	return firstError(ctx.Err(), bound.Err())
 }
 
 // join returns the gate of a lock, until part.
-func (b *Backend) join(name string) *row {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.gates[name]
+func (g *gates) join(name string) *row {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.rows[name]
 	if r == nil {
-		r = &row{gate: make(chan struct{}, max(1, cap(b.gate)/rowShare))}
-		b.gates[name] = r
+		r = &row{gate: make(chan struct{}, max(1, cap(g.all)/rowShare))}
+		g.rows[name] = r
 	}
 	r.calls++
 	return r
 }
 
-func (b *Backend) part(name string, r *row) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (g *gates) part(name string, r *row) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if r.calls--; r.calls == 0 {
-		delete(b.gates, name)
+		delete(g.rows, name)
 	}
 }

@@ -3,50 +3,21 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 )
 
-// observers receive the outcome of every exchange.
-type observers struct {
-	mu  sync.Mutex
-	all atomic.Pointer[[]*func(distributed.Exchange)] // written under mu; never changed in place
-}
-
 // Observe implements distributed.Observable: every exchange is reported, of callers and of background tasks.
-func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) {
-	o := &b.observers
-	o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) { return append(all, &f) })
-	return func() {
-		o.change(func(all []*func(distributed.Exchange)) []*func(distributed.Exchange) {
-			return slices.DeleteFunc(all, func(one *func(distributed.Exchange)) bool { return one == &f })
-		})
-	}
-}
-
-func (o *observers) change(f func([]*func(distributed.Exchange)) []*func(distributed.Exchange)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var all []*func(distributed.Exchange)
-	if old := o.all.Load(); old != nil {
-		all = slices.Clone(*old)
-	}
-	all = f(all)
-	o.all.Store(&all)
-}
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.client.Observe(f) }
 
 // observe reports an exchange. One that has collided with others was answered.
 func (b *Backend) observe(sent time.Time, err error) {
 	if err != nil && kindOf(err) == readOnly {
 		b.leaveReadOnly()
 	}
-	all := b.observers.all.Load()
-	if all == nil || len(*all) == 0 || b.ctx.Err() != nil {
+	if b.ctx.Err() != nil {
 		return
 	}
 	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
@@ -56,9 +27,7 @@ func (b *Backend) observe(sent time.Time, err error) {
 			e.RTT = 0
 		}
 	}
-	for _, f := range *all {
-		(*f)(e)
-	}
+	b.client.Report(e)
 }
 
 // askTime bounds Ping, Echo and LongestTTL, whose callers need not have a deadline.
@@ -66,10 +35,10 @@ const askTime = 5 * time.Second
 
 // ask runs a question that is not about a lock.
 func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Context) error) error {
-	if b.isClosed() || !b.begin() {
+	if b.client.Closed() || !b.client.Begin() {
 		return distributed.ErrClosed
 	}
-	defer b.tasks.Done()
+	defer b.client.Done()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	stop := context.AfterFunc(b.ctx, cancel)
@@ -82,7 +51,7 @@ func (b *Backend) ask(ctx context.Context, what string, fn func(ctx context.Cont
 		return fn(ctx)
 	})
 	b.observe(start, err)
-	return b.orClosed(explain(what, err))
+	return b.client.OrClosed(explain(what, err))
 }
 
 // Echo implements distributed.Observable: the lightest statement.

@@ -52,19 +52,18 @@ func (b *Backend) pushed() bool {
 
 // listen starts to listen, if there is a Notifier.
 func (b *Backend) listen() {
-	if b.set.notifier == nil || !b.begin() {
+	if b.set.notifier == nil {
 		return
 	}
 	b.push.want = make(chan struct{}, 1)
-	go func() {
-		defer b.tasks.Done()
+	b.client.Go(func() {
 		for pause := firstDeafPause; b.ctx.Err() == nil; pause = min(2*pause, longestDeafPause) {
 			if b.listenUntilDeaf() {
 				pause = firstDeafPause
 			}
 			sleep(b.ctx, pause)
 		}
-	}()
+	})
 }
 
 // listener is one Listen.
@@ -105,18 +104,20 @@ func (b *Backend) hear(e *listener, token string) {
 		signal(e.heard)
 		return
 	}
-	if a := b.find(token); a != nil {
-		a.mu.Lock()
-		a.notified = true
-		a.mu.Unlock()
-		b.looks.add(b, a)
+	if a := b.known.find(token); a != nil {
+		a.Wire.mu.Lock()
+		a.Wire.notified = true
+		a.Wire.mu.Unlock()
+		a.Poke()
 	}
 }
 
 // setPush notes whether notifications arrive. After a change some may have been missed.
 func (b *Backend) setPush(up bool) {
 	if b.push.up.Swap(up) != up {
-		b.looks.add(b, b.all()...)
+		for _, a := range b.known.all() {
+			a.Poke()
+		}
 	}
 }
 
@@ -155,7 +156,7 @@ func (b *Backend) waitToHear(ctx context.Context, e *listener, last time.Time) {
 				return
 			}
 		case <-timer.C:
-			if len(b.all()) > 0 {
+			if b.known.count() > 0 {
 				return
 			}
 		case <-ctx.Done():

@@ -3,6 +3,8 @@ package sqllock
 import (
 	"context"
 	"time"
+
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // lookAtLeases finds out whether leases are contended, or have been taken away.
@@ -17,6 +19,7 @@ func (r *round) lookAtLeases() {
 			queued, members int
 		}
 		seen := make(map[string]row)
+		sent := time.Now()
 		err := r.ask(func(ctx context.Context) error {
 			return r.b.rows(ctx, r.b.db, text, args, func(scan func(...any) error) error {
 				var name string
@@ -26,41 +29,33 @@ func (r *round) lookAtLeases() {
 				return err
 			})
 		})
-		pause := max(holderLook, holderLook*time.Duration(len(r.b.all()))/looksPerBatch)
-		for _, l := range some {
-			one := seen[l.a.name]
+		pause := max(holderLook, holderLook*time.Duration(r.b.known.count())/looksPerBatch)
+		for _, a := range some {
+			one := seen[a.Wire.name]
 			switch {
 			case err != nil:
-			case !l.seat && one.owner != l.a.token, l.seat && one.members == 0: // one of those would be ours
-				l.End()
-				continue
+				a.LookIn(r.b.nextHolderLook(a, pause))
+			case !a.Wire.seat && one.owner != a.Wire.token, a.Wire.seat && one.members == 0: // one of those would be ours
+				a.Gone()
 			default:
-				l.SetContended(one.queued > 0)
+				a.Stands(driver.Standing{
+					Kind: driver.Granted, Sent: sent, Contended: one.queued > 0, Next: r.b.nextHolderLook(a, pause),
+				})
 			}
-			l.planLook(pause)
 		}
 	}
 }
 
-func (l *lease) planLook(longest time.Duration) {
-	l.mu.Lock()
-	l.look = min(l.look*3/2, longest)
-	next := l.look
-	l.mu.Unlock()
-	l.a.mu.Lock()
-	defer l.a.mu.Unlock()
-	if l.a.state == leased && !l.ending() {
-		l.a.planOnGrid(next)
-	}
-}
-
-// planOnGrid plans a look later than in the given time, by no more than half of it, at a moment that looks of many leases share. The
-// caller holds mu.
-func (a *attempt) planOnGrid(in time.Duration) {
+// nextHolderLook is when a holder looks again: later than after the last pause, by no more than half of it, at a moment that looks of many
+// leases share.
+func (b *Backend) nextHolderLook(a *attempt, longest time.Duration) time.Duration {
+	a.Wire.mu.Lock()
+	a.Wire.look = min(a.Wire.look*3/2, longest)
+	in := a.Wire.look
+	a.Wire.mu.Unlock()
 	step := time.Millisecond
 	for step*4 <= in {
 		step *= 2
 	}
-	at := time.Now().Add(in)
-	a.b.due.Put(&a.item, at.Add(step-at.Sub(a.b.base)%step))
+	return in + step - (time.Since(b.base)+in)%step
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 const (
@@ -49,103 +49,79 @@ func (p *pace) next(now time.Time, longest time.Duration) time.Duration {
 	return wait*3/4 + rand.N(wait/2+1) // jitter, so that the looks of many do not meet
 }
 
-// nextLook is when a waiter looks again that has seen that it is not its turn. The caller holds mu.
-func (a *attempt) nextLook() time.Duration {
-	if a.b.pushed() && time.Since(a.pace.since) > firstLook { // a notification comes; one look, for one that came too soon
-		return min(distributed.HeartbeatInterval(a.ttl), pushedLook)
+// queued begins the looks and heartbeats of a place, and returns when to look first.
+func (b *Backend) queued(a *attempt) time.Duration {
+	w, now := &a.Wire, time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.beatDue = now.Add(distributed.HeartbeatInterval(a.TTL))
+	w.pace.restart(now, 0)
+	return b.nextLook(w)
+}
+
+// nextLook is when a waiter looks again that has seen that it is not its turn. The caller holds the mutex.
+func (b *Backend) nextLook(w *ours) time.Duration {
+	if b.pushed() && time.Since(w.pace.since) > firstLook { // a notification comes; one look, for one that came too soon
+		return min(distributed.HeartbeatInterval(w.ttl), pushedLook)
 	}
-	return a.soon()
+	return w.soon()
 }
 
 // soon is when a waiter looks again that has seen nothing, or something that has changed meanwhile. The caller holds mu.
-func (a *attempt) soon() time.Duration {
-	longest := longestLook + longestLook*time.Duration(a.pace.ahead)/deepLooks
-	return a.pace.next(time.Now(), min(distributed.HeartbeatInterval(a.ttl), longest))
+func (w *ours) soon() time.Duration {
+	longest := longestLook + longestLook*time.Duration(w.pace.ahead)/deepLooks
+	return w.pace.next(time.Now(), min(distributed.HeartbeatInterval(w.ttl), longest))
 }
 
-// looks is the background task of a Backend: heartbeats, and looks at the locks that are waited for or held here. What falls due
-// while it is at work shares the next round.
-type looks struct {
-	mu      sync.Mutex // guards all below
-	due     map[*attempt]struct{}
-	running bool
-}
-
-func (k *looks) add(b *Backend, some ...*attempt) {
-	k.mu.Lock()
-	if k.due == nil {
-		k.due = make(map[*attempt]struct{})
-	}
-	for _, a := range some {
-		k.due[a] = struct{}{}
-	}
-	start := !k.running && b.begin()
-	k.running = k.running || start
-	k.mu.Unlock()
-	if start {
-		go func() {
-			defer b.tasks.Done()
-			for k.next(b) {
-			}
-		}()
-	}
-}
-
-func (k *looks) next(b *Backend) bool {
-	k.mu.Lock()
-	due := k.due
-	k.due = nil
-	if len(due) == 0 || b.ctx.Err() != nil {
-		k.running = false
-		k.mu.Unlock()
-		return false
-	}
-	k.mu.Unlock()
-	r := newRound(b, due)
-	for _, a := range r.pushed {
-		r.aside(a, r.take)
-	}
-	r.beat()
-	r.lookAtPlaces()
-	r.lookAtLeases()
-	return true
-}
-
-// round is one round of looks.
+// round is one round of looks: heartbeats, and looks at the locks that are waited for or held here. What falls due while it is at work
+// shares the next one.
 type round struct {
 	b       *Backend
 	timeout time.Duration
 	beats   []*attempt
 	places  map[string]*attempt // by token
 	pushed  []*attempt          // that were notified, so that there is no need to look
-	leases  []*lease
+	leases  []*attempt
 }
 
-func newRound(b *Backend, due map[*attempt]struct{}) *round {
+// Look implements driver.Driver.
+func (d half) Look(_ context.Context, some []*attempt) {
+	r := newRound(d.Backend, some)
+	for _, a := range r.pushed {
+		r.aside(a, r.take)
+	}
+	r.beat()
+	r.lookAtPlaces()
+	r.lookAtLeases()
+}
+
+func newRound(b *Backend, due []*attempt) *round {
 	r := &round{b: b, places: make(map[string]*attempt), timeout: time.Minute}
 	now := time.Now()
-	for a := range due {
-		a.mu.Lock()
-		state, l := a.state, a.lease
-		beat := state == waiting && !now.Before(a.beatDue)
-		pushed, changing := a.notified, a.changing
-		a.notified = false
-		a.mu.Unlock()
+	for _, a := range due {
+		w := &a.Wire
+		waits := a.Waiting()
+		w.mu.Lock()
+		beat := waits && !now.Before(w.beatDue)
+		pushed, changing := w.notified, w.changing
+		w.notified = false
+		w.mu.Unlock()
 		switch {
-		case state == waiting && changing: // which plans the next look
-		case state == waiting && pushed:
+		case waits && changing: // which plans the next look
+			a.LookIn(driver.Never)
+		case waits && pushed:
 			r.pushed = append(r.pushed, a)
-		case state == waiting:
-			r.places[a.token] = a
-		case state == leased && !l.ending():
-			r.leases = append(r.leases, l)
+		case waits:
+			r.places[w.token] = a
+		case a.Held():
+			r.leases = append(r.leases, a)
 		default:
 			continue
 		}
 		if beat {
 			r.beats = append(r.beats, a)
 		}
-		r.timeout = min(r.timeout, distributed.ClaimWindow(a.ttl))
+		r.timeout = min(r.timeout, a.Window)
 	}
 	r.timeout = max(r.timeout, shortestLookTime)
 	if len(r.beats) > 0 {
@@ -156,13 +132,14 @@ func newRound(b *Backend, due map[*attempt]struct{}) *round {
 
 // gatherBeats adds the places whose heartbeat is due soon, so that all share a statement from then on.
 func (r *round) gatherBeats(now time.Time) {
-	for _, a := range r.b.all() {
-		a.mu.Lock()
-		ahead := a.beatDue.Sub(now)
-		if a.state == waiting && ahead > 0 && ahead < distributed.HeartbeatInterval(a.ttl)/3 {
+	for _, a := range r.b.known.all() {
+		waits := a.Waiting()
+		a.Wire.mu.Lock()
+		ahead := a.Wire.beatDue.Sub(now)
+		a.Wire.mu.Unlock()
+		if waits && ahead > 0 && ahead < distributed.HeartbeatInterval(a.TTL)/3 {
 			r.beats = append(r.beats, a)
 		}
-		a.mu.Unlock()
 	}
 }
 
@@ -183,7 +160,7 @@ func (r *round) beat() {
 		rest = rest[len(some):]
 		tokens := make([]string, len(some))
 		for i, a := range some {
-			tokens[i] = a.token
+			tokens[i] = a.Wire.token
 		}
 		text, args := r.b.st().list(r.b.st().beat, tokens)
 		sent := time.Now()
@@ -195,9 +172,9 @@ func (r *round) beat() {
 			continue
 		}
 		for _, a := range some {
-			a.mu.Lock()
-			a.beatDue = sent.Add(distributed.HeartbeatInterval(a.ttl))
-			a.mu.Unlock()
+			a.Wire.mu.Lock()
+			a.Wire.beatDue = sent.Add(distributed.HeartbeatInterval(a.TTL))
+			a.Wire.mu.Unlock()
 		}
 	}
 }
@@ -265,6 +242,7 @@ func (r *round) lookAtPlaces() {
 		some := tokens[:min(len(tokens), renewBatch)]
 		tokens = tokens[len(some):]
 		var seen map[string]sight
+		sent := time.Now()
 		err := r.ask(func(ctx context.Context) (err error) {
 			seen, err = r.b.look(ctx, some)
 			return err
@@ -274,10 +252,10 @@ func (r *round) lookAtPlaces() {
 			s, found := seen[token]
 			switch {
 			case err != nil:
-				a.lookAgain()
+				r.b.lookAgain(a)
 			case found && s.overlong:
 				r.aside(a, r.cut)
-			case !found || s.holds || a.mayTake(&s):
+			case !found || s.holds || r.b.mayTake(a, &s, sent):
 				r.aside(a, r.take)
 			}
 		}
@@ -299,15 +277,9 @@ func (b *Backend) look(ctx context.Context, tokens []string) (map[string]sight, 
 }
 
 // mayTake reports that it is the place's turn, or plans the next look.
-func (a *attempt) mayTake(s *sight) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.state != waiting {
-		return false
-	}
-	a.holding = s.holder()
-	ahead, busy := s.ahead, s.busy(a.mode)
-	if a.mode == distributed.Shared {
+func (b *Backend) mayTake(a *attempt, s *sight, sent time.Time) bool {
+	ahead, busy := s.ahead, s.busy(a.Mode)
+	if a.Mode == distributed.Shared {
 		ahead, busy = s.writersAhead, max(busy, s.room())
 	}
 	if ahead == 0 && busy == 0 {
@@ -316,27 +288,30 @@ func (a *attempt) mayTake(s *sight) bool {
 	if s.tightest > 0 {
 		ahead = s.ahead
 	}
-	if ahead < a.pace.ahead {
-		a.pace.restart(time.Now(), ahead)
+	w := &a.Wire
+	w.mu.Lock()
+	if ahead < w.pace.ahead {
+		w.pace.restart(time.Now(), ahead)
 	}
-	a.pace.ahead = ahead
-	next := a.nextLook()
+	w.pace.ahead = ahead
+	next := b.nextLook(w)
+	w.mu.Unlock()
 	if busy > 0 && busy < next { // the holder may have died
 		next = busy + time.Millisecond
 	}
-	a.plan(next)
+	a.Stands(driver.Standing{Kind: driver.Queued, Sent: sent, Holder: s.holder(), Next: next})
 	return false
 }
 
 // cut cuts what lasts too long, for nobody else may come by (rule D8), and looks again.
 func (r *round) cut(a *attempt) {
 	_ = r.ask(func(ctx context.Context) error {
-		return r.b.change(ctx, a.name, func(s *state) {
+		return r.b.change(ctx, a.Wire.name, func(s *state) {
 			s.tidy()
 			s.wake()
 		})
 	}) // the next look tries again
-	a.lookAgain()
+	r.b.lookAgain(a)
 }
 
 // take takes the lock for a waiter whose turn it seems to be. The transaction decides, for the look is old.
@@ -345,49 +320,33 @@ func (r *round) take(a *attempt) {
 	sent := time.Now()
 	err := r.ask(func(ctx context.Context) (err error) {
 		var done bool
-		if got, done, err = r.b.takeAtOnce(ctx, &a.claim); done || err != nil {
+		if got, done, err = r.b.takeAtOnce(ctx, &a.Wire.claim); done || err != nil {
 			return err
 		}
-		return r.b.change(ctx, a.name, func(s *state) {
-			got = s.take(&a.claim)
+		return r.b.change(ctx, a.Wire.name, func(s *state) {
+			got = s.take(&a.Wire.claim)
 			s.wake()
 		})
 	})
 	got.sent = sent
 	switch {
 	case errors.Is(err, errNoRow), err == nil && got.outcome == vanished:
-		a.lose()
-	case err == nil && got.outcome == granted:
-		a.deliver(got)
+		a.Gone()
+	case err == nil && got.outcome == granted: // to one that was left: the row orders this and its removal (rule D4)
+		a.Stands(a.Wire.got(got))
+		if got.contended || a.Mode == distributed.Shared {
+			r.b.poke(a.Wire.name, a)
+		}
 	default:
-		a.lookAgain()
+		r.b.lookAgain(a)
 	}
 }
 
 // lookAgain plans a look after one, or a transaction, that has brought nothing.
-func (a *attempt) lookAgain() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.changing = false
-	if a.state == waiting {
-		a.plan(a.soon())
-	}
-}
-
-// deliver sends the grant to the receiver. If the place was left meanwhile, what was taken is removed, once more perhaps.
-func (a *attempt) deliver(got answer) {
-	a.mu.Lock()
-	taken := a.state == waiting
-	late := !taken || distributed.Over(time.Now(), distributed.Validity(got.sent, distributed.ClaimWindow(a.ttl)))
-	if taken && !late {
-		a.granted <- a.start(got) // the one that the channel holds
-	}
-	a.mu.Unlock()
-	if late {
-		a.b.removals.add(a.b, a.removal())
-		a.lose()
-	}
-	if got.contended || a.mode == distributed.Shared {
-		a.b.poke(a.name, a)
-	}
+func (b *Backend) lookAgain(a *attempt) {
+	a.Wire.mu.Lock()
+	a.Wire.changing = false
+	next := a.Wire.soon()
+	a.Wire.mu.Unlock()
+	a.LookIn(next)
 }

@@ -78,7 +78,7 @@ const pgNotify = "pg_notify('wllock_' || lower(split_part(h.token, '.', 1)), h.t
 
 // releaseAndNotify releases owners and notifies the heads of their queues in the same statement. That sees the queue as it was when
 // it began: if somebody has been queued while it waited for the row, the row says so, and a second statement notifies.
-func (b *Backend) releaseAndNotify(ctx context.Context, some []*removal) (map[string]bool, error) {
+func (b *Backend) releaseAndNotify(ctx context.Context, some []*attempt) (map[string]bool, error) {
 	text, args := b.releaseBatch(some, false)
 	heads := b.st().text(heads)
 	text = "WITH r AS (" + text + " RETURNING name, queued), h AS (" + heads + " AND w.name IN (SELECT name FROM r WHERE queued > 0)) " +

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/testseed"
 )
 
@@ -157,17 +158,18 @@ func TestALateAnswerDoesNotRenewAPermit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
 		b.renewing <- struct{}{} // no other renewal
-		enter := func(instance string) *lease {
+		enter := func(instance string) distributed.Lease {
 			l, _, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: instance, Mode: distributed.Shared, Limit: 2, TTL: time.Second})
 			require.NoError(t, err)
 			require.NotNil(t, l)
-			return l.(*lease)
+			return l
 		}
 		enter("owner")
 		l := enter("beside")
-		require.True(t, l.seat)
+		a := driver.AttemptOf[ours](l)
+		require.True(t, a.Wire.seat)
 		var sent time.Time
-		b.renewSome(t.Context(), []*lease{l}, func(ctx context.Context, some []*lease) (map[string]heldRow, error) {
+		b.renewSome(t.Context(), []*attempt{a}, func(ctx context.Context, some []*attempt) (map[string]heldRow, error) {
 			sent = time.Now()
 			held, err := b.renewSeats(ctx, some)
 			for !distributed.Over(time.Now(), l.Until()) {
@@ -176,8 +178,8 @@ func TestALateAnswerDoesNotRenewAPermit(t *testing.T) {
 			return held, err
 		})
 		require.True(t, distributed.Over(time.Now(), l.Until()), "sent at %v, until %v", sent, l.Until())
-		require.False(t, l.renewed(time.Now()))
 		require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+		require.Eventually(t, func() bool { return rowsOf(t, b, "waiters") == 0 }, time.Minute, time.Millisecond)
 		<-b.renewing
 	})
 }

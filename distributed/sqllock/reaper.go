@@ -46,19 +46,13 @@ var (
 
 // reap runs until Close.
 func (b *Backend) reap() {
-	if !b.begin() {
-		return
-	}
-	go func() {
-		defer b.tasks.Done()
-		crowded := false // as far as this process knows
-		for early, open := b.awaitTurn(crowded); open; early, open = b.awaitTurn(crowded) {
-			var err error
-			if crowded, err = b.reapTurn(b.ctx, early); err != nil && b.ctx.Err() == nil {
-				b.set.log.WarnContext(b.ctx, "sqllock: unused rows were not deleted", "error", explain("reap", err))
-			}
+	crowded := false // as far as this process knows
+	for early, open := b.awaitTurn(crowded); open; early, open = b.awaitTurn(crowded) {
+		var err error
+		if crowded, err = b.reapTurn(b.ctx, early); err != nil && b.ctx.Err() == nil {
+			b.set.log.WarnContext(b.ctx, "sqllock: unused rows were not deleted", "error", explain("reap", err))
 		}
-	}()
+	}
 }
 
 // awaitTurn waits until it may be time for a pass; early: because this process alone has met so many new names that they may be a crowd.

@@ -70,7 +70,7 @@ func TestReaper(t *testing.T) {
 		require.NoError(t, b.reapOnce(ctx))
 		require.Equal(t, 3, rowsOf(t, b, "locks"), "none is old")
 		aged(t, b, 2*DefaultReapAge)
-		require.NoError(t, used.(*lease).Refill(ctx)) // touches its row
+		require.NoError(t, used.Refill(ctx)) // touches its row
 		require.NoError(t, b.reapOnce(ctx))
 		require.Equal(t, 3, rowsOf(t, b, "locks"), "the first pass raises the floor")
 		require.NoError(t, b.reapOnce(ctx))

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -10,68 +11,53 @@ import (
 // renewBatch is how many leases share a statement: with two arguments each, far below what any of the databases takes.
 const renewBatch = 4000
 
-// renew is called by the Keeper. Leases that come due soon are renewed with those that are due, so that the renewals of a process
-// gather in few statements, however its leases came about: a batch goes out at most every T/12 (rule D5).
-func (b *Backend) renew(ctx context.Context, due []distributed.Lease) {
-	var owners, seats []*lease
-	seen := make(map[*lease]bool, len(due))
-	sort := func(l *lease) {
-		if seen[l] {
-			return
-		}
-		seen[l] = true
-		if l.seat {
-			seats = append(seats, l)
-		} else {
-			owners = append(owners, l)
-		}
-	}
-	for _, d := range due {
-		if l := d.(*lease); l.a.unread() { // perhaps nobody will release it
-			l.Postpone()
-		} else {
-			sort(l)
+// Renew implements driver.Renewer. Leases that come due soon are renewed with those that are due. So the renewals of a process gather in few
+// statements, however its leases came about, and a batch goes out at most every T/12 (rule D5).
+func (d half) Renew(ctx context.Context, due []*attempt) {
+	var owners, seats []*attempt
+	seen := make(map[*attempt]bool, len(due))
+	shortest := due[0].TTL
+	sort := func(all []*attempt) {
+		for _, a := range all {
+			switch {
+			case seen[a]:
+				continue
+			case a.Wire.seat:
+				seats = append(seats, a)
+			default:
+				owners = append(owners, a)
+			}
+			seen[a], shortest = true, min(shortest, a.TTL)
 		}
 	}
-	if len(seen) == 0 {
-		return
-	}
-	for _, l := range b.dueSoon() {
-		sort(l)
-	}
+	sort(due)
+	sort(d.dueSoon())
+	ctx, cancel := context.WithTimeout(ctx, distributed.RenewInterval(shortest))
+	defer cancel()
 	select { // renewals use one connection
-	case b.renewing <- struct{}{}:
-		defer func() { <-b.renewing }()
+	case d.renewing <- struct{}{}:
+		defer func() { <-d.renewing }()
 	case <-ctx.Done():
 		return
 	}
-	b.renewSome(ctx, owners, b.renewOwners)
-	b.renewSome(ctx, seats, b.renewSeats)
+	d.renewSome(ctx, owners, d.renewOwners)
+	d.renewSome(ctx, seats, d.renewSeats)
 }
 
-// dueSoon returns the leases whose latest renewal is T/4 old or older, and fresh ones whose claim is due as soon.
-func (b *Backend) dueSoon() []*lease {
+// dueSoon returns the attempts whose latest renewal is T/4 old or older, and fresh ones whose claim is due as soon.
+func (b *Backend) dueSoon() []*attempt {
 	now := time.Now()
-	var soon []*lease
-	for _, a := range b.all() {
-		a.mu.Lock()
-		l := a.lease
-		if a.state != leased || len(a.granted) > 0 {
-			l = nil
-		}
-		a.mu.Unlock()
-		if l == nil {
-			continue
+	return slices.DeleteFunc(b.known.all(), func(a *attempt) bool {
+		l := a.Lease()
+		if l == nil || a.Unread() {
+			return true
 		}
 		left, healthy := l.At(now)
-		if age := a.ttl - distributed.Drift(a.ttl) - left; healthy && age >= a.ttl/4 && now.Sub(l.granted) > distributed.ClaimWindow(a.ttl)/6 {
-			soon = append(soon, l)
-		}
-	}
-	return soon
+		return !healthy || a.TTL-distributed.Drift(a.TTL)-left < a.TTL/4 || now.Sub(a.Wire.granted) <= a.Window/6
+	})
 }
 
-func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(context.Context, []*lease) (map[string]heldRow, error)) {
+func (b *Backend) renewSome(ctx context.Context, all []*attempt, renew func(context.Context, []*attempt) (map[string]heldRow, error)) {
 	for len(all) > 0 {
 		some := all[:min(len(all), renewBatch)]
 		all = all[len(some):]
@@ -95,17 +81,16 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 			}
 			continue // unknown: the Keeper tries again until they have expired
 		}
-		for _, l := range some {
-			row, is := held[l.a.token]
+		for _, a := range some {
+			row, is := held[a.Wire.token]
 			switch {
 			case held == nil: // all, and nothing is known about the queues: a look will tell
-				l.renewed(sent)
+				l := a.Lease()
+				b.renewed(a, sent, l != nil && l.Contended())
 			case is:
-				if l.renewed(sent) {
-					l.SetContended(row.queued > 0)
-				}
+				b.renewed(a, sent, row.queued > 0)
 			default:
-				l.End()
+				a.Gone()
 			}
 		}
 	}
@@ -114,15 +99,19 @@ func (b *Backend) renewSome(ctx context.Context, all []*lease, renew func(contex
 // renewed extends the lease by an answer. One that comes after its end does not, if it shares the lock with an owner: its row is renewed
 // without the lock's. So a transaction may have read the row when it had expired, and have let another in before it deletes it. An answer in
 // time came before the row's expiry; whoever finds that expired reads later, and sees the renewal (rule D11).
-func (l *lease) renewed(sent time.Time) bool {
-	if l.seat && distributed.Over(time.Now(), l.Until()) {
-		if l.End() {
-			l.a.b.removals.add(l.a.b, l.a.removal())
-		}
-		return false
+func (b *Backend) renewed(a *attempt, sent time.Time, contended bool) {
+	until := distributed.Validity(a.Wire.granted, a.Window)
+	if l := a.Lease(); l != nil {
+		until = l.Until()
 	}
-	l.Renewed(distributed.Validity(sent, l.a.ttl))
-	return true
+	if !a.Wire.seat || !distributed.Over(time.Now(), until) {
+		a.Renewed(sent, contended)
+		return
+	}
+	a.Gone()
+	row := b.client.Orphan(b.client.NextNumber(), a.Request)
+	row.Lane, row.Wire.name, row.Wire.token, row.Wire.unknown = b.lane, a.Wire.name, a.Wire.token, true
+	row.Discard()
 }
 
 // halfOf returns a context with half of the time that ctx has left.
@@ -143,7 +132,7 @@ type heldRow struct {
 // renewOwners returns the tokens that were renewed; nil: all were, and nothing is known about the queues. Without RETURNING
 // the count says whether all were; if not, a look tells which. A token that is the owner after the update was it during the
 // update: nobody becomes the owner a second time.
-func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]heldRow, error) {
+func (b *Backend) renewOwners(ctx context.Context, some []*attempt) (map[string]heldRow, error) {
 	names, tokens := namesOf(some)
 	text, args := b.st().list(b.st().renew, names, tokens)
 	if b.dialect.hasReturning() {
@@ -161,7 +150,7 @@ func (b *Backend) renewOwners(ctx context.Context, some []*lease) (map[string]he
 }
 
 // renewSeats is renewOwners for readers beside others.
-func (b *Backend) renewSeats(ctx context.Context, some []*lease) (map[string]heldRow, error) {
+func (b *Backend) renewSeats(ctx context.Context, some []*attempt) (map[string]heldRow, error) {
 	_, tokens := namesOf(some)
 	text, args := b.st().list(b.st().renewMembers, tokens)
 	if _, err := b.db.ExecContext(ctx, text, args...); err != nil {
@@ -171,9 +160,9 @@ func (b *Backend) renewSeats(ctx context.Context, some []*lease) (map[string]hel
 	return b.held(ctx, text, args)
 }
 
-func namesOf(some []*lease) (names, tokens []string) {
-	for _, l := range some {
-		names, tokens = append(names, l.a.name), append(tokens, l.a.token)
+func namesOf(some []*attempt) (names, tokens []string) {
+	for _, a := range some {
+		names, tokens = append(names, a.Wire.name), append(tokens, a.Wire.token)
 	}
 	return names, tokens
 }

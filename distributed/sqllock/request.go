@@ -8,8 +8,8 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// request is an Enter in the database: one statement if the lock is free and nobody is queued, else a transaction.
-func (b *Backend) request(ctx context.Context, c *claim) (a answer, err error) {
+// entered is an Enter in the database: one statement if the lock is free and nobody is queued, else a transaction.
+func (b *Backend) entered(ctx context.Context, c *claim) (a answer, err error) {
 	if err := retrying(ctx, func() error { return b.fit(ctx) }); err != nil {
 		return a, err
 	}

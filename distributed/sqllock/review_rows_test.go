@@ -112,10 +112,10 @@ func queue(t *testing.T, b *Backend, req distributed.Request, change func(*distr
 }
 
 func changing(b *Backend, name string) bool {
-	for _, a := range b.of(name) {
-		a.mu.Lock()
-		is := a.changing
-		a.mu.Unlock()
+	for _, a := range b.known.of(name) {
+		a.Wire.mu.Lock()
+		is := a.Wire.changing
+		a.Wire.mu.Unlock()
 		if is {
 			return true
 		}
@@ -140,7 +140,7 @@ func TestRowThatStaysLockedLeavesPlacesToOtherCalls(t *testing.T) {
 				assert.ErrorIs(t, err, context.Canceled)
 			})
 		}
-		require.Eventually(t, func() bool { return len(b.of("k")) == 2*DefaultParallel+1 && len(b.gate) > 1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(b.known.of("k")) == 2*DefaultParallel+1 && len(b.gates.all) > 1 }, time.Minute, time.Millisecond)
 		for i := range 3 * DefaultParallel {
 			within, done := context.WithTimeout(t.Context(), 20*time.Second)
 			l, _, err := b.Enter(within, distributed.Request{Key: fmt.Sprint("other", i), Instance: "i", TTL: time.Minute})

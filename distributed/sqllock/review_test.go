@@ -23,9 +23,7 @@ func TestDeadWaiterOfALongLease(t *testing.T) {
 			l := enter(t, a, "leader")
 			_, _, err := b.Enter(ctx, distributed.Request{Key: "leader", Instance: "b", TTL: time.Minute})
 			require.NoError(t, err)
-			for _, one := range b.all() {
-				b.forget(one) // it dies
-			}
+			b.cancel() // it dies
 			aged(t, a, DefaultReapAge+time.Hour)
 			q := a.dialect.compile(a.st().text("UPDATE {locks} SET update_time = {now}, expires_at = {now} + $1")) // renewed
 			_, err = a.db.ExecContext(ctx, q.text, q.args(micros(time.Minute))...)
@@ -57,7 +55,7 @@ func TestCloseReleasesALateGrant(t *testing.T) {
 			<-reached
 			d.wire.logTo(nil)
 			under.Go(func() { assert.NoError(t, a.Close()) })
-			require.Eventually(t, a.isClosed, time.Minute, time.Millisecond)
+			require.Eventually(t, a.client.Closed, time.Minute, time.Millisecond)
 			close(goOn)
 			under.Wait()
 			enter(t, b, "k")

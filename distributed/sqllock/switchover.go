@@ -19,11 +19,7 @@ func (b *Backend) leaveReadOnly() {
 	if !b.sessions.dropping.CompareAndSwap(false, true) {
 		return
 	}
-	if !b.begin() {
-		return
-	}
-	go func() {
-		defer b.tasks.Done()
+	b.client.Go(func() {
 		defer b.sessions.dropping.Store(false)
 		ctx, cancel := context.WithTimeout(b.ctx, dropTime)
 		defer cancel()
@@ -35,5 +31,5 @@ func (b *Backend) leaveReadOnly() {
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes it
 		}
 		sleep(b.ctx, dropPause)
-	}()
+	})
 }

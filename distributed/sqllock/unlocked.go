@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -21,7 +20,7 @@ const (
 
 // renewUnlocked renews those whose rows nobody has locked. Those that are gone are found by a look. Of the rest nothing is known, and
 // the Keeper tries again.
-func (b *Backend) renewUnlocked(ctx context.Context, some []*lease) {
+func (b *Backend) renewUnlocked(ctx context.Context, some []*attempt) {
 	rest := some
 	for try := 0; len(rest) > 0; try++ {
 		if try == unlockedTries || try > 0 && !sleep(ctx, rand.N(unlockedPause)) {
@@ -38,10 +37,10 @@ func (b *Backend) renewUnlocked(ctx context.Context, some []*lease) {
 		if err != nil {
 			return
 		}
-		rest = slices.DeleteFunc(slices.Clone(rest), func(l *lease) bool {
-			row, is := renewed[l.a.token]
-			if is && l.renewed(sent) {
-				l.SetContended(row.queued > 0)
+		rest = slices.DeleteFunc(slices.Clone(rest), func(a *attempt) bool {
+			row, is := renewed[a.Wire.token]
+			if is {
+				b.renewed(a, sent, row.queued > 0)
 			}
 			return is
 		})
@@ -52,16 +51,16 @@ func (b *Backend) renewUnlocked(ctx context.Context, some []*lease) {
 }
 
 // renewFree returns the tokens it has renewed.
-func (b *Backend) renewFree(ctx context.Context, some []*lease) (map[string]heldRow, error) {
+func (b *Backend) renewFree(ctx context.Context, some []*attempt) (map[string]heldRow, error) {
 	names, tokens := namesOf(some)
 	text, args := b.st().list(b.st().renewFree, names, tokens)
-	if some[0].seat {
+	if some[0].Wire.seat {
 		text, args = b.st().list(b.st().renewFreeSeats, tokens)
 	}
 	if b.dialect.hasReturning() {
 		return b.held(ctx, text, args)
 	}
-	return b.countFree(ctx, text, args, func() (map[string]heldRow, error) { return b.heldOf(ctx, some[0].seat, names, tokens) },
+	return b.countFree(ctx, text, args, func() (map[string]heldRow, error) { return b.heldOf(ctx, some[0].Wire.seat, names, tokens) },
 		func(before, after heldRow, there bool) bool { return there && after.expires != before.expires })
 }
 
@@ -108,27 +107,21 @@ func (b *Backend) heldOf(ctx context.Context, seats bool, names, tokens []string
 }
 
 // endGone ends those that are not in the database any more.
-func (b *Backend) endGone(ctx context.Context, some []*lease) error {
+func (b *Backend) endGone(ctx context.Context, some []*attempt) error {
 	names, tokens := namesOf(some)
-	held, err := b.heldOf(ctx, some[0].seat, names, tokens)
-	for _, l := range some {
-		if _, is := held[l.a.token]; err == nil && !is {
-			l.End()
+	held, err := b.heldOf(ctx, some[0].Wire.seat, names, tokens)
+	for _, a := range some {
+		if _, is := held[a.Wire.token]; err == nil && !is {
+			a.Gone()
 		}
 	}
 	return err
 }
 
-// errRowLocked says that a release waits for somebody else's transaction.
-var errRowLocked = errors.New("sqllock: the row is locked")
-
 // releaseUnlocked releases owners whose rows nobody has locked, and returns their names. It notes which of the rest are stuck; the
 // others are gone.
-func (b *Backend) releaseUnlocked(ctx context.Context, some []*removal) (map[string]bool, error) {
-	var names, tokens, released []string
-	for _, one := range some {
-		names, tokens = append(names, one.name), append(tokens, one.token)
-	}
+func (b *Backend) releaseUnlocked(ctx context.Context, some []*attempt) (map[string]bool, error) {
+	names, tokens := namesOf(some)
 	text, args := b.releaseBatch(some, true)
 	look := func() (map[string]heldRow, error) { return b.heldOf(ctx, false, names, tokens) }
 	var free map[string]heldRow
@@ -148,11 +141,12 @@ func (b *Backend) releaseUnlocked(ctx context.Context, some []*removal) (map[str
 		}
 	}
 	found := make(map[string]bool, len(some))
-	for _, one := range some {
-		_, found[one.name] = free[one.token]
-		_, one.stuck = left[one.token]
-		if found[one.name] {
-			released = append(released, one.name)
+	var released []string
+	for _, a := range some {
+		w := &a.Wire
+		_, found[w.name] = free[w.token]
+		if _, w.stuck = left[w.token]; found[w.name] {
+			released = append(released, w.name)
 		}
 	}
 	if len(released) > 0 && b.notifies() {
@@ -168,23 +162,21 @@ const takePatience = 100 * time.Millisecond
 // place of a call, and the others' looks and heartbeats do not wait for it, nor another place of its lock for the row (rule D10).
 func (r *round) aside(a *attempt, change func(*attempt)) {
 	b := r.b
-	if b.asides.has(a.name) { // another one of this lock waits for the row
-		a.lookAgain()
+	if b.asides.has(a.Wire.name) { // another one of this lock waits for the row
+		b.lookAgain(a)
 		return
 	}
 	done, moved := make(chan struct{}), make(chan bool, 1)
-	if !a.startChange() || !b.begin() {
-		return
-	}
-	go func() {
-		defer b.tasks.Done()
+	if !a.Wire.startChange() || !b.client.Go(func() {
 		change(a)
 		close(done)
 		if <-moved {
-			<-b.gate
-			b.asides.forget(a.name)
+			<-b.gates.all
+			b.asides.forget(a.Wire.name)
 		}
-	}()
+	}) {
+		return
+	}
 	patience := time.NewTimer(takePatience)
 	defer patience.Stop()
 	select {
@@ -196,17 +188,17 @@ func (r *round) aside(a *attempt, change func(*attempt)) {
 	select {
 	case <-done:
 		moved <- false
-	case b.gate <- struct{}{}:
-		b.asides.note(a.name, nil)
+	case b.gates.all <- struct{}{}:
+		b.asides.note(a.Wire.name, nil)
 		moved <- true
 	}
 }
 
 // startChange reports false if a transaction of the place is under way.
-func (a *attempt) startChange() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	was := a.changing
-	a.changing = true
+func (w *ours) startChange() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.changing
+	w.changing = true
 	return !was
 }

@@ -117,7 +117,7 @@ var rooms = []room{
 		imports: []string{"go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc", "go.uber.org/zap"},
 	},
 
-	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: backend},
+	{path: "distributed/sqllock", what: "backend in a database: PostgreSQL, MySQL, SQLite", knows: []string{"distributed", "distributed/driver"}},
 	{
 		path: "distributed/sqllock/postgres", what: "PostgreSQL, and hand-overs that are pushed", knows: []string{"distributed", "distributed/sqllock", "internal/identity", "internal/tlsfile"},
 		imports: []string{"github.com/jackc/pgx/v5"},
