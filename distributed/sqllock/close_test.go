@@ -32,27 +32,6 @@ func TestCloseLetsAReleaseUnderWayEnd(t *testing.T) {
 	})
 }
 
-// Close once forgot a release that had failed and was to be repeated.
-func TestCloseRepeatsAReleaseThatFailed(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		a, b := d.backend(t), d.backend(t)
-		require.NoError(t, b.Ping(t.Context()))
-		l := enter(t, a, "key").(distributed.AsyncLease)
-		failed := make(chan struct{}, 100)
-		defer a.Observe(func(e distributed.Exchange) {
-			if e.Err != nil {
-				failed <- struct{}{}
-			}
-		})()
-		d.wire.setCut(true)
-		require.False(t, l.StartRelease())
-		<-failed
-		d.wire.setCut(false)
-		require.NoError(t, a.Close())
-		requireFree(t, b, "key")
-	})
-}
-
 func requireFree(t *testing.T, b *Backend, key string) {
 	t.Helper()
 	var owner string

@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -120,9 +119,6 @@ func (m *model) step(rnd *rand.Rand) {
 	case u.waiting:
 	case u.lease == nil || what < 3:
 		m.enter(u, mode, limit, what == 0 || what == 4)
-	case what == 3 && u.mode == distributed.Exclusive:
-		require.NoError(m.t, u.lease.(distributed.Downgrader).Downgrade(context.Background()))
-		u.mode = distributed.Shared
 	case what == 4:
 		require.NoError(m.t, u.lease.Refill(context.Background()))
 	default:
@@ -131,8 +127,7 @@ func (m *model) step(rnd *rand.Rand) {
 	}
 }
 
-// A lock behaves as the model says, though statements and answers are lost. The lost answer of a Refill or a Downgrade ends
-// nothing.
+// A lock behaves as the model says, though statements and answers are lost. The lost answer of a Refill ends nothing.
 func TestModel(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		rnd := testseed.Rand(t)
@@ -180,57 +175,4 @@ func (w *wire) loseNothing() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lose = nil
-}
-
-// Exclusive users that fight for a lock over lossy wires never have it at a time, and fences grow.
-func TestFight(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		d.wire.loseAtRandom(testseed.Rand(t))
-		var wg sync.WaitGroup
-		inside, last := 0, uint64(0) // guarded by the lock under test
-		for i := range 6 {
-			b := d.backend(t)
-			wg.Go(func() {
-				var l distributed.Lease
-				for range 25 {
-					l = fight(t, b, fmt.Sprint("user", i), l)
-					if l == nil {
-						continue
-					}
-					fence, ok := l.NextFence()
-					if inside++; inside != 1 || !ok || fence <= last {
-						t.Errorf("%d inside, fence %d after %d", inside, fence, last)
-					}
-					last = fence
-					inside--
-				}
-				if l != nil {
-					if err := l.Release(context.Background()); err != nil {
-						t.Errorf("Release: %v", err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		d.wire.loseNothing()
-	})
-}
-
-func fight(t *testing.T, b *Backend, name string, prev distributed.Lease) distributed.Lease {
-	l, p, err := b.Enter(context.Background(), distributed.Request{Key: "key", Instance: name, TTL: 20 * time.Second, Prev: prev})
-	if errors.Is(err, distributed.ErrUnavailable) {
-		return nil // three losses
-	}
-	if err != nil {
-		t.Errorf("Enter: %v", err)
-	}
-	if p == nil {
-		return l
-	}
-	select {
-	case l = <-p.Granted():
-	case <-time.After(30 * time.Second):
-		t.Errorf("%s has waited for 30 s", name)
-	}
-	return l
 }

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,31 +77,5 @@ func TestLostStatements(t *testing.T) {
 			require.NoError(t, l2.Release(t.Context()))
 			require.True(t, lost())
 		}
-	})
-}
-
-// In the queue: each statement of a transaction is lost once, on the way in and on the way to the lock.
-func TestLostTransactions(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
-		words := []string{"BEGIN", "FOR UPDATE", "ORDER BY ticket", "UPDATE", "INSERT", "DELETE", "COMMIT", "JOIN"}
-		for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
-			for _, word := range words {
-				for _, before := range []bool{true, false} {
-					holder := enter(t, b, "key")
-					lost := d.wire.loseOnce(word, before)
-					_, p, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: "waiter", TTL: time.Minute, Mode: mode})
-					require.NoError(t, err, word)
-					require.NoError(t, holder.Release(t.Context()), word)
-					l := <-p.Granted()
-					lost()
-					require.NotNil(t, l, word)
-					require.NoError(t, l.Release(t.Context()), word)
-				}
-			}
-		}
-		require.Zero(t, rowsOf(t, b, "waiters"))
-		l := enter(t, b, "key", func(r *distributed.Request) { r.NoWait = true })
-		require.NoError(t, l.Release(context.Background()))
 	})
 }

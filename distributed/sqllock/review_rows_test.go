@@ -201,23 +201,6 @@ func TestRowThatStaysLockedHoldsUpReleasesOfItsPermitsOnly(t *testing.T) {
 	})
 }
 
-// PostgreSQL ends the transaction of a process that stands still in it, and the row is another's.
-func TestRowOfAProcessThatStandsStillIsFreed(t *testing.T) {
-	testscope.Long(t, "kills processes, and waits for what they held")
-	b := newPostgres(t).backend(t)
-	enter(t, b, "k")
-	tx, err := b.db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback() }()
-	_, err = b.read(t.Context(), tx, "k")
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		return b.change(ctx, "k", func(s *state) {}) == nil
-	}, time.Minute, time.Second)
-}
-
 // A statement that asks for each column whether the lock is free has one time for all of them.
 func TestOneTimeDecidesAllColumns(t *testing.T) {
 	s, err := newSettings(PostgreSQL, nil)

@@ -1,12 +1,10 @@
 package sqllock
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -32,33 +30,6 @@ func TestDeadWaiterOfALongLease(t *testing.T) {
 			require.Zero(t, rowsOf(t, a, "waiters"))
 			require.NoError(t, l.Release(ctx))
 			require.NoError(t, enter(t, a, "leader").Release(ctx), "the lock is free, and nobody is queued")
-		})
-	}
-}
-
-// Close gives back what a request gets that is under way.
-func TestCloseReleasesALateGrant(t *testing.T) {
-	for name, open := range databases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t)
-			a, b := d.backend(t), d.backend(t)
-			require.NoError(t, b.Ping(t.Context()))
-			reached, goOn := make(chan struct{}), make(chan struct{})
-			pause := sync.OnceFunc(func() { close(reached); <-goOn })
-			d.wire.logTo(func(string) { pause() })
-			var under sync.WaitGroup
-			under.Go(func() {
-				_, _, err := a.Enter(context.Background(), distributed.Request{Key: "k", Instance: "a", TTL: time.Minute})
-				assert.ErrorIs(t, err, distributed.ErrClosed)
-			})
-			<-reached
-			d.wire.logTo(nil)
-			under.Go(func() { assert.NoError(t, a.Close()) })
-			require.Eventually(t, a.client.Closed, time.Minute, time.Millisecond)
-			close(goOn)
-			under.Wait()
-			enter(t, b, "k")
 		})
 	}
 }
