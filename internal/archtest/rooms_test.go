@@ -106,6 +106,10 @@ var rooms = []room{
 		imports: []string{zookeeperClient},
 	},
 	{
+		path: "distributed/driver/register", what: "a backend of a store of documents that are changed by compare-and-set",
+		knows: []string{"distributed", "distributed/driver"}, sealed: nothing,
+	},
+	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences",
 		knows:   []string{"distributed", "distributed/keepalive", "internal/tlsfile"},
 		imports: []string{memcachedClient},

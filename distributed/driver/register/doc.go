@@ -1,0 +1,21 @@
+// Package register makes a backend of a Store, which keeps one small document per key and changes it by compare-and-set. It is a
+// driver.Driver: what becomes of a request is decided there.
+//
+// A lock is one document, which holds its owners and its queue. For each step a process reads the document, changes it by a pure function,
+// and writes it if no other process has meanwhile. Otherwise it makes the step again. So a step happens as a whole, whatever others do:
+//
+//	Enter ──▶ Put, if absent ── written ──────────────▶ LEASE ── Release: I go, the head of the queue
+//	            │ conflict                                │      becomes an owner, in one Put
+//	            ▼                                         │ renewed: my beat counts on, by Put
+//	          Get, Put: I am in the queue                 ▼
+//	            ▼                                       LOST: I am not in it
+//	          PLACE: Get, again and again ── I am an owner ──▶ LEASE
+//	            └─ an owner's beat stands still: take it out, grant the head
+//
+// A request has one effect though its reply is lost: what was carried out is found by the id of its claim.
+//
+// An owner that is dead is found by those that wait, or share the lock with it, each by its own monotonic clock. An owner whose beat has
+// not changed for T since one of them first read it has had no renewal for at least T, as in Kubernetes' leader election. So no clock of the
+// Store decides anything. It may forget a document that was not written for a while: that only removes a lock that no other process waits for
+// or shares. Until then NoWait finds a dead holder's lock held. There are no fences: a Store that forgets cannot count.
+package register

@@ -1,0 +1,287 @@
+package register
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
+)
+
+type attempt = driver.Attempt[wire]
+
+// wire is what is known of an attempt's claim. Until it is granted the one Look under way uses all of it, and from then on the one Renew
+// under way: the mutex of the attempt is between them.
+type wire struct {
+	claim
+	ended atomic.Bool // it neither waits nor holds any more
+
+	// asking holds one during a Look, so that a Drop comes after it: else that Look could queue again what is removed. Enter sets it, which
+	// comes before both. nil: there is no Look.
+	asking chan struct{}
+	unsure bool // guarded by asking: a request that was not answered may still bring the claim
+
+	seen   sightings // nil: nobody has shared the lock
+	turned time.Time // when the owners were found to have changed
+	ahead  int       // in the queue
+	silent bool      // the last renewal was not answered
+}
+
+// half is the Backend as its client half sees it.
+type half struct{ *Backend }
+
+var _ driver.Renewer[wire] = half{}
+
+// Prepare implements driver.Driver.
+func (d half) Prepare(_ context.Context, a *attempt) error {
+	a.Lane = d.lane
+	a.Wire.claim = claim{ID: rand.Text(), Instance: a.Instance, Shared: a.Mode == distributed.Shared, Limit: a.Limit, TTL: a.TTL}
+	return nil
+}
+
+// Enter implements driver.Driver. It assumes that no process uses the lock, which a Put tells: so a free lock takes one exchange.
+func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s driver.Standing, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Window)
+	defer cancel()
+	if err := prev.Wait(ctx); err != nil {
+		return s, err
+	}
+	w, before, known := &a.Wire, prev.Mine(), &Document{}
+	if before != nil {
+		known = nil
+	}
+	start := time.Now()
+	removed, earlier := false, false // prev was, by the latest try, or by one before it that was not answered
+	enter := func(l *lock, sent time.Time) bool {
+		removed = before != nil && l.remove(before.Wire.ID)
+		taken := l.take(w.claim, a.NoWait)
+		if s = w.stands(a, l, taken); s.Kind == driver.Granted {
+			sent = start // by an earlier try, perhaps
+		}
+		s.Sent = sent
+		return taken || removed
+	}
+	for tries := 1; ; tries++ {
+		if err = d.change(ctx, a.Key, known, enter); !unanswered(err) {
+			break
+		}
+		w.unsure, earlier, known = true, earlier || removed, nil
+		if !pause(ctx, pauseAfter(tries)) {
+			break
+		}
+	}
+	if err != nil {
+		return s, err
+	}
+	if s.Kind == driver.Queued {
+		w.asking = make(chan struct{}, 1)
+	}
+	if removed || earlier {
+		prev.Settle(driver.Removed)
+	} else {
+		prev.Settle(driver.Missing)
+	}
+	return s, nil
+}
+
+// stands is what a lock says to an attempt.
+func (w *wire) stands(a *attempt, l *lock, changed bool) driver.Standing {
+	now, ahead := time.Now(), index(l.Queue, w.ID)
+	owner := index(l.Owners, w.ID) >= 0
+	if changed || owner || ahead != w.ahead {
+		w.turned, w.ahead = now, max(ahead, 0)
+	}
+	switch {
+	case owner:
+		return driver.Standing{Kind: driver.Granted, Contended: l.wanted(a.Instance), Next: shortestLook}
+	case ahead >= 0:
+		return driver.Standing{Kind: driver.Queued, Holder: l.holder(), Next: w.interval(now)}
+	}
+	return driver.Standing{Kind: driver.Refused, Holder: l.holder()}
+}
+
+const (
+	// shortestPoll is a few round trips. Each place ahead adds as much, so that a crowd asks no more often than a few.
+	shortestPoll = time.Millisecond
+	// longestPoll is the longest that a hand-over takes, though T/6 may be longer.
+	longestPoll = 250 * time.Millisecond
+	// pollShare of the time since the last hand-over passes between two questions: a long hold makes a late hand-over cheap.
+	pollShare = 8
+	// Only renewals tell a holder that another waits, so they come more often than every T/3: at first after shortestLook, a
+	// usual MaxTenure, then each time after as long as the lease has lasted, up to longestLook and T/6.
+	shortestLook, longestLook = 100 * time.Millisecond, time.Second
+	// mostRead documents are read in one exchange, and mostWritten leases written at a time, which floods no service.
+	mostRead, mostWritten = 100, 16
+)
+
+// interval is the time until a waiter's next question; an owner that may be dead is not left waiting for.
+func (w *wire) interval(now time.Time) time.Duration {
+	d := max(now.Sub(w.turned)/pollShare, shortestPoll*time.Duration(1+w.ahead))
+	d = min(d, distributed.HeartbeatInterval(w.TTL), longestPoll)
+	for _, s := range w.seen {
+		d = min(d, max(s.at.Add(s.period()).Sub(now), shortestPoll))
+	}
+	return jittered(d)
+}
+
+// Look implements driver.Driver, for one waiter. It takes out dead owners, and queues its claim again if the document was lost, and the
+// queue with it.
+func (d half) Look(ctx context.Context, some []*attempt) {
+	a := some[0]
+	w := &a.Wire
+	w.asking <- struct{}{}
+	defer func() { <-w.asking }()
+	if !a.Waiting() {
+		a.LookIn(driver.Never) // renewals tell a holder all
+		return
+	}
+	if w.seen == nil {
+		w.seen = sightings{}
+	}
+	var s driver.Standing
+	err := d.change(ctx, a.Key, nil, func(l *lock, sent time.Time) (changed bool) {
+		granted := index(l.Owners, w.ID) >= 0 // some time after the question before this one
+		if !granted {
+			changed = w.seen.reap(l, time.Now())
+			if !l.has(w.ID) {
+				w.Again++
+				changed = l.take(w.claim, false)
+			}
+		}
+		if s = w.stands(a, l, changed); !granted {
+			s.Sent = sent
+		}
+		return changed
+	})
+	switch {
+	case err == nil:
+		a.Stands(s)
+	case unanswered(err):
+		w.unsure = true
+		fallthrough
+	default:
+		a.LookIn(w.interval(time.Now()))
+	}
+}
+
+// Renew implements driver.Renewer. Leases whose server was silent last time share no exchange with others, which would wait for it.
+func (d half) Renew(ctx context.Context, due []*attempt) {
+	silent := slices.DeleteFunc(slices.Clone(due), func(a *attempt) bool { return !a.Wire.silent })
+	healthy := slices.DeleteFunc(slices.Clone(due), func(a *attempt) bool { return a.Wire.silent })
+	var aside sync.WaitGroup
+	defer aside.Wait()
+	aside.Go(func() { d.renewAll(ctx, silent) })
+	d.renewAll(ctx, healthy)
+}
+
+func (d half) renewAll(ctx context.Context, due []*attempt) {
+	room := make(chan struct{}, mostWritten)
+	var written sync.WaitGroup
+	defer written.Wait()
+	for part := range slices.Chunk(due, mostRead) {
+		keys := make([]string, len(part))
+		for i, a := range part {
+			keys[i] = a.Key
+		}
+		docs, err := d.store.GetMany(ctx, keys)
+		for _, a := range part {
+			known, read := docs[a.Key]
+			if a.Wire.silent = !read && err != nil; !a.Wire.silent { // else unknown: the Backend asks again
+				room <- struct{}{}
+				written.Go(func() { d.renew(ctx, a, &known); <-room })
+			}
+		}
+	}
+}
+
+// renew has the beat of a claim count on. It takes out dead owners beside it, as a waiter does: or the permit of a process that was killed
+// would never be free for callers that do not wait.
+func (d half) renew(ctx context.Context, a *attempt, known *Document) {
+	w := &a.Wire
+	var sent time.Time
+	var held, wanted bool
+	err := d.change(ctx, a.Key, known, func(l *lock, _ time.Time) bool {
+		i := index(l.Owners, w.ID)
+		if held = i >= 0 && !w.ended.Load(); held { // else a request that came late may have brought it again
+			l.Owners[i].Beat++
+			if w.seen == nil && len(l.Owners) > 1 {
+				w.seen = sightings{}
+			}
+			if w.seen != nil {
+				w.seen.reap(l, time.Now())
+			}
+		}
+		sent, wanted = time.Now(), l.wanted(a.Instance)
+		return held
+	})
+	switch {
+	case err != nil: // unknown
+	case held:
+		a.Renewed(sent, wanted) // others count from their reading of this beat, which comes later (rule K4)
+		if l := a.Lease(); l != nil {
+			l.RenewBy(sent.Add(min(max(sent.Sub(w.turned), shortestLook), longestLook, distributed.HeartbeatInterval(w.TTL))))
+		}
+	default:
+		a.Gone()
+	}
+}
+
+// ClaimTime implements driver.Renewer: a grant may be old, for a Store that did not answer may have given it long ago.
+func (half) ClaimTime(a *attempt) time.Duration { return a.Window / 2 }
+
+// Drop implements driver.Driver, for one claim. It changes a document that lacks the claim, too, if a request may be on its way that
+// would find the document as it was read.
+func (d half) Drop(ctx context.Context, some []*attempt) {
+	a := some[0]
+	w, found := &a.Wire, false
+	if w.asking != nil {
+		w.asking <- struct{}{}
+		defer func() { <-w.asking }()
+	}
+	err := d.change(ctx, a.Key, nil, func(l *lock, _ time.Time) bool {
+		found = l.remove(w.ID)
+		return found || w.unsure
+	})
+	switch {
+	case found && err == nil:
+		a.Dropped(driver.Removed)
+	case err == nil:
+		a.Dropped(driver.Missing)
+	case unanswered(err):
+		a.Unanswered(err)
+	default:
+		a.Denied(err)
+	}
+}
+
+// Ended implements driver.Driver. The claim of a lease that has expired is removed, once: no Store does so in time for those that do not
+// wait (rule K5).
+func (d half) Ended(a *attempt) {
+	a.Wire.ended.Store(true)
+	if l := a.Lease(); l != nil && distributed.Over(time.Now(), l.Until()) {
+		d.client.Go(func() { d.Drop(d.ctx, []*attempt{a}) })
+	}
+}
+
+// Refill implements driver.Driver.
+func (d half) Refill(context.Context, *attempt) (driver.Block, error) {
+	return driver.Block{}, fmt.Errorf("%s: fences: %w", d.name, errors.ErrUnsupported)
+}
+
+// Share implements driver.Driver.
+func (d half) Share(context.Context, *attempt) (driver.Standing, error) {
+	return driver.Standing{}, fmt.Errorf("%s: downgrade: %w", d.name, errors.ErrUnsupported)
+}
+
+// Close implements driver.Driver. It waits for a second only: a place that is not left costs the others a claim window, and a lease T.
+func (d half) Close() {
+	d.lane.Flush(time.Second)
+	d.cancel()
+	d.lane.Shut()
+}

@@ -1,0 +1,269 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+)
+
+// memory is a Store in memory that forgets. It notes what becomes of each claim.
+type memory struct {
+	mu      sync.Mutex // guards all below
+	version uint64     // the latest
+	docs    map[string]kept
+	fates   map[string]*fate // by the claim's id
+	wrong   []string
+}
+
+type kept struct {
+	Document
+	until time.Time
+}
+
+// fate is what became of a claim.
+type fate struct {
+	key     string
+	there   bool
+	ghost   bool // it has gone, and a request that came late has brought it again
+	starved bool // it went when nothing had been heard of it for its period
+	beat    int
+	period  time.Duration // for which the beat counts
+	heard   time.Time     // when the beat was written
+	turn    time.Time     // when it became an owner
+}
+
+func newMemory() *memory { return &memory{docs: map[string]kept{}, fates: map[string]*fate{}} }
+
+func (m *memory) get(key string) Document {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.doc(key)
+}
+
+// doc returns a document that is not forgotten. The caller holds mu.
+func (m *memory) doc(key string) Document {
+	d := m.docs[key]
+	if d.Version > 0 && !time.Now().Before(d.until) {
+		m.forget(key)
+		return Document{}
+	}
+	return d.Document
+}
+
+// forget loses a document. The caller holds mu.
+func (m *memory) forget(key string) {
+	delete(m.docs, key)
+	m.note(key, lock{})
+}
+
+// lose has a document vanish, as when it was evicted.
+func (m *memory) lose(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forget(key)
+}
+
+// put writes a document, or deletes it.
+func (m *memory) put(key string, data []byte, from uint64, keep time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.doc(key).Version != from {
+		return ErrConflict
+	}
+	if data == nil {
+		m.forget(key)
+		return nil
+	}
+	m.version++
+	d := Document{slices.Clone(data), m.version}
+	m.docs[key] = kept{d, time.Now().Add(keep)}
+	l, err := decode(d)
+	if err != nil {
+		m.wrong = append(m.wrong, err.Error())
+	}
+	m.note(key, l)
+	return nil
+}
+
+// note notes what a new document says. The caller holds mu.
+func (m *memory) note(key string, l lock) {
+	now := time.Now()
+	for id, f := range m.fates {
+		if f.key == key && f.there && !l.has(id) {
+			f.there, f.starved = false, now.Sub(f.heard) >= f.period
+		}
+	}
+	for _, c := range slices.Concat(l.Owners, l.Queue) {
+		f := m.fates[c.ID]
+		if f == nil {
+			f = &fate{key: key, heard: now, there: true, period: c.period()}
+			m.fates[c.ID] = f
+		}
+		if f.ghost = f.ghost || !f.there && !f.starved; f.ghost && c.Beat > 0 {
+			m.wrong = append(m.wrong, "a claim that has gone is there again, and beats")
+		}
+		owner := index(l.Owners, c.ID) >= 0
+		if owner && f.turn.IsZero() || c.Beat != f.beat || !f.there {
+			f.beat, f.period, f.heard = c.Beat, c.period(), now
+		}
+		if f.there = true; owner && f.turn.IsZero() {
+			f.turn = now
+		}
+	}
+}
+
+// fate returns what became of a claim.
+func (m *memory) fate(id string) fate {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f := m.fates[id]; f != nil {
+		m.doc(f.key)
+		return *f
+	}
+	return fate{}
+}
+
+// simTTL is T of simulations.
+const simTTL = 6 * time.Second
+
+// link is a process's way to a memory.
+type link struct {
+	m    *memory
+	late sync.WaitGroup // requests that come late
+
+	mu     sync.Mutex // guards all below
+	rnd    *rand.Rand
+	faults bool
+	silent time.Time     // until then nothing that it sends is answered
+	trip   time.Duration // of a request or its answer, at most
+	isCut  bool          // nothing arrives
+	isLast bool          // others are quicker with each write
+	asked  int           // exchanges
+	holds  string        // writes with this text are held up
+	held   func() error
+}
+
+func newLink(m *memory, seed1, seed2 uint64, faults bool) *link {
+	return &link{m: m, rnd: rand.New(rand.NewPCG(seed1, seed2)), faults: faults, trip: simTTL / 500}
+}
+
+func (l *link) below(d time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(l.rnd.Int64N(int64(d))) + 1
+}
+
+func (l *link) set(faults bool, silent time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults, l.silent = faults, time.Now().Add(silent)
+}
+
+func (l *link) cut(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = is
+}
+
+// count returns how many exchanges there were.
+func (l *link) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked
+}
+
+// hold has writes with this text held up. The latest can be delivered.
+func (l *link) hold(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds = text
+}
+
+func (l *link) deliver() error { return l.held() }
+
+var errSilent = distributed.Unavailable("sim", errors.New("no answer"))
+
+// exchange carries out a request: it may be lost, come late, or twice, its answer may be lost, or the service refuses.
+func (l *link) exchange(do func() error, reads bool) (err error) {
+	fault := 99
+	l.mu.Lock()
+	l.asked++
+	trip := l.trip
+	if l.isLast && !reads {
+		do = func() error { return ErrConflict }
+	}
+	if l.isCut {
+		fault = 0
+	} else if l.faults {
+		if fault = l.rnd.IntN(30); time.Now().Before(l.silent) {
+			fault %= 2
+		}
+	}
+	l.mu.Unlock()
+	there, back := l.below(trip), l.below(trip)
+	if (fault == 1 || fault == 2) && !reads {
+		later := there + l.below(simTTL)
+		l.late.Go(func() { time.Sleep(later); _ = do() })
+	}
+	time.Sleep(there)
+	if fault > 1 && fault != 4 && fault != 5 {
+		err = do()
+	}
+	switch fault {
+	case 0, 1, 3: // lost, late, without an answer
+		time.Sleep(simTTL / 20)
+		return errSilent
+	case 4:
+		return distributed.Unavailable("sim", errors.New("refused"), distributed.ErrRefused)
+	case 5:
+		return distributed.Unavailable("sim", errors.New("unreached"), distributed.ErrUnreached)
+	case 6:
+		back += l.below(simTTL / 2)
+	}
+	time.Sleep(back)
+	return err
+}
+
+// Get implements Store, as all below.
+func (l *link) Get(_ context.Context, key string) (d Document, err error) {
+	err = l.exchange(func() error { d = l.m.get(key); return nil }, true)
+	if err != nil {
+		d = Document{}
+	}
+	return d, err
+}
+
+func (l *link) Put(_ context.Context, key string, data []byte, from uint64, keep time.Duration) error {
+	do := func() error { return l.m.put(key, data, from, keep) }
+	l.mu.Lock()
+	if l.holds != "" && strings.Contains(string(data), l.holds) {
+		l.held, do = do, func() error { return errSilent }
+	}
+	l.mu.Unlock()
+	return l.exchange(do, false)
+}
+
+func (l *link) Delete(_ context.Context, key string, from uint64) error {
+	return l.exchange(func() error { return l.m.put(key, nil, from, 0) }, false)
+}
+
+// GetMany reads some, and others not, if it is not answered.
+func (l *link) GetMany(_ context.Context, keys []string) (docs map[string]Document, err error) {
+	docs = map[string]Document{}
+	if err = l.exchange(func() error { return nil }, true); err != nil {
+		keys = keys[:l.below(2)-1]
+	}
+	for _, key := range keys {
+		docs[key] = l.m.get(key)
+	}
+	return docs, err
+}
+
+func name(i, j int) string { return fmt.Sprint(i, "-", j) }

@@ -1,0 +1,123 @@
+package register
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
+)
+
+// Backend is a distributed.Backend over a Store. It is safe for concurrent use.
+type Backend struct {
+	name   string // begins errors
+	store  Store
+	client *driver.Backend[wire] // what becomes of requests: see package driver
+	lane   *driver.Lane[wire]
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+}
+
+// New returns a Backend over a Store, which stays the caller's. name begins errors: "memcachelock". It asks nothing yet.
+func New(name string, store Store) *Backend {
+	b := &Backend{name: name, store: store}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.client = driver.New(half{b}, driver.Settings{Name: name, LookMost: 1, DropMost: 1, Drops: most, DropsHere: most, Pause: pauseAfter})
+	b.lane = b.client.NewLane(b.ctx, nil)
+	return b
+}
+
+// most is how many claims a process removes at a time, so that a silent server holds up no other.
+const most = 64
+
+// Enter implements distributed.Backend. ctx is looked at between two exchanges.
+func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return b.client.Enter(ctx, req)
+}
+
+// Ping implements distributed.Backend: it locks and releases. No answer is too slow for the TTL.
+func (b *Backend) Ping(ctx context.Context) error {
+	l, _, err := b.Enter(ctx, distributed.Request{Key: rand.Text(), Instance: "ping", TTL: time.Minute, NoWait: true})
+	if err == nil {
+		err = l.Release(ctx)
+	}
+	return err
+}
+
+// Close implements distributed.Backend. It goes on for a second with a Store that does not answer.
+func (b *Backend) Close() error { return b.client.Close() }
+
+// change applies step to the lock of a key, which was read by a request sent at the given time. If step reports that it has changed it, it
+// is written. step is called again with what another has written meanwhile. known is what was read before; nil: nothing.
+//
+// Only a Put from the version that was read writes, so no two steps cross, and one that arrives late does nothing: who gives up a claim
+// after a request that was not answered changes the document (see Drop). A Put that arrives late, when the document is absent, leaves a
+// grant that nobody has, which ends as that of a process that has died.
+func (b *Backend) change(ctx context.Context, key string, known *Document, step func(l *lock, sent time.Time) bool) error {
+	for tries := 1; ; tries++ {
+		err := b.try(ctx, key, known, step)
+		switch {
+		case !errors.Is(err, ErrConflict):
+			return err
+		case ctx.Err() != nil, tries > atOnce && !pause(ctx, jittered(time.Duration(tries-atOnce)*crowdPause)):
+			return distributed.Unavailable(b.name, ctx.Err())
+		}
+		known = nil // somebody was faster
+	}
+}
+
+func (b *Backend) try(ctx context.Context, key string, known *Document, step func(l *lock, sent time.Time) bool) error {
+	sent := time.Now()
+	if known == nil {
+		d, err := b.store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		known = &d
+	}
+	l, err := decode(*known)
+	switch {
+	case err != nil:
+		return distributed.Unavailable(b.name, err, distributed.ErrRefused)
+	case !step(&l, sent):
+		return nil
+	case len(l.Owners) > 0:
+		return b.store.Put(ctx, key, l.encode(), known.Version, l.keep())
+	case known.Version == 0:
+		return nil
+	}
+	return b.store.Delete(ctx, key, known.Version) // nobody has the lock
+}
+
+// unanswered reports that the request may have been carried out.
+func unanswered(err error) bool {
+	return err != nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused)
+}
+
+const (
+	// atOnce is how many conflicts are followed by another try at once. Those after it leave others room.
+	atOnce, crowdPause = 3, time.Millisecond
+	// firstPause gets rid of a dead connection, at which a try fails at once.
+	firstPause, longestPause = 5 * time.Millisecond, 250 * time.Millisecond
+)
+
+// pauseAfter is how long to wait after so many tries.
+func pauseAfter(tries int) time.Duration {
+	return jittered(min(firstPause<<min(tries-1, 10), longestPause))
+}
+
+// jittered is d, give or take a quarter, so that processes that began together do not ask together.
+func jittered(d time.Duration) time.Duration { return d*3/4 + mathrand.N(d/2+1) }
+
+// pause waits for d. It reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

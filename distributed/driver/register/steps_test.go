@@ -1,0 +1,276 @@
+package register
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/distributed/locktest"
+)
+
+// downgrades skips what no lease here can.
+func downgrades(c locktest.Case) string {
+	if strings.Contains(c.Name, "downgrade") {
+		return "leases cannot be downgraded"
+	}
+	return ""
+}
+
+// bench is a memory in a bubble, and processes over it.
+type bench struct {
+	*testing.T
+	m *memory
+}
+
+func inBubble(t *testing.T, f func(b bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(bench{t, newMemory()}) })
+}
+
+func (b bench) process(seed uint64) process {
+	p := newProcess(b.m, 1, seed, false)
+	b.Cleanup(func() {
+		require.NoError(b, p.Close())
+		p.l.late.Wait()
+	})
+	return p
+}
+
+func (b bench) enter(p process, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	req.Key, req.TTL = "k", simTTL
+	return p.Enter(b.Context(), req)
+}
+
+func (b bench) lease(p process, req distributed.Request) distributed.Lease {
+	l, _, err := b.enter(p, req)
+	require.NoError(b, err)
+	require.NotNil(b, l)
+	return l
+}
+
+func (b bench) place(p process, req distributed.Request) distributed.Place {
+	_, place, err := b.enter(p, req)
+	require.NoError(b, err)
+	require.NotNil(b, place)
+	return place
+}
+
+// after waits for something, and returns how long that took.
+func (b bench) after(what string, is func() bool) time.Duration {
+	start := time.Now()
+	for ; !is(); time.Sleep(time.Millisecond) {
+		require.Less(b, time.Since(start), time.Minute, what)
+	}
+	return time.Since(start)
+}
+
+var permit = distributed.Request{Instance: "permit", Mode: distributed.Shared, Limit: 2}
+
+// An owner is dead when its beat has stood still for its period since it was read first, and not by anybody's clock but the reader's.
+func TestReap(t *testing.T) {
+	start := time.Now()
+	reap := func(seen sightings, l *lock, d time.Duration) bool { return seen.reap(l, start.Add(d)) }
+	l, seen := &lock{Owners: []claim{{ID: "a", TTL: simTTL}}, Queue: []claim{{ID: "b", TTL: simTTL}, {ID: "c", TTL: simTTL}}}, sightings{}
+	require.False(t, reap(seen, l, 0))
+	require.False(t, reap(seen, l, simTTL/2), "a grant has its claim window")
+	l.Owners[0].Beat = 1
+	require.False(t, reap(seen, l, simTTL/2+1), "it was claimed")
+	require.False(t, reap(seen, l, simTTL/2+1+simTTL))
+	require.True(t, reap(seen, l, simTTL/2+1+simTTL+1))
+	require.Equal(t, "b", l.Owners[0].ID, "the head of the queue is granted")
+	require.Equal(t, "c", l.Queue[0].ID)
+	require.False(t, reap(seen, l, 10*simTTL), "one that was read for the first time")
+	require.Len(t, seen, 1)
+	require.True(t, reap(seen, l, 10*simTTL+simTTL/2+1), "and was not claimed")
+}
+
+// A waiter that others have taken out, since its process was silent, queues again under its id. Who has seen it before, and not that it was
+// away, counts anew: else two would hold the lock.
+func TestAClaimThatIsQueuedAgainIsSeenForTheFirstTime(t *testing.T) {
+	inBubble(t, func(b bench) {
+		holder, sleeper := b.process(1), b.process(2)
+		b.lease(holder, distributed.Request{Instance: "a"})
+		p := b.place(sleeper, distributed.Request{Instance: "b"})
+		sleeper.l.set(true, time.Hour)
+		time.Sleep(simTTL)
+		require.NoError(t, holder.Close())
+		b.m.lose("k")
+		seen, look := sightings{}, func() (l lock) {
+			l, err := decode(b.m.get("k"))
+			require.NoError(t, err)
+			return l
+		}
+		sleeper.l.set(false, 0)
+		l := b.granted(p)
+		now := look()
+		require.Len(t, now.Owners, 1)
+		now.Owners[0].Again = 0 // as it was granted before
+		now.Owners[0].Beat = 0
+		seen.reap(&now, time.Now().Add(-simTTL))
+		now = look()
+		require.False(t, seen.reap(&now, time.Now()))
+		require.NoError(t, l.Release(b.Context()))
+	})
+}
+
+func (b bench) granted(p distributed.Place) distributed.Lease {
+	var l distributed.Lease
+	b.after("granted", func() bool {
+		select {
+		case one, ok := <-p.Granted():
+			require.True(b, ok)
+			l = one
+			return true
+		default:
+			return false
+		}
+	})
+	return l
+}
+
+// A grant that nobody reads costs others the claim window, also those that do not wait.
+func TestAGrantThatNobodyReads(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, other := b.process(1), b.process(2)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		place := b.place(other, distributed.Request{Instance: "b"})
+		require.NoError(t, l.Release(b.Context()))
+		b.after("granted", func() bool { return len(place.Granted()) > 0 })
+		took := b.after("free", func() bool {
+			l, _, err := b.enter(p, distributed.Request{Instance: "a", NoWait: true})
+			return err == nil && l.Release(b.Context()) == nil
+		})
+		require.LessOrEqual(t, took, distributed.ClaimWindow(simTTL)+100*time.Millisecond)
+	})
+}
+
+// Only renewals tell a holder that another waits. The first comes soon.
+func TestAHolderLearnsSoonOfAWaiter(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, other := b.process(1), b.process(2)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		place := b.place(other, distributed.Request{Instance: "b"})
+		require.LessOrEqual(t, b.after("contended", l.Contended), shortestLook+50*time.Millisecond)
+		require.NoError(t, place.Leave(b.Context()))
+		require.NoError(t, l.Release(b.Context()))
+	})
+}
+
+// The permit of a process that has died is free for callers that do not wait, while another holds one.
+func TestAHolderTakesOutTheDeadBesideIt(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, dies := b.process(1), b.process(2)
+		l := b.lease(p, permit)
+		b.lease(dies, permit)
+		time.Sleep(simTTL)
+		dies.l.set(true, time.Hour)
+		req := permit
+		req.NoWait = true
+		took := b.after("free", func() bool {
+			l, _, err := b.enter(p, req)
+			return err == nil && l.Release(b.Context()) == nil
+		})
+		require.Greater(t, took, simTTL*2/3)
+		require.LessOrEqual(t, took, simTTL+longestLook+100*time.Millisecond)
+		require.NoError(t, l.Release(b.Context()))
+	})
+}
+
+// A request that arrives when its caller has given it up, and has found nothing of it, does nothing: else it would leave a place that
+// nobody has, before those that come later.
+func TestARequestThatArrivesTooLateDoesNothing(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, other := b.process(1), b.process(2)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		other.l.hold(`"instance":"b"`)
+		ctx, cancel := context.WithTimeout(b.Context(), shortestLook/4)
+		defer cancel()
+		_, _, err := other.Enter(ctx, distributed.Request{Key: "k", Instance: "b", TTL: simTTL})
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		b.after("dropped", other.client.Idle)
+		require.ErrorIs(t, other.l.deliver(), ErrConflict)
+		require.NoError(t, l.Release(b.Context()))
+	})
+}
+
+// A look that is under way when its waiter leaves may queue it again, for its document was lost. The removal comes after it.
+func TestALeaveComesAfterTheLook(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, other := b.process(1), b.process(2)
+		other.l.trip = simTTL / 50
+		for i := range 40 {
+			b.lease(p, distributed.Request{Instance: "a"}).Abandon()
+			place := b.place(other, distributed.Request{Instance: "b"})
+			b.m.lose("k")
+			time.Sleep(time.Duration(i) * simTTL / 500)
+			require.NoError(t, place.Leave(b.Context()))
+			time.Sleep(simTTL)
+			require.Zero(t, b.m.get("k"), i)
+		}
+	})
+}
+
+// A renewal that is under way while its lease is released renews nothing that a late request has brought again: else it would cost others T,
+// and not a claim window.
+func TestARenewalIsOverWithItsLease(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		a := driver.AttemptOf[wire](l)
+		require.NoError(t, l.Release(b.Context()))
+		late := lock{Owners: []claim{a.Wire.claim}}
+		require.NoError(t, b.m.put("k", late.encode(), 0, late.keep()))
+		half{p.Backend}.renew(b.Context(), a, nil)
+		got, err := decode(b.m.get("k"))
+		require.NoError(t, err)
+		require.Equal(t, late, got)
+	})
+}
+
+// A request that others cross while the Backend is closed says that it is closed.
+func TestARequestIsCrossedWhileTheBackendCloses(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, other := b.process(1), b.process(2)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		other.l.mu.Lock()
+		other.l.isLast = true
+		other.l.mu.Unlock()
+		time.AfterFunc(simTTL/10, func() { _ = other.Close() })
+		_, _, err := b.enter(other, distributed.Request{Instance: "b"})
+		require.ErrorIs(t, err, distributed.ErrClosed)
+		require.NoError(t, l.Release(b.Context()))
+	})
+}
+
+// A free lock costs a write, and its release a read and a write.
+func TestWhatALockCosts(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		require.Equal(t, 1, p.l.count())
+		require.NoError(t, l.Release(b.Context()))
+		require.Equal(t, 3, p.l.count())
+	})
+}
+
+// What others keep under a lock's key is left alone.
+func TestForeignDocument(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		for _, text := range []string{"", "{}", "12", `{"owners":[]}`, "not of ours"} {
+			b.m.mu.Lock()
+			b.m.docs["k"] = kept{Document{[]byte(text), 1}, time.Now().Add(time.Hour)}
+			b.m.mu.Unlock()
+			_, _, err := b.enter(p, distributed.Request{Instance: "a"})
+			require.ErrorIs(t, err, distributed.ErrRefused)
+			require.Equal(t, text, string(b.m.get("k").Data))
+		}
+	})
+}
