@@ -23,17 +23,17 @@ func TestAnotherClientCanDoEverything(t *testing.T) {
 	lost(t, held)
 	require.NoError(t, next.Release(t.Context()))
 
-	set := func(key string, s state) {
+	set := func(key string, s item) {
 		text, err := json.Marshal(s)
 		require.NoError(t, err)
 		require.NoError(t, shop.Set(&memcache.Item{Key: itemKey(key), Value: text}))
 	}
-	set("bank:2", state{Owners: []claim{{ID: "ghost", Instance: "shop", TTL: ttl}}}) // takes
+	set("bank:2", item{Owners: []owner{{ID: "ghost", Instance: "shop", TTL: ttl}}}) // takes
 	queued(t, b, request("bank:2", "a"))
 
 	held, waiting = leased(t, b, request("bank:3", "a")), queued(t, other, request("bank:3", "b"))
-	s := look(t, b, "bank:3")
-	set("bank:3", state{Owners: append(s.Owners, s.Queue...)}) // gives away
+	s := look(t, shop, "bank:3")
+	set("bank:3", item{Owners: append(s.Owners, s.Queue...)}) // gives away
 	beside := granted(t, waiting)
 	require.True(t, held.Healthy(), "two holders")
 	require.NoError(t, beside.Release(t.Context()))

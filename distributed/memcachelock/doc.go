@@ -10,29 +10,14 @@
 //   - A server that stood still for 1.5 T and goes on may forget a lock that it grants in that moment.
 //
 // What there is: exclusive and shared locks, permits, and the order of arrival over all instances as long as the item lives. Each
-// request has one effect though its reply is lost. The server's clock is used for nothing but cleaning up.
+// request has one effect though its reply is lost.
 //
 //	client := memcache.New("10.0.0.1:11211")
 //	client.MaxIdleConns = 64 // callers that ask at a time; with the client's default of 2 most requests dial
 //	backend, err := memcachelock.New(client, memcachelock.WithUnfenced())
 //	locker, err := wllock.New("order", backend, wllock.WithOwnedBackend())
 //
-// [Open] makes the client from a URL, also over TLS.
-//
-// A lock is one item, which holds its owners and its queue. Each step reads the item with gets, changes that state by a pure
-// function and writes it back with cas, so whatever others do meanwhile, a step happens as a whole or is made again:
-//
-//	Enter ──▶ add ── stored ──────────────────────────▶ LEASE ── Release: I go, the head of the queue
-//	            │ not stored                              │        becomes the owner, in one cas
-//	            ▼                                         │ renewed: my beat grows, by cas
-//	          gets, cas: I am in the queue                ▼
-//	            ▼                                       LOST: the item is gone, or I am not in it
-//	          PLACE: gets, again and again ── I am the owner ──▶ LEASE
-//	            └─ an owner's beat stands still: take it out, grant the head
-//
-// An owner that is dead is found by those that wait, or share the lock with it, each by its own clock. An owner whose beat has
-// not changed for T since one of them first read it has had no renewal for at least T. (Leader election in Kubernetes'
-// client-go observes its record in the same way.) memcached counts in whole seconds, by a timer that runs late under load: so
-// its time decides nothing. The item's expiry, 2 T + 2 s, only removes a lock that no other instance waits for or shares.
-// Until then NoWait finds a dead holder's lock held.
+// [Open] makes the client from a URL, also over TLS. Package driver/register says what a lock's item holds, and how it changes by gets and
+// cas. memcached counts in whole seconds, by a timer that runs late under load: so its time decides nothing. The item's expiry, 2 T + 2 s,
+// only removes a lock that no other instance waits for or shares. Until then NoWait finds a dead holder's lock held.
 package memcachelock

@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bradfitz/gomemcache/memcache"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/dbtest"
-	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -55,7 +53,7 @@ func TestEviction(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := conn.Write(fill.Bytes())
 		require.NoError(t, err)
-		return len(look(t, b, "k").Owners) == 0
+		return len(look(t, c, "k").Owners) == 0
 	}, patience, time.Millisecond)
 	lost(t, l)
 	l = leased(t, b, request("k", "b"))
@@ -80,110 +78,18 @@ func TestPausedServer(t *testing.T) {
 	require.NoError(t, next.Release(t.Context()))
 }
 
-// Each request is carried out once, though its reply is lost: the repeat finds it by the claim in the item.
-func TestLostRepliesHaveOneEffect(t *testing.T) {
-	t.Parallel()
-	server := dbtest.Memcached(t)
-	proxy := testproc.NewProxy(t, server.Addr)
-	b, other := open(t, proxy.Addr), open(t, server.Addr)
-
-	lose := func(command string) func() {
-		before := proxy.Swallowed()
-		proxy.LoseReply(command + " " + plain + "k")
-		return func() {
-			t.Helper()
-			require.Eventually(t, func() bool { return proxy.Swallowed() > before }, patience, time.Millisecond)
-		}
-	}
-	done := lose("add")
-	l := leased(t, b, request("k", "a"))
-	done()
-	require.Len(t, look(t, other, "k").Owners, 1)
-
-	done = lose("cas")
-	p := queued(t, b, request("k", "b"))
-	done()
-	require.Len(t, look(t, other, "k").Queue, 1)
-
-	done = lose("cas") // of a renewal
-	done()
-	time.Sleep(ttl / 3)
-	require.True(t, l.Healthy())
-
-	done = lose("cas")
-	if err := l.Release(t.Context()); err != nil { // nil: it was a renewal's reply
-		require.ErrorIs(t, err, distributed.ErrUnavailable)
-	}
-	done()
-	l = granted(t, p)
-	require.Len(t, look(t, other, "k").Owners, 1)
-
-	done = lose("cas")
-	req := request("k", "b")
-	req.Prev = l
-	next := leased(t, b, req)
-	done()
-	require.NoError(t, l.Release(t.Context()), "Enter has released it")
-	require.Len(t, look(t, other, "k").Owners, 1)
-	require.NoError(t, next.Release(t.Context()))
-	require.Empty(t, look(t, other, "k").Owners)
-}
-
-// A request that arrives when its caller has given it up, and has found nothing of it, does nothing: else it would leave a place that
-// nobody has, before those that come later.
-func TestARequestThatArrivesTooLateDoesNothing(t *testing.T) {
-	t.Parallel()
-	server := dbtest.Memcached(t)
-	b, c := open(t, server.Addr), client(t, server.Addr)
-	held := state{Owners: []claim{newClaim(distributed.Request{Instance: "holder", TTL: time.Hour})}} // and renews nothing
-	for name, giveUp := range map[string]func(claim){
-		"enter": func(late claim) { b.drop("enter", late) },
-		"leave": func(late claim) {
-			p := &place{claim: late, b: b, key: "leave", polled: make(chan struct{}), cancel: func() {}, unsure: true}
-			close(p.polled)
-			require.NoError(t, p.leave())
-		},
-	} {
-		text, expiry := held.encode()
-		require.NoError(t, c.Add(&memcache.Item{Key: itemKey(name), Value: text, Expiration: expiry}))
-		item, err := c.Get(itemKey(name))
-		require.NoError(t, err)
-		late := newClaim(request(name, "a"))
-		with := state{Owners: held.Owners, Queue: []claim{late}}
-		item.Value, item.Expiration = with.encode()
-		giveUp(late)
-		require.ErrorIs(t, c.CompareAndSwap(item), memcache.ErrCASConflict, name)
-		require.Equal(t, held, look(t, b, name))
-	}
-}
-
-// A release that others' steps cross while the Backend is closed says that it is closed.
-func TestReleaseDuringClose(t *testing.T) {
-	t.Parallel()
-	server := dbtest.Memcached(t)
-	b, other := open(t, server.Addr), open(t, server.Addr)
-	leased(t, b, request("k", "a"))
-	err := b.change(b.ctx, "k", nil, func(*state, time.Time) bool {
-		queued(t, other, request("k", "b"))
-		b.cancel()
-		return true
-	})
-	require.ErrorIs(t, err, distributed.ErrClosed)
-}
-
-// A holder without renewals is taken out by those that wait, T after its last sign of life, and its item goes by itself if
-// nobody waits.
+// A holder that is closed renews nothing any more. Those that wait take it out, T after its last sign of life, and its item goes by itself
+// if nobody waits.
 func TestDeadHolder(t *testing.T) {
 	testscope.Long(t, "waits for leases to end")
 	t.Parallel()
 	server := dbtest.Memcached(t)
-	b, other := open(t, server.Addr), open(t, server.Addr)
+	b, other, c := open(t, server.Addr), open(t, server.Addr), client(t, server.Addr)
 	l := leased(t, b, request("k", "a"))
-	require.Eventually(t, func() bool { return look(t, other, "k").Owners[0].Beat > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return look(t, c, "k").Owners[0].Beat > 0 }, patience, time.Millisecond)
 	p := queued(t, other, request("k", "b"))
-	alone := leased(t, b, request("alone", "a"))
-	l.Abandon()
-	alone.Abandon()
+	leased(t, b, request("alone", "a"))
+	require.NoError(t, b.Close())
 	start := time.Now()
 	next := granted(t, p)
 	assert.Less(t, time.Since(start), ttl+distributed.HeartbeatInterval(ttl)+time.Second)
@@ -210,18 +116,18 @@ func TestOneOfTwoServersIsAway(t *testing.T) {
 	first, second := dbtest.Memcached(t), dbtest.Memcached(t)
 	b := open(t, first.Addr, second.Addr)
 	b.client.Timeout = ttl / 20 // as New says
-	var leases []*lease
+	var leases []distributed.Lease
 	for i := range 40 {
 		leases = append(leases, leased(t, b, request(fmt.Sprint("k", i), "a")))
 	}
 	require.Eventually(t, func() bool { // all are claimed
-		return !slices.ContainsFunc(leases, func(l *lease) bool { left, _ := l.At(time.Now()); return left < ttl/2 })
+		return !slices.ContainsFunc(leases, func(l distributed.Lease) bool { left := time.Until(l.Until()); return left < ttl/2 })
 	}, patience, ttl/100)
 	second.Pause()
 	time.Sleep(2 * ttl)
 	var alive int
 	for _, l := range leases {
-		if left, _ := l.At(time.Now()); left > ttl/3 { // what a tenure needs
+		if left := time.Until(l.Until()); left > ttl/3 { // what a tenure needs
 			alive++
 			require.NoError(t, l.Release(t.Context()))
 		} else {
@@ -242,21 +148,6 @@ func TestServerWithoutCAS(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "-C")
-}
-
-// What others keep under a lock's key is left alone.
-func TestForeignItem(t *testing.T) {
-	t.Parallel()
-	server := dbtest.Memcached(t)
-	b, c := open(t, server.Addr), client(t, server.Addr)
-	for _, text := range []string{"", "{}", "12", `{"owners":[]}`, "not of ours"} {
-		require.NoError(t, c.Set(&memcache.Item{Key: itemKey("k"), Value: []byte(text)}))
-		_, _, err := b.Enter(t.Context(), request("k", "a"))
-		require.ErrorIs(t, err, distributed.ErrRefused)
-		item, err := c.Get(itemKey("k"))
-		require.NoError(t, err)
-		require.Equal(t, text, string(item.Value))
-	}
 }
 
 // Nobody listens: that is known at once, and the caller is not kept.

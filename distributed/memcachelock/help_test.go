@@ -1,8 +1,8 @@
 package memcachelock
 
 import (
-	"context"
-	"slices"
+	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -34,15 +34,30 @@ func open(t locktest.TB, addrs ...string) *Backend {
 	return b
 }
 
-// forget takes the owners of a key out of its item, and leaves the queue.
-func forget(b *Backend, key string) error {
-	return b.change(context.Background(), key, nil, func(s *state, _ time.Time) bool {
-		owners := slices.Clone(s.Owners)
-		for _, c := range owners {
-			s.remove(c.ID)
-		}
-		return len(owners) > 0
-	})
+// item is a lock as it lies on the server.
+type item struct{ Owners, Queue []owner }
+
+type owner struct {
+	ID       string        `json:"id"`
+	Instance string        `json:"instance"`
+	TTL      time.Duration `json:"ttl"`
+	Beat     int           `json:"beat"`
+}
+
+// look returns what lies under a key.
+func look(t locktest.TB, c *memcache.Client, key string) (now item) {
+	t.Helper()
+	found, err := c.Get(itemKey(key))
+	if errors.Is(err, memcache.ErrCacheMiss) {
+		return now
+	}
+	if err == nil {
+		err = json.Unmarshal(found.Value, &now)
+	}
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return now
 }
 
 // patience is how long a test waits for what should come soon.
@@ -55,12 +70,12 @@ func request(key, instance string) distributed.Request {
 	return distributed.Request{Key: key, Instance: instance, TTL: ttl}
 }
 
-func leased(t *testing.T, b *Backend, req distributed.Request) *lease {
+func leased(t *testing.T, b *Backend, req distributed.Request) distributed.Lease {
 	t.Helper()
 	l, _, err := b.Enter(t.Context(), req)
 	require.NoError(t, err)
 	require.NotNil(t, l)
-	return l.(*lease)
+	return l
 }
 
 func queued(t *testing.T, b *Backend, req distributed.Request) distributed.Place {
@@ -71,12 +86,12 @@ func queued(t *testing.T, b *Backend, req distributed.Request) distributed.Place
 	return p
 }
 
-func granted(t *testing.T, p distributed.Place) *lease {
+func granted(t *testing.T, p distributed.Place) distributed.Lease {
 	t.Helper()
 	select {
 	case l, ok := <-p.Granted():
 		require.True(t, ok, "the place was lost")
-		return l.(*lease)
+		return l
 	case <-time.After(patience):
 		require.Fail(t, "no grant")
 		return nil
@@ -90,11 +105,4 @@ func lost(t *testing.T, l distributed.Lease) {
 	case <-time.After(patience):
 		require.Fail(t, "the lease was not lost")
 	}
-}
-
-// look returns the state of a lock as it lies on the server.
-func look(t *testing.T, b *Backend, key string) (s state) {
-	t.Helper()
-	require.NoError(t, b.change(t.Context(), key, nil, func(now *state, _ time.Time) bool { s = *now; return false }))
-	return s
 }

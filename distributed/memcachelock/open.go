@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -15,13 +14,12 @@ import (
 	"github.com/wllock/wllock/internal/tlsfile"
 )
 
-const (
-	scheme, schemeTLS = "memcached", "memcacheds"
-	defaultPort       = "11211"
-	// consent is the parameter of a URL that stands for WithUnfenced.
-	consent = "unfenced=true"
-	// idleConns is as many as callers ask at a time.
-	idleConns = 64
+var (
+	errURL       = errors.New("memcachelock: not the URL of servers: want memcached://host:port,host:port?unfenced=true or memcacheds://, without a user")
+	errParameter = errors.New("memcachelock: the URL has an unknown parameter: want unfenced=true, and with memcacheds also tls_ca, tls_cert, tls_key, tls_server_name")
+
+	// hostPattern is one server: a name or an address, and a port.
+	hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
 )
 
 // Open returns a Backend over the servers that a URL names, with a client of its own, which Close closes:
@@ -34,61 +32,43 @@ const (
 // what the certificates of all servers must name in place of their hosts. There are no users: memcached knows them in SASL only, which the
 // client does not speak. Keys lie on the servers where a client of memcache.New looks for them. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
-	hosts, u, err := parseURL(rawURL)
-	if err != nil {
-		return nil, err
-	}
-	files, rest, err := tlsfile.Take(u.RawQuery, u.Scheme, u.Scheme == schemeTLS)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("memcachelock: %w", err)
-	case rest == consent:
-		opts = append([]Option{WithUnfenced()}, opts...)
-	case rest != "":
-		return nil, errors.New("memcachelock: the URL has an unknown parameter: want " + consent +
-			", and with memcacheds also tls_ca, tls_cert, tls_key, tls_server_name")
-	}
-	client := memcache.NewFromSelector(hosts)
-	client.MaxIdleConns = idleConns
-	if u.Scheme == schemeTLS {
-		client.DialContext = dialer(files)
-	}
-	return New(client, append(opts, func(b *Backend) { b.own = true })...)
-}
-
-var errURL = errors.New("memcachelock: not the URL of servers: want memcached://host:port,host:port?unfenced=true or memcacheds://, without a user")
-
-// hostPattern is one server: a name or an address, and a port.
-var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
-
-// parseURL splits off the servers, of which there may be several.
-func parseURL(text string) (all servers, rest *url.URL, err error) {
-	kind, tail, _ := strings.Cut(text, "://")
+	scheme, tail, _ := strings.Cut(rawURL, "://")
 	hosts, query, _ := strings.Cut(tail, "?")
-	if kind != scheme && kind != schemeTLS {
-		return nil, nil, errURL
+	secure := scheme == "memcacheds"
+	if !secure && scheme != "memcached" {
+		return nil, errURL
 	}
+	var all servers
 	for host := range strings.SplitSeq(strings.TrimSuffix(hosts, "/"), ",") {
 		if !hostPattern.MatchString(host) {
-			return nil, nil, errURL
+			return nil, errURL
 		}
 		if strings.LastIndexByte(host, ':') <= strings.LastIndexByte(host, ']') {
-			host += ":" + defaultPort
+			host += ":11211"
 		}
 		all = append(all, server(host))
 	}
-	return all, &url.URL{Scheme: kind, RawQuery: query}, nil
-}
-
-// dialer connects over TLS. A certificate that is refused is an error of dialing: nothing was sent.
-func dialer(files tlsfile.Files) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := files.Dial(ctx, network, addr)
-		if err != nil {
-			return nil, &net.OpError{Op: "dial", Net: network, Addr: server(addr), Err: err}
-		}
-		return conn, nil
+	files, rest, err := tlsfile.Take(query, scheme, secure)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("memcachelock: %w", err)
+	case rest == "unfenced=true":
+		opts = append([]Option{WithUnfenced()}, opts...)
+	case rest != "":
+		return nil, errParameter
 	}
+	client := memcache.NewFromSelector(all)
+	client.MaxIdleConns = 64 // as many as callers ask at a time
+	if secure {
+		client.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := files.Dial(ctx, network, addr)
+			if err != nil { // also if a certificate is refused: nothing was sent
+				return nil, &net.OpError{Op: "dial", Net: network, Addr: server(addr), Err: err}
+			}
+			return conn, nil
+		}
+	}
+	return New(client, append(opts, func(b *Backend) { b.own = true })...)
 }
 
 // servers picks the server of a key as memcache.ServerList does, but leaves names to the dialer: they are resolved anew each time, and
@@ -110,11 +90,8 @@ func (s servers) Each(f func(net.Addr) error) error {
 	return nil
 }
 
-// server is a host and a port.
+// server is a host and a port, as a net.Addr.
 type server string
 
-// Network implements net.Addr.
-func (server) Network() string { return "tcp" }
-
-// String implements net.Addr.
+func (server) Network() string  { return "tcp" }
 func (s server) String() string { return string(s) }

@@ -111,7 +111,7 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences",
-		knows:   []string{"distributed", "distributed/keepalive", "internal/tlsfile"},
+		knows:   []string{"distributed", "distributed/driver/register", "internal/tlsfile"},
 		imports: []string{memcachedClient},
 	},
 

@@ -1,0 +1,113 @@
+package memcachelock
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver/register"
+)
+
+// store is memcached as a register.Store. One danger is left: the unique numbers begin anew in a server that is restarted between a gets
+// and its cas, which may meet its like there. By then the server has forgotten all locks anyway.
+type store struct{ client *memcache.Client }
+
+var _ register.Store = store{}
+
+// Get implements register.Store.
+func (s store) Get(_ context.Context, key string) (register.Document, error) {
+	item, err := s.client.Get(itemKey(key))
+	switch {
+	case errors.Is(err, memcache.ErrCacheMiss):
+		return register.Document{}, nil
+	case err == nil && item.CasID == 0:
+		err = errors.New("the server runs without cas (-C)")
+		fallthrough
+	case err != nil:
+		return register.Document{}, sorted(err)
+	}
+	return register.Document{Data: item.Value, Version: item.CasID}, nil
+}
+
+// GetMany implements register.Store. The client waits for all servers that it asks.
+func (s store) GetMany(_ context.Context, keys []string) (map[string]register.Document, error) {
+	names, docs := make([]string, len(keys)), make(map[string]register.Document, len(keys))
+	for i, key := range keys {
+		names[i] = itemKey(key)
+	}
+	items, err := s.client.GetMulti(names)
+	for i, name := range names {
+		if item := items[name]; item != nil {
+			docs[keys[i]] = register.Document{Data: item.Value, Version: item.CasID}
+		}
+	}
+	if err != nil {
+		err = sorted(err)
+	}
+	return docs, err
+}
+
+// Put implements register.Store.
+func (s store) Put(_ context.Context, key string, data []byte, from uint64, keep time.Duration) error {
+	return s.write(&memcache.Item{Key: itemKey(key), Value: data, CasID: from, Expiration: seconds(keep)})
+}
+
+// Delete implements register.Store. An expiry in the past removes the item.
+func (s store) Delete(_ context.Context, key string, from uint64) error {
+	return s.write(&memcache.Item{Key: itemKey(key), CasID: from, Expiration: -1})
+}
+
+func (s store) write(item *memcache.Item) (err error) {
+	if item.CasID == 0 {
+		err = s.client.Add(item)
+	} else {
+		err = s.client.CompareAndSwap(item)
+	}
+	if err == nil {
+		return nil
+	}
+	return sorted(err)
+}
+
+// seconds of an expiry are 2 more, since memcached's end when its timer ticks, and may be skipped.
+func seconds(keep time.Duration) int32 { return int32((keep+time.Second-1)/time.Second) + 2 }
+
+// sorted says what an error of the client's means to a caller.
+func sorted(err error) error {
+	var network *net.OpError
+	var timeout net.Error
+	kind := distributed.ErrRefused
+	switch {
+	case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCASConflict), errors.Is(err, memcache.ErrCacheMiss):
+		return register.ErrConflict
+	case errors.As(err, new(*memcache.ConnectTimeoutError)), errors.As(err, &network) && network.Op == "dial":
+		kind = distributed.ErrUnreached
+	case errors.As(err, &timeout), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return distributed.Unavailable("memcachelock", err)
+	}
+	return distributed.Unavailable("memcachelock", err, kind)
+}
+
+const (
+	maxKey = 250 // bytes, of memcached
+	plain  = "wllock:"
+	hashed = "wllock#"
+)
+
+// itemKey is the key of a lock's item: behind a prefix, since a cache may use the same server, the lock's own, or its hash
+// where memcached allows no such key.
+func itemKey(key string) string {
+	refused := func(r rune) bool { return r <= ' ' || r == 0x7f }
+	if len(plain+key) <= maxKey && !strings.ContainsFunc(key, refused) {
+		return plain + key
+	}
+	return hashed + fmt.Sprintf("%x", sha256.Sum256([]byte(key)))
+}
