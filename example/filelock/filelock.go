@@ -3,154 +3,133 @@
 // Package filelock is an example of a backend: a lock service for the processes of one machine, in a directory.
 // docs/backend-howto.md refers to it.
 //
-// Each key has a file with its owners and its queue. It is changed under flock and replaced by rename, so it is never half
-// written. There is no server: every change first drops what has expired, and every process polls the files of its places
-// and leases.
+// Each key has a file with the document of its lock. It is changed under flock and replaced by rename, so it is never half written. What is
+// in the document, and what becomes of a request, is package register's affair.
 //
-// Limits: one machine (flock, and one clock for all) and a local file system. A hand-over takes half a poll, and polls
-// read a file for each place and lease. Files stay when their keys are not used any more. While a process is stopped in
-// the middle of a change, calls for that key fail with ErrUnavailable.
+// Limits: one machine (flock) and a local file system, and no fences. The lock files stay when their keys are not used any more. While a
+// process is stopped in the middle of a change, calls for that key fail with ErrUnavailable.
 package filelock
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
+	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
+	"math/rand/v2"
 	"os"
-	"slices"
-	"sync"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/keepalive"
+	"github.com/wllock/wllock/distributed/driver/register"
 )
 
-// pollInterval is how often the files in use are read: a hand-over takes half of it.
-const pollInterval = 5 * time.Millisecond
-
-// Backend is a distributed.Backend over a directory.
-type Backend struct {
-	dir    string
-	keeper *keepalive.Keeper
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup // releases in the background; Add under mu, unless closed
-	poller sync.WaitGroup
-
-	mu     sync.Mutex // guards all below; not held during I/O
-	closed bool
-	places map[*place]bool
-	leases map[*lease]bool // that are held, or whose release has failed
-}
-
 // New returns a Backend over dir, which it creates if needed. All processes that name the same directory share its locks.
-func New(dir string) (*Backend, error) {
+func New(dir string) (*register.Backend, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filelock: %w", err)
 	}
-	b := &Backend{dir: dir, places: map[*place]bool{}, leases: map[*lease]bool{}}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.keeper = keepalive.NewKeeper(b.renew)
-	b.poller.Go(b.poll)
-	return b, nil
+	return register.New("filelock", store{dir}), nil
 }
 
-// Enter implements distributed.Backend. One change of the key's file releases prev and takes the lock or a place.
-func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if req.TTL < distributed.MinTTL {
-		return nil, nil, fmt.Errorf("filelock: lease TTL %v is below %v", req.TTL, distributed.MinTTL)
-	}
-	if err := req.Unlimited(); err != nil {
-		return nil, nil, fmt.Errorf("filelock: %w", err)
-	}
-	prev, ok := distributed.As[*lease](req.Prev)
-	if ok = ok && prev.backend == b && prev.key == req.Key && prev.Instance == req.Instance; ok {
-		prev.Finish() // before the change: from here on it is neither renewed nor reported lost
-	}
-	c := &claim{ID: rand.Text(), Instance: req.Instance, Shared: req.Mode == distributed.Shared, TTL: req.TTL}
-	var granted, queued, released bool
-	err := b.update(ctx, req.Key, func(s *state, now time.Time) {
-		if ok {
-			released = prev.removeFrom(s)
-			s.advance(now) // the queue comes first
+// store is a directory as a register.Store.
+type store struct{ dir string }
+
+// file returns the name of a key's file. Keys may contain any character.
+func (s store) file(key string) string {
+	return filepath.Join(s.dir, fmt.Sprintf("%.16x", sha256.Sum256([]byte(key))))
+}
+
+// Get implements register.Store. It needs no lock, since rename never shows half of a file. The first line of a file is its version, and when
+// to forget it.
+func (s store) Get(_ context.Context, key string) (register.Document, error) {
+	text, err := os.ReadFile(s.file(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err = os.Stat(s.dir); err == nil {
+			return register.Document{}, nil
 		}
-		granted = len(s.Queue) == 0 && s.admits(c)
-		queued = !granted && !req.NoWait
-		if granted || queued {
-			c.Expires = now.Add(distributed.ClaimWindow(c.TTL)).UnixNano()
-			s.Queue = append(s.Queue, c) // from which update advances it
-		}
-	})
-	if err != nil {
-		if released {
-			prev.released.Store(false) // it is still in the file
-		}
-		return nil, nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if ok {
-		delete(b.leases, prev)
+	head, data, _ := bytes.Cut(text, []byte("\n"))
+	var version uint64
+	var until int64
+	if err == nil {
+		_, err = fmt.Sscan(string(head), &version, &until)
 	}
 	switch {
-	case b.closed: // c expires within the claim window
-		return nil, nil, distributed.ErrClosed
-	case granted:
-		return b.keep(req.Key, c, nil), nil, nil
-	case queued:
-		p := &place{backend: b, key: req.Key, claim: *c, granted: make(chan distributed.Lease, 1)}
-		b.places[p] = true
-		return nil, p, nil
+	case err != nil:
+		return register.Document{}, distributed.Unavailable("filelock", err)
+	case time.Now().UnixNano() >= until:
+		return register.Document{}, nil
 	}
-	return nil, nil, distributed.ErrHeld
+	return register.Document{Data: data, Version: version}, nil
 }
 
-// Ping implements distributed.Backend.
-func (b *Backend) Ping(ctx context.Context) error {
-	return b.update(ctx, "", func(*state, time.Time) {})
+// GetMany implements register.Store.
+func (s store) GetMany(ctx context.Context, keys []string) (docs map[string]register.Document, err error) {
+	docs = map[string]register.Document{}
+	for _, key := range keys {
+		d, failed := s.Get(ctx, key)
+		if failed != nil {
+			err = failed
+			continue
+		}
+		docs[key] = d
+	}
+	return docs, err
 }
 
-// Close implements distributed.Backend. What it cannot remove from the files expires.
-func (b *Backend) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	places := b.places
-	b.places = nil
-	b.mu.Unlock()
-	for p := range places {
-		close(p.granted)
-		_ = p.remove()
+// Put implements register.Store.
+func (s store) Put(ctx context.Context, key string, data []byte, from uint64, keep time.Duration) error {
+	return s.change(ctx, key, from, func(file string) error {
+		head := fmt.Sprintln(rand.Uint64()|1, time.Now().Add(keep).UnixNano())
+		if err := os.WriteFile(file+".new", append([]byte(head), data...), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(file+".new", file)
+	})
+}
+
+// Delete implements register.Store.
+func (s store) Delete(ctx context.Context, key string, from uint64) error {
+	return s.change(ctx, key, from, os.Remove)
+}
+
+const (
+	// lockWait bounds how long a change waits for its file.
+	lockWait = time.Second
+	lockPoll = time.Millisecond / 4
+)
+
+// change changes a key's file under its lock, if it has the version from. It polls, because a blocked flock would not end.
+func (s store) change(ctx context.Context, key string, from uint64, do func(file string) error) error {
+	file := s.file(key)
+	f, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return distributed.Unavailable("filelock", err)
 	}
-	b.tasks.Wait()
-	b.cancel()
-	b.keeper.Close()
-	b.poller.Wait()
+	defer func() { _ = f.Close() }() // which unlocks it, as does the end of the process
+	for start := time.Now(); ; time.Sleep(lockPoll) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		busy := errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR)
+		if !busy || time.Since(start) > lockWait {
+			break
+		}
+	}
+	if err == nil {
+		d, failed := s.Get(ctx, key)
+		switch {
+		case failed != nil:
+			return failed
+		case d.Version != from:
+			return register.ErrConflict
+		}
+		err = do(file)
+	}
+	if err != nil {
+		return distributed.Unavailable("filelock", err)
+	}
 	return nil
-}
-
-// poll looks for grants, losses and waiters in the files, until Close.
-func (b *Backend) poll() {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-b.ctx.Done():
-			return
-		}
-		b.mu.Lock()
-		places, leases := slices.Collect(maps.Keys(b.places)), slices.Collect(maps.Keys(b.leases))
-		b.mu.Unlock()
-		for _, p := range places {
-			if s, _, err := b.read(p.key); err == nil {
-				p.look(s, time.Now())
-			}
-		}
-		for _, l := range leases {
-			if s, _, err := b.read(l.key); err == nil {
-				l.look(s, time.Now())
-			}
-		}
-	}
 }
