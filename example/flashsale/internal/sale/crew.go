@@ -54,7 +54,7 @@ func (c *crew) close() {
 // counted.
 func (c *crew) run(ctx context.Context) (Result, error) {
 	c.start = time.Now()
-	leave, sent := func() []time.Duration { return nil }, c.shop.Statements()
+	leave := func() []time.Duration { return nil }
 	if c.Modes != nil {
 		leave = visitors(ctx, c.look)
 	}
@@ -68,7 +68,7 @@ func (c *crew) run(ctx context.Context) (Result, error) {
 	}
 	instances.Wait()
 	visits, r := leave(), c.take()
-	r.Visits, r.Statements = visits, c.shop.Statements()-sent
+	r.Visits, r.Statements = visits, c.shop.Statements.Load()
 	return r, context.Cause(ctx)
 }
 

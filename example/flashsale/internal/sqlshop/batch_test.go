@@ -16,11 +16,11 @@ func TestBatchFenced(t *testing.T) {
 		for i := range buyers {
 			buyers[i] = fmt.Sprint(i)
 		}
-		before := s.Statements()
+		before := s.Statements.Load()
 		sold, err := s.BatchFenced(ctx, "p", buyers, 7)
 		require.NoError(t, err)
 		assert.Equal(t, 64, sold)
-		assert.LessOrEqual(t, s.Statements()-before, int64(6), "claim, BEGIN, UPDATE, INSERT, COMMIT; MySQL reads after the claim")
+		assert.LessOrEqual(t, s.Statements.Load()-before, int64(6), "claim, BEGIN, UPDATE, INSERT, COMMIT; MySQL reads after the claim")
 		_, err = s.BatchFenced(ctx, "p", buyers, 7)
 		require.ErrorIs(t, err, ErrStaleFence, "a fence is a batch's own")
 		sold, err = s.BatchFenced(ctx, "p", buyers, 8)

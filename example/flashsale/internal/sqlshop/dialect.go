@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"modernc.org/sqlite" // and the driver "sqlite"
+	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
 // dialect is what differs between the databases.
@@ -17,22 +17,25 @@ type dialect struct {
 	numbered     bool                             // parameters are $1, $2 and not ?
 	forUpdate    string                           // ends a SELECT that locks the row
 	returning    bool                             // knows UPDATE ... RETURNING
-	transient    func(error) bool
-	programs     []string // that the server may be; nil: there is none
+	busy         []string                         // codes of errors after which the same transaction may be tried again: another one was in its way
+	programs     []string                         // that the server may be; nil: there is none
 }
 
 var dialects = map[string]*dialect{
 	"sqlite": {
-		name: "SQLite", driver: "sqlite", dsn: sqliteDSN, orderID: "INTEGER PRIMARY KEY", returning: true, transient: busySQLite,
+		name: "SQLite", driver: "sqlite", dsn: sqliteDSN, orderID: "INTEGER PRIMARY KEY", returning: true,
+		busy: []string{"5", "6"}, // somebody else writes: another process, or this one
 		// no FOR UPDATE: a transaction that begins IMMEDIATE locks the whole file
 	},
 	"mysql": {
 		name: "MySQL", driver: "mysql", dsn: mysqlDSN, orderID: "BIGINT AUTO_INCREMENT PRIMARY KEY", forUpdate: " FOR UPDATE",
-		transient: busyMySQL, programs: []string{"mariadbd", "mysqld"},
+		busy:     []string{"1020", "1205", "1213"}, // changed since it was read (MariaDB, snapshot isolation); lock wait time-out; deadlock
+		programs: []string{"mariadbd", "mysqld"},
 	},
 	"postgres": {
 		name: "PostgreSQL", driver: "pgx", dsn: postgresDSN, orderID: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-		numbered: true, forUpdate: " FOR UPDATE", returning: true, transient: busyPostgres,
+		numbered: true, forUpdate: " FOR UPDATE", returning: true,
+		busy:     []string{"40001", "40P01", "55P03"}, // serialization failure; deadlock; lock not available
 		programs: []string{"postgres"},
 	},
 }
@@ -52,29 +55,22 @@ func (d *dialect) sql(query string) string {
 	return b.String()
 }
 
-// The errors after which the same transaction may be tried again: the database has rolled it back because of another one. Those of servers
-// are told without the types of their drivers, which not every program links.
-
-const (
-	sqliteBusy   = 5 // SQLITE_BUSY: somebody else writes
-	sqliteLocked = 6 // SQLITE_LOCKED: the same, within a process
-	primaryCode  = 0xff
-)
-
-func busySQLite(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	return ok && slices.Contains([]int{sqliteBusy, sqliteLocked}, e.Code()&primaryCode)
+// transient reports whether the database has rolled a transaction back because of another one.
+func (d *dialect) transient(err error) bool {
+	return err != nil && slices.Contains(d.busy, codeOf(err))
 }
 
-// 1020: the record has changed since it was read (MariaDB, snapshot isolation); 1205: lock wait time-out; 1213: deadlock.
-func busyMySQL(err error) bool {
-	return slices.ContainsFunc([]string{"1020", "1205", "1213"}, func(code string) bool {
-		return err != nil && strings.Contains(err.Error(), "Error "+code+" (")
-	})
-}
-
-// 40001: serialization failure; 40P01: deadlock; 55P03: lock not available.
-func busyPostgres(err error) bool {
-	var e interface{ SQLState() string }
-	return errors.As(err, &e) && slices.Contains([]string{"40001", "40P01", "55P03"}, e.SQLState())
+// codeOf is the database's code of an error. It knows no type of a driver, because not every program links all.
+func codeOf(err error) string {
+	var sqlite interface{ Code() int }
+	var postgres interface{ SQLState() string }
+	switch {
+	case errors.As(err, &sqlite):
+		return strconv.Itoa(sqlite.Code() & 0xff) // the rest says more about the same
+	case errors.As(err, &postgres):
+		return postgres.SQLState()
+	}
+	_, text, _ := strings.Cut(err.Error(), "Error ") // MySQL: Error 1213 (40001): Deadlock found
+	code, _, _ := strings.Cut(text, " ")
+	return code
 }

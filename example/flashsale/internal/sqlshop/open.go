@@ -1,3 +1,11 @@
+// Package sqlshop is the shop of the flash sale on a database that is already there: SQLite, MariaDB, MySQL or PostgreSQL.
+// It has five ways not to oversell, and the one that does: order.go has a function for each. A visit goes this way:
+//
+//	buyer ─▶ connection from the pool ─▶ read ─▶ think ─▶ write the stock and the order, in one transaction ─▶ answer
+//	          (patience ends here)                         (repeated after a deadlock or a conflict, a bounded number of times)
+//
+// Everything that differs between the databases is in dialect.go. SQLite's driver comes with the package; those of servers are the
+// program's, which imports github.com/go-sql-driver/mysql and github.com/jackc/pgx/v5/stdlib.
 package sqlshop
 
 import (
@@ -24,13 +32,13 @@ const Temporary = "sqlite"
 
 // Shop is the shop of one process.
 type Shop struct {
-	URL        string // of the database, for others; that of a temporary file is of this one
+	URL        string       // of the database, for others; that of a temporary file is of this one
+	Statements atomic.Int64 // that orders have sent, BEGIN and COMMIT included
 	db         *sql.DB
 	dialect    *dialect
 	pool       int
 	dir        string // of a temporary file
 	think      func(context.Context) error
-	statements atomic.Int64
 }
 
 // Open opens the shop with a pool of connections. think is what an order does between reading the stock and writing it: a price,
@@ -57,9 +65,6 @@ func (s *Shop) Close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// Statements is how many the orders have sent, BEGIN and COMMIT included.
-func (s *Shop) Statements() int64 { return s.statements.Load() }
-
 // Connect opens the whole pool, so that a sale does not begin with it.
 func (s *Shop) Connect(ctx context.Context) error {
 	for range s.pool {
@@ -84,14 +89,14 @@ func Check(url string) error {
 	return err
 }
 
-// parse returns the dialect of a URL, and its database, which is opened when it is used. The program links the drivers: see doc.go.
+// parse returns the dialect of a URL, and its database, which is opened when it is used.
 func parse(name string) (*dialect, *sql.DB, error) {
 	scheme, _, _ := strings.Cut(name, ":")
 	d := dialects[strings.Replace(scheme, "postgresql", "postgres", 1)]
 	switch {
 	case d == nil || scheme != "sqlite" && !strings.Contains(name, "://"):
 		return nil, nil, errors.New("no database of this kind")
-	case !slices.Contains(sql.Drivers(), d.driver):
+	case !slices.Contains(sql.Drivers(), d.driver): // which the program links
 		return nil, nil, fmt.Errorf("this program has no driver for %s://, go run ./example/flashsale/full has", scheme)
 	}
 	dsn, err := d.dsn(name)

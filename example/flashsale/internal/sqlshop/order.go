@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 )
 
 var (
@@ -16,42 +17,36 @@ var (
 	ErrContended = errors.New("too many others order the same")
 )
 
+const writeStock = `UPDATE flashsale_stock SET qty = ? WHERE id = ?`
+
 // ReadThenWrite is how most shops sell: read the stock, think, write the stock less one. Every statement is correct, and so is
 // the transaction, but two orders that read the same stock sell the same piece twice.
 func (s *Shop) ReadThenWrite(ctx context.Context, product, buyer string) error {
-	row, err := s.read(ctx, product)
+	row, err := s.readAndThink(ctx, product)
 	if err != nil {
 		return err
 	}
-	if err := s.think(ctx); err != nil {
-		return err
-	}
 	return s.repeat(ctx, func(tx *transaction) error {
-		err := orElse(tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ?`, row.qty-1, product), nil) // another may have written the same
-		if err != nil {
+		if err := tx.change(nil, writeStock, row.qty-1, product); err != nil { // another may have written the same
 			return err
 		}
-		return tx.addOrder(product, buyer, 0)
+		return tx.addOrders(product, 0, buyer)
 	})
 }
 
 // Optimistic writes only if nobody has written since it read, by a version column, and begins again otherwise.
 func (s *Shop) Optimistic(ctx context.Context, product, buyer string) error {
 	return s.retry(ctx, func() error {
-		row, err := s.read(ctx, product)
+		row, err := s.readAndThink(ctx, product)
 		if err != nil {
 			return err
 		}
-		if err := s.think(ctx); err != nil {
-			return err
-		}
 		return s.whole(ctx, func(tx *transaction) error {
-			err := tx.change(`UPDATE flashsale_stock SET qty = ?, version = version + 1 WHERE id = ? AND version = ?`,
-				row.qty-1, product, row.version)
-			if err != nil {
-				return orElse(err, errConflict)
+			const write = `UPDATE flashsale_stock SET qty = ?, version = version + 1 WHERE id = ? AND version = ?`
+			if err := tx.change(errConflict, write, row.qty-1, product, row.version); err != nil {
+				return err
 			}
-			return tx.addOrder(product, buyer, 0)
+			return tx.addOrders(product, 0, buyer)
 		})
 	})
 }
@@ -61,16 +56,13 @@ func (s *Shop) Optimistic(ctx context.Context, product, buyer string) error {
 func (s *Shop) Pessimistic(ctx context.Context, product, buyer string) error {
 	return s.repeat(ctx, func(tx *transaction) error {
 		row, err := tx.readForUpdate(product)
-		if err != nil {
+		if row, err = s.considered(tx.ctx, row, err); err != nil {
 			return err
 		}
-		if err := s.think(tx.ctx); err != nil {
+		if err := tx.change(errConflict, writeStock, row.qty-1, product); err != nil {
 			return err
 		}
-		if err := tx.change(`UPDATE flashsale_stock SET qty = ? WHERE id = ?`, row.qty-1, product); err != nil {
-			return err
-		}
-		return tx.addOrder(product, buyer, 0)
+		return tx.addOrders(product, 0, buyer)
 	})
 }
 
@@ -81,10 +73,10 @@ func (s *Shop) OneStatement(ctx context.Context, product, buyer string) error {
 		return err
 	}
 	return s.repeat(ctx, func(tx *transaction) error {
-		if err := tx.change(`UPDATE flashsale_stock SET qty = qty - 1 WHERE id = ? AND qty > 0`, product); err != nil {
-			return orElse(err, ErrSoldOut)
+		if err := tx.change(ErrSoldOut, `UPDATE flashsale_stock SET qty = qty - 1 WHERE id = ? AND qty > 0`, product); err != nil {
+			return err
 		}
-		return tx.addOrder(product, buyer, 0)
+		return tx.addOrders(product, 0, buyer)
 	})
 }
 
@@ -94,15 +86,35 @@ func (s *Shop) OrderFenced(ctx context.Context, product, buyer string, fence uin
 	return err
 }
 
+// BatchFenced sells to many buyers under one lock and one fence: one claim, one thought and one transaction serve all of them. It returns
+// how many have bought, first come, first served; nothing was left for the others. After an error none has.
+//
+// Its first statement claims the stock for the fence, and its transaction writes only if the claim still stands, so a holder that was
+// paused past the end of its lease changes nothing. A check in the transaction alone is not enough, because two orders may have read the
+// same stock by then. The transaction ends with the lock's context.
+func (s *Shop) BatchFenced(ctx context.Context, product string, buyers []string, fence uint64) (sold int, err error) {
+	row, err := s.claim(ctx, product, int64(fence))
+	if row, err = s.considered(ctx, row, err); err != nil {
+		return 0, err
+	}
+	sold = int(min(row.qty, int64(len(buyers))))
+	err = s.retry(ctx, func() error {
+		return s.inTx(ctx, s.db.BeginTx, func(tx *transaction) error {
+			err := tx.change(ErrStaleFence, writeStock+` AND fence = ?`, row.qty-int64(sold), product, int64(fence))
+			if err != nil {
+				return err
+			}
+			return tx.addOrders(product, int64(fence), buyers[:sold]...)
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	return sold, nil
+}
+
 // row is what orders read of a product.
 type row struct{ qty, version int64 }
-
-func (r row) orSoldOut(err error) (row, error) {
-	if err == nil && r.qty <= 0 {
-		err = ErrSoldOut
-	}
-	return r, err
-}
 
 const selectStock = `SELECT qty, version FROM flashsale_stock WHERE id = ?`
 
@@ -114,17 +126,33 @@ func (s *Shop) Look(ctx context.Context, product string) error {
 func (s *Shop) read(ctx context.Context, product string) (r row, err error) {
 	err = s.retry(ctx, func() error {
 		return s.connected(ctx, func(ctx context.Context, conn *sql.Conn) error {
-			s.statements.Add(1)
+			s.Statements.Add(1)
 			return conn.QueryRowContext(ctx, s.dialect.sql(selectStock), product).Scan(&r.qty, &r.version)
 		})
 	})
-	return r.orSoldOut(err)
+	return r, err
+}
+
+// considered ends a read of an order: nothing left is its answer; otherwise it thinks.
+func (s *Shop) considered(ctx context.Context, r row, err error) (row, error) {
+	switch {
+	case err == nil && r.qty <= 0:
+		err = ErrSoldOut
+	case err == nil:
+		err = s.think(ctx)
+	}
+	return r, err
+}
+
+func (s *Shop) readAndThink(ctx context.Context, product string) (row, error) {
+	r, err := s.read(ctx, product)
+	return s.considered(ctx, r, err)
 }
 
 func (tx *transaction) readForUpdate(product string) (r row, err error) {
-	tx.shop.statements.Add(1)
+	tx.shop.Statements.Add(1)
 	err = tx.QueryRowContext(tx.ctx, tx.shop.dialect.sql(selectStock+tx.shop.dialect.forUpdate), product).Scan(&r.qty, &r.version)
-	return r.orSoldOut(err)
+	return r, err
 }
 
 const claimStock = `UPDATE flashsale_stock SET fence = ? WHERE id = ? AND fence < ?`
@@ -134,7 +162,7 @@ const claimStock = `UPDATE flashsale_stock SET fence = ? WHERE id = ? AND fence 
 // callers exclude.
 func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, err error) {
 	err = s.retry(ctx, func() error {
-		s.statements.Add(1)
+		s.Statements.Add(1)
 		if s.dialect.returning {
 			return s.db.QueryRowContext(ctx, s.dialect.sql(claimStock+` RETURNING qty, version`), fence, product, fence).Scan(&r.qty, &r.version)
 		}
@@ -145,11 +173,21 @@ func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, e
 		if n, err := done.RowsAffected(); err != nil || n == 0 {
 			return cmp.Or(err, sql.ErrNoRows)
 		}
-		s.statements.Add(1)
+		s.Statements.Add(1)
 		return s.db.QueryRowContext(ctx, s.dialect.sql(selectStock+` AND fence = ?`), product, fence).Scan(&r.qty, &r.version)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return row{}, ErrStaleFence
+		err = ErrStaleFence
 	}
-	return r.orSoldOut(err)
+	return r, err
+}
+
+// addOrders writes all orders in one statement.
+func (tx *transaction) addOrders(product string, fence int64, buyers ...string) error {
+	args := make([]any, 0, 3*len(buyers))
+	for _, buyer := range buyers {
+		args = append(args, product, buyer, fence)
+	}
+	rows := strings.Repeat(", (?, ?, ?)", len(buyers))[len(", "):]
+	return tx.change(nil, `INSERT INTO flashsale_orders (product, buyer, fence) VALUES `+rows, args...)
 }

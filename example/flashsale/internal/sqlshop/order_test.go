@@ -110,23 +110,11 @@ func TestManyBuyersOfTwoShops(t *testing.T) {
 	})
 }
 
-func TestOrderFenced(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
-		s := create(t, url, 2, atOnce)
-		ctx := t.Context()
-		require.NoError(t, s.OrderFenced(ctx, "p", "a", 7))
-		assert.ErrorIs(t, s.OrderFenced(ctx, "p", "b", 6), ErrStaleFence)
-		require.NoError(t, s.OrderFenced(ctx, "p", "b", 9))
-		assert.ErrorIs(t, s.OrderFenced(ctx, "p", "c", 10), ErrSoldOut)
-		s.expect(t, Audit{Sold: 2})
-	})
-}
-
 func TestAuditSeesFencesOutOfOrder(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := create(t, url, 5, atOnce)
 		for _, fence := range []int64{3, 5, 5, 4, 6, 0} {
-			require.NoError(t, s.whole(t.Context(), func(tx *transaction) error { return tx.addOrder("p", "a", fence) }))
+			require.NoError(t, s.whole(t.Context(), func(tx *transaction) error { return tx.addOrders("p", fence, "a") }))
 		}
 		s.expect(t, Audit{Sold: 6, Left: 5, OutOfOrder: 3, Fallen: 2})
 	})
@@ -157,7 +145,7 @@ func TestPatienceEndsNoTransaction(t *testing.T) {
 		s := create(t, url, 1, atOnce)
 		require.NoError(t, s.whole(ctx, func(tx *transaction) error {
 			cancel()
-			return tx.addOrder("p", "a", 0)
+			return tx.addOrders("p", 0, "a")
 		}))
 		s.expect(t, Audit{Sold: 1, Left: 1, OutOfOrder: 1})
 	})

@@ -68,9 +68,9 @@ func TestEveryStatementIsCounted(t *testing.T) {
 		s := create(t, url, 1, atOnce)
 		require.NoError(t, s.Connect(t.Context()))
 		for _, want := range []int64{4, 3} { // BEGIN, UPDATE, INSERT, COMMIT; then BEGIN, UPDATE, ROLLBACK
-			before := s.Statements()
+			before := s.Statements.Load()
 			_ = s.OneStatement(t.Context(), "p", "a")
-			assert.Equal(t, want, s.Statements()-before)
+			assert.Equal(t, want, s.Statements.Load()-before)
 		}
 	})
 }

@@ -36,19 +36,18 @@ func (s *Shop) execAll(ctx context.Context, statements ...string) error {
 	return nil
 }
 
+const fillStock = `INSERT INTO flashsale_stock (id, qty) VALUES (?, ?)`
+
 // Join joins a sale that other servers may have opened: what is missing is created, and the stock is filled if the product
 // is new. It returns the stock. Servers that begin together all do all of it: each step may find that another was first.
 func (s *Shop) Join(ctx context.Context, product string, qty int) (left int64, err error) {
 	if err := s.createMissing(ctx); err != nil {
 		return 0, err
 	}
-	_, filled := s.db.ExecContext(ctx, s.dialect.sql(`INSERT INTO flashsale_stock (id, qty) VALUES (?, ?)`), product, qty)
+	_, filled := s.db.ExecContext(ctx, s.dialect.sql(fillStock), product, qty)
 	r, err := s.read(ctx, product)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return 0, filled
-	case errors.Is(err, ErrSoldOut):
-		return 0, nil
+	if errors.Is(err, sql.ErrNoRows) {
+		err = filled
 	}
 	return r.qty, err
 }
@@ -57,11 +56,11 @@ func (s *Shop) Join(ctx context.Context, product string, qty int) (left int64, e
 func (s *Shop) Stock(ctx context.Context, product string, qty int) error {
 	return s.whole(ctx, func(tx *transaction) error {
 		for _, old := range []string{`DELETE FROM flashsale_orders WHERE product = ?`, `DELETE FROM flashsale_stock WHERE id = ?`} {
-			if err := orElse(tx.change(old, product), nil); err != nil {
+			if err := tx.change(nil, old, product); err != nil {
 				return err
 			}
 		}
-		return tx.change(`INSERT INTO flashsale_stock (id, qty) VALUES (?, ?)`, product, qty)
+		return tx.change(nil, fillStock, product, qty)
 	})
 }
 

@@ -8,20 +8,8 @@ import (
 	"time"
 )
 
-var (
-	// errNoRow says that a statement changed nothing: its condition was not met.
-	errNoRow = errors.New("no row was changed")
-	// errConflict says that somebody has written since the stock was read.
-	errConflict = errors.New("the stock has changed since it was read")
-)
-
-// orElse returns instead for errNoRow, and every other error as it is.
-func orElse(err, instead error) error {
-	if errors.Is(err, errNoRow) {
-		return instead
-	}
-	return err
-}
+// errConflict says that somebody has written since the stock was read.
+var errConflict = errors.New("the stock has changed since it was read")
 
 const (
 	// maxTries bounds the statements that one buyer can cost. With the longest pause it is a few seconds.
@@ -29,6 +17,8 @@ const (
 	// firstPause is about an order; doubling it up to longestPause lets a crowd of n spread over n orders.
 	firstPause   = time.Millisecond
 	longestPause = 64 * time.Millisecond
+	// longestTx bounds a transaction, beyond anything that a row that others hold should cost.
+	longestTx = 30 * time.Second
 )
 
 // retry tries again after a conflict and after a transient error of the database, until ctx ends.
@@ -57,16 +47,6 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// transaction is one of a Shop.
-type transaction struct {
-	*sql.Tx
-	ctx  context.Context
-	shop *Shop
-}
-
-// longestTx bounds a transaction, beyond anything that a row that others hold should cost.
-const longestTx = 30 * time.Second
-
 // connected waits for a connection while patience lasts. The end of patience does not cut off what then runs on it: after a
 // COMMIT without an answer nobody would know whether the piece is sold.
 func (s *Shop) connected(patience context.Context, do func(context.Context, *sql.Conn) error) error {
@@ -78,6 +58,13 @@ func (s *Shop) connected(patience context.Context, do func(context.Context, *sql
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(patience), longestTx)
 	defer cancel()
 	return do(ctx, conn)
+}
+
+// transaction is one of a Shop.
+type transaction struct {
+	*sql.Tx
+	ctx  context.Context
+	shop *Shop
 }
 
 // whole runs a transaction for a buyer with that patience.
@@ -92,22 +79,22 @@ func (s *Shop) repeat(patience context.Context, do func(*transaction) error) err
 
 // inTx runs a transaction of a pool or a connection, which ends with ctx.
 func (s *Shop) inTx(ctx context.Context, begin func(context.Context, *sql.TxOptions) (*sql.Tx, error), do func(*transaction) error) error {
-	s.statements.Add(1)
+	s.Statements.Add(1)
 	tx, err := begin(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-	defer s.statements.Add(1)            // COMMIT, or ROLLBACK
+	defer s.Statements.Add(1)            // COMMIT, or ROLLBACK
 	if err := do(&transaction{Tx: tx, ctx: ctx, shop: s}); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// change runs a statement that changes one row. errNoRow: it changed none.
-func (tx *transaction) change(query string, args ...any) error {
-	tx.shop.statements.Add(1)
+// change runs a statement. If it changes no row, because its condition is not met, the error is otherwise.
+func (tx *transaction) change(otherwise error, query string, args ...any) error {
+	tx.shop.Statements.Add(1)
 	done, err := tx.ExecContext(tx.ctx, tx.shop.dialect.sql(query), args...)
 	if err != nil {
 		return err
@@ -115,9 +102,5 @@ func (tx *transaction) change(query string, args ...any) error {
 	if n, err := done.RowsAffected(); err != nil || n > 0 {
 		return err
 	}
-	return errNoRow
-}
-
-func (tx *transaction) addOrder(product, buyer string, fence int64) error {
-	return tx.addOrders(product, []string{buyer}, fence)
+	return otherwise
 }
