@@ -10,7 +10,7 @@ package main
 import (
 	"github.com/wllock/wllock/example/flashsale/internal/sale"
 	"github.com/wllock/wllock/example/flashsale/internal/stage"
-	"github.com/wllock/wllock/example/flashsale/internal/stores/all"
+	"github.com/wllock/wllock/example/flashsale/internal/stores"
 )
 
-func main() { sale.Program{Stores: all.Stores, Serve: stage.Serve}.Main() }
+func main() { sale.Program{Stores: stores.All, Allowed: stores.Allowed, Serve: stage.Serve}.Main() }

@@ -71,8 +71,8 @@ function showProcesses(state) {
       button));
   };
   const s = state.service;
-  if (s.name) row(s.name === "Redis" ? "lock service (Redis)" : s.name, s.pid, s.up, "service", s.ours && s.up, s.down);
-  for (const shop of state.shops || []) row("shop " + shop.n, shop.pid, shop.up, "shops/" + shop.n, shop.up, true);
+  if (s.name) row(s.name === "Redis" ? "lock service (Redis)" : s.name, s.pid, s.up, "service", s.ours && s.up, s.ours && !s.pid);
+  for (const shop of state.shops || []) row("shop " + shop.n, shop.pid, shop.pid > 0, "shops/" + shop.n, true, true);
   redraw($("processes"), rows);
 }
 
@@ -164,7 +164,7 @@ function showChart(sale, rounds) {
   const x = (t) => frame.left + (frame.right - frame.left) * t / time;
   const y = (n) => frame.bottom - (frame.bottom - frame.top) * n / most;
   const parts = (sale.outages || []).map(([from, to]) =>
-    draw("rect", { class: "away", x: x(from), y: frame.top, width: Math.max(x(to) - x(from), 1), height: frame.bottom - frame.top }));
+    draw("rect", { class: "away", x: x(from), y: frame.top, width: Math.max(x(to || sale.elapsed) - x(from), 1), height: frame.bottom - frame.top }));
   parts.push(
     draw("line", { class: "axis", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }),
     draw("line", { class: "axis", x1: frame.left, x2: frame.left, y1: frame.top, y2: frame.bottom }),

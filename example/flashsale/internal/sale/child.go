@@ -28,39 +28,36 @@ func IsChild() bool { return os.Getenv(childVariable) != "" }
 
 // Order is what a child is told.
 type Order struct {
-	Open      *Task `json:"open,omitempty"`
-	Go        bool  `json:"go,omitempty"`
-	Close     bool  `json:"close,omitempty"` // nobody comes any more; those inside are answered
-	Threshold *int  `json:"threshold,omitempty"`
+	Open      *Task
+	Go        bool
+	Close     bool // nobody comes any more; those inside are answered
+	Threshold *int
 }
 
 // Task is a child's part of a sale. It is sent over a pipe because URLs may contain passwords, and command lines are public.
 type Task struct {
 	Settings
-	Sale   int           `json:"sale"`   // its number
-	System string        `json:"system"` // the first part of every lock name
-	Stalls []Stall       `json:"stalls"` // which sell at the same time
-	Pool   int           `json:"pool"`   // connections to each database
-	First  int           `json:"first"`  // this child has every Stride-th instance from First on
-	Stride int           `json:"stride"`
-	Late   time.Duration `json:"late_ns"` // how long the sale has been going on
+	Sale   int     // its number
+	System string  // the first part of every lock name
+	Stalls []Stall // which sell at the same time
+	Pool   int     // connections to each database
+	First  int     // this child has every Stride-th instance from First on
+	Stride int
+	Late   time.Duration // how long the sale has been going on
 }
 
 // Stall is a way to sell and its database.
-type Stall struct {
-	Way string `json:"way"` // its ID
-	URL string `json:"url"`
-}
+type Stall struct{ Way, URL string }
 
 // News is what a child reports of a sale.
 type News struct {
-	Sale    int      `json:"sale"`
-	Ready   bool     `json:"ready,omitempty"`
-	Results []Result `json:"results,omitempty"` // of each stall: totals, and the times since the last news
-	Away    bool     `json:"away,omitempty"`    // its Locker cannot reach the lock service
-	Done    bool     `json:"done,omitempty"`    // the last news: all buyers of this child have been answered
-	Failure string   `json:"failure,omitempty"` // what kept it from selling
-	Gone    bool     `json:"-"`                 // there is no child any more
+	Sale    int
+	Ready   bool
+	Results []Result // of each stall, since the last news
+	Away    bool     // its Locker cannot reach the lock service
+	Done    bool     // the last news: all buyers of this child have been answered
+	Failure string   // what kept it from selling
+	Gone    bool     `json:"-"` // there is no child any more
 }
 
 // newsInterval is how often a child reports.
@@ -143,21 +140,27 @@ func (c *child) open(ctx context.Context, t Task) {
 
 // sell serves the buyers of a sale, at all stalls at once, and reports until all are answered.
 func (c *child) sell(ctx context.Context, sale int, crews []*crew) {
-	results := make([]Result, len(crews))
-	var all sync.WaitGroup
-	for i, one := range crews {
-		all.Go(func() { results[i], _ = one.run(ctx) }) // an interruption is the parent's
-	}
-	stop := every(newsInterval, func() {
-		n := News{Sale: sale, Away: slices.ContainsFunc(crews, (*crew).away)}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		var all sync.WaitGroup
+		for _, one := range crews {
+			all.Go(func() { _ = one.run(ctx) }) // an interruption is the parent's
+		}
+		all.Wait()
+	}()
+	for n := (News{Sale: sale}); !n.Done; n.Results = nil {
+		select {
+		case <-time.After(newsInterval):
+			n.Away = slices.ContainsFunc(crews, (*crew).away)
+		case <-over:
+			n.Away, n.Done = false, true
+		}
 		for _, one := range crews {
 			n.Results = append(n.Results, one.take())
 		}
 		c.say(n)
-	})
-	all.Wait()
-	stop()
-	c.say(News{Sale: sale, Results: results, Done: true})
+	}
 }
 
 // playTogether lets t.Stride children play a round, and merges their results. The failure of one ends all. ready is called when all are, and
@@ -190,10 +193,9 @@ func playTogether(ctx context.Context, t Task, ready func()) (all Result, err er
 		}
 		children = append(children, c)
 		t.First = n
-		_ = c.Order(Order{Open: &t}) // one that does not read has ended, and is heard of
+		c.Order(Order{Open: &t})
 	}
-	results, waiting := make([]Result, t.Stride), t.Stride
-	for selling := t.Stride; selling > 0; {
+	for waiting, selling := t.Stride, t.Stride; selling > 0; {
 		var news heard
 		select {
 		case news = <-said:
@@ -209,18 +211,15 @@ func playTogether(ctx context.Context, t Task, ready func()) (all Result, err er
 			if waiting--; waiting == 0 {
 				ready()
 				for _, c := range children {
-					_ = c.Order(Order{Go: true})
+					c.Order(Order{Go: true})
 				}
 			}
 		default:
-			results[news.from].Follow(news.Results[0])
+			all.Merge(news.Results[0])
 		}
 		if news.Done {
 			selling--
 		}
-	}
-	for _, r := range results {
-		all.Merge(r)
 	}
 	return all, nil
 }

@@ -43,7 +43,7 @@ func compare(ctx context.Context, s Settings, stdout, stderr io.Writer) (status 
 	if err != nil {
 		return 0, err
 	}
-	return s.conclude(tried, stdout, stderr), nil
+	return c.conclude(tried, stdout), nil
 }
 
 // NewSystem is unique, so that two sales do not interfere on one lock service.
@@ -51,22 +51,28 @@ func NewSystem() string { return "flashsale-" + rand.Text()[:8] }
 
 // trial is a way to sell with a pool of that size.
 type trial struct {
-	way, title string
-	pool       int
+	Way
+	pool int
 }
 
-// roundPool is the pool of rounds: SQLite has one writer at a time, and a queue in front of one connection is fair.
-const roundPool = 1
+// title is for people; rounds have no pool to compare.
+func (c *contest) title(way string, pool int) string {
+	if c.Modes == nil {
+		return way
+	}
+	return fmt.Sprintf("%s, pool %d", way, pool)
+}
 
+// trials are all of a contest. The pool of rounds has one connection: SQLite has one writer at a time, and a queue in front of it is fair.
 func (c *contest) trials() (all []trial) {
 	if c.Modes == nil {
 		for _, w := range Rounds {
-			all = append(all, trial{w.ID, w.Title, roundPool})
+			all = append(all, trial{w, 1})
 		}
 	}
 	for _, id := range c.Modes {
 		for _, pool := range c.Pools {
-			all = append(all, trial{id, fmt.Sprintf("%s, pool %d", id, pool), pool})
+			all = append(all, trial{wayOf(id), pool})
 		}
 	}
 	return all
@@ -75,28 +81,28 @@ func (c *contest) trials() (all []trial) {
 // tryAll returns the median round of every trial. The rounds are the outer loop, so that a machine that is busy for a
 // while slows down a round of every trial and not all rounds of one.
 func (c *contest) tryAll(ctx context.Context) (tried []Report, err error) {
-	played := map[trial][]Report{}
+	trials := c.trials()
+	played := make([][]Report, len(trials))
 	for range max(1, c.Rounds) {
-		for _, t := range c.trials() {
+		for i, t := range trials {
 			r, err := c.play(ctx, t)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", t.title, err)
+				return nil, fmt.Errorf("%s: %w", c.title(t.Title, t.pool), err)
 			}
-			played[t] = append(played[t], r)
+			played[i] = append(played[i], r)
 		}
 	}
-	for _, t := range c.trials() {
-		tried = append(tried, median(played[t]))
+	for _, rounds := range played {
+		tried = append(tried, median(rounds))
 	}
 	return tried, nil
 }
 
 // play fills the stock, sells, and asks the database for the result.
 func (c *contest) play(ctx context.Context, t trial) (Report, error) {
-	for product, qty := range map[string]int{t.way: c.Stock, otherProduct: 1} {
-		if err := c.office.Stock(ctx, product, qty); err != nil {
-			return Report{}, err
-		}
+	err := errors.Join(c.office.Stock(ctx, t.ID, c.Stock), c.office.Stock(ctx, otherProduct, 1))
+	if err != nil {
+		return Report{}, err
 	}
 	var before time.Duration
 	began := time.Now()
@@ -105,10 +111,10 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 		return Report{}, err
 	}
 	fmt.Fprintf(c.stderr, "%-9s %d of %d buyers answered, %d pieces sold, %.1f s\n",
-		t.title, seen.Answered(), c.Instances*c.Buyers, seen.Bought, time.Since(began).Seconds())
+		c.title(t.Title, t.pool), seen.Answered(), c.Instances*c.Buyers, seen.Bought, time.Since(began).Seconds())
 	after, known := c.office.ServerCPU()
-	a, err := c.office.Audit(ctx, t.way)
-	r := NewReport(wayOf(t.way), c.Stock, a, seen)
+	a, err := c.office.Audit(ctx, t.ID)
+	r := NewReport(t.Way, c.Stock, a, seen)
 	if c.Modes != nil {
 		r.Pool = t.pool
 	}
@@ -121,18 +127,19 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 
 // sell serves all buyers, in this process or in children. It calls ready when nobody has bought.
 func (c *contest) sell(ctx context.Context, t trial, ready func()) (Result, error) {
-	stall := Stall{Way: t.way, URL: c.office.URL}
+	stall := Stall{Way: t.ID, URL: c.office.URL}
 	task := Task{Settings: c.Settings, System: NewSystem(), Stalls: []Stall{stall}, Pool: t.pool, Stride: c.Procs}
 	if c.Procs > 1 {
 		return playTogether(ctx, task, ready)
 	}
-	one := &crew{Task: task, Stall: stall, way: wayOf(t.way), coming: ctx}
+	one := &crew{Task: task, Stall: stall, way: t.Way, coming: ctx}
 	defer one.close()
 	if err := one.open(ctx); err != nil {
 		return Result{}, err
 	}
 	ready()
-	return one.run(ctx)
+	err := one.run(ctx)
+	return one.take(), err
 }
 
 // median returns the round with the median of orders per second: a whole round, so that its columns belong together. A round
@@ -176,45 +183,54 @@ func best(tried []Report) (found []Report) {
 }
 
 // conclude prints the best trial of each way, and returns an exit status that says whether those that have to kept their promise.
-func (s Settings) conclude(tried []Report, stdout, stderr io.Writer) int {
+func (c *contest) conclude(tried []Report, stdout io.Writer) int {
 	status := StatusOK
 	for _, r := range tried {
-		name := r.Round
-		if r.Pool > 0 {
-			name = fmt.Sprintf("%s, pool %d", r.Round, r.Pool)
-		}
+		name := c.title(r.Round, r.Pool)
 		if r.Failure != "" {
-			fmt.Fprintf(stderr, "flashsale: %s: %d failed, the first with: %s\n", name, r.Failed+r.Away, r.Failure)
+			fmt.Fprintf(c.stderr, "flashsale: %s: %d failed, the first with: %s\n", name, r.Failed+r.Away, r.Failure)
 		}
-		if s.Modes == nil && !r.way.fenced {
+		if c.Modes == nil && !r.way.fenced {
 			continue // a round to compare with
 		}
 		if !r.kept() {
-			fmt.Fprintf(stderr, "flashsale: %s did not keep its promise: %d pieces oversold, %d in stock besides %d orders of %d, "+
-				"%d buyers told that they bought, %d fences out of order\n", name, r.Twice, r.Left, r.Sold, s.Stock, r.Told, r.FenceViolations)
+			fmt.Fprintf(c.stderr, "flashsale: %s did not keep its promise: %d pieces oversold, %d in stock besides %d orders of %d, "+
+				"%d buyers told that they bought, %d fences out of order\n", name, r.Twice, r.Left, r.Sold, c.Stock, r.Told, r.FenceViolations)
 		}
 		if !r.kept() || r.Failed+r.Away > 0 {
 			status = StatusFailed
 		}
 	}
-	s.Backend = ""
-	reports, summary := best(tried), map[string]any{"settings": s, "ok": status == StatusOK}
-	if s.Modes == nil {
-		summary["rounds"], summary["verdict"] = reports, Verdict(reports)
-	} else {
-		summary["modes"], summary["tried"] = reports, tried
-	}
+	c.print(tried, status == StatusOK, stdout)
+	return status
+}
+
+func (c *contest) print(tried []Report, ok bool, stdout io.Writer) {
+	reports, columns, below := best(tried), modeColumns, modeLegend
 	switch {
-	case s.JSON:
+	case c.JSON:
+		shown := c.Settings
+		shown.Backend = "" // it may have a password
+		summary := map[string]any{"settings": shown, "ok": ok, "rounds": reports, "verdict": Verdict(reports)}
+		if c.Modes != nil {
+			summary = map[string]any{"settings": shown, "ok": ok, "modes": reports, "tried": tried}
+		}
 		out := json.NewEncoder(stdout)
 		out.SetIndent("", "  ")
 		_ = out.Encode(summary)
-	case s.Modes == nil:
-		printTable(stdout, roundColumns, reports, legend+aboutLink(s.RTT)+"\n"+wrapped(Verdict(reports))+"\n")
+		return
+	case c.Modes == nil:
+		columns, below = roundColumns, legend
+		if c.RTT > 0 {
+			below += fmt.Sprintf("Each request to the lock service took %v longer than it does here, as over a network (-rtt).\n", c.RTT)
+		}
+		below += "\n" + wrapped(Verdict(reports)) + "\n"
 	case slices.ContainsFunc(reports, func(r Report) bool { return r.CPU != nil }):
-		printTable(stdout, append(slices.Clone(modeColumns), cpuColumn), reports, modeLegend+"db cpu: of the database's server, per piece sold.\n"+advice)
-	default:
-		printTable(stdout, modeColumns, reports, modeLegend+advice)
+		columns = append(slices.Clone(modeColumns), cpuColumn)
+		below += "db cpu: of the database's server, per piece sold.\n"
 	}
-	return status
+	if c.Modes != nil {
+		below += advice
+	}
+	printTable(stdout, columns, reports, below)
 }

@@ -24,7 +24,7 @@ type crew struct {
 
 	start   time.Time
 	mu      sync.Mutex       // guards Threshold, too
-	result  Result           // guarded by mu
+	result  Result           // guarded by mu: since it was taken
 	lockers []*wllock.Locker // guarded by mu: those of instances
 }
 
@@ -36,7 +36,7 @@ func (c *crew) open(ctx context.Context) (err error) {
 		return err
 	}
 	if c.way.Locked {
-		c.link.Backend, err = c.OpenBackend()
+		c.link.Backend, err = c.OpenBackend(ctx, false)
 	}
 	return errors.Join(err, c.shop.Connect(ctx))
 }
@@ -50,15 +50,17 @@ func (c *crew) close() {
 	}
 }
 
-// run serves all buyers of the crew and returns their results. Only an interruption is an error; a buyer's failure is
-// counted.
-func (c *crew) run(ctx context.Context) (Result, error) {
+// run serves all buyers of the crew. Only an interruption is an error; a buyer's failure is counted.
+func (c *crew) run(ctx context.Context) error {
 	c.start = time.Now()
-	leave := func() []time.Duration { return nil }
+	var instances, looking sync.WaitGroup
+	over := make(chan struct{})
 	if c.Modes != nil {
-		leave = visitors(ctx, c.look)
+		looking.Go(func() {
+			waits := visitors(ctx, over, c.look)
+			c.change(func(r *Result) { r.Visits = waits })
+		})
 	}
-	var instances sync.WaitGroup
 	for n := c.First; n < c.Instances; n += c.Stride {
 		instances.Go(func() {
 			if err := c.serve(ctx, n); err != nil { // which affected no buyer
@@ -67,18 +69,15 @@ func (c *crew) run(ctx context.Context) (Result, error) {
 		})
 	}
 	instances.Wait()
-	visits, r := leave(), c.take()
-	r.Visits, r.Statements = visits, c.shop.Statements.Load()
-	return r, context.Cause(ctx)
+	close(over)
+	looking.Wait()
+	return context.Cause(ctx)
 }
 
-// take returns the results so far, and forgets the times, which are the caller's.
-func (c *crew) take() Result {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.result
-	r.Requests = c.link.requests.Load()
-	c.result.Waits, c.result.Told, c.result.Answers = nil, nil, nil
+// take returns what has come of it since it was taken before.
+func (c *crew) take() (r Result) {
+	c.change(func(now *Result) { r, *now = *now, Result{} })
+	r.Requests, r.Statements = c.link.requests.Swap(0), c.shop.Statements.Swap(0)
 	return r
 }
 
@@ -141,28 +140,27 @@ func (c *crew) change(do func(*Result)) {
 
 func (c *crew) answer(v *visit, err error) {
 	answered := time.Since(v.arrived)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := &c.result
-	if !v.entered.IsZero() {
-		r.Waits = append(r.Waits, v.entered.Sub(v.arrived))
-	}
-	switch {
-	case err == nil:
-		r.Bought++
-		r.Answers = append(r.Answers, answered)
-		r.Selling = time.Since(c.start)
-	case errors.Is(err, sqlshop.ErrSoldOut):
-		r.SoldOut++
-	case errors.Is(err, errTryLater), errors.Is(err, sqlshop.ErrContended):
-		r.Refused++
-		r.Told = append(r.Told, answered)
-	case errors.Is(err, distributed.ErrUnavailable):
-		r.fail(&r.Away, err)
-		r.Told = append(r.Told, answered)
-	default:
-		r.fail(&r.Failed, err)
-	}
+	c.change(func(r *Result) {
+		if !v.entered.IsZero() {
+			r.Waits = append(r.Waits, v.entered.Sub(v.arrived))
+		}
+		switch {
+		case err == nil:
+			r.Bought++
+			r.Answers = append(r.Answers, answered)
+			r.Selling = time.Since(c.start)
+		case errors.Is(err, sqlshop.ErrSoldOut):
+			r.SoldOut++
+		case errors.Is(err, errTryLater), errors.Is(err, sqlshop.ErrContended):
+			r.Refused++
+			r.Told = append(r.Told, answered)
+		case errors.Is(err, distributed.ErrUnavailable):
+			r.fail(&r.Away, err)
+			r.Told = append(r.Told, answered)
+		default:
+			r.fail(&r.Failed, err)
+		}
+	})
 }
 
 const (
@@ -178,13 +176,12 @@ func (c *crew) look(ctx context.Context) {
 }
 
 // visitors look at another product while the sale goes on, over the same connections: what they wait is what the sale costs
-// everybody else. One comes at once and at each interval until leave is called, however long the earlier ones wait. leave waits for the last, and
+// everybody else. One comes at once and at each interval until it is over, however long the earlier ones wait. It waits for the last, and
 // returns what each waited; one that could not see the page waited at least as long.
-func visitors(ctx context.Context, look func(context.Context)) (leave func() []time.Duration) {
+func visitors(ctx context.Context, over <-chan struct{}, look func(context.Context)) (waits []time.Duration) {
 	var all sync.WaitGroup
-	var mu sync.Mutex
-	var waits []time.Duration // guarded by mu
-	visit := func() {
+	var mu sync.Mutex // guards waits
+	for {
 		all.Go(func() {
 			came := time.Now()
 			look(ctx)
@@ -192,12 +189,11 @@ func visitors(ctx context.Context, look func(context.Context)) (leave func() []t
 			defer mu.Unlock()
 			waits = append(waits, time.Since(came))
 		})
-	}
-	visit()
-	stop := every(visitInterval, visit)
-	return func() []time.Duration {
-		stop()
-		all.Wait()
-		return waits
+		select {
+		case <-time.After(visitInterval):
+		case <-over:
+			all.Wait()
+			return waits
+		}
 	}
 }

@@ -22,11 +22,11 @@ func TestWhatBuyersSaw(t *testing.T) {
 		told int // to come back later, with the time
 	}{
 		{nil, Result{Bought: 1}, 0},
-		{sqlshop.ErrSoldOut, Result{SoldOut: 1}, 0},
-		{errTryLater, Result{Refused: 1}, 1},
-		{sqlshop.ErrContended, Result{Refused: 1}, 1},
-		{away, Result{Away: 1, Failure: away.Error()}, 1},
-		{errors.New("x"), Result{Failed: 1, Failure: "x"}, 0},
+		{sqlshop.ErrSoldOut, Result{Counts: Counts{SoldOut: 1}}, 0},
+		{errTryLater, Result{Counts: Counts{Refused: 1}}, 1},
+		{sqlshop.ErrContended, Result{Counts: Counts{Refused: 1}}, 1},
+		{away, Result{Counts: Counts{Away: 1, Failure: away.Error()}}, 1},
+		{errors.New("x"), Result{Counts: Counts{Failed: 1, Failure: "x"}}, 0},
 	} {
 		one := &crew{}
 		one.answer(&visit{arrived: time.Now()}, c.err)

@@ -137,7 +137,7 @@ func (p Program) parse(args []string, out io.Writer) (Settings, error) {
 		err = s.fit(set["instances"])
 	}
 	if err == nil {
-		_, err = s.store()
+		err = p.checkBackend(s.Backend)
 	}
 	return s, err
 }

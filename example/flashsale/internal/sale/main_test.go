@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/wllock/wllock/example/flashsale/internal/stores/all"
+	"github.com/wllock/wllock/example/flashsale/internal/stores"
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
 // program is the one with everything, but that its page is none.
-var program = Program{Stores: all.Stores, Serve: func(context.Context, Settings, io.Writer) error { return nil }}
+var program = Program{Stores: stores.All, Allowed: stores.Allowed, Serve: func(context.Context, Settings, io.Writer) error { return nil }}
 
 // TestMain makes the test binary a child when the program starts it as one.
 func TestMain(m *testing.M) {

@@ -115,11 +115,11 @@ func TestAWayThatBreaksItsPromise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
 			r := NewReport(wayOf(c.mode), 10, c.of, Result{Bought: c.told})
-			s := Settings{Stock: 10}
+			s := contest{Settings: Settings{Stock: 10}, stderr: &errs}
 			if slices.Contains(idsOf(modes), c.mode) {
 				r.Pool, s.Modes = 4, []string{c.mode}
 			}
-			assert.Equal(t, c.status, s.conclude([]Report{r}, &out, &errs))
+			assert.Equal(t, c.status, s.conclude([]Report{r}, &out))
 			assert.Equal(t, c.status == StatusFailed, strings.Contains(errs.String(), " did not keep its promise"))
 			assert.Equal(t, s.Modes != nil, strings.Contains(out.String(), "write UPDATE ... WHERE qty > 0"))
 		})

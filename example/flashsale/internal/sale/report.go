@@ -1,6 +1,7 @@
 package sale
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -8,33 +9,36 @@ import (
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
+// Counts are how buyers were answered, and what that took.
+type Counts struct {
+	SoldOut  int    `json:"sold_out"` // admitted, and nothing was left
+	Refused  int    `json:"refused"`  // not admitted: try later
+	Failed   int    `json:"failed"`   // an error that nobody expects, or no answer
+	Away     int    `json:"away"`     // told that the lock service was away
+	Requests int64  `json:"backend_requests"`
+	Failure  string `json:"failure,omitempty"` // the first: later ones are mostly its consequences
+}
+
 // Result is what the buyers of a sale saw, in one process or merged over all.
 type Result struct {
-	Arrived  int           `json:"arrived"`
-	Bought   int           `json:"bought"`
-	SoldOut  int           `json:"sold_out"`   // admitted, and nothing was left
-	Refused  int           `json:"refused"`    // not admitted: try later
-	Away     int           `json:"away"`       // told that the lock service was away
-	Failed   int           `json:"failed"`     // an error that nobody expects, or no answer
-	Requests int64         `json:"requests"`   // to the lock service
-	Selling  time.Duration `json:"selling_ns"` // from the start to the last piece sold
-	Failure  string        `json:"failure,omitempty"`
+	Counts
+	Arrived, Bought int
+	Selling         time.Duration // from the start to the last piece sold
 
-	Statements int64           `json:"statements"` // to the database, without those of the visits
-	Waits      []time.Duration `json:"waits_ns"`   // of admitted buyers; none in a round without a lock
-	Told       []time.Duration `json:"told_ns"`    // from a buyer's arrival until it was told to come back later: refused, or away
-	Answers    []time.Duration `json:"answers_ns"` // from a buyer's arrival until it was told that it has bought
-	Visits     []time.Duration `json:"visits_ns"`  // of those that looked at another product meanwhile
+	Statements int64           // to the database, without those of the visits
+	Waits      []time.Duration // of admitted buyers; none in a round without a lock
+	Told       []time.Duration // from a buyer's arrival until it was told to come back later: refused, or away
+	Answers    []time.Duration // from a buyer's arrival until it was told that it has bought
+	Visits     []time.Duration // of those that looked at another product meanwhile
 }
 
-// fail counts a failure, and keeps the first: the later ones are mostly its consequences.
+// fail counts a failure.
 func (r *Result) fail(count *int, err error) {
-	if *count++; r.Failure == "" {
-		r.Failure = err.Error()
-	}
+	*count++
+	r.Failure = cmp.Or(r.Failure, err.Error())
 }
 
-// Merge adds the result of another process. All were started together, so the longest selling time is that of all.
+// Merge adds what came of it later, or in another process. All were started together, so the longest selling time is that of all.
 func (r *Result) Merge(o Result) {
 	r.Arrived += o.Arrived
 	r.Bought += o.Bought
@@ -43,23 +47,17 @@ func (r *Result) Merge(o Result) {
 	r.Failed += o.Failed
 	r.Away += o.Away
 	r.Requests += o.Requests
+	r.Failure = cmp.Or(r.Failure, o.Failure)
 	r.Statements += o.Statements
 	r.Selling = max(r.Selling, o.Selling)
 	r.Waits = append(r.Waits, o.Waits...)
 	r.Told = append(r.Told, o.Told...)
 	r.Answers = append(r.Answers, o.Answers...)
 	r.Visits = append(r.Visits, o.Visits...)
-	if r.Failure == "" {
-		r.Failure = o.Failure
-	}
 }
 
-// Follow takes in what the same process says later: newer totals, and the times since.
-func (r *Result) Follow(newer Result) {
-	newer.Waits, newer.Told = append(r.Waits, newer.Waits...), append(r.Told, newer.Told...)
-	newer.Answers, newer.Visits = append(r.Answers, newer.Answers...), append(r.Visits, newer.Visits...)
-	*r = newer
-}
+// Inside is how many buyers wait for an answer.
+func (r *Result) Inside() int { return r.Arrived - r.Answered() }
 
 // Answered is the number of buyers that got any answer.
 func (r *Result) Answered() int { return r.Bought + r.SoldOut + r.Refused + r.Away + r.Failed }
@@ -86,19 +84,14 @@ type Report struct {
 	Twice           int `json:"twice"`    // orders for which no piece left the stock; below 0: pieces that left without an order
 	FenceViolations int `json:"fence_violations"`
 
-	Told     int     `json:"told"` // buyers that were told that they have bought
-	SoldOut  int     `json:"sold_out"`
-	Refused  int     `json:"refused"`
-	Failed   int     `json:"failed"`
-	Away     int     `json:"away"`
-	P99Told  float64 `json:"p99_told_ms"` // until buyers were told to come back later
-	Requests int64   `json:"backend_requests"`
-	Failure  string  `json:"failure,omitempty"`
+	Told int `json:"told"` // buyers that were told that they have bought
+	Counts
 
 	OrdersPerSecond  float64  `json:"orders_per_second"`
 	RequestsPerOrder float64  `json:"backend_requests_per_order"`
 	Statements       float64  `json:"statements_per_order"`
 	CPU              *float64 `json:"database_cpu_ms_per_order,omitempty"`
+	P99Told          float64  `json:"p99_told_ms"` // until buyers were told to come back later
 	P50Wait          float64  `json:"p50_wait_ms"`
 	P99Wait          float64  `json:"p99_wait_ms"`
 	P50              float64  `json:"p50_ms"` // until buyers had bought
@@ -115,9 +108,8 @@ func NewReport(w Way, stock int, a sqlshop.Audit, seen Result) Report {
 	}
 	r := Report{
 		Round: w.Title, Sold: a.Sold, Left: a.Left, Oversold: max(0, a.Sold-stock), Twice: a.Sold + a.Left - stock,
-		Told: seen.Bought, SoldOut: seen.SoldOut, Refused: seen.Refused, Failed: seen.Failed, Away: seen.Away, Failure: seen.Failure,
-		Requests: seen.Requests, P99Told: percentile(seen.Told, 99),
-		P50Wait: percentile(seen.Waits, 50), P99Wait: percentile(seen.Waits, 99),
+		Told: seen.Bought, Counts: seen.Counts,
+		P99Told: percentile(seen.Told, 99), P50Wait: percentile(seen.Waits, 50), P99Wait: percentile(seen.Waits, 99),
 		P50: percentile(seen.Answers, 50), P99: percentile(seen.Answers, 99), OthersP99: percentile(seen.Visits, 99),
 		way: w,
 	}
@@ -128,9 +120,9 @@ func NewReport(w Way, stock int, a sqlshop.Audit, seen Result) Report {
 		r.FenceViolations = a.OutOfOrder
 	}
 	if a.Sold > 0 && seen.Selling > 0 {
-		r.OrdersPerSecond = float64(a.Sold) / seen.Selling.Seconds()
-		r.RequestsPerOrder = float64(seen.Requests) / float64(a.Sold)
-		r.Statements = float64(seen.Statements) / float64(a.Sold)
+		sold := float64(a.Sold)
+		r.OrdersPerSecond = sold / seen.Selling.Seconds()
+		r.RequestsPerOrder, r.Statements = float64(seen.Requests)/sold, float64(seen.Statements)/sold
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 // Package sale is the flash sale: it sells the same pieces to the same buyers in several ways, and asks the database what came of it.
 //
-// Read ways.go first, for the ways to sell, then sqlshop/order.go and batch.go, for the order and its fence (fencing token), and crew.go,
-// for the buyers.
+// Read ways.go first, for the ways to sell, then sqlshop/order.go, for the order and its fence (fencing token), and crew.go, for the buyers.
 package sale
 
 import (
@@ -12,15 +11,19 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
-	"github.com/wllock/wllock/example/flashsale/internal/stores"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // Program is what a binary has beside the sale itself.
 type Program struct {
-	Stores []stores.Store                                                // lock services for -backend, beside memory
-	Serve  func(ctx context.Context, s Settings, stderr io.Writer) error // -serve; nil: it has no page
+	// Stores open lock services beside memory, by the schemes of their URLs. The first to open one creates what it needs.
+	Stores  map[string]func(ctx context.Context, url string, first bool) (distributed.Backend, error)
+	Allowed string                                                        // these URLs, for people
+	Serve   func(ctx context.Context, s Settings, stderr io.Writer) error // -serve; nil: it has no page
 }
 
 // The exit statuses.
@@ -51,18 +54,56 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		fmt.Fprintf(stderr, "flashsale: %v\nflashsale -help shows all flags\n", err)
 		return StatusUsage
 	case s.Serve != "":
-		if err = p.Serve(ctx, s, stderr); err == nil {
-			return StatusOK
-		}
+		err = p.Serve(ctx, s, stderr)
 	default:
-		if status, err = compare(ctx, s, stdout, stderr); err == nil && ctx.Err() == nil {
-			return status
-		}
+		status, err = compare(ctx, s, stdout, stderr)
 		if ctx.Err() != nil {
 			fmt.Fprintln(stderr, "flashsale: interrupted")
 			return StatusInterrupted
 		}
 	}
-	fmt.Fprintf(stderr, "flashsale: %v\n", err)
-	return StatusFailed
+	if err != nil {
+		fmt.Fprintf(stderr, "flashsale: %v\n", err)
+		return StatusFailed
+	}
+	return status
+}
+
+// MemoryURL is that of the lock service that every program has.
+const MemoryURL = "memory://"
+
+// allowed lists the URLs of -backend.
+func (p Program) allowed() string {
+	if p.Stores == nil {
+		return MemoryURL + " (inside one process), and in go run ./example/flashsale/full those of other lock services"
+	}
+	return MemoryURL + " (inside one process), " + p.Allowed
+}
+
+// checkBackend looks at the scheme of a URL alone. Its error shows no URL, which may have a password.
+func (p Program) checkBackend(url string) error {
+	scheme, _, ok := strings.Cut(url, "://")
+	if url != MemoryURL && (!ok || p.Stores[scheme] == nil) {
+		return errors.New("-backend: allowed: " + p.allowed())
+	}
+	return nil
+}
+
+// OpenBackend opens the lock service. The first to do so creates what it needs.
+func (s Settings) OpenBackend(ctx context.Context, first bool) (distributed.Backend, error) {
+	if s.Backend == MemoryURL {
+		return memlock.New(), nil
+	}
+	scheme, _, _ := strings.Cut(s.Backend, "://")
+	return s.program.Stores[scheme](ctx, s.Backend, first)
+}
+
+// PrepareBackend creates what the lock service needs, and reports whether it answers. It is called once, before any process uses it.
+func (s Settings) PrepareBackend(ctx context.Context) error {
+	b, err := s.OpenBackend(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.Close() }()
+	return b.Ping(ctx)
 }

@@ -36,25 +36,29 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	a := Result{Bought: 1, SoldOut: 2, Refused: 3, Failed: 0, Requests: 5, Selling: 7, Waits: []time.Duration{1}, Told: []time.Duration{3}}
-	a.Merge(Result{Bought: 10, SoldOut: 20, Refused: 30, Failed: 1, Away: 1, Told: []time.Duration{4}, Requests: 50, Selling: 6, Waits: []time.Duration{2}, Failure: "x"})
-	a.Merge(Result{Failed: 1, Failure: "y"})
+	a := Result{Bought: 1, Counts: Counts{SoldOut: 2, Refused: 3, Requests: 5}, Selling: 7, Waits: []time.Duration{1}, Told: []time.Duration{3}}
+	a.Merge(Result{
+		Arrived: 70, Bought: 10, Counts: Counts{SoldOut: 20, Refused: 30, Failed: 1, Away: 1, Requests: 50, Failure: "x"}, Selling: 6,
+		Told: []time.Duration{4}, Waits: []time.Duration{2},
+	})
+	a.Merge(Result{Counts: Counts{Failed: 1, Failure: "y"}})
 	assert.Equal(t, Result{
-		Bought: 11, SoldOut: 22, Refused: 33, Failed: 2, Away: 1, Requests: 55, Selling: 7, Waits: []time.Duration{1, 2},
-		Told: []time.Duration{3, 4}, Failure: "x",
+		Arrived: 70, Bought: 11, Counts: Counts{SoldOut: 22, Refused: 33, Failed: 2, Away: 1, Requests: 55, Failure: "x"}, Selling: 7,
+		Waits: []time.Duration{1, 2}, Told: []time.Duration{3, 4},
 	}, a)
 	assert.Equal(t, 69, a.Answered())
+	assert.Equal(t, 1, a.Inside())
 }
 
 func TestReport(t *testing.T) {
 	seen := Result{
-		Bought: 12, SoldOut: 3, Refused: 2, Failed: 2, Away: 1, Requests: 6, Selling: 2 * time.Second, Failure: "x",
+		Bought: 12, Counts: Counts{SoldOut: 3, Refused: 2, Failed: 2, Away: 1, Requests: 6, Failure: "x"}, Selling: 2 * time.Second,
 		Told:  []time.Duration{3 * time.Millisecond, 5 * time.Millisecond, 1 * time.Millisecond},
 		Waits: []time.Duration{4 * time.Millisecond, 1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond},
 	}
 	assert.Equal(t, Report{
-		Round: "wllock", Sold: 12, Oversold: 2, Twice: 3, Left: 1, FenceViolations: 4, Told: 12, SoldOut: 3, Refused: 2, Failed: 2, Away: 1, P99Told: 5,
-		OrdersPerSecond: 6, Requests: 6, RequestsPerOrder: 0.5, P50Wait: 2, P99Wait: 4, Failure: "x",
+		Round: "wllock", Sold: 12, Oversold: 2, Twice: 3, Left: 1, FenceViolations: 4, Told: 12,
+		Counts: seen.Counts, P99Told: 5, OrdersPerSecond: 6, RequestsPerOrder: 0.5, P50Wait: 2, P99Wait: 4,
 	}, bare(NewReport(Rounds[2], 10, sqlshop.Audit{Sold: 12, Left: 1, OutOfOrder: 4}, seen)))
 
 	assert.Zero(t, NewReport(Rounds[0], 10, sqlshop.Audit{Sold: 12, OutOfOrder: 4}, seen).FenceViolations, "no lock, no fence")

@@ -3,8 +3,8 @@ package sale
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // legend explains the columns, because a table is often pasted without its program.
@@ -31,82 +31,77 @@ the fence guard the write: those that wait cost no connection, no statement and 
 the same time, let one transaction serve all that wait: batch.
 `
 
-// column is a title, and the text of a report below it.
+// column is a title, and what a report has below it; nil is a dash.
 type column struct {
-	title string
-	cell  func(Report) string
+	title, format string
+	value         func(Report) any
 }
 
-// shown is a column of values.
-func shown[T any](title, format string, value func(Report) T) column {
-	return column{title, func(r Report) string { return fmt.Sprintf(format, value(r)) }}
+func (c column) cell(r Report) string {
+	if v := c.value(r); v != nil {
+		return fmt.Sprintf(c.format, v)
+	}
+	return "-"
 }
 
-// ifLocked shows a dash for a way without a lock.
-func ifLocked(c column) column {
-	return column{c.title, func(r Report) string {
+// ifLocked has nothing for a way without a lock.
+func ifLocked(value func(Report) any) func(Report) any {
+	return func(r Report) any {
 		if !r.way.Locked {
-			return "-"
+			return nil
 		}
-		return c.cell(r)
-	}}
+		return value(r)
+	}
 }
 
 var (
-	way       = shown("round", "%s", func(r Report) string { return r.Round })
-	sold      = shown("sold", "%d", func(r Report) int { return r.Sold })
-	soldOut   = shown("sold out", "%d", func(r Report) int { return r.SoldOut })
-	refused   = shown("refused", "%d", Report.turnedAway)
-	failed    = shown("failed", "%d", func(r Report) int { return r.Failed })
-	perSecond = shown("orders/s", "%.0f", func(r Report) float64 { return r.OrdersPerSecond })
-	perOrder  = shown("per order", "%.2f", func(r Report) float64 { return r.RequestsPerOrder })
+	sold      = column{"sold", "%d", func(r Report) any { return r.Sold }}
+	soldOut   = column{"sold out", "%d", func(r Report) any { return r.SoldOut }}
+	refused   = column{"refused", "%d", func(r Report) any { return r.turnedAway() }}
+	failed    = column{"failed", "%d", func(r Report) any { return r.Failed }}
+	perSecond = column{"orders/s", "%.0f", func(r Report) any { return r.OrdersPerSecond }}
+	perOrder  = ifLocked(func(r Report) any { return r.RequestsPerOrder })
 
 	roundColumns = []column{
-		way, sold, shown("oversold", "%d", func(r Report) int { return r.Oversold }), soldOut, refused, failed, perSecond,
-		ifLocked(shown("requests", "%d", func(r Report) int64 { return r.Requests })), ifLocked(perOrder),
-		ifLocked(shown("p50 wait", "%.1f ms", func(r Report) float64 { return r.P50Wait })),
-		ifLocked(shown("p99 wait", "%.1f ms", func(r Report) float64 { return r.P99Wait })),
+		{"round", "%s", func(r Report) any { return r.Round }}, sold,
+		{"oversold", "%d", func(r Report) any { return r.Oversold }}, soldOut, refused, failed, perSecond,
+		{"requests", "%d", ifLocked(func(r Report) any { return r.Requests })}, {"per order", "%.2f", perOrder},
+		{"p50 wait", "%.1f ms", ifLocked(func(r Report) any { return r.P50Wait })},
+		{"p99 wait", "%.1f ms", ifLocked(func(r Report) any { return r.P99Wait })},
 	}
 	modeColumns = []column{
-		{"mode", way.cell}, shown("pool", "%d", func(r Report) int { return r.Pool }), sold,
-		shown("oversold", "%d", func(r Report) int { return r.Twice }), soldOut, refused, failed, perSecond,
-		shown("p50", "%.0f ms", func(r Report) float64 { return r.P50 }),
-		shown("p99", "%.0f ms", func(r Report) float64 { return r.P99 }),
-		shown("others", "%.0f ms", func(r Report) float64 { return r.OthersP99 }),
-		shown("statements", "%.1f", func(r Report) float64 { return r.Statements }),
-		ifLocked(column{"requests", perOrder.cell}),
+		{"mode", "%s", func(r Report) any { return r.Round }}, {"pool", "%d", func(r Report) any { return r.Pool }}, sold,
+		{"oversold", "%d", func(r Report) any { return r.Twice }}, soldOut, refused, failed, perSecond,
+		{"p50", "%.0f ms", func(r Report) any { return r.P50 }}, {"p99", "%.0f ms", func(r Report) any { return r.P99 }},
+		{"others", "%.0f ms", func(r Report) any { return r.OthersP99 }},
+		{"statements", "%.1f", func(r Report) any { return r.Statements }}, {"requests", "%.2f", perOrder},
 	}
-	cpuColumn = column{"db cpu", func(r Report) string {
+	cpuColumn = column{"db cpu", "%.2f ms", func(r Report) any {
 		if r.CPU == nil {
-			return "-"
+			return nil
 		}
-		return fmt.Sprintf("%.2f ms", *r.CPU)
+		return *r.CPU
 	}}
 )
 
 // printTable writes the reports in columns, the first aligned to the left.
 func printTable(w io.Writer, columns []column, reports []Report, legend string) {
-	lines := make([]strings.Builder, len(reports)+1)
+	lines := make([]string, len(reports)+1)
 	for i, c := range columns {
 		cells := []string{c.title}
 		for _, r := range reports {
 			cells = append(cells, c.cell(r))
 		}
-		width := 0
-		for _, cell := range cells {
-			width = max(width, utf8.RuneCountInString(cell))
+		width := -len(slices.MaxFunc(cells, func(a, b string) int { return len(a) - len(b) }))
+		if i > 0 {
+			width = -width
 		}
 		for line, cell := range cells {
-			padding := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
-			if i == 0 {
-				lines[line].WriteString(cell + padding)
-			} else {
-				lines[line].WriteString("  " + padding + cell)
-			}
+			lines[line] += fmt.Sprintf("%*s  ", width, cell)
 		}
 	}
-	for i := range lines {
-		fmt.Fprintln(w, strings.TrimRight(lines[i].String(), " "))
+	for _, line := range lines {
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 	fmt.Fprint(w, legend)
 }

@@ -19,10 +19,10 @@ wllock     100         0       104      796       0       759        12       0.
 `
 	var got strings.Builder
 	printTable(&got, roundColumns, []Report{
-		{Round: "no lock", Sold: 812, Oversold: 712, SoldOut: 188, OrdersPerSecond: 3271.4},
-		{Round: "one tier", Sold: 100, SoldOut: 900, OrdersPerSecond: 745, Requests: 2000, RequestsPerOrder: 20,
+		{Round: "no lock", Sold: 812, Oversold: 712, Counts: Counts{SoldOut: 188}, OrdersPerSecond: 3271.4},
+		{Round: "one tier", Sold: 100, Counts: Counts{SoldOut: 900, Requests: 2000}, OrdersPerSecond: 745, RequestsPerOrder: 20,
 			P50Wait: 101.2, P99Wait: 187, way: Rounds[1]},
-		{Round: "wllock", Sold: 100, SoldOut: 104, Refused: 790, Away: 6, OrdersPerSecond: 758.6, Requests: 12, RequestsPerOrder: 0.12,
+		{Round: "wllock", Sold: 100, Counts: Counts{SoldOut: 104, Refused: 790, Away: 6, Requests: 12}, OrdersPerSecond: 758.6, RequestsPerOrder: 0.12,
 			P50Wait: 0.04, P99Wait: 49.1, way: Rounds[2]},
 	}, legend)
 	assert.Equal(t, strings.TrimPrefix(want, "\n")+legend, got.String())

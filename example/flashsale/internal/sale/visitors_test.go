@@ -14,14 +14,14 @@ import (
 func TestVisitorsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int32
-		leave := visitors(t.Context(), func(context.Context) {
+		over := make(chan struct{})
+		time.AfterFunc(4*visitInterval+visitInterval/2, func() { close(over) })
+		waits := visitors(t.Context(), over, func(context.Context) {
 			if n.Add(1) == 2 {
 				return // no connection
 			}
 			time.Sleep(time.Second)
 		})
-		time.Sleep(4*visitInterval + visitInterval/2)
-		waits := leave()
 		assert.Len(t, waits, 5)
 		assert.Contains(t, waits, time.Second)
 	})

@@ -11,11 +11,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/example/flashsale/internal/sale"
-	"github.com/wllock/wllock/example/flashsale/internal/stores/all"
+	"github.com/wllock/wllock/example/flashsale/internal/stores"
 )
 
 // program is what ./full runs.
-var program = sale.Program{Stores: all.Stores, Serve: Serve}
+var program = sale.Program{Stores: stores.All, Allowed: stores.Allowed, Serve: Serve}
 
 // programVariable makes the test binary the program itself, with these flags.
 const programVariable = "FLASHSALE_TEST_FLAGS"

@@ -16,37 +16,40 @@ import (
 // stageSale is a sale on the stage: all rounds at once, each with a database of its own. The goroutine of the stage owns it, but for
 // the databases, which a helper looks at.
 type stageSale struct {
-	pageSale        // but what describe completes
-	buyers   int    // over all shops
-	system   string // the first part of every lock name
-	began    time.Time
-	tracks   []*track // a round each
-	parts    []*part  // of every process that ever took part
-	noticed  bool     // a shop knows of the outage that goes on
+	Number  int          `json:"number"`
+	Running bool         `json:"running"`
+	Closed  bool         `json:"closed"` // nobody comes any more
+	Stock   int          `json:"stock"`
+	Seconds int          `json:"seconds"` // within which the buyers come
+	Elapsed float64      `json:"elapsed"`
+	Rounds  []pageRound  `json:"rounds"`
+	Samples [][]float64  `json:"samples"` // the time in s, and how many each round had sold by then
+	Outages [][2]float64 `json:"outages"` // of the lock service: from, to, in s; to 0: it goes on
+	Verdict string       `json:"verdict"`
+
+	buyers  int    // over all shops
+	system  string // the first part of every lock name
+	began   time.Time
+	tracks  []*track // a round each
+	noticed bool     // a shop knows of the outage that goes on
+}
+
+type pageRound struct {
+	sale.Report
+	Locked bool `json:"locked"`
+	Inside int  `json:"inside"` // wait for an answer
+}
+
+// track is what the stage knows of a round.
+type track struct {
+	shop  *sqlshop.Shop // its database
+	audit sqlshop.Audit
+	seen  sale.Result   // by the buyers; those that were inside a shop when it was killed have failed
+	last  time.Duration // since the beginning: when the number of pieces sold was last seen to grow
 }
 
 // at is the time of the sale.
 func (s *stageSale) at() time.Duration { return time.Since(s.began) }
-
-// track is what the stage knows of a round besides what shops report.
-type track struct {
-	shop  *sqlshop.Shop // its database
-	audit sqlshop.Audit
-	waits []time.Duration
-	told  []time.Duration
-	last  time.Duration // since the beginning: when the number of pieces sold was last seen to grow
-}
-
-// part is what a process has done in a sale.
-type part struct {
-	results []sale.Result
-	away    bool
-	done    bool
-	killed  bool // those inside get no answer
-}
-
-// inside is how many buyers of a round wait for an answer.
-func (p *part) inside(round int) int { return p.results[round].Arrived - p.results[round].Answered() }
 
 const (
 	// sampleInterval is how often the databases are asked.
@@ -55,7 +58,7 @@ const (
 	stallTime = 800 * time.Millisecond
 )
 
-func (sc *scene) selling() bool { return sc.sale != nil && sc.sale.Running }
+func (sc *scene) selling() bool { return sc.Sale != nil && sc.Sale.Running }
 
 // startSale begins a sale as soon as its databases are there.
 func (sc *scene) startSale(form url.Values) (err error) {
@@ -74,7 +77,7 @@ func (sc *scene) startSale(form url.Values) (err error) {
 		return errors.New(sc.Problem)
 	case sc.Starting || sc.selling():
 		return errors.New("a sale is going on: one at a time")
-	case !slices.ContainsFunc(sc.shops, (*shopSeat).up):
+	case !slices.ContainsFunc(sc.Shops, (*shopSeat).up):
 		return errors.New("all shops are down: restart one")
 	}
 	sc.Starting = true
@@ -124,15 +127,15 @@ func (sc *scene) begin(s *stageSale, err error) error {
 		s.close()
 		return err
 	}
-	sc.sale, sc.Events = s, nil
+	sc.Sale, sc.Events = s, nil
 	s.began, s.Running = time.Now(), true
 	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
 		s.Number, s.Stock, s.buyers, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, sc.stage.settings.RTT)
-	if !sc.service.up {
+	if !sc.Service.Up {
 		s.interrupted()
 		sc.say("The lock service is down.")
 	}
-	for _, seat := range sc.shops {
+	for _, seat := range sc.Shops {
 		if seat.up() {
 			sc.join(seat)
 		}
@@ -142,10 +145,10 @@ func (sc *scene) begin(s *stageSale, err error) error {
 
 // endSale lets nobody in any more. The sale is over when those inside are answered.
 func (sc *scene) endSale() error {
-	if !sc.selling() || sc.sale.Closed {
+	if !sc.selling() || sc.Sale.Closed {
 		return errors.New("no sale goes on")
 	}
-	sc.sale.Closed = true
+	sc.Sale.Closed = true
 	sc.say("You ended the sale: nobody comes any more, and those inside are answered.")
 	sc.tell(sale.Order{Close: true})
 	return nil
@@ -153,55 +156,50 @@ func (sc *scene) endSale() error {
 
 // join lets a shop take part, from now on.
 func (sc *scene) join(seat *shopSeat) {
-	s, set := sc.sale, sc.settings()
+	s, set := sc.Sale, sc.settings()
 	set.Instances, set.Buyers, set.Stock, set.Threshold = pageShops, s.buyers/pageShops, s.Stock, sc.Threshold
 	set.Ramp, set.Think, set.TTL = time.Duration(s.Seconds)*time.Second, pageThinking, pageTTL
-	task := sale.Task{
-		Sale: s.Number, Settings: set, System: s.system, Pool: 1, First: seat.n, Stride: pageShops,
-	}
+	task := sale.Task{Sale: s.Number, Settings: set, System: s.system, Pool: 1, First: seat.N - 1, Stride: pageShops}
 	for i, r := range sale.Rounds {
 		task.Stalls = append(task.Stalls, sale.Stall{Way: r.ID, URL: s.tracks[i].shop.URL})
 	}
 	if len(s.Samples) > 0 { // the buyers that would have come before have gone elsewhere
 		task.Late = s.at()
 	}
-	seat.part = &part{results: make([]sale.Result, len(sale.Rounds))}
-	s.parts = append(s.parts, seat.part)
-	_ = seat.child.Order(sale.Order{Open: &task, Go: true}) // a shop that does not read has ended, and will be heard of
+	seat.selling, seat.inside = true, make([]int, len(sale.Rounds))
+	seat.child.Order(sale.Order{Open: &task, Go: true})
 }
 
 // hear takes in what a shop reports.
 func (sc *scene) hear(seat *shopSeat, n sale.News) {
 	switch {
 	case n.Gone:
-		sc.say("Shop %d has ended by itself.", seat.n+1)
+		sc.say("Shop %d has ended by itself.", seat.N)
 		sc.leave(seat)
 		return
-	case seat.part == nil || n.Sale != sc.sale.Number:
+	case !seat.selling || n.Sale != sc.Sale.Number:
 		return
 	case n.Failure != "":
 		sc.Problem = n.Failure
 	}
 	for i, r := range n.Results {
-		t := sc.sale.tracks[i]
-		t.waits, t.told = append(t.waits, r.Waits...), append(t.told, r.Told...)
-		seat.part.results[i] = r
+		sc.Sale.tracks[i].seen.Merge(r)
+		seat.inside[i] += r.Inside()
 	}
-	if seat.part.done = n.Done; !n.Done {
-		sc.hearAway(seat, n.Away)
-	}
+	seat.selling = !n.Done
+	sc.hearAway(seat, n.Away)
 }
 
 // hearAway says when the shops learn that the lock service is down, and when all know that it is back.
 func (sc *scene) hearAway(seat *shopSeat, away bool) {
-	seat.part.away = away
-	s := sc.sale
+	seat.away = away
+	s := sc.Sale
 	switch {
-	case away && !s.noticed && !sc.service.up:
+	case away && !s.noticed && !sc.Service.Up:
 		s.noticed = true
 		sc.say("wllock knows it in shop %d, %s after: buyers are told at once to try again, instead of waiting for nothing.",
-			seat.n+1, said(time.Since(sc.service.since)))
-	case s.noticed && sc.service.up && !slices.ContainsFunc(sc.shops, func(o *shopSeat) bool { return o.part != nil && o.part.away }):
+			seat.N, said(time.Since(sc.Service.since)))
+	case s.noticed && sc.Service.Up && !slices.ContainsFunc(sc.Shops, func(o *shopSeat) bool { return o.away }):
 		s.noticed = false
 		sc.say("wllock asks the lock service again in all shops.")
 	}
@@ -219,10 +217,10 @@ func (s *stageSale) resumed() {
 	}
 }
 
-// saleIsOver reports whether all shops are done. For one that is down it waits as long as buyers would come: somebody may restart it.
-func (sc *scene) saleIsOver() bool {
-	waiting := !sc.sale.Closed && sc.sale.at() < time.Duration(sc.sale.Seconds)*time.Second
-	return !slices.ContainsFunc(sc.shops, func(s *shopSeat) bool { return s.up() && s.part != nil && !s.part.done || !s.up() && waiting })
+// over reports whether all shops are done. For one that is down it waits as long as buyers would come: somebody may restart it.
+func (sc *scene) over() bool {
+	waiting := !sc.Sale.Closed && sc.Sale.at() < time.Duration(sc.Sale.Seconds)*time.Second
+	return !slices.ContainsFunc(sc.Shops, func(s *shopSeat) bool { return s.selling || !s.up() && waiting })
 }
 
 // watch asks the databases until the sale is over, and once more.
@@ -234,16 +232,15 @@ func (s *stageSale) watch(st *stage) {
 		last = over
 		audits, err := s.auditAll(st.ctx)
 		at := s.at()
-		_ = st.ask(func(sc *scene) error {
+		st.tell(func(sc *scene) {
 			if err != nil {
 				sc.Problem = err.Error()
 			} else {
 				sc.sample(audits, at)
 			}
-			if over = sc.saleIsOver(); last {
+			if over = sc.over(); last {
 				sc.finish()
 			}
-			return nil
 		})
 	}
 }
@@ -261,7 +258,7 @@ func (s *stageSale) auditAll(ctx context.Context) (all []sqlshop.Audit, err erro
 
 // sample takes in what the databases say, and says when a round that stood still sells again.
 func (sc *scene) sample(audits []sqlshop.Audit, at time.Duration) {
-	s, now := sc.sale, []float64{at.Seconds()}
+	s, now := sc.Sale, []float64{at.Seconds()}
 	for i, a := range audits {
 		t, r := s.tracks[i], sale.Rounds[i]
 		if a.Sold > t.audit.Sold {
@@ -278,15 +275,11 @@ func (sc *scene) sample(audits []sqlshop.Audit, at time.Duration) {
 
 // finish says what came of it.
 func (sc *scene) finish() {
-	s := sc.sale
+	s := sc.Sale
 	s.resumed()
-	for _, seat := range sc.shops {
-		seat.part = nil
-	}
 	var reports []sale.Report
-	for i := range sale.Rounds {
-		r := s.report(i)
-		reports = append(reports, r)
+	for _, r := range s.describe() {
+		reports = append(reports, r.Report)
 		text := fmt.Sprintf("%s sold %d of %d pieces", r.Round, r.Sold, s.Stock)
 		switch {
 		case r.Oversold > 0:
@@ -301,20 +294,20 @@ func (sc *scene) finish() {
 			sc.say("%s: the first error was: %s", r.Round, r.Failure)
 		}
 	}
-	s.Verdict, s.Elapsed, s.Running = sale.Verdict(reports), s.at().Seconds(), false
+	s.Verdict, s.Running = sale.Verdict(reports), false
 	s.close()
 }
 
-// report is the line of a round, as for a run without a page. Buyers that were inside a shop when it was killed have failed.
-func (s *stageSale) report(round int) sale.Report {
-	t := s.tracks[round]
-	var total sale.Result
-	for _, p := range s.parts {
-		total.Merge(p.results[round])
-		if p.killed {
-			total.Failed += p.inside(round)
-		}
+// describe completes what the page gets: the line of each round is that of a run without a page.
+func (s *stageSale) describe() []pageRound {
+	if s.Running {
+		s.Elapsed = s.at().Seconds()
 	}
-	total.Waits, total.Told, total.Selling = t.waits, t.told, t.last
-	return sale.NewReport(sale.Rounds[round], s.Stock, t.audit, total)
+	s.Rounds = nil
+	for i, t := range s.tracks {
+		seen := t.seen
+		seen.Selling = t.last
+		s.Rounds = append(s.Rounds, pageRound{sale.NewReport(sale.Rounds[i], s.Stock, t.audit, seen), sale.Rounds[i].Locked, seen.Inside()})
+	}
+	return s.Rounds
 }

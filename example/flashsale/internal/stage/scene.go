@@ -1,10 +1,13 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/wllock/wllock/example/flashsale/internal/face"
@@ -18,163 +21,243 @@ const (
 	pageTTL = 2 * time.Second
 	// pageThinking makes orders slow enough for all rounds at once on two cores, so that the rounds do not slow each other down.
 	pageThinking = 2 * time.Millisecond
+	// serviceStart is how long the lock service may take, because the machine may be busy.
+	serviceStart = 20 * time.Second
 )
 
 // scene is all that runs on the stage. Only the goroutine of the stage touches it.
 type scene struct {
-	pageState // but what describe completes
-	stage     *stage
-	newer     chan struct{} // closed when the scene has changed
-	opened    bool
-	dir       string // of the lock service
-	service   lockService
-	shops     []*shopSeat
-	sales     int        // so far
-	sale      *stageSale // the last one; nil: none yet
+	pageState
+	stage  *stage
+	newer  chan struct{} // closed when the scene has changed
+	opened bool
+	dir    string // of the lock service
+	sales  int    // so far
+}
+
+// pageState is what the page gets of the scene.
+type pageState struct {
+	Problem   string      `json:"problem"` // why there is nothing to see; "": there is
+	Service   lockService `json:"service"`
+	Shops     []*shopSeat `json:"shops"`
+	Threshold int         `json:"threshold"`
+	RTT       string      `json:"rtt"`
+	Starting  bool        `json:"starting"` // a sale's databases are being made
+	Sale      *stageSale  `json:"sale"`     // the last one; nil: none yet
+	Events    []event     `json:"events"`
+}
+
+// event is a line of the page's log.
+type event struct {
+	At   string `json:"at"`
+	Text string `json:"text"`
+}
+
+// lockService is that of the page: a Redis of its own, which may be killed, or the user's -backend, which may not. It is reached over a
+// socket in the directory of the scene, which nobody else can open, on no port.
+type lockService struct {
+	Name string `json:"name"`
+	PID  int    `json:"pid"` // 0: it is the user's, or is down
+	Up   bool   `json:"up"`
+	Ours bool   `json:"ours"` // it may be killed
+
+	url, path string // path is that of the program
+	proc      *sale.Process
+	since     time.Time // of the last change
 }
 
 // shopSeat is the place of a shop: its process may be killed, and another takes the place.
 type shopSeat struct {
-	n     int           // from 0
-	child *sale.Process // nil: it is down
-	part  *part         // in the sale that goes on; nil: none
+	N   int `json:"n"`   // from 1
+	PID int `json:"pid"` // 0: it is down
+
+	child   *sale.Process // nil: it is down
+	selling bool          // buyers come, or are inside
+	inside  []int         // in each round
+	away    bool          // it knows that the lock service is
 }
 
 func (s *shopSeat) up() bool { return s.child != nil }
 
+// say adds a line to the log: with the time of the sale while there is one, otherwise with that of the day.
+func (sc *scene) say(format string, args ...any) {
+	at := time.Now().Format(time.TimeOnly)
+	if sc.selling() {
+		at = "+" + said(sc.Sale.at())
+	}
+	sc.Events = append(sc.Events, event{At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// said is a duration as people say it.
+func said(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
 // open starts the lock service and the shops, once; and again when that had no success.
-func (sc *scene) open() {
+func (sc *scene) open() error {
 	if sc.opened {
-		return
+		return nil
 	}
 	if err := sc.choose(); err != nil {
 		sc.Problem = err.Error()
-		return
+		return nil
 	}
 	sc.opened, sc.Problem = true, ""
 	for n := range pageShops {
-		seat := &shopSeat{n: n}
-		sc.shops = append(sc.shops, seat)
-		if err := sc.startShop(seat); err != nil {
+		sc.Shops = append(sc.Shops, &shopSeat{N: n + 1})
+		if err := sc.startShop(sc.Shops[n]); err != nil {
 			sc.Problem = err.Error()
 		}
 	}
-	if !sc.service.ours() {
-		sc.say("%s and %d shops, which are processes, are ready.", sc.service.name, pageShops)
-		return
+	if !sc.Service.Ours {
+		sc.say("%s and %d shops, which are processes, are ready.", sc.Service.Name, pageShops)
+		return nil
 	}
 	sc.startService(func() {
-		sc.say("The lock service (%s, process %d) and %d shops, which are processes of their own, are ready.", sc.service.name, sc.service.proc.Process.Pid, pageShops)
+		sc.say("The lock service (%s, process %d) and %d shops, which are processes of their own, are ready.", sc.Service.Name, sc.Service.PID, pageShops)
 	})
+	return nil
 }
 
 // choose finds the lock service, and makes a directory for it.
 func (sc *scene) choose() (err error) {
+	if url := sc.stage.settings.Backend; url != sale.MemoryURL {
+		sc.Service = lockService{Name: "the lock service of -backend", url: url, Up: true}
+		return nil
+	}
 	if sc.dir == "" {
 		if sc.dir, err = os.MkdirTemp("", "flashsale-"); err != nil {
 			return err
 		}
 	}
-	sc.service, err = findService(sc.stage.settings.Backend, sc.dir)
-	return err
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			sc.Service = lockService{Name: "Redis", Ours: true, url: "unix://" + sc.socket(), path: path}
+			return nil
+		}
+	}
+	return errors.New("no redis-server in PATH: install it (apt install redis-server, brew install redis) and reload, " +
+		"or start with -backend redis://host:port")
 }
+
+func (sc *scene) socket() string { return filepath.Join(sc.dir, "redis.sock") }
 
 // press is what the buttons do.
 func (sc *scene) press(button string, form url.Values) error {
 	switch button {
 	case "open":
-		sc.open()
-		return nil
+		return sc.open()
 	case "sale":
 		return sc.startSale(form)
 	case "sale/end":
 		return sc.endSale()
 	case "threshold":
-		n, err := face.Number(form, "value", 0, 1_000_000)
-		if err == nil {
-			sc.setThreshold(n)
-		}
-		return err
+		return sc.setThreshold(form)
 	case "service/kill":
 		return sc.killService()
 	case "service/restart":
 		return sc.restartService()
 	}
-	for n, seat := range sc.shops {
-		switch button {
-		case fmt.Sprintf("shops/%d/kill", n+1):
+	for _, seat := range sc.Shops {
+		switch place := fmt.Sprintf("shops/%d/", seat.N); button {
+		case place + "kill":
 			return sc.killShop(seat)
-		case fmt.Sprintf("shops/%d/restart", n+1):
+		case place + "restart":
 			return sc.restartShop(seat)
 		}
 	}
 	return errors.New("there is no such button, or shop")
 }
 
-// startService starts the lock service; up is called by the scene when it answers.
+// startService starts the lock service; up is called by the scene when it answers. Redis has an append-only file: what it has acknowledged
+// is in the kernel's hands, so a kill forgets nothing.
 func (sc *scene) startService(up func()) {
-	proc, err := sc.service.start()
+	proc, err := sale.StartProcess(sc.Service.path, "--port", "0", "--unixsocket", sc.socket(), "--unixsocketperm", "700",
+		"--dir", sc.dir, "--save", "", "--appendonly", "yes", "--logfile", "redis.log", "--daemonize", "no")
 	if err != nil {
 		sc.Problem = err.Error()
 		return
 	}
-	sc.service.proc = proc
+	sc.Service.proc, sc.Service.PID = proc, proc.Process.Pid
 	st, settings := sc.stage, sc.settings()
 	st.helpers.Go(func() {
 		err := answers(st.ctx, settings, proc.Gone)
 		st.tell(func(sc *scene) {
 			switch {
-			case sc.service.proc != proc: // killed meanwhile
+			case sc.Service.proc != proc: // killed meanwhile
 			case err != nil:
 				sc.Problem = err.Error()
 				_ = proc.Process.Kill()
 			default:
-				sc.service.up, sc.Problem = true, ""
+				sc.Service.Up, sc.Problem = true, ""
 				up()
-				sc.service.since = time.Now()
+				sc.Service.since = time.Now()
 				if sc.selling() {
-					sc.sale.resumed()
+					sc.Sale.resumed()
 				}
 			}
 		})
 		<-proc.Gone
 		st.tell(func(sc *scene) {
-			if sc.service.proc == proc { // that it was killed has been said
-				sc.service.fallen()
+			if sc.Service.proc == proc { // that it was killed has been said
+				sc.fallen()
 				sc.say("The lock service has ended by itself.")
 			}
 		})
 	})
 }
 
+// answers waits until the lock service does.
+func answers(ctx context.Context, s sale.Settings, gone <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, serviceStart)
+	defer cancel()
+	for {
+		err := s.PrepareBackend(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-gone:
+			return fmt.Errorf("the lock service has ended: %w", err)
+		case <-ctx.Done():
+			return fmt.Errorf("the lock service does not answer: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// fallen notes that the lock service is down.
+func (sc *scene) fallen() {
+	s := &sc.Service
+	s.proc, s.PID, s.Up, s.since = nil, 0, false, time.Now()
+}
+
 // settings are those of the server, with the lock service of the page.
 func (sc *scene) settings() sale.Settings {
 	s := sc.stage.settings
-	s.Backend = sc.service.url
+	s.Backend = sc.Service.url
 	return s
 }
 
 func (sc *scene) killService() error {
 	switch {
-	case !sc.service.ours():
+	case !sc.Service.Ours:
 		return errors.New("this lock service is not ours to kill")
-	case sc.service.proc == nil:
+	case sc.Service.proc == nil:
 		return errors.New("the lock service is down already")
 	}
-	_ = sc.service.proc.Process.Kill() // it may have ended already
-	sc.service.fallen()
+	_ = sc.Service.proc.Process.Kill() // it may have ended already
+	sc.fallen()
 	sc.say("You killed the lock service (SIGKILL). Nobody can get a lock from it now; nothing is sold under a lock without one.")
 	if sc.selling() {
-		sc.sale.interrupted()
+		sc.Sale.interrupted()
 	}
 	return nil
 }
 
 func (sc *scene) restartService() error {
-	if !sc.service.ours() || sc.service.proc != nil {
+	if !sc.Service.Ours || sc.Service.proc != nil {
 		return errors.New("the lock service is not down")
 	}
-	down := sc.service.since
+	down := sc.Service.since
 	sc.startService(func() {
 		sc.say("The lock service is back after %s, with the locks it had: they were in its append-only file.", said(time.Since(down)))
 	})
@@ -183,97 +266,96 @@ func (sc *scene) restartService() error {
 
 // startShop starts a process on the seat.
 func (sc *scene) startShop(seat *shopSeat) (err error) {
+	st := sc.stage
 	var child *sale.Process
-	child, err = sale.StartChild(sc.stage.stderr, func(n sale.News) {
-		sc.stage.tell(func(sc *scene) {
+	child, err = sale.StartChild(st.stderr, func(n sale.News) {
+		st.tell(func(sc *scene) {
 			if seat.child == child { // otherwise it was killed, and what it had said last counts
 				sc.hear(seat, n)
 			}
 		})
 	})
-	seat.child = child
+	if seat.child = child; err == nil {
+		seat.PID = child.Process.Pid
+	}
 	return err
 }
 
-// leave empties the seat. It returns how many buyers were inside and get no answer.
+// leave empties the seat. It returns how many buyers were inside: they get no answer.
 func (sc *scene) leave(seat *shopSeat) (lost int) {
 	seat.child.End()
-	seat.child = nil
-	if seat.part != nil {
-		seat.part.killed = true
-		for round := range sale.Rounds {
-			lost += seat.part.inside(round)
-		}
-		seat.part = nil
+	for round, n := range seat.inside {
+		lost += n
+		sc.Sale.tracks[round].seen.Failed += n
 	}
+	*seat = shopSeat{N: seat.N}
 	return lost
 }
 
 func (sc *scene) killShop(seat *shopSeat) error {
 	if !seat.up() {
-		return fmt.Errorf("shop %d is down already", seat.n+1)
+		return fmt.Errorf("shop %d is down already", seat.N)
 	}
-	selling := sc.selling()
 	_ = seat.child.Process.Kill()
-	lost := sc.leave(seat)
-	if selling {
+	if lost := sc.leave(seat); sc.selling() {
 		sc.say("You killed shop %d (SIGKILL): %d buyers were inside and get no answer. If it had a lock, the others wait until its lease expires, %v at most.",
-			seat.n+1, lost, pageTTL)
+			seat.N, lost, pageTTL)
 	} else {
-		sc.say("You killed shop %d (SIGKILL).", seat.n+1)
+		sc.say("You killed shop %d (SIGKILL).", seat.N)
 	}
 	return nil
 }
 
 func (sc *scene) restartShop(seat *shopSeat) error {
 	if seat.up() {
-		return fmt.Errorf("shop %d is not down", seat.n+1)
+		return fmt.Errorf("shop %d is not down", seat.N)
 	}
 	if err := sc.startShop(seat); err != nil {
 		return err
 	}
-	sc.say("Shop %d is back, as process %d.", seat.n+1, seat.child.Process.Pid)
-	if sc.selling() && !sc.sale.Closed {
+	sc.say("Shop %d is back, as process %d.", seat.N, seat.PID)
+	if sc.selling() && !sc.Sale.Closed {
 		sc.join(seat)
 	}
 	return nil
 }
 
-// tell gives an order to all shops. One that does not read it has ended, and will be heard of.
+// tell gives an order to all shops.
 func (sc *scene) tell(o sale.Order) {
-	for _, seat := range sc.shops {
+	for _, seat := range sc.Shops {
 		if seat.up() {
-			_ = seat.child.Order(o)
+			seat.child.Order(o)
 		}
 	}
 }
 
-func (sc *scene) setThreshold(n int) {
-	if n == sc.Threshold {
-		return
+func (sc *scene) setThreshold(form url.Values) error {
+	n, err := face.Number(form, "value", 0, 1_000_000)
+	if err != nil || n == sc.Threshold {
+		return err
 	}
 	sc.say("The threshold is %d now: at most that many buyers wait in a shop, others are told at once to try later.", n)
 	sc.Threshold = n
 	sc.tell(sale.Order{Threshold: &n})
+	return nil
 }
 
 // close ends all processes, the shops first: so they can release what they have.
 func (sc *scene) close() {
-	if sc.sale != nil {
-		sc.sale.close()
+	if sc.Sale != nil {
+		sc.Sale.close()
 	}
-	for _, seat := range sc.shops {
+	var shops []*sale.Process
+	for _, seat := range sc.Shops {
 		if seat.up() {
 			seat.child.End()
+			shops = append(shops, seat.child)
 		}
 	}
-	for _, seat := range sc.shops {
-		if seat.up() {
-			<-seat.child.Gone
+	for _, p := range append(shops, sc.Service.proc) {
+		if p != nil {
+			p.End()
+			<-p.Gone
 		}
-	}
-	if p := sc.service.proc; p != nil {
-		p.End()
-		<-p.Gone
 	}
 }

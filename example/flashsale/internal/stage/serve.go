@@ -53,7 +53,7 @@ func Serve(ctx context.Context, s sale.Settings, stderr io.Writer) error {
 	if err := s.PrepareBackend(ctx); err != nil {
 		return err
 	}
-	backend, err := s.OpenBackend()
+	backend, err := s.OpenBackend(ctx, false)
 	if err != nil {
 		return err
 	}

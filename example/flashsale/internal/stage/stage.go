@@ -54,46 +54,48 @@ func (st *stage) run(sc *scene) {
 	}
 }
 
-// send sends the scene what to do. It reports whether the scene will: it does not when the server ends.
-func (st *stage) send(do func(*scene)) bool {
+var errEnding = errors.New("the server is ending")
+
+// look has the scene do something, which changes nothing that a page shows, and returns what came of it.
+func (st *stage) look(do func(*scene) error) error {
+	answer := make(chan error, 1)
 	select {
-	case st.do <- do:
-		return true
+	case st.do <- func(sc *scene) { answer <- do(sc) }:
+		return <-answer
 	case <-st.ctx.Done():
-		return false
+		return errEnding
 	}
 }
 
-// tell has the scene do something that may change it.
-func (st *stage) tell(do func(*scene)) bool {
-	return st.send(func(sc *scene) {
-		do(sc)
-		close(sc.newer)
-		sc.newer = make(chan struct{})
+// ask is look for what may change the scene.
+func (st *stage) ask(do func(*scene) error) error {
+	return st.look(func(sc *scene) error {
+		defer func() {
+			close(sc.newer)
+			sc.newer = make(chan struct{})
+		}()
+		return do(sc)
 	})
 }
 
-var errEnding = errors.New("the server is ending")
-
-// ask has the scene do something and returns what came of it.
-func (st *stage) ask(do func(*scene) error) error {
-	answer := make(chan error, 1)
-	if !st.tell(func(sc *scene) { answer <- do(sc) }) {
-		return errEnding
-	}
-	return <-answer
+// tell is ask for what cannot fail but by the end of the server, which everybody hears of.
+func (st *stage) tell(do func(*scene)) {
+	_ = st.ask(func(sc *scene) error {
+		do(sc)
+		return nil
+	})
 }
 
 // Watch implements face.Stage.
 func (st *stage) Watch() (state []byte, newer <-chan struct{}) {
-	done := make(chan struct{})
-	if st.send(func(sc *scene) {
-		defer close(done)
-		state, _ = json.Marshal(sc.describe()) // it has nothing that JSON does not know
+	_ = st.look(func(sc *scene) (err error) {
+		if sc.Sale != nil {
+			sc.Sale.describe()
+		}
+		state, err = json.Marshal(sc.pageState)
 		newer = sc.newer
-	}) {
-		<-done
-	}
+		return err
+	})
 	return state, newer
 }
 
