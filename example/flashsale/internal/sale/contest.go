@@ -100,7 +100,7 @@ func (c *contest) tryAll(ctx context.Context) (tried []Report, err error) {
 
 // play fills the stock, sells, and asks the database for the result.
 func (c *contest) play(ctx context.Context, t trial) (Report, error) {
-	err := errors.Join(c.office.Stock(ctx, t.ID, c.Stock), c.office.Stock(ctx, otherProduct, 1))
+	err := errors.Join(c.office.Stock(ctx, t.Title, c.Stock), c.office.Stock(ctx, otherProduct, 1))
 	if err != nil {
 		return Report{}, err
 	}
@@ -113,7 +113,7 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 	fmt.Fprintf(c.stderr, "%-9s %d of %d buyers answered, %d pieces sold, %.1f s\n",
 		c.title(t.Title, t.pool), seen.Answered(), c.Instances*c.Buyers, seen.Bought, time.Since(began).Seconds())
 	after, known := c.office.ServerCPU()
-	a, err := c.office.Audit(ctx, t.ID)
+	a, err := c.office.Audit(ctx, t.Title)
 	r := NewReport(t.Way, c.Stock, a, seen)
 	if c.Modes != nil {
 		r.Pool = t.pool
@@ -127,7 +127,7 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 
 // sell serves all buyers, in this process or in children. It calls ready when nobody has bought.
 func (c *contest) sell(ctx context.Context, t trial, ready func()) (Result, error) {
-	stall := Stall{Way: t.ID, URL: c.office.URL}
+	stall := Stall{Way: t.Title, URL: c.office.URL}
 	task := Task{Settings: c.Settings, System: NewSystem(), Stalls: []Stall{stall}, Pool: t.pool, Stride: c.Procs}
 	if c.Procs > 1 {
 		return playTogether(ctx, task, ready)

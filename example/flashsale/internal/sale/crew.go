@@ -36,7 +36,7 @@ func (c *crew) open(ctx context.Context) (err error) {
 		return err
 	}
 	if c.way.Locked {
-		c.link.Backend, err = c.OpenBackend(ctx, false)
+		c.link.Observable, err = c.OpenBackend(ctx, false)
 	}
 	return errors.Join(err, c.shop.Connect(ctx))
 }
@@ -45,7 +45,7 @@ func (c *crew) close() {
 	if c.shop != nil {
 		c.shop.Close()
 	}
-	if c.link != nil && c.link.Backend != nil {
+	if c.link != nil && c.link.Observable != nil {
 		_ = c.link.Close() // its leases are released
 	}
 }
@@ -57,7 +57,11 @@ func (c *crew) run(ctx context.Context) error {
 	over := make(chan struct{})
 	if c.Modes != nil {
 		looking.Go(func() {
-			waits := visitors(ctx, over, c.look)
+			waits := visitors(ctx, over, func(ctx context.Context) {
+				ctx, cancel := context.WithTimeout(ctx, c.Wait) // a visitor is as patient as a buyer
+				defer cancel()
+				_ = c.shop.Look(ctx, otherProduct)
+			})
 			c.change(func(r *Result) { r.Visits = waits })
 		})
 	}
@@ -118,9 +122,10 @@ func (c *crew) serve(ctx context.Context, n int) error {
 			if sqlshop.Sleep(c.coming, comes) != nil {
 				return // the sale ended, or was interrupted, before this buyer came
 			}
-			v := &visit{buyer: fmt.Sprintf("%d-%d", n, b), arrived: time.Now()}
+			arrived := time.Now()
 			c.change(func(r *Result) { r.Arrived++ })
-			c.answer(v, c.way.sell(ctx, i, v))
+			entered, err := c.way.sell(ctx, i, fmt.Sprintf("%d-%d", n, b))
+			c.answer(arrived, entered, err)
 		})
 	}
 	buyers.Wait()
@@ -138,11 +143,11 @@ func (c *crew) change(do func(*Result)) {
 	do(&c.result)
 }
 
-func (c *crew) answer(v *visit, err error) {
-	answered := time.Since(v.arrived)
+func (c *crew) answer(arrived, entered time.Time, err error) {
+	answered := time.Since(arrived)
 	c.change(func(r *Result) {
-		if !v.entered.IsZero() {
-			r.Waits = append(r.Waits, v.entered.Sub(v.arrived))
+		if !entered.IsZero() {
+			r.Waits = append(r.Waits, entered.Sub(arrived))
 		}
 		switch {
 		case err == nil:
@@ -167,13 +172,6 @@ const (
 	otherProduct  = "other"               // what visitors look at; nobody buys it
 	visitInterval = 10 * time.Millisecond // a load that no database notices
 )
-
-// look shows the other product to a visitor that is as patient as a buyer.
-func (c *crew) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.Wait)
-	defer cancel()
-	_ = c.shop.Look(ctx, otherProduct)
-}
 
 // visitors look at another product while the sale goes on, over the same connections: what they wait is what the sale costs
 // everybody else. One comes at once and at each interval until it is over, however long the earlier ones wait. It waits for the last, and

@@ -29,7 +29,7 @@ func TestWhatBuyersSaw(t *testing.T) {
 		{errors.New("x"), Result{Counts: Counts{Failed: 1, Failure: "x"}}, 0},
 	} {
 		one := &crew{}
-		one.answer(&visit{arrived: time.Now()}, c.err)
+		one.answer(time.Now(), time.Time{}, c.err)
 		got := one.result
 		assert.Len(t, got.Told, c.told, c.err)
 		assert.Equal(t, 1, got.Answered())
@@ -39,24 +39,25 @@ func TestWhatBuyersSaw(t *testing.T) {
 }
 
 // deaf is a lock service that goes away before a release.
-type deaf struct{ distributed.Backend }
+type deaf struct{ distributed.Observable }
 
 type deafLease struct{ distributed.Lease }
 
 func (deafLease) Release(context.Context) error { return distributed.ErrUnavailable }
 
 func (d deaf) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	lease, place, err := d.Backend.Enter(ctx, r)
+	lease, place, err := d.Observable.Enter(ctx, r)
 	return deafLease{lease}, place, err
 }
 
 func TestAnOrderStandsWhenItsReleaseFails(t *testing.T) {
 	task, office := newTask(t)
-	require.NoError(t, office.Stock(t.Context(), Rounds[1].ID, 1))
+	require.NoError(t, office.Stock(t.Context(), Rounds[1].Title, 1))
 	task.program, task.TTL = &program, time.Minute
 	one := &crew{Task: task, Stall: task.Stalls[0], way: Rounds[1]}
 	require.NoError(t, one.open(t.Context()))
 	defer one.close()
-	one.link.Backend = deaf{one.link.Backend}
-	assert.NoError(t, withBackendOnly(t.Context(), &instance{crew: one}, &visit{buyer: "b"}))
+	one.link.Observable = deaf{one.link.Observable}
+	_, err := withBackendOnly(t.Context(), &instance{crew: one}, "b")
+	assert.NoError(t, err)
 }

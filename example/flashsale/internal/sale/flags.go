@@ -30,27 +30,19 @@ type Settings struct {
 	TTL       time.Duration `json:"ttl_ns"` // of leases
 	Procs     int           `json:"procs"`
 	JSON      bool          `json:"-"`
-	Serve     string        `json:"-"` // listen address; "": compare the rounds
-	Names     []string      `json:"-"` // hosts that are served besides addresses and localhost
-
-	DB     string        `json:"-"`               // URL of a database, which may hold a password; "": compare the rounds, not the modes
-	Modes  []string      `json:"modes,omitzero"`  // nil: without DB
-	Pools  []int         `json:"pools,omitzero"`  // sizes to try, in connections per process
-	Rounds int           `json:"rounds,omitzero"` // per mode and size
-	Think  time.Duration `json:"think_ns"`        // what an order does between reading the stock and writing it
+	Serve     string        `json:"-"`               // listen address; "": compare the rounds
+	Names     []string      `json:"-"`               // hosts that are served besides addresses and localhost
+	DB        string        `json:"-"`               // URL of a database, which may hold a password; "": compare the rounds, not the modes
+	Modes     []string      `json:"modes,omitzero"`  // nil: without DB
+	Pools     []int         `json:"pools,omitzero"`  // sizes to try, in connections per process
+	Rounds    int           `json:"rounds,omitzero"` // per mode and size
+	Think     time.Duration `json:"think_ns"`        // what an order does between reading the stock and writing it
 
 	program *Program
 }
 
-const (
-	// networkRTT is a round trip between two machines of a data centre, with a proxy or two on the way.
-	networkRTT = time.Millisecond
-	// leaseTTL is the default of a Locker, so that all rounds with a lock use the same.
-	leaseTTL = 5 * time.Second
-	thinking = time.Millisecond
-	// mostConnections is more than most databases allow.
-	mostConnections = 1000
-)
+// leaseTTL is the default of a Locker, so that all rounds with a lock use the same.
+const leaseTTL = 5 * time.Second
 
 const usage = `Usage: flashsale [flags]
 
@@ -94,18 +86,21 @@ func (s *Settings) define(flags *flag.FlagSet) {
 	duration(&s.Wait, "wait", 10*time.Second, time.Millisecond, time.Minute, "longest `duration` that a buyer waits before \"try later\"")
 	duration(&s.TTL, "ttl", leaseTTL, time.Second, time.Minute, "`duration` after which the lock of a shop that has died is free")
 	duration(&s.Ramp, "ramp", 100*time.Millisecond, 0, time.Minute, "`duration` over which the buyers arrive, evenly; 0: all at once")
-	duration(&s.RTT, "rtt", networkRTT, 0, time.Second, "`duration` that a request to the lock service takes more than here, as over a network; 0 with -db unless set")
+	duration(&s.RTT, "rtt", time.Millisecond, 0, time.Second, // between two machines of a data centre, with a proxy or two on the way
+		"`duration` that a request to the lock service takes more than here, as over a network; 0 with -db unless set")
 	number(&s.Procs, "procs", 1, 1, 64, "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
 	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
-	flags.Var(value[string]{&s.Serve, address}, "serve", "`address` to serve a page on that shows the rounds side by side, as in :8080 (this machine only) or 0.0.0.0:8080 (everybody)")
-	flags.Var(value[[]string]{&s.Names, func(text string) ([]string, error) { return strings.Split(text, ","), nil }}, "names", "host `names` that browsers may call the server by, as in shop.example,shop: besides addresses and localhost")
+	flags.Var(value[string]{&s.Serve, address}, "serve",
+		"`address` to serve a page on that shows the rounds side by side, as in :8080 (this machine only) or 0.0.0.0:8080 (everybody)")
+	flags.Var(value[[]string]{&s.Names, func(text string) ([]string, error) { return strings.Split(text, ","), nil }}, "names",
+		"host `names` that browsers may call the server by, as in shop.example,shop: besides addresses and localhost")
 
-	s.Modes, s.Pools = idsOf(modes), []int{1, 4, 16}
+	s.Modes, s.Pools = titles(modes), []int{1, 4, 16}
 	flags.StringVar(&s.DB, "db", "", "`URL` of a database to compare the modes on: "+sqlshop.Allowed)
-	flags.Var(value[[]string]{&s.Modes, modeList}, "mode", "with -db: `modes` to compare, of "+strings.Join(idsOf(modes), ", "))
+	flags.Var(value[[]string]{&s.Modes, modeList}, "mode", "with -db: `modes` to compare, of "+strings.Join(titles(modes), ", "))
 	flags.Var(value[[]int]{&s.Pools, poolList}, "pool", "with -db: `numbers` of connections per process to try, as in 4,16; the best is shown")
 	number(&s.Rounds, "rounds", 1, 1, 100, "with -db: `number` of rounds of each mode and pool; the median is shown")
-	duration(&s.Think, "think", thinking, 0, time.Second, "with -db: `duration` of an order's work between reading and writing")
+	duration(&s.Think, "think", time.Millisecond, 0, time.Second, "with -db: `duration` of an order's work between reading and writing")
 }
 
 // parse returns flag.ErrHelp after printing the help to out. Any other error lists what is allowed.
@@ -125,16 +120,10 @@ func (p Program) parse(args []string, out io.Writer) (Settings, error) {
 	}
 	set := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
-	if err == nil {
-		err = s.checkDB(set)
-	}
-	switch {
-	case err != nil:
-		return s, err
-	case s.Serve != "":
-		err = errors.Join(s.fitServing(set["backend"]), onlyServing(set))
-	default:
-		err = s.fit(set["instances"])
+	for _, check := range []func(map[string]bool) error{s.checkEffect, s.checkDB, s.checkServing, s.checkRounds} {
+		if err == nil {
+			err = check(set)
+		}
 	}
 	if err == nil {
 		err = p.checkBackend(s.Backend)
@@ -142,17 +131,25 @@ func (p Program) parse(args []string, out io.Writer) (Settings, error) {
 	return s, err
 }
 
-// checkDB completes the URL of the database. Without one it refuses flags that then have no effect, and forgets their defaults. It is no
-// flag.Value, because the error of a flag shows its value, and a URL may contain a password.
-func (s *Settings) checkDB(set map[string]bool) (err error) {
-	if s.DB == "" {
-		for _, name := range []string{"mode", "pool", "rounds", "think"} {
-			if set[name] {
-				err = errors.Join(err, fmt.Errorf("-%s needs -db: allowed: %s", name, sqlshop.Allowed))
-			}
+// checkEffect refuses flags that have no effect beside the others.
+func (s *Settings) checkEffect(set map[string]bool) (err error) {
+	for name := range set {
+		switch {
+		case s.DB == "" && slices.Contains([]string{"mode", "pool", "rounds", "think"}, name):
+			err = errors.Join(err, fmt.Errorf("-%s needs -db: allowed: %s", name, sqlshop.Allowed))
+		case s.Serve != "" && !slices.Contains([]string{"serve", "backend", "db", "stock", "threshold", "wait", "ttl", "rtt", "names"}, name):
+			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: allowed with -serve: -backend, -db, -stock, -threshold, -wait, -ttl and -names", name))
 		}
+	}
+	return err
+}
+
+// checkDB completes the URL of the database; without one it forgets the defaults of flags for it. It is no flag.Value, because the error of a
+// flag shows its value, and a URL may contain a password.
+func (s *Settings) checkDB(set map[string]bool) error {
+	if s.DB == "" {
 		s.Modes, s.Pools, s.Rounds = nil, nil, 0
-		return err
+		return nil
 	}
 	if s.Serve == "" && !set["rtt"] {
 		s.RTT = 0 // the way to the database is as it is, and so is the way to the lock service
@@ -166,44 +163,33 @@ func (s *Settings) checkDB(set map[string]bool) (err error) {
 	return nil
 }
 
-// onlyServing refuses flags that have no effect on a server.
-func onlyServing(set map[string]bool) (err error) {
-	for name := range set {
-		if !slices.Contains([]string{"serve", "backend", "db", "stock", "threshold", "wait", "ttl", "rtt", "names"}, name) {
-			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: allowed with -serve: -backend, -db, -stock, -threshold, -wait, -ttl and -names", name))
-		}
+// checkServing looks at what servers may share: a database outlives the process, and so must the order of the fences in it. A
+// file needs no server: the locks lie in a file beside it, because a file has one writer at a time.
+func (s *Settings) checkServing(set map[string]bool) (err error) {
+	file, isFile := sqlshop.File(s.DB)
+	switch {
+	case s.Serve == "":
+	case s.program.Serve == nil:
+		err = fmt.Errorf("-serve needs the page, which this program does not have: go run ./example/flashsale/full -serve %s", s.Serve)
+	case s.DB == sqlshop.Temporary:
+		err = errors.New("-serve has a temporary file without -db; allowed with it: FILE, sqlite:FILE, mysql://, postgres://")
+	case s.DB != "" && s.Backend == MemoryURL && isFile && !set["backend"]:
+		file, err = filepath.Abs(file + ".locks")
+		s.Backend = (&url.URL{Scheme: "sqlite", Path: file}).String()
+	case s.DB != "" && s.Backend == MemoryURL:
+		err = fmt.Errorf("-serve with -db needs a -backend that servers share; the fences of %s begin anew with each process", MemoryURL)
 	}
 	return err
 }
 
-// fitServing checks what servers may share: a database outlives the process, and so must the order of the fences in it. A
-// file needs no server: the locks lie in a file beside it, because a file has one writer at a time.
-func (s *Settings) fitServing(backendSet bool) error {
-	file, isFile := sqlshop.File(s.DB)
-	switch {
-	case s.program.Serve == nil:
-		return fmt.Errorf("-serve needs the page, which this program does not have: go run ./example/flashsale/full -serve %s", s.Serve)
-	case s.DB == sqlshop.Temporary:
-		return errors.New("-serve has a temporary file without -db; allowed with it: FILE, sqlite:FILE, mysql://, postgres://")
-	case s.DB != "" && s.Backend == MemoryURL && isFile && !backendSet:
-		locks, err := filepath.Abs(file + ".locks")
-		s.Backend = (&url.URL{Scheme: "sqlite", Path: locks}).String()
-		return err
-	case s.DB != "" && s.Backend == MemoryURL:
-		return fmt.Errorf("-serve with -db needs a -backend that servers share; the fences of %s begin anew with each process", MemoryURL)
-	}
-	return nil
-}
-
-// fit checks combinations of flags. With more processes than instances, each process gets one, unless -instances was
-// set.
-func (s *Settings) fit(instancesSet bool) error {
-	needsLock := s.DB == "" || slices.ContainsFunc(s.Modes, func(id string) bool { return wayOf(id).Locked })
+// checkRounds looks at combinations of flags. With more processes than instances, each process gets one, unless -instances was set.
+func (s *Settings) checkRounds(set map[string]bool) error {
+	needsLock := s.DB == "" || slices.ContainsFunc(s.Modes, func(mode string) bool { return wayOf(mode).Locked })
 	switch {
 	case s.Procs > 1 && s.Backend == MemoryURL && needsLock:
 		return fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: "+
 			"allowed with it: -procs 1", s.Procs, MemoryURL)
-	case s.Procs > s.Instances && instancesSet:
+	case s.Procs > s.Instances && set["instances"]:
 		return fmt.Errorf("-procs %d with -instances %d: allowed: at most one process per instance", s.Procs, s.Instances)
 	}
 	s.Instances = max(s.Instances, s.Procs)
@@ -253,7 +239,7 @@ func address(text string) (string, error) {
 
 // modeList returns modes in the order of the table.
 func modeList(text string) ([]string, error) {
-	all, chosen := idsOf(modes), strings.Split(text, ",")
+	all, chosen := titles(modes), strings.Split(text, ",")
 	for _, name := range chosen {
 		if !slices.Contains(all, name) {
 			return nil, fmt.Errorf("no mode %q; allowed: %s, several with commas", name, strings.Join(all, ", "))
@@ -264,7 +250,7 @@ func modeList(text string) ([]string, error) {
 
 func poolList(text string) (sizes []int, err error) {
 	for size := range strings.SplitSeq(text, ",") {
-		n, err := within(strconv.Atoi, 1, mostConnections, "whole numbers from %d to %d, several with commas")(size)
+		n, err := within(strconv.Atoi, 1, 1000, "whole numbers from %d to %d, several with commas")(size) // more than most databases allow
 		if err != nil {
 			return nil, err
 		}

@@ -117,13 +117,13 @@ func TestWhatTheSmallProgramLacks(t *testing.T) {
 
 func TestProcsAndInstances(t *testing.T) {
 	s := Settings{Backend: "redis://x", Instances: 4, Procs: 6}
-	require.NoError(t, s.fit(false))
+	require.NoError(t, s.checkRounds(nil))
 	assert.Equal(t, 6, s.Instances, "each process gets an instance")
 
 	s = Settings{Backend: "redis://x", Instances: 4, Procs: 6}
-	assert.ErrorContains(t, s.fit(true), "at most one process per instance")
+	assert.ErrorContains(t, s.checkRounds(map[string]bool{"instances": true}), "at most one process per instance")
 	s = Settings{Backend: "redis://x", Instances: 4, Procs: 3}
-	require.NoError(t, s.fit(true))
+	require.NoError(t, s.checkRounds(map[string]bool{"instances": true}))
 	assert.Equal(t, 4, s.Instances)
 }
 

@@ -18,17 +18,10 @@ import (
 // of it each way: a hand-over, a release here and a grant there, takes one round trip as well. And one long sleep is more
 // exact than two short ones: a Go timer below a millisecond lasts longer than it should.
 type link struct {
-	distributed.Backend
-	rtt      time.Duration
-	requests atomic.Int64
+	distributed.Observable // every backend here is: a lock service that is away is noticed by the first exchange that fails, also a renewal
+	rtt                    time.Duration
+	requests               atomic.Int64
 }
-
-// Observe and Echo let a lock service that is away be noticed by the first exchange that fails, also a renewal. Every backend here has them.
-func (l *link) Observe(f func(distributed.Exchange)) (stop func()) {
-	return l.Backend.(distributed.Observable).Observe(f)
-}
-
-func (l *link) Echo(ctx context.Context) error { return l.Backend.(distributed.Observable).Echo(ctx) }
 
 // travel is the way of a request. One that its caller gives up arrives at once, for the backend to sort out what it may leave
 // behind: a lease to release, a place in the queue.
@@ -41,19 +34,17 @@ func (l *link) travel(ctx context.Context) {
 
 func (l *link) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	l.travel(ctx)
-	lease, place, err := l.Backend.Enter(ctx, req)
+	lease, place, err := l.Observable.Enter(ctx, req)
 	if lease != nil {
 		lease = l.lease(lease)
 	}
 	if place != nil {
-		place = wrap.Place(&linkedPlace{Place: place, link: l}, l.lease)
+		place = wrap.Place(&linkedPlace{place, l}, l.lease)
 	}
 	return lease, place, err
 }
 
-func (l *link) lease(inner distributed.Lease) distributed.Lease {
-	return &linkedLease{Lease: inner, link: l}
-}
+func (l *link) lease(inner distributed.Lease) distributed.Lease { return &linkedLease{inner, l} }
 
 type linkedLease struct {
 	distributed.Lease

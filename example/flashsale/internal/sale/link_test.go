@@ -18,7 +18,7 @@ func TestLinkOverMemory(t *testing.T) {
 	ctx := t.Context()
 	backend := memlock.New()
 	defer func() { _ = backend.Close() }()
-	c := &link{Backend: backend}
+	c := &link{Observable: backend}
 	ask := distributed.Request{Key: "s:n:k", Instance: "a", TTL: leaseTTL}
 	first, _, err := c.Enter(ctx, ask)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestLinkCountsRefillAndLeave(t *testing.T) {
 	ctx := t.Context()
 	backend := memlock.New()
 	defer func() { _ = backend.Close() }()
-	c := &link{Backend: backend}
+	c := &link{Observable: backend}
 	lease, _, err := c.Enter(ctx, distributed.Request{Key: "s:n:k", Instance: "a", TTL: leaseTTL})
 	require.NoError(t, err)
 	require.NoError(t, lease.Refill(ctx))
@@ -58,7 +58,7 @@ func TestLinkConforms(t *testing.T) {
 			t.Parallel()
 			locktest.Run(t, locktest.Fixture{Bubble: true, Open: func(locktest.TB) locktest.Service {
 				b := memlock.New()
-				return locktest.Service{Backend: &link{Backend: b, rtt: rtt}, Expire: b.Expire, Cut: b.Partition}
+				return locktest.Service{Backend: &link{Observable: b, rtt: rtt}, Expire: b.Expire, Cut: b.Partition}
 			}})
 		})
 	}
@@ -69,7 +69,7 @@ func TestLinkDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := memlock.New()
 		defer func() { _ = backend.Close() }()
-		c := &link{Backend: backend, rtt: time.Millisecond}
+		c := &link{Observable: backend, rtt: time.Millisecond}
 		began := time.Now()
 		ask := distributed.Request{Key: "s:n:k", Instance: "a", TTL: leaseTTL}
 		lease, _, err := c.Enter(t.Context(), ask)

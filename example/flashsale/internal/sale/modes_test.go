@@ -48,7 +48,7 @@ func TestModesOnATemporaryFile(t *testing.T) {
 	got := modeSale(t, "-db sqlite -instances 2 -buyers 15 -stock 10 -threshold 100 -pool 1,2 -rounds 1")
 	require.Len(t, got, len(modes))
 	for i, r := range got {
-		assert.Equal(t, modes[i].ID, r.Round)
+		assert.Equal(t, modes[i].Title, r.Round)
 		assert.GreaterOrEqual(t, r.Sold, 10)
 		assert.Equal(t, 2*15, r.Sold+r.SoldOut+r.Refused, "each buyer gets one answer")
 		assert.Positive(t, r.Statements)
@@ -106,9 +106,9 @@ func TestAWayThatBreaksItsPromise(t *testing.T) {
 		"fences out of order":            {"lock", sqlshop.Audit{Sold: 10, OutOfOrder: 1}, 10, StatusFailed},
 		"a batch has one fence":          {"batch", sqlshop.Audit{Sold: 10, OutOfOrder: 9}, 10, StatusOK},
 		"a batch after a later one":      {"batch", sqlshop.Audit{Sold: 10, OutOfOrder: 9, Fallen: 1}, 10, StatusFailed},
-		"a round":                        {"piece-c", sqlshop.Audit{Sold: 7, Left: 3}, 7, StatusOK},
-		"a round with a piece too many":  {"piece-c", sqlshop.Audit{Sold: 11}, 11, StatusFailed},
-		"a round without wllock":         {"piece-b", sqlshop.Audit{Sold: 11}, 11, StatusOK},
+		"a round":                        {"wllock", sqlshop.Audit{Sold: 7, Left: 3}, 7, StatusOK},
+		"a round with a piece too many":  {"wllock", sqlshop.Audit{Sold: 11}, 11, StatusFailed},
+		"a round without wllock":         {"one tier", sqlshop.Audit{Sold: 11}, 11, StatusOK},
 		"no fences where there are none": {"statement", sqlshop.Audit{Sold: 10, OutOfOrder: 10}, 10, StatusOK},
 	}
 	for name, c := range cases {
@@ -116,7 +116,7 @@ func TestAWayThatBreaksItsPromise(t *testing.T) {
 			var out, errs bytes.Buffer
 			r := NewReport(wayOf(c.mode), 10, c.of, Result{Bought: c.told})
 			s := contest{Settings: Settings{Stock: 10}, stderr: &errs}
-			if slices.Contains(idsOf(modes), c.mode) {
+			if slices.Contains(titles(modes), c.mode) {
 				r.Pool, s.Modes = 4, []string{c.mode}
 			}
 			assert.Equal(t, c.status, s.conclude([]Report{r}, &out))

@@ -18,10 +18,10 @@ func newTask(t *testing.T) (task Task, office *sqlshop.Shop) {
 	require.NoError(t, err)
 	t.Cleanup(office.Close)
 	require.NoError(t, office.Create(t.Context()))
-	require.NoError(t, office.Stock(t.Context(), Rounds[0].ID, 10))
+	require.NoError(t, office.Stock(t.Context(), Rounds[0].Title, 10))
 	return Task{
 		Settings: Settings{Backend: MemoryURL, Instances: 3, Buyers: 20, Wait: time.Minute, Ramp: 10 * time.Millisecond},
-		System:   "test", Stalls: []Stall{{Way: Rounds[0].ID, URL: office.URL}}, Pool: 1, Stride: 2,
+		System:   "test", Stalls: []Stall{{Way: Rounds[0].Title, URL: office.URL}}, Pool: 1, Stride: 2,
 	}, office
 }
 
@@ -35,14 +35,14 @@ func TestProcs(t *testing.T) {
 	assert.Equal(t, 3*20, seen.Answered(), "every instance is served by exactly one process")
 	assert.Len(t, seen.Answers, seen.Bought)
 
-	a, err := office.Audit(t.Context(), Rounds[0].ID)
+	a, err := office.Audit(t.Context(), Rounds[0].Title)
 	require.NoError(t, err)
 	assert.Equal(t, seen.Bought, a.Sold)
 }
 
 func TestProcsReportTheirFailure(t *testing.T) {
 	task, _ := newTask(t)
-	task.Backend, task.Stalls[0].Way = "zk://", Rounds[2].ID
+	task.Backend, task.Stalls[0].Way = "zk://", Rounds[2].Title
 	_, err := playTogether(t.Context(), task, func() {})
 	assert.ErrorContains(t, err, "zklock")
 }

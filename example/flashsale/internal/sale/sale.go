@@ -21,7 +21,7 @@ import (
 // Program is what a binary has beside the sale itself.
 type Program struct {
 	// Stores open lock services beside memory, by the schemes of their URLs. The first to open one creates what it needs.
-	Stores  map[string]func(ctx context.Context, url string, first bool) (distributed.Backend, error)
+	Stores  map[string]func(ctx context.Context, url string, first bool) (distributed.Observable, error)
 	Allowed string                                                        // these URLs, for people
 	Serve   func(ctx context.Context, s Settings, stderr io.Writer) error // -serve; nil: it has no page
 }
@@ -90,7 +90,7 @@ func (p Program) checkBackend(url string) error {
 }
 
 // OpenBackend opens the lock service. The first to do so creates what it needs.
-func (s Settings) OpenBackend(ctx context.Context, first bool) (distributed.Backend, error) {
+func (s Settings) OpenBackend(ctx context.Context, first bool) (distributed.Observable, error) {
 	if s.Backend == MemoryURL {
 		return memlock.New(), nil
 	}

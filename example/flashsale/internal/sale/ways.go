@@ -16,52 +16,45 @@ var errTryLater = errors.New("sold out, try later")
 
 // Way is one way to sell, with the same stock and buyers as the others.
 type Way struct {
-	ID     string // of its product, so also the key of the lock
-	Title  string
-	unsafe bool                                                   // it may oversell
-	Locked bool                                                   // buyers wait for each other
-	fenced bool                                                   // orders carry a fence
-	shared bool                                                   // orders of one batch carry the same
-	sell   func(ctx context.Context, i *instance, v *visit) error // nil: bought; sqlshop.ErrSoldOut and errTryLater are answers, too
+	Title  string // also of its product, so the key of the lock
+	unsafe bool   // it may oversell
+	Locked bool   // buyers wait for each other
+	fenced bool   // orders carry a fence
+	shared bool   // orders of one batch carry the same
+	// sell returns when the buyer had the lock, if there is one. nil: it has bought; sqlshop.ErrSoldOut and errTryLater are answers, too.
+	sell func(ctx context.Context, i *instance, buyer string) (entered time.Time, err error)
 }
 
 // Rounds are the ways of the demonstration. They follow each other, but on the page, where all sell at the same time, on the same cores.
 var Rounds = []Way{
-	{ID: "piece-a", Title: "no lock", unsafe: true, sell: direct((*sqlshop.Shop).ReadThenWrite)},
-	{ID: "piece-b", Title: "one tier", Locked: true, sell: withBackendOnly},
-	{ID: "piece-c", Title: "wllock", Locked: true, fenced: true, sell: withWllock},
-	{ID: "piece-d", Title: "batches", Locked: true, fenced: true, shared: true, sell: withBatches},
+	{Title: "no lock", unsafe: true, sell: direct((*sqlshop.Shop).ReadThenWrite)},
+	{Title: "one tier", Locked: true, sell: withBackendOnly},
+	{Title: "wllock", Locked: true, fenced: true, sell: withWllock},
+	{Title: "batches", Locked: true, fenced: true, shared: true, sell: withBatches},
 }
 
 // modes are the ways to sell on the database of -db: the one that oversells, and the five that do not. Their orders are in
-// sqlshop, order.go and batch.go.
+// sqlshop/order.go.
 var modes = []Way{
-	{ID: "none", Title: "none", unsafe: true, sell: direct((*sqlshop.Shop).ReadThenWrite)},
-	{ID: "optimistic", Title: "optimistic", sell: direct((*sqlshop.Shop).Optimistic)},
-	{ID: "pessimistic", Title: "pessimistic", sell: direct((*sqlshop.Shop).Pessimistic)},
-	{ID: "statement", Title: "statement", sell: direct((*sqlshop.Shop).OneStatement)},
-	{ID: "lock", Title: "lock", Locked: true, fenced: true, sell: withWllock},
-	{ID: "batch", Title: "batch", Locked: true, fenced: true, shared: true, sell: withBatches},
+	{Title: "none", unsafe: true, sell: direct((*sqlshop.Shop).ReadThenWrite)},
+	{Title: "optimistic", sell: direct((*sqlshop.Shop).Optimistic)},
+	{Title: "pessimistic", sell: direct((*sqlshop.Shop).Pessimistic)},
+	{Title: "statement", sell: direct((*sqlshop.Shop).OneStatement)},
+	{Title: "lock", Locked: true, fenced: true, sell: withWllock},
+	{Title: "batch", Locked: true, fenced: true, shared: true, sell: withBatches},
 }
 
-func idsOf(ways []Way) (ids []string) {
+func titles(ways []Way) (all []string) {
 	for _, w := range ways {
-		ids = append(ids, w.ID)
+		all = append(all, w.Title)
 	}
-	return ids
+	return all
 }
 
-// wayOf returns the way with an ID that is known to be right.
-func wayOf(id string) Way {
+// wayOf returns the way with a title that is known to be right.
+func wayOf(title string) Way {
 	all := slices.Concat(Rounds, modes)
-	return all[slices.Index(idsOf(all), id)]
-}
-
-// visit is one buyer in the shop.
-type visit struct {
-	buyer   string
-	arrived time.Time
-	entered time.Time // when the buyer had the lock; zero: there was none
+	return all[slices.Index(titles(all), title)]
 }
 
 // instance is one shop server.
@@ -71,40 +64,44 @@ type instance struct {
 	buy    func(ctx context.Context, buyer string) (entered time.Time, err error)
 }
 
+// patient is a buyer's context, but for what wllock bounds itself.
+func (i *instance) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, i.Wait, errTryLater)
+}
+
 // direct sends every buyer to the database, which queues them in front of its connections.
-func direct(order func(s *sqlshop.Shop, ctx context.Context, product, buyer string) error) func(context.Context, *instance, *visit) error {
-	return func(ctx context.Context, i *instance, v *visit) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, i.Wait, errTryLater)
+func direct(order func(s *sqlshop.Shop, ctx context.Context, product, buyer string) error) func(context.Context, *instance, string) (time.Time, error) {
+	return func(ctx context.Context, i *instance, buyer string) (time.Time, error) {
+		ctx, cancel := i.patient(ctx)
 		defer cancel()
-		return order(i.shop, ctx, i.way.ID, v.buyer)
+		return time.Time{}, order(i.shop, ctx, i.way.Title, buyer)
 	}
 }
 
 // withBackendOnly sends every buyer to the lock service, as a plain distributed lock does: all buyers of all instances wait
 // there, and each needs a lease of its own.
-func withBackendOnly(ctx context.Context, i *instance, v *visit) error {
-	lease, err := i.lease(ctx, v.buyer)
+func withBackendOnly(ctx context.Context, i *instance, buyer string) (entered time.Time, err error) {
+	lease, err := i.lease(ctx, buyer)
 	if err != nil {
-		return err
+		return entered, err
 	}
-	v.entered = time.Now()
 	defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // what it cannot release expires; the order stands
-	return i.shop.ReadThenWrite(ctx, i.way.ID, v.buyer)
+	return time.Now(), i.shop.ReadThenWrite(ctx, i.way.Title, buyer)
 }
 
 // lease waits for the lock in the queue of the lock service, where each buyer counts as an instance.
 func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, i.Wait, errTryLater)
+	ctx, cancel := i.patient(ctx)
 	defer cancel()
 	for {
-		lease, place, err := i.link.Enter(ctx, distributed.Request{Key: i.System + ":product:" + i.way.ID, Instance: buyer, TTL: i.TTL})
+		lease, place, err := i.link.Enter(ctx, distributed.Request{Key: i.System + ":product:" + i.way.Title, Instance: buyer, TTL: i.TTL})
 		switch {
-		case ctx.Err() != nil && lease == nil && place == nil:
+		case lease == nil && place == nil && ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case err != nil || lease != nil:
+		case place == nil:
 			return lease, err
 		}
-		select {
+		select { // a grant that comes with the end of patience may be taken; otherwise Leave gives it back
 		case lease, ok := <-place.Granted():
 			if ok {
 				return lease, nil
@@ -117,18 +114,18 @@ func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, 
 }
 
 // withWllock lets the buyers of an instance wait in their own queue, up to a threshold; others are refused at once.
-func withWllock(ctx context.Context, i *instance, v *visit) error {
-	return i.locker.Do(ctx, "product", i.way.ID, func(ctx context.Context) error {
-		v.entered = time.Now()
+func withWllock(ctx context.Context, i *instance, buyer string) (entered time.Time, err error) {
+	err = i.locker.Do(ctx, "product", i.way.Title, func(ctx context.Context) error {
+		entered = time.Now()
 		held, _ := wllock.HeldFrom(ctx)
-		return i.shop.OrderFenced(ctx, i.way.ID, v.buyer, held.Fence())
+		return i.shop.OrderFenced(ctx, i.way.Title, buyer, held.Fence())
 	})
+	return entered, err
 }
 
 // withBatches lets one buyer take those along that wait behind it.
-func withBatches(ctx context.Context, i *instance, v *visit) (err error) {
-	v.entered, err = i.buy(ctx, v.buyer)
-	return err
+func withBatches(ctx context.Context, i *instance, buyer string) (time.Time, error) {
+	return i.buy(ctx, buyer)
 }
 
 // sellBatch sells to all buyers of a batch in one transaction. The result of each is when its batch began.
@@ -138,7 +135,7 @@ func (i *instance) sellBatch(ctx context.Context, batch []*wllock.Item[string, t
 		buyers[n], item.Result = item.Arg, entered
 	}
 	held, _ := wllock.HeldFrom(ctx)
-	sold, err := i.shop.BatchFenced(ctx, i.way.ID, buyers, held.Fence())
+	sold, err := i.shop.BatchFenced(ctx, i.way.Title, buyers, held.Fence())
 	if err != nil && !errors.Is(err, sqlshop.ErrSoldOut) {
 		return err
 	}
@@ -152,16 +149,13 @@ func (i *instance) sellBatch(ctx context.Context, batch []*wllock.Item[string, t
 func (i *instance) openLocker() (err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.locker, err = wllock.New(i.System, i.link,
-		wllock.WithThreshold(i.Threshold),
-		wllock.WithLeaseTTL(i.TTL),
-		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)),
-	)
+	i.locker, err = wllock.New(i.System, i.link, wllock.WithThreshold(i.Threshold), wllock.WithLeaseTTL(i.TTL),
+		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)))
 	if err != nil {
 		return err
 	}
 	i.lockers = append(i.lockers, i.locker)
-	i.buy = wllock.WrapBatch(i.locker, "product", func(string) string { return i.way.ID }, i.sellBatch)
+	i.buy = wllock.WrapBatch(i.locker, "product", func(string) string { return i.way.Title }, i.sellBatch)
 	return nil
 }
 

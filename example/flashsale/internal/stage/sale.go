@@ -105,7 +105,7 @@ func (s *stageSale) open(ctx context.Context) error {
 			return err
 		}
 		s.tracks = append(s.tracks, &track{shop: shop, audit: sqlshop.Audit{Left: s.Stock}})
-		if err := errors.Join(shop.Create(ctx), shop.Stock(ctx, r.ID, s.Stock)); err != nil {
+		if err := errors.Join(shop.Create(ctx), shop.Stock(ctx, r.Title, s.Stock)); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func (sc *scene) join(seat *shopSeat) {
 	set.Ramp, set.Think, set.TTL = time.Duration(s.Seconds)*time.Second, pageThinking, pageTTL
 	task := sale.Task{Sale: s.Number, Settings: set, System: s.system, Pool: 1, First: seat.N - 1, Stride: pageShops}
 	for i, r := range sale.Rounds {
-		task.Stalls = append(task.Stalls, sale.Stall{Way: r.ID, URL: s.tracks[i].shop.URL})
+		task.Stalls = append(task.Stalls, sale.Stall{Way: r.Title, URL: s.tracks[i].shop.URL})
 	}
 	if len(s.Samples) > 0 { // the buyers that would have come before have gone elsewhere
 		task.Late = s.at()
@@ -247,7 +247,7 @@ func (s *stageSale) watch(st *stage) {
 
 func (s *stageSale) auditAll(ctx context.Context) (all []sqlshop.Audit, err error) {
 	for i, r := range sale.Rounds {
-		a, err := s.tracks[i].shop.Audit(ctx, r.ID)
+		a, err := s.tracks[i].shop.Audit(ctx, r.Title)
 		if err != nil {
 			return nil, fmt.Errorf("look at the database of %q: %w", r.Title, err)
 		}

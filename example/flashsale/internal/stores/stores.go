@@ -22,7 +22,7 @@ const Allowed = "redis://host:port, rediss://, unix://, redis+sentinel://, redis
 	"zk://host:port,host:port/chroot, etcd://host:port,host:port, postgres://user:password@host/database, mysql://, sqlite:///FILE"
 
 // opener opens the lock service of a URL whose scheme is its own. The first to do so creates what it needs.
-type opener = func(ctx context.Context, url string, first bool) (distributed.Backend, error)
+type opener = func(ctx context.Context, url string, first bool) (distributed.Observable, error)
 
 // All are these lock services, by the schemes of their URLs.
 var All = map[string]opener{
@@ -37,8 +37,8 @@ var (
 )
 
 // store leaves out options. It keeps a nil pointer out of the interface: that would not be nil.
-func store[B distributed.Backend, O any](open func(string, ...O) (B, error), migrate func(context.Context, string, ...O) error) opener {
-	return func(ctx context.Context, url string, first bool) (distributed.Backend, error) {
+func store[B distributed.Observable, O any](open func(string, ...O) (B, error), migrate func(context.Context, string, ...O) error) opener {
+	return func(ctx context.Context, url string, first bool) (distributed.Observable, error) {
 		if first && migrate != nil {
 			if err := migrate(ctx, url); err != nil {
 				return nil, err
