@@ -49,30 +49,28 @@ func compare(ctx context.Context, s Settings, stdout, stderr io.Writer) (status 
 // NewSystem is unique, so that two sales do not interfere on one lock service.
 func NewSystem() string { return "flashsale-" + rand.Text()[:8] }
 
-// trial is a way to sell with a pool of that size.
+// trial is a way to sell with a pool of that size; of rounds, which have none to compare, it is 0.
 type trial struct {
 	Way
 	pool int
 }
 
-// title is for people; rounds have no pool to compare.
-func (c *contest) title(way string, pool int) string {
-	if c.Modes == nil {
+func title(way string, pool int) string {
+	if pool == 0 {
 		return way
 	}
 	return fmt.Sprintf("%s, pool %d", way, pool)
 }
 
-// trials are all of a contest. The pool of rounds has one connection: SQLite has one writer at a time, and a queue in front of it is fair.
 func (c *contest) trials() (all []trial) {
 	if c.Modes == nil {
 		for _, w := range Rounds {
-			all = append(all, trial{w, 1})
+			all = append(all, trial{w, 0})
 		}
 	}
-	for _, id := range c.Modes {
+	for _, mode := range c.Modes {
 		for _, pool := range c.Pools {
-			all = append(all, trial{wayOf(id), pool})
+			all = append(all, trial{wayOf(mode), pool})
 		}
 	}
 	return all
@@ -87,7 +85,7 @@ func (c *contest) tryAll(ctx context.Context) (tried []Report, err error) {
 		for i, t := range trials {
 			r, err := c.play(ctx, t)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.title(t.Title, t.pool), err)
+				return nil, fmt.Errorf("%s: %w", title(t.Title, t.pool), err)
 			}
 			played[i] = append(played[i], r)
 		}
@@ -111,13 +109,11 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 		return Report{}, err
 	}
 	fmt.Fprintf(c.stderr, "%-9s %d of %d buyers answered, %d pieces sold, %.1f s\n",
-		c.title(t.Title, t.pool), seen.Answered(), c.Instances*c.Buyers, seen.Bought, time.Since(began).Seconds())
+		title(t.Title, t.pool), seen.Answered(), c.Instances*c.Buyers, seen.Bought, time.Since(began).Seconds())
 	after, known := c.office.ServerCPU()
 	a, err := c.office.Audit(ctx, t.Title)
 	r := NewReport(t.Way, c.Stock, a, seen)
-	if c.Modes != nil {
-		r.Pool = t.pool
-	}
+	r.Pool = t.pool
 	if known && r.Sold > 0 {
 		perOrder := milliseconds(after-before) / float64(r.Sold)
 		r.CPU = &perOrder
@@ -128,7 +124,8 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 // sell serves all buyers, in this process or in children. It calls ready when nobody has bought.
 func (c *contest) sell(ctx context.Context, t trial, ready func()) (Result, error) {
 	stall := Stall{Way: t.Title, URL: c.office.URL}
-	task := Task{Settings: c.Settings, System: NewSystem(), Stalls: []Stall{stall}, Pool: t.pool, Stride: c.Procs}
+	pool := max(1, t.pool) // one connection for a round: SQLite has one writer at a time, and a queue in front of it is fair
+	task := Task{Settings: c.Settings, System: NewSystem(), Stalls: []Stall{stall}, Pool: pool, Stride: c.Procs}
 	if c.Procs > 1 {
 		return playTogether(ctx, task, ready)
 	}
@@ -152,11 +149,8 @@ func median(rounds []Report) Report {
 	return rounds[len(rounds)/2]
 }
 
-// noise is how far orders per second may be apart and yet be the same, as a share: measured again, they differ by as much.
-const noise = 0.1
-
-// best returns the best trial of each way, in their order: that with most orders per second, and where these are the same, for which others
-// wait least. One that broke its promise comes first here as well.
+// best returns the best trial of each way, in their order: that with most orders per second, and where these are the same within a tenth, as
+// far as they differ when measured again, for which others wait least. One that broke its promise comes first here as well.
 func best(tried []Report) (found []Report) {
 	most := map[string]float64{}
 	for _, r := range tried {
@@ -166,17 +160,16 @@ func best(tried []Report) (found []Report) {
 		switch {
 		case !r.kept():
 			return -1
-		case r.OrdersPerSecond >= most[r.Round]*(1-noise):
+		case r.OrdersPerSecond >= most[r.Round]*0.9:
 			return r.OthersP99
 		}
 		return math.Inf(1)
 	}
-	for _, r := range tried {
-		last := len(found) - 1
-		if last < 0 || found[last].Round != r.Round {
+	for i, r := range tried {
+		if i == 0 || tried[i-1].Round != r.Round {
 			found = append(found, r)
-		} else if rank(r) < rank(found[last]) {
-			found[last] = r
+		} else if last := &found[len(found)-1]; rank(r) < rank(*last) {
+			*last = r
 		}
 	}
 	return found
@@ -186,7 +179,7 @@ func best(tried []Report) (found []Report) {
 func (c *contest) conclude(tried []Report, stdout io.Writer) int {
 	status := StatusOK
 	for _, r := range tried {
-		name := c.title(r.Round, r.Pool)
+		name := title(r.Round, r.Pool)
 		if r.Failure != "" {
 			fmt.Fprintf(c.stderr, "flashsale: %s: %d failed, the first with: %s\n", name, r.Failed+r.Away, r.Failure)
 		}
@@ -201,36 +194,22 @@ func (c *contest) conclude(tried []Report, stdout io.Writer) int {
 			status = StatusFailed
 		}
 	}
-	c.print(tried, status == StatusOK, stdout)
-	return status
-}
-
-func (c *contest) print(tried []Report, ok bool, stdout io.Writer) {
-	reports, columns, below := best(tried), modeColumns, modeLegend
+	c.Backend = "" // it may have a password
+	reports, summary := best(tried), map[string]any{"settings": c.Settings, "ok": status == StatusOK}
+	if c.Modes == nil {
+		summary["rounds"], summary["verdict"] = reports, Verdict(reports)
+	} else {
+		summary["modes"], summary["tried"] = reports, tried
+	}
 	switch {
 	case c.JSON:
-		shown := c.Settings
-		shown.Backend = "" // it may have a password
-		summary := map[string]any{"settings": shown, "ok": ok, "rounds": reports, "verdict": Verdict(reports)}
-		if c.Modes != nil {
-			summary = map[string]any{"settings": shown, "ok": ok, "modes": reports, "tried": tried}
-		}
 		out := json.NewEncoder(stdout)
 		out.SetIndent("", "  ")
 		_ = out.Encode(summary)
-		return
-	case c.Modes == nil:
-		columns, below = roundColumns, legend
-		if c.RTT > 0 {
-			below += fmt.Sprintf("Each request to the lock service took %v longer than it does here, as over a network (-rtt).\n", c.RTT)
-		}
-		below += "\n" + wrapped(Verdict(reports)) + "\n"
-	case slices.ContainsFunc(reports, func(r Report) bool { return r.CPU != nil }):
-		columns = append(slices.Clone(modeColumns), cpuColumn)
-		below += "db cpu: of the database's server, per piece sold.\n"
+	case c.Modes != nil:
+		printModes(stdout, reports)
+	default:
+		printRounds(stdout, reports, c.RTT)
 	}
-	if c.Modes != nil {
-		below += advice
-	}
-	printTable(stdout, columns, reports, below)
+	return status
 }

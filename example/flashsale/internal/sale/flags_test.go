@@ -79,7 +79,7 @@ func TestWrongFlagsSayWhatIsAllowed(t *testing.T) {
 		"-mode none":                                "-mode needs -db: allowed: sqlite",
 		"-pool 4 -think 1s":                         "-think needs -db: allowed: sqlite",
 		"-db oracle://u:secret@h/shop":              "; allowed: sqlite (a temporary file), FILE, sqlite:FILE or sqlite:///FILE, mysql://",
-		"-db mysql://u:secret@h":                    "-db: mysql:// needs a host and a database; allowed: sqlite",
+		"-db mysql://u:secret@h":                    "; allowed: sqlite (a temporary file)",
 		"-db sqlite -mode none,both":                `no mode "both"; allowed: none, optimistic, pessimistic, statement, lock`,
 		"-db sqlite -pool 0":                        "allowed: whole numbers from 1 to 1000, several with commas",
 		"-db sqlite -rounds 0":                      "allowed: a whole number from 1 to 100",

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 // legend explains the columns, because a table is often pasted without its program.
@@ -83,6 +84,22 @@ var (
 		return *r.CPU
 	}}
 )
+
+func printRounds(w io.Writer, reports []Report, rtt time.Duration) {
+	below := legend
+	if rtt > 0 {
+		below += fmt.Sprintf("Each request to the lock service took %v longer than it does here, as over a network (-rtt).\n", rtt)
+	}
+	printTable(w, roundColumns, reports, below+"\n"+wrapped(Verdict(reports))+"\n")
+}
+
+func printModes(w io.Writer, reports []Report) {
+	columns, below := modeColumns, modeLegend
+	if slices.ContainsFunc(reports, func(r Report) bool { return r.CPU != nil }) {
+		columns, below = append(slices.Clone(columns), cpuColumn), below+"db cpu: of the database's server, per piece sold.\n"
+	}
+	printTable(w, columns, reports, below+advice)
+}
 
 // printTable writes the reports in columns, the first aligned to the left.
 func printTable(w io.Writer, columns []column, reports []Report, legend string) {

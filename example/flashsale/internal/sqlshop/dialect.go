@@ -11,29 +11,28 @@ import (
 
 // dialect is what differs between the databases.
 type dialect struct {
-	name, driver string
-	dsn          func(url string) (string, error) // what the driver calls the database
-	orderID      string                           // definition of a column that numbers the orders
-	numbered     bool                             // parameters are $1, $2 and not ?
-	forUpdate    string                           // ends a SELECT that locks the row
-	returning    bool                             // knows UPDATE ... RETURNING
-	busy         []string                         // codes of errors after which the same transaction may be tried again: another one was in its way
-	programs     []string                         // that the server may be; nil: there is none
+	name      string
+	orderID   string   // definition of a column that numbers the orders
+	numbered  bool     // parameters are $1, $2 and not ?
+	forUpdate string   // ends a SELECT that locks the row
+	returning bool     // knows UPDATE ... RETURNING
+	busy      []string // codes of errors after which the same transaction may be tried again: another one was in its way
+	programs  []string // that the server may be; nil: there is none
 }
 
 var dialects = map[string]*dialect{
 	"sqlite": {
-		name: "SQLite", driver: "sqlite", dsn: sqliteDSN, orderID: "INTEGER PRIMARY KEY", returning: true,
+		name: "SQLite", orderID: "INTEGER PRIMARY KEY", returning: true,
 		busy: []string{"5", "6"}, // somebody else writes: another process, or this one
 		// no FOR UPDATE: a transaction that begins IMMEDIATE locks the whole file
 	},
 	"mysql": {
-		name: "MySQL", driver: "mysql", dsn: mysqlDSN, orderID: "BIGINT AUTO_INCREMENT PRIMARY KEY", forUpdate: " FOR UPDATE",
+		name: "MySQL", orderID: "BIGINT AUTO_INCREMENT PRIMARY KEY", forUpdate: " FOR UPDATE",
 		busy:     []string{"1020", "1205", "1213"}, // changed since it was read (MariaDB, snapshot isolation); lock wait time-out; deadlock
 		programs: []string{"mariadbd", "mysqld"},
 	},
 	"postgres": {
-		name: "PostgreSQL", driver: "pgx", dsn: postgresDSN, orderID: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+		name: "PostgreSQL", orderID: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		numbered: true, forUpdate: " FOR UPDATE", returning: true,
 		busy:     []string{"40001", "40P01", "55P03"}, // serialization failure; deadlock; lock not available
 		programs: []string{"postgres"},

@@ -5,16 +5,19 @@ import (
 	"path/filepath"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/wllock/wllock/distributed/sqllock/mysql"
+	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	Servers["mysql"], Servers["postgres"] = mysql.OpenDB, postgres.OpenDB
+	goleak.VerifyTestMain(dbtest.Main(m))
+}
 
 // onEach runs a test on every database, with an empty one of its own.
 func onEach(t *testing.T, test func(t *testing.T, url string)) {

@@ -4,21 +4,17 @@
 //	buyer ─▶ connection from the pool ─▶ read ─▶ think ─▶ write the stock and the order, in one transaction ─▶ answer
 //	          (patience ends here)                         (repeated after a deadlock or a conflict, a bounded number of times)
 //
-// Everything that differs between the databases is in dialect.go. SQLite's driver comes with the package; those of servers are the
-// program's, which imports github.com/go-sql-driver/mysql and github.com/jackc/pgx/v5/stdlib.
+// Everything that differs between the databases is in dialect.go. SQLite comes with the package; a program adds others to Servers.
 package sqlshop
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -89,21 +85,23 @@ func Check(url string) error {
 	return err
 }
 
+// Servers open the databases of servers that the program links, by the schemes of their URLs.
+var Servers = map[string]func(url string) (*sql.DB, error){}
+
 // parse returns the dialect of a URL, and its database, which is opened when it is used.
-func parse(name string) (*dialect, *sql.DB, error) {
+func parse(name string) (d *dialect, db *sql.DB, err error) {
 	scheme, _, _ := strings.Cut(name, ":")
-	d := dialects[strings.Replace(scheme, "postgresql", "postgres", 1)]
-	switch {
+	scheme = strings.Replace(scheme, "postgresql", "postgres", 1)
+	switch d = dialects[scheme]; {
 	case d == nil || scheme != "sqlite" && !strings.Contains(name, "://"):
-		return nil, nil, errors.New("no database of this kind")
-	case !slices.Contains(sql.Drivers(), d.driver): // which the program links
-		return nil, nil, fmt.Errorf("this program has no driver for %s://, go run ./example/flashsale/full has", scheme)
+		err = errors.New("no database of this kind")
+	case scheme == "sqlite":
+		db, err = openFile(name)
+	case Servers[scheme] == nil:
+		err = fmt.Errorf("this program has no driver for %s://, go run ./example/flashsale/full has", scheme)
+	default:
+		db, err = Servers[scheme](name)
 	}
-	dsn, err := d.dsn(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	db, err := sql.Open(d.driver, dsn)
 	return d, db, err
 }
 
@@ -116,44 +114,17 @@ func File(name string) (file string, ok bool) {
 	return file, scheme == "sqlite" && file != "" && !strings.HasPrefix(file, "//")
 }
 
-// busyMillis is how long SQLite itself polls for the file while another process writes. After that the shop tries again, with
-// jitter, for as long as the buyer waits.
-const busyMillis = "1000"
-
-func sqliteDSN(name string) (string, error) {
+func openFile(name string) (*sql.DB, error) {
 	file, ok := File(name)
 	if !ok {
-		return "", errors.New("sqlite needs a file")
+		return nil, errors.New("sqlite needs a file")
 	}
-	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + url.Values{
-		"_busy_timeout": {busyMillis},
-		"_journal_mode": {"WAL"}, // readers and the writer do not wait for each other
+	return sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+url.Values{
+		"_busy_timeout": {"1000"}, // ms for which SQLite itself asks for the file; then the shop does, with jitter, while the buyer waits
+		"_journal_mode": {"WAL"},  // readers and the writer do not wait for each other
 		"_synchronous":  {"NORMAL"},
 		"_txlock":       {"immediate"}, // a transaction that would have to upgrade from reader to writer fails at once
-	}.Encode(), nil
-}
-
-func postgresDSN(name string) (string, error) {
-	if _, err := url.Parse(name); err != nil {
-		return "", errors.New("this is no URL") // url.Error shows the password
-	}
-	return name, nil
-}
-
-// mysqlDSN reads mysql://user:password@host:port/database?parameters, with the parameters of the driver.
-func mysqlDSN(name string) (string, error) {
-	u, err := url.Parse(name)
-	if err != nil {
-		return "", errors.New("this is no URL")
-	}
-	database := strings.TrimPrefix(u.Path, "/")
-	if u.Hostname() == "" || database == "" {
-		return "", errors.New("mysql:// needs a host and a database")
-	}
-	password, _ := u.User.Password()
-	query := u.Query()
-	query.Set("interpolateParams", "true") // one exchange per statement instead of two; safe with utf8mb4, the driver's default
-	return u.User.Username() + ":" + password + "@tcp(" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")) + ")/" + url.PathEscape(database) + "?" + query.Encode(), nil
+	}.Encode())
 }
 
 // Tables is what the shop has in a database, for messages: without user, password and parameters of the URL.

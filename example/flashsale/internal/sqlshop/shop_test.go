@@ -17,7 +17,7 @@ import (
 func TestWrongURLsSayWhatIsAllowed(t *testing.T) {
 	for _, url := range []string{
 		"", "sqlite:", "sqlite://file", "oracle://h/shop", "mysql:h/shop", "mysql://h", "mysql:///shop", "mysql://u:secret%@h/shop",
-		"mysql://u:secret@h/shop?timeout=soon", "postgres://u:secret@h:port/shop",
+		"mysql://u:secret@h/shop?timeout=soon", "postgres://u:secret@h:port/shop", "postgres://u:secret@127.0.0.1:1/shop?sslmode=perhaps",
 	} {
 		err := Check(url)
 		require.Error(t, err, url)
@@ -91,9 +91,7 @@ func TestServerCPU(t *testing.T) {
 }
 
 func TestConnectSaysWhere(t *testing.T) {
-	for _, url := range []string{
-		"mysql://u:secret@127.0.0.1:1/shop", "postgres://u:secret@127.0.0.1:1/shop", "postgres://u:secret@127.0.0.1:1/shop?sslmode=perhaps",
-	} {
+	for _, url := range []string{"mysql://u:secret@127.0.0.1:1/shop", "postgres://u:secret@127.0.0.1:1/shop"} {
 		err := open(t, url, atOnce).Connect(t.Context())
 		assert.ErrorContains(t, err, "connect to ")
 		assert.NotContains(t, err.Error(), "secret")

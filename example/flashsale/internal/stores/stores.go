@@ -1,11 +1,8 @@
-// Package stores links all lock services of the flash sale, and the drivers of all databases.
+// Package stores links all lock services of the flash sale, and all databases.
 package stores
 
 import (
 	"context"
-
-	_ "github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/etcdlock"
@@ -15,6 +12,7 @@ import (
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 	"github.com/wllock/wllock/distributed/zklock"
+	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
 // Allowed lists the URLs of the lock services beside memory.
@@ -35,6 +33,8 @@ var (
 	redis, majority = store(redislock.Open, nil), store(redlock.Open, nil)
 	etcd, pg        = store(etcdlock.Open, nil), store(postgres.Open, postgres.Migrate)
 )
+
+func init() { sqlshop.Servers["mysql"], sqlshop.Servers["postgres"] = mysql.OpenDB, postgres.OpenDB }
 
 // store leaves out options. It keeps a nil pointer out of the interface: that would not be nil.
 func store[B distributed.Observable, O any](open func(string, ...O) (B, error), migrate func(context.Context, string, ...O) error) opener {
