@@ -1,10 +1,6 @@
 // Command full is the flash sale with everything: all lock services and databases, and the page in a browser.
 //
 //	go run ./example/flashsale/full -backend redis://127.0.0.1:6379 -procs 4
-//
-// With -serve a browser shows the rounds side by side, and has buttons to kill what they need: see internal/stage.
-//
-// With -db it compares five ways not to oversell on a database of your own: see internal/sqlshop, order.go and batch.go.
 package main
 
 import (

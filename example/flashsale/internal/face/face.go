@@ -8,10 +8,8 @@
 package face
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -35,14 +33,10 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 const (
-	// pace is between two states that one browser gets: as short as an eye can follow.
-	pace = 50 * time.Millisecond
-	// heartbeat shows a browser, and proxies on the way, that the stream is alive while nothing happens: the same state again.
-	heartbeat = 10 * time.Second
-	// patience bounds a write to a browser that does not read.
-	patience = 10 * time.Second
-	// longestForm is more than any button sends.
-	longestForm = 1 << 10
+	pace        = 50 * time.Millisecond // between two states that one browser gets: as short as an eye can follow
+	heartbeat   = 10 * time.Second      // after which a browser, and proxies on the way, get the same state again
+	patience    = 10 * time.Second      // with a browser that does not read
+	longestForm = 1 << 10               // is more than any button sends
 )
 
 type face struct{ Stage }
@@ -50,23 +44,19 @@ type face struct{ Stage }
 // Register adds the page to a mux. Streams of events end with the stage, for nothing else would end them.
 func Register(mux *http.ServeMux, stage Stage) {
 	f := face{stage}
-	for path, file := range map[string]string{"GET /{$}": "page.html", "GET /face/page.css": "page.css", "GET /face/page.js": "page.js"} {
-		mux.HandleFunc(path, serveFile(file))
-	}
+	mux.HandleFunc("GET /{$}", serveFile("page.html"))
+	mux.HandleFunc("GET /face/page.css", serveFile("page.css"))
+	mux.HandleFunc("GET /face/page.js", serveFile("page.js"))
 	mux.HandleFunc("GET /face/events", f.events)
 	mux.HandleFunc("POST /face/{button...}", f.press)
 }
 
 func serveFile(name string) http.HandlerFunc {
-	text, err := fs.ReadFile(files, name)
-	if err != nil {
-		panic(err) // it is embedded above
-	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-cache") // the next version may be on the same port
-		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
+		http.ServeFileFS(w, r, files, name)
 	}
 }
 
@@ -94,10 +84,10 @@ func (f face) press(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, longestForm)
 	_ = r.ParseForm() // what could not be read is missed below
 	err := f.Press(r.PathValue("button"), r.PostForm)
-	switch _, isWrong := err.(wrong); {
-	case err == nil:
+	switch err.(type) {
+	case nil:
 		w.WriteHeader(http.StatusNoContent)
-	case isWrong:
+	case wrong:
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	default:
 		http.Error(w, err.Error(), http.StatusConflict)

@@ -144,11 +144,11 @@ function showSale(state) {
   $("verdict").hidden = !(sale && sale.verdict);
   $("verdict").textContent = (sale && sale.verdict) || "";
   showChart(shown, rounds);
-  const running = Boolean(sale && sale.running) || state.starting;
-  $("go").hidden = Boolean(sale && sale.running);
+  const running = Boolean(sale && sale.running);
+  $("go").hidden = running;
   $("end").hidden = !$("go").hidden;
   $("end").disabled = Boolean(sale && sale.closed);
-  $("go").disabled = running || Boolean(state.problem) || !state.service.name;
+  $("go").disabled = Boolean(state.problem) || !state.service.name;
   document.body.dataset.running = running;
   $("clock").textContent = sale ? sale.elapsed.toFixed(1) + " s" : "";
   if (!sale) usual = state.service.name ? "Ready: start a sale." : "Starting ...";

@@ -60,9 +60,9 @@ const (
 
 func (sc *scene) selling() bool { return sc.Sale != nil && sc.Sale.Running }
 
-// startSale begins a sale as soon as its databases are there.
+// startSale begins a sale.
 func (sc *scene) startSale(form url.Values) (err error) {
-	s := &stageSale{system: sale.NewSystem()}
+	s := &stageSale{Number: sc.sales + 1, system: sale.NewSystem()}
 	for _, field := range []struct {
 		name string
 		to   *int
@@ -75,25 +75,31 @@ func (sc *scene) startSale(form url.Values) (err error) {
 	switch {
 	case sc.Problem != "":
 		return errors.New(sc.Problem)
-	case sc.Starting || sc.selling():
+	case sc.selling():
 		return errors.New("a sale is going on: one at a time")
 	case !slices.ContainsFunc(sc.Shops, (*shopSeat).up):
 		return errors.New("all shops are down: restart one")
 	}
-	sc.Starting = true
-	sc.sales++
-	s.Number, s.buyers = sc.sales, max(1, s.buyers/pageShops)*pageShops
 	st := sc.stage
-	st.helpers.Go(func() {
-		err := s.open(st.ctx)
-		err = st.ask(func(sc *scene) error { return sc.begin(s, err) }) // and has begun when watch looks at it
-		if errors.Is(err, errEnding) {
-			s.close()
+	if err := s.open(st.ctx); err != nil {
+		s.close()
+		sc.Problem = err.Error()
+		return err
+	}
+	sc.Sale, sc.Events, sc.sales = s, nil, s.Number
+	s.began, s.Running, s.buyers = time.Now(), true, max(1, s.buyers/pageShops)*pageShops
+	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
+		s.Number, s.Stock, s.buyers, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, st.settings.RTT)
+	if !sc.Service.Up {
+		s.interrupted()
+		sc.say("The lock service is down.")
+	}
+	for _, seat := range sc.Shops {
+		if seat.up() {
+			sc.join(seat)
 		}
-		if err == nil {
-			s.watch(st)
-		}
-	})
+	}
+	st.helpers.Go(func() { s.watch(st) })
 	return nil
 }
 
@@ -117,30 +123,6 @@ func (s *stageSale) close() {
 	for _, t := range s.tracks {
 		t.shop.Close()
 	}
-}
-
-// begin lets the shops sell, unless the databases could not be made.
-func (sc *scene) begin(s *stageSale, err error) error {
-	sc.Starting = false
-	if err != nil {
-		sc.Problem = err.Error()
-		s.close()
-		return err
-	}
-	sc.Sale, sc.Events = s, nil
-	s.began, s.Running = time.Now(), true
-	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
-		s.Number, s.Stock, s.buyers, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, sc.stage.settings.RTT)
-	if !sc.Service.Up {
-		s.interrupted()
-		sc.say("The lock service is down.")
-	}
-	for _, seat := range sc.Shops {
-		if seat.up() {
-			sc.join(seat)
-		}
-	}
-	return nil
 }
 
 // endSale lets nobody in any more. The sale is over when those inside are answered.
@@ -205,12 +187,9 @@ func (sc *scene) hearAway(seat *shopSeat, away bool) {
 	}
 }
 
-// interrupted notes that the lock service is down from now on.
-func (s *stageSale) interrupted() {
-	s.Outages = append(s.Outages, [2]float64{s.at().Seconds()})
-}
+// interrupted notes that the lock service is down from now on, and resumed that it is back.
+func (s *stageSale) interrupted() { s.Outages = append(s.Outages, [2]float64{s.at().Seconds()}) }
 
-// resumed notes that it is back.
 func (s *stageSale) resumed() {
 	if last := len(s.Outages) - 1; last >= 0 && s.Outages[last][1] == 0 {
 		s.Outages[last][1] = s.at().Seconds()

@@ -42,8 +42,7 @@ type pageState struct {
 	Shops     []*shopSeat `json:"shops"`
 	Threshold int         `json:"threshold"`
 	RTT       string      `json:"rtt"`
-	Starting  bool        `json:"starting"` // a sale's databases are being made
-	Sale      *stageSale  `json:"sale"`     // the last one; nil: none yet
+	Sale      *stageSale  `json:"sale"` // the last one; nil: none yet
 	Events    []event     `json:"events"`
 }
 

@@ -42,7 +42,6 @@ type store struct {
 	shop    *sqlshop.Shop
 	locker  *wllock.Locker
 	metrics *prometheus.Registry
-	meters  *metric.MeterProvider
 	log     *slog.Logger
 	set     sale.Settings
 	stderr  io.Writer
@@ -73,23 +72,19 @@ func Serve(ctx context.Context, s sale.Settings, stderr io.Writer) error {
 
 func openStore(ctx context.Context, s sale.Settings, backend distributed.Backend, stderr io.Writer, opts ...wllock.Option) (st *store, err error) {
 	st = &store{metrics: prometheus.NewRegistry(), log: slog.New(slog.NewTextHandler(stderr, nil)), set: s, stderr: stderr}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, st.close(ctx))
-		}
-	}()
 	if err := st.openShop(ctx); err != nil {
-		return st, err
+		return st, errors.Join(err, st.close(ctx))
 	}
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(st.metrics))
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(st.metrics)) // it is asked, so nothing has to be shut down
+	if err == nil {
+		meters := metric.NewMeterProvider(metric.WithReader(exporter), metric.WithResource(resource.NewSchemaless(attribute.String("service.name", "flashsale"))))
+		st.locker, err = wllock.New("flashsale", backend, append([]wllock.Option{
+			wllock.WithThreshold(s.Threshold), wllock.WithLeaseTTL(s.TTL), wllock.WithMeterProvider(meters), wllock.WithLogger(st.log),
+		}, opts...)...)
+	}
 	if err != nil {
-		return st, err
+		err = errors.Join(err, st.close(ctx))
 	}
-	st.meters = metric.NewMeterProvider(metric.WithReader(exporter),
-		metric.WithResource(resource.NewSchemaless(attribute.String("service.name", "flashsale"))))
-	st.locker, err = wllock.New("flashsale", backend, append([]wllock.Option{
-		wllock.WithThreshold(s.Threshold), wllock.WithLeaseTTL(s.TTL), wllock.WithMeterProvider(st.meters), wllock.WithLogger(st.log),
-	}, opts...)...)
 	return st, err
 }
 
@@ -112,16 +107,13 @@ func (s *store) openShop(ctx context.Context) (err error) {
 	return err
 }
 
-// close runs after the requests, and closes what was opened: first the Locker, whose releases they have started, then what it reports to.
+// close runs after the requests: what the Locker releases they have started.
 func (s *store) close(ctx context.Context) (err error) {
-	if s.shop != nil {
-		defer s.shop.Close()
-	}
 	if s.locker != nil {
 		err = s.locker.Close(ctx)
 	}
-	if s.meters != nil {
-		err = errors.Join(err, s.meters.Shutdown(ctx))
+	if s.shop != nil {
+		s.shop.Close()
 	}
 	return err
 }
@@ -159,8 +151,9 @@ func (s *store) order(w http.ResponseWriter, r *http.Request) {
 // serveUntil serves until ctx ends. Then it ends the page and its processes, the in-flight requests, and the store after them.
 func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
 	mux := s.handler()
-	onStage, endStage := context.WithCancel(context.WithoutCancel(ctx))
-	stage := newStage(onStage, s.set, s.stderr)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	stage := newStage(ctx, s.set, s.stderr)
 	face.Register(mux, stage)
 	server := &http.Server{
 		Handler: face.Protect(mux, s.set.Names...), ReadHeaderTimeout: headerTime,
@@ -173,7 +166,7 @@ func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
-	endStage()
+	end()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
 	defer cancel()
 	err = errors.Join(err, server.Shutdown(grace), s.close(grace))
