@@ -44,6 +44,8 @@ type Task struct {
 	First  int     // this child has every Stride-th instance from First on
 	Stride int
 	Late   time.Duration // how long the sale has been going on
+
+	coming context.Context // its end is that of the arrivals, not of the orders
 }
 
 // Stall is a way to sell and its database.
@@ -63,16 +65,14 @@ type News struct {
 // newsInterval is how often a child reports.
 const newsInterval = 100 * time.Millisecond
 
-// child is the child itself.
+// child is the child itself. One goroutine reads orders, and another serves buyers while a sale goes on.
 type child struct {
 	program *Program
-	crews   []*crew // of the sale that goes on: one for each stall
-	begin   chan struct{}
+	crews   []*crew            // of the sale that was opened last: one for each stall
 	noMore  context.CancelFunc // ends the arrivals
 	sales   sync.WaitGroup
-
-	mu  sync.Mutex
-	out *json.Encoder // guarded by mu
+	mu      sync.Mutex
+	out     *json.Encoder // guarded by mu
 }
 
 // serveParent is the main program of a child.
@@ -88,7 +88,9 @@ func (p Program) serveParent(ctx context.Context, stdin io.Reader, stdout io.Wri
 		}
 		if o.Threshold != nil {
 			for _, one := range c.crews {
-				one.setThreshold(*o.Threshold)
+				for _, l := range one.lockers {
+					_ = l.SetThreshold("product", *o.Threshold) // fails for no number that the page lets through
+				}
 			}
 		}
 		if o.Close {
@@ -97,8 +99,8 @@ func (p Program) serveParent(ctx context.Context, stdin io.Reader, stdout io.Wri
 		if o.Open != nil {
 			c.open(ctx, *o.Open)
 		}
-		if o.Go {
-			close(c.begin)
+		if crews := c.crews; o.Go {
+			c.sales.Go(func() { c.sell(ctx, crews) })
 		}
 	}
 }
@@ -110,36 +112,34 @@ func (c *child) say(n News) {
 	_ = c.out.Encode(n)
 }
 
-// open prepares a sale, which begins with "go".
+// open prepares a sale, which begins with "go". After a failure it has no crews.
 func (c *child) open(ctx context.Context, t Task) {
-	t.program = c.program
-	coming, noMore := context.WithCancel(ctx)
-	c.crews, c.begin, c.noMore = nil, make(chan struct{}), noMore
+	var err error
+	t.program, c.crews = c.program, nil
+	t.coming, c.noMore = context.WithCancel(ctx)
 	for _, s := range t.Stalls {
-		c.crews = append(c.crews, &crew{Task: t, Stall: s, way: wayOf(s.Way), coming: coming})
+		one := &crew{Task: t, Stall: s, way: wayOf(s.Way)}
+		c.crews = append(c.crews, one)
+		err = errors.Join(err, one.open(ctx))
 	}
-	crews, begin := c.crews, c.begin
-	c.sales.Go(func() {
-		var err error
-		for _, one := range crews {
-			defer one.close()
-			err = errors.Join(err, one.open(ctx))
-		}
-		if err != nil {
-			c.say(News{Sale: t.Sale, Done: true, Failure: err.Error()})
-			return
-		}
-		c.say(News{Sale: t.Sale, Ready: true})
-		select {
-		case <-begin:
-			c.sell(ctx, t.Sale, crews)
-		case <-ctx.Done():
-		}
-	})
+	if err != nil {
+		closeAll(c.crews)
+		c.crews = nil
+		c.say(News{Sale: t.Sale, Done: true, Failure: err.Error()})
+		return
+	}
+	c.say(News{Sale: t.Sale, Ready: true})
+}
+
+func closeAll(crews []*crew) {
+	for _, one := range crews {
+		one.close()
+	}
 }
 
 // sell serves the buyers of a sale, at all stalls at once, and reports until all are answered.
-func (c *child) sell(ctx context.Context, sale int, crews []*crew) {
+func (c *child) sell(ctx context.Context, crews []*crew) {
+	defer closeAll(crews)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -149,12 +149,13 @@ func (c *child) sell(ctx context.Context, sale int, crews []*crew) {
 		}
 		all.Wait()
 	}()
-	for n := (News{Sale: sale}); !n.Done; n.Results = nil {
+	for done := len(crews) == 0; !done; {
+		n := News{Sale: crews[0].Sale}
 		select {
 		case <-time.After(newsInterval):
 			n.Away = slices.ContainsFunc(crews, (*crew).away)
 		case <-over:
-			n.Away, n.Done = false, true
+			n.Done, done = true, true
 		}
 		for _, one := range crews {
 			n.Results = append(n.Results, one.take())
@@ -170,10 +171,11 @@ func playTogether(ctx context.Context, t Task, ready func()) (all Result, err er
 		from int
 		News
 	}
-	said, over := make(chan heard), make(chan struct{})
+	said := make(chan heard)
 	var children []*Process
+	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
-		close(over)
+		cancel()
 		for _, c := range children {
 			c.End()
 		}
@@ -185,7 +187,7 @@ func playTogether(ctx context.Context, t Task, ready func()) (all Result, err er
 		c, err := StartChild(os.Stderr, func(news News) {
 			select {
 			case said <- heard{n, news}:
-			case <-over:
+			case <-ctx.Done():
 			}
 		})
 		if err != nil {
@@ -196,29 +198,27 @@ func playTogether(ctx context.Context, t Task, ready func()) (all Result, err er
 		c.Order(Order{Open: &t})
 	}
 	for waiting, selling := t.Stride, t.Stride; selling > 0; {
-		var news heard
 		select {
-		case news = <-said:
+		case news := <-said:
+			switch {
+			case news.Gone:
+				return all, fmt.Errorf("child process %d has ended", news.from)
+			case news.Failure != "":
+				return all, fmt.Errorf("child process %d: %s", news.from, news.Failure)
+			case news.Ready:
+				if waiting--; waiting == 0 {
+					ready()
+					for _, c := range children {
+						c.Order(Order{Go: true})
+					}
+				}
+				continue
+			case news.Done:
+				selling--
+			}
+			all.Merge(news.Results[0])
 		case <-ctx.Done():
 			return all, context.Cause(ctx)
-		}
-		switch {
-		case news.Gone:
-			return all, fmt.Errorf("child process %d has ended", news.from)
-		case news.Failure != "":
-			return all, fmt.Errorf("child process %d: %s", news.from, news.Failure)
-		case news.Ready:
-			if waiting--; waiting == 0 {
-				ready()
-				for _, c := range children {
-					c.Order(Order{Go: true})
-				}
-			}
-		default:
-			all.Merge(news.Results[0])
-		}
-		if news.Done {
-			selling--
 		}
 	}
 	return all, nil

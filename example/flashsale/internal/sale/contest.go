@@ -125,11 +125,11 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 func (c *contest) sell(ctx context.Context, t trial, ready func()) (Result, error) {
 	stall := Stall{Way: t.Title, URL: c.office.URL}
 	pool := max(1, t.pool) // one connection for a round: SQLite has one writer at a time, and a queue in front of it is fair
-	task := Task{Settings: c.Settings, System: NewSystem(), Stalls: []Stall{stall}, Pool: pool, Stride: c.Procs}
+	task := Task{Settings: c.Settings, System: NewSystem(), Stalls: []Stall{stall}, Pool: pool, Stride: c.Procs, coming: ctx}
 	if c.Procs > 1 {
 		return playTogether(ctx, task, ready)
 	}
-	one := &crew{Task: task, Stall: stall, way: t.Way, coming: ctx}
+	one := &crew{Task: task, Stall: stall, way: t.Way}
 	defer one.close()
 	if err := one.open(ctx); err != nil {
 		return Result{}, err

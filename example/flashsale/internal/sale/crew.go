@@ -17,18 +17,18 @@ import (
 type crew struct {
 	Task
 	Stall
-	way    Way
-	coming context.Context // its end is that of the arrivals, not of the orders
-	link   *link           // to the lock service, if the way has locks
-	shop   *sqlshop.Shop
+	way  Way
+	link *link // to the lock service, if the way has locks
+	shop *sqlshop.Shop
 
-	start   time.Time
-	mu      sync.Mutex       // guards Threshold, too
-	result  Result           // guarded by mu: since it was taken
-	lockers []*wllock.Locker // guarded by mu: those of instances
+	instances []*instance
+	lockers   []*wllock.Locker // of those, if the way has fences
+	start     time.Time
+	mu        sync.Mutex
+	result    Result // guarded by mu: since it was taken
 }
 
-// open opens all connections to the database before the sale begins. Close the crew, also after an error.
+// open opens all connections to the database and all Lockers before the sale begins. Close the crew, also after an error.
 func (c *crew) open(ctx context.Context) (err error) {
 	c.link = &link{rtt: c.RTT}
 	think := func(ctx context.Context) error { return sqlshop.Sleep(ctx, c.Think) }
@@ -38,7 +38,17 @@ func (c *crew) open(ctx context.Context) (err error) {
 	if c.way.Locked {
 		c.link.Observable, err = c.OpenBackend(ctx, false)
 	}
-	return errors.Join(err, c.shop.Connect(ctx))
+	if err = errors.Join(err, c.shop.Connect(ctx)); err != nil {
+		return err
+	}
+	for n := c.First; n < c.Instances && err == nil; n += c.Stride {
+		i := &instance{crew: c, n: n}
+		if c.way.fenced {
+			err = i.openLocker()
+		}
+		c.instances = append(c.instances, i)
+	}
+	return err
 }
 
 func (c *crew) close() {
@@ -53,7 +63,7 @@ func (c *crew) close() {
 // run serves all buyers of the crew. Only an interruption is an error; a buyer's failure is counted.
 func (c *crew) run(ctx context.Context) error {
 	c.start = time.Now()
-	var instances, looking sync.WaitGroup
+	var buyers, looking sync.WaitGroup
 	over := make(chan struct{})
 	if c.Modes != nil {
 		looking.Go(func() {
@@ -65,17 +75,34 @@ func (c *crew) run(ctx context.Context) error {
 			c.change(func(r *Result) { r.Visits = waits })
 		})
 	}
-	for n := c.First; n < c.Instances; n += c.Stride {
-		instances.Go(func() {
-			if err := c.serve(ctx, n); err != nil { // which affected no buyer
-				c.change(func(r *Result) { r.fail(&r.Failed, fmt.Errorf("instance %d: %w", n, err)) })
+	for _, i := range c.instances {
+		for b := range c.Buyers {
+			if comes := c.Ramp*time.Duration(b)/time.Duration(c.Buyers) - c.Late; comes >= 0 { // otherwise it has gone elsewhere
+				buyers.Go(func() { i.serve(ctx, comes, fmt.Sprintf("%d-%d", i.n, b)) })
 			}
-		})
+		}
 	}
-	instances.Wait()
+	buyers.Wait()
+	c.closeLockers(ctx)
 	close(over)
 	looking.Wait()
 	return context.Cause(ctx)
+}
+
+// closeLockers is before the last look at the result: what Lockers release are requests. A failure has affected no buyer.
+func (c *crew) closeLockers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.TTL) // after that, every lease has expired anyway
+	defer cancel()
+	for _, l := range c.lockers {
+		if err := l.Close(ctx); err != nil {
+			c.change(func(r *Result) { r.fail(&r.Failed, err) })
+		}
+	}
+}
+
+// away reports whether an instance knows that it cannot reach the lock service.
+func (c *crew) away() bool {
+	return slices.ContainsFunc(c.lockers, func(l *wllock.Locker) bool { return !l.Health().Available })
 }
 
 // take returns what has come of it since it was taken before.
@@ -85,56 +112,15 @@ func (c *crew) take() (r Result) {
 	return r
 }
 
-// setThreshold changes that of all instances.
-func (c *crew) setThreshold(n int) {
-	c.mu.Lock()
-	c.Threshold = n
-	lockers := slices.Clone(c.lockers)
-	c.mu.Unlock()
-	for _, l := range lockers {
-		_ = l.SetThreshold("product", n) // fails for no number that the page lets through
+// serve serves a buyer, when it comes.
+func (i *instance) serve(ctx context.Context, comes time.Duration, buyer string) {
+	if sqlshop.Sleep(i.coming, comes) != nil {
+		return // the sale ended, or was interrupted, before
 	}
-}
-
-// away reports whether an instance knows that it cannot reach the lock service.
-func (c *crew) away() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.lockers, func(l *wllock.Locker) bool { return !l.Health().Available })
-}
-
-// serve opens the n-th instance, serves its buyers and closes it after the last. Buyers that would have come before it opened are
-// not served.
-func (c *crew) serve(ctx context.Context, n int) error {
-	i := &instance{crew: c}
-	if c.way.fenced {
-		if err := i.openLocker(); err != nil {
-			return err
-		}
-	}
-	var buyers sync.WaitGroup
-	for b := range c.Buyers {
-		comes := c.Ramp*time.Duration(b)/time.Duration(c.Buyers) - c.Late
-		if comes < 0 {
-			continue
-		}
-		buyers.Go(func() {
-			if sqlshop.Sleep(c.coming, comes) != nil {
-				return // the sale ended, or was interrupted, before this buyer came
-			}
-			arrived := time.Now()
-			c.change(func(r *Result) { r.Arrived++ })
-			entered, err := c.way.sell(ctx, i, fmt.Sprintf("%d-%d", n, b))
-			c.answer(arrived, entered, err)
-		})
-	}
-	buyers.Wait()
-	if i.locker == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.TTL) // after that, every lease has expired anyway
-	defer cancel()
-	return i.locker.Close(ctx)
+	arrived := time.Now()
+	i.change(func(r *Result) { r.Arrived++ })
+	entered, err := i.way.sell(ctx, i, buyer)
+	i.answer(arrived, entered, err)
 }
 
 func (c *crew) change(do func(*Result)) {

@@ -60,6 +60,7 @@ func wayOf(title string) Way {
 // instance is one shop server.
 type instance struct {
 	*crew
+	n      int            // in the sale
 	locker *wllock.Locker // of its own; nil: it needs none
 	buy    func(ctx context.Context, buyer string) (entered time.Time, err error)
 }
@@ -147,8 +148,6 @@ func (i *instance) sellBatch(ctx context.Context, batch []*wllock.Item[string, t
 
 // openLocker opens what withWllock and withBatches need.
 func (i *instance) openLocker() (err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	i.locker, err = wllock.New(i.System, i.link, wllock.WithThreshold(i.Threshold), wllock.WithLeaseTTL(i.TTL),
 		wllock.WithDefaults(wllock.WithWait(i.Wait), wllock.WithFallback(tryLater)))
 	if err != nil {

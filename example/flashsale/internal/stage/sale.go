@@ -62,7 +62,10 @@ func (sc *scene) selling() bool { return sc.Sale != nil && sc.Sale.Running }
 
 // startSale begins a sale.
 func (sc *scene) startSale(form url.Values) (err error) {
-	s := &stageSale{Number: sc.sales + 1, system: sale.NewSystem()}
+	s := &stageSale{Number: 1, system: sale.NewSystem()}
+	if sc.Sale != nil {
+		s.Number += sc.Sale.Number
+	}
 	for _, field := range []struct {
 		name string
 		to   *int
@@ -81,12 +84,11 @@ func (sc *scene) startSale(form url.Values) (err error) {
 		return errors.New("all shops are down: restart one")
 	}
 	st := sc.stage
-	if err := s.open(st.ctx); err != nil {
+	if err := s.open(st.ctx); sc.failed(err) {
 		s.close()
-		sc.Problem = err.Error()
 		return err
 	}
-	sc.Sale, sc.Events, sc.sales = s, nil, s.Number
+	sc.Sale, sc.Events = s, nil
 	s.began, s.Running, s.buyers = time.Now(), true, max(1, s.buyers/pageShops)*pageShops
 	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
 		s.Number, s.Stock, s.buyers, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, st.settings.RTT)
@@ -138,8 +140,8 @@ func (sc *scene) endSale() error {
 
 // join lets a shop take part, from now on.
 func (sc *scene) join(seat *shopSeat) {
-	s, set := sc.Sale, sc.settings()
-	set.Instances, set.Buyers, set.Stock, set.Threshold = pageShops, s.buyers/pageShops, s.Stock, sc.Threshold
+	s, set := sc.Sale, sc.stage.settings
+	set.Backend, set.Instances, set.Buyers, set.Stock, set.Threshold = sc.Service.url, pageShops, s.buyers/pageShops, s.Stock, sc.Threshold
 	set.Ramp, set.Think, set.TTL = time.Duration(s.Seconds)*time.Second, pageThinking, pageTTL
 	task := sale.Task{Sale: s.Number, Settings: set, System: s.system, Pool: 1, First: seat.N - 1, Stride: pageShops}
 	for i, r := range sale.Rounds {
@@ -209,12 +211,15 @@ func (s *stageSale) watch(st *stage) {
 			return
 		}
 		last = over
-		audits, err := s.auditAll(st.ctx)
+		var audits []sqlshop.Audit
+		var err error
+		for i, r := range sale.Rounds {
+			a, wrong := s.tracks[i].shop.Audit(st.ctx, r.Title)
+			audits, err = append(audits, a), errors.Join(err, wrong)
+		}
 		at := s.at()
 		st.tell(func(sc *scene) {
-			if err != nil {
-				sc.Problem = err.Error()
-			} else {
+			if !sc.failed(err) {
 				sc.sample(audits, at)
 			}
 			if over = sc.over(); last {
@@ -222,17 +227,6 @@ func (s *stageSale) watch(st *stage) {
 			}
 		})
 	}
-}
-
-func (s *stageSale) auditAll(ctx context.Context) (all []sqlshop.Audit, err error) {
-	for i, r := range sale.Rounds {
-		a, err := s.tracks[i].shop.Audit(ctx, r.Title)
-		if err != nil {
-			return nil, fmt.Errorf("look at the database of %q: %w", r.Title, err)
-		}
-		all = append(all, a)
-	}
-	return all, nil
 }
 
 // sample takes in what the databases say, and says when a round that stood still sells again.

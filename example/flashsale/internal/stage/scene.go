@@ -28,11 +28,9 @@ const (
 // scene is all that runs on the stage. Only the goroutine of the stage touches it.
 type scene struct {
 	pageState
-	stage  *stage
-	newer  chan struct{} // closed when the scene has changed
-	opened bool
-	dir    string // of the lock service
-	sales  int    // so far
+	stage *stage
+	newer chan struct{} // closed when the scene has changed
+	dir   string        // of the lock service
 }
 
 // pageState is what the page gets of the scene.
@@ -91,35 +89,38 @@ func (sc *scene) say(format string, args ...any) {
 func said(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 // open starts the lock service and the shops, once; and again when that had no success.
-func (sc *scene) open() error {
-	if sc.opened {
-		return nil
+func (sc *scene) open() {
+	if sc.Shops != nil {
+		return
 	}
-	if err := sc.choose(); err != nil {
-		sc.Problem = err.Error()
-		return nil
+	if sc.failed(sc.choose()) {
+		return
 	}
-	sc.opened, sc.Problem = true, ""
 	for n := range pageShops {
 		sc.Shops = append(sc.Shops, &shopSeat{N: n + 1})
-		if err := sc.startShop(sc.Shops[n]); err != nil {
-			sc.Problem = err.Error()
-		}
+		sc.failed(sc.startShop(sc.Shops[n]))
 	}
 	if !sc.Service.Ours {
 		sc.say("%s and %d shops, which are processes, are ready.", sc.Service.Name, pageShops)
-		return nil
+		return
 	}
 	sc.startService(func() {
 		sc.say("The lock service (%s, process %d) and %d shops, which are processes of their own, are ready.", sc.Service.Name, sc.Service.PID, pageShops)
 	})
-	return nil
+}
+
+// failed shows an error on the page, instead of a sale.
+func (sc *scene) failed(err error) bool {
+	if err != nil {
+		sc.Problem = err.Error()
+	}
+	return err != nil
 }
 
 // choose finds the lock service, and makes a directory for it.
 func (sc *scene) choose() (err error) {
 	if url := sc.stage.settings.Backend; url != sale.MemoryURL {
-		sc.Service = lockService{Name: "the lock service of -backend", url: url, Up: true}
+		sc.Service, sc.Problem = lockService{Name: "the lock service of -backend", url: url, Up: true}, ""
 		return nil
 	}
 	if sc.dir == "" {
@@ -129,7 +130,7 @@ func (sc *scene) choose() (err error) {
 	}
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
-			sc.Service = lockService{Name: "Redis", Ours: true, url: "unix://" + sc.socket(), path: path}
+			sc.Service, sc.Problem = lockService{Name: "Redis", Ours: true, url: "unix://" + sc.socket(), path: path}, ""
 			return nil
 		}
 	}
@@ -143,7 +144,8 @@ func (sc *scene) socket() string { return filepath.Join(sc.dir, "redis.sock") }
 func (sc *scene) press(button string, form url.Values) error {
 	switch button {
 	case "open":
-		return sc.open()
+		sc.open()
+		return nil
 	case "sale":
 		return sc.startSale(form)
 	case "sale/end":
@@ -171,19 +173,18 @@ func (sc *scene) press(button string, form url.Values) error {
 func (sc *scene) startService(up func()) {
 	proc, err := sale.StartProcess(sc.Service.path, "--port", "0", "--unixsocket", sc.socket(), "--unixsocketperm", "700",
 		"--dir", sc.dir, "--save", "", "--appendonly", "yes", "--logfile", "redis.log", "--daemonize", "no")
-	if err != nil {
-		sc.Problem = err.Error()
+	if sc.failed(err) {
 		return
 	}
 	sc.Service.proc, sc.Service.PID = proc, proc.Process.Pid
-	st, settings := sc.stage, sc.settings()
+	st, settings := sc.stage, sc.stage.settings
+	settings.Backend = sc.Service.url
 	st.helpers.Go(func() {
 		err := answers(st.ctx, settings, proc.Gone)
 		st.tell(func(sc *scene) {
 			switch {
 			case sc.Service.proc != proc: // killed meanwhile
-			case err != nil:
-				sc.Problem = err.Error()
+			case sc.failed(err):
 				_ = proc.Process.Kill()
 			default:
 				sc.Service.Up, sc.Problem = true, ""
@@ -227,13 +228,6 @@ func answers(ctx context.Context, s sale.Settings, gone <-chan struct{}) error {
 func (sc *scene) fallen() {
 	s := &sc.Service
 	s.proc, s.PID, s.Up, s.since = nil, 0, false, time.Now()
-}
-
-// settings are those of the server, with the lock service of the page.
-func (sc *scene) settings() sale.Settings {
-	s := sc.stage.settings
-	s.Backend = sc.Service.url
-	return s
 }
 
 func (sc *scene) killService() error {
