@@ -149,28 +149,22 @@ func median(rounds []Report) Report {
 	return rounds[len(rounds)/2]
 }
 
-// best returns the best trial of each way, in their order: that with most orders per second, and where these are the same within a tenth, as
-// far as they differ when measured again, for which others wait least. One that broke its promise comes first here as well.
-func best(tried []Report) (found []Report) {
-	most := map[string]float64{}
-	for _, r := range tried {
-		most[r.Round] = max(most[r.Round], r.OrdersPerSecond)
-	}
-	rank := func(r Report) float64 { // less is better
-		switch {
-		case !r.kept():
-			return -1
-		case r.OrdersPerSecond >= most[r.Round]*0.9:
+// best returns of each way, of which pools trials follow each other, the best one: that with most orders per second, and where these are the
+// same within a tenth, as far as they differ when measured again, for which others wait least. One that broke its promise comes first here
+// as well.
+func best(tried []Report, pools int) (found []Report) {
+	for same := range slices.Chunk(tried, pools) {
+		most := slices.MaxFunc(same, func(a, b Report) int { return cmp.Compare(a.OrdersPerSecond, b.OrdersPerSecond) })
+		rank := func(r Report) float64 { // less is better
+			switch {
+			case !r.kept():
+				return -1
+			case r.OrdersPerSecond < most.OrdersPerSecond*0.9:
+				return math.Inf(1)
+			}
 			return r.OthersP99
 		}
-		return math.Inf(1)
-	}
-	for i, r := range tried {
-		if i == 0 || tried[i-1].Round != r.Round {
-			found = append(found, r)
-		} else if last := &found[len(found)-1]; rank(r) < rank(*last) {
-			*last = r
-		}
+		found = append(found, slices.MinFunc(same, func(a, b Report) int { return cmp.Compare(rank(a), rank(b)) }))
 	}
 	return found
 }
@@ -195,7 +189,7 @@ func (c *contest) conclude(tried []Report, stdout io.Writer) int {
 		}
 	}
 	c.Backend = "" // it may have a password
-	reports, summary := best(tried), map[string]any{"settings": c.Settings, "ok": status == StatusOK}
+	reports, summary := best(tried, max(1, len(c.Pools))), map[string]any{"settings": c.Settings, "ok": status == StatusOK}
 	if c.Modes == nil {
 		summary["rounds"], summary["verdict"] = reports, Verdict(reports)
 	} else {

@@ -71,12 +71,10 @@ Flags:
 // define makes the flags, with their defaults.
 func (s *Settings) define(flags *flag.FlagSet) {
 	number := func(to *int, name string, otherwise, least, most int, about string) {
-		*to = otherwise
-		flags.Var(value[int]{to, within(strconv.Atoi, least, most, "a whole number from %d to %d")}, name, about)
+		add(flags, to, name, otherwise, within(strconv.Atoi, least, most, "a whole number from %d to %d"), about)
 	}
 	duration := func(to *time.Duration, name string, otherwise, least, most time.Duration, about string) {
-		*to = otherwise
-		flags.Var(value[time.Duration]{to, within(time.ParseDuration, least, most, "a duration from %v to %v, as in 250ms or 10s")}, name, about)
+		add(flags, to, name, otherwise, within(time.ParseDuration, least, most, "a duration from %v to %v, as in 250ms or 10s"), about)
 	}
 	flags.StringVar(&s.Backend, "backend", MemoryURL, "`URL` of the lock service: "+s.program.allowed())
 	number(&s.Instances, "instances", 4, 1, 64, "`number` of shop servers, each with its own Locker")
@@ -90,17 +88,28 @@ func (s *Settings) define(flags *flag.FlagSet) {
 		"`duration` that a request to the lock service takes more than here, as over a network; 0 with -db unless set")
 	number(&s.Procs, "procs", 1, 1, 64, "`number` of real processes over which the instances are spread; more than 1 needs a shared backend")
 	flags.BoolVar(&s.JSON, "json", false, "print the result as JSON")
-	flags.Var(value[string]{&s.Serve, address}, "serve",
+	add(flags, &s.Serve, "serve", "", address,
 		"`address` to serve a page on that shows the rounds side by side, as in :8080 (this machine only) or 0.0.0.0:8080 (everybody)")
-	flags.Var(value[[]string]{&s.Names, func(text string) ([]string, error) { return strings.Split(text, ","), nil }}, "names",
+	add(flags, &s.Names, "names", nil, func(text string) ([]string, error) { return strings.Split(text, ","), nil },
 		"host `names` that browsers may call the server by, as in shop.example,shop: besides addresses and localhost")
 
-	s.Modes, s.Pools = titles(modes), []int{1, 4, 16}
 	flags.StringVar(&s.DB, "db", "", "`URL` of a database to compare the modes on: "+sqlshop.Allowed)
-	flags.Var(value[[]string]{&s.Modes, modeList}, "mode", "with -db: `modes` to compare, of "+strings.Join(titles(modes), ", "))
-	flags.Var(value[[]int]{&s.Pools, poolList}, "pool", "with -db: `numbers` of connections per process to try, as in 4,16; the best is shown")
+	add(flags, &s.Modes, "mode", titles(modes), modeList, "with -db: `modes` to compare, of "+strings.Join(titles(modes), ", "))
+	add(flags, &s.Pools, "pool", []int{1, 4, 16}, poolList, "with -db: `numbers` of connections per process to try, as in 4,16; the best is shown")
 	number(&s.Rounds, "rounds", 1, 1, 100, "with -db: `number` of rounds of each mode and pool; the median is shown")
 	duration(&s.Think, "think", time.Millisecond, 0, time.Second, "with -db: `duration` of an order's work between reading and writing")
+}
+
+// add makes a flag. The error of its parser says what is allowed.
+func add[T any](flags *flag.FlagSet, to *T, name string, otherwise T, parse func(string) (T, error), about string) {
+	if text := strings.ReplaceAll(strings.Trim(fmt.Sprint(otherwise), "[]"), " ", ","); text != "" {
+		about += fmt.Sprintf(" (default %s)", text)
+	}
+	*to = otherwise
+	flags.Func(name, about, func(text string) (err error) {
+		*to, err = parse(text)
+		return err
+	})
 }
 
 // parse returns flag.ErrHelp after printing the help to out. Any other error lists what is allowed.
@@ -144,8 +153,8 @@ func (s *Settings) checkEffect(set map[string]bool) (err error) {
 	return err
 }
 
-// checkDB completes the URL of the database; without one it forgets the defaults of flags for it. It is no flag.Value, because the error of a
-// flag shows its value, and a URL may contain a password.
+// checkDB completes the URL of the database; without one it forgets the defaults of flags for it. It is no parser of a flag, because the
+// error of a flag shows its value, and a URL may contain a password.
 func (s *Settings) checkDB(set map[string]bool) error {
 	if s.DB == "" {
 		s.Modes, s.Pools, s.Rounds = nil, nil, 0
@@ -196,24 +205,6 @@ func (s *Settings) checkRounds(set map[string]bool) error {
 	return nil
 }
 
-// value is a flag.Value. The error of its parser says what is allowed.
-type value[T any] struct {
-	to    *T
-	parse func(string) (T, error)
-}
-
-func (v value[T]) String() string {
-	if v.to == nil { // package flag calls String on a zero value
-		return ""
-	}
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(*v.to), "[]"), " ", ",")
-}
-
-func (v value[T]) Set(text string) (err error) {
-	*v.to, err = v.parse(text)
-	return err
-}
-
 // within refuses values out of bounds, and says what is allowed, with both.
 func within[T cmp.Ordered](parse func(string) (T, error), least, most T, allowed string) func(string) (T, error) {
 	return func(text string) (T, error) {
@@ -245,17 +236,15 @@ func modeList(text string) ([]string, error) {
 			return nil, fmt.Errorf("no mode %q; allowed: %s, several with commas", name, strings.Join(all, ", "))
 		}
 	}
-	return slices.DeleteFunc(all, func(id string) bool { return !slices.Contains(chosen, id) }), nil
+	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(chosen, name) }), nil
 }
 
 func poolList(text string) (sizes []int, err error) {
+	one := within(strconv.Atoi, 1, 1000, "whole numbers from %d to %d, several with commas") // more than most databases allow
 	for size := range strings.SplitSeq(text, ",") {
-		n, err := within(strconv.Atoi, 1, 1000, "whole numbers from %d to %d, several with commas")(size) // more than most databases allow
-		if err != nil {
-			return nil, err
-		}
-		sizes = append(sizes, n)
+		n, wrong := one(size)
+		sizes, err = append(sizes, n), cmp.Or(err, wrong)
 	}
 	slices.Sort(sizes)
-	return slices.Compact(sizes), nil
+	return slices.Compact(sizes), err
 }
