@@ -2,6 +2,7 @@ package sale
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -44,29 +45,8 @@ type Settings struct {
 // leaseTTL is the default of a Locker, so that all rounds with a lock use the same.
 const leaseTTL = 5 * time.Second
 
-const usage = `Usage: flashsale [flags]
-
-Sells the same pieces four times to the same buyers (without a lock, with a distributed lock alone, with wllock, with wllock
-in batches) and prints what the database says about it. Needs nothing installed: the database is SQLite in a temporary file, the lock
-service is in memory. Each request to it takes a millisecond more than it does here, as over a network; -rtt 0 leaves that out.
-Other services and databases, and -serve, are in the program beside it, which takes three times as long to compile:
-"go run ./example/flashsale/full" and the same flags.
-
-With -db it sells in a database of your own, in each -mode with every -pool: none (read, then write), and five ways not to
-oversell: optimistic (a version column), pessimistic (SELECT ... FOR UPDATE), statement (UPDATE ... WHERE qty > 0), lock (wllock
-over -backend), batch (the same, one transaction for up to 64 buyers). It drops and creates its tables flashsale_stock and
-flashsale_orders there, and touches no other; one run at a time. A -backend that is a database gets tables wllock_*, unless it has them.
-
-With -serve it shows the rounds side by side in a browser, until it is interrupted: start a sale, kill the lock service or a shop
-in the middle, and see what comes of it. That starts a redis-server and three shops as processes, unless -backend names another
-lock service. It is a server of the shop, too: POST /orders/1000 for your own load, GET /metrics for Prometheus. With
--db as well several servers share one stock: the first one creates what is missing, and none drops anything. -db FILE is
-all they need: their locks are in FILE.locks unless -backend names a lock service.
-
-Exit status: 0 no piece was sold twice but by "no lock" and "none", 1 one was or the run failed, 2 a wrong flag, 130 interrupted.
-
-Flags:
-`
+//go:embed usage.txt
+var usage string
 
 // define makes the flags, with their defaults.
 func (s *Settings) define(flags *flag.FlagSet) {

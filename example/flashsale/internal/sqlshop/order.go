@@ -1,7 +1,6 @@
 package sqlshop
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,7 +16,11 @@ var (
 	ErrContended = errors.New("too many others order the same")
 )
 
-const writeStock = `UPDATE flashsale_stock SET qty = ? WHERE id = ?`
+const (
+	selectStock = `SELECT qty, version FROM flashsale_stock WHERE id = ?`
+	writeStock  = `UPDATE flashsale_stock SET qty = ? WHERE id = ?`
+	claimStock  = `UPDATE flashsale_stock SET fence = ? WHERE id = ? AND fence < ?`
+)
 
 // ReadThenWrite is how most shops sell: read the stock, think, write the stock less one. Every statement is correct, and so is
 // the transaction, but two orders that read the same stock sell the same piece twice.
@@ -26,27 +29,21 @@ func (s *Shop) ReadThenWrite(ctx context.Context, product, buyer string) error {
 	if err != nil {
 		return err
 	}
-	return s.repeat(ctx, func(tx *transaction) error {
-		if err := tx.change(nil, writeStock, row.qty-1, product); err != nil { // another may have written the same
-			return err
-		}
-		return tx.addOrders(product, 0, buyer)
+	return s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return s.sell(ctx, tx, order{product, 0, []string{buyer}}, nil, writeStock, row.qty-1, product) // another may have written the same
 	})
 }
 
 // Optimistic writes only if nobody has written since it read, by a version column, and begins again otherwise.
 func (s *Shop) Optimistic(ctx context.Context, product, buyer string) error {
+	const write = `UPDATE flashsale_stock SET qty = ?, version = version + 1 WHERE id = ? AND version = ?`
 	return s.retry(ctx, func() error {
 		row, err := s.readAndThink(ctx, product)
 		if err != nil {
 			return err
 		}
-		return s.whole(ctx, func(tx *transaction) error {
-			const write = `UPDATE flashsale_stock SET qty = ?, version = version + 1 WHERE id = ? AND version = ?`
-			if err := tx.change(errConflict, write, row.qty-1, product, row.version); err != nil {
-				return err
-			}
-			return tx.addOrders(product, 0, buyer)
+		return s.whole(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return s.sell(ctx, tx, order{product, 0, []string{buyer}}, errConflict, write, row.qty-1, product, row.version)
 		})
 	})
 }
@@ -54,29 +51,24 @@ func (s *Shop) Optimistic(ctx context.Context, product, buyer string) error {
 // Pessimistic locks the row while it reads it, and keeps it locked until it has written: others wait in the database, each
 // with a connection. On SQLite the transaction locks the whole file.
 func (s *Shop) Pessimistic(ctx context.Context, product, buyer string) error {
-	return s.repeat(ctx, func(tx *transaction) error {
-		row, err := tx.readForUpdate(product)
-		if row, err = s.considered(tx.ctx, row, err); err != nil {
+	return s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		row, err := s.ask(ctx, tx, selectStock+s.dialect.forUpdate, product)
+		if err = s.considered(ctx, row, err); err != nil {
 			return err
 		}
-		if err := tx.change(errConflict, writeStock, row.qty-1, product); err != nil {
-			return err
-		}
-		return tx.addOrders(product, 0, buyer)
+		return s.sell(ctx, tx, order{product, 0, []string{buyer}}, errConflict, writeStock, row.qty-1, product)
 	})
 }
 
 // OneStatement lets the database decide within the statement that writes. It thinks before, so it cannot think about the
 // stock that it takes.
 func (s *Shop) OneStatement(ctx context.Context, product, buyer string) error {
+	const take = `UPDATE flashsale_stock SET qty = qty - 1 WHERE id = ? AND qty > 0`
 	if err := s.think(ctx); err != nil {
 		return err
 	}
-	return s.repeat(ctx, func(tx *transaction) error {
-		if err := tx.change(ErrSoldOut, `UPDATE flashsale_stock SET qty = qty - 1 WHERE id = ? AND qty > 0`, product); err != nil {
-			return err
-		}
-		return tx.addOrders(product, 0, buyer)
+	return s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return s.sell(ctx, tx, order{product, 0, []string{buyer}}, ErrSoldOut, take, product)
 	})
 }
 
@@ -94,17 +86,14 @@ func (s *Shop) OrderFenced(ctx context.Context, product, buyer string, fence uin
 // same stock by then. The transaction ends with the lock's context.
 func (s *Shop) BatchFenced(ctx context.Context, product string, buyers []string, fence uint64) (sold int, err error) {
 	row, err := s.claim(ctx, product, int64(fence))
-	if row, err = s.considered(ctx, row, err); err != nil {
+	if err = s.considered(ctx, row, err); err != nil {
 		return 0, err
 	}
 	sold = int(min(row.qty, int64(len(buyers))))
+	bought, left := order{product, int64(fence), buyers[:sold]}, row.qty-int64(sold)
 	err = s.retry(ctx, func() error {
-		return s.inTx(ctx, s.db.BeginTx, func(tx *transaction) error {
-			err := tx.change(ErrStaleFence, writeStock+` AND fence = ?`, row.qty-int64(sold), product, int64(fence))
-			if err != nil {
-				return err
-			}
-			return tx.addOrders(product, int64(fence), buyers[:sold]...)
+		return s.inTx(ctx, s.db.BeginTx, func(ctx context.Context, tx *sql.Tx) error {
+			return s.sell(ctx, tx, bought, ErrStaleFence, writeStock+` AND fence = ?`, left, product, int64(fence))
 		})
 	})
 	if err != nil {
@@ -113,11 +102,6 @@ func (s *Shop) BatchFenced(ctx context.Context, product string, buyers []string,
 	return sold, nil
 }
 
-// row is what orders read of a product.
-type row struct{ qty, version int64 }
-
-const selectStock = `SELECT qty, version FROM flashsale_stock WHERE id = ?`
-
 // Look reads a product as its page does, over the same connections as the orders. It does not count as a statement of theirs.
 func (s *Shop) Look(ctx context.Context, product string) error {
 	return s.db.QueryRowContext(ctx, s.dialect.sql(selectStock), product).Scan(new(int64), new(int64))
@@ -125,56 +109,43 @@ func (s *Shop) Look(ctx context.Context, product string) error {
 
 func (s *Shop) read(ctx context.Context, product string) (r row, err error) {
 	err = s.retry(ctx, func() error {
-		return s.connected(ctx, func(ctx context.Context, conn *sql.Conn) error {
-			s.Statements.Add(1)
-			return conn.QueryRowContext(ctx, s.dialect.sql(selectStock), product).Scan(&r.qty, &r.version)
+		return s.connected(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
+			r, err = s.ask(ctx, conn, selectStock, product)
+			return err
 		})
 	})
 	return r, err
 }
 
 // considered ends a read of an order: nothing left is its answer; otherwise it thinks.
-func (s *Shop) considered(ctx context.Context, r row, err error) (row, error) {
+func (s *Shop) considered(ctx context.Context, r row, err error) error {
 	switch {
-	case err == nil && r.qty <= 0:
-		err = ErrSoldOut
-	case err == nil:
-		err = s.think(ctx)
+	case err != nil:
+		return err
+	case r.qty <= 0:
+		return ErrSoldOut
 	}
-	return r, err
+	return s.think(ctx)
 }
 
 func (s *Shop) readAndThink(ctx context.Context, product string) (row, error) {
 	r, err := s.read(ctx, product)
-	return s.considered(ctx, r, err)
+	return r, s.considered(ctx, r, err)
 }
-
-func (tx *transaction) readForUpdate(product string) (r row, err error) {
-	tx.shop.Statements.Add(1)
-	err = tx.QueryRowContext(tx.ctx, tx.shop.dialect.sql(selectStock+tx.shop.dialect.forUpdate), product).Scan(&r.qty, &r.version)
-	return r, err
-}
-
-const claimStock = `UPDATE flashsale_stock SET fence = ? WHERE id = ? AND fence < ?`
 
 // claim excludes every holder of a lower fence and reads the stock: in one statement where the database can do that. In two
 // statements the read finds a row only if the claim still stands. No row would also mean that there is no such product, which its
 // callers exclude.
 func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, err error) {
-	err = s.retry(ctx, func() error {
-		s.Statements.Add(1)
+	err = s.retry(ctx, func() (err error) {
 		if s.dialect.returning {
-			return s.db.QueryRowContext(ctx, s.dialect.sql(claimStock+` RETURNING qty, version`), fence, product, fence).Scan(&r.qty, &r.version)
-		}
-		done, err := s.db.ExecContext(ctx, claimStock, fence, product, fence)
-		if err != nil {
+			r, err = s.ask(ctx, s.db, claimStock+` RETURNING qty, version`, fence, product, fence)
 			return err
 		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 {
-			return cmp.Or(err, sql.ErrNoRows)
+		if err = s.change(ctx, s.db, sql.ErrNoRows, claimStock, fence, product, fence); err == nil {
+			r, err = s.ask(ctx, s.db, selectStock+` AND fence = ?`, product, fence)
 		}
-		s.Statements.Add(1)
-		return s.db.QueryRowContext(ctx, s.dialect.sql(selectStock+` AND fence = ?`), product, fence).Scan(&r.qty, &r.version)
+		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrStaleFence
@@ -182,12 +153,22 @@ func (s *Shop) claim(ctx context.Context, product string, fence int64) (r row, e
 	return r, err
 }
 
-// addOrders writes all orders in one statement.
-func (tx *transaction) addOrders(product string, fence int64, buyers ...string) error {
-	args := make([]any, 0, 3*len(buyers))
-	for _, buyer := range buyers {
-		args = append(args, product, buyer, fence)
+// order is what buyers have bought; without a lock its fence is 0.
+type order struct {
+	product string
+	fence   int64
+	buyers  []string
+}
+
+// sell writes all orders in one statement, after the one that takes the pieces from the stock. If that changes no row, the error is otherwise.
+func (s *Shop) sell(ctx context.Context, tx *sql.Tx, o order, otherwise error, take string, args ...any) error {
+	if err := s.change(ctx, tx, otherwise, take, args...); err != nil {
+		return err
 	}
-	rows := strings.Repeat(", (?, ?, ?)", len(buyers))[len(", "):]
-	return tx.change(nil, `INSERT INTO flashsale_orders (product, buyer, fence) VALUES `+rows, args...)
+	rows := make([]any, 0, 3*len(o.buyers))
+	for _, buyer := range o.buyers {
+		rows = append(rows, o.product, buyer, o.fence)
+	}
+	values := strings.Repeat(", (?, ?, ?)", len(o.buyers))[len(", "):]
+	return s.change(ctx, tx, nil, `INSERT INTO flashsale_orders (product, buyer, fence) VALUES `+values, rows...)
 }

@@ -2,6 +2,7 @@ package sqlshop
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type order = func(s *Shop, ctx context.Context, product, buyer string) error
+type way = func(s *Shop, ctx context.Context, product, buyer string) error
 
 func TestEachWaySellsUntilNothingIsLeft(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		eachWay(t, func(t *testing.T, _ string, order order) {
+		eachWay(t, func(t *testing.T, _ string, order way) {
 			s := create(t, url, 2, atOnce)
 			require.NoError(t, order(s, t.Context(), "p", "a"))
 			require.NoError(t, order(s, t.Context(), "p", "b"))
@@ -58,7 +59,7 @@ func (m *meeting) think(ctx context.Context) error {
 // same interleaving, they must not.
 func TestTwoOrdersThatReadTheSameStock(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		eachWay(t, func(t *testing.T, way string, order order) {
+		eachWay(t, func(t *testing.T, way string, order way) {
 			s := create(t, url, 1, newMeeting().think)
 			answers := make([]error, 2)
 			var both sync.WaitGroup
@@ -114,7 +115,9 @@ func TestAuditSeesFencesOutOfOrder(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := create(t, url, 5, atOnce)
 		for _, fence := range []int64{3, 5, 5, 4, 6, 0} {
-			require.NoError(t, s.whole(t.Context(), func(tx *transaction) error { return tx.addOrders("p", fence, "a") }))
+			require.NoError(t, s.whole(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+				return s.sell(ctx, tx, order{"p", fence, []string{"a"}}, nil, writeStock, 5, "p")
+			}))
 		}
 		s.expect(t, Audit{Sold: 6, Left: 5, OutOfOrder: 3, Fallen: 2})
 	})
@@ -124,7 +127,7 @@ func TestAuditSeesFencesOutOfOrder(t *testing.T) {
 func TestPatienceEndsInFrontOfTheConnections(t *testing.T) {
 	refused := errors.New("try later")
 	onEach(t, func(t *testing.T, url string) {
-		eachWay(t, func(t *testing.T, _ string, order order) {
+		eachWay(t, func(t *testing.T, _ string, order way) {
 			s := create(t, url, 1, atOnce)
 			for range s.pool {
 				c, err := s.db.Conn(t.Context())
@@ -143,9 +146,9 @@ func TestPatienceEndsNoTransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := create(t, url, 1, atOnce)
-		require.NoError(t, s.whole(ctx, func(tx *transaction) error {
+		require.NoError(t, s.whole(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			cancel()
-			return tx.addOrders("p", 0, "a")
+			return s.sell(ctx, tx, order{"p", 0, []string{"a"}}, nil, writeStock, 1, "p")
 		}))
 		s.expect(t, Audit{Sold: 1, Left: 1, OutOfOrder: 1})
 	})

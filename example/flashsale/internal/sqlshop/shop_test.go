@@ -111,12 +111,12 @@ func TestADeadlockIsTransient(t *testing.T) {
 		answers := make([]error, 2)
 		for i, rows := range [][]string{{"p", "q"}, {"q", "p"}} {
 			both.Go(func() {
-				answers[i] = s.whole(t.Context(), func(tx *transaction) error {
-					_, err := tx.readForUpdate(rows[0])
+				answers[i] = s.whole(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					_, err := s.ask(ctx, tx, selectStock+s.dialect.forUpdate, rows[0])
 					firstLocks.Done()
 					firstLocks.Wait()
 					if err == nil {
-						_, err = tx.readForUpdate(rows[1])
+						_, err = s.ask(ctx, tx, selectStock+s.dialect.forUpdate, rows[1])
 					}
 					return err
 				})

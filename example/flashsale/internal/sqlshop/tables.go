@@ -54,13 +54,11 @@ func (s *Shop) Join(ctx context.Context, product string, qty int) (left int64, e
 
 // Stock fills the stock of a product for a new sale, and forgets the sale before.
 func (s *Shop) Stock(ctx context.Context, product string, qty int) error {
-	return s.whole(ctx, func(tx *transaction) error {
-		for _, old := range []string{`DELETE FROM flashsale_orders WHERE product = ?`, `DELETE FROM flashsale_stock WHERE id = ?`} {
-			if err := tx.change(nil, old, product); err != nil {
-				return err
-			}
-		}
-		return tx.change(nil, fillStock, product, qty)
+	return s.whole(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return errors.Join(
+			s.change(ctx, tx, nil, `DELETE FROM flashsale_orders WHERE product = ?`, product),
+			s.change(ctx, tx, nil, `DELETE FROM flashsale_stock WHERE id = ?`, product),
+			s.change(ctx, tx, nil, fillStock, product, qty))
 	})
 }
 

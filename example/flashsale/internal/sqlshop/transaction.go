@@ -60,25 +60,21 @@ func (s *Shop) connected(patience context.Context, do func(context.Context, *sql
 	return do(ctx, conn)
 }
 
-// transaction is one of a Shop.
-type transaction struct {
-	*sql.Tx
-	ctx  context.Context
-	shop *Shop
-}
+// inside is what happens within a transaction, whose context is ctx.
+type inside = func(ctx context.Context, tx *sql.Tx) error
 
 // whole runs a transaction for a buyer with that patience.
-func (s *Shop) whole(patience context.Context, do func(*transaction) error) error {
+func (s *Shop) whole(patience context.Context, do inside) error {
 	return s.connected(patience, func(ctx context.Context, conn *sql.Conn) error { return s.inTx(ctx, conn.BeginTx, do) })
 }
 
 // repeat is whole with retries.
-func (s *Shop) repeat(patience context.Context, do func(*transaction) error) error {
+func (s *Shop) repeat(patience context.Context, do inside) error {
 	return s.retry(patience, func() error { return s.whole(patience, do) })
 }
 
 // inTx runs a transaction of a pool or a connection, which ends with ctx.
-func (s *Shop) inTx(ctx context.Context, begin func(context.Context, *sql.TxOptions) (*sql.Tx, error), do func(*transaction) error) error {
+func (s *Shop) inTx(ctx context.Context, begin func(context.Context, *sql.TxOptions) (*sql.Tx, error), do inside) error {
 	s.Statements.Add(1)
 	tx, err := begin(ctx, nil)
 	if err != nil {
@@ -86,16 +82,32 @@ func (s *Shop) inTx(ctx context.Context, begin func(context.Context, *sql.TxOpti
 	}
 	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
 	defer s.Statements.Add(1)            // COMMIT, or ROLLBACK
-	if err := do(&transaction{Tx: tx, ctx: ctx, shop: s}); err != nil {
+	if err := do(ctx, tx); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
+// database is a pool, a connection of it or a transaction.
+type database interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// row is what orders read of a product.
+type row struct{ qty, version int64 }
+
+// ask runs a statement that returns a row.
+func (s *Shop) ask(ctx context.Context, in database, query string, args ...any) (r row, err error) {
+	s.Statements.Add(1)
+	err = in.QueryRowContext(ctx, s.dialect.sql(query), args...).Scan(&r.qty, &r.version)
+	return r, err
+}
+
 // change runs a statement. If it changes no row, because its condition is not met, the error is otherwise.
-func (tx *transaction) change(otherwise error, query string, args ...any) error {
-	tx.shop.Statements.Add(1)
-	done, err := tx.ExecContext(tx.ctx, tx.shop.dialect.sql(query), args...)
+func (s *Shop) change(ctx context.Context, in database, otherwise error, query string, args ...any) error {
+	s.Statements.Add(1)
+	done, err := in.ExecContext(ctx, s.dialect.sql(query), args...)
 	if err != nil {
 		return err
 	}
