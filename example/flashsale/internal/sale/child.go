@@ -22,8 +22,11 @@ import (
 //
 // All children of a round are ready before the first gets "go", so that none starts the sale alone.
 
-// childVariable makes this program a child. It is a variable and not a flag because it is not for users.
-const childVariable = "FLASHSALE_CHILD"
+const (
+	childVariable = "FLASHSALE_CHILD"      // makes this program a child; it is no flag because it is not for users
+	newsInterval  = 100 * time.Millisecond // between two reports
+	leaveTime     = 2 * leaseTTL           // for a process to end by itself
+)
 
 // IsChild reports whether Main will be that of a child.
 func IsChild() bool { return os.Getenv(childVariable) != "" }
@@ -63,9 +66,6 @@ type News struct {
 	Failure string   // what kept it from selling
 	Gone    bool     `json:"-"` // there is no child any more
 }
-
-// newsInterval is how often a child reports.
-const newsInterval = 100 * time.Millisecond
 
 // child is the child itself. One goroutine reads orders, and another serves buyers while a sale goes on.
 type child struct {
@@ -124,13 +124,12 @@ func (c *child) open(ctx context.Context, t Task) {
 		c.crews = append(c.crews, one)
 		err = errors.Join(err, one.open(ctx))
 	}
+	said := News{Sale: t.Sale, Ready: true}
 	if err != nil {
 		closeAll(c.crews)
-		c.crews = nil
-		c.say(News{Sale: t.Sale, Done: true, Failure: err.Error()})
-		return
+		c.crews, said = nil, News{Sale: t.Sale, Done: true, Failure: err.Error()}
 	}
-	c.say(News{Sale: t.Sale, Ready: true})
+	c.say(said)
 }
 
 func closeAll(crews []*crew) {
@@ -233,9 +232,6 @@ type Process struct {
 	Gone   chan struct{}      // closed when it has ended
 	orders *json.Encoder      // to this program as a child: see child.go
 }
-
-// leaveTime is how long a process may take to end by itself.
-const leaveTime = 2 * leaseTTL
 
 func newProcess(path string, args ...string) *Process {
 	ctx, end := context.WithCancel(context.Background())

@@ -13,6 +13,11 @@ import (
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
 
+const (
+	otherProduct  = "other"               // what visitors look at; nobody buys it
+	visitInterval = 10 * time.Millisecond // a load that no database notices
+)
+
 // crew is one process's part of a sale in one way: every stride-th instance from first on.
 type crew struct {
 	Task
@@ -83,21 +88,16 @@ func (c *crew) run(ctx context.Context) error {
 		}
 	}
 	buyers.Wait()
-	c.closeLockers(ctx)
 	close(over)
 	looking.Wait()
-	return context.Cause(ctx)
-}
-
-// closeLockers is before the last look at the result: what Lockers release are requests. A failure has affected no buyer.
-func (c *crew) closeLockers(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.TTL) // after that, every lease has expired anyway
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.TTL) // after that, every lease has expired anyway
 	defer cancel()
-	for _, l := range c.lockers {
-		if err := l.Close(ctx); err != nil {
-			c.change(func(r *Result) { r.fail(&r.Failed, err) })
+	for _, l := range c.lockers { // before the last look at the result: what a Locker releases are requests
+		if err := l.Close(closing); err != nil {
+			c.change(func(r *Result) { r.fail(&r.Failed, err) }) // which affected no buyer
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // away reports whether an instance knows that it cannot reach the lock service.
@@ -153,11 +153,6 @@ func (c *crew) answer(arrived, entered time.Time, err error) {
 		}
 	})
 }
-
-const (
-	otherProduct  = "other"               // what visitors look at; nobody buys it
-	visitInterval = 10 * time.Millisecond // a load that no database notices
-)
 
 // visitors look at another product while the sale goes on, over the same connections: what they wait is what the sale costs
 // everybody else. One comes at once and at each interval until it is over, however long the earlier ones wait. It waits for the last, and

@@ -14,6 +14,7 @@ var (
 	ErrStaleFence = errors.New("stale fence: a later caller was admitted")
 	// ErrContended is the answer to a buyer whose order met others each time it was tried.
 	ErrContended = errors.New("too many others order the same")
+	errConflict  = errors.New("the stock has changed since it was read")
 )
 
 const (
@@ -91,12 +92,11 @@ func (s *Shop) BatchFenced(ctx context.Context, product string, buyers []string,
 	}
 	sold = int(min(row.qty, int64(len(buyers))))
 	bought, left := order{product, int64(fence), buyers[:sold]}, row.qty-int64(sold)
-	err = s.retry(ctx, func() error {
+	if err := s.retry(ctx, func() error {
 		return s.inTx(ctx, s.db.BeginTx, func(ctx context.Context, tx *sql.Tx) error {
 			return s.sell(ctx, tx, bought, ErrStaleFence, writeStock+` AND fence = ?`, left, product, int64(fence))
 		})
-	})
-	if err != nil {
+	}); err != nil {
 		return 0, err
 	}
 	return sold, nil

@@ -8,17 +8,11 @@ import (
 	"time"
 )
 
-// errConflict says that somebody has written since the stock was read.
-var errConflict = errors.New("the stock has changed since it was read")
-
 const (
-	// maxTries bounds the statements that one buyer can cost. With the longest pause it is a few seconds.
-	maxTries = 100
-	// firstPause is about an order; doubling it up to longestPause lets a crowd of n spread over n orders.
-	firstPause   = time.Millisecond
+	maxTries     = 100              // for a buyer: a few seconds with the longest pause
+	firstPause   = time.Millisecond // about an order; doubling it up to the longest lets a crowd of n spread over n orders
 	longestPause = 64 * time.Millisecond
-	// longestTx bounds a transaction, beyond anything that a row that others hold should cost.
-	longestTx = 30 * time.Second
+	longestTx    = 30 * time.Second // beyond anything that a row that others hold should cost
 )
 
 // retry tries again after a conflict and after a transient error of the database, until ctx ends.

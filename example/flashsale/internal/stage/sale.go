@@ -52,10 +52,8 @@ type track struct {
 func (s *stageSale) at() time.Duration { return time.Since(s.began) }
 
 const (
-	// sampleInterval is how often the databases are asked.
-	sampleInterval = 200 * time.Millisecond
-	// stallTime without a sale is worth a line in the log: long beside a sample, and beside a busy machine's pauses.
-	stallTime = 800 * time.Millisecond
+	sampleInterval = 200 * time.Millisecond // between two looks at the databases
+	stallTime      = 800 * time.Millisecond // without a sale is worth a line in the log: long beside a sample, and a busy machine's pauses
 )
 
 func (sc *scene) selling() bool { return sc.Sale != nil && sc.Sale.Running }

@@ -15,14 +15,10 @@ import (
 )
 
 const (
-	// pageShops is as many as a small machine runs beside a lock service, and more than two, so that a hand-over has a choice.
-	pageShops = 3
-	// pageTTL is shorter than a Locker's default, because people wait for it to expire when they have killed a shop.
-	pageTTL = 2 * time.Second
-	// pageThinking makes orders slow enough for all rounds at once on two cores, so that the rounds do not slow each other down.
-	pageThinking = 2 * time.Millisecond
-	// serviceStart is how long the lock service may take, because the machine may be busy.
-	serviceStart = 20 * time.Second
+	pageShops    = 3                    // as many as a small machine runs beside a lock service; more than two, so that a hand-over has a choice
+	pageTTL      = 2 * time.Second      // shorter than a Locker's default, because people wait for it when they have killed a shop
+	pageThinking = 2 * time.Millisecond // so that on two cores the rounds do not slow each other down
+	serviceStart = 20 * time.Second     // for the lock service of a busy machine
 )
 
 // scene is all that runs on the stage. Only the goroutine of the stage touches it.
@@ -85,15 +81,11 @@ func (sc *scene) say(format string, args ...any) {
 	sc.Events = append(sc.Events, event{At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// said is a duration as people say it.
 func said(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 // open starts the lock service and the shops, once; and again when that had no success.
 func (sc *scene) open() {
-	if sc.Shops != nil {
-		return
-	}
-	if sc.failed(sc.choose()) {
+	if sc.Shops != nil || sc.failed(sc.choose()) {
 		return
 	}
 	for n := range pageShops {

@@ -29,12 +29,9 @@ import (
 
 const (
 	servedProduct = "1000"
-	// servedPool is enough for the orders that a Locker lets in at once, which is one per product.
-	servedPool = 4
-	// graceTime is how long in-flight requests may take to end; below the 30 s after which most orchestrators kill.
-	graceTime = 15 * time.Second
-	// headerTime bounds clients that never finish their header.
-	headerTime = 5 * time.Second
+	servedPool    = 4                // enough for the orders that a Locker lets in at once, which is one per product
+	graceTime     = 15 * time.Second // for requests in flight to end; below the 30 s after which most orchestrators kill
+	headerTime    = 5 * time.Second  // for clients that never finish their header
 )
 
 // store is the shop as a server.
