@@ -109,14 +109,12 @@ func (p Program) parse(args []string, out io.Writer) (Settings, error) {
 	}
 	set := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
-	for _, check := range []func(map[string]bool) error{s.checkEffect, s.checkDB, s.checkServing, s.checkRounds} {
+	for _, check := range []func(map[string]bool) error{s.checkEffect, s.checkDB, s.checkTogether} {
 		if err == nil {
 			err = check(set)
 		}
 	}
-	if err == nil {
-		err = p.checkBackend(s.Backend)
-	}
+	s.Instances = max(s.Instances, s.Procs) // each process gets one
 	return s, err
 }
 
@@ -152,37 +150,31 @@ func (s *Settings) checkDB(set map[string]bool) error {
 	return nil
 }
 
-// checkServing looks at what servers may share: a database outlives the process, and so must the order of the fences in it. A
-// file needs no server: the locks lie in a file beside it, because a file has one writer at a time.
-func (s *Settings) checkServing(set map[string]bool) (err error) {
+// checkTogether refuses combinations of flags. Servers share a database, which outlives the process, and so must the order of the fences in it.
+// A file needs no lock service: the locks lie in a file beside it, because a file has one writer at a time.
+func (s *Settings) checkTogether(set map[string]bool) (err error) {
 	file, isFile := sqlshop.File(s.DB)
-	switch {
-	case s.Serve == "":
-	case s.program.Serve == nil:
-		err = fmt.Errorf("-serve needs the page, which this program does not have: go run ./example/flashsale/full -serve %s", s.Serve)
-	case s.DB == sqlshop.Temporary:
-		err = errors.New("-serve has a temporary file without -db; allowed with it: FILE, sqlite:FILE, mysql://, postgres://")
-	case s.DB != "" && s.Backend == MemoryURL && isFile && !set["backend"]:
+	if s.Serve != "" && isFile && !set["backend"] {
 		file, err = filepath.Abs(file + ".locks")
 		s.Backend = (&url.URL{Scheme: "sqlite", Path: file}).String()
-	case s.DB != "" && s.Backend == MemoryURL:
+	}
+	scheme, _, _ := strings.Cut(s.Backend, "://")
+	alone, needsLock := s.Backend == MemoryURL, s.DB == "" || slices.ContainsFunc(s.Modes, func(mode string) bool { return wayOf(mode).Locked })
+	switch {
+	case s.Serve != "" && s.program.Serve == nil:
+		err = fmt.Errorf("-serve needs the page, which this program does not have: go run ./example/flashsale/full -serve %s", s.Serve)
+	case s.Serve != "" && s.DB == sqlshop.Temporary:
+		err = errors.New("-serve has a temporary file without -db; allowed with it: FILE, sqlite:FILE, mysql://, postgres://")
+	case s.Serve != "" && s.DB != "" && alone:
 		err = fmt.Errorf("-serve with -db needs a -backend that servers share; the fences of %s begin anew with each process", MemoryURL)
+	case s.Procs > 1 && alone && needsLock:
+		err = fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: allowed with it: -procs 1", s.Procs, MemoryURL)
+	case s.Procs > s.Instances && set["instances"]:
+		err = fmt.Errorf("-procs %d with -instances %d: allowed: at most one process per instance", s.Procs, s.Instances)
+	case !alone && s.program.Stores[scheme] == nil:
+		err = errors.New("-backend: allowed: " + s.program.allowed()) // without the URL, which may have a password
 	}
 	return err
-}
-
-// checkRounds looks at combinations of flags. With more processes than instances, each process gets one, unless -instances was set.
-func (s *Settings) checkRounds(set map[string]bool) error {
-	needsLock := s.DB == "" || slices.ContainsFunc(s.Modes, func(mode string) bool { return wayOf(mode).Locked })
-	switch {
-	case s.Procs > 1 && s.Backend == MemoryURL && needsLock:
-		return fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: "+
-			"allowed with it: -procs 1", s.Procs, MemoryURL)
-	case s.Procs > s.Instances && set["instances"]:
-		return fmt.Errorf("-procs %d with -instances %d: allowed: at most one process per instance", s.Procs, s.Instances)
-	}
-	s.Instances = max(s.Instances, s.Procs)
-	return nil
 }
 
 // within refuses values out of bounds, and says what is allowed, with both.

@@ -116,15 +116,13 @@ func TestWhatTheSmallProgramLacks(t *testing.T) {
 }
 
 func TestProcsAndInstances(t *testing.T) {
-	s := Settings{Backend: "redis://x", Instances: 4, Procs: 6}
-	require.NoError(t, s.checkRounds(nil))
-	assert.Equal(t, 6, s.Instances, "each process gets an instance")
-
-	s = Settings{Backend: "redis://x", Instances: 4, Procs: 6}
-	assert.ErrorContains(t, s.checkRounds(map[string]bool{"instances": true}), "at most one process per instance")
-	s = Settings{Backend: "redis://x", Instances: 4, Procs: 3}
-	require.NoError(t, s.checkRounds(map[string]bool{"instances": true}))
-	assert.Equal(t, 4, s.Instances)
+	for flags, want := range map[string]int{"-procs 6": 6, "-procs 3": 4, "-procs 3 -instances 4": 4} {
+		s, err := program.parse(strings.Fields("-backend redis://x "+flags), io.Discard)
+		require.NoError(t, err)
+		assert.Equal(t, want, s.Instances, "each process gets an instance")
+	}
+	_, err := program.parse(strings.Fields("-backend redis://x -instances 4 -procs 6"), io.Discard)
+	assert.ErrorContains(t, err, "at most one process per instance")
 }
 
 func TestHelp(t *testing.T) {

@@ -80,15 +80,6 @@ func (p Program) allowed() string {
 	return MemoryURL + " (inside one process), " + p.Allowed
 }
 
-// checkBackend looks at the scheme of a URL alone. Its error shows no URL, which may have a password.
-func (p Program) checkBackend(url string) error {
-	scheme, _, ok := strings.Cut(url, "://")
-	if url != MemoryURL && (!ok || p.Stores[scheme] == nil) {
-		return errors.New("-backend: allowed: " + p.allowed())
-	}
-	return nil
-}
-
 // OpenBackend opens the lock service. The first to do so creates what it needs.
 func (s Settings) OpenBackend(ctx context.Context, first bool) (distributed.Observable, error) {
 	if s.Backend == MemoryURL {

@@ -111,19 +111,12 @@ func printTable(w io.Writer, columns []column, reports []Report, legend string) 
 	fmt.Fprint(w, legend)
 }
 
-// Verdict is the table of the rounds in one sentence. It says what this run has measured and nothing else, also where wllock is the slower
+// Verdict is the table of all rounds in one sentence. It says what this run has measured and nothing else, also where wllock is the slower
 // one, and compares nothing when buyers failed: what they did not do costs nothing.
 func Verdict(reports []Report) string {
-	rounds := map[string]*Report{}
-	for i := range reports {
-		rounds[reports[i].Round] = &reports[i]
-	}
-	none, one, two, batches := rounds["no lock"], rounds["one tier"], rounds["wllock"], rounds["batches"]
-	if none == nil || one == nil || two == nil {
-		return ""
-	}
+	none, one, two, batches := reports[0], reports[1], reports[2], reports[3]
 	var failures []string
-	for _, r := range []*Report{one, two} {
+	for _, r := range []Report{one, two} {
 		switch {
 		case !r.Once():
 			return fmt.Sprintf("Verdict: %s did not keep its promise in this run.", r.Round)
@@ -142,7 +135,7 @@ func Verdict(reports []Report) string {
 			none.Round, oversale, strings.Join(failures, "; "))
 	}
 	text := fmt.Sprintf("Verdict: %s %s; %s and %s sold no piece twice, %s", none.Round, oversale, one.Round, two.Round, two.beside(one))
-	if batches == nil || !batches.Once() || batches.Failed+batches.Away > 0 || two.OrdersPerSecond == 0 {
+	if !batches.Once() || batches.Failed+batches.Away > 0 || two.OrdersPerSecond == 0 {
 		return text + "."
 	}
 	if ratio := batches.OrdersPerSecond / two.OrdersPerSecond; ratio <= 0.9 || ratio >= 1.1 {
@@ -152,23 +145,23 @@ func Verdict(reports []Report) string {
 }
 
 // failures says what those saw who were neither sold a piece nor told that there is none.
-func (r *Report) failures() string {
-	var all []string
-	if r.Away > 0 {
-		within := fmt.Sprintf("%.0f ms", r.P99Told)
-		if r.P99Told >= 1000 {
-			within = fmt.Sprintf("%.1f s", r.P99Told/1000)
-		}
-		all = append(all, fmt.Sprintf("%s told %d buyers to come back later, 99 of 100 within %s", r.Round, r.turnedAway(), within))
+func (r Report) failures() string {
+	within, failed := fmt.Sprintf("%.0f ms", r.P99Told), fmt.Sprintf("%s left %d buyers without an answer", r.Round, r.Failed)
+	if r.Away == 0 {
+		return failed
 	}
+	if r.P99Told >= 1000 {
+		within = fmt.Sprintf("%.1f s", r.P99Told/1000)
+	}
+	text := fmt.Sprintf("%s told %d buyers to come back later, 99 of 100 within %s", r.Round, r.turnedAway(), within)
 	if r.Failed > 0 {
-		all = append(all, fmt.Sprintf("%s left %d buyers without an answer", r.Round, r.Failed))
+		text += ", and " + failed
 	}
-	return strings.Join(all, ", and ")
+	return text
 }
 
 // beside says what r gains and loses beside another round that sold the same.
-func (r *Report) beside(other *Report) string {
+func (r Report) beside(other Report) string {
 	text := fmt.Sprintf("%s with %d requests to the lock service instead of %d", r.Round, r.Requests, other.Requests)
 	if other.OrdersPerSecond > 0 {
 		text += fmt.Sprintf(", at %s the orders per second", times(r.OrdersPerSecond/other.OrdersPerSecond))
@@ -187,14 +180,14 @@ func (r *Report) beside(other *Report) string {
 
 // times is a ratio in as many digits as can be measured.
 func times(ratio float64) string {
+	format := "%.1f times"
 	if ratio >= 10 {
-		return fmt.Sprintf("%.0f times", ratio)
+		format = "%.0f times"
 	}
-	return fmt.Sprintf("%.1f times", ratio)
+	return fmt.Sprintf(format, ratio)
 }
 
-// lineWidth suits a terminal, and a README.
-const lineWidth = 118
+const lineWidth = 118 // suits a terminal, and a README
 
 // wrapped breaks a sentence into lines.
 func wrapped(text string) string {
