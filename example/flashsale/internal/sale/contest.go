@@ -22,7 +22,6 @@ type contest struct {
 	stderr io.Writer
 }
 
-// compare is the whole comparison.
 func compare(ctx context.Context, s Settings, stdout, stderr io.Writer) (status int, err error) {
 	office, err := sqlshop.Open(cmp.Or(s.DB, sqlshop.Temporary), 1, nil)
 	if err != nil {

@@ -32,7 +32,6 @@ type Result struct {
 	Visits     []time.Duration // of those that looked at another product meanwhile
 }
 
-// fail counts a failure.
 func (r *Result) fail(count *int, err error) {
 	*count++
 	r.Failure = cmp.Or(r.Failure, err.Error())
@@ -56,11 +55,9 @@ func (r *Result) Merge(o Result) {
 	r.Visits = append(r.Visits, o.Visits...)
 }
 
-// Inside is how many buyers wait for an answer.
-func (r *Result) Inside() int { return r.Arrived - r.Answered() }
-
-// Answered is the number of buyers that got any answer.
+// Answered is the number of buyers that got any answer; those inside wait for one.
 func (r *Result) Answered() int { return r.Bought + r.SoldOut + r.Refused + r.Away + r.Failed }
+func (r *Result) Inside() int   { return r.Arrived - r.Answered() }
 
 // percentile returns in ms the smallest element of sorted that at least p percent do not exceed (nearest rank), or 0.
 func percentile(sorted []time.Duration, p float64) float64 {

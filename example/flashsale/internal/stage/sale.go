@@ -48,7 +48,6 @@ type track struct {
 	last  time.Duration // since the beginning: when the number of pieces sold was last seen to grow
 }
 
-// at is the time of the sale.
 func (s *stageSale) at() time.Duration { return time.Since(s.began) }
 
 const (
@@ -58,7 +57,6 @@ const (
 
 func (sc *scene) selling() bool { return sc.Sale != nil && sc.Sale.Running }
 
-// startSale begins a sale.
 func (sc *scene) startSale(form url.Values) (err error) {
 	s := &stageSale{Number: 1, system: sale.NewSystem()}
 	if sc.Sale != nil {
@@ -91,7 +89,7 @@ func (sc *scene) startSale(form url.Values) (err error) {
 	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
 		s.Number, s.Stock, s.buyers, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, st.settings.RTT)
 	if !sc.Service.Up {
-		s.interrupted()
+		s.serviceIs(false)
 		sc.say("The lock service is down.")
 	}
 	for _, seat := range sc.Shops {
@@ -103,7 +101,6 @@ func (sc *scene) startSale(form url.Values) (err error) {
 	return nil
 }
 
-// open makes the databases.
 func (s *stageSale) open(ctx context.Context) error {
 	for _, r := range sale.Rounds {
 		shop, err := sqlshop.Open(sqlshop.Temporary, 1, nil)
@@ -118,7 +115,6 @@ func (s *stageSale) open(ctx context.Context) error {
 	return nil
 }
 
-// close removes the databases.
 func (s *stageSale) close() {
 	for _, t := range s.tracks {
 		t.shop.Close()
@@ -168,16 +164,9 @@ func (sc *scene) hear(seat *shopSeat, n sale.News) {
 		sc.Sale.tracks[i].seen.Merge(r)
 		seat.inside[i] += r.Inside()
 	}
-	seat.selling = !n.Done
-	sc.hearAway(seat, n.Away)
-}
-
-// hearAway says when the shops learn that the lock service is down, and when all know that it is back.
-func (sc *scene) hearAway(seat *shopSeat, away bool) {
-	seat.away = away
-	s := sc.Sale
-	switch {
-	case away && !s.noticed && !sc.Service.Up:
+	seat.selling, seat.away = !n.Done, n.Away
+	switch s := sc.Sale; { // when the shops learn that the lock service is down, and when all know that it is back
+	case n.Away && !s.noticed && !sc.Service.Up:
 		s.noticed = true
 		sc.say("wllock knows it in shop %d, %s after: buyers are told at once to try again, instead of waiting for nothing.",
 			seat.N, said(time.Since(sc.Service.since)))
@@ -187,12 +176,14 @@ func (sc *scene) hearAway(seat *shopSeat, away bool) {
 	}
 }
 
-// interrupted notes that the lock service is down from now on, and resumed that it is back.
-func (s *stageSale) interrupted() { s.Outages = append(s.Outages, [2]float64{s.at().Seconds()}) }
-
-func (s *stageSale) resumed() {
-	if last := len(s.Outages) - 1; last >= 0 && s.Outages[last][1] == 0 {
+// serviceIs notes that an outage of the lock service begins or ends.
+func (s *stageSale) serviceIs(up bool) {
+	last := len(s.Outages) - 1
+	switch goesOn := last >= 0 && s.Outages[last][1] == 0; {
+	case up && goesOn:
 		s.Outages[last][1] = s.at().Seconds()
+	case !up && !goesOn:
+		s.Outages = append(s.Outages, [2]float64{s.at().Seconds()})
 	}
 }
 
@@ -247,7 +238,7 @@ func (sc *scene) sample(audits []sqlshop.Audit, at time.Duration) {
 // finish says what came of it.
 func (sc *scene) finish() {
 	s := sc.Sale
-	s.resumed()
+	s.serviceIs(true)
 	var reports []sale.Report
 	for _, r := range s.describe() {
 		reports = append(reports, r.Report)

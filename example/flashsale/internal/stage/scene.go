@@ -109,7 +109,7 @@ func (sc *scene) failed(err error) bool {
 	return err != nil
 }
 
-// choose finds the lock service, and makes a directory for it.
+// choose finds the lock service.
 func (sc *scene) choose() (err error) {
 	if url := sc.stage.settings.Backend; url != sale.MemoryURL {
 		sc.Service, sc.Problem = lockService{Name: "the lock service of -backend", url: url, Up: true}, ""
@@ -132,7 +132,6 @@ func (sc *scene) choose() (err error) {
 
 func (sc *scene) socket() string { return filepath.Join(sc.dir, "redis.sock") }
 
-// press is what the buttons do.
 func (sc *scene) press(button string, form url.Values) error {
 	switch button {
 	case "open":
@@ -179,18 +178,15 @@ func (sc *scene) startService(up func()) {
 			case sc.failed(err):
 				_ = proc.Process.Kill()
 			default:
-				sc.Service.Up, sc.Problem = true, ""
+				sc.Problem = ""
 				up()
-				sc.Service.since = time.Now()
-				if sc.selling() {
-					sc.Sale.resumed()
-				}
+				sc.serviceIs(proc)
 			}
 		})
 		<-proc.Gone
 		st.tell(func(sc *scene) {
 			if sc.Service.proc == proc { // that it was killed has been said
-				sc.fallen()
+				sc.serviceIs(nil)
 				sc.say("The lock service has ended by itself.")
 			}
 		})
@@ -216,10 +212,16 @@ func answers(ctx context.Context, s sale.Settings, gone <-chan struct{}) error {
 	}
 }
 
-// fallen notes that the lock service is down.
-func (sc *scene) fallen() {
+// serviceIs notes that the lock service answers, or that it is down: nil.
+func (sc *scene) serviceIs(proc *sale.Process) {
 	s := &sc.Service
-	s.proc, s.PID, s.Up, s.since = nil, 0, false, time.Now()
+	s.proc, s.Up, s.since = proc, proc != nil, time.Now()
+	if proc == nil {
+		s.PID = 0
+	}
+	if sc.selling() {
+		sc.Sale.serviceIs(s.Up)
+	}
 }
 
 func (sc *scene) killService() error {
@@ -230,11 +232,8 @@ func (sc *scene) killService() error {
 		return errors.New("the lock service is down already")
 	}
 	_ = sc.Service.proc.Process.Kill() // it may have ended already
-	sc.fallen()
+	sc.serviceIs(nil)
 	sc.say("You killed the lock service (SIGKILL). Nobody can get a lock from it now; nothing is sold under a lock without one.")
-	if sc.selling() {
-		sc.Sale.interrupted()
-	}
 	return nil
 }
 
@@ -249,7 +248,6 @@ func (sc *scene) restartService() error {
 	return nil
 }
 
-// startShop starts a process on the seat.
 func (sc *scene) startShop(seat *shopSeat) (err error) {
 	st := sc.stage
 	var child *sale.Process
@@ -305,7 +303,6 @@ func (sc *scene) restartShop(seat *shopSeat) error {
 	return nil
 }
 
-// tell gives an order to all shops.
 func (sc *scene) tell(o sale.Order) {
 	for _, seat := range sc.Shops {
 		if seat.up() {
