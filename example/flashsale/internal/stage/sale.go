@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wllock/wllock/example/flashsale/internal/face"
 	"github.com/wllock/wllock/example/flashsale/internal/sale"
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 )
@@ -67,7 +66,7 @@ func (sc *scene) startSale(form url.Values) (err error) {
 		to   *int
 		most int
 	}{{"stock", &s.Stock, 100_000}, {"buyers", &s.buyers, 30_000}, {"seconds", &s.Seconds, 300}} {
-		if *field.to, err = face.Number(form, field.name, 1, field.most); err != nil {
+		if *field.to, err = number(form, field.name, 1, field.most); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/wllock/wllock/example/flashsale/internal/face"
 	"github.com/wllock/wllock/example/flashsale/internal/sale"
 )
 
@@ -312,7 +311,7 @@ func (sc *scene) tell(o sale.Order) {
 }
 
 func (sc *scene) setThreshold(form url.Values) error {
-	n, err := face.Number(form, "value", 0, 1_000_000)
+	n, err := number(form, "value", 0, 1_000_000)
 	if err != nil || n == sc.Threshold {
 		return err
 	}

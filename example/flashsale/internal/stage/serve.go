@@ -21,7 +21,6 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/debug"
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/example/flashsale/internal/face"
 	"github.com/wllock/wllock/example/flashsale/internal/sale"
 	"github.com/wllock/wllock/example/flashsale/internal/sqlshop"
 	"github.com/wllock/wllock/middleware/httpguard"
@@ -151,9 +150,9 @@ func (s *store) serveUntil(ctx context.Context, listener net.Listener) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	stage := newStage(ctx, s.set, s.stderr)
-	face.Register(mux, stage)
+	stage.register(mux)
 	server := &http.Server{
-		Handler: face.Protect(mux, s.set.Names...), ReadHeaderTimeout: headerTime,
+		Handler: protect(mux, s.set.Names...), ReadHeaderTimeout: headerTime,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError),
 	}
 	failed := make(chan error, 1)

@@ -1,25 +1,22 @@
-// Package stage is the flash sale in a browser, and the server of its shop. Read scene.go after this file.
+// Package stage is the flash sale in a browser, and the server of its shop. Read scene.go after this file; face.go is the page.
 package stage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"net/url"
 	"os"
 	"sync"
 
-	"github.com/wllock/wllock/example/flashsale/internal/face"
 	"github.com/wllock/wllock/example/flashsale/internal/sale"
 )
 
 // stage is where the sales of the page happen: a lock service and shops, which are processes of their own, so that they can be
 // killed. One goroutine owns all of that, the scene; everything else sends it functions.
 //
-//	buttons ──▶ Press ──┐
-//	news of shops ──────┼──▶ do ──▶ run: the scene ──▶ Watch: the state of it
-//	databases ──────────┘
+//	buttons ────────┐
+//	news of shops ──┼──▶ do ──▶ run: the scene ──▶ events: the state of it
+//	databases ──────┘
 type stage struct {
 	settings sale.Settings
 	stderr   io.Writer
@@ -28,8 +25,6 @@ type stage struct {
 	ended    chan struct{}  // closed when the scene and all its processes are gone
 	helpers  sync.WaitGroup // goroutines that wait and look for the scene; they end when the server does
 }
-
-var _ face.Stage = (*stage)(nil)
 
 // newStage makes a stage, on which nothing runs until a page opens it. It ends with ctx; ended is closed when it has.
 func newStage(ctx context.Context, s sale.Settings, stderr io.Writer) *stage {
@@ -84,22 +79,4 @@ func (st *stage) tell(do func(*scene)) {
 		do(sc)
 		return nil
 	})
-}
-
-// Watch implements face.Stage.
-func (st *stage) Watch() (state []byte, newer <-chan struct{}) {
-	_ = st.look(func(sc *scene) (err error) {
-		if sc.Sale != nil {
-			sc.Sale.describe()
-		}
-		state, err = json.Marshal(sc.pageState)
-		newer = sc.newer
-		return err
-	})
-	return state, newer
-}
-
-// Press implements face.Stage.
-func (st *stage) Press(button string, form url.Values) error {
-	return st.ask(func(sc *scene) error { return sc.press(button, form) })
 }
