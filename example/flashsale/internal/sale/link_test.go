@@ -14,29 +14,7 @@ import (
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-func TestLinkOverMemory(t *testing.T) {
-	ctx := t.Context()
-	backend := memlock.New()
-	defer func() { _ = backend.Close() }()
-	c := &link{Observable: backend}
-	ask := distributed.Request{Key: "s:n:k", Instance: "a", TTL: leaseTTL}
-	first, _, err := c.Enter(ctx, ask)
-	require.NoError(t, err)
-	ask.Instance = "b"
-	_, place, err := c.Enter(ctx, ask)
-	require.NoError(t, err)
-
-	ask.Instance, ask.Prev = "a", first
-	_, again, err := c.Enter(ctx, ask)
-	require.NoError(t, err)
-	second := <-place.Granted()
-	require.NoError(t, second.Release(ctx))
-	third := <-again.Granted()
-	require.NoError(t, third.Release(ctx))
-	assert.EqualValues(t, 5, c.requests.Load())
-}
-
-func TestLinkCountsRefillAndLeave(t *testing.T) {
+func TestLinkCounts(t *testing.T) {
 	ctx := t.Context()
 	backend := memlock.New()
 	defer func() { _ = backend.Close() }()

@@ -124,9 +124,6 @@ func NewReport(w Way, stock int, a sqlshop.Audit, seen Result) Report {
 	return r
 }
 
-// turnedAway is how many buyers were told to come back later.
-func (r Report) turnedAway() int { return r.Refused + r.Away }
-
 // Once reports whether each piece was sold at most once: every order took one from the stock, in the order of the fences.
 func (r Report) Once() bool { return r.Twice == 0 && r.FenceViolations == 0 }
 

@@ -46,7 +46,7 @@ func ifLocked(value func(Report) any) func(Report) any {
 var (
 	sold      = column{"sold", "%d", func(r Report) any { return r.Sold }}
 	soldOut   = column{"sold out", "%d", func(r Report) any { return r.SoldOut }}
-	refused   = column{"refused", "%d", func(r Report) any { return r.turnedAway() }}
+	refused   = column{"refused", "%d", func(r Report) any { return r.Refused + r.Away }}
 	failed    = column{"failed", "%d", func(r Report) any { return r.Failed }}
 	perSecond = column{"orders/s", "%.0f", func(r Report) any { return r.OrdersPerSecond }}
 	perOrder  = ifLocked(func(r Report) any { return r.RequestsPerOrder })
@@ -153,7 +153,7 @@ func (r Report) failures() string {
 	if r.P99Told >= 1000 {
 		within = fmt.Sprintf("%.1f s", r.P99Told/1000)
 	}
-	text := fmt.Sprintf("%s told %d buyers to come back later, 99 of 100 within %s", r.Round, r.turnedAway(), within)
+	text := fmt.Sprintf("%s told %d buyers to come back later, 99 of 100 within %s", r.Round, r.Refused+r.Away, within)
 	if r.Failed > 0 {
 		text += ", and " + failed
 	}

@@ -45,14 +45,14 @@ type store struct {
 
 // Serve serves the page and the store until ctx ends.
 func Serve(ctx context.Context, s sale.Settings, stderr io.Writer) error {
-	if err := s.PrepareBackend(ctx); err != nil {
-		return err
-	}
-	backend, err := s.OpenBackend(ctx, false)
+	backend, err := s.OpenBackend(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = backend.Close() }()
+	if err := backend.Ping(ctx); err != nil {
+		return err
+	}
 	store, err := openStore(ctx, s, backend, stderr)
 	if err != nil {
 		return err
