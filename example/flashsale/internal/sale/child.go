@@ -67,7 +67,8 @@ type News struct {
 	Gone    bool     `json:"-"` // there is no child any more
 }
 
-// child is the child itself. One goroutine reads orders, and another serves buyers while a sale goes on.
+// child is the child itself. The goroutine that reads orders owns crews and noMore, and opens what a sale needs before it reads on; another
+// serves the buyers of that sale, with the crews that it was given.
 type child struct {
 	program *Program
 	crews   []*crew            // of the sale that was opened last: one for each stall

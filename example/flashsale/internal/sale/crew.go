@@ -26,9 +26,9 @@ type crew struct {
 	link *link // to the lock service, if the way has locks
 	shop *sqlshop.Shop
 
-	instances []*instance
+	instances []*instance      // since open, which precedes everything else
 	lockers   []*wllock.Locker // of those, if the way has fences
-	start     time.Time
+	start     time.Time        // of run, before its goroutines
 	mu        sync.Mutex
 	result    Result // guarded by mu: since it was taken
 }
@@ -116,6 +116,11 @@ func (c *crew) take() (r Result) {
 func (i *instance) serve(ctx context.Context, comes time.Duration, buyer string) {
 	if sqlshop.Sleep(i.coming, comes) != nil {
 		return // the sale ended, or was interrupted, before
+	}
+	if !i.way.fenced { // otherwise the Locker bounds its waits itself
+		patient, cancel := context.WithTimeoutCause(ctx, i.Wait, errTryLater)
+		defer cancel()
+		ctx = patient
 	}
 	arrived := time.Now()
 	i.change(func(r *Result) { r.Arrived++ })

@@ -65,16 +65,9 @@ type instance struct {
 	buy    func(ctx context.Context, buyer string) (entered time.Time, err error)
 }
 
-// patient is a buyer's context, but for what wllock bounds itself.
-func (i *instance) patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, i.Wait, errTryLater)
-}
-
 // direct sends every buyer to the database, which queues them in front of its connections.
 func direct(order func(s *sqlshop.Shop, ctx context.Context, product, buyer string) error) func(context.Context, *instance, string) (time.Time, error) {
 	return func(ctx context.Context, i *instance, buyer string) (time.Time, error) {
-		ctx, cancel := i.patient(ctx)
-		defer cancel()
 		return time.Time{}, order(i.shop, ctx, i.way.Title, buyer)
 	}
 }
@@ -92,8 +85,6 @@ func withBackendOnly(ctx context.Context, i *instance, buyer string) (entered ti
 
 // lease waits for the lock in the queue of the lock service, where each buyer counts as an instance.
 func (i *instance) lease(ctx context.Context, buyer string) (distributed.Lease, error) {
-	ctx, cancel := i.patient(ctx)
-	defer cancel()
 	for {
 		lease, place, err := i.link.Enter(ctx, distributed.Request{Key: i.System + ":product:" + i.way.Title, Instance: buyer, TTL: i.TTL})
 		switch {
