@@ -166,8 +166,8 @@ func (c *child) sell(ctx context.Context, crews []*crew) {
 	}
 }
 
-// playTogether lets t.Stride children play a round, and merges their results. The failure of one ends all. ready is called when all are, and
-// nobody has bought.
+// playTogether lets t.Stride children play a round, and merges their results. The failure of one ends all. ready is called when all are,
+// and nobody has bought.
 func playTogether(ctx context.Context, t Task, ready func()) (all Result, err error) {
 	type heard struct {
 		from int
@@ -262,7 +262,7 @@ func StartProcess(path string, args ...string) (*Process, error) {
 	return p.start(func() {})
 }
 
-// StartChild starts this program as a child, which ends with its input. hear is called with its news, one after the other, and at last with Gone.
+// StartChild starts this program as a child, which ends with its input. hear gets its news, one after the other, and at last Gone.
 func StartChild(stderr io.Writer, hear func(News)) (*Process, error) {
 	self, err := os.Executable()
 	p := newProcess(self)

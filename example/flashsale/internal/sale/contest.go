@@ -148,9 +148,9 @@ func median(rounds []Report) Report {
 	return rounds[len(rounds)/2]
 }
 
-// best returns of each way, of which pools trials follow each other, the best one: that with most orders per second, and where these are the
-// same within a tenth, as far as they differ when measured again, for which others wait least. One that broke its promise comes first here
-// as well.
+// best returns of each way, of which pools trials follow each other, the best one: that with most orders per second, and where these are
+// the same within a tenth, as far as they differ when measured again, for which others wait least. One that broke its promise comes first
+// here as well.
 func best(tried []Report, pools int) (found []Report) {
 	for same := range slices.Chunk(tried, pools) {
 		most := slices.MaxFunc(same, func(a, b Report) int { return cmp.Compare(a.OrdersPerSecond, b.OrdersPerSecond) })

@@ -75,7 +75,8 @@ func (s *Settings) define(flags *flag.FlagSet) {
 
 	flags.StringVar(&s.DB, "db", "", "`URL` of a database to compare the modes on: "+sqlshop.Allowed)
 	add(flags, &s.Modes, "mode", titles(modes), modeList, "with -db: `modes` to compare, of "+strings.Join(titles(modes), ", "))
-	add(flags, &s.Pools, "pool", []int{1, 4, 16}, poolList, "with -db: `numbers` of connections per process to try, as in 4,16; the best is shown")
+	add(flags, &s.Pools, "pool", []int{1, 4, 16}, poolList,
+		"with -db: `numbers` of connections per process to try, as in 4,16; the best is shown")
 	number(&s.Rounds, "rounds", 1, 1, 100, "with -db: `number` of rounds of each mode and pool; the median is shown")
 	duration(&s.Think, "think", time.Millisecond, 0, time.Second, "with -db: `duration` of an order's work between reading and writing")
 }
@@ -124,8 +125,9 @@ func (s *Settings) checkEffect(set map[string]bool) (err error) {
 		switch {
 		case s.DB == "" && slices.Contains([]string{"mode", "pool", "rounds", "think"}, name):
 			err = errors.Join(err, fmt.Errorf("-%s needs -db: allowed: %s", name, sqlshop.Allowed))
-		case s.Serve != "" && !slices.Contains([]string{"serve", "backend", "db", "stock", "threshold", "wait", "ttl", "rtt", "names"}, name):
-			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: allowed with -serve: -backend, -db, -stock, -threshold, -wait, -ttl and -names", name))
+		case s.Serve != "" && !slices.Contains(strings.Fields("serve backend db stock threshold wait ttl rtt names"), name):
+			err = errors.Join(err, fmt.Errorf("-%s is for the rounds: "+
+				"allowed with -serve: -backend, -db, -stock, -threshold, -wait, -ttl and -names", name))
 		}
 	}
 	return err
@@ -141,7 +143,7 @@ func (s *Settings) checkDB(set map[string]bool) error {
 	if s.Serve == "" && !set["rtt"] {
 		s.RTT = 0 // the way to the database is as it is, and so is the way to the lock service
 	}
-	if strings.ContainsAny(s.DB, "./\\") && !strings.Contains(s.DB, ":") { // a word without a dot or a slash is more likely a mistake than a file
+	if strings.ContainsAny(s.DB, "./\\") && !strings.Contains(s.DB, ":") { // a word without these is more likely a mistake than a file
 		s.DB = "sqlite:" + s.DB
 	}
 	if err := sqlshop.Check(s.DB); err != nil {
@@ -150,8 +152,8 @@ func (s *Settings) checkDB(set map[string]bool) error {
 	return nil
 }
 
-// checkTogether refuses combinations of flags. Servers share a database, which outlives the process, and so must the order of the fences in it.
-// A file needs no lock service: the locks lie in a file beside it, because a file has one writer at a time.
+// checkTogether refuses combinations of flags. Servers share a database, which outlives the process, and so must the order of the fences in
+// it. A file needs no lock service: the locks lie in a file beside it, because a file has one writer at a time.
 func (s *Settings) checkTogether(set map[string]bool) (err error) {
 	file, isFile := sqlshop.File(s.DB)
 	if s.Serve != "" && isFile && !set["backend"] {
@@ -159,7 +161,8 @@ func (s *Settings) checkTogether(set map[string]bool) (err error) {
 		s.Backend = (&url.URL{Scheme: "sqlite", Path: file}).String()
 	}
 	scheme, _, _ := strings.Cut(s.Backend, "://")
-	alone, needsLock := s.Backend == MemoryURL, s.DB == "" || slices.ContainsFunc(s.Modes, func(mode string) bool { return wayOf(mode).Locked })
+	alone := s.Backend == MemoryURL
+	needsLock := s.DB == "" || slices.ContainsFunc(s.Modes, func(mode string) bool { return wayOf(mode).Locked })
 	switch {
 	case s.Serve != "" && s.program.Serve == nil:
 		err = fmt.Errorf("-serve needs the page, which this program does not have: go run ./example/flashsale/full -serve %s", s.Serve)
@@ -168,7 +171,8 @@ func (s *Settings) checkTogether(set map[string]bool) (err error) {
 	case s.Serve != "" && s.DB != "" && alone:
 		err = fmt.Errorf("-serve with -db needs a -backend that servers share; the fences of %s begin anew with each process", MemoryURL)
 	case s.Procs > 1 && alone && needsLock:
-		err = fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: allowed with it: -procs 1", s.Procs, MemoryURL)
+		err = fmt.Errorf("-procs %d needs a -backend that processes share; %s is inside one process: "+
+			"allowed with it: -procs 1", s.Procs, MemoryURL)
 	case s.Procs > s.Instances && set["instances"]:
 		err = fmt.Errorf("-procs %d with -instances %d: allowed: at most one process per instance", s.Procs, s.Instances)
 	case !alone && s.program.Stores[scheme] == nil:

@@ -1,6 +1,6 @@
 // Package sale is the flash sale: it sells the same pieces to the same buyers in several ways, and asks the database what came of it.
 //
-// Read ways.go first, for the ways to sell, then sqlshop/order.go, for the order and its fence (fencing token), and crew.go, for the buyers.
+// Read ways.go first, for the ways to sell, then sqlshop/order.go, for orders and their fences (fencing tokens), and crew.go, for buyers.
 package sale
 
 import (

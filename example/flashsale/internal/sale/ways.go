@@ -21,9 +21,12 @@ type Way struct {
 	Locked bool   // buyers wait for each other
 	fenced bool   // orders carry a fence
 	shared bool   // orders of one batch carry the same
-	// sell returns when the buyer had the lock, if there is one. nil: it has bought; sqlshop.ErrSoldOut and errTryLater are answers, too.
-	sell func(ctx context.Context, i *instance, buyer string) (entered time.Time, err error)
+	sell   selling
 }
+
+// selling sells a piece, and returns when the buyer had the lock, if there is one. nil: it has bought; sqlshop.ErrSoldOut and errTryLater
+// are answers, too.
+type selling = func(ctx context.Context, i *instance, buyer string) (entered time.Time, err error)
 
 // Rounds are the ways of the demonstration. They follow each other, but on the page, where all sell at the same time, on the same cores.
 var Rounds = []Way{
@@ -66,7 +69,7 @@ type instance struct {
 }
 
 // direct sends every buyer to the database, which queues them in front of its connections.
-func direct(order func(s *sqlshop.Shop, ctx context.Context, product, buyer string) error) func(context.Context, *instance, string) (time.Time, error) {
+func direct(order func(s *sqlshop.Shop, ctx context.Context, product, buyer string) error) selling {
 	return func(ctx context.Context, i *instance, buyer string) (time.Time, error) {
 		return time.Time{}, order(i.shop, ctx, i.way.Title, buyer)
 	}

@@ -160,7 +160,7 @@ type order struct {
 	buyers  []string
 }
 
-// sell writes all orders in one statement, after the one that takes the pieces from the stock. If that changes no row, the error is otherwise.
+// sell writes all orders in one statement, after one that takes the pieces from the stock. If that changes no row, the error is otherwise.
 func (s *Shop) sell(ctx context.Context, tx *sql.Tx, o order, otherwise error, take string, args ...any) error {
 	if err := s.change(ctx, tx, otherwise, take, args...); err != nil {
 		return err

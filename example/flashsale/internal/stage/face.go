@@ -49,8 +49,8 @@ func (st *stage) register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /face/{button...}", st.press)
 }
 
-// events sends the state whenever it has changed, until the stage ends, for nothing else would end it. A browser that was away gets what is,
-// not what was: each event is all of it.
+// events sends the state whenever it has changed, until the stage ends, for nothing else would end it. A browser that was away gets what
+// is, not what was: each event is all of it.
 func (st *stage) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	pageShops    = 3                    // as many as a small machine runs beside a lock service; more than two, so that a hand-over has a choice
+	pageShops    = 3                    // as many as a small machine runs; more than two, so that a hand-over has a choice
 	pageTTL      = 2 * time.Second      // shorter than a Locker's default, because people wait for it when they have killed a shop
 	pageThinking = 2 * time.Millisecond // so that on two cores the rounds do not slow each other down
 	serviceStart = 20 * time.Second     // for the lock service of a busy machine

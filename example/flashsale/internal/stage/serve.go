@@ -66,15 +66,16 @@ func Serve(ctx context.Context, s sale.Settings, stderr io.Writer) error {
 	return store.serveUntil(ctx, listener)
 }
 
-func openStore(ctx context.Context, s sale.Settings, backend distributed.Backend, stderr io.Writer, opts ...wllock.Option) (st *store, err error) {
+func openStore(ctx context.Context, s sale.Settings, b distributed.Backend, stderr io.Writer, opts ...wllock.Option) (st *store, err error) {
 	st = &store{metrics: prometheus.NewRegistry(), log: slog.New(slog.NewTextHandler(stderr, nil)), set: s, stderr: stderr}
 	if err := st.openShop(ctx); err != nil {
 		return st, errors.Join(err, st.close(ctx))
 	}
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(st.metrics)) // it is asked, so nothing has to be shut down
 	if err == nil {
-		meters := metric.NewMeterProvider(metric.WithReader(exporter), metric.WithResource(resource.NewSchemaless(attribute.String("service.name", "flashsale"))))
-		st.locker, err = wllock.New("flashsale", backend, append([]wllock.Option{
+		about := resource.NewSchemaless(attribute.String("service.name", "flashsale"))
+		meters := metric.NewMeterProvider(metric.WithReader(exporter), metric.WithResource(about))
+		st.locker, err = wllock.New("flashsale", b, append([]wllock.Option{
 			wllock.WithThreshold(s.Threshold), wllock.WithLeaseTTL(s.TTL), wllock.WithMeterProvider(meters), wllock.WithLogger(st.log),
 		}, opts...)...)
 	}

@@ -26,7 +26,8 @@ type opener = func(ctx context.Context, url string, first bool) (distributed.Obs
 var All = map[string]opener{
 	"redis": redis, "rediss": redis, "unix": redis, "redis+unix": redis, "redis+sentinel": redis, "rediss+sentinel": redis,
 	"redis+cluster": redis, "rediss+cluster": redis, "redlock": majority, "redlocks": majority, "zk": store(zklock.Open, nil),
-	"etcd": etcd, "etcds": etcd, "postgres": pg, "postgresql": pg, "mysql": store(mysql.Open, mysql.Migrate), "sqlite": store(sqlite.Open, nil),
+	"etcd": etcd, "etcds": etcd, "postgres": pg, "postgresql": pg,
+	"mysql": store(mysql.Open, mysql.Migrate), "sqlite": store(sqlite.Open, nil),
 }
 
 var (
