@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock/example/flashsale/internal/sale"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -148,4 +149,20 @@ func TestThePageWithoutARedisOfItsOwn(t *testing.T) {
 	state := watch(t, alone, func(s pageState) bool { return s.Problem != "" })
 	assert.Contains(t, state.Problem, "no redis-server in PATH")
 	assert.Equal(t, http.StatusConflict, press(t, alone, "sale", url.Values{"stock": {"5"}, "buyers": {"6"}, "seconds": {"1"}}))
+}
+
+// The chart shows an outage from its first moment to its last, whoever ended the lock service, and however often it is noted.
+func TestAnOutageIsOneAreaOfTheChart(t *testing.T) {
+	sc := &scene{pageState: pageState{Sale: &stageSale{Running: true, began: time.Now().Add(-time.Second)}}}
+	up := new(sale.Process)
+	sc.serviceIs(up)
+	assert.Empty(t, sc.Sale.Outages)
+	for range 2 {
+		sc.serviceIs(nil)
+	}
+	assert.Len(t, sc.Sale.Outages, 1)
+	assert.Zero(t, sc.Sale.Outages[0][1], "it goes on")
+	sc.serviceIs(up)
+	assert.GreaterOrEqual(t, sc.Sale.Outages[0][1], sc.Sale.Outages[0][0])
+	assert.Len(t, sc.Sale.Outages, 1)
 }
