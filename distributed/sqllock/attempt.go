@@ -43,7 +43,7 @@ func (d half) settings() driver.Settings {
 	return driver.Settings{
 		Name: "sqllock", LookMost: renewBatch, Looks: 1, DropMost: maxBatch, Drops: maxRemoving, DropsHere: 1,
 		Pause: func(int) time.Duration { return removalPause + rand.N(removalPause) },
-		Apart: func(enter func()) bool { return d.crew.run(d.client, enter) },
+		Apart: func(enter func()) bool { return d.crew.run(d.ctx, d.client, enter) },
 	}
 }
 
@@ -212,7 +212,6 @@ func (d half) Close() {
 	d.lane.Flush(closeTime)
 	d.stopAsking()
 	d.lane.Shut()
-	d.crew.close()
 }
 
 // ClaimTime implements driver.Renewer: a quarter of the window, which is left in any case, is plenty.

@@ -157,8 +157,9 @@ func (b *Backend) releaseOrSkip(ctx context.Context, owners []*attempt) (found m
 	return found, err
 }
 
-func (b *Backend) repeatRelease(ctx context.Context, owners []*attempt, release func(context.Context, []*attempt) (map[string]bool, error)) (
-	found map[string]bool, err error) {
+func (b *Backend) repeatRelease(
+	ctx context.Context, owners []*attempt, release func(context.Context, []*attempt) (map[string]bool, error),
+) (found map[string]bool, err error) {
 	err = retrying(ctx, func() (err error) {
 		found, err = release(ctx, owners)
 		if err != nil && kindOf(err) == lost {

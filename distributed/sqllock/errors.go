@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -126,7 +125,7 @@ var errNoTables = errors.New("the tables are missing or not complete: run wllock
 
 // explain wraps the error of a statement.
 func explain(what string, err error) error {
-	if err == nil || errors.Is(err, distributed.ErrUnavailable) || isAnswer(err) {
+	if err == nil || errors.Is(err, distributed.ErrUnavailable) {
 		return err
 	}
 	switch kindOf(err) {
@@ -140,18 +139,7 @@ func explain(what string, err error) error {
 	case unreached, crowded:
 		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrUnreached)
 	}
-	return noAnswer(what, err)
-}
-
-// noAnswer wraps the end of a caller's time.
-func noAnswer(what string, err error) error {
 	return distributed.Unavailable("sqllock: "+what, err)
-}
-
-// isAnswer reports that an error is an answer of the contract.
-func isAnswer(err error) bool {
-	return slices.ContainsFunc([]error{distributed.ErrHeld, distributed.ErrLeaseLost, distributed.ErrClosed},
-		func(one error) bool { return errors.Is(err, one) })
 }
 
 const (

@@ -51,7 +51,8 @@ func (b *Backend) passAll(ctx context.Context, a *attempt) error {
 		<-r.gate
 		b.gates.part(w.name, r)
 		w.row = nil
-		return distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls are under way: %w", cap(b.gates.all), err), distributed.ErrUnreached)
+		err = fmt.Errorf("%d calls are under way: %w", cap(b.gates.all), err)
+		return distributed.Unavailable("sqllock: enter", err, distributed.ErrUnreached)
 	}
 	return nil
 }

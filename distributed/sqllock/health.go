@@ -21,7 +21,7 @@ func (b *Backend) observe(sent time.Time, err error) {
 		return
 	}
 	e := distributed.Exchange{Sent: sent, RTT: time.Since(sent)}
-	if err != nil && !errors.Is(err, errNoRow) && !isAnswer(err) {
+	if err != nil && !errors.Is(err, errNoRow) {
 		e.Err = explain("request", err)
 		if !errors.Is(e.Err, distributed.ErrRefused) {
 			e.RTT = 0

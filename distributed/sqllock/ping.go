@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -15,7 +16,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 		if _, err := sessionOf(ctx, b.db, b.dialect, b.st().set); err != nil {
 			return err
 		}
-		err := b.inTransaction(ctx, func(q querier) error { return firstError(b.trial(ctx, q), errProbed) })
+		err := b.inTransaction(ctx, func(q querier) error { return cmp.Or(b.trial(ctx, q), errProbed) })
 		return ignoring(err, errProbed)
 	})
 }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -101,7 +102,7 @@ func (b *Backend) reapTurn(ctx context.Context, early bool) (crowded bool, err e
 	}
 	ending, cancelEnding := context.WithTimeout(b.ctx, reapTime) // a pass that was broken off is not in vain
 	defer cancelEnding()
-	err = firstError(err, p.raise(ending), p.end(ending, err == nil))
+	err = cmp.Or(err, p.raise(ending), p.end(ending, err == nil))
 	return p.crowded, err
 }
 
@@ -205,7 +206,7 @@ func (p *pass) end(ctx context.Context, complete bool) error {
 	if p.crowded = p.rows > p.b.set.reapCrowd; p.crowded {
 		after = crowdTick
 	}
-	return firstError(err, ignoring(p.next(ctx, after), errTurnLost))
+	return cmp.Or(err, ignoring(p.next(ctx, after), errTurnLost))
 }
 
 // exec runs a statement of the pass.

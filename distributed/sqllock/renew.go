@@ -11,8 +11,8 @@ import (
 // renewBatch is how many leases share a statement: with two arguments each, far below what any of the databases takes.
 const renewBatch = 4000
 
-// Renew implements driver.Renewer. Leases that come due soon are renewed with those that are due. So the renewals of a process gather in few
-// statements, however its leases came about, and a batch goes out at most every T/12 (rule D5).
+// Renew implements driver.Renewer. Leases that come due soon are renewed with those that are due. So the renewals of a process gather in
+// few statements, however its leases came about, and a batch goes out at most every T/12 (rule D5).
 func (d half) Renew(ctx context.Context, due []*attempt) {
 	var owners, seats []*attempt
 	seen := make(map[*attempt]bool, len(due))
@@ -97,8 +97,8 @@ func (b *Backend) renewSome(ctx context.Context, all []*attempt, renew func(cont
 }
 
 // renewed extends the lease by an answer. One that comes after its end does not, if it shares the lock with an owner: its row is renewed
-// without the lock's. So a transaction may have read the row when it had expired, and have let another in before it deletes it. An answer in
-// time came before the row's expiry; whoever finds that expired reads later, and sees the renewal (rule D11).
+// without the lock's. So a transaction may have read the row when it had expired, and have let another in before it deletes it. An answer
+// in time came before the row's expiry; whoever finds that expired reads later, and sees the renewal (rule D11).
 func (b *Backend) renewed(a *attempt, sent time.Time, contended bool) {
 	until := distributed.Validity(a.Wire.granted, a.Window)
 	if l := a.Lease(); l != nil {

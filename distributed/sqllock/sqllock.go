@@ -65,7 +65,8 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Backend, error) {
 	b := &Backend{
 		db: db, dialect: dialect, set: set, base: time.Now(), process: rand.Text()[:processLength],
 		known: known{byToken: map[string]*attempt{}, byName: map[string][]*attempt{}},
-		gates: gates{all: make(chan struct{}, set.parallel), rows: map[string]*row{}}, renewing: make(chan struct{}, 1),
+		gates: gates{all: make(chan struct{}, set.parallel), rows: map[string]*row{}}, crew: crew{requests: make(chan func())},
+		renewing: make(chan struct{}, 1),
 		removing: removing{rows: map[string]chan struct{}{}}, seen: names{many: make(chan struct{}, 1), crowd: set.reapCrowd},
 	}
 	b.said.Store(newStatements(dialect, &set))

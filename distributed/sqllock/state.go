@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -78,7 +79,7 @@ func (b *Backend) read(ctx context.Context, q querier, name string) (*state, err
 		return scan(&s.owner, &s.prior, &s.mode, &s.ttl, &s.fence, &s.expires, &s.ticket, &s.holder, &s.since, &s.queued, &s.members, &s.now)
 	})
 	if err != nil || !found {
-		return nil, firstError(err, errNoRow)
+		return nil, cmp.Or(err, errNoRow)
 	}
 	if s.queued == 0 && s.members == 0 {
 		return s, nil // whoever adds a row counts it here, under the lock that we have
@@ -93,15 +94,6 @@ func (b *Backend) read(ctx context.Context, q querier, name string) (*state, err
 		return err
 	})
 	return s, err
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // save writes what has changed.
@@ -165,7 +157,7 @@ func (b *Backend) rows(ctx context.Context, q querier, text string, args []any, 
 			return err
 		}
 	}
-	return firstError(r.Err(), r.Close())
+	return cmp.Or(r.Err(), r.Close())
 }
 
 // inTransaction runs fn in a transaction that sees what others have committed before each of its statements. None outlives a process that
