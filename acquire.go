@@ -8,6 +8,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/outage"
+	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -68,14 +69,14 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	h.init(l, &r)
 	h.parent = ctx
 	e.hold = h
-	asked, traced := time.Now(), l.observer.began(ctx, &h.call)
-	if err := l.acquire(traced, h, &r.options, asked, r.options.deadline(asked)); err != nil {
+	asked := time.Now()
+	if err := l.acquire(h.began(ctx), h, &r.options, asked, r.options.deadline(asked)); err != nil {
 		return e, err
 	}
 	if d := r.options.lockTimeMax; d > 0 {
 		h.limitBy(h.use.Began().Add(d))
 	}
-	e.ctx = l.observer.inside(h, h, &h.foreign)
+	e.ctx = h.inside(h, &h.foreign)
 	return e, nil
 }
 
@@ -129,12 +130,12 @@ func (h *hold) init(l *Locker, r *request) {
 }
 
 func (l *Locker) invalid(name, key string, err error) error {
-	return &Error{Op: "acquire", Key: l.observer.redaction.name(l.names.system + ":" + name + ":" + key), Tier: TierLocal, Err: err}
+	return &Error{Op: "acquire", Key: l.observer.Redaction.Name(l.names.system + ":" + name + ":" + key), Tier: TierLocal, Err: err}
 }
 
 // within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with
 // the context for the function. Neither hold nor error: there is none.
-func within(ctx context.Context, of *observer, r *request) (*hold, context.Context, error) { // rule L6
+func within(ctx context.Context, of *report.Observer, r *request) (*hold, context.Context, error) { // rule L6
 	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
 		h := at.held()
 		if h.observer != of || h.key != r.key || !h.pin() {
@@ -153,7 +154,7 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 		}
 		if reason != nil {
 			h.unpin()
-			return nil, nil, &Error{Op: "acquire", Key: of.redaction.name(r.key), Tier: TierLocal, Err: reason}
+			return nil, nil, &Error{Op: "acquire", Key: of.Redaction.Name(r.key), Tier: TierLocal, Err: reason}
 		}
 		if linkOf(ctx).held() != h {
 			ctx = &nested{Context: ctx, hold: h}
@@ -165,9 +166,9 @@ func within(ctx context.Context, of *observer, r *request) (*hold, context.Conte
 
 // acquire takes h through both tiers. One deadline, if there is one, covers them both (rule L7).
 func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, deadline time.Time) error {
-	turn := local.Ask{Shared: c.mode == distributed.Shared, Permits: c.permits, NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.waiting}
+	turn := local.Ask{Shared: c.mode == distributed.Shared, Permits: c.permits, NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.Waiting}
 	if c.hopeless && !c.noWait {
-		turn.MaxAhead = h.name.wait.maxAhead(ctx, asked, turn.Deadline)
+		turn.MaxAhead = h.name.MaxAhead(ctx, asked, turn.Deadline)
 	}
 	err := l.queue.Enter(ctx, &h.turn, h.key, turn)
 	h.turnAt = asked
@@ -184,7 +185,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 	h.tenure, h.use.Owner = h.turn.Baton(), h
 	h.pins.Store(1)
 	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Early: h.turn.Early(), Deadline: turn.Deadline,
-		Now: h.turnAt, Tag: h.name})
+		Now: h.turnAt, Tag: &h.name.Name})
 	tier, err := h.begin(ctx, turn, ask)
 	if err != nil {
 		return l.refused(ctx, h, tier, turn.Limit, err)
@@ -192,7 +193,7 @@ func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, de
 	if c.mode == distributed.Shared && turn.Permits == 0 {
 		h.turn.Share()
 	}
-	l.observer.acquired(h.outside(), &h.call)
+	h.gotIt()
 	return nil
 }
 
@@ -262,26 +263,26 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 	}
 	e.Waited = e.LocalWait + e.DistributedWait
 	why := outcomeOf(e.Err)
-	if why != queueFull { // that comes of this process alone
+	if why != report.QueueFull { // that comes of this process alone
 		e.Err = l.blame(e.Err)
 		why = outcomeOf(e.Err)
 	}
-	e.Err = l.observer.redaction.error(e.Err, h.key)
+	e.Err = l.observer.Redaction.Error(e.Err, h.key)
 	switch why {
-	case queueFull:
-		e.RetryAfter, e.Holder = h.name.retryAfter(ahead), l.holderOf(h.key)
-	case timedOut, busy, pastDeadline:
-		e.RetryAfter = h.name.retryAfter(0)
+	case report.QueueFull:
+		e.RetryAfter, e.Holder = h.name.RetryAfter(ahead), l.holderOf(h.key)
+	case report.TimedOut, report.Busy, report.PastDeadline:
+		e.RetryAfter = h.name.RetryAfter(0)
 		if e.Holder = holder; tier == TierLocal {
 			e.Holder = l.holderOf(h.key)
 		}
-	case unavailable:
+	case report.Unavailable:
 		e.RetryAfter = l.settings.leaseTTL / 3
 		if r := (*outage.Refused)(nil); errors.As(err, &r) {
 			e.RetryAfter = r.RetryAfter
 		}
 	}
-	l.observer.refused(h.outside(), &h.call, e, why)
+	h.refused(why, tier == TierDistributed, e.DistributedWait)
 	return e
 }
 

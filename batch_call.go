@@ -7,7 +7,10 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/local"
 )
 
@@ -86,15 +89,26 @@ func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, 
 	h.parent = context.Background() // rule B8
 	h.turn.Join(&c.Member)
 	asked := time.Now()
-	traced := l.observer.began(ctx, &h.call)
-	if h.spans != nil {
-		h.spans.batch = true
-	}
+	traced := h.began(ctx)
+	h.spans.InBatch()
 	err = l.acquire(traced, h, &r.options, asked, r.options.deadline(asked))
 	if d := r.options.lockTimeMax; err == nil && d > 0 {
 		h.limitBy(h.use.Began().Add(d)) // rule B4
 	}
 	return e, int(r.options.maxBatch), err
+}
+
+// began starts the span of the batch that the caller leads, and returns the context for the function.
+func (c *batchCaller) began(size int) (context.Context, trace.Span) {
+	h := c.hold
+	if !h.observer.Traces() {
+		return h, nil
+	}
+	callers := make([]*report.Spans, 0, size)
+	for m := range c.Batch() {
+		callers = append(callers, m.Owner.(batchWork).caller().hold.spans)
+	}
+	return h.observer.BeganBatch(h, &h.name.Name, h.key, callers, &h.foreign)
 }
 
 // alone runs the function inside the caller's own hold, as a batch of one. Its context carries that hold, but none of the
@@ -150,8 +164,10 @@ func (c *batchCaller) rode(ctx context.Context) {
 	h := c.hold
 	h.localWait -= h.turnAt.Sub(c.Taken())
 	h.turnAt = c.Taken()
-	h.observer.rode(ctx, &h.call)
-	h.observer.left(&h.foreign)
+	if h.observer.Measures() {
+		h.observer.Rode(ctx, h.report())
+		h.observer.Left(&h.foreign)
+	}
 }
 
 // left is the error of a caller whose context has ended before its batch.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/internal/heldkey"
+	"github.com/wllock/wllock/internal/report"
 )
 
 // bundle is a DoAll: its keys in the common order, and the context that its function runs with, which the loss of any of
@@ -25,7 +26,7 @@ type bundle struct {
 	open      atomic.Int32         // the call itself, and its holds; at 0 the context is closed
 
 	localWait, distributedWait time.Duration // of all keys and tries so far
-	foreign                    foreignWait
+	foreign                    report.Wait
 }
 
 // member is one key of a DoAll.
@@ -113,7 +114,7 @@ func (b *bundle) nest() (failed *member, err error) {
 	last := l.lastHeld(b.parent)
 	for i := range b.members {
 		if m := &b.members[i]; !m.outer && m.key < last { // rule L8
-			return m, &Error{Op: "acquire", Key: l.observer.redaction.name(m.key), Tier: TierLocal, Err: ErrLockOrder}
+			return m, &Error{Op: "acquire", Key: l.observer.Redaction.Name(m.key), Tier: TierLocal, Err: ErrLockOrder}
 		}
 	}
 	return nil, nil
@@ -142,8 +143,8 @@ func (b *bundle) acquire() (failed *member, err error) {
 // makeHolds makes the holds of the keys that are not nested, each inside the one before, and starts their span, before any
 // lock is held (rule T10).
 func (b *bundle) makeHolds() {
-	traced, spans := b.locker.observer.beganAll(b, b.members, &b.foreign)
-	b.waits = traced
+	var spans *report.Spans
+	b.waits, spans = b.traced()
 	holds, before := make([]hold, len(b.members)), b.parent
 	for i := range b.members {
 		m := &b.members[i]
@@ -155,6 +156,23 @@ func (b *bundle) makeHolds() {
 		m.hold.together, m.hold.parent, m.hold.spans = b, before, spans
 		before = m.hold
 	}
+}
+
+// traced starts the span of the acquisition of the keys that are not nested, and returns the context to wait with.
+func (b *bundle) traced() (context.Context, *report.Spans) {
+	if !b.locker.observer.Traces() {
+		return b, nil
+	}
+	var names, keys []string
+	for i := range b.members {
+		if m := &b.members[i]; !m.outer {
+			names, keys = append(names, m.name.Text), append(keys, m.key)
+		}
+	}
+	if keys == nil {
+		return b, nil
+	}
+	return b.locker.observer.BeganAll(b, slices.Compact(names), keys, &b.foreign)
 }
 
 // waited adds to an error what was waited before, for other keys and in earlier tries, and keeps the sum. Close that ends the context that
@@ -197,13 +215,15 @@ func (b *bundle) begin() {
 		return // then all are: an outer key comes before the others
 	}
 	b.innermost.Store(last.hold)
-	b.locker.observer.gotAll(b, last.hold)
+	if b.locker.observer.Traces() {
+		b.locker.observer.GotAll(last.hold.report(), b.localWait, b.distributedWait)
+	}
 	for i := range b.members {
 		if m := &b.members[i]; !m.outer && m.options.lockTimeMax > 0 {
 			m.hold.limitBy(last.hold.use.Began().Add(m.options.lockTimeMax))
 		}
 	}
-	b.inside = b.locker.observer.inside(b, last.hold, &b.foreign)
+	b.inside = last.hold.inside(b, &b.foreign)
 }
 
 // run runs fn and then releases the locks, however fn ends.
@@ -278,6 +298,6 @@ func (b *bundle) release() {
 		answers.Wait()
 	}
 	if passed {
-		b.locker.observer.left(&b.foreign)
+		b.locker.observer.Left(&b.foreign)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -52,7 +53,7 @@ var (
 // mistake is an error with the lock that it was made with.
 func (l *Locker) mistake(err error, name, key string) error {
 	if key != "" {
-		name += ":" + l.observer.redaction.key(key)
+		name += ":" + l.observer.Redaction.Key(key)
 	}
 	return fmt.Errorf("%w (%s)", err, nametext.Quote(name))
 }
@@ -138,56 +139,41 @@ func public(ctx context.Context, err error) error {
 	case errors.Is(err, local.ErrClosed), errors.Is(err, tenure.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, distributed.ErrClosed):
-		return join(ErrUnavailable, err)
+		return report.Join(ErrUnavailable, err)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		if !errors.Is(err, ErrUnavailable) {
 			err = ctx.Err()
 		}
 		if cause := context.Cause(ctx); cause != ctx.Err() {
-			return join(err, cause)
+			return report.Join(err, cause)
 		}
 		return err
 	case isOurs(err), errors.Is(err, ErrInvalidKey):
 		return err
 	}
-	return join(ErrUnavailable, err) // an error beyond the backend's contract
+	return report.Join(ErrUnavailable, err) // an error beyond the backend's contract
 }
 
 func isOurs(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLeaseLost)
 }
 
-// outcome is the reason of a refusal, for counters and attributes of metrics: a fixed few, so that they stay countable. It
-// is an index of outcomes.
-type outcome int
-
-const (
-	queueFull outcome = iota
-	unavailable
-	timedOut
-	busy
-	closed
-	lost
-	pastDeadline // the caller's own
-)
-
 // outcomes stand in the order in which an error is compared with them, the most telling first: a wait that timed out at an
 // unreachable backend is both.
 var outcomes = [...]struct {
-	err  error
-	word string
+	err error
+	is  report.Outcome
 }{
-	{ErrQueueFull, "queue_full"}, {ErrUnavailable, "unavailable"}, {ErrWaitTimeout, "wait_timeout"}, {ErrHeld, "held"},
-	{ErrClosed, "closed"}, {ErrLeaseLost, "lease_lost"},
-	{context.DeadlineExceeded, "deadline_exceeded"}, {context.Canceled, "canceled"}, {nil, "other"},
+	{ErrQueueFull, report.QueueFull}, {ErrUnavailable, report.Unavailable}, {ErrWaitTimeout, report.TimedOut}, {ErrHeld, report.Busy},
+	{ErrClosed, report.Closed}, {ErrLeaseLost, report.LeaseLost},
+	{context.DeadlineExceeded, report.PastDeadline}, {context.Canceled, report.Canceled},
 }
 
-func (o outcome) String() string { return outcomes[o].word }
-
-func outcomeOf(err error) outcome {
-	o := 0
-	for outcomes[o].err != nil && !errors.Is(err, outcomes[o].err) {
-		o++
+func outcomeOf(err error) report.Outcome {
+	for _, o := range outcomes {
+		if errors.Is(err, o.err) {
+			return o.is
+		}
 	}
-	return outcome(o)
+	return report.Other
 }

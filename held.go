@@ -80,7 +80,7 @@ func HeldFrom(ctx context.Context) (*Held, bool) {
 func HeldKey(ctx context.Context, name, key string) (*Held, bool) {
 	for l := linkOf(ctx); l != nil; l = linkOf(l.outer()) {
 		h := l.held()
-		if h.name.name == name && h.key[len(h.name.prefix):] == key {
+		if h.name.Text == name && h.key[len(h.name.prefix):] == key {
 			return &h.self, true
 		}
 	}

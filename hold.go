@@ -9,6 +9,7 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/deadline"
 	"github.com/wllock/wllock/internal/outage"
+	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -22,7 +23,7 @@ type hold struct {
 	holdContext
 	call
 	self     Held // what HeldFrom returns
-	observer *observer
+	observer *report.Observer
 	tenure   *tenure.Tenure       // the turn's baton, for use after the turn has gone
 	limits   *deadline.Set[*hold] // of the Locker
 	limit    deadline.Item[*hold] // when LockTimeMax has passed; in limits if it has an owner
@@ -33,18 +34,18 @@ type hold struct {
 	lostLease atomic.Bool  // LeaseLost has been called
 	// inquiry is set before the context ends, or the release returns; nil: nobody asks who broke the lock. A function that returns by
 	// itself in the moment of the loss may read nil before it is set, and is not told.
-	inquiry atomic.Pointer[inquiry]
+	inquiry atomic.Pointer[report.Inquiry]
 }
 
 // shown is the full name as errors have it.
-func (h *hold) shown() string { return h.observer.redaction.name(h.key) }
+func (h *hold) shown() string { return h.observer.Redaction.Name(h.key) }
 
 // err says what is wrong with the hold now.
 func (h *hold) err() error {
 	lost, overstayed := h.lost(), h.overstayed.Load()
 	switch {
 	case lost && overstayed:
-		return join(ErrLeaseLost, ErrLockTimeMax)
+		return report.Join(ErrLeaseLost, ErrLockTimeMax)
 	case lost:
 		return ErrLeaseLost
 	case overstayed:
@@ -71,10 +72,10 @@ func (h *hold) lossReasons() []error {
 func (h *hold) error(reasons []error) error {
 	reason := reasons[0]
 	if len(reasons) > 1 {
-		reason = join(reasons...)
+		reason = report.Join(reasons...)
 	}
 	return &Error{Op: "hold", Key: h.shown(), Tier: TierDistributed, Waited: h.localWait + h.distributedWait(),
-		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason, Broken: h.broken()}
+		LocalWait: h.localWait, DistributedWait: h.distributedWait(), Ran: true, Err: reason, Broken: h.inquiry.Load().Broken()}
 }
 
 // context is the one that the function runs with.
@@ -109,11 +110,11 @@ func (h *hold) explain(err error, reasons []error) error {
 	case explained && e.Ran && e.Key == h.shown() && len(missing) == 0:
 		return err
 	case explained && e.Ran && e.Key == h.shown():
-		return join(h.error(missing), err)
+		return report.Join(h.error(missing), err)
 	case !explained && len(missing) < len(reasons):
 		return h.error(append(missing, err))
 	}
-	return join(h.error(reasons), err)
+	return report.Join(h.error(reasons), err)
 }
 
 // pin keeps the hold open for a nested guard. It reports false if the hold is closed.
@@ -134,7 +135,7 @@ func (h *hold) unpin() bool {
 	kept, pass := h.out()
 	if pass {
 		h.pass()
-		h.observer.left(&h.foreign)
+		h.observer.Left(&h.foreign)
 	}
 	return kept
 }
@@ -147,7 +148,7 @@ func (h *hold) unpinAndWait(ctx context.Context) (kept bool, err error) { // rul
 		err = h.tenure.ReleaseAndWait(ctx, &h.turn)
 	}
 	if errors.Is(err, distributed.ErrLeaseLost) { // only the backend knew
-		h.observer.inquire(h)
+		h.inquire()
 		return false, nil
 	}
 	return kept, err
@@ -183,7 +184,7 @@ func (h *hold) out() (kept, pass bool) {
 	if !in {
 		return false, false // LeaseLost passes the turn on
 	}
-	h.observer.ended(h.outside(), &h.call, now, !kept)
+	h.ended(now, !kept)
 	return kept, true
 }
 
@@ -197,7 +198,11 @@ func (h *hold) LeaseLost() { // rule T6
 		return
 	}
 	h.lostLease.Store(true)
-	h.observer.lost(h)
+	h.ended(time.Now(), true)
+	if !h.observer.LostByOutage() {
+		h.warn("lock lost while held")
+		h.inquire()
+	}
 	h.endContext()
 	h.pass()
 }
@@ -258,7 +263,8 @@ func (h *hold) limitTo(at time.Time) {
 // overstay is called when LockTimeMax has passed: the context ends, and the lease is abandoned.
 func (h *hold) overstay() { // rule T6
 	h.overstayed.Store(true)
-	h.observer.overstayed(h.outside(), &h.call)
+	h.name.Overstays.Add(1)
+	h.warn("lock held for longer than its maximum")
 	h.endContext()
 	h.tenure.Overstay(&h.use)
 }

@@ -58,7 +58,7 @@ func (l *Locker) Locks(limit int) []LockInfo {
 	})
 	sorted = sorted[:min(max(limit, 0), len(sorted))]
 	for i := range sorted {
-		sorted[i].Key = l.observer.redaction.name(sorted[i].Key)
+		sorted[i].Key = l.observer.Redaction.Name(sorted[i].Key)
 	}
 	return sorted
 }

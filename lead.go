@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/report"
 )
 
 // Lead runs fn as the leader: while it holds the lock system:name:key, for as long as fn runs, without a maximum. Call it in
@@ -80,7 +81,7 @@ func (c *candidate) term(ctx context.Context) (again bool, err error) {
 	}
 	switch {
 	case ctx != nil && ctx.Err() != nil && c.last != nil:
-		return false, join(err, c.last)
+		return false, report.Join(err, c.last)
 	case ctx == nil, ctx.Err() != nil, !errors.Is(err, ErrUnavailable), errors.Is(err, distributed.ErrClosed): // a closed backend stays so
 		return false, err
 	}
@@ -104,7 +105,7 @@ func (c *candidate) unavailable(ctx context.Context, err error) {
 	c.last, c.pauses = err, min(max(2*c.pauses, distributed.HeartbeatInterval(t)), t)
 	if n, known := c.names.get(c.name); known == nil && !c.logged {
 		c.logged = true
-		c.observer.warn(ctx, "nobody can lead from here: the backend is unavailable; trying again", n, c.names.system+":"+c.name+":"+c.key,
+		c.observer.Warn(ctx, "nobody can lead from here: the backend is unavailable; trying again", &n.Name, c.names.system+":"+c.name+":"+c.key,
 			slog.String("error", err.Error()))
 	}
 }

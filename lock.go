@@ -44,7 +44,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		return k.hold.lossError()
 	case err != nil:
 		return &Error{Op: "release", Key: k.hold.shown(), Tier: TierDistributed, Ran: true,
-			Err: k.hold.observer.redaction.error(public(ctx, err), k.hold.key)}
+			Err: k.hold.observer.Redaction.Error(public(ctx, err), k.hold.key)}
 	}
 	return nil
 }

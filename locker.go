@@ -3,7 +3,6 @@ package wllock
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/outage"
+	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
 	"github.com/wllock/wllock/local"
 )
@@ -29,7 +29,7 @@ type Locker struct {
 	tenures  *tenure.Group
 	limits   *deadline.Set[*hold] // when each hold overstays, or has stayed for long enough
 	workers  workers              // run batch functions
-	observer *observer
+	observer *report.Observer
 }
 
 // policy is the backend as the tenures see it, with what is done while it is unreachable.
@@ -63,22 +63,20 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	}
 	s.check()
 	if len(s.errs) > 0 {
-		return nil, fmt.Errorf("wllock: %w", join(s.errs...))
+		return nil, fmt.Errorf("wllock: %w", report.Join(s.errs...))
 	}
 	l := &Locker{backend: backend, settings: s, instance: identity.Instance(s.instance)}
-	l.observer = newObserver(system, l.instance, &s)
+	reports := report.Config{
+		System: system, Instance: l.instance, Redact: s.redact, Logger: s.logger.Handler(),
+		Tracers: s.tracers, Meters: s.meters, SpanKeys: s.spanKeys,
+	}
+	l.observer = report.New(reports)
 	l.policy = policyFor(system, backend, &s, l.observer)
-	l.observer.backend = l.policy
-	l.observer.inspector, _ = distributed.InspectorOf(backend)
 	l.names.system, l.names.settings = system, &l.settings
-	l.names.full = l.observer.tooManyNames
+	l.names.full = func() { l.observer.TooManyNames(maxNames) }
 	l.names.first.Store(&map[string]*nameState{})
 	l.names.limit.Store(int64(s.defaults.threshold))
-	if s.outage == LocalOnly {
-		l.observer.degraded = l.policy.Degraded
-	}
-	var err error
-	l.observer.telemetry, err = newTelemetry(&l.names, l.observer)
+	err := l.observer.Watch(reports, l.state())
 	l.tenures = tenure.NewGroup(l.tenureConfig())
 	l.queue = local.New(l.tenures.New)
 	l.limits = deadline.New(func(_ time.Time, due []*hold) {
@@ -89,11 +87,23 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	return l, err
 }
 
+// state is what the observer asks the Locker.
+func (l *Locker) state() report.State {
+	s := report.State{
+		Names: l.names.all(), Available: func() bool { return l.policy.Status().Available }, Lost: l.policy.Lost, Unreleased: l.policy.Unreleased,
+	}
+	s.Inspector, _ = distributed.InspectorOf(l.backend)
+	if l.settings.outage == LocalOnly {
+		s.Degraded = l.policy.Degraded
+	}
+	return s
+}
+
 // policyFor wraps the backend in the chosen outage policy.
-func policyFor(system string, b distributed.Backend, s *settings, o *observer) policy {
-	c := outage.Config{Backend: b, System: system, TTL: s.leaseTTL, Longest: s.longestTTL, Logger: slog.New(o.logger)}
-	if o.redaction != nil {
-		c.Redact = o.redaction.error
+func policyFor(system string, b distributed.Backend, s *settings, o *report.Observer) policy {
+	c := outage.Config{Backend: b, System: system, TTL: s.leaseTTL, Longest: s.longestTTL, Logger: o.Log()}
+	if o.Redaction != nil {
+		c.Redact = o.Redaction.Error
 	}
 	if s.outage == LocalOnly {
 		return outage.NewLocalOnly(c)
@@ -106,10 +116,10 @@ func (l *Locker) tenureConfig() tenure.Config {
 	c := tenure.Config{
 		Backend: l.policy, Outage: l.policy, Instance: l.instance, TTL: s.leaseTTL,
 		MaxHandoffs: s.maxHandoffs, MaxTenure: s.maxTenure, Linger: s.linger,
-		Queue: (*turns)(l), Failed: l.observer.releaseFailed,
+		Queue: (*turns)(l), Failed: l.observer.ReleaseFailed,
 	}
 	if s.meters != nil {
-		c.Renewed = l.observer.renewed
+		c.Renewed = l.observer.Renewed
 	}
 	return c
 }
@@ -140,7 +150,7 @@ func (l *Locker) Ping(ctx context.Context) error {
 		}
 	}
 	if err := ask(ctx); err != nil {
-		return fmt.Errorf("wllock: ping: %w", l.observer.redaction.error(public(ctx, err), ""))
+		return fmt.Errorf("wllock: ping: %w", l.observer.Redaction.Error(public(ctx, err), ""))
 	}
 	return nil
 }
@@ -169,8 +179,8 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 	}
 	l.limits.Close()
 	l.tenures.Stop()
-	l.observer.inquired(ctx)
-	return join(err, l.disconnect(ctx), l.observer.close(ctx))
+	l.observer.Inquired(ctx)
+	return report.Join(err, l.disconnect(ctx), l.observer.Close(ctx))
 }
 
 // disconnectGrace is how long a backend has to close when ctx has ended: most take no time, and say what went wrong.
@@ -229,7 +239,7 @@ func (l *Locker) abandon(ctx context.Context) error { // rule T8
 		})
 	}
 	for i, key := range held { // when no mutex is held
-		held[i] = nametext.Quote(l.observer.redaction.name(key))
+		held[i] = nametext.Quote(l.observer.Redaction.Name(key))
 	}
 	return fmt.Errorf("wllock: close: %s: %w", stillHeld(held), ctx.Err())
 }

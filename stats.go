@@ -1,6 +1,10 @@
 package wllock
 
-import "time"
+import (
+	"time"
+
+	"github.com/wllock/wllock/internal/report"
+)
 
 // Stats is what a Locker has counted since it was made.
 type Stats struct {
@@ -23,7 +27,7 @@ type Stats struct {
 // out of service when a backend that all of them share is away, none is left.
 func (l *Locker) Health() BackendStats {
 	s := BackendStats(l.policy.Status())
-	s.Err = l.observer.redaction.error(s.Err, "")
+	s.Err = l.observer.Redaction.Error(s.Err, "")
 	return s
 }
 
@@ -55,26 +59,24 @@ type NameStats struct {
 
 // Stats returns the current figures. Each is exact. Together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
-	s := Stats{Names: map[string]NameStats{}, Backend: l.Health(),
-		ReportPanics: l.observer.panics.Load(), ReportsDropped: l.observer.dropped.Load()}
-	for state, n := range l.names.all() {
-		one := statsOf(n)
-		if state != nil {
-			one.Threshold = state.threshold(&state.options)
-		}
-		s.Names[n.label] = one
+	s := Stats{Names: map[string]NameStats{}, Backend: l.Health()}
+	s.ReportPanics, s.ReportsDropped = l.observer.Mishaps()
+	for figures, threshold := range l.names.all() {
+		one := statsOf(figures)
 		s.Total.add(one)
+		one.Threshold = threshold
+		s.Names[figures.Label] = one
 	}
 	return s
 }
 
-func statsOf(n *tally) NameStats {
+func statsOf(n *report.Figures) NameStats {
 	return NameStats{
-		Threshold: Unlimited, Waiting: n.waiting.Load(), Held: n.held.Load(),
-		Acquired: n.acquired.Load(), Handoffs: n.handoffs.Load(), Shed: n.shed.Load(), Timeouts: n.timeouts.Load(),
-		Unavailable: n.unavailable.Load(), Lost: n.lost.Load(), Overstays: n.overstays.Load(),
-		Degraded: n.degraded.Load(), Batches: n.batches.Load(), Batched: n.batched.Load(),
-		TurnTime: time.Duration(n.turn.Load()),
+		Waiting: n.Waiting.Load(), Held: n.Held.Load(),
+		Acquired: n.Acquired.Load(), Handoffs: n.Handoffs.Load(), Shed: n.Shed.Load(), Timeouts: n.Timeouts.Load(),
+		Unavailable: n.Unavailable.Load(), Lost: n.Lost.Load(), Overstays: n.Overstays.Load(),
+		Degraded: n.Degraded.Load(), Batches: n.Batches.Load(), Batched: n.Batched.Load(),
+		TurnTime: n.TurnTime(),
 	}
 }
 

@@ -118,7 +118,7 @@ func (h *hold) endStay() { // rule N3
 	now := time.Now()
 	if in, _ := h.tenure.End(&h.use, now); in {
 		h.limits.Remove(&h.limit)
-		h.observer.ended(h.outside(), &h.call, now, false)
+		h.ended(now, false)
 		h.pass()
 	}
 }
@@ -127,8 +127,8 @@ func (h *hold) endStay() { // rule N3
 func (h *hold) stayLost() {
 	h.limits.Remove(&h.limit)
 	now := time.Now()
-	h.observer.ended(h.outside(), &h.call, now, false)
-	h.observer.warn(h.outside(), "lock lost after its function has returned, and before WithHoldAtLeast has passed: others may run it again",
-		h.name, h.key, slog.Uint64("fence", h.use.Fence()), slog.Duration("held", now.Sub(h.use.Began())))
+	h.ended(now, false)
+	h.observer.Warn(h.outside(), "lock lost after its function has returned, and before WithHoldAtLeast has passed: others may run it again",
+		&h.name.Name, h.key, slog.Uint64("fence", h.use.Fence()), slog.Duration("held", now.Sub(h.use.Began())))
 	h.pass()
 }

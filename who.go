@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
 )
 
@@ -18,7 +19,7 @@ func (l *Locker) Instance() string { return l.instance }
 // Inspect asks the backend who holds a lock and who waits for it, over all instances. It is for people: its answer is past when
 // it is read. The error Is errors.ErrUnsupported if the backend cannot tell. distributed.InspectorOf(backend) can do more.
 func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Inspection, error) {
-	if err := join(checkPart("name", name), checkKey(key)); err != nil {
+	if err := report.Join(checkPart("name", name), checkKey(key)); err != nil {
 		return distributed.Inspection{}, l.invalid(name, key, err)
 	}
 	i, ok := distributed.InspectorOf(l.backend)
@@ -27,7 +28,7 @@ func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Ins
 	}
 	found, err := i.Inspect(ctx, l.names.system+":"+name+":"+key)
 	if err != nil {
-		return found, fmt.Errorf("wllock: inspect: %w", l.observer.redaction.error(public(ctx, err), l.names.system+":"+name+":"+key))
+		return found, fmt.Errorf("wllock: inspect: %w", l.observer.Redaction.Error(public(ctx, err), l.names.system+":"+name+":"+key))
 	}
 	return found, nil
 }

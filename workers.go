@@ -59,7 +59,7 @@ func (w *worker) lead(e entered, c *batchCaller, max int) {
 	c.told = told
 	w.entered, w.leader, w.size = e, c, h.turn.Take(max, told, time.Now())
 	h.tenure.Lead(&h.use, w.size)
-	h.observer.batched(&h.call, w.size)
+	h.observer.Batched(&h.name.Name, w.size)
 	if w.active {
 		w.wake <- struct{}{}
 		return
@@ -102,9 +102,9 @@ func (w *worker) serve() {
 // run runs the function, and releases the lock.
 func (w *worker) run(leader *batchCaller) error {
 	h := leader.hold
-	ctx, span := h.observer.beganBatch(h, leader, w.size)
+	ctx, span := leader.began(w.size)
 	failed := true
-	defer func() { h.observer.endedBatch(span, failed) }()
+	defer func() { h.observer.EndedBatch(span, failed) }()
 	w.entered.ctx = ctx
 	err := w.entered.run(func(ctx context.Context) error { return leader.Owner.(batchWork).work(ctx, w.size) })
 	failed = err != nil

@@ -144,8 +144,12 @@ var rooms = []room{
 		knows: []string{"distributed", "internal/watch"}, sealed: nothing,
 	},
 	{
+		path: "internal/report", what: "what is counted, measured, traced and logged of locks: values, on goroutines of their own",
+		knows: []string{"internal/nametext", "distributed"}, imports: []string{"go.opentelemetry.io/otel"}, sealed: telemetry,
+	},
+	{
 		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",
-		knows:   []string{"local", "internal/nametext", "internal/heldkey", "internal/deadline", "internal/identity", "internal/outage", "internal/tenure", "distributed"},
+		knows:   []string{"local", "internal/nametext", "internal/heldkey", "internal/deadline", "internal/identity", "internal/outage", "internal/report", "internal/tenure", "distributed"},
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed/memlock"
@@ -24,6 +27,7 @@ var hooks = map[string]func(hook func()) wllock.Option{
 	"span starts": func(hook func()) wllock.Option {
 		return traced(trace.WithSpanProcessor(processor{start: hook, end: func() {}}))
 	},
+	"span context": func(hook func()) wllock.Option { return wllock.WithTracerProvider(provider{hook: hook}) },
 	"span ends": func(hook func()) wllock.Option {
 		return traced(trace.WithSpanProcessor(processor{start: func() {}, end: hook}))
 	},
@@ -52,6 +56,38 @@ type sampler struct {
 func (s sampler) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
 	s.hook()
 	return s.Sampler.ShouldSample(p)
+}
+
+// provider makes spans that run the hook when they are asked for their context.
+type provider struct {
+	noop.TracerProvider
+	hook func()
+}
+
+func (p provider) Tracer(string, ...oteltrace.TracerOption) oteltrace.Tracer {
+	return tracer{hook: p.hook}
+}
+
+type tracer struct {
+	noop.Tracer
+	hook func()
+}
+
+func (t tracer) Start(ctx context.Context, _ string, _ ...oteltrace.SpanStartOption) (context.Context, oteltrace.Span) {
+	s := span{hook: t.hook}
+	return oteltrace.ContextWithSpan(ctx, s), s
+}
+
+type span struct {
+	noop.Span
+	hook func()
+}
+
+func (s span) IsRecording() bool { return true }
+
+func (s span) SpanContext() oteltrace.SpanContext {
+	s.hook()
+	return s.Span.SpanContext()
 }
 
 type processor struct{ start, end func() }
@@ -166,4 +202,27 @@ func harmless(t *testing.T, opts ...wllock.Option) wllock.Stats {
 	require.NoError(t, l.Close(t.Context()))
 	require.NoError(t, b.Close())
 	return s
+}
+
+// What waits for telemetry that stands still keeps the values that it reports, and no hold: nor what the contexts of holds lead to.
+func TestReportsThatWaitKeepNoHold(t *testing.T) {
+	for _, name := range []string{"span ends", "filter of a view"} {
+		t.Run(name, func(t *testing.T) {
+			until := make(chan struct{})
+			l, err := wllock.New("test", memlock.New(), hooks[name](func() { <-until }))
+			require.NoError(t, err)
+			const calls = 20
+			var gone atomic.Int32
+			for i := range calls {
+				require.NoError(t, l.Do(t.Context(), "n", fmt.Sprint(i), func(ctx context.Context) error {
+					held, _ := wllock.HeldFrom(ctx)
+					runtime.AddCleanup(held, func(int) { gone.Add(1) }, 0)
+					return nil
+				}))
+			}
+			require.Eventually(t, func() bool { runtime.GC(); return gone.Load() == calls }, 5*time.Second, 10*time.Millisecond)
+			close(until)
+			require.NoError(t, l.Close(t.Context()))
+		})
+	}
 }

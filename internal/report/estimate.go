@@ -1,7 +1,6 @@
-package wllock
+package report
 
 import (
-	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -54,18 +53,6 @@ func (w *waitEstimate) note(d time.Duration) {
 	off := float64(d) - w.mean
 	w.mean += weight * off
 	w.variance = (1 - weight) * (w.variance + weight*off*off)
-}
-
-// maxAhead returns from how many callers in line on another one will hardly get its turn in time: before deadline, if
-// that is not zero, and before its context ends. 0: no number is known.
-func (w *waitEstimate) maxAhead(ctx context.Context, now, deadline time.Time) int {
-	if end, ok := ctx.Deadline(); ok && (deadline.IsZero() || end.Before(deadline)) {
-		deadline = end
-	}
-	if deadline.IsZero() {
-		return 0
-	}
-	return w.tooMany(deadline.Sub(now))
 }
 
 // tooMany returns how many places take longer than budget, but for a small chance; 0: not known. n places take

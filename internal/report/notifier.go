@@ -1,4 +1,4 @@
-package wllock
+package report
 
 import (
 	"context"
@@ -31,28 +31,28 @@ const (
 	maxStalled = 8
 )
 
-// foreignWait is how long a call has waited for foreign code so far, in microseconds.
-type foreignWait uint16
+// Wait is how long a call has waited for foreign code so far, in microseconds.
+type Wait uint16
 
 // left is for how long it may wait yet (rule T10).
-func (w foreignWait) left() time.Duration { return patience - time.Duration(w)*time.Microsecond }
+func (w Wait) left() time.Duration { return patience - time.Duration(w)*time.Microsecond }
 
 // since notes that the call has waited since then.
-func (w *foreignWait) since(begin time.Time) {
-	*w += foreignWait(min(time.Since(begin), w.left()) / time.Microsecond)
+func (w *Wait) since(begin time.Time) {
+	*w += Wait(min(time.Since(begin), w.left()) / time.Microsecond)
 }
 
-// report is one thing to report, with all values it needs: when it is run, the caller may be elsewhere.
+// report is one thing to report, with all values it needs: when it is run, the caller may be elsewhere, and its hold is gone.
 type report struct {
 	run func(*report)
 
 	telemetry      *telemetry
 	ctx            context.Context
-	call           *call
-	err            *Error // of a refusal
-	why            outcome
+	call           *Call
 	at             time.Time
 	hold           trace.Span // that has ended; nil: none has begun
+	why            Outcome    // of a refusal
+	atBackend      bool       // it was refused there
 	lost, degraded bool
 }
 
@@ -161,7 +161,7 @@ func (n *notifier) runOne() {
 
 // yield is for callers that hold nothing any more: while the notifier is behind, they wait for it, while their patience
 // lasts, because on a busy machine reports would be dropped though nothing stands still.
-func (n *notifier) yield(w *foreignWait) {
+func (n *notifier) yield(w *Wait) {
 	if n.left.Load() < maxReports/2 || n.stalled.Load() || w.left() <= 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package wllock
+package report
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ func TestRedactedTexts(t *testing.T) {
 		{"", "was 'shop:n:e f'", "was 'shop:n:#..."},
 		{"", "myshop:n:e and shop:6379: refused by shop: x:y", "myshop:n:e and shop:6379: refused by shop: x:y"},
 	} {
-		require.Equal(t, test.want, r.text(test.text, test.full))
+		require.Equal(t, test.want, r.Text(test.text, test.full))
 	}
 	plain := errors.New("nothing to hide")
-	require.Same(t, plain, r.error(plain, "shop:n:47"))
+	require.Same(t, plain, r.Error(plain, "shop:n:47"))
 }

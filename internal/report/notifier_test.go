@@ -1,4 +1,4 @@
-package wllock
+package report
 
 import (
 	"sync"
@@ -100,7 +100,7 @@ func TestReportsThatWereRunMakeRoom(t *testing.T) {
 func TestCallersYieldToANotifierThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNotifier()
-		yield := func() { n.yield(new(foreignWait)) }
+		yield := func() { n.yield(new(Wait)) }
 		fill := func(run func(*report)) {
 			for range maxReports / 2 {
 				n.put(report{run: run})
@@ -133,7 +133,7 @@ func TestACallWaitsForForeignCodeOnceInAll(t *testing.T) {
 			spans.put(report{run: func(*report) { <-until }})
 			metrics.put(report{run: func(*report) { <-until }})
 		}
-		var w foreignWait
+		var w Wait
 		begin := time.Now()
 		time.Sleep(patience / 4) // as the start of a span
 		w.since(begin)

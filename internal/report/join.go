@@ -1,4 +1,4 @@
-package wllock
+package report
 
 import "strings"
 
@@ -6,8 +6,8 @@ import "strings"
 // compare errors, as err == context.Cause(ctx), and put them into maps.
 type joined struct{ all []error }
 
-// join returns an error that Is each of those that are not nil; nil if there is none.
-func join(errs ...error) error {
+// Join returns an error that Is each of those that are not nil, and nil if there is none.
+func Join(errs ...error) error {
 	var all []error
 	for _, err := range errs {
 		if err != nil {

@@ -1,4 +1,4 @@
-package wllock
+package report
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 type logger struct {
 	to        slog.Handler
 	instance  string                          // in every line
-	redaction *redaction                      // of what logs by its own
+	redaction *Redaction                      // of what logs by its own
 	with      func(slog.Handler) slog.Handler // attributes and groups; nil: none
 	notifier  *notifier
 }
@@ -45,7 +45,7 @@ func (l logger) Handle(ctx context.Context, line slog.Record) error {
 	safe := slog.NewRecord(line.Time, line.Level, line.Message, line.PC)
 	for a := range line.Attrs {
 		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(l.redaction.error(err, "").Error())
+			a.Value = slog.StringValue(l.redaction.Error(err, "").Error())
 		}
 		safe.AddAttrs(a)
 	}

@@ -1,8 +1,7 @@
-package wllock
+package report
 
 import (
 	"context"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -21,7 +20,7 @@ type telemetry struct {
 	system                  attribute.KeyValue
 	tracer                  trace.Tracer // nil: no spans
 	spanKeys                bool
-	redaction               *redaction // of keys
+	redaction               *Redaction // of keys
 	acquire, hold           metric.Float64Histogram
 	sheds, handoffs, losses metric.Int64Counter
 	renewals, degradations  metric.Int64Counter
@@ -30,19 +29,18 @@ type telemetry struct {
 }
 
 // newTelemetry returns nil if no provider was given.
-func newTelemetry(n *names, o *observer) (*telemetry, error) {
-	s := n.settings
-	if s.tracers == nil && s.meters == nil {
+func newTelemetry(c *Config, o *Observer, of State) (*telemetry, error) {
+	if c.Tracers == nil && c.Meters == nil {
 		return nil, nil
 	}
-	t := &telemetry{system: attribute.String("wllock.system", n.system), spanKeys: s.spanKeys, redaction: o.redaction}
-	if s.tracers != nil {
-		t.tracer = s.tracers.Tracer(scope)
+	t := &telemetry{system: attribute.String("wllock.system", c.System), spanKeys: c.SpanKeys, redaction: o.Redaction}
+	if c.Tracers != nil {
+		t.tracer = c.Tracers.Tracer(scope)
 	}
-	if s.meters == nil {
+	if c.Meters == nil {
 		return t, nil
 	}
-	m := s.meters.Meter(scope)
+	m := c.Meters.Meter(scope)
 	var err error
 	t.acquire = instrument(&err, m.Float64Histogram, "wllock.acquire.duration", "s",
 		"Time spent waiting for a lock, by tier and outcome", buckets)
@@ -57,46 +55,46 @@ func newTelemetry(n *names, o *observer) (*telemetry, error) {
 	if err != nil {
 		return t, err
 	}
-	return t, t.observe(m, n, o)
+	return t, t.observe(m, o, of)
 }
 
 // observe registers what the provider asks for by itself.
-func (t *telemetry) observe(m metric.Meter, n *names, from *observer) (err error) {
+func (t *telemetry) observe(m metric.Meter, from *Observer, state State) (err error) {
 	waiting := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.waiter.count", "{waiter}", "Callers waiting in a local queue")
 	held := instrument(&err, m.Int64ObservableUpDownCounter, "wllock.lock.count", "{lock}", "Locks held")
 	limit := instrument(&err, m.Int64ObservableGauge, "wllock.waiter.limit", "{waiter}", "Callers that may wait per key; -1: any number")
 	available := instrument(&err, m.Int64ObservableGauge, "wllock.backend.available", "{locker}",
 		"1 while locks can be acquired at the backend; 0 while it is away or refuses")
-	local := instrument(&err, m.Int64ObservableGauge, "wllock.degraded", "{locker}",
+	within := instrument(&err, m.Int64ObservableGauge, "wllock.degraded", "{locker}",
 		"1 while locks are held within the process only, because the backend is unreachable")
 	if err != nil {
 		return err
 	}
 	t.registration, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		from.collected(ctx)
-		for state, figures := range n.all() {
+		for figures, threshold := range state.Names {
 			of := t.of(figures).name
-			o.ObserveInt64(waiting, figures.waiting.Load(), of)
-			o.ObserveInt64(held, figures.held.Load(), of)
-			if state != nil {
-				o.ObserveInt64(limit, int64(state.threshold(&state.options)), of)
+			o.ObserveInt64(waiting, figures.Waiting.Load(), of)
+			o.ObserveInt64(held, figures.Held.Load(), of)
+			if figures.Label != Others {
+				o.ObserveInt64(limit, int64(threshold), of)
 			}
 		}
 		of := metric.WithAttributes(t.system)
-		if from.backend.Status().Available {
+		if state.Available() {
 			o.ObserveInt64(available, 1, of)
 		} else {
 			o.ObserveInt64(available, 0, of)
 		}
 		switch {
-		case from.degraded == nil:
-		case from.degraded():
-			o.ObserveInt64(local, 1, of)
+		case state.Degraded == nil:
+		case state.Degraded():
+			o.ObserveInt64(within, 1, of)
 		default:
-			o.ObserveInt64(local, 0, of)
+			o.ObserveInt64(within, 0, of)
 		}
 		return nil
-	}, waiting, held, limit, available, local)
+	}, waiting, held, limit, available, within)
 	return err
 }
 
@@ -106,61 +104,71 @@ func instrument[Instrument, Option any](errs *error, create func(string, ...Opti
 	name, unit, doc string, more ...Option) Instrument {
 	options := append(more, any(metric.WithUnit(unit)).(Option), any(metric.WithDescription(doc)).(Option))
 	i, err := create(name, options...)
-	*errs = join(*errs, err)
+	*errs = Join(*errs, err)
 	return i
 }
 
 // attributes are those of a name, made once, because to make them costs more than to measure.
 type attributes struct {
 	name  metric.MeasurementOption
-	tiers map[Tier]metric.MeasurementOption // of waits that ended well
+	tiers [2]metric.MeasurementOption // of waits that ended well
 }
 
+// tier is one of the two in which a caller waits.
+type tier uint8
+
+const (
+	tierLocal tier = iota
+	tierBackend
+)
+
+func (t tier) String() string { return [...]string{"local", "distributed"}[t] }
+
 // of returns the attributes of a name.
-func (t *telemetry) of(n *tally) *attributes {
-	if a := n.attrs.Load(); a != nil {
+func (t *telemetry) of(f *Figures) *attributes {
+	if a := f.attrs.Load(); a != nil {
 		return a
 	}
-	a := &attributes{name: t.with(n), tiers: map[Tier]metric.MeasurementOption{}}
-	for _, tier := range []Tier{TierLocal, TierDistributed} {
-		a.tiers[tier] = t.with(n, attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", "acquired"))
+	a := &attributes{name: t.with(f)}
+	for _, tier := range []tier{tierLocal, tierBackend} {
+		a.tiers[tier] = t.with(f, attribute.String("wllock.tier", tier.String()), attribute.String("wllock.outcome", "acquired"))
 	}
-	n.attrs.Store(a)
+	f.attrs.Store(a)
 	return a
 }
 
-func (t *telemetry) with(n *tally, more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(more, t.system, attribute.String("wllock.name", n.label))...))
+func (t *telemetry) with(f *Figures, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(more, t.system, attribute.String("wllock.name", f.Label))...))
 }
 
 // count adds one if anybody counts.
-func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, n *nameState) {
+func (t *telemetry) count(ctx context.Context, c metric.Int64Counter, f *Figures) {
 	if c.Enabled(ctx) {
-		c.Add(ctx, 1, t.of(n.tally).name)
+		c.Add(ctx, 1, t.of(f).name)
 	}
 }
 
 func measureAcquired(r *report) {
 	ctx := r.context()
 	t, c := r.telemetry, r.call
-	t.waited(ctx, c, TierLocal, c.localWait, "acquired")
-	t.waited(ctx, c, TierDistributed, c.distributedWait(), "acquired")
-	if c.use.Handoff() {
-		t.count(ctx, t.handoffs, c.name)
+	t.waited(ctx, c, tierLocal, "acquired")
+	t.waited(ctx, c, tierBackend, "acquired")
+	if c.Handoff {
+		t.count(ctx, t.handoffs, c.Name.Figures)
 	}
 }
 
 func measureRefused(r *report) {
 	ctx := r.context()
-	t, c, e, reason := r.telemetry, r.call, r.err, r.why.String()
-	if e.Tier == TierLocal {
-		t.waited(ctx, c, TierLocal, e.LocalWait, reason)
+	t, c, reason := r.telemetry, r.call, r.why.String()
+	if r.atBackend {
+		t.waited(ctx, c, tierLocal, "acquired") // it had got its turn
+		t.waited(ctx, c, tierBackend, reason)
 	} else {
-		t.waited(ctx, c, TierLocal, e.LocalWait, "acquired") // it had got its turn
-		t.waited(ctx, c, TierDistributed, e.DistributedWait, reason)
+		t.waited(ctx, c, tierLocal, reason)
 	}
-	if r.why == queueFull {
-		t.count(ctx, t.sheds, c.name)
+	if r.why == QueueFull {
+		t.count(ctx, t.sheds, c.Name.Figures)
 	}
 }
 
@@ -168,40 +176,44 @@ func measureEnded(r *report) {
 	ctx := r.context()
 	t, c := r.telemetry, r.call
 	if t.hold.Enabled(ctx) {
-		t.hold.Record(ctx, r.at.Sub(c.use.Began()).Seconds(), t.of(c.name.tally).name)
+		t.hold.Record(ctx, r.at.Sub(c.began()).Seconds(), t.of(c.Name.Figures).name)
 	}
 	if r.lost {
-		t.count(ctx, t.losses, c.name)
+		t.count(ctx, t.losses, c.Name.Figures)
 	}
 	if r.degraded {
-		t.count(ctx, t.degradations, c.name)
+		t.count(ctx, t.degradations, c.Name.Figures)
 	}
 }
 
 // renewed counts a renewal of a lease that callers work under. err: it had no answer.
-func (t *telemetry) renewed(n *nameState, err error) {
+func (t *telemetry) renewed(f *Figures, err error) {
 	outcome := "renewed"
 	if err != nil {
 		outcome = "failed"
 	}
-	t.renewals.Add(context.Background(), 1, t.with(n.tally, attribute.String("wllock.outcome", outcome)))
+	t.renewals.Add(context.Background(), 1, t.with(f, attribute.String("wllock.outcome", outcome)))
 }
 
 // context is what a measurement is an example in: its span is the one of the acquisition if there is one.
 func (r *report) context() context.Context {
-	if s := r.call.spans; s != nil {
+	if s := r.call.Spans; s != nil {
 		return trace.ContextWithSpan(r.ctx, s.acquire)
 	}
 	return r.ctx
 }
 
-func (t *telemetry) waited(ctx context.Context, c *call, tier Tier, d time.Duration, outcome string) {
+func (t *telemetry) waited(ctx context.Context, c *Call, in tier, outcome string) {
 	if !t.acquire.Enabled(ctx) {
 		return
 	}
-	of := t.of(c.name.tally).tiers[tier]
+	d := c.LocalWait
+	if in == tierBackend {
+		d = c.DistributedWait
+	}
+	of := t.of(c.Name.Figures).tiers[in]
 	if outcome != "acquired" {
-		of = t.with(c.name.tally, attribute.String("wllock.tier", string(tier)), attribute.String("wllock.outcome", outcome),
+		of = t.with(c.Name.Figures, attribute.String("wllock.tier", in.String()), attribute.String("wllock.outcome", outcome),
 			attribute.String("error.type", outcome))
 	}
 	t.acquire.Record(ctx, d.Seconds(), of)
