@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/hold"
+	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/outage"
 	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
@@ -16,35 +18,16 @@ import (
 // entered is what a caller inside has: a hold of its own, or a pin of the one it is nested in. If the caller was refused,
 // only fallback is set.
 type entered struct {
-	hold        *hold
+	hold        *hold.Hold
 	ctx         context.Context // for the function
 	releaseWait time.Duration   // how long to wait for the answer to the release; 0: not at all
-	fallback    func(ctx context.Context, err error) error
+	fallback    fallback
 }
 
-// run runs fn and then releases the lock, however fn ends.
+// run runs fn and then releases the lock, however fn ends. It returns the function's error, with what was wrong with the hold.
 func (e entered) run(fn func(context.Context) error) (err error) {
-	defer func() { err = e.leave(err) }()
+	defer func() { err = left(e.hold, e.hold.Leave(e.releaseWait), err) }()
 	return fn(e.ctx)
-}
-
-// leave ends the stay. It returns the function's error, with what was wrong with the hold (rule T7).
-func (e entered) leave(err error) error {
-	if !e.release() {
-		return e.hold.explain(err, e.hold.lossReasons())
-	}
-	if err != nil && e.hold.overstayed.Load() && e.hold.stopped(err) {
-		return e.hold.explain(err, []error{ErrLockTimeMax})
-	}
-	return err
-}
-
-// release reports whether the lock was held to the end.
-func (e entered) release() (kept bool) {
-	if e.releaseWait > 0 {
-		return e.hold.unpinWithin(e.releaseWait)
-	}
-	return e.hold.unpin()
 }
 
 // enter is the way in: options, key, nested guard, local queue, backend, and the limit of the stay.
@@ -58,34 +41,22 @@ func (l *Locker) enter(ctx context.Context, name, key string, opts []CallOption)
 	if err != nil {
 		return e, err
 	}
-	if r.options.sync {
-		e.releaseWait = l.settings.leaseTTL
-	}
-	if h, nested, err := within(ctx, l.observer, &r); h != nil || err != nil {
+	e.releaseWait = l.releaseWait(&r)
+	if h, nested, err := l.within(ctx, &r); h != nil || err != nil {
 		e.hold, e.ctx = h, nested
 		return e, err
 	}
-	h := new(hold)
-	h.init(l, &r)
-	h.parent = ctx
-	e.hold = h
+	e.hold = new(own).hold()
+	e.hold.Init(l.holds, ctx, &r.name.Name, r.key, r.options.mode)
 	asked := time.Now()
-	if err := l.acquire(h.began(ctx), h, &r.options, asked, r.options.deadline(asked)); err != nil {
+	if err := l.acquire(e.hold.Trace(ctx), e.hold, &r, asked, r.options.deadline(asked)); err != nil {
 		return e, err
 	}
 	if d := r.options.lockTimeMax; d > 0 {
-		h.limitBy(h.use.Began().Add(d))
+		e.hold.LimitBy(e.hold.Began().Add(d))
 	}
-	e.ctx = h.inside(h, &h.foreign)
+	e.ctx = e.hold.Inside()
 	return e, nil
-}
-
-// limitBy sets when a hold overstays that has just begun.
-func (h *hold) limitBy(at time.Time) {
-	h.limitTo(at)
-	if h.use.Least() > 0 && !at.After(h.use.Stays()) {
-		h.use.Lease().Abandon() // it lasts for as long without a renewal, and frees the lock in time if this process dies (rule N2)
-	}
 }
 
 // request is a lock that is asked for.
@@ -122,42 +93,58 @@ func (l *Locker) request(r *request, name, key string, opts []CallOption) error 
 	return nil
 }
 
-// init makes h a hold of l's for what is asked.
-func (h *hold) init(l *Locker, r *request) {
-	h.observer, h.limits = l.observer, l.limits
-	h.self.hold = h
-	h.name, h.key, h.mode = r.name, r.key, r.options.mode
-}
-
 func (l *Locker) invalid(name, key string, err error) error {
 	return &Error{Op: "acquire", Key: l.observer.Redaction.Name(l.names.system + ":" + name + ":" + key), Tier: TierLocal, Err: err}
 }
 
+// Mistakes in the program, refused before any queue. See mistake.
+var (
+	errNilContext = errors.New("wllock: context is nil")
+	errNilFunc    = errors.New("wllock: function is nil")
+)
+
+// mistake is an error with the lock that it was made with.
+func (l *Locker) mistake(err error, name, key string) error {
+	if key != "" {
+		name += ":" + l.observer.Redaction.Key(key)
+	}
+	return fmt.Errorf("%w (%s)", err, nametext.Quote(name))
+}
+
+// releaseWait is how long a caller waits for the answer to its release.
+func (l *Locker) releaseWait(r *request) time.Duration {
+	if r.options.sync {
+		return l.settings.leaseTTL
+	}
+	return 0
+}
+
 // within makes locks reentrant: it pins the open hold of the same key that the caller is nested in, and returns it with
 // the context for the function. Neither hold nor error: there is none.
-func within(ctx context.Context, of *report.Observer, r *request) (*hold, context.Context, error) { // rule L6
-	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
-		h := at.held()
-		if h.observer != of || h.key != r.key || !h.pin() {
+func (l *Locker) within(ctx context.Context, r *request) (*hold.Hold, context.Context, error) { // rule L6
+	innermost := hold.Innermost(ctx)
+	for at := innermost; at != nil; at = hold.Around(at) {
+		h := at.Hold()
+		if h.Group() != l.holds || h.Key() != r.key || !h.Pin() {
 			continue
 		}
 		var reason error
 		switch {
-		case h.lost():
-			reason = h.err()
-		case h.mode == distributed.Shared && (r.options.mode == distributed.Exclusive || r.options.permits > 0 && h.turn.Permits() == 0):
+		case h.Lost():
+			reason = h.Fault()
+		case h.Mode() == distributed.Shared && (r.options.mode == distributed.Exclusive || r.options.permits > 0 && h.Permits() == 0):
 			reason = ErrUpgrade // rules L6 and P5
-		case r.options.least > h.use.Least():
+		case r.options.least > h.Least():
 			reason = errStaysLess
-		case r.options.leads && !h.tenure.Insist(&h.use):
+		case r.options.leads && !h.Insist():
 			reason = errLeadDegraded // rule N1
 		}
 		if reason != nil {
-			h.unpin()
-			return nil, nil, &Error{Op: "acquire", Key: of.Redaction.Name(r.key), Tier: TierLocal, Err: reason}
+			h.Leave(0)
+			return nil, nil, &Error{Op: "acquire", Key: l.observer.Redaction.Name(r.key), Tier: TierLocal, Err: reason}
 		}
-		if linkOf(ctx).held() != h {
-			ctx = &nested{Context: ctx, hold: h}
+		if innermost.Hold() != h {
+			ctx = hold.Nested(ctx, h)
 		}
 		return h, ctx, nil
 	}
@@ -165,85 +152,26 @@ func within(ctx context.Context, of *report.Observer, r *request) (*hold, contex
 }
 
 // acquire takes h through both tiers. One deadline, if there is one, covers them both (rule L7).
-func (l *Locker) acquire(ctx context.Context, h *hold, c *callOptions, asked, deadline time.Time) error {
-	turn := local.Ask{Shared: c.mode == distributed.Shared, Permits: c.permits, NoWait: c.noWait, Limit: h.name.threshold(c), Deadline: deadline, Waiting: &h.name.Waiting}
+func (l *Locker) acquire(ctx context.Context, h *hold.Hold, r *request, asked, deadline time.Time) error {
+	c := &r.options
+	turn := local.Ask{
+		Shared: c.mode == distributed.Shared, Permits: c.permits, NoWait: c.noWait, Limit: r.name.threshold(c),
+		Deadline: deadline, Waiting: &r.name.Waiting,
+	}
 	if c.hopeless && !c.noWait {
-		turn.MaxAhead = h.name.MaxAhead(ctx, asked, turn.Deadline)
+		turn.MaxAhead = r.name.MaxAhead(ctx, asked, turn.Deadline)
 	}
-	err := l.queue.Enter(ctx, &h.turn, h.key, turn)
-	h.turnAt = asked
-	if h.turn.Queued() {
-		h.turnAt = time.Now()
-		h.localWait = h.turnAt.Sub(asked)
-	}
-	switch {
+	switch err := h.Queue(ctx, l.queue, turn, asked); {
 	case err == local.ErrRides:
 		return err
 	case err != nil:
-		return l.refused(ctx, h, TierLocal, ahead(turn, err), err)
+		return l.refused(ctx, h, r.name, false, ahead(turn, err), err)
 	}
-	h.tenure, h.use.Owner = h.turn.Baton(), h
-	h.pins.Store(1)
-	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Early: h.turn.Early(), Deadline: turn.Deadline,
-		Now: h.turnAt, Tag: &h.name.Name})
-	tier, err := h.begin(ctx, turn, ask)
-	if err != nil {
-		return l.refused(ctx, h, tier, turn.Limit, err)
+	ask := l.leaseFor(c, tenure.Ask{Mode: c.mode, Limit: c.permits, NoWait: c.noWait, Deadline: turn.Deadline})
+	if atBackend, err := h.Begin(ctx, turn, ask); err != nil {
+		return l.refused(ctx, h, r.name, atBackend, turn.Limit, err)
 	}
-	if c.mode == distributed.Shared && turn.Permits == 0 {
-		h.turn.Share()
-	}
-	h.gotIt()
 	return nil
-}
-
-// begin gets a lease for the holder of the turn. A shared caller that came too late for a running lease waits until it
-// has the turn alone. After an error the turn has been passed on; tier is where it happened.
-func (h *hold) begin(ctx context.Context, turn local.Ask, ask tenure.Ask) (Tier, error) {
-	for {
-		err := h.beginOnce(ctx, ask)
-		switch {
-		case err == nil:
-			return "", nil
-		case err == tenure.ErrCalled && h.join(ask):
-			return "", nil
-		case err == tenure.ErrCalled:
-			ask.Now = time.Time{}
-			continue
-		case err != tenure.ErrDrain:
-			return TierDistributed, err
-		}
-		err = h.turn.Again(ctx, turn)
-		now := time.Now()
-		h.localWait, h.turnAt, ask.Now = h.localWait+now.Sub(h.turnAt), now, now
-		if err != nil {
-			return TierLocal, err
-		}
-	}
-}
-
-// beginOnce passes the turn on if the tenure refuses the caller, and if the backend panics: its key must not be lost with
-// it. After ErrDrain and ErrCalled the caller still has the turn, after ErrCalled a second one as well.
-func (h *hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
-	pass := true
-	defer func() {
-		if !pass {
-			return
-		}
-		if ask.Limit > 0 {
-			h.passCalled()
-		}
-		h.pass()
-	}()
-	h.flight.Context = ctx
-	err := h.tenure.Begin(&h.flight, &h.use, ask)
-	if err == nil && ask.Limit > 0 && h.use.Handoff() {
-		h.turn.Arrived()
-	}
-	if pass = err != nil && err != tenure.ErrDrain && err != tenure.ErrCalled; pass {
-		err = heldBy(h.tenure, err) // before its place is left
-	}
-	return err
 }
 
 // ahead is how many others are to get their turn before it is worth trying again after a refusal.
@@ -255,11 +183,11 @@ func ahead(ask local.Ask, err error) int {
 }
 
 // refused makes the error of a caller that did not get the lock.
-func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err error) error {
+func (l *Locker) refused(ctx context.Context, h *hold.Hold, n *nameState, atBackend bool, ahead int, err error) error {
 	holder, err := holderIn(err)
-	e := &Error{Op: "acquire", Key: h.shown(), Tier: tier, LocalWait: h.localWait, Err: public(ctx, err)}
-	if tier == TierDistributed {
-		e.DistributedWait = time.Since(h.turnAt)
+	e := &Error{Op: "acquire", Key: h.Shown(), Tier: TierLocal, LocalWait: h.LocalWait(), Err: public(ctx, err)}
+	if atBackend {
+		e.Tier, e.DistributedWait = TierDistributed, time.Since(h.TurnAt())
 	}
 	e.Waited = e.LocalWait + e.DistributedWait
 	why := outcomeOf(e.Err)
@@ -267,14 +195,14 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 		e.Err = l.blame(e.Err)
 		why = outcomeOf(e.Err)
 	}
-	e.Err = l.observer.Redaction.Error(e.Err, h.key)
+	e.Err = l.observer.Redaction.Error(e.Err, h.Key())
 	switch why {
 	case report.QueueFull:
-		e.RetryAfter, e.Holder = h.name.RetryAfter(ahead), l.holderOf(h.key)
+		e.RetryAfter, e.Holder = n.RetryAfter(ahead), l.holderOf(h.Key())
 	case report.TimedOut, report.Busy, report.PastDeadline:
-		e.RetryAfter = h.name.RetryAfter(0)
-		if e.Holder = holder; tier == TierLocal {
-			e.Holder = l.holderOf(h.key)
+		e.RetryAfter = n.RetryAfter(0)
+		if e.Holder = holder; !atBackend {
+			e.Holder = l.holderOf(h.Key())
 		}
 	case report.Unavailable:
 		e.RetryAfter = l.settings.leaseTTL / 3
@@ -282,7 +210,7 @@ func (l *Locker) refused(ctx context.Context, h *hold, tier Tier, ahead int, err
 			e.RetryAfter = r.RetryAfter
 		}
 	}
-	h.refused(why, tier == TierDistributed, e.DistributedWait)
+	h.Refused(why, atBackend, e.DistributedWait)
 	return e
 }
 

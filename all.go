@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/wllock/wllock/distributed"
 )
@@ -71,35 +70,29 @@ func (l *Locker) GuardAll(resources []Resource, fn Func, opts ...CallOption) Fun
 	return func(ctx context.Context) error { return l.DoAll(ctx, resources, fn, opts...) }
 }
 
-// fallback is what WithFallback sets.
-type fallback = func(ctx context.Context, err error) error
-
 // ask notes the keys, in the common order. After an error it returns the fallback for that.
 func (b *bundle) ask(resources []Resource, opts []CallOption) (fallback, error) {
-	all := make([]member, 0, min(len(resources), maxKeys))
-	for _, r := range resources {
-		var m member
-		if err := b.locker.request(&m.request, r.Name, r.Key, opts); err != nil {
-			return m.options.fallback, err
+	all := make([]request, 0, min(len(resources), maxKeys))
+	for _, resource := range resources {
+		var r request
+		if err := b.locker.request(&r, resource.Name, resource.Key, opts); err != nil {
+			return r.options.fallback, err
 		}
-		if m.options.permits > 0 {
-			return m.options.fallback, errPermitAll // rule P5
+		if r.options.permits > 0 {
+			return r.options.fallback, errPermitAll // rule P5
 		}
-		if r.Shared {
-			m.options.mode = distributed.Shared
+		if resource.Shared {
+			r.options.mode = distributed.Shared
 		}
-		if m.options.sync {
-			m.releaseWait = b.locker.settings.leaseTTL
-		}
-		all = append(all, m)
+		all = append(all, r)
 	}
-	b.members = inOrder(all)
-	for i := range b.members {
-		if m := &b.members[i]; m.options.conflict() != nil { // of a Resource that is Shared
-			return m.options.fallback, m.options.conflict()
+	b.keys = inOrder(all)
+	for i := range b.keys {
+		if r := &b.keys[i]; r.options.conflict() != nil { // of a Resource that is Shared
+			return r.options.fallback, r.options.conflict()
 		}
 	}
-	if n := len(b.members); n == 0 || n > maxKeys {
+	if n := len(b.keys); n == 0 || n > maxKeys {
 		return b.locker.settings.defaults.with(opts).fallback,
 			wrongCount(n)
 	}
@@ -122,24 +115,3 @@ func (n wrongCount) Error() string {
 }
 
 func (wrongCount) Is(target error) bool { return target == ErrInvalidKey }
-
-// inOrder sorts by the common order and merges requests for the same key: exclusive, unless all of them are shared.
-func inOrder(all []member) []member { // rule L8
-	slices.SortFunc(all, func(a, b member) int {
-		if order := strings.Compare(a.key, b.key); order != 0 {
-			return order
-		}
-		return int(a.options.mode) - int(b.options.mode) // exclusive first
-	})
-	return slices.CompactFunc(all, func(a, b member) bool { return a.key == b.key })
-}
-
-// lastHeld returns the last key in the common order of the locks of this Locker that ctx carries, or "".
-func (l *Locker) lastHeld(ctx context.Context) (last string) {
-	for at := linkOf(ctx); at != nil; at = linkOf(at.outer()) {
-		if h := at.held(); h.observer == l.observer && h.pins.Load() > 0 {
-			last = max(last, h.key)
-		}
-	}
-	return last
-}

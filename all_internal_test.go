@@ -1,7 +1,6 @@
 package wllock
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // FuzzInOrder: each byte of the input is a request for one of a few keys, shared or not.
@@ -19,10 +17,10 @@ func FuzzInOrder(f *testing.F) {
 	f.Add([]byte{9, 8, 8, 9})
 	f.Fuzz(func(t *testing.T, asked []byte) {
 		names := []string{"a:1", "a:10", "a:2", "a-b:1", "a.b:1", "aa:1", "A:1", "a:é", "a:1:1"}
-		var all []member
+		var all []request
 		exclusive, named := map[string]bool{}, map[string]bool{}
 		for _, b := range asked {
-			m := member{request: request{key: "s:" + names[int(b>>1)%len(names)]}}
+			m := request{key: "s:" + names[int(b>>1)%len(names)]}
 			m.options.mode = distributed.Mode(b & 1)
 			named[m.key] = true
 			exclusive[m.key] = exclusive[m.key] || m.options.mode == distributed.Exclusive
@@ -34,31 +32,6 @@ func FuzzInOrder(f *testing.F) {
 			require.True(t, named[m.key])
 			require.Equal(t, exclusive[m.key], m.options.mode == distributed.Exclusive, m.key)
 		}
-		require.True(t, slices.IsSortedFunc(merged, func(a, b member) int { return strings.Compare(a.key, b.key) }))
+		require.True(t, slices.IsSortedFunc(merged, func(a, b request) int { return strings.Compare(a.key, b.key) }))
 	})
-}
-
-// The timer of LockTimeMax may fire as its hold is released. A guard nested in another key of the call is still inside.
-func TestKeyThatOverstaysAsItIsReleasedLeavesTheOthersContextAlone(t *testing.T) {
-	l, err := New("test", memlock.New())
-	require.NoError(t, err)
-	stay, left := make(chan struct{}), make(chan error)
-	var a *Held
-	require.NoError(t, l.DoAll(t.Context(), []Resource{{Name: "n", Key: "a"}, {Name: "n", Key: "b"}}, func(ctx context.Context) error {
-		a, _ = HeldKey(ctx, "n", "a")
-		inside := make(chan struct{})
-		go func() {
-			left <- l.Do(ctx, "n", "b", func(ctx context.Context) error {
-				close(inside)
-				<-stay
-				return ctx.Err()
-			})
-		}()
-		<-inside
-		return nil
-	}))
-	a.hold.overstay()
-	close(stay)
-	require.NoError(t, <-left)
-	require.NoError(t, l.Close(t.Context()))
 }

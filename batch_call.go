@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/hold"
 	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/local"
 )
@@ -23,7 +24,7 @@ import (
 //	  └─taken along ──────────────────────────────────────────────────────┴─▶ await: the end of the batch, or of the context
 type batchCaller struct {
 	local.Member
-	hold   *hold         // nil: nested
+	hold   *hold.Hold    // nil: nested
 	told   chan struct{} // of a leader: where it waits; it belongs to workers.told
 	ending ending        // written before Member.End, read by the caller after that
 }
@@ -77,23 +78,19 @@ func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, 
 	if err != nil {
 		return e, 0, err
 	}
-	if r.options.sync {
-		e.releaseWait = l.settings.leaseTTL
-	}
-	if e.hold, e.ctx, err = within(ctx, l.observer, &r); e.hold != nil || err != nil { // rule B8
+	e.releaseWait = l.releaseWait(&r)
+	if e.hold, e.ctx, err = l.within(ctx, &r); e.hold != nil || err != nil { // rule B8
 		return e, 0, err
 	}
-	h := new(hold)
-	h.init(l, &r)
+	h := new(own).hold()
 	c.hold, e.hold, e.ctx = h, h, h
-	h.parent = context.Background() // rule B8
-	h.turn.Join(&c.Member)
+	h.Init(l.holds, context.Background(), &r.name.Name, r.key, r.options.mode) // rule B8
 	asked := time.Now()
-	traced := h.began(ctx)
-	h.spans.InBatch()
-	err = l.acquire(traced, h, &r.options, asked, r.options.deadline(asked))
+	traced := h.Trace(ctx)
+	h.Join(&c.Member)
+	err = l.acquire(traced, h, &r, asked, r.options.deadline(asked))
 	if d := r.options.lockTimeMax; err == nil && d > 0 {
-		h.limitBy(h.use.Began().Add(d)) // rule B4
+		h.LimitBy(h.Began().Add(d)) // rule B4
 	}
 	return e, int(r.options.maxBatch), err
 }
@@ -101,25 +98,22 @@ func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, 
 // began starts the span of the batch that the caller leads, and returns the context for the function.
 func (c *batchCaller) began(size int) (context.Context, trace.Span) {
 	h := c.hold
-	if !h.observer.Traces() {
+	if !h.Group().Observer.Traces() {
 		return h, nil
 	}
 	callers := make([]*report.Spans, 0, size)
 	for m := range c.Batch() {
-		callers = append(callers, m.Owner.(batchWork).caller().hold.spans)
+		callers = append(callers, m.Owner.(batchWork).caller().hold.Spans())
 	}
-	return h.observer.BeganBatch(h, &h.name.Name, h.key, callers, &h.foreign)
+	return h.TraceBatch(callers)
 }
 
 // alone runs the function inside the caller's own hold, as a batch of one. Its context carries that hold, but none of the
 // caller's values, nor the locks around it, and ends with the hold's.
 func (c *batchCaller) alone(e entered) error { // rule B8
-	var outer context.Context = e.hold
-	if b := e.hold.together; b != nil {
-		outer = b
-	}
-	ctx, cancel := context.WithCancelCause(&nested{Context: context.Background(), hold: e.hold})
-	stop := afterFunc(outer, func() { cancel(context.Cause(outer)) })
+	outer := e.hold.Context()
+	ctx, cancel := context.WithCancelCause(hold.Nested(context.Background(), e.hold))
+	stop := hold.AfterFunc(outer, func() { cancel(context.Cause(outer)) })
 	e.ctx = ctx
 	return e.run(func(ctx context.Context) error {
 		returned := false
@@ -142,8 +136,8 @@ func (c *batchCaller) alone(e entered) error { // rule B8
 // await waits for the end of the batch or of the caller's context, leader and riders alike.
 func (c *batchCaller) await(ctx context.Context) error { // rule B7
 	served := c.Wait(ctx)
-	if c.rides() {
-		c.rode(ctx)
+	if c.hold.Rides() {
+		c.hold.Rode(ctx, c.Taken())
 	}
 	switch {
 	case !served:
@@ -156,26 +150,12 @@ func (c *batchCaller) await(ctx context.Context) error { // rule B7
 	return c.ending.err // rule B9
 }
 
-// rides tells a rider from a leader, which has had the turn.
-func (c *batchCaller) rides() bool { return c.hold.tenure == nil }
-
-// rode reports a rider: it waited until it was taken along.
-func (c *batchCaller) rode(ctx context.Context) {
-	h := c.hold
-	h.localWait -= h.turnAt.Sub(c.Taken())
-	h.turnAt = c.Taken()
-	if h.observer.Measures() {
-		h.observer.Rode(ctx, h.report())
-		h.observer.Left(&h.foreign)
-	}
-}
-
 // left is the error of a caller whose context has ended before its batch.
 func (c *batchCaller) left(ctx context.Context) error { // rule B7
 	h := c.hold
-	e := &Error{Op: "batch", Key: h.shown(), Tier: TierLocal, LocalWait: h.localWait, Ran: true, Err: public(ctx, ctx.Err())}
-	if !c.rides() {
-		e.DistributedWait = h.distributedWait()
+	e := &Error{Op: "batch", Key: h.Shown(), Tier: TierLocal, LocalWait: h.LocalWait(), Ran: true, Err: public(ctx, ctx.Err())}
+	if !h.Rides() {
+		e.DistributedWait = h.DistributedWait()
 	}
 	e.Waited = e.LocalWait + e.DistributedWait
 	return e
@@ -196,10 +176,10 @@ func (c *batchCaller) tell(end ending) (told int) {
 
 // closedBy joins ErrClosed with the error of a function that stopped because Close ended its context: its callers' contexts have
 // not ended, and they would not know what did.
-func (h *hold) closedBy(err error) error {
-	ended := h.endedByHold()
-	if err == nil || ended == nil || !errors.Is(err, ended.Err()) || context.Cause(ended) != ErrClosed {
+func closedBy(h *hold.Hold, err error) error {
+	ended, cause := h.Ended()
+	if err == nil || ended == nil || !errors.Is(err, ended) || cause != ErrClosed {
 		return err
 	}
-	return h.explain(err, []error{ErrClosed})
+	return explain(h, []error{ErrClosed}, err)
 }

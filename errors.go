@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/hold"
 	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
@@ -34,7 +35,7 @@ var (
 	// ErrLeaseLost: the lock was lost while it was held. It is also the cause of the function's context.
 	ErrLeaseLost = distributed.ErrLeaseLost
 	// ErrLockTimeMax: the function held the lock for longer than WithLockTimeMax. It is also the cause of its context.
-	ErrLockTimeMax = errors.New("lock held for longer than its maximum")
+	ErrLockTimeMax = hold.ErrLockTimeMax
 	// ErrUnavailable: the backend could not be reached, or refused. Its own error is wrapped beside this one.
 	ErrUnavailable = distributed.ErrUnavailable
 	// ErrInvalidKey: bad system, name or key. It is refused before any queue or network, or by the backend, which may allow
@@ -43,20 +44,6 @@ var (
 	// ErrClosed: the Locker is closed.
 	ErrClosed = errors.New("locker is closed")
 )
-
-// Mistakes in the program, refused before any queue. See mistake.
-var (
-	errNilContext = errors.New("wllock: context is nil")
-	errNilFunc    = errors.New("wllock: function is nil")
-)
-
-// mistake is an error with the lock that it was made with.
-func (l *Locker) mistake(err error, name, key string) error {
-	if key != "" {
-		name += ":" + l.observer.Redaction.Key(key)
-	}
-	return fmt.Errorf("%w (%s)", err, nametext.Quote(name))
-}
 
 // waitTimeout is the type of ErrWaitTimeout.
 type waitTimeout struct{}
@@ -176,4 +163,36 @@ func outcomeOf(err error) report.Outcome {
 		}
 	}
 	return report.Other
+}
+
+// left returns the error of a function that has left a hold, with what was wrong with that (rule T7).
+func left(h *hold.Hold, kept bool, err error) error { return explain(h, h.Reasons(kept, err), err) }
+
+// explain joins the error of a hold with its function's. Each reason is in it once: the function may have returned the
+// cause of its context, or the error of a nested guard of the same hold. Without reasons it is the function's.
+func explain(h *hold.Hold, reasons []error, err error) error {
+	if len(reasons) == 0 {
+		return err
+	}
+	var missing []error
+	for _, r := range reasons {
+		if !errors.Is(err, r) {
+			missing = append(missing, r)
+		}
+	}
+	e, explained := errors.AsType[*Error](err)
+	switch {
+	case explained && e.Ran && e.Key == h.Shown() && len(missing) == 0:
+		return err
+	case explained && e.Ran && e.Key == h.Shown():
+		return report.Join(holdError(h, missing), err)
+	case !explained && len(missing) < len(reasons):
+		return holdError(h, append(missing, err))
+	}
+	return report.Join(holdError(h, reasons), err)
+}
+
+func holdError(h *hold.Hold, reasons []error) error {
+	return &Error{Op: "hold", Key: h.Shown(), Tier: TierDistributed, Waited: h.LocalWait() + h.DistributedWait(),
+		LocalWait: h.LocalWait(), DistributedWait: h.DistributedWait(), Ran: true, Err: report.Join(reasons...), Broken: h.Broken()}
 }

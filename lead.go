@@ -92,8 +92,8 @@ func (c *candidate) term(ctx context.Context) (again bool, err error) {
 // lead runs the function and then releases the lock. kept: it was held until then.
 func (c *candidate) lead(e entered) (err error, kept bool) {
 	defer func() { // also after a panic, which goes on
-		if kept = e.release(); !kept {
-			err = e.hold.explain(err, e.hold.lossReasons())
+		if kept = e.hold.Leave(e.releaseWait); !kept {
+			err = left(e.hold, false, err)
 		}
 	}()
 	return c.fn(e.ctx), false

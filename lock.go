@@ -20,7 +20,7 @@ func (l *Locker) Acquire(ctx context.Context, name, key string, opts ...CallOpti
 	if err != nil {
 		return nil, err
 	}
-	return &Lock{Held: e.hold.self, ctx: e.ctx}, nil
+	return &Lock{Held: Held{e.hold}, ctx: e.ctx}, nil
 }
 
 // Context descends from that of Acquire, carries the lock (HeldFrom), and ends when the lock is lost.
@@ -32,19 +32,16 @@ func (k *Lock) Context() context.Context { return k.ctx }
 // expires. Repeated calls do nothing and return nil, or ErrLeaseLost as before.
 func (k *Lock) Release(ctx context.Context) error {
 	if k.released.Swap(true) {
-		if k.hold.lostLease.Load() {
-			return k.hold.lossError()
-		}
-		return nil
+		return left(k.hold, !k.hold.MarkedLost(), nil)
 	}
-	kept, err := k.hold.unpinAndWait(ctx) // rule T5
+	kept, err := k.hold.LeaveAndWait(ctx) // rule T5
 	switch {
 	case !kept:
-		k.hold.lostLease.Store(true) // also if only the clocks knew
-		return k.hold.lossError()
+		k.hold.MarkLost()
+		return left(k.hold, false, nil)
 	case err != nil:
-		return &Error{Op: "release", Key: k.hold.shown(), Tier: TierDistributed, Ran: true,
-			Err: k.hold.observer.Redaction.Error(public(ctx, err), k.hold.key)}
+		return &Error{Op: "release", Key: k.hold.Shown(), Tier: TierDistributed, Ran: true,
+			Err: k.hold.Group().Observer.Redaction.Error(public(ctx, err), k.hold.Key())}
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/deadline"
+	"github.com/wllock/wllock/internal/hold"
 	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/nametext"
 	"github.com/wllock/wllock/internal/outage"
@@ -27,8 +27,8 @@ type Locker struct {
 	names    names
 	queue    *local.Queue[*tenure.Tenure]
 	tenures  *tenure.Group
-	limits   *deadline.Set[*hold] // when each hold overstays, or has stayed for long enough
-	workers  workers              // run batch functions
+	holds    *hold.Group // what they share
+	workers  workers     // run batch functions
 	observer *report.Observer
 }
 
@@ -79,11 +79,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	err := l.observer.Watch(reports, l.state())
 	l.tenures = tenure.NewGroup(l.tenureConfig())
 	l.queue = local.New(l.tenures.New)
-	l.limits = deadline.New(func(_ time.Time, due []*hold) {
-		for _, h := range due {
-			h.due()
-		}
-	})
+	l.holds = hold.NewGroup(l.observer)
 	return l, err
 }
 
@@ -171,13 +167,13 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 	l.tenures.Close()
 	for _, t := range l.inUse() {
 		t.EndLinger()
-		t.Stayers(func(o tenure.Owner) { o.(*hold).endStay() })
+		t.Stayers(func(o tenure.Owner) { o.(*hold.Hold).EndStay() })
 	}
 	err := l.drained(ctx)
 	if running := l.workers.close(ctx); err == nil {
 		err = running
 	}
-	l.limits.Close()
+	l.holds.Close()
 	l.tenures.Stop()
 	l.observer.Inquired(ctx)
 	return report.Join(err, l.disconnect(ctx), l.observer.Close(ctx))
@@ -233,9 +229,9 @@ func (l *Locker) abandon(ctx context.Context) error { // rule T8
 	var held []string
 	for _, t := range l.inUse() {
 		t.Abandon(func(o tenure.Owner) {
-			h := o.(*hold)
-			held = append(held, h.key)
-			h.context().end(ErrClosed)
+			h := o.(*hold.Hold)
+			held = append(held, h.Key())
+			h.End(ErrClosed)
 		})
 	}
 	for i, key := range held { // when no mutex is held
@@ -269,4 +265,9 @@ func (l *Locker) inUse() []*tenure.Tenure {
 	var all []*tenure.Tenure
 	l.queue.Each(func(_ string, _ int, t *tenure.Tenure, _ int) { all = append(all, t) })
 	return all
+}
+
+// Format implements fmt.Formatter: it prints the system, and none of the fields, which other goroutines write.
+func (l *Locker) Format(s fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(s, "wllock.Locker(%s)", l.names.system)
 }

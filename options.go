@@ -262,9 +262,12 @@ type callOptions struct {
 	sync        bool
 	leads       bool  // the call is Lead's
 	permits     int32 // Permits; 0: none
-	fallback    func(ctx context.Context, err error) error
+	fallback    fallback
 	err         error // the first wrong option
 }
+
+// fallback is what WithFallback sets.
+type fallback = func(ctx context.Context, err error) error
 
 // deadline is when a call that began at asked has waited for long enough; zero: only its context says when.
 func (c *callOptions) deadline(asked time.Time) time.Time {

@@ -2,7 +2,6 @@ package wllock
 
 import (
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -85,50 +84,4 @@ func ttlFor(d, ttl time.Duration) time.Duration { // rule N2
 	window := d + distributed.HeartbeatInterval(ttl)
 	window += 2 * distributed.Drift(window) // twice: of the sum, and for what rounding takes
 	return max(ttl, 2*window)
-}
-
-// stay reports that the lock stays taken although its function has returned: the hold ends when the time has come, or with its lease.
-func (h *hold) stay(now time.Time) bool { // rule N2
-	if h.use.Least() == 0 || h.together != nil && h.together.innermost.Load() == nil { // a DoAll that has failed, whose function has not run
-		return false
-	}
-	h.limitTo(h.use.Stays()) // before Stay: from then on LeaseLost may come, and takes it back
-	if !h.tenure.Stay(&h.use, now) {
-		h.limits.Remove(&h.limit)
-		return false
-	}
-	if h.tenure.Closed() || !time.Now().Before(h.use.Stays()) { // Close or the timer may have looked for us before
-		h.endStay()
-	}
-	return true
-}
-
-// due is called by the timer. It may come late, as the last function returns: then the hold has not overstayed, and out sees to the rest.
-func (h *hold) due() {
-	switch {
-	case h.pins.Load() > 0:
-		h.overstay()
-	case h.tenure.Staying(&h.use) && !time.Now().Before(h.use.Stays()):
-		h.endStay()
-	}
-}
-
-// endStay ends a hold that stayed. The timer and Close may both come here, and LeaseLost may be first: End has one winner.
-func (h *hold) endStay() { // rule N3
-	now := time.Now()
-	if in, _ := h.tenure.End(&h.use, now); in {
-		h.limits.Remove(&h.limit)
-		h.ended(now, false)
-		h.pass()
-	}
-}
-
-// stayLost is LeaseLost for a hold that stayed: its function has returned, and its caller is told nothing any more.
-func (h *hold) stayLost() {
-	h.limits.Remove(&h.limit)
-	now := time.Now()
-	h.ended(now, false)
-	h.observer.Warn(h.outside(), "lock lost after its function has returned, and before WithHoldAtLeast has passed: others may run it again",
-		&h.name.Name, h.key, slog.Uint64("fence", h.use.Fence()), slog.Duration("held", now.Sub(h.use.Began())))
-	h.pass()
 }

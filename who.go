@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/hold"
 	"github.com/wllock/wllock/internal/report"
 	"github.com/wllock/wllock/internal/tenure"
 )
@@ -33,31 +34,11 @@ func (l *Locker) Inspect(ctx context.Context, name, key string) (distributed.Ins
 	return found, nil
 }
 
-// blocked is an error of the tenures with the holder that kept the caller out.
-type blocked struct {
-	error
-	by string
-}
-
-func (b blocked) Unwrap() error { return b.error }
-
-// heldBy adds the holder to the error of a caller that the lock's holder kept out, if the tenure knows it and the error does not
-// say it (rule T11).
-func heldBy(t *tenure.Tenure, err error) error {
-	if err != tenure.ErrTimeout && err != distributed.ErrHeld && err != context.DeadlineExceeded { //nolint:errorlint // with more beside it, it is the backend that kept it out
-		return err
-	}
-	if holder := t.Holder(); holder != "" {
-		return blocked{err, holder}
-	}
-	return err
-}
-
 // holderIn takes the holder out of an error.
 func holderIn(err error) (holder string, rest error) {
 	switch e := err.(type) { //nolint:errorlint // what a decorator has wrapped stays as it is
-	case blocked:
-		return instanceOf(e.by), e.error
+	case hold.Blocked:
+		return instanceOf(e.By), e.Unwrap()
 	case *distributed.HeldError:
 		return instanceOf(e.Holder), ErrHeld
 	}

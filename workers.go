@@ -51,15 +51,12 @@ func (p *workers) get() *worker {
 
 // lead makes c, which has the lock, the leader of a batch, and starts that.
 func (w *worker) lead(e entered, c *batchCaller, max int) {
-	h := c.hold
 	told, ok := w.of.told.Get().(chan struct{})
 	if !ok {
 		told = make(chan struct{}, 1)
 	}
 	c.told = told
-	w.entered, w.leader, w.size = e, c, h.turn.Take(max, told, time.Now())
-	h.tenure.Lead(&h.use, w.size)
-	h.observer.Batched(&h.name.Name, w.size)
+	w.entered, w.leader, w.size = e, c, c.hold.Lead(max, told)
 	if w.active {
 		w.wake <- struct{}{}
 		return
@@ -101,14 +98,13 @@ func (w *worker) serve() {
 
 // run runs the function, and releases the lock.
 func (w *worker) run(leader *batchCaller) error {
-	h := leader.hold
 	ctx, span := leader.began(w.size)
 	failed := true
-	defer func() { h.observer.EndedBatch(span, failed) }()
+	defer func() { leader.hold.Group().Observer.EndedBatch(span, failed) }()
 	w.entered.ctx = ctx
 	err := w.entered.run(func(ctx context.Context) error { return leader.Owner.(batchWork).work(ctx, w.size) })
 	failed = err != nil
-	return h.closedBy(err)
+	return closedBy(leader.hold, err)
 }
 
 // rest waits for the next batch. false: there will be none.

@@ -148,8 +148,16 @@ var rooms = []room{
 		knows: []string{"internal/nametext", "distributed"}, imports: []string{"go.opentelemetry.io/otel"}, sealed: telemetry,
 	},
 	{
+		path: "internal/hold", what: "what happens inside a lock: one caller's turn, lease and context, and its one way out",
+		knows:   []string{"local", "internal/heldkey", "internal/deadline", "distributed", "internal/tenure", "internal/outage", "internal/report"},
+		imports: []string{"go.opentelemetry.io/otel/trace"}, sealed: telemetry,
+	},
+	{
 		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",
-		knows:   []string{"local", "internal/nametext", "internal/heldkey", "internal/deadline", "internal/identity", "internal/outage", "internal/report", "internal/tenure", "distributed"},
+		knows: []string{
+			"local", "internal/nametext", "internal/identity", "internal/outage", "internal/report", "internal/tenure", "internal/hold",
+			"distributed",
+		},
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
 

@@ -1,4 +1,4 @@
-package wllock
+package hold
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// holdContext is the context that a guarded function runs with. It follows the caller's context and ends by itself when
+// ownContext is the context that a guarded function runs with. It follows the caller's context and ends by itself when
 // the lock is lost. It is a part of the hold, so that a guarded call makes one allocation for both; a channel and an
 // AfterFunc on the caller's context are made only for a function that asks for Done.
 //
@@ -21,7 +21,7 @@ import (
 // the hold stores its own end there, and whoever first sees that the parent has ended, the hold or a reader, stores the parent. So a
 // reader has never seen an end that loses. One gap is left: context.Cause asks for a value, and then for the cause in it. If both ends come
 // between these two steps, it may return the cause of the one that has lost.
-type holdContext struct {
+type ownContext struct {
 	parent context.Context
 	ended  atomic.Pointer[endedContext] // nil: nobody has seen an end yet; set once
 
@@ -30,22 +30,6 @@ type holdContext struct {
 	closed  bool // the hold has ended; done is kept only for derived contexts
 	stop    func() bool
 	derived map[*derivedContext]struct{}
-}
-
-// afterFunc is context.AfterFunc for a parent that may follow an outer hold's context through contexts that only carry
-// values. For those, package context would keep a goroutine until stop is called, which is, for a context that has been closed, when it
-// is collected. f may be called by the goroutine that ends the outer hold's context.
-func afterFunc(parent context.Context, f func()) (stop func() bool) {
-	at := linkOf(parent)
-	for n, ok := at.(*nested); ok; n, ok = at.(*nested) {
-		at = linkOf(n.Context)
-	}
-	if at != nil {
-		if outer := at.held().context(); outer.Done() == parent.Done() { // nothing between them ends earlier
-			return outer.AfterFunc(f)
-		}
-	}
-	return context.AfterFunc(parent, f)
 }
 
 // endedContext wraps the context that has ended: the parent, or, of a hold that has ended, a standard context that carries the
@@ -59,10 +43,10 @@ type endedContext struct {
 type derivedContext struct{ cancel func() }
 
 // Deadline implements context.Context.
-func (c *holdContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+func (c *ownContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
 // over returns what has ended the context; nil: nothing has.
-func (c *holdContext) over() *endedContext {
+func (c *ownContext) over() *endedContext {
 	if e := c.ended.Load(); e != nil {
 		return e
 	}
@@ -74,7 +58,7 @@ func (c *holdContext) over() *endedContext {
 }
 
 // endedByHold returns the context that the hold has ended this one with; nil: it has not, or the parent has ended before.
-func (c *holdContext) endedByHold() *endedContext {
+func (c *ownContext) endedByHold() *endedContext {
 	if e := c.ended.Load(); e != nil && e.byHold {
 		return e
 	}
@@ -82,7 +66,7 @@ func (c *holdContext) endedByHold() *endedContext {
 }
 
 // Err implements context.Context.
-func (c *holdContext) Err() error {
+func (c *ownContext) Err() error {
 	if e := c.over(); e != nil {
 		return e.Err()
 	}
@@ -90,7 +74,7 @@ func (c *holdContext) Err() error {
 }
 
 // Done implements context.Context.
-func (c *holdContext) Done() <-chan struct{} {
+func (c *ownContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch e := c.over(); {
@@ -101,14 +85,14 @@ func (c *holdContext) Done() <-chan struct{} {
 	case c.done == nil:
 		c.done = make(chan struct{})
 		if c.parent.Done() != nil {
-			c.stop = afterFunc(c.parent, c.parentEnded)
+			c.stop = AfterFunc(c.parent, c.parentEnded)
 		}
 	}
 	return c.done
 }
 
 // value is Value without the hold's own key. context.Cause asks it for the context that has the cause, so it is a reader of the end.
-func (c *holdContext) value(key any) any {
+func (c *ownContext) value(key any) any {
 	if e := c.over(); e != nil {
 		return e.Value(key)
 	}
@@ -116,7 +100,7 @@ func (c *holdContext) value(key any) any {
 }
 
 // AfterFunc lets package context derive from this context without a goroutine for each derived one.
-func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
+func (c *ownContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over() != nil {
@@ -124,7 +108,7 @@ func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 		return func() bool { return false }
 	}
 	if c.closed {
-		return afterFunc(c.parent, f)
+		return AfterFunc(c.parent, f)
 	}
 	d := &derivedContext{cancel: f}
 	if c.derived == nil {
@@ -135,7 +119,7 @@ func (c *holdContext) AfterFunc(f func()) (stop func() bool) {
 }
 
 // end ends the context, and all derived from it, with a cause of the hold's.
-func (c *holdContext) end(cause error) {
+func (c *ownContext) end(cause error) {
 	c.mu.Lock()
 	if c.closed || c.over() != nil {
 		c.mu.Unlock()
@@ -155,7 +139,7 @@ func (c *holdContext) end(cause error) {
 }
 
 // parentEnded ends what follows the caller's context.
-func (c *holdContext) parentEnded() {
+func (c *ownContext) parentEnded() {
 	c.mu.Lock()
 	if e := c.over(); e != nil && e.byHold {
 		c.mu.Unlock()
@@ -170,7 +154,7 @@ func (c *holdContext) parentEnded() {
 
 // finish closes the channel that Done has returned, and returns the derived contexts. Later calls of Done return the
 // channel of what has ended. The caller holds mu.
-func (c *holdContext) finish() map[*derivedContext]struct{} {
+func (c *ownContext) finish() map[*derivedContext]struct{} {
 	derived := c.derived
 	if c.done != nil {
 		close(c.done)
@@ -180,7 +164,7 @@ func (c *holdContext) finish() map[*derivedContext]struct{} {
 }
 
 // close makes the context behave as the caller's again.
-func (c *holdContext) close() {
+func (c *ownContext) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
@@ -188,7 +172,7 @@ func (c *holdContext) close() {
 }
 
 // forget is called when a derived context ends. It reports whether that came before the end of this one.
-func (c *holdContext) forget(d *derivedContext) bool {
+func (c *ownContext) forget(d *derivedContext) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, was := c.derived[d]
@@ -201,18 +185,18 @@ func (c *holdContext) forget(d *derivedContext) bool {
 
 // weaken makes the AfterFunc on the caller's context keep only the channel that Done has returned, and not c. With derived
 // contexts it stays as it is. The caller holds mu.
-func (c *holdContext) weaken() {
+func (c *ownContext) weaken() {
 	if len(c.derived) > 0 || c.stop == nil || !c.stop() { // !c.stop(): parentEnded is about to close the channel
 		return
 	}
 	done := c.done
-	stop := afterFunc(c.parent, func() { close(done) })
+	stop := AfterFunc(c.parent, func() { close(done) })
 	runtime.AddCleanup(c, func(stop func() bool) { stop() }, stop)
 	c.stop = nil
 }
 
 // unwatch stops the AfterFunc on the caller's context. The caller holds mu.
-func (c *holdContext) unwatch() {
+func (c *ownContext) unwatch() {
 	if c.stop != nil {
 		c.stop()
 	}

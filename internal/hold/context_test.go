@@ -1,4 +1,4 @@
-package wllock
+package hold
 
 import (
 	"context"
@@ -31,7 +31,7 @@ var errParent = errors.New("the parent's cause")
 func TestTheEndThatWasSeenFirstStays(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	parent := &glimpsed{Context: ctx, cancel: cancel}
-	c := new(bundle)
+	c := new(All)
 	c.parent = parent
 	derived, stop := context.WithCancel(c)
 	defer stop()
@@ -51,7 +51,7 @@ func TestTheEndThatWasSeenFirstStays(t *testing.T) {
 // The other way round, too.
 func TestTheEndOfTheHoldStays(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := new(bundle)
+	c := new(All)
 	c.parent = ctx
 	done := c.Done()
 	c.end(ErrLockTimeMax)
