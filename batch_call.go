@@ -20,12 +20,12 @@ import (
 //
 //	join ──nested in its own hold──▶ alone: runs the function under that, in the caller's goroutine
 //	  ├─error──▶ fallback
-//	  ├─has the lock──▶ leads: Turn.Take, and a worker runs the function ─┐
+//	  ├─has the lock──▶ leads: Turn.Take, and run does the work ──────────┐
 //	  └─taken along ──────────────────────────────────────────────────────┴─▶ await: the end of the batch, or of the context
 type batchCaller struct {
 	local.Member
 	hold   *hold.Hold    // nil: nested
-	told   chan struct{} // of a leader: where it waits; it belongs to workers.told
+	told   chan struct{} // of a leader: where it waits; it belongs to Locker.told
 	ending ending        // written before Member.End, read by the caller after that
 }
 
@@ -54,8 +54,8 @@ func (l *Locker) batch(ctx context.Context, name, key string, opts []CallOption,
 	case c.hold == nil:
 		return c.alone(e)
 	default:
-		l.workers.get().lead(e, c, max)
-		defer func() { l.workers.told.Put(c.told) }() // empty, and nobody sends there: either the value came, or the leader has left
+		l.lead(e, c, max)
+		defer func() { l.told.Put(c.told) }() // empty, and nobody sends there: either the value came, or the leader has left
 	}
 	return c.await(ctx)
 }
@@ -95,14 +95,62 @@ func (l *Locker) join(ctx context.Context, name, key string, opts []CallOption, 
 	return e, int(r.options.maxBatch), err
 }
 
-// began starts the span of the batch that the caller leads, and returns the context for the function.
-func (c *batchCaller) began(size int) (context.Context, trace.Span) {
-	h := c.hold
+// run is a batch under way, on a goroutine of Locker.batches, which its hold owns: the callers wait for the end of the function, and
+// Close waits for all.
+type run struct {
+	entered entered // of the leader
+	leader  *batchCaller
+	size    int
+}
+
+// lead makes c, which has the lock, the leader of a batch, and starts that.
+func (l *Locker) lead(e entered, c *batchCaller, max int) {
+	told, ok := l.told.Get().(chan struct{})
+	if !ok {
+		told = make(chan struct{}, 1)
+	}
+	c.told = told
+	l.batches.Do(run{e, c, c.hold.Lead(max, told)})
+}
+
+// do runs the batch. Both tiers are released before the callers are told, however the function ends.
+func (r run) do() {
+	returned := false
+	var end ending
+	defer func() {
+		if !returned { // rule B10
+			end.exited = true
+			if v := recover(); v != nil {
+				end = ending{panicked: newBatchPanic(v)}
+			}
+		}
+		if r.leader.tell(end) == 0 && end.panicked != nil {
+			panic(end.panicked) // nobody else would notice
+		}
+	}()
+	end.err = r.work()
+	returned = true
+}
+
+// work runs the function, and releases the lock.
+func (r run) work() error {
+	ctx, span := r.trace()
+	failed := true
+	defer func() { r.leader.hold.Group().Observer.EndedBatch(span, failed) }()
+	r.entered.ctx = ctx
+	err := r.entered.run(func(ctx context.Context) error { return r.leader.Owner.(batchWork).work(ctx, r.size) })
+	failed = err != nil
+	return closedBy(r.leader.hold, err)
+}
+
+// trace starts the span of the batch, and returns the context for the function.
+func (r run) trace() (context.Context, trace.Span) {
+	h := r.leader.hold
 	if !h.Group().Observer.Traces() {
 		return h, nil
 	}
-	callers := make([]*report.Spans, 0, size)
-	for m := range c.Batch() {
+	callers := make([]*report.Spans, 0, r.size)
+	for m := range r.leader.Batch() {
 		callers = append(callers, m.Owner.(batchWork).caller().hold.Spans())
 	}
 	return h.TraceBatch(callers)

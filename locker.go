@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/crew"
 	"github.com/wllock/wllock/internal/hold"
 	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/nametext"
@@ -28,7 +30,8 @@ type Locker struct {
 	queue    *local.Queue[*tenure.Tenure]
 	tenures  *tenure.Group
 	holds    *hold.Group // what they share
-	workers  workers     // run batch functions
+	batches  *crew.Crew[run]
+	told     sync.Pool // of chan struct{}: where leaders of batches wait, who give them back when nobody sends there any more
 	observer *report.Observer
 }
 
@@ -80,6 +83,7 @@ func New(system string, backend distributed.Backend, opts ...Option) (*Locker, e
 	l.tenures = tenure.NewGroup(l.tenureConfig())
 	l.queue = local.New(l.tenures.New)
 	l.holds = hold.NewGroup(l.observer)
+	l.batches = crew.New(run.do)
 	return l, err
 }
 
@@ -170,8 +174,8 @@ func (l *Locker) Close(ctx context.Context) error { // rule T8
 		t.Stayers(func(o tenure.Owner) { o.(*hold.Hold).EndStay() })
 	}
 	err := l.drained(ctx)
-	if running := l.workers.close(ctx); err == nil {
-		err = running
+	if running := l.batches.Close(ctx); err == nil && running != nil { // those that still run have lost their locks
+		err = fmt.Errorf("wllock: close: a batch function that has lost its lock has not returned: %w", running)
 	}
 	l.holds.Close()
 	l.tenures.Stop()

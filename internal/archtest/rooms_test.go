@@ -152,11 +152,12 @@ var rooms = []room{
 		knows:   []string{"local", "internal/heldkey", "internal/deadline", "distributed", "internal/tenure", "internal/outage", "internal/report"},
 		imports: []string{"go.opentelemetry.io/otel/trace"}, sealed: telemetry,
 	},
+	{path: "internal/crew", what: "goroutines that stay for the next job", sealed: nothing},
 	{
 		path: ".", what: "package wllock: Locker, Do, Guard, Wrap, Acquire",
 		knows: []string{
 			"local", "internal/nametext", "internal/identity", "internal/outage", "internal/report", "internal/tenure", "internal/hold",
-			"distributed",
+			"internal/crew", "distributed",
 		},
 		imports: []string{"go.opentelemetry.io/otel"}, sealed: underRoot,
 	},
