@@ -77,7 +77,8 @@ type Standing struct {
 	Wanted    bool          // of a grant: another instance was refused the lock, and does not wait. Or it could not say so
 	Told      bool          // of a refusal: the holder knows of it
 	Holder    string        // whom the attempt waits for, or who refused it. "": not known
-	Next      time.Duration // when to look again without an event. 0: after the usual time. Or Never. A Renewer's grant is renewed then
+	Next      time.Duration // when to look again without an event. 0: after the usual time. Or Never
+	RenewIn   time.Duration // of a Renewer's grant: when to renew it first, for a driver whose renewals look. 0: when a third of its window has passed
 
 	claimed bool // a grant was
 }

@@ -38,8 +38,8 @@ func newLease[W any](a *Attempt[W], s Standing) *lease[W] {
 		until = earlier(until, session.Until())
 	} else {
 		claim = earlier(claim, until.Add(-a.b.renewer.ClaimTime(a)))
-		if s.Next > 0 { // there are no looks: renewals tell
-			claim, s.Next = earlier(claim, s.Sent.Add(s.Next)), Never
+		if s.RenewIn > 0 {
+			claim = earlier(claim, s.Sent.Add(s.RenewIn))
 		}
 	}
 	l.SetContended(s.Contended)

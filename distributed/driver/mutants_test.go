@@ -27,6 +27,11 @@ var mutants = []judge.Mutant{
 		"case !@ && l.a.Unread():", schedules,
 	},
 	{
+		"a lease that is renewed is not looked at", "lease.go",
+		"a.plan(s.Next)\n\treturn l",
+		"if !@ || a.Lane.session != nil {\n\t\ta.plan(s.Next)\n\t}\n\treturn l", races,
+	},
+	{
 		"a late grant is not claimed", "renew.go",
 		"return r != nil &&",
 		"return !@ && r != nil &&", schedules,

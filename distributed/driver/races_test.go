@@ -490,6 +490,30 @@ func TestAClaimThatIsNotAnsweredIsDropped(t *testing.T) {
 	})
 }
 
+// A driver that renews its leases may look at them, too, and says of a grant when to do either first.
+func TestAGrantIsLookedAtAndRenewedWhenItsDriverSays(t *testing.T) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		start, looked, renewed := time.Now(), time.Duration(0), time.Duration(0)
+		s.look = func(some []*Attempt[string]) { looked = time.Since(start); some[0].LookIn(time.Hour) }
+		s.renew = func(a *Attempt[string]) {
+			if renewed == 0 {
+				renewed = time.Since(start)
+			}
+			a.Renewed(time.Now(), false)
+		}
+		s.enter = func(*Attempt[string], *Prev[string]) (Standing, error) {
+			return Standing{Kind: Granted, Sent: time.Now(), Next: 20 * time.Millisecond, RenewIn: 30 * time.Millisecond}, nil
+		}
+		l := s.lease(t, nil)
+		time.Sleep(dropTTL / 2)
+		synctest.Wait()
+		require.Equal(t, 20*time.Millisecond, looked)
+		require.GreaterOrEqual(t, renewed, 30*time.Millisecond)
+		require.Less(t, renewed, dropTTL/6)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
 // A grant can be pushed before the answer that the request has a place. It lasts from when the request was made.
 func TestAGrantCanBeQuickerThanTheAnswer(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {

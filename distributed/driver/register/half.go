@@ -99,7 +99,7 @@ func (w *wire) stands(a *attempt, l *lock, changed bool) driver.Standing {
 	}
 	switch {
 	case owner:
-		return driver.Standing{Kind: driver.Granted, Contended: l.wanted(a.Instance), Next: shortestLook}
+		return driver.Standing{Kind: driver.Granted, Contended: l.wanted(a.Instance), Next: driver.Never, RenewIn: shortestLook} // renewals look
 	case ahead >= 0:
 		return driver.Standing{Kind: driver.Queued, Holder: l.holder(), Next: w.interval(now)}
 	}
