@@ -75,6 +75,15 @@ var parts = []struct {
 		s.hold(l)
 		release(s.t, other)
 	}},
+	{"a writer that becomes a reader", func(*scene) distributed.Lease { return nil }, func(s *scene, _ distributed.Lease) {
+		l := s.enter(request(s.key, kept))
+		if l == nil {
+			return
+		}
+		d, _ := distributed.As[distributed.Downgrader](l)
+		s.call("downgrade", func(ctx context.Context) error { return d.Downgrade(ctx) })
+		s.drop(l)
+	}},
 	{"a dead holder", func(s *scene) distributed.Lease {
 		l := s.lend(request(s.key, func(r *distributed.Request) { r.TTL = time.Second }))
 		l.Abandon()

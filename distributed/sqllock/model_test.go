@@ -119,6 +119,9 @@ func (m *model) step(rnd *rand.Rand) {
 	case u.waiting:
 	case u.lease == nil || what < 3:
 		m.enter(u, mode, limit, what == 0 || what == 4)
+	case what == 3 && u.mode == distributed.Exclusive:
+		require.NoError(m.t, u.lease.(distributed.Downgrader).Downgrade(context.Background()))
+		u.mode = distributed.Shared
 	case what == 4:
 		require.NoError(m.t, u.lease.Refill(context.Background()))
 	default:
@@ -127,7 +130,8 @@ func (m *model) step(rnd *rand.Rand) {
 	}
 }
 
-// A lock behaves as the model says, though statements and answers are lost. The lost answer of a Refill ends nothing.
+// A lock behaves as the model says, though statements and answers are lost. The lost answer of a Refill or a Downgrade ends
+// nothing.
 func TestModel(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		rnd := testseed.Rand(t)
