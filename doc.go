@@ -56,3 +56,19 @@
 // TTL, the longest in use, without the backend, the callers of one process exclude each other, and no others. See Held.Degraded
 // and docs/outage.md.
 package wllock
+
+// A call's way through the rooms: what each does with it, and what it touches. docs/design.md has the same, and the rules.
+//
+//	1  wllock   names, options, key. In a hold of its own of that key? (L6) ──▶ fn     settings
+//	2  report   the span begins, if there is a tracer (T10)                            figures, queued reports
+//	3  local    full? (L2) ──▶ ErrQueueFull. Waits (L1), may give up (L3) ──▶ TURN     the shard's mutex
+//	4  tenure   a lease at hand that may serve one more? (T2) ──▶ 7                    the Tenure's mutex
+//	5  outage   backend away? (O1, O4) ──▶ refused, or degraded                        the judge's mutex
+//	6  backend  Enter(prev) ──▶ LEASE, or PLACE ── grant ──▶ LEASE (C1)                the attempt's mutex
+//	7  hold     FENCE (T4), context (T6). fn runs, that of a batch in crew             the hold's context
+//	8  hold     the last function has returned. Stays? (N2)
+//	9  tenure   End, unless LeaseLost was first (T6)                                   the Tenure's mutex
+//	10 report   what is counted, and measured if there is a meter                      figures, queued reports
+//	11 local    somebody waits? TURN ──▶ 4 of the next caller                           the shard's mutex
+//	12 tenure   nobody does: the lease lingers, or goes back (T5)
+//	13 wllock   fn's error, with what was wrong (T7)

@@ -31,6 +31,15 @@ func (a *Ask) kind() kind {
 
 // lane is what one permit holds: a turn beside others, with a baton of its own. Lane 0 of a key is that of its exclusive and
 // shared callers. A lane is in use as long as it has a holder or is pinned; then it goes to the shard's spare ones.
+//
+// What the baton of a lane has may be used again before the next in line needs it. So who waits elsewhere for the like may get it first:
+//
+//	fellow: lane 1, and what it needs      caller: lane 2, waits elsewhere (Await)      first in line
+//	  │ Offer ── lane 1 ──────────────────▶ │ Received: it has both lanes                 │
+//	  gone                                  │ Swap: works in lane 1                       │
+//	                                        │ Pass ── lane 2, whose wait goes on ───────▶ │ waits there
+//
+// If lane 1 does not serve the caller after all, or its wait has ended otherwise, it keeps lane 2 and passes lane 1 on.
 type lane[B any] struct {
 	shard *shard[B] // never changes
 	index int
@@ -44,7 +53,7 @@ type lane[B any] struct {
 	// Of permits, guarded by the shard's mutex as well:
 	holder *Turn[B]
 	ticket uint64        // grows with each caller that got a lane: the order in which they came
-	passed *lane[B]      // of a fellow, and the holder's as well by now: see Offer
+	passed *lane[B]      // handed over by a fellow, and not received yet
 	called chan struct{} // receives one value when passed is set; kept with the lane
 }
 
@@ -335,7 +344,7 @@ func (t *Turn[B]) Arrived() {
 	}
 }
 
-// Aside is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. Called must follow, however the wait ends.
+// Aside is for the holder of a permit that waits elsewhere for what the baton of its lane lacks. Received must follow, however the wait ends.
 func (t *Turn[B]) Aside() {
 	if s := t.lockPermit(); s != nil {
 		t.lane.become(aside)
@@ -352,7 +361,7 @@ func (l *lane[B]) become(s stage) {
 }
 
 // Await is Aside for a caller that takes a fellow's lane instead. The channel receives a value when a
-// fellow has passed it a lane: see Offer. Called must follow, however the wait ends.
+// fellow has handed it a lane: see Offer. Received must follow, however the wait ends.
 func (t *Turn[B]) Await() <-chan struct{} {
 	s := t.lockPermit()
 	if s == nil {
@@ -374,36 +383,12 @@ func (e *entry[B]) awaits(l *lane[B]) (int, bool) {
 	return slices.BinarySearchFunc(e.awaiting, l.ticket, func(l *lane[B], ticket uint64) int { return cmp.Compare(l.ticket, ticket) })
 }
 
-// Called ends what Await or Aside has begun, if it has. It reports whether a fellow has passed its lane: the caller then has two, and
-// must call Trade. It may be called at any time by the holder of a turn.
-func (t *Turn[B]) Called() bool {
-	s := t.lockPermit()
-	if s == nil {
-		return false
-	}
-	defer s.mu.Unlock()
-	e, l := t.lane.entry, t.lane
-	l.become(atWork)
-	if i, found := e.awaits(l); found {
-		e.awaiting = slices.Delete(e.awaiting, i, i+1)
-		return false
-	}
-	if l.passed == nil {
-		return false
-	}
-	select {
-	case <-l.called:
-	default: // received before
-	}
-	return true
-}
-
-// Offer passes a lane whose baton is fit for use to the fellow that has waited longest for one elsewhere (see Await), and came
+// Offer hands a lane whose baton is fit for use over to the fellow that has waited longest for one elsewhere (see Await), and came
 // before all that wait in line. It reports false if there is none, or its limit is smaller than that of t: then the caller
 // still has its turn.
 //
-// The fellow keeps its own lane as well, until it has traded. Of Offer and the end of its wait, the first under the mutex wins.
-// What was passed too late is passed on by Called's caller.
+// The fellow keeps its own lane as well. Of Offer and the end of its wait, the first under the mutex wins. What comes too late is passed
+// on by Received's caller.
 func (t *Turn[B]) Offer() bool { // rule P2
 	s := t.lockPermit()
 	if s == nil {
@@ -421,28 +406,40 @@ func (t *Turn[B]) Offer() bool { // rule P2
 	return true
 }
 
-// Trade gives t the lane that was passed to it, and makes other, which is not in use, the turn of the lane that it had.
-func (t *Turn[B]) Trade(other *Turn[B]) {
-	s := t.lock()
+// Received ends what Await or Aside has begun, if it has. It returns the turn of the lane that a fellow has handed over meanwhile: the
+// caller has two then, works with one of them, and passes the other on. nil: there is none. It may be called at any time by the holder of
+// a turn.
+func (t *Turn[B]) Received() *Turn[B] {
+	s := t.lockPermit()
 	if s == nil {
-		return // never: nobody takes a permit from a caller that has not begun to use it
+		return nil
 	}
 	defer s.mu.Unlock()
-	had := t.lane
-	t.lane, had.passed = had.passed, nil
-	t.lane.ticket = had.ticket
-	*other = Turn[B]{lane: had, kind: t.kind, state: held}
-	had.holder = other
+	e, l := t.lane.entry, t.lane
+	l.become(atWork)
+	if i, found := e.awaits(l); found {
+		e.awaiting = slices.Delete(e.awaiting, i, i+1)
+		return nil
+	}
+	if l.passed == nil {
+		return nil
+	}
+	select {
+	case <-l.called:
+	default: // received before
+	}
+	other := &Turn[B]{lane: l.passed, kind: t.kind, state: held}
+	other.lane.holder, other.lane.ticket, l.passed = other, l.ticket, nil
+	return other
 }
 
 // Swap exchanges the lanes of two permits of a key, both of which the caller has.
 func (t *Turn[B]) Swap(other *Turn[B]) {
 	s := t.lock()
 	if s == nil {
-		return
+		return // never: nobody takes a permit from a caller that has not begun to use it
 	}
 	defer s.mu.Unlock()
 	t.lane, other.lane = other.lane, t.lane
 	t.lane.holder, other.lane.holder = t, other
-	t.lane.ticket, other.lane.ticket = other.lane.ticket, t.lane.ticket
 }

@@ -257,3 +257,22 @@ func TestRuleCheckerFindsDifferences(t *testing.T) {
 		assert.NotEmpty(t, compare(wrong.text, wrong.doc), name)
 	}
 }
+
+// The way of a call is told twice: to those who read the documents, and to those who read the code.
+func TestTheWayOfACallIsTheSame(t *testing.T) {
+	noteFiles(t)
+	page, err := os.ReadFile(filepath.Join(root, design))
+	require.NoError(t, err)
+	code, err := os.ReadFile(filepath.Join(root, "doc.go"))
+	require.NoError(t, err)
+	_, way, found := strings.Cut(string(page), "\n## A call's way in and out\n")
+	require.True(t, found)
+	_, way, _ = strings.Cut(way, "```\n")
+	way, _, _ = strings.Cut(way, "```\n")
+	require.Greater(t, strings.Count(way, "\n"), 9)
+	var comment strings.Builder
+	for line := range strings.Lines(way) {
+		comment.WriteString("//\t" + line)
+	}
+	require.Contains(t, string(code), comment.String())
+}

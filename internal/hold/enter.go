@@ -78,7 +78,7 @@ func (h *Hold) beginOnce(ctx context.Context, ask tenure.Ask) error {
 			return
 		}
 		if ask.Limit > 0 {
-			h.passCalled()
+			h.passReceived()
 		}
 		h.pass()
 	}()

@@ -274,7 +274,7 @@ func (h *Hold) Follow(ctx context.Context, deadline time.Time) error {
 }
 
 // Awaited implements tenure.Owner.
-func (h *Hold) Awaited() { h.passCalled() }
+func (h *Hold) Awaited() { h.passReceived() }
 
 // ofTenure makes an error of the turn one of the tenure's.
 func ofTenure(err error) error {

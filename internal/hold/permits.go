@@ -29,38 +29,34 @@ func passOn(t *turn, of *tenure.Tenure) {
 	}
 }
 
-// passCalled is for a caller that waits for a permit no longer. If a fellow has passed it a lane meanwhile, that goes on to the
+// passReceived is for a caller that waits for a permit no longer. If a fellow has handed a lane over to it meanwhile, that goes on to the
 // next: the caller has a lease of its own, or has given up.
-func (h *Hold) passCalled() {
-	if !h.turn.Called() {
-		return
+func (h *Hold) passReceived() {
+	if theirs := h.turn.Received(); theirs != nil {
+		passOn(theirs, theirs.Baton())
 	}
-	var own turn
-	h.turn.Trade(&own)
-	h.turn.Swap(&own) // own is the fellow's lane now
-	passOn(&own, own.Baton())
 }
 
-// join takes the lane that a fellow has passed to the caller, and passes on its own one, with its place at the backend, to the next. If
-// the fellow's lease does not serve it after all, the caller keeps its own place, and passes on the fellow's lane, which
+// join has the caller work in the lane that a fellow has handed over, and passes on its own one, with its place at the backend, to the
+// next. If the fellow's lease does not serve it after all, the caller keeps its own place, and passes on the fellow's lane, which
 // nobody who waits at the backend is offered again.
 //
 // The turns change before the caller is let in: from then on LeaseLost may pass on h.turn, on another goroutine.
 func (h *Hold) join(ask tenure.Ask) bool { // rule P2
-	if !h.turn.Called() {
+	other := h.turn.Received()
+	if other == nil {
 		return false // never: only a fellow calls
 	}
-	own, mine := new(turn), h.tenure
-	h.turn.Trade(own)
-	h.tenure = h.turn.Baton()
+	mine, theirs := h.tenure, other.Baton()
+	h.turn.Swap(other)
+	h.tenure = theirs
 	if h.tenure.Join(&h.use, ask) {
-		giveUp(own, mine)
+		giveUp(other, mine)
 		return true
 	}
-	h.turn.Swap(own)
-	theirs := h.tenure
+	h.turn.Swap(other)
 	h.tenure = mine
-	giveUp(own, theirs)
+	giveUp(other, theirs)
 	return false
 }
 

@@ -259,7 +259,7 @@ func (c *caller) Alone(ctx context.Context, deadline time.Time) error {
 }
 
 // Awaited implements tenure.Owner.
-func (c *caller) Awaited() { c.turn.Called() }
+func (c *caller) Awaited() { c.turn.Received() }
 
 // Readmit implements tenure.Owner.
 func (c *caller) Readmit() { c.turn.Reopen() }
