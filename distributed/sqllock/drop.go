@@ -63,7 +63,7 @@ func (r *removing) begin(ctx context.Context, name string, patience time.Duratio
 	}
 }
 
-// Drop implements driver.Driver: the owners in one statement (group commit), and then the others of each lock in a transaction, those last
+// Drop implements driver.Driver: the owners in one statement (group commit), or one for each of a lock, and then the others of each lock in a transaction, those last
 // that were tried before.
 func (d half) Drop(ctx context.Context, some []*attempt) {
 	if ctx == d.ctx {
@@ -86,13 +86,34 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 			rows = append(rows, []*attempt{a})
 		}
 	}
-	if len(owners) > 0 {
-		d.removeOwners(ctx, owners)
+	for len(owners) > 0 {
+		var some []*attempt
+		some, owners = oneOfEach(owners)
+		d.removeOwners(ctx, some)
 	}
 	slices.SortStableFunc(rows, func(x, y []*attempt) int { return tries(x) - tries(y) })
 	for _, row := range rows {
 		d.removeRow(ctx, row[0].Wire.name, row)
 	}
+}
+
+// oneOfEach returns the first of each lock, and the rest. A statement and its answer know a lock by its name. With two of one lock, as when
+// the answer to the release of the first was lost and the second has taken the lock since, the first would give back fences that the second
+// has used, and one have the other's answer.
+func oneOfEach(owners []*attempt) (some, rest []*attempt) {
+	if len(owners) == 1 {
+		return owners, nil
+	}
+	seen := make(map[string]bool, len(owners))
+	for _, a := range owners {
+		if seen[a.Wire.name] {
+			rest = append(rest, a)
+			continue
+		}
+		seen[a.Wire.name] = true
+		some = append(some, a)
+	}
+	return some, rest
 }
 
 func tries(some []*attempt) (most int) {

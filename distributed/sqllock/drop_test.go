@@ -1,11 +1,15 @@
 package sqllock
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // One transaction at a time removes from a lock's row. Who comes meanwhile waits for it, and not for long: it has other locks to see to.
@@ -31,4 +35,53 @@ func TestOneTransactionRemovesFromARow(t *testing.T) {
 		again()
 		require.Empty(t, r.rows)
 	})
+}
+
+// The answer to a release was lost, another instance of the process has had the lock since, and the releases of both meet. While the
+// database's time is behind the fences, as when its clock was set back, the blocks of both end alike. The first one gives back none that
+// the second has used, whichever comes first.
+func TestReleasesOfOneLockThatMeetGiveBackTheirOwnFences(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		require.NoError(t, enter(t, b, "k").Release(t.Context()))
+		_, err := b.db.ExecContext(t.Context(), b.st().text("UPDATE {locks} SET fence = fence + 3600000000000"))
+		require.NoError(t, err)
+		for _, turned := range []bool{false, true} {
+			first := driver.AttemptOf[ours](enter(t, b, "k"))
+			_, err := b.release(t.Context(), []*attempt{first})
+			require.NoError(t, err)
+			l := enter(t, b, "k", func(r *distributed.Request) { r.Instance = "other" })
+			used, _ := l.NextFence()
+			used, _ = l.NextFence()
+			both := []*attempt{first, driver.AttemptOf[ours](l)}
+			_, last := first.Drawn()
+			_, lastOther := both[1].Drawn()
+			require.Equal(t, last, lastOther)
+			if turned {
+				slices.Reverse(both)
+			}
+			half{b}.Drop(t.Context(), both)
+			l = enter(t, b, "k", func(r *distributed.Request) { r.Instance = "third" })
+			next, _ := l.NextFence()
+			require.Greater(t, next, used)
+			require.NoError(t, l.Release(t.Context()))
+		}
+	})
+}
+
+// One statement releases one of each lock: its answer knows them by their names.
+func TestOneStatementReleasesOneOfEachLock(t *testing.T) {
+	named := func(names ...string) (all []*attempt) {
+		for _, name := range names {
+			all = append(all, &attempt{Wire: ours{claim: claim{name: name}}})
+		}
+		return all
+	}
+	all := named("a", "b", "a", "c", "b", "a")
+	var rounds [][]string
+	for some, rest := oneOfEach(all); len(some) > 0; some, rest = oneOfEach(rest) {
+		names, _ := namesOf(some)
+		rounds = append(rounds, names)
+	}
+	require.Equal(t, [][]string{{"a", "b", "c"}, {"a", "b"}, {"a"}}, rounds)
 }
