@@ -74,7 +74,11 @@ func (b *Backend[W]) enter(ctx context.Context, a *Attempt[W], prev *Prev[W]) (d
 // enterApart makes a request that goes on when its caller has gone. The attempt's mutex decides between the two: either the caller takes
 // the answer, or it has cut the request off, and what that brings is dropped.
 func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed.Lease, distributed.Place, error) {
-	if _, err := b.begin(ctx, a); err != nil {
+	err := a.prev.Wait(ctx) // first: Prepare may take what others wait for, and what is left of the time is the request's
+	if err == nil {
+		_, err = b.begin(ctx, a)
+	}
+	if err != nil {
 		a.settled()
 		return nil, nil, err
 	}

@@ -573,6 +573,28 @@ func TestARequestGoesOnWithoutItsCaller(t *testing.T) {
 	}
 }
 
+// A request that waits for the release of the lease before takes nothing that others wait for, and its caller can go.
+func TestARequestThatWaitsForADropHasNotBegun(t *testing.T) {
+	apartStubbed(t, func(t *testing.T, s *renewedStub) {
+		before, answers, prepared := s.lease(t, nil), make(chan struct{}), 0
+		s.drop = func(*Attempt[string]) Outcome { <-answers; return Removed }
+		s.prepare = func(*Attempt[string]) { prepared++ }
+		require.False(t, before.(distributed.AsyncLease).StartRelease())
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		req := distributed.Request{Key: "k", Instance: "a", TTL: dropTTL, Prev: before}
+		_, _, err := s.b.Enter(ctx, req)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, prepared)
+		time.AfterFunc(dropTTL/4, func() { close(answers) })
+		l, _, err := s.b.Enter(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, 1, prepared)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
 // A caller that goes when the answer comes either gets it, or what it brings is dropped.
 func TestARequestIsAnsweredWhenItsCallerGoes(t *testing.T) {
 	apartStubbed(t, func(t *testing.T, s *renewedStub) {

@@ -65,9 +65,6 @@ func (d half) Prepare(ctx context.Context, a *attempt) error {
 // connection. The claim window bounds it, because a later answer is of no use.
 func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[ours]) (driver.Standing, error) {
 	defer d.leave(a)
-	if err := prev.Wait(ctx); err != nil {
-		return driver.Standing{}, err
-	}
 	w, before := &a.Wire, prev.Mine()
 	if before != nil {
 		h := handleOf(before)

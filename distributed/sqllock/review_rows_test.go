@@ -153,6 +153,30 @@ func TestRowThatStaysLockedLeavesPlacesToOtherCalls(t *testing.T) {
 	})
 }
 
+// A call that waits for the release of its lease before, whose row is locked, keeps no place from calls for other locks.
+func TestWaitingForAReleaseTakesNoPlaceAtTheGate(t *testing.T) {
+	onEachServer(t, func(t *testing.T, d *database) {
+		b := d.backend(t, WithParallel(1))
+		l := enter(t, b, "k")
+		lockRow(t, d.backend(t), "k")
+		sent := make(chan struct{}, 1)
+		d.wire.logTo(func(string) { signal(sent) })
+		l.(distributed.AsyncLease).StartRelease()
+		<-sent // no Enter can have the release any more
+		d.wire.logTo(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error)
+		go func() {
+			_, _, err := b.Enter(ctx, distributed.Request{Key: "k", Instance: "instance", TTL: time.Minute, Prev: l})
+			waited <- err
+		}()
+		require.Never(t, func() bool { return len(b.gates.all) > 0 }, 100*time.Millisecond, time.Millisecond)
+		require.NotNil(t, enter(t, b, "other"))
+		cancel()
+		require.ErrorIs(t, <-waited, context.Canceled)
+	})
+}
+
 // Releases that share a statement with one whose row is locked get through.
 func TestRowThatStaysLockedHoldsUpNoRelease(t *testing.T) {
 	onEachServer(t, func(t *testing.T, d *database) {
