@@ -26,6 +26,7 @@ type Attempt[W any] struct {
 	self    [1]*Attempt[W]         // for calls about it alone
 	prev    Prev[W]                // of Enter
 	granted chan distributed.Lease // of a place; holds one; sent to and closed under mu
+	overdue chan struct{}          // of Settings.Apart: the caller need not wait any more; holds one
 	item    deadline.Item[*Attempt[W]]
 
 	mu      sync.Mutex // guards all below; taken before that of the lane, and never while calling out
@@ -330,6 +331,14 @@ func (a *Attempt[W]) quit() {
 	}
 	if first {
 		a.b.driver.Ended(a)
+	}
+}
+
+// Overdue lets the caller of a request go that runs Apart, as the end of its ctx does: what the Driver sent goes on, though its time is over.
+func (a *Attempt[W]) Overdue() {
+	select {
+	case a.overdue <- struct{}{}:
+	default:
 	}
 }
 

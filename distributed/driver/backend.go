@@ -74,6 +74,7 @@ func (b *Backend[W]) enter(ctx context.Context, a *Attempt[W], prev *Prev[W]) (d
 // enterApart makes a request that goes on when its caller has gone. The attempt's mutex decides between the two: either the caller takes
 // the answer, or it has cut the request off, and what that brings is dropped.
 func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed.Lease, distributed.Place, error) {
+	a.overdue = make(chan struct{}, 1)
 	err := a.prev.Wait(ctx) // first: Prepare may take what others wait for, and what is left of the time is the request's
 	if err == nil {
 		_, err = b.begin(ctx, a)
@@ -87,7 +88,7 @@ func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed
 		p   distributed.Place
 		err error
 	}
-	answered := make(chan struct{})
+	answered, end := make(chan struct{}), errSilent
 	ask := func() {
 		defer close(answered)
 		defer a.settled()
@@ -98,12 +99,15 @@ func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed
 	}
 	select {
 	case <-answered:
+		return got.l, got.p, got.err
 	case <-ctx.Done():
-		if a.leaves() {
-			return nil, nil, b.unanswered("enter", ctx.Err(), nil)
-		}
-		<-answered // it is there
+		end = ctx.Err()
+	case <-a.overdue:
 	}
+	if a.leaves() {
+		return nil, nil, b.unanswered("enter", end, nil)
+	}
+	<-answered // it is there
 	return got.l, got.p, got.err
 }
 

@@ -129,6 +129,6 @@ type Settings struct {
 
 	// Apart runs an Enter on another goroutine, which Close waits for, so that its caller can go while it is under way. It reports false
 	// when the Backend is closed. Enter obeys ctx only where it has sent nothing. A Drop of the lease before that was under way was
-	// answered before Prepare. There are no Sessions. nil: it runs on the caller's.
+	// answered before Prepare. One that cannot return in time calls Overdue. There are no Sessions. nil: it runs on the caller's.
 	Apart func(enter func()) bool
 }

@@ -595,6 +595,37 @@ func TestARequestThatWaitsForADropHasNotBegun(t *testing.T) {
 	})
 }
 
+// A caller without a deadline goes when the Driver says that its request has had its time, and not if that is answered.
+func TestARequestThatIsOverdueIsLeft(t *testing.T) {
+	apartStubbed(t, func(t *testing.T, s *renewedStub) {
+		for _, late := range []bool{true, false} {
+			var a *Attempt[string]
+			answers := make(chan struct{})
+			s.enter = func(one *Attempt[string], _ *Prev[string]) (Standing, error) {
+				a = one
+				if late {
+					time.AfterFunc(time.Second, one.Overdue)
+					<-answers
+				}
+				time.AfterFunc(0, one.Overdue)
+				return Standing{Kind: Granted, Sent: time.Now(), Next: Never}, nil
+			}
+			start := time.Now()
+			l, _, err := s.b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: dropTTL})
+			close(answers)
+			synctest.Wait()
+			if late {
+				require.ErrorIs(t, err, distributed.ErrUnavailable)
+				require.Equal(t, time.Second, time.Since(start))
+				require.Equal(t, 1, s.drops(a), "what it has brought")
+				continue
+			}
+			require.NoError(t, err)
+			require.NoError(t, l.Release(t.Context()))
+		}
+	})
+}
+
 // A caller that goes when the answer comes either gets it, or what it brings is dropped.
 func TestARequestIsAnsweredWhenItsCallerGoes(t *testing.T) {
 	apartStubbed(t, func(t *testing.T, s *renewedStub) {

@@ -89,10 +89,12 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[ours]) (d
 	}
 }
 
-// request sends the request. That to SQLite ends in time to be tried again.
+// request sends the request. That to SQLite ends in time to be tried again. Not every driver lets go when a context ends: one of SQLite waits
+// for a busy file as long as its busy_timeout says. The caller does not wait for that.
 func (b *Backend) request(ctx context.Context, a *attempt) (answer, error) {
 	w, begin := &a.Wire, time.Now()
 	end := w.began.Add(a.Window)
+	defer time.AfterFunc(time.Until(end), a.Overdue).Stop()
 	if b.dialect == SQLite {
 		end = begin.Add(end.Sub(begin) / 2)
 	}

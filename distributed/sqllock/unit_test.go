@@ -131,3 +131,19 @@ func TestClockSetBack(t *testing.T) {
 		require.NoError(t, l.Release(t.Context()))
 	})
 }
+
+// A driver does not let go when a context ends. A caller without a deadline goes after its claim window all the same.
+func TestDriverThatHeedsNoContextKeepsNoCaller(t *testing.T) {
+	d := newSQLite(t)
+	b := d.backend(t)
+	back := make(chan struct{})
+	d.wire.mu.Lock()
+	d.wire.stage = func(string, []driver.NamedValue, func() error) error { <-back; return errCut }
+	d.wire.mu.Unlock()
+	hangs := time.AfterFunc(10*time.Second, func() { close(back) })
+	_, _, err := b.Enter(context.Background(), distributed.Request{Key: "k", Instance: "i", TTL: 200 * time.Millisecond})
+	require.True(t, hangs.Stop(), "the caller has waited for the driver")
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.NotErrorIs(t, err, distributed.ErrRefused)
+	close(back)
+}
