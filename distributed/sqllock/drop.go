@@ -63,8 +63,8 @@ func (r *removing) begin(ctx context.Context, name string, patience time.Duratio
 	}
 }
 
-// Drop implements driver.Driver: the owners in one statement (group commit), or one for each of a lock, and then the others of each lock in a transaction, those last
-// that were tried before.
+// Drop implements driver.Driver: the owners in one statement (group commit) that has one of each lock, and then the others of each lock
+// in a transaction, those last that were tried before.
 func (d half) Drop(ctx context.Context, some []*attempt) {
 	if ctx == d.ctx {
 		ctx = d.asking // Close does not break off what it would have to repeat
