@@ -20,46 +20,50 @@ import (
 var several = []wllock.Resource{{Name: "b", Key: "1"}, {Name: "a", Key: "2"}, {Name: "a", Key: "1"}}
 
 func TestDoAllIsOneSpan(t *testing.T) {
-	for _, withKeys := range []bool{false, true} {
-		recorder := tracetest.NewSpanRecorder()
-		opts := []wllock.Option{wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder)))}
-		if withKeys {
-			opts = append(opts, wllock.WithSpanKeys())
+	synctest.Test(t, func(t *testing.T) {
+		for _, withKeys := range []bool{false, true} {
+			recorder := tracetest.NewSpanRecorder()
+			opts := []wllock.Option{wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder)))}
+			if withKeys {
+				opts = append(opts, wllock.WithSpanKeys())
+			}
+			l, _ := newLocker(t, opts...)
+			require.NoError(t, l.DoAll(t.Context(), several, func(ctx context.Context) error {
+				return l.DoAll(ctx, several, nothing) // nothing is acquired
+			}))
+			s, inside := ended(t, recorder, "wllock.acquire", 1)[0], ended(t, recorder, "wllock.hold", 1)[0]
+			require.WithinDuration(t, s.EndTime(), inside.StartTime(), 0)
+			require.Len(t, s.Events(), 3)
+			for _, e := range s.Events() {
+				require.Equal(t, "acquired", e.Name)
+			}
+			keys := attribute.StringSlice("wllock.keys", []string{"test:a:1", "test:a:2", "test:b:1"})
+			for _, s := range []trace.ReadOnlySpan{s, inside} {
+				require.Contains(t, s.Attributes(), attribute.Int("wllock.key.count", 3))
+				require.Contains(t, s.Attributes(), attribute.StringSlice("wllock.names", []string{"a", "b"}))
+				require.Equal(t, withKeys, slices.Contains(s.Attributes(), keys))
+			}
 		}
-		l, _ := newLocker(t, opts...)
-		require.NoError(t, l.DoAll(t.Context(), several, func(ctx context.Context) error {
-			return l.DoAll(ctx, several, nothing) // nothing is acquired
-		}))
-		s, inside := ended(t, recorder, "wllock.acquire", 1)[0], ended(t, recorder, "wllock.hold", 1)[0]
-		require.WithinDuration(t, s.EndTime(), inside.StartTime(), 0)
-		require.Len(t, s.Events(), 3)
-		for _, e := range s.Events() {
-			require.Equal(t, "acquired", e.Name)
-		}
-		keys := attribute.StringSlice("wllock.keys", []string{"test:a:1", "test:a:2", "test:b:1"})
-		for _, s := range []trace.ReadOnlySpan{s, inside} {
-			require.Contains(t, s.Attributes(), attribute.Int("wllock.key.count", 3))
-			require.Contains(t, s.Attributes(), attribute.StringSlice("wllock.names", []string{"a", "b"}))
-			require.Equal(t, withKeys, slices.Contains(s.Attributes(), keys))
-		}
-	}
+	})
 }
 
 func TestSpanOfADoAllNamesTheKeyThatWasRefused(t *testing.T) {
-	recorder := tracetest.NewSpanRecorder()
-	l, b := newLocker(t)
-	traced, err := wllock.New("test", b, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-	require.NoError(t, err)
-	require.NoError(t, l.Do(t.Context(), "b", "1", func(context.Context) error {
-		require.ErrorIs(t, traced.DoAll(context.Background(), several, never(t), wllock.NoWait()), wllock.ErrHeld)
-		return nil
-	}))
-	require.NoError(t, traced.Close(t.Context()))
-	s := ended(t, recorder, "wllock.acquire", 1)[0]
-	require.Equal(t, codes.Error, s.Status().Code)
-	require.Contains(t, s.Attributes(), attribute.String("error.type", "held"))
-	require.Contains(t, s.Attributes(), attribute.String("wllock.name", "b"))
-	require.Len(t, s.Events(), 2, "two were acquired")
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		l, b := newLocker(t)
+		traced, err := wllock.New("test", b, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+		require.NoError(t, err)
+		require.NoError(t, l.Do(t.Context(), "b", "1", func(context.Context) error {
+			require.ErrorIs(t, traced.DoAll(context.Background(), several, never(t), wllock.NoWait()), wllock.ErrHeld)
+			return nil
+		}))
+		require.NoError(t, traced.Close(t.Context()))
+		s := ended(t, recorder, "wllock.acquire", 1)[0]
+		require.Equal(t, codes.Error, s.Status().Code)
+		require.Contains(t, s.Attributes(), attribute.String("error.type", "held"))
+		require.Contains(t, s.Attributes(), attribute.String("wllock.name", "b"))
+		require.Len(t, s.Events(), 2, "two were acquired")
+	})
 }
 
 // Each attempt is a span: the one that lost a key says so.

@@ -72,12 +72,14 @@ func TestAcquireEndsAtTheGrantAndHoldFollows(t *testing.T) {
 
 // A caller without a span has both in one trace all the same.
 func TestSpansOfACallerWithoutOne(t *testing.T) {
-	recorder := tracetest.NewSpanRecorder()
-	l, _ := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
-	acquire, hold := ended(t, recorder, "wllock.acquire", 1)[0], ended(t, recorder, "wllock.hold", 1)[0]
-	require.False(t, acquire.Parent().IsValid())
-	require.Equal(t, acquire.SpanContext(), hold.Parent())
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		l, _ := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+		acquire, hold := ended(t, recorder, "wllock.acquire", 1)[0], ended(t, recorder, "wllock.hold", 1)[0]
+		require.False(t, acquire.Parent().IsValid())
+		require.Equal(t, acquire.SpanContext(), hold.Parent())
+	})
 }
 
 // The loss of a lock is on the span of the hold, and ends it, though the function stays; the wait went well.

@@ -115,33 +115,37 @@ func TestMetricsOfRenewalsAndAnOutage(t *testing.T) {
 }
 
 func TestSpansTellHowItWent(t *testing.T) {
-	recorder := tracetest.NewSpanRecorder()
-	l, _ := newLocker(t, wllock.WithThreshold(0), wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
-		return l.Do(context.Background(), "n", "k", never(t), wllock.WithFallback(func(context.Context, error) error { return nil }))
-	}))
-	ended(t, recorder, "wllock.hold", 1)
-	spans := ended(t, recorder, "wllock.acquire", 2)
-	require.Equal(t, "acquired", spans[0].Events()[0].Name)
-	require.Contains(t, spans[1].Attributes(), attribute.String("error.type", "queue_full"))
-	for _, s := range recorder.Ended() {
-		for _, a := range s.Attributes() {
-			require.NotEqual(t, "test:n:k", a.Value.String())
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		l, _ := newLocker(t, wllock.WithThreshold(0), wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+			return l.Do(context.Background(), "n", "k", never(t), wllock.WithFallback(func(context.Context, error) error { return nil }))
+		}))
+		ended(t, recorder, "wllock.hold", 1)
+		spans := ended(t, recorder, "wllock.acquire", 2)
+		require.Equal(t, "acquired", spans[0].Events()[0].Name)
+		require.Contains(t, spans[1].Attributes(), attribute.String("error.type", "queue_full"))
+		for _, s := range recorder.Ended() {
+			for _, a := range s.Attributes() {
+				require.NotEqual(t, "test:n:k", a.Value.String())
+			}
 		}
-	}
+	})
 }
 
 func TestKeysAreOnSpansOnlyIfAskedFor(t *testing.T) {
-	for asked, opts := range map[bool][]wllock.Option{false: nil, true: {wllock.WithSpanKeys()}} {
-		recorder := tracetest.NewSpanRecorder()
-		l, _ := newLocker(t, append(opts, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))...)
-		require.NoError(t, l.Do(t.Context(), "n", "secret-key", nothing))
-		for _, s := range append(ended(t, recorder, "wllock.hold", 1), ended(t, recorder, "wllock.acquire", 1)...) {
-			span := fmt.Sprint(s.Attributes(), s.Events())
-			require.Equal(t, asked, strings.Contains(span, "secret-key"), span)
-			require.Equal(t, asked, slices.Contains(s.Attributes(), attribute.String("wllock.key", "test:n:secret-key")))
+	synctest.Test(t, func(t *testing.T) {
+		for asked, opts := range map[bool][]wllock.Option{false: nil, true: {wllock.WithSpanKeys()}} {
+			recorder := tracetest.NewSpanRecorder()
+			l, _ := newLocker(t, append(opts, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))...)
+			require.NoError(t, l.Do(t.Context(), "n", "secret-key", nothing))
+			for _, s := range append(ended(t, recorder, "wllock.hold", 1), ended(t, recorder, "wllock.acquire", 1)...) {
+				span := fmt.Sprint(s.Attributes(), s.Events())
+				require.Equal(t, asked, strings.Contains(span, "secret-key"), span)
+				require.Equal(t, asked, slices.Contains(s.Attributes(), attribute.String("wllock.key", "test:n:secret-key")))
+			}
 		}
-	}
+	})
 }
 
 // Providers that do nothing make a call pay for one span of theirs, and for no attributes of ours.
@@ -218,19 +222,21 @@ func TestClosedLockerIsForgotten(t *testing.T) {
 		default:
 			return false
 		}
-	}, 5*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	runtime.KeepAlive(p)
 }
 
 func TestQueuedEventOfARefusedCaller(t *testing.T) {
-	recorder := tracetest.NewSpanRecorder()
-	l, _ := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
-	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
-		require.Error(t, l.Do(context.Background(), "n", "k", never(t), wllock.WithWait(20*time.Millisecond)))
-		return nil
-	}))
-	s := ended(t, recorder, "wllock.acquire", 2)[1]
-	require.Contains(t, s.Attributes(), attribute.String("error.type", "wait_timeout"))
-	require.Len(t, s.Events(), 1)
-	require.Equal(t, "queued", s.Events()[0].Name)
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		l, _ := newLocker(t, wllock.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(recorder))))
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+			require.Error(t, l.Do(context.Background(), "n", "k", never(t), wllock.WithWait(20*time.Millisecond)))
+			return nil
+		}))
+		s := ended(t, recorder, "wllock.acquire", 2)[1]
+		require.Contains(t, s.Attributes(), attribute.String("error.type", "wait_timeout"))
+		require.Len(t, s.Events(), 1)
+		require.Equal(t, "queued", s.Events()[0].Name)
+	})
 }
