@@ -72,11 +72,14 @@ type process struct {
 func (s *stage) Key(name string) string { return s.system + ":" + name }
 func (*stage) Settle()                  {}
 
-// Rank has what a probe sends at once first, in any order.
+// Rank has what a probe sends at once first, in any order, and last a leave that finds nothing: two of them go out beside each other.
 func (*stage) Rank(line string) int {
 	first := []string{"INFO", "SCRIPT", "probe", "ready", "PING"}
 	at := slices.Index(first, strings.Fields(line[4:])[0])
-	if at < 0 {
+	switch {
+	case strings.HasSuffix(line, "-> lost"):
+		return len(first) + 1
+	case at < 0:
 		return len(first)
 	}
 	return at
