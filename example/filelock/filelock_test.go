@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -88,12 +89,13 @@ func TestConformance(t *testing.T) {
 	locktest.Run(t, locktest.Fixture{Open: open, Skip: byChance, TTL: 2 * locktest.DefaultTTL}) // polling is slow on a busy machine
 }
 
-// byChance skips the case whose leases a busy disk may outlast, and what no lease here can.
+// byChance skips the cases that a busy disk may outlast, and what no lease here can.
 func byChance(c locktest.Case) string {
-	switch {
-	case testing.Short() && c.Name == "a release during a renewal is final":
+	chancy := []string{"a release during a renewal is final", "cancelling and leaving at any time leaves nothing"}
+	if testing.Short() && slices.Contains(chancy, c.Name) {
 		return "fails by chance"
-	case strings.Contains(c.Name, "downgrade"):
+	}
+	if strings.Contains(c.Name, "downgrade") {
 		return "leases cannot be downgraded"
 	}
 	return ""
