@@ -141,7 +141,7 @@ func (b *Backend) answered(a, before *attempt, prev *driver.Prev[ours], got answ
 	case granted:
 		return a.Wire.got(got)
 	case queuedUp:
-		return driver.Standing{Kind: driver.Queued, Sent: got.sent, Holder: got.holder, Next: b.queued(a)}
+		return driver.Standing{Kind: driver.Queued, Sent: got.sent, Holder: got.holder, Next: b.queued(a, got.ahead)}
 	}
 	return driver.Standing{Kind: driver.Refused, Holder: got.holder}
 }

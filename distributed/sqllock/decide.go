@@ -37,6 +37,7 @@ type answer struct {
 	contended bool
 	prevHeld  bool   // the lease that was released first was the owner's
 	holder    string // who keeps it out, if that is known
+	ahead     int    // waiters before it
 	sent      time.Time
 }
 
@@ -211,16 +212,35 @@ func (s *state) enter(c *claim) answer {
 		a = s.grant(c, prior)
 		a.prevHeld = prevHeld
 	case !c.noWait:
+		a.outcome, a.ahead = queuedUp, s.ahead(c)
 		s.ticket++
 		s.dirty = true
 		s.entries = append(s.entries, entry{
 			ticket: s.ticket, token: c.token, mode: c.mode, limit: c.limit, ttl: micros(c.ttl), expires: s.now + micros(c.ttl)/2,
 			holder: c.holder, since: s.now, added: true,
 		})
-		a.outcome = queuedUp
 	}
 	s.wake()
 	return a
+}
+
+// ahead is how many waiters one that comes now stands behind; for a reader without limits, how many writers: see Backend.mayTake.
+func (s *state) ahead(c *claim) int {
+	all, writers, inTurn := 0, 0, c.mode == distributed.Exclusive || c.limit > 0
+	for _, e := range s.entries {
+		if e.holds {
+			continue
+		}
+		all++
+		inTurn = inTurn || e.limit > 0
+		if e.mode == distributed.Exclusive {
+			writers++
+		}
+	}
+	if inTurn {
+		return all
+	}
+	return writers
 }
 
 // holders names those that hold the lock.

@@ -49,13 +49,13 @@ func (p *pace) next(now time.Time, longest time.Duration) time.Duration {
 	return wait*3/4 + rand.N(wait/2+1) // jitter, so that the looks of many do not meet
 }
 
-// queued begins the looks and heartbeats of a place, and returns when to look first.
-func (b *Backend) queued(a *attempt) time.Duration {
+// queued begins the looks and heartbeats of a place behind so many, and returns when to look first.
+func (b *Backend) queued(a *attempt, ahead int) time.Duration {
 	w, now := &a.Wire, time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.beatDue = now.Add(distributed.HeartbeatInterval(a.TTL))
-	w.pace.restart(now, 0)
+	w.pace.restart(now, ahead)
 	return b.nextLook(w)
 }
 

@@ -100,7 +100,7 @@ func (b *Backend) queueAtOnce(ctx context.Context, c *claim) (a answer, done boo
 		}
 		return a, false, err
 	}
-	a.contended = queued > 0
+	a.contended, a.ahead = queued > 0, queued-1 // it counts itself, unless it was granted
 	if c.prev != nil {
 		a.prevHeld = prior == c.prev.token && a.outcome == granted || prior == c.token
 		if prior == c.token && queued > 1 && notified == 0 && b.notifies() {

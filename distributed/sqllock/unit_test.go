@@ -147,3 +147,44 @@ func TestDriverThatHeedsNoContextKeepsNoCaller(t *testing.T) {
 	require.NotErrorIs(t, err, distributed.ErrRefused)
 	close(back)
 }
+
+// The answer to a request says how many are before it, so the first look is when it may be its turn, and not at once.
+func TestARequestIsToldItsPlace(t *testing.T) {
+	exclusive, shared := claim{mode: distributed.Exclusive}, claim{mode: distributed.Shared}
+	permit := claim{mode: distributed.Shared, limit: 3}
+	reader, writer := entry{mode: distributed.Shared}, entry{mode: distributed.Exclusive}
+	holder, limited := entry{mode: distributed.Shared, holds: true}, entry{mode: distributed.Shared, limit: 3}
+	for _, c := range []struct {
+		claim claim
+		queue []entry
+		want  int
+	}{
+		{exclusive, nil, 0},
+		{exclusive, []entry{holder, reader, writer}, 2},
+		{shared, []entry{holder, reader, writer}, 1},
+		{shared, []entry{limited, writer}, 2},
+		{permit, []entry{reader, writer}, 2},
+	} {
+		s := &state{owner: "other", expires: 1, ttl: 1, entries: c.queue}
+		for i := range s.entries {
+			s.entries[i].token, s.entries[i].expires, s.entries[i].ttl = "before", 1, 1
+		}
+		got := s.enter(&c.claim)
+		require.Equal(t, queuedUp, got.outcome)
+		require.Equal(t, c.want, got.ahead)
+	}
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		enter(t, b, "k")
+		name, _ := storedName("k")
+		for ahead := range 3 {
+			_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "waiter", TTL: time.Minute})
+			require.NoError(t, err)
+			require.NotNil(t, p)
+			w := &b.known.of(name)[1+ahead].Wire
+			w.mu.Lock()
+			require.Equal(t, ahead, w.pace.ahead)
+			w.mu.Unlock()
+		}
+	})
+}
