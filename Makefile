@@ -17,7 +17,7 @@ export GOFLAGS := $(sort $(shell $(GO) env GOFLAGS) -trimpath)
 # The packages of all modules: "..." ends where another module begins. Those that compare are not run under the detector.
 ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
 # Those whose goroutines are ours, and whose tests do not spend their time in servers: the gate runs these under the race detector.
-CORE  := ./distributed/redislock . ./local ./internal/tenure ./internal/outage ./internal/deadline ./internal/watch ./internal/conn \
+CORE  := ./distributed/redislock . ./internal/behavior ./local ./internal/tenure ./internal/outage ./internal/deadline ./internal/watch ./internal/conn \
 	./distributed ./distributed/keepalive ./distributed/memlock ./distributed/locktest ./middleware/httpguard ./middleware/ratelimit \
 	./config ./debug ./wllocktest
 PLAIN := ./benchmarks/... ./example/frameworks/... ./example/migrating/... ./example/recipes/...
@@ -114,7 +114,7 @@ vet: ## go vet
 benchmarks: servers gotestsum ## test what compares and what uses other libraries: the benchmarks, examples for web frameworks and of migrations
 	@$(TEST) $(PLAIN)
 unraced: servers gotestsum # what skips under the detector
-	@$(TEST) -run 'FaultsInAnyOrder|AllocatesLittle|HundredThousand' . ./distributed/zklock
+	@$(TEST) -run 'FaultsInAnyOrder|AllocateLittle|HundredThousand' . ./internal/behavior ./distributed/zklock
 databases: servers gotestsum # those that dbtest.Tested leaves out under the detector
 	@$(TEST) -skip '/postgres|Notifier|Standby' ./distributed/sqllock
 

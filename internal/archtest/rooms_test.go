@@ -167,6 +167,7 @@ var rooms = []room{
 		knows:  []string{".", "distributed", "distributed/memlock", "internal/race", "internal/testproc", "internal/testscope", "internal/testseed"},
 		sealed: underRoot,
 	},
+	{path: "internal/behavior", what: "tests of package wllock as programs see it", sealed: nothing},
 	{path: "internal/problem", what: "HTTP problem details", sealed: nothing},
 	{
 		path: "middleware/httpguard", what: "locks around HTTP handlers", knows: []string{".", "internal/nametext", "internal/problem"},

@@ -1,0 +1,267 @@
+package behavior
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func TestLeadReturnsWhatTheFunctionReturns(t *testing.T) { // rule N4
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		own := errors.New("own")
+		for _, want := range []error{nil, own} {
+			begin := time.Now()
+			require.Equal(t, want, l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
+				time.Sleep(time.Hour)
+				require.NoError(t, ctx.Err(), "there is no maximum")
+				return want
+			}, wllock.WithLockTimeMax(time.Second), wllock.NoWait()))
+			require.Equal(t, time.Hour, time.Since(begin))
+		}
+		require.Panics(t, func() { _ = l.Lead(t.Context(), "n", "k", func(context.Context) error { panic(own) }) })
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "a panic releases the lock")
+	})
+}
+
+func TestLeaderWhoseLockIsLostLeadsAgain(t *testing.T) { // rule N4
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		own := errors.New("own")
+		var fences []uint64
+		var lost time.Time
+		err := l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			fences = append(fences, held.Fence())
+			if !lost.IsZero() {
+				require.LessOrEqual(t, time.Since(lost), ttl/6)
+			}
+			if len(fences) == 4 {
+				return own
+			}
+			time.Sleep(ttl)
+			b.Expire("test:n:k")
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+			lost = time.Now()
+			return []error{nil, own, ctx.Err()}[len(fences)-1] // whatever it is
+		})
+		require.Equal(t, own, err, "of the term that was not lost")
+		require.IsIncreasing(t, fences)
+	})
+}
+
+func TestLeadEndsWithItsContext(t *testing.T) { // rule N4
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		release := hold(t, lockerOn(t, b), "n", "k", wllock.WithLockTimeMax(0))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begin := time.Now()
+		require.ErrorIs(t, l.Lead(ctx, "n", "k", never(t), wllock.WithWait(time.Second)), context.DeadlineExceeded, "waiting")
+		require.Equal(t, time.Hour, time.Since(begin))
+		release()
+
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		require.Equal(t, context.Canceled, l.Lead(ctx, "n", "k", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
+		require.ErrorIs(t, l.Lead(ctx, "n", "k", never(t)), context.Canceled)
+
+		ctx, cancel = context.WithCancel(t.Context())
+		err := l.Lead(ctx, "n", "k", func(ctx context.Context) error {
+			b.Expire("test:n:k")
+			<-ctx.Done()
+			cancel()
+			return nil
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, wllock.ErrLeaseLost, "what went wrong last")
+	})
+}
+
+func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
+	for name, policy := range map[string]wllock.Outage{"FailClosed": wllock.FailClosed, "LocalOnly": wllock.LocalOnly} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logged strings.Builder
+				b := memlock.New()
+				l := lockerOn(t, b, wllock.WithOutage(policy), wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+				b.Partition(true)
+				var back time.Time
+				time.AfterFunc(time.Minute, func() { back = time.Now(); b.Partition(false) })
+				require.NoError(t, l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
+					held, _ := wllock.HeldFrom(ctx)
+					require.False(t, held.Degraded())
+					return nil
+				}))
+				require.False(t, back.IsZero())
+				require.Less(t, time.Since(back), 2*time.Second+ttl)
+				synctest.Wait()
+				require.Equal(t, 1, strings.Count(logged.String(), "nobody can lead from here"))
+			})
+		})
+	}
+}
+
+func TestLeaderDoesNotGoOnWithoutALease(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		terms := 0
+		require.NoError(t, l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
+			if terms++; terms == 2 {
+				return nil
+			}
+			b.Partition(true)
+			time.AfterFunc(10*ttl, func() { b.Partition(false) })
+			begin := time.Now()
+			<-ctx.Done()
+			require.LessOrEqual(t, time.Since(begin), ttl)
+			return nil
+		}))
+	})
+}
+
+func TestLeadRefusesAtOnce(t *testing.T) { // rule N4
+	l, b := newLocker(t, wllock.WithThreshold(0))
+	require.ErrorIs(t, l.Lead(t.Context(), "n", "", never(t)), wllock.ErrInvalidKey)
+	require.ErrorContains(t, l.Lead(t.Context(), "n", "k", never(t), wllock.Shared()), "Lead with Shared")
+	require.ErrorContains(t, l.Lead(t.Context(), "n", "k", never(t), nil), "nil")
+	require.ErrorContains(t, l.Lead(t.Context(), "n", "k", nil), "function is nil")
+	require.ErrorContains(t, l.Lead(nil, "n", "k", never(t)), "context is nil") //lint:ignore SA1012 that is the test
+	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+		require.ErrorIs(t, l.Lead(ctx, "n", "k", never(t)), wllock.ErrUpgrade)
+		return nil
+	}, wllock.Shared()))
+	require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+		require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrQueueFull)
+		return nil
+	}))
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable, "closed for good")
+	require.NoError(t, l.Close(t.Context()))
+	require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrClosed)
+}
+
+func TestLeadersQueueLikeOtherCallers(t *testing.T) { // rules N4 and L1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		inside, order := 0, []string{}
+		lead := func(who string, l *wllock.Locker) chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- l.Lead(t.Context(), "n", "k", func(context.Context) error {
+					inside++
+					require.Equal(t, 1, inside)
+					time.Sleep(time.Minute)
+					inside--
+					order = append(order, who)
+					return nil
+				})
+			}()
+			synctest.Wait()
+			return done
+		}
+		for _, done := range []chan error{lead("first", l), lead("elsewhere", other), lead("second", l)} {
+			require.NoError(t, <-done)
+		}
+		require.Equal(t, []string{"first", "elsewhere", "second"}, order)
+	})
+}
+
+func TestLeaderThatDiesIsReplacedWithinTAndH(t *testing.T) { // rule N4
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		m := &mortal{Backend: b}
+		l, other := lockerOn(t, m), lockerOn(t, b)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan error)
+		go func() {
+			first <- l.Lead(ctx, "n", "k", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}()
+		time.Sleep(10*time.Minute + ttl/5)
+		m.die()
+		begin := time.Now()
+		require.NoError(t, other.Lead(t.Context(), "n", "k", nothing))
+		require.LessOrEqual(t, time.Since(begin), ttl+ttl/6)
+		cancel()
+		require.ErrorIs(t, <-first, context.Canceled)
+	})
+}
+
+func TestLeadInsideAHoldWithoutALeaseIsRefused(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		b.Partition(true)
+		refused := 0
+		leads := func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.True(t, held.Degraded())
+			begin := time.Now()
+			err := l.Lead(ctx, "n", "a", never(t))
+			require.ErrorContains(t, err, "Lead inside the caller's own hold of the same key, which has no lease")
+			require.NotErrorIs(t, err, wllock.ErrUnavailable, "it does not wait for the backend")
+			require.Zero(t, time.Since(begin))
+			refused++
+			return nil
+		}
+		require.NoError(t, l.Do(t.Context(), "n", "a", leads))
+		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), leads))
+		require.Equal(t, 2, refused)
+	})
+}
+
+func TestLeaderInsideAHoldIsDeposedWhenTheLeaseExpires(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		begin, terms := time.Now(), 0
+		lostAfter(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			err := l.Lead(ctx, "n", "k", func(ctx context.Context) error {
+				terms++
+				b.Partition(true)
+				<-ctx.Done()
+				require.LessOrEqual(t, time.Since(begin), ttl)
+				require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+				return nil
+			})
+			require.ErrorIs(t, err, wllock.ErrLeaseLost)
+			return nil
+		}, wllock.WithLockTimeMax(0)))
+		require.Equal(t, 1, terms)
+		b.Partition(false)
+		require.NoError(t, l.Lead(t.Context(), "n", "k", nothing))
+	})
+}
+
+func TestLeaseThatHasLedInsideAHoldServesNobodyFurther(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		next := make(chan error)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			require.NoError(t, l.Lead(ctx, "n", "k", nothing))
+			go func() {
+				next <- l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+					held, _ := wllock.HeldFrom(ctx)
+					require.False(t, held.Handoff())
+					b.Partition(true)
+					time.Sleep(2 * ttl)
+					require.True(t, held.Degraded(), "it goes on, as without a leader before it")
+					return nil
+				}, wllock.WithLockTimeMax(0))
+			}()
+			synctest.Wait()
+			return nil
+		}))
+		require.NoError(t, <-next)
+		b.Partition(false)
+	})
+}

@@ -1,0 +1,307 @@
+package behavior
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func TestCloseSendsWaitersAwayAndLetsHoldersFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		release := hold(t, other, "n", "far")
+		held, errs := make(chan error, 1), make(chan error, 3)
+		go func() {
+			held <- l.Do(context.Background(), "n", "near", func(ctx context.Context) error {
+				time.Sleep(3 * ttl)
+				return ctx.Err()
+			})
+		}()
+		synctest.Wait()
+		for _, key := range []string{"near", "far", "far"} { // in the local queue; at the backend; behind that one
+			go func() { errs <- l.Do(context.Background(), "n", key, never(t)) }()
+			synctest.Wait()
+		}
+		begin := time.Now()
+		require.NoError(t, l.Close(t.Context()))
+		require.Equal(t, 3*ttl, time.Since(begin))
+		require.NoError(t, <-held)
+		for range 3 {
+			require.ErrorIs(t, <-errs, wllock.ErrClosed)
+		}
+		release() // the closed Locker has nothing left in the backend's queue
+		require.NoError(t, other.Do(t.Context(), "n", "far", nothing, wllock.NoWait()))
+		require.NoError(t, other.Do(t.Context(), "n", "near", nothing, wllock.NoWait()))
+		require.NoError(t, l.Close(t.Context()), "again")
+	})
+}
+
+func TestCloseWhoseContextEndsFirstEndsTheHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
+		require.NoError(t, err)
+		held := make(chan error, 1)
+		go func() {
+			held <- l.Do(context.Background(), "n", "k", func(ctx context.Context) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), ttl)
+		defer cancel()
+		require.ErrorIs(t, l.Close(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, <-held, wllock.ErrClosed)
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
+func TestCloseAbandonsTheLeaseOfAHolderThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
+		require.NoError(t, err)
+		stay, held := make(chan struct{}), make(chan error)
+		go func() {
+			held <- l.Do(context.Background(), "n", "k", func(context.Context) error { <-stay; return nil })
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, l.Close(ctx), context.Canceled)
+		begin := time.Now()
+		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing))
+		require.LessOrEqual(t, time.Since(begin), ttl)
+		close(stay)
+		lostAfter(t, <-held)
+	})
+}
+
+func TestCloseReleasesLingeringLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithLinger(time.Hour))
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+		require.NoError(t, l.Close(t.Context()))
+		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+	})
+}
+
+func TestLingerServesTheNextAndYieldsToAnotherInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithLinger(time.Hour))
+		other := lockerOn(t, b)
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+		time.Sleep(10 * ttl)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			h, _ := wllock.HeldFrom(ctx)
+			require.True(t, h.Handoff())
+			return nil
+		}))
+		begin := time.Now()
+		require.NoError(t, other.Do(t.Context(), "n", "k", nothing))
+		require.Zero(t, time.Since(begin))
+	})
+}
+
+func TestCloseClosesOnlyAnOwnedBackend(t *testing.T) {
+	b := memlock.New()
+	l, err := wllock.New("test", b)
+	require.NoError(t, err)
+	require.NoError(t, l.Close(t.Context()))
+	require.NoError(t, b.Ping(t.Context()))
+	l, err = wllock.New("test", b, wllock.WithOwnedBackend())
+	require.NoError(t, err)
+	require.NoError(t, l.Close(t.Context()))
+	require.Error(t, b.Ping(t.Context()))
+}
+
+func TestCloseWithNothingHeldSucceedsWhateverItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		l, err := wllock.New("test", memlock.New())
+		require.NoError(t, err)
+		require.NoError(t, l.Close(ctx))
+	}
+}
+
+// Close keeps to its context also while the backend does not: that goes on closing by itself.
+func TestCloseDoesNotWaitForASilentBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memlock.New()
+		l, err := wllock.New("test", stuck{memory}, wllock.WithOwnedBackend())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		err = l.Close(ctx)
+		require.Equal(t, 400*time.Millisecond, time.Since(began))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the backend is still closing")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		require.ErrorIs(t, memory.Ping(t.Context()), distributed.ErrClosed)
+	})
+}
+
+// A holder whose lease lingers gives it back when another instance is refused, and the next try has it.
+func TestNoWaitIsRefusedALingeringLeaseOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &asking{Backend: memlock.New()}
+		a, other := lockerOn(t, b, wllock.WithLinger(10*time.Second)), lockerOn(t, b)
+		for range 3 {
+			require.NoError(t, a.Do(t.Context(), "n", "k", nothing))
+			before := b.enters.Load()
+			require.ErrorIs(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
+			require.EqualValues(t, 1, b.enters.Load()-before, "who is refused asks once")
+			synctest.Wait()
+			require.Empty(t, a.Locks(1), "the lease is given back at once")
+			require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+			synctest.Wait()
+		}
+	})
+}
+
+func TestNoWaitIsRefusedLingeringPermitsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		a, other := lockerOn(t, b, wllock.WithLinger(10*time.Second)), lockerOn(t, b)
+		permits := wllock.Permits(4)
+		leaves(comes(t, a, permits), comes(t, a, permits), comes(t, a, permits), comes(t, a, permits))
+		require.True(t, a.Locks(1)[0].Lingering)
+		require.Equal(t, "held", comes(t, other, permits, wllock.NoWait()).state())
+		inside := []*guest{}
+		for range 4 {
+			inside = append(inside, comes(t, other, permits, wllock.NoWait()))
+		}
+		leaves(inside...)
+		synctest.Wait()
+		nothingLeft(t, b, a, other)
+	})
+}
+
+// Those that are refused while the lock is used do not shorten the tenure: callers in line are served, however many others were
+// refused. Only the lease does not linger when all have been.
+func TestNoWaitBreaksIntoNoTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &asking{Backend: memlock.New()}
+		a := lockerOn(t, b, wllock.WithLinger(10*time.Second), wllock.WithMaxHandoffs(1), wllock.WithMaxTenure(time.Millisecond),
+			wllock.WithLeaseTTL(time.Minute))
+		other := lockerOn(t, b)
+		var calls sync.WaitGroup
+		for range 50 {
+			calls.Go(func() {
+				_ = a.Do(t.Context(), "n", "k", func(context.Context) error {
+					for range 20 {
+						time.Sleep(time.Millisecond)
+						require.ErrorIs(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
+					}
+					return nil
+				})
+			})
+		}
+		calls.Wait()
+		synctest.Wait()
+		require.EqualValues(t, 1+50*20, b.enters.Load(), "one lease served all, and each that was refused has asked once")
+		require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+	})
+}
+
+// Over a backend that tells no holder, instances that linger themselves do so with a place, once per T.
+func TestARefusalIsToldWithAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &reticent{asking{Backend: memlock.New()}}
+		a, other := lockerOn(t, b, wllock.WithLinger(time.Minute)), lockerOn(t, b, wllock.WithLinger(time.Minute))
+		require.NoError(t, a.Do(t.Context(), "n", "k", nothing))
+		require.ErrorIs(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
+		synctest.Wait()
+		require.Empty(t, a.Locks(1), "the lease is given back at once")
+		require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+
+		release := hold(t, a, "n", "k")
+		before := b.enters.Load()
+		for range 100 {
+			require.ErrorIs(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
+			time.Sleep(ttl / 25)
+		}
+		require.EqualValues(t, 100+3, b.enters.Load()-before, "once per T, and once before")
+		release()
+	})
+}
+
+// Ping answers whether a lock would work: of this Locker's system, with its TTL.
+func TestPingAsksWhetherALockWouldWork(t *testing.T) {
+	b := &probed{Backend: memlock.New()}
+	require.NoError(t, b.Ping(t.Context()))
+	l := lockerOn(t, b, wllock.WithLeaseTTL(7*time.Second))
+	err := l.Ping(t.Context())
+	require.ErrorIs(t, err, wllock.ErrUnavailable)
+	require.ErrorIs(t, err, errNoRights)
+	require.Equal(t, distributed.Probe{Key: "test:ping:ping", TTL: 7 * time.Second}, b.asked)
+	other, _ := newLocker(t)
+	require.NoError(t, other.Ping(t.Context()), "a backend that is no Prober is pinged")
+}
+
+func TestHealthFollowsTheBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		require.True(t, l.Health().Available)
+		time.Sleep(time.Minute)
+		b.Partition(true)
+		began := time.Now()
+		for range 3 {
+			require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable)
+		}
+		h := l.Health()
+		require.False(t, h.Available)
+		require.ErrorIs(t, h.Err, wllock.ErrUnavailable)
+		require.WithinDuration(t, began, h.Since, 0)
+		require.Equal(t, h, l.Stats().Backend)
+		b.Partition(false)
+		time.Sleep(3 * time.Second)
+		require.True(t, l.Health().Available, "asked for by nobody")
+		require.NoError(t, l.Health().Err)
+	})
+}
+
+func TestStatsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		release := hold(t, l, "n", "k")
+		go func() { _ = l.Do(context.Background(), "n", "k", nothing) }()
+		synctest.Wait()
+		s := l.Stats()
+		require.EqualValues(t, 1, s.Names["n"].Held)
+		require.EqualValues(t, 1, s.Names["n"].Waiting)
+		release()
+		synctest.Wait()
+		s = l.Stats()
+		require.Zero(t, s.Total.Held)
+		require.Zero(t, s.Total.Waiting)
+		require.EqualValues(t, 2, s.Total.Acquired)
+		require.EqualValues(t, 1, s.Total.Handoffs)
+	})
+}
+
+func TestStatsHaveTheThresholds(t *testing.T) {
+	l, _ := newLocker(t, wllock.WithThreshold(7), wllock.WithName("own", wllock.WithCallThreshold(3)))
+	for _, name := range []string{"n", "own"} {
+		require.NoError(t, l.Do(t.Context(), name, "k", nothing))
+	}
+	require.Equal(t, 7, l.Stats().Names["n"].Threshold)
+	require.Equal(t, 3, l.Stats().Names["own"].Threshold)
+	require.Zero(t, l.Stats().Total.Threshold)
+	require.NoError(t, l.SetThreshold("n", wllock.Unlimited))
+	require.Equal(t, wllock.Unlimited, l.Stats().Names["n"].Threshold)
+	require.Equal(t, "test", l.System())
+}

@@ -1,0 +1,179 @@
+package behavior
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testlocker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ttl = testlocker.TTL
+
+var (
+	newLocker = testlocker.New
+	lockerOn  = testlocker.On
+	hold      = testlocker.Hold
+	nothing   = testlocker.Nothing
+	never     = testlocker.Never
+	lostAfter = testlocker.LostAfter
+)
+
+// keys are exclusive resources of the name n; a key that begins with ~ is shared.
+func keys(all ...string) (r []wllock.Resource) {
+	for _, key := range all {
+		exclusive := strings.TrimPrefix(key, "~")
+		r = append(r, wllock.Resource{Name: "n", Key: exclusive, Shared: key != exclusive})
+	}
+	return r
+}
+
+// free checks that nobody in any process holds the keys.
+func free(t *testing.T, l *wllock.Locker, b distributed.Backend, all ...string) {
+	t.Helper()
+	other, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
+	require.NoError(t, err)
+	for _, key := range all {
+		require.NoError(t, l.Do(t.Context(), "n", key, nothing, wllock.NoWait(), wllock.SyncRelease()), key)
+		require.NoError(t, other.Do(t.Context(), "n", key, nothing, wllock.NoWait(), wllock.SyncRelease()), key)
+	}
+	require.NoError(t, other.Close(t.Context()))
+	require.Zero(t, l.Stats().Total.Held)
+}
+
+// errorOf checks an error of DoAll that says that a key was not acquired.
+func errorOf(t *testing.T, err, reason error, key string) *wllock.Error {
+	t.Helper()
+	require.ErrorIs(t, err, reason)
+	var e *wllock.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "test:n:"+key, e.Key)
+	require.False(t, e.Ran)
+	return e
+}
+
+// refusal asserts that err is an *Error that Is sentinel, from this tier, and that fn was not run.
+func refusal(t *testing.T, err, sentinel error, tier wllock.Tier) *wllock.Error {
+	t.Helper()
+	require.ErrorIs(t, err, sentinel)
+	var e *wllock.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, tier, e.Tier)
+	require.False(t, e.Ran)
+	require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
+	return e
+}
+
+func asError(t *testing.T, err error) *wllock.Error {
+	t.Helper()
+	e, ok := errors.AsType[*wllock.Error](err)
+	require.True(t, ok, "%v", err)
+	return e
+}
+
+// started starts a DoAll and returns its result.
+func started(l *wllock.Locker, resources []wllock.Resource, fn wllock.Func, opts ...wllock.CallOption) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- l.DoAll(context.Background(), resources, fn, opts...) }()
+	synctest.Wait()
+	return result
+}
+
+// guest is a caller for the key n:k on a goroutine of its own, which stays inside until it is told to leave.
+type guest struct {
+	t     *testing.T
+	end   context.CancelFunc // of its context
+	leave chan struct{}
+	is    atomic.Value // waiting, in, out, or why it did not get in or had to leave
+	err   error
+	held  *wllock.Held
+	fence uint64
+}
+
+// comes lets a guest ask, in a synctest bubble, and returns when it is inside, waits, or was refused.
+func comes(t *testing.T, l *wllock.Locker, opts ...wllock.CallOption) *guest {
+	g := &guest{t: t, leave: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	g.end = cancel
+	g.is.Store("waiting")
+	go func() {
+		defer cancel()
+		g.err = l.Do(ctx, "n", "k", g.stay, opts...)
+		g.is.Store(outcomeWord(g.err))
+	}()
+	synctest.Wait()
+	return g
+}
+
+func (g *guest) stay(ctx context.Context) error {
+	g.held, _ = wllock.HeldFrom(ctx)
+	g.fence = g.held.Fence()
+	g.is.Store("in")
+	select {
+	case <-g.leave:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func outcomeWord(err error) string {
+	for word, of := range map[string]error{"held": wllock.ErrHeld, "lost": wllock.ErrLeaseLost, "full": wllock.ErrQueueFull,
+		"timeout": wllock.ErrWaitTimeout, "closed": wllock.ErrClosed, "canceled": context.Canceled} {
+		if errors.Is(err, of) {
+			return word
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return "out"
+}
+
+func (g *guest) state() string {
+	synctest.Wait()
+	return g.is.Load().(string)
+}
+
+// leaves lets guests that are inside leave, one after the other.
+func leaves(all ...*guest) {
+	for _, g := range all {
+		require.Equal(g.t, "in", g.state())
+		close(g.leave)
+		require.Equal(g.t, "out", g.state())
+	}
+}
+
+// are is what the guests do.
+func are(all ...*guest) (words []string) {
+	for _, g := range all {
+		words = append(words, g.state())
+	}
+	return words
+}
+
+// nothingLeft requires that the Lockers, and after their TTL the backend, know of no key.
+func nothingLeft(t *testing.T, b *memlock.Backend, all ...*wllock.Locker) {
+	t.Helper()
+	synctest.Wait()
+	for _, l := range all {
+		require.Empty(t, l.Locks(9))
+		total := l.Stats().Total
+		require.Zero(t, total.Held)
+		require.Zero(t, total.Waiting)
+	}
+	page, _, err := b.List(t.Context(), "test:", "", 9)
+	require.NoError(t, err)
+	require.Empty(t, page)
+}

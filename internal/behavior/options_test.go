@@ -1,0 +1,244 @@
+package behavior
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+)
+
+func TestOptionsCallBeatsNameBeatsDefaultsLastWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t,
+			wllock.WithDefaults(wllock.WithWait(time.Second)),
+			wllock.WithName("quick", wllock.WithWait(100*time.Millisecond)),
+			wllock.WithName("quick", wllock.WithLockTimeMax(time.Minute)))
+		for _, name := range []string{"quick", "other"} {
+			defer hold(t, l, name, "k", wllock.WithLockTimeMax(0))()
+		}
+		waited := func(name string, opts ...wllock.CallOption) time.Duration {
+			begin := time.Now()
+			require.Error(t, l.Do(t.Context(), name, "k", never(t), opts...))
+			return time.Since(begin)
+		}
+		require.Equal(t, time.Second, waited("other"))
+		require.Equal(t, 100*time.Millisecond, waited("quick"))
+		require.Equal(t, 50*time.Millisecond, waited("quick", wllock.WithWait(50*time.Millisecond)))
+		require.Zero(t, waited("quick", wllock.WithWait(time.Hour), wllock.NoWait()))
+		require.Equal(t, time.Millisecond, waited("quick", wllock.NoWait(), wllock.WithWait(time.Millisecond)))
+	})
+}
+
+func TestSyncReleaseReturnsAfterTheAnswer(t *testing.T) {
+	l, b := newLocker(t)
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.SyncRelease()))
+	require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+}
+
+// TestLongestTimes: the largest duration is as good as no limit.
+func TestLongestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, wllock.WithLeaseTTL(math.MaxInt64), wllock.WithLinger(math.MaxInt64), wllock.WithMaxTenure(math.MaxInt64))
+		for range 3 {
+			require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+				time.Sleep(time.Hour)
+				return ctx.Err()
+			}, wllock.WithLockTimeMax(math.MaxInt64), wllock.WithWait(math.MaxInt64)))
+			require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithWait(1)))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		release := hold(t, l, "n", "k", wllock.WithLockTimeMax(math.MaxInt64))
+		done := make(chan error)
+		go func() { done <- l.Do(ctx, "n", "k", nothing, wllock.WithWait(math.MaxInt64)) }()
+		time.Sleep(time.Hour)
+		release()
+		require.NoError(t, <-done)
+		cancel()
+	})
+}
+
+func TestWrongOptionsAreAllNamedAtOnce(t *testing.T) {
+	_, err := wllock.New("bad system", nil, wllock.WithLeaseTTL(time.Millisecond), wllock.WithMaxHandoffs(-1),
+		wllock.WithMaxTenure(0), wllock.WithLinger(-1), wllock.WithOutage(2), wllock.WithThreshold(-2),
+		wllock.WithName("a:b"), wllock.WithName("n", wllock.WithWait(-1)), wllock.WithLogger(nil))
+	for _, part := range []string{"bad system", "backend", "WithLeaseTTL", "WithMaxHandoffs", "WithMaxTenure", "WithLinger",
+		"WithOutage", "WithThreshold(-2)", "a:b", "WithWait", "WithLogger"} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+func TestWrongCallOptionIsRefusedAtTheCall(t *testing.T) {
+	l, _ := newLocker(t)
+	require.ErrorContains(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithLockTimeMax(-1)), "WithLockTimeMax")
+	require.ErrorContains(t, l.SetThreshold("n", -2), "-2")
+	require.ErrorIs(t, l.SetThreshold("a:b", 2), wllock.ErrInvalidKey)
+}
+
+func TestWrongOptionsAreNamedAsTheyWereGiven(t *testing.T) {
+	l, b := newLocker(t)
+	_, err := wllock.New("test", b, nil, wllock.WithThreshold(-5))
+	require.EqualError(t, err, "wllock: option 1 of 2 is nil; WithThreshold(-5): want 0 (no caller waits) or more, or Unlimited")
+	_, err = wllock.New("test", b, wllock.WithName("n", nil), wllock.WithDefaults(wllock.WithCallThreshold(-5)))
+	require.EqualError(t, err, "wllock: WithCallThreshold(-5): want 0 (no caller waits) or more, or Unlimited; "+
+		"WithName(\"n\"): call option 1 of 1 is nil")
+	require.EqualError(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(-1)),
+		"wllock: WithWait(-1ns): want 0 (until the context ends) or more")
+}
+
+// TestNilIsAnErrorOfTheCall: not a panic inside the lock.
+func TestNilIsAnErrorOfTheCall(t *testing.T) {
+	l, _ := newLocker(t)
+	ctx, id := t.Context(), func(key string) string { return key }
+	work := func(context.Context, string) (int, error) { return 1, never(t)(ctx) }
+	otherwise := func(context.Context, string, error) (int, error) { return 1, nil }
+	second := func(_ any, err error) error { return err }
+	for what, err := range map[string]error{
+		"Do":             l.Do(ctx, "n", "k", nil),
+		"Do, fallback":   l.Do(ctx, "n", "k", nil, wllock.WithFallback(func(context.Context, error) error { return nil })),
+		"Guard":          l.Guard("n", "k", nil)(ctx),
+		"Call":           second(wllock.Call[int](ctx, l, "n", "k", nil)),
+		"Wrap key":       second(wllock.Wrap(l, "n", nil, work)(ctx, "k")),
+		"Wrap":           second(wllock.Wrap[string, int](l, "n", id, nil)(ctx, "k")),
+		"WrapOr key":     second(wllock.WrapOr(l, "n", nil, work, otherwise)(ctx, "k")),
+		"WrapOr":         second(wllock.WrapOr(l, "n", id, nil, otherwise)(ctx, "k")),
+		"WrapOr or":      second(wllock.WrapOr(l, "n", id, work, nil)(ctx, "k")),
+		"option":         l.Do(ctx, "n", "k", never(t), nil),
+		"Acquire option": second(l.Acquire(ctx, "n", "k", nil)),
+		//lint:ignore SA1012 this is what is tested
+		"context": l.Do(nil, "n", "k", never(t)),
+	} {
+		require.ErrorContains(t, err, "nil", what)
+	}
+	require.Zero(t, l.Stats().Total.Acquired)
+}
+
+func TestThresholdsOfCallNameAndDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, wllock.WithThreshold(1), wllock.WithName("wide", wllock.WithCallThreshold(3)))
+		admitted := func(name string, opts ...wllock.CallOption) int {
+			release := hold(t, l, name, "k")
+			ctx, cancel := context.WithCancel(t.Context())
+			refused := make(chan error, 10)
+			for range 10 {
+				go func() { refused <- l.Do(ctx, name, "k", never(t), opts...) }()
+			}
+			synctest.Wait()
+			full := len(refused)
+			for range full {
+				require.ErrorIs(t, <-refused, wllock.ErrQueueFull)
+			}
+			cancel()
+			synctest.Wait()
+			release()
+			return 10 - full
+		}
+		require.Equal(t, 1, admitted("n"))
+		require.Equal(t, 3, admitted("wide"))
+		require.Equal(t, 5, admitted("wide", wllock.WithCallThreshold(5)))
+		require.Equal(t, 10, admitted("n", wllock.WithCallThreshold(wllock.Unlimited)))
+		require.NoError(t, l.SetThreshold("", 2))
+		require.NoError(t, l.SetThreshold("wide", 0))
+		require.Equal(t, 2, admitted("n"))
+		require.Equal(t, 0, admitted("wide"))
+	})
+}
+
+func TestRetryAfterFollowsTheMeasuredTurnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t, wllock.WithThreshold(0))
+		for range 50 {
+			require.NoError(t, l.Do(t.Context(), "n", "any", func(context.Context) error {
+				time.Sleep(20 * time.Millisecond)
+				return nil
+			}))
+		}
+		defer hold(t, l, "n", "k")()
+		var e *wllock.Error
+		require.ErrorAs(t, l.Do(t.Context(), "n", "k", never(t)), &e)
+		require.InDelta(t, 20*time.Millisecond, e.RetryAfter, float64(time.Millisecond))
+	})
+}
+
+// TestNewNamesAreCheap: however many there are, as in Do(ctx, "product-1000", "x").
+func TestNewNamesAreCheap(t *testing.T) {
+	l, _ := newLocker(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const n = 5000
+	for i := range n {
+		require.NoError(t, l.Do(t.Context(), strconv.Itoa(i), "k", nothing))
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/n, uint64(10_000))
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { _ = l.Do(context.Background(), "17", "k", nothing) }), 5.0)
+}
+
+// TestTooManyNamesStillLock: their figures are counted together, and all else is as with others.
+func TestTooManyNamesStillLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		l, _ := newLocker(t, wllock.WithThreshold(1), wllock.WithName("configured", wllock.WithCallThreshold(3)),
+			newBadLog(func(r slog.Record) { lines = append(lines, r.Message) }))
+		const most, more = 10_000, 100
+		for i := range most + more {
+			require.NoError(t, l.Do(t.Context(), strconv.Itoa(i), "k", nothing))
+		}
+		synctest.Wait()
+		require.Len(t, lines, 1)
+		require.Contains(t, lines[0], "too many lock names")
+		s := l.Stats()
+		require.Len(t, s.Names, most+1)
+		require.EqualValues(t, more, s.Names["(other)"].Acquired)
+		require.EqualValues(t, most+more, s.Total.Acquired)
+
+		release := hold(t, l, "beyond", "k")
+		require.ErrorIs(t, l.Do(t.Context(), "beyond", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+		require.NoError(t, l.Do(t.Context(), "further", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldKey(ctx, "further", "k")
+			require.Equal(t, "test:further:k", held.Key())
+			require.EqualValues(t, 2, l.Stats().Names["(other)"].Held)
+			return l.Do(ctx, "further", "k", nothing, wllock.NoWait()) // reentrant
+		}, wllock.NoWait()))
+		release()
+		for name, limit := range map[string]int{"beyond": 1, "configured": 3, "set": 2} {
+			if name == "set" {
+				require.NoError(t, l.SetThreshold(name, limit))
+			}
+			release := hold(t, l, name, "k")
+			for range limit {
+				go func() { _ = l.Do(context.Background(), name, "k", nothing) }()
+			}
+			synctest.Wait()
+			require.ErrorIs(t, l.Do(t.Context(), name, "k", never(t)), wllock.ErrQueueFull, name)
+			release()
+			synctest.Wait()
+		}
+		require.Contains(t, l.Stats().Names, "set")
+		require.Contains(t, l.Stats().Names, "configured")
+	})
+}
+
+// TestNewNameOfManyCallersIsCountedOnce: all that ask for it first, at the same time, get the same figures.
+func TestNewNameOfManyCallersIsCountedOnce(t *testing.T) {
+	l, _ := newLocker(t)
+	const names, callers = 300, 8
+	for i := range names {
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() { _ = l.Do(t.Context(), strconv.Itoa(i), "k", nothing) })
+		}
+		wg.Wait()
+	}
+	for name, s := range l.Stats().Names {
+		require.EqualValues(t, callers, s.Acquired, name)
+	}
+}

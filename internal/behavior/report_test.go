@@ -1,0 +1,371 @@
+package behavior
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+// Keys may hold personal data, so they are logged at the debug level only.
+func TestKeysAreLoggedAtDebugLevelOnly(t *testing.T) {
+	for level, named := range map[slog.Level]bool{slog.LevelWarn: false, slog.LevelInfo: false, slog.LevelDebug: true} {
+		t.Run(level.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logged strings.Builder
+				log := wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: level})))
+				l, b := newLocker(t, log)
+				lostAfter(t, l.Do(t.Context(), "n", "marker:"+strings.Repeat("x", 100), func(ctx context.Context) error {
+					b.Expire("test:n:marker:" + strings.Repeat("x", 100))
+					<-ctx.Done()
+					return nil
+				}))
+				l = lockerOn(t, refusesReleases{b}, log)
+				require.NoError(t, l.Do(t.Context(), "n", "marker:1", func(ctx context.Context) error {
+					<-ctx.Done()
+					return nil
+				}, wllock.WithLockTimeMax(time.Millisecond), wllock.SyncRelease()))
+				synctest.Wait()
+				require.Contains(t, logged.String(), "system=test name=n")
+				for _, what := range []string{"lost while held", "held for longer", "not released"} {
+					require.Contains(t, logged.String(), what)
+				}
+				require.Equal(t, named, strings.Contains(logged.String(), "marker"), logged.String())
+				require.NotContains(t, logged.String(), strings.Repeat("x", 64), "cut")
+			})
+		})
+	}
+}
+
+// slowLog is a log that blocks for a while: a full pipe, a hanging collector.
+type slowLog struct {
+	slog.Handler
+	pause time.Duration
+}
+
+func (s slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s slowLog) Handle(context.Context, slog.Record) error {
+	time.Sleep(s.pause)
+	return nil
+}
+
+// TestSlowLogOfALossHarmsNobody: neither the next caller in line nor the leases that are renewed with the lost one.
+func TestSlowLogOfALossHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl), wllock.WithLogger(slog.New(slowLog{slog.DiscardHandler, 5 * ttl})))
+		require.NoError(t, err)
+		const n = 6
+		var locks []*wllock.Lock
+		for i := range n {
+			k, err := l.Acquire(t.Context(), "n", string(rune('a'+i)))
+			require.NoError(t, err)
+			locks = append(locks, k)
+		}
+		next := make(chan time.Duration, 1)
+		begin := time.Now()
+		go func() {
+			_ = l.Do(context.Background(), "n", "a", nothing)
+			next <- time.Since(begin)
+		}()
+		synctest.Wait()
+		for i := 0; i < n; i += 2 { // several, because leases renewed before a lost one are not affected
+			b.Expire("test:n:" + string(rune('a'+i)))
+		}
+		time.Sleep(3 * ttl)
+		lost := 0
+		for i := 1; i < n; i += 2 {
+			if locks[i].Err() != nil {
+				lost++
+			}
+		}
+		for _, k := range locks {
+			_ = k.Release(t.Context())
+		}
+		waited := <-next
+		_ = l.Close(t.Context())
+		_ = b.Close()
+		time.Sleep(n * 5 * ttl) // until all is logged
+		if lost > 0 {
+			t.Errorf("%d leases of others were lost", lost)
+		}
+		require.LessOrEqual(t, waited, 2*ttl)
+	})
+}
+
+// badLog is a logger whose lines do what they like.
+type badLog struct {
+	slog.Handler
+	line func(slog.Record)
+}
+
+func (b badLog) Handle(_ context.Context, r slog.Record) error {
+	b.line(r)
+	return nil
+}
+
+func newBadLog(line func(slog.Record)) wllock.Option {
+	return wllock.WithLogger(slog.New(badLog{slog.NewTextHandler(io.Discard, nil), line}))
+}
+
+// losses makes a Locker lose n locks at the same time.
+func losses(t *testing.T, l *wllock.Locker, b *memlock.Backend, n int) {
+	t.Helper()
+	before := l.Stats().Total.Lost
+	for i := range n {
+		_, err := l.Acquire(t.Context(), "n", strconv.Itoa(i))
+		require.NoError(t, err)
+	}
+	for i := range n { // not by an outage, whose losses share a line
+		b.Expire("test:n:" + strconv.Itoa(i))
+	}
+	time.Sleep(2 * ttl)
+	require.EqualValues(t, n, l.Stats().Total.Lost-before)
+}
+
+// TestLossesWithALogThatStandsStillTakeFewGoroutines: they are reported one after the other, or left out and counted.
+func TestLossesWithALogThatStandsStillTakeFewGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		release := sync.OnceFunc(func() { close(until) })
+		defer release()
+		var lines int
+		l, b := newLocker(t, newBadLog(func(slog.Record) { <-until; lines++ }))
+		before := runtime.NumGoroutine()
+		const n = 10_000
+		losses(t, l, b, n)
+		synctest.Wait() // goroutines whose timers fired at the end of losses may still run
+		require.LessOrEqual(t, runtime.NumGoroutine(), before+100, "the runtime counts up to 33 too many while it puts ended ones aside")
+		release()
+		synctest.Wait()
+		require.NotZero(t, l.Stats().ReportsDropped)
+		require.InDelta(t, n, uint64(lines)+l.Stats().ReportsDropped, 10, "there are lines on the outage, too")
+	})
+}
+
+func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []slog.Record
+		l, b := newLocker(t, newBadLog(func(r slog.Record) {
+			if strings.Contains(r.Message, "lost") {
+				panic("broken log")
+			}
+			lines = append(lines, r)
+		}))
+		losses(t, l, b, 3)
+		synctest.Wait()
+		require.EqualValues(t, 3, l.Stats().ReportPanics)
+		var panics []string
+		for _, r := range lines {
+			if strings.Contains(r.Message, "panicked") {
+				r.Attrs(func(a slog.Attr) bool { panics = append(panics, a.String()); return true })
+			}
+		}
+		require.Equal(t, []string{"system=test", "panic=broken log", "instance=" + l.Instance()}, panics)
+	})
+}
+
+// TestCloseDoesNotWaitForALogThatStandsStill: not beyond its context, and never for longer than 1 s.
+func TestCloseDoesNotWaitForALogThatStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		release := sync.OnceFunc(func() { close(until) })
+		defer release()
+		l, b := newLocker(t, newBadLog(func(slog.Record) { <-until }))
+		losses(t, l, b, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
+		defer cancel()
+		begin := time.Now()
+		require.ErrorContains(t, l.Close(ctx), "log lines")
+		require.LessOrEqual(t, time.Since(begin), ttl/10+10*time.Millisecond)
+		begin = time.Now()
+		require.ErrorContains(t, l.Close(context.Background()), "log lines")
+		require.Equal(t, time.Second, time.Since(begin))
+		release()
+		require.NoError(t, l.Close(t.Context()))
+	})
+}
+
+// TestSlowLogOfAnOutageDelaysNoCaller: the breaker logs, too, and so does the policy that serves without leases.
+func TestSlowLogOfAnOutageDelaysNoCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, outage := range []wllock.Outage{wllock.FailClosed, wllock.LocalOnly} {
+			var lines atomic.Int32
+			l, b := newLocker(t, wllock.WithOutage(outage), newBadLog(func(slog.Record) { lines.Add(1); time.Sleep(time.Minute) }))
+			b.Partition(true)
+			for range 20 {
+				begin := time.Now()
+				_ = l.Do(t.Context(), "n", "k", nothing, wllock.WithWait(ttl/10))
+				require.LessOrEqual(t, time.Since(begin), ttl/10)
+			}
+			b.Partition(false)
+			time.Sleep(time.Hour)
+			require.NotZero(t, lines.Load())
+		}
+	})
+}
+
+// seeing is a handler that keeps the contexts of its lines.
+type seeing struct {
+	slog.Handler
+	lines chan context.Context
+}
+
+func (s seeing) Handle(ctx context.Context, _ slog.Record) error {
+	s.lines <- ctx
+	return nil
+}
+
+// The other locks of the call may not have been acquired yet, or have been released.
+func TestLogLinesOfADoAllHaveTheCallersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := make(chan context.Context, 3)
+		l, b := newLocker(t, wllock.WithLogger(slog.New(seeing{slog.NewTextHandler(io.Discard, nil), lines})))
+		ctx := context.WithValue(t.Context(), valueKey{}, "callers")
+		lostAfter(t, l.DoAll(ctx, keys("a", "b", "c"), func(ctx context.Context) error {
+			b.Expire("test:n:b")
+			<-ctx.Done()
+			return nil
+		}))
+		seen := <-lines
+		require.Equal(t, "callers", seen.Value(valueKey{}))
+		_, held := wllock.HeldFrom(seen)
+		require.False(t, held)
+		require.NoError(t, seen.Err(), "as for Do")
+	})
+}
+
+// TestWhatIsPrintedShowsNoKey: applications log what they are given, and mocks print their arguments.
+func TestWhatIsPrintedShowsNoKey(t *testing.T) {
+	l, _ := newLocker(t)
+	print := func(what any) string {
+		var out bytes.Buffer
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q", "%x"} {
+			_, _ = fmt.Fprintf(&out, verb+"\n", what)
+		}
+		slog.New(slog.NewTextHandler(&out, nil)).Info("", "what", what)
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("", "what", what)
+		_ = json.NewEncoder(&out).Encode(what)
+		_, _ = fmt.Fprintf(&out, "%v (%[2]T=%[2]v)", []any{what}, what) // the latter as testify's mocks do
+		return out.String()
+	}
+	var nested string
+	require.NoError(t, l.Do(context.Background(), "outer", "secret-1", func(outer context.Context) error {
+		return l.Do(outer, "inner", "secret-2", func(inner context.Context) error {
+			held, _ := wllock.HeldFrom(inner)
+			child, cancel := context.WithCancel(context.WithValue(inner, ctxKey{}, 1))
+			defer cancel()
+			require.NotContains(t, fmt.Sprintf("%v %+v %s", child, child, child), "secret")
+			require.Equal(t, "context.Background.wllock(outer).wllock(inner)", fmt.Sprint(inner))
+			lock, err := l.Acquire(inner, "outer", "secret-1")
+			require.NoError(t, err)
+			defer func() { require.NoError(t, lock.Release(inner)) }()
+			nested = fmt.Sprint(lock.Context())
+			for _, what := range []any{outer, inner, held, *held, lock, lock.Context(), l} {
+				require.NotContains(t, print(what), "secret")
+			}
+			require.Equal(t, "wllock.Held(test:inner)", fmt.Sprint(held))
+			require.Equal(t, "wllock.Held(test:outer)", fmt.Sprint(lock))
+			return nil
+		})
+	}))
+	require.Equal(t, "context.Background.wllock(outer).wllock(inner).wllock(outer)", nested)
+	require.Equal(t, "wllock.Locker(test)", fmt.Sprint(l))
+}
+
+type ctxKey struct{}
+
+// TestPrintingIsNoRace is for the race detector: others use the hold and the Locker meanwhile.
+func TestPrintingIsNoRace(t *testing.T) {
+	l, _ := newLocker(t)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for range 100 {
+				_ = l.Do(context.Background(), "n", strconv.Itoa(i), func(ctx context.Context) error {
+					held, _ := wllock.HeldFrom(ctx)
+					_ = fmt.Sprintf("%v %+v %#v %v %#v %v", ctx, ctx, ctx, held, held, l)
+					return nil
+				})
+				_ = l.SetThreshold("", i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+const keySecret = "sixteen bytes or more"
+
+func TestHashKeys(t *testing.T) {
+	secret := []byte(keySecret)
+	hash := wllock.HashKeys(secret)
+	clear(secret)
+	require.Equal(t, "#645fc47328abdeed", hash("4711"), "the same in all processes, and for ever")
+	require.NotEqual(t, hash("4711"), wllock.HashKeys([]byte(keySecret+"!"))("4711"))
+	for _, short := range [][]byte{nil, {}, []byte("fifteen bytes..")} {
+		_, err := wllock.New("test", memlock.New(), wllock.WithKeyRedaction(wllock.HashKeys(short)))
+		require.EqualError(t, err, "wllock: WithKeyRedaction(nil): want a function: HashKeys makes one of a secret of 16 bytes or more")
+	}
+}
+
+// Programs see the key where they work with it.
+func TestKeysOfProgramsAreNotRedacted(t *testing.T) {
+	l, _ := newLocker(t, wllock.WithKeyRedaction(strings.ToUpper))
+	require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+		held, ok := wllock.HeldKey(ctx, "n", "k")
+		require.True(t, ok)
+		require.Equal(t, "test:n:k", held.Key())
+		require.Equal(t, "test:n:K", l.Locks(1)[0].Key)
+		found, err := l.Inspect(ctx, "n", "k")
+		require.NoError(t, err)
+		require.Equal(t, "test:n:k", found.Key)
+		return nil
+	}))
+}
+
+// A redaction that panics harms no lock, and shows no key.
+func TestRedactionThatPanics(t *testing.T) {
+	l, _ := newLocker(t, wllock.WithKeyRedaction(func(key string) string { panic(key) }))
+	defer hold(t, l, "n", "k")()
+	err := l.Do(t.Context(), "n", "k", never(t), wllock.NoWait())
+	require.ErrorIs(t, err, wllock.ErrHeld)
+	require.Contains(t, err.Error(), `"test:n:#?"`)
+}
+
+func TestRedactedErrorsTellWhatTheyAre(t *testing.T) {
+	l := lockerOn(t, heldElsewhere{memlock.New()}, wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
+	err := l.Do(t.Context(), "n", "4711", never(t), wllock.NoWait())
+	require.Equal(t, "web-1", refusal(t, err, wllock.ErrHeld, wllock.TierDistributed).Holder)
+	require.NotContains(t, err.Error(), "4711")
+	require.NotContains(t, fmt.Sprintf("%#v", errors.Unwrap(err)), "4711")
+}
+
+// With a redaction, who reads the log can find the lock without debug lines.
+func TestLogLinesHaveTheRedactedKey(t *testing.T) {
+	var lines strings.Builder
+	l, err := wllock.New("test", unreleased{memlock.New()}, wllock.WithLogger(slog.New(slog.NewTextHandler(&lines, nil))),
+		wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
+	require.NoError(t, err)
+	require.NoError(t, l.Do(t.Context(), "n", "4711", nothing))
+	require.NoError(t, l.Close(t.Context()))
+	require.Contains(t, lines.String(), `key="\"test:n:#645fc47328abdeed\""`)
+	require.Contains(t, lines.String(), "lock not released")
+	require.NotContains(t, lines.String(), "4711")
+}

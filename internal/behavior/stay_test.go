@@ -1,0 +1,390 @@
+package behavior
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+const least = 30 * time.Second
+
+// freeAfter returns when another instance gets the lock test:n:k.
+func freeAfter(t *testing.T, l *wllock.Locker) time.Duration {
+	begin := time.Now()
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+	return time.Since(begin)
+}
+
+func TestLockStaysTakenForAtLeastThatLong(t *testing.T) { // rule N2
+	own := errors.New("own")
+	for name, fn := range map[string]wllock.Func{
+		"success": nothing,
+		"error":   func(context.Context) error { return own },
+		"panic":   func(context.Context) error { panic(own) },
+	} {
+		for who, other := range map[string]func(*testing.T, *wllock.Locker, *memlock.Backend) *wllock.Locker{
+			"the same Locker": func(_ *testing.T, l *wllock.Locker, _ *memlock.Backend) *wllock.Locker { return l },
+			"another Locker":  func(t *testing.T, _ *wllock.Locker, b *memlock.Backend) *wllock.Locker { return lockerOn(t, b) },
+		} {
+			t.Run(name+", "+who, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, b := newLocker(t)
+					o := other(t, l, b)
+					begin := time.Now()
+					func() {
+						defer func() { _ = recover() }()
+						_ = l.Do(t.Context(), "n", "k", fn, wllock.WithHoldAtLeast(least))
+					}()
+					require.Zero(t, time.Since(begin), "Do returns when the function has")
+					require.ErrorIs(t, o.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+					require.ErrorIs(t, o.Do(t.Context(), "n", "k", never(t), wllock.WithWait(least-time.Second)), wllock.ErrWaitTimeout)
+					freeAfter(t, o)
+					require.Equal(t, least, time.Since(begin))
+				})
+			})
+		}
+	}
+}
+
+func TestFunctionThatTakesLongerIsNotDelayed(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(3 * least); return nil },
+			wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(0)))
+		freeAfter(t, lockerOn(t, b))
+		require.Equal(t, 3*least, time.Since(begin))
+	})
+}
+
+func TestAcquiredLockStaysTaken(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		k, err := l.Acquire(t.Context(), "n", "k", wllock.WithHoldAtLeast(least))
+		require.NoError(t, err)
+		time.Sleep(least / 10)
+		require.NoError(t, k.Release(t.Context()))
+		require.NoError(t, k.Release(t.Context()), "again")
+		require.Equal(t, 9*least/10, freeAfter(t, l), "counted from Acquire")
+	})
+}
+
+func TestLockStaysTakenWhenItsProcessDies(t *testing.T) { // rule N2
+	for name, test := range map[string]struct {
+		runs    time.Duration // until it dies
+		max     time.Duration
+		latest  time.Duration
+		returns bool
+	}{
+		"at once":                      {runs: 0, max: least, latest: least + 2*time.Second},
+		"after the function":           {runs: least / 10, max: 2 * least, latest: least + 2*time.Second, returns: true},
+		"in a function that may last":  {runs: least / 2, max: 0, latest: 3 * least},
+		"in a function that may not":   {runs: least / 2, max: least, latest: least + 2*time.Second},
+		"after a function that might":  {runs: least * 9 / 10, max: 0, latest: 4 * least, returns: true},
+		"after one that took its time": {runs: least * 9 / 10, max: least, latest: least + 2*time.Second, returns: true},
+	} {
+		for _, keys := range [][]wllock.Resource{{{Name: "n", Key: "k"}}, {{Name: "n", Key: "k"}, {Name: "n", Key: "l"}}} {
+			t.Run(fmt.Sprint(name, ", keys: ", len(keys)), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memlock.New()
+					m := &mortal{Backend: b}
+					l, other := lockerOn(t, m), lockerOn(t, b)
+					do := func(fn wllock.Func, opts ...wllock.CallOption) error { return l.Do(t.Context(), "n", "k", fn, opts...) }
+					if len(keys) > 1 {
+						do = func(fn wllock.Func, opts ...wllock.CallOption) error { return l.DoAll(t.Context(), keys, fn, opts...) }
+					}
+					begin := time.Now()
+					ctx, cancel := context.WithCancel(t.Context())
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						_ = do(func(context.Context) error {
+							if test.returns {
+								time.Sleep(test.runs)
+							} else {
+								<-ctx.Done()
+							}
+							return nil
+						}, wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(test.max))
+					}()
+					time.Sleep(test.runs + time.Millisecond)
+					m.die()
+					freeAfter(t, other)
+					took := time.Since(begin)
+					require.GreaterOrEqual(t, took, least)
+					require.LessOrEqual(t, took, test.latest)
+					cancel()
+					<-done
+				})
+			})
+		}
+	}
+}
+
+func TestCloseDoesNotWaitAndTheLockStaysTaken(t *testing.T) { // rule N3
+	for name, max := range map[string]time.Duration{"never renewed": least, "renewed": 0} {
+		for when, closes := range map[string]time.Duration{"while it runs": 0, "afterwards": least * 8 / 10} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memlock.New()
+					l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
+					require.NoError(t, err)
+					begin := time.Now()
+					closed := make(chan error)
+					go func() {
+						time.Sleep(closes + time.Millisecond) // inside, in any case
+						closed <- l.Close(t.Context())
+					}()
+					err = l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(least / 2); return nil },
+						wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(max))
+					require.NoError(t, err)
+					require.NoError(t, <-closed)
+					require.LessOrEqual(t, time.Since(begin), least*9/10)
+					require.Zero(t, l.Stats().Total.Held)
+					freeAfter(t, lockerOn(t, b))
+					require.GreaterOrEqual(t, time.Since(begin), least)
+				})
+			})
+		}
+	}
+}
+
+func TestSyncReleaseDoesNotWaitForTheStay(t *testing.T) { // rule N3
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least), wllock.SyncRelease()))
+		require.Zero(t, time.Since(begin))
+		require.Equal(t, least, freeAfter(t, lockerOn(t, b)))
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(2 * least); return nil },
+			wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(0), wllock.SyncRelease()))
+		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "released at the backend")
+	})
+}
+
+func TestStayingLockServesNobodyOnItsOwnLease(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithLinger(time.Minute))
+		var last []time.Duration
+		run := func(opts ...wllock.CallOption) {
+			require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+				held, _ := wllock.HeldFrom(ctx)
+				require.False(t, held.Handoff())
+				last = append(last, time.Until(held.Until()))
+				return nil
+			}, opts...))
+		}
+		run()                              // its lease lingers
+		run(wllock.WithHoldAtLeast(least)) // needs a longer one
+		require.Equal(t, least, freeAfter(t, lockerOn(t, b)), "the lease did not linger")
+		go run(wllock.WithHoldAtLeast(least)) // a waiter behind it gets a lease of the usual T
+		synctest.Wait()
+		run()
+		require.Less(t, last[0], ttl)
+		require.GreaterOrEqual(t, last[1], least)
+		require.GreaterOrEqual(t, last[2], least)
+		require.Less(t, last[3], ttl)
+	})
+}
+
+func TestLeaseOfALockThatStayedIsNotHandedOn(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		go func() {
+			_ = l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(2 * least); return nil },
+				wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(0))
+		}()
+		synctest.Wait()
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.Less(t, time.Until(held.Until()), ttl, "a process that dies keeps the lock for T, not longer")
+			return nil
+		}))
+	})
+}
+
+func TestPlaceOfAnotherTTLIsNotTakenOver(t *testing.T) { // rules N1 and T3
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		release := hold(t, lockerOn(t, b), "n", "k")
+		go func() {
+			_ = l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(time.Second))
+		}()
+		synctest.Wait()
+		time.AfterFunc(2*time.Second, release)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.GreaterOrEqual(t, time.Until(held.Until()), least)
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
+	})
+}
+
+func TestNestedGuardsOfALockThatStays(t *testing.T) { // rules N2 and L6
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			require.NoError(t, l.Do(ctx, "n", "k", nothing))
+			require.NoError(t, l.Do(ctx, "n", "k", nothing, wllock.WithHoldAtLeast(least)), "counts from the start of the outer one")
+			require.ErrorContains(t, l.Do(ctx, "n", "k", never(t), wllock.WithHoldAtLeast(2*least)), "asked for less")
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
+		freeAfter(t, l)
+		require.Equal(t, least, time.Since(begin))
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			require.ErrorContains(t, l.Do(ctx, "n", "k", never(t), wllock.WithHoldAtLeast(least)), "asked for less")
+			return nil
+		}))
+	})
+}
+
+func TestSeveralKeysStayTaken(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		o := lockerOn(t, b)
+		two := []wllock.Resource{{Name: "n", Key: "k"}, {Name: "n", Key: "k2"}}
+		release := hold(t, o, "n", "k2")
+		require.ErrorIs(t, l.DoAll(t.Context(), two, never(t), wllock.NoWait(), wllock.WithHoldAtLeast(least)), wllock.ErrHeld)
+		require.NoError(t, o.Do(t.Context(), "n", "k", nothing, wllock.WithWait(time.Second)), "all or none: the function has not run")
+		release()
+		for _, sync := range []bool{false, true} {
+			opts := []wllock.CallOption{wllock.WithHoldAtLeast(least)}
+			if sync {
+				opts = append(opts, wllock.SyncRelease())
+			}
+			require.NoError(t, l.DoAll(t.Context(), two, nothing, opts...))
+			require.ErrorIs(t, o.Do(t.Context(), "n", "k2", never(t), wllock.NoWait()), wllock.ErrHeld)
+			require.Equal(t, least, freeAfter(t, o))
+			require.NoError(t, o.Do(t.Context(), "n", "k2", nothing))
+		}
+		two[1].Shared = true
+		require.ErrorContains(t, l.DoAll(t.Context(), two, never(t), wllock.WithHoldAtLeast(least)), "with Shared")
+	})
+}
+
+func TestHoldAtLeastIsRefusedWhereItMakesNoSense(t *testing.T) { // rule N2
+	l, _ := newLocker(t)
+	for name, opts := range map[string][]wllock.CallOption{
+		"with Shared": {wllock.Shared(), wllock.WithHoldAtLeast(least)},
+		"want 0":      {wllock.WithHoldAtLeast(-1)},
+		"8784h":       {wllock.WithHoldAtLeast(1 << 62)},
+	} {
+		require.ErrorContains(t, l.Do(t.Context(), "n", "k", never(t), opts...), name)
+	}
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least), wllock.WithHoldAtLeast(0)))
+	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the last one wins: off")
+}
+
+func TestLossOfALockThatStaysIsLogged(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		b := &losing{Backend: memlock.New()}
+		l := lockerOn(t, b, wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least)))
+		b.last.End()
+		synctest.Wait()
+		require.Contains(t, logged.String(), "lock lost after its function has returned")
+		require.Zero(t, l.Stats().Total.Held)
+		require.Zero(t, l.Stats().Total.Lost, "no caller has lost it")
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing), "the turn has been passed on")
+	})
+}
+
+func TestSlowAnswerIsRenewedBeforeTheFunctionRuns(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		l, o := lockerOn(t, &late{b, least / 4}), lockerOn(t, b)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.GreaterOrEqual(t, time.Until(held.Until()), least)
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
+		require.Equal(t, least, freeAfter(t, o))
+		time.AfterFunc(time.Second, func() { b.Partition(true) })
+		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least), wllock.WithWait(least/3)), wllock.ErrWaitTimeout)
+		b.Partition(false)
+	})
+}
+
+func TestBackendWithShortLeasesRefuses(t *testing.T) { // rule N2
+	synctest.Test(t, func(t *testing.T) {
+		l := lockerOn(t, &brief{memlock.New(), 10 * time.Second})
+		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least))
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.ErrorContains(t, err, "the lock is to stay taken for 30s")
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(3*time.Second)))
+	})
+}
+
+func TestNobodyHoldsAtLeastWithoutALease(t *testing.T) { // rule N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+		b.Partition(true)
+		defer b.Partition(false)
+		require.NoError(t, l.Do(t.Context(), "n", "other", nothing), "degraded")
+		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least))
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			held, _ := wllock.HeldFrom(ctx)
+			require.True(t, held.Degraded())
+			return nil
+		}))
+		ran := errors.New("ran")
+		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least),
+			wllock.WithFallback(func(context.Context, error) error { return ran })), ran)
+	})
+}
+
+func TestWaitersGetALockThatStaysInTheirOrder(t *testing.T) { // rules N2 and L1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		var order []string
+		call := func(who string, l *wllock.Locker, opts ...wllock.CallOption) chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- l.Do(t.Context(), "n", "k", func(context.Context) error { order = append(order, who); return nil }, opts...)
+			}()
+			synctest.Wait()
+			return done
+		}
+		stays := wllock.WithHoldAtLeast(least)
+		begin := time.Now()
+		calls := []chan error{call("first", l, stays), call("second", l, stays), call("elsewhere", other, stays), call("last", l, stays)}
+		for _, done := range calls {
+			require.NoError(t, <-done)
+		}
+		require.Equal(t, []string{"first", "elsewhere", "second", "last"}, order, "others wait at the backend before the next one here")
+		require.Equal(t, 3*least, time.Since(begin).Round(time.Second))
+	})
+}
+
+func TestBatchStaysTaken(t *testing.T) { // rules N2 and B4
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		begin, runs := time.Now(), []time.Duration{}
+		call := wllock.WrapBatch(l, "n", func(string) string { return "k" },
+			func(_ context.Context, batch []*wllock.Item[string, int]) error {
+				runs = append(runs, time.Since(begin))
+				return nil
+			}, wllock.WithHoldAtLeast(least))
+		for range 2 {
+			_, err := call(t.Context(), "a")
+			require.NoError(t, err)
+		}
+		require.Equal(t, []time.Duration{0, least}, runs)
+		require.Equal(t, least, freeAfter(t, lockerOn(t, b)))
+	})
+}

@@ -1,0 +1,292 @@
+package behavior
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/memlock"
+)
+
+func TestInstancesOfLockersDiffer(t *testing.T) {
+	l, b := newLocker(t, wllock.WithInstance("web-1"))
+	other := lockerOn(t, b, wllock.WithInstance("web-1"))
+	assert.True(t, strings.HasPrefix(l.Instance(), "web-1-"), l.Instance())
+	assert.NotEqual(t, l.Instance(), other.Instance())
+	_, err := wllock.New("test", b, wllock.WithInstance("web 1"))
+	require.ErrorContains(t, err, `WithInstance("web 1"): want 1 to 63 letters`)
+}
+
+// A refused caller learns which Locker has the lock: another one's, or this one's.
+func TestRefusedLearnsTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b, wllock.WithInstance("other"))
+		near, far := hold(t, l, "n", "near"), hold(t, other, "n", "far")
+		for key, holder := range map[string]string{"near": l.Instance(), "far": other.Instance()} {
+			e := asError(t, l.Do(t.Context(), "n", key, never(t), wllock.NoWait()))
+			require.ErrorIs(t, e, wllock.ErrHeld)
+			require.Equal(t, wllock.ErrHeld, e.Err)
+			require.Equal(t, holder, e.Holder)
+			require.ErrorContains(t, e, fmt.Sprintf("held by %q", holder))
+			e = asError(t, l.Do(t.Context(), "n", key, never(t), wllock.WithWait(ttl)))
+			require.Equal(t, wllock.ErrWaitTimeout, e.Err)
+			require.Equal(t, holder, e.Holder)
+			require.Positive(t, e.RetryAfter)
+			ctx, cancel := context.WithTimeout(t.Context(), ttl) // the caller's own deadline
+			e = asError(t, l.Do(ctx, "n", key, never(t)))
+			cancel()
+			require.Equal(t, context.DeadlineExceeded, e.Err)
+			require.Equal(t, holder, e.Holder)
+			require.Positive(t, e.RetryAfter)
+		}
+		e := asError(t, l.Do(t.Context(), "n", "near", never(t), wllock.WithCallThreshold(0)))
+		require.ErrorIs(t, e, wllock.ErrQueueFull)
+		require.Equal(t, l.Instance(), e.Holder)
+		near()
+		far()
+	})
+}
+
+// Callers behind the head of the line learn what the head knows.
+func TestWaiterBehindTheHeadLearnsTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		far := hold(t, other, "n", "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = l.Do(ctx, "n", "k", never(t)) }() // the head
+		synctest.Wait()
+		e := asError(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(ttl)))
+		require.Equal(t, wllock.TierLocal, e.Tier)
+		require.Equal(t, other.Instance(), e.Holder)
+		require.Equal(t, other.Instance(), l.Locks(1)[0].Holder)
+		require.Equal(t, other.Instance(), other.Locks(1)[0].Holder)
+		cancel()
+		far()
+	})
+}
+
+func TestReadersAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		a, c := lockerOn(t, b), lockerOn(t, b)
+		first, second := hold(t, a, "n", "k", wllock.Shared()), hold(t, c, "n", "k", wllock.Shared())
+		e := asError(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()))
+		require.Equal(t, a.Instance()+" and 1 more", e.Holder)
+		first()
+		second()
+	})
+}
+
+func TestLockerInspects(t *testing.T) {
+	l, b := newLocker(t)
+	defer hold(t, l, "n", "k")()
+	found, err := lockerOn(t, b).Inspect(t.Context(), "n", "k")
+	require.NoError(t, err)
+	require.Equal(t, l.Instance(), found.Holder())
+	_, err = l.Inspect(t.Context(), "n", "")
+	require.ErrorIs(t, err, wllock.ErrInvalidKey)
+	_, err = lockerOn(t, struct{ distributed.Backend }{b}).Inspect(t.Context(), "n", "k")
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+}
+
+// A lease that is ended by force ends the context of its function.
+func TestBrokenLeaseEndsTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			found, err := l.Inspect(ctx, "n", "k")
+			require.NoError(t, err)
+			_, err = b.Break(ctx, found, "operator", "stuck")
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Equal(t, wllock.ErrLeaseLost, context.Cause(ctx))
+			return nil
+		})
+		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+	})
+}
+
+// Each line names the Locker, those of the outage policy, too.
+func TestLogLinesNameTheInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		b := memlock.New()
+		defer b.Close()
+		l, err := wllock.New("test", b, wllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+		require.NoError(t, err)
+		b.Partition(true)
+		for range 5 {
+			require.Error(t, l.Do(t.Context(), "n", "k", never(t)))
+		}
+		b.Partition(false)
+		require.NoError(t, l.Close(t.Context()))
+		require.NotEmpty(t, out.String())
+		for line := range strings.Lines(out.String()) {
+			require.Contains(t, line, "instance="+l.Instance())
+		}
+	})
+}
+
+// breaks ends the lease of a lock by force.
+func breaks(t *testing.T, l *wllock.Locker, b *memlock.Backend, key string) {
+	t.Helper()
+	found, err := l.Inspect(t.Context(), "n", key)
+	require.NoError(t, err)
+	_, err = b.Break(t.Context(), found, "ops", "stuck since noon")
+	require.NoError(t, err)
+}
+
+// A lease that is ended by force ends the context of its function, which is told by whom and why: in its error and in the log.
+func TestTheHolderIsToldWhoBrokeItsLock(t *testing.T) {
+	for name, opts := range map[string][]wllock.CallOption{"exclusive": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(2)}, "permit alone": {wllock.Permits(2)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				l, b := newLocker(t, wllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+				beside := lockerOn(t, b)
+				err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+					if opts != nil && name != "permit alone" {
+						k, err := beside.Acquire(ctx, "n", "k", opts...)
+						require.NoError(t, err)
+						defer func() { _ = k.Release(ctx) }()
+					}
+					breaks(t, l, b, "k")
+					<-ctx.Done()
+					require.Equal(t, wllock.ErrLeaseLost, context.Cause(ctx))
+					return nil
+				}, opts...)
+				require.ErrorIs(t, err, wllock.ErrLeaseLost)
+				e := asError(t, err)
+				require.NotNil(t, e.Broken)
+				require.Equal(t, "stuck since noon", e.Broken.Reason)
+				require.ErrorContains(t, err, `: broken by "ops": "stuck since noon"`)
+				synctest.Wait()
+				require.Regexp(t, `msg="lock was broken" fence=\d+ by="\\"ops\\"" reason="\\"stuck since noon\\"" system=test name=n`, out.String())
+				require.Contains(t, fmt.Sprint(e.LogValue()), "broken_by=")
+			})
+		})
+	}
+}
+
+// Who releases is told as well: whether it has not looked at its context, or only the backend knew.
+func TestAReleaseTellsWhoBrokeTheLock(t *testing.T) {
+	for name, wrap := range map[string]func(*memlock.Backend) distributed.Backend{
+		"noticed": func(b *memlock.Backend) distributed.Backend { return b }, "not noticed": func(b *memlock.Backend) distributed.Backend { return deaf{b} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memlock.New()
+				l := lockerOn(t, wrap(b))
+				k, err := l.Acquire(t.Context(), "n", "k")
+				require.NoError(t, err)
+				breaks(t, l, b, "k")
+				synctest.Wait()
+				require.Equal(t, name == "noticed", k.Context().Err() != nil)
+				err = k.Release(t.Context())
+				require.ErrorIs(t, err, wllock.ErrLeaseLost)
+				require.Equal(t, "ops", asError(t, err).Broken.By)
+				require.Equal(t, "ops", asError(t, k.Release(t.Context())).Broken.By)
+			})
+		})
+	}
+}
+
+// A lock that is lost otherwise is not said to have been broken because it was once.
+func TestAnEarlierBreakIsNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error { breaks(t, l, b, "k"); <-ctx.Done(); return nil })
+		require.NotNil(t, asError(t, err).Broken)
+		err = l.Do(t.Context(), "n", "k", func(ctx context.Context) error { b.Expire("test:n:k"); <-ctx.Done(); return nil })
+		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+		require.Nil(t, asError(t, err).Broken)
+	})
+}
+
+// When many locks are lost at once the backend is asked about one, and nobody waits long for the answer.
+func TestManyLossesAreOneInquiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &counting{Backend: memlock.New(), wait: make(chan struct{})}
+		l := lockerOn(t, b)
+		var callers sync.WaitGroup
+		var inside atomic.Int64
+		const most = 100
+		for i := range most {
+			callers.Go(func() {
+				err := l.Do(t.Context(), "n", fmt.Sprint(i), func(ctx context.Context) error { inside.Add(1); <-ctx.Done(); return nil })
+				require.ErrorIs(t, err, wllock.ErrLeaseLost)
+			})
+		}
+		synctest.Wait()
+		require.EqualValues(t, most, inside.Load())
+		for i := range most {
+			b.Expire("test:n:" + fmt.Sprint(i))
+		}
+		callers.Wait()
+		require.EqualValues(t, 1, b.inspections.Load())
+		require.NoError(t, errors.Join(l.Close(t.Context()), b.Close()))
+	})
+}
+
+func TestLocksReportsHoldersAndWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other := lockerOn(t, b)
+		near, far := hold(t, l, "n", "near"), hold(t, other, "n", "far")
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, key := range []string{"near", "near", "far"} {
+			go func() { _ = l.Do(ctx, "n", key, never(t)) }()
+		}
+		synctest.Wait()
+		time.Sleep(ttl / 10)
+		all := l.Locks(10)
+		require.Len(t, all, 2)
+		held, wanted := all[0], all[1]
+		require.Equal(t, "test:n:near", held.Key)
+		require.Equal(t, 2, held.Waiting)
+		require.Equal(t, 1, held.Holders)
+		require.Equal(t, 1, held.Turns)
+		require.Equal(t, ttl/10, held.HeldFor)
+		require.Positive(t, held.Fence)
+		require.Equal(t, "test:n:far", wanted.Key)
+		require.True(t, wanted.AtBackend)
+		require.Zero(t, wanted.Holders)
+		require.Zero(t, wanted.Until)
+		require.Len(t, l.Locks(1), 1)
+		cancel()
+		synctest.Wait()
+		near()
+		far()
+		synctest.Wait()
+		require.Empty(t, l.Locks(10))
+	})
+}
+
+func TestLocksReportsLocksThatStayTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
+			require.False(t, l.Locks(1)[0].Staying)
+			return nil
+		}, wllock.WithHoldAtLeast(least)))
+		info := l.Locks(1)[0]
+		require.True(t, info.Staying)
+		require.Equal(t, 1, info.Holders)
+	})
+}
