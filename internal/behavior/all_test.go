@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -32,9 +33,13 @@ func TestDoAllHoldsEveryKeyWithAFenceOfItsOwn(t *testing.T) {
 				require.ErrorIs(t, l.Do(context.Background(), "n", key, never(t), wllock.NoWait()), wllock.ErrHeld)
 			}
 			require.NoError(t, l.Do(context.Background(), "n", "c", nothing, wllock.NoWait(), wllock.Shared()))
-			innermost, _ := wllock.HeldFrom(ctx)
-			require.Equal(t, "test:n:c", innermost.Key(), "the last in the common order")
+			require.Equal(t, "test:n:c", heldIn(ctx).Key(), "the last in the common order")
 			require.EqualValues(t, 3, l.Stats().Names["n"].Held)
+			modes := map[string]string{}
+			for _, info := range l.Locks(10) {
+				modes[info.Key] = fmt.Sprint(info.Mode, " ", info.Holders)
+			}
+			require.Equal(t, map[string]string{"test:n:a": "exclusive 1", "test:n:b": "exclusive 1", "test:n:c": "shared 1"}, modes)
 			return nil
 		}))
 		for key, fence := range fences {
@@ -58,12 +63,6 @@ func TestDoAllMergesDuplicatesExclusiveWins(t *testing.T) {
 		require.ErrorIs(t, l.Do(ctx, "n", "k", never(t)), wllock.ErrUpgrade)
 		return nil
 	}))
-}
-
-func TestDoAllReturnsTheFunctionsErrorUnchanged(t *testing.T) {
-	l, _ := newLocker(t)
-	own := errors.New("own")
-	require.Same(t, own, l.DoAll(t.Context(), keys("a", "b"), func(context.Context) error { return own }))
 }
 
 func TestGuardAllIsADoAllEachTime(t *testing.T) {
@@ -106,7 +105,7 @@ func TestDoAllRefusesWrongArgumentsBeforeAnyQueue(t *testing.T) {
 func TestShedAtTheThirdKeyFreesTheFirstTwoAndWakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const answer = 100 * time.Millisecond
-		l := lockerOn(t, slow{Backend: memlock.New(), key: "test:n:b", enter: answer}, wllock.WithThreshold(1))
+		l := lockerOn(t, lateFor(memlock.New(), "test:n:b", answer), wllock.WithThreshold(1))
 		release := hold(t, l, "n", "c")
 		go func() { _ = l.Do(context.Background(), "n", "c", nothing) }() // waits: the queue of c is full
 		begin := time.Now()
@@ -128,28 +127,6 @@ func TestShedAtTheThirdKeyFreesTheFirstTwoAndWakesTheNext(t *testing.T) {
 		require.EqualValues(t, 1, l.Stats().Names["n"].Shed)
 		require.Zero(t, l.Stats().Names["n"].Held)
 	})
-}
-
-func TestPanicAndGoexitReleaseAllKeys(t *testing.T) {
-	l, b := newLocker(t)
-	require.PanicsWithValue(t, "boom", func() {
-		_ = l.DoAll(t.Context(), keys("a", "b", "c"), func(context.Context) error { panic("boom") })
-	})
-	free(t, l, b, "a", "b", "c")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = l.DoAll(context.Background(), keys("a", "b", "c"), func(context.Context) error { runtime.Goexit(); return nil })
-	}()
-	<-done
-	free(t, l, b, "a", "b", "c")
-}
-
-func TestPanicOfTheBackendReleasesTheKeysBefore(t *testing.T) {
-	b := memlock.New()
-	l := lockerOn(t, faulty{b, "test:n:c"})
-	require.PanicsWithValue(t, "backend", func() { _ = l.DoAll(t.Context(), keys("a", "b", "c"), never(t)) })
-	free(t, l, b, "a", "b")
 }
 
 func TestOptionsOfADoAll(t *testing.T) {
@@ -194,7 +171,7 @@ func TestOptionsOfADoAll(t *testing.T) {
 func TestSyncReleaseOfADoAllWaitsForAllAnswersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const answer = 100 * time.Millisecond
-		l := lockerOn(t, slow{Backend: memlock.New(), release: answer})
+		l := lockerOn(t, tardy(memlock.New(), answer))
 		begin := time.Now()
 		require.NoError(t, l.DoAll(t.Context(), keys("a", "b", "c", "d"), nothing, wllock.SyncRelease()))
 		require.Equal(t, answer, time.Since(begin))
@@ -204,83 +181,34 @@ func TestSyncReleaseOfADoAllWaitsForAllAnswersAtOnce(t *testing.T) {
 	})
 }
 
-func TestEveryKeyOfADoAllIsInUse(t *testing.T) {
-	l, _ := newLocker(t)
-	require.NoError(t, l.DoAll(t.Context(), keys("a", "~b"), func(context.Context) error {
-		modes := map[string]string{}
-		for _, info := range l.Locks(10) {
-			modes[info.Key] = fmt.Sprint(info.Mode, " ", info.Holders)
-		}
-		require.Equal(t, map[string]string{"test:n:a": "exclusive 1", "test:n:b": "shared 1"}, modes)
-		return nil
-	}))
-}
-
-func TestContextOfADoAllPrintsNoKey(t *testing.T) {
-	l, _ := newLocker(t)
-	require.NoError(t, l.DoAll(t.Context(), keys("secret1", "secret2"), func(ctx context.Context) error {
-		_ = l.Do(ctx, "n", "secret1", func(inner context.Context) error {
-			for _, c := range []context.Context{ctx, inner} {
-				for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-					require.Contains(t, fmt.Sprintf(verb, c), ".wllock(n, ...)")
-					require.NotContains(t, fmt.Sprintf(verb, c), "secret")
-				}
-			}
-			return nil
-		})
-		return nil
-	}))
-}
-
 // Middleware would answer an error that Is Canceled as that of a call that has run.
 func TestCloseOfAHalfAcquiredDoAllIsNoEndOfTheCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := wllock.New("test", heedful{memlock.New()}, wllock.WithLeaseTTL(ttl))
-		require.NoError(t, err)
+		b := memlock.New()
+		heeds := func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+			if r.Key == "test:n:b" {
+				<-ctx.Done()
+				return nil, nil, ctx.Err()
+			}
+			return b.Enter(ctx, r)
+		}
+		l := lockerOn(t, entering{b, heeds})
 		result := started(l, keys("a", "b"), never(t))
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
-		defer cancel()
+		ctx := within(t, ttl/10)
 		require.ErrorContains(t, l.Close(ctx), `1 lock was still held: "test:n:a": `)
-		err = <-result
+		err := <-result
 		errorOf(t, err, wllock.ErrClosed, "b")
 		require.NotErrorIs(t, err, context.Canceled)
 		require.NoError(t, l.Close(t.Context()))
 	})
 }
 
-// The order that makes a circle without DoAll.
-func TestDoAllInOppositeOrdersNeverWaitForEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		done := make(chan error, 2)
-		for i, one := range []*wllock.Locker{l, other} {
-			asked := [][]string{{"a", "b", "c"}, {"c", "b", "a"}}[i]
-			go func() {
-				for range 200 {
-					if err := one.DoAll(context.Background(), keys(asked...), func(context.Context) error {
-						time.Sleep(time.Millisecond)
-						return nil
-					}); err != nil {
-						done <- err
-						return
-					}
-				}
-				done <- nil
-			}()
-		}
-		require.NoError(t, <-done)
-		require.NoError(t, <-done)
-	})
-}
-
-// The order is that of the full names: a colon comes after a minus.
+// The order is that of the full names: a colon comes after a minus. Without one, ExampleLocker_DoAll would wait for ever.
 func TestCommonOrderIsThatOfTheFullNames(t *testing.T) {
 	l, _ := newLocker(t)
 	require.NoError(t, l.DoAll(t.Context(), []wllock.Resource{{Name: "a", Key: "1"}, {Name: "a-b", Key: "1"}},
 		func(ctx context.Context) error {
-			last, _ := wllock.HeldFrom(ctx)
-			require.Equal(t, "test:a:1", last.Key())
+			require.Equal(t, "test:a:1", heldIn(ctx).Key())
 			return nil
 		}))
 }
@@ -290,8 +218,7 @@ func TestNestedGuardsOfAnyOfTheKeysRunThrough(t *testing.T) {
 	require.NoError(t, l.DoAll(t.Context(), keys("a", "b", "~c"), func(ctx context.Context) error {
 		for _, key := range []string{"a", "b"} {
 			require.NoError(t, l.Do(ctx, "n", key, func(ctx context.Context) error {
-				innermost, _ := wllock.HeldFrom(ctx)
-				require.Equal(t, "test:n:"+key, innermost.Key())
+				require.Equal(t, "test:n:"+key, heldIn(ctx).Key())
 				return l.DoAll(ctx, keys("c", "b", "a"), nothing, wllock.Shared())
 			}))
 		}
@@ -366,31 +293,8 @@ func TestDoAllInsideItsOwnSharedHoldIsAnUpgrade(t *testing.T) {
 	free(t, l, b, "a", "b", "c")
 }
 
-// A guard that outlives the function keeps its key, and that alone.
+// A guard that outlives the function keeps its key, and that alone. Its context ends with its own lock, not with the others.
 func TestNestedGuardThatOutlivesADoAllKeepsItsKeyOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		left := make(chan error, 1)
-		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
-			go func() {
-				left <- l.Do(ctx, "n", "a", func(ctx context.Context) error {
-					time.Sleep(3 * ttl) // the lease of b would have expired
-					h, _ := wllock.HeldFrom(ctx)
-					return h.Err()
-				})
-			}()
-			synctest.Wait()
-			return nil
-		}))
-		require.ErrorIs(t, l.Do(t.Context(), "n", "a", never(t), wllock.NoWait()), wllock.ErrHeld)
-		require.NoError(t, l.Do(t.Context(), "n", "b", nothing, wllock.NoWait()))
-		require.NoError(t, <-left)
-		free(t, l, b, "a", "b")
-	})
-}
-
-// The context of a guard that outlives the function ends with its own lock, not with the others.
-func TestLossUnderAGuardThatOutlivesADoAllEndsItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		left := make(chan error, 1)
@@ -404,14 +308,17 @@ func TestLossUnderAGuardThatOutlivesADoAllEndsItsContext(t *testing.T) {
 			synctest.Wait()
 			return nil
 		}))
+		require.ErrorIs(t, l.Do(t.Context(), "n", "a", never(t), wllock.NoWait()), wllock.ErrHeld)
 		lostAfter(t, l.Do(t.Context(), "n", "b", func(ctx context.Context) error {
 			b.Expire("test:n:b")
 			<-ctx.Done()
 			return nil
-		}))
+		}, wllock.NoWait()))
+		time.Sleep(3 * ttl) // the lease of b would have expired
 		require.Empty(t, left)
 		b.Expire("test:n:a")
 		lostAfter(t, <-left)
+		free(t, l, b, "a", "b")
 	})
 }
 

@@ -53,60 +53,44 @@ func TestShortestLockTimeMaxOfTheNamesEndsTheFunction(t *testing.T) {
 	})
 }
 
-// A function that does not return loses all its locks.
-func TestOverlongDoAllBlocksNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		stay := make(chan struct{})
-		first := started(l, keys("a", "b"), func(context.Context) error { <-stay; return nil }, wllock.WithLockTimeMax(ttl))
-		require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), nothing))
-		close(stay)
-		err := <-first
-		lostAfter(t, err)
-		require.EqualError(t, err, `wllock: hold "test:n:a": lease lost`+"; lock held for longer than its maximum")
-	})
-}
-
 // The first key is free after a while, the second is not: one wait covers both, in both tiers.
 func TestOneWaitCoversAllKeys(t *testing.T) {
 	const wait = 900 * time.Millisecond
 	for tier, own := range map[wllock.Tier]bool{wllock.TierLocal: true, wllock.TierDistributed: false} {
 		for _, how := range []string{"WithWait", "the deadline", "WithWait of a name"} {
-			t.Run(string(tier)+" "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := memlock.New()
-					l, other := lockerOn(t, b, wllock.WithName("timed", wllock.WithWait(wait))), lockerOn(t, b)
-					if own {
-						other = l
-					}
-					all := keys("a", "b")
-					ctx, cancel := context.WithCancel(t.Context())
-					var opts []wllock.CallOption
-					want := wllock.ErrWaitTimeout
-					switch how {
-					case "WithWait":
-						opts = append(opts, wllock.WithWait(wait))
-					case "the deadline":
-						ctx, cancel = context.WithTimeout(t.Context(), wait)
-						want = context.DeadlineExceeded
-					default:
-						all[1].Name = "timed"
-					}
-					defer cancel()
-					time.AfterFunc(wait*2/3, hold(t, other, all[0].Name, "a"))
-					defer hold(t, other, all[1].Name, "b")()
-					begin := time.Now()
-					err := l.DoAll(ctx, all, never(t), opts...)
-					require.Equal(t, wait, time.Since(begin))
-					require.ErrorIs(t, err, want)
-					var e *wllock.Error
-					require.ErrorAs(t, err, &e)
-					require.Equal(t, "test:"+all[1].Name+":b", e.Key)
-					require.Equal(t, tier, e.Tier)
-					require.Equal(t, wait, e.Waited)
-					require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
-					require.NoError(t, l.Do(t.Context(), "n", "a", nothing, wllock.NoWait()))
-				})
+			bubble(t, string(tier)+" "+how, func(t *testing.T) {
+				b := memlock.New()
+				l, other := lockerOn(t, b, wllock.WithName("timed", wllock.WithWait(wait))), lockerOn(t, b)
+				if own {
+					other = l
+				}
+				all := keys("a", "b")
+				ctx, cancel := context.WithCancel(t.Context())
+				var opts []wllock.CallOption
+				want := wllock.ErrWaitTimeout
+				switch how {
+				case "WithWait":
+					opts = append(opts, wllock.WithWait(wait))
+				case "the deadline":
+					ctx, cancel = context.WithTimeout(t.Context(), wait)
+					want = context.DeadlineExceeded
+				default:
+					all[1].Name = "timed"
+				}
+				defer cancel()
+				time.AfterFunc(wait*2/3, hold(t, other, all[0].Name, "a"))
+				defer hold(t, other, all[1].Name, "b")()
+				begin := time.Now()
+				err := l.DoAll(ctx, all, never(t), opts...)
+				require.Equal(t, wait, time.Since(begin))
+				require.ErrorIs(t, err, want)
+				var e *wllock.Error
+				require.ErrorAs(t, err, &e)
+				require.Equal(t, "test:"+all[1].Name+":b", e.Key)
+				require.Equal(t, tier, e.Tier)
+				require.Equal(t, wait, e.Waited)
+				require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
+				require.NoError(t, l.Do(t.Context(), "n", "a", nothing, wllock.NoWait()))
 			})
 		}
 	}
@@ -177,8 +161,7 @@ func TestKeyLostBeforeAllAreHeldIsAcquiredAgain(t *testing.T) {
 		runs := 0
 		result := started(l, keys("a", "b"), func(ctx context.Context) error {
 			runs++
-			h, _ := wllock.HeldFrom(ctx)
-			return h.Err()
+			return heldIn(ctx).Err()
 		})
 		b.Expire("test:n:a")
 		time.Sleep(ttl) // it is noticed at a renewal
@@ -195,10 +178,9 @@ func TestKeyLostBeforeAllAreHeldIsAcquiredAgain(t *testing.T) {
 func TestNoFunctionRunsWithoutTheKeyThatWasLostMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
-		l := lockerOn(t, slow{Backend: b, key: "test:n:b", enter: ttl})
+		l := lockerOn(t, lateFor(b, "test:n:b", ttl))
 		result := started(l, keys("a", "b"), func(ctx context.Context) error {
-			h, _ := wllock.HeldFrom(ctx)
-			return errors.Join(h.Err(), ctx.Err())
+			return errors.Join(heldIn(ctx).Err(), ctx.Err())
 		})
 		b.Expire("test:n:a")
 		require.NoError(t, <-result)
@@ -211,7 +193,12 @@ func TestKeyLostAgainAndAgainEndsADoAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		defer hold(t, lockerOn(t, b), "n", "b", wllock.WithLockTimeMax(0))()
-		result := started(l, keys("a", "b"), never(t))
+		begin := time.Now()
+		var elapsed time.Duration
+		result := started(l, keys("a", "b"), never(t), wllock.WithFallback(func(_ context.Context, err error) error {
+			elapsed = time.Since(begin)
+			return err
+		}))
 		for i := range 4 {
 			require.EqualValues(t, i, l.Stats().Total.Lost)
 			b.Expire("test:n:a")
@@ -221,6 +208,8 @@ func TestKeyLostAgainAndAgainEndsADoAll(t *testing.T) {
 		e := errorOf(t, err, wllock.ErrLeaseLost, "a")
 		require.NotErrorIs(t, err, context.Canceled)
 		require.Equal(t, "acquire", e.Op)
+		require.Equal(t, elapsed, e.Waited, "every try is counted: the call did nothing but wait for b")
+		require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
 		synctest.Wait()
 		free(t, l, b, "a")
 	})
@@ -233,7 +222,7 @@ func TestStartingOverIsWithinTheWait(t *testing.T) {
 		begin := time.Now()
 		result := started(l, keys("a", "b"), never(t), wllock.WithWait(2*ttl))
 		b.Expire("test:n:a")
-		errorOf(t, <-result, wllock.ErrWaitTimeout, "b")
+		require.Equal(t, 2*ttl, errorOf(t, <-result, wllock.ErrWaitTimeout, "b").Waited)
 		require.Equal(t, 2*ttl, time.Since(begin))
 	})
 }
@@ -254,16 +243,16 @@ func TestStartingOverWaitsForTheLostKeyLikeAnyOther(t *testing.T) {
 
 func TestCloseThatWaitsNoLongerEndsTheContextOfADoAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := wllock.New("test", memlock.New(), wllock.WithLeaseTTL(ttl))
-		require.NoError(t, err)
+		l, _ := newLocker(t)
 		result := started(l, keys("a", "b"), func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(ttl / 10) // until Close has told both
 			return context.Cause(ctx)
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
-		defer cancel()
-		require.ErrorContains(t, l.Close(ctx), `2 locks were still held: "test:n:a", "test:n:b": `)
+		ctx := within(t, ttl/10)
+		err := l.Close(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `2 locks were still held: "test:n:a", "test:n:b": `)
 		require.ErrorIs(t, <-result, wllock.ErrClosed)
 		require.NoError(t, l.Close(t.Context()))
 	})
@@ -285,14 +274,13 @@ func TestLossOfAnOuterHoldEndsTheWaitOfADoAll(t *testing.T) {
 
 func TestCloseSendsAWaitingDoAllAwayAndWaitsForOneInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
-		require.NoError(t, err)
+		l, b := newLocker(t)
 		other := lockerOn(t, b)
 		release := hold(t, other, "n", "b")
 		waiting := started(l, keys("a", "b"), never(t))
 		inside := started(l, keys("c", "d"), func(ctx context.Context) error {
 			time.Sleep(ttl)
+			require.ErrorIs(t, l.Do(ctx, "n", "other", never(t)), wllock.ErrClosed)
 			return l.DoAll(ctx, keys("d", "c"), nothing) // nested guards still run
 		})
 		begin := time.Now()
@@ -339,29 +327,4 @@ func degraded(t *testing.T, l *wllock.Locker, ctx context.Context) (n int) {
 		require.NoError(t, h.Err())
 	}
 	return n
-}
-
-func TestWaitedOfADoAllCountsEveryKeyAndTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		defer hold(t, lockerOn(t, b), "n", "b", wllock.WithLockTimeMax(0))()
-		result := started(l, keys("a", "b"), never(t), wllock.WithWait(2*ttl))
-		b.Expire("test:n:a")
-		e := errorOf(t, <-result, wllock.ErrWaitTimeout, "b")
-		require.Equal(t, 2*ttl, e.Waited)
-
-		begin := time.Now()
-		var elapsed time.Duration
-		result = started(l, keys("a", "b"), never(t), wllock.WithFallback(func(_ context.Context, err error) error {
-			elapsed = time.Since(begin)
-			return err
-		}))
-		for range 4 {
-			b.Expire("test:n:a")
-			time.Sleep(ttl)
-		}
-		e = errorOf(t, <-result, wllock.ErrLeaseLost, "a")
-		require.Equal(t, elapsed, e.Waited, "the call did nothing but wait for b")
-		require.Equal(t, e.Waited, e.LocalWait+e.DistributedWait)
-	})
 }

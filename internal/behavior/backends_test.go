@@ -3,7 +3,6 @@ package behavior
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,81 +12,88 @@ import (
 	"github.com/wllock/wllock/distributed/wrap"
 )
 
-// panics is a backend that panics the first few times.
-type panics struct {
+// entering is a backend with an Enter of the test's own.
+type entering struct {
 	distributed.Backend
-	times atomic.Int32
+	enter func(context.Context, distributed.Request) (distributed.Lease, distributed.Place, error)
 }
 
-func (p *panics) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if p.times.Add(-1) >= 0 {
-		panic("backend")
-	}
-	return p.Backend.Enter(ctx, req)
+func (b entering) Unwrap() distributed.Backend { return b.Backend }
+
+func (b entering) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	return b.enter(ctx, req)
 }
 
-// faulty is a backend that panics for one key.
-type faulty struct {
-	*memlock.Backend
-	key string
-}
-
-func (f faulty) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if r.Key == f.key {
-		panic("backend")
-	}
-	return f.Backend.Enter(ctx, r)
-}
-
-// slow is a backend that answers late.
-type slow struct {
+// leasing is a backend whose leases the test changes.
+type leasing struct {
 	distributed.Backend
-	key            string // for which Enter is late, and does not notice that its caller has left
-	enter, release time.Duration
+	change func(distributed.Lease) distributed.Lease
 }
 
-func (s slow) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if r.Key == s.key {
-		time.Sleep(s.enter)
-		ctx = context.WithoutCancel(ctx)
+func (b leasing) Unwrap() distributed.Backend { return b.Backend }
+
+func (b leasing) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+	l, p, err := b.Backend.Enter(ctx, req)
+	switch {
+	case l != nil:
+		return b.change(l), nil, err
+	case p != nil:
+		return nil, wrap.Place(p, b.change), err
 	}
-	l, p, err := s.Backend.Enter(ctx, r)
-	if l != nil && s.release > 0 {
-		l = slowLease{l, s.release}
-	}
-	return l, p, err
+	return nil, nil, err
 }
 
-type slowLease struct {
+// releasing is a lease with a Release of the test's own.
+type releasing struct {
 	distributed.Lease
-	release time.Duration
+	release func(context.Context) error
 }
 
-func (l slowLease) Release(ctx context.Context) error {
-	time.Sleep(l.release)
-	return l.Lease.Release(ctx)
+func (l releasing) Unwrap() distributed.Lease         { return l.Lease }
+func (l releasing) Release(ctx context.Context) error { return l.release(ctx) }
+
+// counted counts the requests to b.
+func counted(b distributed.Backend, enters *atomic.Int32) distributed.Backend {
+	return entering{b, func(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+		enters.Add(1)
+		return b.Enter(ctx, req)
+	}}
 }
 
-// heedful is a backend whose Enter of b lasts until its caller leaves.
-type heedful struct{ distributed.Backend }
-
-func (h heedful) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if r.Key == "test:n:b" {
-		<-ctx.Done()
-		return nil, nil, ctx.Err()
-	}
-	return h.Backend.Enter(ctx, r)
+// lateFor is b when requests for one key arrive late there, even if their callers have left.
+func lateFor(b distributed.Backend, key string, by time.Duration) distributed.Backend {
+	return entering{b, func(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+		if req.Key == key {
+			time.Sleep(by)
+			ctx = context.WithoutCancel(ctx)
+		}
+		return b.Enter(ctx, req)
+	}}
 }
 
-// deaf is a backend that does not tell a holder that its lease is lost, until that is released.
-type deaf struct{ *memlock.Backend }
+// tardy is b when it answers releases late. Its leases have what the contract requires and no more.
+func tardy(b distributed.Backend, by time.Duration) distributed.Backend {
+	return leasing{b, func(l distributed.Lease) distributed.Lease {
+		return releasing{l, func(ctx context.Context) error {
+			time.Sleep(by)
+			return l.Release(ctx)
+		}}
+	}}
+}
 
-func (d deaf) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	l, p, err := d.Backend.Enter(ctx, r)
-	if l != nil {
-		l = deafLease{l}
-	}
-	return l, p, err
+// refusesReleases is b when it says no to every release, but does it. Such a release has a log line of its own, and one that is
+// not answered may share the line of an outage.
+func refusesReleases(b distributed.Backend, text string) distributed.Backend {
+	return leasing{b, func(l distributed.Lease) distributed.Lease {
+		return releasing{l, func(ctx context.Context) error {
+			return errors.Join(distributed.ErrUnavailable, distributed.ErrRefused, errors.New(text), l.Release(ctx))
+		}}
+	}}
+}
+
+// deaf is b when a holder is not told that its lease is lost, until it releases that.
+func deaf(b distributed.Backend) distributed.Backend {
+	return leasing{b, func(l distributed.Lease) distributed.Lease { return deafLease{l} }}
 }
 
 type deafLease struct{ distributed.Lease }
@@ -96,7 +102,28 @@ func (deafLease) Lost() <-chan struct{}       { return nil }
 func (deafLease) Healthy() bool               { return true }
 func (l deafLease) Unwrap() distributed.Lease { return l.Lease }
 
-// counting counts inspections, and lets them wait.
+// frail is b when so many of its next leases are lost as soon as somebody looks at them.
+func frail(b distributed.Backend, lose *atomic.Int32) distributed.Backend {
+	return leasing{b, func(l distributed.Lease) distributed.Lease { return frailLease{l.(distributed.AsyncLease), lose} }}
+}
+
+type frailLease struct {
+	distributed.AsyncLease
+	lose *atomic.Int32
+}
+
+func (l frailLease) Unwrap() distributed.Lease { return l.AsyncLease }
+
+func (l frailLease) Watch(w distributed.Watcher, as distributed.Lease) {
+	if l.lose.Add(-1) >= 0 {
+		_ = l.Release(context.Background())
+		w.LeaseLost(as)
+		return
+	}
+	l.AsyncLease.Watch(w, as)
+}
+
+// counting counts inspections, which wait until wait is closed.
 type counting struct {
 	*memlock.Backend
 	inspections atomic.Int64
@@ -111,139 +138,6 @@ func (c *counting) Inspect(ctx context.Context, key string) (distributed.Inspect
 	case <-ctx.Done():
 		return distributed.Inspection{}, ctx.Err()
 	}
-}
-
-// asking is a backend that counts what it is asked.
-type asking struct {
-	distributed.Backend
-	enters atomic.Int32
-}
-
-func (b *asking) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	b.enters.Add(1)
-	return b.Backend.Enter(ctx, req)
-}
-
-// reticent is a backend that tells no holder that somebody was refused, as most do not.
-type reticent struct{ asking }
-
-type reticentLease struct{ distributed.AsyncLease }
-
-func (l reticentLease) Unwrap() distributed.Lease { return l.AsyncLease }
-func (reticentLease) Wanted() bool                { return false }
-
-func (b *reticent) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	lease, place, err := b.asking.Enter(ctx, req)
-	if errors.Is(err, distributed.ErrHeld) {
-		return nil, nil, distributed.ErrHeld
-	}
-	if lease != nil {
-		lease = reticentLease{lease.(distributed.AsyncLease)}
-	}
-	return lease, place, err
-}
-
-type failing struct {
-	distributed.Backend
-	err error
-}
-
-func (f failing) Enter(context.Context, distributed.Request) (distributed.Lease, distributed.Place, error) {
-	return nil, nil, f.err
-}
-
-// stuck is a backend that is silent, and closes after a while.
-type stuck struct{ distributed.Backend }
-
-func (stuck) Ping(ctx context.Context) error {
-	<-ctx.Done()
-	return fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
-}
-
-func (s stuck) Close() error {
-	time.Sleep(4 * time.Second)
-	return s.Backend.Close()
-}
-
-// refusesReleases is a backend that says no to every release, but does it. Such a release has a log line of its own, and one
-// that the backend does not answer may share the line of an outage.
-type refusesReleases struct{ *memlock.Backend }
-
-type unreleasable struct{ distributed.Lease }
-
-func (b refusesReleases) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	l, p, err := b.Backend.Enter(ctx, req)
-	if l != nil {
-		l = unreleasable{l}
-	}
-	return l, p, err
-}
-
-func (l unreleasable) Unwrap() distributed.Lease { return l.Lease }
-
-func (l unreleasable) Release(ctx context.Context) error {
-	return errors.Join(distributed.ErrUnavailable, distributed.ErrRefused, l.Lease.Release(ctx))
-}
-
-// heldElsewhere is a backend that is asked through a decorator, which says of which key.
-type heldElsewhere struct{ *memlock.Backend }
-
-func (heldElsewhere) Enter(_ context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	return nil, nil, fmt.Errorf("%s: %w", req.Key, distributed.Held("web-1"))
-}
-
-// unreleased is a backend that does not confirm releases, and says of which key.
-type unreleased struct{ *memlock.Backend }
-
-type unreleasedLease struct {
-	distributed.Lease
-	key string
-}
-
-func (l unreleasedLease) Unwrap() distributed.Lease { return l.Lease }
-
-func (l unreleasedLease) Release(ctx context.Context) error {
-	_ = l.Lease.Release(ctx)
-	return fmt.Errorf("%w: %q", distributed.ErrUnavailable, l.key)
-}
-
-func (b unreleased) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	lease, place, err := b.Backend.Enter(ctx, req)
-	return unreleasedLease{lease, req.Key}, place, err
-}
-
-// frail is a backend whose next grants are lost as soon as somebody looks at them.
-type frail struct {
-	distributed.Backend
-	lose atomic.Int32 // so many
-}
-
-func (f *frail) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	l, p, err := f.Backend.Enter(ctx, req)
-	if p != nil {
-		p = wrap.Place(p, f.wrap)
-	}
-	return l, p, err
-}
-
-func (f *frail) wrap(l distributed.Lease) distributed.Lease {
-	return &frailLease{l.(distributed.AsyncLease), f}
-}
-
-type frailLease struct {
-	distributed.AsyncLease
-	of *frail
-}
-
-func (l *frailLease) Unwrap() distributed.Lease { return l.AsyncLease }
-
-func (l *frailLease) Watch(w distributed.Watcher, as distributed.Lease) {
-	if l.of.lose.Add(-1) >= 0 {
-		_ = l.Release(context.Background())
-		w.LeaseLost(as)
-		return
-	}
-	l.AsyncLease.Watch(w, as)
 }
 
 // detour is a backend that delays Enters, or takes places away, while it is told to.
@@ -289,17 +183,8 @@ type miser struct {
 }
 
 func (m *miser) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	l, p, err := m.Backend.Enter(ctx, req)
-	switch {
-	case l != nil:
-		return m.wrap(l), nil, err
-	case p != nil:
-		return nil, wrap.Place(p, m.wrap), err
-	}
-	return nil, nil, err
+	return leasing{m.Backend, func(l distributed.Lease) distributed.Lease { return &miserLease{l, m} }}.Enter(ctx, req)
 }
-
-func (m *miser) wrap(l distributed.Lease) distributed.Lease { return &miserLease{l, m} }
 
 // runsOut leaves all leases without fences; a refill waits for the gate, if there is one.
 func (m *miser) runsOut(gate chan struct{}) {
@@ -337,64 +222,41 @@ func (l *miserLease) Refill(ctx context.Context) error {
 	return l.Lease.Refill(ctx)
 }
 
-// tardy is a backend whose answers to releases take a moment, as over a network.
-type tardy struct{ *memlock.Backend }
-
-const tardyBy = 20 * time.Millisecond
-
-func (b tardy) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if l, ok := distributed.As[tardyLease](r.Prev); ok {
-		r.Prev = l.Lease
-	}
-	l, p, err := b.Backend.Enter(ctx, r)
-	if l != nil {
-		return tardyLease{l}, nil, err
-	}
-	return nil, p, err
-}
-
-// tardyLease has what the contract requires and no more.
-type tardyLease struct{ distributed.Lease }
-
-func (l tardyLease) Release(ctx context.Context) error {
-	time.Sleep(tardyBy)
-	return l.Lease.Release(ctx)
-}
-
 // mortal is a backend as a process sees it that can die: then nothing it holds is renewed or released.
 type mortal struct {
 	distributed.Backend
 	mu     sync.Mutex
 	dead   bool
-	leases []*mortalLease
+	leases []distributed.Lease
+}
+
+func (m *mortal) isDead() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dead
 }
 
 func (m *mortal) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	m.mu.Lock()
-	dead := m.dead
-	m.mu.Unlock()
-	if dead { // it asks for nothing any more
+	if m.isDead() { // it asks for nothing any more
 		<-ctx.Done()
 		return nil, nil, ctx.Err()
 	}
-	l, p, err := m.Backend.Enter(ctx, req)
-	switch {
-	case l != nil:
-		return m.wrap(l), nil, err
-	case p != nil:
-		return nil, wrap.Place(p, m.wrap), err
-	}
-	return nil, nil, err
+	return leasing{m.Backend, m.owns}.Enter(ctx, req)
 }
 
-func (m *mortal) wrap(l distributed.Lease) distributed.Lease {
+func (m *mortal) owns(l distributed.Lease) distributed.Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dead { // a late grant
 		l.Abandon()
 	}
-	m.leases = append(m.leases, &mortalLease{l, m})
-	return m.leases[len(m.leases)-1]
+	m.leases = append(m.leases, l)
+	return releasing{l, func(ctx context.Context) error {
+		if m.isDead() {
+			return nil
+		}
+		return l.Release(ctx)
+	}}
 }
 
 func (m *mortal) die() {
@@ -404,80 +266,4 @@ func (m *mortal) die() {
 	for _, l := range m.leases {
 		l.Abandon()
 	}
-}
-
-type mortalLease struct {
-	distributed.Lease
-	m *mortal
-}
-
-func (l *mortalLease) Unwrap() distributed.Lease { return l.Lease }
-func (l *mortalLease) Release(ctx context.Context) error {
-	l.m.mu.Lock()
-	dead := l.m.dead
-	l.m.mu.Unlock()
-	if dead {
-		return nil
-	}
-	return l.Lease.Release(ctx)
-}
-
-// losing is a backend whose last lease can be ended.
-type losing struct {
-	distributed.Backend
-	last interface{ End() bool }
-}
-
-func (b *losing) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	l, p, err := b.Backend.Enter(ctx, req)
-	if l != nil {
-		b.last = l.(interface{ End() bool })
-	}
-	return l, p, err
-}
-
-// late is a backend whose answers take long, but renewals do not.
-type late struct {
-	*memlock.Backend
-	by time.Duration
-}
-
-func (b *late) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	l, p, err := b.Backend.Enter(ctx, req)
-	time.Sleep(b.by)
-	return l, p, err
-}
-
-// brief is a backend that grants no longer leases than that.
-type brief struct {
-	*memlock.Backend
-	longest time.Duration
-}
-
-func (b *brief) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
-	req.TTL = min(req.TTL, b.longest)
-	return b.Backend.Enter(ctx, req)
-}
-
-// impermissive is a backend without permits.
-type impermissive struct{ *memlock.Backend }
-
-func (b *impermissive) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
-	if err := r.Unlimited(); err != nil {
-		return nil, nil, fmt.Errorf("test: %w", err)
-	}
-	return b.Backend.Enter(ctx, r)
-}
-
-// probed is a backend on which no lock of one system would work, though all is well otherwise.
-type probed struct {
-	distributed.Backend
-	asked distributed.Probe
-}
-
-var errNoRights = errors.New("no rights")
-
-func (p *probed) Probe(_ context.Context, asked distributed.Probe) error {
-	p.asked = asked
-	return errNoRights
 }

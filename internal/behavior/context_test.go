@@ -158,26 +158,6 @@ func TestHoldContextFollowsTheCallers(t *testing.T) {
 	})
 }
 
-func TestContextsDerivedFromALostHoldEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			derived, stop := context.WithCancel(ctx)
-			defer stop()
-			stopped := context.AfterFunc(ctx, func() { t.Error("was stopped") })
-			require.True(t, stopped())
-			b.Expire("test:n:k")
-			<-derived.Done()
-			late, stop := context.WithTimeout(ctx, time.Hour)
-			defer stop()
-			<-late.Done()
-			require.ErrorIs(t, context.Cause(late), wllock.ErrLeaseLost)
-			return nil
-		})
-		lostAfter(t, err)
-	})
-}
-
 type valueKey struct{}
 
 // A goroutine for each hold whose function has asked for Done would stay until the hold is collected.

@@ -12,42 +12,39 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 )
 
-func TestErrQueueFullAtOnceWithRetryAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithThreshold(0))
-		defer hold(t, l, "n", "k")()
-		e := refusal(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrQueueFull, wllock.TierLocal)
-		require.Zero(t, e.Waited)
-		require.Positive(t, e.RetryAfter)
-		require.Equal(t, "test:n:k", e.Key)
-		require.EqualValues(t, 1, l.Stats().Names["n"].Shed)
-	})
-}
+// A caller that waited in vain is told in which tier, and whether its time or its context has ended.
+func TestWaitInVain(t *testing.T) {
+	const wait = 300 * time.Millisecond
+	for _, tier := range []wllock.Tier{wllock.TierLocal, wllock.TierDistributed} {
+		synctest.Test(t, func(t *testing.T) {
+			l, b := newLocker(t)
+			holder := l
+			if tier == wllock.TierDistributed {
+				holder = lockerOn(t, b)
+			}
+			defer hold(t, holder, "n", "k")()
+			err := l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(wait))
+			e := refusal(t, err, wllock.ErrWaitTimeout, tier)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, wait, map[wllock.Tier]time.Duration{wllock.TierLocal: e.LocalWait, wllock.TierDistributed: e.DistributedWait}[tier])
+			require.Equal(t, wait, e.Waited)
 
-func TestErrWaitTimeoutInTheLocalQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		defer hold(t, l, "n", "k")()
-		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(300*time.Millisecond))
-		e := refusal(t, err, wllock.ErrWaitTimeout, wllock.TierLocal)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 300*time.Millisecond, e.LocalWait)
-		require.Zero(t, e.DistributedWait)
-	})
-}
+			ctx := within(t, wait)
+			err = l.Do(ctx, "n", "k", never(t))
+			refusal(t, err, context.DeadlineExceeded, tier)
+			require.NotErrorIs(t, err, wllock.ErrWaitTimeout)
 
-func TestErrWaitTimeoutAtTheBackend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		defer hold(t, other, "n", "k")()
-		e := refusal(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(300*time.Millisecond)),
-			wllock.ErrWaitTimeout, wllock.TierDistributed)
-		require.Equal(t, 300*time.Millisecond, e.DistributedWait)
-		require.Zero(t, e.LocalWait)
-	})
+			why := errors.New("shop closes")
+			canceled, stop := context.WithCancelCause(t.Context())
+			stop(why)
+			err = l.Do(canceled, "n", "k", never(t))
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, why)
+		})
+	}
 }
 
 func TestOneBudgetCoversBothTiers(t *testing.T) {
@@ -70,80 +67,22 @@ func TestOneBudgetCoversBothTiers(t *testing.T) {
 	})
 }
 
-func TestCallersOwnContextReturnsItsOwnError(t *testing.T) {
-	for _, where := range []string{"local", "distributed"} {
-		t.Run(where, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, b := newLocker(t)
-				holder := l
-				if where == "distributed" {
-					holder = lockerOn(t, b)
-				}
-				defer hold(t, holder, "n", "k")()
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				defer cancel()
-				err := l.Do(ctx, "n", "k", never(t))
-				refusal(t, err, context.DeadlineExceeded, wllock.Tier(where))
-				require.NotErrorIs(t, err, wllock.ErrWaitTimeout)
-
-				why := errors.New("shop closes")
-				canceled, stop := context.WithCancelCause(t.Context())
-				stop(why)
-				err = l.Do(canceled, "n", "k", never(t))
-				require.ErrorIs(t, err, context.Canceled)
-				require.ErrorIs(t, err, why)
-			})
-		})
-	}
-}
-
 func TestEndedContextDoesNotGetAFreeLock(t *testing.T) {
 	l, _ := newLocker(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := ended(t)
 	require.ErrorIs(t, l.Do(ctx, "n", "k", never(t)), context.Canceled)
 	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "and leaves it free")
-}
-
-func TestErrHeldNamesTheTier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		defer hold(t, l, "n", "k")()
-		e := refusal(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld, wllock.TierLocal)
-		require.Positive(t, e.RetryAfter)
-		e = refusal(t, other.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld, wllock.TierDistributed)
-		require.Zero(t, e.Waited)
-	})
-}
-
-func TestErrUnavailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		b.Partition(true)
-		e := refusal(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable, wllock.TierDistributed)
-		require.Positive(t, e.RetryAfter)
-		require.ErrorIs(t, l.Ping(t.Context()), wllock.ErrUnavailable)
-		b.Partition(false)
-		require.NoError(t, l.Ping(t.Context()))
-		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
-		require.EqualValues(t, 1, l.Stats().Total.Unavailable)
-	})
 }
 
 // Whatever error a backend returns is ErrUnavailable to the caller, with the backend's error beside it.
 func TestForeignBackendErrorIsErrUnavailable(t *testing.T) {
 	odd := errors.New("odd")
-	l := lockerOn(t, failing{err: odd})
+	l := lockerOn(t, entering{nil, func(context.Context, distributed.Request) (distributed.Lease, distributed.Place, error) {
+		return nil, nil, odd
+	}})
 	err := l.Do(t.Context(), "n", "k", never(t))
 	refusal(t, err, wllock.ErrUnavailable, wllock.TierDistributed)
 	require.ErrorIs(t, err, odd)
-}
-
-func TestErrClosed(t *testing.T) {
-	l, _ := newLocker(t)
-	require.NoError(t, l.Close(t.Context()))
-	refusal(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrClosed, wllock.TierLocal)
 }
 
 func TestErrInvalidKeyBeforeAnyQueue(t *testing.T) {
@@ -162,18 +101,6 @@ func TestErrInvalidKeyBeforeAnyQueue(t *testing.T) {
 	}
 	_, err := wllock.New("a:b", b)
 	require.ErrorIs(t, err, wllock.ErrInvalidKey)
-}
-
-func TestAwkwardKeysAreFine(t *testing.T) {
-	l, _ := newLocker(t)
-	for _, key := range []string{"a:b", "{a}", "}{", "{}", "käse", "鍵", " ", strings.Repeat("k", 512)} {
-		require.NoError(t, l.Do(t.Context(), "n", key, func(ctx context.Context) error {
-			h, ok := wllock.HeldKey(ctx, "n", key)
-			require.True(t, ok)
-			require.Equal(t, "test:n:"+key, h.Key())
-			return nil
-		}))
-	}
 }
 
 func TestErrorPrintsKeysQuotedAndCut(t *testing.T) {

@@ -3,6 +3,7 @@ package behavior
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -14,23 +15,18 @@ import (
 	"github.com/wllock/wllock"
 )
 
-// shedLoad is a steady load of one key at one and a half times its capacity.
-type shedLoad struct {
-	name string
-	hold func(r *rand.Rand) time.Duration // 10 ms on average
-	at   float64                          // so many at a time
-}
+// shedLoads are steady loads of one key, at one and a half times its capacity: how long each caller stays, 10 ms on average.
 
-var shedLoads = []shedLoad{
-	{"constant", func(*rand.Rand) time.Duration { return 10 * time.Millisecond }, 1},
-	{"uniform", func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(20 * time.Millisecond))) }, 1},
-	{"exponential", func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(10*time.Millisecond)) }, 1},
-	{"one in ten is long", func(r *rand.Rand) time.Duration {
+var shedLoads = map[string]func(r *rand.Rand) time.Duration{
+	"constant":    func(*rand.Rand) time.Duration { return 10 * time.Millisecond },
+	"uniform":     func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(20 * time.Millisecond))) },
+	"exponential": func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(10*time.Millisecond)) },
+	"one in ten is long": func(r *rand.Rand) time.Duration {
 		if r.IntN(10) == 0 {
 			return 55 * time.Millisecond
 		}
 		return 5 * time.Millisecond
-	}, 1},
+	},
 }
 
 // shopper is one caller of the load.
@@ -41,14 +37,14 @@ type shopper struct {
 	timedOut    bool
 }
 
-// run starts so many callers, one after the other, and returns how they ended.
-func (s shedLoad) run(t *testing.T, seed uint64, callers int, opts ...wllock.CallOption) []*shopper {
+// shopping starts so many callers, one after the other, of which n are served at a time, and returns how they ended.
+func shopping(t *testing.T, stays func(*rand.Rand) time.Duration, n, callers int, opts ...wllock.CallOption) []*shopper {
 	l, _ := newLocker(t, wllock.WithThreshold(wllock.Unlimited), wllock.WithDefaults(opts...))
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(1, 0))
 	all := make([]*shopper, callers)
 	for i := range all {
 		budget := 50*time.Millisecond + time.Duration(r.Int64N(int64(450*time.Millisecond)))
-		c, stay := &shopper{asked: time.Now(), budget: budget}, s.hold(r)
+		c, stay := &shopper{asked: time.Now(), budget: budget}, stays(r)
 		all[i] = c
 		go func() {
 			err := l.Do(context.Background(), "n", "k", func(context.Context) error {
@@ -60,48 +56,48 @@ func (s shedLoad) run(t *testing.T, seed uint64, callers int, opts ...wllock.Cal
 			c.timedOut = errors.Is(err, wllock.ErrWaitTimeout)
 		}()
 		synctest.Wait()
-		time.Sleep(time.Duration(r.ExpFloat64() * float64(10*time.Millisecond) / 1.5 / s.at))
+		time.Sleep(time.Duration(r.ExpFloat64() * float64(10*time.Millisecond) / 1.5 / float64(n)))
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	return all
 }
 
-// count returns how many were refused at once, how many of them would have got their turn in time, which is when all
-// earlier callers have gone, and how many waited in vain.
-func count(all []*shopper) (shed, wrongly, inVain int) {
-	var free time.Time // when all so far have gone
+// count returns how many were refused at once, how many of them would have got one of the n turns in time, which is when all earlier
+// callers but n-1 have gone, and how many waited in vain.
+func count(all []*shopper, n int) (shed, wrongly, inVain int) {
+	last := make([]time.Time, n) // when the last n of those so far have gone, the last first
 	for _, c := range all {
-		switch {
-		case c.shed:
+		if c.shed {
 			shed++
-			if free.Before(c.asked.Add(c.budget)) {
+			if last[n-1].Before(c.asked.Add(c.budget)) {
 				wrongly++
 			}
 			continue
-		case c.timedOut:
+		}
+		if c.timedOut {
 			inVain++
 		}
-		if c.gone.After(free) {
-			free = c.gone
-		}
+		last = append(last, c.gone)
+		slices.SortFunc(last, func(a, b time.Time) int { return b.Compare(a) })
+		last = last[:n]
 	}
 	return shed, wrongly, inVain
 }
 
 func TestShedHopelessPrefersToAdmit(t *testing.T) {
-	for _, load := range shedLoads {
-		t.Run(load.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const callers, seed = 8000, 1
-				_, _, without := count(load.run(t, seed, callers))
-				shed, wrongly, with := count(load.run(t, seed, callers, wllock.WithShedHopeless()))
+	const callers = 8000
+	for name, stays := range shedLoads {
+		for n, opts := range map[int][]wllock.CallOption{1: nil, 4: {wllock.Permits(4)}} {
+			bubble(t, fmt.Sprint(name, ", at a time: ", n), func(t *testing.T) {
+				_, _, without := count(shopping(t, stays, n, callers, opts...), n)
+				shed, wrongly, with := count(shopping(t, stays, n, callers, append(opts, wllock.WithShedHopeless())...), n)
 				t.Logf("refused %d, wrongly %d; waited in vain %d, without the option %d", shed, wrongly, with, without)
-				require.LessOrEqual(t, wrongly*100, shed, "seed %d", seed)
+				require.LessOrEqual(t, wrongly*100, shed)
 				require.Greater(t, shed, callers/50, "it refuses at all")
 				require.Less(t, with, without)
 			})
-		})
+		}
 	}
 }
 
@@ -121,37 +117,27 @@ func TestShedHopelessIsExactForConstantTurns(t *testing.T) {
 		learn(t, l)
 		release := hold(t, l, "n", "k")
 		for range 5 {
-			go func() { _ = l.Do(context.Background(), "n", "k", nothing) }()
+			started(l, keys("k"), nothing)
 		}
-		synctest.Wait()
-		begin := time.Now()
-		short, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
-		defer cancel()
+		begin, short := time.Now(), within(t, 40*time.Millisecond)
 		for _, err := range []error{
 			l.Do(short, "n", "k", never(t), wllock.WithShedHopeless()),
 			l.Do(short, "n", "k", never(t), wllock.WithShedHopeless(), wllock.WithWait(time.Hour)),
 			l.Do(t.Context(), "n", "k", never(t), wllock.WithShedHopeless(), wllock.WithWait(40*time.Millisecond)),
 		} {
-			var e *wllock.Error
-			require.ErrorAs(t, err, &e)
-			require.ErrorIs(t, err, wllock.ErrQueueFull)
+			e := refusal(t, err, wllock.ErrQueueFull, wllock.TierLocal)
 			require.NotErrorIs(t, err, wllock.ErrWaitTimeout)
-			require.Equal(t, wllock.TierLocal, e.Tier)
 			require.InDelta(t, 60*time.Millisecond, e.RetryAfter, float64(time.Millisecond))
 		}
 		require.Zero(t, time.Since(begin), "at once")
 		require.EqualValues(t, 3, l.Stats().Total.Shed)
 
-		long := make(chan error, 2) // these have time enough
-		go func() {
-			long <- l.Do(context.Background(), "n", "k", nothing, wllock.WithShedHopeless(), wllock.WithWait(80*time.Millisecond))
-		}()
-		go func() { long <- l.Do(context.Background(), "n", "k", nothing, wllock.WithShedHopeless()) }()
-		synctest.Wait()
+		enough := started(l, keys("k"), nothing, wllock.WithShedHopeless(), wllock.WithWait(80*time.Millisecond))
+		unlimited := started(l, keys("k"), nothing, wllock.WithShedHopeless())
 		require.EqualValues(t, 7, l.Stats().Total.Waiting)
 		release()
-		require.NoError(t, <-long)
-		require.NoError(t, <-long)
+		require.NoError(t, <-enough)
+		require.NoError(t, <-unlimited)
 	})
 }
 
@@ -162,14 +148,9 @@ func TestShedHopelessDoesNotCountReadersAhead(t *testing.T) {
 		learn(t, l)
 		release := hold(t, l, "n", "k")
 		for range 100 {
-			go func() { _ = l.Do(context.Background(), "n", "k", nothing, wllock.Shared()) }()
+			started(l, keys("k"), nothing, wllock.Shared())
 		}
-		synctest.Wait()
-		got := make(chan error, 1)
-		go func() {
-			got <- l.Do(context.Background(), "n", "k", nothing, wllock.WithShedHopeless(), wllock.WithWait(40*time.Millisecond))
-		}()
-		synctest.Wait()
+		got := started(l, keys("k"), nothing, wllock.WithShedHopeless(), wllock.WithWait(40*time.Millisecond))
 		release()
 		require.NoError(t, <-got)
 	})
@@ -186,43 +167,4 @@ func TestShedHopelessKnowsNothingAtFirst(t *testing.T) {
 		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithShedHopeless(), wllock.NoWait())
 		require.ErrorIs(t, err, wllock.ErrHeld)
 	})
-}
-
-// wronglyShed counts who was refused at once, and how many of them would have got one of n permits in time: when all earlier
-// callers but n-1 have gone. The others wait in vain, or are served.
-func wronglyShed(all []*shopper, n int) (shed, wrongly int) {
-	last := make([]time.Time, n) // when the last n of those so far have gone, the last first
-	for _, c := range all {
-		if c.shed {
-			shed++
-			if last[n-1].Before(c.asked.Add(c.budget)) {
-				wrongly++
-			}
-			continue
-		}
-		last = append(last, c.gone)
-		slices.SortFunc(last, func(a, b time.Time) int { return b.Compare(a) })
-		last = last[:n]
-	}
-	return shed, wrongly
-}
-
-// Callers that leave the line delay those behind them by no time, with permits as well.
-func TestShedHopelessOfPermitsPrefersToAdmit(t *testing.T) {
-	const n, callers, seed = 4, 8000, 1
-	for _, load := range shedLoads {
-		t.Run(load.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				quick := shedLoad{load.name, load.hold, n}
-				_, _, without := count(quick.run(t, seed, callers, wllock.Permits(n)))
-				all := quick.run(t, seed, callers, wllock.Permits(n), wllock.WithShedHopeless())
-				shed, wrongly := wronglyShed(all, n)
-				_, _, with := count(all)
-				t.Logf("refused %d, wrongly %d; waited in vain %d, without the option %d", shed, wrongly, with, without)
-				require.LessOrEqual(t, wrongly*100, shed, "seed %d", seed)
-				require.Greater(t, shed, callers/50, "it refuses at all")
-				require.Less(t, with, without)
-			})
-		})
-	}
 }

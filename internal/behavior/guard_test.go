@@ -12,27 +12,57 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
-func TestDoReturnsTheFunctionsErrorUnchanged(t *testing.T) {
+func TestTheFunctionsErrorIsReturnedUnchanged(t *testing.T) {
 	l, _ := newLocker(t)
 	own := errors.New("out of stock")
-	require.Same(t, own, l.Do(t.Context(), "n", "k", func(context.Context) error { return own }))
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
+	fallback := wllock.WithFallback(func(context.Context, error) error { t.Error("fallback was run"); return nil })
+	for _, all := range [][]wllock.Resource{keys("a"), keys("a", "b")} {
+		require.Same(t, own, do(t.Context(), l, all, func(context.Context) error { return own }, fallback))
+	}
 }
 
 // The Java original lost the results of guarded functions.
-func TestCallReturnsTheResult(t *testing.T) {
+func TestResultsOfGuardedFunctions(t *testing.T) {
 	l, _ := newLocker(t, wllock.WithThreshold(0))
-	n, err := wllock.Call(t.Context(), l, "n", "k", func(context.Context) (int, error) { return 7, nil })
-	require.NoError(t, err)
-	require.Equal(t, 7, n)
-
+	id := func(key string) string { return key }
+	work := func(ctx context.Context, key string) (string, error) {
+		h, ok := wllock.HeldKey(ctx, "n", key)
+		require.True(t, ok)
+		return h.Key(), nil
+	}
+	otherwise := func(ctx context.Context, key string, err error) (string, error) {
+		_, held := wllock.HeldFrom(ctx)
+		require.False(t, held)
+		require.ErrorIs(t, err, wllock.ErrQueueFull)
+		return "try later: " + key, nil
+	}
+	calls := map[string]func(context.Context, string) (string, error){
+		"Call": func(ctx context.Context, key string) (string, error) {
+			return wllock.Call(ctx, l, "n", key, func(ctx context.Context) (string, error) { return work(ctx, key) })
+		},
+		"Wrap":   wllock.Wrap(l, "n", id, work),
+		"WrapOr": wllock.WrapOr(l, "n", id, work, otherwise),
+	}
+	for name, call := range calls {
+		got, err := call(t.Context(), "k")
+		require.NoError(t, err, name)
+		require.Equal(t, "test:n:k", got, name)
+	}
 	defer hold(t, l, "n", "k")()
-	n, err = wllock.Call(t.Context(), l, "n", "k", func(context.Context) (int, error) { return 7, nil })
-	require.ErrorIs(t, err, wllock.ErrQueueFull)
-	require.Zero(t, n)
+	for name, call := range calls {
+		got, err := call(t.Context(), "k")
+		if name == "WrapOr" {
+			require.NoError(t, err)
+			require.Equal(t, "try later: k", got)
+		} else {
+			require.ErrorIs(t, err, wllock.ErrQueueFull, name)
+			require.Empty(t, got)
+		}
+	}
 }
 
 func TestGuardExcludes(t *testing.T) {
@@ -64,38 +94,6 @@ func TestGuardExcludes(t *testing.T) {
 	require.Equal(t, 2000, n)
 }
 
-func TestWrapTakesTheKeyFromTheArgument(t *testing.T) {
-	l, _ := newLocker(t)
-	buy := wllock.Wrap(l, "product", func(id string) string { return id },
-		func(ctx context.Context, id string) (string, error) {
-			h, _ := wllock.HeldFrom(ctx)
-			return h.Key(), nil
-		})
-	got, err := buy(t.Context(), "1000")
-	require.NoError(t, err)
-	require.Equal(t, "test:product:1000", got)
-}
-
-func TestWrapOrAnswersWithOtherwise(t *testing.T) {
-	l, _ := newLocker(t, wllock.WithThreshold(0))
-	buy := wllock.WrapOr(l, "product", func(id string) string { return id },
-		func(context.Context, string) (string, error) { return "sold", nil },
-		func(ctx context.Context, id string, err error) (string, error) {
-			_, held := wllock.HeldFrom(ctx)
-			require.False(t, held)
-			require.ErrorIs(t, err, wllock.ErrQueueFull)
-			return "try later: " + id, nil
-		})
-	got, err := buy(t.Context(), "1")
-	require.NoError(t, err)
-	require.Equal(t, "sold", got)
-
-	defer hold(t, l, "product", "1")()
-	got, err = buy(t.Context(), "1")
-	require.NoError(t, err)
-	require.Equal(t, "try later: 1", got)
-}
-
 // The Java original ran the fallback while it still held the local turn.
 func TestFallbackHoldsNothing(t *testing.T) {
 	l, b := newLocker(t)
@@ -112,85 +110,19 @@ func TestFallbackHoldsNothing(t *testing.T) {
 	require.Same(t, answer, err)
 }
 
-func TestFallbackIsNotRunForTheFunctionsOwnError(t *testing.T) {
-	l, _ := newLocker(t)
-	own := errors.New("own")
-	err := l.Do(t.Context(), "n", "k", func(context.Context) error { return own },
-		wllock.WithFallback(func(context.Context, error) error { t.Error("fallback was run"); return nil }))
-	require.Same(t, own, err)
-}
-
-func TestPanicReleasesBothTiersAndContinues(t *testing.T) {
+func TestPanicAndGoexitReleaseBothTiers(t *testing.T) {
 	l, b := newLocker(t)
-	other := lockerOn(t, b)
-	require.PanicsWithValue(t, "boom", func() {
-		_ = l.Do(t.Context(), "n", "k", func(context.Context) error { panic("boom") })
-	})
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
-	require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
-}
-
-func TestGoexitReleasesBothTiers(t *testing.T) {
-	l, b := newLocker(t)
-	other := lockerOn(t, b)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = l.Do(context.Background(), "n", "k", func(context.Context) error { runtime.Goexit(); return nil })
-	}()
-	<-done
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
-	require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
-}
-
-func TestSharedHoldersTogetherWriterAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		lockers := []*wllock.Locker{l, lockerOn(t, b)}
-		readers, most, writers := 0, 0, 0
-		var mu sync.Mutex
-		read := func(context.Context) error {
-			mu.Lock()
-			readers++
-			most = max(most, readers)
-			if writers > 0 {
-				t.Error("reader beside a writer")
-			}
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			readers--
-			mu.Unlock()
-			return nil
-		}
-		write := func(context.Context) error {
-			mu.Lock()
-			writers++
-			if writers > 1 || readers > 0 {
-				t.Error("writer not alone")
-			}
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			writers--
-			mu.Unlock()
-			return nil
-		}
-		var wg sync.WaitGroup
-		for i := range 40 {
-			wg.Go(func() {
-				for range 10 {
-					if i%8 == 0 {
-						require.NoError(t, lockers[i%2].Do(t.Context(), "n", "k", write))
-					} else {
-						require.NoError(t, lockers[i%2].Do(t.Context(), "n", "k", read, wllock.Shared()))
-					}
-				}
-			})
-		}
-		wg.Wait()
-		require.Greater(t, most, 10)
-	})
+	for _, all := range [][]wllock.Resource{keys("a"), keys("a", "b", "c")} {
+		require.PanicsWithValue(t, "boom", func() { _ = do(t.Context(), l, all, func(context.Context) error { panic("boom") }) })
+		free(t, l, b, "a", "b", "c")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = do(t.Context(), l, all, func(context.Context) error { runtime.Goexit(); return nil })
+		}()
+		<-done
+		free(t, l, b, "a", "b", "c")
+	}
 }
 
 // The Java original's nested guards blocked themselves and then freed the outer lock.
@@ -200,8 +132,7 @@ func TestGuardsAreReentrantAtAnyDepth(t *testing.T) {
 	var down func(depth int) wllock.Func
 	down = func(depth int) wllock.Func {
 		return func(ctx context.Context) error {
-			h, _ := wllock.HeldFrom(ctx)
-			fences = append(fences, h.Fence())
+			fences = append(fences, heldIn(ctx).Fence())
 			if depth == 0 {
 				return nil
 			}
@@ -220,8 +151,7 @@ func TestGuardsAreReentrantAtAnyDepth(t *testing.T) {
 func TestNestedGuardBehindAnotherLockIsTheInnermost(t *testing.T) {
 	l, _ := newLocker(t)
 	at := func(ctx context.Context) string {
-		h, _ := wllock.HeldFrom(ctx)
-		return h.Key()
+		return heldIn(ctx).Key()
 	}
 	require.NoError(t, l.Do(t.Context(), "n", "a", func(ctx context.Context) error {
 		return l.Do(ctx, "n", "b", func(ctx context.Context) error {
@@ -244,9 +174,7 @@ func TestNestedGuardPinsTheHoldPastItsOuterFunction(t *testing.T) {
 		l, _ := newLocker(t)
 		finish, inner := make(chan struct{}), make(chan error)
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			go func() {
-				inner <- l.Do(ctx, "n", "k", func(context.Context) error { <-finish; return nil })
-			}()
+			go func() { inner <- l.Do(ctx, "n", "k", func(context.Context) error { <-finish; return nil }) }()
 			synctest.Wait()
 			return nil
 		})) // the outer Do has returned
@@ -309,21 +237,7 @@ func TestSharedInsideExclusiveIsFineTheOtherWayRoundIsErrUpgrade(t *testing.T) {
 	}, wllock.Shared()))
 }
 
-func TestNestedGuardsInsideWorkWhileClosing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		closed := make(chan error, 1)
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			go func() { closed <- l.Close(context.Background()) }()
-			synctest.Wait()
-			require.ErrorIs(t, l.Do(ctx, "n", "other", never(t)), wllock.ErrClosed)
-			return l.Do(ctx, "n", "k", nothing)
-		}))
-		require.NoError(t, <-closed)
-	})
-}
-
-// TestWaitForFellowSharersIsLocal: the wait of a sharer that came too late for a running lease, refused or admitted.
+// TestWaitForFellowSharersIsLocal: the wait of a sharer that came too late for a running lease, refused and admitted.
 func TestWaitForFellowSharersIsLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
@@ -332,43 +246,31 @@ func TestWaitForFellowSharersIsLocal(t *testing.T) {
 		go func() { _ = other.Do(context.Background(), "n", "k", nothing) }() // the lease is contended
 		time.Sleep(ttl)
 		begin := time.Now()
-		_, err := l.Acquire(context.Background(), "n", "k", wllock.Shared(), wllock.WithWait(ttl))
+		_, err := l.Acquire(t.Context(), "n", "k", wllock.Shared(), wllock.WithWait(ttl))
 		took := time.Since(begin)
-		var e *wllock.Error
-		require.ErrorAs(t, err, &e)
-		release()
-		synctest.Wait()
-		require.Equal(t, took, e.Waited)
-		require.Equal(t, took, e.LocalWait)
-	})
-}
+		require.Equal(t, took, asError(t, err).Waited)
+		require.Equal(t, took, asError(t, err).LocalWait)
 
-func TestWaitOfALateSharerIsLocal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithMaxHandoffs(0))
-		other := lockerOn(t, b)
-		release := hold(t, l, "n", "k", wllock.Shared())
-		go func() { _ = other.Do(context.Background(), "n", "k", nothing) }()
-		time.Sleep(ttl)
 		time.AfterFunc(ttl, release)
-		k, err := l.Acquire(context.Background(), "n", "k", wllock.Shared())
+		k, err := l.Acquire(t.Context(), "n", "k", wllock.Shared())
 		require.NoError(t, err)
 		require.NoError(t, k.Release(t.Context()))
 		require.Equal(t, ttl, k.LocalWait())
 	})
 }
 
-func TestPanicOfTheBackendPassesTheTurnOn(t *testing.T) {
-	b := &panics{Backend: memlock.New()}
-	b.times.Store(1)
-	l, err := wllock.New("test", b)
-	require.NoError(t, err)
-	require.Panics(t, func() { _ = l.Do(t.Context(), "n", "k", nothing) })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	err = l.Do(ctx, "n", "k", nothing)
-	require.NoError(t, err)
-	require.NoError(t, l.Close(ctx))
+func TestPanicOfTheBackendReleasesWhatWasAcquired(t *testing.T) {
+	b, broken := memlock.New(), true
+	l := lockerOn(t, entering{b, func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+		if broken && r.Key == "test:n:c" {
+			panic("backend")
+		}
+		return b.Enter(ctx, r)
+	}})
+	require.PanicsWithValue(t, "backend", func() { _ = l.Do(t.Context(), "n", "c", never(t)) })
+	require.PanicsWithValue(t, "backend", func() { _ = l.DoAll(t.Context(), keys("a", "b", "c"), never(t)) })
+	broken = false
+	free(t, l, b, "a", "b", "c")
 }
 
 func TestAcquireHoldsUntilReleased(t *testing.T) {
@@ -383,16 +285,10 @@ func TestAcquireHoldsUntilReleased(t *testing.T) {
 	require.ErrorIs(t, other.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
 	require.NoError(t, k.Release(t.Context()))
 	require.ErrorIs(t, k.Err(), wllock.ErrLeaseLost, "it is no longer held")
-	require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the backend has answered")
-}
-
-func TestSecondReleaseDoesNothing(t *testing.T) {
-	l, _ := newLocker(t)
-	k, err := l.Acquire(t.Context(), "n", "k")
-	require.NoError(t, err)
-	require.NoError(t, k.Release(t.Context()))
+	release := hold(t, other, "n", "k", wllock.NoWait()) // the backend has answered
+	release()
 	defer hold(t, l, "n", "k")()
-	require.NoError(t, k.Release(t.Context()))
+	require.NoError(t, k.Release(t.Context()), "again does nothing")
 	require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
 }
 

@@ -30,21 +30,10 @@ func TestHeldReportsWaitsAndFences(t *testing.T) {
 			require.Equal(t, 200*time.Millisecond, h.DistributedWait())
 			require.False(t, h.Handoff())
 			require.False(t, h.Degraded())
-			require.Positive(t, time.Until(h.Until()))
-			require.NoError(t, h.Err())
-			return nil
-		}))
-	})
-}
-
-func TestUntilMovesWithEveryRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			h, _ := wllock.HeldFrom(ctx)
 			before := h.Until()
+			require.Positive(t, time.Until(before))
 			time.Sleep(5 * ttl)
-			require.Greater(t, h.Until().Sub(before), 4*ttl)
+			require.Greater(t, h.Until().Sub(before), 4*ttl, "it moves with every renewal")
 			return h.Err()
 		}))
 	})
@@ -71,21 +60,24 @@ func TestLostLeaseEndsTheContextWithItsCause(t *testing.T) {
 		var logged strings.Builder
 		l, b := newLocker(t, wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
 		own := errors.New("own")
-		var at *wllock.Held
 		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			at, _ = wllock.HeldFrom(ctx)
 			child, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
+			stopped := context.AfterFunc(ctx, func() { t.Error("was stopped") })
+			require.True(t, stopped())
 			time.Sleep(ttl)
 			b.Expire("test:n:k")
 			begin := time.Now()
 			<-child.Done()
 			require.LessOrEqual(t, time.Since(begin), ttl/3+100*time.Millisecond)
-			for _, c := range []context.Context{ctx, child} {
+			late, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			<-late.Done()
+			for _, c := range []context.Context{ctx, child, late} {
 				require.ErrorIs(t, c.Err(), context.Canceled)
 				require.ErrorIs(t, context.Cause(c), wllock.ErrLeaseLost)
 			}
-			require.ErrorIs(t, at.Err(), wllock.ErrLeaseLost)
+			require.ErrorIs(t, heldIn(ctx).Err(), wllock.ErrLeaseLost)
 			return own
 		})
 		lostAfter(t, err)
@@ -100,12 +92,8 @@ func TestLostLeaseEndsTheContextWithItsCause(t *testing.T) {
 func TestFunctionThatIgnoresItsLostContextBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
-		stay, first := make(chan struct{}), make(chan error)
-		go func() {
-			first <- l.Do(context.Background(), "n", "k", func(context.Context) error { <-stay; return nil },
-				wllock.WithLockTimeMax(0))
-		}()
-		synctest.Wait()
+		stay := make(chan struct{})
+		first := started(l, keys("k"), func(context.Context) error { <-stay; return nil }, wllock.WithLockTimeMax(0))
 		b.Expire("test:n:k")
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 			close(stay)
@@ -120,24 +108,16 @@ func TestFunctionThatIgnoresItsLostContextBlocksNobody(t *testing.T) {
 func TestNoLocalCallerBeforeTheLeaseHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
-		stay, first := make(chan struct{}), make(chan error)
+		stay := make(chan struct{})
 		var until time.Time
-		go func() {
-			first <- l.Do(context.Background(), "n", "k", func(ctx context.Context) error {
-				h, _ := wllock.HeldFrom(ctx)
-				b.Partition(true)
-				until = h.Until()
-				<-stay
-				return nil
-			})
-		}()
-		synctest.Wait()
+		first := started(l, keys("k"), func(ctx context.Context) error {
+			b.Partition(true)
+			until = heldIn(ctx).Until()
+			<-stay
+			return nil
+		})
 		time.AfterFunc(2*ttl, func() { b.Partition(false) })
-		for {
-			err := l.Do(t.Context(), "n", "k", nothing)
-			if err == nil {
-				break
-			}
+		for err := l.Do(t.Context(), "n", "k", nothing); err != nil; err = l.Do(t.Context(), "n", "k", nothing) {
 			require.ErrorIs(t, err, wllock.ErrUnavailable)
 			require.False(t, time.Now().Before(until))
 			time.Sleep(ttl / 10)
@@ -147,86 +127,52 @@ func TestNoLocalCallerBeforeTheLeaseHasExpired(t *testing.T) {
 	})
 }
 
-func TestLockTimeMaxEndsTheContextButNotTheResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			h, _ := wllock.HeldFrom(ctx)
-			begin := time.Now()
-			<-ctx.Done()
-			require.Equal(t, 2*ttl, time.Since(begin))
-			require.ErrorIs(t, context.Cause(ctx), wllock.ErrLockTimeMax)
-			require.NotErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
-			require.ErrorIs(t, h.Err(), wllock.ErrLockTimeMax)
-			return nil
-		}, wllock.WithLockTimeMax(2*ttl))
-		require.NoError(t, err, "the lease held to the end")
-		require.EqualValues(t, 1, l.Stats().Total.Overstays)
-		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
-	})
-}
-
+// The lease of a function that has overstayed is not renewed, and so is lost. Both are said once.
 func TestOverstayingUntilTheLeaseExpiresIsBoth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		stay, first := make(chan struct{}), make(chan error)
-		go func() {
-			first <- l.Do(context.Background(), "n", "k", func(context.Context) error { <-stay; return nil },
-				wllock.WithLockTimeMax(2*ttl))
-		}()
-		synctest.Wait()
-		begin := time.Now()
-		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
-		require.InDelta(t, 3*ttl, time.Since(begin), float64(ttl/2), "the lease was no longer renewed")
-		close(stay)
-		err := <-first
-		lostAfter(t, err)
-		require.ErrorIs(t, err, wllock.ErrLockTimeMax)
-	})
+	for _, all := range [][]wllock.Resource{keys("k"), keys("k", "l")} {
+		synctest.Test(t, func(t *testing.T) {
+			l, _ := newLocker(t)
+			stay := make(chan struct{})
+			first := started(l, all, func(ctx context.Context) error { <-stay; return context.Cause(ctx) }, wllock.WithLockTimeMax(2*ttl))
+			begin := time.Now()
+			require.NoError(t, do(t.Context(), l, all, nothing))
+			require.InDelta(t, 3*ttl, time.Since(begin), float64(ttl/2))
+			close(stay)
+			err := <-first
+			lostAfter(t, err)
+			require.ErrorIs(t, err, wllock.ErrLockTimeMax)
+			require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`+"; lock held for longer than its maximum")
+		})
+	}
 }
 
 func TestOverstayingReaderDoesNotEndItsFellow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)
-		done := make(chan error)
-		go func() {
-			done <- l.Do(context.Background(), "n", "k", func(ctx context.Context) error {
-				time.Sleep(5 * ttl)
-				return ctx.Err()
-			}, wllock.Shared(), wllock.WithLockTimeMax(ttl))
-		}()
+		done := started(l, keys("k"), func(ctx context.Context) error {
+			time.Sleep(5 * ttl)
+			return ctx.Err()
+		}, wllock.Shared(), wllock.WithLockTimeMax(ttl))
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 			time.Sleep(4 * ttl)
-			h, _ := wllock.HeldFrom(ctx)
-			return h.Err()
+			return heldIn(ctx).Err()
 		}, wllock.Shared()))
 		lostAfter(t, <-done) // after the other reader had left, the lease expired
 	})
 }
 
 // A loss that only the backend knows is reported when the lock is released.
-func TestReleaseReportsALossEachTime(t *testing.T) {
+func TestReleaseReportsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		k, err := l.Acquire(t.Context(), "n", "k")
 		require.NoError(t, err)
 		b.Expire("test:n:k")
-		first := k.Release(t.Context())
-		again := k.Release(t.Context())
-		require.ErrorIs(t, first, wllock.ErrLeaseLost)
-		require.ErrorIs(t, again, wllock.ErrLeaseLost)
+		require.ErrorIs(t, k.Release(t.Context()), wllock.ErrLeaseLost)
+		require.ErrorIs(t, k.Release(t.Context()), wllock.ErrLeaseLost, "each time")
 		require.EqualValues(t, 1, l.Stats().Total.Lost)
-	})
-}
-
-func TestSyncReleaseReportsALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		err := l.Do(t.Context(), "n", "k", func(context.Context) error {
-			b.Expire("test:n:k")
-			return nil
-		}, wllock.SyncRelease())
-		require.ErrorIs(t, err, wllock.ErrLeaseLost)
+		require.ErrorIs(t, l.Do(t.Context(), "n", "k", func(context.Context) error { b.Expire("test:n:k"); return nil }, wllock.SyncRelease()),
+			wllock.ErrLeaseLost)
 	})
 }
 
@@ -248,28 +194,35 @@ func TestErrLockTimeMaxIsNotLost(t *testing.T) {
 		"nil": {func(context.Context) error { return nil }, "", nil},
 	} {
 		for depth := range 3 {
-			t.Run(fmt.Sprint(what, " ", depth), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					l, _ := newLocker(t)
-					fn := func(ctx context.Context) error { <-ctx.Done(); return c.fn(ctx) }
-					for range depth { // nested guards
-						fn = l.Guard("n", "k", fn, wllock.WithLockTimeMax(ttl))
-					}
-					err := l.Do(t.Context(), "n", "k", fn, wllock.WithLockTimeMax(ttl))
-					if c.text == "" {
-						require.Equal(t, c.always, err)
-						return
-					}
-					require.EqualError(t, err, c.text)
-					require.ErrorIs(t, err, wllock.ErrLockTimeMax)
-					require.NotErrorIs(t, err, wllock.ErrLeaseLost)
-					if c.always != nil {
-						require.ErrorIs(t, err, c.always)
-					}
-					var e *wllock.Error
-					require.ErrorAs(t, err, &e)
-					require.True(t, e.Ran)
-				})
+			bubble(t, fmt.Sprint(what, " ", depth), func(t *testing.T) {
+				l, _ := newLocker(t)
+				fn := func(ctx context.Context) error {
+					begin := time.Now()
+					<-ctx.Done()
+					require.Equal(t, ttl, time.Since(begin))
+					require.Equal(t, wllock.ErrLockTimeMax, context.Cause(ctx))
+					require.ErrorIs(t, heldIn(ctx).Err(), wllock.ErrLockTimeMax)
+					return c.fn(ctx)
+				}
+				for range depth { // nested guards
+					fn = l.Guard("n", "k", fn, wllock.WithLockTimeMax(ttl))
+				}
+				err := l.Do(t.Context(), "n", "k", fn, wllock.WithLockTimeMax(ttl))
+				require.EqualValues(t, 1, l.Stats().Total.Overstays)
+				require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+				if c.text == "" {
+					require.Equal(t, c.always, err)
+					return
+				}
+				require.EqualError(t, err, c.text)
+				require.ErrorIs(t, err, wllock.ErrLockTimeMax)
+				require.NotErrorIs(t, err, wllock.ErrLeaseLost)
+				if c.always != nil {
+					require.ErrorIs(t, err, c.always)
+				}
+				var e *wllock.Error
+				require.ErrorAs(t, err, &e)
+				require.True(t, e.Ran)
 			})
 		}
 	}
@@ -279,8 +232,7 @@ func TestErrLockTimeMaxIsNotLost(t *testing.T) {
 func TestCallerThatLeftHasNotOverstayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
-		defer cancel()
+		ctx := within(t, ttl/2)
 		err := l.Do(ctx, "n", "k", func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(ttl)
@@ -308,20 +260,6 @@ func TestLossIsSaidOnce(t *testing.T) {
 			require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`)
 		})
 	}
-}
-
-// The lease of a function that has overstayed is lost later, and both are said once.
-func TestOverstayAndLossAreSaidOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			<-ctx.Done()
-			time.Sleep(3 * ttl)
-			return context.Cause(ctx)
-		}, wllock.WithLockTimeMax(ttl))
-		lostAfter(t, err)
-		require.EqualError(t, err, `wllock: hold "test:n:k": lease lost`+"; lock held for longer than its maximum")
-	})
 }
 
 // TestTwoLostLocksAreBothNamed: the error of the inner lock says nothing of the outer one.

@@ -40,8 +40,7 @@ func TestLeaderWhoseLockIsLostLeadsAgain(t *testing.T) { // rule N4
 		var fences []uint64
 		var lost time.Time
 		err := l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
-			held, _ := wllock.HeldFrom(ctx)
-			fences = append(fences, held.Fence())
+			fences = append(fences, heldIn(ctx).Fence())
 			if !lost.IsZero() {
 				require.LessOrEqual(t, time.Since(lost), ttl/6)
 			}
@@ -90,24 +89,21 @@ func TestLeadEndsWithItsContext(t *testing.T) { // rule N4
 
 func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
 	for name, policy := range map[string]wllock.Outage{"FailClosed": wllock.FailClosed, "LocalOnly": wllock.LocalOnly} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var logged strings.Builder
-				b := memlock.New()
-				l := lockerOn(t, b, wllock.WithOutage(policy), wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
-				b.Partition(true)
-				var back time.Time
-				time.AfterFunc(time.Minute, func() { back = time.Now(); b.Partition(false) })
-				require.NoError(t, l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
-					held, _ := wllock.HeldFrom(ctx)
-					require.False(t, held.Degraded())
-					return nil
-				}))
-				require.False(t, back.IsZero())
-				require.Less(t, time.Since(back), 2*time.Second+ttl)
-				synctest.Wait()
-				require.Equal(t, 1, strings.Count(logged.String(), "nobody can lead from here"))
-			})
+		bubble(t, name, func(t *testing.T) {
+			var logged strings.Builder
+			b := memlock.New()
+			l := lockerOn(t, b, wllock.WithOutage(policy), wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+			b.Partition(true)
+			var back time.Time
+			time.AfterFunc(time.Minute, func() { back = time.Now(); b.Partition(false) })
+			require.NoError(t, l.Lead(t.Context(), "n", "k", func(ctx context.Context) error {
+				require.False(t, heldIn(ctx).Degraded())
+				return nil
+			}))
+			require.False(t, back.IsZero())
+			require.Less(t, time.Since(back), 2*time.Second+ttl)
+			synctest.Wait()
+			require.Equal(t, 1, strings.Count(logged.String(), "nobody can lead from here"))
 		})
 	}
 }
@@ -151,61 +147,13 @@ func TestLeadRefusesAtOnce(t *testing.T) { // rule N4
 	require.ErrorIs(t, l.Lead(t.Context(), "n", "k", never(t)), wllock.ErrClosed)
 }
 
-func TestLeadersQueueLikeOtherCallers(t *testing.T) { // rules N4 and L1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		inside, order := 0, []string{}
-		lead := func(who string, l *wllock.Locker) chan error {
-			done := make(chan error, 1)
-			go func() {
-				done <- l.Lead(t.Context(), "n", "k", func(context.Context) error {
-					inside++
-					require.Equal(t, 1, inside)
-					time.Sleep(time.Minute)
-					inside--
-					order = append(order, who)
-					return nil
-				})
-			}()
-			synctest.Wait()
-			return done
-		}
-		for _, done := range []chan error{lead("first", l), lead("elsewhere", other), lead("second", l)} {
-			require.NoError(t, <-done)
-		}
-		require.Equal(t, []string{"first", "elsewhere", "second"}, order)
-	})
-}
-
-func TestLeaderThatDiesIsReplacedWithinTAndH(t *testing.T) { // rule N4
-	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		m := &mortal{Backend: b}
-		l, other := lockerOn(t, m), lockerOn(t, b)
-		ctx, cancel := context.WithCancel(t.Context())
-		first := make(chan error)
-		go func() {
-			first <- l.Lead(ctx, "n", "k", func(ctx context.Context) error { <-ctx.Done(); return nil })
-		}()
-		time.Sleep(10*time.Minute + ttl/5)
-		m.die()
-		begin := time.Now()
-		require.NoError(t, other.Lead(t.Context(), "n", "k", nothing))
-		require.LessOrEqual(t, time.Since(begin), ttl+ttl/6)
-		cancel()
-		require.ErrorIs(t, <-first, context.Canceled)
-	})
-}
-
 func TestLeadInsideAHoldWithoutALeaseIsRefused(t *testing.T) { // rule N1
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
 		b.Partition(true)
 		refused := 0
 		leads := func(ctx context.Context) error {
-			held, _ := wllock.HeldFrom(ctx)
-			require.True(t, held.Degraded())
+			require.True(t, heldIn(ctx).Degraded())
 			begin := time.Now()
 			err := l.Lead(ctx, "n", "a", never(t))
 			require.ErrorContains(t, err, "Lead inside the caller's own hold of the same key, which has no lease")

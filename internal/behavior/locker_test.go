@@ -2,7 +2,10 @@ package behavior
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,66 +22,35 @@ func TestCloseSendsWaitersAwayAndLetsHoldersFinish(t *testing.T) {
 		l, b := newLocker(t)
 		other := lockerOn(t, b)
 		release := hold(t, other, "n", "far")
-		held, errs := make(chan error, 1), make(chan error, 3)
-		go func() {
-			held <- l.Do(context.Background(), "n", "near", func(ctx context.Context) error {
-				time.Sleep(3 * ttl)
-				return ctx.Err()
-			})
-		}()
-		synctest.Wait()
+		held := started(l, keys("near"), func(ctx context.Context) error {
+			time.Sleep(3 * ttl)
+			return ctx.Err()
+		})
+		var waiting []<-chan error
 		for _, key := range []string{"near", "far", "far"} { // in the local queue; at the backend; behind that one
-			go func() { errs <- l.Do(context.Background(), "n", key, never(t)) }()
-			synctest.Wait()
+			waiting = append(waiting, started(l, keys(key), never(t)))
 		}
 		begin := time.Now()
 		require.NoError(t, l.Close(t.Context()))
 		require.Equal(t, 3*ttl, time.Since(begin))
 		require.NoError(t, <-held)
-		for range 3 {
-			require.ErrorIs(t, <-errs, wllock.ErrClosed)
+		for _, refused := range waiting {
+			require.ErrorIs(t, <-refused, wllock.ErrClosed)
 		}
 		release() // the closed Locker has nothing left in the backend's queue
 		require.NoError(t, other.Do(t.Context(), "n", "far", nothing, wllock.NoWait()))
 		require.NoError(t, other.Do(t.Context(), "n", "near", nothing, wllock.NoWait()))
 		require.NoError(t, l.Close(t.Context()), "again")
-	})
-}
-
-func TestCloseWhoseContextEndsFirstEndsTheHolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
-		require.NoError(t, err)
-		held := make(chan error, 1)
-		go func() {
-			held <- l.Do(context.Background(), "n", "k", func(ctx context.Context) error {
-				<-ctx.Done()
-				return context.Cause(ctx)
-			})
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), ttl)
-		defer cancel()
-		require.ErrorIs(t, l.Close(ctx), context.DeadlineExceeded)
-		require.ErrorIs(t, <-held, wllock.ErrClosed)
-		require.NoError(t, l.Close(t.Context()))
+		refusal(t, l.Do(t.Context(), "n", "near", never(t)), wllock.ErrClosed, wllock.TierLocal)
 	})
 }
 
 func TestCloseAbandonsTheLeaseOfAHolderThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
-		require.NoError(t, err)
-		stay, held := make(chan struct{}), make(chan error)
-		go func() {
-			held <- l.Do(context.Background(), "n", "k", func(context.Context) error { <-stay; return nil })
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.ErrorIs(t, l.Close(ctx), context.Canceled)
+		l, b := newLocker(t)
+		stay := make(chan struct{})
+		held := started(l, keys("k"), func(context.Context) error { <-stay; return nil })
+		require.ErrorIs(t, l.Close(ended(t)), context.Canceled)
 		begin := time.Now()
 		require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing))
 		require.LessOrEqual(t, time.Since(begin), ttl)
@@ -103,8 +75,7 @@ func TestLingerServesTheNextAndYieldsToAnotherInstance(t *testing.T) {
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
 		time.Sleep(10 * ttl)
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			h, _ := wllock.HeldFrom(ctx)
-			require.True(t, h.Handoff())
+			require.True(t, heldIn(ctx).Handoff())
 			return nil
 		}))
 		begin := time.Now()
@@ -126,13 +97,25 @@ func TestCloseClosesOnlyAnOwnedBackend(t *testing.T) {
 }
 
 func TestCloseWithNothingHeldSucceedsWhateverItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx := ended(t)
 	for range 100 {
 		l, err := wllock.New("test", memlock.New())
 		require.NoError(t, err)
 		require.NoError(t, l.Close(ctx))
 	}
+}
+
+// stuck is a backend that is silent, and closes after a while.
+type stuck struct{ distributed.Backend }
+
+func (stuck) Ping(ctx context.Context) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", distributed.ErrUnavailable, ctx.Err())
+}
+
+func (s stuck) Close() error {
+	time.Sleep(4 * time.Second)
+	return s.Backend.Close()
 }
 
 // Close keeps to its context also while the backend does not: that goes on closing by itself.
@@ -141,8 +124,7 @@ func TestCloseDoesNotWaitForASilentBackend(t *testing.T) {
 		memory := memlock.New()
 		l, err := wllock.New("test", stuck{memory}, wllock.WithOwnedBackend())
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-		defer cancel()
+		ctx := within(t, 150*time.Millisecond)
 		began := time.Now()
 		err = l.Close(ctx)
 		require.Equal(t, 400*time.Millisecond, time.Since(began))
@@ -157,13 +139,14 @@ func TestCloseDoesNotWaitForASilentBackend(t *testing.T) {
 // A holder whose lease lingers gives it back when another instance is refused, and the next try has it.
 func TestNoWaitIsRefusedALingeringLeaseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &asking{Backend: memlock.New()}
+		var enters atomic.Int32
+		b := counted(memlock.New(), &enters)
 		a, other := lockerOn(t, b, wllock.WithLinger(10*time.Second)), lockerOn(t, b)
 		for range 3 {
 			require.NoError(t, a.Do(t.Context(), "n", "k", nothing))
-			before := b.enters.Load()
+			before := enters.Load()
 			require.ErrorIs(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
-			require.EqualValues(t, 1, b.enters.Load()-before, "who is refused asks once")
+			require.EqualValues(t, 1, enters.Load()-before, "who is refused asks once")
 			synctest.Wait()
 			require.Empty(t, a.Locks(1), "the lease is given back at once")
 			require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
@@ -194,7 +177,8 @@ func TestNoWaitIsRefusedLingeringPermitsOnce(t *testing.T) {
 // refused. Only the lease does not linger when all have been.
 func TestNoWaitBreaksIntoNoTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &asking{Backend: memlock.New()}
+		var enters atomic.Int32
+		b := counted(memlock.New(), &enters)
 		a := lockerOn(t, b, wllock.WithLinger(10*time.Second), wllock.WithMaxHandoffs(1), wllock.WithMaxTenure(time.Millisecond),
 			wllock.WithLeaseTTL(time.Minute))
 		other := lockerOn(t, b)
@@ -212,31 +196,22 @@ func TestNoWaitBreaksIntoNoTenure(t *testing.T) {
 		}
 		calls.Wait()
 		synctest.Wait()
-		require.EqualValues(t, 1+50*20, b.enters.Load(), "one lease served all, and each that was refused has asked once")
+		require.EqualValues(t, 1+50*20, enters.Load(), "one lease served all, and each that was refused has asked once")
 		require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
 	})
 }
 
-// Over a backend that tells no holder, instances that linger themselves do so with a place, once per T.
-func TestARefusalIsToldWithAPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &reticent{asking{Backend: memlock.New()}}
-		a, other := lockerOn(t, b, wllock.WithLinger(time.Minute)), lockerOn(t, b, wllock.WithLinger(time.Minute))
-		require.NoError(t, a.Do(t.Context(), "n", "k", nothing))
-		require.ErrorIs(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
-		synctest.Wait()
-		require.Empty(t, a.Locks(1), "the lease is given back at once")
-		require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
+// probed is a backend on which no lock of one system would work, though all is well otherwise.
+type probed struct {
+	distributed.Backend
+	asked distributed.Probe
+}
 
-		release := hold(t, a, "n", "k")
-		before := b.enters.Load()
-		for range 100 {
-			require.ErrorIs(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), wllock.ErrHeld)
-			time.Sleep(ttl / 25)
-		}
-		require.EqualValues(t, 100+3, b.enters.Load()-before, "once per T, and once before")
-		release()
-	})
+var errNoRights = errors.New("no rights")
+
+func (p *probed) Probe(_ context.Context, asked distributed.Probe) error {
+	p.asked = asked
+	return errNoRights
 }
 
 // Ping answers whether a lock would work: of this Locker's system, with its TTL.
@@ -260,8 +235,11 @@ func TestHealthFollowsTheBackend(t *testing.T) {
 		b.Partition(true)
 		began := time.Now()
 		for range 3 {
-			require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable)
+			e := refusal(t, l.Do(t.Context(), "n", "k", never(t)), wllock.ErrUnavailable, wllock.TierDistributed)
+			require.Positive(t, e.RetryAfter)
 		}
+		require.EqualValues(t, 3, l.Stats().Total.Unavailable)
+		require.ErrorIs(t, l.Ping(t.Context()), wllock.ErrUnavailable)
 		h := l.Health()
 		require.False(t, h.Available)
 		require.ErrorIs(t, h.Err, wllock.ErrUnavailable)
@@ -271,6 +249,7 @@ func TestHealthFollowsTheBackend(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.True(t, l.Health().Available, "asked for by nobody")
 		require.NoError(t, l.Health().Err)
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -42,8 +43,7 @@ func keys(all ...string) (r []wllock.Resource) {
 // free checks that nobody in any process holds the keys.
 func free(t *testing.T, l *wllock.Locker, b distributed.Backend, all ...string) {
 	t.Helper()
-	other, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
-	require.NoError(t, err)
+	other := lockerOn(t, b)
 	for _, key := range all {
 		require.NoError(t, l.Do(t.Context(), "n", key, nothing, wllock.NoWait(), wllock.SyncRelease()), key)
 		require.NoError(t, other.Do(t.Context(), "n", key, nothing, wllock.NoWait(), wllock.SyncRelease()), key)
@@ -82,10 +82,18 @@ func asError(t *testing.T, err error) *wllock.Error {
 	return e
 }
 
-// started starts a DoAll and returns its result.
-func started(l *wllock.Locker, resources []wllock.Resource, fn wllock.Func, opts ...wllock.CallOption) <-chan error {
+// do is a Do of one key, or a DoAll of several.
+func do(ctx context.Context, l *wllock.Locker, all []wllock.Resource, fn wllock.Func, opts ...wllock.CallOption) error {
+	if len(all) == 1 {
+		return l.Do(ctx, all[0].Name, all[0].Key, fn, opts...)
+	}
+	return l.DoAll(ctx, all, fn, opts...)
+}
+
+// started starts a call for the keys, in a synctest bubble, and returns its result.
+func started(l *wllock.Locker, all []wllock.Resource, fn wllock.Func, opts ...wllock.CallOption) <-chan error {
 	result := make(chan error, 1)
-	go func() { result <- l.DoAll(context.Background(), resources, fn, opts...) }()
+	go func() { result <- do(context.Background(), l, all, fn, opts...) }()
 	synctest.Wait()
 	return result
 }
@@ -176,4 +184,37 @@ func nothingLeft(t *testing.T, b *memlock.Backend, all ...*wllock.Locker) {
 	page, _, err := b.List(t.Context(), "test:", "", 9)
 	require.NoError(t, err)
 	require.Empty(t, page)
+}
+
+// several lets so many guests come, one after the other.
+func several(t *testing.T, n int, l *wllock.Locker, opts ...wllock.CallOption) (all []*guest) {
+	for range n {
+		all = append(all, comes(t, l, opts...))
+	}
+	return all
+}
+
+// bubble runs a case on the clock of testing/synctest.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// within is the context of the test for d.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// ended is a context that has ended.
+func ended(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// heldIn is the innermost lock of ctx.
+func heldIn(ctx context.Context) *wllock.Held {
+	held, _ := wllock.HeldFrom(ctx)
+	return held
 }

@@ -38,12 +38,6 @@ func TestOptionsCallBeatsNameBeatsDefaultsLastWins(t *testing.T) {
 	})
 }
 
-func TestSyncReleaseReturnsAfterTheAnswer(t *testing.T) {
-	l, b := newLocker(t)
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.SyncRelease()))
-	require.NoError(t, lockerOn(t, b).Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
-}
-
 // TestLongestTimes: the largest duration is as good as no limit.
 func TestLongestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -76,13 +70,6 @@ func TestWrongOptionsAreAllNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestWrongCallOptionIsRefusedAtTheCall(t *testing.T) {
-	l, _ := newLocker(t)
-	require.ErrorContains(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithLockTimeMax(-1)), "WithLockTimeMax")
-	require.ErrorContains(t, l.SetThreshold("n", -2), "-2")
-	require.ErrorIs(t, l.SetThreshold("a:b", 2), wllock.ErrInvalidKey)
-}
-
 func TestWrongOptionsAreNamedAsTheyWereGiven(t *testing.T) {
 	l, b := newLocker(t)
 	_, err := wllock.New("test", b, nil, wllock.WithThreshold(-5))
@@ -92,6 +79,9 @@ func TestWrongOptionsAreNamedAsTheyWereGiven(t *testing.T) {
 		"WithName(\"n\"): call option 1 of 1 is nil")
 	require.EqualError(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(-1)),
 		"wllock: WithWait(-1ns): want 0 (until the context ends) or more")
+	require.ErrorContains(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithLockTimeMax(-1)), "WithLockTimeMax")
+	require.ErrorContains(t, l.SetThreshold("n", -2), "-2")
+	require.ErrorIs(t, l.SetThreshold("a:b", 2), wllock.ErrInvalidKey)
 }
 
 // TestNilIsAnErrorOfTheCall: not a panic inside the lock.
@@ -187,7 +177,7 @@ func TestTooManyNamesStillLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
 		l, _ := newLocker(t, wllock.WithThreshold(1), wllock.WithName("configured", wllock.WithCallThreshold(3)),
-			newBadLog(func(r slog.Record) { lines = append(lines, r.Message) }))
+			logging(func(_ context.Context, r slog.Record) { lines = append(lines, r.Message) }))
 		const most, more = 10_000, 100
 		for i := range most + more {
 			require.NoError(t, l.Do(t.Context(), strconv.Itoa(i), "k", nothing))

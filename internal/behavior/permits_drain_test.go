@@ -46,38 +46,36 @@ func TestDrainOfPermitsThatComeAndGo(t *testing.T) { // rule P6
 		"linger":     {wllock.WithLinger(time.Minute)},
 		"local only": {wllock.WithOutage(wllock.LocalOnly)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := memlock.New()
-				all := []*wllock.Locker{lockerOn(t, b, opts...), lockerOn(t, b, opts...), lockerOn(t, b, opts...)}
-				ctx, cancel := context.WithCancel(t.Context())
-				var callers sync.WaitGroup
-				for i, l := range all {
-					for range 2 {
-						for _, more := range [][]wllock.CallOption{nil, {wllock.NoWait()}} {
-							callers.Go(func() {
-								for ctx.Err() == nil {
-									_ = l.Do(ctx, "n", "k", func(context.Context) error { time.Sleep(stays + time.Duration(i)*time.Millisecond); return nil },
-										append(more, wllock.Permits(5))...)
-									time.Sleep(time.Millisecond)
-								}
-							})
-						}
+		bubble(t, name, func(t *testing.T) {
+			b := memlock.New()
+			all := []*wllock.Locker{lockerOn(t, b, opts...), lockerOn(t, b, opts...), lockerOn(t, b, opts...)}
+			ctx, cancel := context.WithCancel(t.Context())
+			var callers sync.WaitGroup
+			for i, l := range all {
+				for range 2 {
+					for _, more := range [][]wllock.CallOption{nil, {wllock.NoWait()}} {
+						callers.Go(func() {
+							for ctx.Err() == nil {
+								_ = l.Do(ctx, "n", "k", func(context.Context) error { time.Sleep(stays + time.Duration(i)*time.Millisecond); return nil },
+									append(more, wllock.Permits(5))...)
+								time.Sleep(time.Millisecond)
+							}
+						})
 					}
 				}
-				for range 5 {
-					for _, l := range all {
-						time.Sleep(stays / 2)
-						begin := time.Now()
-						require.NoError(t, l.Do(ctx, "n", "k", nothing))
-						require.Less(t, time.Since(begin), 2*stays)
-					}
+			}
+			for range 5 {
+				for _, l := range all {
+					time.Sleep(stays / 2)
+					begin := time.Now()
+					require.NoError(t, l.Do(ctx, "n", "k", nothing))
+					require.Less(t, time.Since(begin), 2*stays)
 				}
-				cancel()
-				callers.Wait()
-				time.Sleep(2 * time.Minute)
-				nothingLeft(t, b, all...)
-			})
+			}
+			cancel()
+			callers.Wait()
+			time.Sleep(2 * time.Minute)
+			nothingLeft(t, b, all...)
 		})
 	}
 }
@@ -98,27 +96,25 @@ func TestDrainAfterAPermitOfItsOwnProcessThatIsLate(t *testing.T) { // rule P6
 				return func() {}, func() { close(lost) }
 			},
 		} {
-			t.Run(what+", "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := memlock.New()
-					d := &detour{Backend: b}
-					l, other, two := lockerOn(t, d, wllock.WithMaxHandoffs(0)), lockerOn(t, b), wllock.Permits(2)
-					first, away := comes(t, l, two), comes(t, other, two)
-					before, fails := after(d)
-					second := comes(t, l, two, opt)
-					before()
-					writer := comes(t, l)
-					fails()
-					synctest.Wait()
-					leaves(away, first)
-					time.Sleep(time.Second)
-					require.Equal(t, []string{"in", "waiting"}, are(second, writer))
-					leaves(second)
-					time.Sleep(time.Second)
-					leaves(writer)
-					time.Sleep(ttl)
-					nothingLeft(t, b, l, other)
-				})
+			bubble(t, what+", "+name, func(t *testing.T) {
+				b := memlock.New()
+				d := &detour{Backend: b}
+				l, other, two := lockerOn(t, d, wllock.WithMaxHandoffs(0)), lockerOn(t, b), wllock.Permits(2)
+				first, away := comes(t, l, two), comes(t, other, two)
+				before, fails := after(d)
+				second := comes(t, l, two, opt)
+				before()
+				writer := comes(t, l)
+				fails()
+				synctest.Wait()
+				leaves(away, first)
+				time.Sleep(time.Second)
+				require.Equal(t, []string{"in", "waiting"}, are(second, writer))
+				leaves(second)
+				time.Sleep(time.Second)
+				leaves(writer)
+				time.Sleep(ttl)
+				nothingLeft(t, b, l, other)
 			})
 		}
 	}
@@ -126,30 +122,28 @@ func TestDrainAfterAPermitOfItsOwnProcessThatIsLate(t *testing.T) { // rule P6
 
 func TestDrainWaitsForPermitsWithoutALease(t *testing.T) { // rules P6 and T9
 	for when, back := range map[string]bool{"backend away": false, "backend back": true} {
-		t.Run(when, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
-				b.Partition(true)
-				permit := comes(t, l, wllock.Permits(2), wllock.WithLockTimeMax(0))
-				time.Sleep(2 * ttl)
-				require.Equal(t, "in", permit.state())
-				require.True(t, permit.held.Degraded())
-				b.Partition(!back)
-				time.Sleep(2 * ttl)
-				writer, next := comes(t, l), comes(t, l)
-				time.Sleep(10 * ttl)
-				require.Equal(t, []string{"waiting", "waiting"}, are(writer, next))
-				writer.end()
-				require.Equal(t, []string{"canceled", "waiting"}, are(writer, next))
-				leaves(permit)
-				time.Sleep(ttl)
-				require.Equal(t, "in", next.state())
-				require.Equal(t, !back, next.held.Degraded())
-				leaves(next)
-				b.Partition(false)
-				time.Sleep(3 * ttl)
-				nothingLeft(t, b, l)
-			})
+		bubble(t, when, func(t *testing.T) {
+			l, b := newLocker(t, wllock.WithOutage(wllock.LocalOnly))
+			b.Partition(true)
+			permit := comes(t, l, wllock.Permits(2), wllock.WithLockTimeMax(0))
+			time.Sleep(2 * ttl)
+			require.Equal(t, "in", permit.state())
+			require.True(t, permit.held.Degraded())
+			b.Partition(!back)
+			time.Sleep(2 * ttl)
+			writer, next := comes(t, l), comes(t, l)
+			time.Sleep(10 * ttl)
+			require.Equal(t, []string{"waiting", "waiting"}, are(writer, next))
+			writer.end()
+			require.Equal(t, []string{"canceled", "waiting"}, are(writer, next))
+			leaves(permit)
+			time.Sleep(ttl)
+			require.Equal(t, "in", next.state())
+			require.Equal(t, !back, next.held.Degraded())
+			leaves(next)
+			b.Partition(false)
+			time.Sleep(3 * ttl)
+			nothingLeft(t, b, l)
 		})
 	}
 }
@@ -164,22 +158,20 @@ func TestDrainThatEndsBeforeOnesOwnPermits(t *testing.T) { // rules P6 and T3
 			_ = l.Close(ctx)
 		},
 	} {
-		t.Run(state, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, b := newLocker(t)
-				other, two := lockerOn(t, b), wllock.Permits(2)
-				own := comes(t, l, two, wllock.WithLockTimeMax(0))
-				writer := comes(t, l, wllock.WithWait(ttl))
-				elsewhere := comes(t, other, two, wllock.WithLockTimeMax(0))
-				require.Equal(t, []string{"waiting", "waiting"}, are(writer, elsewhere))
-				end(l, writer)
-				require.Equal(t, []string{state, "in"}, are(writer, elsewhere))
-				if state != "closed" {
-					leaves(own)
-				}
-				leaves(elsewhere)
-				nothingLeft(t, b, other)
-			})
+		bubble(t, state, func(t *testing.T) {
+			l, b := newLocker(t)
+			other, two := lockerOn(t, b), wllock.Permits(2)
+			own := comes(t, l, two, wllock.WithLockTimeMax(0))
+			writer := comes(t, l, wllock.WithWait(ttl))
+			elsewhere := comes(t, other, two, wllock.WithLockTimeMax(0))
+			require.Equal(t, []string{"waiting", "waiting"}, are(writer, elsewhere))
+			end(l, writer)
+			require.Equal(t, []string{state, "in"}, are(writer, elsewhere))
+			if state != "closed" {
+				leaves(own)
+			}
+			leaves(elsewhere)
+			nothingLeft(t, b, other)
 		})
 	}
 }
@@ -194,24 +186,22 @@ func TestDrainOfAllKinds(t *testing.T) { // rule P6
 			return l.Do(ctx, "n", "k", fn, wllock.WithHoldAtLeast(time.Second))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, b := newLocker(t)
-				other, two := lockerOn(t, b), wllock.Permits(2)
-				own := comes(t, l, two)
-				in, done := false, make(chan error, 1)
-				go func() { done <- drain(t.Context(), l, func(context.Context) error { in = true; return nil }) }()
-				synctest.Wait()
-				elsewhere := comes(t, other, two)
-				require.Equal(t, "waiting", elsewhere.state())
-				require.False(t, in)
-				leaves(own)
-				require.NoError(t, <-done)
-				require.True(t, in)
-				time.Sleep(2 * ttl)
-				leaves(elsewhere)
-				nothingLeft(t, b, l, other)
-			})
+		bubble(t, name, func(t *testing.T) {
+			l, b := newLocker(t)
+			other, two := lockerOn(t, b), wllock.Permits(2)
+			own := comes(t, l, two)
+			in, done := false, make(chan error, 1)
+			go func() { done <- drain(t.Context(), l, func(context.Context) error { in = true; return nil }) }()
+			synctest.Wait()
+			elsewhere := comes(t, other, two)
+			require.Equal(t, "waiting", elsewhere.state())
+			require.False(t, in)
+			leaves(own)
+			require.NoError(t, <-done)
+			require.True(t, in)
+			time.Sleep(2 * ttl)
+			leaves(elsewhere)
+			nothingLeft(t, b, l, other)
 		})
 	}
 }

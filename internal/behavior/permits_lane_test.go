@@ -3,6 +3,7 @@ package behavior
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,22 +17,20 @@ import (
 // A lease that is lost in the moment in which a caller gets in takes its lane along, and that does not wait for a fellow's any more.
 func TestPermitThatIsLostAsItIsGrantedWaitsForNoFellow(t *testing.T) { // rule P2
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		f := &frail{Backend: b}
-		l, other := lockerOn(t, f), lockerOn(t, b)
-		away := []*guest{comes(t, other, wllock.Permits(3)), comes(t, other, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
-		first := comes(t, l, wllock.Permits(3))
-		second, third := comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3))
-		line := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
-		f.lose.Store(1)
+		b, three := memlock.New(), wllock.Permits(3)
+		var lose atomic.Int32
+		l, other := lockerOn(t, frail(b, &lose)), lockerOn(t, b)
+		away, first := several(t, 3, other, three), comes(t, l, three)
+		line := several(t, 5, l, three)
+		lose.Store(1)
 		leaves(away[0])
 		require.Equal(t, "lost", first.state())
-		require.Equal(t, []string{"in", "waiting", "waiting"}, are(second, third, line[0]))
+		require.Equal(t, []string{"in", "waiting", "waiting", "waiting", "waiting"}, are(line...))
 		leaves(away[1:]...)
-		require.Equal(t, []string{"in", "in", "in", "waiting", "waiting"}, are(second, third, line[0], line[1], line[2]))
-		leaves(second)
-		require.Equal(t, []string{"in", "in", "in", "waiting"}, are(third, line[0], line[1], line[2]))
-		leaves(third, line[0], line[1], line[2])
+		require.Equal(t, []string{"in", "in", "in", "waiting", "waiting"}, are(line...))
+		leaves(line[0])
+		require.Equal(t, []string{"out", "in", "in", "in", "waiting"}, are(line...))
+		leaves(line[1:]...)
 		time.Sleep(3 * ttl)
 		nothingLeft(t, b, l, other)
 	})
@@ -60,11 +59,11 @@ func TestPermitPassesAFellowThatNeedsALeaseOfItsOwn(t *testing.T) { // rules P2 
 // scene is a process with a permit, another process with the other one, a caller that waits for one at the backend, and one
 // behind it in line.
 func scene(t *testing.T) (m *miser, b *memlock.Backend, l *wllock.Locker, holder, elsewhere, waits, behind *guest) {
-	b = memlock.New()
+	b, two := memlock.New(), wllock.Permits(2)
 	m = &miser{Backend: b}
 	l = lockerOn(t, m)
-	holder, elsewhere = comes(t, l, wllock.Permits(2)), comes(t, lockerOn(t, b), wllock.Permits(2))
-	waits, behind = comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))
+	holder, elsewhere = comes(t, l, two), comes(t, lockerOn(t, b), two)
+	waits, behind = comes(t, l, two), comes(t, l, two)
 	require.Equal(t, []string{"in", "in", "waiting", "waiting"}, are(holder, elsewhere, waits, behind))
 	return
 }
@@ -85,8 +84,7 @@ func TestPermitThatIsPassedAndDoesNotServe(t *testing.T) { // rule P2
 	})
 }
 
-// A permit that is passed to a caller that has just got one of its own goes on to the next in line; so it does if the caller has just
-// given up, or the backend panics.
+// A permit that is passed to a caller that has just got one of its own goes on to the next in line.
 func TestPermitThatIsPassedTooLate(t *testing.T) { // rule P2
 	synctest.Test(t, func(t *testing.T) {
 		m, b, l, holder, elsewhere, waits, behind := scene(t)
@@ -108,10 +106,10 @@ func TestPermitThatIsPassedTooLate(t *testing.T) { // rule P2
 // A lease that has served its budget is not passed to a caller that waits at the backend: it would lose its place with it.
 func TestPermitThatMayNotBeHandedOnIsNotPassed(t *testing.T) { // rule P2
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
+		b, two := memlock.New(), wllock.Permits(2)
 		l := lockerOn(t, b, wllock.WithMaxHandoffs(0))
-		holder, elsewhere := comes(t, l, wllock.Permits(2)), comes(t, lockerOn(t, b), wllock.Permits(2))
-		waits, behind, later := comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2)), comes(t, lockerOn(t, b), wllock.Permits(2))
+		holder, elsewhere := comes(t, l, two), comes(t, lockerOn(t, b), two)
+		waits, behind, later := comes(t, l, two), comes(t, l, two), comes(t, lockerOn(t, b), two)
 		leaves(holder)
 		require.Equal(t, []string{"in", "waiting", "waiting"}, are(waits, behind, later), "by its place")
 		require.False(t, waits.held.Handoff())
@@ -124,46 +122,38 @@ func TestPermitThatMayNotBeHandedOnIsNotPassed(t *testing.T) { // rule P2
 	})
 }
 
-// What this process is giving up does not keep it out itself (rule P3).
+// What this process is giving up does not keep it out itself.
 func TestNoWaitIsExactAfterOnesOwnPermits(t *testing.T) { // rule P3
-	kinds := map[string][]wllock.CallOption{"permits": {wllock.Permits(2)}, "fewer": {wllock.Permits(1)}, "exclusive": nil, "shared": {wllock.Shared()}}
+	kinds := map[string][]wllock.CallOption{
+		"permits": {wllock.Permits(2)}, "fewer": {wllock.Permits(1)}, "exclusive": nil, "shared": {wllock.Shared()},
+	}
 	for first, before := range kinds {
 		for second, after := range kinds {
 			for how, opts := range map[string][]wllock.Option{"released": nil, "lingering": {wllock.WithLinger(time.Minute)}} {
-				t.Run(first+", then "+second+", "+how, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						b := memlock.New()
-						l := lockerOn(t, tardy{b}, opts...)
-						var all []*guest
-						for range 2 {
-							if g := comes(t, l, append(before, wllock.NoWait())...); g.state() == "in" {
-								all = append(all, g)
-							}
-						}
-						for _, g := range all {
+				bubble(t, first+", then "+second+", "+how, func(t *testing.T) {
+					l := lockerOn(t, tardy(memlock.New(), tardyBy), opts...)
+					for _, g := range several(t, 2, l, append(before, wllock.NoWait())...) {
+						if g.state() == "in" {
 							close(g.leave)
 						}
-						for g := range all {
-							for all[g].is.Load() != "out" {
-								time.Sleep(time.Microsecond)
-							}
-						}
-						begin := time.Now()
-						require.NoError(t, l.Do(t.Context(), "n", "k", nothing, append(after, wllock.NoWait())...))
-						require.LessOrEqual(t, time.Since(begin), 2*tardyBy)
-					})
+					}
+					time.Sleep(time.Microsecond) // they have left, and their releases are under way
+					begin := time.Now()
+					require.NoError(t, l.Do(t.Context(), "n", "k", nothing, append(after, wllock.NoWait())...))
+					require.LessOrEqual(t, time.Since(begin), 2*tardyBy)
 				})
 			}
 		}
 	}
 }
 
+const tardyBy = 20 * time.Millisecond
+
 func TestLingeringPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithLinger(time.Hour))
 		other := lockerOn(t, b)
-		all := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
-		leaves(all...)
+		leaves(several(t, 2, l, wllock.Permits(2))...)
 		time.Sleep(10 * ttl)
 		info := l.Locks(9)
 		require.Len(t, info, 1)
@@ -204,13 +194,10 @@ func TestPermitStaysTakenForAtLeastThatLong(t *testing.T) { // rule N2
 
 func TestPermitsOfALocalOnlyLocker(t *testing.T) { // rule P1
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
+		b, two, forever := memlock.New(), wllock.Permits(2), wllock.WithLockTimeMax(0)
 		l, other := lockerOn(t, b, wllock.WithOutage(wllock.LocalOnly)), lockerOn(t, b, wllock.WithOutage(wllock.LocalOnly))
 		b.Partition(true)
-		var all []*guest
-		for _, at := range []*wllock.Locker{l, l, l, other, other, other} {
-			all = append(all, comes(t, at, wllock.Permits(2), wllock.WithLockTimeMax(0)))
-		}
+		all := append(several(t, 3, l, two, forever), several(t, 3, other, two, forever)...)
 		time.Sleep(2 * ttl)
 		require.Equal(t, []string{"in", "in", "waiting", "in", "in", "waiting"}, are(all...), "n in each process")
 		require.True(t, all[0].held.Degraded())
@@ -234,17 +221,16 @@ func TestPermitsOfALocalOnlyLocker(t *testing.T) { // rule P1
 func TestCloseWithPermits(t *testing.T) { // rule T8
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithLinger(time.Hour))
-		other := lockerOn(t, b)
-		held := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
-		waits := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
+		other, three := lockerOn(t, b), wllock.Permits(3)
+		held, elsewhere, waits := several(t, 2, l, three), comes(t, other, three), several(t, 2, l, three)
 		closed := make(chan error)
 		go func() { closed <- l.Close(context.Background()) }()
-		require.Equal(t, []string{"in", "in", "closed", "closed"}, are(held[0], held[1], waits[0], waits[1]))
+		require.Equal(t, []string{"in", "in", "closed", "closed"}, are(append(held, waits...)...))
 		leaves(held[0])
 		require.Empty(t, closed)
 		leaves(held[1])
 		require.NoError(t, <-closed)
-		leaves(held[2])
+		leaves(elsewhere)
 		nothingLeft(t, b, other)
 	})
 }
@@ -252,9 +238,8 @@ func TestCloseWithPermits(t *testing.T) { // rule T8
 func TestCloseAbandonsPermits(t *testing.T) { // rule T8
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)
-		all := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
+		all := several(t, 2, l, wllock.Permits(2))
+		ctx := ended(t)
 		require.ErrorContains(t, l.Close(ctx), "2 locks were still held")
 		require.Equal(t, []string{"closed", "closed"}, are(all...))
 	})
@@ -263,9 +248,9 @@ func TestCloseAbandonsPermits(t *testing.T) { // rule T8
 func TestPermitsAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithInstance("host"))
-		other := lockerOn(t, b)
-		all := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
-		line := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other)}
+		other, three := lockerOn(t, b), wllock.Permits(3)
+		all := append(several(t, 2, l, three), comes(t, other, three))
+		line := append(several(t, 2, l, three), comes(t, other))
 		time.Sleep(time.Millisecond)
 		require.Len(t, l.Locks(9), 1)
 		info := l.Locks(9)[0]
@@ -281,7 +266,7 @@ func TestPermitsAreShown(t *testing.T) {
 		require.Len(t, found.Holders, 3)
 		require.Equal(t, l.Instance()+"#2", found.Holders[1].Instance)
 		err = other.Do(t.Context(), "n", "k", nothing, wllock.WithWait(time.Second))
-		require.Equal(t, l.Instance()+" and 2 more", err.(*wllock.Error).Holder)
+		require.Equal(t, l.Instance()+" and 2 more", asError(t, err).Holder)
 		for _, g := range line {
 			g.end()
 		}
@@ -294,10 +279,9 @@ func TestPermitsAreShown(t *testing.T) {
 func TestThresholdOfPermits(t *testing.T) { // rule L2
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t, wllock.WithThreshold(2))
-		all := []*guest{comes(t, lockerOn(t, b), wllock.Permits(2)), comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2)),
-			comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		all := append(several(t, 1, lockerOn(t, b), wllock.Permits(2)), several(t, 5, l, wllock.Permits(2))...)
 		require.Equal(t, []string{"in", "in", "waiting", "waiting", "waiting", "full"}, are(all...))
-		require.Positive(t, all[5].err.(*wllock.Error).RetryAfter)
+		require.Positive(t, asError(t, all[5].err).RetryAfter)
 		leaves(all[:5]...)
 	})
 }
@@ -305,7 +289,7 @@ func TestThresholdOfPermits(t *testing.T) { // rule L2
 func TestSyncReleaseOfPermits(t *testing.T) { // rule T5
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
-		l := lockerOn(t, tardy{b})
+		l := lockerOn(t, tardy(b, tardyBy))
 		begin := time.Now()
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.Permits(2), wllock.SyncRelease()))
 		require.Equal(t, tardyBy, time.Since(begin))

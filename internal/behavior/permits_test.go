@@ -2,8 +2,7 @@ package behavior
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,31 +10,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
 func TestPermitsAreExactOverAllInstances(t *testing.T) { // rule P1
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		all := []*guest{comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
+		other, three := lockerOn(t, b), wllock.Permits(3)
+		all := append(several(t, 2, l, three), comes(t, other, three))
 		require.Equal(t, []string{"in", "in", "in"}, are(all...))
 		for _, of := range []*wllock.Locker{l, other} {
-			g := comes(t, of, wllock.Permits(3), wllock.NoWait())
+			g := comes(t, of, three, wllock.NoWait())
 			require.Equal(t, "held", g.state())
-			e := g.err.(*wllock.Error)
+			e := asError(t, g.err)
 			require.NotEmpty(t, e.Holder)
 			require.NotContains(t, e.Holder, "#", "of the Locker, not of its lane")
 		}
-		waits := comes(t, l, wllock.Permits(3))
+		waits := comes(t, l, three)
 		require.Equal(t, "waiting", waits.state())
-		leaves(all[1])
+		leaves(all[2])
 		require.Equal(t, "in", waits.state())
-		require.Equal(t, "held", comes(t, other, wllock.Permits(3), wllock.NoWait()).state())
+		require.Equal(t, "held", comes(t, other, three, wllock.NoWait()).state())
 		leaves(all[0])
-		again := comes(t, other, wllock.Permits(3), wllock.NoWait())
+		again := comes(t, other, three, wllock.NoWait())
 		require.Equal(t, "in", again.state())
-		leaves(all[2], waits, again)
+		leaves(all[1], waits, again)
 		nothingLeft(t, b, l, other)
 	})
 }
@@ -43,12 +43,9 @@ func TestPermitsAreExactOverAllInstances(t *testing.T) { // rule P1
 func TestPermitsAreFirstComeFirstServed(t *testing.T) { // rules L1 and P2
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		first, taken := comes(t, l, wllock.Permits(2)), comes(t, other, wllock.Permits(2))
-		var line []*guest
-		for range 5 { // the first of them waits at the backend, the others behind it
-			line = append(line, comes(t, l, wllock.Permits(2)))
-		}
+		other, two := lockerOn(t, b), wllock.Permits(2)
+		first, taken := comes(t, l, two), comes(t, other, two)
+		line := several(t, 5, l, two) // the first of them waits at the backend, the others behind it
 		leaves(first)
 		require.Equal(t, []string{"in", "waiting", "waiting", "waiting", "waiting"}, are(line...), "the lease went to the first")
 		require.True(t, line[0].held.Handoff())
@@ -66,13 +63,11 @@ func TestPermitsAreFirstComeFirstServed(t *testing.T) { // rules L1 and P2
 }
 
 // A lease that has served its budget goes to the one who came first of all, wherever that is.
-func TestPermitsChangeInstances(t *testing.T) {
+func TestPermitsChangeInstances(t *testing.T) { // rules T2 and P2
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
+		b, two := memlock.New(), wllock.Permits(2)
 		l, other := lockerOn(t, b, wllock.WithMaxHandoffs(1)), lockerOn(t, b)
-		held := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
-		elsewhere := comes(t, other, wllock.Permits(2))
-		line := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
+		held, elsewhere, line := several(t, 2, l, two), comes(t, other, two), several(t, 2, l, two)
 		leaves(held[0])
 		require.Equal(t, []string{"waiting", "in", "waiting"}, are(elsewhere, line[0], line[1]), "a hand-off")
 		leaves(line[0])
@@ -84,43 +79,23 @@ func TestPermitsChangeInstances(t *testing.T) {
 	})
 }
 
-func TestPermitsDrain(t *testing.T) { // rule P1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b, wllock.WithMaxHandoffs(0))
-		held := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
-		drain := comes(t, l)
-		behind := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
-		require.Equal(t, "held", comes(t, l, wllock.Permits(9), wllock.NoWait()).state())
-		leaves(held[:2]...)
-		require.Equal(t, []string{"waiting", "waiting", "waiting"}, are(drain, behind[0], behind[1]))
-		behind = append(behind, comes(t, other, wllock.Permits(3)))
-		leaves(held[2])
-		require.Equal(t, []string{"in", "waiting", "waiting", "waiting"}, are(drain, behind[0], behind[1], behind[2]))
-		require.Greater(t, drain.fence, max(held[0].fence, held[1].fence, held[2].fence))
-		leaves(drain)
-		require.Equal(t, []string{"in", "in", "in"}, are(behind...))
-		leaves(behind...)
-		nothingLeft(t, b, l, other)
-	})
-}
-
 func TestFewerPermitsAdmitNobodyUntilBelow(t *testing.T) { // rules P1 and P2
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
-		held := []*guest{comes(t, l, wllock.Permits(4)), comes(t, l, wllock.Permits(4)), comes(t, lockerOn(t, b), wllock.Permits(4)), comes(t, l, wllock.Permits(4))}
-		own := comes(t, l, wllock.Permits(2)) // in the line of the process that holds three
-		line := []*guest{comes(t, lockerOn(t, b), wllock.Permits(2)), comes(t, lockerOn(t, b), wllock.Permits(2)), comes(t, lockerOn(t, b), wllock.Permits(4))}
+		few, many := wllock.Permits(2), wllock.Permits(4)
+		held := append(several(t, 3, l, many), comes(t, lockerOn(t, b), many))
+		own := comes(t, l, few) // in the line of the process that holds three
+		line := []*guest{own, comes(t, lockerOn(t, b), few), comes(t, lockerOn(t, b), few), comes(t, lockerOn(t, b), many)}
 		leaves(held[0], held[1])
-		require.Equal(t, []string{"waiting", "waiting", "waiting", "waiting"}, are(own, line[0], line[1], line[2]),
+		require.Equal(t, []string{"waiting", "waiting", "waiting", "waiting"}, are(line...),
 			"nobody was admitted by an old lease, nor the one with the old limit, behind them")
-		leaves(held[2])
-		require.Equal(t, []string{"waiting", "in", "waiting", "waiting"}, are(own, line[0], line[1], line[2]))
 		leaves(held[3])
-		require.Equal(t, []string{"waiting", "in", "in", "in"}, are(own, line[0], line[1], line[2]), "four by the last one's limit")
-		leaves(line[0], line[1])
+		require.Equal(t, []string{"waiting", "in", "waiting", "waiting"}, are(line...))
+		leaves(held[2])
+		require.Equal(t, []string{"waiting", "in", "in", "in"}, are(line...), "four by the last one's limit")
+		leaves(line[1], line[2])
 		require.Equal(t, "in", own.state())
-		leaves(line[2], own)
+		leaves(line[3], own)
 		nothingLeft(t, b, l)
 	})
 }
@@ -159,38 +134,12 @@ func TestReadersAndPermits(t *testing.T) { // rule P1
 	})
 }
 
-func TestEachPermitHasAFence(t *testing.T) { // rule P4
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other, seen, last := lockerOn(t, b), map[uint64]bool{}, uint64(0)
-		for range 4 {
-			all := []*guest{comes(t, l, wllock.Permits(3)), comes(t, other, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
-			highest := last
-			for _, g := range all {
-				require.Greater(t, g.fence, last)
-				require.False(t, seen[g.fence])
-				seen[g.fence] = true
-				highest = max(highest, g.fence)
-			}
-			leaves(all...)
-			writer := comes(t, other)
-			require.Greater(t, writer.fence, highest)
-			last = writer.fence
-			leaves(writer)
-		}
-	})
-}
-
 func TestPermitThatOverstaysIsLostAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		fellow := comes(t, l, wllock.Permits(2), wllock.WithLockTimeMax(0))
-		stays := make(chan error)
-		go func() {
-			stays <- l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(5 * ttl); return nil },
-				wllock.Permits(2), wllock.WithLockTimeMax(ttl))
-		}()
-		synctest.Wait()
+		stays := started(l, keys("k"), func(context.Context) error { time.Sleep(5 * ttl); return nil },
+			wllock.Permits(2), wllock.WithLockTimeMax(ttl))
 		begin, other := time.Now(), lockerOn(t, b)
 		next := comes(t, other, wllock.Permits(2))
 		require.Equal(t, "waiting", next.state())
@@ -201,19 +150,6 @@ func TestPermitThatOverstaysIsLostAlone(t *testing.T) {
 		require.Less(t, time.Since(begin), 6*ttl)
 		leaves(fellow, next)
 		nothingLeft(t, b, l, other)
-	})
-}
-
-func TestPermitsThatAreTakenAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		lost := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
-		line := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
-		b.Expire("test:n:k")
-		time.Sleep(ttl)
-		require.Equal(t, []string{"lost", "lost", "in", "in"}, are(append(lost, line...)...))
-		leaves(line...)
-		nothingLeft(t, b, l)
 	})
 }
 
@@ -281,157 +217,38 @@ func TestWhatPermitsCannotBeCombinedWith(t *testing.T) { // rule P5
 }
 
 func TestBackendWithoutPermitsSaysSo(t *testing.T) {
-	b := &impermissive{memlock.New()}
-	l := lockerOn(t, b)
+	b := memlock.New()
+	l := lockerOn(t, entering{b, func(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+		if err := r.Unlimited(); err != nil {
+			return nil, nil, fmt.Errorf("test: %w", err)
+		}
+		return b.Enter(ctx, r)
+	}})
 	err := l.Do(t.Context(), "n", "k", never(t), wllock.Permits(2))
 	require.ErrorIs(t, err, wllock.ErrUnavailable)
 	require.ErrorContains(t, err, "permits (a limit of 2 leases)")
 	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
 }
 
-// The tests of this file are named after what other semaphores over a service are known for.
-
-// Redisson's RSemaphore counts what is free, so a process that dies keeps its permits for ever (redisson #2045).
+// Other semaphores over a service count what is free, so a process that dies keeps its permits, or its keys, for ever.
 func TestPermitsAreFreeAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
 		m := &mortal{Backend: b}
 		dead, other := lockerOn(t, m), lockerOn(t, b)
-		victims := []*guest{comes(t, dead, wllock.Permits(3), wllock.WithLockTimeMax(0)), comes(t, dead, wllock.Permits(3), wllock.WithLockTimeMax(0))}
-		fellow := comes(t, other, wllock.Permits(3), wllock.WithLockTimeMax(0))
-		line := []*guest{comes(t, other, wllock.Permits(3)), comes(t, other, wllock.Permits(3))}
+		three, forever := wllock.Permits(3), wllock.WithLockTimeMax(0)
+		victims, fellow := several(t, 2, dead, three, forever), comes(t, other, three, forever)
+		line := several(t, 2, other, three)
+		victims = append(victims, comes(t, dead, three)) // the last in line
 		time.Sleep(3 * ttl)
 		require.Equal(t, []string{"waiting", "waiting"}, are(line...))
 		m.die()
 		time.Sleep(ttl + ttl/10)
 		require.Equal(t, []string{"in", "in", "in"}, are(fellow, line[0], line[1]))
-		require.Equal(t, []string{"lost", "lost"}, are(victims...))
+		require.Equal(t, []string{"lost", "lost", "waiting"}, are(victims...))
 		leaves(fellow, line[0], line[1])
-		nothingLeft(t, b, other)
-	})
-}
-
-// A process that dies in line holds nobody up for longer than its place lasts.
-func TestPermitsPassAWaiterThatDied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		m := &mortal{Backend: b}
-		dead, other := lockerOn(t, m), lockerOn(t, b)
-		holder := comes(t, other, wllock.Permits(1))
-		victim, next := comes(t, dead, wllock.Permits(1)), comes(t, lockerOn(t, b), wllock.Permits(1))
-		m.die()
-		leaves(holder) // the grant goes to the dead one, and is not claimed
-		time.Sleep(ttl)
-		require.Equal(t, "in", next.state())
-		leaves(next)
-		victim.end()
-		synctest.Wait()
-	})
-}
-
-// RPermitExpirableSemaphore missed releases, and its waiters hung (redisson #5762). Here each release wakes the next, also if it
-// meets a cancellation at the same moment.
-func TestNoReleaseOfAPermitIsMissed(t *testing.T) {
-	const n, callers, rounds = 2, 12, 60
-	b := memlock.New()
-	lockers := []*wllock.Locker{lockerOn(t, b), lockerOn(t, b, wllock.WithMaxHandoffs(0)), lockerOn(t, b, wllock.WithMaxHandoffs(2))}
-	var inside, done atomic.Int32
-	var all sync.WaitGroup
-	for i := range callers {
-		all.Go(func() {
-			for round := range rounds {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				if round%3 == 0 {
-					ctx, cancel = context.WithTimeout(ctx, time.Duration(round)*20*time.Microsecond)
-				}
-				err := lockers[i%3].Do(ctx, "n", "k", func(context.Context) error {
-					if now := inside.Add(1); now > n {
-						t.Errorf("%d of %d are inside", now, n)
-					}
-					time.Sleep(50 * time.Microsecond)
-					inside.Add(-1)
-					done.Add(1)
-					return nil
-				}, wllock.Permits(n))
-				cancel()
-				if round%3 != 0 && err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	require.GreaterOrEqual(t, done.Load(), int32(callers*rounds*2/3))
-}
-
-// Asking for more than one permit at once hung (redisson #6664). Here a program asks for several one inside the other, of several
-// keys; of one key they are one.
-func TestMoreThanOnePermitDoesNotHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		begin := time.Now()
-		require.NoError(t, l.Do(t.Context(), "n", "a", func(ctx context.Context) error {
-			return l.Do(ctx, "n", "b", func(ctx context.Context) error {
-				return l.Do(ctx, "n", "a", nothing, wllock.Permits(1), wllock.NoWait())
-			}, wllock.Permits(1))
-		}, wllock.Permits(1)))
-		all := []*guest{comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3)), comes(t, l, wllock.Permits(3))}
-		require.Equal(t, []string{"in", "in", "in"}, are(all...))
-		leaves(all...)
-		require.Zero(t, time.Since(begin))
-		nothingLeft(t, b, l)
-	})
-}
-
-// Semaphores left keys without a TTL (redisson #4100, #6302), here after callers that were served, gave up, and died.
-func TestPermitsLeaveNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		m := &mortal{Backend: b}
-		l, dead := lockerOn(t, b), lockerOn(t, m)
-		all := []*guest{comes(t, l, wllock.Permits(2)), comes(t, dead, wllock.Permits(2)), comes(t, l, wllock.Permits(2)), comes(t, dead, wllock.Permits(2))}
-		all[2].end()
-		m.die()
 		time.Sleep(2 * ttl)
-		require.Equal(t, []string{"in", "lost", "canceled", "lost"}, are(all...), "the last one got its permit when it was dead")
-		leaves(all[0])
-		time.Sleep(2 * ttl)
-		page, _, err := b.List(t.Context(), "test:", "", 9)
-		require.NoError(t, err)
-		require.Empty(t, page)
-	})
-}
-
-// Curator does not check that processes agree on n, and a wrong one lets in as it likes. Here each goes by its own, and the largest
-// bounds them all.
-func TestPermitsOfProcessesThatDisagree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		few := []*guest{comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2)), comes(t, l, wllock.Permits(2))}
-		require.Equal(t, []string{"in", "in", "waiting"}, are(few...))
-		many := []*guest{comes(t, other, wllock.Permits(4)), comes(t, other, wllock.Permits(4)), comes(t, other, wllock.Permits(4))}
-		require.Equal(t, []string{"in", "in", "waiting"}, are(many...))
-		leaves(many[:2]...)
-		require.Equal(t, []string{"waiting", "in"}, are(few[2], many[2]))
-		leaves(few[0], many[2])
-		require.Equal(t, []string{"in", "in"}, are(few[1], few[2]))
-		leaves(few[1:]...)
-		nothingLeft(t, b, l, other)
-	})
-}
-
-// redis-semaphore has no fences (#127): a store cannot tell a holder that was paused for too long from the one that has its permit
-// now.
-func TestPausedPermitHasASmallerFenceThanLaterOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		paused := comes(t, l, wllock.Permits(1), wllock.WithLockTimeMax(0))
-		b.Expire("test:n:k")
-		next := comes(t, lockerOn(t, b), wllock.Permits(1))
-		require.Greater(t, next.fence, paused.fence)
-		leaves(next)
-		time.Sleep(ttl)
-		require.Equal(t, "lost", paused.state())
+		victims[2].end()
+		nothingLeft(t, b, dead, other)
 	})
 }

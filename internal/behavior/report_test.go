@@ -20,109 +20,58 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
 // Keys may hold personal data, so they are logged at the debug level only.
 func TestKeysAreLoggedAtDebugLevelOnly(t *testing.T) {
 	for level, named := range map[slog.Level]bool{slog.LevelWarn: false, slog.LevelInfo: false, slog.LevelDebug: true} {
-		t.Run(level.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var logged strings.Builder
-				log := wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: level})))
-				l, b := newLocker(t, log)
-				lostAfter(t, l.Do(t.Context(), "n", "marker:"+strings.Repeat("x", 100), func(ctx context.Context) error {
-					b.Expire("test:n:marker:" + strings.Repeat("x", 100))
-					<-ctx.Done()
-					return nil
-				}))
-				l = lockerOn(t, refusesReleases{b}, log)
-				require.NoError(t, l.Do(t.Context(), "n", "marker:1", func(ctx context.Context) error {
-					<-ctx.Done()
-					return nil
-				}, wllock.WithLockTimeMax(time.Millisecond), wllock.SyncRelease()))
-				synctest.Wait()
-				require.Contains(t, logged.String(), "system=test name=n")
-				for _, what := range []string{"lost while held", "held for longer", "not released"} {
-					require.Contains(t, logged.String(), what)
-				}
-				require.Equal(t, named, strings.Contains(logged.String(), "marker"), logged.String())
-				require.NotContains(t, logged.String(), strings.Repeat("x", 64), "cut")
-			})
+		bubble(t, level.String(), func(t *testing.T) {
+			var logged strings.Builder
+			log := wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: level})))
+			l, b := newLocker(t, log)
+			lostAfter(t, l.Do(t.Context(), "n", "marker:"+strings.Repeat("x", 100), func(ctx context.Context) error {
+				b.Expire("test:n:marker:" + strings.Repeat("x", 100))
+				<-ctx.Done()
+				return nil
+			}))
+			l = lockerOn(t, refusesReleases(b, ""), log)
+			require.NoError(t, l.Do(t.Context(), "n", "marker:1", func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			}, wllock.WithLockTimeMax(time.Millisecond), wllock.SyncRelease()))
+			synctest.Wait()
+			require.Contains(t, logged.String(), "system=test name=n")
+			for _, what := range []string{"lost while held", "held for longer", "not released"} {
+				require.Contains(t, logged.String(), what)
+			}
+			require.Equal(t, named, strings.Contains(logged.String(), "marker"), logged.String())
+			require.NotContains(t, logged.String(), strings.Repeat("x", 64), "cut")
 		})
 	}
 }
 
-// slowLog is a log that blocks for a while: a full pipe, a hanging collector.
-type slowLog struct {
-	slog.Handler
-	pause time.Duration
+// logging returns a logger whose lines are what line does with them.
+func logging(line func(context.Context, slog.Record)) wllock.Option {
+	return wllock.WithLogger(slog.New(lineLog{slog.NewTextHandler(io.Discard, nil), line}))
 }
 
-func (s slowLog) Enabled(context.Context, slog.Level) bool { return true }
+type lineLog struct {
+	slog.Handler
+	line func(context.Context, slog.Record)
+}
 
-func (s slowLog) Handle(context.Context, slog.Record) error {
-	time.Sleep(s.pause)
+func (l lineLog) Handle(ctx context.Context, r slog.Record) error {
+	l.line(ctx, r)
 	return nil
 }
 
-// TestSlowLogOfALossHarmsNobody: neither the next caller in line nor the leases that are renewed with the lost one.
-func TestSlowLogOfALossHarmsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl), wllock.WithLogger(slog.New(slowLog{slog.DiscardHandler, 5 * ttl})))
-		require.NoError(t, err)
-		const n = 6
-		var locks []*wllock.Lock
-		for i := range n {
-			k, err := l.Acquire(t.Context(), "n", string(rune('a'+i)))
-			require.NoError(t, err)
-			locks = append(locks, k)
-		}
-		next := make(chan time.Duration, 1)
-		begin := time.Now()
-		go func() {
-			_ = l.Do(context.Background(), "n", "a", nothing)
-			next <- time.Since(begin)
-		}()
-		synctest.Wait()
-		for i := 0; i < n; i += 2 { // several, because leases renewed before a lost one are not affected
-			b.Expire("test:n:" + string(rune('a'+i)))
-		}
-		time.Sleep(3 * ttl)
-		lost := 0
-		for i := 1; i < n; i += 2 {
-			if locks[i].Err() != nil {
-				lost++
-			}
-		}
-		for _, k := range locks {
-			_ = k.Release(t.Context())
-		}
-		waited := <-next
-		_ = l.Close(t.Context())
-		_ = b.Close()
-		time.Sleep(n * 5 * ttl) // until all is logged
-		if lost > 0 {
-			t.Errorf("%d leases of others were lost", lost)
-		}
-		require.LessOrEqual(t, waited, 2*ttl)
-	})
-}
-
-// badLog is a logger whose lines do what they like.
-type badLog struct {
-	slog.Handler
-	line func(slog.Record)
-}
-
-func (b badLog) Handle(_ context.Context, r slog.Record) error {
-	b.line(r)
-	return nil
-}
-
-func newBadLog(line func(slog.Record)) wllock.Option {
-	return wllock.WithLogger(slog.New(badLog{slog.NewTextHandler(io.Discard, nil), line}))
+// standing is a log that stands still until release is called.
+func standing() (log wllock.Option, lines *atomic.Int64, release func()) {
+	until := make(chan struct{})
+	lines = new(atomic.Int64)
+	return logging(func(context.Context, slog.Record) { <-until; lines.Add(1) }), lines, sync.OnceFunc(func() { close(until) })
 }
 
 // losses makes a Locker lose n locks at the same time.
@@ -140,30 +89,42 @@ func losses(t *testing.T, l *wllock.Locker, b *memlock.Backend, n int) {
 	require.EqualValues(t, n, l.Stats().Total.Lost-before)
 }
 
-// TestLossesWithALogThatStandsStillTakeFewGoroutines: they are reported one after the other, or left out and counted.
-func TestLossesWithALogThatStandsStillTakeFewGoroutines(t *testing.T) {
+// Losses are reported one after the other, or left out and counted. Neither the next caller in line waits for that, nor do the
+// renewals of other leases.
+func TestLossesWithALogThatStandsStillHarmNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		until := make(chan struct{})
-		release := sync.OnceFunc(func() { close(until) })
+		log, lines, release := standing()
 		defer release()
-		var lines int
-		l, b := newLocker(t, newBadLog(func(slog.Record) { <-until; lines++ }))
+		l, b := newLocker(t, log)
+		kept := []*wllock.Lock{}
+		for _, key := range []string{"a", "b", "c"} {
+			k, err := l.Acquire(t.Context(), "n", key)
+			require.NoError(t, err)
+			kept = append(kept, k)
+		}
 		before := runtime.NumGoroutine()
 		const n = 10_000
 		losses(t, l, b, n)
 		synctest.Wait() // goroutines whose timers fired at the end of losses may still run
 		require.LessOrEqual(t, runtime.NumGoroutine(), before+100, "the runtime counts up to 33 too many while it puts ended ones aside")
+		begin := time.Now()
+		require.NoError(t, l.Do(t.Context(), "n", "0", nothing))
+		require.LessOrEqual(t, time.Since(begin), 10*time.Millisecond)
+		time.Sleep(3 * ttl)
+		for _, k := range kept {
+			require.NoError(t, k.Release(t.Context()))
+		}
 		release()
 		synctest.Wait()
 		require.NotZero(t, l.Stats().ReportsDropped)
-		require.InDelta(t, n, uint64(lines)+l.Stats().ReportsDropped, 10, "there are lines on the outage, too")
+		require.InDelta(t, n, uint64(lines.Load())+l.Stats().ReportsDropped, 10, "there are lines on the outage, too")
 	})
 }
 
 func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []slog.Record
-		l, b := newLocker(t, newBadLog(func(r slog.Record) {
+		l, b := newLocker(t, logging(func(_ context.Context, r slog.Record) {
 			if strings.Contains(r.Message, "lost") {
 				panic("broken log")
 			}
@@ -185,13 +146,11 @@ func TestPanicOfALoggerIsCountedAndLoggedOnce(t *testing.T) {
 // TestCloseDoesNotWaitForALogThatStandsStill: not beyond its context, and never for longer than 1 s.
 func TestCloseDoesNotWaitForALogThatStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		until := make(chan struct{})
-		release := sync.OnceFunc(func() { close(until) })
+		log, _, release := standing()
 		defer release()
-		l, b := newLocker(t, newBadLog(func(slog.Record) { <-until }))
+		l, b := newLocker(t, log)
 		losses(t, l, b, 2)
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/10)
-		defer cancel()
+		ctx := within(t, ttl/10)
 		begin := time.Now()
 		require.ErrorContains(t, l.Close(ctx), "log lines")
 		require.LessOrEqual(t, time.Since(begin), ttl/10+10*time.Millisecond)
@@ -208,7 +167,7 @@ func TestSlowLogOfAnOutageDelaysNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, outage := range []wllock.Outage{wllock.FailClosed, wllock.LocalOnly} {
 			var lines atomic.Int32
-			l, b := newLocker(t, wllock.WithOutage(outage), newBadLog(func(slog.Record) { lines.Add(1); time.Sleep(time.Minute) }))
+			l, b := newLocker(t, wllock.WithOutage(outage), logging(func(context.Context, slog.Record) { lines.Add(1); time.Sleep(time.Minute) }))
 			b.Partition(true)
 			for range 20 {
 				begin := time.Now()
@@ -222,22 +181,11 @@ func TestSlowLogOfAnOutageDelaysNoCaller(t *testing.T) {
 	})
 }
 
-// seeing is a handler that keeps the contexts of its lines.
-type seeing struct {
-	slog.Handler
-	lines chan context.Context
-}
-
-func (s seeing) Handle(ctx context.Context, _ slog.Record) error {
-	s.lines <- ctx
-	return nil
-}
-
 // The other locks of the call may not have been acquired yet, or have been released.
 func TestLogLinesOfADoAllHaveTheCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(chan context.Context, 3)
-		l, b := newLocker(t, wllock.WithLogger(slog.New(seeing{slog.NewTextHandler(io.Discard, nil), lines})))
+		l, b := newLocker(t, logging(func(ctx context.Context, _ slog.Record) { lines <- ctx }))
 		ctx := context.WithValue(t.Context(), valueKey{}, "callers")
 		lostAfter(t, l.DoAll(ctx, keys("a", "b", "c"), func(ctx context.Context) error {
 			b.Expire("test:n:b")
@@ -270,7 +218,7 @@ func TestWhatIsPrintedShowsNoKey(t *testing.T) {
 	require.NoError(t, l.Do(context.Background(), "outer", "secret-1", func(outer context.Context) error {
 		return l.Do(outer, "inner", "secret-2", func(inner context.Context) error {
 			held, _ := wllock.HeldFrom(inner)
-			child, cancel := context.WithCancel(context.WithValue(inner, ctxKey{}, 1))
+			child, cancel := context.WithCancel(context.WithValue(inner, valueKey{}, 1))
 			defer cancel()
 			require.NotContains(t, fmt.Sprintf("%v %+v %s", child, child, child), "secret")
 			require.Equal(t, "context.Background.wllock(outer).wllock(inner)", fmt.Sprint(inner))
@@ -287,10 +235,13 @@ func TestWhatIsPrintedShowsNoKey(t *testing.T) {
 		})
 	}))
 	require.Equal(t, "context.Background.wllock(outer).wllock(inner).wllock(outer)", nested)
+	require.NoError(t, l.DoAll(t.Context(), keys("secret1", "secret2"), func(ctx context.Context) error {
+		require.Contains(t, print(ctx), ".wllock(n, ...)")
+		require.NotContains(t, print(ctx), "secret")
+		return nil
+	}))
 	require.Equal(t, "wllock.Locker(test)", fmt.Sprint(l))
 }
-
-type ctxKey struct{}
 
 // TestPrintingIsNoRace is for the race detector: others use the hold and the Locker meanwhile.
 func TestPrintingIsNoRace(t *testing.T) {
@@ -349,8 +300,12 @@ func TestRedactionThatPanics(t *testing.T) {
 	require.Contains(t, err.Error(), `"test:n:#?"`)
 }
 
+// A decorator says which key the holder was asked for.
 func TestRedactedErrorsTellWhatTheyAre(t *testing.T) {
-	l := lockerOn(t, heldElsewhere{memlock.New()}, wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
+	elsewhere := func(_ context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+		return nil, nil, fmt.Errorf("%s: %w", req.Key, distributed.Held("web-1"))
+	}
+	l := lockerOn(t, entering{memlock.New(), elsewhere}, wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
 	err := l.Do(t.Context(), "n", "4711", never(t), wllock.NoWait())
 	require.Equal(t, "web-1", refusal(t, err, wllock.ErrHeld, wllock.TierDistributed).Holder)
 	require.NotContains(t, err.Error(), "4711")
@@ -360,7 +315,7 @@ func TestRedactedErrorsTellWhatTheyAre(t *testing.T) {
 // With a redaction, who reads the log can find the lock without debug lines.
 func TestLogLinesHaveTheRedactedKey(t *testing.T) {
 	var lines strings.Builder
-	l, err := wllock.New("test", unreleased{memlock.New()}, wllock.WithLogger(slog.New(slog.NewTextHandler(&lines, nil))),
+	l, err := wllock.New("test", refusesReleases(memlock.New(), `"test:n:4711"`), wllock.WithLogger(slog.New(slog.NewTextHandler(&lines, nil))),
 		wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
 	require.NoError(t, err)
 	require.NoError(t, l.Do(t.Context(), "n", "4711", nothing))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -32,39 +33,26 @@ func TestLockStaysTakenForAtLeastThatLong(t *testing.T) { // rule N2
 		"error":   func(context.Context) error { return own },
 		"panic":   func(context.Context) error { panic(own) },
 	} {
-		for who, other := range map[string]func(*testing.T, *wllock.Locker, *memlock.Backend) *wllock.Locker{
-			"the same Locker": func(_ *testing.T, l *wllock.Locker, _ *memlock.Backend) *wllock.Locker { return l },
-			"another Locker":  func(t *testing.T, _ *wllock.Locker, b *memlock.Backend) *wllock.Locker { return lockerOn(t, b) },
-		} {
-			t.Run(name+", "+who, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					l, b := newLocker(t)
-					o := other(t, l, b)
-					begin := time.Now()
-					func() {
-						defer func() { _ = recover() }()
-						_ = l.Do(t.Context(), "n", "k", fn, wllock.WithHoldAtLeast(least))
-					}()
-					require.Zero(t, time.Since(begin), "Do returns when the function has")
-					require.ErrorIs(t, o.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
-					require.ErrorIs(t, o.Do(t.Context(), "n", "k", never(t), wllock.WithWait(least-time.Second)), wllock.ErrWaitTimeout)
-					freeAfter(t, o)
-					require.Equal(t, least, time.Since(begin))
-				})
+		for _, who := range []string{"the same Locker", "another Locker"} {
+			bubble(t, name+", "+who, func(t *testing.T) {
+				l, b := newLocker(t)
+				o := l
+				if who == "another Locker" {
+					o = lockerOn(t, b)
+				}
+				begin := time.Now()
+				func() {
+					defer func() { _ = recover() }()
+					_ = l.Do(t.Context(), "n", "k", fn, wllock.WithHoldAtLeast(least))
+				}()
+				require.Zero(t, time.Since(begin), "Do returns when the function has")
+				require.ErrorIs(t, o.Do(t.Context(), "n", "k", never(t), wllock.NoWait()), wllock.ErrHeld)
+				require.ErrorIs(t, o.Do(t.Context(), "n", "k", never(t), wllock.WithWait(least-time.Second)), wllock.ErrWaitTimeout)
+				freeAfter(t, o)
+				require.Equal(t, least, time.Since(begin))
 			})
 		}
 	}
-}
-
-func TestFunctionThatTakesLongerIsNotDelayed(t *testing.T) { // rule N2
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		begin := time.Now()
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(3 * least); return nil },
-			wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(0)))
-		freeAfter(t, lockerOn(t, b))
-		require.Equal(t, 3*least, time.Since(begin))
-	})
 }
 
 func TestAcquiredLockStaysTaken(t *testing.T) { // rule N2
@@ -75,6 +63,8 @@ func TestAcquiredLockStaysTaken(t *testing.T) { // rule N2
 		time.Sleep(least / 10)
 		require.NoError(t, k.Release(t.Context()))
 		require.NoError(t, k.Release(t.Context()), "again")
+		require.True(t, l.Locks(1)[0].Staying)
+		require.Equal(t, 1, l.Locks(1)[0].Holders)
 		require.Equal(t, 9*least/10, freeAfter(t, l), "counted from Acquire")
 	})
 }
@@ -93,39 +83,33 @@ func TestLockStaysTakenWhenItsProcessDies(t *testing.T) { // rule N2
 		"after a function that might":  {runs: least * 9 / 10, max: 0, latest: 4 * least, returns: true},
 		"after one that took its time": {runs: least * 9 / 10, max: least, latest: least + 2*time.Second, returns: true},
 	} {
-		for _, keys := range [][]wllock.Resource{{{Name: "n", Key: "k"}}, {{Name: "n", Key: "k"}, {Name: "n", Key: "l"}}} {
-			t.Run(fmt.Sprint(name, ", keys: ", len(keys)), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := memlock.New()
-					m := &mortal{Backend: b}
-					l, other := lockerOn(t, m), lockerOn(t, b)
-					do := func(fn wllock.Func, opts ...wllock.CallOption) error { return l.Do(t.Context(), "n", "k", fn, opts...) }
-					if len(keys) > 1 {
-						do = func(fn wllock.Func, opts ...wllock.CallOption) error { return l.DoAll(t.Context(), keys, fn, opts...) }
-					}
-					begin := time.Now()
-					ctx, cancel := context.WithCancel(t.Context())
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						_ = do(func(context.Context) error {
-							if test.returns {
-								time.Sleep(test.runs)
-							} else {
-								<-ctx.Done()
-							}
-							return nil
-						}, wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(test.max))
-					}()
-					time.Sleep(test.runs + time.Millisecond)
-					m.die()
-					freeAfter(t, other)
-					took := time.Since(begin)
-					require.GreaterOrEqual(t, took, least)
-					require.LessOrEqual(t, took, test.latest)
-					cancel()
-					<-done
-				})
+		for _, all := range [][]wllock.Resource{keys("k"), keys("k", "l")} {
+			bubble(t, fmt.Sprint(name, ", keys: ", len(all)), func(t *testing.T) {
+				b := memlock.New()
+				m := &mortal{Backend: b}
+				l, other := lockerOn(t, m), lockerOn(t, b)
+				begin := time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_ = do(t.Context(), l, all, func(context.Context) error {
+						if test.returns {
+							time.Sleep(test.runs)
+						} else {
+							<-ctx.Done()
+						}
+						return nil
+					}, wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(test.max))
+				}()
+				time.Sleep(test.runs + time.Millisecond)
+				m.die()
+				freeAfter(t, other)
+				took := time.Since(begin)
+				require.GreaterOrEqual(t, took, least)
+				require.LessOrEqual(t, took, test.latest)
+				cancel()
+				<-done
 			})
 		}
 	}
@@ -134,26 +118,22 @@ func TestLockStaysTakenWhenItsProcessDies(t *testing.T) { // rule N2
 func TestCloseDoesNotWaitAndTheLockStaysTaken(t *testing.T) { // rule N3
 	for name, max := range map[string]time.Duration{"never renewed": least, "renewed": 0} {
 		for when, closes := range map[string]time.Duration{"while it runs": 0, "afterwards": least * 8 / 10} {
-			t.Run(name+", "+when, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := memlock.New()
-					l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
-					require.NoError(t, err)
-					begin := time.Now()
-					closed := make(chan error)
-					go func() {
-						time.Sleep(closes + time.Millisecond) // inside, in any case
-						closed <- l.Close(t.Context())
-					}()
-					err = l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(least / 2); return nil },
-						wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(max))
-					require.NoError(t, err)
-					require.NoError(t, <-closed)
-					require.LessOrEqual(t, time.Since(begin), least*9/10)
-					require.Zero(t, l.Stats().Total.Held)
-					freeAfter(t, lockerOn(t, b))
-					require.GreaterOrEqual(t, time.Since(begin), least)
-				})
+			bubble(t, name+", "+when, func(t *testing.T) {
+				l, b := newLocker(t)
+				begin := time.Now()
+				closed := make(chan error)
+				go func() {
+					time.Sleep(closes + time.Millisecond) // inside, in any case
+					closed <- l.Close(t.Context())
+				}()
+				err := l.Do(t.Context(), "n", "k", func(context.Context) error { time.Sleep(least / 2); return nil },
+					wllock.WithHoldAtLeast(least), wllock.WithLockTimeMax(max))
+				require.NoError(t, err)
+				require.NoError(t, <-closed)
+				require.LessOrEqual(t, time.Since(begin), least*9/10)
+				require.Zero(t, l.Stats().Total.Held)
+				freeAfter(t, lockerOn(t, b))
+				require.GreaterOrEqual(t, time.Since(begin), least)
 			})
 		}
 	}
@@ -206,8 +186,7 @@ func TestLeaseOfALockThatStayedIsNotHandedOn(t *testing.T) { // rule N1
 		}()
 		synctest.Wait()
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			held, _ := wllock.HeldFrom(ctx)
-			require.Less(t, time.Until(held.Until()), ttl, "a process that dies keeps the lock for T, not longer")
+			require.Less(t, time.Until(heldIn(ctx).Until()), ttl, "a process that dies keeps the lock for T, not longer")
 			return nil
 		}))
 	})
@@ -223,8 +202,7 @@ func TestPlaceOfAnotherTTLIsNotTakenOver(t *testing.T) { // rules N1 and T3
 		synctest.Wait()
 		time.AfterFunc(2*time.Second, release)
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			held, _ := wllock.HeldFrom(ctx)
-			require.GreaterOrEqual(t, time.Until(held.Until()), least)
+			require.GreaterOrEqual(t, time.Until(heldIn(ctx).Until()), least)
 			return nil
 		}, wllock.WithHoldAtLeast(least)))
 	})
@@ -254,7 +232,7 @@ func TestSeveralKeysStayTaken(t *testing.T) { // rule N2
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		o := lockerOn(t, b)
-		two := []wllock.Resource{{Name: "n", Key: "k"}, {Name: "n", Key: "k2"}}
+		two := keys("k", "k2")
 		release := hold(t, o, "n", "k2")
 		require.ErrorIs(t, l.DoAll(t.Context(), two, never(t), wllock.NoWait(), wllock.WithHoldAtLeast(least)), wllock.ErrHeld)
 		require.NoError(t, o.Do(t.Context(), "n", "k", nothing, wllock.WithWait(time.Second)), "all or none: the function has not run")
@@ -290,10 +268,14 @@ func TestHoldAtLeastIsRefusedWhereItMakesNoSense(t *testing.T) { // rule N2
 func TestLossOfALockThatStaysIsLogged(t *testing.T) { // rule N2
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
-		b := &losing{Backend: memlock.New()}
+		var last interface{ End() bool }
+		b := leasing{memlock.New(), func(l distributed.Lease) distributed.Lease {
+			last = l.(interface{ End() bool })
+			return l
+		}}
 		l := lockerOn(t, b, wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least)))
-		b.last.End()
+		last.End()
 		synctest.Wait()
 		require.Contains(t, logged.String(), "lock lost after its function has returned")
 		require.Zero(t, l.Stats().Total.Held)
@@ -305,10 +287,14 @@ func TestLossOfALockThatStaysIsLogged(t *testing.T) { // rule N2
 func TestSlowAnswerIsRenewedBeforeTheFunctionRuns(t *testing.T) { // rule N2
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
-		l, o := lockerOn(t, &late{b, least / 4}), lockerOn(t, b)
+		slow := func(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+			l, p, err := b.Enter(ctx, req)
+			time.Sleep(least / 4) // renewals are quick
+			return l, p, err
+		}
+		l, o := lockerOn(t, entering{b, slow}), lockerOn(t, b)
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			held, _ := wllock.HeldFrom(ctx)
-			require.GreaterOrEqual(t, time.Until(held.Until()), least)
+			require.GreaterOrEqual(t, time.Until(heldIn(ctx).Until()), least)
 			return nil
 		}, wllock.WithHoldAtLeast(least)))
 		require.Equal(t, least, freeAfter(t, o))
@@ -320,7 +306,11 @@ func TestSlowAnswerIsRenewedBeforeTheFunctionRuns(t *testing.T) { // rule N2
 
 func TestBackendWithShortLeasesRefuses(t *testing.T) { // rule N2
 	synctest.Test(t, func(t *testing.T) {
-		l := lockerOn(t, &brief{memlock.New(), 10 * time.Second})
+		b := memlock.New()
+		l := lockerOn(t, entering{b, func(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
+			req.TTL = min(req.TTL, 10*time.Second)
+			return b.Enter(ctx, req)
+		}})
 		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least))
 		require.ErrorIs(t, err, wllock.ErrUnavailable)
 		require.ErrorContains(t, err, "the lock is to stay taken for 30s")
@@ -337,8 +327,7 @@ func TestNobodyHoldsAtLeastWithoutALease(t *testing.T) { // rule N1
 		err := l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least))
 		require.ErrorIs(t, err, wllock.ErrUnavailable)
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			held, _ := wllock.HeldFrom(ctx)
-			require.True(t, held.Degraded())
+			require.True(t, heldIn(ctx).Degraded())
 			return nil
 		}))
 		ran := errors.New("ran")

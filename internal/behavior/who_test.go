@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,34 +29,37 @@ func TestInstancesOfLockersDiffer(t *testing.T) {
 	require.ErrorContains(t, err, `WithInstance("web 1"): want 1 to 63 letters`)
 }
 
-// A refused caller learns which Locker has the lock: another one's, or this one's.
+// A refused caller learns in which tier, and which Locker has the lock: another one's, or this one's.
 func TestRefusedLearnsTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		other := lockerOn(t, b, wllock.WithInstance("other"))
-		near, far := hold(t, l, "n", "near"), hold(t, other, "n", "far")
-		for key, holder := range map[string]string{"near": l.Instance(), "far": other.Instance()} {
-			e := asError(t, l.Do(t.Context(), "n", key, never(t), wllock.NoWait()))
-			require.ErrorIs(t, e, wllock.ErrHeld)
+		defer hold(t, l, "n", "near")()
+		defer hold(t, other, "n", "far")()
+		for key, holder := range map[string]*wllock.Locker{"near": l, "far": other} {
+			tier := wllock.TierDistributed
+			if holder == l {
+				tier = wllock.TierLocal
+			}
+			e := refusal(t, l.Do(t.Context(), "n", key, never(t), wllock.NoWait()), wllock.ErrHeld, tier)
 			require.Equal(t, wllock.ErrHeld, e.Err)
-			require.Equal(t, holder, e.Holder)
-			require.ErrorContains(t, e, fmt.Sprintf("held by %q", holder))
-			e = asError(t, l.Do(t.Context(), "n", key, never(t), wllock.WithWait(ttl)))
-			require.Equal(t, wllock.ErrWaitTimeout, e.Err)
-			require.Equal(t, holder, e.Holder)
-			require.Positive(t, e.RetryAfter)
-			ctx, cancel := context.WithTimeout(t.Context(), ttl) // the caller's own deadline
-			e = asError(t, l.Do(ctx, "n", key, never(t)))
-			cancel()
-			require.Equal(t, context.DeadlineExceeded, e.Err)
-			require.Equal(t, holder, e.Holder)
-			require.Positive(t, e.RetryAfter)
+			require.ErrorContains(t, e, fmt.Sprintf("held by %q", holder.Instance()))
+			require.Zero(t, e.Waited)
+			late := refusal(t, l.Do(t.Context(), "n", key, never(t), wllock.WithWait(ttl)), wllock.ErrWaitTimeout, tier)
+			require.Equal(t, wllock.ErrWaitTimeout, late.Err)
+			own := refusal(t, l.Do(within(t, ttl), "n", key, never(t)), context.DeadlineExceeded, tier)
+			require.Equal(t, context.DeadlineExceeded, own.Err)
+			for _, e := range []*wllock.Error{e, late, own} {
+				require.Equal(t, holder.Instance(), e.Holder)
+				require.Equal(t, "test:n:"+key, e.Key)
+				require.Positive(t, e.RetryAfter)
+			}
 		}
-		e := asError(t, l.Do(t.Context(), "n", "near", never(t), wllock.WithCallThreshold(0)))
-		require.ErrorIs(t, e, wllock.ErrQueueFull)
+		e := refusal(t, l.Do(t.Context(), "n", "near", never(t), wllock.WithCallThreshold(0)), wllock.ErrQueueFull, wllock.TierLocal)
 		require.Equal(t, l.Instance(), e.Holder)
-		near()
-		far()
+		require.Zero(t, e.Waited)
+		require.Positive(t, e.RetryAfter)
+		require.EqualValues(t, 1, l.Stats().Names["n"].Shed)
 	})
 }
 
@@ -66,29 +68,12 @@ func TestWaiterBehindTheHeadLearnsTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
 		other := lockerOn(t, b)
-		far := hold(t, other, "n", "k")
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _ = l.Do(ctx, "n", "k", never(t)) }() // the head
-		synctest.Wait()
-		e := asError(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(ttl)))
-		require.Equal(t, wllock.TierLocal, e.Tier)
+		far, head := comes(t, other), comes(t, l)
+		e := refusal(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithWait(ttl)), wllock.ErrWaitTimeout, wllock.TierLocal)
 		require.Equal(t, other.Instance(), e.Holder)
 		require.Equal(t, other.Instance(), l.Locks(1)[0].Holder)
 		require.Equal(t, other.Instance(), other.Locks(1)[0].Holder)
-		cancel()
-		far()
-	})
-}
-
-func TestReadersAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		a, c := lockerOn(t, b), lockerOn(t, b)
-		first, second := hold(t, a, "n", "k", wllock.Shared()), hold(t, c, "n", "k", wllock.Shared())
-		e := asError(t, l.Do(t.Context(), "n", "k", never(t), wllock.NoWait()))
-		require.Equal(t, a.Instance()+" and 1 more", e.Holder)
-		first()
-		second()
+		leaves(far, head)
 	})
 }
 
@@ -102,24 +87,6 @@ func TestLockerInspects(t *testing.T) {
 	require.ErrorIs(t, err, wllock.ErrInvalidKey)
 	_, err = lockerOn(t, struct{ distributed.Backend }{b}).Inspect(t.Context(), "n", "k")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-}
-
-// A lease that is ended by force ends the context of its function.
-func TestBrokenLeaseEndsTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			found, err := l.Inspect(ctx, "n", "k")
-			require.NoError(t, err)
-			_, err = b.Break(ctx, found, "operator", "stuck")
-			require.NoError(t, err)
-			synctest.Wait()
-			require.Equal(t, wllock.ErrLeaseLost, context.Cause(ctx))
-			return nil
-		})
-		require.ErrorIs(t, err, wllock.ErrLeaseLost)
-		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
-	})
 }
 
 // Each line names the Locker, those of the outage policy, too.
@@ -155,54 +122,51 @@ func breaks(t *testing.T, l *wllock.Locker, b *memlock.Backend, key string) {
 // A lease that is ended by force ends the context of its function, which is told by whom and why: in its error and in the log.
 func TestTheHolderIsToldWhoBrokeItsLock(t *testing.T) {
 	for name, opts := range map[string][]wllock.CallOption{"exclusive": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(2)}, "permit alone": {wllock.Permits(2)}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var out bytes.Buffer
-				l, b := newLocker(t, wllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
-				beside := lockerOn(t, b)
-				err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-					if opts != nil && name != "permit alone" {
-						k, err := beside.Acquire(ctx, "n", "k", opts...)
-						require.NoError(t, err)
-						defer func() { _ = k.Release(ctx) }()
-					}
-					breaks(t, l, b, "k")
-					<-ctx.Done()
-					require.Equal(t, wllock.ErrLeaseLost, context.Cause(ctx))
-					return nil
-				}, opts...)
-				require.ErrorIs(t, err, wllock.ErrLeaseLost)
-				e := asError(t, err)
-				require.NotNil(t, e.Broken)
-				require.Equal(t, "stuck since noon", e.Broken.Reason)
-				require.ErrorContains(t, err, `: broken by "ops": "stuck since noon"`)
-				synctest.Wait()
-				require.Regexp(t, `msg="lock was broken" fence=\d+ by="\\"ops\\"" reason="\\"stuck since noon\\"" system=test name=n`, out.String())
-				require.Contains(t, fmt.Sprint(e.LogValue()), "broken_by=")
-			})
+		bubble(t, name, func(t *testing.T) {
+			var out bytes.Buffer
+			l, b := newLocker(t, wllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+			beside := lockerOn(t, b)
+			err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+				if opts != nil && name != "permit alone" {
+					k, err := beside.Acquire(ctx, "n", "k", opts...)
+					require.NoError(t, err)
+					defer func() { _ = k.Release(ctx) }()
+				}
+				breaks(t, l, b, "k")
+				<-ctx.Done()
+				require.Equal(t, wllock.ErrLeaseLost, context.Cause(ctx))
+				return nil
+			}, opts...)
+			require.ErrorIs(t, err, wllock.ErrLeaseLost)
+			e := asError(t, err)
+			require.NotNil(t, e.Broken)
+			require.Equal(t, "stuck since noon", e.Broken.Reason)
+			require.ErrorContains(t, err, `: broken by "ops": "stuck since noon"`)
+			synctest.Wait()
+			require.Regexp(t, `msg="lock was broken" fence=\d+ by="\\"ops\\"" reason="\\"stuck since noon\\"" system=test name=n`, out.String())
+			require.Contains(t, fmt.Sprint(e.LogValue()), "broken_by=")
 		})
 	}
 }
 
 // Who releases is told as well: whether it has not looked at its context, or only the backend knew.
 func TestAReleaseTellsWhoBrokeTheLock(t *testing.T) {
-	for name, wrap := range map[string]func(*memlock.Backend) distributed.Backend{
-		"noticed": func(b *memlock.Backend) distributed.Backend { return b }, "not noticed": func(b *memlock.Backend) distributed.Backend { return deaf{b} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := memlock.New()
-				l := lockerOn(t, wrap(b))
-				k, err := l.Acquire(t.Context(), "n", "k")
-				require.NoError(t, err)
-				breaks(t, l, b, "k")
-				synctest.Wait()
-				require.Equal(t, name == "noticed", k.Context().Err() != nil)
-				err = k.Release(t.Context())
-				require.ErrorIs(t, err, wllock.ErrLeaseLost)
-				require.Equal(t, "ops", asError(t, err).Broken.By)
-				require.Equal(t, "ops", asError(t, k.Release(t.Context())).Broken.By)
-			})
+	for _, noticed := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memlock.New()
+			l := lockerOn(t, b)
+			if !noticed {
+				l = lockerOn(t, deaf(b))
+			}
+			k, err := l.Acquire(t.Context(), "n", "k")
+			require.NoError(t, err)
+			breaks(t, l, b, "k")
+			synctest.Wait()
+			require.Equal(t, noticed, k.Context().Err() != nil)
+			err = k.Release(t.Context())
+			require.ErrorIs(t, err, wllock.ErrLeaseLost)
+			require.Equal(t, "ops", asError(t, err).Broken.By)
+			require.Equal(t, "ops", asError(t, k.Release(t.Context())).Broken.By)
 		})
 	}
 }
@@ -225,16 +189,14 @@ func TestManyLossesAreOneInquiry(t *testing.T) {
 		b := &counting{Backend: memlock.New(), wait: make(chan struct{})}
 		l := lockerOn(t, b)
 		var callers sync.WaitGroup
-		var inside atomic.Int64
 		const most = 100
 		for i := range most {
 			callers.Go(func() {
-				err := l.Do(t.Context(), "n", fmt.Sprint(i), func(ctx context.Context) error { inside.Add(1); <-ctx.Done(); return nil })
-				require.ErrorIs(t, err, wllock.ErrLeaseLost)
+				err := l.Do(t.Context(), "n", fmt.Sprint(i), func(ctx context.Context) error { <-ctx.Done(); return nil })
+				lostAfter(t, err)
 			})
 		}
 		synctest.Wait()
-		require.EqualValues(t, most, inside.Load())
 		for i := range most {
 			b.Expire("test:n:" + fmt.Sprint(i))
 		}
@@ -247,21 +209,17 @@ func TestManyLossesAreOneInquiry(t *testing.T) {
 func TestLocksReportsHoldersAndWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		near, far := hold(t, l, "n", "near"), hold(t, other, "n", "far")
-		ctx, cancel := context.WithCancel(t.Context())
+		near, far := hold(t, l, "n", "near"), hold(t, lockerOn(t, b), "n", "far")
+		var waiting []<-chan error
 		for _, key := range []string{"near", "near", "far"} {
-			go func() { _ = l.Do(ctx, "n", key, never(t)) }()
+			waiting = append(waiting, started(l, keys(key), nothing))
 		}
-		synctest.Wait()
 		time.Sleep(ttl / 10)
 		all := l.Locks(10)
 		require.Len(t, all, 2)
 		held, wanted := all[0], all[1]
 		require.Equal(t, "test:n:near", held.Key)
-		require.Equal(t, 2, held.Waiting)
-		require.Equal(t, 1, held.Holders)
-		require.Equal(t, 1, held.Turns)
+		require.Equal(t, []int{2, 1, 1}, []int{held.Waiting, held.Holders, held.Turns})
 		require.Equal(t, ttl/10, held.HeldFor)
 		require.Positive(t, held.Fence)
 		require.Equal(t, "test:n:far", wanted.Key)
@@ -269,24 +227,12 @@ func TestLocksReportsHoldersAndWaiters(t *testing.T) {
 		require.Zero(t, wanted.Holders)
 		require.Zero(t, wanted.Until)
 		require.Len(t, l.Locks(1), 1)
-		cancel()
-		synctest.Wait()
 		near()
 		far()
+		for _, served := range waiting {
+			require.NoError(t, <-served)
+		}
 		synctest.Wait()
 		require.Empty(t, l.Locks(10))
-	})
-}
-
-func TestLocksReportsLocksThatStayTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error {
-			require.False(t, l.Locks(1)[0].Staying)
-			return nil
-		}, wllock.WithHoldAtLeast(least)))
-		info := l.Locks(1)[0]
-		require.True(t, info.Staying)
-		require.Equal(t, 1, info.Holders)
 	})
 }
