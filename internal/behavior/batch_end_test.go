@@ -23,67 +23,35 @@ func doublingSlowly(d time.Duration) func(context.Context, batch) error {
 
 func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
 	for leaver, what := range []string{"leader", "rider", "last rider"} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, _ := newLocker(t)
-				release := hold(t, l, "n", "k")
-				d := newDesk(l, doublingSlowly(time.Second))
-				impatient, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("impatient"))
-				defer cancel()
-				var all []*customer
-				for i := range 3 {
-					ctx := t.Context()
-					if i == leaver {
-						ctx = impatient
-					}
-					all = append(all, d.comes(ctx, i+1))
+		bubble(t, what, func(t *testing.T) {
+			l, _ := newLocker(t)
+			release := hold(t, l, "n", "k")
+			d := newDesk(l, doublingSlowly(time.Second))
+			impatient, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("impatient"))
+			defer cancel()
+			var all []*customer
+			for i := range 3 {
+				ctx := t.Context()
+				if i == leaver {
+					ctx = impatient
 				}
-				time.Sleep(10 * time.Millisecond)
-				release()
-				time.Sleep(40 * time.Millisecond)
-				synctest.Wait()
-				left := all[leaver]
-				require.NoError(t, ranWith(left, context.DeadlineExceeded))
-				require.EqualError(t, left.err, "wllock: batch \"test:n:k\": context deadline exceeded; impatient")
-				e, _ := left.err.(*wllock.Error)
-				require.Equal(t, "batch", e.Op)
-				require.Equal(t, 10*time.Millisecond, e.Waited)
-				time.Sleep(time.Second)
-				require.True(t, served(append(all[:leaver:leaver], all[leaver+1:]...)...))
-				require.Equal(t, []string{"[1 2 3]"}, d.noted(), "the item of a caller that has left is carried out")
-			})
+				all = append(all, d.comes(ctx, i+1))
+			}
+			time.Sleep(10 * time.Millisecond)
+			release()
+			time.Sleep(40 * time.Millisecond)
+			synctest.Wait()
+			left := all[leaver]
+			require.NoError(t, ranWith(left, context.DeadlineExceeded))
+			require.EqualError(t, left.err, "wllock: batch \"test:n:k\": context deadline exceeded; impatient")
+			e, _ := left.err.(*wllock.Error)
+			require.Equal(t, "batch", e.Op)
+			require.Equal(t, 10*time.Millisecond, e.Waited)
+			time.Sleep(time.Second)
+			require.True(t, served(append(all[:leaver:leaver], all[leaver+1:]...)...))
+			require.Equal(t, []string{"[1 2 3]"}, d.noted(), "the item of a caller that has left is carried out")
 		})
 	}
-}
-
-func TestB7LeavingWakesNobody(t *testing.T) {
-	const riders = 10_000
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithThreshold(wllock.Unlimited))
-		release := hold(t, l, "n", "k")
-		d := newDesk(l, doublingSlowly(time.Second), wllock.WithMaxBatch(wllock.Unlimited))
-		ctx, cancel := context.WithCancel(t.Context())
-		first := d.comes(t.Context(), 0)
-		var all []*customer
-		for arg := range riders {
-			c := &customer{arg: arg}
-			all = append(all, c)
-			go func() { c.result, c.err = d.call(ctx, arg); c.back.Store(true) }()
-		}
-		synctest.Wait()
-		last := d.comes(t.Context(), riders)
-		release()
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		for _, c := range all {
-			require.NoError(t, ranWith(c, context.Canceled))
-		}
-		require.False(t, first.back.Load() || last.back.Load())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.True(t, served(first, last))
-	})
 }
 
 // A caller that comes back from a batch finds the lock free.
@@ -155,8 +123,7 @@ func TestB8GuardsOfTheKeyRunThroughInsideTheFunction(t *testing.T) {
 			}
 			require.NoError(t, l.Do(ctx, "n", "other", nothing))
 			return l.Do(ctx, "n", "k", func(ctx context.Context) error {
-				inner, _ := wllock.HeldFrom(ctx)
-				require.Equal(t, outer.Fence(), inner.Fence())
+				require.Equal(t, outer.Fence(), heldIn(ctx).Fence())
 				return nil
 			})
 		})
@@ -175,8 +142,7 @@ func TestB8ACallerInsideItsOwnHoldGoesAlone(t *testing.T) {
 		var ended error
 		d := newDesk(l, func(ctx context.Context, b batch) error {
 			require.Nil(t, ctx.Value(ownKey{}))
-			h, _ := wllock.HeldFrom(ctx)
-			require.Equal(t, "test:n:k", h.Key())
+			require.Equal(t, "test:n:k", heldIn(ctx).Key())
 			if b[0].Arg == 2 {
 				<-ctx.Done()
 				ended = context.Cause(ctx)
@@ -204,29 +170,24 @@ func TestB8ACallerInsideItsOwnHoldGoesAlone(t *testing.T) {
 	})
 }
 
-func TestB8InsideADoAll(t *testing.T) {
+func TestB8InsideTheCallersOwnLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)
 		d := newDesk(l, doubling)
-		keys := []wllock.Resource{{Name: "n", Key: "k"}, {Name: "n", Key: "k2"}}
-		require.NoError(t, l.DoAll(t.Context(), keys, func(ctx context.Context) error {
+		inside := func(ctx context.Context) error {
 			r, err := d.call(ctx, 4)
-			require.Equal(t, 8, r)
+			require.True(t, r == 8 || err != nil)
 			return err
+		}
+		require.NoError(t, l.DoAll(t.Context(), keys("k", "k2"), inside))
+		require.ErrorIs(t, l.Do(t.Context(), "n", "k", inside, wllock.Shared()), wllock.ErrUpgrade, "it could only wait for itself")
+		d = newDesk(l, func(context.Context, batch) error { panic("boom") })
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error { // rule B10
+			p, _ := d.comes(ctx, 1).panicked.(*wllock.BatchPanic)
+			require.Equal(t, "boom", p.Value)
+			require.NoError(t, p.Unwrap())
+			return nil
 		}))
-	})
-}
-
-// A reader that asks for its exclusive lock could only wait for itself.
-func TestB8InsideTheCallersOwnSharedLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		d := newDesk(l, doubling)
-		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			_, err := d.call(ctx, 1)
-			return err
-		}, wllock.Shared())
-		require.ErrorIs(t, err, wllock.ErrUpgrade)
 	})
 }
 
@@ -266,29 +227,27 @@ func TestB9ErrorsOfOneAndOfAll(t *testing.T) {
 
 func TestB9NobodyIsToldSuccessOfALostLease(t *testing.T) {
 	for what, own := range map[string]error{"nil": nil, "error": errors.New("own")} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, b := newLocker(t)
-				release := hold(t, l, "n", "k")
-				d := newDesk(l, func(ctx context.Context, all batch) error {
-					b.Expire("test:n:k")
-					<-ctx.Done()
-					require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
-					_ = doubling(ctx, all)
-					return own
-				})
-				all := d.come(t.Context(), 1, 3)
-				release()
-				time.Sleep(ttl)
-				synctest.Wait()
-				for _, c := range all {
-					require.NoError(t, ranWith(c, wllock.ErrLeaseLost))
-					if own != nil {
-						require.ErrorIs(t, c.err, own)
-					}
-				}
-				require.EqualValues(t, 1, l.Stats().Total.Lost)
+		bubble(t, what, func(t *testing.T) {
+			l, b := newLocker(t)
+			release := hold(t, l, "n", "k")
+			d := newDesk(l, func(ctx context.Context, all batch) error {
+				b.Expire("test:n:k")
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+				_ = doubling(ctx, all)
+				return own
 			})
+			all := d.come(t.Context(), 1, 3)
+			release()
+			time.Sleep(ttl)
+			synctest.Wait()
+			for _, c := range all {
+				require.NoError(t, ranWith(c, wllock.ErrLeaseLost))
+				if own != nil {
+					require.ErrorIs(t, c.err, own)
+				}
+			}
+			require.EqualValues(t, 1, l.Stats().Total.Lost)
 		})
 	}
 }
@@ -300,8 +259,7 @@ func TestB9AHangingFunctionDoesNotKeepTheLock(t *testing.T) {
 		release := hold(t, l, "n", "k")
 		stay := make(chan struct{})
 		d := newDesk(l, func(context.Context, batch) error { <-stay; return nil }, wllock.WithMaxBatch(2))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*ttl)
-		defer cancel()
+		ctx := within(t, 5*ttl)
 		all := append(d.come(t.Context(), 1, 1), d.comes(ctx, 2))
 		next := newDesk(l, doubling)
 		other := next.comes(t.Context(), 3)
@@ -332,24 +290,11 @@ func TestB9CloseWaitsForTheFunction(t *testing.T) {
 		time.Sleep(2 * ttl)
 		require.NoError(t, ranWith(c, context.DeadlineExceeded))
 		require.Zero(t, l.Stats().Total.Held)
-		short, cancel := context.WithTimeout(t.Context(), ttl)
-		defer cancel()
+		short := within(t, ttl)
 		require.ErrorIs(t, l.Close(short), context.DeadlineExceeded)
 		begin := time.Now()
 		require.NoError(t, l.Close(t.Context()))
 		require.Equal(t, 7*ttl, time.Since(begin))
-	})
-}
-
-func TestB9SuccessAfterLockTimeMaxStands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		d := newDesk(l, func(ctx context.Context, b batch) error { <-ctx.Done(); return doubling(ctx, b) },
-			wllock.WithLockTimeMax(ttl))
-		c := d.comes(t.Context(), 1)
-		time.Sleep(ttl)
-		synctest.Wait()
-		require.True(t, served(c))
 	})
 }
 
@@ -371,19 +316,6 @@ func TestB10APanicGoesOnInEveryCaller(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestB10APanicInsideTheCallersOwnHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		d := newDesk(l, func(context.Context, batch) error { panic("boom") })
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			p, _ := d.comes(ctx, 1).panicked.(*wllock.BatchPanic)
-			require.Equal(t, "boom", p.Value)
-			require.NoError(t, p.Unwrap())
-			return nil
-		}))
-	})
 }
 
 // A panic that no caller is left to see ends the process, as that of any goroutine does.
@@ -424,8 +356,7 @@ func TestB11TheFallbackIsForTheRefused(t *testing.T) {
 		release := hold(t, l, "n", "k")
 		d := newDesk(l, func(context.Context, batch) error { time.Sleep(time.Second); return broken },
 			wllock.WithFallback(func(_ context.Context, err error) error { return errors.Join(instead, err) }))
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
+		ctx := within(t, 100*time.Millisecond)
 		all := append(d.come(t.Context(), 1, 1), d.comes(ctx, 2), d.comes(t.Context(), 3))
 		require.ErrorIs(t, all[2].err, instead)
 		require.ErrorIs(t, all[2].err, wllock.ErrQueueFull)
