@@ -3,63 +3,26 @@ package behavior
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
-	"github.com/wllock/wllock/distributed/memlock"
 	"github.com/wllock/wllock/internal/testscope"
-	"github.com/wllock/wllock/internal/testseed"
 )
 
-// The model test of permits has three instances serve callers of one key at random: permits, exclusive callers among them, with
-// waits, cancellations, NoWait, panics, functions that overstay, leases that are lost, and an n that changes. Episodes come in
-// three kinds: calm ones check everything, in those with a changing n the largest bounds how many are inside, and
-// when leases are lost only those that know of no loss are counted.
-const (
-	permitModelCalls   = 5_000_000
-	permitModelEpisode = 500 // calls with one set of Lockers
-)
-
-func TestModelOfPermits(t *testing.T) {
-	seed, calls := testseed.Seed(t), testscope.Scale(15_000, permitModelCalls)
-	var all permitCounts
-	for episode := range calls / permitModelEpisode {
-		synctest.Test(t, func(t *testing.T) { newPermitModel(t, seed, uint64(episode), &all).run() })
-		if t.Failed() {
-			t.Fatalf("episode %d", episode)
-		}
-	}
-	for what, n := range map[string]*atomic.Int64{"permits": &all.permits, "exclusive": &all.exclusive, "full": &all.full, "refused": &all.refused,
-		"held": &all.held, "lost": &all.lost, "panicked": &all.panicked, "called": &all.handoffs} {
-		require.Positive(t, n.Load(), what)
-		t.Logf("%d %s", n.Load(), what)
-	}
-}
-
-// permitCounts shows that a run has come by all outcomes.
-type permitCounts struct {
-	permits, exclusive, refused, held, lost, panicked, handoffs atomic.Int64
-	full                                                        atomic.Int64 // all permits were held
+// Permits, exclusive callers among them, with NoWait, and an n that changes. Episodes come in three kinds: calm ones check everything,
+// in those with a changing n the largest bounds how many are inside, and when leases are lost nobody is counted.
+func TestModelOfPermits(t *testing.T) { // rules P1, P4 and L1
+	episodes(t, testscope.Scale(30, 10_000), func(m *model) { newPermitModel(m).run() },
+		"in", "exclusive", "full", "refused", "held", "lost", "panicked", "handed on")
 }
 
 type permitModel struct {
-	t        *testing.T
-	counts   *permitCounts
-	losing   bool // leases are lost
+	*model
 	changing bool // n changes
-	lockers  []*wllock.Locker
-	back     *memlock.Backend
-	calls    sync.WaitGroup
 
-	mu      sync.Mutex // guards all below
-	rand    *rand.Rand
 	n       int // now
 	largest int // of all callers
 	inside  map[*permitCall]bool
@@ -72,46 +35,33 @@ type permitModel struct {
 // permitCall is one call.
 type permitCall struct {
 	at        *wllock.Locker
-	step      int // steps are so far apart that callers of one stand in line before those of the next come
+	step      int
 	exclusive bool
-	overtaken int // by later callers of its instance; guarded by permitModel.mu
+	overtaken int // by later callers of its instance; guarded by model.mu
 	gone      bool
 	held      *wllock.Held
 }
 
-func newPermitModel(t *testing.T, seed, episode uint64, all *permitCounts) *permitModel {
-	m := &permitModel{t: t, counts: all, rand: rand.New(rand.NewPCG(seed, episode)), back: memlock.New(),
-		inside: map[*permitCall]bool{}, waiting: map[*permitCall]bool{}, fences: map[uint64]bool{}}
-	m.losing, m.changing = episode%3 == 1, episode%3 == 2
-	m.n = 1 + m.rand.IntN(6)
+func newPermitModel(of *model) *permitModel {
+	m := &permitModel{model: of, inside: map[*permitCall]bool{}, waiting: map[*permitCall]bool{}, fences: map[uint64]bool{}}
+	m.losing, m.changing = m.episode%3 == 1, m.episode%3 == 2
+	m.n = 1 + m.intn(6)
 	m.largest = m.n
-	handoffs := wllock.WithMaxHandoffs(m.rand.IntN(10))
+	handoffs := wllock.WithMaxHandoffs(m.intn(10))
 	for range 3 {
-		m.lockers = append(m.lockers, lockerOn(t, m.back, handoffs, wllock.WithMaxTenure(time.Duration(1+m.rand.IntN(50))*time.Millisecond),
+		m.lockers = append(m.lockers, lockerOn(m.t, m.back, handoffs, wllock.WithMaxTenure(m.upTo(50*time.Millisecond)),
 			wllock.WithDefaults(wllock.WithLockTimeMax(20*time.Millisecond))))
 	}
 	return m
 }
 
-func (m *permitModel) intn(n int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.rand.IntN(n)
-}
-
 func (m *permitModel) run() {
-	for id, step := 0, 0; id < permitModelEpisode; step++ {
-		for range 1 + m.intn(8) {
-			c := &permitCall{at: m.lockers[m.intn(3)], step: step, exclusive: m.intn(25) == 0}
-			id++
-			m.calls.Go(func() { m.call(c) })
-		}
-		synctest.Wait()
-		if m.intn(4) == 0 {
+	m.model.run(8, func(step int) func() {
+		c := &permitCall{at: m.lockers[m.intn(3)], step: step, exclusive: m.intn(25) == 0}
+		return func() { m.call(c) }
+	}, func() {
+		if m.intn(4) == 0 && !m.losing && !m.changing {
 			m.noWait()
-		}
-		if m.losing && m.intn(20) == 0 {
-			m.back.Expire("test:n:k")
 		}
 		if m.changing && m.intn(30) == 0 {
 			m.mu.Lock()
@@ -119,16 +69,7 @@ func (m *permitModel) run() {
 			m.largest = max(m.largest, m.n)
 			m.mu.Unlock()
 		}
-		if m.intn(4) > 0 {
-			time.Sleep(time.Duration(m.intn(10_000)) * time.Microsecond)
-		}
-	}
-	m.calls.Wait()
-	nothingLeft(m.t, m.back, m.lockers...)
-	for _, l := range m.lockers {
-		require.NoError(m.t, l.Close(m.t.Context()))
-		m.counts.handoffs.Add(int64(l.Stats().Total.Handoffs))
-	}
+	})
 }
 
 // noWait asks for a permit that is free, or not, at a moment when nothing else happens. In between is what another instance
@@ -144,27 +85,20 @@ func (m *permitModel) noWait() {
 		taken = taken || c.at == l
 	}
 	m.mu.Unlock()
-	if m.losing || m.changing {
-		return
-	}
 	err := l.Do(m.t.Context(), "n", "k", nothing, wllock.Permits(n), wllock.NoWait())
 	switch {
 	case free:
 		require.NoError(m.t, err, "a permit is free")
 	case taken:
 		require.ErrorIs(m.t, err, wllock.ErrHeld)
-		m.counts.full.Add(1)
+		m.count("full")
 	}
 }
 
 // call makes one call and checks what came of it.
 func (m *permitModel) call(c *permitCall) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := m.context(4, 40*time.Millisecond)
 	defer cancel()
-	if m.intn(4) == 0 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(1+m.intn(40_000))*time.Microsecond)
-		defer cancel()
-	}
 	var opts []wllock.CallOption
 	if !c.exclusive {
 		m.mu.Lock()
@@ -175,7 +109,7 @@ func (m *permitModel) call(c *permitCall) {
 	case 0:
 		opts = append(opts, wllock.NoWait())
 	case 1:
-		opts = append(opts, wllock.WithWait(time.Duration(1+m.intn(20_000))*time.Microsecond))
+		opts = append(opts, wllock.WithWait(m.upTo(20*time.Millisecond)))
 	}
 	m.note(m.waiting, c, true)
 	panicked := true
@@ -183,18 +117,17 @@ func (m *permitModel) call(c *permitCall) {
 		m.note(m.waiting, c, false)
 		if panicked {
 			_ = recover()
-			m.counts.panicked.Add(1)
+			m.count("panicked")
 		}
 	}()
 	err := c.at.Do(ctx, "n", "k", func(ctx context.Context) error { return m.work(ctx, c) }, opts...)
 	panicked = false
 	switch {
-	case errors.Is(err, wllock.ErrLeaseLost):
-		m.counts.lost.Add(1)
+	case errors.Is(err, wllock.ErrLeaseLost): // counted by the Locker
 	case errors.Is(err, wllock.ErrHeld):
-		m.counts.held.Add(1)
+		m.count("held")
 	case err != nil:
-		m.counts.refused.Add(1)
+		m.count("refused")
 	case !c.gone:
 		m.t.Error("a call returned nil and its function has not run")
 	}
@@ -210,13 +143,11 @@ func (m *permitModel) note(in map[*permitCall]bool, c *permitCall, is bool) {
 	}
 }
 
-var errModelPanic = errors.New("panic of the model's")
-
 // work is what the function does: it enters the model, stays a while, and leaves.
 func (m *permitModel) work(ctx context.Context, c *permitCall) error {
 	c.held, _ = wllock.HeldFrom(ctx)
 	m.enters(c)
-	stay := time.Duration(m.intn(5000)) * time.Microsecond
+	stay := m.upTo(5 * time.Millisecond)
 	if m.intn(50) == 0 {
 		stay = 30 * time.Millisecond // overstays
 	}
@@ -227,7 +158,7 @@ func (m *permitModel) work(ctx context.Context, c *permitCall) error {
 	m.note(m.inside, c, false)
 	c.gone = true
 	if m.intn(30) == 0 {
-		panic(errModelPanic)
+		panic("of the model's")
 	}
 	return nil
 }
@@ -238,21 +169,17 @@ func (m *permitModel) enters(c *permitCall) {
 	defer m.mu.Unlock()
 	delete(m.waiting, c)
 	m.inside[c] = true
-	permits, writers := 0, 0
+	m.counts["in"]++
+	if c.exclusive {
+		m.counts["exclusive"]++
+	}
+	writers := 0
 	for in := range m.inside {
-		switch {
-		case in.held.Err() != nil && errors.Is(in.held.Err(), wllock.ErrLeaseLost): // its function does not know yet
-		case in.exclusive:
+		if in.exclusive {
 			writers++
-		default:
-			permits++
 		}
 	}
-	m.counts.permits.Add(1)
-	if c.exclusive {
-		m.counts.exclusive.Add(1)
-	}
-	if !m.losing && (permits > m.largest || writers > 1 || writers == 1 && permits > 0) {
+	if permits := len(m.inside) - writers; !m.losing && (permits > m.largest || writers > 1 || writers == 1 && permits > 0) {
 		m.t.Errorf("%d permits of %d and %d exclusive callers are inside", permits, m.largest, writers)
 	}
 	m.fenced(c)
