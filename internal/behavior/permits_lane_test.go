@@ -103,6 +103,20 @@ func TestPermitThatIsPassedTooLate(t *testing.T) { // rule P2
 	})
 }
 
+// So it does if both come in the same moment, whichever the caller takes.
+func TestPermitThatIsPassedAsOneIsGranted(t *testing.T) { // rule P2
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			_, b, l, holder, elsewhere, waits, behind := scene(t)
+			close(holder.leave)
+			close(elsewhere.leave)
+			require.Equal(t, []string{"in", "in"}, are(waits, behind))
+			leaves(waits, behind)
+			nothingLeft(t, b, l)
+		})
+	}
+}
+
 // A lease that has served its budget is not passed to a caller that waits at the backend: it would lose its place with it.
 func TestPermitThatMayNotBeHandedOnIsNotPassed(t *testing.T) { // rule P2
 	synctest.Test(t, func(t *testing.T) {
