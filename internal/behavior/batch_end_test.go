@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,12 +30,10 @@ func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
 			d := newDesk(l, doublingSlowly(time.Second))
 			impatient, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("impatient"))
 			defer cancel()
+			callers := []context.Context{t.Context(), t.Context(), t.Context()}
+			callers[leaver] = impatient
 			var all []*customer
-			for i := range 3 {
-				ctx := t.Context()
-				if i == leaver {
-					ctx = impatient
-				}
+			for i, ctx := range callers {
 				all = append(all, d.comes(ctx, i+1))
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -44,11 +43,10 @@ func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
 			left := all[leaver]
 			require.NoError(t, ranWith(left, context.DeadlineExceeded))
 			require.EqualError(t, left.err, "wllock: batch \"test:n:k\": context deadline exceeded; impatient")
-			e, _ := left.err.(*wllock.Error)
-			require.Equal(t, "batch", e.Op)
-			require.Equal(t, 10*time.Millisecond, e.Waited)
+			require.Equal(t, "batch", asError(t, left.err).Op)
+			require.Equal(t, 10*time.Millisecond, asError(t, left.err).Waited)
 			time.Sleep(time.Second)
-			require.True(t, served(append(all[:leaver:leaver], all[leaver+1:]...)...))
+			require.True(t, served(slices.Delete(all, leaver, leaver+1)...))
 			require.Equal(t, []string{"[1 2 3]"}, d.noted(), "the item of a caller that has left is carried out")
 		})
 	}
@@ -192,14 +190,11 @@ func TestB8InsideTheCallersOwnLocks(t *testing.T) {
 }
 
 // batchOf runs one batch of the arguments from 1 to n.
-func batchOf(t *testing.T, n int, work func(context.Context, batch) error, opts ...wllock.CallOption) []*customer {
+func batchOf(t *testing.T, n int, work func(context.Context, batch) error) []*customer {
 	t.Helper()
 	l, _ := newLocker(t)
-	release := hold(t, l, "n", "k")
-	d := newDesk(l, work, opts...)
-	all := d.come(t.Context(), 1, n)
+	d, all, release := line(t, l, n, work)
 	release()
-	synctest.Wait()
 	require.Len(t, d.noted(), 1)
 	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the lock is free")
 	return all
@@ -229,15 +224,13 @@ func TestB9NobodyIsToldSuccessOfALostLease(t *testing.T) {
 	for what, own := range map[string]error{"nil": nil, "error": errors.New("own")} {
 		bubble(t, what, func(t *testing.T) {
 			l, b := newLocker(t)
-			release := hold(t, l, "n", "k")
-			d := newDesk(l, func(ctx context.Context, all batch) error {
+			_, all, release := line(t, l, 3, func(ctx context.Context, all batch) error {
 				b.Expire("test:n:k")
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
 				_ = doubling(ctx, all)
 				return own
 			})
-			all := d.come(t.Context(), 1, 3)
 			release()
 			time.Sleep(ttl)
 			synctest.Wait()
@@ -372,14 +365,11 @@ func TestB11TheFallbackIsForTheRefused(t *testing.T) {
 func TestB11SyncReleaseWaitsForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
-		release := hold(t, l, "n", "k")
-		d := newDesk(l, func(ctx context.Context, all batch) error {
+		_, all, release := line(t, l, 3, func(ctx context.Context, all batch) error {
 			b.Expire("test:n:k") // only the answer to the release tells
 			return doubling(ctx, all)
 		}, wllock.SyncRelease())
-		all := d.come(t.Context(), 1, 3)
 		release()
-		synctest.Wait()
 		for _, c := range all {
 			require.True(t, c.back.Load())
 			require.ErrorIs(t, c.err, wllock.ErrLeaseLost)

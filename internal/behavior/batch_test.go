@@ -131,10 +131,8 @@ func ranWith(c *customer, want error) error {
 func TestB1ABatchIsTheUnbrokenRunBehindItsLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)
-		release := hold(t, l, "n", "k")
-		d := newDesk(l, doubling)
+		d, all, release := line(t, l, 3, doubling)
 		other := newDesk(l, doubling)
-		all := d.come(t.Context(), 1, 3)
 		go func() {
 			_ = l.Do(context.Background(), "n", "k", func(context.Context) error { d.note("Do"); return nil })
 		}()
@@ -143,7 +141,6 @@ func TestB1ABatchIsTheUnbrokenRunBehindItsLeader(t *testing.T) {
 		all = append(all, other.come(t.Context(), 5, 6)...)
 		all = append(all, d.comes(t.Context(), 7))
 		release()
-		synctest.Wait()
 		require.True(t, served(all...))
 		require.Equal(t, []string{"[1 2 3]", "Do", "[4]", "[7]"}, d.noted())
 		require.Equal(t, []string{"[5 6]"}, other.noted())
@@ -208,12 +205,8 @@ func TestB3WithWaitEndsBeforeTheRideAndNotInIt(t *testing.T) {
 func TestB3CloseLetsABatchFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)
-		release := hold(t, l, "n", "k")
-		d := newDesk(l, doublingSlowly(time.Second),
-			wllock.WithMaxBatch(2))
-		all := d.come(t.Context(), 1, 3)
+		_, all, release := line(t, l, 3, doublingSlowly(time.Second), wllock.WithMaxBatch(2))
 		release()
-		synctest.Wait()
 		require.NoError(t, l.Close(t.Context()))
 		synctest.Wait()
 		require.True(t, served(all[:2]...))
@@ -226,13 +219,9 @@ func TestB3CloseWithoutTimeEndsABatch(t *testing.T) {
 	for what, cause := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
 		bubble(t, what, func(t *testing.T) {
 			l, _ := newLocker(t)
-			release := hold(t, l, "n", "k")
-			d := newDesk(l, func(ctx context.Context, _ batch) error { <-ctx.Done(); return cause(ctx) })
-			all := d.come(t.Context(), 1, 3)
+			_, all, release := line(t, l, 3, func(ctx context.Context, _ batch) error { <-ctx.Done(); return cause(ctx) })
 			release()
-			ended := ended(t)
-			synctest.Wait()
-			require.ErrorIs(t, l.Close(ended), context.Canceled)
+			require.ErrorIs(t, l.Close(ended(t)), context.Canceled)
 			synctest.Wait()
 			for _, c := range all {
 				require.True(t, c.back.Load())
@@ -245,17 +234,14 @@ func TestB3CloseWithoutTimeEndsABatch(t *testing.T) {
 func TestB4ABatchIsOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t)
-		release := hold(t, l, "n", "k")
-		d := newDesk(l, func(ctx context.Context, b batch) error {
+		d, all, release := line(t, l, 5, func(ctx context.Context, b batch) error {
 			s := l.Stats().Names["n"]
 			require.EqualValues(t, 1, s.Held)
 			require.EqualValues(t, 5-b[len(b)-1].Arg, s.Waiting)
 			require.Equal(t, len(b), l.Locks(1)[0].Batch)
 			return doubling(ctx, b)
 		}, wllock.WithMaxBatch(3))
-		all := d.come(t.Context(), 1, 5)
 		release()
-		synctest.Wait()
 		require.True(t, served(all...))
 		require.Equal(t, []string{"[1 2 3]", "[4 5]"}, d.noted())
 		require.Less(t, d.fences[0], d.fences[1])
@@ -274,9 +260,7 @@ func TestB4OneLockTimeMaxForABatch(t *testing.T) {
 	} {
 		bubble(t, what, func(t *testing.T) {
 			l, _ := newLocker(t)
-			release := hold(t, l, "n", "k")
-			d := newDesk(l, func(ctx context.Context, b batch) error { <-ctx.Done(); return own(ctx, b) }, wllock.WithLockTimeMax(2*ttl))
-			all := d.come(t.Context(), 1, 3)
+			_, all, release := line(t, l, 3, func(ctx context.Context, b batch) error { <-ctx.Done(); return own(ctx, b) }, wllock.WithLockTimeMax(2*ttl))
 			release()
 			time.Sleep(2 * ttl)
 			synctest.Wait()
@@ -306,8 +290,7 @@ func TestB5RidersCountAsHandoffs(t *testing.T) {
 			l, b := newLocker(t, wllock.WithMaxHandoffs(handoffs))
 			rival := lockerOn(t, b)
 			release := hold(t, lockerOn(t, b), "n", "k")
-			d := newDesk(l, doublingSlowly(time.Millisecond),
-				wllock.WithMaxBatch(4))
+			d := newDesk(l, doublingSlowly(time.Millisecond), wllock.WithMaxBatch(4))
 			all := d.come(t.Context(), 1, 12)
 			go func() {
 				_ = rival.Do(context.Background(), "n", "k", func(context.Context) error { d.note("other"); return nil })
@@ -324,19 +307,15 @@ func TestB5RidersCountAsHandoffs(t *testing.T) {
 func TestB6ThePaceIsNotedPerCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLocker(t, wllock.WithThreshold(10))
-		release := hold(t, l, "n", "k")
-		d := newDesk(l, doublingSlowly(100*time.Millisecond))
 		for range 20 { // the turn of the blocker counts for less and less
-			all := d.come(t.Context(), 1, 10)
+			_, all, release := line(t, l, 10, doublingSlowly(100*time.Millisecond))
 			release()
 			time.Sleep(200 * time.Millisecond)
 			require.True(t, served(all...))
-			release = hold(t, l, "n", "k")
 		}
 		require.InDelta(t, 10*time.Millisecond, l.Stats().Names["n"].TurnTime, float64(2*time.Millisecond))
-		all := d.come(t.Context(), 1, 11)
-		e, _ := all[10].err.(*wllock.Error)
-		require.InDelta(t, 110*time.Millisecond, e.RetryAfter, float64(20*time.Millisecond))
+		_, all, release := line(t, l, 11, doubling)
+		require.InDelta(t, 110*time.Millisecond, asError(t, all[10].err).RetryAfter, float64(20*time.Millisecond))
 		release()
 	})
 }
@@ -379,4 +358,15 @@ func TestB6ShedHopelessKnowsOfBatches(t *testing.T) {
 		require.LessOrEqual(t, 100*refused[0].Load(), probes[0].Load())
 		require.GreaterOrEqual(t, 4*refused[1].Load(), probes[1].Load())
 	})
+}
+
+// line is a batch guard with the callers 1 to n, who wait until release, which returns when all that could happen has.
+func line(t *testing.T, l *wllock.Locker, n int, work func(context.Context, batch) error, opts ...wllock.CallOption) (
+	d *desk, all []*customer, release func()) {
+	leave := hold(t, l, "n", "k")
+	d = newDesk(l, work, opts...)
+	return d, d.come(t.Context(), 1, n), func() {
+		leave()
+		synctest.Wait()
+	}
 }

@@ -104,27 +104,25 @@ func TestContextOfAHoldFollowsTheCallersWhereverItIsPassed(t *testing.T) {
 // TestPollingDoneSeesTheCallersEnd: once, a channel made after the caller's end was closed a moment later, and each poll
 // made another one.
 func TestPollingDoneSeesTheCallersEnd(t *testing.T) {
-	l, _ := newLocker(t)
 	for _, asked := range []bool{false, true} {
-		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, l.Do(ctx, "n", "a", func(ctx context.Context) error {
-			return l.Do(ctx, "n", "b", func(ctx context.Context) error {
+		synctest.Test(t, func(t *testing.T) {
+			l, _ := newLocker(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			require.NoError(t, do(ctx, l, keys("a"), l.Guard("n", "b", func(ctx context.Context) error {
 				if asked {
 					_ = ctx.Done()
 				}
 				cancel()
 				require.ErrorIs(t, ctx.Err(), context.Canceled)
-				require.Eventually(t, func() bool {
-					select {
-					case <-ctx.Done():
-						return true
-					default:
-						return false
-					}
-				}, 5*time.Second, 100*time.Microsecond)
+				synctest.Wait()
+				select {
+				case <-ctx.Done():
+				default:
+					t.Error("a poll does not see it")
+				}
 				return nil
-			})
-		}))
+			})))
+		})
 	}
 }
 

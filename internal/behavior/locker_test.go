@@ -68,22 +68,6 @@ func TestCloseReleasesLingeringLeases(t *testing.T) {
 	})
 }
 
-func TestLingerServesTheNextAndYieldsToAnotherInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithLinger(time.Hour))
-		other := lockerOn(t, b)
-		require.NoError(t, l.Do(t.Context(), "n", "k", nothing))
-		time.Sleep(10 * ttl)
-		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-			require.True(t, heldIn(ctx).Handoff())
-			return nil
-		}))
-		begin := time.Now()
-		require.NoError(t, other.Do(t.Context(), "n", "k", nothing))
-		require.Zero(t, time.Since(begin))
-	})
-}
-
 func TestCloseClosesOnlyAnOwnedBackend(t *testing.T) {
 	b := memlock.New()
 	l, err := wllock.New("test", b)
@@ -253,34 +237,24 @@ func TestHealthFollowsTheBackend(t *testing.T) {
 	})
 }
 
-func TestStatsCount(t *testing.T) {
+func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
+		l, _ := newLocker(t, wllock.WithThreshold(7), wllock.WithName("own", wllock.WithCallThreshold(3)))
 		release := hold(t, l, "n", "k")
-		go func() { _ = l.Do(context.Background(), "n", "k", nothing) }()
-		synctest.Wait()
-		s := l.Stats()
-		require.EqualValues(t, 1, s.Names["n"].Held)
-		require.EqualValues(t, 1, s.Names["n"].Waiting)
+		next := started(l, keys("k"), nothing)
+		n := l.Stats().Names["n"]
+		require.Equal(t, []int64{1, 1}, []int64{n.Held, n.Waiting})
 		release()
-		synctest.Wait()
-		s = l.Stats()
+		require.NoError(t, <-next)
+		require.NoError(t, l.Do(t.Context(), "own", "k", nothing))
+		s := l.Stats()
 		require.Zero(t, s.Total.Held)
 		require.Zero(t, s.Total.Waiting)
-		require.EqualValues(t, 2, s.Total.Acquired)
+		require.EqualValues(t, 3, s.Total.Acquired)
 		require.EqualValues(t, 1, s.Total.Handoffs)
+		require.Equal(t, []int{7, 3, 0}, []int{s.Names["n"].Threshold, s.Names["own"].Threshold, s.Total.Threshold})
+		require.NoError(t, l.SetThreshold("n", wllock.Unlimited))
+		require.Equal(t, wllock.Unlimited, l.Stats().Names["n"].Threshold)
+		require.Equal(t, "test", l.System())
 	})
-}
-
-func TestStatsHaveTheThresholds(t *testing.T) {
-	l, _ := newLocker(t, wllock.WithThreshold(7), wllock.WithName("own", wllock.WithCallThreshold(3)))
-	for _, name := range []string{"n", "own"} {
-		require.NoError(t, l.Do(t.Context(), name, "k", nothing))
-	}
-	require.Equal(t, 7, l.Stats().Names["n"].Threshold)
-	require.Equal(t, 3, l.Stats().Names["own"].Threshold)
-	require.Zero(t, l.Stats().Total.Threshold)
-	require.NoError(t, l.SetThreshold("n", wllock.Unlimited))
-	require.Equal(t, wllock.Unlimited, l.Stats().Names["n"].Threshold)
-	require.Equal(t, "test", l.System())
 }

@@ -62,23 +62,6 @@ func TestPermitsAreFirstComeFirstServed(t *testing.T) { // rules L1 and P2
 	})
 }
 
-// A lease that has served its budget goes to the one who came first of all, wherever that is.
-func TestPermitsChangeInstances(t *testing.T) { // rules T2 and P2
-	synctest.Test(t, func(t *testing.T) {
-		b, two := memlock.New(), wllock.Permits(2)
-		l, other := lockerOn(t, b, wllock.WithMaxHandoffs(1)), lockerOn(t, b)
-		held, elsewhere, line := several(t, 2, l, two), comes(t, other, two), several(t, 2, l, two)
-		leaves(held[0])
-		require.Equal(t, []string{"waiting", "in", "waiting"}, are(elsewhere, line[0], line[1]), "a hand-off")
-		leaves(line[0])
-		require.Equal(t, []string{"in", "waiting"}, are(elsewhere, line[1]), "one was all")
-		leaves(held[1])
-		require.Equal(t, "in", line[1].state())
-		leaves(elsewhere, line[1])
-		nothingLeft(t, b, l, other)
-	})
-}
-
 func TestFewerPermitsAdmitNobodyUntilBelow(t *testing.T) { // rules P1 and P2
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
@@ -112,25 +95,6 @@ func TestPlaceOfAnotherLimitIsNotInherited(t *testing.T) { // rules T3 and P1
 		require.Equal(t, []string{"canceled", "waiting"}, are(waits, one))
 		leaves(held[1], one)
 		nothingLeft(t, b, l, other)
-	})
-}
-
-func TestReadersAndPermits(t *testing.T) { // rule P1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		readers := []*guest{comes(t, l, wllock.Shared()), comes(t, l, wllock.Shared())}
-		permit := comes(t, l, wllock.Permits(2))
-		require.Equal(t, []string{"in", "in", "in"}, are(readers[0], readers[1], permit), "readers of an instance count as one")
-		late := comes(t, l, wllock.Permits(2))
-		leaves(readers[0])
-		require.Equal(t, "waiting", late.state())
-		leaves(readers[1])
-		require.Equal(t, "in", late.state())
-		reader := comes(t, l, wllock.Shared())
-		require.Equal(t, "in", reader.state(), "it has no limit")
-		require.Equal(t, "held", comes(t, l, wllock.Permits(3), wllock.NoWait()).state())
-		leaves(reader, late, permit)
-		nothingLeft(t, b, l)
 	})
 }
 
