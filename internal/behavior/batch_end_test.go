@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,57 +15,6 @@ import (
 
 	"github.com/wllock/wllock"
 )
-
-// doublingSlowly is work that takes d of the clock, and does not end sooner.
-func doublingSlowly(d time.Duration) func(context.Context, batch) error {
-	return func(ctx context.Context, b batch) error { time.Sleep(d); return doubling(ctx, b) }
-}
-
-func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
-	for leaver, what := range []string{"leader", "rider", "last rider"} {
-		bubble(t, what, func(t *testing.T) {
-			l, _ := newLocker(t)
-			release := hold(t, l, "n", "k")
-			d := newDesk(l, doublingSlowly(time.Second))
-			impatient, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("impatient"))
-			defer cancel()
-			callers := []context.Context{t.Context(), t.Context(), t.Context()}
-			callers[leaver] = impatient
-			var all []*customer
-			for i, ctx := range callers {
-				all = append(all, d.comes(ctx, i+1))
-			}
-			time.Sleep(10 * time.Millisecond)
-			release()
-			time.Sleep(40 * time.Millisecond)
-			synctest.Wait()
-			left := all[leaver]
-			require.NoError(t, ranWith(left, context.DeadlineExceeded))
-			require.EqualError(t, left.err, "wllock: batch \"test:n:k\": context deadline exceeded; impatient")
-			require.Equal(t, "batch", asError(t, left.err).Op)
-			require.Equal(t, 10*time.Millisecond, asError(t, left.err).Waited)
-			time.Sleep(time.Second)
-			require.True(t, served(slices.Delete(all, leaver, leaver+1)...))
-			require.Equal(t, []string{"[1 2 3]"}, d.noted(), "the item of a caller that has left is carried out")
-		})
-	}
-}
-
-// A caller that comes back from a batch finds the lock free.
-func TestB7TheTurnIsPassedOnBeforeTheCallersAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t)
-		d := newDesk(l, doubling, wllock.NoWait())
-		for range 100 {
-			_, err := d.call(t.Context(), 1)
-			require.NoError(t, err)
-		}
-		d = newDesk(l, func(context.Context, batch) error { panic("boom") }, wllock.NoWait())
-		for arg := range 100 {
-			require.NotNil(t, d.comes(t.Context(), arg).panicked)
-		}
-	})
-}
 
 type ownKey struct{}
 
@@ -187,17 +135,6 @@ func TestB8InsideTheCallersOwnLocks(t *testing.T) {
 			return nil
 		}))
 	})
-}
-
-// batchOf runs one batch of the arguments from 1 to n.
-func batchOf(t *testing.T, n int, work func(context.Context, batch) error) []*customer {
-	t.Helper()
-	l, _ := newLocker(t)
-	d, all, release := line(t, l, n, work)
-	release()
-	require.Len(t, d.noted(), 1)
-	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the lock is free")
-	return all
 }
 
 func TestB9ErrorsOfOneAndOfAll(t *testing.T) {

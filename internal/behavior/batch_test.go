@@ -3,7 +3,7 @@ package behavior
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,119 +14,6 @@ import (
 
 	"github.com/wllock/wllock"
 )
-
-type (
-	item  = wllock.Item[int, int]
-	batch = []*item
-)
-
-// doubling answers each item with twice its argument.
-func doubling(_ context.Context, b batch) error {
-	for _, i := range b {
-		i.Result = 2 * i.Arg
-	}
-	return nil
-}
-
-// desk is a batch guard for the key n:k that notes which batches it has run, and asks work.
-type desk struct {
-	call func(context.Context, int) (int, error)
-	work func(context.Context, batch) error
-
-	mu      sync.Mutex
-	batches []string // the arguments of each
-	fences  []uint64
-}
-
-func newDesk(l *wllock.Locker, work func(context.Context, batch) error, opts ...wllock.CallOption) *desk {
-	d := &desk{work: work}
-	d.call = wllock.WrapBatch(l, "n", func(int) string { return "k" }, d.run, opts...)
-	return d
-}
-
-func (d *desk) run(ctx context.Context, b batch) error {
-	var args []int
-	for _, i := range b {
-		args = append(args, i.Arg)
-	}
-	d.note(fmt.Sprint(args))
-	d.mu.Lock()
-	d.fences = append(d.fences, heldIn(ctx).Fence())
-	d.mu.Unlock()
-	return d.work(ctx, b)
-}
-
-func (d *desk) note(what string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.batches = append(d.batches, what)
-}
-
-func (d *desk) noted() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.batches
-}
-
-// customer is a caller of a batch guard on its own goroutine.
-type customer struct {
-	arg, result int
-	err         error
-	panicked    any
-	back        atomic.Bool // the call has returned, or panicked
-	gone        atomic.Bool // the goroutine has ended; without back, by Goexit
-}
-
-// comes lets one caller begin, in a synctest bubble, and returns when it waits or is back.
-func (d *desk) comes(ctx context.Context, arg int) *customer {
-	c := &customer{arg: arg}
-	go func() {
-		defer c.gone.Store(true)
-		defer func() {
-			if c.panicked = recover(); c.panicked != nil {
-				c.back.Store(true)
-			}
-		}()
-		c.result, c.err = d.call(ctx, arg)
-		c.back.Store(true)
-	}()
-	synctest.Wait()
-	return c
-}
-
-// come lets callers with the arguments from to to begin, one after the other.
-func (d *desk) come(ctx context.Context, from, to int) (all []*customer) {
-	for arg := from; arg <= to; arg++ {
-		all = append(all, d.comes(ctx, arg))
-	}
-	return all
-}
-
-// served reports whether each caller has got its own result.
-func served(all ...*customer) bool {
-	synctest.Wait()
-	for _, c := range all {
-		if !c.back.Load() || c.err != nil || c.panicked != nil || c.result != 2*c.arg {
-			return false
-		}
-	}
-	return true
-}
-
-// ranWith returns the error of a caller whose batch has begun, or nil.
-func ranWith(c *customer, want error) error {
-	synctest.Wait()
-	e, ok := errors.AsType[*wllock.Error](c.err)
-	switch {
-	case !c.back.Load():
-		return errors.New("not back")
-	case !ok || !e.Ran || !errors.Is(c.err, want):
-		return fmt.Errorf("%v; want %v, with Ran", c.err, want)
-	case c.result != 0:
-		return fmt.Errorf("result %d", c.result)
-	}
-	return nil
-}
 
 func TestB1ABatchIsTheUnbrokenRunBehindItsLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -360,13 +247,48 @@ func TestB6ShedHopelessKnowsOfBatches(t *testing.T) {
 	})
 }
 
-// line is a batch guard with the callers 1 to n, who wait until release, which returns when all that could happen has.
-func line(t *testing.T, l *wllock.Locker, n int, work func(context.Context, batch) error, opts ...wllock.CallOption) (
-	d *desk, all []*customer, release func()) {
-	leave := hold(t, l, "n", "k")
-	d = newDesk(l, work, opts...)
-	return d, d.come(t.Context(), 1, n), func() {
-		leave()
-		synctest.Wait()
+func TestB7EveryCallerCanLeaveItsBatch(t *testing.T) {
+	for leaver, what := range []string{"leader", "rider", "last rider"} {
+		bubble(t, what, func(t *testing.T) {
+			l, _ := newLocker(t)
+			release := hold(t, l, "n", "k")
+			d := newDesk(l, doublingSlowly(time.Second))
+			impatient, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("impatient"))
+			defer cancel()
+			callers := []context.Context{t.Context(), t.Context(), t.Context()}
+			callers[leaver] = impatient
+			var all []*customer
+			for i, ctx := range callers {
+				all = append(all, d.comes(ctx, i+1))
+			}
+			time.Sleep(10 * time.Millisecond)
+			release()
+			time.Sleep(40 * time.Millisecond)
+			synctest.Wait()
+			left := all[leaver]
+			require.NoError(t, ranWith(left, context.DeadlineExceeded))
+			require.EqualError(t, left.err, "wllock: batch \"test:n:k\": context deadline exceeded; impatient")
+			require.Equal(t, "batch", asError(t, left.err).Op)
+			require.Equal(t, 10*time.Millisecond, asError(t, left.err).Waited)
+			time.Sleep(time.Second)
+			require.True(t, served(slices.Delete(all, leaver, leaver+1)...))
+			require.Equal(t, []string{"[1 2 3]"}, d.noted(), "the item of a caller that has left is carried out")
+		})
 	}
+}
+
+// A caller that comes back from a batch finds the lock free.
+func TestB7TheTurnIsPassedOnBeforeTheCallersAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		d := newDesk(l, doubling, wllock.NoWait())
+		for range 100 {
+			_, err := d.call(t.Context(), 1)
+			require.NoError(t, err)
+		}
+		d = newDesk(l, func(context.Context, batch) error { panic("boom") }, wllock.NoWait())
+		for arg := range 100 {
+			require.NotNil(t, d.comes(t.Context(), arg).panicked)
+		}
+	})
 }

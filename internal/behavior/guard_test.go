@@ -334,3 +334,49 @@ func TestNestedAcquireIsPartOfTheHold(t *testing.T) {
 	}))
 	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
 }
+
+type valueKey struct{}
+
+// A goroutine for each hold whose function has asked for Done would stay until the hold is collected.
+func TestContextInsideAnotherHoldsNeedsNoGoroutine(t *testing.T) {
+	asksForDone := func(ctx context.Context) error { _ = ctx.Done(); return nil }
+	for name, inner := range map[string]func(l *wllock.Locker, ctx context.Context) error{
+		"Do, with a value between": func(l *wllock.Locker, ctx context.Context) error {
+			return l.Do(context.WithValue(ctx, valueKey{}, 1), "n", "c", asksForDone)
+		},
+		"DoAll with a key of the outer one": func(l *wllock.Locker, ctx context.Context) error {
+			return l.DoAll(ctx, keys("a", "c"), asksForDone)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := newLocker(t)
+			require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+				before := runtime.NumGoroutine()
+				for range 500 {
+					require.NoError(t, inner(l, ctx))
+				}
+				require.Eventually(t, func() bool { return runtime.NumGoroutine() < before+100 }, time.Minute, time.Millisecond,
+					"they stay; those of contexts that have ended only take a moment")
+				return nil
+			}))
+		})
+	}
+}
+
+func TestContextInsideAnotherHoldsEndsWithThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		lostAfter(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+			return l.Do(context.WithValue(ctx, valueKey{}, 1), "n", "c", func(ctx context.Context) error {
+				return l.DoAll(ctx, keys("b", "d"), func(ctx context.Context) error {
+					_ = ctx.Done()
+					b.Expire("test:n:a")
+					<-ctx.Done()
+					require.ErrorIs(t, ctx.Err(), context.Canceled)
+					require.ErrorIs(t, context.Cause(ctx), wllock.ErrLeaseLost)
+					return nil
+				})
+			})
+		}))
+	})
+}

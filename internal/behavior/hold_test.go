@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -289,5 +290,93 @@ func TestRefusalOfANestedGuardDoesNotHideTheLoss(t *testing.T) {
 		})
 		lostAfter(t, err)
 		require.ErrorContains(t, err, `hold "test:n:k": lease lost`)
+	})
+}
+
+// TestContextOfAHoldFollowsTheCallersWhereverItIsPassed: also after the function has returned, and through a value
+// context, which package context follows by the channel alone.
+func TestContextOfAHoldFollowsTheCallersWhereverItIsPassed(t *testing.T) {
+	type key struct{}
+	for name, derive := range map[string]func(context.Context) context.Context{
+		"direct": func(ctx context.Context) context.Context { return ctx },
+		"value":  func(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := newLocker(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			var started, itself context.Context
+			require.NoError(t, l.Do(ctx, "n", "k", func(ctx context.Context) error {
+				itself = ctx
+				var stop context.CancelFunc
+				started, stop = context.WithCancel(derive(ctx))
+				t.Cleanup(stop)
+				return nil
+			}))
+			done := itself.Done()
+			runtime.GC()
+			cancel()
+			for _, c := range []<-chan struct{}{started.Done(), done, itself.Done()} {
+				select {
+				case <-c:
+				case <-time.After(5 * time.Second):
+					t.Fatal("the caller's context has ended, and this one has not")
+				}
+			}
+		})
+	}
+}
+
+// TestPollingDoneSeesTheCallersEnd: once, a channel made after the caller's end was closed a moment later, and each poll
+// made another one.
+func TestPollingDoneSeesTheCallersEnd(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, _ := newLocker(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			require.NoError(t, do(ctx, l, keys("a"), l.Guard("n", "b", func(ctx context.Context) error {
+				if asked {
+					_ = ctx.Done()
+				}
+				cancel()
+				require.ErrorIs(t, ctx.Err(), context.Canceled)
+				synctest.Wait()
+				select {
+				case <-ctx.Done():
+				default:
+					t.Error("a poll does not see it")
+				}
+				return nil
+			})))
+		})
+	}
+}
+
+func TestHoldContextFollowsTheCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newLocker(t)
+		type key struct{}
+		why := errors.New("client went away")
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, 1))
+		deadline, stop := context.WithTimeout(ctx, time.Hour)
+		defer stop()
+		require.NoError(t, l.Do(deadline, "n", "k", func(ctx context.Context) error {
+			require.Equal(t, 1, ctx.Value(key{}))
+			at, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.Equal(t, time.Hour, time.Until(at))
+			derived, stop := context.WithCancel(ctx)
+			defer stop()
+			after := make(chan struct{})
+			context.AfterFunc(ctx, func() { close(after) })
+			done := ctx.Done()
+			cancel(why)
+			<-done
+			<-after
+			<-derived.Done()
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), why)
+			require.ErrorIs(t, context.Cause(derived), why)
+			return nil
+		}))
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/testscope"
+	"github.com/wllock/wllock/wllocktest"
 )
 
 func TestCloseSendsWaitersAwayAndLetsHoldersFinish(t *testing.T) {
@@ -237,24 +241,139 @@ func TestHealthFollowsTheBackend(t *testing.T) {
 	})
 }
 
-func TestStats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLocker(t, wllock.WithThreshold(7), wllock.WithName("own", wllock.WithCallThreshold(3)))
-		release := hold(t, l, "n", "k")
-		next := started(l, keys("k"), nothing)
-		n := l.Stats().Names["n"]
-		require.Equal(t, []int64{1, 1}, []int64{n.Held, n.Waiting})
-		release()
-		require.NoError(t, <-next)
-		require.NoError(t, l.Do(t.Context(), "own", "k", nothing))
-		s := l.Stats()
-		require.Zero(t, s.Total.Held)
-		require.Zero(t, s.Total.Waiting)
-		require.EqualValues(t, 3, s.Total.Acquired)
-		require.EqualValues(t, 1, s.Total.Handoffs)
-		require.Equal(t, []int{7, 3, 0}, []int{s.Names["n"].Threshold, s.Names["own"].Threshold, s.Total.Threshold})
-		require.NoError(t, l.SetThreshold("n", wllock.Unlimited))
-		require.Equal(t, wllock.Unlimited, l.Stats().Names["n"].Threshold)
-		require.Equal(t, "test", l.System())
-	})
+// memory is what a process keeps: goroutines, and objects.
+func memory() (goroutines int, objects uint64) {
+	synctest.Wait()
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return runtime.NumGoroutine(), m.HeapObjects
+}
+
+// The backend is silent while calls of all kinds come: neither goroutines nor objects grow with the time, and nothing is left when it
+// answers again.
+func TestALongSilenceCostsNoMemory(t *testing.T) {
+	silence := testscope.Scale(5*time.Minute, time.Hour)
+	for name, policy := range map[string]wllock.Outage{"closed": wllock.FailClosed, "local": wllock.LocalOnly} {
+		bubble(t, name, func(t *testing.T) {
+			opts := []wllock.Option{wllock.WithLeaseTTL(5 * time.Second), wllock.WithLinger(time.Second), wllock.WithOutage(policy)}
+			l, faults := wllocktest.NewWithFaults(t, opts...)
+			other := faults.Process(opts...)
+			stop := underLoad(t.Context(), l, other)
+			defer stop()
+			stays := func(goroutines int, objects uint64) {
+				t.Helper()
+				g, o := memory()
+				require.LessOrEqual(t, g, goroutines+64, "the runtime counts up to 33 too many while it puts ended ones aside")
+				require.LessOrEqual(t, o, objects+5000, "one for each third call")
+			}
+			time.Sleep(30 * time.Second)
+			calm, least := memory()
+			faults.Hang()
+			time.Sleep(time.Minute)
+			goroutines, objects := memory()
+			for range 4 {
+				time.Sleep(silence / 4)
+				stays(goroutines, objects)
+			}
+			faults.Heal()
+			time.Sleep(30 * time.Second)
+			stays(calm, least)
+			stop()
+			time.Sleep(time.Minute)
+			require.Empty(t, l.Locks(1))
+			require.Zero(t, l.Stats().Total.Held+l.Stats().Total.Waiting)
+		})
+	}
+}
+
+// underLoad makes calls of ten kinds until stop is called.
+func underLoad(ctx context.Context, l, other *wllock.Locker) (stop func()) {
+	var stopped atomic.Bool
+	var all sync.WaitGroup
+	batch := wllock.WrapBatch(l, "n", func(int) string { return "b" }, doubling, wllock.WithWait(2*time.Second))
+	for _, call := range []func(i int){
+		func(int) { _ = l.Do(ctx, "n", "a", nothing, wllock.WithWait(10*time.Second)) },
+		func(int) { _ = other.Do(ctx, "n", "a", nothing, wllock.WithWait(2*time.Second)) },
+		func(i int) { _ = l.Do(ctx, "n", strconv.Itoa(i), nothing, wllock.WithWait(time.Second)) },
+		func(int) { _ = l.Do(ctx, "n", "p", nothing, wllock.Permits(2), wllock.NoWait()) },
+		func(int) { _ = l.Do(ctx, "n", "p", nothing, wllock.Permits(2), wllock.WithWait(8*time.Second)) },
+		func(int) { _ = l.Do(ctx, "n", "s", nothing, wllock.Shared(), wllock.WithWait(3*time.Second)) },
+		func(int) {
+			_ = l.Do(ctx, "n", "h", nothing, wllock.WithHoldAtLeast(time.Second), wllock.WithWait(3*time.Second))
+		},
+		func(int) { _ = l.DoAll(ctx, keys("c", "d"), nothing, wllock.WithWait(2*time.Second)) },
+		func(i int) { _, _ = batch(ctx, i) },
+		func(int) {
+			term, cancel := context.WithTimeout(ctx, 7*time.Second)
+			defer cancel()
+			_ = l.Lead(term, "n", "l", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		},
+	} {
+		all.Go(func() {
+			for i := 0; !stopped.Load(); i++ {
+				call(i)
+				time.Sleep(97 * time.Millisecond)
+			}
+		})
+	}
+	return func() {
+		stopped.Store(true)
+		all.Wait()
+	}
+}
+
+// watched is a context that counts its AfterFuncs.
+type watched struct {
+	context.Context
+	mu      sync.Mutex
+	watches int
+}
+
+func (w *watched) count(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watches += n
+	return w.watches
+}
+
+// Done differs from the standard context's, so that package context uses AfterFunc.
+func (w *watched) Done() <-chan struct{} { return w.Context.Done() }
+func (w *watched) Value(key any) any     { return nil }
+
+func (w *watched) AfterFunc(f func()) func() bool {
+	w.count(1)
+	stop := context.AfterFunc(w.Context, f)
+	return func() bool { w.count(-1); return stop() }
+}
+
+func TestHoldLeavesNothingInTheCallersContext(t *testing.T) {
+	l, _ := newLocker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	parent := &watched{Context: ctx}
+	var derived context.Context
+	var stop context.CancelFunc
+	require.NoError(t, l.Do(parent, "n", "k", func(ctx context.Context) error {
+		require.Zero(t, parent.count(0), "nobody has asked for Done")
+		_ = ctx.Done()
+		require.Equal(t, 1, parent.count(0))
+		return nil
+	}))
+	unwatched := func() bool { // once the hold's memory is free
+		runtime.GC()
+		return parent.count(0) == 0
+	}
+	require.Eventually(t, unwatched, 5*time.Second, time.Millisecond)
+
+	require.NoError(t, l.Do(parent, "n", "k", func(ctx context.Context) error {
+		derived, stop = context.WithCancel(ctx)
+		return nil
+	}))
+	require.Equal(t, 1, parent.count(0), "a derived context is in use")
+	require.NoError(t, derived.Err())
+	stop()
+	derived, stop = nil, nil
+	require.Eventually(t, unwatched, 5*time.Second, time.Millisecond)
 }

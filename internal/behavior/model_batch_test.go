@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
@@ -207,4 +209,95 @@ func (s *modelShop) commit(fence uint64, batch modelBatch) error {
 		}
 	}
 	return nil
+}
+
+// TestStaysInAnyOrder lets processes that die, are closed and are cut off from the backend call with and without WithHoldAtLeast.
+func TestStaysInAnyOrder(t *testing.T) { // rules N1 to N3
+	episodes(t, testscope.Scale(30, 2000), func(m *model) { (&stayModel{model: m, until: time.Now()}).run() }, "stays")
+}
+
+type stayModel struct {
+	*model
+	until time.Time // nobody may be inside before
+}
+
+// run has processes, one after the other in three lines, make calls for a minute.
+func (m *stayModel) run() {
+	end := time.Now().Add(time.Minute)
+	for range 3 {
+		m.calls.Go(func() {
+			for time.Now().Before(end) {
+				m.process(end)
+			}
+		})
+	}
+	for time.Now().Before(end) {
+		time.Sleep(m.upTo(10 * time.Second))
+		m.back.Partition(true)
+		time.Sleep(m.upTo(2 * ttl))
+		m.back.Partition(false)
+	}
+	m.calls.Wait()
+	time.Sleep(time.Minute)
+	require.NoError(m.t, lockerOn(m.t, m.back).Do(m.t.Context(), "n", "k", nothing, wllock.NoWait()), "free in the end")
+}
+
+// process makes calls until it dies, or is closed.
+func (m *stayModel) process(end time.Time) {
+	b := &mortal{Backend: m.back}
+	l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
+	require.NoError(m.t, err)
+	ctx, exit := context.WithTimeout(m.t.Context(), min(m.upTo(20*time.Second), time.Until(end)+1))
+	defer exit()
+	var calls sync.WaitGroup
+	for range 2 {
+		calls.Go(func() {
+			for ctx.Err() == nil {
+				m.call(ctx, l)
+				time.Sleep(m.upTo(time.Second))
+			}
+		})
+	}
+	<-ctx.Done()
+	if m.intn(2) == 0 {
+		b.die()
+	}
+	assert.NoError(m.t, l.Close(context.Background()))
+	calls.Wait()
+}
+
+// call makes a call that lasts for a while, maybe with a guard inside, and notes until when nobody may be inside.
+func (m *stayModel) call(ctx context.Context, l *wllock.Locker) {
+	least, most := time.Duration(0), []time.Duration{0, time.Second, 10 * time.Second}[m.intn(3)]
+	opts := []wllock.CallOption{wllock.WithLockTimeMax(most), wllock.WithWait(m.upTo(5 * time.Second))}
+	if m.intn(3) > 0 {
+		least = m.upTo(4 * time.Second)
+		opts = append(opts, wllock.WithHoldAtLeast(least))
+	}
+	if m.intn(2) == 0 {
+		opts = append(opts, wllock.NoWait())
+	}
+	_ = l.Do(ctx, "n", "k", func(in context.Context) error {
+		m.enter(least)
+		if m.intn(4) == 0 {
+			_ = l.Do(in, "n", "k", nothing, opts...)
+		}
+		select {
+		case <-in.Done():
+		case <-time.After(m.upTo(2*time.Second) * time.Duration(m.intn(2))):
+		}
+		return nil
+	}, opts...)
+}
+
+// enter checks that nobody is inside before the time has passed that the one before asked for.
+func (m *stayModel) enter(least time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	assert.False(m.t, now.Before(m.until), "inside %v too early", m.until.Sub(now))
+	m.until = now.Add(least)
+	if least > 0 {
+		m.counts["stays"]++
+	}
 }

@@ -2,13 +2,13 @@ package behavior
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
@@ -109,93 +109,210 @@ func (m *model) run(most int, next func(step int) (call func()), after func()) {
 	}
 }
 
-// TestStaysInAnyOrder lets processes that die, are closed and are cut off from the backend call with and without WithHoldAtLeast.
-func TestStaysInAnyOrder(t *testing.T) { // rules N1 to N3
-	episodes(t, testscope.Scale(30, 2000), func(m *model) { (&stayModel{model: m, until: time.Now()}).run() }, "stays")
+// Permits, exclusive callers among them, with NoWait, and an n that changes. Episodes come in three kinds: calm ones check everything,
+// in those with a changing n the largest bounds how many are inside, and when leases are lost nobody is counted.
+func TestModelOfPermits(t *testing.T) { // rules P1, P4 and L1
+	episodes(t, testscope.Scale(30, 10_000), func(m *model) { newPermitModel(m).run() },
+		"in", "exclusive", "full", "refused", "held", "lost", "panicked", "handed on")
 }
 
-type stayModel struct {
+type permitModel struct {
 	*model
-	until time.Time // nobody may be inside before
+	changing bool // n changes
+
+	n       int // now
+	largest int // of all callers
+	inside  map[*permitCall]bool
+	waiting map[*permitCall]bool
+	fences  map[uint64]bool
+	last    uint64 // fence of the last exclusive caller
+	highest uint64 // of all fences
 }
 
-// run has processes, one after the other in three lines, make calls for a minute.
-func (m *stayModel) run() {
-	end := time.Now().Add(time.Minute)
+// permitCall is one call.
+type permitCall struct {
+	at        *wllock.Locker
+	step      int
+	exclusive bool
+	overtaken int // by later callers of its instance; guarded by model.mu
+	gone      bool
+	held      *wllock.Held
+}
+
+func newPermitModel(of *model) *permitModel {
+	m := &permitModel{model: of, inside: map[*permitCall]bool{}, waiting: map[*permitCall]bool{}, fences: map[uint64]bool{}}
+	m.losing, m.changing = m.episode%3 == 1, m.episode%3 == 2
+	m.n = 1 + m.intn(6)
+	m.largest = m.n
+	handoffs := wllock.WithMaxHandoffs(m.intn(10))
 	for range 3 {
-		m.calls.Go(func() {
-			for time.Now().Before(end) {
-				m.process(end)
-			}
-		})
+		m.lockers = append(m.lockers, lockerOn(m.t, m.back, handoffs, wllock.WithMaxTenure(m.upTo(50*time.Millisecond)),
+			wllock.WithDefaults(wllock.WithLockTimeMax(20*time.Millisecond))))
 	}
-	for time.Now().Before(end) {
-		time.Sleep(m.upTo(10 * time.Second))
-		m.back.Partition(true)
-		time.Sleep(m.upTo(2 * ttl))
-		m.back.Partition(false)
-	}
-	m.calls.Wait()
-	time.Sleep(time.Minute)
-	require.NoError(m.t, lockerOn(m.t, m.back).Do(m.t.Context(), "n", "k", nothing, wllock.NoWait()), "free in the end")
+	return m
 }
 
-// process makes calls until it dies, or is closed.
-func (m *stayModel) process(end time.Time) {
-	b := &mortal{Backend: m.back}
-	l, err := wllock.New("test", b, wllock.WithLeaseTTL(ttl))
-	require.NoError(m.t, err)
-	ctx, exit := context.WithTimeout(m.t.Context(), min(m.upTo(20*time.Second), time.Until(end)+1))
-	defer exit()
-	var calls sync.WaitGroup
-	for range 2 {
-		calls.Go(func() {
-			for ctx.Err() == nil {
-				m.call(ctx, l)
-				time.Sleep(m.upTo(time.Second))
-			}
-		})
-	}
-	<-ctx.Done()
-	if m.intn(2) == 0 {
-		b.die()
-	}
-	assert.NoError(m.t, l.Close(context.Background()))
-	calls.Wait()
+func (m *permitModel) run() {
+	m.model.run(8, func(step int) func() {
+		c := &permitCall{at: m.lockers[m.intn(3)], step: step, exclusive: m.intn(25) == 0}
+		return func() { m.call(c) }
+	}, func() {
+		if m.intn(4) == 0 && !m.losing && !m.changing {
+			m.noWait()
+		}
+		if m.changing && m.intn(30) == 0 {
+			m.mu.Lock()
+			m.n = 1 + m.rand.IntN(6)
+			m.largest = max(m.largest, m.n)
+			m.mu.Unlock()
+		}
+	})
 }
 
-// call makes a call that lasts for a while, maybe with a guard inside, and notes until when nobody may be inside.
-func (m *stayModel) call(ctx context.Context, l *wllock.Locker) {
-	least, most := time.Duration(0), []time.Duration{0, time.Second, 10 * time.Second}[m.intn(3)]
-	opts := []wllock.CallOption{wllock.WithLockTimeMax(most), wllock.WithWait(m.upTo(5 * time.Second))}
-	if m.intn(3) > 0 {
-		least = m.upTo(4 * time.Second)
-		opts = append(opts, wllock.WithHoldAtLeast(least))
+// noWait asks for a permit that is free, or not, at a moment when nothing else happens. In between is what another instance
+// does not know of: callers that wait in line for an exclusive one of their own instance.
+func (m *permitModel) noWait() {
+	l := m.lockers[m.intn(3)]
+	m.mu.Lock()
+	n, free, taken := m.n, len(m.waiting) == 0 && len(m.inside) < m.n, len(m.inside) >= m.n
+	for c := range m.inside {
+		free, taken = free && !c.exclusive, taken || c.exclusive
 	}
-	if m.intn(2) == 0 {
+	for c := range m.waiting {
+		taken = taken || c.at == l
+	}
+	m.mu.Unlock()
+	err := l.Do(m.t.Context(), "n", "k", nothing, wllock.Permits(n), wllock.NoWait())
+	switch {
+	case free:
+		require.NoError(m.t, err, "a permit is free")
+	case taken:
+		require.ErrorIs(m.t, err, wllock.ErrHeld)
+		m.count("full")
+	}
+}
+
+// call makes one call and checks what came of it.
+func (m *permitModel) call(c *permitCall) {
+	ctx, cancel := m.context(4, 40*time.Millisecond)
+	defer cancel()
+	var opts []wllock.CallOption
+	if !c.exclusive {
+		m.mu.Lock()
+		opts = append(opts, wllock.Permits(m.n))
+		m.mu.Unlock()
+	}
+	switch m.intn(8) {
+	case 0:
 		opts = append(opts, wllock.NoWait())
+	case 1:
+		opts = append(opts, wllock.WithWait(m.upTo(20*time.Millisecond)))
 	}
-	_ = l.Do(ctx, "n", "k", func(in context.Context) error {
-		m.enter(least)
-		if m.intn(4) == 0 {
-			_ = l.Do(in, "n", "k", nothing, opts...)
+	m.note(m.waiting, c, true)
+	panicked := true
+	defer func() {
+		m.note(m.waiting, c, false)
+		if panicked {
+			_ = recover()
+			m.count("panicked")
 		}
-		select {
-		case <-in.Done():
-		case <-time.After(m.upTo(2*time.Second) * time.Duration(m.intn(2))):
-		}
-		return nil
-	}, opts...)
+	}()
+	err := c.at.Do(ctx, "n", "k", func(ctx context.Context) error { return m.work(ctx, c) }, opts...)
+	panicked = false
+	switch {
+	case errors.Is(err, wllock.ErrLeaseLost): // counted by the Locker
+	case errors.Is(err, wllock.ErrHeld):
+		m.count("held")
+	case err != nil:
+		m.count("refused")
+	case !c.gone:
+		m.t.Error("a call returned nil and its function has not run")
+	}
 }
 
-// enter checks that nobody is inside before the time has passed that the one before asked for.
-func (m *stayModel) enter(least time.Duration) {
+func (m *permitModel) note(in map[*permitCall]bool, c *permitCall, is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	assert.False(m.t, now.Before(m.until), "inside %v too early", m.until.Sub(now))
-	m.until = now.Add(least)
-	if least > 0 {
-		m.counts["stays"]++
+	if is {
+		in[c] = true
+	} else {
+		delete(in, c)
+	}
+}
+
+// work is what the function does: it enters the model, stays a while, and leaves.
+func (m *permitModel) work(ctx context.Context, c *permitCall) error {
+	c.held, _ = wllock.HeldFrom(ctx)
+	m.enters(c)
+	stay := m.upTo(5 * time.Millisecond)
+	if m.intn(50) == 0 {
+		stay = 30 * time.Millisecond // overstays
+	}
+	if m.losing && m.intn(50) == 0 {
+		stay = 2 * ttl // until its lease has expired
+	}
+	time.Sleep(stay)
+	m.note(m.inside, c, false)
+	c.gone = true
+	if m.intn(30) == 0 {
+		panic("of the model's")
+	}
+	return nil
+}
+
+// enters checks all that must be true when a caller gets in.
+func (m *permitModel) enters(c *permitCall) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, c)
+	m.inside[c] = true
+	m.counts["in"]++
+	if c.exclusive {
+		m.counts["exclusive"]++
+	}
+	writers := 0
+	for in := range m.inside {
+		if in.exclusive {
+			writers++
+		}
+	}
+	if permits := len(m.inside) - writers; !m.losing && (permits > m.largest || writers > 1 || writers == 1 && permits > 0) {
+		m.t.Errorf("%d permits of %d and %d exclusive callers are inside", permits, m.largest, writers)
+	}
+	m.fenced(c)
+	m.ordered(c)
+}
+
+// fenced checks rule P4. The caller holds mu.
+func (m *permitModel) fenced(c *permitCall) {
+	fence := c.held.Fence()
+	switch {
+	case m.fences[fence]:
+		m.t.Errorf("fence %d is of two callers", fence)
+	case m.losing: // a lease that is lost may be drawn from before its holder knows
+	case fence <= m.last:
+		m.t.Errorf("fence %d after %d of an exclusive caller", fence, m.last)
+	case c.exclusive && fence <= m.highest:
+		m.t.Errorf("fence %d of an exclusive caller after %d", fence, m.highest)
+	}
+	m.fences[fence], m.highest = true, max(m.highest, fence)
+	if c.exclusive {
+		m.last = fence
+	}
+}
+
+// ordered checks that callers of an instance get in as they came, except for those that asked the backend at the same moment,
+// which are as many as there are permits at most. The caller holds mu.
+func (m *permitModel) ordered(c *permitCall) {
+	if m.losing || m.changing {
+		return
+	}
+	for w := range m.waiting {
+		if w.at != c.at || w.step >= c.step {
+			continue
+		}
+		if w.overtaken++; w.overtaken > m.n {
+			m.t.Errorf("a caller of step %d was overtaken by %d callers, the last of step %d", w.step, w.overtaken, c.step)
+		}
 	}
 }

@@ -3,10 +3,14 @@ package behavior
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
@@ -98,25 +102,6 @@ func TestPlaceOfAnotherLimitIsNotInherited(t *testing.T) { // rules T3 and P1
 	})
 }
 
-func TestPermitThatOverstaysIsLostAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		fellow := comes(t, l, wllock.Permits(2), wllock.WithLockTimeMax(0))
-		stays := started(l, keys("k"), func(context.Context) error { time.Sleep(5 * ttl); return nil },
-			wllock.Permits(2), wllock.WithLockTimeMax(ttl))
-		begin, other := time.Now(), lockerOn(t, b)
-		next := comes(t, other, wllock.Permits(2))
-		require.Equal(t, "waiting", next.state())
-		time.Sleep(2*ttl + ttl/2)
-		require.Equal(t, []string{"in", "in"}, are(fellow, next), "within T of the maximum")
-		lostAfter(t, <-stays)
-		require.NoError(t, fellow.held.Err())
-		require.Less(t, time.Since(begin), 6*ttl)
-		leaves(fellow, next)
-		nothingLeft(t, b, l, other)
-	})
-}
-
 func TestPermitInsideItsOwnLock(t *testing.T) { // rules L6 and P5
 	l, _ := newLocker(t)
 	for outer, opts := range map[string][]wllock.CallOption{
@@ -137,21 +122,6 @@ func TestPermitInsideItsOwnLock(t *testing.T) { // rules L6 and P5
 			return nil
 		}, opts...))
 	}
-}
-
-// With what Permits recommends, a limit by WithName, a drain is possible as well.
-func TestExclusiveDrainsANameWithPermits(t *testing.T) { // rule P1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t, wllock.WithName("n", wllock.Permits(2)))
-		all := []*guest{comes(t, l), comes(t, l)}
-		drain, behind := comes(t, l, wllock.Exclusive()), comes(t, l)
-		require.Equal(t, []string{"in", "in", "waiting", "waiting"}, are(all[0], all[1], drain, behind))
-		leaves(all...)
-		require.Equal(t, []string{"in", "waiting"}, are(drain, behind))
-		leaves(drain, behind)
-		leaves(comes(t, l, wllock.Shared(), wllock.Exclusive()), comes(t, l, wllock.Exclusive(), wllock.Permits(2)))
-		nothingLeft(t, b, l)
-	})
 }
 
 func TestWhatPermitsCannotBeCombinedWith(t *testing.T) { // rule P5
@@ -194,25 +164,232 @@ func TestBackendWithoutPermitsSaysSo(t *testing.T) {
 	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
 }
 
-// Other semaphores over a service count what is free, so a process that dies keeps its permits, or its keys, for ever.
-func TestPermitsAreFreeAfterACrash(t *testing.T) {
+// Threshold: exact in line; those at the backend are not counted, as with locks.
+func TestThresholdOfPermits(t *testing.T) { // rule L2
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		m := &mortal{Backend: b}
-		dead, other := lockerOn(t, m), lockerOn(t, b)
-		three, forever := wllock.Permits(3), wllock.WithLockTimeMax(0)
-		victims, fellow := several(t, 2, dead, three, forever), comes(t, other, three, forever)
-		line := several(t, 2, other, three)
-		victims = append(victims, comes(t, dead, three)) // the last in line
-		time.Sleep(3 * ttl)
-		require.Equal(t, []string{"waiting", "waiting"}, are(line...))
-		m.die()
-		time.Sleep(ttl + ttl/10)
-		require.Equal(t, []string{"in", "in", "in"}, are(fellow, line[0], line[1]))
-		require.Equal(t, []string{"lost", "lost", "waiting"}, are(victims...))
-		leaves(fellow, line[0], line[1])
-		time.Sleep(2 * ttl)
-		victims[2].end()
-		nothingLeft(t, b, dead, other)
+		l, b := newLocker(t, wllock.WithThreshold(2))
+		all := append(several(t, 1, lockerOn(t, b), wllock.Permits(2)), several(t, 5, l, wllock.Permits(2))...)
+		require.Equal(t, []string{"in", "in", "waiting", "waiting", "waiting", "full"}, are(all...))
+		require.Positive(t, asError(t, all[5].err).RetryAfter)
+		leaves(all[:5]...)
 	})
+}
+
+// Instances share permits, and their callers come again and again. In time that passes only where callers wait, what is lost is what
+// the rules cost: a permit that is free while somebody waits.
+func TestPermitsAreInUse(t *testing.T) {
+	const permits, instances, calls, work = 8, 4, 4000, 5 * time.Millisecond // plus or minus a half
+	for callers, want := range map[int]float64{64: .97, 3: .97, 2: .90} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memlock.New()
+			var all sync.WaitGroup
+			var begun atomic.Int32
+			var mu sync.Mutex // guards all below
+			var inside, most int
+			var busy, last time.Duration // the sum of all stays, when the last call began its work
+			start := time.Now()
+			works := func(context.Context) error {
+				stay := work/2 + rand.N(work)
+				mu.Lock()
+				inside++
+				most, last, busy = max(most, inside), time.Since(start), busy+stay
+				mu.Unlock()
+				time.Sleep(stay)
+				mu.Lock()
+				defer mu.Unlock()
+				inside--
+				return nil
+			}
+			for range instances {
+				l := lockerOn(t, b, wllock.WithLeaseTTL(wllock.DefaultLeaseTTL))
+				for range callers {
+					all.Go(func() {
+						for begun.Add(1) <= calls {
+							assert.NoError(t, l.Do(context.Background(), "n", "k", works, wllock.Permits(permits)))
+						}
+					})
+				}
+			}
+			all.Wait()
+			busy -= permits / 2 * work // about what is left of the others when the last begins
+			share := float64(busy) / float64(permits*last)
+			t.Logf("%d x %d: %.1f%% in use", instances, callers, 100*share)
+			require.Equal(t, permits, most)
+			require.GreaterOrEqual(t, share, want)
+		})
+	}
+}
+
+// A lease that is lost in the moment in which a caller gets in takes its lane along, and that does not wait for a fellow's any more.
+func TestPermitThatIsLostAsItIsGrantedWaitsForNoFellow(t *testing.T) { // rule P2
+	synctest.Test(t, func(t *testing.T) {
+		b, three := memlock.New(), wllock.Permits(3)
+		var lose atomic.Int32
+		l, other := lockerOn(t, frail(b, &lose)), lockerOn(t, b)
+		away, first := several(t, 3, other, three), comes(t, l, three)
+		line := several(t, 5, l, three)
+		lose.Store(1)
+		leaves(away[0])
+		require.Equal(t, "lost", first.state())
+		require.Equal(t, []string{"in", "waiting", "waiting", "waiting", "waiting"}, are(line...))
+		leaves(away[1:]...)
+		require.Equal(t, []string{"in", "in", "in", "waiting", "waiting"}, are(line...))
+		leaves(line[0])
+		require.Equal(t, []string{"out", "in", "in", "in", "waiting"}, are(line...))
+		leaves(line[1:]...)
+		time.Sleep(3 * ttl)
+		nothingLeft(t, b, l, other)
+	})
+}
+
+// A caller that needs a lease of its own is not offered one that serves others, which then would go to the line, past those that have
+// waited at the backend for longer.
+func TestPermitPassesAFellowThatNeedsALeaseOfItsOwn(t *testing.T) { // rules P2 and N1
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLocker(t)
+		other, three := lockerOn(t, b), wllock.Permits(3)
+		away := comes(t, other, three, wllock.WithLockTimeMax(0))
+		away2 := comes(t, other, three, wllock.WithLockTimeMax(0))
+		first := comes(t, l, three)
+		own, plain, line := comes(t, l, three, wllock.WithHoldAtLeast(1)), comes(t, l, three), comes(t, l, three)
+		leaves(first)
+		require.Equal(t, []string{"waiting", "in", "waiting"}, are(own, plain, line))
+		leaves(away, away2)
+		require.Equal(t, []string{"in", "in", "in"}, are(own, plain, line))
+		leaves(own, plain, line)
+		time.Sleep(ttl) // own stays for a moment
+		nothingLeft(t, b, l, other)
+	})
+}
+
+// scene is a process with a permit, another process with the other one, a caller that waits for one at the backend, and one
+// behind it in line.
+func scene(t *testing.T) (m *miser, b *memlock.Backend, l *wllock.Locker, holder, elsewhere, waits, behind *guest) {
+	b, two := memlock.New(), wllock.Permits(2)
+	m = &miser{Backend: b}
+	l = lockerOn(t, m)
+	holder, elsewhere = comes(t, l, two), comes(t, lockerOn(t, b), two)
+	waits, behind = comes(t, l, two), comes(t, l, two)
+	require.Equal(t, []string{"in", "in", "waiting", "waiting"}, are(holder, elsewhere, waits, behind))
+	return
+}
+
+// The lease that a fellow passes may turn out not to serve: the caller waits on in its place, and the lane goes to the next, who
+// does what it takes.
+func TestPermitThatIsPassedAndDoesNotServe(t *testing.T) { // rule P2
+	synctest.Test(t, func(t *testing.T) {
+		m, b, l, holder, elsewhere, waits, behind := scene(t)
+		m.runsOut(nil)
+		leaves(holder)
+		require.Equal(t, []string{"waiting", "in"}, are(waits, behind))
+		require.True(t, behind.held.Handoff())
+		leaves(elsewhere)
+		require.Equal(t, "in", waits.state(), "it has kept its place")
+		leaves(waits, behind)
+		nothingLeft(t, b, l)
+	})
+}
+
+// A permit that is passed to a caller that has just got one of its own goes on to the next in line.
+func TestPermitThatIsPassedTooLate(t *testing.T) { // rule P2
+	synctest.Test(t, func(t *testing.T) {
+		m, b, l, holder, elsewhere, waits, behind := scene(t)
+		gate := make(chan struct{})
+		m.runsOut(gate)
+		leaves(elsewhere) // its permit goes to the one that waits, which has to fetch a fence
+		require.Equal(t, "waiting", waits.state())
+		close(holder.leave)
+		require.Equal(t, []string{"out", "waiting", "waiting"}, are(holder, waits, behind))
+		close(gate)
+		require.Equal(t, []string{"in", "in"}, are(waits, behind))
+		require.False(t, waits.held.Handoff())
+		require.True(t, behind.held.Handoff())
+		leaves(waits, behind)
+		nothingLeft(t, b, l)
+	})
+}
+
+// So it does if both come in the same moment, whichever the caller takes.
+func TestPermitThatIsPassedAsOneIsGranted(t *testing.T) { // rule P2
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			_, b, l, holder, elsewhere, waits, behind := scene(t)
+			close(holder.leave)
+			close(elsewhere.leave)
+			require.Equal(t, []string{"in", "in"}, are(waits, behind))
+			leaves(waits, behind)
+			nothingLeft(t, b, l)
+		})
+	}
+}
+
+// A lease that has served its budget is not passed to a caller that waits at the backend: it would lose its place with it.
+func TestPermitThatMayNotBeHandedOnIsNotPassed(t *testing.T) { // rule P2
+	synctest.Test(t, func(t *testing.T) {
+		b, two := memlock.New(), wllock.Permits(2)
+		l := lockerOn(t, b, wllock.WithMaxHandoffs(0))
+		holder, elsewhere := comes(t, l, two), comes(t, lockerOn(t, b), two)
+		waits, behind, later := comes(t, l, two), comes(t, l, two), comes(t, lockerOn(t, b), two)
+		leaves(holder)
+		require.Equal(t, []string{"in", "waiting", "waiting"}, are(waits, behind, later), "by its place")
+		require.False(t, waits.held.Handoff())
+		leaves(elsewhere)
+		require.Equal(t, []string{"waiting", "in"}, are(behind, later), "who asked before it had a lane")
+		leaves(waits)
+		require.Equal(t, "in", behind.state())
+		leaves(behind, later)
+		nothingLeft(t, b, l)
+	})
+}
+
+// What this process is giving up does not keep it out itself.
+func TestNoWaitIsExactAfterOnesOwnPermits(t *testing.T) { // rule P3
+	kinds := map[string][]wllock.CallOption{
+		"permits": {wllock.Permits(2)}, "fewer": {wllock.Permits(1)}, "exclusive": nil, "shared": {wllock.Shared()},
+	}
+	for first, before := range kinds {
+		for second, after := range kinds {
+			for how, opts := range map[string][]wllock.Option{"released": nil, "lingering": {wllock.WithLinger(time.Minute)}} {
+				bubble(t, first+", then "+second+", "+how, func(t *testing.T) {
+					l := lockerOn(t, tardy(memlock.New(), tardyBy), opts...)
+					for _, g := range several(t, 2, l, append(before, wllock.NoWait())...) {
+						if g.state() == "in" {
+							close(g.leave)
+						}
+					}
+					time.Sleep(time.Microsecond) // they have left, and their releases are under way
+					begin := time.Now()
+					require.NoError(t, l.Do(t.Context(), "n", "k", nothing, append(after, wllock.NoWait())...))
+					require.LessOrEqual(t, time.Since(begin), 2*tardyBy)
+				})
+			}
+		}
+	}
+}
+
+const tardyBy = 20 * time.Millisecond
+
+// Idle leases of this process are taken back by the first that asks. Those that ask at the same moment are not refused for it.
+func TestNoWaitOfSeveralAfterALingeringLease(t *testing.T) { // rule P3
+	const n, rounds = 4, 300
+	l := lockerOn(t, memlock.New(), wllock.WithLinger(time.Hour))
+	for round := range rounds {
+		before := [][]wllock.CallOption{nil, {wllock.Shared()}, {wllock.Permits(n + 1)}}[round%3]
+		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, before...))
+		var start, all sync.WaitGroup
+		start.Add(1)
+		for range n {
+			all.Go(func() {
+				start.Wait()
+				if err := l.Do(t.Context(), "n", "k", nothing, wllock.Permits(n), wllock.NoWait()); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+		start.Done()
+		all.Wait()
+		if t.Failed() {
+			return
+		}
+	}
 }

@@ -336,30 +336,6 @@ func TestNobodyHoldsAtLeastWithoutALease(t *testing.T) { // rule N1
 	})
 }
 
-func TestWaitersGetALockThatStaysInTheirOrder(t *testing.T) { // rules N2 and L1
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocker(t)
-		other := lockerOn(t, b)
-		var order []string
-		call := func(who string, l *wllock.Locker, opts ...wllock.CallOption) chan error {
-			done := make(chan error, 1)
-			go func() {
-				done <- l.Do(t.Context(), "n", "k", func(context.Context) error { order = append(order, who); return nil }, opts...)
-			}()
-			synctest.Wait()
-			return done
-		}
-		stays := wllock.WithHoldAtLeast(least)
-		begin := time.Now()
-		calls := []chan error{call("first", l, stays), call("second", l, stays), call("elsewhere", other, stays), call("last", l, stays)}
-		for _, done := range calls {
-			require.NoError(t, <-done)
-		}
-		require.Equal(t, []string{"first", "elsewhere", "second", "last"}, order, "others wait at the backend before the next one here")
-		require.Equal(t, 3*least, time.Since(begin).Round(time.Second))
-	})
-}
-
 func TestBatchStaysTaken(t *testing.T) { // rules N2 and B4
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLocker(t)
