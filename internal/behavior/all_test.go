@@ -87,7 +87,8 @@ func TestDoAllRefusesWrongArgumentsBeforeAnyQueue(t *testing.T) {
 	for i := range 65 {
 		many = append(many, wllock.Resource{Name: "n", Key: strconv.Itoa(i)})
 	}
-	for _, wrong := range [][]wllock.Resource{nil, {}, many, {{Name: "n", Key: "k"}, {Name: "n"}}, {{Name: "n", Key: "k"}, {Name: "a:b", Key: "k"}}} {
+	noKey, noName := wllock.Resource{Name: "n"}, wllock.Resource{Name: "a:b", Key: "k"}
+	for _, wrong := range [][]wllock.Resource{nil, {}, many, append(keys("k"), noKey), append(keys("k"), noName)} {
 		require.ErrorIs(t, l.DoAll(t.Context(), wrong, never(t)), wllock.ErrInvalidKey)
 	}
 	require.ErrorContains(t, l.DoAll(t.Context(), many, never(t)), "DoAll of 65 different keys: want 1 to 64")

@@ -147,7 +147,8 @@ func TestB4OneLockTimeMaxForABatch(t *testing.T) {
 	} {
 		bubble(t, what, func(t *testing.T) {
 			l, _ := newLocker(t)
-			_, all, release := line(t, l, 3, func(ctx context.Context, b batch) error { <-ctx.Done(); return own(ctx, b) }, wllock.WithLockTimeMax(2*ttl))
+			stays := func(ctx context.Context, b batch) error { <-ctx.Done(); return own(ctx, b) }
+			_, all, release := line(t, l, 3, stays, wllock.WithLockTimeMax(2*ttl))
 			release()
 			time.Sleep(2 * ttl)
 			synctest.Wait()

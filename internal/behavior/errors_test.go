@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -209,7 +208,7 @@ func TestLogLinesNameTheInstance(t *testing.T) {
 		var out bytes.Buffer
 		b := memlock.New()
 		defer b.Close()
-		l, err := wllock.New("test", b, wllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+		l, err := wllock.New("test", b, logTo(&out))
 		require.NoError(t, err)
 		b.Partition(true)
 		for range 5 {
@@ -235,10 +234,12 @@ func breaks(t *testing.T, l *wllock.Locker, b *memlock.Backend, key string) {
 
 // A lease that is ended by force ends the context of its function, which is told by whom and why: in its error and in the log.
 func TestTheHolderIsToldWhoBrokeItsLock(t *testing.T) {
-	for name, opts := range map[string][]wllock.CallOption{"exclusive": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(2)}, "permit alone": {wllock.Permits(2)}} {
+	for name, opts := range map[string][]wllock.CallOption{
+		"exclusive": nil, "shared": {wllock.Shared()}, "permit": {wllock.Permits(2)}, "permit alone": {wllock.Permits(2)},
+	} {
 		bubble(t, name, func(t *testing.T) {
 			var out bytes.Buffer
-			l, b := newLocker(t, wllock.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+			l, b := newLocker(t, logTo(&out))
 			beside := lockerOn(t, b)
 			err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 				if opts != nil && name != "permit alone" {

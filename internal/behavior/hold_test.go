@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -59,7 +58,7 @@ func TestHeldErrLooksAtTheClockBeforeAnyTimer(t *testing.T) {
 func TestLostLeaseEndsTheContextWithItsCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
-		l, b := newLocker(t, wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+		l, b := newLocker(t, logTo(&logged))
 		own := errors.New("own")
 		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 			child, cancel := context.WithTimeout(ctx, time.Hour)
@@ -187,8 +186,9 @@ func TestErrLockTimeMaxIsNotLost(t *testing.T) {
 		always error
 	}{
 		"error of the context": {func(ctx context.Context) error { return ctx.Err() }, max + "; context canceled", context.Canceled},
-		"wrapped":              {func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }, max + "; query: context canceled", context.Canceled},
-		"cause":                {context.Cause, max, nil},
+		"wrapped": {func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) },
+			max + "; query: context canceled", context.Canceled},
+		"cause": {context.Cause, max, nil},
 		"wrapped cause": {func(ctx context.Context) error { return fmt.Errorf("query: %w", context.Cause(ctx)) },
 			`wllock: hold "test:n:k": query: lock held for longer than its maximum`, nil},
 		"own": {func(context.Context) error { return own }, "", own},

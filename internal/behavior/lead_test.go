@@ -3,7 +3,6 @@ package behavior
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,7 +91,7 @@ func TestLeadWaitsForTheBackend(t *testing.T) { // rule N4
 		bubble(t, name, func(t *testing.T) {
 			var logged strings.Builder
 			b := memlock.New()
-			l := lockerOn(t, b, wllock.WithOutage(policy), wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+			l := lockerOn(t, b, wllock.WithOutage(policy), logTo(&logged))
 			b.Partition(true)
 			var back time.Time
 			time.AfterFunc(time.Minute, func() { back = time.Now(); b.Partition(false) })

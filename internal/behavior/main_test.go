@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -359,4 +361,9 @@ func batchOf(t *testing.T, n int, work func(context.Context, batch) error) []*cu
 	require.Len(t, d.noted(), 1)
 	require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.NoWait()), "the lock is free")
 	return all
+}
+
+// logTo has a Locker log as text.
+func logTo(w io.Writer) wllock.Option {
+	return wllock.WithLogger(slog.New(slog.NewTextHandler(w, nil)))
 }

@@ -83,7 +83,7 @@ func TestDrainOfPermitsThatComeAndGo(t *testing.T) { // rule P6
 // A permit of the same process that had its turn first is before the exclusive caller at the backend. If it loses its place, it waits there
 // behind the exclusive caller, which in its own process waits for it, and gives way.
 func TestDrainAfterAPermitOfItsOwnProcessThatIsLate(t *testing.T) { // rule P6
-	for name, opt := range map[string]wllock.CallOption{"any lease": wllock.WithLockTimeMax(0), "a lease of its own": wllock.WithHoldAtLeast(1)} {
+	for name, opt := range map[string]wllock.CallOption{"any lease": wllock.WithLockTimeMax(0), "its own lease": wllock.WithHoldAtLeast(1)} {
 		for what, after := range map[string]func(*detour) (before, fails func()){
 			"asks late": func(d *detour) (func(), func()) {
 				gate := make(chan struct{})

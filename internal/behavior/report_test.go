@@ -315,9 +315,8 @@ func TestRedactedErrorsTellWhatTheyAre(t *testing.T) {
 // With a redaction, who reads the log can find the lock without debug lines.
 func TestLogLinesHaveTheRedactedKey(t *testing.T) {
 	var lines strings.Builder
-	l, err := wllock.New("test", refusesReleases(memlock.New(), `"test:n:4711"`), wllock.WithLogger(slog.New(slog.NewTextHandler(&lines, nil))),
-		wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret))))
-	require.NoError(t, err)
+	hash := wllock.WithKeyRedaction(wllock.HashKeys([]byte(keySecret)))
+	l := lockerOn(t, refusesReleases(memlock.New(), `"test:n:4711"`), logTo(&lines), hash)
 	require.NoError(t, l.Do(t.Context(), "n", "4711", nothing))
 	require.NoError(t, l.Close(t.Context()))
 	require.Contains(t, lines.String(), `key="\"test:n:#645fc47328abdeed\""`)

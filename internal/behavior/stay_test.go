@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -273,7 +272,7 @@ func TestLossOfALockThatStaysIsLogged(t *testing.T) { // rule N2
 			last = l.(interface{ End() bool })
 			return l
 		}}
-		l := lockerOn(t, b, wllock.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+		l := lockerOn(t, b, logTo(&logged))
 		require.NoError(t, l.Do(t.Context(), "n", "k", nothing, wllock.WithHoldAtLeast(least)))
 		last.End()
 		synctest.Wait()
