@@ -339,7 +339,6 @@ func TestPollingDoneSeesTheCallersEnd(t *testing.T) {
 				}
 				cancel()
 				require.ErrorIs(t, ctx.Err(), context.Canceled)
-				synctest.Wait()
 				select {
 				case <-ctx.Done():
 				default:
