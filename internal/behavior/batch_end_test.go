@@ -269,16 +269,6 @@ func TestB10APanicThatNobodySeesEndsTheProcess(t *testing.T) {
 	time.Sleep(time.Minute)
 }
 
-func TestB11SharedIsRefused(t *testing.T) {
-	l, _ := newLocker(t, wllock.WithName("n", wllock.Shared()))
-	_, err := newDesk(l, doubling).call(t.Context(), 1)
-	require.EqualError(t, err, "wllock: a batch guard is exclusive: it cannot be Shared")
-	l, _ = newLocker(t)
-	_, err = newDesk(l, doubling, wllock.Shared()).call(t.Context(), 1)
-	require.Error(t, err)
-	require.Empty(t, l.Stats().Total.Acquired)
-}
-
 func TestB11TheFallbackIsForTheRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		instead, broken := errors.New("instead"), errors.New("broken")
@@ -354,6 +344,12 @@ func TestB12MistakesAreOneCallersOwn(t *testing.T) {
 		_, err = newDesk(l, doubling, wllock.WithMaxBatch(wrong)).call(t.Context(), 1)
 		require.ErrorContains(t, err, "want 1 or more, or Unlimited")
 	}
+	_, err = newDesk(l, doubling, wllock.Shared()).call(t.Context(), 1)
+	require.EqualError(t, err, "wllock: a batch guard is exclusive: it cannot be Shared")
+	shared, _ := newLocker(t, wllock.WithName("n", wllock.Shared()))
+	_, err = newDesk(shared, doubling).call(t.Context(), 1)
+	require.ErrorContains(t, err, "it cannot be Shared")
+	require.Zero(t, shared.Stats().Total.Acquired)
 	_, err = wllock.WrapBatch[string, int](l, "n", nil, nil)(t.Context(), "k")
 	require.EqualError(t, err, `wllock: function is nil ("n")`)
 	require.EqualValues(t, 1, l.Stats().Total.Acquired)
