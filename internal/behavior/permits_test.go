@@ -171,6 +171,7 @@ func TestThresholdOfPermits(t *testing.T) { // rule L2
 		all := append(several(t, 1, lockerOn(t, b), wllock.Permits(2)), several(t, 5, l, wllock.Permits(2))...)
 		require.Equal(t, []string{"in", "in", "waiting", "waiting", "waiting", "full"}, are(all...))
 		require.Positive(t, asError(t, all[5].err).RetryAfter)
+		require.Equal(t, l.Instance(), asError(t, all[5].err).Holder)
 		leaves(all[:5]...)
 	})
 }
