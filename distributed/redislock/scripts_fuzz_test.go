@@ -1,16 +1,17 @@
 package redislock
 
 import (
+	"context"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/internal/redistest"
@@ -21,12 +22,28 @@ import (
 // TestScriptsHoldInAnyOrder runs random sequences of scripts on real servers and holds each reply, message and key to what a
 // model of the clients knows. The servers' clocks are set by the test, so a sequence is the same each time it is run: a failure
 // is cut down to the steps it needs and printed.
-func TestScriptsHoldInAnyOrder(t *testing.T) {
-	testscope.Long(t, "a storm of faults")
-	total := testscope.Scale[uint64](3_000, 1_000_000)
-	f := &scriptFuzz{seed: testseed.Seed(t), total: total, atOnce: 4096, change: unchanged, counts: make(map[string]int)}
-	f.run(t, runtime.GOMAXPROCS(0)+1) // one server is busy while another's replies are read
-	f.report(t)
+func TestScriptsHoldInAnyOrder(t *testing.T) { holdInAnyOrder(t, 400) }
+
+func TestScriptsHoldForLong(t *testing.T) {
+	testscope.Long(t, "thousands of sequences")
+	holdInAnyOrder(t, testscope.Scale[uint64](3_000, 1_000_000))
+}
+
+func holdInAnyOrder(t *testing.T, sequences uint64) {
+	t.Helper()
+	f := &scriptFuzz{seed: testseed.Seed(t), total: sequences, tolerated: make(map[*toleration]int)}
+	var servers []*scriptServer
+	for range runtime.GOMAXPROCS(0) + 1 { // one is busy while another's replies are read
+		server, clock := redistest.StartWithClock(t, simEpoch)
+		servers = append(servers, newScriptServer(t, server, clock, mutant{}))
+	}
+	f.run(servers...)
+	for what, n := range f.tolerated {
+		require.LessOrEqual(t, n, int(f.total)*what.perMille/1000+10, "%s: tolerated so often, since %s", what.what, what.why)
+	}
+	if f.failed != nil {
+		servers[0].explain(t, f.failed)
+	}
 }
 
 const (
@@ -39,256 +56,183 @@ const (
 // simEpoch is when a server's clock begins.
 var simEpoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func unchanged(_, text string) string { return text }
-
 // scriptFuzz runs sequences until one fails.
 type scriptFuzz struct {
 	seed, total uint64
-	atOnce      uint64                         // under way on a server: with many, pipelines are long
-	change      func(name, text string) string // of a script
 
-	next, scripts atomic.Uint64
-	failed        atomic.Bool
-
-	mu      sync.Mutex
-	counts  map[string]int // guarded by mu; of sequences, each kind of reply, and what was tolerated
-	failure *failedPlan    // guarded by mu; the first
+	mu        sync.Mutex
+	next      uint64              // guarded by mu, as all below
+	failed    *sequence           // the first
+	tolerated map[*toleration]int // by how many
 }
 
-// failedPlan is the plan of a sequence that has failed.
-type failedPlan struct {
-	plan
-	index uint64
-	what  string
-}
-
-func (f *scriptFuzz) run(t *testing.T, servers int) {
-	t.Helper()
+func (f *scriptFuzz) run(servers ...*scriptServer) {
 	var group sync.WaitGroup
-	for range servers {
-		track := f.track(t)
-		group.Go(func() { track.run(t) })
+	for _, one := range servers {
+		group.Go(func() {
+			for s := f.draw(); s != nil; s = f.draw() {
+				one.play(s)
+				f.note(s)
+			}
+		})
 	}
 	group.Wait()
 }
 
-func (f *scriptFuzz) fail(index uint64, s *sequence) {
+func (f *scriptFuzz) draw() *sequence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.failure == nil {
-		f.failure = &failedPlan{s.plan, index, s.failure}
+	if f.failed != nil || f.next == f.total {
+		return nil
 	}
-	f.failed.Store(true)
+	f.next++
+	return newSequence(draw(f.seed, f.next), nil)
 }
 
-// report fails the test with the shortest form of the failure.
-func (f *scriptFuzz) report(t *testing.T) {
+func (f *scriptFuzz) note(s *sequence) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for what := range s.tolerated {
+		f.tolerated[what]++
+	}
+	if s.failure != "" && f.failed == nil {
+		f.failed = s
+	}
+}
+
+// liveProcess begins the names of processes that hear messages.
+const liveProcess = "live"
+
+// overheard takes the place of PUBLISH: the view shows what was published, and only live processes hear.
+const overheard = `
+local function overheard(channel, text)
+  if not string.find(channel, ':` + liveProcess + `', 1, true) then return 0 end
+  redis.call('RPUSH', 'pushed', channel .. ' ' .. text)
+  return 1
+end
+local function publish(`
+
+// A script that is named with fewOnly does for fewMost waiters or readers what the others do for 64: more than a sequence has.
+const (
+	fewOnly = " few"
+	fewMost = 2
+)
+
+// scriptServer is a server whose clock is set, and the scripts that it has.
+type scriptServer struct {
+	client *redis.Client
+	clock  *redistest.Clock
+	now    time.Time
+	shas   map[string]string // by the script's name
+}
+
+// newScriptServer loads the scripts, with the mutant.
+func newScriptServer(t *testing.T, server *redistest.Server, clock *redistest.Clock, m mutant) *scriptServer {
 	t.Helper()
-	for _, k := range slices.Sorted(maps.Keys(f.counts)) {
-		t.Logf("%9d %s", f.counts[k], k)
+	k := &scriptServer{client: server.Client(), clock: clock, now: simEpoch, shas: make(map[string]string)}
+	load := func(name, text string) {
+		sha, err := k.client.ScriptLoad(t.Context(), text).Result()
+		require.NoError(t, err, "%s, %s", name, m.what)
+		k.shas[name] = sha
 	}
-	t.Logf("%d scripts", f.scripts.Load())
-	for _, x := range tolerations {
-		bound := f.counts["sequence"]*x.perMille/1000 + 10
-		require.LessOrEqual(t, f.counts[x.what], bound, "%s: tolerated so often, since %s", x.what, x.why)
+	places := 0
+	for _, one := range allScripts {
+		text := one.Text
+		if m.what != "" {
+			places += strings.Count(text, m.old)
+			text = strings.ReplaceAll(text, m.old, m.broken)
+		}
+		text = strings.ReplaceAll(text, "redis.pcall('PUBLISH', ", "overheard(")
+		text = strings.Replace(text, "\nlocal function publish(", overheard, 1)
+		require.NotContains(t, text, "call('PUBLISH'")
+		load(one.Name, text)
+		few := strings.Replace(text, "local MOST = 64", "local MOST = "+strconv.Itoa(fewMost), 1)
+		require.Equal(t, strings.Contains(text, "MOST"), few != text, one.Name)
+		load(one.Name+fewOnly, few)
 	}
-	if f.failure != nil {
-		f.explain(t, f.track(t))
+	require.True(t, m.what == "" || places > 0, "no script has %q any more: break its new form", m.old)
+	load(viewScript.Name, viewScript.Text)
+	return k
+}
+
+// play runs a sequence to its end. Its time is the server's, which goes on from sequence to sequence.
+func (k *scriptServer) play(s *sequence) {
+	s.start = k.now
+	for round := 0; !s.done(); {
+		s.now = s.start.Add(time.Duration(round/ticking) * tick)
+		k.clock.Set(s.now)
+		todo, wait := s.next()
+		for _, x := range todo {
+			k.execute(s, x)
+		}
+		round += max(1, wait)
 	}
+	k.now = s.now.Add(tick)
+	keys := keysOf(s.key, "")
+	k.client.Unlink(context.Background(), keys[:]...)
+}
+
+// execute has the server do something, and hands to the sequence what it has answered.
+func (k *scriptServer) execute(s *sequence, x execution) {
+	ctx, pipe := context.Background(), k.client.Pipeline()
+	for _, c := range x.commands {
+		pipe.Do(ctx, c...) // a foreigner's error is his own
+	}
+	reply := &redis.Cmd{}
+	if x.request != nil {
+		name := x.request.kind()
+		if s.few {
+			name += fewOnly
+		}
+		args := slices.Clone(x.request.call.Args)
+		args[1] = k.shas[name]
+		reply = pipe.Do(ctx, args...)
+	}
+	keys := keysOf(s.key, "")
+	view := pipe.EvalSha(ctx, k.shas[viewScript.Name], keys[:])
+	_, _ = pipe.Exec(ctx)
+	if err := reply.Err(); err != nil {
+		s.fail("%v: %v", x.request, err)
+		return
+	}
+	text, _ := reply.Val().(string)
+	shown, err := view.Text()
+	if err != nil {
+		s.fail("view: %v", err)
+		return
+	}
+	s.ran(x, text, shown)
 }
 
 // explain fails the test with what is left of the failed sequence when all is left out that it does not need.
-func (f *scriptFuzz) explain(t *testing.T, k *track) {
+func (k *scriptServer) explain(t *testing.T, failed *sequence) {
 	t.Helper()
-	least := k.shrink(t, f.failure.plan)
+	least := k.shrink(failed.plan)
 	var lines []string
-	k.alone(t, least, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
-	t.Fatalf("sequence %d of seed %d: %s\nwith %d of its %d steps (gap %v, PUBLISH counts %v, few at once %v, TTLs %v):\n%s", f.failure.index, f.seed,
-		f.failure.what, len(least.steps), len(f.failure.steps), least.gap, least.single, least.few, least.ttls, strings.Join(lines, "\n"))
-}
-
-// track is a server with a clock, and the sequences that run on it in turn.
-type track struct {
-	f     *scriptFuzz
-	clock *redistest.Clock
-	link  *scriptLink
-	round int
-	keys  int // so far
-	due   [maxWait + 1][]*entrant
-	count map[string]int
-}
-
-// entrant is a sequence on a track.
-type entrant struct {
-	*sequence
-	index uint64
-	todo  []execution
-	wait  int
-}
-
-func (f *scriptFuzz) track(t *testing.T) *track {
-	t.Helper()
-	server, clock := redistest.StartWithClock(t, simEpoch)
-	return f.trackOn(t, server, clock)
-}
-
-func (f *scriptFuzz) trackOn(t *testing.T, server *redistest.Server, clock *redistest.Clock) *track {
-	t.Helper()
-	return &track{f: f, clock: clock, link: newScriptLink(t, server, f.change), count: make(map[string]int)}
-}
-
-func (k *track) now() time.Time { return simEpoch.Add(time.Duration(k.round/ticking) * tick) }
-
-func (k *track) enter(p plan, index uint64, trace func(string, ...any)) *entrant {
-	k.keys++
-	return &entrant{sequence: newSequence(p, fmt.Sprintf("k%d", k.keys), trace), index: index}
-}
-
-// run takes sequences until there are no more.
-func (k *track) run(t *testing.T) {
-	running := 0
-	for range min(k.f.atOnce, k.f.total/2) {
-		if e := k.draw(); e != nil {
-			k.plan(e, 0)
-			running++
-		}
-	}
-	for ; running > 0; k.round++ {
-		batch := k.due[k.round%len(k.due)]
-		k.due[k.round%len(k.due)] = nil
-		for _, e := range k.play(t, batch) {
-			k.count["sequence"]++
-			for what := range e.tolerated {
-				k.count[what.what]++
-			}
-			if e.failure != "" {
-				k.f.fail(e.index, e.sequence)
-			}
-			running--
-			if next := k.draw(); next != nil {
-				k.plan(next, ticking-k.round%ticking) // with the clock, as it does when it is run again
-				running++
-			}
-		}
-		if k.f.failed.Load() {
-			break
-		}
-	}
-	k.f.mu.Lock()
-	defer k.f.mu.Unlock()
-	for what, n := range k.count {
-		k.f.counts[what] += n
-	}
-}
-
-func (k *track) draw() *entrant {
-	index := k.f.next.Add(1) - 1
-	if index >= k.f.total {
-		return nil
-	}
-	return k.enter(draw(k.f.seed, index), index, nil)
-}
-
-func (k *track) plan(e *entrant, wait int) {
-	i := (k.round + wait) % len(k.due)
-	k.due[i] = append(k.due[i], e)
-}
-
-// play runs one round of these sequences in one pipeline, and returns those that have ended.
-func (k *track) play(t *testing.T, batch []*entrant) (finished []*entrant) {
-	if len(batch) == 0 {
-		return nil
-	}
-	now := k.now()
-	k.clock.Set(now)
-	for _, e := range batch {
-		e.goTo(now)
-		e.todo, e.wait = e.next()
-		for _, x := range e.todo {
-			k.send(e.sequence, x)
-		}
-	}
-	k.link.flush(t)
-	for _, e := range batch {
-		for _, x := range e.todo {
-			k.receive(t, e.sequence, x)
-		}
-		if e.done() {
-			keys := keysOf(e.key, "")
-			k.link.send("UNLINK", &keys[0], &keys[1], &keys[2], &keys[3], &keys[4])
-			finished = append(finished, e)
-		} else {
-			k.plan(e, max(1, e.wait))
-		}
-	}
-	k.link.flush(t)
-	for range finished {
-		_, err := k.link.receive()
-		require.NoError(t, err)
-	}
-	return finished
-}
-
-func (k *track) send(s *sequence, x execution) {
-	for _, c := range x.commands {
-		k.link.send(c...)
-	}
-	if x.request != nil {
-		k.link.call(x.request.call, s.few)
-	}
-	keys := keysOf(s.key, "")
-	k.link.send("EVALSHA", k.link.shas[viewScript.Name], 5, &keys[0], &keys[1], &keys[2], &keys[3], &keys[4])
-}
-
-// receive hands to the sequence what the server has answered.
-func (k *track) receive(t *testing.T, s *sequence, x execution) {
-	k.link.pushed = nil
-	for range x.commands {
-		_, _ = k.link.receive() // a foreigner's error is his own
-	}
-	reply := ""
-	if x.request != nil {
-		var err error
-		reply, err = k.link.receive()
-		require.NoError(t, err, "%v", x.request)
-		k.f.scripts.Add(1)
-		k.count["  "+x.request.kind()+" "+replyKind(reply)]++
-	}
-	view, err := k.link.receive()
-	require.NoError(t, err)
-	s.ran(x, reply, view, k.link.pushed)
-}
-
-// alone runs one sequence and returns what is wrong with it.
-func (k *track) alone(t *testing.T, p plan, trace func(string, ...any)) string {
-	k.round += ticking - k.round%ticking
-	e := k.enter(p, 0, trace)
-	for {
-		if finished := k.play(t, []*entrant{e}); len(finished) > 0 {
-			return e.failure
-		}
-		k.due = [maxWait + 1][]*entrant{}
-		k.round += max(1, e.wait)
-	}
+	k.play(newSequence(least, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }))
+	t.Fatalf("sequence %d of the seed: %s\nwith %d of its %d steps (gap %v, PUBLISH counts %v, few at once %v, TTLs %v):\n%s", failed.index,
+		failed.failure, len(least.steps), len(failed.steps), least.gap, least.single, least.few, least.ttls, strings.Join(lines, "\n"))
 }
 
 // shrink leaves out steps as long as what is left fails in any way.
-func (k *track) shrink(t *testing.T, p plan) plan {
+func (k *scriptServer) shrink(p plan) plan {
+	fails := func(p plan) bool {
+		s := newSequence(p, nil)
+		k.play(s)
+		return s.failure != ""
+	}
 	for size := len(p.steps) / 2; size > 0; {
 		less := false
-		for i := 0; i+size <= len(p.steps); i++ {
+		for i := 0; i+size <= len(p.steps) && !less; i++ {
 			q := p
 			q.steps = slices.Delete(slices.Clone(p.steps), i, i+size)
-			if k.alone(t, q, nil) != "" {
-				p, less = q, true
-				break
-			}
-			if i+size < len(p.steps) { // the time it took may matter
+			less = fails(q)
+			if !less && i+size < len(p.steps) { // the time it took may matter
 				q.steps[i].wait = min(maxWait, q.steps[i].wait+p.steps[i].wait)
-				if k.alone(t, q, nil) != "" {
-					p, less = q, true
-					break
-				}
+				less = fails(q)
+			}
+			if less {
+				p = q
 			}
 		}
 		if !less {
@@ -296,14 +240,4 @@ func (k *track) shrink(t *testing.T, p plan) plan {
 		}
 	}
 	return p
-}
-
-// replyKind is what is counted of a reply.
-func replyKind(reply string) string {
-	reply, lost := strings.CutPrefix(reply, "lost ")
-	kind := strings.TrimRight(words(reply).first(), "0123456789")
-	if lost {
-		kind += ", prev lost"
-	}
-	return kind
 }

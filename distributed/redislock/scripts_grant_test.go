@@ -58,7 +58,7 @@ func (s *sequence) checkMessages(o *outcome) {
 		s.fail("a new holder counts as told of a refusal")
 	}
 	got := make(map[string]int)
-	for _, p := range o.pushed {
+	for _, p := range o.after.pushed {
 		m, ok := readMessage(p.text)
 		if !ok {
 			s.fail("message %q cannot be read", p.text)
@@ -103,7 +103,8 @@ func (s *sequence) checkMessages(o *outcome) {
 	}
 	first, last := o.after.queue[0], o.after.queue[len(o.after.queue)-1]
 	sooner := o.after.isShared() && o.sameLock() && o.after.lockEnds < o.before.lockEnds && !o.before.isStretched(o.now)
-	if o.after.free > o.before.free || sooner || s.few && o.fromQueue() == fewMost {
+	leftInGap := o.kind == leaveScript.Name && o.reply == "left" && o.after.isFree() && s.resting(&o.after, o.now)
+	if o.after.free > o.before.free || leftInGap || sooner || s.few && o.fromQueue() == fewMost {
 		want(checkMessage, first.process, first.attempt)
 	}
 	if s.unfinished(o) && o.after.isFree() && o.serves() && o.after.rank(o.a.c.instance, o.a.text) < 0 {

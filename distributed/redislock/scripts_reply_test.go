@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -281,12 +282,45 @@ var (
 		"the quick enter does not note the end of prev: the lock names a later attempt of its instance, until that has ended", 20,
 	}
 	forgotten = &toleration{"the release of a lease is forgotten", "what has ended is remembered for a time only", 5}
-
-	tolerations = []*toleration{refusedReader, notNoted, forgotten}
 )
 
 // tolerate notes that a sequence shows what is tolerated.
 func (s *sequence) tolerate(what *toleration) {
 	s.tolerated[what] = true
 	s.note("tolerated: %s, since %s", what.what, what.why)
+}
+
+// breaks reports that the script has ended the leases of before.
+func (o *outcome) breaks() bool {
+	return o.kind == breakScript.Name && strings.HasPrefix(o.reply, "broken ")
+}
+
+// checkBroken: the leases are ended, or nothing is changed. No fence that is reserved later is as small as the one that is skipped,
+// and none that was reserved before is as large.
+func (s *sequence) checkBroken(o *outcome) {
+	args := o.request.call.Args
+	found, now := args[len(args)-3], o.before.lock
+	if o.before.isShared() {
+		now = prefix + "s:" + o.before.value()
+	}
+	if o.breaks() != (found == now) {
+		s.fail("break of %q replied %q", found, o.reply)
+	}
+	if !o.breaks() {
+		if o.reply != "other" || o.before.lock != o.after.lock || len(o.before.queue) != len(o.after.queue) {
+			s.fail("break replied %q and changed the lock", o.reply)
+		}
+		return
+	}
+	if !o.after.isFree() && o.before.value() >= o.after.value() {
+		s.fail("after a break, the fence is %s, and it was %s", o.after.value(), o.before.value())
+	}
+	w := words(strings.TrimPrefix(o.reply, "broken "))
+	fence := w.next()
+	if fence <= o.before.value() || !o.after.isFree() && fence >= o.after.value() {
+		s.fail("a break skipped the fence %s, between %s and %s", fence, o.before.value(), o.after.value())
+	}
+	if len(o.after.queue) > 0 && o.after.isFree() && s.gap == 0 && !s.unfinished(o) {
+		s.fail("after a break, the lock is free, and somebody is queued")
+	}
 }

@@ -5,9 +5,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // sequence is a random course of scripts on one key, and what is known of it. All that is random stands in its steps, and any
@@ -15,7 +17,7 @@ import (
 type sequence struct {
 	plan
 	key       string
-	start     time.Time
+	start     time.Time // see scriptServer.play
 	now       time.Time
 	at        int  // the next step
 	cut       bool // the last script has skipped as many dead waiters, or done as much of something else, as it may
@@ -46,6 +48,7 @@ type plan struct {
 	few    bool // see fewOnly
 	permit bool // most attempts are for permits
 	steps  []step
+	index  uint64
 }
 
 // step draws what is done. What that means depends on what there is to do.
@@ -68,7 +71,7 @@ var simTTLs = []time.Duration{600 * time.Millisecond, 3 * time.Second, 6 * time.
 
 func draw(seed, index uint64) plan {
 	r := rand.New(rand.NewPCG(seed, index))
-	p := plan{single: r.IntN(2) == 0, steps: make([]step, minSteps+r.IntN(maxSteps-minSteps))}
+	p := plan{index: index, single: r.IntN(2) == 0, steps: make([]step, minSteps+r.IntN(maxSteps-minSteps))}
 	if r.IntN(5) == 0 {
 		p.gap = 200 * time.Millisecond
 	}
@@ -103,22 +106,17 @@ func drawWait(r *rand.Rand) int {
 	}
 }
 
-func newSequence(p plan, key string, trace func(string, ...any)) *sequence {
-	s := &sequence{plan: p, key: key, trace: trace, tolerated: make(map[*toleration]bool), view: keysView{
+// sequences numbers their keys.
+var sequences atomic.Uint64
+
+func newSequence(p plan, trace func(string, ...any)) *sequence {
+	s := &sequence{plan: p, key: fmt.Sprint("k", sequences.Add(1)), trace: trace, tolerated: make(map[*toleration]bool), view: keysView{
 		lockEnds: noKey, stateEnds: noKey, queueEnds: noKey, waitersEnds: noKey, readersEnds: noKey,
 	}}
 	for i := range s.clients {
 		s.connect(i)
 	}
 	return s
-}
-
-// goTo sets the time of the next step.
-func (s *sequence) goTo(now time.Time) {
-	if s.start.IsZero() {
-		s.start = now
-	}
-	s.now = now
 }
 
 // connect makes the client at i: the last one is in a process that hears nothing.
@@ -205,6 +203,23 @@ func (s *sequence) lockAsForeigner(st step) []execution {
 	default:
 		return []execution{{commands: [][]any{{"SET", s.key, "foreign", "NX", "PX", foreignTTL.Milliseconds()}}}}
 	}
+}
+
+// breakIt has somebody who is no client end the lock by force, as it is now or as it is not any more.
+func (s *sequence) breakIt(view *keysView, st step) []execution {
+	s.made++
+	c := &simClient{process: &sender{process: "breaker" + strconv.Itoa(s.made), gap: s.gap}, instance: breaker}
+	c.process.single.Store(s.single)
+	found := view.lock
+	if view.isShared() {
+		found = prefix + "s:" + view.value()
+	}
+	if st.luck%8 == 7 { // others have it by now
+		found = found[:len(found)-1] + string('0'+(found[len(found)-1]-'0'+1)%10)
+	}
+	a := &simAttempt{c: c, number: 1, text: simID(1).String(), ttl: conn.OrphanTTL, window: distributed.ClaimWindow(conn.OrphanTTL)}
+	a.id = c.process.process + ":" + a.text + ":" + breaker
+	return []execution{{request: &simRequest{a: a, call: c.process.breaks(s.key, simID(1), found, "{}"), sent: s.now}, luck: st.fate}}
 }
 
 // crash replaces a client by another one, in a process of its own.
@@ -313,6 +328,88 @@ func (s *sequence) deliver(c *simClient, r *simRequest, st step) []execution {
 	default:
 		return nil
 	}
+}
+
+// drain has everybody served, a client after the other: nothing is lost any more.
+func (s *sequence) drain() []execution {
+	if s.drainUntil.IsZero() {
+		s.beginDrain()
+	}
+	if s.view.at(s.now.UnixMilli()).isForeign() {
+		return []execution{{commands: [][]any{{"DEL", s.key}}}}
+	}
+	s.turn++
+	c := s.clients[s.turn%clientCount]
+	c.tick(s.now)
+	r := s.pending(c)
+	if r == nil {
+		return nil
+	}
+	r.sent = s.now
+	return []execution{{request: r, client: c}}
+}
+
+func (s *sequence) beginDrain() {
+	s.note("drain")
+	s.late = nil
+	s.drainUntil = s.now.Add(s.drainBound())
+	for _, c := range s.clients {
+		c.wants = c.now != nil && c.now.state != leased && !c.now.nowait
+	}
+}
+
+// drainBound is how long it may take until everybody is served: a lease whose holder has crashed expires, then each waiter
+// that has crashed may be granted one, which it does not claim.
+func (s *sequence) drainBound() time.Duration {
+	longest, crashed := max(s.ttls[0], s.ttls[1], s.ttls[2]), s.made-clientCount
+	return time.Duration(4+crashed) * longest
+}
+
+// pending is what a client does while the sequence drains.
+func (s *sequence) pending(c *simClient) *simRequest {
+	if a := c.now; a != nil && a.state == leased {
+		c.now, c.out, c.wants = nil, nil, false
+		c.leave(a, s.now)
+	}
+	switch {
+	case len(c.tasks) > 0:
+		return c.tasks[0]
+	case c.out != nil:
+	case c.now == nil && c.wants:
+		s.enter(c, step{luck: 4}, nil) // exclusive, and waits
+	case c.now == nil:
+		return nil
+	case c.now.state == waiting && s.now.Before(c.beatAt):
+		return nil
+	default:
+		c.beatAt = s.now.Add(distributed.HeartbeatInterval(c.ttl))
+		s.begin(c, step{what: 1})
+	}
+	return c.out
+}
+
+// done reports that everybody has been served, or fails the sequence.
+func (s *sequence) done() bool {
+	if s.failure != "" {
+		return true
+	}
+	if s.drainUntil.IsZero() {
+		return false
+	}
+	for _, c := range s.clients {
+		if c.now != nil || c.wants || len(c.tasks) > 0 {
+			if s.now.After(s.drainUntil) {
+				s.fail("%s has not been served when all should be", c.instance)
+			}
+			return s.failure != ""
+		}
+	}
+	return true
+}
+
+func (s *sequence) drainWait() int {
+	shortest := min(s.ttls[0], s.ttls[1], s.ttls[2])
+	return max(1, int(distributed.HeartbeatInterval(shortest)/clientCount/(tick/ticking)))
 }
 
 // fail notes what is wrong, the first time.

@@ -9,15 +9,16 @@ import (
 	"github.com/wllock/wllock/internal/identity"
 )
 
-// viewScript returns the keys of a lock and when they expire, a line each.
+// viewScript returns the keys of a lock and when they expire, a line each, and then what was published since the last view.
 var viewScript = conn.NewScript("view", `
 local function ends(k) return redis.call('PEXPIRETIME', k) end
-local values = redis.call('MGET', KEYS[1], KEYS[2])
+local values, pushed = redis.call('MGET', KEYS[1], KEYS[2]), redis.call('LRANGE', 'pushed', 0, -1)
+if #pushed > 0 then redis.call('DEL', 'pushed') end
 return table.concat({
   values[1] or '', ends(KEYS[1]), values[2] or '', ends(KEYS[2]),
   table.concat(redis.call('ZRANGE', KEYS[3], 0, -1), ' '), ends(KEYS[3]),
   table.concat(redis.call('HGETALL', KEYS[4]), '|'), ends(KEYS[4]),
-  table.concat(redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES'), ' '), ends(KEYS[5])
+  table.concat(redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES'), ' '), ends(KEYS[5]), unpack(pushed)
 }, '\n')`)
 
 // stretch makes a lock last longer, as a server's clock does that is set back.
@@ -57,7 +58,11 @@ type keysView struct {
 	readersEnds int64
 
 	torn string // how queue and waiters disagree
+
+	pushed []pushedMessage // since the last view
 }
+
+type pushedMessage struct{ channel, text string }
 
 type queuedPlace struct {
 	instance, attempt, process, mode string
@@ -85,6 +90,10 @@ func readView(text string) keysView {
 	readers := strings.Fields(f[8])
 	for i := 0; i < len(readers); i += 2 {
 		v.readers = append(v.readers, listedReader{readers[i], ms(readers[i+1])})
+	}
+	for _, line := range f[10:] {
+		channel, text, _ := strings.Cut(line, " ")
+		v.pushed = append(v.pushed, pushedMessage{channel, text})
 	}
 	return v
 }
