@@ -14,14 +14,6 @@ import (
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-func inCluster(t *testing.T, c *redistest.Cluster) *Backend {
-	t.Helper()
-	b, err := New(c.Client())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	return b
-}
-
 // TestTheDocumentedACLLineIsEnoughInACluster: with what the page adds for one.
 func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
@@ -33,9 +25,7 @@ func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
 	}
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: o.Username, Password: o.Password})
 	t.Cleanup(func() { _ = client.Close() })
-	b, err := New(client, WithSystem("shop"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
+	b := with(t, client, WithSystem("shop"))
 	require.NoError(t, b.Ping(t.Context()))
 	for i := range 9 {
 		l := newUser(t, b).lease(fmt.Sprint("shop:product:", i))
@@ -55,7 +45,7 @@ func TestClusterReshardHasOneEffect(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	const key = "reshard:k:1"
-	users := [2]user{newUser(t, inCluster(t, c)), newUser(t, inCluster(t, c))}
+	users := [2]user{newUser(t, with(t, c.Client())), newUser(t, with(t, c.Client()))}
 	for i := range users {
 		users[i] = users[i].lasting(5 * time.Second)
 	}
@@ -105,10 +95,10 @@ func TestAMovedSlotCostsNoLease(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
 	t.Parallel()
 	c := redistest.StartCluster(t)
-	for name, mode := range map[string]func(*distributed.Request){"exclusive": func(*distributed.Request) {}, "shared": shared} {
+	for name, mode := range map[string]func(*distributed.Request){"exclusive": exclusive, "shared": shared} {
 		t.Run(name, func(t *testing.T) {
 			key := key(t)
-			u, other := newUser(t, inCluster(t, c)).lasting(time.Second), newUser(t, inCluster(t, c)).lasting(time.Second)
+			u, other := newUser(t, with(t, c.Client())).lasting(time.Second), newUser(t, with(t, c.Client())).lasting(time.Second)
 			from, slot := c.Owner(key)
 			to := c.Nodes[0]
 			if to == from {

@@ -23,10 +23,7 @@ func TestPasswordFromAFileCanChange(t *testing.T) {
 	s := redistest.Start(t, "--requirepass", "first-secret")
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("first-secret\n"), 0o600))
-	b, err := Open("redis://"+s.Addr, WithPasswordFile(file))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	u := newUser(t, b)
+	u := newUser(t, byURL(t, "redis://"+s.Addr, WithPasswordFile(file)))
 	release(t, u.lease(key(t)))
 
 	admin := s.Client(func(o *redis.Options) { o.Password = "first-secret" })
@@ -114,11 +111,8 @@ func TestWrongPasswordIsSaidWithoutIt(t *testing.T) {
 		"wrong": {"redis://:wrong-secret@" + s.Addr, "WRONGPASS"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := Open(c.url)
-			require.NoError(t, err)
-			defer b.Close()
 			start := time.Now()
-			_, _, err = newUser(t, b).enter(t.Context(), key(t))
+			_, _, err := newUser(t, byURL(t, c.url)).enter(t.Context(), key(t))
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 			require.ErrorContains(t, err, c.says)
 			require.NotContains(t, err.Error(), "secret")

@@ -32,14 +32,29 @@ const (
 func open(t testing.TB, addr string, opts ...Option) *Backend {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = client.Close() })
+	return with(t, client, opts...)
+}
+
+// with returns a backend with the client, closed with the test.
+func with(t testing.TB, client redis.UniversalClient, opts ...Option) *Backend {
+	t.Helper()
 	b, err := New(client, opts...)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = b.Close()
-		_ = client.Close()
-	})
+	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
+
+// byURL returns the backend of a URL, closed with the test.
+func byURL(t testing.TB, url string, opts ...Option) *Backend {
+	t.Helper()
+	b, err := Open(url, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func exclusive(*distributed.Request) {}
 
 // swapTransport puts another transport before the backend's own. Call it before the first use.
 func swapTransport(b *Backend, wrap func(conn.Transport) conn.Transport) { b.s.tr = wrap(b.s.tr) }

@@ -24,7 +24,7 @@ func inspect(t *testing.T, b *Backend, key string) distributed.Inspection {
 func TestInspectTellsSinceWhen(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, open(t, redistest.Start(t).Addr)).lasting(60e9)
-	for _, mode := range []func(*distributed.Request){func(*distributed.Request) {}, shared} {
+	for _, mode := range []func(*distributed.Request){exclusive, shared} {
 		start := time.Now().Add(-time.Millisecond)
 		l := u.lease(key(t), mode)
 		p := newUser(t, u.b).lasting(60e9).place(key(t))
@@ -154,11 +154,6 @@ func TestConnectionsHaveTheProcessesName(t *testing.T) {
 
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, ClientName: "mine"})
 	defer client.Close()
-	b, err := New(client)
-	require.NoError(t, err)
-	defer b.Close()
-	release(t, newUser(t, b).lease(key(t)))
+	release(t, newUser(t, with(t, client)).lease(key(t)))
 	require.Regexp(t, `(?m) name=mine .* cmd=subscribe`, s.Do("CLIENT", "LIST"))
-	_, err = New(client, WithInstance("web 1"))
-	require.ErrorContains(t, err, "WithInstance")
 }

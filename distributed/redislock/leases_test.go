@@ -13,7 +13,6 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
-	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/race"
 	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
@@ -157,31 +156,6 @@ func TestALostReaderExtendsNoLock(t *testing.T) {
 	require.LessOrEqual(t, s.Do("PTTL", l.a.Key), int64(1000))
 }
 
-// TestManyReadersEnterInOrder: a script admits 64, and a heartbeat admits more.
-func TestManyReadersEnterInOrder(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	writer := newUser(t, b).lasting(30 * time.Second).lease(key(t))
-	from := &sender{process: "deaf"} // hears of no grants
-	var all []wireAttempt
-	for i := range 100 {
-		id := identity.NewAttempt(uint64(i + 1))
-		all = append(all, from.attempt(id, key(t), fmt.Sprint("reader", i), distributed.Shared, 30*time.Second, 15*time.Second))
-		c := all[i].enter(noPrev)
-		b.s.tr.Do(t.Context(), c)
-		require.Equal(t, string(hasPlace), answered(c))
-	}
-	release(t, writer)
-	require.Equal(t, int64(36), queueLength(s, key(t)))
-	for i, a := range all {
-		c := a.heartbeat()
-		b.s.tr.Do(t.Context(), c)
-		require.Equal(t, string(hasLease), answered(c), i)
-		require.Equal(t, i < 64, queueLength(s, key(t)) > 0, i)
-	}
-}
-
 // TestManyReadersEnterAtOnce: none waits for its next heartbeat.
 func TestManyReadersEnterAtOnce(t *testing.T) {
 	t.Parallel()
@@ -209,66 +183,30 @@ const (
 	mostGoroutines = 40 // that one backend may need, whatever it holds
 )
 
-// manyLeases takes n leases and looks at them for three T.
+// manyLeases takes n leases and has them for four T.
 func manyLeases(t *testing.T, n int, ttl time.Duration) {
 	s := redistest.Start(t)
 	before := runtime.NumGoroutine() // other tests wait for their turn to run in parallel
 	b := open(t, s.Addr)
 	u := newUser(t, b).lasting(ttl)
 	release(t, u.lease(key(t)))
-	books, leases, next := &renewals{ttl: ttl}, make([]*lease, n), atomic.Int64{}
+	leases, next := make([]*lease, n), atomic.Int64{}
 	var wg sync.WaitGroup
 	for range fillers {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				leases[i] = u.lease(fmt.Sprint("shop:order:", i))
-				leases[i].Watch(&renewal{of: books}, leases[i])
 			}
 		})
 	}
 	wg.Wait()
-	time.Sleep(ttl) // all claimed
-	books.latest.Store(0)
-	for start := time.Now(); time.Since(start) < 3*ttl; time.Sleep(ttl / 50) {
+	for start := time.Now(); time.Since(start) < 4*ttl; time.Sleep(ttl / 50) {
 		require.Less(t, runtime.NumGoroutine()-before, mostGoroutines)
 	}
-	t.Logf("%d leases of %v, renewed at most %v late", n, ttl, time.Duration(books.latest.Load()))
-	if books.lost.Load()+books.failed.Load() > 0 || time.Duration(books.latest.Load()) >= distributed.HeartbeatInterval(ttl) {
-		needsQuieter(t, distributed.HeartbeatInterval(ttl)/4) // each renewal is a call with hundreds of leases
-	}
-	require.Zero(t, books.lost.Load())
-	require.Zero(t, books.failed.Load())
-	require.Less(t, time.Duration(books.latest.Load()), distributed.HeartbeatInterval(ttl))
 	for _, l := range leases {
+		if !l.Healthy() {
+			needsQuieter(t, distributed.HeartbeatInterval(ttl)/4) // each renewal is a call with hundreds of leases
+		}
 		require.True(t, l.Healthy())
 	}
-}
-
-// renewals counts what happens to all leases of a test.
-type renewals struct {
-	ttl          time.Duration
-	failed, lost atomic.Int64
-	latest       atomic.Int64 // by how much the latest renewal came late, in ns
-}
-
-// renewal watches one lease.
-type renewal struct {
-	of   *renewals
-	last time.Time
-}
-
-func (r *renewal) LeaseLost(distributed.Lease)            { r.of.lost.Add(1) }
-func (r *renewal) LeaseContended(distributed.Lease)       {}
-func (r *renewal) LeaseReleased(distributed.Lease, error) {}
-
-func (r *renewal) LeaseRenewed(l distributed.Lease, _ time.Time, err error) {
-	if err != nil {
-		r.of.failed.Add(1)
-		return
-	}
-	sent := l.Until().Add(distributed.Drift(r.of.ttl) - r.of.ttl)
-	if late := int64(sent.Sub(r.last) - distributed.RenewInterval(r.of.ttl)); !r.last.IsZero() && late > r.of.latest.Load() {
-		r.of.latest.Store(late) // of two at once one may be missed
-	}
-	r.last = sent
 }

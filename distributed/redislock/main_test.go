@@ -13,5 +13,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	// After many failed dials go-redis dials once a second in the background: this ends within a second of Close.
-	goleak.VerifyTestMain(measured{m}, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	go stalls.run()
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/wllock/wllock/distributed/redislock.(*stallMeter).run"),
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }

@@ -42,9 +42,7 @@ func TestSmallPoolHoldsNobodyUp(t *testing.T) {
 	testscope.Long(t, "takes 2 s")
 	t.Parallel()
 	s := redistest.Start(t)
-	b, err := New(s.Client(func(o *redis.Options) { o.PoolSize = conn.MaxSlots }))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
+	b := with(t, s.Client(func(o *redis.Options) { o.PoolSize = conn.MaxSlots }))
 	exchanges := &punctual{}
 	swapTransport(b, func(tr conn.Transport) conn.Transport { exchanges.Transport = tr; return exchanges })
 	patient := newUser(t, b).lasting(conn.LongestTry * 6) // H is a second
@@ -71,7 +69,7 @@ func TestAServerThatIsBackIsDialedAtOnce(t *testing.T) {
 	s := redistest.Start(t)
 	var away atomic.Bool
 	away.Store(true)
-	b, err := New(s.Client(func(o *redis.Options) {
+	b := with(t, s.Client(func(o *redis.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if away.Load() {
 				return nil, syscall.ECONNREFUSED
@@ -79,8 +77,6 @@ func TestAServerThatIsBackIsDialedAtOnce(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 	}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
 	for range 10 * conn.MaxSlots {
 		require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrUnreached)
 	}

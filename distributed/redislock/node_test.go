@@ -61,7 +61,7 @@ func TestAHungNodeHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	h := startHanging(t)
 	const ttl, held, asked = 6 * time.Second, 700, 8 * conn.MaxSlots
-	u := newUser(t, inCluster(t, h.Cluster)).lasting(ttl)
+	u := newUser(t, with(t, h.Client())).lasting(ttl)
 	there, elsewhere := h.keys(held + asked)
 	var stuck, well []*lease
 	for i := range held {
@@ -118,9 +118,7 @@ func TestHungNodeAtTheFirstUse(t *testing.T) {
 	_, elsewhere := h.keys(8)
 	h.node.Pause()
 	for _, k := range elsewhere {
-		b, err := Open("redis+cluster://" + strings.Join(h.Addrs(), ","))
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = b.Close() })
+		b := byURL(t, "redis+cluster://"+strings.Join(h.Addrs(), ","))
 		start := time.Now()
 		release(t, newUser(t, b).lasting(8*time.Second).lease(k))
 		inTime(t, "granted", time.Since(start), conn.LongestTry+2*nodeBudget) // for the layout, for what is asked first

@@ -47,14 +47,8 @@ func TestSentinelFailover(t *testing.T) {
 	testscope.Long(t, "takes servers away, and brings them back")
 	t.Parallel()
 	group := redistest.StartSentinel(t)
-	byClient, err := New(group.Client())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = byClient.Close() })
-	byURL, err := Open("redis+sentinel://" + group.Sentinels[0].Addr + "," + group.Sentinels[1].Addr + "/" + redistest.MasterName)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = byURL.Close() })
-
-	a, b := newUser(t, byClient).lasting(2*time.Second), newUser(t, byURL).lasting(2*time.Second)
+	all := behind(t, group)
+	a, b := newUser(t, all["New"]).lasting(2*time.Second), newUser(t, all["Open"]).lasting(2*time.Second)
 	var last uint64
 	turn := func(u user) {
 		l := u.get(key(t))

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,26 +15,6 @@ import (
 // permit asks for one of n permits.
 func permit(n int) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
-}
-
-// The server's clock is set back while permits are held by processes that die: their shares seem to last for hours, more of them than a
-// script cuts at once, while a living holder keeps the lock.
-func TestDeadPermitsAfterTheClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	const dead, limit = 150, 151
-	living := newUser(t, b).lease(key(t), permit(limit))
-	readers := keysOf(key(t), "")[readersKey]
-	for i := range dead {
-		s.Do("ZADD", readers, time.Now().Add(time.Hour).UnixMilli(), fmt.Sprintf("dead:%d:i%d", i+1, i))
-	}
-	start := time.Now()
-	p := newUser(t, b).place(key(t), permit(limit))
-	l := granted(t, p)
-	inTime(t, "permits of the dead after the clock was set back", time.Since(start), testTTL+3*distributed.HeartbeatInterval(testTTL))
-	release(t, l)
-	release(t, living)
 }
 
 // A script of an older version does not know waiters with a limit: it drops them, and they queue anew. It lets nobody in too many.
@@ -64,45 +43,6 @@ func TestAnOlderVersionDropsWaitersForPermits(t *testing.T) {
 	p := waiters[1].place(key(t), permit(1))
 	release(t, l)
 	release(t, granted(t, p))
-}
-
-// What permits cost, as docs/redis.md says.
-func TestAPermitCostsTwoCommands(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	user := func() user { return newUser(t, b).lasting(60e9) }
-	last := commandStats(s)
-	commands := func() (calls, inside int) {
-		now := commandStats(s)
-		for _, name := range []string{"mget", "set", "del", "time", "pttl", "pexpire", "pexpireat", "zadd", "zrem", "zcard", "zrange", "zrank", "zscore", "zremrangebyscore", "hget", "hset", "hdel", "publish"} {
-			inside += now[name] - last[name]
-		}
-		calls = now["evalsha"] - last["evalsha"]
-		last = now
-		return calls, inside
-	}
-	cost := func(what string, want int) {
-		t.Helper()
-		calls, inside := commands()
-		t.Logf("%s: %d commands in %d scripts", what, inside, calls)
-		require.Equal(t, 1, calls, what)
-		require.LessOrEqual(t, inside, want, what)
-	}
-	beside := user().lease(key(t), permit(2))
-	release(t, user().lease(key(t), permit(2)))
-	commands()
-	l := user().lease(key(t), permit(2))
-	cost("acquire", 10)
-	release(t, l)
-	cost("release", 8)
-	l = user().lease(key(t), permit(2))
-	p := user().place(key(t), permit(2))
-	commands()
-	release(t, l)
-	cost("hand over", 28)
-	release(t, granted(t, p))
-	release(t, beside)
 }
 
 func TestInspectShowsPermits(t *testing.T) {

@@ -16,13 +16,10 @@ import (
 // behind returns a backend that finds its primary by a client's sentinels, and one that does so by those of a URL.
 func behind(t *testing.T, group *redistest.Sentinel) map[string]*Backend {
 	t.Helper()
-	byClient, err := New(group.Client())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = byClient.Close() })
-	byURL, err := Open("redis+sentinel://" + strings.Join(group.Addrs(), ",") + "/" + redistest.MasterName)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = byURL.Close() })
-	return map[string]*Backend{"New": byClient, "Open": byURL}
+	return map[string]*Backend{
+		"New":  with(t, group.Client()),
+		"Open": byURL(t, "redis+sentinel://"+strings.Join(group.Addrs(), ",")+"/"+redistest.MasterName),
+	}
 }
 
 // named reports that all sentinels take the server for the primary.

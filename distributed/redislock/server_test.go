@@ -64,19 +64,17 @@ func asUser(t *testing.T, s *redistest.Server) *Backend { return openFor(t, s, "
 // openFor opens a backend for a system, as its user.
 func openFor(t *testing.T, s *redistest.Server, system string) *Backend {
 	t.Helper()
-	b, err := New(s.Client(s.AddUser(t, "redis.md", system)), WithSystem(system))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	return b
+	return with(t, s.Client(s.AddUser(t, "redis.md", system)), WithSystem(system))
 }
 
+// TestTheDocumentedACLLineIsEnough: and the rules that it adds for a name that the client gives its connections, and for a database.
 func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	b := asUser(t, s)
 	require.NoError(t, b.Ping(t.Context()))
 	u, other := newUser(t, b), newUser(t, b)
-	for _, mode := range []func(*distributed.Request){shared, func(*distributed.Request) {}} {
+	for _, mode := range []func(*distributed.Request){shared, exclusive} {
 		l := u.lease("shop:product:1", mode)
 		p := other.place("shop:product:1")
 		q := newUser(t, b).place("shop:product:1", shared)
@@ -86,17 +84,8 @@ func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 		release(t, granted(t, p))
 		release(t, granted(t, q))
 	}
-	require.Empty(t, s.Do("ACL", "LOG"), "nothing was refused")
-}
-
-// TestTheDocumentedAdditionsAreEnough: a name that the client gives its connections, and a database.
-func TestTheDocumentedAdditionsAreEnough(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
 	user := s.AddUser(t, "redis.md", "shop", "+client|setname", "+select")
-	b, err := New(s.Client(user, func(o *redis.Options) { o.ClientName, o.DB = "mine", 2 }), WithSystem("shop"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
+	b = with(t, s.Client(user, func(o *redis.Options) { o.ClientName, o.DB = "mine", 2 }), WithSystem("shop"))
 	require.NoError(t, b.Ping(t.Context()))
 	release(t, newUser(t, b).lease("shop:product:1"))
 	require.Empty(t, s.Do("ACL", "LOG"), "nothing was refused")
@@ -129,9 +118,7 @@ func TestTheCommandsOfTheRunbookRun(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
 	s := redistest.Start(t)
-	b, err := New(s.Client(), WithSystem("shop"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
+	b := with(t, s.Client(), WithSystem("shop"))
 	l := newUser(t, b).lease("shop:product:1000")
 	_, value, _ := strings.Cut(string(page), "# wllock:x:")
 	value, _, _ = strings.Cut("wllock:x:"+value, "\n")
@@ -232,9 +219,8 @@ func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(s.AddUser(t, "redis.md", "shop"))
 	for system, want := range map[string]string{"shop": "", "mall": "the user lacks the ACL rule ~mall:*: NOPERM"} {
-		b, err := New(client, WithSystem("shop"), WithSystem(system))
-		require.NoError(t, err)
-		err = b.Ping(t.Context())
+		b := with(t, client, WithSystem("shop"), WithSystem(system))
+		err := b.Ping(t.Context())
 		if want == "" {
 			require.NoError(t, err)
 		} else {
@@ -243,11 +229,8 @@ func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 			_, _, err = newUser(t, b).enter(t.Context(), "shop:product:1")
 			require.ErrorContains(t, err, want, "at the first use as well")
 		}
-		require.NoError(t, b.Close())
 	}
-	b, err := New(client)
-	require.NoError(t, err)
-	defer b.Close()
+	b := with(t, client)
 	ask := func(system string) error {
 		l, err := wllock.New(system, b)
 		require.NoError(t, err)
@@ -255,14 +238,10 @@ func TestSystemOutsideTheACLIsNamed(t *testing.T) {
 		return l.Ping(t.Context())
 	}
 	require.NoError(t, ask("shop"))
-	err = ask("mall")
+	err := ask("mall")
 	require.ErrorIs(t, err, wllock.ErrUnavailable, "a Locker asks for its own system")
 	require.ErrorContains(t, err, "the user lacks the ACL rule ~wllock:mall:*")
 	require.Zero(t, s.Do("DBSIZE"), "nothing is left behind")
-	_, err = New(client, WithSystem(""))
-	require.ErrorContains(t, err, "WithSystem")
-	_, err = New(client, nil)
-	require.ErrorContains(t, err, "an option is nil")
 }
 
 func TestPublishRevokedWhileRunning(t *testing.T) {
@@ -311,9 +290,6 @@ func TestNothingPrintsSecrets(t *testing.T) {
 		"redis+cluster://user:sec%zzret-secret@h1", "redis://user:secret@localhost/x/y", "redis://user:secret@localhost:port",
 		"redis+sentinel://user:secret@h1", "redis+cluster://user:secret@h1/1", "redis+cluster://user:secret@", "other://user:secret@h",
 		"redis+sentinel://user:secret@h1/main/x", "user:secret@h", "user:secret@h://",
-		"redis://:12/secret@localhost:6379", "redis://:/secret@localhost", "redis://:12?secret@localhost", "redis://:12#secret@localhost",
-		"rediss://:/secret@h/0", "unix://user:12/secret@/tmp/s", "redis+unix://user:12?secret@/tmp/s",
-		"redis+sentinel://:12/secret@h1/main", "redis+cluster://:12?secret@h1",
 	} {
 		b, err := Open(url)
 		if err != nil {
@@ -331,32 +307,37 @@ func TestOpenOverAUnixSocket(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, scheme := range []string{"unix", "redis+unix"} {
-		b, err := Open(scheme + "://" + s.Socket + "?db=2")
-		require.NoError(t, err)
-		release(t, newUser(t, b).lease(key(t)))
-		require.NoError(t, b.Close())
+		release(t, newUser(t, byURL(t, scheme+"://"+s.Socket+"?db=2")).lease(key(t)))
 	}
 }
 
-func TestNewRefusesClientsThatMayChangeServersUnseen(t *testing.T) {
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "localhost:1"}, HeartbeatFrequency: time.Hour})
-	defer ring.Close()
-	_, err := New(ring)
-	require.ErrorContains(t, err, "Ring")
-	cluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{"localhost:1"}})
-	defer cluster.Close()
-	_, err = New(cluster)
-	require.ErrorContains(t, err, "FailoverClient")
-	_, err = New(nil)
-	require.Error(t, err)
-}
-
-// TestNilLoggerIsRefused: the first warning would end the program, on a goroutine of its own.
-func TestNilLoggerIsRefused(t *testing.T) {
+func TestWrongClientsAndOptionsAreRefused(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "localhost:1"})
 	defer client.Close()
-	_, err := New(client, WithLogger(nil))
-	require.ErrorContains(t, err, "WithLogger(nil)")
-	_, err = Open("redis://localhost:1", WithLogger(nil))
-	require.ErrorContains(t, err, "WithLogger(nil)")
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "localhost:1"}, HeartbeatFrequency: time.Hour})
+	defer ring.Close()
+	cluster := redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{"localhost:1"}})
+	defer cluster.Close()
+	for _, c := range []struct {
+		client redis.UniversalClient
+		opts   []Option
+		says   string
+	}{
+		{ring, nil, "Ring"}, // it may change servers unseen, as the next one
+		{cluster, nil, "FailoverClient"},
+		{nil, nil, "no client"},
+		{client, []Option{nil}, "an option is nil"},
+		{client, []Option{WithLogger(nil)}, "WithLogger(nil)"}, // the first warning would end the program, on a goroutine of its own
+		{client, []Option{WithSystem("")}, "WithSystem"},
+		{client, []Option{WithSystem("wllock")}, `WithSystem("wllock")`},
+		{client, []Option{WithKey(nil)}, "WithKey(nil)"},
+		{client, []Option{WithInstance("web 1")}, "WithInstance"},
+	} {
+		_, err := New(c.client, c.opts...)
+		require.ErrorContains(t, err, c.says)
+		if c.client == client {
+			_, err = Open("redis://localhost:1", c.opts...)
+			require.ErrorContains(t, err, c.says)
+		}
+	}
 }

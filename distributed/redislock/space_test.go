@@ -46,14 +46,12 @@ func TestARefusedChannelLeavesTheOthers(t *testing.T) { // rule R19
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("ACL", "SETUSER", "u", "on", ">x", "~*", "&wllock:shop:*", "+@all")
-	b, err := New(s.Client(func(o *redis.Options) { o.Username, o.Password = "u", "x" }), WithSystem("shop"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
+	b := with(t, s.Client(func(o *redis.Options) { o.Username, o.Password = "u", "x" }), WithSystem("shop"))
 	u := newUser(t, b).lasting(time.Minute)
 	l := u.lease("shop:p:1")
 	p := u.other().lasting(time.Minute).place("shop:p:1")
 	for range 2 {
-		_, _, err = u.enter(t.Context(), "bank:p:1")
+		_, _, err := u.enter(t.Context(), "bank:p:1")
 		require.ErrorIs(t, err, distributed.ErrRefused)
 		require.ErrorContains(t, err, "the user lacks the ACL rules &wllock:bank:*")
 	}

@@ -27,15 +27,12 @@ type stall struct {
 // leastStall is what a scheduler may take on an idle machine.
 const leastStall = 2 * time.Millisecond
 
-// run measures until done is closed.
-func (m *stallMeter) run(done <-chan struct{}) {
+// run measures for ever.
+func (m *stallMeter) run() {
 	const pause = time.Millisecond
-	for asleep := time.Now(); ; asleep = time.Now() {
-		select {
-		case <-done:
-			return
-		case <-time.After(pause):
-		}
+	for {
+		asleep := time.Now()
+		time.Sleep(pause)
 		end := time.Now()
 		if by := end.Sub(asleep) - pause; by >= leastStall {
 			m.mu.Lock()
@@ -86,20 +83,4 @@ func ttlOf(x any) time.Duration {
 		return a.TTL
 	}
 	return testTTL
-}
-
-// measured runs the tests of a package and measures meanwhile.
-type measured struct{ *testing.M }
-
-func (m measured) Run() int {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		stalls.run(done)
-	}()
-	defer func() {
-		close(done)
-		<-ended
-	}()
-	return m.M.Run()
 }

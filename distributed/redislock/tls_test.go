@@ -71,10 +71,9 @@ func TestTLSToAPlainPort(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, url := range []string{"rediss://" + s.Addr, "rediss+sentinel://" + s.Addr + "/main", "rediss+cluster://" + s.Addr} {
-		b, err := Open(url)
-		require.NoError(t, err)
+		b := byURL(t, url)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*conn.DialTimeout)
-		err = b.Ping(ctx)
+		err := b.Ping(ctx)
 		cancel()
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
 		require.ErrorContains(t, err, "over TLS", url)
@@ -85,7 +84,6 @@ func TestTLSToAPlainPort(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, time.Since(start), conn.DialTimeout/2)
-		require.NoError(t, b.Close())
 	}
 }
 
@@ -93,46 +91,19 @@ func TestTLSToAPlainPort(t *testing.T) {
 // that New was given, 5 s as a rule.
 func TestTLSHandshakeObeysOurLimit(t *testing.T) {
 	t.Parallel()
+	mute := redistest.NewProxy(t, redistest.Start(t).Addr)
+	mute.SetHalfOpen(true)
 	for name, conf := range map[string]*tls.Config{"plain": nil, "TLS": {InsecureSkipVerify: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := redis.NewClient(&redis.Options{Addr: mute(t), TLSConfig: conf})
+			client := redis.NewClient(&redis.Options{Addr: mute.Addr, TLSConfig: conf})
 			t.Cleanup(func() { _ = client.Close() })
-			b, err := New(client)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = b.Close() })
+			b := with(t, client)
 			b.proven.Store(true) // as if the server fell silent later
 			start := time.Now()
-			_, _, err = newUser(t, b).enter(t.Context(), key(t))
+			_, _, err := newUser(t, b).enter(t.Context(), key(t))
 			require.ErrorIs(t, err, distributed.ErrUnavailable)
 			inTime(t, "refused", time.Since(start), conn.DialTimeout+testTTL/2)
 		})
 	}
-}
-
-// mute returns the address of a server that accepts connections and never answers.
-func mute(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var conns []net.Conn
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns = append(conns, c)
-		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		<-done
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	})
-	return l.Addr().String()
 }
