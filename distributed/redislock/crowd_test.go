@@ -43,3 +43,20 @@ func TestDeadWaitersAreSkippedAFewAtATime(t *testing.T) {
 	release(t, granted(t, last))
 	inTime(t, "200 dead waiters", time.Since(start), 100*time.Millisecond)
 }
+
+// TestManyReadersEnterInOrder: a release admits 64, and a heartbeat admits more.
+func TestManyReadersEnterInOrder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	writer := newUser(t, b).lasting(30 * time.Second).lease(key(t))
+	all := crowd(t, b, 100, distributed.Shared, 30*time.Second)
+	release(t, writer)
+	require.Equal(t, int64(36), queueLength(s, key(t)))
+	for i, a := range all {
+		c := a.heartbeat()
+		b.s.tr.Do(t.Context(), c)
+		require.Equal(t, string(hasLease), answered(c), i)
+		require.Equal(t, i < 64, queueLength(s, key(t)) > 0, i)
+	}
+}

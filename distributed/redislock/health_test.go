@@ -187,27 +187,6 @@ func TestARefusedDialIsObservedAtOnce(t *testing.T) {
 	}
 }
 
-// A server that is silent has neither refused nor was it not reached.
-func TestSilenceIsObserved(t *testing.T) {
-	testscope.Long(t, "stops a server")
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	u := newUser(t, b)
-	release(t, u.lease(key(t)))
-	s.Pause()
-	defer s.Resume()
-	o := observe(b)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, _, err := u.enter(ctx, key(t))
-	for _, err := range []error{err, o.await(t, "silence", func(distributed.Exchange) bool { return true }).Err, b.Echo(ctx)} {
-		require.ErrorIs(t, err, distributed.ErrUnavailable)
-		require.NotErrorIs(t, err, distributed.ErrUnreached)
-		require.NotErrorIs(t, err, distributed.ErrRefused)
-	}
-}
-
 // TestEchoOfAClusterAsksAnotherNodeEachTime: with one that hangs, the second finds one that answers.
 func TestEchoOfAClusterAsksAnotherNodeEachTime(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
@@ -226,13 +205,6 @@ func TestEchoOfAClusterAsksAnotherNodeEachTime(t *testing.T) {
 		cancel()
 	}
 	require.GreaterOrEqual(t, answered, 4)
-}
-
-func TestEchoAfterClose(t *testing.T) {
-	t.Parallel()
-	b := open(t, redistest.Start(t).Addr)
-	require.NoError(t, b.Close())
-	require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrClosed)
 }
 
 // TestPingSeesAServerThatOnlyReads: also before the backend knows a system whose keys it could try.

@@ -110,7 +110,7 @@ func attemptBehind(x any) *attempt { return driver.AttemptOf[claim](x) }
 func (u user) lease(key string, change ...func(*distributed.Request)) *lease {
 	u.t.Helper()
 	l, p, err := u.enter(u.t.Context(), key, change...)
-	noError(u.t, err, u.ttl)
+	require.NoError(u.t, err)
 	require.Nil(u.t, p, "queued; want a lease")
 	return ours(l)
 }
@@ -118,10 +118,7 @@ func (u user) lease(key string, change ...func(*distributed.Request)) *lease {
 func (u user) place(key string, change ...func(*distributed.Request)) distributed.Place {
 	u.t.Helper()
 	l, p, err := u.enter(u.t.Context(), key, change...)
-	noError(u.t, err, u.ttl)
-	if l != nil {
-		needsQuiet(u.t, u.ttl) // or the holder has lost it
-	}
+	require.NoError(u.t, err)
 	require.Nil(u.t, l, "got a lease; want a place")
 	return p
 }
@@ -131,7 +128,7 @@ func (u user) get(key string, change ...func(*distributed.Request)) distributed.
 	u.t.Helper()
 	for until := time.Now().Add(patience); time.Now().Before(until); {
 		l, p, err := u.enter(u.t.Context(), key, change...)
-		noError(u.t, err, u.ttl)
+		require.NoError(u.t, err)
 		if l != nil {
 			return l
 		}
@@ -151,9 +148,6 @@ func granted(t testing.TB, p distributed.Place) distributed.Lease {
 	t.Helper()
 	select {
 	case l, ok := <-p.Granted():
-		if !ok {
-			needsQuiet(t, ttlOf(p))
-		}
 		require.True(t, ok, "the place was lost")
 		return l
 	case <-time.After(patience):
@@ -164,7 +158,7 @@ func granted(t testing.TB, p distributed.Place) distributed.Lease {
 
 func release(t testing.TB, l distributed.Lease) {
 	t.Helper()
-	noError(t, l.Release(t.Context()), ttlOf(l))
+	require.NoError(t, l.Release(t.Context()))
 }
 
 func fence(t testing.TB, l distributed.Lease) uint64 {

@@ -156,28 +156,6 @@ func TestALostReaderExtendsNoLock(t *testing.T) {
 	require.LessOrEqual(t, s.Do("PTTL", l.a.Key), int64(1000))
 }
 
-// TestManyReadersEnterAtOnce: none waits for its next heartbeat.
-func TestManyReadersEnterAtOnce(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	b := open(t, s.Addr)
-	writer := newUser(t, b).lasting(30 * time.Second).lease(key(t))
-	var places []distributed.Place
-	for range 150 {
-		places = append(places, newUser(t, b).lasting(30*time.Second).place(key(t), shared))
-	}
-	start := time.Now()
-	release(t, writer)
-	var leases []distributed.Lease
-	for _, p := range places {
-		leases = append(leases, granted(t, p))
-	}
-	inTime(t, "all readers", time.Since(start), 0)
-	for _, l := range leases {
-		release(t, l)
-	}
-}
-
 const (
 	fillers        = 64 // goroutines that take the leases, and end
 	mostGoroutines = 40 // that one backend may need, whatever it holds

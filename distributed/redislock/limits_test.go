@@ -32,36 +32,15 @@ func TestTheClientsLimitsAreBorne(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			client := s.Client(limit)
-			crowd(t, client)
+			b, err := redislock.New(client)
+			require.NoError(t, err)
+			testlocker.Crowd(t, b)
 			if most := max(client.Options().MaxActiveConns, 3); client.Options().MaxActiveConns > 0 {
 				list, _ := s.Do("CLIENT", "LIST").(string)
 				require.LessOrEqual(t, strings.Count(list, "\n"), most+2, "%s\nand a subscription, and the one that asks", list)
 			}
 		})
 	}
-}
-
-// The same at the nodes of a cluster, and behind sentinels.
-func TestTheClientsLimitsAreBorneElsewhere(t *testing.T) {
-	testscope.Long(t, "starts a cluster, and sentinels")
-	t.Run("cluster", func(t *testing.T) {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs(), MaxActiveConns: 5})
-		t.Cleanup(func() { _ = client.Close() })
-		crowd(t, client)
-	})
-	t.Run("sentinel", func(t *testing.T) {
-		group := redistest.StartSentinel(t)
-		client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: group.Addrs(), MaxActiveConns: 5})
-		t.Cleanup(func() { _ = client.Close() })
-		crowd(t, client)
-	})
-}
-
-func crowd(t *testing.T, client redis.UniversalClient) {
-	t.Helper()
-	b, err := redislock.New(client)
-	require.NoError(t, err)
-	testlocker.Crowd(t, b)
 }
 
 // A cluster all of whose nodes get other addresses is found again by the one that the client was given, once that leads to a node.

@@ -100,7 +100,7 @@ func TestAHungNodeHoldsUpNoOther(t *testing.T) {
 	for well[1] = well[0]; time.Since(began) < ttl*4/3; time.Sleep(100 * time.Millisecond) {
 		for _, l := range well {
 			if !l.Healthy() {
-				needsQuiet(t, ttl)
+				needsQuieter(t, ttl/6)
 			}
 			require.True(t, l.Healthy())
 		}

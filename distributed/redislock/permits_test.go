@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,26 @@ import (
 // permit asks for one of n permits.
 func permit(n int) func(*distributed.Request) {
 	return func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, n }
+}
+
+// The server's clock is set back while permits are held by processes that die: their shares seem to last for hours, more of them than a
+// script cuts at once, while a living holder keeps the lock.
+func TestDeadPermitsAfterTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	const dead, limit = 150, 151
+	living := newUser(t, b).lease(key(t), permit(limit))
+	readers := keysOf(key(t), "")[readersKey]
+	for i := range dead {
+		s.Do("ZADD", readers, time.Now().Add(time.Hour).UnixMilli(), fmt.Sprintf("dead:%d:i%d", i+1, i))
+	}
+	start := time.Now()
+	p := newUser(t, b).place(key(t), permit(limit))
+	l := granted(t, p)
+	inTime(t, "permits of the dead after the clock was set back", time.Since(start), testTTL+3*distributed.HeartbeatInterval(testTTL))
+	release(t, l)
+	release(t, living)
 }
 
 // A script of an older version does not know waiters with a limit: it drops them, and they queue anew. It lets nobody in too many.

@@ -42,51 +42,6 @@ func runClock(t *testing.T, clock *redistest.Clock, start time.Time) (by *atomic
 	return by
 }
 
-// TestAClockSetBackKeepsNoDeadHoldersKey: the key of a holder that has died lasts for as much longer as the server's clock
-// was set back, until a caller that wants it cuts that to T.
-func TestAClockSetBackKeepsNoDeadHoldersKey(t *testing.T) {
-	testscope.Long(t, "sets a server's clock")
-	for name, c := range map[string]struct {
-		dead distributed.Mode
-		get  func(t *testing.T, u user) distributed.Lease
-	}{
-		"a writer waits for a writer":             {distributed.Exclusive, func(t *testing.T, u user) distributed.Lease { return granted(t, u.place(key(t))) }},
-		"a writer waits for a reader":             {distributed.Shared, func(t *testing.T, u user) distributed.Lease { return granted(t, u.place(key(t))) }},
-		"a reader waits for a writer":             {distributed.Exclusive, func(t *testing.T, u user) distributed.Lease { return granted(t, u.place(key(t), shared)) }},
-		"a writer that does not wait":             {distributed.Exclusive, tryUntil},
-		"a writer that does not wait for readers": {distributed.Shared, tryUntil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			now := time.Now()
-			s, clock := redistest.StartWithClock(t, now)
-			by := runClock(t, clock, now)
-			b := open(t, s.Addr)
-			u := newUser(t, b)
-			require.NoError(t, b.Ping(t.Context()))
-			dead := crowd(t, b, 1, c.dead, testTTL)[0].renew() // claimed
-			b.s.tr.Do(t.Context(), dead)
-			require.True(t, readRenew(dead.Reply).held)
-			by.Store(int64(setBack))
-			start := time.Now()
-			l := c.get(t, u)
-			inTime(t, "a dead holder's key after a clock was set back", time.Since(start), 2*testTTL)
-			release(t, l)
-		})
-	}
-}
-
-func tryUntil(t *testing.T, u user) distributed.Lease {
-	t.Helper()
-	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(testTTL / 20) {
-		if l, _, err := u.enter(t.Context(), key(t), noWait); err == nil {
-			return l
-		}
-	}
-	t.Fatal("never acquired")
-	return nil
-}
-
 // TestAClockSetBackTakesNoLeaseFromALivingHolder, nor from readers, while others wait.
 func TestAClockSetBackTakesNoLeaseFromALivingHolder(t *testing.T) {
 	testscope.Long(t, "sets a server's clock")

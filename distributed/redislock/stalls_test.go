@@ -4,10 +4,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
-
-	"github.com/wllock/wllock/distributed"
 )
 
 // stalls measures, while tests run, how late the machine runs a goroutine whose time has come. Bounds on what is real time
@@ -53,34 +49,10 @@ func (m *stallMeter) since(start time.Time) (sum, longest time.Duration) {
 	return sum, longest
 }
 
-// needsQuiet skips the rest of a test that has failed on a machine that stood still for H of late, after which a lease of
-// this TTL, or a place, may be lost.
-func needsQuiet(t testing.TB, ttl time.Duration) {
-	t.Helper()
-	needsQuieter(t, distributed.HeartbeatInterval(ttl))
-}
-
-// needsQuieter is needsQuiet for a test with a smaller margin.
+// needsQuieter skips the rest of a test that has failed on a machine that stood still of late for longer than the test can bear.
 func needsQuieter(t testing.TB, most time.Duration) {
 	t.Helper()
 	if _, longest := stalls.since(time.Now().Add(-patience)); longest > most {
 		t.Skipf("too busy a machine for these bounds in time: it stood still for %v", longest)
 	}
-}
-
-// noError is require.NoError for a step that fails if a machine stands still for long: see needsQuiet.
-func noError(t testing.TB, err error, ttl time.Duration) {
-	t.Helper()
-	if err != nil {
-		needsQuiet(t, ttl)
-	}
-	require.NoError(t, err)
-}
-
-// ttlOf is T of a lease or a place of ours.
-func ttlOf(x any) time.Duration {
-	if a := attemptBehind(x); a != nil {
-		return a.TTL
-	}
-	return testTTL
 }

@@ -55,4 +55,5 @@ func TestLongestTTLWithoutAServer(t *testing.T) {
 	require.NoError(t, b.Close())
 	_, err = b.LongestTTL(t.Context(), "shop", time.Second)
 	require.ErrorIs(t, err, distributed.ErrClosed)
+	require.ErrorIs(t, b.Echo(t.Context()), distributed.ErrClosed)
 }
