@@ -25,22 +25,13 @@ func (s *servers) as(system string, more ...any) (all []redis.UniversalClient) {
 	return all
 }
 
-// by returns a backend with these clients.
-func (s *servers) by(clients []redis.UniversalClient, opts ...Option) *Backend {
-	s.t.Helper()
-	b, err := New(clients, opts...)
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() { require.NoError(s.t, b.Close()) })
-	return b
-}
-
 // bank are servers with the documented users of two systems: bank, whose locks are passed on, and shop, whose user attacks them with what it
 // may know of a place.
 func bank(t *testing.T) (all testlocker.Victims, shop func(p distributed.Place) redistest.Intruder) {
 	t.Helper()
 	s := start(t, 3)
 	fences := WithQuorumFences()
-	all = testlocker.Victims{One: s.by(s.as("bank"), fences), Other: s.by(s.as("bank"), fences), Key: "bank:acct:9", Load: "bank:acct:{9}:shop:1"}
+	all = testlocker.Victims{One: with(t, s.as("bank"), fences), Other: with(t, s.as("bank"), fences), Key: "bank:acct:9", Load: "bank:acct:{9}:shop:1"}
 	return all, func(p distributed.Place) redistest.Intruder {
 		a := p.(place).a
 		vote := func(number int) string { return fmt.Sprintf("vote %s %d 0 99999999999 0 %s", a.token, number, a.key()) }
@@ -83,7 +74,7 @@ func TestProbeNamesTheRightsThatAreMissing(t *testing.T) { // rule Q11
 	t.Parallel()
 	s := start(t, 3)
 	probe := func(clients []redis.UniversalClient) error {
-		return s.by(clients).Probe(t.Context(), distributed.Probe{Key: "shop:ping:ping", TTL: time.Second})
+		return with(t, clients).Probe(t.Context(), distributed.Probe{Key: "shop:ping:ping", TTL: time.Second})
 	}
 	require.NoError(t, probe(s.as("shop")))
 	for want, rules := range map[string][]any{
@@ -108,8 +99,8 @@ func TestProbeNamesTheRightsThatAreMissing(t *testing.T) { // rule Q11
 func TestASystemWithoutRightsStopsNoOther(t *testing.T) { // rule Q11
 	t.Parallel()
 	s := start(t, 3)
-	b := s.by(s.as("shop"))
-	_, _, err := b.Enter(t.Context(), request("bank:k", "a"))
+	b := with(t, s.as("shop"))
+	err := refusal(t, b, request("bank:k", "a"))
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "~wllock:bank:*")
 	require.Zero(t, b.space("bank").met.Load(), "nothing was learned: the right may come")
@@ -130,19 +121,17 @@ func TestASystemWithoutRightsStopsNoOther(t *testing.T) { // rule Q11
 func TestEachSystemHasItsOwnMark(t *testing.T) { // rule Q5
 	t.Parallel()
 	s := start(t, 3)
-	b := s.by(s.direct())
-	young := request("young:k", "a") // a system that these servers have never seen
-	young.NoWait = true
-	_, _, err := b.Enter(t.Context(), young)
+	b := with(t, s.direct())
+	young := request("young:k", "a", noWait) // a system that these servers have never seen
+	err := refusal(t, b, young)
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "less than the longest lease TTL ago")
 	for _, one := range s.all { // old, without a lease; young, and with long ones
 		one.Do("SET", markOf("shop"), "0 0 0 0 "+strings.Split(one.Do("GET", markOf("shop")).(string), " ")[4])
 		one.Do("SET", markOf("bank"), fmt.Sprintf("%d 3600000 0 %[1]d run", time.Now().UnixMilli()))
 	}
-	require.NoError(t, leaseOf(t, b, request("shop:k", "a")).Release(t.Context()))
-	_, _, err = b.Enter(t.Context(), young)
-	require.ErrorContains(t, err, "less than the longest lease TTL ago")
+	release(t, leaseOf(t, b, request("shop:k", "a")))
+	require.ErrorContains(t, refusal(t, b, young), "less than the longest lease TTL ago")
 	require.Zero(t, b.longestTTL(b.space("none")))
 }
 
@@ -151,7 +140,7 @@ func TestEachSystemHasItsOwnMark(t *testing.T) { // rule Q5
 func TestARestartIsNoticedForEachSystem(t *testing.T) { // rule Q5
 	t.Parallel()
 	s := start(t, 3)
-	b := s.by(s.direct())
+	b := with(t, s.direct())
 	require.NoError(t, b.Ping(t.Context()))
 	for round := range 2 {
 		for _, one := range s.all {
@@ -160,11 +149,8 @@ func TestARestartIsNoticedForEachSystem(t *testing.T) { // rule Q5
 				one.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 			}
 		}
-		req := request("bank:k", "a")
-		req.NoWait = true
 		require.Eventually(t, func() bool {
-			l, _, err := b.Enter(t.Context(), req)
-			require.Nil(t, l)
+			err := refusal(t, b, request("bank:k", "a", noWait))
 			return strings.Contains(err.Error(), "less than the longest lease TTL ago")
 		}, patience, time.Millisecond)
 	}
@@ -176,17 +162,14 @@ func TestVouchSpeaksForOneSystem(t *testing.T) { // rule Q5
 	for name, known := range map[string]bool{"known": true, "to come": false} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, 3)
-			b := s.by(s.direct())
+			b := with(t, s.direct())
 			if known {
 				require.NoError(t, b.Probe(t.Context(), distributed.Probe{Key: "young:ping:ping", TTL: time.Second}))
 			}
 			require.NoError(t, b.Vouch(t.Context()))
-			require.NoError(t, leaseOf(t, b, request("young:k", "a")).Release(t.Context()))
-			req := request("younger:k", "a")
-			req.NoWait = true
-			_, _, err := b.Enter(t.Context(), req)
-			require.ErrorContains(t, err, "less than the longest lease TTL ago")
-			require.NoError(t, leaseOf(t, s.by(s.direct()), request("young:k2", "a")).Release(t.Context()), "servers remember it")
+			release(t, leaseOf(t, b, request("young:k", "a")))
+			require.ErrorContains(t, refusal(t, b, request("younger:k", "a", noWait)), "less than the longest lease TTL ago")
+			release(t, leaseOf(t, with(t, s.direct()), request("young:k2", "a"))) // servers remember it
 		})
 	}
 }
@@ -195,9 +178,9 @@ func TestVouchSpeaksForOneSystem(t *testing.T) { // rule Q5
 func TestAKeyAmongTheHelperKeysIsRefused(t *testing.T) { // rule Q11
 	t.Parallel()
 	s := start(t, 3)
-	b := s.by(s.direct())
+	b := with(t, s.direct())
 	for _, key := range []string{helper("q:", "shop:1"), conn.HelperPrefix + "ttl:shop"} {
-		_, _, err := b.Enter(t.Context(), request(key, "a"))
+		err := refusal(t, b, request(key, "a"))
 		require.ErrorIs(t, err, distributed.ErrInvalidKey)
 		require.ErrorContains(t, err, `begins with "wllock:"`)
 		require.ErrorIs(t, b.Probe(t.Context(), distributed.Probe{Key: key, TTL: time.Second}), distributed.ErrInvalidKey)
@@ -209,8 +192,8 @@ func TestAKeyAmongTheHelperKeysIsRefused(t *testing.T) { // rule Q11
 	_, _, err := b.List(t.Context(), "wllock:", "", 10)
 	require.ErrorIs(t, err, distributed.ErrInvalidKey)
 
-	l := leaseOf(t, s.by(s.direct(), WithQuorumFences()), request("shop:k", "a"))
+	l := leaseOf(t, with(t, s.direct(), WithQuorumFences()), request("shop:k", "a"))
 	require.NoError(t, l.Refill(t.Context()))
 	require.Equal(t, []string{"shop:k"}, slices.Compact(listed(t, b, "", 10)), "and no list has a helper key")
-	require.NoError(t, l.Release(t.Context()))
+	release(t, l)
 }

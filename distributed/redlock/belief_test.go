@@ -15,9 +15,7 @@ import (
 func waits(t *testing.T, s *servers, b *Backend, key string) (held distributed.Lease, p distributed.Place, tell func(system, text string)) {
 	t.Helper()
 	held = leaseOf(t, b, request(key, "a"))
-	_, p, err := b.Enter(t.Context(), request(key, "w"))
-	require.NoError(t, err)
-	require.NotNil(t, p)
+	p, _ = placeOf(t, b, request(key, "w"))
 	for _, system := range []string{"shop", "bank"} {
 		b.space(system)
 		for _, one := range s.all {
@@ -38,7 +36,7 @@ func waits(t *testing.T, s *servers, b *Backend, key string) (held distributed.L
 func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule Q11
 	t.Parallel()
 	s := start(t, 3)
-	b := s.by(s.direct())
+	b := with(t, s.direct())
 	held, p, tell := waits(t, s, b, "bank:acct:9")
 	a, holder := p.(place).a, held.(*lease).a
 	require.Eventually(t, held.Contended, patience, time.Millisecond)
@@ -59,15 +57,15 @@ func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule Q1
 	require.Eventually(t, func() bool { return !held.Contended() }, patience, time.Millisecond, "all before it were read")
 	require.Empty(t, p.Granted())
 	require.True(t, held.Healthy(), "the servers were asked")
-	require.NoError(t, held.Release(t.Context()))
-	require.NoError(t, (<-p.Granted()).Release(t.Context()))
+	release(t, held)
+	release(t, await(t, p))
 }
 
 // TestMessagesPutNoHeartbeatOff: neither stale ones, nor votes that are believed.
 func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
 	t.Parallel()
 	s := start(t, 3)
-	b := s.by(s.direct())
+	b := with(t, s.direct())
 	held, p, _ := waits(t, s, b, "bank:k")
 	a := p.(place).a
 	b.beats.Close() // from now on heartbeats are planned only
@@ -84,7 +82,7 @@ func TestMessagesPutNoHeartbeatOff(t *testing.T) { // rule Q11
 		require.Equal(t, due, planned, "%d", follows)
 	}
 	require.NoError(t, p.Leave(t.Context()))
-	require.NoError(t, held.Release(t.Context()))
+	release(t, held)
 }
 
 // TestAPlaceCannotNameItsOwnTTL: whatever is written there, the lock goes on, and no vote lasts for longer than any is allowed to.
@@ -92,7 +90,7 @@ func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule Q11
 	t.Parallel()
 	require.Contains(t, enterScript.Text, fmt.Sprintf("\nlocal LONGEST = %d\n", maxTTL.Milliseconds()))
 	s := start(t, 3)
-	b := s.by(s.direct())
+	b := with(t, s.direct())
 	const ghost = "wllock:1:ghost"
 	for _, window := range []string{"3600000000000", "99999999999999999999", strings.Repeat("9", 400), "none"} {
 		held := leaseOf(t, b, request("shop:k", "a"))
@@ -100,14 +98,13 @@ func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule Q11
 			one.Do("ZADD", helper("q:", "shop:k"), 1, ghost)
 			one.Do("HSET", helper("w:", "shop:k"), ghost, fmt.Sprintf("%d %s x 1 i", time.Now().UnixMilli(), window))
 		}
-		require.NoError(t, held.Release(t.Context()))
+		release(t, held)
 		for _, one := range s.all {
 			require.Eventually(t, func() bool { return (one.Do("GET", "shop:k") == ghost) == (window != "none") }, patience, time.Millisecond)
 			require.LessOrEqual(t, one.Do("PTTL", "shop:k"), maxTTL.Milliseconds())
 			one.Do("DEL", "shop:k")
 		}
 	}
-	_, _, err := b.Enter(t.Context(), distributed.Request{Key: "shop:k", Instance: "a", TTL: maxTTL + 1})
-	require.ErrorContains(t, err, "19200h0m0s")
+	require.ErrorContains(t, refusal(t, b, request("shop:k", "a", lasting(maxTTL+1))), "19200h0m0s")
 	require.Equal(t, maxTTL, b.space("none").learn(duration(strings.Repeat("9", 30))))
 }

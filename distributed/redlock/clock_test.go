@@ -7,21 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testscope"
 )
-
-// leaseOf enters, and waits for the lease.
-func leaseOf(t *testing.T, b *Backend, req distributed.Request) distributed.Lease {
-	t.Helper()
-	l, p, err := b.Enter(t.Context(), req)
-	require.NoError(t, err)
-	if p != nil {
-		l = <-p.Granted()
-	}
-	require.NotNil(t, l)
-	return l
-}
 
 // fenceOf enters with a backend of its own, and returns a fence of the lease.
 func fenceOf(t *testing.T, s *servers, key string) uint64 {
@@ -34,11 +21,11 @@ func fenceOf(t *testing.T, s *servers, key string) uint64 {
 // refilled acquires the lock for a fence.
 func refilled(t *testing.T, b *Backend, key string) uint64 {
 	t.Helper()
-	l := leaseOf(t, b, distributed.Request{Key: key, Instance: "a", TTL: faultTTL})
+	l := leaseOf(t, b, request(key, "a", lasting(faultTTL)))
 	require.NoError(t, l.Refill(t.Context()))
 	fence, ok := l.NextFence()
 	require.True(t, ok)
-	require.NoError(t, l.Release(t.Context()))
+	release(t, l)
 	return fence
 }
 
@@ -90,22 +77,15 @@ func TestAClockThatIsSetForwardInBothMajorities(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	s := startWithClocks(t, 5)
-	first := leaseOf(t, linked(t, s, 0, 1, 2), distributed.Request{Key: "k", Instance: "x", TTL: ttl})
-	_, p, err := linked(t, s, 2, 3, 4).Enter(t.Context(), distributed.Request{Key: "k", Instance: "y", TTL: ttl})
-	require.NoError(t, err)
-	require.NotNil(t, p)
-	a := p.(place).a
+	first := leaseOf(t, linked(t, s, 0, 1, 2), request("k", "x", lasting(ttl)))
+	p, a := placeOf(t, linked(t, s, 2, 3, 4), request("k", "y", lasting(ttl)))
 	require.Eventually(t, func() bool { // it has the other two votes, and has heard how old the server is
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return a.seats[2].answered.number > 0 && a.seats[3].given() && a.seats[4].given()
 	}, patience, time.Millisecond)
 	s.ahead[2].Add(int64(2 * ttl))
-	select {
-	case second := <-p.Granted():
-		require.True(t, hasEnded(first, time.Now()), "two holders, the first for %v", time.Until(first.Until()))
-		require.NoError(t, second.Release(t.Context()))
-	case <-time.After(patience):
-		t.Fatal("not granted")
-	}
+	second := await(t, p)
+	require.True(t, hasEnded(first, time.Now()), "two holders, the first for %v", time.Until(first.Until()))
+	release(t, second)
 }

@@ -71,10 +71,24 @@ func (s *servers) clients() []redis.UniversalClient {
 // open returns a backend on the servers, through the proxies.
 func (s *servers) open(opts ...Option) *Backend {
 	s.t.Helper()
-	b, err := New(s.clients(), opts...)
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() { require.NoError(s.t, b.Close()) })
+	return with(s.t, s.clients(), opts...)
+}
+
+// with returns a backend with these clients, closed with the test.
+func with(t testing.TB, clients []redis.UniversalClient, opts ...Option) *Backend {
+	t.Helper()
+	b, err := New(clients, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b
+}
+
+// fresh returns clients of three servers that were never used.
+func fresh(t testing.TB, args ...string) (all []redis.UniversalClient) {
+	for range 3 {
+		all = append(all, redistest.Start(t, args...).Client())
+	}
+	return all
 }
 
 // linked is a backend that reaches only these of the servers, or all.
@@ -103,6 +117,64 @@ func ownLinks(t testing.TB, s *servers) (*Backend, []*redistest.Proxy) {
 	return b, links
 }
 
-func request(key, instance string) distributed.Request {
-	return distributed.Request{Key: key, Instance: instance, TTL: time.Minute}
+func request(key, instance string, change ...func(*distributed.Request)) distributed.Request {
+	req := distributed.Request{Key: key, Instance: instance, TTL: time.Minute}
+	for _, f := range change {
+		f(&req)
+	}
+	return req
+}
+
+func noWait(r *distributed.Request) { r.NoWait = true }
+func shared(r *distributed.Request) { r.Mode = distributed.Shared }
+
+func lasting(ttl time.Duration) func(*distributed.Request) {
+	return func(r *distributed.Request) { r.TTL = ttl }
+}
+
+// leaseOf enters, and waits for the lease.
+func leaseOf(t *testing.T, b *Backend, req distributed.Request) distributed.Lease {
+	t.Helper()
+	l, p, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	if p != nil {
+		return await(t, p)
+	}
+	require.NotNil(t, l)
+	return l
+}
+
+// placeOf enters, and is queued.
+func placeOf(t *testing.T, b *Backend, req distributed.Request) (distributed.Place, *attempt) {
+	t.Helper()
+	_, p, err := b.Enter(t.Context(), req)
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	return p, p.(place).a
+}
+
+func refusal(t *testing.T, b *Backend, req distributed.Request) error {
+	t.Helper()
+	l, p, err := b.Enter(t.Context(), req)
+	require.Nil(t, l)
+	require.Nil(t, p)
+	return err
+}
+
+// await waits for the lease of a place.
+func await(t *testing.T, p distributed.Place) distributed.Lease {
+	t.Helper()
+	select {
+	case l, ok := <-p.Granted():
+		require.True(t, ok, "the place was lost")
+		return l
+	case <-time.After(patience):
+		t.Fatal("not granted")
+		return nil
+	}
+}
+
+func release(t *testing.T, l distributed.Lease) {
+	t.Helper()
+	require.NoError(t, l.Release(t.Context()))
 }

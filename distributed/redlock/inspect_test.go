@@ -42,8 +42,7 @@ func TestInspectionOfAMajority(t *testing.T) {
 	t.Parallel()
 	s := start(t, 5)
 	b := s.open()
-	l, _, err := b.Enter(t.Context(), request("shop:a", "a"))
-	require.NoError(t, err)
+	l := leaseOf(t, b, request("shop:a", "a"))
 	require.Eventually(t, func() bool { return s.all[4].Do("GET", "shop:a") != nil }, patience, time.Millisecond) // Enter waits for a majority
 	s.proxies[0].SetHalfOpen(true)
 	s.all[1].Do("SET", "shop:a", "wllock:1:OTHER")
@@ -84,10 +83,9 @@ func TestListDedupes(t *testing.T) {
 			}
 		}
 	}
-	_, _, err := b.Enter(t.Context(), request("shop;", "a"))
-	require.NoError(t, err)
+	leaseOf(t, b, request("shop;", "a"))
 	require.Equal(t, want, listed(t, b, "shop:", 10))
-	_, _, err = b.List(t.Context(), "shop:", "9 ", 10)
+	_, _, err := b.List(t.Context(), "shop:", "9 ", 10)
 	require.ErrorContains(t, err, "no cursor")
 	_, _, err = b.List(t.Context(), "shop:", "", 0)
 	require.ErrorContains(t, err, "want 1 or more")
@@ -99,29 +97,19 @@ func TestABrokenLeaseWinsNoVotesBack(t *testing.T) {
 	t.Parallel()
 	s := start(t, 5)
 	b, operator := s.open(WithQuorumFences()), s.open(WithQuorumFences())
-	entered, _, err := b.Enter(t.Context(), request("k", "a"))
-	require.NoError(t, err)
-	l := entered.(*lease)
+	l := leaseOf(t, b, request("k", "a")).(*lease)
 	_, _ = l.NextFence()
 	require.NoError(t, l.Refill(t.Context()))
 	found := inspected(t, operator, "k")
-	record := distributed.Breaking{At: time.Now(), By: "me", Reason: "it is stuck", Fence: uint64(time.Now().Add(time.Minute).UnixNano())}
-	c, err := operator.breakCall(found, &record)
-	require.NoError(t, err)
+	c, record := breaking(t, operator, "k", found.State)
 	for i := range b.quorum {
-		said := make(chan string, 1)
-		operator.nodes[i].send(&ask{Call: c, lane: laneOf("k"), limit: patience, done: func(k *ask) { said <- k.Reply }})
-		require.Equal(t, "broken", <-said)
+		require.Equal(t, "broken", says(t, operator.nodes[i], c))
 		for range 3 { // the first finds the vote gone; without the record the others would win it back
 			<-l.extend().decided
 		}
 		require.Equal(t, i < 2, l.Healthy(), "after %d servers", i+1)
 	}
-	next, p, err := operator.Enter(t.Context(), request("k", "b"))
-	require.NoError(t, err)
-	if p != nil { // the votes that were left are on their way back
-		next = <-p.Granted()
-	}
+	next := leaseOf(t, operator, request("k", "b"))
 	require.NoError(t, next.Refill(t.Context()))
 	fence, ok := next.NextFence()
 	require.True(t, ok)

@@ -16,12 +16,8 @@ func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	b := s.open()
-	l, _, err := b.Enter(t.Context(), request("k", "a"))
-	require.NoError(t, err)
-	l.Abandon() // it is in the way, no more
-	_, p, err := b.Enter(t.Context(), request("k", "b"))
-	require.NoError(t, err)
-	a := p.(place).a
+	leaseOf(t, b, request("k", "a")).Abandon() // it is in the way, no more
+	p, a := placeOf(t, b, request("k", "b"))
 	a.mu.Lock()
 	a.state = claiming
 	asked := a.seats[0].last.number
@@ -30,7 +26,7 @@ func TestAClaimThatIsAnsweredTooLate(t *testing.T) {
 		one.Do("SET", a.key(), a.token)
 	}
 	a.claim(time.Now()) // which is when they expire
-	l = <-p.Granted()
+	l := await(t, p)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Greater(t, a.seats[0].last.number, asked, "votes of later questions are needed")
@@ -72,23 +68,15 @@ func TestForeignValues(t *testing.T) {
 		for _, one := range s.all {
 			one.Do(set...)
 		}
-		req := request(name, "a")
-		req.NoWait = true
-		_, _, err := b.Enter(t.Context(), req)
-		require.ErrorIs(t, err, distributed.ErrHeld, name)
-		req.NoWait = false
-		_, p, err := b.Enter(t.Context(), req)
-		require.NoError(t, err)
+		require.ErrorIs(t, refusal(t, b, request(name, "a", noWait)), distributed.ErrHeld, name)
+		p, _ := placeOf(t, b, request(name, "a"))
 		require.NoError(t, p.Leave(t.Context()), name)
 		for _, one := range s.all {
 			require.EqualValues(t, 1, one.Do("EXISTS", name))
 			require.EqualValues(t, 0, one.Do("EXISTS", helper("q:", name)), "%s: the place is left", name)
 			one.Do("DEL", name)
 		}
-		l, _, err := b.Enter(t.Context(), req)
-		require.NoError(t, err)
-		require.NotNil(t, l, name)
-		require.NoError(t, l.Release(t.Context()))
+		release(t, leaseOf(t, b, request(name, "a")))
 	}
 }
 
@@ -102,9 +90,7 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	for _, one := range s.all {
 		one.Do("SET", "k", holder)
 	}
-	_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: time.Second})
-	require.NoError(t, err)
-	a := p.(place).a
+	p, a := placeOf(t, b, request("k", "a", lasting(time.Second)))
 	s.all[0].Do("DEL", "k")
 	require.Eventually(t, func() bool { return s.all[0].Do("GET", "k") == a.token }, patience, time.Millisecond)
 	s.proxies[0].SwallowReply(yieldScript.SHA)
@@ -125,7 +111,7 @@ func TestAYieldWithoutAnswer(t *testing.T) {
 	select {
 	case l := <-p.Granted():
 		require.NotEqual(t, a.token, l.(*lease).a.token)
-		require.NoError(t, l.Release(t.Context()))
+		release(t, l)
 	case <-time.After(patience):
 		t.Fatal("not granted")
 	}
@@ -139,8 +125,7 @@ func TestAYieldShortensNoVote(t *testing.T) {
 	b := s.open()
 	s.listening(b)
 	one := b.nodes[0]
-	req := request("k", "a")
-	req.Mode = distributed.Shared
+	req := request("k", "a", shared)
 	target, yields := newAttempt(b, req), newAttempt(b, req)
 	require.True(t, b.attempts.inherit(target)) // else what is announced to it is given back
 	for _, a := range []*attempt{target, yields} {
@@ -160,9 +145,8 @@ func TestAYieldLetsNobodyPass(t *testing.T) {
 	b := s.open()
 	s.listening(b)
 	one := b.nodes[0]
-	shared := request("k", "c")
-	shared.Mode = distributed.Shared
-	holder, writer, behind := newAttempt(b, shared), newAttempt(b, request("k", "b")), newAttempt(b, shared)
+	reads := request("k", "c", shared)
+	holder, writer, behind := newAttempt(b, reads), newAttempt(b, request("k", "b")), newAttempt(b, reads)
 	require.True(t, b.attempts.inherit(holder))
 	require.Contains(t, says(t, one, writer.call(enterScript, "x", 1, writer.asked, 0, "")), "vote")
 	require.Contains(t, says(t, one, behind.call(enterScript, "s", 1, behind.asked, 0, "")), "wait")
@@ -178,13 +162,9 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 	b, twin := s.open(), s.open()
 	twin.process = b.process
 	b.attempts.last, twin.attempts.last = 1<<52, 1<<52 // of the future: the same number is next
-	l, _, err := b.Enter(t.Context(), request("k", "i"))
-	require.NoError(t, err)
-	again := request("k", "i")
-	again.NoWait = true
-	_, _, err = twin.Enter(t.Context(), again)
-	require.ErrorIs(t, err, distributed.ErrHeld)
-	require.NoError(t, l.Release(t.Context()))
+	l := leaseOf(t, b, request("k", "i"))
+	require.ErrorIs(t, refusal(t, twin, request("k", "i", noWait)), distributed.ErrHeld)
+	release(t, l)
 }
 
 // Notices come on a connection of their own. The answer to a question that was sent before a notice came may be older than that: a holder

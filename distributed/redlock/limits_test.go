@@ -21,7 +21,7 @@ func TestTheClientsLimitsAreBorne(t *testing.T) {
 	for _, one := range s.all {
 		clients = append(clients, one.Client(func(o *redis.Options) { o.MaxActiveConns = 1 }))
 	}
-	testlocker.Crowd(t, s.by(clients))
+	testlocker.Crowd(t, with(t, clients))
 }
 
 // Permits are refused before any server is asked.

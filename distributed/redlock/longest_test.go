@@ -6,33 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/redistest"
 )
 
 // A first start is no restart: an instance with a long TTL waits until the servers have their data for so long. Others do not.
 func TestALongTTLStopsNobodyElse(t *testing.T) {
 	t.Parallel()
-	var clients []redis.UniversalClient
-	for range 3 {
-		clients = append(clients, redistest.Start(t).Client())
-	}
-	open := func() *Backend {
-		b, err := New(clients)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		return b
-	}
-	long := open()
-	_, p, err := long.Enter(t.Context(), distributed.Request{Key: "long", Instance: "a", TTL: time.Hour})
-	require.NoError(t, err)
-	require.NotNil(t, p, "the servers may have been restarted")
-	for _, b := range []*Backend{open(), long} {
-		l := leaseOf(t, b, distributed.Request{Key: "short", Instance: "b", TTL: 200 * time.Millisecond})
-		require.NoError(t, l.Release(t.Context()))
+	clients := fresh(t)
+	long := with(t, clients)
+	p, _ := placeOf(t, long, request("long", "a", lasting(time.Hour))) // the servers may have been restarted
+	for _, b := range []*Backend{with(t, clients), long} {
+		release(t, leaseOf(t, b, request("short", "b", lasting(200*time.Millisecond))))
 	}
 	require.NoError(t, p.Leave(t.Context()))
 }
@@ -43,8 +27,7 @@ func TestALongTTLIsForgotten(t *testing.T) {
 	s := start(t, 3)
 	b := s.open()
 	one := s.all[0]
-	l := leaseOf(t, b, distributed.Request{Key: "k", Instance: "a", TTL: time.Hour})
-	require.NoError(t, l.Release(t.Context()))
+	release(t, leaseOf(t, b, request("k", "a", lasting(time.Hour))))
 	a := newAttempt(b, request("k2", "a"))
 	longest := func(mode string) time.Duration { // the quick way for x, else the other
 		s := readEnter(says(t, b.nodes[0], a.call(enterScript, mode, 1, a.asked, 0, "")))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
 )
 
@@ -45,7 +44,7 @@ func TestALeaseOverALongNetwork(t *testing.T) {
 	}
 	b := s.open()
 	require.Eventually(t, func() bool {
-		l, _, _ := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: ttl, NoWait: true})
+		l, _, _ := b.Enter(t.Context(), request("k", "a", lasting(ttl), noWait))
 		if l != nil {
 			_ = l.Release(t.Context())
 		}

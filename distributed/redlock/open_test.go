@@ -47,9 +47,8 @@ func TestOneServerUnderTwoAddressesIsRefused(t *testing.T) {
 	again := redistest.NewProxy(t, s.all[0].Addr)
 	clients := s.clients()
 	clients[2] = s.all[0].Client(func(o *redis.Options) { o.Addr = again.Addr })
-	b, err := New(clients)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, b.Close()) }()
+	b := with(t, clients)
+	var err error
 	require.Eventually(t, func() bool {
 		_, _, err = b.Enter(t.Context(), request("k", "a"))
 		return err != nil
@@ -62,25 +61,17 @@ func TestOneServerUnderTwoAddressesIsRefused(t *testing.T) {
 // Servers that were never used count after the longest TTL; a caller that waits gets its lease then.
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
-	var clients []redis.UniversalClient
-	for range 3 {
-		clients = append(clients, redistest.Start(t).Client())
-	}
-	b, err := New(clients)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, b.Close()) }()
-	req := distributed.Request{Key: "shop:k", Instance: "a", TTL: time.Second, NoWait: true}
+	const ttl = time.Second
+	clients := fresh(t)
+	b := with(t, clients)
 	began := time.Now()
-	_, _, err = b.Enter(t.Context(), req)
+	err := refusal(t, b, request("shop:k", "a", lasting(ttl), noWait))
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "count in")
-	req.NoWait = false
-	_, p, err := b.Enter(t.Context(), req)
-	require.NoError(t, err)
-	require.NotNil(t, p)
-	l := <-p.Granted()
-	require.GreaterOrEqual(t, time.Since(began), req.TTL-10*time.Millisecond)
-	require.NoError(t, l.Release(t.Context()))
+	p, _ := placeOf(t, b, request("shop:k", "a", lasting(ttl)))
+	l := await(t, p)
+	require.GreaterOrEqual(t, time.Since(began), ttl-10*time.Millisecond)
+	release(t, l)
 	page, err := os.ReadFile("../../docs/redlock.md")
 	require.NoError(t, err)
 	_, key, _ := strings.Cut(string(page), "`GET ")
@@ -90,7 +81,7 @@ func TestFirstStart(t *testing.T) {
 	for _, c := range clients {
 		fields := strings.Fields(c.Get(t.Context(), key).Val())
 		require.Len(t, fields, 5)
-		if slices.Contains(fields[1:3], fmt.Sprint(req.TTL.Milliseconds())) {
+		if slices.Contains(fields[1:3], fmt.Sprint(ttl.Milliseconds())) {
 			told++
 		}
 	}
@@ -100,22 +91,15 @@ func TestFirstStart(t *testing.T) {
 // An instance with a short TTL that has been told of a longer one waits for that.
 func TestLongestTTL(t *testing.T) {
 	t.Parallel()
-	var clients []redis.UniversalClient
-	for range 3 {
-		clients = append(clients, redistest.Start(t).Client())
-	}
 	const longest = 1500 * time.Millisecond
-	b, err := New(clients, WithLongestTTL(longest))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, b.Close()) }()
+	clients := fresh(t)
+	b := with(t, clients, WithLongestTTL(longest))
 	began := time.Now()
-	_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: time.Second / 2})
-	require.NoError(t, err)
-	require.NotNil(t, p)
-	l := <-p.Granted()
+	p, _ := placeOf(t, b, request("k", "a", lasting(time.Second/2)))
+	l := await(t, p)
 	require.GreaterOrEqual(t, time.Since(began), longest-10*time.Millisecond)
 	l.Abandon()
-	_, err = New(clients, WithLongestTTL(0))
+	_, err := New(clients, WithLongestTTL(0))
 	require.ErrorContains(t, err, "want a positive TTL")
 }
 
@@ -127,15 +111,10 @@ func TestLostNotices(t *testing.T) {
 	for _, p := range s.proxies {
 		p.SetSilent(true)
 	}
-	req := distributed.Request{Key: "k", Instance: "a", TTL: time.Second}
-	l, _, err := a.Enter(t.Context(), req)
-	require.NoError(t, err)
-	req.Instance = "b"
-	_, p, err := b.Enter(t.Context(), req)
-	require.NoError(t, err)
-	require.NoError(t, l.Release(t.Context()))
-	l = <-p.Granted()
-	require.NoError(t, l.Release(t.Context()))
+	l := leaseOf(t, a, request("k", "a", lasting(time.Second)))
+	p, _ := placeOf(t, b, request("k", "b", lasting(time.Second)))
+	release(t, l)
+	release(t, await(t, p))
 }
 
 // TestANewSubscriptionAsksWhetherOthersWait: the notice for a lease may have been sent before.
@@ -144,12 +123,11 @@ func TestANewSubscriptionAsksWhetherOthersWait(t *testing.T) {
 	const ttl = 10 * time.Minute // the claim would come after 100 s
 	s := startFor(t, 3, ttl)
 	b := s.open()
-	l, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: ttl})
-	require.NoError(t, err)
+	l := leaseOf(t, b, request("k", "a", lasting(ttl)))
 	granted := l.Until()
 	b.nodes[0].OnSubscribe(prefixOf("") + b.process)
 	require.Eventually(t, func() bool { return l.Until().After(granted) }, patience, time.Millisecond)
-	require.NoError(t, l.Release(t.Context()))
+	release(t, l)
 }
 
 // Split votes are rare, and resolved: with eight instances on one key most grants take one question.
@@ -158,7 +136,7 @@ func TestHotKey(t *testing.T) {
 	s := startFor(t, 5, time.Minute)
 	var all []*Backend
 	turns := testlocker.HotKey(t, func() distributed.Backend {
-		b := s.by(s.direct(), WithQuorumFences())
+		b := with(t, s.direct(), WithQuorumFences())
 		all = append(all, b)
 		return b
 	})

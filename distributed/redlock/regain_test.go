@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/redistest"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -18,8 +19,7 @@ func TestAHolderCountsNoYoungServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	b := s.open(WithQuorumFences())
-	l, _, err := b.Enter(t.Context(), request("k", "a"))
-	require.NoError(t, err)
+	l := leaseOf(t, b, request("k", "a"))
 	renewed := func() bool {
 		r := l.(*lease).extend()
 		<-r.decided
@@ -27,17 +27,17 @@ func TestAHolderCountsNoYoungServer(t *testing.T) {
 	}
 	require.True(t, renewed())
 	require.NoError(t, l.Refill(t.Context()))
-	for _, one := range s.all[:2] {
+	bornAt := func(one *redistest.Server, born time.Time) {
 		f := strings.Fields(one.Do("GET", markOf("")).(string))
-		f[0] = fmt.Sprint(time.Now().UnixMilli())
+		f[0] = fmt.Sprint(born.UnixMilli())
 		one.Do("SET", markOf(""), strings.Join(f, " "))
 	}
+	bornAt(s.all[0], time.Now())
+	bornAt(s.all[1], time.Now())
 	require.False(t, renewed())
 	require.True(t, l.Healthy(), "unknown is not lost")
 	require.ErrorIs(t, l.Refill(t.Context()), distributed.ErrUnavailable)
-	f := strings.Fields(s.all[0].Do("GET", markOf("")).(string))
-	f[0] = fmt.Sprint(time.Now().Add(-time.Minute).UnixMilli())
-	s.all[0].Do("SET", markOf(""), strings.Join(f, " "))
+	bornAt(s.all[0], time.Now().Add(-time.Minute))
 	require.True(t, renewed())
 	require.NoError(t, l.Refill(t.Context()))
 }
@@ -52,15 +52,11 @@ func TestAVoteThatAServerForgotCountsForOne(t *testing.T) {
 	s.all[0].Do("SET", "k", "foreign")
 	holder, ofHolder := ownLinks(t, s)
 	holder.attempts.last = 1 << 52 // its clock is ahead, so the waiter is the older one, and yields nothing
-	first, _, err := holder.Enter(t.Context(), distributed.Request{Key: "k", Instance: "holder", TTL: ttl, NoWait: true})
-	require.NoError(t, err)
+	first := leaseOf(t, holder, request("k", "holder", lasting(ttl), noWait))
 	waiter, ofWaiter := ownLinks(t, s)
 	ofWaiter[1].SetHalfOpen(true)
-	_, p, err := waiter.Enter(t.Context(), distributed.Request{Key: "k", Instance: "waiter", TTL: ttl})
-	require.NoError(t, err)
-	require.NotNil(t, p)
+	p, a := placeOf(t, waiter, request("k", "waiter", lasting(ttl)))
 	s.all[0].Do("DEL", "k")
-	a := p.(place).a
 	voted := func(since time.Time) bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()

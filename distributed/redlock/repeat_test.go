@@ -56,6 +56,15 @@ func TestARepeatedEnterLeavesTheQueue(t *testing.T) {
 	require.EqualValues(t, 0, one.Do("ZCARD", helper("q:", "k")))
 }
 
+// breaking is what breaks the lease with this token at one server, and what is recorded of it.
+func breaking(t *testing.T, b *Backend, key, token string) (conn.Call, distributed.Breaking) {
+	t.Helper()
+	record := distributed.Breaking{At: time.Now(), By: "me", Reason: "it is stuck", Fence: uint64(time.Now().Add(time.Minute).UnixNano())}
+	c, err := b.breakCall(distributed.Inspection{Key: key, State: token}, &record)
+	require.NoError(t, err)
+	return c, record
+}
+
 // listening waits until the first server knows that the backend listens: else nothing is yielded to it.
 func (s *servers) listening(b *Backend) {
 	b.space("")
@@ -86,9 +95,7 @@ func TestABrokenLeaseGetsNoVoteBack(t *testing.T) {
 			owner := func() any { return s.all[0].Do("GET", req.Key) }
 			require.Contains(t, says(t, one, first.call(enterScript, "x", 1, first.asked, 0, "")), "vote")
 			require.Contains(t, says(t, one, second.call(enterScript, "x", 1, second.asked, 0, "")), "wait")
-			record := distributed.Breaking{At: time.Now(), By: "me", Reason: "it is stuck", Fence: uint64(time.Now().Add(time.Minute).UnixNano())}
-			c, err := b.breakCall(distributed.Inspection{Key: req.Key, State: holder.token}, &record)
-			require.NoError(t, err)
+			c, record := breaking(t, b, req.Key, holder.token)
 			require.Equal(t, name, says(t, one, c))
 			require.Equal(t, fence19(record.Fence), s.all[0].Do("GET", fenceKey(req.Key)), "the next holder is above it, here too")
 			says(t, one, waiter.call(yieldScript, "x", 2, waiter.asked, holder.token, "x", 60_000))
@@ -104,8 +111,7 @@ func TestABrokenLeaseGetsNoVoteBack(t *testing.T) {
 			require.Nil(t, owner())
 			require.Nil(t, s.all[0].Do("ZSCORE", helper("q:", req.Key), holder.token))
 
-			other, err := b.breakCall(distributed.Inspection{Key: req.Key, State: "wllock:1:OTHER"}, &record)
-			require.NoError(t, err)
+			other, _ := breaking(t, b, req.Key, "wllock:1:OTHER")
 			require.Equal(t, "other", says(t, one, other))
 			require.Contains(t, says(t, one, holder.call(enterScript, "x", 1, holder.asked, 0, "")), " b -", "after another Break, too")
 			require.Equal(t, held, readBroken(s.all[0].Do("GET", brokenKey(req.Key)).(string)) != nil, "the record of one that ended a lease is kept")
@@ -121,18 +127,13 @@ func TestABrokenWaiterGoesOn(t *testing.T) {
 	for _, one := range s.all {
 		one.Do("SET", "k", "foreign", "PX", 600_000)
 	}
-	_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: time.Second})
-	require.NoError(t, err)
-	broken := p.(place).a.token
+	p, a := placeOf(t, b, request("k", "a", lasting(time.Second)))
+	broken := a.token
 	for _, one := range s.all {
 		one.Do("SET", brokenKey("k"), " "+broken+" \n")
 		one.Do("DEL", "k")
 	}
-	select {
-	case l := <-p.Granted():
-		require.NotEqual(t, broken, l.(*lease).a.token)
-		require.NoError(t, l.Release(t.Context()))
-	case <-time.After(patience):
-		t.Fatal("not granted")
-	}
+	l := await(t, p)
+	require.NotEqual(t, broken, l.(*lease).a.token)
+	release(t, l)
 }

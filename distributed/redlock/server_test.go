@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -41,48 +40,10 @@ func TestTLSByURL(t *testing.T) {
 	}, func(url string) (*Backend, error) { return Open(url) })
 }
 
-// passOn has one lock go from one backend to another that waits for it.
-func passOn(t *testing.T, x, y *Backend, key string, change ...func(*distributed.Request)) {
-	t.Helper()
-	req := request(key, "x")
-	var l distributed.Lease
-	require.Eventually(t, func() (held bool) { // a new connection over TLS takes its time on a busy machine
-		var p distributed.Place
-		if l, p, _ = x.Enter(t.Context(), req); p != nil { // not all servers have answered the release before
-			l = <-p.Granted()
-		}
-		return l != nil
-	}, patience, 10*time.Millisecond)
-	req.Instance = "y"
-	for _, f := range change {
-		f(&req)
-	}
-	_, p, err := y.Enter(t.Context(), req)
-	require.NoError(t, err)
-	require.NotNil(t, p)
-	require.NoError(t, l.Release(t.Context()))
-	select {
-	case l = <-p.Granted():
-	case <-time.After(patience):
-		t.Fatal("not granted")
-	}
-	if x.fences {
-		require.NoError(t, l.Refill(t.Context()))
-	}
-	require.NoError(t, l.Release(t.Context()))
-}
-
 // TestRedlockNamesTheINFOThatIsRenamedAway: without it a server that was restarted would not be noticed.
 func TestRedlockNamesTheINFOThatIsRenamedAway(t *testing.T) {
 	t.Parallel()
-	var clients []redis.UniversalClient
-	for range 3 {
-		clients = append(clients, redistest.Start(t, "--rename-command", "INFO", "").Client())
-	}
-	b, err := New(clients)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	err = b.Ping(t.Context())
+	err := with(t, fresh(t, "--rename-command", "INFO", "")).Ping(t.Context())
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "redlock needs INFO")
 	require.ErrorContains(t, err, "rename-command in redis.conf")
@@ -91,27 +52,23 @@ func TestRedlockNamesTheINFOThatIsRenamedAway(t *testing.T) {
 func TestTheDocumentedACLLineIsEnough(t *testing.T) {
 	t.Parallel()
 	s := startFor(t, 3, time.Minute)
-	var clients []redis.UniversalClient
-	for _, one := range s.all {
-		clients = append(clients, one.Client(one.AddUser(t, "redlock.md", "shop")))
-	}
-	open := func() *Backend {
-		b, err := New(clients, WithQuorumFences())
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, b.Close()) })
-		return b
-	}
-	x, y := open(), open()
+	clients := s.as("shop")
+	x, y := with(t, clients, WithQuorumFences()), with(t, clients, WithQuorumFences())
 	require.NoError(t, x.Probe(t.Context(), distributed.Probe{Key: "shop:ping:ping", TTL: time.Second}))
 	require.NoError(t, x.Echo(t.Context()))
 	_, err := x.LongestTTL(t.Context(), "shop", time.Second)
 	require.NoError(t, err)
 	for range 3 {
-		passOn(t, x, y, "shop:product:1", func(r *distributed.Request) { r.TTL = time.Second }) // heartbeats, claim
-		passOn(t, x, y, "shop:product:1", func(r *distributed.Request) { r.Mode = distributed.Shared })
+		for _, change := range []func(*distributed.Request){lasting(time.Second), shared} { // heartbeats, claim; readers
+			l := leaseOf(t, x, request("shop:product:1", "x"))
+			p, _ := placeOf(t, y, request("shop:product:1", "y", change))
+			release(t, l)
+			l = await(t, p)
+			require.NoError(t, l.Refill(t.Context()))
+			release(t, l)
+		}
 	}
-	l, _, err := x.Enter(t.Context(), request("shop:product:2", "x"))
-	require.NoError(t, err)
+	l := leaseOf(t, x, request("shop:product:2", "x"))
 	d, ok := distributed.As[distributed.Downgrader](l)
 	require.True(t, ok)
 	require.NoError(t, d.Downgrade(t.Context()))

@@ -27,20 +27,16 @@ func TestRefusedLearnsTheProcess(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	x, y := s.open(WithInstance("web-1")), s.open(WithInstance("web-2"))
-	l, _, err := x.Enter(t.Context(), request("k", "a"))
-	require.NoError(t, err)
-	req := request("k", "b")
-	req.NoWait = true
-	_, _, err = y.Enter(t.Context(), req)
+	l := leaseOf(t, x, request("k", "a"))
+	err := refusal(t, y, request("k", "b", noWait))
 	require.ErrorIs(t, err, distributed.ErrHeld)
 	named, ok := errors.AsType[*distributed.HeldError](err)
 	require.True(t, ok)
 	require.Equal(t, identity.Process("web-1"), named.Holder)
-	_, p, err := y.Enter(t.Context(), request("k", "b"))
-	require.NoError(t, err)
+	p, _ := placeOf(t, y, request("k", "b"))
 	require.Equal(t, identity.Process("web-1"), p.(distributed.HolderTeller).Holder())
-	require.NoError(t, l.Release(t.Context()))
-	require.NoError(t, (<-p.Granted()).Release(t.Context()))
+	release(t, l)
+	release(t, await(t, p))
 }
 
 func TestTokens(t *testing.T) {
