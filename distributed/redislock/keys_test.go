@@ -14,17 +14,11 @@ func TestSlotOf(t *testing.T) {
 	}
 }
 
-func TestHelperKeysShareTheSlot(t *testing.T) {
-	for _, key := range []string{"plain", "{a}", "a}b", "}{", "{}", "{{a}}", "a{b", "a{}b{c}"} {
-		for _, k := range keysOf(key, "i") {
-			require.Equal(t, slotOf(key), slotOf(k), "%s of %s", k, key)
-		}
-	}
-	require.NotEqual(t, keysOf("{a}", ""), keysOf("a", ""))
-}
-
 func FuzzHelperKeys(f *testing.F) {
-	f.Add("a}b{c", "i")
+	for _, key := range []string{"plain", "{a}", "a}b", "}{", "{}", "{{a}}", "a{b", "a{}b{c}", "a}b{c"} {
+		f.Add(key, "i")
+	}
+	require.NotEqual(f, keysOf("{a}", ""), keysOf("a", ""))
 	f.Fuzz(func(t *testing.T, key, instance string) {
 		for _, k := range keysOf(key, instanceName(instance)) {
 			require.Equal(t, slotOf(key), slotOf(k))

@@ -56,22 +56,3 @@ func (c countedListener) OnDisconnect(err error) {
 	c.count.broken.Add(1)
 	c.ChannelListener.OnDisconnect(err)
 }
-
-func TestKilledSubscriptionsLoseNoPlace(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := newUser(t, open(t, s.Addr))
-	var l distributed.Lease = holder.lease(key(t))
-	var places []distributed.Place
-	for range 10 {
-		places = append(places, newUser(t, open(t, s.Addr)).place(key(t)))
-	}
-	for _, p := range places {
-		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-		release(t, l)
-		start := time.Now()
-		l = granted(t, p)
-		inTime(t, "granted with all subscriptions killed", time.Since(start), distributed.HeartbeatInterval(testTTL))
-	}
-	release(t, l)
-}

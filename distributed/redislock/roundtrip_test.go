@@ -34,6 +34,7 @@ func TestSlowOnceIsNotSlowForEver(t *testing.T) {
 			err := slow(u)
 			require.ErrorIs(t, err, distributed.ErrRefused)
 			require.ErrorContains(t, err, "too short for round trips")
+			require.ErrorContains(t, err, "use at least ")
 			p.SetDelay(0)
 			time.Sleep(remeasure)
 			release(t, u.lease(key(t)))
@@ -54,48 +55,12 @@ func TestASlowerNetworkIsNoticed(t *testing.T) {
 	p.SetDelay(ttl / 5 / 2) // beyond H
 	_, _, err := u.enter(t.Context(), key(t))
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	needsKept(t, ttl, func() error {
-		l, _, err := u.enter(t.Context(), key(t))
-		if err != nil {
-			return err
-		}
-		return l.Release(t.Context())
-	})
-}
-
-// TestAdmittedTTLsWork: a TTL that was too short for the network was once admitted, and then no Enter ever succeeded. The
-// error names one that works.
-func TestAdmittedTTLsWork(t *testing.T) {
-	testscope.Long(t, "waits for leases to end")
-	t.Parallel()
-	s := redistest.Start(t)
-	const rtt = 150 * time.Millisecond
-	p := redistest.NewProxy(t, s.Addr)
-	p.SetDelay(rtt / 2)
-	b := open(t, p.Addr)
-	ttl := over(rtt + 5*time.Millisecond).shortestTTL()
-	require.False(t, over(rtt).allows(ttl*8/10))
-	_, _, err := newUser(t, b).lasting(ttl*8/10).enter(t.Context(), key(t))
-	require.ErrorContains(t, err, "use at least ")
-	for i := range 4 {
-		u := newUser(t, open(t, p.Addr)).lasting(ttl) // whose connections are new
-		needsKept(t, ttl, func() error {
-			l, _, err := u.enter(t.Context(), key(t))
-			if err != nil {
-				return err
-			}
-			time.Sleep(ttl / 2 * time.Duration(i))
-			return l.Release(t.Context())
-		})
+	l, _, err := u.enter(t.Context(), key(t))
+	if err == nil {
+		err = l.Release(t.Context())
 	}
-}
-
-// needsKept requires that a lease was kept over a network that leaves a machine no more than a part of T to stand still.
-func needsKept(t *testing.T, ttl time.Duration, use func() error) {
-	t.Helper()
-	err := use()
 	if err != nil {
-		needsQuieter(t, ttl/busyPerTTL/2)
+		needsQuieter(t, ttl/busyPerTTL/2) // which is what this network leaves of T
 	}
 	require.NoError(t, err, "it was kept")
 }
