@@ -158,7 +158,7 @@ func (o *outcome) moves() bool {
 	}
 	for _, p := range o.before.queue {
 		if p.instance == o.a.c.instance {
-			return p.attempt != o.a.text
+			return p.number() < o.a.number // else a copy comes late
 		}
 	}
 	return false

@@ -123,19 +123,15 @@ var mutants = []mutant{
 	{"a helper key without TTL", "redis.call('PEXPIRE', key, KEEP)", "redis.call('PTTL', key)"},
 	{"the silence of the server, for which waiters are dead", "math.max(w.beat, state.since)", "w.beat"},
 	{"an enter that waits though it would not", "if not nowait then\n", "if true then\n"},
-}
-
-type mutant struct{ what, old, broken string }
-
-// rareMutants may take ten thousand sequences or more. TestDeadWaitersAreSkippedAFewAtATime finds the last one, too.
-var rareMutants = []mutant{
 	{"a reader's claim that is shortened", "redis.call('ZADD', READERS, 'GT', now", "redis.call('ZADD', READERS, now"},
 	{"readers cut without end", "'LIMIT', 0, MOST", "'LIMIT', 0, 1000"},
 	{"a quick enter in the same microsecond", "and (not raw[2] or us > raw[2]) then", "then"},
 	{"a last waiter that is not asked to go on", "then notify(-1, 0) end", "then return end"},
 }
 
-// mostSequences is so many that no mutant is missed by chance: the rarest are found by one sequence in ten thousand or so.
+type mutant struct{ what, old, broken string }
+
+// mostSequences is so many that no mutant is missed by chance: the rarest are found by one sequence in thousands.
 const mostSequences = 300_000
 
 // TestBrokenScriptsAreFound shows that TestScriptsHoldInAnyOrder fails when a line of a script is wrong: each time for
@@ -147,7 +143,7 @@ func TestBrokenScriptsAreFound(t *testing.T) {
 	all := slices.Clone(mutants)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	all = testscope.Scale(all[:len(all)/8], append(all, rareMutants...)) // others each time
+	all = testscope.Scale(all[:len(all)/8], all) // others each time
 	for _, m := range all {
 		t.Run(strings.ReplaceAll(m.what, " ", "_"), func(t *testing.T) {
 			server.Do("FLUSHALL") // the clock begins anew
@@ -162,7 +158,7 @@ func TestBrokenScriptsAreFound(t *testing.T) {
 // TestBrokenScriptsAreScripts shows that each of them can be run, since the test above runs a part of them.
 func TestBrokenScriptsAreScripts(t *testing.T) {
 	server := redistest.Start(t)
-	for _, m := range slices.Concat(mutants, rareMutants) {
+	for _, m := range mutants {
 		newScriptServer(t, server, nil, m)
 	}
 }
