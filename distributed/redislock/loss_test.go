@@ -76,23 +76,25 @@ func TestFencesCarryAndObeyWhatWasSeen(t *testing.T) {
 func TestReadersOfDifferentTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	long, short := newUser(t, open(t, s.Addr)).lasting(20*time.Minute), newUser(t, open(t, s.Addr)).lasting(5*time.Second)
-	writer := newUser(t, open(t, s.Addr)).lasting(5 * time.Second)
+	b := open(t, s.Addr)
+	long, short := newUser(t, b).lasting(20*time.Minute), newUser(t, b).lasting(5*time.Second)
 	k := keysOf(key(t), "")
-	l := long.lease(key(t), shared)
-	w := writer.place(key(t))
-	l2 := newUser(t, open(t, s.Addr)).lasting(20 * time.Minute).place(key(t))
-	p := short.place(key(t), shared)
-	for _, name := range k[2:5] { // queue, waiters, readers
-		require.Greater(t, s.Do("PTTL", name), int64(79*60*1000), name)
+	keeps := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			require.Greater(t, s.Do("PTTL", name), int64(79*60*1000), name)
+		}
 	}
-	require.NoError(t, p.Leave(t.Context()))
-	require.NoError(t, w.Leave(t.Context()))
-	require.NoError(t, l2.Leave(t.Context()))
+	l := long.lease(key(t), shared)
+	places := []distributed.Place{short.place(key(t)), long.other().lasting(20 * time.Minute).place(key(t)), short.other().place(key(t), shared)}
+	keeps(k[2:5]...) // queue, waiters, readers
+	for _, p := range places {
+		require.NoError(t, p.Leave(t.Context()))
+	}
 	release(t, short.lease(key(t), shared))
-	short.b.s.renewBatch(t.Context(), []*attempt{short.lease(key(t), shared).a})
-	require.Greater(t, s.Do("PTTL", k[4]), int64(79*60*1000))
-	_, _, err := writer.enter(t.Context(), key(t), noWait)
+	b.s.renewBatch(t.Context(), []*attempt{short.lease(key(t), shared).a})
+	keeps(k[readersKey])
+	_, _, err := short.other().enter(t.Context(), key(t), noWait)
 	require.ErrorIs(t, err, distributed.ErrHeld)
 	release(t, l)
 }

@@ -104,26 +104,6 @@ func TestAKeyAmongTheHelperKeysIsRefused(t *testing.T) { // rule R19
 	require.Empty(t, s.Do("KEYS", "wllock:ttl:*"))
 }
 
-// TestAListLeavesTheHelperKeysOut: of a prefix that they share.
-func TestAListLeavesTheHelperKeysOut(t *testing.T) {
-	t.Parallel()
-	u := newUser(t, open(t, redistest.Start(t).Addr)).lasting(time.Minute)
-	l := u.lease("shop:p:1")
-	p := u.other().place("shop:p:1")
-	var all []distributed.Inspection
-	for cursor := ""; ; {
-		page, next, err := u.b.List(t.Context(), "", cursor, 10)
-		require.NoError(t, err)
-		all = append(all, page...)
-		if cursor = next; cursor == "" {
-			break
-		}
-	}
-	require.Len(t, all, 1)
-	require.NoError(t, p.Leave(t.Context()))
-	release(t, l)
-}
-
 func TestWithKeyRefusesWhatIsNoKey(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, open(t, redistest.Start(t).Addr, WithKey(func(string) string { return "" })))
