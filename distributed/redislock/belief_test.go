@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/identity"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -55,6 +56,24 @@ func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule R1
 	require.Greater(t, fence(t, next), last)
 	release(t, next)
 	release(t, granted(t, reader))
+}
+
+// TestAGrantThatNobodyWaitsForIsGivenBack: its attempt has been left meanwhile.
+func TestAGrantThatNobodyWaitsForIsGivenBack(t *testing.T) { // rule R4
+	t.Parallel()
+	s := redistest.Start(t)
+	b := open(t, s.Addr)
+	release(t, newUser(t, b).lease(key(t))) // it listens
+	id := identity.NewAttempt(1)
+	left := (&sender{process: b.s.process}).attempt(id, key(t), instanceName("left"), distributed.Exclusive, time.Minute, time.Minute)
+	c := left.enter(noPrev)
+	b.s.tr.Do(t.Context(), c)
+	got := readStanding(c.Reply, time.Now()).grant
+	require.NotNil(t, s.Do("GET", key(t)))
+	require.Eventually(t, func() bool {
+		s.Do("PUBLISH", channelOf("test", b.s.process), fmt.Sprintf("g x %v %s %d %d 0 %s", id, instanceName("left"), got.fence, got.count, key(t)))
+		return s.Do("GET", key(t)) == nil
+	}, patience, time.Millisecond)
 }
 
 // TestAGrantBelowAKnownFenceIsNotBelieved: the instance has had a later one.
