@@ -116,7 +116,7 @@ benchmarks: servers gotestsum ## test what compares and what uses other librarie
 unraced: servers gotestsum # what skips under the detector
 	@$(TEST) -run 'FaultsInAnyOrder|AllocateLittle' . ./distributed/zklock
 databases: servers gotestsum # those that dbtest.Tested leaves out under the detector
-	@$(TEST) -skip '/postgres|Notifier|Standby' ./distributed/sqllock
+	@$(TEST) -skip '/postgres|Notifier|Failover|LargerThanTheServer' ./distributed/sqllock
 
 .PHONY: bench
 bench: servers ## wllock beside other locks over the same servers, 40 minutes; BENCHFLAGS=-quick, or -help

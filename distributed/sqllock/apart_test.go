@@ -1,11 +1,11 @@
-package sqllock_test
+package sqllock
 
 import (
 	"cmp"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,63 +16,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/sqllock"
-	"github.com/wllock/wllock/distributed/sqllock/mysql"
-	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
 // system is a schema, in MySQL a database, with the tables of one system, and the account of that name, which may use them.
 type system struct {
-	name, url string
-	dialect   sqllock.Dialect
+	*database
+	name string
 }
 
 // newSystem makes it by the statements of docs/sql.md.
-func newSystem(t *testing.T, d database) system {
+func newSystem(t *testing.T, d *database) system {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/sql.md")
-	require.NoError(t, err)
 	first, drop := "CREATE ROLE shop ", "DROP SCHEMA shop CASCADE; DROP OWNED BY shop; DROP ROLE shop"
-	if d.dialect == sqllock.MySQL {
+	if d.dialect == MySQL {
 		first, drop = "CREATE USER shop ", "DROP USER shop; DROP DATABASE shop"
 	}
-	name := strings.ReplaceAll(newName("shop"), "-", "x")
+	name := fmt.Sprint("shop", accounts.Add(1))
 	named := strings.NewReplacer("shop", name).Replace
-	_, rest, found := strings.Cut(string(text), "\n"+first)
+	_, rest, found := strings.Cut(guide(t), "\n"+first)
 	require.True(t, found)
 	statements, _, _ := strings.Cut(first+rest, "```")
 	t.Cleanup(func() { d.server.Exec(named(drop)) })
 	for line := range strings.Lines(statements) {
 		d.server.Exec(named(strings.TrimSpace(line)))
 		if strings.Contains(line, "then the tables") {
-			require.NoError(t, sqllock.Migrate(t.Context(), d.pool(t, nil), d.dialect, sqllock.WithSchema(name)))
+			require.NoError(t, Migrate(t.Context(), d.pool(t), d.dialect, WithSchema(name)))
 		}
 	}
-	at := *d.server
-	if d.dialect == sqllock.MySQL {
-		at.Database = name // it may use no other
+	server := *d.server
+	if d.dialect == MySQL {
+		server.Database = name // it may use no other
 	}
-	return system{name, at.URLFor(at.Addr, name, "change-me"), d.dialect}
-}
-
-// open opens a Backend as a program would.
-func (s system) open(t *testing.T, opts ...sqllock.Option) *sqllock.Backend {
-	t.Helper()
-	of := postgres.Open
-	if s.dialect == sqllock.MySQL {
-		of = mysql.Open
-	}
-	b, err := of(s.url, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	return b
+	return system{at(server.URLFor(server.Addr, name, "change-me")), name}
 }
 
 // attacks are what the account of another system may try, with what it could know of a lock: each is refused. It may do what is allowed, of
 // which nobody is to notice anything.
-func (s system) attacks(d database, key string) (refused, allowed []string) {
+func (s system) attacks(d *database, key string) (refused, allowed []string) {
 	ask := func(text string) string {
 		return strings.TrimSpace(d.server.Exec(strings.ReplaceAll(text, "shop", s.name)))
 	}
@@ -85,7 +67,7 @@ func (s system) attacks(d database, key string) (refused, allowed []string) {
 		"INSERT INTO "+locks+" (name, fence, update_time) VALUES ('x', 9000000000000000000, 0)",
 		"INSERT INTO "+waiters+" (name, ticket, token, mode, state, ttl, expires_at) VALUES ('"+key+"', 1, 'ghost', 0, 0, 3600000000, 9000000000000000000)",
 		"CREATE TABLE "+s.name+".wllock_more (x int)")
-	if d.dialect == sqllock.MySQL {
+	if d.dialect == MySQL {
 		connection := ask("SELECT id FROM information_schema.processlist WHERE user = 'shop' LIMIT 1")
 		return append(refused, "LOCK TABLES "+locks+" WRITE", "SET GLOBAL read_only = 1", "FLUSH TABLES WITH READ LOCK", "DROP DATABASE "+s.name,
 				"CREATE TRIGGER "+s.name+".t BEFORE UPDATE ON "+locks+" FOR EACH ROW SET NEW.fence = 1", "KILL "+connection,
@@ -114,17 +96,18 @@ func isDenied(err error) bool {
 }
 
 // attackedBy runs tries statements of shop's account against bank's locks, each once if that is 0.
-func attackedBy(t *testing.T, d database, tries int) (longest time.Duration) {
+func attackedBy(t *testing.T, d *database, tries int) (longest time.Duration) {
 	t.Helper()
 	bank, shop := newSystem(t, d), newSystem(t, d)
-	one, other, own := bank.open(t, sqllock.WithSchema(bank.name)), bank.open(t), shop.open(t, sqllock.WithSchema(shop.name))
-	if d.dialect != sqllock.MySQL { // there the database is that of the URL
-		other = bank.open(t, sqllock.WithSchema(bank.name))
+	one := bank.backend(t, WithSchema(bank.name))
+	other := bank.backend(t, WithSchema(bank.name))
+	if d.dialect == MySQL { // there the schema is the database of the URL
+		other = bank.backend(t)
 	}
 	require.NoError(t, one.Ping(t.Context()))
-	require.NoError(t, own.Ping(t.Context()))
-	require.ErrorIs(t, shop.open(t, sqllock.WithSchema(bank.name)).Ping(t.Context()), distributed.ErrRefused)
-	db := poolOf(t, connectorOf(shop.url))
+	require.NoError(t, shop.backend(t, WithSchema(shop.name)).Ping(t.Context()))
+	require.ErrorIs(t, shop.backend(t, WithSchema(bank.name)).Ping(t.Context()), distributed.ErrRefused)
+	db := shop.pool(t)
 	db.SetMaxOpenConns(4)
 	const key = "bank:acct:9"
 	return testlocker.Victims{One: one, Other: other, Key: key, Load: "bank:load"}.Undisturbed(t, func(distributed.Lease, distributed.Place) {
@@ -153,15 +136,13 @@ func attackedBy(t *testing.T, d database, tries int) (longest time.Duration) {
 
 // TestAnotherSystemsUserHasNoRightToALock: the documented statements keep systems apart.
 func TestAnotherSystemsUserHasNoRightToALock(t *testing.T) {
-	shares := dialects(true)
-	delete(shares, "sqlite")
-	together(t, shares, func(t *testing.T, start starter) { attackedBy(t, start(t), 0) })
+	onServers(t, func(t *testing.T, d *database) { attackedBy(t, d, 0) })
 }
 
 // TestAnotherSystemsUserDisturbsNobody: the same in random order, thousands of times.
 func TestAnotherSystemsUserDisturbsNobody(t *testing.T) {
 	testscope.Long(t, "a storm of statements")
-	onServers(t, func(t *testing.T, d database) {
+	onOwnServers(t, func(t *testing.T, d *database) {
 		testscope.InTime(t, attackedBy(t, d, testscope.Scale(10_000, 200_000)), 2*time.Second, "the longest wait")
 	})
 }

@@ -2,9 +2,13 @@ package sqllock
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/dbtest"
 )
 
 // BenchmarkLone compares a lone caller with plain statements of the same shape: a prepared UPDATE of a row of such a table by its
@@ -13,8 +17,11 @@ import (
 func BenchmarkLone(b *testing.B) {
 	for _, name := range []string{"sqlite", "postgres", "mariadb"} {
 		b.Run(name, func(b *testing.B) {
-			d := databases[name](b)
-			backend := d.backend(b)
+			open := databases[name]
+			if os.Getenv("WLLOCK_DURABLE") == "1" {
+				open = durable[name]
+			}
+			backend := open(b).backend(b)
 			backend.db.SetMaxOpenConns(2)
 			update := plainUpdate(b, backend)
 			last := enter(b, backend, "key")
@@ -39,11 +46,18 @@ func BenchmarkLone(b *testing.B) {
 	}
 }
 
+// durable are databases whose commits wait for the disk.
+var durable = map[string]func(t locktest.TB) *database{
+	"sqlite": func(t locktest.TB) *database {
+		return newFile(t, "journal_mode(WAL)", "busy_timeout(200)", "synchronous(FULL)")
+	},
+	"postgres": func(t locktest.TB) *database { return newServer(t, dbtest.Postgres(t)) },
+	"mariadb":  func(t locktest.TB) *database { return newServer(t, dbtest.MariaDB(t)) },
+}
+
 // plainUpdate returns the plain statement.
 func plainUpdate(b *testing.B, backend *Backend) func() {
-	if err := enter(b, backend, "plain").Release(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	run(b, backend, "INSERT INTO {locks} (name, fence, update_time) VALUES ('plain', 1, 1)")
 	q := backend.dialect.compile(backend.st().text(
 		"UPDATE {locks} SET owner = $2, fence = fence + $3, expires_at = {now} + $4, instance = $5, update_time = {now} WHERE name = $1"))
 	stmt, err := backend.db.PrepareContext(b.Context(), q.text)

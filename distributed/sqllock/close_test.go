@@ -17,16 +17,20 @@ func TestCloseLetsAReleaseUnderWayEnd(t *testing.T) {
 		a, b := d.backend(t), d.backend(t)
 		require.NoError(t, b.Ping(t.Context()))
 		l := enter(t, a, "key").(distributed.AsyncLease)
-		reached := make(chan struct{})
-		d.wire.setCut(true)
-		d.wire.logTo(func(string) { d.wire.logTo(nil); close(reached) })
+		reached, healed := make(chan struct{}), make(chan struct{})
+		d.wire.filtered(func(s *statement) error {
+			close(reached)
+			<-healed
+			return s.run()
+		})
 		require.False(t, l.StartRelease())
 		<-reached
 		var closing sync.WaitGroup
 		closing.Go(func() { assert.NoError(t, a.Close()) })
 		require.Eventually(t, func() bool { return a.ctx.Err() != nil }, time.Minute, time.Millisecond)
 		time.Sleep(10 * time.Millisecond) // for what would break it off
-		d.wire.setCut(false)
+		d.wire.filtered(nil)
+		close(healed)
 		closing.Wait()
 		requireFree(t, b, "key")
 	})

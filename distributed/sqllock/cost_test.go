@@ -11,77 +11,40 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// each runs a test on each database.
-func each(t *testing.T, test func(t *testing.T, d *database)) {
-	t.Parallel()
-	for name, open := range databases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, open(t))
-		})
-	}
-}
-
-func prevIs(l distributed.Lease) func(*distributed.Request) {
-	return func(r *distributed.Request) { r.Prev = l }
-}
-
-// A lone caller pays one statement to lock and one to unlock, and one for both if it locks again.
+// A lone caller pays one statement to lock and one to unlock, and one for both if it locks again; for a permit, too. A refusal costs a look
+// or two.
 func TestLoneCaller(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
-		require.NoError(t, enter(t, b, "first").Release(t.Context())) // makes the connection
-		before := d.wire.statements.Load()
-		const rounds = 20
-		for i := range rounds {
-			require.NoError(t, enter(t, b, fmt.Sprint("key", i%2)).Release(t.Context()))
+		free(t, enter(t, b, "first"))       // makes the connection
+		fewest := func(what func()) int64 { // the looks of holders come in between
+			least := int64(math.MaxInt64)
+			for range 20 {
+				before := d.wire.statements.Load()
+				what()
+				least = min(least, d.wire.statements.Load()-before)
+			}
+			return least
 		}
-		require.EqualValues(t, 2*rounds, d.wire.statements.Load()-before)
-
-		before = d.wire.statements.Load()
-		l := enter(t, b, "loop")
-		for range rounds {
-			l = enter(t, b, "loop", prevIs(l))
+		for key, as := range map[string]testlocker.Change{"lock": writing, "permit": permits(2)} {
+			require.EqualValues(t, 2, fewest(func() { free(t, enter(t, b, key, as)) }), key)
+			l := enter(t, b, key, as)
+			require.EqualValues(t, 1, fewest(func() { l = enter(t, b, key, as, prevIs(l)) }), key)
+			if key == "permit" {
+				enter(t, b, key, as)
+			}
+			for _, from := range []*Backend{b, d.backend(t)} {
+				require.LessOrEqual(t, fewest(func() {
+					_, _, err := try(t.Context(), from, key, as, noWait)
+					require.ErrorIs(t, err, distributed.ErrHeld)
+				}), int64(2), key)
+			}
 		}
-		require.EqualValues(t, 1+rounds, d.wire.statements.Load()-before)
-
-		before = d.wire.statements.Load()
-		_, _, err := b.Enter(t.Context(), distributed.Request{Key: "loop", Instance: "other", TTL: time.Minute, NoWait: true})
-		require.ErrorIs(t, err, distributed.ErrHeld)
-		require.LessOrEqual(t, d.wire.statements.Load()-before, int64(2))
-		permitCosts(t, d, b)
 	})
-}
-
-// A lone permit is acquired in one statement, and one that is refused costs a look or two.
-func permitCosts(t *testing.T, d *database, b *Backend) {
-	t.Helper()
-	permit := func(r *distributed.Request) { r.Mode, r.Limit = distributed.Shared, 2 }
-	release := func(l distributed.Lease) { require.NoError(t, l.Release(t.Context())) }
-	fewest := func(what func()) int64 { // the looks of holders come in between
-		least := int64(math.MaxInt64)
-		for range 20 {
-			before := d.wire.statements.Load()
-			what()
-			least = min(least, d.wire.statements.Load()-before)
-		}
-		return least
-	}
-	require.EqualValues(t, 2, fewest(func() { release(enter(t, b, "permit", permit)) }))
-	l, another := enter(t, b, "permit", permit), enter(t, b, "permit", permit)
-	for _, from := range []*Backend{b, d.backend(t)} {
-		require.LessOrEqual(t, fewest(func() {
-			_, _, err := from.Enter(t.Context(), distributed.Request{
-				Key: "permit", Instance: "other", TTL: time.Minute, NoWait: true, Mode: distributed.Shared, Limit: 2,
-			})
-			require.ErrorIs(t, err, distributed.ErrHeld)
-		}), int64(2))
-	}
-	release(another)
-	release(l)
 }
 
 // Thousands of leases of one process are renewed on time by a few statements, however they came about.
@@ -96,7 +59,7 @@ func TestManyLeases(t *testing.T) {
 		for i := range 4 {
 			wg.Go(func() {
 				for n := i; n < leases; n += 4 {
-					all[n] = enter(t, b, fmt.Sprint("key", n), func(r *distributed.Request) { r.TTL = ttl })
+					all[n] = enter(t, b, fmt.Sprint("key", n), lasting(ttl))
 				}
 			})
 		}
@@ -129,9 +92,7 @@ func TestIdleHoldsNoConnection(t *testing.T) {
 		holder := enter(t, b, "key")
 		var places []distributed.Place
 		for i := range 200 {
-			_, p, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: fmt.Sprint(i), TTL: 10 * time.Second})
-			require.NoError(t, err)
-			places = append(places, p)
+			places = append(places, queue(t, b, "key", by(fmt.Sprint(i)), lasting(10*time.Second)))
 		}
 		most := 0
 		for range 100 {
@@ -139,11 +100,9 @@ func TestIdleHoldsNoConnection(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		require.LessOrEqual(t, most, BackgroundConnections)
-		require.NoError(t, holder.Release(t.Context()))
+		free(t, holder)
 		for _, p := range places[:20] {
-			l := <-p.Granted()
-			require.NotNil(t, l)
-			require.NoError(t, l.Release(t.Context()))
+			free(t, awaited(t, p))
 		}
 	})
 }
@@ -157,11 +116,11 @@ func TestExhaustedPool(t *testing.T) {
 		conn, err := b.db.Conn(t.Context())
 		require.NoError(t, err)
 		start := time.Now()
-		_, _, err = b.Enter(t.Context(), distributed.Request{Key: "inner", Instance: "instance", TTL: 2 * time.Second})
+		_, _, err = try(t.Context(), b, "inner", lasting(2*time.Second))
 		require.ErrorIs(t, err, distributed.ErrUnavailable)
 		testscope.InTime(t, time.Since(start), 2*time.Second, "the refusal")
 		require.NoError(t, conn.Close())
-		require.NoError(t, l.Release(t.Context()))
-		require.NoError(t, enter(t, b, "inner").Release(t.Context()))
+		free(t, l)
+		free(t, enter(t, b, "inner"))
 	})
 }

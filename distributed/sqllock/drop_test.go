@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 )
 
@@ -43,16 +42,15 @@ func TestOneTransactionRemovesFromARow(t *testing.T) {
 func TestReleasesOfOneLockThatMeetGiveBackTheirOwnFences(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
-		require.NoError(t, enter(t, b, "k").Release(t.Context()))
-		_, err := b.db.ExecContext(t.Context(), b.st().text("UPDATE {locks} SET fence = fence + 3600000000000"))
-		require.NoError(t, err)
+		free(t, enter(t, b, "k"))
+		run(t, b, "UPDATE {locks} SET fence = fence + 3600000000000")
 		for _, turned := range []bool{false, true} {
 			first := driver.AttemptOf[ours](enter(t, b, "k"))
 			_, err := b.release(t.Context(), []*attempt{first})
 			require.NoError(t, err)
-			l := enter(t, b, "k", func(r *distributed.Request) { r.Instance = "other" })
-			l.NextFence()
-			used, _ := l.NextFence()
+			l := enter(t, b, "k", by("other"))
+			fenceOf(t, l)
+			used := fenceOf(t, l)
 			both := []*attempt{first, driver.AttemptOf[ours](l)}
 			_, last := first.Drawn()
 			_, lastOther := both[1].Drawn()
@@ -61,10 +59,10 @@ func TestReleasesOfOneLockThatMeetGiveBackTheirOwnFences(t *testing.T) {
 				slices.Reverse(both)
 			}
 			half{b}.Drop(t.Context(), both)
-			l = enter(t, b, "k", func(r *distributed.Request) { r.Instance = "third" })
+			l = enter(t, b, "k", by("third"))
 			next, _ := l.NextFence()
 			require.Greater(t, next, used)
-			require.NoError(t, l.Release(t.Context()))
+			free(t, l)
 		}
 	})
 }

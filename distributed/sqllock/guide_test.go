@@ -1,29 +1,26 @@
-package sqllock_test
+package sqllock
 
 import (
 	"bytes"
 	"database/sql"
 	"log/slog"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/dbtest"
 )
 
 // The statements of docs/sql.md run: the queries show the holder and the waiter, and what ends a lease lets the waiter have the lock.
 func TestStatementsOfTheGuideRun(t *testing.T) {
-	onEach(t, true, func(t *testing.T, d database) {
-		b, key := d.backend(t, nil), newName("k")
-		l := acquired(t, b, request(key, safely))
-		p := place(t, b, request(key, safely))
-		heading := map[sqllock.Dialect]string{sqllock.PostgreSQL: "\nPostgreSQL:\n", sqllock.MySQL: "\nMySQL and MariaDB", sqllock.SQLite: "\nSQLite:\n"}[d.dialect]
+	each(t, func(t *testing.T, d *database) {
+		b, key := d.backend(t), "k"
+		l, p := enter(t, b, key), queue(t, b, key)
+		heading := map[Dialect]string{PostgreSQL: "\nPostgreSQL:\n", MySQL: "\nMySQL and MariaDB", SQLite: "\nSQLite:\n"}[d.dialect]
 		for _, query := range []string{statementAfter(t, heading), statementAfter(t, "\nAny database, who waits")} {
-			rows, err := d.pool(t, nil).Query(query)
+			rows, err := b.db.Query(query)
 			require.NoError(t, err, query)
 			n := 0
 			for rows.Next() {
@@ -33,10 +30,10 @@ func TestStatementsOfTheGuideRun(t *testing.T) {
 			require.NoError(t, rows.Close())
 			require.Equal(t, 1, n, query)
 		}
-		_, err := d.pool(t, nil).Exec(strings.ReplaceAll(statementAfter(t, "\nAny database, to end the lease"), "shop:product:1000", key))
+		_, err := b.db.Exec(strings.ReplaceAll(statementAfter(t, "\nAny database, to end the lease"), "shop:product:1000", key))
 		require.NoError(t, err)
-		release(t, granted(t, p))
-		lost(t, l)
+		free(t, awaited(t, p))
+		ended(t, l)
 	})
 }
 
@@ -50,17 +47,14 @@ func TestSettingsOfTheGuide(t *testing.T) {
 
 	_, params, _ := strings.Cut(text, "`autocommit=1&")
 	params, _, _ = strings.Cut("autocommit=1&"+params, "`")
-	u, err := url.Parse(dbtest.SharedMariaDB(t).NewDatabase(t).URL())
-	require.NoError(t, err)
-	password, _ := u.User.Password()
-	db, err := sql.Open("mysql", u.User.Username()+":"+password+"@tcp("+u.Host+")"+u.Path+"?"+params)
+	c := myConfig(dbtest.SharedMariaDB(t).NewDatabase(t).URL())
+	db, err := sql.Open("mysql", c.User+":"+c.Passwd+"@tcp("+c.Addr+")/"+c.DBName+"?"+params)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	require.NoError(t, sqllock.Migrate(t.Context(), db, sqllock.MySQL))
+	require.NoError(t, Migrate(t.Context(), db, MySQL))
 	var lines bytes.Buffer
-	b, err := sqllock.New(db, sqllock.MySQL, sqllock.WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
-	require.NoError(t, err)
-	release(t, acquired(t, b, request(newName("é"), safely)))
+	b := backendOn(t, db, MySQL, WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+	free(t, enter(t, b, "é"))
 	require.NoError(t, b.Close())
 	require.Empty(t, lines.String())
 }

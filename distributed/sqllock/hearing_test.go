@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -10,44 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// deafNotifier has a connection, and hears nothing, as behind a pooler that keeps no sessions.
-type deafNotifier struct{ begun atomic.Int64 }
-
-func (n *deafNotifier) Listen(ctx context.Context, _ string, _ func(string), connected func(bool)) {
-	n.begun.Add(1)
-	connected(true)
-	<-ctx.Done()
-}
-
-// A LISTEN that was answered is not believed: hand-overs are found by looking, with one warning, and the Notifier begins anew.
-func TestNotifierThatHearsNothing(t *testing.T) {
-	t.Parallel()
-	d, deaf := newPostgres(t), new(deafNotifier)
-	var warnings atomic.Int64
-	b := d.backend(t, WithNotifier(deaf), WithLogger(slog.New(counting{&warnings})))
-	l := enter(t, d.backend(t), "k")
-	_, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "i", TTL: time.Minute})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return deaf.begun.Load() > 1 }, time.Minute, time.Millisecond)
-	require.False(t, b.pushed())
-	require.NoError(t, l.Release(t.Context()))
-	select {
-	case l = <-p.Granted(): // long before a heartbeat, which a pushed waiter would look with
-	case <-time.After(30 * time.Second):
-		t.Fatal("not granted")
-	}
-	require.NoError(t, l.Release(t.Context()))
-	require.EqualValues(t, 1, warnings.Load())
-}
-
-// ownNotifier passes on what another one hears, and says nothing of its connection until it is told to.
+// ownNotifier hears what a test says, and nothing else, as behind a pooler that keeps no sessions. It tells the test of each beginning.
 type ownNotifier struct {
 	notify    chan func(string)
 	connected chan func(bool)
+}
+
+func newNotifier() ownNotifier {
+	return ownNotifier{make(chan func(string), 100), make(chan func(bool), 100)}
 }
 
 func (n ownNotifier) Listen(ctx context.Context, _ string, notify func(string), connected func(bool)) {
@@ -56,10 +29,26 @@ func (n ownNotifier) Listen(ctx context.Context, _ string, notify func(string), 
 	<-ctx.Done()
 }
 
+// A LISTEN that was answered is not believed: hand-overs are found by looking, with one warning, and the Notifier begins anew.
+func TestNotifierThatHearsNothing(t *testing.T) {
+	t.Parallel()
+	d, deaf := newPostgres(t), newNotifier()
+	var warnings atomic.Int64
+	b := d.backend(t, WithNotifier(deaf), WithLogger(slog.New(counting{&warnings})))
+	l := enter(t, d.backend(t), "k")
+	p := queue(t, b, "k")
+	(<-deaf.connected)(true)
+	<-deaf.connected // it has begun anew
+	require.False(t, b.pushed())
+	free(t, l)
+	free(t, awaited(t, p)) // long before a heartbeat, which a pushed waiter would look with
+	require.EqualValues(t, 1, warnings.Load())
+}
+
 // Hand-overs count as pushed from our own notification on, until the connection is lost.
 func TestNotifierThatHears(t *testing.T) {
 	t.Parallel()
-	n := ownNotifier{make(chan func(string), 1), make(chan func(bool), 1)}
+	n := newNotifier()
 	b := newPostgres(t).backend(t, WithNotifier(n))
 	notify, connected := <-n.notify, <-n.connected
 	require.False(t, b.pushed())
@@ -75,11 +64,11 @@ func TestNotifierThatHears(t *testing.T) {
 func TestIdleAsksNothing(t *testing.T) {
 	testscope.Long(t, "it watches a clock")
 	t.Parallel()
-	d, n := newPostgres(t), ownNotifier{make(chan func(string), 1), make(chan func(bool), 1)}
+	d, n := newPostgres(t), newNotifier()
 	b := d.backend(t, WithNotifier(n))
 	(<-n.notify)("")
 	(<-n.connected)(true)
-	require.NoError(t, enter(t, b, "k").Release(t.Context()))
+	free(t, enter(t, b, "k"))
 	time.Sleep(hearTime)
 	before := d.wire.statements.Load()
 	time.Sleep(3 * hearEvery)
@@ -88,42 +77,22 @@ func TestIdleAsksNothing(t *testing.T) {
 
 // The queue of notifications is full, because somebody listens and does not read: locks are given and handed over all the same.
 func TestFullQueueOfNotificationsRefusesNobody(t *testing.T) {
+	t.Parallel()
 	d := newPostgres(t)
-	db := d.open()
-	defer func() { _ = db.Close() }()
-	for _, text := range []string{
-		`CREATE FUNCTION pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000'; END $$`,
-		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
-	} {
-		_, err := db.Exec(text)
-		require.NoError(t, err)
-	}
-	for _, mode := range []distributed.Mode{distributed.Exclusive, distributed.Shared} {
+	setUp := d.backend(t)
+	run(t, setUp, `CREATE FUNCTION pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS
+		'BEGIN RAISE EXCEPTION ''too many notifications in the NOTIFY queue'' USING ERRCODE = ''54000''; END'`)
+	run(t, setUp, `DO 'BEGIN EXECUTE format(''ALTER DATABASE %I SET search_path = public, pg_catalog'', current_database()); END'`)
+	for key, mode := range map[string]testlocker.Change{"writer": writing, "reader": reading} {
 		var warnings atomic.Int64
-		b, other := d.backend(t, WithNotifier(silent{}), WithLogger(slog.New(counting{&warnings}))), d.backend(t, WithNotifier(silent{}))
-		key := fmt.Sprint("k", mode)
+		b := d.backend(t, WithNotifier(newNotifier()), WithLogger(slog.New(counting{&warnings})))
+		other := d.backend(t, WithNotifier(newNotifier()))
 		l := enter(t, b, key)
-		_, p, err := other.Enter(t.Context(), distributed.Request{Key: key, Instance: "b", TTL: time.Minute, Mode: mode})
-		require.NoError(t, err)
-		require.NotNil(t, p)
-		require.NoError(t, l.Release(t.Context()))
-		select {
-		case l := <-p.Granted():
-			require.NotNil(t, l)
-			require.NoError(t, l.Release(t.Context()))
-		case <-time.After(time.Minute):
-			t.Fatal("no hand-over")
-		}
+		p := queue(t, other, key, by("b"), mode)
+		free(t, l)
+		free(t, awaited(t, p))
 		b.push.quiet.Store(0)
 		require.ErrorIs(t, b.loud(stateError(queueFull)), errQueueFull)
 		require.EqualValues(t, 1, warnings.Load(), "however long it is full")
 	}
-}
-
-// silent is a Notifier whose notifications never come.
-type silent struct{}
-
-func (silent) Listen(ctx context.Context, _ string, _ func(string), connected func(bool)) {
-	connected(true)
-	<-ctx.Done()
 }

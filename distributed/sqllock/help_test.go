@@ -10,79 +10,67 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"modernc.org/sqlite"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
-// database is a database of a test's own: what connects to it, with a wire that can be cut.
+// database is one of a test's own with the tables, and a wire to it that can be broken.
 type database struct {
 	dialect   Dialect
-	connector func() driver.Connector
+	url       string
+	server    *dbtest.Server // nil: SQLite
+	connector driver.Connector
 	wire      *wire
 }
 
-// databases are the three, by their dialect's name.
+// databases are the three kinds. Tests share the servers.
 var databases = dbtest.Tested(map[string]func(t locktest.TB) *database{"sqlite": newSQLite, "postgres": newPostgres, "mariadb": newMariaDB})
 
-// durable has commits wait for the disk, for benchmarks.
-var durable = os.Getenv("WLLOCK_DURABLE") == "1"
-
 func newSQLite(t locktest.TB) *database {
+	return newFile(t, "journal_mode(WAL)", "busy_timeout(200)", "synchronous(NORMAL)")
+}
+func newPostgres(t locktest.TB) *database { return newServer(t, dbtest.SharedPostgres(t)) }
+func newMariaDB(t locktest.TB) *database  { return newServer(t, dbtest.SharedMariaDB(t)) }
+
+// newFile is a database of SQLite whose connections have these settings.
+func newFile(t locktest.TB, pragmas ...string) *database {
 	dir, err := os.MkdirTemp("", "sqllock")
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	dsn := "file:" + filepath.Join(dir, "locks.db") + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(200)&_pragma=synchronous(NORMAL)"
-	if durable {
-		dsn = strings.Replace(dsn, "NORMAL", "FULL", 1)
-	}
-	return migrated(t, &database{dialect: SQLite, connector: func() driver.Connector { return dsnConnector{&sqlite.Driver{}, dsn} }})
+	return migrated(t, at("file:"+filepath.Join(dir, "locks.db")+"?_pragma="+strings.Join(pragmas, "&_pragma=")))
 }
 
-func newPostgres(t locktest.TB) *database {
-	server := dbtest.SharedPostgres
-	if durable {
-		server = func(t dbtest.TB) *dbtest.Server { return dbtest.Postgres(t) }
-	}
-	config, err := pgx.ParseConfig(server(t).URL())
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	return migrated(t, &database{dialect: PostgreSQL, connector: func() driver.Connector { return stdlib.GetConnector(*config) }})
+func newServer(t locktest.TB, s *dbtest.Server) *database {
+	d := at(s.URL())
+	d.server = s
+	return migrated(t, d)
 }
 
-func newMariaDB(t locktest.TB) *database {
-	server := dbtest.SharedMariaDB
-	if durable {
-		server = func(t dbtest.TB) *dbtest.Server { return dbtest.MariaDB(t) }
-	}
-	u, err := url.Parse(server(t).URL())
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	config := mysql.NewConfig()
-	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-	config.User = u.User.Username()
-	config.Passwd, _ = u.User.Password()
-	config.InterpolateParams = true
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	return migrated(t, &database{dialect: MySQL, connector: func() driver.Connector { return connector }})
+// at is the database of a URL.
+func at(url string) *database {
+	return (&database{dialect: dialectOf(url), url: url}).over(connectorOf(url))
+}
+
+// over is the same database over another wire.
+func (d *database) over(c driver.Connector) *database {
+	return &database{dialect: d.dialect, url: d.url, server: d.server, connector: c, wire: &wire{dialect: d.dialect}}
 }
 
 func migrated(t locktest.TB, d *database) *database {
-	d.wire = &wire{}
 	db := d.open()
 	defer func() { _ = db.Close() }()
 	if err := Migrate(context.Background(), db, d.dialect); err != nil {
@@ -91,218 +79,213 @@ func migrated(t locktest.TB, d *database) *database {
 	return d
 }
 
+func dialectOf(url string) Dialect {
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "postgres":
+		return PostgreSQL
+	case "mysql":
+		return MySQL
+	}
+	return SQLite
+}
+
+func connectorOf(url string) driver.Connector {
+	switch dialectOf(url) {
+	case PostgreSQL:
+		return stdlib.GetConnector(*pgConfig(url))
+	case MySQL:
+		return must(mysql.NewConnector(myConfig(url)))
+	}
+	return liteConnector(url)
+}
+
+func pgConfig(url string) *pgx.ConnConfig { return must(pgx.ParseConfig(url)) }
+
+func myConfig(rawURL string) *mysql.Config {
+	u := must(url.Parse(rawURL))
+	c := mysql.NewConfig()
+	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.InterpolateParams, c.Logger = true, &mysql.NopLogger{}
+	return c
+}
+
+// liteConnector is a Connector for SQLite's driver, which has none.
+type liteConnector string
+
+func (liteConnector) Driver() driver.Driver { return &sqlite.Driver{} }
+func (c liteConnector) Connect(context.Context) (driver.Conn, error) {
+	return c.Driver().Open(string(c))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// openURL opens a Backend as a process of its own.
+func openURL(url string) (distributed.Backend, error) {
+	return New(sql.OpenDB(connectorOf(url)), dialectOf(url), WithOwnedDB())
+}
+
 // open opens the database over the wire.
 func (d *database) open() *sql.DB {
-	db := sql.OpenDB(wired{d.connector(), d.wire})
+	db := sql.OpenDB(wired{d.connector, d.wire})
 	db.SetMaxIdleConns(4)
 	return db
 }
 
-// backend opens a Backend that closes its database.
+// pool is open until the end of a test.
+func (d *database) pool(t locktest.TB) *sql.DB {
+	db := d.open()
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// backend opens a Backend on a pool of its own.
 func (d *database) backend(t locktest.TB, opts ...Option) *Backend {
-	b, err := New(d.open(), d.dialect, opts...)
+	return backendOn(t, d.pool(t), d.dialect, opts...)
+}
+
+func backendOn(t locktest.TB, db *sql.DB, d Dialect, opts ...Option) *Backend {
+	b, err := New(db, d, opts...)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	t.Cleanup(func() { _ = b.Close(); _ = b.db.Close() })
+	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 
-// dsnConnector is a Connector for a driver that has none.
-type dsnConnector struct {
-	driver driver.Driver
-	dsn    string
-}
-
-func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
-
-// wire counts statements, and can be cut: then every statement hangs until its context ends.
-type wire struct {
-	statements atomic.Int64
-	mu         sync.Mutex
-	cut        chan struct{}                          // guarded by mu; nil: it is not; closed when it is healed
-	lose       func(text string) (before, after bool) // guarded by mu; what is not carried out, or not answered
-	log        func(text string)
-	stage      func(text string, args []driver.NamedValue, fn func() error) error // guarded by mu; in place of the above
-}
-
-func (w *wire) setCut(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case cut && w.cut == nil:
-		w.cut = make(chan struct{})
-	case !cut && w.cut != nil:
-		close(w.cut)
-		w.cut = nil
+// each runs a test on a database of each kind.
+func each(t *testing.T, test func(t *testing.T, d *database)) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
 	}
 }
 
-func (w *wire) logTo(log func(text string)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log = log
-}
-
-var errCut = errors.New("the wire was cut")
-
-// pass carries out fn, unless the wire is cut.
-func (w *wire) pass(ctx context.Context, text string, args []driver.NamedValue, fn func() error) error {
-	w.mu.Lock()
-	cut, lose, log, stage := w.cut, w.lose, w.log, w.stage
-	w.mu.Unlock()
-	if stage != nil {
-		return stage(text, args, fn)
-	}
-	if log != nil {
-		log(text)
-	}
-	if cut != nil {
-		select {
-		case <-cut:
-		case <-ctx.Done():
-			return ctx.Err()
+// onServers is each for those that have a server.
+func onServers(t *testing.T, test func(t *testing.T, d *database)) {
+	each(t, func(t *testing.T, d *database) {
+		if d.server != nil {
+			test(t, d)
 		}
-	}
-	var before, after bool
-	if lose != nil {
-		before, after = lose(text)
-	}
-	if before {
-		return errCut
-	}
-	w.statements.Add(1)
-	if err := fn(); err != nil || !after {
-		return err
-	}
-	return errCut
-}
-
-// wired is a Connector whose connections go over a wire.
-type wired struct {
-	driver.Connector
-	wire *wire
-}
-
-func (c wired) Connect(ctx context.Context) (conn driver.Conn, err error) {
-	inner, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &wiredConn{inner, c.wire}, nil
-}
-
-// wiredConn passes on what the three drivers can do.
-type wiredConn struct {
-	driver.Conn
-	wire *wire
-}
-
-func (c *wiredConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (r driver.Result, err error) {
-	err = c.wire.pass(ctx, text, args, func() (err error) {
-		r, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, text, args)
-		return err
 	})
-	return r, err
 }
 
-func (c *wiredConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = c.wire.pass(ctx, text, args, func() (err error) {
-		r, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, text, args)
-		return err
-	})
-	return drained(r, err)
-}
-
-func (c *wiredConn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
-	stmt, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, text)
-	if err != nil {
-		return nil, err
+// onOwnServers is onServers for servers of the test's own. They run at the same time, however many tests do: they wait most of the time.
+func onOwnServers(t *testing.T, test func(t *testing.T, d *database), opts ...dbtest.Option) {
+	t.Parallel()
+	opts = append(opts, dbtest.NoSync())
+	var running sync.WaitGroup
+	for name, start := range dbtest.Tested(map[string]func(dbtest.TB, ...dbtest.Option) *dbtest.Server{
+		"postgres": dbtest.Postgres, "mariadb": dbtest.MariaDB,
+	}) {
+		running.Go(func() { t.Run(name, func(t *testing.T) { test(t, newServer(t, start(t, opts...))) }) })
 	}
-	return &wiredStmt{stmt, text, c}, nil
+	running.Wait()
 }
 
-type wiredStmt struct {
-	driver.Stmt
-	text string
-	conn *wiredConn
+const (
+	// ttl is that of leases that expire in a test: short, and long enough for a busy machine.
+	ttl = 2 * time.Second
+	// slack is what a machine that is many times overloaded may add to a time that is promised. Logs have the times.
+	slack = 8 * time.Second
+)
+
+var (
+	reading, permits, lasting = testlocker.AsReader, testlocker.ForOneOf, testlocker.Lasting
+	awaited, ended, free      = testlocker.Granted, testlocker.Lost, testlocker.Release
+	fenceOf                   = testlocker.Fence
+)
+
+func noWait(r *distributed.Request) { r.NoWait = true }
+
+func by(instance string) testlocker.Change {
+	return func(r *distributed.Request) { r.Instance = instance }
 }
 
-func (s *wiredStmt) CheckNamedValue(v *driver.NamedValue) error { return s.conn.CheckNamedValue(v) }
-
-func (s *wiredStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
-	err = s.conn.wire.pass(ctx, s.text, args, func() (err error) {
-		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
-		return err
-	})
-	return r, err
+func prevIs(l distributed.Lease) testlocker.Change {
+	return func(r *distributed.Request) { r.Prev = l }
 }
 
-func (s *wiredStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = s.conn.wire.pass(ctx, s.text, args, func() (err error) {
-		r, err = s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
-		return err
-	})
-	return drained(r, err)
-}
-
-// drained ends a query whose answer was lost, so that it is carried out to its end.
-func drained(r driver.Rows, err error) (driver.Rows, error) {
-	if err == nil || r == nil {
-		return r, err
+// try enters with the usual request: exclusive, for a minute.
+func try(ctx context.Context, b *Backend, key string, more ...testlocker.Change) (distributed.Lease, distributed.Place, error) {
+	req := distributed.Request{Key: key, Instance: "instance", TTL: time.Minute}
+	for _, f := range more {
+		f(&req)
 	}
-	for values := make([]driver.Value, len(r.Columns())); r.Next(values) == nil; {
-	}
-	_ = r.Close()
-	return nil, err
+	return b.Enter(ctx, req)
 }
 
-func (c *wiredConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
-	err = c.wire.pass(ctx, "BEGIN", nil, func() (err error) {
-		tx, err = c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-		return err
-	})
-	if err != nil {
-		if tx != nil { // begun, but the answer was lost: a driver would close the connection, and the server roll back
-			_ = tx.Rollback()
-		}
-		return nil, err
-	}
-	return &wiredTx{tx, c.wire}, nil
+// enter gets a lease at once.
+func enter(t testing.TB, b *Backend, key string, more ...testlocker.Change) distributed.Lease {
+	t.Helper()
+	l, _, err := try(t.Context(), b, key, more...)
+	require.NoError(t, err)
+	require.NotNil(t, l)
+	return l
 }
 
-func (c *wiredConn) ResetSession(ctx context.Context) error {
-	if r, ok := c.Conn.(driver.SessionResetter); ok {
-		return r.ResetSession(ctx)
-	}
-	return nil
+// queue gets a place.
+func queue(t testing.TB, b *Backend, key string, more ...testlocker.Change) distributed.Place {
+	t.Helper()
+	_, p, err := try(t.Context(), b, key, more...)
+	require.NoError(t, err)
+	require.NotNil(t, p)
+	return p
 }
 
-func (c *wiredConn) IsValid() bool {
-	v, ok := c.Conn.(driver.Validator)
-	return !ok || v.IsValid()
-}
-
-func (c *wiredConn) CheckNamedValue(v *driver.NamedValue) error {
-	if n, ok := c.Conn.(driver.NamedValueChecker); ok {
-		return n.CheckNamedValue(v)
-	}
-	return driver.ErrSkip
-}
-
-type wiredTx struct {
-	driver.Tx
-	wire *wire
-}
-
-func (t *wiredTx) Commit() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// acquired gets a lease, now or later, however often the database is away. It is for all goroutines: if it is nil the test has failed.
+func acquired(t *testing.T, b *Backend, key string, more ...testlocker.Change) (l distributed.Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testlocker.Patience)
 	defer cancel()
-	sent := false
-	err := t.wire.pass(ctx, "COMMIT", nil, func() error { sent = true; return t.Tx.Commit() })
-	if !sent { // a driver would close the connection, and the server roll back
-		_ = t.Tx.Rollback()
+	var err error
+	for again := true; again; again = l == nil && ctx.Err() == nil && (err == nil || errors.Is(err, distributed.ErrUnavailable)) {
+		var p distributed.Place
+		if l, p, err = try(ctx, b, key, more...); p == nil {
+			continue
+		}
+		select {
+		case l = <-p.Granted():
+		case <-ctx.Done():
+		}
 	}
-	return err
+	assert.NotNil(t, l, "%v", err)
+	return l
+}
+
+// run carries out a statement with the names of the tables in braces.
+func run(t testing.TB, b *Backend, text string, args ...any) {
+	t.Helper()
+	q := b.dialect.compile(b.st().text(text))
+	_, err := b.db.ExecContext(t.Context(), q.text, q.args(args...)...)
+	require.NoError(t, err)
+}
+
+// ask is run for a row.
+func ask(t testing.TB, b *Backend, text string, to ...any) {
+	t.Helper()
+	require.NoError(t, b.db.QueryRowContext(t.Context(), b.st().text(text)).Scan(to...))
+}
+
+func rowsOf(t *testing.T, b *Backend, table string) (n int) {
+	t.Helper()
+	ask(t, b, "SELECT COUNT(*) FROM {"+table+"}", &n)
+	return n
+}
+
+// aged makes everything in the database older. It is as if the clock had been set forward, or, with a negative time, back.
+func aged(t *testing.T, b *Backend, by time.Duration) {
+	t.Helper()
+	run(t, b, "UPDATE {locks} SET update_time = update_time - $1, expires_at = expires_at - $1, since = since - $1", micros(by))
+	run(t, b, "UPDATE {waiters} SET expires_at = expires_at - $1", micros(by))
+	run(t, b, "UPDATE {meta} SET expires_at = expires_at - $1", micros(by))
 }

@@ -41,19 +41,14 @@ func listed(t *testing.T, b *Backend, prefix string, limit int) (keys []string) 
 func TestInspectionIsOneStatement(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b, observer := d.backend(t), d.backend(t)
-		l := enter(t, b, "shop:a:1", func(r *distributed.Request) { r.Mode = distributed.Shared })
-		other := enter(t, b, "shop:a:1", func(r *distributed.Request) { r.Mode, r.Instance = distributed.Shared, "other" })
-		w := d.backend(t)
-		_, p, err := w.Enter(t.Context(), distributed.Request{Key: "shop:a:1", Instance: "waiter", TTL: time.Minute})
-		require.NoError(t, err)
+		l, other := enter(t, b, "shop:a:1", reading), enter(t, b, "shop:a:1", reading, by("other"))
+		p := queue(t, d.backend(t), "shop:a:1", by("waiter"))
 		var ours atomic.Int64
-		d.wire.mu.Lock()
-		d.wire.log = func(text string) {
+		d.wire.logTo(func(text string) {
 			if strings.Contains(text, "alike") || strings.Contains(text, "span") {
 				ours.Add(1)
 			}
-		}
-		d.wire.mu.Unlock()
+		})
 		found := inspected(t, observer, "shop:a:1")
 		require.Equal(t, "instance and 1 more", found.Holder())
 		require.Equal(t, "waiter", found.Waiters[0].Instance)
@@ -65,13 +60,13 @@ func TestInspectionIsOneStatement(t *testing.T) {
 		require.Equal(t, 1, page[0].MoreWaiters)
 		require.EqualValues(t, 2, ours.Load())
 
-		require.NoError(t, l.Release(t.Context())) // the second reader goes on without the first
+		free(t, l) // the second reader goes on without the first
 		page, _, err = observer.List(t.Context(), "shop:", "", 10)
 		require.NoError(t, err)
 		require.Equal(t, "other", page[0].Holder())
 		require.Equal(t, "other", inspected(t, observer, "shop:a:1").Holder())
 		require.NoError(t, p.Leave(t.Context()))
-		require.NoError(t, other.Release(t.Context()))
+		free(t, other)
 		require.EqualValues(t, 4, ours.Load(), "nothing else asks")
 	})
 }
@@ -87,7 +82,7 @@ func TestListOfLongKeysAmongUnusedOnes(t *testing.T) {
 			case 1:
 				key += strings.Repeat("ü", 150)
 			case 2:
-				require.NoError(t, enter(t, b, key).Release(t.Context()))
+				free(t, enter(t, b, key))
 				continue
 			}
 			enter(t, b, key)
@@ -111,21 +106,13 @@ func TestListOfLongKeysAmongUnusedOnes(t *testing.T) {
 func TestPageIsBounded(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
-		insert := "INSERT INTO {locks} (name, fence, update_time) VALUES " + strings.Repeat("('shop:a:%05d', 1, 1),", 499) + "('shop:a:%05d', 1, 1)"
-		for from := 0; from < 2*scannedRows+500; from += 500 {
-			numbers := make([]any, 500)
-			for i := range numbers {
-				numbers[i] = from + i
-			}
-			_, err := b.db.ExecContext(t.Context(), b.st().text(fmt.Sprintf(insert, numbers...)))
-			require.NoError(t, err)
-		}
-		enter(t, b, "shop:a:z")
-		page, next, err := b.List(t.Context(), "shop:", "", 10)
+		fill(t, b, 2*scannedRows+500, time.Hour)
+		enter(t, b, "order:z")
+		page, next, err := b.List(t.Context(), "order:", "", 10)
 		require.NoError(t, err)
 		require.Empty(t, page)
-		require.Equal(t, cursorOfNames+fmt.Sprintf("shop:a:%05d", scannedRows-1), next)
-		require.Equal(t, []string{"shop:a:z"}, listed(t, b, "shop:", 10))
+		require.Equal(t, cursorOfNames+fmt.Sprintf("order:%06d", scannedRows-1), next)
+		require.Equal(t, []string{"order:z"}, listed(t, b, "order:", 10))
 	})
 }
 
@@ -136,21 +123,16 @@ func TestBreakIsRepeatedWithOneEffect(t *testing.T) {
 		l := enter(t, b, "key")
 		found := inspected(t, b, "key")
 		require.Len(t, found.Holders, 1)
-		var lost atomic.Bool
-		d.wire.mu.Lock()
-		d.wire.lose = func(text string) (before, after bool) {
-			return false, strings.Contains(text, "COMMIT") && lost.CompareAndSwap(false, true)
-		}
-		d.wire.mu.Unlock()
+		broken := d.wire.breaksOnce("COMMIT", lostReply)
 		record, err := b.Break(t.Context(), found, "me", "it is stuck")
 		require.NoError(t, err)
-		require.True(t, lost.Load())
+		require.True(t, broken())
 		now := inspected(t, b, "key")
 		require.False(t, now.Held())
 		require.Equal(t, record.Fence, now.Fence, "it was moved once")
 		require.Equal(t, record.Fence, now.Broken.Fence)
 		require.True(t, record.At.Equal(now.Broken.At))
-		<-l.Lost()
+		ended(t, l)
 		_, err = b.Break(t.Context(), found, "me", "it is stuck")
 		require.ErrorIs(t, err, distributed.ErrNotHeld)
 	})
@@ -160,8 +142,7 @@ func TestBreakIsRepeatedWithOneEffect(t *testing.T) {
 func TestBrokenReaderLearnsSoon(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b, reader := d.backend(t), d.backend(t)
-		read := func(r *distributed.Request) { r.Mode = distributed.Shared }
-		first, second := enter(t, b, "key", read), enter(t, reader, "key", read)
+		first, second := enter(t, b, "key", reading), enter(t, reader, "key", reading)
 		_, err := d.backend(t).Break(t.Context(), inspected(t, b, "key"), "me", "they are stuck")
 		require.NoError(t, err)
 		for _, l := range []distributed.Lease{first, second} {
@@ -181,21 +162,21 @@ func TestBreakIsRemembered(t *testing.T) {
 		enter(t, b, "key")
 		_, err := b.Break(t.Context(), inspected(t, b, "key"), "me", `it's "stuck"; über`)
 		require.NoError(t, err)
-		reap := func(age time.Duration) {
+		reapAfter := func(age time.Duration) {
 			aged(t, b, age)
 			for range 2 {
 				aged(t, b, b.set.reapTick)
-				require.NoError(t, b.reapOnce(t.Context()))
+				reap(t, b)
 			}
 		}
-		reap(2 * time.Hour)
+		reapAfter(2 * time.Hour)
 		kept := inspected(t, b, "key").Broken
 		require.NotNil(t, kept)
 		require.Equal(t, `it's "stuck"; über`, kept.Reason)
 		require.Equal(t, "instance", kept.Holder)
-		reap(distributed.BrokenMemory)
+		reapAfter(distributed.BrokenMemory)
 		require.Nil(t, inspected(t, b, "key").Broken)
-		reap(2 * time.Hour)
+		reapAfter(2 * time.Hour)
 		require.Zero(t, rowsOf(t, b, "locks"))
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -130,14 +129,15 @@ func (m *model) step(rnd *rand.Rand) {
 	}
 }
 
-// A lock behaves as the model says, though statements and answers are lost. The lost answer of a Refill or a Downgrade ends
-// nothing.
+// A lock behaves as the model says, though statements and answers are lost, transactions collide, and a process has one connection. The
+// lost answer of a Refill or a Downgrade ends nothing.
 func TestModel(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		rnd := testseed.Rand(t)
-		d.wire.loseAtRandom(rand.New(rand.NewPCG(rnd.Uint64(), 0)))
+		d.wire.breaksAtRandom(rand.New(rand.NewPCG(rnd.Uint64(), 0)))
 		m := &model{t: t, drawn: map[uint64]bool{}}
 		backends := []*Backend{d.backend(t), d.backend(t), d.backend(t)}
+		backends[0].db.SetMaxOpenConns(1) // nothing needs a second one
 		for i := range 6 {
 			m.users = append(m.users, &user{name: fmt.Sprint("user", i), b: backends[i%len(backends)]})
 		}
@@ -145,7 +145,7 @@ func TestModel(t *testing.T) {
 			m.step(rnd)
 			m.settle()
 		}
-		d.wire.loseNothing()
+		d.wire.filtered(nil)
 		for _, u := range slices.Clone(m.queue) {
 			require.NoError(t, u.place.Leave(context.Background()))
 		}
@@ -156,27 +156,32 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// loseAtRandom loses a request or an answer now and then, but never two in a row.
-func (w *wire) loseAtRandom(rnd *rand.Rand) {
-	var mu sync.Mutex
+// breaksAtRandom breaks a statement now and then, but never two in a row.
+func (w *wire) breaksAtRandom(rnd *rand.Rand) {
 	last := false
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lose = func(text string) (before, after bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if strings.HasPrefix(text, "ROLLBACK") || last {
-			last = false
-			return false, false
+	w.breaksBy(func(s *statement) fault {
+		n := rnd.IntN(150)
+		if last = !last && n < 3 && !strings.HasPrefix(s.text, "ROLLBACK") && (n < 2 || s.text != "BEGIN"); last {
+			return []fault{lostRequest, lostReply, collides}[n]
 		}
-		before, after = rnd.IntN(150) == 0, rnd.IntN(150) == 0
-		last = before || after
-		return before, after && !before
-	}
+		return passes
+	})
 }
 
-func (w *wire) loseNothing() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lose = nil
+// A copy of the process, as one that is restored from a snapshot, has its name and all it knows. What it asks for is a request of its
+// own, and no repeat: neither at once, nor in the queue.
+func TestCopyOfTheProcessIsAnother(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b, twin := d.backend(t), d.backend(t)
+		twin.process = b.process
+		l := enter(t, b, "key")
+		_, _, err := try(t.Context(), twin, "key", noWait)
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		first, second := queue(t, b, "key"), queue(t, twin, "key")
+		free(t, l)
+		l = awaited(t, first)
+		require.Empty(t, second.Granted())
+		free(t, l)
+		free(t, awaited(t, second))
+	})
 }

@@ -158,14 +158,8 @@ func TestALateAnswerDoesNotRenewAPermit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
 		b.renewing <- struct{}{} // no other renewal
-		enter := func(instance string) distributed.Lease {
-			l, _, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: instance, Mode: distributed.Shared, Limit: 2, TTL: time.Second})
-			require.NoError(t, err)
-			require.NotNil(t, l)
-			return l
-		}
-		enter("owner")
-		l := enter("beside")
+		enter(t, b, "key", permits(2), lasting(time.Second), by("owner"))
+		l := enter(t, b, "key", permits(2), lasting(time.Second), by("beside"))
 		a := driver.AttemptOf[ours](l)
 		require.True(t, a.Wire.seat)
 		var sent time.Time

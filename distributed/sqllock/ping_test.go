@@ -1,29 +1,25 @@
-package sqllock_test
+package sqllock
 
 import (
-	"database/sql"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/sqllock"
 )
 
 // Ping needs each right on each table that a lock needs: without one it says so, and a lock would be refused later.
 func TestPingNeedsTheRightsOfALock(t *testing.T) {
-	shares := dialects(true)
-	delete(shares, "sqlite")
-	together(t, shares, func(t *testing.T, start starter) {
-		d := start(t)
+	onServers(t, func(t *testing.T, d *database) {
 		for table, rights := range map[string][]string{
 			"": {""}, "locks": {"SELECT", "INSERT", "UPDATE"}, "waiters": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "meta": {"SELECT", "INSERT", "UPDATE"},
 		} {
 			for _, right := range rights {
-				b := pingWithout(t, d, table, right)
-				if err := b.Ping(t.Context()); right != "" {
+				err := d.over(connectorOf(accountWithout(t, d, table, right))).backend(t).Ping(t.Context())
+				if right != "" {
 					require.ErrorIs(t, err, distributed.ErrRefused, "%s on %s", right, table)
 				} else {
 					require.NoError(t, err)
@@ -33,16 +29,17 @@ func TestPingNeedsTheRightsOfALock(t *testing.T) {
 	})
 }
 
-// pingWithout returns a Backend of an account that lacks a right.
-func pingWithout(t *testing.T, d database, table, right string) *sqllock.Backend {
+var accounts atomic.Int64
+
+// accountWithout returns the URL of an account that lacks a right, if one is named, of those that sqllock asks for.
+func accountWithout(t *testing.T, d *database, table, right string) string {
 	t.Helper()
-	user := strings.ReplaceAll(newName("u"), "-", "_")
+	user := fmt.Sprint("user", accounts.Add(1))
 	account, create, drop := user, "CREATE ROLE %s LOGIN PASSWORD 'x'", "DROP OWNED BY %[1]s; DROP ROLE %[1]s"
-	if d.dialect == sqllock.MySQL {
+	if d.dialect == MySQL {
 		account, create, drop = user+"@'127.0.0.1'", "CREATE USER %s IDENTIFIED BY 'x'", "DROP USER %s"
 	}
-	var script strings.Builder
-	script.WriteString(fmt.Sprintf(create, account))
+	script := []string{fmt.Sprintf(create, account)}
 	for _, one := range []string{"locks", "waiters", "meta"} {
 		var has []string
 		for _, r := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
@@ -50,11 +47,9 @@ func pingWithout(t *testing.T, d database, table, right string) *sqllock.Backend
 				has = append(has, r)
 			}
 		}
-		script.WriteString(fmt.Sprintf("; GRANT %s ON wllock_%s TO %s", strings.Join(has, ", "), one, account))
+		script = append(script, fmt.Sprintf("GRANT %s ON wllock_%s TO %s", strings.Join(has, ", "), one, account))
 	}
-	d.server.Exec(script.String())
+	d.server.Exec(strings.Join(script, "; "))
 	t.Cleanup(func() { d.server.Exec(fmt.Sprintf(drop, account)) })
-	db := sql.OpenDB(connectorOf(d.server.URLFor(d.server.Addr, user, "x")))
-	t.Cleanup(func() { _ = db.Close() })
-	return backendOn(t, db, d.dialect)
+	return d.server.URLFor(d.server.Addr, user, "x")
 }

@@ -11,44 +11,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
-// aged makes everything in the database older.
-func aged(t *testing.T, b *Backend, by time.Duration) {
+// reap runs a pass, if it is this process's turn.
+func reap(t *testing.T, b *Backend) (crowded bool) {
 	t.Helper()
-	for _, text := range []string{
-		"UPDATE {locks} SET update_time = update_time - $1, expires_at = expires_at - $1, since = since - $1",
-		"UPDATE {waiters} SET expires_at = expires_at - $1", "UPDATE {meta} SET expires_at = expires_at - $1",
-	} {
-		q := b.dialect.compile(b.st().text(text))
-		_, err := b.db.ExecContext(t.Context(), q.text, q.args(micros(by))...)
-		require.NoError(t, err)
-	}
-}
-
-func rowsOf(t *testing.T, b *Backend, table string) (n int) {
-	t.Helper()
-	require.NoError(t, b.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+b.set.table(table)).Scan(&n))
-	return n
-}
-
-func enter(t testing.TB, b *Backend, key string, more ...func(*distributed.Request)) distributed.Lease {
-	t.Helper()
-	req := distributed.Request{Key: key, Instance: "instance", TTL: time.Minute}
-	for _, f := range more {
-		f(&req)
-	}
-	l, _, err := b.Enter(t.Context(), req)
+	crowded, err := b.reapTurn(t.Context(), false)
 	require.NoError(t, err)
-	require.NotNil(t, l)
-	return l
-}
-
-func (b *Backend) reapOnce(ctx context.Context) error {
-	_, err := b.reapTurn(ctx, false)
-	return err
+	return crowded
 }
 
 // A row goes in the second pass, and the fences of its lock go on above the floor, though the clock may have been set back.
@@ -63,20 +34,18 @@ func TestReaper(t *testing.T) {
 		l.Abandon()
 		used := enter(t, b, "used")
 		future := int64(fence) + int64(24*time.Hour) // as if the clock had been set back since
-		q := b.dialect.compile(b.st().text("UPDATE {locks} SET fence = $1 WHERE name = 'unused'"))
-		_, err := b.db.ExecContext(ctx, q.text, q.args(future)...)
-		require.NoError(t, err)
+		run(t, b, "UPDATE {locks} SET fence = $1 WHERE name = 'unused'", future)
 
-		require.NoError(t, b.reapOnce(ctx))
+		reap(t, b)
 		require.Equal(t, 3, rowsOf(t, b, "locks"), "none is old")
 		aged(t, b, 2*DefaultReapAge)
 		require.NoError(t, used.Refill(ctx)) // touches its row
-		require.NoError(t, b.reapOnce(ctx))
+		reap(t, b)
 		require.Equal(t, 3, rowsOf(t, b, "locks"), "the first pass raises the floor")
-		require.NoError(t, b.reapOnce(ctx))
+		reap(t, b)
 		require.Equal(t, 3, rowsOf(t, b, "locks"), "it is not yet time for another pass")
 		aged(t, b, b.set.reapTick)
-		require.NoError(t, b.reapOnce(ctx))
+		reap(t, b)
 		require.Equal(t, 1, rowsOf(t, b, "locks"), "the one that is used")
 
 		l = enter(t, b, "unused")
@@ -99,17 +68,11 @@ func fill(t *testing.T, b *Backend, n int, age time.Duration) {
 	}
 }
 
-func run(t *testing.T, b *Backend, text string) {
-	t.Helper()
-	_, err := b.db.ExecContext(t.Context(), b.st().text(text))
-	require.NoError(t, err)
-}
-
 // passNow runs a pass at once that takes the floor of the one before for old enough.
 func passNow(t *testing.T, b *Backend) ReaperStats {
 	t.Helper()
 	run(t, b, "UPDATE {meta} SET expires_at = 0 WHERE name IN ('reaper', 'floor')")
-	require.NoError(t, b.reapOnce(t.Context()))
+	reap(t, b)
 	s, err := b.ReaperStats(t.Context())
 	require.NoError(t, err)
 	return s
@@ -133,7 +96,7 @@ func TestReaperTakesAllThatIsUnused(t *testing.T) {
 		require.False(t, seen.Ended.IsZero() || seen.Took <= 0)
 		require.WithinRange(t, seen.Ended, seen.At.Add(-time.Hour), seen.At.Add(time.Second), "SQLite's clock has milliseconds")
 		require.True(t, seen.Since.IsZero(), "nothing is left")
-		require.NoError(t, used.Release(t.Context()))
+		free(t, used)
 	})
 }
 
@@ -151,27 +114,27 @@ func TestReaperThatIsBrokenOffIsNotInVain(t *testing.T) {
 				cancel()
 			}
 		})
-		require.Error(t, b.reapOnce(ctx))
-		d.wire.logTo(nil)
-		_, since, err := b.Backlog(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, since, "it may be under way")
-		run(t, b, fmt.Sprintf("UPDATE {meta} SET value = value - %d WHERE name = 'reaper:since'", micros(3*b.set.reapTick)))
-		_, since, err = b.Backlog(t.Context())
-		require.NoError(t, err)
-		require.NotZero(t, since)
+		_, err := b.reapTurn(ctx, false)
+		require.Error(t, err)
+		d.wire.filtered(nil)
+		since := func() time.Time {
+			_, since, err := b.Backlog(t.Context())
+			require.NoError(t, err)
+			return since
+		}
+		require.Zero(t, since(), "it may be under way")
+		run(t, b, "UPDATE {meta} SET value = value - $1 WHERE name = 'reaper:since'", micros(3*b.set.reapTick))
+		require.NotZero(t, since())
 		passNow(t, b)
 		require.Zero(t, rowsOf(t, b, "locks"))
-		_, since, err = b.Backlog(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, since)
+		require.Zero(t, since())
 	})
 }
 
 // The reaper waits for no row that somebody has locked, be it used or not: meanwhile it would keep others locked. What else is old it
 // changes all the same, and what it has left is a backlog.
 func TestReaperWaitsForNoLockedRow(t *testing.T) {
-	onEachServer(t, func(t *testing.T, d *database) {
+	onServers(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
 		fill(t, b, 10, 2*DefaultReapAge)
 		enter(t, b, "a used one")
@@ -185,7 +148,7 @@ func TestReaperWaitsForNoLockedRow(t *testing.T) {
 		require.False(t, s.Since.IsZero())
 		require.Zero(t, rowsOf(t, b, "waiters"))
 		var notes int
-		require.NoError(t, b.db.QueryRow(b.st().text("SELECT COUNT(*) FROM {meta} WHERE name = 'a note'")).Scan(&notes))
+		ask(t, b, "SELECT COUNT(*) FROM {meta} WHERE name = 'a note'", &notes)
 		require.Zero(t, notes)
 	})
 }
@@ -221,7 +184,7 @@ func TestReaperHasNoTransaction(t *testing.T) {
 		for range 3 {
 			passNow(t, b)
 		}
-		d.wire.logTo(nil)
+		d.wire.filtered(nil)
 		require.Greater(t, statements, 20)
 		require.Zero(t, rowsOf(t, b, "locks"))
 	})
@@ -269,14 +232,14 @@ func TestReaperGoesOnWhenTheClockWasSetBack(t *testing.T) {
 		enter(t, b, "dead").Abandon()
 		leaveWaiter(t, b, "dead")
 		aged(t, b, -365*24*time.Hour)
-		run(t, b, fmt.Sprintf("UPDATE {meta} SET value = 2000, expires_at = {now} + %d WHERE name = 'floor'", micros(365*24*time.Hour)))
-		run(t, b, fmt.Sprintf("UPDATE {meta} SET expires_at = {now} + %d WHERE name = 'reaper'", micros(365*24*time.Hour)))
+		run(t, b, "UPDATE {meta} SET value = 2000, expires_at = {now} + $1 WHERE name = 'floor'", micros(365*24*time.Hour))
+		run(t, b, "UPDATE {meta} SET expires_at = {now} + $1 WHERE name = 'reaper'", micros(365*24*time.Hour))
 		other := d.backend(t)
-		require.NoError(t, b.reapOnce(t.Context()))
+		reap(t, b)
 		known, err := other.reaping(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, known.turn)
-		require.NoError(t, other.reapOnce(t.Context()), "not yet its turn")
+		reap(t, other) // not yet its turn
 		known, err = other.reaping(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, known.turn)
@@ -300,17 +263,17 @@ func TestReaperSparesRowsInUseWhenTheClockIsSetForward(t *testing.T) {
 		enter(t, b, "another")
 		leaveWaiter(t, b, "another")
 		passNow(t, b)
-		run(t, b, fmt.Sprintf("UPDATE {meta} SET value = %d WHERE name = 'floor'", int64(1)<<61)) // above the fences of all
+		run(t, b, "UPDATE {meta} SET value = $1 WHERE name = 'floor'", int64(1)<<61) // above the fences of all
 		aged(t, b, 3*DefaultReapAge)
-		require.NoError(t, b.reapOnce(t.Context()))
+		reap(t, b)
 		require.Equal(t, 12, rowsOf(t, b, "locks"))
 		require.Equal(t, 1, rowsOf(t, b, "waiters"))
 		renew := fmt.Sprintf("UPDATE {locks} SET update_time = {now}, expires_at = {now} + %d WHERE owner <> ''", micros(time.Minute))
 		run(t, b, renew)
 		aged(t, b, b.set.reapTick)
-		require.NoError(t, b.reapOnce(t.Context()))
+		reap(t, b)
 		require.Equal(t, 2, rowsOf(t, b, "locks"))
-		require.NoError(t, held.Release(t.Context()))
+		free(t, held)
 	})
 }
 
@@ -320,29 +283,25 @@ func TestReaperOfACrowdTakesYoungRows(t *testing.T) {
 		b := d.backend(t)
 		b.set.reapCrowd = 100
 		fill(t, b, 110, time.Hour)
-		require.NoError(t, enter(t, b, "invented").Release(t.Context()))
+		free(t, enter(t, b, "invented"))
 		future := time.Now().Add(24 * time.Hour).UnixNano() // as if the clock had been set back since
-		run(t, b, fmt.Sprintf("UPDATE {locks} SET fence = %d WHERE name = 'invented'", future))
-		held := enter(t, b, "held", func(r *distributed.Request) { r.TTL = time.Hour })
+		run(t, b, "UPDATE {locks} SET fence = $1 WHERE name = 'invented'", future)
+		held := enter(t, b, "held", lasting(time.Hour))
 		require.Greater(t, b.reapPause(false), 2*crowdTick)
-		crowded, err := b.reapTurn(t.Context(), false)
-		require.NoError(t, err)
-		require.True(t, crowded)
+		require.True(t, reap(t, b))
 		require.LessOrEqual(t, b.reapPause(true), 2*crowdTick)
 		require.Equal(t, 112, rowsOf(t, b, "locks"), "none is old")
 		b = d.backend(t) // another process knows it as well
 		b.set.reapCrowd = 100
 		for _, left := range []int{112, 1} {
 			aged(t, b, crowdTick+time.Second)
-			crowded, err = b.reapTurn(t.Context(), false)
-			require.NoError(t, err)
+			require.Equal(t, left > 1, reap(t, b))
 			require.Equal(t, left, rowsOf(t, b, "locks"), "the first pass raises the floor, and the second leaves the one that is held")
 		}
-		require.False(t, crowded)
 		fence, ok := enter(t, b, "invented").NextFence()
 		require.True(t, ok)
 		require.Greater(t, fence, uint64(future))
-		require.NoError(t, held.Release(t.Context()))
+		free(t, held)
 	})
 }
 
@@ -388,7 +347,7 @@ func TestReaperWaitsForTheFloor(t *testing.T) {
 		fill(t, b, 10, 2*DefaultReapAge)
 		for range 2 {
 			run(t, b, "UPDATE {meta} SET expires_at = 0 WHERE name = 'reaper'")
-			require.NoError(t, b.reapOnce(t.Context()))
+			reap(t, b)
 			require.Equal(t, 10, rowsOf(t, b, "locks"))
 		}
 		p := b.newPass(reaping{now: time.Now().UnixMicro(), floor: 1000}) // it has read an older one: the statement looks itself
@@ -398,13 +357,28 @@ func TestReaperWaitsForTheFloor(t *testing.T) {
 	})
 }
 
+// A place that nobody keeps is not counted for ever, also if the lock is held and renewed all the time.
+func TestReaperRemovesDeadWaitersOfALongLease(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		l := enter(t, b, "leader")
+		leaveWaiter(t, b, "leader")
+		aged(t, b, DefaultReapAge+time.Hour)
+		run(t, b, "UPDATE {locks} SET update_time = {now}, expires_at = {now} + $1", micros(time.Minute)) // it is renewed
+		reap(t, b)
+		require.Zero(t, rowsOf(t, b, "waiters"))
+		free(t, l)
+		free(t, enter(t, b, "leader")) // it is free, and nobody is queued
+	})
+}
+
 // Rows of waiters that somebody has deleted by hand do not make a lock contended for ever. A row that has changed since it was read keeps
 // its counts.
 func TestReaperCountsAnew(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
 		counted := func() (queued, members int) {
-			require.NoError(t, b.db.QueryRow(b.st().text("SELECT queued, members FROM {locks} WHERE name = 'k'")).Scan(&queued, &members))
+			ask(t, b, "SELECT queued, members FROM {locks} WHERE name = 'k'", &queued, &members)
 			return queued, members
 		}
 		l := enter(t, b, "k")
@@ -420,7 +394,7 @@ func TestReaperCountsAnew(t *testing.T) {
 		passNow(t, b)
 		queued, members := counted()
 		require.Zero(t, queued+members)
-		require.NoError(t, l.Release(t.Context()))
+		free(t, l)
 	})
 }
 
@@ -431,12 +405,15 @@ func TestReaperHoldsUpNoLock(t *testing.T) {
 		b := d.backend(t)
 		rows := testscope.Scale(50_000, 1_000_000)
 		fill(t, b, rows, 2*DefaultReapAge)
-		held := enter(t, b, "held", func(r *distributed.Request) { r.TTL = 5 * time.Second })
+		held := enter(t, b, "held", lasting(5*time.Second))
 		worst := time.Duration(0)
 		for range 2 {
 			run(t, b, "UPDATE {meta} SET expires_at = 0 WHERE name IN ('reaper', 'floor')")
 			done := make(chan error)
-			go func() { done <- b.reapOnce(t.Context()) }()
+			go func() {
+				_, err := b.reapTurn(t.Context(), false)
+				done <- err
+			}()
 			for under := true; under; {
 				select {
 				case err := <-done:
@@ -444,7 +421,7 @@ func TestReaperHoldsUpNoLock(t *testing.T) {
 					under = false
 				default:
 					start := time.Now()
-					require.NoError(t, enter(t, b, "busy").Release(t.Context()))
+					free(t, enter(t, b, "busy"))
 					worst = max(worst, time.Since(start))
 				}
 			}

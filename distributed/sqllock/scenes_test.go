@@ -72,7 +72,7 @@ func (s *stage) process(letter string) *process {
 	defer s.mu.Unlock()
 	p := s.processes[letter]
 	if p == nil {
-		d := &database{dialect: s.d.dialect, connector: s.d.connector, wire: &wire{}}
+		d := s.d.over(s.d.connector)
 		p = &process{b: d.backend(s.T), s: s, letter: letter}
 		st := p.b.st()
 		p.texts = map[string]string{
@@ -81,7 +81,7 @@ func (s *stage) process(letter string) *process {
 			st.renewMembers: "renew seats", st.beat: "beat", st.places: "look at places", st.leases: "look at leases", st.seats: "seats",
 			sqliteBegin: "begin", sqliteCommit: "commit", "ROLLBACK": "rollback",
 		}
-		d.wire.stage = p.pass
+		d.wire.filtered(p.pass)
 		s.processes[letter] = p
 	}
 	return p
@@ -97,14 +97,9 @@ func (s *stage) Step(_ context.Context, handle, verb string, args []string) stri
 	case "deliver": // what hangs
 		close(s.held)
 	case "vanish": // the row of the process's attempt is deleted, or the lock taken from it
-		db := s.d.open()
-		defer func() { require.NoError(s.T, db.Close()) }()
-		for _, text := range []string{
-			"DELETE FROM wllock_waiters WHERE token LIKE $1", "UPDATE wllock_locks SET owner = '' WHERE owner LIKE $1",
-		} {
-			_, err := db.Exec(text, p.b.process+"%")
-			require.NoError(s.T, err)
-		}
+		b := s.d.backend(s.T)
+		run(s.T, b, "DELETE FROM {waiters} WHERE token LIKE $1", p.b.process+"%")
+		run(s.T, b, "UPDATE {locks} SET owner = '' WHERE owner LIKE $1", p.b.process+"%")
 	default:
 		require.Fail(s.T, "no such step", verb)
 	}
@@ -182,15 +177,15 @@ func (s *stage) attempt(token string) string {
 }
 
 // pass carries out a statement, or has a fault: it is lost, or its answer, it is refused, or its caller goes while it is under way.
-func (p *process) pass(text string, args []driver.NamedValue, fn func() error) error {
-	name := p.statement(text)
+func (p *process) pass(s *statement) error {
+	name := p.statement(s.text)
 	regular := slices.Contains([]string{"look at places", "look at leases", "beat", "renew", "renew seats", "seats"}, name)
 	if p.s.Muted(p.letter) || regular && !p.s.Awaits(p.letter) {
-		return fn()
+		return s.run()
 	}
 	line, fault := name, ""
 	if name != "note" { // which has the time
-		line = strings.Join(append([]string{name}, p.words(args)...), " ")
+		line = strings.Join(append([]string{name}, p.words(s.args)...), " ")
 	}
 	p.s.mu.Lock()
 	if len(p.faults) > 0 && !regular {
@@ -198,7 +193,7 @@ func (p *process) pass(text string, args []driver.NamedValue, fn func() error) e
 	}
 	p.s.mu.Unlock()
 	if fault == "" || fault == "-" {
-		err := fn()
+		err := s.run()
 		if err != nil {
 			line += " -> failed"
 		}
@@ -208,19 +203,13 @@ func (p *process) pass(text string, args []driver.NamedValue, fn func() error) e
 	p.s.Say(p.letter, line+" ("+fault+")")
 	switch fault {
 	case "answer":
-		_ = fn()
+		return s.breaks(lostReply)
 	case "refuse":
-		return refusedError{}
+		return liteError(3) // it has no rights
 	case "hang":
 		p.s.Go()
 		<-p.s.held
-		return fn()
+		return s.run()
 	}
-	return errCut
+	return s.breaks(lostRequest)
 }
-
-// refusedError is an answer of SQLite: it has no rights.
-type refusedError struct{}
-
-func (refusedError) Error() string { return "access permission denied" }
-func (refusedError) Code() int     { return 3 }

@@ -3,24 +3,16 @@ package sqllock
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
-	"modernc.org/sqlite"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/dbtest"
 )
 
 // A pool whose sessions would break a promise is refused before the first grant, and the error names the setting.
@@ -38,54 +30,32 @@ func TestSessionsThatCannotKeepLocks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connector := myConnector(t, c.params)
-			migrated(t, &database{dialect: MySQL, connector: func() driver.Connector {
-				return &settled{connector, "SET autocommit=1, completion_type=0, character_set_connection=utf8mb4, character_set_client=utf8mb4"}
-			}})
-			db := sql.OpenDB(connector)
-			t.Cleanup(func() { _ = db.Close() })
-			refuses(t, db, MySQL, c.want)
+			d := newMariaDB(t)
+			config := myConfig(d.url)
+			config.Params = c.params
+			refuses(t, d.over(must(mysql.NewConnector(config))), c.want)
 		})
 	}
-}
-
-func TestSessionsOfAnotherEncoding(t *testing.T) {
-	t.Parallel()
-	config, err := pgx.ParseConfig(dbtest.SharedPostgres(t).URL())
-	require.NoError(t, err)
-	config.RuntimeParams["client_encoding"] = "LATIN1"
-	db := stdlib.OpenDB(*config)
-	t.Cleanup(func() { _ = db.Close() })
-	refuses(t, db, PostgreSQL, errNames)
+	t.Run("names of PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		d := newPostgres(t)
+		config := pgConfig(d.url)
+		config.RuntimeParams["client_encoding"] = "LATIN1"
+		refuses(t, d.over(stdlib.GetConnector(*config)), errNames)
+	})
 }
 
 // refuses: Ping, Migrate and requests all say why.
-func refuses(t *testing.T, db *sql.DB, d Dialect, want error) {
+func refuses(t *testing.T, d *database, want error) {
 	t.Helper()
-	b, err := New(db, d)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	_, _, err = b.Enter(t.Context(), distributed.Request{Key: "é", Instance: "i", TTL: time.Minute})
-	for _, err := range []error{err, b.Ping(t.Context()), Migrate(t.Context(), db, d)} {
+	b := d.backend(t)
+	_, _, err := try(t.Context(), b, "é")
+	for _, err := range []error{err, b.Ping(t.Context()), Migrate(t.Context(), b.db, d.dialect)} {
 		require.ErrorIs(t, err, want)
 		if want != nil {
 			require.ErrorIs(t, err, distributed.ErrRefused)
 		}
 	}
-}
-
-// settled sets a session right that its connector has set otherwise.
-type settled struct {
-	driver.Connector
-	text string
-}
-
-func (c *settled) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err == nil {
-		_, err = conn.(driver.ExecerContext).ExecContext(ctx, c.text, nil)
-	}
-	return conn, err
 }
 
 // A Backend asks once, however many locks it takes. What only costs, but breaks nothing, is a warning.
@@ -99,7 +69,7 @@ func TestSessionsAreAskedOnce(t *testing.T) {
 		})
 		b := d.backend(t, WithLogger(slog.New(counting{&warnings})))
 		for range 3 {
-			require.NoError(t, enter(t, b, "k").Release(t.Context()))
+			free(t, enter(t, b, "k"))
 		}
 		if d.dialect == SQLite {
 			require.Zero(t, asked.Load())
@@ -123,123 +93,6 @@ func (c counting) Handle(context.Context, slog.Record) error {
 func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
 func (c counting) WithGroup(string) slog.Handler      { return c }
 
-// After a switch-over the name leads to the new primary, and the old one, which only reads now, keeps its connections open: they are not
-// used for long. No statement can be prepared here, so each is sent as text.
-func TestSwitchOverToAnotherServer(t *testing.T) {
-	t.Parallel()
-	old, fresh := newSQLite(t), newSQLite(t)
-	name := &movingName{to: old.connector(), conns: make(map[int]int)}
-	db := sql.OpenDB(name)
-	db.SetMaxIdleConns(5)
-	t.Cleanup(func() { _ = db.Close() })
-	var conns []*sql.Conn
-	for range 5 {
-		c, err := db.Conn(t.Context())
-		require.NoError(t, err)
-		conns = append(conns, c)
-	}
-	for _, c := range conns {
-		require.NoError(t, c.Close())
-	}
-	b, err := New(db, SQLite)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	held := enter(t, b, "k")
-	require.NoError(t, held.Release(t.Context()))
-	name.move(fresh.connector())
-	require.Eventually(t, func() bool {
-		l, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "i", TTL: time.Minute})
-		if err != nil {
-			require.ErrorIs(t, err, distributed.ErrRefused, "an answer, no silence")
-			return false
-		}
-		require.NoError(t, l.Release(t.Context()))
-		return true
-	}, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { return name.open(0) == 0 }, time.Minute, time.Millisecond, "connections to the old server")
-}
-
-// movingName connects to a server that can be changed. The connections of before then only read.
-type movingName struct {
-	mu    sync.Mutex // guards all below
-	to    driver.Connector
-	at    int         // the server
-	conns map[int]int // open, by the server
-}
-
-func (m *movingName) move(to driver.Connector) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.to, m.at = to, m.at+1
-}
-
-func (m *movingName) open(at int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.conns[at]
-}
-
-func (m *movingName) Driver() driver.Driver { return &sqlite.Driver{} }
-
-func (m *movingName) Connect(ctx context.Context) (driver.Conn, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c, err := m.to.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m.conns[m.at]++
-	return &namedConn{c.(liteConn), m, m.at}, nil
-}
-
-type liteConn interface {
-	driver.Conn
-	driver.ExecerContext
-	driver.QueryerContext
-	driver.ConnPrepareContext
-	driver.ConnBeginTx
-}
-
-type namedConn struct {
-	liteConn
-	name *movingName
-	at   int
-}
-
-func (c *namedConn) refusal(text string) error {
-	c.name.mu.Lock()
-	defer c.name.mu.Unlock()
-	if c.at != c.name.at && !strings.HasPrefix(text, "SELECT") {
-		return &mysql.MySQLError{Number: 1290, Message: "running with the --read-only option"}
-	}
-	return nil
-}
-
-func (c *namedConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.refusal(text); err != nil {
-		return nil, err
-	}
-	return c.liteConn.ExecContext(ctx, text, args)
-}
-
-func (c *namedConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.refusal(text); err != nil {
-		return nil, err
-	}
-	return c.liteConn.QueryContext(ctx, text, args)
-}
-
-func (c *namedConn) PrepareContext(context.Context, string) (driver.Stmt, error) {
-	return nil, errors.New("nothing is prepared here")
-}
-
-func (c *namedConn) Close() error {
-	c.name.mu.Lock()
-	c.name.conns[c.at]--
-	c.name.mu.Unlock()
-	return c.liteConn.Close()
-}
-
 // Who prepares statements behind a pooler that keeps no sessions is told what to change.
 func TestPoolerIsNamed(t *testing.T) {
 	t.Parallel()
@@ -257,116 +110,73 @@ func (e stateError) SQLState() string { return string(e) }
 
 // A schema may have a word of SQL for a name.
 func TestSchemaIsQuoted(t *testing.T) {
-	for name, quote := range dbtest.Tested(map[string]string{"postgres": `"`, "mariadb": "`", "sqlite": `"`}) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, schema := databases[name](t), "order"
-			if d.dialect == SQLite {
-				schema = "main"
-			}
-			b := d.backend(t, WithSchema(schema))
-			if d.dialect != SQLite {
-				_, err := b.db.ExecContext(t.Context(), "CREATE SCHEMA "+quote+schema+quote)
-				require.NoError(t, err)
-				t.Cleanup(func() {
-					_, _ = b.db.ExecContext(context.Background(), "DROP SCHEMA "+quote+schema+quote)
-				})
-			}
-			require.NoError(t, Migrate(t.Context(), b.db, d.dialect, WithSchema(schema)))
-			require.NoError(t, b.Ping(t.Context()))
-			require.NoError(t, enter(t, b, "k").Release(t.Context()))
-		})
-	}
+	each(t, func(t *testing.T, d *database) {
+		schema := "order"
+		if d.dialect == SQLite {
+			schema = "main"
+		}
+		b := d.backend(t, WithSchema(schema))
+		if quoted := b.set.quote + schema + b.set.quote; d.dialect != SQLite {
+			run(t, b, "CREATE SCHEMA "+quoted)
+			t.Cleanup(func() { _, _ = b.db.ExecContext(context.Background(), "DROP SCHEMA "+quoted) })
+		}
+		require.NoError(t, Migrate(t.Context(), b.db, d.dialect, WithSchema(schema)))
+		require.NoError(t, b.Ping(t.Context()))
+		free(t, enter(t, b, "k"))
+	})
 }
 
 // Other code of the application leaves a session of the pool looking elsewhere, for the tables of a tenant. A Backend has found its
 // tables before, and stays with them; one that meets such a session first refuses it.
 func TestSessionThatOthersUsed(t *testing.T) {
-	for name, c := range dbtest.Tested(map[string]struct{ quote, elsewhere string }{
-		"postgres": {`"`, "SET search_path = tenant"}, "mariadb": {"`", "USE tenant"},
-	}) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := databases[name](t)
-			if d.dialect == MySQL {
-				c.elsewhere += strings.ToLower(rand.Text()) // the server is shared
-			}
-			schema := strings.Fields(c.elsewhere)[len(strings.Fields(c.elsewhere))-1]
-			db := d.open()
-			db.SetMaxOpenConns(1) // so that all use the same session
-			t.Cleanup(func() { _ = db.Close() })
-			run := func(text string) {
-				_, err := db.ExecContext(context.WithoutCancel(t.Context()), text)
-				require.NoError(t, err)
-			}
-			run("CREATE SCHEMA " + schema)
-			if d.dialect == MySQL {
-				t.Cleanup(func() { run("DROP SCHEMA " + schema) })
-			}
-			require.NoError(t, Migrate(t.Context(), db, d.dialect, WithSchema(schema)))
-			b, err := New(db, d.dialect)
+	onServers(t, func(t *testing.T, d *database) {
+		schema, elsewhere := "tenant"+strings.ToLower(rand.Text()), "SET search_path = " // the server is shared
+		if d.dialect == MySQL {
+			elsewhere = "USE "
+		}
+		db := d.pool(t)
+		db.SetMaxOpenConns(1) // so that all use the same session
+		exec := func(text string) {
+			_, err := db.ExecContext(context.Background(), text)
 			require.NoError(t, err)
-			t.Cleanup(func() { _ = b.Close() })
-			require.NoError(t, enter(t, b, "another").Release(t.Context()))
-			run(c.elsewhere)
-			held := enter(t, b, "k")
-			_, _, err = d.backend(t).Enter(t.Context(), distributed.Request{Key: "k", Instance: "i", TTL: time.Minute, NoWait: true})
-			require.ErrorIs(t, err, distributed.ErrHeld)
-			require.NoError(t, b.Ping(t.Context()))
-			require.NoError(t, held.Release(t.Context()))
+		}
+		exec("CREATE SCHEMA " + schema)
+		if d.dialect == MySQL {
+			t.Cleanup(func() { exec("DROP SCHEMA " + schema) })
+		}
+		require.NoError(t, Migrate(t.Context(), db, d.dialect, WithSchema(schema)))
+		b := backendOn(t, db, d.dialect)
+		free(t, enter(t, b, "another"))
+		exec(elsewhere + schema)
+		held := enter(t, b, "k")
+		_, _, err := try(t.Context(), d.backend(t), "k", noWait)
+		require.ErrorIs(t, err, distributed.ErrHeld)
+		require.NoError(t, b.Ping(t.Context()))
+		free(t, held)
 
-			late, err := New(db, d.dialect)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = late.Close() })
-			_, _, err = late.Enter(t.Context(), distributed.Request{Key: "k", Instance: "i", TTL: time.Minute})
-			require.ErrorIs(t, err, errMoved)
-			require.ErrorIs(t, err, distributed.ErrRefused)
-			require.ErrorIs(t, Migrate(t.Context(), db, d.dialect), errMoved)
-			told, err := New(db, d.dialect, WithSchema(schema))
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = told.Close() })
-			require.NoError(t, enter(t, told, "k").Release(t.Context()))
-		})
-	}
+		_, _, err = try(t.Context(), backendOn(t, db, d.dialect), "k")
+		require.ErrorIs(t, err, errMoved)
+		require.ErrorIs(t, err, distributed.ErrRefused)
+		require.ErrorIs(t, Migrate(t.Context(), db, d.dialect), errMoved)
+		free(t, enter(t, backendOn(t, db, d.dialect, WithSchema(schema)), "k"))
+	})
 }
 
 // A process that has prepared its statements goes on where no further one can be prepared.
 func TestNoMoreStatementsCanBePrepared(t *testing.T) {
 	t.Parallel()
-	b := newSQLite(t).backend(t)
+	d := newSQLite(t)
 	enough := &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
-	require.True(t, unprepared(enough))
 	require.Equal(t, crowded, kindOf(enough), "a pool that prepares every statement")
-	require.False(t, unprepared(nil))
-	require.False(t, unprepared(&mysql.MySQLError{Number: 1213}))
-	full := sql.OpenDB(fullConnector{enough})
-	t.Cleanup(func() { _ = full.Close() })
-	stmt, err := full.PrepareContext(t.Context(), "SELECT 1")
-	require.NoError(t, err)
-	kept := keptQuerier{b, &prepared{stmt: stmt}}
-	rows, err := kept.QueryContext(t.Context(), "SELECT 1")
-	require.NoError(t, err)
-	require.NoError(t, rows.Close())
-	_, err = kept.ExecContext(t.Context(), "SELECT 1")
-	require.NoError(t, err)
-	require.NoError(t, stmt.Close())
+	refused := 0
+	d.wire.filtered(func(s *statement) error {
+		if !s.prepared {
+			return s.run()
+		}
+		refused++
+		return enough
+	})
+	b := d.backend(t)
+	free(t, enter(t, b, "k", prevIs(enter(t, b, "k"))))
+	require.GreaterOrEqual(t, refused, 3, "of each way to a lock")
 }
-
-// fullConnector makes connections that prepare statements and refuse to run them.
-type fullConnector struct{ err error }
-
-func (c fullConnector) Connect(context.Context) (driver.Conn, error) { return fullConn(c), nil }
-func (c fullConnector) Driver() driver.Driver                        { return nil }
-
-type fullConn struct{ err error }
-
-func (c fullConn) Prepare(string) (driver.Stmt, error) { return fullStmt(c), nil }
-func (c fullConn) Close() error                        { return nil }
-func (c fullConn) Begin() (driver.Tx, error)           { return nil, c.err }
-
-type fullStmt struct{ err error }
-
-func (s fullStmt) Close() error                               { return nil }
-func (s fullStmt) NumInput() int                              { return 0 }
-func (s fullStmt) Exec([]driver.Value) (driver.Result, error) { return nil, s.err }
-func (s fullStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, s.err }

@@ -15,13 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestOptions(t *testing.T) {
-	d := newSQLite(t)
-	db := d.open()
-	defer func() { require.NoError(t, db.Close()) }()
+	t.Parallel()
+	db := newSQLite(t).pool(t)
 	for name, wrong := range map[string][]Option{
 		"table": {WithTable("a;b")}, "empty table": {WithTable("")}, "schema": {WithSchema("a.b")}, "logger": {WithLogger(nil)},
 		"parallel": {WithParallel(0)}, "age": {WithReapAge(time.Minute)}, "nil": {nil}, "long": {WithTable(strings.Repeat("x", 49))},
@@ -46,7 +44,7 @@ func TestTables(t *testing.T) {
 			require.ErrorIs(t, err, distributed.ErrRefused)
 			require.ErrorContains(t, err, "sqllock.Migrate")
 		}
-		_, _, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: "i", TTL: time.Second})
+		_, _, err := try(t.Context(), b, "key")
 		require.ErrorContains(t, err, "sqllock.Migrate")
 		for range 2 {
 			require.NoError(t, Migrate(t.Context(), b.db, d.dialect, WithTable("other")))
@@ -54,8 +52,8 @@ func TestTables(t *testing.T) {
 		require.NoError(t, b.Ping(t.Context()))
 		require.Zero(t, rowsOf(t, b, "locks"), "a Ping leaves nothing")
 		l, other := enter(t, b, "key"), enter(t, d.backend(t), "key")
-		require.NoError(t, l.Release(t.Context()))
-		require.NoError(t, other.Release(t.Context()))
+		free(t, l)
+		free(t, other)
 	})
 }
 
@@ -112,40 +110,6 @@ func TestKinds(t *testing.T) {
 			require.Equal(t, want, kindOf(err), "%v", err)
 		}
 	}
-}
-
-// A database whose clock is set back does not keep what a dead process had for longer than its TTL.
-func TestClockSetBack(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t)
-		const ttl = 500 * time.Millisecond
-		dead := enter(t, b, "key", func(r *distributed.Request) { r.TTL = ttl })
-		dead.Abandon()
-		aged(t, b, -time.Hour) // what is there now comes from an hour ahead
-		_, p, err := b.Enter(t.Context(), distributed.Request{Key: "key", Instance: "next", TTL: 10 * time.Second})
-		require.NoError(t, err)
-		start := time.Now()
-		l := <-p.Granted()
-		require.NotNil(t, l)
-		testscope.InTime(t, time.Since(start), 5*time.Second, "the grant")
-		require.NoError(t, l.Release(t.Context()))
-	})
-}
-
-// A driver does not let go when a context ends. A caller without a deadline goes after its claim window all the same.
-func TestDriverThatHeedsNoContextKeepsNoCaller(t *testing.T) {
-	d := newSQLite(t)
-	b := d.backend(t)
-	back := make(chan struct{})
-	d.wire.mu.Lock()
-	d.wire.stage = func(string, []driver.NamedValue, func() error) error { <-back; return errCut }
-	d.wire.mu.Unlock()
-	hangs := time.AfterFunc(10*time.Second, func() { close(back) })
-	_, _, err := b.Enter(context.Background(), distributed.Request{Key: "k", Instance: "i", TTL: 200 * time.Millisecond})
-	require.True(t, hangs.Stop(), "the caller has waited for the driver")
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.NotErrorIs(t, err, distributed.ErrRefused)
-	close(back)
 }
 
 // The answer to a request says how many are before it, so the first look is when it may be its turn, and not at once.

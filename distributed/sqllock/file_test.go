@@ -1,0 +1,180 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testscope"
+)
+
+// locked has a connection of somebody else's lock the file.
+func locked(t *testing.T, d *database) (unlock func()) {
+	t.Helper()
+	c := must(d.pool(t).Conn(t.Context()))
+	exec := func(text string) {
+		_, err := c.ExecContext(t.Context(), text)
+		require.NoError(t, err)
+	}
+	exec("BEGIN IMMEDIATE")
+	return func() {
+		exec("ROLLBACK")
+		require.NoError(t, c.Close())
+	}
+}
+
+// Somebody has the file locked for longer than a lease lasts: calls are answered by their deadlines, a lease that cannot be renewed is lost
+// in time, one that lasts longer is kept, and so is its place in the queue.
+func TestFileIsLockedForLongerThanALease(t *testing.T) {
+	testscope.Long(t, "takes 3 s")
+	t.Parallel()
+	d := newSQLite(t)
+	near, far := d.backend(t), d.backend(t)
+	brief, kept := enter(t, near, "short", lastingShort), enter(t, near, "long")
+	first := fenceOf(t, kept)
+	p := queue(t, far, "long")
+	unlock := locked(t, d)
+	start := time.Now()
+	for _, budget := range []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), budget)
+		asked := time.Now()
+		_, _, err := try(ctx, far, "short")
+		cancel()
+		if budget > 0 {
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+		}
+		require.Error(t, err)
+		testscope.InTime(t, time.Since(asked), budget+slack, "an Enter with a locked file")
+	}
+	ended(t, brief)
+	testscope.InTime(t, time.Since(start), ttl+slack, "the report of a lease that cannot be renewed")
+	unlock()
+	free(t, kept)
+	next := awaited(t, p)
+	require.Greater(t, fenceOf(t, next), first)
+	free(t, next)
+	free(t, acquired(t, far, "short"))
+}
+
+// A file that others write to is busy, and not away: a caller without a limit of its own waits, also when a single try would be in vain,
+// in line for it as well as for the calls of its own process. One with NoWait does not.
+func TestBusyFileIsWaitedFor(t *testing.T) {
+	testscope.Long(t, "its leases last for a second")
+	t.Parallel()
+	d := newSQLite(t)
+	b := d.backend(t, WithParallel(1))
+	unlock := locked(t, d)
+	tries := make(chan struct{}, 100)
+	defer b.Observe(func(distributed.Exchange) { tries <- struct{}{} })()
+	second := lasting(time.Second)
+	entered := make(chan error, 2)
+	for i := range cap(entered) {
+		go func() {
+			_, _, err := try(t.Context(), b, fmt.Sprint("k", i), second)
+			entered <- err
+		}()
+	}
+	for range 6 {
+		select {
+		case <-tries:
+		case err := <-entered:
+			t.Fatalf("%v while the file is busy", err)
+		}
+	}
+	_, _, err := try(t.Context(), b, "another", second, noWait)
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	unlock()
+	for range cap(entered) {
+		require.NoError(t, <-entered)
+	}
+}
+
+// The file may not be written, or may not grow, as on a full disk: what would is refused, and what is there goes on.
+func TestFileThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	d := newSQLite(t)
+	isRefused := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.ErrorIs(t, err, distributed.ErrRefused)
+	}
+	readOnly := at(d.url + "&_pragma=query_only(on)").backend(t)
+	_, _, err := try(t.Context(), readOnly, "k")
+	isRefused(err)
+	isRefused(readOnly.Ping(t.Context()))
+
+	var pages int
+	require.NoError(t, d.pool(t).QueryRow("PRAGMA page_count").Scan(&pages))
+	full := at(d.url + fmt.Sprintf("&_pragma=max_page_count(%d)", pages)).backend(t)
+	l := enter(t, full, "k")
+	err = nil
+	for i := 0; i < 1000 && err == nil; i++ {
+		_, _, err = try(t.Context(), full, fmt.Sprint("a key that takes some room in the file ", i))
+	}
+	isRefused(err)
+	require.NoError(t, l.Refill(t.Context()))
+	free(t, l)
+	free(t, enter(t, full, "k"))
+}
+
+// A driver does not let go when a context ends. A caller without a deadline goes after its claim window all the same.
+func TestDriverThatHeedsNoContextKeepsNoCaller(t *testing.T) {
+	t.Parallel()
+	d := newSQLite(t)
+	b := d.backend(t)
+	back := make(chan struct{})
+	d.wire.filtered(func(*statement) error {
+		<-back
+		return errCut
+	})
+	hangs := time.AfterFunc(10*time.Second, func() { close(back) })
+	_, _, err := try(context.Background(), b, "k", lasting(200*time.Millisecond))
+	require.True(t, hangs.Stop(), "the caller has waited for the driver")
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.NotErrorIs(t, err, distributed.ErrRefused)
+	close(back)
+}
+
+// After a switch-over the name leads to the new primary, and the old one, which only reads now, keeps its connections open: they are not
+// used for long.
+func TestSwitchOverToAnotherServer(t *testing.T) {
+	t.Parallel()
+	d := newSQLite(t)
+	db := d.pool(t)
+	db.SetMaxIdleConns(5)
+	var conns []*sql.Conn
+	for range 5 {
+		conns = append(conns, must(db.Conn(t.Context())))
+	}
+	for _, c := range conns {
+		require.NoError(t, c.Close())
+	}
+	b := backendOn(t, db, SQLite)
+	free(t, enter(t, b, "k"))
+	old := d.wire.connections()
+	d.wire.filtered(func(s *statement) error {
+		if slices.Contains(old, s.conn) && !strings.HasPrefix(s.text, "SELECT") {
+			return &mysql.MySQLError{Number: 1290, Message: "running with the --read-only option"}
+		}
+		return s.run()
+	})
+	require.Eventually(t, func() bool {
+		l, _, err := try(t.Context(), b, "k")
+		if err != nil {
+			require.ErrorIs(t, err, distributed.ErrRefused, "an answer, no silence")
+			return false
+		}
+		free(t, l)
+		return true
+	}, time.Minute, time.Millisecond)
+	isOpen := func(c *wireConn) bool { return !c.dead.Load() }
+	require.Eventually(t, func() bool { return !slices.ContainsFunc(old, isOpen) }, time.Minute, time.Millisecond)
+}
