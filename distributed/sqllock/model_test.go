@@ -84,6 +84,9 @@ func (m *model) enter(u *user, mode distributed.Mode, limit int, noWait bool) {
 	l, p, err := u.b.Enter(context.Background(), distributed.Request{
 		Key: "key", Instance: u.name, TTL: time.Minute, Mode: mode, Limit: limit, NoWait: noWait, Prev: prev,
 	})
+	if prev != nil && err == nil {
+		require.NoError(m.t, prev.Release(context.Background()), "it was released by the Enter")
+	}
 	switch free := len(behind) == 0 && m.admits(mode, limit); {
 	case free:
 		require.NoError(m.t, err)
@@ -165,6 +168,31 @@ func (w *wire) breaksAtRandom(rnd *rand.Rand) {
 			return []fault{lostRequest, lostReply, collides}[n]
 		}
 		return passes
+	})
+}
+
+// A request or an answer that is lost has one effect: the same lease, with the same fences, and nothing beside it.
+func TestLostStatements(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		enter(t, b, "other") // makes the connection
+		for _, how := range []fault{lostRequest, lostReply, collides} {
+			broken := d.wire.breaksOnce("wllock_locks", how)
+			l := enter(t, b, "k")
+			require.True(t, broken())
+			first := fenceOf(t, l)
+
+			broken = d.wire.breaksOnce("wllock_locks", how)
+			next := enter(t, b, "k", prevIs(l))
+			require.True(t, broken())
+			free(t, l) // it was released by the Enter
+			require.Greater(t, fenceOf(t, next), first)
+			require.Less(t, fenceOf(t, next), first+uint64(time.Hour), "no block was lost on the way, but for the time")
+
+			broken = d.wire.breaksOnce("wllock_locks", how)
+			free(t, next)
+			require.True(t, broken())
+		}
 	})
 }
 

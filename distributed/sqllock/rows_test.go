@@ -127,28 +127,41 @@ func TestWaitingForAReleaseTakesNoPlaceAtTheGate(t *testing.T) {
 	})
 }
 
-// Many permits of a lock whose row is locked are released: they wait for it together, and releases of other locks, which share a statement
-// with some, get through.
+// Releases that share a statement with one whose row is locked get through.
+func TestRowThatStaysLockedHoldsUpNoRelease(t *testing.T) {
+	onServers(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		stuck := enter(t, b, "k")
+		lockRow(t, d.backend(t), "k")
+		releasedBeside(t, b, stuck)
+	})
+}
+
+// Many permits of a lock whose row is locked are released: they wait for it together, and releases of other locks do not.
 func TestRowThatStaysLockedHoldsUpReleasesOfItsPermitsOnly(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
-		var leases, others []distributed.Lease
+		var stuck []distributed.Lease
 		for i := range maxBatch {
-			leases = append(leases, enter(t, b, "k", permits(maxBatch), by(fmt.Sprint(i))))
-		}
-		for i := range 4 {
-			others = append(others, enter(t, b, fmt.Sprint("other", i)))
+			stuck = append(stuck, enter(t, b, "k", permits(maxBatch), by(fmt.Sprint(i))))
 		}
 		lockRow(t, d.backend(t), "k")
 		start := time.Now()
-		for _, l := range append(leases, others...) {
-			l.(distributed.AsyncLease).StartRelease()
-		}
-		for _, l := range others {
-			free(t, l)
-		}
+		releasedBeside(t, b, stuck...)
 		testscope.InTime(t, time.Since(start), 8*time.Second, "the releases of other locks") // one after the other they take a minute
 	})
+}
+
+// releasedBeside has leases released beside some whose row is locked.
+func releasedBeside(t *testing.T, b *Backend, stuck ...distributed.Lease) {
+	t.Helper()
+	others := []distributed.Lease{enter(t, b, "a"), enter(t, b, "b"), enter(t, b, "y"), enter(t, b, "z")}
+	for _, l := range append(stuck, others...) {
+		l.(distributed.AsyncLease).StartRelease()
+	}
+	for _, l := range others {
+		free(t, l)
+	}
 }
 
 // A statement that asks for each column whether the lock is free has one time for all of them.
