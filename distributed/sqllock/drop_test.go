@@ -66,20 +66,3 @@ func TestReleasesOfOneLockThatMeetGiveBackTheirOwnFences(t *testing.T) {
 		}
 	})
 }
-
-// One statement releases one of each lock: its answer knows them by their names.
-func TestOneStatementReleasesOneOfEachLock(t *testing.T) {
-	named := func(names ...string) (all []*attempt) {
-		for _, name := range names {
-			all = append(all, &attempt{Wire: ours{claim: claim{name: name}}})
-		}
-		return all
-	}
-	all := named("a", "b", "a", "c", "b", "a")
-	var rounds [][]string
-	for some, rest := oneOfEach(all); len(some) > 0; some, rest = oneOfEach(rest) {
-		names, _ := namesOf(some)
-		rounds = append(rounds, names)
-	}
-	require.Equal(t, [][]string{{"a", "b", "c"}, {"a", "b"}, {"a"}}, rounds)
-}

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -54,6 +56,19 @@ func TestTables(t *testing.T) {
 		l, other := enter(t, b, "key"), enter(t, d.backend(t), "key")
 		free(t, l)
 		free(t, other)
+	})
+}
+
+// Processes that begin together may all create the tables.
+func TestMigrateAtTheSameTime(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		for _, prefix := range []string{"one", "two", "three"} {
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() { assert.NoError(t, Migrate(t.Context(), d.pool(t), d.dialect, WithTable(prefix))) })
+			}
+			all.Wait()
+		}
 	})
 }
 
