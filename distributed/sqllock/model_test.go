@@ -17,13 +17,12 @@ import (
 
 // user is an instance of the model: it is out, or holds the lock, or waits for it.
 type user struct {
-	name    string
-	b       *Backend
-	mode    distributed.Mode
-	limit   int
-	place   distributed.Place
-	lease   distributed.Lease
-	waiting bool
+	name  string
+	b     *Backend
+	mode  distributed.Mode
+	limit int
+	place distributed.Place // of one that waits
+	lease distributed.Lease
 }
 
 // model is one lock as it has to be: who holds it, and who waits in which order.
@@ -43,10 +42,9 @@ func (m *model) admits(mode distributed.Mode, limit int) bool {
 
 // received takes a lease in, and checks its fence.
 func (m *model) received(u *user, l distributed.Lease) {
-	u.lease, u.place, u.waiting = l, nil, false
+	u.lease, u.place = l, nil
 	m.holders = append(m.holders, u)
-	fence, ok := l.NextFence()
-	require.True(m.t, ok)
+	fence := fenceOf(m.t, l)
 	require.Greater(m.t, fence, m.fence)
 	require.False(m.t, m.drawn[fence], "fence %d is of two leases", fence)
 	m.drawn[fence] = true
@@ -60,13 +58,9 @@ func (m *model) settle() {
 	for len(m.queue) > 0 && m.admits(m.queue[0].mode, m.queue[0].limit) {
 		u := m.queue[0]
 		m.queue = m.queue[1:]
-		select {
-		case l := <-u.place.Granted():
-			require.NotNil(m.t, l, "%s was queued, and its place is lost", u.name)
-			m.received(u, l)
-		case <-time.After(10 * time.Second):
-			require.FailNow(m.t, "no grant", "%s is first in the queue", u.name)
-		}
+		l := awaited(m.t, u.place)
+		require.NotNil(m.t, l, "%s was queued, and its place is lost", u.name)
+		m.received(u, l)
 	}
 	for _, u := range m.queue {
 		require.Empty(m.t, u.place.Granted(), "%s has overtaken others", u.name)
@@ -97,7 +91,7 @@ func (m *model) enter(u *user, mode distributed.Mode, limit int, noWait bool) {
 	default:
 		require.NoError(m.t, err)
 		require.NotNil(m.t, p, "the lock is not free")
-		u.place, u.waiting = p, true
+		u.place = p
 		m.queue = append(m.queue, u)
 	}
 }
@@ -114,11 +108,11 @@ func (m *model) step(rnd *rand.Rand) {
 		limit = rnd.IntN(4) // 0: a plain reader
 	}
 	switch what := rnd.IntN(10); {
-	case u.waiting && what < 4:
+	case u.place != nil && what < 4:
 		require.NoError(m.t, u.place.Leave(context.Background()))
 		m.queue = slices.DeleteFunc(m.queue, func(one *user) bool { return one == u })
-		u.place, u.waiting = nil, false
-	case u.waiting:
+		u.place = nil
+	case u.place != nil:
 	case u.lease == nil || what < 3:
 		m.enter(u, mode, limit, what == 0 || what == 4)
 	case what == 3 && u.mode == distributed.Exclusive:

@@ -108,24 +108,6 @@ type stateError string
 func (e stateError) Error() string    { return "prepared statement" }
 func (e stateError) SQLState() string { return string(e) }
 
-// A schema may have a word of SQL for a name.
-func TestSchemaIsQuoted(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		schema := "order"
-		if d.dialect == SQLite {
-			schema = "main"
-		}
-		b := d.backend(t, WithSchema(schema))
-		if quoted := b.set.quote + schema + b.set.quote; d.dialect != SQLite {
-			run(t, b, "CREATE SCHEMA "+quoted)
-			t.Cleanup(func() { _, _ = b.db.ExecContext(context.Background(), "DROP SCHEMA "+quoted) })
-		}
-		require.NoError(t, Migrate(t.Context(), b.db, d.dialect, WithSchema(schema)))
-		require.NoError(t, b.Ping(t.Context()))
-		free(t, enter(t, b, "k"))
-	})
-}
-
 // Other code of the application leaves a session of the pool looking elsewhere, for the tables of a tenant. A Backend has found its
 // tables before, and stays with them; one that meets such a session first refuses it.
 func TestSessionThatOthersUsed(t *testing.T) {

@@ -36,26 +36,38 @@ func TestOptions(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Tables of another name are others; without tables the error says what to do.
+// Tables of another name, or in another schema, are others. A schema may have a word of SQL for a name. Without tables the error says what
+// to do.
 func TestTables(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		b := d.backend(t, WithTable("other"))
-		for range 2 {
-			err := b.Ping(t.Context())
-			require.ErrorIs(t, err, distributed.ErrUnavailable)
-			require.ErrorIs(t, err, distributed.ErrRefused)
+		places := map[string]Option{"table": WithTable("other"), "schema": WithSchema("order")}
+		if d.dialect == SQLite {
+			places["schema"] = func(s *settings) { s.schema, s.prefix = "main", "third" }
+		}
+		held := enter(t, d.backend(t), "k")
+		for name, at := range places {
+			b := d.backend(t, at)
+			if name == "schema" && d.dialect != SQLite {
+				quoted := b.set.quote + "order" + b.set.quote
+				run(t, b, "CREATE SCHEMA "+quoted)
+				t.Cleanup(func() { _, _ = b.db.ExecContext(context.Background(), "DROP SCHEMA "+quoted) })
+			}
+			for range 2 {
+				err := b.Ping(t.Context())
+				require.ErrorIs(t, err, distributed.ErrUnavailable)
+				require.ErrorIs(t, err, distributed.ErrRefused)
+				require.ErrorContains(t, err, "sqllock.Migrate")
+			}
+			_, _, err := try(t.Context(), b, "k")
 			require.ErrorContains(t, err, "sqllock.Migrate")
+			for range 2 {
+				require.NoError(t, Migrate(t.Context(), b.db, d.dialect, at))
+			}
+			require.NoError(t, b.Ping(t.Context()))
+			require.Zero(t, rowsOf(t, b, "locks"), "a Ping leaves nothing")
+			free(t, enter(t, b, "k"))
 		}
-		_, _, err := try(t.Context(), b, "key")
-		require.ErrorContains(t, err, "sqllock.Migrate")
-		for range 2 {
-			require.NoError(t, Migrate(t.Context(), b.db, d.dialect, WithTable("other")))
-		}
-		require.NoError(t, b.Ping(t.Context()))
-		require.Zero(t, rowsOf(t, b, "locks"), "a Ping leaves nothing")
-		l, other := enter(t, b, "key"), enter(t, d.backend(t), "key")
-		free(t, l)
-		free(t, other)
+		free(t, held)
 	})
 }
 

@@ -144,11 +144,6 @@ func (e liteError) Code() int   { return int(e) }
 
 // pass has the filter see to a statement. On a connection that is broken nothing goes but what the server does by itself.
 func (w *wire) pass(s *statement) error {
-	carryOut := s.run
-	s.run = func() error {
-		w.statements.Add(1)
-		return carryOut()
-	}
 	if s.conn.dead.Load() && s.text != "ROLLBACK" {
 		return errCut
 	}
@@ -206,20 +201,28 @@ func (c *wireConn) Close() error {
 	return c.Conn.Close()
 }
 
-func (c *wireConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (r driver.Result, err error) {
-	err = c.wire.pass(&statement{ctx: ctx, text: text, args: args, conn: c, run: func() (err error) {
-		r, err = c.inner.ExecContext(ctx, text, args)
+// carried has a statement go over the wire.
+func carried[R any](c *wireConn, s statement, carryOut func() (R, error)) (r R, err error) {
+	s.conn = c
+	s.run = func() error {
+		c.wire.statements.Add(1)
+		r, err = carryOut()
 		return err
-	}})
+	}
+	err = c.wire.pass(&s)
 	return r, err
 }
 
-func (c *wireConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = c.wire.pass(&statement{ctx: ctx, text: text, args: args, conn: c, run: func() (err error) {
-		r, err = c.inner.QueryContext(ctx, text, args)
-		return err
-	}})
-	return drained(r, err)
+func (c *wireConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	return carried(c, statement{ctx: ctx, text: text, args: args}, func() (driver.Result, error) {
+		return c.inner.ExecContext(ctx, text, args)
+	})
+}
+
+func (c *wireConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+	return drained(carried(c, statement{ctx: ctx, text: text, args: args}, func() (driver.Rows, error) {
+		return c.inner.QueryContext(ctx, text, args)
+	}))
 }
 
 // drained ends a query whose answer was lost, so that it is carried out to its end.
@@ -244,18 +247,15 @@ func (c *wireConn) PrepareContext(ctx context.Context, text string) (driver.Stmt
 	return &wireStmt{stmt, text, c}, nil
 }
 
-func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
-	err = c.wire.pass(&statement{ctx: ctx, text: "BEGIN", conn: c, run: func() (err error) {
-		tx, err = c.inner.BeginTx(ctx, opts)
-		return err
-	}})
-	if err != nil {
-		if tx != nil {
-			_ = tx.Rollback()
-		}
-		return nil, err
+func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := carried(c, statement{ctx: ctx, text: "BEGIN"}, func() (driver.Tx, error) { return c.inner.BeginTx(ctx, opts) })
+	switch {
+	case err == nil:
+		return &wireTx{tx, c}, nil
+	case tx != nil:
+		_ = tx.Rollback()
 	}
-	return &wireTx{tx, c}, nil
+	return nil, err
 }
 
 func (c *wireConn) ResetSession(ctx context.Context) error {
@@ -285,20 +285,16 @@ type wireStmt struct {
 
 func (s *wireStmt) CheckNamedValue(v *driver.NamedValue) error { return s.conn.CheckNamedValue(v) }
 
-func (s *wireStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
-	err = s.conn.wire.pass(&statement{ctx: ctx, text: s.text, args: args, prepared: true, conn: s.conn, run: func() (err error) {
-		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
-		return err
-	}})
-	return r, err
+func (s *wireStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return carried(s.conn, statement{ctx: ctx, text: s.text, args: args, prepared: true}, func() (driver.Result, error) {
+		return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	})
 }
 
-func (s *wireStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = s.conn.wire.pass(&statement{ctx: ctx, text: s.text, args: args, prepared: true, conn: s.conn, run: func() (err error) {
-		r, err = s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
-		return err
-	}})
-	return drained(r, err)
+func (s *wireStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return drained(carried(s.conn, statement{ctx: ctx, text: s.text, args: args, prepared: true}, func() (driver.Rows, error) {
+		return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	}))
 }
 
 type wireTx struct {
@@ -307,11 +303,7 @@ type wireTx struct {
 }
 
 func (t *wireTx) Commit() error {
-	sent := false
-	err := t.conn.wire.pass(&statement{ctx: context.Background(), text: "COMMIT", conn: t.conn, run: func() error {
-		sent = true
-		return t.Tx.Commit()
-	}})
+	sent, err := carried(t.conn, statement{ctx: context.Background(), text: "COMMIT"}, func() (bool, error) { return true, t.Tx.Commit() })
 	if !sent {
 		_ = t.Tx.Rollback()
 	}

@@ -16,10 +16,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // picky passes connections on to a server, and refuses parameters as pgbouncer does: all but those that it knows.
@@ -68,7 +68,7 @@ func passOn(client net.Conn, server string) {
 	_, _ = io.Copy(client, upstream)
 }
 
-// Behind a pooler that keeps no sessions nothing is prepared; at a server statements are, and nothing is compiled.
+// Behind a pooler that keeps no sessions nothing is prepared; at a server statements are, and nothing is compiled. A lock works with both.
 func TestPoolerIsRecognized(t *testing.T) {
 	t.Parallel()
 	s := dbtest.SharedPostgres(t)
@@ -76,7 +76,8 @@ func TestPoolerIsRecognized(t *testing.T) {
 		prepared bool
 		jit      string
 	}{s.Addr: {true, "off"}, picky(t, s.Addr): {false, "on"}} {
-		db, err := postgres.OpenDB(s.URLAt(addr))
+		url := strings.Replace(s.URLAt(addr), "postgres:", "postgresql:", 1) // the other scheme
+		db, err := postgres.OpenDB(url)
 		require.NoError(t, err)
 		var jit string
 		require.NoError(t, db.QueryRow("SELECT current_setting('jit') WHERE $1 = 1", 1).Scan(&jit))
@@ -85,24 +86,13 @@ func TestPoolerIsRecognized(t *testing.T) {
 		require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM pg_prepared_statements").Scan(&prepared))
 		require.Equal(t, want.prepared, prepared > 0)
 		require.NoError(t, db.Close())
-	}
-}
 
-// A lock works behind it, also by the other scheme.
-func TestOpenBehindAPooler(t *testing.T) {
-	t.Parallel()
-	s := dbtest.SharedPostgres(t)
-	u, err := url.Parse(s.URLAt(picky(t, s.Addr)))
-	require.NoError(t, err)
-	u.Scheme = "postgresql"
-	require.NoError(t, postgres.Migrate(t.Context(), u.String()))
-	b, err := postgres.Open(u.String(), sqllock.WithNotifier(nil))
-	require.NoError(t, err)
-	require.NoError(t, b.Ping(t.Context()))
-	l, _, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "i", TTL: time.Minute})
-	require.NoError(t, err)
-	require.NoError(t, l.Release(t.Context()))
-	require.NoError(t, b.Close())
+		require.NoError(t, postgres.Migrate(t.Context(), url))
+		b, err := postgres.Open(url, sqllock.WithNotifier(nil))
+		require.NoError(t, err)
+		testlocker.Release(t, testlocker.Asker{T: t, B: b, Key: "k", TTL: time.Minute}.Lease("a"))
+		require.NoError(t, b.Close())
+	}
 }
 
 // The encoding is that of names, whatever the role's is.
