@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,12 +15,10 @@ import (
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// forever is how long a test waits for what should happen soon. Only a test that fails waits so long.
-const forever = 30 * time.Second
 
 func open(t *testing.T, url string, opts ...sqllock.Option) *sqllock.Backend {
 	t.Helper()
@@ -35,22 +32,8 @@ func newFile(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db"
 
 func urlOf(file string) string { return "sqlite://" + file }
 
-// acquire acquires a lock that is free, or will be.
-func acquire(t *testing.T, b *sqllock.Backend, instance string) distributed.Lease {
-	ctx, cancel := context.WithTimeout(t.Context(), forever)
-	defer cancel()
-	l, p, err := b.Enter(ctx, distributed.Request{Key: "k", Instance: instance, TTL: time.Minute})
-	if !assert.NoError(t, err) {
-		return nil
-	}
-	if p != nil {
-		select {
-		case l = <-p.Granted():
-		case <-ctx.Done():
-		}
-	}
-	assert.NotNil(t, l)
-	return l
+func asker(t *testing.T, b *sqllock.Backend) testlocker.Asker {
+	return testlocker.Asker{T: t, B: b, Key: "k", TTL: time.Minute}
 }
 
 // There is nothing to migrate: several processes at a time open a file that is not there, with tables of two names.
@@ -65,10 +48,14 @@ func TestFileMakesItsOwnTables(t *testing.T) {
 		}
 		b := open(t, url, opts...)
 		all.Go(func() {
-			if l := acquire(t, b, fmt.Sprint(i)); l != nil {
+			assert.NoError(t, b.Ping(t.Context()))
+			l, p, err := b.Enter(t.Context(), distributed.Request{Key: "k", Instance: fmt.Sprint(i), TTL: time.Minute})
+			if p != nil {
+				l = <-p.Granted()
+			}
+			if assert.NotNil(t, l, "%v", err) {
 				assert.NoError(t, l.Release(t.Context()))
 			}
-			assert.NoError(t, b.Ping(t.Context()))
 		})
 	}
 	all.Wait()
@@ -90,15 +77,11 @@ func TestFileTakesItsLocksAlong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := newFile(t)
-			old := acquire(t, open(t, urlOf(file)), "old")
+			old := asker(t, open(t, urlOf(file))).Lease("old")
 			take(t, file)
-			next := acquire(t, open(t, urlOf(file)), "next")
-			select {
-			case <-old.Lost():
-			case <-time.After(forever):
-				t.Fatal("two holders")
-			}
-			require.NoError(t, next.Release(t.Context()))
+			next := asker(t, open(t, urlOf(file))).Lease("next")
+			testlocker.Lost(t, old)
+			testlocker.Release(t, next)
 		})
 	}
 }
@@ -133,12 +116,10 @@ func TestPathStaysWhereItWas(t *testing.T) {
 	t.Chdir(filepath.Dir(file))
 	b := open(t, "sqlite:locks.db")
 	t.Chdir(t.TempDir())
-	l := acquire(t, b, "relative")
-	_, err := os.Stat(file)
-	require.NoError(t, err)
-	_, _, err = open(t, urlOf(file)).Enter(t.Context(), distributed.Request{Key: "k", Instance: "absolute", TTL: time.Minute, NoWait: true})
-	require.ErrorIs(t, err, distributed.ErrHeld)
-	require.NoError(t, l.Release(t.Context()))
+	l := asker(t, b).Lease("relative")
+	require.FileExists(t, file)
+	asker(t, open(t, urlOf(file))).Place("absolute")
+	testlocker.Release(t, l)
 }
 
 // OpenDB is for other things as well, and creates nothing.
