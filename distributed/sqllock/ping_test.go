@@ -15,7 +15,8 @@ import (
 func TestPingNeedsTheRightsOfALock(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		for table, rights := range map[string][]string{
-			"": {""}, "locks": {"SELECT", "INSERT", "UPDATE"}, "waiters": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "meta": {"SELECT", "INSERT", "UPDATE"},
+			"": {""}, "locks": {"SELECT", "INSERT", "UPDATE"}, "meta": {"SELECT", "INSERT", "UPDATE"},
+			"waiters": {"SELECT", "INSERT", "UPDATE", "DELETE"},
 		} {
 			for _, right := range rights {
 				err := d.over(connectorOf(accountWithout(t, d, table, right))).backend(t).Ping(t.Context())
