@@ -165,8 +165,8 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 	case unanswered(err):
 		w.unsure = true
 		fallthrough
-	default:
-		a.LookIn(w.interval(time.Now()))
+	default: // an owner that is overdue is no reason to hurry: a service that is away would be asked all the time
+		a.LookIn(jittered(min(distributed.HeartbeatInterval(w.TTL), longestPoll)))
 	}
 }
 

@@ -145,6 +145,7 @@ type link struct {
 	trip   time.Duration // of a request or its answer, at most
 	isCut  bool          // nothing arrives
 	isLast bool          // others are quicker with each write
+	fails  error         // of each exchange, at once; nil: none
 	asked  int           // exchanges
 	holds  string        // writes with this text are held up
 	held   func() error
@@ -172,6 +173,12 @@ func (l *link) cut(is bool) {
 	l.isCut = is
 }
 
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = err
+}
+
 // count returns how many exchanges there were.
 func (l *link) count() int {
 	l.mu.Lock()
@@ -195,7 +202,7 @@ func (l *link) exchange(do func() error, reads bool) (err error) {
 	fault := 99
 	l.mu.Lock()
 	l.asked++
-	trip := l.trip
+	trip, fails := l.trip, l.fails
 	if l.isLast && !reads {
 		do = func() error { return ErrConflict }
 	}
@@ -207,6 +214,9 @@ func (l *link) exchange(do func() error, reads bool) (err error) {
 		}
 	}
 	l.mu.Unlock()
+	if fails != nil {
+		return fails
+	}
 	there, back := l.below(trip), l.below(trip)
 	if (fault == 1 || fault == 2) && !reads {
 		later := there + l.below(simTTL)

@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -246,6 +247,24 @@ func TestARequestIsCrossedWhileTheBackendCloses(t *testing.T) {
 		_, _, err := b.enter(other, distributed.Request{Instance: "b"})
 		require.ErrorIs(t, err, distributed.ErrClosed)
 		require.NoError(t, l.Release(b.Context()))
+	})
+}
+
+// Who waits while no connection is possible asks a few times per second, though the holder is overdue.
+func TestAServiceThatIsAwayIsAskedSeldom(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, other := b.process(1), b.process(2)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		place := b.place(other, distributed.Request{Instance: "b"})
+		time.Sleep(time.Second)
+		other.l.fail(distributed.Unavailable("sim", errors.New("no connection"), distributed.ErrUnreached))
+		time.Sleep(2 * simTTL)
+		before := other.l.count()
+		time.Sleep(10 * longestPoll)
+		require.LessOrEqual(t, other.l.count()-before, 20)
+		other.l.fail(nil)
+		require.NoError(t, l.Release(b.Context()))
+		require.NoError(t, b.granted(place).Release(b.Context()))
 	})
 }
 
