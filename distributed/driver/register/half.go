@@ -72,7 +72,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 			break
 		}
 		w.unsure, earlier, known = true, earlier || removed, nil
-		if !pause(ctx, pauseAfter(tries)) {
+		if !pause(ctx, pauseAfter(tries)) || d.client.Closed() { // nobody would remove what another try brings
 			break
 		}
 	}

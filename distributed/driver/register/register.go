@@ -1,6 +1,7 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -62,8 +63,8 @@ func (b *Backend) change(ctx context.Context, key string, known *Document, step 
 		switch {
 		case !errors.Is(err, ErrConflict):
 			return err
-		case ctx.Err() != nil, tries > atOnce && !pause(ctx, jittered(time.Duration(tries-atOnce)*crowdPause)):
-			return distributed.Unavailable(b.name, ctx.Err())
+		case ctx.Err() != nil, b.ctx.Err() != nil, tries > atOnce && !pause(ctx, jittered(time.Duration(tries-atOnce)*crowdPause)):
+			return distributed.Unavailable(b.name, cmp.Or(ctx.Err(), b.ctx.Err()))
 		}
 		known = nil // somebody was faster
 	}

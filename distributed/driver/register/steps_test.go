@@ -244,8 +244,10 @@ func TestARequestIsCrossedWhileTheBackendCloses(t *testing.T) {
 		other.l.isLast = true
 		other.l.mu.Unlock()
 		time.AfterFunc(simTTL/10, func() { _ = other.Close() })
+		start := time.Now()
 		_, _, err := b.enter(other, distributed.Request{Instance: "b"})
 		require.ErrorIs(t, err, distributed.ErrClosed)
+		require.Less(t, time.Since(start), simTTL/10+time.Second+simTTL/20)
 		require.NoError(t, l.Release(b.Context()))
 	})
 }
@@ -265,6 +267,22 @@ func TestAServiceThatIsAwayIsAskedSeldom(t *testing.T) {
 		other.l.fail(nil)
 		require.NoError(t, l.Release(b.Context()))
 		require.NoError(t, b.granted(place).Release(b.Context()))
+	})
+}
+
+// A request that is not answered when the Backend is closed is not sent again: a grant to it would stay.
+func TestNothingIsSentAfterClose(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		p.l.cut(true)
+		time.AfterFunc(simTTL/10, func() {
+			_ = p.Close()
+			p.l.cut(false)
+		})
+		_, _, err := b.enter(p, distributed.Request{Instance: "a"})
+		require.ErrorIs(t, err, distributed.ErrClosed)
+		time.Sleep(simTTL / 2)
+		require.Zero(t, b.m.get("k"))
 	})
 }
 
