@@ -261,11 +261,18 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 }
 
 // Ended implements driver.Driver. The claim of a lease that has expired is removed, once: no Store does so in time for those that do not
-// wait (rule K5).
+// wait (rule K5). When a service is away all leases expire together.
 func (d half) Ended(a *attempt) {
 	a.Wire.ended.Store(true)
 	if l := a.Lease(); l != nil && distributed.Over(time.Now(), l.Until()) {
-		d.client.Go(func() { d.Drop(d.ctx, []*attempt{a}) })
+		d.client.Go(func() {
+			select {
+			case d.expired <- struct{}{}:
+				d.Drop(d.ctx, []*attempt{a})
+				<-d.expired
+			case <-d.ctx.Done():
+			}
+		})
 	}
 }
 

@@ -147,6 +147,8 @@ type link struct {
 	isLast bool          // others are quicker with each write
 	fails  error         // of each exchange, at once; nil: none
 	asked  int           // exchanges
+	busy   int           // exchanges under way
+	most   int           // and how many these have been
 	holds  string        // writes with this text are held up
 	held   func() error
 }
@@ -202,6 +204,13 @@ func (l *link) exchange(do func() error, reads bool) (err error) {
 	fault := 99
 	l.mu.Lock()
 	l.asked++
+	l.busy++
+	l.most = max(l.most, l.busy)
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.busy--
+	}()
 	trip, fails := l.trip, l.fails
 	if l.isLast && !reads {
 		do = func() error { return ErrConflict }

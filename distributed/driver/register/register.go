@@ -20,11 +20,13 @@ type Backend struct {
 	lane   *driver.Lane[wire]
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+
+	expired chan struct{} // holds one for each lease that has expired and is being removed, most at a time
 }
 
 // New returns a Backend over a Store, which stays the caller's. name begins errors: "memcachelock". It asks nothing yet.
 func New(name string, store Store) *Backend {
-	b := &Backend{name: name, store: store}
+	b := &Backend{name: name, store: store, expired: make(chan struct{}, most)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.client = driver.New(half{b}, driver.Settings{Name: name, LookMost: 1, DropMost: 1, Drops: most, DropsHere: most, Pause: pauseAfter})
 	b.lane = b.client.NewLane(b.ctx, nil)

@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -267,6 +268,23 @@ func TestAServiceThatIsAwayIsAskedSeldom(t *testing.T) {
 		other.l.fail(nil)
 		require.NoError(t, l.Release(b.Context()))
 		require.NoError(t, b.granted(place).Release(b.Context()))
+	})
+}
+
+// Leases that expire together, since the service is away, do not ask it all at a time.
+func TestWhatExpiresTogetherIsRemovedFewAtATime(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		for i := range 8 * most {
+			_, _, err := p.Enter(b.Context(), distributed.Request{Key: strconv.Itoa(i), Instance: "a", TTL: simTTL})
+			require.NoError(t, err)
+		}
+		time.Sleep(simTTL)
+		p.l.cut(true)
+		time.Sleep(2 * simTTL)
+		p.l.mu.Lock()
+		defer p.l.mu.Unlock()
+		require.LessOrEqual(t, p.l.most, most+mostWritten) // renewals, too
 	})
 }
 
