@@ -52,7 +52,7 @@ func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 // maxTTL keeps an item's expiry below 30 days; beyond them memcached takes it for a date.
 const maxTTL = 14 * 24 * time.Hour
 
-// Enter implements distributed.Backend. ctx is looked at between two exchanges. The TTL is 14 days at most.
+// Enter implements distributed.Backend. The TTL is 14 days at most.
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	if req.TTL > maxTTL {
 		return nil, nil, fmt.Errorf("memcachelock: a TTL of %v: want %v at most", req.TTL, maxTTL)

@@ -49,9 +49,6 @@ func (d half) Prepare(_ context.Context, a *attempt) error {
 func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s driver.Standing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Window)
 	defer cancel()
-	if err := prev.Wait(ctx); err != nil {
-		return s, err
-	}
 	w, before, known := &a.Wire, prev.Mine(), &Document{}
 	if before != nil {
 		known = nil

@@ -28,7 +28,10 @@ type Backend struct {
 func New(name string, store Store) *Backend {
 	b := &Backend{name: name, store: store, expired: make(chan struct{}, most)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.client = driver.New(half{b}, driver.Settings{Name: name, LookMost: 1, DropMost: 1, Drops: most, DropsHere: most, Pause: pauseAfter})
+	b.client = driver.New(half{b}, driver.Settings{
+		Name: name, LookMost: 1, DropMost: 1, Drops: most, Pause: pauseAfter,
+		Apart: func(enter func()) bool { return b.client.Go(enter) }, // no caller waits for a Store that is silent
+	})
 	b.lane = b.client.NewLane(b.ctx, nil)
 	return b
 }
@@ -36,7 +39,7 @@ func New(name string, store Store) *Backend {
 // most is how many claims a process removes at a time, so that a silent server holds up no other.
 const most = 64
 
-// Enter implements distributed.Backend. ctx is looked at between two exchanges.
+// Enter implements distributed.Backend. When ctx ends, what was sent goes on in the background.
 func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 	return b.client.Enter(ctx, req)
 }

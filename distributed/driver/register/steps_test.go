@@ -271,6 +271,28 @@ func TestAServiceThatIsAwayIsAskedSeldom(t *testing.T) {
 	})
 }
 
+// No call outlasts its context while the service is silent, though no exchange looks at that.
+func TestNoCallerWaitsForASilentStore(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		p.l.cut(true)
+		for _, call := range []func(ctx context.Context) error{
+			func(ctx context.Context) error {
+				_, _, err := p.Enter(ctx, distributed.Request{Key: "another", Instance: "a", TTL: simTTL})
+				return err
+			},
+			l.Release,
+		} {
+			ctx, cancel := context.WithTimeout(b.Context(), simTTL/1000)
+			start := time.Now()
+			require.ErrorIs(t, call(ctx), distributed.ErrUnavailable)
+			require.Equal(t, simTTL/1000, time.Since(start))
+			cancel()
+		}
+	})
+}
+
 // Leases that expire together, since the service is away, do not ask it all at a time.
 func TestWhatExpiresTogetherIsRemovedFewAtATime(t *testing.T) {
 	inBubble(t, func(b bench) {
