@@ -175,6 +175,12 @@ func (l *link) cut(is bool) {
 	l.isCut = is
 }
 
+func (l *link) last(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isLast = is
+}
+
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -69,7 +69,7 @@ func (b *Backend) change(ctx context.Context, key string, known *Document, step 
 		case !errors.Is(err, ErrConflict):
 			return err
 		case ctx.Err() != nil, b.ctx.Err() != nil, tries > atOnce && !pause(ctx, jittered(time.Duration(tries-atOnce)*crowdPause)):
-			return distributed.Unavailable(b.name, cmp.Or(ctx.Err(), b.ctx.Err()))
+			return distributed.Unavailable(b.name, cmp.Or(ctx.Err(), b.ctx.Err()), ErrConflict)
 		}
 		known = nil // somebody was faster
 	}
@@ -98,9 +98,9 @@ func (b *Backend) try(ctx context.Context, key string, known *Document, step fun
 	return b.store.Delete(ctx, key, known.Version) // nobody has the lock
 }
 
-// unanswered reports that the request may have been carried out.
+// unanswered reports that the request may have been carried out. One that was crossed when its time ended was not.
 func unanswered(err error) bool {
-	return err != nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused)
+	return err != nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused) && !errors.Is(err, ErrConflict)
 }
 
 const (

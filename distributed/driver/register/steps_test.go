@@ -241,9 +241,7 @@ func TestARequestIsCrossedWhileTheBackendCloses(t *testing.T) {
 	inBubble(t, func(b bench) {
 		p, other := b.process(1), b.process(2)
 		l := b.lease(p, distributed.Request{Instance: "a"})
-		other.l.mu.Lock()
-		other.l.isLast = true
-		other.l.mu.Unlock()
+		other.l.last(true)
 		time.AfterFunc(simTTL/10, func() { _ = other.Close() })
 		start := time.Now()
 		_, _, err := b.enter(other, distributed.Request{Instance: "b"})
@@ -268,6 +266,22 @@ func TestAServiceThatIsAwayIsAskedSeldom(t *testing.T) {
 		other.l.fail(nil)
 		require.NoError(t, l.Release(b.Context()))
 		require.NoError(t, b.granted(place).Release(b.Context()))
+	})
+}
+
+// A request that others have crossed each time has written nothing. So when its caller goes, nothing is written to be sure of that: many
+// such callers would hold up those that stay.
+func TestARequestThatWasOnlyCrossedWritesNothing(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, other := b.process(1), b.process(2)
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		other.l.last(true)
+		ctx, cancel := context.WithTimeout(b.Context(), simTTL/50)
+		defer cancel()
+		_, _, err := other.Enter(ctx, distributed.Request{Key: "k", Instance: "b", TTL: simTTL})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, b.after("dropped", other.client.Idle), simTTL/10)
+		require.NoError(t, l.Release(b.Context()))
 	})
 }
 
