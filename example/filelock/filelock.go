@@ -7,7 +7,8 @@
 // in the document, and what becomes of a request, is package register's affair.
 //
 // Limits: one machine (flock) and a local file system, and no fences. The lock files stay when their keys are not used any more. While a
-// process is stopped in the middle of a change, calls for that key fail with ErrUnavailable.
+// process is stopped in the middle of a change, calls for that key fail with ErrUnavailable. A clock of the machine that is set forward by
+// 2 T makes held locks free. Remove the directory when the machine has crashed: files may be torn, and are left alone then.
 package filelock
 
 import (
@@ -60,7 +61,7 @@ func (s store) Get(_ context.Context, key string) (register.Document, error) {
 	}
 	switch {
 	case err != nil:
-		return register.Document{}, distributed.Unavailable("filelock", err)
+		return register.Document{}, failed(err)
 	case time.Now().UnixNano() >= until:
 		return register.Document{}, nil
 	}
@@ -71,12 +72,11 @@ func (s store) Get(_ context.Context, key string) (register.Document, error) {
 func (s store) GetMany(ctx context.Context, keys []string) (docs map[string]register.Document, err error) {
 	docs = map[string]register.Document{}
 	for _, key := range keys {
-		d, failed := s.Get(ctx, key)
-		if failed != nil {
-			err = failed
-			continue
+		if d, why := s.Get(ctx, key); why != nil {
+			err = why
+		} else {
+			docs[key] = d
 		}
-		docs[key] = d
 	}
 	return docs, err
 }
@@ -100,7 +100,8 @@ func (s store) Delete(ctx context.Context, key string, from uint64) error {
 const (
 	// lockWait bounds how long a change waits for its file.
 	lockWait = time.Second
-	lockPoll = time.Millisecond / 4
+	// lockPoll is the first pause between two tries, and mostPoll the longest: a crowd leaves the processor to who has the file.
+	lockPoll, mostPoll = time.Millisecond / 4, 8 * time.Millisecond
 )
 
 // change changes a key's file under its lock, if it has the version from. It polls, because a blocked flock would not end.
@@ -108,28 +109,40 @@ func (s store) change(ctx context.Context, key string, from uint64, do func(file
 	file := s.file(key)
 	f, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return distributed.Unavailable("filelock", err)
+		return failed(err)
 	}
 	defer func() { _ = f.Close() }() // which unlocks it, as does the end of the process
-	for start := time.Now(); ; time.Sleep(lockPoll) {
+	for start, wait := time.Now(), lockPoll; ; wait = min(2*wait, mostPoll) {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		busy := errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR)
+		if ctx.Err() != nil {
+			return register.ErrConflict // nobody waits for it: leave the file to others
+		}
 		if !busy || time.Since(start) > lockWait {
 			break
 		}
-	}
-	if err == nil {
-		d, failed := s.Get(ctx, key)
-		switch {
-		case failed != nil:
-			return failed
-		case d.Version != from:
-			return register.ErrConflict
-		}
-		err = do(file)
+		time.Sleep(wait/2 + rand.N(wait))
 	}
 	if err != nil {
-		return distributed.Unavailable("filelock", err)
+		return distributed.Unavailable("filelock", err) // busy: try again
+	}
+	switch d, err := s.Get(ctx, key); {
+	case err != nil:
+		return err
+	case d.Version != from:
+		return register.ErrConflict
+	}
+	if err := do(file); err != nil {
+		return failed(err)
 	}
 	return nil
+}
+
+// failed says that nothing was changed: a rename, or a removal, is the last step. So nobody need try again, as after a request whose
+// reply was lost.
+func failed(err error) error {
+	if errors.Is(err, fs.ErrNotExist) { // the directory
+		return distributed.Unavailable("filelock", err, distributed.ErrUnreached)
+	}
+	return distributed.Unavailable("filelock", err, distributed.ErrRefused)
 }

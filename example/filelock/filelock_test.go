@@ -101,6 +101,33 @@ func byChance(c locktest.Case) string {
 	return ""
 }
 
+// What cannot be read or written is an error at once, since it is certain that nothing was changed. A file of something else stays.
+func TestFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(s store, file string) error
+		is     error
+	}{
+		"a file of something else": {func(_ store, file string) error { return os.WriteFile(file, []byte("hello"), 0o600) }, distributed.ErrRefused},
+		"an empty file":            {func(_ store, file string) error { return os.WriteFile(file, nil, 0o600) }, distributed.ErrRefused},
+		"no file can be written":   {func(_ store, file string) error { return os.Mkdir(file+".new", 0o700) }, distributed.ErrRefused},
+		"the directory is gone":    {func(s store, _ string) error { return os.Remove(s.dir) }, distributed.ErrUnreached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := store{t.TempDir()}
+			b, err := New(s.dir)
+			require.NoError(t, err)
+			require.NoError(t, c.breaks(s, s.file("k")))
+			before, _ := os.ReadFile(s.file("k"))
+			_, _, err = b.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: time.Minute})
+			require.ErrorIs(t, err, distributed.ErrUnavailable)
+			require.ErrorIs(t, err, c.is)
+			after, _ := os.ReadFile(s.file("k"))
+			require.Equal(t, before, after)
+			require.NoError(t, b.Close())
+		})
+	}
+}
+
 // Processes exclude each other: each adds 1 to a number in a file, again and again.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
