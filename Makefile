@@ -148,7 +148,7 @@ tools: gotestsum browser ## test the tools: links and pages of the documentation
 
 .PHONY: site
 site: ## build the documentation as pages that need no server: site/index.html
-	@GOWORK=off $(GO) -C tools run ./site -out ../site
+	@tools/site/build site
 
 .PHONY: release
 release: ## try a release as an importer would get it, without tagging anything; VERSION=v0.1.0, RELEASE=-help

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func TestPagesInABrowser(t *testing.T) {
 		assert.Empty(t, s.Errors, at...)
 		assert.Empty(t, s.Broken, at...)
 		assert.Empty(t, s.Faint, at...)
-		if s.Page == target(calculator) {
+		if s.Page == "docs/calculator.html" {
 			assert.Equal(t, 7, s.Rows, at...)
 		}
 		if s.Page == "index.html" {

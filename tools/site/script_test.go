@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"encoding/json"
@@ -29,7 +29,7 @@ func function[F any](t *testing.T, name string, scripts ...string) (f F) {
 
 func asset(t *testing.T, name string) string {
 	t.Helper()
-	text, err := assets.ReadFile("assets/" + name)
+	text, err := os.ReadFile("assets/" + name)
 	require.NoError(t, err)
 	return string(text)
 }

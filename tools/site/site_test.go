@@ -1,8 +1,11 @@
-package main
+package site
 
 import (
+	"fmt"
 	"html"
+	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -14,23 +17,61 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// built is the site of this repository, built once.
+const (
+	module     = "github.com/wllock/wllock"
+	repository = "https://" + module
+)
+
+// built is the site of this repository.
 func built(t *testing.T) (out string, files map[string]string) {
 	t.Helper()
 	out = t.TempDir()
-	_, err := Build("../..", out)
-	require.NoError(t, err, "every relative link and anchor in README.md and docs/ leads somewhere")
-	files = map[string]string{}
-	require.NoError(t, filepath.WalkDir(out, func(name string, d os.DirEntry, err error) error {
+	said, err := build(t, out, "../..")
+	require.NoError(t, err, "every relative link and anchor in README.md and docs/ leads somewhere:\n%s", said)
+	return out, read(t, out)
+}
+
+// build runs the script, which prints what is wrong.
+func build(t *testing.T, out, top string) (string, error) {
+	t.Helper()
+	said, err := exec.CommandContext(t.Context(), "./build", out, top).CombinedOutput()
+	return string(said), err
+}
+
+// read returns the files below a directory, by their names.
+func read(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(name)
-		rel, _ := filepath.Rel(out, name)
+		rel, _ := filepath.Rel(dir, name)
 		files[filepath.ToSlash(rel)] = string(text)
 		return err
 	}))
-	return out, files
+	return files
+}
+
+// other is the top of a repository with few pages.
+func other(t *testing.T, files map[string]string) string {
+	t.Helper()
+	top := t.TempDir()
+	for _, dir := range []string{"assets", "layouts"} {
+		require.NoError(t, os.CopyFS(filepath.Join(top, "tools/site", dir), os.DirFS(dir)))
+	}
+	config, err := os.ReadFile("hugo.toml")
+	require.NoError(t, err)
+	files = maps.Clone(files)
+	files["tools/site/hugo.toml"] = string(config)
+	files["docs/modules.md"] = "# Modules"
+	files["docs/tuning.md"] = "# Tuning"
+	for name, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Join(top, filepath.Dir(name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
+	}
+	return top
 }
 
 var (
@@ -134,39 +175,53 @@ func counted(all []string) map[string]int {
 }
 
 func TestBrokenLinksAreFound(t *testing.T) {
-	top := t.TempDir()
-	for name, text := range map[string]string{
-		"README.md":     "# Shop\n[ok](docs/a.md#two-words) [docs/a.md](docs/a.md) [](docs/a.md) [code](main.go) [away](https://example.com/x) ![here](p.svg)",
-		"docs/a.md":     "# A & B\n## Two words\n[`README.md`](../README.md#shop) [gone](../gone.go) ![gone](gone.png)",
-		"docs/extra.md": "# Extra\n[none](a.md#three-words) [self](#extra) [out](../../etc/passwd)",
-		"main.go":       "package main", "p.svg": "<svg/>",
-	} {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
-	}
-	out := filepath.Join(top, "site")
-	pages, err := Build(top, out)
-	require.Equal(t, 4, pages, "with the calculator; extra.md is in no group and yet there")
-	require.Len(t, strings.Split(err.Error(), "\n"), 4, "%v", err)
+	said, err := build(t, t.TempDir(), other(t, map[string]string{
+		"README.md": "# Shop\n[gone](#gone)",
+		"docs/a.md": "# A\n## Two words\n[gone](../gone.go) ![gone](gone.png)",
+		"docs/b.md": "# B\n[none](a.md#three-words) [self](#b) [out](../../etc/passwd)",
+	}))
+	require.Error(t, err)
+	require.Contains(t, said, "logged 5 error(s)")
 	for _, mistake := range []string{
-		"docs/a.md: ../gone.go: no such file", "docs/a.md: gone.png: no such file",
-		"docs/extra.md: a.md#three-words: docs/a.md has no heading of that name", "docs/extra.md: ../../etc/passwd: no such file",
+		"README.md: #gone: README.md has no heading of that name", "docs/a.md: ../gone.go: no such file", "docs/a.md: gone.png: no such file",
+		"docs/b.md: a.md#three-words: docs/a.md has no heading of that name", "docs/b.md: ../../etc/passwd: no such file",
 	} {
-		require.ErrorContains(t, err, mistake)
+		require.Contains(t, said, "ERROR "+mistake+"\n")
 	}
-	index, err := os.ReadFile(filepath.Join(out, "index.html"))
-	require.NoError(t, err)
-	for _, want := range []string{`href="docs/a.html#two-words"`, `href="` + repository + `/blob/main/main.go"`, `src="p.svg"`, `>Extra</a>`} {
-		require.Contains(t, string(index), want)
+}
+
+func TestLinksAreThoseOfTheSite(t *testing.T) {
+	out := t.TempDir()
+	said, err := build(t, out, other(t, map[string]string{
+		"README.md": "# Shop\n[ok](docs/a.md#two-words) [docs/a.md](docs/a.md) [](docs/a.md) " +
+			"[code](main.go#L1) [away](https://example.com/x) ![here](p.svg)",
+		"docs/a.md": "# A & B\n## Two words\n[`README.md`](../README.md#shop) " +
+			"![in words](https://example.com/x.svg) ![here](p.svg) [folder](../docs)",
+		"main.go": "package main", "docs/p.svg": "<svg/>", "p.svg": "<svg/>",
+	}))
+	require.NoError(t, err, said)
+	files := read(t, out)
+	for _, want := range []string{
+		`<a href="./docs/a.html#two-words">ok</a>`, `<a href="` + repository + `/blob/main/main.go#L1">code</a>`,
+		`<a href="./docs/a.html">A &amp; B</a> <a href="./docs/a.html">A &amp; B</a>`, // for a file's name, and for no text
+		`<a href="https://example.com/x">away</a>`, `>A &amp; B</a></li>`,             // one that no list names is there
+		`<a rel="next" href="./docs/modules.html">Modules →</a>`,
+	} {
+		require.Contains(t, files["index.html"], want)
 	}
-	require.Equal(t, 2, strings.Count(string(index), `<a href="docs/a.html">A &amp; B</a> `), "the title for a file's name, and for no text")
-	found, err := os.ReadFile(filepath.Join(out, "assets/search-index.js"))
-	require.NoError(t, err)
-	require.Contains(t, string(found), `"ok A \u0026 B A \u0026 B code away here"`)
+	for _, want := range []string{
+		`<a href="../index.html#shop">Shop</a> in words <img src="../docs/p.svg" alt="here">`, repository + `/tree/main/docs"`,
+	} {
+		require.Contains(t, files["docs/a.html"], want)
+	}
+	require.Contains(t, files["docs/modules.html"], `<a rel="prev" href="../index.html">← Shop</a>`)
+	require.Contains(t, files, "docs/p.svg")
+	require.Contains(t, files["assets/search-index.js"], `"ok A \u0026 B A \u0026 B code away"`)
 }
 
 func TestLongPagesHaveContents(t *testing.T) {
-	for text, want := range map[string]int{
+	pages, want := map[string]string{"README.md": "# Shop"}, map[string]int{}
+	for text, n := range map[string]int{
 		"# A\n## B\n## C\n### D\n## E\n## F":           0,
 		"# A\n## B\n## C\n### D\n## E\n## F\n## G":     6,
 		"# A\n## B\n" + strings.Repeat("word ", 998):   0,
@@ -174,24 +229,27 @@ func TestLongPagesHaveContents(t *testing.T) {
 		"# A\n" + strings.Repeat("word ", 2000):        0,
 		"# A\n#### B\n" + strings.Repeat("word ", 999): 0,
 	} {
-		require.Len(t, parse("x.md", []byte(text)).contents(), want, "%.60s", text)
+		name := fmt.Sprint("docs/", len(want))
+		pages[name+".md"], want[name+".html"] = text, n
 	}
-	_, files := built(t)
-	require.Contains(t, files["docs/recipes.html"], `<details class="contents" id="ui-contents">`)
-	require.NotContains(t, files["docs/glossary.html"], `id="ui-contents"`)
+	out := t.TempDir()
+	said, err := build(t, out, other(t, pages))
+	require.NoError(t, err, said)
+	files := read(t, out)
+	for name, n := range want {
+		require.Equal(t, n, strings.Count(files[name], `<li class="l`), "%.60s", pages[strings.TrimSuffix(name, "html")+"md"])
+	}
 }
 
 func TestAnchorsAreThoseOfTheHost(t *testing.T) {
-	for heading, want := range map[string]string{
-		"What is promised":             "what-is-promised",
-		"`Do`, `Guard` & [more](x.md)": "do-guard--more",
-		"Coming from wllock (Java)":    "coming-from-wllock-java",
-		"snake_case – Größe 2":         "snake_case--größe-2",
-	} {
-		require.Equal(t, want, anchorOf(heading))
+	out := t.TempDir()
+	said, err := build(t, out, other(t, map[string]string{"README.md": "# Twice\n## Twice\n## `a.b`: c?\n## What is promised\n" +
+		"## `Do`, `Guard` & more\n## Coming from wllock (Java)\n## snake_case – Größe 2\n"}))
+	require.NoError(t, err, said)
+	var found []string
+	for _, m := range regexp.MustCompile(`<h\d id="([^"]*)"`).FindAllStringSubmatch(read(t, out)["index.html"], -1) {
+		found = append(found, html.UnescapeString(m[1]))
 	}
-	p := parse("x.md", []byte("# Twice\n## Twice\n## `a.b`: c?\n"))
-	require.True(t, p.hasAnchor("twice-1"))
-	require.True(t, p.hasAnchor("ab-c"))
-	require.False(t, p.hasAnchor("twice-2"))
+	require.Equal(t, []string{"twice", "twice-1", "ab-c", "what-is-promised", "do-guard--more",
+		"coming-from-wllock-java", "snake_case--größe-2"}, found)
 }
