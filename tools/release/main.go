@@ -18,7 +18,6 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "`version` to release, as v0.1.0")
 	flag.BoolVar(&r.tag, "tag", false, "after a successful trial, put the commit and its tags into this repository; nothing is pushed")
 	flag.BoolVar(&r.draft, "draft", false, "try it although the changelog has no section for the version, or the working tree is not clean")
-	flag.StringVar(&r.vulndb, "vulndb", "", "`URL` of a vulnerability database; then govulncheck, which must be in PATH, looks at each importer")
 	flag.Parse()
 	if err := r.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)

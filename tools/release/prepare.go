@@ -12,8 +12,8 @@ import (
 
 // release is one release and the place where it is tried.
 type release struct {
-	version, vulndb string
-	tag, draft      bool
+	version    string
+	tag, draft bool
 
 	top     string // of the repository
 	dir     string // of the trial

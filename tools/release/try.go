@@ -44,86 +44,25 @@ func (r *release) vet() error {
 	return nil
 }
 
-// importAll imports every package of every module into a new program, and builds it.
+// importAll builds every package of every module in a new module, which gets it by its version.
 func (r *release) importAll() error {
-	fmt.Printf("\n%-55s %8s %8s %8s\n", "an importer of", "packages", "go.mod", "graph")
 	for _, m := range r.modules {
-		if m.Released() {
-			if err := r.importModule(m); err != nil {
+		if !m.Released() {
+			continue
+		}
+		at := filepath.Join(r.dir, "importer", m.Dir, "program") // no importer lies inside another
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+		all := m.Path + "/..."
+		for _, args := range [][]string{{"mod", "init", "example.com/importer"}, {"get", all + "@" + r.version}, {"build", "-o", os.DevNull, all}} {
+			if _, err := output(at, r.env("fresh"), "go", args...); err != nil {
 				return fmt.Errorf("importing %s: %w", m.Path, err)
 			}
 		}
 	}
+	fmt.Println("each module can be imported")
 	return nil
-}
-
-func (r *release) importModule(m repo.Module) error {
-	packages, err := r.packages(m)
-	if err != nil || len(packages) == 0 {
-		return err
-	}
-	at := filepath.Join(r.dir, "importer", m.Dir, "program") // no importer lies inside another
-	if err := os.MkdirAll(at, 0o755); err != nil {
-		return err
-	}
-	program := "package main\n\nimport (\n\t_ \"" + strings.Join(packages, "\"\n\t_ \"") + "\"\n)\n\nfunc main() {}\n"
-	if err := os.WriteFile(filepath.Join(at, "main.go"), []byte(program), 0o644); err != nil {
-		return err
-	}
-	env := r.env("fresh")
-	get := []string{"get"}
-	for _, path := range packages {
-		get = append(get, path+"@"+r.version)
-	}
-	for _, args := range [][]string{{"mod", "init", "example.com/importer"}, get, {"build", "-o", "importer", "."}} {
-		if _, err := output(at, env, "go", args...); err != nil {
-			return err
-		}
-	}
-	if err := r.report(m, at, len(packages)); err != nil || r.vulndb == "" {
-		return err
-	}
-	found, err := output(at, env, "govulncheck", "-db", r.vulndb, ".")
-	fmt.Println("  " + strings.Join(strings.Split(strings.TrimSpace(found), "\n"), "\n  "))
-	return err
-}
-
-// report prints how many modules come along: as lines of the importer's go.mod, and in `go mod graph`.
-func (r *release) report(m repo.Module, at string, packages int) error {
-	f, err := repo.ReadMod(at)
-	if err != nil {
-		return err
-	}
-	graph, err := output(at, r.env("fresh"), "go", "mod", "graph")
-	if err != nil {
-		return err
-	}
-	seen := map[string]bool{}
-	for line := range strings.Lines(graph) {
-		if fields := strings.Fields(line); len(fields) == 2 {
-			path, _, _ := strings.Cut(fields[1], "@")
-			seen[path] = true
-		}
-	}
-	delete(seen, "go")
-	delete(seen, "toolchain")
-	fmt.Printf("%-55s %8d %8d %8d\n", m.Path, packages, len(f.Require), len(seen))
-	return nil
-}
-
-// packages returns what of a module can be imported.
-func (r *release) packages(m repo.Module) ([]string, error) {
-	list, err := output(filepath.Join(r.clone(), m.Dir), r.env("fresh"), "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
-	if err != nil {
-		return nil, err
-	}
-	var public []string
-	for path := range strings.FieldsSeq(list) {
-		if !strings.Contains(path+"/", "/internal/") {
-			public = append(public, path)
-		}
-	}
-	return public, nil
 }
 
 // install installs the command as a user does, and lets it say its version.
@@ -134,6 +73,6 @@ func (r *release) install() error {
 		return err
 	}
 	says, err := output(r.dir, nil, filepath.Join(r.dir, "bin", "wllock"), "--version")
-	fmt.Printf("\ngo install %s: %s", command, says)
+	fmt.Printf("go install %s: %s", command, says)
 	return err
 }

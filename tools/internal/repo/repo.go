@@ -62,7 +62,12 @@ func Modules(top string) ([]Module, error) {
 }
 
 func read(top, dir string) (Module, error) {
-	f, err := ReadMod(filepath.Join(top, dir))
+	name := filepath.Join(top, dir, "go.mod")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return Module{}, err
+	}
+	f, err := modfile.Parse(name, data, nil)
 	if err != nil {
 		return Module{}, err
 	}
@@ -73,16 +78,6 @@ func read(top, dir string) (Module, error) {
 		}
 	}
 	return m, nil
-}
-
-// ReadMod parses the go.mod of a directory.
-func ReadMod(dir string) (*modfile.File, error) {
-	name := filepath.Join(dir, "go.mod")
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	return modfile.Parse(name, data, nil)
 }
 
 // inOrder puts each module after those that it requires, and refuses a released one that requires an unreleased one.
