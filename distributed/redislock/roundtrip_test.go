@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -31,8 +32,8 @@ func TestSlowOnceIsNotSlowForEver(t *testing.T) {
 			p := redistest.NewProxy(t, s.Addr)
 			p.SetDelay(100 * time.Millisecond)
 			u := newUser(t, open(t, p.Addr))
-			err := slow(u)
-			require.ErrorIs(t, err, distributed.ErrRefused)
+			var err error // on a busy machine the first round trips take all of their time
+			require.Eventually(t, func() bool { err = slow(u); return errors.Is(err, distributed.ErrRefused) }, 10*time.Second, time.Millisecond)
 			require.ErrorContains(t, err, "too short for round trips")
 			require.ErrorContains(t, err, "use at least ")
 			p.SetDelay(0)
