@@ -30,7 +30,6 @@ type plan struct {
 	rounds     int
 	out        string
 	data       string
-	cpuProfile string
 	command    string // that makes the results again
 }
 
@@ -110,7 +109,6 @@ func parse(args []string, help io.Writer) (plan, error) {
 	quick := set.Bool("quick", false, fmt.Sprintf("one round of %v unless -duration or -rounds say otherwise", quickDuration))
 	set.StringVar(&p.out, "out", "results", "folder for the results of each group (.json, .md) and the plots")
 	set.StringVar(&p.data, "data", "", "folder for the files of servers (default in memory where there is a folder for that; group batch: the folder for temporary files)")
-	set.StringVar(&p.cpuProfile, "cpuprofile", "", "write a CPU profile of the whole run to this file")
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			usage(set, help)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"syscall"
 
@@ -49,17 +48,6 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // run measures one group after the other. A lock that did not exclude ends it only after the last.
 func (p plan) run(ctx context.Context, out io.Writer) error {
-	if p.cpuProfile != "" {
-		f, err := os.Create(p.cpuProfile)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
 	var violated []error
 	for _, g := range p.groups() {
 		part := p.of(g)
