@@ -106,16 +106,17 @@ type Options struct {
 	Locker  []wllock.Option  // for wllock alone: what the scenario is about
 }
 
-// Instance is one process's side of a lock.
-type Instance interface {
+// Instance is one process's side of a contender.
+type Instance struct {
 	// Do runs f under the lock of key. It returns an error if ctx ended before the lock was acquired.
-	Do(ctx context.Context, key string, f func(context.Context) error) error
-	Close() error
-}
-
-// Reader is an Instance that also has locks for readers.
-type Reader interface {
-	DoShared(ctx context.Context, key string, f func(context.Context) error) error
+	Do func(ctx context.Context, key string, f func(context.Context) error) error
+	// DoShared is Do under a lock for readers. nil: there is none.
+	DoShared func(ctx context.Context, key string, f func(context.Context) error) error
+	// Sell sells one product from a database, under locks of its own or ours, and returns nil when the order is in the database. The end
+	// of ctx ends the wait, never an order that has begun: the audit compares what the database has with what buyers were told. nil: it
+	// locks, and Do is there.
+	Sell  func(ctx context.Context, buyer int64) error
+	Close func() error
 }
 
 // Calls counts the top-level commands among all calls the server has counted, by names such as client|setinfo.
@@ -128,28 +129,23 @@ func (c Contender) Calls(counted map[string]int64) (n int64) {
 	return n
 }
 
-// lock is most Instances: it takes the lock of a key and returns how to release it; nil: what was taken needs no release.
-type lock struct {
-	take  func(ctx context.Context, key string) (release func() error, err error)
-	close func() error
+// lock is most Instances: take gets the lock of a key and returns how to release it; nil: what it got needs no release.
+func lock(take func(ctx context.Context, key string) (release func() error, err error), end func() error) Instance {
+	return Instance{Close: end, Do: func(ctx context.Context, key string, f func(context.Context) error) error {
+		release, err := take(ctx, key)
+		switch {
+		case err != nil:
+			return err
+		case release == nil:
+			return f(ctx)
+		}
+		return errors.Join(f(ctx), release())
+	}}
 }
-
-func (l lock) Do(ctx context.Context, key string, f func(context.Context) error) error {
-	release, err := l.take(ctx, key)
-	switch {
-	case err != nil:
-		return err
-	case release == nil:
-		return f(ctx)
-	}
-	return errors.Join(f(ctx), release())
-}
-
-func (l lock) Close() error { return l.close() }
 
 // limit is a lock that does something and locks nothing.
-func limit(do func(context.Context) error, end func() error) lock {
-	return lock{func(ctx context.Context, _ string) (func() error, error) { return nil, do(ctx) }, end}
+func limit(do func(context.Context) error, end func() error) Instance {
+	return lock(func(ctx context.Context, _ string) (func() error, error) { return nil, do(ctx) }, end)
 }
 
 func nothing() error { return nil }

@@ -44,7 +44,7 @@ func TestOnOneKeyWithOtherLibraries(t *testing.T) {
 			require.NoError(t, err)
 			locker, err := wllock.New("bench", backend, wllock.WithMaxTenure(20*time.Millisecond), wllock.WithOwnedBackend())
 			require.NoError(t, err)
-			ours := ourLock{locker: locker}
+			ours := locks(locker)
 			t.Cleanup(func() { _ = ours.Close() })
 			sides := map[string]func(context.Context, func(context.Context) error) error{
 				"ours": func(ctx context.Context, f func(context.Context) error) error {

@@ -45,22 +45,22 @@ func openRedsync(o Options, delay time.Duration) (Instance, error) {
 		pools = append(pools, goredis.NewPool(c))
 	}
 	locks := redsync.New(pools...)
-	return lock{func(ctx context.Context, key string) (func() error, error) {
+	return lock(func(ctx context.Context, key string) (func() error, error) {
 		m := locks.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(delay))
 		return func() error {
 			_, err := m.UnlockContext(cleanUp)
 			return err
 		}, m.LockContext(ctx)
-	}, end}, nil
+	}, end), nil
 }
 
 func openRedislock(o Options, pause time.Duration) (Instance, error) {
 	all, end := clients(o)
 	locks, options := redislock.New(all[0]), &redislock.Options{RetryStrategy: redislock.LinearBackoff(pause)}
-	return lock{func(ctx context.Context, key string) (func() error, error) {
+	return lock(func(ctx context.Context, key string) (func() error, error) {
 		held, err := locks.Obtain(ctx, key, ttl, options)
 		return func() error { return held.Release(cleanUp) }, err
-	}, end}, nil
+	}, end), nil
 }
 
 func openRueidislock(o Options, tryNextAfter time.Duration) (Instance, error) {
@@ -72,9 +72,9 @@ func openRueidislock(o Options, tryNextAfter time.Duration) (Instance, error) {
 		TryNextAfter:   tryNextAfter,
 	})
 	if err != nil {
-		return nil, err
+		return Instance{}, err
 	}
-	return lock{func(ctx context.Context, key string) (func() error, error) {
+	return lock(func(ctx context.Context, key string) (func() error, error) {
 		_, release, err := locks.WithContext(ctx, key)
 		return func() error {
 			release() // waits for the answer
@@ -83,7 +83,7 @@ func openRueidislock(o Options, tryNextAfter time.Duration) (Instance, error) {
 	}, func() error {
 		locks.Close()
 		return nil
-	}}, nil
+	}), nil
 }
 
 // openJava opens the algorithm of the published wllock (Java): a fair lock in the process, then SET NX in a loop without a
@@ -92,7 +92,7 @@ func openJava(o Options) (Instance, error) {
 	all, end := clients(o)
 	client := all[0]
 	var local sync.Map // key to a channel of capacity 1, which holds a value while the key is locked here; its senders queue, first come, first served
-	return lock{func(ctx context.Context, key string) (func() error, error) {
+	return lock(func(ctx context.Context, key string) (func() error, error) {
 		v, ok := local.Load(key)
 		if !ok {
 			v, _ = local.LoadOrStore(key, make(chan struct{}, 1))
@@ -117,7 +117,7 @@ func openJava(o Options) (Instance, error) {
 			defer func() { <-gate }()
 			return client.Del(cleanUp, key).Err()
 		}, nil
-	}, end}, nil
+	}, end), nil
 }
 
 func openPing(o Options) (Instance, error) {
@@ -159,10 +159,10 @@ func openZk(o Options) (conn *zk.Conn, end func() error, err error) {
 // round, so the wait is short.
 func openZkLock(o Options) (Instance, error) {
 	conn, end, err := openZk(o)
-	return lock{func(_ context.Context, key string) (func() error, error) {
+	return lock(func(_ context.Context, key string) (func() error, error) {
 		l := zk.NewLock(conn, "/zk-lock/"+key, zk.WorldACL(zk.PermAll))
 		return l.Unlock, l.Lock()
-	}, end}, err
+	}, end), err
 }
 
 func openZkExists(o Options) (Instance, error) {
@@ -180,7 +180,7 @@ func openEtcd(o Options) (*clientv3.Client, error) {
 func openEtcdMutex(o Options) (Instance, error) {
 	client, err := openEtcd(o)
 	if err != nil {
-		return nil, err
+		return Instance{}, err
 	}
 	sessions := make(chan *concurrency.Session, o.Workers) // that nobody uses: there is one for every caller
 	errs := make([]error, o.Workers)
@@ -194,7 +194,7 @@ func openEtcdMutex(o Options) (Instance, error) {
 		})
 	}
 	all.Wait()
-	l := lock{func(ctx context.Context, key string) (func() error, error) {
+	l := lock(func(ctx context.Context, key string) (func() error, error) {
 		s := <-sessions
 		m := concurrency.NewMutex(s, "/mutex/"+key)
 		if err := m.Lock(ctx); err != nil {
@@ -212,9 +212,9 @@ func openEtcdMutex(o Options) (Instance, error) {
 			errs = append(errs, s.Close())
 		}
 		return errors.Join(errors.Join(errs...), client.Close())
-	}}
+	})
 	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, l.Close())
+		return Instance{}, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
@@ -222,10 +222,10 @@ func openEtcdMutex(o Options) (Instance, error) {
 func openEtcdPut(o Options) (Instance, error) {
 	client, err := openEtcd(o)
 	if err != nil {
-		return nil, err
+		return Instance{}, err
 	}
-	return lock{func(ctx context.Context, key string) (func() error, error) {
+	return lock(func(ctx context.Context, key string) (func() error, error) {
 		_, err := client.Put(ctx, "/put/"+key, "")
 		return nil, err
-	}, client.Close}, nil
+	}, client.Close), nil
 }

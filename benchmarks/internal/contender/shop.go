@@ -10,13 +10,6 @@ import (
 	"github.com/wllock/wllock/benchmarks/internal/server"
 )
 
-// Seller is an Instance that sells one product from a database, under its locks or under ours.
-type Seller interface {
-	// Sell returns nil when the order is in the database. The end of ctx ends the wait, never an order that has begun: the
-	// audit compares what the database has with what buyers were told.
-	Sell(ctx context.Context, buyer int64) error
-}
-
 // Batched returns the name of a contender that serves up to n callers in one run.
 func Batched(n int) string { return fmt.Sprintf("batch-%d", n) }
 
@@ -76,13 +69,13 @@ func (m market) ours(name, settings string, together bool, sell func(*till, *wll
 		o.Workers = ourPool
 		t, err := m.open(o, together)
 		if err != nil {
-			return nil, err
+			return Instance{}, err
 		}
-		l, err := openOurs(Options{Addr: o.Locks, Locker: o.Locker}, overRedis)
+		l, err := openLocker(Options{Addr: o.Locks, Locker: o.Locker}, overRedis)
 		if err != nil {
-			return nil, errors.Join(err, t.Close())
+			return Instance{}, errors.Join(err, t.Close())
 		}
-		return &shop{sell(t, l.locker), func() error { return errors.Join(l.Close(), t.Close()) }}, nil
+		return Instance{Sell: sell(t, l), Close: func() error { return errors.Join(l.Close(cleanUp), t.Close()) }}, nil
 	}})
 	c.Locks, c.Setting = true, pool
 	return c
@@ -99,11 +92,11 @@ func (m market) theirs(w way) []Contender {
 			o.Workers = size
 			t, err := m.open(o, true)
 			if err != nil {
-				return nil, err
+				return Instance{}, err
 			}
-			return &shop{func(ctx context.Context, buyer int64) error {
+			return Instance{Close: t.Close, Sell: func(ctx context.Context, buyer int64) error {
 				return t.on(ctx, func(send exchange) error { return w.sell(t, send, buyer) })
-			}, t.Close}, nil
+			}}, nil
 		}})
 		c.Setting = pool
 		each = append(each, c)
@@ -113,23 +106,6 @@ func (m market) theirs(w way) []Contender {
 
 // sale sells one piece.
 type sale = func(ctx context.Context, buyer int64) error
-
-// shop is an Instance that sells.
-type shop struct {
-	sell  sale
-	close func() error
-}
-
-// Sell implements Seller.
-func (s *shop) Sell(ctx context.Context, buyer int64) error { return s.sell(ctx, buyer) }
-
-// Do implements Instance.
-func (*shop) Do(context.Context, string, func(context.Context) error) error {
-	return errors.New("a shop sells")
-}
-
-// Close implements Instance.
-func (s *shop) Close() error { return s.close() }
 
 // oneByOne sells one piece in each hold.
 func oneByOne(t *till, l *wllock.Locker) sale {
@@ -169,11 +145,13 @@ func workers() []Contender {
 	for _, n := range batchSizes {
 		settings := fmt.Sprintf("work: WrapBatch, up to %d callers in each hold, which work once", n)
 		rows = append(rows, entry{Batched(n), settings, func(o Options) (Instance, error) {
-			l, err := openOurs(o, overRedis)
+			l, err := openLocker(o, overRedis)
 			if err != nil {
-				return nil, err
+				return Instance{}, err
 			}
-			return newBatchLock(l.locker, n), nil
+			in := locks(l)
+			in.Do = inOneRun(l, n)
+			return in, nil
 		}})
 	}
 	rows = append(rows, entry{Guard, "work: Do, one caller in each hold", opener(overRedis)})
@@ -182,20 +160,13 @@ func workers() []Contender {
 	return append(at.has(Subject, ourModule, ourCommands, rows...), ideal)
 }
 
-// batchLock runs the function of the first caller of a batch for all of them.
-type batchLock struct {
-	ourLock
-	run func(ctx context.Context, f func(context.Context) error) (struct{}, error)
-}
-
-func newBatchLock(l *wllock.Locker, n int) batchLock {
+// inOneRun runs the function of the first caller of a batch for all of them. Each waits for its end, as it writes to what they will read.
+func inOneRun(l *wllock.Locker, n int) func(context.Context, string, func(context.Context) error) error {
 	type work = func(context.Context) error
-	return batchLock{ourLock{locker: l}, wllock.WrapBatch(l, "key", func(work) string { return server.Product },
-		func(ctx context.Context, batch []*wllock.Item[work, struct{}]) error { return batch[0].Arg(ctx) }, wllock.WithMaxBatch(n))}
-}
-
-// Do implements Instance. It waits for the function's end, which writes to what the caller will read.
-func (b batchLock) Do(ctx context.Context, _ string, f func(context.Context) error) error {
-	_, err := b.run(context.WithoutCancel(ctx), f)
-	return err
+	run := wllock.WrapBatch(l, "key", func(work) string { return server.Product },
+		func(ctx context.Context, batch []*wllock.Item[work, struct{}]) error { return batch[0].Arg(ctx) }, wllock.WithMaxBatch(n))
+	return func(ctx context.Context, _ string, f func(context.Context) error) error {
+		_, err := run(context.WithoutCancel(ctx), f)
+		return err
+	}
 }

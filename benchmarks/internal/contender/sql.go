@@ -24,7 +24,7 @@ func updates(open func(Options) (database, error)) entry {
 	return entry{"UPDATE", "one plain UPDATE by the primary key per call, each of another row; no lock", func(o Options) (Instance, error) {
 		db, err := open(o)
 		if err != nil {
-			return nil, err
+			return Instance{}, err
 		}
 		return limit(func(ctx context.Context) error {
 			s, err := db.acquire(ctx)
@@ -50,10 +50,10 @@ func (l sqlLock) on(open func(Options) (database, error)) func(Options) (Instanc
 	return func(o Options) (Instance, error) {
 		db, err := open(o)
 		if err != nil {
-			return nil, err
+			return Instance{}, err
 		}
 		var made sync.Map // keys with a row
-		return lock{func(ctx context.Context, key string) (func() error, error) {
+		return lock(func(ctx context.Context, key string) (func() error, error) {
 			s, err := db.acquire(ctx)
 			if err != nil {
 				return nil, err
@@ -66,7 +66,7 @@ func (l sqlLock) on(open func(Options) (database, error)) func(Options) (Instanc
 				defer s.release()
 				return s.each(cleanUp, l.about(l.release, key))
 			}, nil
-		}, db.Close}, nil
+		}, db.Close), nil
 	}
 }
 
@@ -120,7 +120,7 @@ const lockRow = "BEGIN; SELECT name FROM bench_locks WHERE name = '%s' FOR UPDAT
 // openFlock locks files beside the database.
 func openFlock(o Options) (Instance, error) {
 	dir := filepath.Dir(strings.TrimPrefix(o.Addr, "sqlite://"))
-	return lock{func(_ context.Context, key string) (func() error, error) {
+	return lock(func(_ context.Context, key string) (func() error, error) {
 		file, err := os.OpenFile(filepath.Join(dir, url.PathEscape(key)), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return nil, err
@@ -133,5 +133,5 @@ func openFlock(o Options) (Instance, error) {
 				return nil, errors.Join(err, file.Close())
 			}
 		}
-	}, nothing}, nil
+	}, nothing), nil
 }

@@ -80,20 +80,18 @@ func overMemcached(o Options) (distributed.Backend, error) {
 
 func inMemory(o Options) (distributed.Backend, error) { return o.Memory, nil }
 
-type ourLock struct {
-	locker *wllock.Locker
-	how    []wllock.CallOption // each call locks
-}
-
 // opener returns the Open of a contender that is wllock over a backend.
 func opener(open openBackend, opts ...wllock.Option) func(Options) (Instance, error) {
-	return func(o Options) (Instance, error) { return openOurs(o, open, opts...) }
+	return func(o Options) (Instance, error) {
+		l, err := openLocker(o, open, opts...)
+		return locks(l), err
+	}
 }
 
-func openOurs(o Options, open openBackend, opts ...wllock.Option) (ourLock, error) {
+func openLocker(o Options, open openBackend, opts ...wllock.Option) (*wllock.Locker, error) {
 	backend, err := open(o)
 	if err != nil {
-		return ourLock{}, err
+		return nil, err
 	}
 	all := slices.Concat(o.Locker, opts)
 	if backend != distributed.Backend(o.Memory) {
@@ -101,34 +99,31 @@ func openOurs(o Options, open openBackend, opts ...wllock.Option) (ourLock, erro
 	}
 	locker, err := wllock.New(system, backend, all...)
 	if err != nil {
-		return ourLock{}, errors.Join(err, backend.Close())
+		return nil, errors.Join(err, backend.Close())
 	}
-	return ourLock{locker: locker}, nil
+	return locker, nil
 }
 
-func (l ourLock) Do(ctx context.Context, key string, f func(context.Context) error) error {
-	return l.locker.Do(ctx, "key", key, f, l.how...)
+// locks is the Instance of a Locker, each of whose calls locks in that way.
+func locks(l *wllock.Locker, how ...wllock.CallOption) Instance {
+	do := func(how ...wllock.CallOption) func(context.Context, string, func(context.Context) error) error {
+		return func(ctx context.Context, key string, f func(context.Context) error) error {
+			return l.Do(ctx, "key", key, f, how...)
+		}
+	}
+	return Instance{Do: do(how...), DoShared: do(wllock.Shared()), Close: func() error { return l.Close(cleanUp) }}
 }
-
-// DoShared implements Reader.
-func (l ourLock) DoShared(ctx context.Context, key string, f func(context.Context) error) error {
-	return l.locker.Do(ctx, "key", key, f, wllock.Shared())
-}
-
-func (l ourLock) Close() error { return l.locker.Close(context.Background()) }
 
 // Permits is how many callers may be inside at a time, in the group about that.
 const Permits = 8
 
 func openPermits(o Options) (Instance, error) {
-	l, err := openOurs(o, overRedis)
-	l.how = []wllock.CallOption{wllock.Permits(Permits)}
-	return l, err
+	l, err := openLocker(o, overRedis)
+	return locks(l, wllock.Permits(Permits)), err
 }
 
 // subKeys stand for permits: each has one holder.
 type subKeys struct {
-	ourLock
 	shortest bool // choose the key for which fewest callers of the instance wait; otherwise any
 	mu       sync.Mutex
 	here     [Permits]int // guarded by mu: callers of the instance that hold or wait
@@ -136,19 +131,20 @@ type subKeys struct {
 
 func openSubKeys(shortest bool) func(Options) (Instance, error) {
 	return func(o Options) (Instance, error) {
-		l, err := openOurs(o, overRedis)
-		return &subKeys{ourLock: l, shortest: shortest}, err
+		l, err := openLocker(o, overRedis)
+		s, in := &subKeys{shortest: shortest}, locks(l)
+		do := in.Do
+		in.Do = func(ctx context.Context, key string, f func(context.Context) error) error {
+			i := s.choose()
+			defer func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.here[i]--
+			}()
+			return do(ctx, key+":"+strconv.Itoa(i), f)
+		}
+		return in, err
 	}
-}
-
-func (s *subKeys) Do(ctx context.Context, key string, f func(context.Context) error) error {
-	i := s.choose()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.here[i]--
-	}()
-	return s.ourLock.Do(ctx, key+":"+strconv.Itoa(i), f)
 }
 
 // choose begins to look somewhere, so that keys with as many callers are chosen alike.
@@ -172,10 +168,10 @@ func openWeighted(Options) (Instance, error) {
 		w.Release(1)
 		return nil
 	}
-	return lock{func(ctx context.Context, _ string) (func() error, error) {
+	return lock(func(ctx context.Context, _ string) (func() error, error) {
 		if err := w.Acquire(ctx, 1); err != nil {
 			return nil, errors.Join(err, context.Cause(ctx))
 		}
 		return release, nil
-	}, nothing}, nil
+	}, nothing), nil
 }

@@ -14,26 +14,24 @@ import (
 	"github.com/wllock/wllock/internal/testproc"
 )
 
-// inMemory is a contender whose instances share one mutex, or none.
-type inMemory struct{ mutex sync.Locker }
-
-func (m inMemory) Do(ctx context.Context, _ string, f func(context.Context) error) error {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return f(ctx)
-}
-
-func (inMemory) Close() error { return nil }
-
 type noLock struct{}
 
 func (noLock) Lock()   {}
 func (noLock) Unlock() {}
 
+// fake is a contender whose instances share one mutex, or none.
 func fake(l sync.Locker) contender.Contender {
-	return contender.Contender{Name: "fake", Role: contender.Rival, Open: func(contender.Options) (contender.Instance, error) {
-		return inMemory{l}, nil
-	}}
+	return instances(contender.Instance{Do: func(ctx context.Context, _ string, f func(context.Context) error) error {
+		l.Lock()
+		defer l.Unlock()
+		return f(ctx)
+	}})
+}
+
+// instances are a contender that has this one again and again.
+func instances(in contender.Instance) contender.Contender {
+	in.Close = func() error { return nil }
+	return contender.Contender{Name: "fake", Role: contender.Rival, Open: func(contender.Options) (contender.Instance, error) { return in, nil }}
 }
 
 func machine(t *testing.T) Machine {

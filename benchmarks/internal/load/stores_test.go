@@ -82,36 +82,28 @@ func TestFencesThatDoNotGrowAreFound(t *testing.T) {
 }
 
 // readWrite is a lock that admits readers together, and writers as well if it is broken.
-type readWrite struct {
-	sync.RWMutex
-	broken bool
+func readWrite(broken bool) contender.Instance {
+	var l sync.RWMutex
+	return contender.Instance{Do: func(ctx context.Context, _ string, f func(context.Context) error) error {
+		if !broken {
+			l.Lock()
+			defer l.Unlock()
+		}
+		return f(ctx)
+	}, DoShared: func(ctx context.Context, _ string, f func(context.Context) error) error {
+		l.RLock()
+		defer l.RUnlock()
+		return f(ctx)
+	}}
 }
-
-func (l *readWrite) Do(ctx context.Context, _ string, f func(context.Context) error) error {
-	if !l.broken {
-		l.Lock()
-		defer l.Unlock()
-	}
-	return f(ctx)
-}
-
-func (l *readWrite) DoShared(ctx context.Context, _ string, f func(context.Context) error) error {
-	l.RLock()
-	defer l.RUnlock()
-	return f(ctx)
-}
-
-func (*readWrite) Close() error { return nil }
 
 func TestReadersAreAuditedBesideWriters(t *testing.T) {
 	m := with(t, server.Memory)
 	s := hot
 	s.Readers = 0.8
 	for _, broken := range []bool{false, true} {
-		lock := &readWrite{broken: broken}
-		c := contender.Contender{Name: "fake", Store: server.Memory, Open: func(contender.Options) (contender.Instance, error) {
-			return lock, nil
-		}}
+		c := instances(readWrite(broken))
+		c.Store = server.Memory
 		r, err := m.Run(t.Context(), c, s, Loopback, 50*time.Millisecond)
 		require.NoError(t, err)
 		assert.Positive(t, r.Ops)

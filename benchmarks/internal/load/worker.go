@@ -62,8 +62,6 @@ func (w *worker) run(ctx context.Context) {
 	if w.Permits > 0 {
 		inside = shared
 	}
-	reader, canRead := w.instance.(contender.Reader)
-	seller, _ := w.instance.(contender.Seller)
 	for w.phase.Load() != stopping {
 		k := w.choose()
 		w.now = &w.cells[k]
@@ -71,9 +69,9 @@ func (w *worker) run(ctx context.Context) {
 		var err error
 		switch {
 		case w.Sale:
-			err = seller.Sell(ctx, int64(w.id))
-		case canRead && w.Readers > 0 && rand.Float64() < w.Readers:
-			err = reader.DoShared(ctx, w.keys[k], shared)
+			err = w.instance.Sell(ctx, int64(w.id))
+		case w.instance.DoShared != nil && w.Readers > 0 && rand.Float64() < w.Readers:
+			err = w.instance.DoShared(ctx, w.keys[k], shared)
 		default:
 			err = w.instance.Do(ctx, w.keys[k], inside)
 		}
