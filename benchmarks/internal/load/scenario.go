@@ -100,14 +100,14 @@ var (
 // Scenarios returns all, in the order of the results.
 func Scenarios() []Scenario {
 	return slices.Concat(overRedis(),
-		onOneKey("redlock", "Redlock, five servers", contender.OverRedlock),
-		slices.Delete(onOneKey("zookeeper", "ZooKeeper", contender.OverZooKeeper), 1, 2),
+		onOneKey("redlock", "Redlock, five servers", contender.OverRedlock, false),
+		slices.Delete(onOneKey("zookeeper", "ZooKeeper", contender.OverZooKeeper, false), 1, 2),
 		[]Scenario{{Name: "zookeeper-readers", Title: "ZooKeeper: one hot key, 8 x 16, 8 readers for 2 writers", Group: contender.OverZooKeeper,
 			Instances: 8, Workers: 16, Links: local, Readers: 0.8}},
-		audited(onOneKey("mysql", "MariaDB", contender.OverMySQL)),
-		audited(onOneKey("postgres", "PostgreSQL", contender.OverPostgres)),
-		audited(onOneKey("sqlite", "SQLite", contender.OverSQLite)),
-		audited(onOneKey("etcd", "etcd", contender.OverEtcd)),
+		onOneKey("mysql", "MariaDB", contender.OverMySQL, true),
+		onOneKey("postgres", "PostgreSQL", contender.OverPostgres, true),
+		onOneKey("sqlite", "SQLite", contender.OverSQLite, true),
+		onOneKey("etcd", "etcd", contender.OverEtcd, true),
 		[]Scenario{{Name: "backends-8x16", Title: "Each backend: one hot key, 8 instances of 16 goroutines", Group: contender.OverEach,
 			Instances: 8, Workers: 16, Links: local, Fences: true}},
 		sales(), permits())
@@ -138,21 +138,16 @@ func overRedis() []Scenario {
 	}
 }
 
-// onOneKey are loads by one caller, by one instance and by several.
-func onOneKey(name, title string, g contender.Group) []Scenario {
+// onOneKey are loads by one caller, by one instance and by several, which check fences or do not.
+func onOneKey(name, title string, g contender.Group, fences bool) []Scenario {
+	of := func(load, what string, instances, workers int) Scenario {
+		return Scenario{Name: name + load, Title: title + what, Group: g, Instances: instances, Workers: workers, Links: local, Fences: fences}
+	}
 	return []Scenario{
-		{Name: name + "-1x1", Title: title + ": one caller, one key", Group: g, Instances: 1, Workers: 1, Links: local},
-		{Name: name + "-1x64", Title: title + ": one hot key, 1 instance of 64 goroutines", Group: g, Instances: 1, Workers: 64, Links: local},
-		{Name: name + "-8x16", Title: title + ": one hot key, 8 instances of 16 goroutines", Group: g, Instances: 8, Workers: 16, Links: local},
+		of("-1x1", ": one caller, one key", 1, 1),
+		of("-1x64", ": one hot key, 1 instance of 64 goroutines", 1, 64),
+		of("-8x16", ": one hot key, 8 instances of 16 goroutines", 8, 16),
 	}
-}
-
-// audited checks fences as well.
-func audited(all []Scenario) []Scenario {
-	for i := range all {
-		all[i].Fences = true
-	}
-	return all
 }
 
 const (
