@@ -11,8 +11,8 @@ const about = {
   "batches": "One transaction sells to all that wait.",
 };
 
-function make(tag, attributes = {}, ...children) {
-  const e = document.createElement(tag);
+// fill gives an element its attributes, of which false is none, and its children, of which a string is text.
+function fill(e, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== false) e.setAttribute(name, value === true ? "" : value);
   }
@@ -20,12 +20,8 @@ function make(tag, attributes = {}, ...children) {
   return e;
 }
 
-function draw(tag, attributes, text) {
-  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, value);
-  if (text !== undefined) e.textContent = text;
-  return e;
-}
+const make = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+const draw = (tag, attributes, ...children) => fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
 const whole = (n) => Math.round(n).toLocaleString("en");
 const wait = (ms) => (ms >= 1000 ? (ms / 1000).toFixed(1) + " s" : ms.toFixed(ms < 10 ? 1 : 0) + " ms");
@@ -42,20 +38,17 @@ async function ask(path, fields = {}) {
 
 // The status line is read out, so it changes only when there is something to say. The clock beside it is not.
 let usual = "Connecting ...";
-let saying = 0; // the timer that brings back the usual text; 0: it is there
+let saying = ""; // instead of the usual, for a while
+let silence = 0; // the timer that ends it
 function say(text) {
-  setStatus(text);
-  clearTimeout(saying);
-  saying = setTimeout(sayUsual, 4000);
+  clearTimeout(silence);
+  silence = setTimeout(say, 4000, "");
+  saying = text;
+  showStatus();
 }
 
-function sayUsual() {
-  clearTimeout(saying);
-  saying = 0;
-  setStatus(usual);
-}
-
-function setStatus(text) {
+function showStatus() {
+  const text = saying || usual;
   if ($("status").textContent !== text) $("status").textContent = text;
 }
 
@@ -82,10 +75,17 @@ function redraw(parent, children) {
   if (parent.innerHTML === next.innerHTML) return;
   const focused = document.activeElement && parent.contains(document.activeElement) && document.activeElement.dataset.ask;
   parent.replaceChildren(...next.childNodes);
-  if (focused) {
-    const place = focused.replace(/\/\w+$/, "/");
-    parent.querySelector(`[data-ask^="${CSS.escape(place).replaceAll("\\/", "/")}"]`)?.focus();
-  }
+  if (focused) parent.querySelector(`[data-ask^="${focused.replace(/\w+$/, "")}"]`)?.focus();
+}
+
+// bar is a line of parts, of each its attributes and how much of the total it is.
+function bar(total, parts) {
+  let from = 0;
+  return draw("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" }, ...parts.map(([attributes, n]) => {
+    const part = draw("rect", { ...attributes, x: from, y: 0, height: 1, width: 100 * n / total });
+    from += 100 * n / total;
+    return part;
+  }));
 }
 
 function card(r, i, sale) {
@@ -103,23 +103,15 @@ function card(r, i, sale) {
     ["oversold", r.oversold, "bought in vain"],
   ].filter(([name, n]) => n > 0 || name !== "oversold");
   const seen = Math.max(1, fates.reduce((sum, [, n]) => sum + n, r.inside)); // those inside are the empty rest of the bar
-  const answers = draw("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
-  let from = 0;
-  fates.forEach(([, n], k) => {
-    answers.append(draw("rect", { class: "fate" + k, x: from, y: 0, height: 1, width: 100 * n / seen }));
-    from += 100 * n / seen;
-  });
-  const bar = draw("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
   const most = Math.max(sale.stock, r.sold);
-  bar.append(draw("rect", { x: 0, y: 0, height: 1, width: 100 * Math.min(r.sold, sale.stock) / most, fill: "var(--hue)" }));
-  if (r.oversold > 0) bar.append(draw("rect", { x: 100 * sale.stock / most, y: 0, height: 1, width: 100 * r.oversold / most, fill: "var(--over)" }));
+  const within = Math.min(r.sold, sale.stock);
   return make("section", { class: "round hue" + i, "aria-label": r.round },
     make("h2", {}, r.round, badge),
     make("p", { class: "about" }, about[r.round] || ""),
     make("p", { class: "sold" }, whole(r.sold), make("small", {}, " sold of " + whole(sale.stock))),
-    bar,
+    bar(most, [[{ fill: "var(--hue)" }, within], [{ fill: "var(--over)" }, r.sold - within]]),
     make("h3", {}, "What buyers saw"),
-    answers,
+    bar(seen, fates.map(([, n], k) => [{ class: "fate" + k }, n])),
     make("ul", { class: "fates" }, ...fates.map(([name, n, text], k) => make("li", k > 2 && n > 0 ? { class: "alarm" } : {},
       make("i", { class: "fate" + k }), make("b", { "data-is": name }, whole(n)), " ", text,
       name === "turned away" && n > 0 ? make("small", { "data-is": "told" }, `(99 of 100 within ${wait(r.p99_told_ms)})`) : ""))),
@@ -153,7 +145,7 @@ function showSale(state) {
   $("clock").textContent = sale ? sale.elapsed.toFixed(1) + " s" : "";
   if (!sale) usual = state.service.name ? "Ready: start a sale." : "Starting ...";
   else usual = `Sale ${sale.number} ${sale.running ? "goes on" : "has ended"}.`;
-  if (!saying) setStatus(usual);
+  showStatus();
 }
 
 const frame = { left: 82, right: 570, top: 10, bottom: 234 };
@@ -211,7 +203,7 @@ function show(state) {
 
 document.forms.start.addEventListener("submit", (e) => {
   e.preventDefault();
-  sayUsual();
+  say("");
   ask("sale", Object.fromEntries(new FormData(e.target)));
 });
 $("end").addEventListener("click", () => ask("sale/end"));
