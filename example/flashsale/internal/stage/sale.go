@@ -26,8 +26,7 @@ type stageSale struct {
 	Outages [][2]float64 `json:"outages"` // of the lock service: from, to, in s; to 0: it goes on
 	Verdict string       `json:"verdict"`
 
-	buyers  int    // over all shops
-	system  string // the first part of every lock name
+	task    sale.Task // what every shop is told, but for its own part
 	began   time.Time
 	tracks  []*track // a round each
 	noticed bool     // a shop knows of the outage that goes on
@@ -57,7 +56,7 @@ const (
 func (sc *scene) selling() bool { return sc.Sale != nil && sc.Sale.Running }
 
 func (sc *scene) startSale(form url.Values) (err error) {
-	s := &stageSale{Number: 1, system: sale.NewSystem()}
+	s, buyers := &stageSale{Number: 1}, 0
 	if sc.Sale != nil {
 		s.Number += sc.Sale.Number
 	}
@@ -65,7 +64,7 @@ func (sc *scene) startSale(form url.Values) (err error) {
 		name string
 		to   *int
 		most int
-	}{{"stock", &s.Stock, 100_000}, {"buyers", &s.buyers, 30_000}, {"seconds", &s.Seconds, 300}} {
+	}{{"stock", &s.Stock, 100_000}, {"buyers", &buyers, 30_000}, {"seconds", &s.Seconds, 300}} {
 		if *field.to, err = number(form, field.name, 1, field.most); err != nil {
 			return err
 		}
@@ -79,14 +78,18 @@ func (sc *scene) startSale(form url.Values) (err error) {
 		return errors.New("all shops are down: restart one")
 	}
 	st := sc.stage
+	set := st.settings
+	set.Backend, set.Instances, set.Buyers, set.Stock = sc.Service.url, pageShops, max(1, buyers/pageShops), s.Stock
+	set.Ramp, set.Think, set.TTL = time.Duration(s.Seconds)*time.Second, pageThinking, pageTTL
+	s.task = sale.Task{Sale: s.Number, Settings: set, System: sale.NewSystem(), Pool: 1, Stride: pageShops}
 	if err := s.open(st.ctx); sc.failed(err) {
 		s.close()
 		return err
 	}
 	sc.Sale, sc.Events = s, nil
-	s.began, s.Running, s.buyers = time.Now(), true, max(1, s.buyers/pageShops)*pageShops
+	s.began, s.Running = time.Now(), true
 	sc.say("Sale %d: %d pieces. %d buyers come to %d shops within %d s, in each of the %d rounds. Threshold %d, round trip to the lock service %v and more.",
-		s.Number, s.Stock, s.buyers, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, st.settings.RTT)
+		s.Number, s.Stock, set.Buyers*pageShops, pageShops, s.Seconds, len(sale.Rounds), sc.Threshold, set.RTT)
 	if !sc.Service.Up {
 		s.serviceIs(false)
 		sc.say("The lock service is down.")
@@ -107,6 +110,7 @@ func (s *stageSale) open(ctx context.Context) error {
 			return err
 		}
 		s.tracks = append(s.tracks, &track{shop: shop, audit: sqlshop.Audit{Left: s.Stock}})
+		s.task.Stalls = append(s.task.Stalls, sale.Stall{Way: r.Title, URL: shop.URL})
 		if err := errors.Join(shop.Create(ctx), shop.Stock(ctx, r.Title, s.Stock)); err != nil {
 			return err
 		}
@@ -133,13 +137,8 @@ func (sc *scene) endSale() error {
 
 // join lets a shop take part, from now on.
 func (sc *scene) join(seat *shopSeat) {
-	s, set := sc.Sale, sc.stage.settings
-	set.Backend, set.Instances, set.Buyers, set.Stock, set.Threshold = sc.Service.url, pageShops, s.buyers/pageShops, s.Stock, sc.Threshold
-	set.Ramp, set.Think, set.TTL = time.Duration(s.Seconds)*time.Second, pageThinking, pageTTL
-	task := sale.Task{Sale: s.Number, Settings: set, System: s.system, Pool: 1, First: seat.N - 1, Stride: pageShops}
-	for i, r := range sale.Rounds {
-		task.Stalls = append(task.Stalls, sale.Stall{Way: r.Title, URL: s.tracks[i].shop.URL})
-	}
+	s, task := sc.Sale, sc.Sale.task
+	task.Threshold, task.First = sc.Threshold, seat.N-1
 	if len(s.Samples) > 0 { // the buyers that would have come before have gone elsewhere
 		task.Late = s.at()
 	}
