@@ -48,12 +48,6 @@ func compare(ctx context.Context, s Settings, stdout, stderr io.Writer) (status 
 // NewSystem is unique, so that two sales do not interfere on one lock service.
 func NewSystem() string { return "flashsale-" + rand.Text()[:8] }
 
-// trial is a way to sell with a pool of that size; of rounds, which have none to compare, it is 0.
-type trial struct {
-	Way
-	pool int
-}
-
 func title(way string, pool int) string {
 	if pool == 0 {
 		return way
@@ -61,30 +55,20 @@ func title(way string, pool int) string {
 	return fmt.Sprintf("%s, pool %d", way, pool)
 }
 
-func (c *contest) trials() (all []trial) {
-	if c.Modes == nil {
-		for _, w := range Rounds {
-			all = append(all, trial{w, 0})
-		}
-	}
-	for _, mode := range c.Modes {
-		for _, pool := range c.Pools {
-			all = append(all, trial{wayOf(mode), pool})
-		}
-	}
-	return all
-}
-
-// tryAll returns the median round of every trial. The rounds are the outer loop, so that a machine that is busy for a
-// while slows down a round of every trial and not all rounds of one.
+// tryAll returns the median round of every way with every pool; the rounds of the demonstration have no pools to compare, which is 0. The
+// rounds are the outer loop, so that a machine that is busy for a while slows down a round of every trial and not all rounds of one.
 func (c *contest) tryAll(ctx context.Context) (tried []Report, err error) {
-	trials := c.trials()
-	played := make([][]Report, len(trials))
+	ways, pools := c.Modes, c.Pools
+	if c.Modes == nil {
+		ways, pools = titles(Rounds), []int{0}
+	}
+	played := make([][]Report, len(ways)*len(pools))
 	for range max(1, c.Rounds) {
-		for i, t := range trials {
-			r, err := c.play(ctx, t)
+		for i := range played {
+			way, pool := ways[i/len(pools)], pools[i%len(pools)]
+			r, err := c.play(ctx, wayOf(way), pool)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", title(t.Title, t.pool), err)
+				return nil, fmt.Errorf("%s: %w", title(way, pool), err)
 			}
 			played[i] = append(played[i], r)
 		}
@@ -96,23 +80,23 @@ func (c *contest) tryAll(ctx context.Context) (tried []Report, err error) {
 }
 
 // play fills the stock, sells, and asks the database for the result.
-func (c *contest) play(ctx context.Context, t trial) (Report, error) {
-	err := errors.Join(c.office.Stock(ctx, t.Title, c.Stock), c.office.Stock(ctx, otherProduct, 1))
+func (c *contest) play(ctx context.Context, w Way, pool int) (Report, error) {
+	err := errors.Join(c.office.Stock(ctx, w.Title, c.Stock), c.office.Stock(ctx, otherProduct, 1))
 	if err != nil {
 		return Report{}, err
 	}
 	var before time.Duration
 	began := time.Now()
-	seen, err := c.sell(ctx, t, func() { before, _ = c.office.ServerCPU() })
+	seen, err := c.sell(ctx, w, pool, func() { before, _ = c.office.ServerCPU() })
 	if err != nil {
 		return Report{}, err
 	}
 	fmt.Fprintf(c.stderr, "%-9s %d of %d buyers answered, %d pieces sold, %.1f s\n",
-		title(t.Title, t.pool), seen.Answered(), c.Instances*c.Buyers, seen.Bought, time.Since(began).Seconds())
+		title(w.Title, pool), seen.Answered(), c.Instances*c.Buyers, seen.Bought, time.Since(began).Seconds())
 	after, known := c.office.ServerCPU()
-	a, err := c.office.Audit(ctx, t.Title)
-	r := NewReport(t.Way, c.Stock, a, seen)
-	r.Pool = t.pool
+	a, err := c.office.Audit(ctx, w.Title)
+	r := NewReport(w, c.Stock, a, seen)
+	r.Pool = pool
 	if known && r.Sold > 0 {
 		perOrder := milliseconds(after-before) / float64(r.Sold)
 		r.CPU = &perOrder
@@ -121,14 +105,14 @@ func (c *contest) play(ctx context.Context, t trial) (Report, error) {
 }
 
 // sell serves all buyers, in this process or in children. It calls ready when nobody has bought.
-func (c *contest) sell(ctx context.Context, t trial, ready func()) (Result, error) {
-	stall := Stall{Way: t.Title, URL: c.office.URL}
-	pool := max(1, t.pool) // one connection for a round: SQLite has one writer at a time, and a queue in front of it is fair
+func (c *contest) sell(ctx context.Context, w Way, pool int, ready func()) (Result, error) {
+	stall := Stall{Way: w.Title, URL: c.office.URL}
+	pool = max(1, pool) // one connection for a round: SQLite has one writer at a time, and a queue in front of it is fair
 	task := Task{Settings: c.Settings, System: NewSystem(), Stalls: []Stall{stall}, Pool: pool, Stride: c.Procs, coming: ctx}
 	if c.Procs > 1 {
 		return playTogether(ctx, task, ready)
 	}
-	one := &crew{Task: task, Stall: stall, way: t.Way}
+	one := &crew{Task: task, Stall: stall, way: w}
 	defer one.close()
 	if err := one.open(ctx); err != nil {
 		return Result{}, err
