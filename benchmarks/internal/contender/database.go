@@ -20,12 +20,21 @@ type database interface {
 
 // session is a connection.
 type session interface {
-	// each sends one statement after the other, and fails with the first that fails.
-	each(ctx context.Context, all ...query) error
+	send(ctx context.Context, q query) error
 	// together is each in one round trip, where there is a server.
 	together(ctx context.Context, all ...query) error
 	// release gives it back. One that is in a transaction of PostgreSQL is closed, which rolls back.
 	release()
+}
+
+// each sends one statement after the other, and fails with the first that fails.
+func each(ctx context.Context, s session, all ...query) error {
+	for _, q := range all {
+		if err := s.send(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // query is a statement. errNoRow: a read has found nothing, or a write has changed nothing.
@@ -108,22 +117,16 @@ func (p sqlPool) acquire(ctx context.Context) (session, error) {
 
 func (c sqlConn) release() { _ = c.Close() }
 
-func (c sqlConn) together(ctx context.Context, all ...query) error { return c.each(ctx, all...) }
+func (c sqlConn) together(ctx context.Context, all ...query) error { return each(ctx, c, all...) }
 
-func (c sqlConn) each(ctx context.Context, all ...query) error {
-	for _, q := range all {
-		err := q.outcome(func() scanner { return c.QueryRowContext(ctx, q.text, q.args...) }, func() (int64, error) {
-			done, err := c.ExecContext(ctx, q.text, q.args...)
-			if err != nil {
-				return 0, err
-			}
-			return done.RowsAffected()
-		})
+func (c sqlConn) send(ctx context.Context, q query) error {
+	return q.outcome(func() scanner { return c.QueryRowContext(ctx, q.text, q.args...) }, func() (int64, error) {
+		done, err := c.ExecContext(ctx, q.text, q.args...)
 		if err != nil {
-			return err
+			return 0, err
 		}
-	}
-	return nil
+		return done.RowsAffected()
+	})
 }
 
 // pgPool is a database over pgx itself, which is faster than through database/sql. It prepares a statement that has arguments, once per
@@ -158,17 +161,11 @@ func (p pgPool) Close() error {
 
 func (c pgConn) release() { c.Release() }
 
-func (c pgConn) each(ctx context.Context, all ...query) error {
-	for _, q := range all {
-		err := q.outcome(func() scanner { return c.QueryRow(ctx, q.text, q.args...) }, func() (int64, error) {
-			done, err := c.Exec(ctx, q.text, q.args...)
-			return done.RowsAffected(), err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func (c pgConn) send(ctx context.Context, q query) error {
+	return q.outcome(func() scanner { return c.QueryRow(ctx, q.text, q.args...) }, func() (int64, error) {
+		done, err := c.Exec(ctx, q.text, q.args...)
+		return done.RowsAffected(), err
+	})
 }
 
 func (c pgConn) together(ctx context.Context, all ...query) error {

@@ -32,7 +32,7 @@ func updates(open func(Options) (database, error)) entry {
 				return err
 			}
 			defer s.release()
-			return s.each(ctx, query{text: fmt.Sprintf("UPDATE bench_rows SET n = n + 1 WHERE id = %d", updated.Add(1)%server.Rows)})
+			return s.send(ctx, query{text: fmt.Sprintf("UPDATE bench_rows SET n = n + 1 WHERE id = %d", updated.Add(1)%server.Rows)})
 		}, db.Close), nil
 	}}
 }
@@ -64,7 +64,7 @@ func (l sqlLock) on(open func(Options) (database, error)) func(Options) (Instanc
 			}
 			return func() error {
 				defer s.release()
-				return s.each(cleanUp, l.about(l.release, key))
+				return s.send(cleanUp, l.about(l.release, key))
 			}, nil
 		}, db.Close), nil
 	}
@@ -72,18 +72,18 @@ func (l sqlLock) on(open func(Options) (database, error)) func(Options) (Instanc
 
 func (l sqlLock) lock(ctx context.Context, s session, key string, made *sync.Map) error {
 	if _, has := made.Load(key); l.row != "" && !has {
-		if err := s.each(ctx, l.about(l.row, key)); err != nil {
+		if err := s.send(ctx, l.about(l.row, key)); err != nil {
 			return err
 		}
 		made.Store(key, true)
 	}
 	take := l.about(l.take, key)
 	if !l.asks {
-		return s.each(ctx, take)
+		return s.send(ctx, take)
 	}
 	for locked := int64(0); locked == 0; {
 		take.read = &locked
-		if err := s.each(ctx, take); err != nil {
+		if err := s.send(ctx, take); err != nil {
 			return err
 		}
 	}

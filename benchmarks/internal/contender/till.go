@@ -65,13 +65,14 @@ func (t *till) on(patience context.Context, do func(exchange) error) error {
 	}
 	defer s.release()
 	ctx := context.WithoutCancel(patience)
-	send := s.each
-	if t.together {
-		send = s.together
-	}
-	err = do(func(all ...query) error { return send(ctx, all...) })
+	err = do(func(all ...query) error {
+		if t.together {
+			return s.together(ctx, all...)
+		}
+		return each(ctx, s, all...)
+	})
 	if err != nil {
-		return errors.Join(err, s.each(ctx, rollback)) // SQLite fails if there is no transaction
+		return errors.Join(err, s.send(ctx, rollback)) // SQLite fails if there is no transaction
 	}
 	return nil
 }
