@@ -171,15 +171,15 @@ func TestAnotherSystemsUserDisturbsNobody(t *testing.T) {
 	testscope.InTime(t, longest, 3*time.Second, "the longest wait: the lock was passed on by watches")
 }
 
-// TestAStolenSessionIsNoticed: what no ACL prevents. Somebody without a user ends the session of a holder; the holder learns of it, and the
-// next one has a greater fence.
+// TestAStolenSessionIsNoticed: what no ACL prevents. Somebody without a user ends a session: its leases and places are lost, the next holder
+// has a greater fence, and the next request gets another session.
 func TestAStolenSessionIsNoticed(t *testing.T) {
 	t.Parallel()
 	v := victims(t, makeRoots(t))
-	l := asker(t, v.One.(*Backend), v.Key).Lease("a")
-	p := asker(t, v.Other.(*Backend), v.Key).Place("b")
-	first, ok := l.NextFence()
-	require.True(t, ok)
+	one := asker(t, v.One, v.Key)
+	l, p := one.Lease("a"), asker(t, v.Other, v.Key).Place("b")
+	elsewhere, waits := asker(t, v.Other, "bank:acct:10").Lease("b"), asker(t, v.One, "bank:acct:10").Place("a")
+	before := fence(t, l)
 	shop, node := asShop(t), claimOf(l).path()
 	require.Eventually(t, func() bool {
 		found, stat, err := shop.Exists(node) // takes no right, and shows whose it is
@@ -190,10 +190,11 @@ func TestAStolenSessionIsNoticed(t *testing.T) {
 	}, patience, time.Millisecond)
 	next := granted(t, p)
 	lost(t, l)
-	second, ok := next.NextFence()
-	require.True(t, ok)
-	require.Greater(t, second, first)
+	require.Nil(t, granted(t, waits))
+	require.Greater(t, fence(t, next), before)
 	release(t, next)
+	release(t, elsewhere)
+	release(t, one.Lease("a"))
 }
 
 // steal connects to a session by its number, and closes it: its password is made from that. Both requests go out at once, for

@@ -43,6 +43,9 @@ type Stage interface {
 	Rank(line string) int
 }
 
+// Arranger is a Stage that brings the lines of a step into one order itself, after Rank.
+type Arranger interface{ Arrange(lines []string) }
+
 // scenePatience is how long a line is waited for.
 const scenePatience = 10 * time.Second
 
@@ -156,6 +159,9 @@ func (s *Scene) record(words []string, want int) []string {
 	slices.SortStableFunc(s.lines, func(x, y string) int { // what several processes send comes in any order
 		return cmp.Or(cmp.Compare(x[:3], y[:3]), cmp.Compare(s.stage.Rank(x), s.stage.Rank(y)))
 	})
+	if a, is := s.stage.(Arranger); is {
+		a.Arrange(s.lines)
+	}
 	if await {
 		slices.Sort(s.lines)
 	}
