@@ -70,3 +70,18 @@ func requireWatched(t *testing.T, rnd *rand.Rand, q []inLine, i int, downgraded 
 	downgraded = downgraded && rest[0].n == q[0].n
 	require.Less(t, Admitted(rest, downgraded), len(rest), "%v at %d, which watches %v, is admitted in %v", q, i, watched, rest)
 }
+
+// What each in the line watches keeps it out, and is little: so a release wakes few.
+func TestKeepsOut(t *testing.T) {
+	for line, want := range map[string][]int{
+		"xx": {0}, "xxx": {1}, "sx": {0}, "xs": {0}, "xss": {0}, "xsxs": {2}, "x2": {0}, "22x": {1},
+		"222": {0, 1}, "2222": {1, 2}, "22222": {2, 3}, "ss2": {0, 1}, "sss2": {1, 2}, "1222s": {1, 2, 3},
+	} {
+		q := lineOf(line)
+		var got []int
+		for _, r := range KeepsOut(q, len(q)-1, false) {
+			got = append(got, r.n)
+		}
+		require.Equal(t, want, got, line)
+	}
+}
