@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/etcdtest"
 )
 
@@ -47,16 +46,4 @@ func TestKeysOfOthersAreNoRequests(t *testing.T) {
 		release(t, l)
 		release(t, granted(t, next))
 	}
-}
-
-// However many TTLs are in use, a backend has no more sessions than it says, none longer than the leases that it serves.
-func TestManyTTLs(t *testing.T) {
-	t.Parallel()
-	b := open(t, "127.0.0.1:1", newPrefix()) // nobody is there
-	for ttl := 50 * time.Second; ttl >= time.Second; ttl -= time.Second {
-		s, err := b.sessions.Find(driver.Class{TTL: ttl})
-		require.NoError(t, err)
-		require.LessOrEqual(t, s.TTL, ttl)
-	}
-	require.Len(t, b.sessions.All(), driver.MaxSessions)
 }

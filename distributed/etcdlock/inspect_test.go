@@ -54,34 +54,6 @@ func TestBreakOfManyReaders(t *testing.T) {
 	release(t, l)
 }
 
-// A holder that is cut off learns of a Break by its own clock, and its late answers harm nobody.
-func TestBreakOfAHolderThatIsCutOff(t *testing.T) {
-	testscope.Long(t, "takes servers away, and brings them back")
-	t.Parallel()
-	b, other, proxy := cutOff(t)
-	l := asker(t, b, "k").Lease("a")
-	p := asker(t, other, "k").Place("b", lasting(long))
-	claimed(t, l)
-	last := fence(t, l)
-	proxy.Stall(true)
-	found, err := other.Inspect(t.Context(), "k")
-	require.NoError(t, err)
-	record, err := other.Break(t.Context(), found, "me", "a test")
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, record.Fence, last)
-	next := granted(t, p)
-	require.NotNil(t, next)
-	require.Greater(t, fence(t, next), record.Fence)
-	lost(t, l)
-	proxy.Stall(false)
-	ready(t, b)
-	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	now, err := other.Inspect(t.Context(), "k")
-	require.NoError(t, err)
-	require.Equal(t, "b", now.Holder())
-	release(t, next)
-}
-
 // A record of a Break goes by itself, and a Break that is refused leaves none.
 func TestBreakIsForgotten(t *testing.T) {
 	t.Parallel()
@@ -108,21 +80,4 @@ func TestBreakIsForgotten(t *testing.T) {
 	ttl, err := c.Lease.TimeToLive(ctx, clientv3.LeaseID(got.Kvs[0].Lease))
 	require.NoError(t, err)
 	require.InDelta(t, distributed.BrokenMemory/time.Second, ttl.GrantedTTL, 1)
-}
-
-// A holder that leaves between the look of a Break and its deletion, and a name that is used again: nothing is deleted.
-func TestBreakComparesCreateRevisions(t *testing.T) {
-	t.Parallel()
-	b := onShared(t)
-	l := asker(t, b, "k").Lease("i", lasting(long))
-	s := claimOf(l).s
-	found, err := b.holders(t.Context(), s, "k")
-	require.NoError(t, err)
-	release(t, l)
-	l = asker(t, b, "k").Lease("i", lasting(long))
-	require.Equal(t, string(found[0].Key), claimOf(l).name)
-	got, err := s.txn(t.Context(), "break", deleteAll(found, opPut(b.brokenKey("k"), "", s.lease())))
-	require.NoError(t, err)
-	require.False(t, got.Succeeded)
-	release(t, l)
 }

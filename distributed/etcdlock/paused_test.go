@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/etcdtest"
 	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -61,19 +59,4 @@ func TestAKeepaliveOfAnotherTermProvesNothing(t *testing.T) {
 	require.NoError(t, s.confirm(term))
 	require.ErrorIs(t, s.confirm(term-1), errLeft)
 	release(t, l)
-}
-
-// An operator revokes an etcd lease: its leases are lost within a keepalive, its places too, and the next requests get another.
-func TestASessionThatIsRevoked(t *testing.T) {
-	t.Parallel()
-	b := onShared(t)
-	l := asker(t, b, "k").Lease("a", lasting(long))
-	p := asker(t, b, "k").Place("b", lasting(long))
-	c := plainClient(t, etcdtest.Shared(t).Addr)
-	_, err := c.Revoke(t.Context(), clientv3.LeaseID(claimOf(l).s.lease()))
-	require.NoError(t, err)
-	lost(t, l)
-	require.Nil(t, granted(t, p))
-	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-	release(t, asker(t, b, "k").Lease("c", lasting(long)))
 }

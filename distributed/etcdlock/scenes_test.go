@@ -73,6 +73,8 @@ type process struct {
 	faults  []string // guarded by s.mu, as all below
 	held    *pb.TxnRequest
 	session int64
+	streams int // so many were opened
+	muted   int // the first so many say nothing
 }
 
 func (s *stage) Step(ctx context.Context, handle, verb string, args []string) string {
@@ -82,7 +84,11 @@ func (s *stage) Step(ctx context.Context, handle, verb string, args []string) st
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		p.faults = append(p.faults, args...)
-	case "deliver", "delete", "revoke":
+	case "mute": // the streams of today
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.muted = p.streams
+	case "deliver", "delete", "revoke", "guard":
 		return s.behind(ctx, p, verb)
 	default:
 		require.Fail(s.T, "no such step", verb)
@@ -90,7 +96,8 @@ func (s *stage) Step(ctx context.Context, handle, verb string, args []string) st
 	return ""
 }
 
-// behind is what happens behind the back of a process: what was held up is carried out, its oldest key is deleted, its session revoked.
+// behind is what happens behind the back of a process: what was held up is carried out, its oldest key is deleted, its session revoked, or its
+// guard written.
 func (s *stage) behind(ctx context.Context, p *process, verb string) string {
 	c := plainClient(s.T, s.addr)
 	switch verb {
@@ -103,6 +110,9 @@ func (s *stage) behind(ctx context.Context, p *process, verb string) string {
 		require.NoError(s.T, err)
 		i := slices.IndexFunc(got.Kvs, func(kv *pbKV) bool { return tagIn(string(kv.Key)) == parts.Tag(p.letter) })
 		_, err = c.Delete(ctx, string(got.Kvs[i].Key))
+		require.NoError(s.T, err)
+	case "guard":
+		_, err := c.Put(ctx, p.sessions.All()[0].guardKey(), "", clientv3.WithLease(clientv3.LeaseID(p.session)))
 		require.NoError(s.T, err)
 	default:
 		_, err := c.Revoke(ctx, clientv3.LeaseID(p.session))
@@ -151,6 +161,10 @@ func (p *process) unary(
 	switch fault {
 	case "", "answer", "none":
 		err = next(ctx, method, req, reply, cc, opts...)
+	case "taken": // a copy of the process has the name
+		_, err = plainClient(p.s.T, p.s.addr).Put(ctx, string(req.(*pb.TxnRequest).Compare[0].Key), valueOf("copy"))
+		require.NoError(p.s.T, err)
+		fallthrough
 	case "hold":
 		p.s.mu.Lock()
 		p.held = req.(*pb.TxnRequest)
@@ -169,7 +183,7 @@ func (p *process) unary(
 	if !quiet {
 		p.say(text + " -> " + answer)
 	}
-	if err == nil && (fault == "answer" || fault == "hold" || fault == "lose") {
+	if err == nil && (fault == "answer" || fault == "taken" || fault == "hold" || fault == "lose") {
 		err = status.Error(codes.Unavailable, "lost")
 	}
 	return err
@@ -198,6 +212,7 @@ func (p *process) say(text string) { p.s.Say(p.letter, text) }
 type watched struct {
 	grpc.ClientStream
 	p       *process
+	number  int
 	watches *sync.Map // texts, by id
 }
 
@@ -205,7 +220,10 @@ func (p *process) stream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	s, err := next(ctx, desc, cc, method, opts...)
-	return watched{s, p, new(sync.Map)}, err
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.streams++
+	return watched{s, p, p.streams, new(sync.Map)}, err
 }
 
 func (w watched) SendMsg(m any) error {
@@ -223,10 +241,20 @@ func (w watched) SendMsg(m any) error {
 
 func (w watched) RecvMsg(m any) error {
 	err := w.ClientStream.RecvMsg(m)
+	for err == nil && w.isMute(m) {
+		err = w.ClientStream.RecvMsg(m)
+	}
 	if got, is := m.(*pb.WatchResponse); err == nil && is && got.Created {
 		if text, known := w.watches.Load(got.WatchId); known {
 			w.p.say(text.(string))
 		}
 	}
 	return err
+}
+
+func (w watched) isMute(m any) bool {
+	_, is := m.(*pb.WatchResponse)
+	w.p.s.mu.Lock()
+	defer w.p.s.mu.Unlock()
+	return is && w.number <= w.p.muted
 }

@@ -29,12 +29,15 @@ func (p *process) request(m any) (text string, quiet bool) {
 		return "keepalive", !p.s.Awaits(p.letter)
 	case *pb.WatchRequest:
 		if create := req.GetCreateRequest(); create != nil {
-			puts := " and puts"
-			if len(create.Filters) > 0 {
-				puts = ""
+			name := p.name(create.Key, create.RangeEnd)
+			text = "watch " + name
+			if len(create.Filters) == 0 {
+				text += " and puts"
 			}
-			text = p.name(create.Key, create.RangeEnd)
-			return "watch " + text + puts, strings.HasPrefix(text, "warm")
+			if create.StartRevision > 0 {
+				text += " from then on"
+			}
+			return text, strings.HasPrefix(name, "warm")
 		}
 		return "unwatch", req.GetProgressRequest() != nil
 	}
