@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -26,11 +25,6 @@ func rested(t *testing.T, l distributed.Lease) {
 	require.Eventually(t, func() bool { return !claimOf(l).a.Looking() }, patience, time.Millisecond)
 }
 
-// onlyEvents has nothing but an event make the holder look.
-func onlyEvents(l distributed.Lease) {
-	claimOf(l).a.LookIn(time.Hour)
-}
-
 // The client library keeps a channel for each watch that it sets, until something happens to the node.
 func TestALockThatIsHeldForLongSetsOneWatch(t *testing.T) {
 	t.Parallel()
@@ -44,26 +38,6 @@ func TestALockThatIsHeldForLongSetsOneWatch(t *testing.T) {
 	require.Eventually(t, l.Contended, patience, time.Millisecond)
 	release(t, l)
 	release(t, granted(t, p))
-}
-
-// A writer that has left leaves the readers as they were: they hear of it at once, and not at their next look.
-func TestALeaseIsNotContendedAfterTheWaiterHasLeft(t *testing.T) {
-	t.Parallel()
-	root := newRoot()
-	b, other := open(t, zktest.Shared(t).Addr, root), open(t, zktest.Shared(t).Addr, root)
-	for name, change := range map[string]func(*distributed.Request){"reader": shared, "permit": permits(2)} {
-		l := asker(t, b, name).Lease("a", change, lasting(long))
-		for range 2 {
-			looked(t, l) // which sets the watch that tells of the waiter, once
-			p := asker(t, other, name).Place("b", lasting(long))
-			require.Eventually(t, l.Contended, patience, time.Millisecond)
-			looked(t, l)
-			onlyEvents(l)
-			require.NoError(t, p.Leave(t.Context()))
-			require.Eventually(t, func() bool { return !l.Contended() }, patience, time.Millisecond)
-		}
-		release(t, l)
-	}
 }
 
 // The right to delete is taken away: the release says so, and goes on when it is given back.
@@ -103,28 +77,6 @@ type answerWatcher struct{ answers chan error }
 func (answerWatcher) LeaseLost(distributed.Lease)                    {}
 func (answerWatcher) LeaseContended(distributed.Lease)               {}
 func (w answerWatcher) LeaseReleased(_ distributed.Lease, err error) { w.answers <- err }
-
-// A break that found a holder ends no later one, also if the sequence has begun anew with another node of the key.
-func TestABreakEndsNobodyBelowANewNodeOfTheKey(t *testing.T) {
-	t.Parallel()
-	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask, conn := asker(t, b, "k"), plainConn(t, zktest.Shared(t).Addr)
-	for name, change := range map[string]func(*distributed.Request){"a writer": func(*distributed.Request) {}, "a reader": shared} {
-		l := ask.Lease("a", change, lasting(long))
-		found, err := b.Inspect(t.Context(), "k")
-		require.NoError(t, err)
-		release(t, l)
-		require.Eventually(t, func() bool { // or the server has done it
-			err := conn.Delete(b.dirOf("k"), -1)
-			return err == nil || errors.Is(err, zk.ErrNoNode)
-		}, patience, time.Millisecond)
-		l = ask.Lease("b", change, lasting(long))
-		_, err = b.Break(t.Context(), found, "somebody", "a test")
-		require.ErrorIs(t, err, distributed.ErrNotHeld, name)
-		require.True(t, l.Healthy())
-		release(t, l)
-	}
-}
 
 // An instance may have any name: its request is never taken for a lease that was downgraded.
 func TestNoInstanceLooksDowngraded(t *testing.T) {

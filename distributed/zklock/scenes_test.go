@@ -184,8 +184,9 @@ type recorder struct {
 	p *process
 
 	// Guarded by p.s.mu.
-	open bool // the handshake was sent
-	cut  bool // before its next reply
+	open   bool // the handshake was sent
+	cut    bool // before its next reply
+	closed bool // what is written now is not sent
 }
 
 func (p *process) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -204,7 +205,10 @@ func (p *process) dial(ctx context.Context, network, addr string) (net.Conn, err
 func (r *recorder) Write(b []byte) (int, error) {
 	text, fault, muted := "connect", "", r.p.s.Muted(r.p.letter)
 	r.p.s.mu.Lock()
-	if r.open {
+	switch {
+	case r.closed:
+		text = ""
+	case r.open:
 		packet := jute{b[8:]} // behind its length and number
 		text = r.p.request(&packet, packet.num())
 	}
@@ -235,6 +239,13 @@ func (r *recorder) Write(b []byte) (int, error) {
 		r.p.s.Go()
 	}
 	return r.Conn.Write(b)
+}
+
+func (r *recorder) Close() error {
+	r.p.s.mu.Lock()
+	defer r.p.s.mu.Unlock()
+	r.closed = true
+	return r.Conn.Close()
 }
 
 func (r *recorder) Read(b []byte) (int, error) {

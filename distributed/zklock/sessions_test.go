@@ -1,10 +1,8 @@
 package zklock
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -28,28 +25,6 @@ func TestAHandshakeIsNoProof(t *testing.T) {
 	s.setUp(true)
 	require.Eventually(t, func() bool { return s.alive.Load().last.Load().Equal(sent) }, patience, time.Millisecond, "it counts as a sync")
 	require.True(t, s.Until().Before(distributed.Validity(sent, s.timeout())))
-}
-
-// Many callers of as many TTLs at a time: whoever meets a session that is being closed gets another one.
-func TestSessionsAreClosedBesideCallers(t *testing.T) {
-	t.Parallel()
-	b := open(t, zktest.Shared(t).Addr, newRoot())
-	var all sync.WaitGroup
-	for i := range 2 * driver.MaxSessions {
-		all.Go(func() {
-			for j := range 5 {
-				req := distributed.Request{Key: fmt.Sprint(i), Instance: "a", TTL: long - time.Duration(2*driver.MaxSessions*j+i)*time.Second}
-				l, _, err := b.Enter(t.Context(), req)
-				if err == nil && l != nil {
-					err = l.Release(t.Context())
-				}
-				if err != nil && !errors.Is(err, distributed.ErrUnreached) { // a new session may take long
-					t.Errorf("%v", err)
-				}
-			}
-		})
-	}
-	all.Wait()
 }
 
 // The names of all keys are more than a connection for leases takes. They come in pages, and no lease notices.

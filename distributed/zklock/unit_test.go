@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/internal/parts"
 )
 
 func TestNamesAreReversibleAndReadable(t *testing.T) {
@@ -54,47 +53,6 @@ func FuzzName(f *testing.F) {
 			t.Fatalf("%q became the bad name %q", key, name)
 		}
 	})
-}
-
-// line makes a queue of nodes, each a letter and an instance: "x1" is an exclusive request of instance 1.
-func line(nodes ...string) queue {
-	var children []string
-	for i, n := range nodes {
-		mode := distributed.Exclusive
-		if n[0] == 's' {
-			mode = distributed.Shared
-		}
-		children = append(children, head(mode, parts.Tag(n[1:]), fmt.Sprintf("%016d", i))+fmt.Sprintf("%010d", i))
-	}
-	q, _ := (&settings{sequences: mostSequences}).parse("", append(children, "not-ours", "x-1", "lock-0000000001"))
-	return q
-}
-
-func TestWhomEachWaitsFor(t *testing.T) {
-	q := line("x1", "s2", "s3", "x4", "s5", "x6")
-	require.Len(t, q, 6)
-	for i, want := range []int{-1, 0, 0, 2, 3, 4} {
-		n, ok := q.before(i, q[i].Shared)
-		require.Equal(t, want >= 0, ok, "node %d", i)
-		if ok {
-			require.Equal(t, q[want].name, n.name, "node %d", i)
-		}
-	}
-}
-
-func TestWhoIsWaitedFor(t *testing.T) {
-	waited := func(q queue, i int, shared bool) bool {
-		_, ok := q.waiter(i, shared)
-		return ok
-	}
-	assert.False(t, waited(line("x1"), 0, false))
-	assert.True(t, waited(line("x1", "s2"), 0, false))
-	assert.False(t, waited(line("x1", "x1"), 0, false), "its own instance")
-	assert.False(t, waited(line("s1", "s2"), 0, true), "a reader beside it")
-	assert.True(t, waited(line("s1", "s2", "x3"), 0, true))
-	assert.True(t, waited(line("s1", "x1", "s2"), 0, true), "a reader behind our writer")
-	assert.True(t, waited(line("s1", "s2", "x3"), 1, true))
-	assert.False(t, waited(line("x1", "s2"), 0, true), "downgraded")
 }
 
 // A sync proves that the server was connected to its leader, and that the leader knows of what was sent half a tick before.

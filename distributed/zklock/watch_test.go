@@ -7,75 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
-
-// One release wakes one waiter, of 50.
-func TestOneReleaseWakesOneWaiter(t *testing.T) {
-	t.Parallel()
-	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask := asker(t, b, "k")
-	l := ask.Lease("holder", lasting(long))
-	require.Eventually(t, func() bool { return b.watches("k") == 1 }, patience, time.Millisecond) // the holder's
-	places := make([]distributed.Place, 50)
-	for i := range places {
-		places[i] = ask.Place(fmt.Sprintf("waiter-%d", i), lasting(long))
-	}
-	require.Eventually(t, l.Contended, patience, time.Millisecond)
-	for _, p := range places {
-		before := b.counts.events.Load()
-		release(t, l)
-		l = granted(t, p)
-		require.NotNil(t, l)
-		time.Sleep(2 * time.Millisecond) // for events that must not come
-		require.LessOrEqual(t, b.counts.events.Load()-before, int64(1))
-	}
-	release(t, l)
-}
-
-// A release wakes the run of readers that waits for it, and no other.
-func TestOneReleaseWakesOneRunOfReaders(t *testing.T) {
-	t.Parallel()
-	b := open(t, zktest.Shared(t).Addr, newRoot())
-	ask := asker(t, b, "k")
-	l := ask.Lease("holder", lasting(long))
-	var run, later []distributed.Place
-	for range 10 {
-		run = append(run, ask.Place("reader", shared, lasting(long)))
-	}
-	writer := ask.Place("writer", lasting(long))
-	for range 10 {
-		later = append(later, ask.Place("reader", shared, lasting(long)))
-	}
-	require.Eventually(t, l.Contended, patience, time.Millisecond)
-	before := b.counts.events.Load()
-	release(t, l)
-	for _, p := range run {
-		defer release(t, granted(t, p))
-	}
-	time.Sleep(10 * time.Millisecond)
-	require.LessOrEqual(t, b.counts.events.Load()-before, int64(len(run)))
-	require.Empty(t, writer.Granted())
-	for _, p := range later {
-		require.Empty(t, p.Granted())
-	}
-}
-
-// watches returns how many nodes of a key are watched.
-func (b *Backend) watches(key string) (n int) {
-	for _, s := range b.sessions.All() {
-		s.mu.Lock()
-		for path := range s.armed {
-			if path == b.dirOf(key) {
-				n++
-			}
-		}
-		s.mu.Unlock()
-	}
-	return n
-}
 
 // soon is how long a parent that is not used is kept in tests.
 const soon = 10 * time.Millisecond

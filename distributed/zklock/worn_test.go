@@ -161,28 +161,6 @@ func TestANextNodeThatCameTooLate(t *testing.T) {
 	release(t, l)
 }
 
-// An answer that is lost at each step of the way to the next node.
-func TestLostAnswersAtAWornNode(t *testing.T) {
-	t.Parallel()
-	for name, text := range map[string]string{"a request": "x-" + parts.Tag("a"), "the next node": nextName} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			proxy, root := zktest.NewProxy(t, zktest.Shared(t).Addr), newRoot()
-			madeBefore(t, zktest.Shared(t).Addr, root, "k")
-			b := open(t, proxy.Addr, root, wearing(1))
-			release(t, asker(t, b, "warm").Lease("b", lasting(long)))
-			proxy.LoseReply(text)
-			l := asker(t, b, "k").Lease("a", lasting(long))
-			require.True(t, proxy.Lost())
-			v, err := claimOf(l).read(t.Context(), false)
-			require.NoError(t, err)
-			require.Len(t, v.q, 1)
-			require.Empty(t, v.worn)
-			release(t, l)
-		})
-	}
-}
-
 // When a key is not used any more all of its nodes go, and it begins anew.
 func TestWornNodesGo(t *testing.T) {
 	t.Parallel()
