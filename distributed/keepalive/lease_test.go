@@ -44,34 +44,6 @@ func TestAbandonedCanBeReleased(t *testing.T) {
 	})
 }
 
-// The answer to a renewal that was under way when the lease was abandoned counts, but is the last one.
-func TestAbandonedDuringRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(unknown)
-		defer s.Close()
-		l := s.grant()
-		window := l.Until()
-		l.Abandon()
-		l.Renewed(distributed.Validity(time.Now(), ttl))
-		assert.True(t, l.Until().After(window))
-		<-l.Lost()
-		assert.Zero(t, time.Until(l.Until()))
-		assert.Empty(t, s.times(l))
-	})
-}
-
-func TestRenewedNeverShortens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(renewed)
-		defer s.Close()
-		l := s.grant()
-		until := l.Until()
-		l.Renewed(until.Add(-time.Second))
-		assert.Equal(t, until, l.Until())
-		l.Finish()
-	})
-}
-
 func TestFinishIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := serve(renewed), new(witness)
@@ -207,17 +179,26 @@ func TestTimesFitTogether(t *testing.T) {
 	}
 }
 
-// The answer to a renewal that was under way when the lease expired comes when the lease is lost: nobody holds it by then.
-func TestALostLeaseIsNotExtended(t *testing.T) {
+// Answers that come late: to a renewal that was under way when the lease was abandoned, which is the last one; to an older renewal; and when
+// the lease is lost, for nobody holds it by then.
+func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(unknown)
 		defer s.Close()
 		l := s.grant()
+		window := l.Until()
+		l.Abandon()
+		l.Renewed(distributed.Validity(time.Now(), ttl))
 		until := l.Until()
+		assert.True(t, until.After(window))
+		l.Renewed(until.Add(-time.Second))
+		assert.Equal(t, until, l.Until(), "it is never shortened")
 		<-l.Lost()
+		assert.Zero(t, time.Until(until))
 		l.Renewed(until.Add(ttl))
 		assert.Equal(t, until, l.Until())
 		left, healthy := l.At(time.Now())
 		assert.False(t, left > 0 || healthy)
+		assert.Empty(t, s.times(l))
 	})
 }
