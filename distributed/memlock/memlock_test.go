@@ -87,23 +87,6 @@ func TestLeaveDuringPartition(t *testing.T) {
 	})
 }
 
-func TestReleaseDuringPartitionComesTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
-		defer b.Close()
-		l, _ := enter(t, b, "a")
-		b.Partition(true)
-		assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrUnavailable)
-		time.Sleep(ttl)
-		b.Partition(false)
-		other, _ := enter(t, b, "b")
-		require.NotNil(t, other)
-		assert.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
-		assert.True(t, other.Healthy())
-		assert.NoError(t, other.Release(t.Context()))
-	})
-}
-
 // giver releases its lease as soon as it is contended, from within the notification.
 type giver struct{ released chan error }
 
