@@ -23,9 +23,9 @@ func asker(t *testing.T, b distributed.Backend, key string) testlocker.Asker {
 }
 
 var (
-	shared, permits, lasting = testlocker.AsReader, testlocker.ForOneOf, testlocker.Lasting
-	granted, lost, release   = testlocker.Granted, testlocker.Lost, testlocker.Release
-	claimed, fence, ready    = testlocker.Claimed, testlocker.Fence, testlocker.Ready
+	shared, lasting        = testlocker.AsReader, testlocker.Lasting
+	granted, lost, release = testlocker.Granted, testlocker.Lost, testlocker.Release
+	claimed, fence, ready  = testlocker.Claimed, testlocker.Fence, testlocker.Ready
 )
 
 // claimOf is that of a lease or a place.
