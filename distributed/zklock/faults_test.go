@@ -27,6 +27,22 @@ func TestExpiryWhileHeld(t *testing.T) {
 	testlocker.ExpiryWhileHeld(t, asker(t, b, "k"), asker(t, other, "k"), proxy.Stall)
 }
 
+func TestExpiryWhileWaiting(t *testing.T) {
+	testscope.Long(t, "waits for leases to end")
+	t.Parallel()
+	b, other, proxy := cutOff(t)
+	l := asker(t, other, "k").Lease("holder", lasting(long))
+	p := asker(t, b, "k").Place("waiter")
+	behind := asker(t, other, "k").Place("behind", lasting(long))
+	proxy.Stall(true)
+	time.Sleep(2 * ttl) // the server ends the session after ttl and up to two ticks
+	release(t, l)
+	release(t, granted(t, behind))
+	proxy.Stall(false)
+	require.Nil(t, granted(t, p), "a place whose session has expired was granted")
+	release(t, asker(t, b, "k").Lease("waiter"))
+}
+
 // The sessions and their nodes outlive a restart.
 func TestServerRestarts(t *testing.T) {
 	testscope.Long(t, "takes a server away, and brings it back")
