@@ -67,7 +67,7 @@ func TestForeignValuesAreRespectedAndNamed(t *testing.T) {
 				modes = modes[:1]
 			}
 			for _, mode := range modes {
-				u := newUser(t, b).lasting(distributed.MinTTL)
+				u := newUser(t, b).lasting(5 * time.Second)
 				_, _, err := u.enter(t.Context(), key, noWait, mode)
 				require.ErrorIs(t, err, distributed.ErrHeld, value)
 				held, _ := errors.AsType[*distributed.HeldError](err)
