@@ -56,8 +56,12 @@ type stage struct {
 }
 
 func (*stage) Key(name string) string                      { return name }
-func (*stage) Rank(line string) int                        { return strings.Count(line, "watch") } // the watches come in any order
 func (s *stage) Process(letter string) distributed.Backend { return s.process(letter).Backend }
+
+// Arrange implements testlocker.Arranger: the watches come in any order.
+func (*stage) Arrange(lines []string) {
+	testlocker.ByRank(lines, func(line string) int { return strings.Count(line, "watch") })
+}
 
 func (s *stage) Settle() {
 	for _, one := range s.processes {

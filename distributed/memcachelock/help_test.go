@@ -12,6 +12,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +62,9 @@ func look(t locktest.TB, c *memcache.Client, key string) (now item) {
 }
 
 // patience is how long a test waits for what should come soon.
-const patience = 20 * time.Second
+const patience = testlocker.Patience
+
+var lost = testlocker.Lost
 
 // ttl forgives a machine that stands still for a second.
 const ttl = 2 * time.Second
@@ -88,21 +91,7 @@ func queued(t *testing.T, b *Backend, req distributed.Request) distributed.Place
 
 func granted(t *testing.T, p distributed.Place) distributed.Lease {
 	t.Helper()
-	select {
-	case l, ok := <-p.Granted():
-		require.True(t, ok, "the place was lost")
-		return l
-	case <-time.After(patience):
-		require.Fail(t, "no grant")
-		return nil
-	}
-}
-
-func lost(t *testing.T, l distributed.Lease) {
-	t.Helper()
-	select {
-	case <-l.Lost():
-	case <-time.After(patience):
-		require.Fail(t, "the lease was not lost")
-	}
+	l := testlocker.Granted(t, p)
+	require.NotNil(t, l, "the place was lost")
+	return l
 }

@@ -79,7 +79,6 @@ type wireClaim struct {
 func (s *stage) Key(name string) string   { return s.system + ":" + name }
 func (s *stage) itemKey() string          { return "wllock:" + s.Key("k") }
 func (*stage) Settle()                    {}
-func (*stage) Rank(string) int            { return 0 }
 func (s *stage) client() *memcache.Client { return client(s.T, s.addr) }
 
 func (s *stage) Process(letter string) distributed.Backend { return s.process(letter).b }

@@ -72,8 +72,11 @@ type process struct {
 func (s *stage) Key(name string) string { return s.system + ":" + name }
 func (*stage) Settle()                  {}
 
-// Rank has what a probe sends at once first, in any order, and last a leave that finds nothing: two of them go out beside each other.
-func (*stage) Rank(line string) int {
+// Arrange implements testlocker.Arranger.
+func (*stage) Arrange(lines []string) { testlocker.ByRank(lines, rank) }
+
+// rank has what a probe sends at once first, in any order, and last a leave that finds nothing: two of them go out beside each other.
+func rank(line string) int {
 	first := []string{"INFO", "SCRIPT", "probe", "ready", "PING"}
 	at := slices.Index(first, strings.Fields(line[4:])[0])
 	switch {

@@ -11,9 +11,10 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
-const patience = 20 * time.Second
+const patience = testlocker.Patience
 
 // servers are N independent Redis servers, each behind a proxy.
 type servers struct {
@@ -164,14 +165,9 @@ func refusal(t *testing.T, b *Backend, req distributed.Request) error {
 // await waits for the lease of a place.
 func await(t *testing.T, p distributed.Place) distributed.Lease {
 	t.Helper()
-	select {
-	case l, ok := <-p.Granted():
-		require.True(t, ok, "the place was lost")
-		return l
-	case <-time.After(patience):
-		t.Fatal("not granted")
-		return nil
-	}
+	l := testlocker.Granted(t, p)
+	require.NotNil(t, l, "the place was lost")
+	return l
 }
 
 func release(t *testing.T, l distributed.Lease) {

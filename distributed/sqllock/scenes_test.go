@@ -63,7 +63,6 @@ type process struct {
 
 func (s *stage) Key(name string) string { return s.prefix + name }
 func (*stage) Settle()                  {}
-func (*stage) Rank(string) int          { return 0 }
 
 func (s *stage) Process(letter string) distributed.Backend { return s.process(letter).b }
 

@@ -68,7 +68,6 @@ type process struct {
 }
 
 func (*stage) Key(name string) string                      { return name }
-func (*stage) Rank(string) int                             { return 0 }
 func (s *stage) Process(letter string) distributed.Backend { return s.process(letter).Backend }
 
 // Arrange implements testlocker.Arranger: reads in a row may be sent at once, and come in any order.

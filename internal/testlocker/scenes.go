@@ -39,12 +39,16 @@ type Stage interface {
 	Step(ctx context.Context, letter, verb string, args []string) string
 	// Settle waits until what was answered is known, when a step has ended.
 	Settle()
-	// Rank sorts the lines of one process in a step, where some come in any order.
-	Rank(line string) int
 }
 
-// Arranger is a Stage that brings the lines of a step into one order itself, after Rank.
+// Arranger is a Stage where some of what a process sends in a step comes in any order: it brings the lines, of one process after the
+// other, into one.
 type Arranger interface{ Arrange(lines []string) }
+
+// ByRank arranges the lines of each process by their rank.
+func ByRank(lines []string, rank func(line string) int) {
+	slices.SortStableFunc(lines, func(x, y string) int { return cmp.Or(cmp.Compare(x[:3], y[:3]), cmp.Compare(rank(x), rank(y))) })
+}
 
 // scenePatience is how long a line is waited for.
 const scenePatience = 10 * time.Second
@@ -156,9 +160,7 @@ func (s *Scene) record(words []string, want int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.muted[letter] = await
-	slices.SortStableFunc(s.lines, func(x, y string) int { // what several processes send comes in any order
-		return cmp.Or(cmp.Compare(x[:3], y[:3]), cmp.Compare(s.stage.Rank(x), s.stage.Rank(y)))
-	})
+	ByRank(s.lines, func(string) int { return 0 }) // what several processes send comes in any order
 	if a, is := s.stage.(Arranger); is {
 		a.Arrange(s.lines)
 	}

@@ -267,7 +267,7 @@ func (d half) Ended(a *attempt) {
 			case d.expired <- struct{}{}:
 				d.Drop(d.ctx, []*attempt{a})
 				<-d.expired
-			case <-d.ctx.Done():
+			case <-d.ctx.Done(): // closed: what is left expires
 			}
 		})
 	}
