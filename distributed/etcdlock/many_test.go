@@ -117,6 +117,21 @@ func TestNothingStays(t *testing.T) {
 	require.Zero(t, count(t, c, prefix+"/"))
 }
 
+// A name that etcd has said twice to be gone is free once, or two requests would have the same key; and not at all if a create of it may
+// still come.
+func TestANameIsFreeOnce(t *testing.T) {
+	b := &Backend{}
+	const head = "/k/x/a-"
+	c := &claim{b: b, name: b.names.take(head)}
+	c.gone()
+	c.gone()
+	require.Equal(t, c.name, b.names.take(head))
+	require.NotEqual(t, c.name, b.names.take(head))
+	unsure := &claim{b: b, name: b.names.take(head), dirty: true}
+	unsure.gone()
+	require.NotEqual(t, unsure.name, b.names.take(head))
+}
+
 // The names that may be used again are few.
 func TestFreeNamesAreFew(t *testing.T) {
 	var free names
