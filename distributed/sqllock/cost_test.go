@@ -52,7 +52,7 @@ func TestManyLeases(t *testing.T) {
 	testscope.Long(t, "a load on one server for seconds")
 	each(t, func(t *testing.T, d *database) {
 		leases, ttl := testscope.Scale(2_000, 10_000), testscope.Scale(20*time.Second, 5*time.Second)
-		settle := testscope.Scale(0, 5*time.Second)
+		settle := testscope.Scale(2*time.Second, 5*time.Second)
 		b := d.backend(t, WithParallel(4))
 		all := make([]distributed.Lease, leases)
 		var wg sync.WaitGroup
@@ -64,7 +64,7 @@ func TestManyLeases(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		time.Sleep(settle) // new leases look more often whether somebody waits
+		time.Sleep(settle) // new leases look more often whether somebody waits: for the first second
 		watched := max(ttl/2, 2*settle)
 		before, start := d.wire.statements.Load(), time.Now()
 		time.Sleep(watched)
