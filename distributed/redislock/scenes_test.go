@@ -58,6 +58,9 @@ type stage struct {
 	fences    map[string]string // the attempts whose blocks end there
 }
 
+// settling is how long a step is given after its last line.
+const settling = 20 * time.Millisecond
+
 // process is a Backend, as the transport that its requests go through.
 type process struct {
 	conn.Transport
@@ -70,7 +73,6 @@ type process struct {
 }
 
 func (s *stage) Key(name string) string { return s.system + ":" + name }
-func (*stage) Settle()                  {}
 
 // Arrange implements testlocker.Arranger.
 func (*stage) Arrange(lines []string) { testlocker.ByRank(lines, rank) }
@@ -86,6 +88,15 @@ func rank(line string) int {
 		return len(first)
 	}
 	return at
+}
+
+// Settle gives what was answered the time to be known. What hangs is not waited for.
+func (s *stage) Settle() {
+	for _, p := range s.processes {
+		for _, n := range p.b.nodes.all() {
+			n.lane.Flush(settling)
+		}
+	}
 }
 
 func (s *stage) Process(letter string) distributed.Backend { return s.process(letter).b }

@@ -52,6 +52,9 @@ type stage struct {
 	counts    map[string]int    // attempts of each process
 }
 
+// settling is how long a step is given after its last line.
+const settling = 20 * time.Millisecond
+
 // process is a Backend, and what its statements meet.
 type process struct {
 	b      *Backend
@@ -62,7 +65,13 @@ type process struct {
 }
 
 func (s *stage) Key(name string) string { return s.prefix + name }
-func (*stage) Settle()                  {}
+
+// Settle gives what was answered the time to be known. What hangs is not waited for.
+func (s *stage) Settle() {
+	for _, p := range s.processes {
+		p.b.lane.Flush(settling)
+	}
+}
 
 func (s *stage) Process(letter string) distributed.Backend { return s.process(letter).b }
 
