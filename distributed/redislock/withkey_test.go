@@ -17,35 +17,37 @@ func short(full string) string { return strings.SplitN(full, ":", 3)[2] }
 
 func TestWithKeyLocksWhatOthersLock(t *testing.T) { // rule R12
 	t.Parallel()
-	s := redistest.Start(t)
-	u := newUser(t, open(t, s.Addr, WithKey(short)))
 	for _, name := range []string{"my-lock", "orders:42", "{tag}:7", "a}b{c"} {
-		other := conventional{s.Client(), name}
-		l := u.lease("shop:name:" + name)
-		require.False(t, other.lock(t.Context()), "it must see our lock")
-		slot := slotOf(name)
-		for _, k := range s.Client().Keys(t.Context(), "*").Val() {
-			if k != name {
-				require.True(t, strings.HasPrefix(k, spaceOf(name)+"{"), k)
-				require.Equal(t, slot, slotOf(k), k)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t) // with no keys of another
+			u := newUser(t, open(t, s.Addr, WithKey(short)))
+			other := conventional{s.Client(), name}
+			l := u.lease("shop:name:" + name)
+			require.False(t, other.lock(t.Context()), "it must see our lock")
+			slot := slotOf(name)
+			for _, k := range s.Client().Keys(t.Context(), "*").Val() {
+				if k != name {
+					require.True(t, strings.HasPrefix(k, spaceOf(name)+"{"), k)
+					require.Equal(t, slot, slotOf(k), k)
+				}
 			}
-		}
-		p := u.other().place("shop:name:" + name)
-		release(t, l)
-		release(t, granted(t, p))
+			p := u.other().place("shop:name:" + name)
+			release(t, l)
+			release(t, granted(t, p))
 
-		require.True(t, other.lock(t.Context()), "our release must free the key")
-		_, _, err := u.enter(t.Context(), "shop:name:"+name, noWait)
-		require.ErrorIs(t, err, distributed.ErrHeld)
-		p = u.place("shop:name:" + name)
-		time.Sleep(20 * time.Millisecond)
-		require.Empty(t, p.Granted())
-		start := time.Now()
-		require.True(t, other.unlock(t.Context()), "we must not touch its lock")
-		l2 := granted(t, p)
-		inTime(t, "after a foreigner's unlock", time.Since(start), 75*time.Millisecond)
-		release(t, l2)
-		s.Do("FLUSHALL")
+			require.True(t, other.lock(t.Context()), "our release must free the key")
+			_, _, err := u.enter(t.Context(), "shop:name:"+name, noWait)
+			require.ErrorIs(t, err, distributed.ErrHeld)
+			p = u.place("shop:name:" + name)
+			time.Sleep(20 * time.Millisecond)
+			require.Empty(t, p.Granted())
+			start := time.Now()
+			require.True(t, other.unlock(t.Context()), "we must not touch its lock")
+			l2 := granted(t, p)
+			inTime(t, "after a foreigner's unlock", time.Since(start), 75*time.Millisecond)
+			release(t, l2)
+		})
 	}
 }
 
