@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -141,6 +142,7 @@ func (w *simWorld) play() {
 		}
 		_ = l.Release(ctx)
 	}
+	synctest.Wait() // the goroutines whose answers have come know them
 	for _, c := range append(clients, last) {
 		if !c.b.Closed() && !c.b.Idle() {
 			w.Failf("a Backend is not idle in the end")

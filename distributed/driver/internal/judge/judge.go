@@ -203,20 +203,29 @@ func (u *User) wait(req distributed.Request, p distributed.Place) {
 		u.w.Failf("%s", wrong)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), u.upTo(u.ttl))
-	was := !u.p.Waits(p) // lost, or granted
 	err := p.Leave(ctx)
 	cancel()
 	u.w.Count("left")
 	if err == nil && !u.p.Closed() && u.p.Has(p) {
 		u.w.Failf("a place that was left is there")
 	}
+	was := said(p) // it may have been lost before, or meanwhile
 	time.Sleep(u.upTo(u.ttl / 10))
+	if is := said(p); (was == "a lease" || is != was) && !u.p.Closed() {
+		u.w.Failf("after Leave the channel has %s, and then %s", was, is)
+	}
+}
+
+// said receives what a place's channel has.
+func said(p distributed.Place) string {
 	select {
 	case _, ok := <-p.Granted():
-		if !was && !u.p.Closed() {
-			u.w.Failf("after Leave the channel said %v", ok)
+		if ok {
+			return "a lease"
 		}
+		return "an end"
 	default:
+		return "nothing"
 	}
 }
 
