@@ -56,7 +56,7 @@ func (s setting) unreadable(err error) Problem {
 // othersVariables have our prefix but are not settings: those that `wllock run` sets for its child, and those of the
 // project's own tests.
 var othersVariables = []string{
-	"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_LOCK_PID", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG", "WLLOCK_SEED",
+	"WLLOCK_LOCK_KEY", "WLLOCK_LOCK_FENCE", "WLLOCK_LOCK_PID", "WLLOCK_REQUIRE_SERVERS", "WLLOCK_LONG", "WLLOCK_SEED", "WLLOCK_PLAYS",
 }
 
 // serviceLink matches the variables that Kubernetes and Docker set for services whose names begin with wllock.

@@ -55,14 +55,13 @@ type model struct {
 }
 
 func TestModel(t *testing.T) {
-	seed := testseed.Seed(t)
-	for episode := range testscope.Scale(modelSteps/10, modelSteps) / modelEpisode {
-		synctest.Test(t, func(t *testing.T) { newModel(t, seed, episode).run() })
-	}
+	testseed.Each(t, testscope.Scale(modelSteps/10, modelSteps)/modelEpisode, func(seed uint64) {
+		synctest.Test(t, func(t *testing.T) { newModel(t, seed).run() })
+	})
 }
 
-func newModel(t *testing.T, seed uint64, episode int) *model {
-	m := &model{t: t, rand: rand.New(rand.NewPCG(seed, uint64(episode))), queue: newQueue(), keys: map[string]*modelKey{}}
+func newModel(t *testing.T, seed uint64) *model {
+	m := &model{t: t, rand: rand.New(rand.NewPCG(seed, 0)), queue: newQueue(), keys: map[string]*modelKey{}}
 	for _, key := range modelKeys {
 		m.keys[key] = &modelKey{}
 	}

@@ -1,8 +1,10 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -25,6 +27,7 @@ type simService struct {
 	latest   map[string]uint64    // the number of an instance's latest request
 	asks     *simEntry            // that is answered now, and needs no message
 	clients  []*simClient
+	opened   int // sessions so far
 }
 
 // simEntry is a request, which holds the lock if it is admitted.
@@ -74,21 +77,21 @@ func (v *simService) do(f func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
-	for id, until := range v.sessions {
+	var over []int
+	maps.DeleteFunc(v.sessions, func(id int, until time.Time) bool {
 		if now.After(until) {
-			delete(v.sessions, id)
-			for _, q := range v.queues {
-				for _, e := range slices.Clone(q) {
-					if e.session == id {
-						e.expired = now
-						v.remove(e)
-					}
-				}
+			over = append(over, id)
+		}
+		return now.After(until)
+	})
+	for _, key := range v.keys() {
+		for _, e := range slices.Clone(v.queues[key]) {
+			if e.alone == nil && slices.Contains(over, e.session) {
+				e.expired = now
+				v.remove(e)
 			}
 		}
-	}
-	for _, q := range v.queues {
-		for _, e := range slices.Backward(slices.Clone(q)) { // the head last, so that nobody's turn comes that has expired
+		for _, e := range slices.Backward(slices.Clone(v.queues[key])) { // the head last, so that nobody's turn comes that has expired
 			if e.alone != nil && now.After(e.ends) {
 				e.expired = now
 				v.remove(e)
@@ -97,6 +100,9 @@ func (v *simService) do(f func()) {
 	}
 	f()
 }
+
+// keys returns those with a queue, in the same order each time: a schedule is to be played again.
+func (v *simService) keys() []string { return slices.Sorted(maps.Keys(v.queues)) }
 
 // lives has an entry without a session expire no earlier than that.
 func (e *simEntry) lives(d time.Duration) {
@@ -157,7 +163,8 @@ func (v *simService) changed(key string) {
 
 // breakOne takes a request that waits out of its queue, as an operator does who deletes a key.
 func (v *simService) breakOne(n int) {
-	for _, q := range v.queues {
+	for _, key := range v.keys() {
+		q := v.queues[key]
 		if i := simAdmitted(q) + n; i < len(q) {
 			q[i].broken = time.Now()
 			v.remove(q[i])
@@ -244,6 +251,7 @@ func (v *simService) drop(id string, number uint64, instance string) Outcome {
 // simClient is a process: a Driver, its session and its network.
 type simClient struct {
 	v   *simService
+	id  int
 	b   *Backend[simWire]
 	ttl time.Duration
 	rnd *rand.Rand
@@ -266,11 +274,6 @@ type simClient struct {
 type simWire struct {
 	c     *simClient
 	entry simEntry
-}
-
-var simSessions struct {
-	sync.Mutex
-	n int
 }
 
 // simSession is alive as long as its beats are answered.
@@ -352,10 +355,10 @@ func (c *simClient) exchange(ctx context.Context, f func()) error {
 }
 
 func (c *simClient) open(t *Task[simWire]) (*simSession, error) {
-	simSessions.Lock()
-	defer simSessions.Unlock()
-	simSessions.n++
-	return &simSession{Task: t, c: c, id: simSessions.n}, nil
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	c.v.opened++
+	return &simSession{Task: t, c: c, id: c.v.opened}, nil
 }
 
 func (s *simSession) isOpen() bool { return !s.Until().IsZero() }
@@ -409,13 +412,9 @@ func (c *simClient) push(key string) {
 			c.mu.Unlock()
 			return
 		}
-		var all []*Attempt[simWire]
-		for a := range c.present {
-			if a.Key == key {
-				all = append(all, a)
-			}
-		}
+		all := slices.DeleteFunc(slices.Collect(maps.Keys(c.present)), func(a *Attempt[simWire]) bool { return a.Key != key })
 		c.mu.Unlock()
+		slices.SortFunc(all, func(a, b *Attempt[simWire]) int { return cmp.Compare(a.Number, b.Number) })
 		for _, a := range all {
 			a.Poke()
 		}
@@ -457,7 +456,7 @@ func (c *simClient) Prepare(ctx context.Context, a *Attempt[simWire]) error {
 	if c.lane != nil {
 		a.Lane = c.lane
 		a.Wire = simWire{c, simEntry{
-			id: fmt.Sprintf("%p-%d", c, a.Number), key: a.Key, shared: a.Mode == distributed.Shared, limit: a.Limit,
+			id: fmt.Sprint(c.id, "-", a.Number), key: a.Key, shared: a.Mode == distributed.Shared, limit: a.Limit,
 			alone: c, number: a.Number, instance: a.Instance, ttl: a.TTL,
 		}}
 		return nil
@@ -740,6 +739,7 @@ func unjoinedSimClient(ctx context.Context, v *simService, ttl time.Duration, se
 func (c *simClient) joins() *simClient {
 	c.v.mu.Lock()
 	c.v.clients = append(c.v.clients, c)
+	c.id = len(c.v.clients)
 	c.v.mu.Unlock()
 	c.late.Go(c.falls)
 	return c

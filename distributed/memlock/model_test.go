@@ -47,12 +47,9 @@ func check(t *testing.T, b *Backend) (keys int) {
 
 // The invariants hold after each step of any sequence of calls, and nothing is left in the end.
 func TestInvariants(t *testing.T) {
-	seed := testseed.Seed(t)
-	for i := range 12 {
-		synctest.Test(t, func(t *testing.T) {
-			stir(t, rand.New(rand.NewPCG(seed, uint64(i))))
-		})
-	}
+	testseed.Each(t, 12, func(seed uint64) {
+		synctest.Test(t, func(t *testing.T) { stir(t, rand.New(rand.NewPCG(seed, 0))) })
+	})
 }
 
 func stir(t *testing.T, rnd *rand.Rand) {

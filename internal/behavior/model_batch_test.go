@@ -51,7 +51,7 @@ var errModelItem, errModelBatch, errModelStale = errors.New("item"), errors.New(
 
 func newBatchModel(of *model) *batchModel {
 	m := &batchModel{model: of}
-	m.losing = m.episode%2 == 1 // if not, batches exclude each other without the help of fences
+	m.losing = m.seed%2 == 1 // if not, batches exclude each other without the help of fences
 	opts := []wllock.Option{wllock.WithThreshold(modelThreshold), wllock.WithMaxHandoffs(m.intn(20)),
 		wllock.WithDefaults(wllock.WithMaxBatch(1+m.intn(10)), wllock.WithLockTimeMax(20*time.Millisecond))}
 	for range 3 {

@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,7 +40,7 @@ var _ driver.Renewer[wire] = half{}
 // Prepare implements driver.Driver.
 func (d half) Prepare(_ context.Context, a *attempt) error {
 	a.Lane = d.lane
-	a.Wire.claim = claim{ID: rand.Text(), Instance: a.Instance, Shared: a.Mode == distributed.Shared, Limit: a.Limit, TTL: a.TTL}
+	a.Wire.claim = claim{ID: d.newID(), Instance: a.Instance, Shared: a.Mode == distributed.Shared, Limit: a.Limit, TTL: a.TTL}
 	return nil
 }
 
@@ -58,7 +57,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 	enter := func(l *lock, sent time.Time) bool {
 		removed = before != nil && l.remove(before.Wire.ID)
 		taken := l.take(w.claim, a.NoWait)
-		if s = w.stands(a, l, taken); s.Kind == driver.Granted {
+		if s = d.standingOf(a, l, taken); s.Kind == driver.Granted {
 			sent = start // by an earlier try, perhaps
 		}
 		s.Sent = sent
@@ -69,7 +68,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 			break
 		}
 		w.unsure, earlier, known = true, earlier || removed, nil
-		if !pause(ctx, pauseAfter(tries)) || d.client.Closed() { // nobody would remove what another try brings
+		if !pause(ctx, d.pauseAfter(tries)) || d.client.Closed() { // nobody would remove what another try brings
 			break
 		}
 	}
@@ -87,8 +86,9 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 	return s, nil
 }
 
-// stands is what a lock says to an attempt.
-func (w *wire) stands(a *attempt, l *lock, changed bool) driver.Standing {
+// standingOf is what a lock says to an attempt.
+func (d half) standingOf(a *attempt, l *lock, changed bool) driver.Standing {
+	w := &a.Wire
 	now, ahead := time.Now(), index(l.Queue, w.ID)
 	owner := index(l.Owners, w.ID) >= 0
 	if changed || owner || ahead != w.ahead {
@@ -98,7 +98,7 @@ func (w *wire) stands(a *attempt, l *lock, changed bool) driver.Standing {
 	case owner:
 		return driver.Standing{Kind: driver.Granted, Contended: l.wanted(a.Instance), Next: driver.Never, RenewIn: shortestLook} // renewals look
 	case ahead >= 0:
-		return driver.Standing{Kind: driver.Queued, Holder: l.holder(), Next: w.interval(now)}
+		return driver.Standing{Kind: driver.Queued, Holder: l.holder(), Next: d.jittered(w.interval(now))}
 	}
 	return driver.Standing{Kind: driver.Refused, Holder: l.holder()}
 }
@@ -117,14 +117,14 @@ const (
 	mostRead, mostWritten = 100, 16
 )
 
-// interval is the time until a waiter's next question; an owner that may be dead is not left waiting for.
+// interval is the time until a waiter's next question, more or less; an owner that may be dead is not left waiting for.
 func (w *wire) interval(now time.Time) time.Duration {
 	d := max(now.Sub(w.turned)/pollShare, shortestPoll*time.Duration(1+w.ahead))
 	d = min(d, distributed.HeartbeatInterval(w.TTL), longestPoll)
 	for _, s := range w.seen {
 		d = min(d, max(s.at.Add(s.period()).Sub(now), shortestPoll))
 	}
-	return jittered(d)
+	return d
 }
 
 // Look implements driver.Driver, for one waiter. It takes out dead owners, and queues its claim again if the document was lost, and the
@@ -151,7 +151,7 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 				changed = l.take(w.claim, false)
 			}
 		}
-		if s = w.stands(a, l, changed); !granted {
+		if s = d.standingOf(a, l, changed); !granted {
 			s.Sent = sent
 		}
 		return changed
@@ -163,7 +163,7 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 		w.unsure = true
 		fallthrough
 	default: // an owner that is overdue is no reason to hurry: a service that is away would be asked all the time
-		a.LookIn(jittered(min(distributed.HeartbeatInterval(w.TTL), longestPoll)))
+		a.LookIn(d.jittered(min(distributed.HeartbeatInterval(w.TTL), longestPoll)))
 	}
 }
 

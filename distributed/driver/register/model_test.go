@@ -2,15 +2,18 @@ package register
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
 	"github.com/wllock/wllock/distributed/driver/internal/judge"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testseed"
 )
 
 // process is what the judge asks.
@@ -22,8 +25,11 @@ type process struct {
 func id(x any) string { return driver.AttemptOf[wire](x).Wire.ID }
 
 func newProcess(m *memory, seed1, seed2 uint64, faults bool) process {
-	l := newLink(m, seed1, seed2, faults)
-	return process{New("sim", l), l}
+	l, rnd := newLink(m, seed1, seed2, faults), testseed.Shared(seed1, seed2+1000)
+	b := New("sim", l)
+	b.newID = func() string { return fmt.Sprintf("%016x", rnd.Uint64()) }
+	b.below = func(most time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(most))) }
+	return process{b, l}
 }
 
 // Closed implements judge.Process, as all below.
@@ -93,6 +99,7 @@ func play(w *judge.World, seed uint64) {
 		}
 		_ = l.Release(context.Background())
 	}
+	synctest.Wait() // the goroutines whose answers have come know them
 	for _, p := range append(all, last) {
 		if !p.Closed() && !p.client.Idle() {
 			w.Failf("a Backend is not idle in the end")

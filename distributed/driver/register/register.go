@@ -22,14 +22,17 @@ type Backend struct {
 	cancel context.CancelFunc
 
 	expired chan struct{} // holds one for each lease that has expired and is being removed, most at a time
+
+	newID func() string                          // of a claim; random tests draw it, as below, from their seed
+	below func(most time.Duration) time.Duration // a random one
 }
 
 // New returns a Backend over a Store, which stays the caller's. name begins errors: "memcachelock". It asks nothing yet.
 func New(name string, store Store) *Backend {
-	b := &Backend{name: name, store: store, expired: make(chan struct{}, most)}
+	b := &Backend{name: name, store: store, expired: make(chan struct{}, most), newID: rand.Text, below: mathrand.N[time.Duration]}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.client = driver.New(half{b}, driver.Settings{
-		Name: name, LookMost: 1, DropMost: 1, Drops: most, Pause: pauseAfter,
+		Name: name, LookMost: 1, DropMost: 1, Drops: most, Pause: b.pauseAfter,
 		Apart: func(enter func()) bool { return b.client.Go(enter) }, // no caller waits for a Store that is silent
 	})
 	b.lane = b.client.NewLane(b.ctx, nil)
@@ -68,7 +71,7 @@ func (b *Backend) change(ctx context.Context, key string, known *Document, step 
 		switch {
 		case !errors.Is(err, ErrConflict):
 			return err
-		case ctx.Err() != nil, b.ctx.Err() != nil, tries > atOnce && !pause(ctx, jittered(time.Duration(tries-atOnce)*crowdPause)):
+		case ctx.Err() != nil, b.ctx.Err() != nil, tries > atOnce && !pause(ctx, b.jittered(time.Duration(tries-atOnce)*crowdPause)):
 			return distributed.Unavailable(b.name, cmp.Or(ctx.Err(), b.ctx.Err()), ErrConflict)
 		}
 		known = nil // somebody was faster
@@ -111,12 +114,12 @@ const (
 )
 
 // pauseAfter is how long to wait after so many tries.
-func pauseAfter(tries int) time.Duration {
-	return jittered(min(firstPause<<min(tries-1, 10), longestPause))
+func (b *Backend) pauseAfter(tries int) time.Duration {
+	return b.jittered(min(firstPause<<min(tries-1, 10), longestPause))
 }
 
 // jittered is d, give or take a quarter, so that processes that began together do not ask together.
-func jittered(d time.Duration) time.Duration { return d*3/4 + mathrand.N(d/2+1) }
+func (b *Backend) jittered(d time.Duration) time.Duration { return d*3/4 + b.below(d/2+1) }
 
 // pause waits for d. It reports false when ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {

@@ -29,7 +29,7 @@ func Find(t *testing.T, all []Mutant) {
 	for i, m := range all {
 		t.Run(strings.ReplaceAll(m.What, " ", "_"), func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), binary, "-test.failfast", "-test.timeout", "2m", "-test.run", m.By)
-			cmd.Env = append(os.Environ(), fmt.Sprintf("WLLOCK_MUTANT=%d", i), "WLLOCK_LONG=", "WLLOCK_SEED=1") // the same schedules each time
+			cmd.Env = append(os.Environ(), fmt.Sprintf("WLLOCK_MUTANT=%d", i), "WLLOCK_LONG=", "WLLOCK_PLAYS=", "WLLOCK_SEED=1") // the same schedules each time
 			out, err := cmd.CombinedOutput()
 			if err == nil {
 				t.Fatalf("nothing was found: %s", out)
