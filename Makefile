@@ -13,6 +13,8 @@ BENCH     ?= .#     which benchmarks
 
 # With it the keys of the build cache hold no folder, so a clone in another one compiles nothing again.
 export GOFLAGS := $(sort $(shell $(GO) env GOFLAGS) -trimpath)
+# Only the race detector needs cgo. Else what is compiled before `make` has installed gcc would be compiled again after it.
+export CGO_ENABLED := 0
 
 # The packages of all modules: "..." ends where another module begins. Those that compare are not run under the detector.
 ALL   := $(shell awk '/^\t\./ { print $$1 "/..." }' go.work)
@@ -31,6 +33,7 @@ TEST      = $(GOTESTSUM) -- -vet=off -timeout 20m $(TESTFLAGS)
 SHORT      = $(GOTESTSUM) --hide-summary=skipped
 SHORTFLAGS = -vet=off -short -parallel 8 -timeout 10m $(TESTFLAGS)
 NOT_CORE   = $(if $(CORE),| grep -vxF "$$($(GO) list $(CORE))")
+ALONE      = $(if $(MORE),$(ALL),./...)
 
 # go test takes a result from its cache if the files of the module are the same, but pages lie outside of most modules: a test that
 # reads them asks for this as well.
@@ -44,35 +47,38 @@ help: ## list the targets
 
 .PHONY: check
 check: ## while writing: format, vet, the short tests that need no server
-	@tools/stages format vet 'short-alone CORE='
+	@tools/stages format vet 'short-alone CORE= MORE=1'
 
 .PHONY: test
-test: ## what a change must pass: format, vet, builds for other platforms, the short tests over real servers, those of the core under the race detector
-	@tools/stages install format vet ports short-race short-alone short-servers
+test: ## what a change must pass: format, the short tests over real servers, those of the core under the race detector, vet. What tells soonest comes first
+	@[ -e bin/gotestsum ] || echo "On a new machine this downloads and compiles dependencies, and installs the servers that tests start:" \
+		"about eight minutes on two cores, and two until the first result. Later it takes four."
+	@tools/stages format '-j2 install short-alone' short-race short-rest vet
 	@tools/results slowest bin/short-*.json
 
 .PHONY: test-all
 test-all: ## all tests, under the race detector where it tells more; lint, benchmarks, browser, tools. Goes on after a failure
 	@rm -f bin/*.json
-	@status=0; tools/stages install || status=$$?; for stage in "lint -k" "ports MORE=1" $(STAGES); do tools/stages "$$stage" || status=$$?; done; \
+	@status=0; tools/stages install || status=$$?; for stage in $(STAGES) "lint -k" "ports MORE=1"; do tools/stages "$$stage" || status=$$?; done; \
 		tools/results slowest bin/*.json; tools/results failed bin/*.json; exit $$status
 
-.PHONY: install short-race short-alone short-servers
-install: compiler servers gotestsum
+.PHONY: install short-race short-alone short-rest
+install:
+	+@tools/stages compiler servers
 short-race: compiler servers gotestsum # a server may be late once
 	@CGO_ENABLED=1 $(SHORT) --rerun-fails --post-run-command "tools/results repeats" --packages "$(CORE)" -- $(SHORTFLAGS) -race
-short-alone: gotestsum # nothing here is repeated when it fails. Tests of allocations skip under the detector
-	@$(SHORT) -- $(SHORTFLAGS) $$(tools/tested alone $(ALL) $(NOT_CORE))
+short-alone: gotestsum # of the root, which has few dependencies. Tests of allocations skip under the detector
+	@$(SHORT) -- $(SHORTFLAGS) $$(tools/tested alone $(ALONE) $(NOT_CORE))
 	@$(GO) test -short -run AllocatesLittle $(TESTFLAGS) .
-short-servers: servers gotestsum # the package that takes longest begins first
+short-rest: servers gotestsum # the package that takes longest begins first
 	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" \
-		--packages "./distributed/sqllock $$(tools/tested servers $(ALL) $(NOT_CORE))" -- $(SHORTFLAGS)
+		--packages "./distributed/sqllock $$($(GO) list $(ALL) $(NOT_CORE) | grep -vxF "$$(tools/tested alone $(ALONE))")" -- $(SHORTFLAGS)
 
 # What importers use is built for other platforms, and where this machine runs programs of 32 bits, tests of the core that need no
 # server run as such.
 PORTS = linux/386 windows/amd64 $(if $(MORE),linux/arm linux/arm64 darwin/arm64 windows/arm64)
 .PHONY: ports
-ports:
+ports: ## builds for 386 and Windows, with MORE=1 for more, and tests of the core as a program of 32 bits
 	@for port in $(PORTS); do \
 		CGO_ENABLED=0 GOOS=$${port%/*} GOARCH=$${port#*/} $(GO) build ./cmd/wllock/... \
 			$$(awk -F '`' '/^\| `[a-z]/ { print $$2 == "wllock" ? "." : "./" $$2 }' docs/modules.md) || { echo "it does not build for $$port"; exit 1; }; \
