@@ -31,7 +31,9 @@ type kept struct {
 type fate struct {
 	key     string
 	there   bool
-	ghost   bool // it has gone, and a request that came late has brought it again
+	again   int  // of the claim
+	copied  bool // it has gone, and a request that came late has brought it again
+	ghost   bool // and it went though its process lived
 	starved bool // it went when nothing had been heard of it for its period
 	beat    int
 	period  time.Duration // for which the beat counts
@@ -106,6 +108,7 @@ func (m *memory) note(key string, l lock) {
 			f = &fate{key: key, heard: now, there: true, period: c.period()}
 			m.fates[c.ID] = f
 		}
+		f.copied, f.again = f.copied || !f.there && c.Again <= f.again, max(f.again, c.Again)
 		if f.ghost = f.ghost || !f.there && !f.starved; f.ghost && c.Beat > 0 {
 			m.wrong = append(m.wrong, "a claim that has gone is there again, and beats")
 		}

@@ -40,7 +40,7 @@ func (p process) Waits(x distributed.Place) bool { return driver.AttemptOf[wire]
 // Has leaves out what comes when the document is absent: see Backend.change.
 func (p process) Has(x any) bool {
 	f := p.l.m.fate(id(x))
-	return f.there && !f.ghost
+	return f.there && !f.copied
 }
 
 func (p process) MayBeLost(l distributed.Lease) bool { return p.l.m.fate(id(l)).starved }
