@@ -25,7 +25,7 @@ func TestOneTransactionRemovesFromARow(t *testing.T) {
 		require.Zero(t, waited)
 		other()
 		again, waited := begin("k")
-		require.Nil(t, again, "it is another's")
+		require.True(t, again == nil, "it is another's")
 		require.Equal(t, takePatience, waited)
 		time.AfterFunc(time.Millisecond, end)
 		again, waited = begin("k")
