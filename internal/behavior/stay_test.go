@@ -285,13 +285,23 @@ func TestLossOfALockThatStaysIsLogged(t *testing.T) { // rule N2
 
 func TestSlowAnswerIsRenewedBeforeTheFunctionRuns(t *testing.T) { // rule N2
 	synctest.Test(t, func(t *testing.T) {
-		b := memlock.New()
+		b, late := memlock.New(), distributed.HeartbeatInterval(ttl)
 		slow := func(ctx context.Context, req distributed.Request) (distributed.Lease, distributed.Place, error) {
 			l, p, err := b.Enter(ctx, req)
-			time.Sleep(least / 4) // renewals are quick
+			time.Sleep(late) // renewals are quick
 			return l, p, err
 		}
 		l, o := lockerOn(t, entering{b, slow}), lockerOn(t, b)
+		for _, d := range []time.Duration{time.Millisecond, 2 * ttl} { // the drift allowance is below H
+			begin := time.Now()
+			require.NoError(t, l.Do(t.Context(), "n", d.String(), func(ctx context.Context) error {
+				require.Equal(t, late, time.Since(begin), "an answer that takes H leaves enough without a renewal")
+				usual := distributed.ClaimWindow(ttl) - distributed.Drift(ttl) - late
+				require.GreaterOrEqual(t, time.Until(heldIn(ctx).Until()), max(d, usual), "nor is the lease shorter than others")
+				return nil
+			}, wllock.WithHoldAtLeast(d)))
+		}
+		late = least / 4
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
 			require.GreaterOrEqual(t, time.Until(heldIn(ctx).Until()), least)
 			return nil
