@@ -19,13 +19,17 @@ func TestRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(renewed)
 		defer s.Close()
-		start, l := time.Now(), s.grant()
+		start, l, earlier := time.Now(), s.grant(), s.grant()
+		earlier.RenewBy(start.Add(ttl / 12))
+		earlier.RenewBy(start.Add(ttl / 2))
 		for range 100 {
 			require.True(t, l.Healthy())
 			require.False(t, distributed.Over(time.Now(), l.Until()))
 			time.Sleep(ttl / 10)
 		}
 		require.True(t, l.Finish())
+		require.True(t, earlier.Finish())
+		assert.Equal(t, start.Add(ttl/12), s.times(earlier)[0])
 
 		at := s.times(l)
 		assert.Equal(t, ttl/6, at[0].Sub(start), "the claim comes at a third of its window")
@@ -260,6 +264,8 @@ func TestKeeperClose(t *testing.T) {
 		s.Close()
 		assert.False(t, isLost(asked) || isLost(quiet), "leases are not ended")
 
+		time.Sleep(ttl/6 + 1)
+		assert.False(t, quiet.Healthy(), "it was to be claimed")
 		<-quiet.Lost()
 		synctest.Wait()
 		assert.Zero(t, time.Until(quiet.Until()), "they expire")

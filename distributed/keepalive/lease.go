@@ -97,8 +97,7 @@ func (l *Lease) Abandon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Load() == kept {
-		l.state.Store(abandoned)
-		l.keeper.set.Put(&l.item, l.Until()) // in place of the next renewal
+		l.state.Store(abandoned) // the next call of due moves the item to the lease's end
 	}
 }
 
@@ -204,15 +203,9 @@ func (l *Lease) extend(until time.Time) {
 	if until.After(latest) {
 		latest = until
 	}
-	next := l.keeper.grid(until.Add(distributed.Drift(l.ttl)-l.ttl+distributed.RenewInterval(l.ttl)), l.ttl) // T/3 after it was sent
-	l.now.Store(&view{until: latest, due: next})
-	switch l.state.Load() {
-	case kept:
-		l.renewAt = next
-		l.keeper.set.Put(&l.item, earlier(l.renewAt, latest))
-	case abandoned: // a renewal that was under way then
-		l.keeper.set.Put(&l.item, latest)
-	}
+	l.renewAt = l.keeper.grid(until.Add(distributed.Drift(l.ttl)-l.ttl+distributed.RenewInterval(l.ttl)), l.ttl) // T/3 after it was sent
+	l.now.Store(&view{until: latest, due: l.renewAt})
+	l.keeper.set.Put(&l.item, earlier(l.renewAt, latest))
 }
 
 // End is called by the backend when it learns that the lease is gone. It reports whether the lease was held until now.
@@ -268,8 +261,8 @@ func (l *Lease) Released(err error) {
 	}
 }
 
-// due is called by the keeper when the lease's renewal or end is due. It reports whether to renew the lease now. Either
-// clock can end it (rule K2).
+// due is called by the keeper when the lease's renewal or end is due. It reports whether to renew the lease now. It alone decides that:
+// Postpone, RenewBy and answers only set the time. Either clock can end the lease (rule K2).
 func (l *Lease) due(now time.Time) bool {
 	l.mu.Lock()
 	if l.state.Load() >= finished {
@@ -286,15 +279,15 @@ func (l *Lease) due(now time.Time) bool {
 	if l.keeper.closed.Load() {
 		l.state.Store(abandoned)
 	}
-	renew := l.state.Load() == kept && l.asked.IsZero() && !now.Before(l.renewAt)
-	if renew {
+	next, planned := until, l.state.Load() == kept && l.asked.IsZero()
+	renew := planned && !now.Before(l.renewAt)
+	switch {
+	case renew:
 		l.asked = now
+	case planned:
+		next = earlier(l.renewAt, until)
 	}
-	if renew || l.state.Load() == abandoned || !l.asked.IsZero() {
-		l.keeper.set.Put(&l.item, until)
-	} else {
-		l.keeper.set.Put(&l.item, earlier(l.renewAt, until))
-	}
+	l.keeper.set.Put(&l.item, next)
 	return renew
 }
 
@@ -312,7 +305,7 @@ func (l *Lease) unasked(asked time.Time) {
 func (l *Lease) Postpone() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state.Load() != kept || l.asked.IsZero() {
+	if l.asked.IsZero() {
 		return
 	}
 	l.asked = time.Time{}
@@ -328,7 +321,7 @@ func (l *Lease) Postpone() {
 func (l *Lease) RenewBy(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state.Load() == kept && l.asked.IsZero() && at.Before(l.renewAt) {
+	if at.Before(l.renewAt) {
 		l.renewAt = at
 		l.keeper.set.Put(&l.item, earlier(at, l.Until()))
 	}
@@ -345,9 +338,10 @@ func (l *Lease) unanswered(asked, now time.Time) {
 	}
 }
 
-// retry plans another try, since unknown is not lost (rule K1), and reports whether there is one. The caller holds mu.
+// retry plans another try, since unknown is not lost (rule K1), and reports whether the one before is known now to have failed. The caller
+// holds mu.
 func (l *Lease) retry(asked, now time.Time) bool {
-	if l.state.Load() != kept || !l.asked.Equal(asked) {
+	if l.state.Load() >= finished || !l.asked.Equal(asked) {
 		return false // answered, or ended; after an answer the next one may be under way before the rest of this batch is back
 	}
 	at := *l.now.Load()

@@ -1,6 +1,7 @@
 package keepalive_test
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,9 +24,9 @@ func TestAbandoned(t *testing.T) {
 		l.Abandon()
 		assert.False(t, l.Healthy())
 		assert.False(t, isLost(l))
-		<-l.Lost()
+		time.Sleep(time.Until(l.Until()))
 		synctest.Wait()
-		assert.Zero(t, time.Until(l.Until()))
+		assert.True(t, isLost(l))
 		assert.Len(t, w.lost, 1)
 		assert.Empty(t, s.times(l))
 		assert.False(t, l.Finish())
@@ -52,6 +53,7 @@ func TestFinishIsSilent(t *testing.T) {
 		l.Watch(w, l)
 		require.True(t, l.Finish())
 		assert.True(t, l.Finish(), "again")
+		l.Abandon()
 		assert.False(t, l.End(), "it is not held any more")
 		l.SetContended(true)
 		assert.True(t, l.Contended())
@@ -179,8 +181,46 @@ func TestTimesFitTogether(t *testing.T) {
 	}
 }
 
-// Answers that come late: to a renewal that was under way when the lease was abandoned, which is the last one; to an older renewal; and when
-// the lease is lost, for nobody holds it by then.
+// A renewal that is under way when the lease is abandoned or released is the last one. Its answer extends an abandoned lease, and is not
+// reported once a release has begun.
+func TestRenewalUnderWayIsTheLast(t *testing.T) {
+	for name, outcome := range map[string][]error{"answered": {nil}, "unanswered": {distributed.ErrUnavailable}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answered := outcome[0] == nil
+				s := serve(func(_ context.Context, l *lease) {
+					until := distributed.Validity(time.Now(), ttl)
+					time.Sleep(ttl / 20)
+					if answered {
+						l.Renewed(until)
+					}
+				})
+				defer s.Close()
+				l, released, w, none := s.grant(), s.grant(), new(renewals), new(renewals)
+				l.Watch(w, l)
+				released.Watch(none, released)
+				window := l.Until()
+				time.Sleep(ttl/6 + ttl/40)
+				l.Abandon()
+				require.True(t, released.Finish())
+				time.Sleep(ttl / 10)
+				until := l.Until()
+				assert.Equal(t, answered, until.After(window))
+				time.Sleep(time.Until(until) - 1)
+				assert.False(t, isLost(l))
+				time.Sleep(1)
+				synctest.Wait()
+				assert.True(t, isLost(l))
+				assert.Len(t, s.times(l), 1)
+				assert.Equal(t, outcome, w.renewed)
+				assert.Empty(t, none.renewed)
+			})
+		})
+	}
+}
+
+// Answers that come late: to a renewal that was sent before the lease was abandoned; to an older one; and when the lease is lost, for nobody
+// holds it by then.
 func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(unknown)
