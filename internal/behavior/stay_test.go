@@ -302,14 +302,21 @@ func TestSlowAnswerIsRenewedBeforeTheFunctionRuns(t *testing.T) { // rule N2
 			}, wllock.WithHoldAtLeast(d)))
 		}
 		late = least / 4
+		begin := time.Now()
 		require.NoError(t, l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			require.Less(t, time.Since(begin), late+ttl/10, "renewed at once")
 			require.GreaterOrEqual(t, time.Until(heldIn(ctx).Until()), least)
 			return nil
 		}, wllock.WithHoldAtLeast(least)))
 		require.Equal(t, least, freeAfter(t, o))
-		time.AfterFunc(time.Second, func() { b.Partition(true) })
-		require.ErrorIs(t, l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least), wllock.WithWait(least/3)), wllock.ErrWaitTimeout)
-		b.Partition(false)
+		for wait, want := range map[time.Duration]error{least / 3: wllock.ErrWaitTimeout, 2 * least: wllock.ErrUnavailable} {
+			time.AfterFunc(time.Second, func() { b.Partition(true) })
+			err := l.Do(t.Context(), "n", "k", never(t), wllock.WithHoldAtLeast(least), wllock.WithWait(wait))
+			require.ErrorIs(t, err, want, "the lease was not renewed, and is lost after %v", least)
+			b.Partition(false)
+			time.Sleep(2 * time.Second) // rule O2
+			freeAfter(t, o)
+		}
 	})
 }
 

@@ -30,6 +30,7 @@ func TestTimerThatComesLateIsNoOverstay(t *testing.T) {
 			hold.Due(h)
 			require.Zero(t, l.Stats().Total.Overstays)
 		}
+		require.EqualValues(t, 1, l.Stats().Total.Held, "it stays")
 		require.NoError(t, l.Close(t.Context()))
 	})
 }

@@ -58,7 +58,6 @@ func (h *Hold) due() {
 func (h *Hold) EndStay() { // rule N3
 	now := time.Now()
 	if in, _ := h.tenure.End(&h.use, now); in {
-		h.group.limits.Remove(&h.limit)
 		h.ended(now, false)
 		h.pass()
 	}
