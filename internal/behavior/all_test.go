@@ -319,6 +319,7 @@ func TestNestedGuardThatOutlivesADoAllKeepsItsKeyOnly(t *testing.T) {
 		require.Empty(t, left)
 		b.Expire("test:n:a")
 		lostAfter(t, <-left)
+		synctest.Wait() // its turn is passed on meanwhile
 		free(t, l, b, "a", "b")
 	})
 }
