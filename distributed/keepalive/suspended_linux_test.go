@@ -3,11 +3,12 @@ package keepalive_test
 import (
 	"testing"
 	"time"
-	"unsafe"
+	_ "unsafe" // for go:linkname
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testclock"
 )
 
 // asleepBefore is for how long the machine was suspended before the process began.
@@ -21,21 +22,6 @@ func suspend(t *testing.T) {
 	t.Cleanup(func() { asleepBefore += int64(time.Hour) })
 }
 
-// skew moves the monotonic reading of a time and leaves its wall clock alone: what a machine that was suspended, or
-// whose clock was set, sees. The standard library offers no way to make such a time, so this looks into it.
-func skew(at time.Time, d time.Duration) time.Time {
-	type inside struct {
-		wall uint64
-		ext  int64
-	}
-	moved := at
-	(*inside)(unsafe.Pointer(&moved)).ext += int64(d)
-	if moved.Sub(at) != d || !moved.Round(0).Equal(at.Round(0)) {
-		panic("time.Time is made in another way now")
-	}
-	return moved
-}
-
 func TestLeftByEitherClock(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -44,10 +30,10 @@ func TestLeftByEitherClock(t *testing.T) {
 	}{
 		"both clocks go":                    {now.Add(time.Second), 4 * time.Second, 4 * time.Second},
 		"at the end":                        {now.Add(5 * time.Second), 0, 0},
-		"the wall clock went on alone":      {skew(now.Add(time.Hour), -time.Hour), 5 * time.Second, 5*time.Second - time.Hour},
-		"set back: only the monotonic went": {skew(now, time.Hour), 5*time.Second - time.Hour, 5*time.Second - time.Hour},
-		"set forward by little":             {skew(now.Add(time.Second), -time.Second), 5 * time.Second, 4 * time.Second},
-		"read one after the other":          {skew(now.Add(time.Microsecond), -time.Microsecond), 5*time.Second - time.Microsecond, 5*time.Second - time.Microsecond},
+		"the wall clock went on alone":      {testclock.Skew(now.Add(time.Hour), -time.Hour), 5 * time.Second, 5*time.Second - time.Hour},
+		"set back: only the monotonic went": {testclock.Skew(now, time.Hour), 5*time.Second - time.Hour, 5*time.Second - time.Hour},
+		"set forward by little":             {testclock.Skew(now.Add(time.Second), -time.Second), 5 * time.Second, 4 * time.Second},
+		"read one after the other":          {testclock.Skew(now.Add(time.Microsecond), -time.Microsecond), 5*time.Second - time.Microsecond, 5*time.Second - time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			until := now.Add(5 * time.Second)
@@ -65,7 +51,7 @@ func TestSuspendedHolder(t *testing.T) {
 	s := serve(renewed)
 	defer s.Close()
 	now, l := time.Now(), new(lease)
-	s.Keep(&l.Lease, l, ttl, skew(now, ttl), now.Add(ttl))
+	s.Keep(&l.Lease, l, ttl, testclock.Skew(now, ttl), now.Add(ttl))
 	assert.True(t, l.Healthy(), "the wall clock may have been set")
 	suspend(t)
 	assert.False(t, l.Healthy())

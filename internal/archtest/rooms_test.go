@@ -57,6 +57,7 @@ var rooms = []room{
 	{path: "internal/race", what: "whether a test runs under the race detector", sealed: nothing},
 	{path: "internal/testscope", what: "which tests run when", sealed: nothing},
 	{path: "internal/testseed", what: "seeds of random tests", knows: []string{"internal/race"}, sealed: nothing},
+	{path: "internal/testclock", what: "times by a clock that stood still or was set", sealed: nothing},
 	{path: "internal/testpicture", what: "pictures of pages, made small", sealed: nothing},
 	{path: "internal/archtest", what: "the test of this table", sealed: nothing},
 	{path: "distributed", what: "tier 2: the contract of a backend", sealed: nothing},

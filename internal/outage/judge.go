@@ -331,14 +331,13 @@ func (j *judge) begin(broken *outage, now time.Time, err error) *outage {
 	return o
 }
 
-// renew replaces an outage that is broken, and returns the current one.
-func (j *judge) renew(o *outage, now time.Time) *outage {
+// renew replaces an outage that is broken.
+func (j *judge) renew(o *outage, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.current.Load() == o && o.broken(now, j.silence()) && j.ctx.Err() == nil {
 		j.begin(o, now, o.last.Load().err)
 	}
-	return j.current.Load()
 }
 
 // goesOn reports that o goes on, as far as is known.

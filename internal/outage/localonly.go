@@ -137,7 +137,7 @@ func (l *LocalOnly) unasked(ctx context.Context, req distributed.Request, failed
 		return nil, nil, err
 	}
 	now := time.Now()
-	if o := l.judge.current.Load(); o != nil && !l.judge.goesOn(o, now) {
+	if o := l.judge.current.Load(); o != nil {
 		l.judge.renew(o, now)
 	}
 	l.mu.Lock()
@@ -200,9 +200,7 @@ func (l *LocalOnly) away(o *outage) {
 // serve is called when an outage is old enough (rule O4).
 func (l *LocalOnly) serve(s *stretch) {
 	now := time.Now()
-	if l.judge.current.Load() == s.outage && !l.judge.goesOn(s.outage, now) {
-		l.judge.renew(s.outage, now)
-	}
+	l.judge.renew(s.outage, now)
 	l.mu.Lock()
 	if l.stopped || l.now != s || !s.isAway() || l.local {
 		l.mu.Unlock()

@@ -175,23 +175,6 @@ func TestFailureAfterTheEndIsTooLate(t *testing.T) {
 	})
 }
 
-// A process that was stopped during an outage knows nothing of the meantime: service without leases begins one T later.
-func TestStopBreaksTheOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, b := newLocal(t)
-		failWith(t, l, b, func(context.Context) error {
-			time.Sleep(3 * ttl)
-			b.does(down)
-			return distributed.ErrUnavailable
-		})
-		time.Sleep(3*ttl + ttl/2)
-		require.False(t, l.Degraded())
-		time.Sleep(ttl)
-		require.True(t, l.Degraded())
-		l.Stop()
-	})
-}
-
 // A request that was sent before the backend's return and fails after it says nothing of the time since.
 func TestStaleFailureIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
