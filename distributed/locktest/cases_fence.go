@@ -60,8 +60,7 @@ func fencesGrowHandedOver(e *env) {
 
 func fencesGrowExpired(e *env) {
 	key := e.key("k")
-	l := e.member().lease(key, lasting(e.ttl))
-	last := e.fence(l)
+	l, last := e.member().brief(key)
 	e.letExpire(l)
 	e.free(key)
 	l = e.member().lease(key)
@@ -72,13 +71,13 @@ func fencesGrowExpired(e *env) {
 // A holder that was paused past its lease goes on with a fence, and a store must be able to refuse it.
 func fenceOfTheLost(e *env) {
 	key := e.key("k")
-	stale := e.member().lease(key, lasting(e.ttl))
-	p := e.member().place(key)
-	e.fence(stale)
+	stale, _ := e.member().brief(key)
+	next := e.member().ask(key) // queued, unless the lease has expired already
 	e.letExpire(stale)
-	l := e.granted(p)
-	e.stale(stale, e.fence(l))
-	e.release(l)
+	if l := next(); l != nil {
+		e.stale(stale, e.fence(l))
+		e.release(l)
+	}
 }
 
 func fenceOfTheReleased(e *env) {

@@ -52,28 +52,33 @@ func (in *inside) work(mode distributed.Mode, l distributed.Lease) {
 	mine.Add(-1)
 }
 
-// wait enters and waits for its lease; nil if it does not get one.
-func (m *member) wait(key string, hows ...how) distributed.Lease {
+// ask enters, and returns what waits for the lease: nil if there is none.
+func (m *member) ask(key string, hows ...how) (wait func() distributed.Lease) {
 	ctx, cancel := timely()
 	defer cancel()
 	l, p, err := m.enter(ctx, key, hows...)
 	if err != nil {
 		m.Errorf("Enter: %v", err)
 	}
-	if p == nil {
-		return l
-	}
-	select {
-	case l := <-p.Granted():
-		if l == nil {
-			m.Errorf("a place was lost")
+	return func() distributed.Lease {
+		if p == nil {
+			return l
 		}
-		return l
-	case <-time.After(patience):
-		m.Errorf("no lease within %v", patience)
-		return nil
+		select {
+		case l := <-p.Granted():
+			if l == nil {
+				m.Errorf("a place was lost")
+			}
+			return l
+		case <-time.After(patience):
+			m.Errorf("no lease within %v", patience)
+			return nil
+		}
 	}
 }
+
+// wait enters and waits for its lease; nil if it does not get one.
+func (m *member) wait(key string, hows ...how) distributed.Lease { return m.ask(key, hows...)() }
 
 // together runs fn for n members at once, each with a random source derived from the seed.
 func (e *env) together(n int, fn func(m *member, rnd *rand.Rand)) {

@@ -210,11 +210,14 @@ func permitFencesBetween(e *env) {
 // A holder that was paused past its permit goes on with a fence, and a store must be able to refuse it.
 func permitFenceOfTheLost(e *env) {
 	key := e.key("k")
-	stale, beside := e.member().lease(key, permits(2), lasting(e.ttl)), e.member().lease(key, permits(2))
-	p, next := e.member().place(key, permits(2)), e.member().place(key)
-	e.fence(stale)
+	beside := e.member().lease(key, permits(2))
+	stale, _ := e.member().brief(key, permits(2))
+	permit, next := e.member().ask(key, permits(2)), e.member().place(key) // queued, unless the permit has expired already
 	e.letExpire(stale)
-	l := e.granted(p)
+	l := permit()
+	if l == nil {
+		return
+	}
 	e.stale(stale, e.fence(l))
 	e.releaseAll(l, beside)
 	l = e.granted(next)

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -86,14 +87,27 @@ func releaseWithoutTime(e *env) {
 // The renewal and the release cross; a renewal that arrives second must not create the lease again.
 func releaseDuringRenewal(e *env) {
 	key, rnd := e.key("k"), e.random()
-	for range 8 {
-		l := e.member().lease(key, lasting(e.ttl))
-		time.Sleep(e.ttl/8 + upTo(rnd, e.ttl/4)) // the range includes T/6 and T/3, the usual times of renewals
-		e.release(l)
+	for i := range 12 { // the renewal has not been sent, is under way, or was answered, on fast services and on slow ones
+		e.release(e.member().renewed(key, upTo(rnd, 50*time.Microsecond<<i)))
 		e.release(e.member().lease(key, noWait)) // at once
 	}
 	time.Sleep(e.ttl / 3)
 	e.release(e.member().lease(key, noWait)) // at once
+}
+
+// renewed gets a lease whose renewal began so long ago.
+func (m *member) renewed(key string, ago time.Duration) distributed.Lease {
+	m.Helper()
+	l := m.lease(key)
+	if r, ok := distributed.As[interface{ RenewBy(at time.Time) }](l); ok { // those that embed keepalive.Lease
+		r.RenewBy(time.Now())
+		time.Sleep(ago)
+		return l
+	}
+	m.release(l)
+	l = m.lease(key, lasting(m.ttl))
+	time.Sleep(m.ttl/8 + rand.N(m.ttl/4)) // the range includes T/6 and T/3, the usual times of renewals
+	return l
 }
 
 func startedRelease(e *env) {

@@ -287,21 +287,57 @@ func gone(l distributed.Lease) bool {
 // fence draws a fence, and refills when the reserve is used up.
 func (e *env) fence(l distributed.Lease) uint64 {
 	e.Helper()
+	n, err := e.tryFence(l)
+	if err != nil {
+		e.Fatalf("Refill: %v", err)
+	}
+	return n
+}
+
+func (e *env) tryFence(l distributed.Lease) (uint64, error) {
+	e.Helper()
 	if n, ok := l.NextFence(); ok {
-		return n
+		return n, nil
 	}
 	ctx, cancel := timely()
 	defer cancel()
 	if err := l.Refill(ctx); errors.Is(err, errors.ErrUnsupported) {
 		e.Skipf("no fences")
 	} else if err != nil {
-		e.Fatalf("Refill: %v", err)
+		return 0, err
 	}
 	n, ok := l.NextFence()
 	if !ok {
 		e.Fatalf("no fence after Refill")
 	}
-	return n
+	return n, nil
+}
+
+// brief gets a lease that lasts for the TTL of cases about time, and draws a fence. On a busy machine the answer may come too late, or the
+// lease expires before it has a fence: then it enters again.
+func (m *member) brief(key string, hows ...how) (l distributed.Lease, fence uint64) {
+	m.Helper()
+	ctx, cancel := timely()
+	defer cancel()
+	var err error
+	for ; ctx.Err() == nil; m.blink() {
+		var p distributed.Place
+		if l, p, err = m.enter(ctx, key, append(hows, lasting(m.ttl))...); p != nil {
+			select {
+			case l = <-p.Granted(): // nil: the place was lost
+			case <-ctx.Done():
+			}
+		}
+		if l == nil {
+			continue
+		}
+		if fence, err = m.tryFence(l); err == nil {
+			return l, fence
+		}
+		_ = m.tryRelease(l)
+	}
+	m.Fatalf("no lease with a fence within %v: %v", patience, err)
+	return nil, 0
 }
 
 // above asserts that a fence is greater than an earlier one, and returns it.
