@@ -80,14 +80,14 @@ func TestClockIsSetBack(t *testing.T) {
 		b := d.backend(t)
 		before := map[string]uint64{"asked": 0, "tried": 0, "queued": 0}
 		for key := range before {
-			l := enter(t, b, key, lasting(time.Second))
+			l := enter(t, b, key)
 			before[key] = fenceOf(t, l) + uint64(time.Hour)
 			l.Abandon()
 		}
 		next := lasting(10 * time.Second)
 		queued := queue(t, b, "queued", by("next"), next)
-		aged(t, b, -time.Hour) // what is there now comes from an hour ahead
-		run(t, b, "UPDATE {locks} SET fence = fence + $1", int64(time.Hour))
+		aged(t, b, -time.Hour) // what is there now comes from an hour ahead, and what is dead has had a short TTL
+		run(t, b, "UPDATE {locks} SET fence = fence + $1, ttl = $2", int64(time.Hour), micros(time.Second))
 		start := time.Now()
 		asked, tried := queue(t, b, "asked", by("next"), next), distributed.Lease(nil)
 		require.Eventually(t, func() bool {
