@@ -3,7 +3,6 @@ package redislock
 import (
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,50 +17,31 @@ import (
 // they have expired.
 const setBack = 30 * time.Second
 
-// runClock lets the clock of a server run, less what by says.
-func runClock(t *testing.T, clock *redistest.Clock, start time.Time) (by *atomic.Int64) {
-	t.Helper()
-	by = new(atomic.Int64)
-	done, ended := make(chan struct{}), make(chan struct{})
-	began := time.Now()
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Millisecond):
-				clock.Set(start.Add(time.Since(began) - time.Duration(by.Load())))
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		close(done)
-		<-ended
-	})
-	return by
-}
-
 // TestAClockSetBackTakesNoLeaseFromALivingHolder, nor from readers, while others wait.
 func TestAClockSetBackTakesNoLeaseFromALivingHolder(t *testing.T) {
 	testscope.Long(t, "sets a server's clock")
 	for name, change := range map[string]func(*distributed.Request){"writer": func(*distributed.Request) {}, "reader": shared} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			now := time.Now()
-			s, clock := redistest.StartWithClock(t, now)
-			by := runClock(t, clock, now)
+			s, clock := redistest.StartWithClock(t, time.Now())
+			clock.Shift(0)
 			b := open(t, s.Addr)
-			l := newUser(t, b).lease(key(t), change)
-			p := newUser(t, b).lasting(testTTL / 4).place(key(t)) // which cuts by the holder's T, not by its own
-			time.Sleep(testTTL / 2)
-			by.Store(int64(setBack))
-			for end := time.Now().Add(3 * testTTL); time.Now().Before(end); time.Sleep(testTTL / 20) {
-				require.Empty(t, p.Granted())
-				require.True(t, l.Until().After(time.Now()))
+			const ttl = 2 * time.Second
+			l, w := newUser(t, b).lasting(ttl).lease(key(t), change), newUser(t, b).lasting(ttl/4) // which cuts by the holder's T, not by its own
+			var p distributed.Place
+			require.Eventually(t, func() bool { _, p, _ = w.enter(t.Context(), key(t)); return p != nil }, patience, time.Millisecond)
+			time.Sleep(ttl / 2)
+			clock.Shift(-setBack)
+			for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 100) {
+				granted := len(p.Granted()) > 0
+				lives := !distributed.Over(time.Now(), l.Until())
+				require.False(t, granted && lives, "beside a living holder")
+				if !lives { // it renews each T/3
+					needsQuieter(t, ttl/6)
+				}
+				require.True(t, lives)
 			}
-			release(t, l)
-			release(t, granted(t, p))
+			_ = l.Release(t.Context())
 		})
 	}
 }
