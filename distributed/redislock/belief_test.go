@@ -24,7 +24,7 @@ func TestAMessageIsBelievedAsFarAsItsSenderIsEntitled(t *testing.T) { // rule R1
 	held, _, err := a.enter(t.Context(), "bank:acct:9", func(r *distributed.Request) { r.Prev = before })
 	require.NoError(t, err)
 	p := w.place("bank:acct:9")
-	r := w.other().lasting(time.Minute)
+	r := w.other()
 	reader := r.place("bank:acct:9", shared)
 	now := uint64(time.Now().UnixNano())
 	id := fmt.Sprint(attemptBehind(p).Wire.id)
@@ -103,8 +103,8 @@ func TestAPlaceCannotNameItsOwnTTL(t *testing.T) { // rule R19
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
 	for _, ttl := range []string{"3600000000000", "99999999999999999999", strings.Repeat("9", 400)} {
-		l := newUser(t, b).lease(key(t))
-		w := newUser(t, b)
+		l := newUser(t, b).lasting(time.Minute).lease(key(t))
+		w := newUser(t, b).lasting(time.Minute)
 		p := w.place(key(t))
 		for _, beat := range []int64{time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli()} {
 			s.Do("HSET", keysOf(key(t), "")[3], w.name, fmt.Sprintf("%v %s x %s %d", attemptBehind(p).Wire.id, b.s.process, ttl, beat))

@@ -25,7 +25,7 @@ type conventional struct {
 var ownDel = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 func (c conventional) lock(ctx context.Context) bool {
-	return c.c.SetNX(ctx, c.key, "unique", 5*time.Second).Val()
+	return c.c.SetNX(ctx, c.key, "unique", time.Minute).Val()
 }
 
 func (c conventional) unlock(ctx context.Context) bool {

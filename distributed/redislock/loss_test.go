@@ -17,23 +17,26 @@ func TestScriptFlushUnderLoadIsUnseen(t *testing.T) {
 	s := redistest.Start(t)
 	b := open(t, s.Addr)
 	var stop atomic.Bool
+	var turns atomic.Int64
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop.Store(true)
 	for range 4 {
-		u := newUser(t, b)
+		u := newUser(t, b).lasting(time.Minute)
 		wg.Go(func() {
 			for !stop.Load() {
-				if l := u.get(key(t)); l.Release(t.Context()) != nil {
-					t.Error("a release failed")
+				if err := u.get(key(t)).Release(t.Context()); err != nil {
+					t.Error(err)
 				}
+				turns.Add(1)
 			}
 		})
 	}
 	for range 50 {
 		s.Do("SCRIPT", "FLUSH")
-		time.Sleep(5 * time.Millisecond)
+		before := turns.Load()
+		require.Eventually(t, func() bool { return turns.Load() > before+4 }, patience, time.Millisecond, "callers go on")
 	}
-	stop.Store(true)
-	wg.Wait()
 }
 
 func TestFencesGrowOverARestartWithoutData(t *testing.T) {

@@ -49,7 +49,7 @@ func TestARefusedChannelLeavesTheOthers(t *testing.T) { // rule R19
 	b := with(t, s.Client(func(o *redis.Options) { o.Username, o.Password = "u", "x" }), WithSystem("shop"))
 	u := newUser(t, b).lasting(time.Minute)
 	l := u.lease("shop:p:1")
-	p := u.other().lasting(time.Minute).place("shop:p:1")
+	p := u.other().place("shop:p:1")
 	for range 2 {
 		_, _, err := u.enter(t.Context(), "bank:p:1")
 		require.ErrorIs(t, err, distributed.ErrRefused)

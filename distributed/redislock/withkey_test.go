@@ -21,7 +21,7 @@ func TestWithKeyLocksWhatOthersLock(t *testing.T) { // rule R12
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t) // with no keys of another
-			u := newUser(t, open(t, s.Addr, WithKey(short)))
+			u := newUser(t, open(t, s.Addr, WithKey(short))).lasting(time.Minute)
 			other := conventional{s.Client(), name}
 			l := u.lease("shop:name:" + name)
 			require.False(t, other.lock(t.Context()), "it must see our lock")
@@ -51,7 +51,7 @@ func TestWithKeyLocksWhatOthersLock(t *testing.T) { // rule R12
 	}
 }
 
-func (u user) other() user { return newUser(u.t, u.b) }
+func (u user) other() user { return newUser(u.t, u.b).lasting(u.ttl) }
 
 // An instance has one contender per name, so with two names for one key it has two for that.
 func TestWithKeyNamesThatShareAKeyExcludeEachOther(t *testing.T) { // rule R1
