@@ -13,12 +13,22 @@ import (
 func TestALongTTLStopsNobodyElse(t *testing.T) {
 	t.Parallel()
 	clients := fresh(t)
-	long := with(t, clients)
-	p, _ := placeOf(t, long, request("long", "a", lasting(time.Hour))) // the servers may have been restarted
-	for _, b := range []*Backend{with(t, clients), long} {
-		release(t, leaseOf(t, b, request("short", "b", lasting(200*time.Millisecond))))
+	waits := func(b *Backend) {
+		p, _ := placeOf(t, b, request("long", "a", lasting(time.Hour))) // the servers may have been restarted
+		require.NoError(t, p.Leave(t.Context()))
 	}
-	require.NoError(t, p.Leave(t.Context()))
+	waits(with(t, clients))
+	for _, one := range clients { // two minutes later
+		var f []string
+		require.Eventually(t, func() bool { f = strings.Fields(one.Get(t.Context(), markOf("")).Val()); return len(f) == 5 }, patience, time.Millisecond)
+		f[0] = fmt.Sprint(time.Now().Add(-2 * time.Minute).UnixMilli())
+		require.NoError(t, one.Set(t.Context(), markOf(""), strings.Join(f, " "), 0).Err())
+	}
+	b := with(t, clients)
+	waits(b)
+	for _, b := range []*Backend{with(t, clients), b} {
+		release(t, leaseOf(t, b, request("short", "b")))
+	}
 }
 
 // A TTL is noted with the vote that counts for it, is remembered for as long as a lease with it may last, and forgotten after twice itself.

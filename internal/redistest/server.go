@@ -87,7 +87,7 @@ func (s *Server) Client(change ...func(*redis.Options)) *redis.Client {
 // Do runs one command on a new connection and returns the answer. Without one the test fails.
 func (s *Server) Do(args ...any) any {
 	s.t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, PoolSize: 1})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, PoolSize: 1, DialTimeout: readyWait, ReadTimeout: readyWait, WriteTimeout: readyWait})
 	defer func() { _ = c.Close() }()
 	v, err := c.Do(context.Background(), args...).Result()
 	if err != nil && err != redis.Nil {
