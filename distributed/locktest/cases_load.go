@@ -16,7 +16,7 @@ var loadCases = []Case{
 	{"exclusion under load", load},
 	{"exclusion under load of readers and writers", loadMixed},
 	{"exclusion under load with prev", loadPrev},
-	{"cancelling and leaving at any time leaves nothing", cancels},
+	{"canceling and leaving at any time leaves nothing", cancels},
 	{"an enter with a dead context leaves nothing", deadContext},
 }
 

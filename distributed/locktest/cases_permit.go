@@ -36,7 +36,7 @@ var permitCases = gated([]Case{
 	{"a lost permit draws no fence above those of later leases", permitFenceOfTheLost},
 	{"never too many permits under load", permitLoad},
 	{"never too many permits under load with prev", permitLoadPrev},
-	{"cancelling and leaving permits at any time leaves nothing", permitCancels},
+	{"canceling and leaving permits at any time leaves nothing", permitCancels},
 })
 
 // permits asks for one of n permits.

@@ -91,7 +91,7 @@ func TestConformance(t *testing.T) {
 
 // byChance skips the cases that a busy disk may outlast, and what no lease here can.
 func byChance(c locktest.Case) string {
-	chancy := []string{"cancelling and leaving at any time leaves nothing", "cancelling and leaving permits at any time leaves nothing"}
+	chancy := []string{"canceling and leaving at any time leaves nothing", "canceling and leaving permits at any time leaves nothing"}
 	if testing.Short() && slices.Contains(chancy, c.Name) {
 		return "fails by chance"
 	}
