@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -58,6 +59,33 @@ func exclusive(*distributed.Request) {}
 
 // swapTransport puts another transport before the backend's own. Call it before the first use.
 func swapTransport(b *Backend, wrap func(conn.Transport) conn.Transport) { b.s.tr = wrap(b.s.tr) }
+
+// stub is a server that answers each call as the test says.
+type stub struct {
+	conn.Transport
+	answer func(c *conn.Call) (string, error)
+}
+
+func (s stub) Do(_ context.Context, calls ...*conn.Call) {
+	for _, c := range calls {
+		c.Reply, c.Err = s.answer(c)
+	}
+}
+func (stub) Node(context.Context, string) string { return "" }
+func (stub) Slots() int                          { return 1 }
+func (stub) SetupTrips() int                     { return 0 }
+func (stub) Close() error                        { return nil }
+
+// openStub returns a backend that has probed a stub for these systems, and has not subscribed.
+func openStub(t *testing.T, answer func(c *conn.Call) (string, error), systems ...string) *Backend {
+	b := newBackend(stub{answer: answer}, "stub", settings{log: slog.New(slog.DiscardHandler)})
+	b.proven.Store(true)
+	for _, system := range systems {
+		b.s.spaces.of(system, b.s.process).proven.Store(true)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
 
 var instances atomic.Int64
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/conn"
 )
 
 // A subscription that cannot be made has one line when it goes and one when it is back, however often it is tried in between; one
@@ -45,5 +47,38 @@ func TestASubscriptionThatFailsHasFewLines(t *testing.T) {
 		require.Equal(t, []int{4, 4}, []int{lines("subscription lost"), lines("subscription is back")})
 		fail(60)
 		require.Equal(t, 5, lines("subscription lost"), "it stays away")
+	})
+}
+
+// What was published while the subscription was away is lost, each time: a grant, and that a lease is wanted.
+func TestAReconnectMakesUpForLostMessages(t *testing.T) { // rule R10
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		beats := map[string]int{}
+		b := openStub(t, func(c *conn.Call) (string, error) {
+			switch {
+			case c.Script == enterScript && strings.HasSuffix(c.Key(), "ours"):
+				return "lease 4000000000000000000 1000 0", nil
+			case c.Script == heartbeatScript: // each may have a goroutine of its own
+				mu.Lock()
+				defer mu.Unlock()
+				beats[c.Key()]++
+			}
+			return "place 0 -1 0 another 0", nil
+		}, "shop", "bank")
+		u := newUser(t, b).lasting(time.Minute)
+		ours, elsewhere := u.lease("shop:ours"), u.lease("bank:ours")
+		for _, theirs := range []string{"shop:1", "shop:2", "bank:1"} {
+			u.place(theirs)
+		}
+		for n := 1; n <= 3; n++ {
+			b.sub.OnDisconnect(errors.New("broken"))
+			b.sub.OnSubscribe(channelOf("shop", b.s.process))
+			time.Sleep(time.Millisecond) // long before the places would ask by themselves
+			synctest.Wait()
+			require.Equal(t, map[string]int{"shop:1": n, "shop:2": n}, beats)
+		}
+		require.True(t, ours.Wanted())
+		require.False(t, elsewhere.Wanted(), "its channel was not subscribed to anew")
 	})
 }
