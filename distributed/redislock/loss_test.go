@@ -1,14 +1,17 @@
 package redislock
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/conn"
 	"github.com/wllock/wllock/internal/redistest"
 )
 
@@ -124,5 +127,51 @@ func TestCopyOfTheProcessIsAnother(t *testing.T) {
 			require.ErrorIs(t, err, distributed.ErrRefused)
 		}
 		require.NoError(t, l.Release(t.Context()))
+	}
+}
+
+// An Enter does not find the lease that it is to release. If it is a repeat that comes late, its first try may have released that, and have been
+// granted the lock until that expired. Else the lease was lost.
+func TestARepeatThatComesLateTellsOfNoLoss(t *testing.T) {
+	const ttl, soon, late = 4 * time.Second, 900 * time.Millisecond, 1100 * time.Millisecond // around W/2
+	for name, one := range map[string]struct {
+		waits time.Duration // until it is sent
+		fails time.Duration // when its first try does; 0: it does not
+		lost  bool
+	}{
+		"answered at once": {lost: true},
+		"sent late":        {waits: late, lost: true},
+		"repeated soon":    {fails: soon, lost: true},
+		"repeated late":    {fails: late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				b := openStub(t, func(c *conn.Call) (string, error) {
+					if c.Key() == "shop:2" {
+						time.Sleep(one.waits)
+						return "held 1 another 0", nil
+					}
+					switch tries++; {
+					case tries == 1:
+						return "lease 4000000000000000000 1000 0", nil
+					case tries == 2 && one.fails > 0:
+						time.Sleep(one.fails)
+						return "", context.DeadlineExceeded
+					}
+					return "lost lease 4000000000000001000 1000 0", nil
+				}, "shop")
+				u := newUser(t, b).lasting(ttl)
+				l := u.lease("shop:1")
+				go func() { _, _, _ = newUser(t, b).enter(t.Context(), "shop:2", noWait) }() // has the one slot
+				synctest.Wait()
+				u.lease("shop:1", func(r *distributed.Request) { r.Prev = l })
+				if one.lost {
+					require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+				} else {
+					require.NoError(t, l.Release(t.Context()))
+				}
+			})
+		})
 	}
 }
