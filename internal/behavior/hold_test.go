@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed/memlock"
 )
 
 func TestHeldReportsWaitsAndFences(t *testing.T) {
@@ -40,19 +41,20 @@ func TestHeldReportsWaitsAndFences(t *testing.T) {
 }
 
 func TestHeldErrLooksAtTheClockBeforeAnyTimer(t *testing.T) {
-	l, b := newLocker(t, wllock.WithLeaseTTL(60*time.Millisecond))
-	err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
-		h, _ := wllock.HeldFrom(ctx)
-		b.Partition(true) // no renewal gets through
-		require.NoError(t, h.Err())
-		for time.Now().Before(h.Until()) {
-			time.Sleep(time.Millisecond)
-		}
-		require.ErrorIs(t, h.Err(), wllock.ErrLeaseLost)
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		b := memlock.New()
+		err := lockerOn(t, deaf(b)).Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			h, _ := wllock.HeldFrom(ctx)
+			b.Partition(true) // no renewal gets through
+			require.NoError(t, h.Err())
+			time.Sleep(time.Until(h.Until()))
+			require.NoError(t, ctx.Err(), "nothing has noticed")
+			require.ErrorIs(t, h.Err(), wllock.ErrLeaseLost)
+			return nil
+		})
+		b.Partition(false)
+		lostAfter(t, err)
 	})
-	b.Partition(false)
-	lostAfter(t, err)
 }
 
 func TestLostLeaseEndsTheContextWithItsCause(t *testing.T) {
