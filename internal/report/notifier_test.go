@@ -1,6 +1,7 @@
 package report
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,16 +73,19 @@ func TestAttemptsAtTheSameTimeAreBounded(t *testing.T) {
 	})
 }
 
-// A notifier that keeps up drops nothing, however many reports there are.
+// A notifier that keeps up drops nothing, however many reports there are, also if some panic or end its goroutine.
 func TestReportsThatWereRunMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNotifier()
-		ran := 0
+		ran, ended := 0, 0
 		for i := range 3 * maxReports {
 			n.put(report{run: func(*report) {
-				ran++
-				if ran%10 == 0 {
+				switch ran++; {
+				case ran%10 == 0:
 					panic("foreign")
+				case ran%1000 == 1:
+					ended++
+					runtime.Goexit()
 				}
 			}})
 			if i%1000 == 0 {
@@ -91,7 +95,7 @@ func TestReportsThatWereRunMakeRoom(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, n.dropped.Load())
 		require.Equal(t, 3*maxReports, ran)
-		require.EqualValues(t, ran/10, n.panics.Load())
+		require.EqualValues(t, ran/10+ended, n.panics.Load())
 		require.Zero(t, n.left.Load())
 	})
 }
