@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
@@ -102,6 +104,57 @@ func TestSettingsReachTheLocker(t *testing.T) {
 		require.NoError(t, locker.Close(t.Context()))
 		require.True(t, backend.closed, "the Locker owns its backend")
 	})
+}
+
+// How many callers are served in a row while another instance waits.
+func TestTheBudgetReachesTheLocker(t *testing.T) {
+	for name, test := range map[string]struct {
+		set  func(c *config.Config)
+		want int
+	}{
+		"MaxHandoffs": {func(c *config.Config) { c.MaxHandoffs = 2 }, 2},
+		"MaxTenure":   {func(c *config.Config) { c.MaxTenure = 25 * time.Millisecond }, 3}, // who begin at 0, 10 and 20 ms
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := valid()
+				c.Backend = config.NewURL("spy://host")
+				test.set(&c)
+				var backend spy
+				c, _ = backend.openedBy(c)
+				locker, err := c.Open(t.Context())
+				require.NoError(t, err)
+				other, err := wllock.New(c.SystemName, backend.Backend)
+				require.NoError(t, err)
+
+				lock, err := locker.Acquire(t.Context(), "product", "1")
+				require.NoError(t, err)
+				served, before := 0, 0
+				var callers sync.WaitGroup
+				for range 10 {
+					callers.Go(func() {
+						assert.NoError(t, locker.Do(t.Context(), "product", "1", func(context.Context) error {
+							time.Sleep(10 * time.Millisecond)
+							served++
+							return nil
+						}))
+					})
+				}
+				callers.Go(func() {
+					assert.NoError(t, other.Do(t.Context(), "product", "1", func(context.Context) error {
+						before = served
+						return nil
+					}))
+				})
+				synctest.Wait()
+				require.NoError(t, lock.Release(t.Context()))
+				callers.Wait()
+				require.Equal(t, test.want, before)
+				require.NoError(t, other.Close(t.Context()))
+				require.NoError(t, locker.Close(t.Context()))
+			})
+		})
+	}
 }
 
 func TestOptionsOverrideSettings(t *testing.T) {
@@ -330,12 +383,12 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 	}
 }
 
-// WLLOCK_OUTAGE=local reaches the Locker: after one lease TTL without its backend it admits callers.
+// WLLOCK_OUTAGE=local reaches the Locker: after the longest lease TTL without its backend it admits callers.
 func TestOpenLocalOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memlock.New()
 		c := valid()
-		c.Backend, c.Outage, c.LeaseTTL = config.NewURL("spy://host"), config.LocalOnly, time.Second
+		c.Backend, c.Outage, c.LeaseTTL, c.LongestTTL = config.NewURL("spy://host"), config.LocalOnly, time.Second, 2*time.Second
 		locker, err := c.WithOpener("spy", func(context.Context, *url.URL) (distributed.Backend, error) { return b, nil }).Open(t.Context())
 		require.NoError(t, err)
 		b.Partition(true)
@@ -345,7 +398,7 @@ func TestOpenLocalOnly(t *testing.T) {
 			require.True(t, held.Degraded())
 			return nil
 		}))
-		require.Equal(t, c.LeaseTTL, time.Since(begin))
+		require.Equal(t, c.LongestTTL, time.Since(begin))
 		require.NoError(t, locker.Close(t.Context()))
 	})
 }
