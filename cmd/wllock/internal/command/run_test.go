@@ -102,6 +102,8 @@ func TestRunWaits(t *testing.T) {
 	code, _, _ = run(t, env, "run", "-w", "300ms", "n", "1", "--", "true")
 	require.Equal(t, notAcquired, code)
 	require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+	code, _, _ = run(t, env, "run", "-w", "0s", "n", "1", "--", "true")
+	require.Equal(t, notAcquired, code, "no wait, and not one for ever")
 
 	waiting := start(t, env, "run", "n", "1", "--", "true")
 	awaitWaiters(t, env, "n", "1", 1)
