@@ -69,7 +69,7 @@ func (l *lease) renew(now time.Time) {
 		l.Postpone()
 		return
 	}
-	if l.state != owner || !now.Before(l.expires) {
+	if l.state != owner {
 		s.mu.Unlock()
 		l.End()
 		return
