@@ -208,7 +208,7 @@ func TestRenewalUnderWayIsTheLast(t *testing.T) {
 				assert.Equal(t, answered, until.After(window))
 				time.Sleep(time.Until(until) - 1)
 				assert.False(t, isLost(l))
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				assert.True(t, isLost(l))
 				assert.Len(t, s.times(l), 1)
