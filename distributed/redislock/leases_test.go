@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -137,6 +138,24 @@ func TestADowngradeWithoutAReplyIsRenewedWhileItsSlotMoves(t *testing.T) {
 	u.b.s.renewMoving(t.Context(), []*attempt{l.a}, u.ttl)
 	require.False(t, l.Healthy(), "lost as either")
 	require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+}
+
+// The answer to a downgrade is one to a renewal, too: the lease lasts for T from its sending, and may be contended.
+func TestADowngradeRenews(t *testing.T) { // rule R11
+	synctest.Test(t, func(t *testing.T) {
+		b := openStub(t, func(c *conn.Call) (string, error) {
+			if c.Script == downgradeScript {
+				return "fences 4000000000000001000 1 1", nil
+			}
+			return "lease 4000000000000000000 1000 0", nil
+		}, "shop")
+		u := newUser(t, b).lasting(time.Minute)
+		l := u.lease("shop:1")
+		time.Sleep(time.Second)
+		require.NoError(t, l.Downgrade(t.Context()))
+		require.Equal(t, distributed.Validity(time.Now(), u.ttl), l.Until())
+		require.True(t, l.Contended())
+	})
 }
 
 // TestALostReaderExtendsNoLock: a renewal by calls of one key looks for the reader first.

@@ -3,9 +3,11 @@ package redislock
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,5 +82,25 @@ func TestAReconnectMakesUpForLostMessages(t *testing.T) { // rule R10
 		}
 		require.True(t, ours.Wanted())
 		require.False(t, elsewhere.Wanted(), "its channel was not subscribed to anew")
+	})
+}
+
+// A message has a place ask when it says, which is before it would have asked by itself.
+func TestAMessageAsksForAHeartbeat(t *testing.T) { // rule R16
+	synctest.Test(t, func(t *testing.T) {
+		var beats atomic.Int64
+		b := openStub(t, func(c *conn.Call) (string, error) {
+			if c.Script == heartbeatScript {
+				beats.Add(1)
+			}
+			return "place 0 -1 0 another 0", nil
+		}, "shop")
+		p := newUser(t, b).lasting(time.Minute).place("shop:1")
+		b.sub.OnMessage(channelOf("shop", b.s.process), fmt.Sprintf("p %v 100", attemptBehind(p).Wire.id))
+		for n, wait := range []time.Duration{99 * time.Millisecond, 2 * time.Millisecond} {
+			time.Sleep(wait)
+			synctest.Wait()
+			require.EqualValues(t, n, beats.Load())
+		}
 	})
 }

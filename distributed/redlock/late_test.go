@@ -57,6 +57,32 @@ func TestARenewalThatIsAnsweredTooLate(t *testing.T) {
 	}
 }
 
+// A release waits for a first try of each server, and for no question that an Enter has made needless.
+func TestWhatAReleaseWaitsFor(t *testing.T) {
+	b := &Backend{quorum: 2, attempts: newAttempts()}
+	begun := func() *lease {
+		l := newLease(&attempt{b: b, seats: make([]seat, 3)})
+		l.parting.begun, l.parting.underWay = true, []int{1, 1, 1}
+		return l
+	}
+	l := begun()
+	l.parted(0, '1', true, nil)
+	l.parted(1, '0', true, nil)
+	require.False(t, l.parting.decided)
+	l.parted(2, 0, false, errLate)
+	require.True(t, l.parting.decided)
+	require.NoError(t, l.parting.err)
+
+	l = begun()
+	l.adopt()
+	for i := range 2 {
+		require.False(t, l.parting.decided)
+		require.True(t, l.needless(i))
+		l.parted(i, '0', true, nil)
+	}
+	require.ErrorIs(t, l.parting.err, distributed.ErrLeaseLost)
+}
+
 // A foreigner's lock is respected whatever its value is.
 func TestForeignValues(t *testing.T) {
 	t.Parallel()
