@@ -63,7 +63,7 @@ func permitUnreceived(e *env) {
 	e.release(l)
 	l = e.granted(next)
 	if took, most := time.Since(start), distributed.ClaimWindow(ttl)+ttl/3; took > most {
-		e.Errorf("a permit that nobody received delayed the next one by %v; want at most %v", took, most)
+		e.late("a permit that nobody received delayed the next one by %v; want at most %v", took, most)
 	}
 	if late, ok := <-absent.Granted(); ok { // closed is right as well
 		e.lost(late)
@@ -299,6 +299,6 @@ func permitCancels(e *env) {
 	start := time.Now()
 	e.free(key)
 	if took, most := time.Since(start), distributed.ClaimWindow(e.ttl)+e.ttl; took > most {
-		e.Errorf("what was left behind delayed others by %v; want at most %v", took, most)
+		e.late("what was left behind delayed others by %v; want at most %v", took, most)
 	}
 }

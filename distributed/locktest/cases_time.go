@@ -261,7 +261,7 @@ func unreceived(e *env) {
 	e.release(l)
 	l = e.granted(next)
 	if took, most := time.Since(start), distributed.ClaimWindow(ttl)+ttl/3; took > most {
-		e.Errorf("a grant that nobody received delayed the next one by %v; want at most %v", took, most)
+		e.late("a grant that nobody received delayed the next one by %v; want at most %v", took, most)
 	}
 	if late, ok := <-absent.Granted(); ok { // closed is right as well
 		e.lost(late)

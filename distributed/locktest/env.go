@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -239,6 +240,16 @@ func (e *env) free(key string) {
 		}
 		return l != nil
 	})
+}
+
+// late fails a case that took too long. Under go test -short it only logs that, for a busy machine may be the cause.
+func (e *env) late(format string, args ...any) {
+	e.Helper()
+	if testing.Short() {
+		e.Logf(format, args...)
+		return
+	}
+	e.Errorf(format, args...)
 }
 
 // lost waits until the lease is reported lost.
