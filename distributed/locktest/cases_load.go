@@ -175,7 +175,12 @@ func (m *member) enterAndLeave(key string, rnd *rand.Rand, ask how) {
 		select {
 		case l = <-p.Granted():
 		case <-time.After(upTo(rnd, 2*time.Millisecond)):
-			if err := p.Leave(late); err != nil {
+			err := p.Leave(late)
+			for errors.Is(err, distributed.ErrUnavailable) && late.Err() == nil { // a busy machine answers late, and then it goes on
+				time.Sleep(10 * time.Millisecond)
+				err = p.Leave(late)
+			}
+			if err != nil {
 				m.Errorf("leaving a place: %v", err)
 			}
 		}
