@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +63,28 @@ func TestFileIsLockedForLongerThanALease(t *testing.T) {
 	require.Greater(t, fenceOf(t, next), first)
 	free(t, next)
 	free(t, acquired(t, far, "short"))
+}
+
+// A request whose transaction was carried out, and answered too late, is tried again by another: one statement would not know that it has
+// released the lease before.
+func TestALateCommitHasReleasedTheLeaseBefore(t *testing.T) {
+	t.Parallel()
+	d := newSQLite(t)
+	b := d.backend(t)
+	l := enter(t, b, "k")
+	run(t, b, "UPDATE {locks} SET queued = 1 WHERE name = 'k'") // one statement does not get it
+	var commits atomic.Int64
+	d.wire.filtered(func(s *statement) error {
+		err := s.run()
+		if s.text == sqliteCommit && commits.Add(1) <= lostTries {
+			return context.DeadlineExceeded
+		}
+		return err
+	})
+	next := enter(t, b, "k", prevIs(l))
+	free(t, l)
+	free(t, next)
+	require.GreaterOrEqual(t, commits.Load(), int64(lostTries), "all of a transaction were late")
 }
 
 // A file that others write to is busy, and not away: a caller without a limit of its own waits, also when a single try would be in vain,

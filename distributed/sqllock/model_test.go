@@ -190,6 +190,59 @@ func TestLostStatements(t *testing.T) {
 	})
 }
 
+// An Enter whose answers are lost has released the lease before, and knows it: by whatever statement, and whoever comes in between.
+func TestARepeatKnowsThatItHasReleased(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b, other := d.backend(t), d.over(d.connector).backend(t)
+		queues := func(key string) { queue(t, other, key) }
+		update, change := "prior =", "COMMIT"
+		if d.dialect == PostgreSQL {
+			change = "WITH l AS"
+		}
+		for key, one := range map[string]struct {
+			lost           string // the answers to what has this in it
+			before, amidst func(key string)
+		}{
+			"by an update":   {lost: update},
+			"by an insert":   {lost: update, before: b.seen.forget},
+			"another comes":  {lost: update, amidst: queues},
+			"by a change":    {lost: change, before: func(key string) { b.stuck.note(key, nil) }},
+			"behind another": {lost: change, before: queues},
+		} {
+			l, sent := enter(t, b, key), 0
+			if one.before != nil {
+				one.before(key)
+			}
+			d.wire.breaksBy(func(s *statement) fault {
+				if !strings.Contains(s.text, one.lost) || sent == 2 {
+					return passes
+				}
+				if sent++; sent == 2 && one.amidst != nil {
+					one.amidst(key)
+				}
+				return lostReply
+			})
+			_, _, err := try(t.Context(), b, key, prevIs(l))
+			d.wire.filtered(nil)
+			require.NoError(t, err, key)
+			require.Equal(t, 2, sent, key)
+			require.NoError(t, l.Release(t.Context()), key)
+		}
+	})
+}
+
+// A lease that had expired in the database, and was taken over by another, is lost, though the row names it as the one before.
+func TestALeaseThatWasTakenOverIsLost(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		l := enter(t, b, "k")
+		run(t, b, "UPDATE {locks} SET expires_at = {now} WHERE name = $1", "k")
+		enter(t, d.backend(t), "k")
+		queue(t, b, "k", prevIs(l))
+		require.ErrorIs(t, l.Release(t.Context()), distributed.ErrLeaseLost)
+	})
+}
+
 // A copy of the process, as one that is restored from a snapshot, has its name and all it knows. What it asks for is a request of its
 // own, and no repeat: neither at once, nor in the queue.
 func TestCopyOfTheProcessIsAnother(t *testing.T) {
