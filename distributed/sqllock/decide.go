@@ -56,8 +56,8 @@ type claim struct {
 	ttl        time.Duration
 	noWait     bool
 	prev       *handle // released first; nil: none
-	released   bool    // a try has done that, perhaps in vain
-	contended  bool    // others wait, as far as is known
+	released   bool    // a transaction has done that, perhaps in vain
+	contended  bool    // others wait, as far as is known, so one statement is in vain; or a transaction was tried, of which it knows nothing
 }
 
 // count is how many fences the request takes in advance: one for all callers of a reader, else a block.
@@ -191,25 +191,19 @@ func (s *state) reserve(count int64) {
 	s.fence, s.dirty = max(s.fence, s.now*nsPerTick)+count, true
 }
 
-// enter is the whole of Enter. A repeat finds what the first one has done.
+// enter is the whole of Enter. A repeat finds what the first one has done; that it has released prev is in the claim.
 func (s *state) enter(c *claim) answer {
-	var prevHeld bool
-	prior := ""
-	if c.prev != nil {
-		if prevHeld = s.remove(*c.prev); prevHeld {
-			prior = c.prev.token
-		}
-	}
+	prevHeld := c.prev != nil && s.remove(*c.prev)
 	s.tidy()
 	if a := s.known(c); a.outcome != vanished {
-		a.prevHeld = prevHeld || c.prev != nil && s.prior == c.prev.token && a.outcome == granted
+		a.prevHeld = prevHeld
 		s.wake()
 		return a
 	}
 	a := answer{outcome: refusedHeld, prevHeld: prevHeld, holder: s.holders()}
 	switch {
 	case s.isFree(c):
-		a = s.grant(c, prior)
+		a = s.grant(c)
 		a.prevHeld = prevHeld
 	case !c.noWait:
 		a.outcome, a.ahead = queuedUp, s.ahead(c)
@@ -289,11 +283,11 @@ func (s *state) contended() bool {
 }
 
 // grant makes the request a holder: the owner, or one more that shares the lock with it.
-func (s *state) grant(c *claim, prior string) answer {
+func (s *state) grant(c *claim) answer {
 	s.reserve(c.count())
 	expires := s.now + micros(c.ttl)/2
 	if s.owner == "" {
-		s.owner, s.prior, s.mode, s.ttl, s.expires, s.holder, s.since = c.token, prior, c.mode, micros(c.ttl), expires, c.holder, s.now
+		s.owner, s.mode, s.ttl, s.expires, s.holder, s.since = c.token, c.mode, micros(c.ttl), expires, c.holder, s.now
 		return s.owned(c.count())
 	}
 	s.ticket++
@@ -321,7 +315,7 @@ func (s *state) take(c *claim) answer {
 		return s.known(c)
 	}
 	s.discard(func(e *entry) bool { return e.token == c.token })
-	return s.grant(c, "")
+	return s.grant(c)
 }
 
 // remove removes a token, whatever it has, and returns the rest of its fences if nobody has had any since.

@@ -166,6 +166,7 @@ const (
 // finds what the first one has done, and the fence of then (rule D4). The row's lock decides between two callers; the conditions
 // are on the row alone, which is read again when it was locked (rule D3). A subquery would see what was there when the statement
 // began.
+// prior: who was the owner, for a repeat of this statement alone. Transactions leave it as it is: see claim.
 // fence: the unused rest of prev's block is taken back if nobody has had a fence since. A repeat of a shared request gets new ones, for
 // others may have had some since.
 const upsert = `INSERT INTO {locks} AS l (name, full_name, owner, mode, ttl, fence, expires_at, instance, since, update_time)
@@ -221,12 +222,12 @@ const (
 	release = `UPDATE {locks} SET fence = CASE WHEN fence = $3 THEN $4 ELSE fence END, owner = '', update_time = {now}
 WHERE name = $1 AND owner = $2`
 
-	load = `SELECT owner, prior, mode, ttl, fence, expires_at, ticket, instance, since, queued, members, {now}{bound} FROM {locks} WHERE name = $1{lock}`
+	load = `SELECT owner, mode, ttl, fence, expires_at, ticket, instance, since, queued, members, {now}{bound} FROM {locks} WHERE name = $1{lock}`
 
 	entries = `SELECT ticket, token, mode, state, ttl, fence, expires_at, instance, since FROM {waiters} WHERE name = $1 ORDER BY ticket`
 
-	store = `UPDATE {locks} SET owner = $2, prior = $3, mode = $4, ttl = $5, fence = $6, expires_at = $7, ticket = $8, queued = $9,
-members = $10, instance = $11, since = $12, update_time = {now} WHERE name = $1`
+	store = `UPDATE {locks} SET owner = $2, mode = $3, ttl = $4, fence = $5, expires_at = $6, ticket = $7, queued = $8,
+members = $9, instance = $10, since = $11, update_time = {now} WHERE name = $1`
 
 	add = `INSERT INTO {waiters} (name, ticket, token, mode, state, ttl, fence, expires_at, instance, since)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`

@@ -57,7 +57,7 @@ SELECT owner = $3, fence, prior, queued, holder, members, (SELECT COUNT(` + pgNo
 // are seen, for they were committed before. If its own row has gone meanwhile, because it was left or taken for dead,
 // the division by zero undoes it all. 1 name  2 token  3 fences
 const takeFirst = `WITH t AS (
-  UPDATE {locks} l SET owner = $2, prior = '', mode = 0, ttl = w.ttl, fence = {greatest}({now} * 1000, l.fence) + $3,
+  UPDATE {locks} l SET owner = $2, mode = 0, ttl = w.ttl, fence = {greatest}({now} * 1000, l.fence) + $3,
     expires_at = {now} + w.ttl / 2, queued = l.queued - 1, instance = w.instance, since = {now}, update_time = {now}
   FROM {waiters} w
   WHERE l.name = $1 AND w.token = $2 AND w.state = 0 AND w.mode = 0 AND l.members = 0 AND (l.owner = '' OR l.expires_at <= {now})

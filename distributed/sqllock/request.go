@@ -14,7 +14,7 @@ func (b *Backend) entered(ctx context.Context, c *claim) (a answer, err error) {
 		return a, err
 	}
 	for {
-		if !c.contended && !b.stuck.has(c.name) { // or it would be in vain
+		if !c.contended && !b.stuck.has(c.name) {
 			err = retrying(ctx, func() (err error) {
 				a, err = b.acquire(ctx, c)
 				return err
@@ -37,7 +37,7 @@ func (b *Backend) entered(ctx context.Context, c *claim) (a answer, err error) {
 			return a, err
 		}
 		sent := time.Now()
-		c.released = c.released || a.prevHeld
+		c.released, c.contended = c.released || a.prevHeld, true
 		err = b.change(ctx, c.name, func(s *state) {
 			a = s.enter(c)
 			c.released = c.released || a.prevHeld // perhaps by a try whose answer was lost

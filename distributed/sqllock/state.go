@@ -15,7 +15,6 @@ import (
 type state struct {
 	now     int64 // of the database, in microseconds
 	owner   string
-	prior   string
 	mode    distributed.Mode // of the owner
 	ttl     int64
 	fence   int64
@@ -76,7 +75,7 @@ func (b *Backend) read(ctx context.Context, q querier, name string) (*state, err
 	s, found := &state{}, false
 	err := b.rows(ctx, q, b.st().load.text, b.st().load.args(name), func(scan func(...any) error) error {
 		found = true
-		return scan(&s.owner, &s.prior, &s.mode, &s.ttl, &s.fence, &s.expires, &s.ticket, &s.holder, &s.since, &s.queued, &s.members, &s.now)
+		return scan(&s.owner, &s.mode, &s.ttl, &s.fence, &s.expires, &s.ticket, &s.holder, &s.since, &s.queued, &s.members, &s.now)
 	})
 	if err != nil || !found {
 		return nil, cmp.Or(err, errNoRow)
@@ -100,7 +99,7 @@ func (b *Backend) read(ctx context.Context, q querier, name string) (*state, err
 func (b *Backend) save(ctx context.Context, q querier, name string, s *state) error {
 	queued, members := s.count()
 	if s.dirty || queued != s.queued || members != s.members {
-		args := b.st().store.args(name, s.owner, s.prior, int(s.mode), s.ttl, s.fence, s.expires, s.ticket, queued, members,
+		args := b.st().store.args(name, s.owner, int(s.mode), s.ttl, s.fence, s.expires, s.ticket, queued, members,
 			s.holder, s.since)
 		if _, err := q.ExecContext(ctx, b.st().store.text, args...); err != nil {
 			return err
