@@ -17,7 +17,7 @@ import (
 
 // fixture opens a service for each case: the servers are shared, the proxies are its own.
 func fixture(s *servers, opts ...Option) locktest.Fixture {
-	return locktest.Fixture{TTL: 800 * time.Millisecond, Open: func(t locktest.TB) locktest.Service {
+	return locktest.Fixture{TTL: 4 * locktest.DefaultTTL, Open: func(t locktest.TB) locktest.Service {
 		var clients []redis.UniversalClient
 		var direct []*redis.Client
 		var proxies []*redistest.Proxy
