@@ -179,3 +179,25 @@ func TestARequestIsToldItsPlace(t *testing.T) {
 		}
 	})
 }
+
+// A fence is not below the database's time, however old those of the row are, and above those of the row, whatever the time is.
+func TestFencesOfATransaction(t *testing.T) {
+	s := &state{now: 5_000_000, fence: 7}
+	got := s.enter(&claim{token: "first", ttl: time.Second})
+	require.Equal(t, granted, got.outcome)
+	require.EqualValues(t, 5_000_000*nsPerTick+fenceBlock, got.last)
+	s.now = 1
+	require.Equal(t, got.last+fenceBlock, s.refill("first").last)
+}
+
+// The clock was set back: owner and waiter last for no longer than their TTL from when somebody has looked.
+func TestRightsOfBeforeTheClockWasSetBack(t *testing.T) {
+	s := &state{now: 1000, owner: "dead", ttl: 50, expires: 5000, entries: []entry{{token: "dead as well", ttl: 50, expires: 5000}}}
+	s.tidy()
+	require.True(t, s.dirty && s.entries[0].changed, "they are written")
+	s.now += 50
+	s.tidy()
+	require.Empty(t, s.owner)
+	require.Empty(t, s.entries)
+	require.Equal(t, []string{"dead as well"}, s.removed)
+}
