@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testproc"
@@ -58,5 +59,40 @@ func TestAKeepaliveOfAnotherTermProvesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.confirm(term))
 	require.ErrorIs(t, s.confirm(term-1), errLeft)
+	release(t, l)
+}
+
+// noting notes when an answer has come.
+type noting struct {
+	pb.Lease_LeaseKeepAliveClient
+	came time.Time
+}
+
+func (n *noting) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	got, err := n.Lease_LeaseKeepAliveClient.Recv()
+	n.came = time.Now()
+	return got, err
+}
+
+// A session lives from when its keepalive was sent, which is before the answer has come.
+func TestAKeepaliveProvesFromItsSend(t *testing.T) {
+	t.Parallel()
+	b := onShared(t)
+	l := asker(t, b, "k").Lease("a")
+	s := claimOf(l).s
+	k := keepalives{s: s}
+	defer k.drop()
+	_, _, err := k.exchange()
+	require.NoError(t, err)
+	n := &noting{Lease_LeaseKeepAliveClient: k.stream}
+	k.stream = n
+	before := 0
+	for range 5 { // the session sends some as well, perhaps just now
+		require.NoError(t, k.try())
+		if s.alive.Load().last.Load().Before(n.came) {
+			before++
+		}
+	}
+	require.Positive(t, before)
 	release(t, l)
 }
