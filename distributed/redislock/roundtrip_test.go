@@ -110,6 +110,19 @@ func TestClaimWindow(t *testing.T) {
 	require.False(t, over(250*time.Millisecond).allows(time.Second))
 }
 
+// A request names the window that its network needs.
+func TestARequestHasTheWindowOfItsNetwork(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	b := open(t, redistest.Start(t).Addr)
+	release(t, newUser(t, b).lease(key(t)))
+	b.s.rtt.Store(int64(ttl / 8)) // from now on nothing is exchanged
+	a := b.client.Orphan(b.client.NextNumber(), distributed.Request{Key: key(t), Instance: "i", TTL: ttl})
+	require.NoError(t, half{b}.Prepare(t.Context(), a))
+	require.Greater(t, a.Window, distributed.ClaimWindow(ttl))
+	require.Equal(t, b.s.network().claimWindow(ttl), a.Window)
+}
+
 // TestTheRoundTripIsFollowed: quicker exchanges count at once, slower ones in time, and none before it was measured.
 func TestTheRoundTripIsFollowed(t *testing.T) {
 	s := new(session)
