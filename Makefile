@@ -152,6 +152,10 @@ tools: gotestsum browser ## test the tools: links and pages of the documentation
 	@GOWORK=off $(GO) -C tools vet ./...
 	@cd tools && GOWORK=off $(TEST) -count=1 ./...
 
+.PHONY: mutants
+mutants: servers ## break one line after the other, and say which test finds it, a quarter of an hour; MUTANTS='K4|^local/' breaks some
+	@GOWORK=off $(GO) -C tools run ./mutants -only '$(MUTANTS)'
+
 .PHONY: site
 site: ## build the documentation as pages that need no server: site/index.html
 	@tools/site/build site
