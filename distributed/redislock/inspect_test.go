@@ -172,5 +172,5 @@ func TestConnectionsHaveTheProcessesName(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, ClientName: "mine"})
 	defer client.Close()
 	release(t, newUser(t, with(t, client)).lease(key(t)))
-	require.Regexp(t, `(?m) name=mine .* cmd=subscribe`, s.Do("CLIENT", "LIST"))
+	require.Regexp(t, `(?m) name=mine .* sub=1 `, s.Do("CLIENT", "LIST"))
 }
