@@ -43,7 +43,7 @@ func (f *templateFolders) get(name, user string, create func(dir string) error) 
 	if path := f.paths[name]; path != "" {
 		return path, nil
 	}
-	dir, err := os.MkdirTemp("", name)
+	dir, err := os.MkdirTemp(testproc.DataDir(), name)
 	if err != nil {
 		return "", err
 	}

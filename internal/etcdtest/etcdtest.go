@@ -3,7 +3,6 @@ package etcdtest
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -44,7 +43,7 @@ func Start(t TB, args ...string) *Server {
 	testproc.Need(t, err)
 	peer := testproc.FreePort(t, firstPort, lastPort)
 	return testproc.Launch(t, testproc.Spec{
-		Name: "etcd", FirstPort: firstPort, LastPort: lastPort, Patience: patience, Prepare: prepare(t), Ready: isReady,
+		Name: "etcd", FirstPort: firstPort, LastPort: lastPort, Patience: patience, Ready: isReady,
 		Command: func(s *Server) testproc.Command {
 			return testproc.Command{Path: program, Args: append(arguments(s, "single", peer, "single="+peerURL(peer),
 				"--heartbeat-interval=50", "--election-timeout=500"), args...)}
@@ -77,7 +76,7 @@ func startCluster(t TB, program string, args []string) []*Server {
 	servers := make([]*Server, members)
 	for i := range servers {
 		servers[i] = testproc.New(t, testproc.Spec{
-			Name: "etcd", Patience: patience, Prepare: prepare(t), Ready: isReady,
+			Name: "etcd", Patience: patience, Ready: isReady,
 			Command: func(s *Server) testproc.Command {
 				return testproc.Command{Path: program,
 					Args: append(arguments(s, fmt.Sprint("m", i), peers[i], strings.Join(all, ",")), args...)}
@@ -109,24 +108,6 @@ func arguments(s *Server, name string, peer int, all string, more ...string) []s
 }
 
 func peerURL(port int) string { return "http://" + testproc.Loopback(port) }
-
-// inMemory is where Linux keeps files in memory: etcd waits for the disk with every change.
-const inMemory = "/dev/shm"
-
-// prepare links the folder of the data to one in memory.
-func prepare(t TB) func(dir string) error {
-	return func(dir string) error {
-		if _, err := os.Stat(inMemory); err != nil {
-			return nil
-		}
-		data, err := os.MkdirTemp(inMemory, "etcdtest")
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _ = os.RemoveAll(data) })
-		return os.Symlink(data, filepath.Join(dir, "data"))
-	}
-}
 
 // isReady reports whether the server has a leader and no alarm.
 func isReady(s *Server) bool {

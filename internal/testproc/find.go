@@ -93,7 +93,7 @@ func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 // socket is limited to 108 bytes.
 func TempDir(t TB, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", name)
+	dir, err := os.MkdirTemp(DataDir(), name)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

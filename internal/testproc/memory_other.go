@@ -1,0 +1,6 @@
+//go:build !linux
+
+package testproc
+
+// DataDir is where servers have their data; "": in the folder of temporary files.
+func DataDir() string { return "" }
