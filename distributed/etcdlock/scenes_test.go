@@ -162,6 +162,10 @@ func (p *process) unary(
 		}
 	}
 	var err error
+	answered := func(string) {}
+	if !quiet {
+		answered = p.s.Sent(p.letter)
+	}
 	switch fault {
 	case "", "answer", "none":
 		err = next(ctx, method, req, reply, cc, opts...)
@@ -184,9 +188,7 @@ func (p *process) unary(
 	if fault != "" && fault != "none" {
 		answer = "(" + fault + ")"
 	}
-	if !quiet {
-		p.say(text + " -> " + answer)
-	}
+	answered(text + " -> " + answer)
 	if err == nil && (fault == "answer" || fault == "taken" || fault == "hold" || fault == "lose") {
 		err = status.Error(codes.Unavailable, "lost")
 	}

@@ -210,6 +210,7 @@ func (w *wire) send(fields []string, body []byte) {
 		w.p.held = slices.Clone(w.asked)
 	}
 	w.p.s.mu.Unlock()
+	answered := w.p.s.Sent(w.p.letter)
 	switch fault {
 	case "cross":
 		c := w.p.s.client()
@@ -245,7 +246,7 @@ func (w *wire) send(fields []string, body []byte) {
 		answer = " -> " + answer
 	}
 	if !regular || w.p.s.Awaits(w.p.letter) {
-		w.p.s.Say(w.p.letter, text+answer)
+		answered(text + answer)
 	}
 }
 

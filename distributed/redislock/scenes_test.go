@@ -199,8 +199,9 @@ func (p *process) do(ctx context.Context, c *conn.Call) {
 		}
 		fallthrough
 	case "":
+		answered := p.s.Sent(p.letter)
 		p.Transport.Do(ctx, c)
-		p.s.Say(p.letter, text+p.answer(c))
+		answered(text + p.answer(c))
 		if next != nil {
 			close(next)
 		}

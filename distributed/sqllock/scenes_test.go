@@ -201,11 +201,12 @@ func (p *process) pass(s *statement) error {
 	}
 	p.s.mu.Unlock()
 	if fault == "" || fault == "-" {
+		answered := p.s.Sent(p.letter)
 		err := s.run()
 		if err != nil {
 			line += " -> failed"
 		}
-		p.s.Say(p.letter, line)
+		answered(line)
 		return err
 	}
 	p.s.Say(p.letter, line+" ("+fault+")")

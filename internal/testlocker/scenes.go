@@ -99,7 +99,7 @@ type Scene struct {
 	news   chan struct{} // one for each line
 
 	mu     sync.Mutex // guards all below
-	lines  []string   // of the step; they begin with the letter of the process
+	lines  []*string  // of the step, in the order in which they were sent; they begin with the letter of the process; "": not answered yet
 	once   bool       // repeated lines are left out
 	awaits string     // the process whose step await this is
 	muted  map[string]bool
@@ -160,34 +160,56 @@ func (s *Scene) record(words []string, want int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.muted[letter] = await
-	ByRank(s.lines, func(string) int { return 0 }) // what several processes send comes in any order
+	var lines []string
+	for _, line := range s.lines {
+		if *line != "" {
+			lines = append(lines, *line)
+		}
+	}
+	ByRank(lines, func(string) int { return 0 }) // what several processes send comes in any order
 	if a, is := s.stage.(Arranger); is {
-		a.Arrange(s.lines)
+		a.Arrange(lines)
 	}
 	if await {
-		slices.Sort(s.lines)
+		slices.Sort(lines)
 	}
-	return s.lines
+	return lines
 }
 
-func (s *Scene) said() int {
+func (s *Scene) said() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.lines)
+	for _, line := range s.lines {
+		if *line != "" {
+			n++
+		}
+	}
+	return n
 }
 
-// Say records a request of a process, unless it is muted.
-func (s *Scene) Say(letter, line string) {
+// Sent notes that a process sends a request now, and returns what records it when it is answered, unless the process is muted. So what a
+// process sends one after the other stays so, whichever goroutine hears its answer first.
+func (s *Scene) Sent(letter string) (answered func(line string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if letter != "" && (s.muted[letter] || s.ended) {
-		return
-	}
-	if line = fmt.Sprintf("  %1s %s", letter, line); !s.once || !slices.Contains(s.lines, line) {
-		s.lines = append(s.lines, line)
+	slot := new(string)
+	s.lines = append(s.lines, slot)
+	return func(line string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		line = fmt.Sprintf("  %1s %s", letter, line)
+		if letter != "" && (s.muted[letter] || s.ended) || s.once && slices.ContainsFunc(s.lines, func(l *string) bool { return *l == line }) {
+			return
+		}
+		if *slot = line; !slices.Contains(s.lines, slot) { // it was sent in a step before
+			s.lines = append(s.lines, slot)
+		}
 		s.news <- struct{}{}
 	}
 }
+
+// Say records a request of a process, unless it is muted.
+func (s *Scene) Say(letter, line string) { s.Sent(letter)(line) }
 
 // Muted reports that nothing is recorded of a process.
 func (s *Scene) Muted(letter string) bool {
