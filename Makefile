@@ -50,10 +50,10 @@ check: ## while writing: format, vet, the short tests that need no server
 	@tools/stages format vet 'short-alone CORE= MORE=1'
 
 .PHONY: test
-test: ## what a change must pass: format, the short tests over real servers, those of the core under the race detector, vet. What tells soonest comes first
+test: ## what a change must pass: format, the short tests over real servers, those of the core under the race detector. What tells soonest comes first
 	@[ -e bin/gotestsum ] || echo "On a new machine this downloads and compiles dependencies, and installs the servers that tests start:" \
 		"about eight minutes on two cores, and two until the first result. Later it takes four."
-	@tools/stages format '-j2 install short-alone' short-race short-rest vet
+	@tools/stages format '-j2 install short-alone' short-race short-rest
 	@tools/results slowest bin/short-*.json
 
 .PHONY: test-all
@@ -62,7 +62,7 @@ test-all: ## all tests, under the race detector where it tells more; lint, bench
 	@status=0; tools/stages install || status=$$?; for stage in $(STAGES) "lint -k" "ports MORE=1"; do tools/stages "$$stage" || status=$$?; done; \
 		tools/results slowest bin/*.json; tools/results failed bin/*.json; exit $$status
 
-.PHONY: install short-race short-alone short-rest
+.PHONY: install short-race short-alone short-rest short-plain
 install:
 	+@tools/stages compiler servers
 short-race: compiler servers gotestsum # a server may be late once
@@ -72,7 +72,9 @@ short-alone: gotestsum # of the root, which has few dependencies. Tests of alloc
 	@$(GO) test -short -run AllocatesLittle $(TESTFLAGS) .
 short-rest: servers gotestsum # the package that takes longest begins first
 	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" \
-		--packages "./distributed/sqllock $$($(GO) list $(ALL) $(NOT_CORE) | grep -vxF "$$(tools/tested alone $(ALONE))")" -- $(SHORTFLAGS)
+		--packages "./distributed/sqllock $$($(GO) list $(ALL) $(NOT_CORE) | grep -vxF "$$(tools/tested alone $(ALONE); $(GO) list $(PLAIN))")" -- $(SHORTFLAGS)
+short-plain: servers gotestsum ## the short tests of what make benchmarks tests. Of all that is compiled, most is what they compare
+	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" --packages "$(PLAIN)" -- $(SHORTFLAGS)
 
 # What importers use is built for other platforms, and where this machine runs programs of 32 bits, tests of the core that need no
 # server run as such.
