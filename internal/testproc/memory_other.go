@@ -2,5 +2,5 @@
 
 package testproc
 
-// DataDir is where servers have their data; "": in the folder of temporary files.
+// DataDir is where servers have their data: "" is the folder of temporary files.
 func DataDir() string { return "" }
