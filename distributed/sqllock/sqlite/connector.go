@@ -5,7 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io/fs"
+	"net/url"
 	"os"
 
 	"modernc.org/sqlite"
@@ -14,8 +14,8 @@ import (
 // connector opens a file with a driver of our own, so that it does not matter what else is registered under the driver's name.
 type connector struct {
 	path   string   // absolute
-	dsn    string   // what the driver calls it
 	tables []string // the statements that create them; nil: they have to be there
+	reads  bool     // and changes nothing on the disk
 }
 
 // Connect implements driver.Connector. Its errors name the file, which SQLite's do not.
@@ -30,8 +30,15 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // connect opens a connection that knows its files. Another file may get the path just before or just after it is opened. So the file has
 // to be the same before and after: if it is not, or was not there, database/sql connects anew.
 func (c connector) connect(ctx context.Context) (*conn, error) {
-	before, _ := os.Stat(c.path)
-	opened, err := c.Driver().Open(c.dsn)
+	err := examine(c.path, !c.reads)
+	if err == nil && c.reads {
+		err = shared(c.path) // to open them as root would change the owner
+	}
+	if err != nil {
+		return nil, err
+	}
+	before, _ := filesOf(c.path)
+	opened, err := c.Driver().Open(c.dsn(before))
 	if err != nil {
 		return nil, err
 	}
@@ -39,13 +46,40 @@ func (c connector) connect(ctx context.Context) (*conn, error) {
 	if err = c.create(ctx, one); err == nil {
 		one.files, err = filesOf(c.path)
 	}
-	if err == nil && (before == nil || !os.SameFile(before, one.files.main)) {
+	switch {
+	case err != nil:
+	case before.main == nil || !os.SameFile(before.main, one.files.main) || c.reads && !before.same(one.files):
 		err = driver.ErrBadConn
+	case !c.reads:
+		err = shared(c.path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, one.Close())
 	}
 	return one, nil
+}
+
+const (
+	// pragmas: with a write-ahead log readers and the writer do not wait for each other. Its last changes may be lost with the
+	// power, but then all who relied on them have gone as well, and fences go on with the clock. A writer waits for another one in
+	// SQLite first, which takes less than to be refused and come again.
+	pragmas = "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&" + patience
+	// reading neither creates nor removes a file beside the database, whoever has it open.
+	reading  = "mode=ro&readonly_shm=1&" + patience
+	patience = "_pragma=busy_timeout(100)"
+)
+
+// dsn is what the driver calls the file. Nobody else has it open when it has no log: to read it, SQLite would create one. So it is told
+// that nobody writes.
+func (c connector) dsn(f files) string {
+	query := pragmas
+	if c.reads {
+		query = reading
+		if f.index == nil {
+			query += "&immutable=1"
+		}
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: c.path}).EscapedPath(), RawQuery: query}).String()
 }
 
 // Driver implements driver.Connector.
@@ -97,22 +131,4 @@ func (c *conn) ResetSession(ctx context.Context) error {
 		return driver.ErrBadConn
 	}
 	return c.driverConn.ResetSession(ctx)
-}
-
-// files are those in which processes meet: the file itself, and the index of its log, which has the locks. They are never opened here: to
-// close a file ends all locks of the process on it.
-type files struct{ main, index fs.FileInfo } // index: nil without a log
-
-func filesOf(path string) (f files, err error) {
-	if f.main, err = os.Stat(path); err != nil {
-		return f, err
-	}
-	if f.index, err = os.Stat(path + "-shm"); errors.Is(err, fs.ErrNotExist) {
-		f.index, err = nil, nil
-	}
-	return f, err
-}
-
-func (f files) same(as files) bool {
-	return os.SameFile(f.main, as.main) && (f.index == nil) == (as.index == nil) && (f.index == nil || os.SameFile(f.index, as.index))
 }

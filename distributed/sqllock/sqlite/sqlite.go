@@ -11,6 +11,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -24,15 +25,11 @@ const (
 	idleTime = 30 * time.Second
 	// connections: one writes at a time, and the others read.
 	connections = 4
-	// pragmas: with a write-ahead log readers and the writer do not wait for each other. Its last changes may be lost with the
-	// power, but then all who relied on them have gone as well, and fences go on with the clock. A writer waits for another one in
-	// SQLite first, which takes less than to be refused and come again.
-	pragmas = "_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(100)"
 )
 
 // Open returns a Backend on the file that a URL names: sqlite:///absolute/path or sqlite:relative/path. Open does not touch it: its first
 // use creates the file and the tables if they are missing. A file that is removed or replaced takes its locks along: their holders lose
-// them at their next look or renewal.
+// them at their next look or renewal. With ?mode=ro behind the path the Backend inspects locks, and changes nothing on the disk.
 func Open(rawURL string, opts ...sqllock.Option) (*sqllock.Backend, error) {
 	tables, err := sqllock.DDL(sqllock.SQLite, opts...)
 	if err != nil {
@@ -70,36 +67,53 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 	return sqllock.Migrate(ctx, db, sqllock.SQLite, opts...)
 }
 
-var errURL = errors.New("sqlite: not the URL of a file: want sqlite:///absolute/path or sqlite:relative/path")
+// Check says why this process could not keep locks in the file that a URL names, or would not meet there those that reach the file by
+// another path; nil: it can, and creates the file if there is none. It opens nothing, and is what a Backend does first.
+func Check(rawURL string) error {
+	c, err := connectorOf(rawURL)
+	if err == nil {
+		if err = examine(c.path, !c.reads); err != nil {
+			err = fmt.Errorf("%s: %w", c.path, err)
+		}
+	}
+	return err
+}
 
-// pathOf returns the path of the file.
-func pathOf(rawURL string) (string, error) {
+var errURL = errors.New("sqlite: not the URL of a file: want sqlite:///absolute/path or sqlite:relative/path, and nothing behind it but ?mode=ro")
+
+// connectorOf reads the URL of a file.
+func connectorOf(rawURL string) (c connector, err error) {
+	const readsOnly = "mode=ro"
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme != "sqlite" || u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", errURL
+	if err != nil || u.Scheme != "sqlite" || u.Host != "" || u.User != nil || u.RawQuery != "" && u.RawQuery != readsOnly || u.Fragment != "" {
+		return c, errURL
 	}
 	path := u.Path
 	if u.Opaque != "" {
 		if path, err = url.PathUnescape(u.Opaque); err != nil {
-			return "", errURL
+			return c, errURL
 		}
 	}
 	if path == "" || path == "/" {
-		return "", errURL
+		return c, errURL
 	}
-	return filepath.Abs(path) // it stays the same file when the process goes to another directory
+	c.reads = u.RawQuery == readsOnly
+	c.path, err = filepath.Abs(path) // it stays the same file when the process goes to another directory
+	return c, err
 }
 
 // OpenDB opens a file as Open does, for a program that uses it for other things as well. It creates no tables: see Migrate.
 func OpenDB(rawURL string) (*sql.DB, error) { return openDB(rawURL, nil) }
 
 func openDB(rawURL string, tables []string) (*sql.DB, error) {
-	path, err := pathOf(rawURL)
+	c, err := connectorOf(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: pragmas}).String()
-	db := sql.OpenDB(connector{path, dsn, tables})
+	if !c.reads {
+		c.tables = tables
+	}
+	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxIdleTime(idleTime)

@@ -97,17 +97,20 @@ func remove(t *testing.T, file string, suffixes ...string) {
 // meet those that had it open before.
 func TestConnectionEndsWithTheLog(t *testing.T) {
 	t.Parallel()
-	file := newFile(t)
-	db, err := sqlite.OpenDB(urlOf(file))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
-	db.SetMaxOpenConns(1)
-	_, err = db.Exec("CREATE TABLE in_the_log (n INTEGER)")
-	require.NoError(t, err)
-	remove(t, file, "-wal", "-shm")
-	var n int
-	require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM sqlite_master").Scan(&n))
-	require.FileExists(t, file+"-shm", "a new connection has made it")
+	file, link := newFile(t), newFile(t) // the log is beside the file, not beside a link to it
+	require.NoError(t, os.Symlink(file, link))
+	for _, path := range []string{file, link} {
+		db, err := sqlite.OpenDB(urlOf(path))
+		require.NoError(t, err)
+		db.SetMaxOpenConns(1)
+		_, err = db.Exec("CREATE TABLE IF NOT EXISTS in_the_log (n INTEGER)")
+		require.NoError(t, err)
+		remove(t, file, "-wal", "-shm")
+		var n int
+		require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM sqlite_master").Scan(&n))
+		require.FileExists(t, file+"-shm", "a new connection has made it")
+		require.NoError(t, db.Close())
+	}
 }
 
 // A relative path is that of the process's directory when it was opened, whenever a connection is made.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -61,12 +62,28 @@ func withOpeners(c config.Config) config.Config {
 	return c
 }
 
-// inspected runs f with the backend's Inspector, whose calls are bounded, and closes that.
+// reading is for commands that change nothing: SQLite creates files beside its own, and who only looks may be a user whose files the
+// services cannot write.
+func reading(c config.Config) config.Config {
+	open := sqlite.Opener()
+	return c.WithOpener("sqlite", func(ctx context.Context, u *url.URL) (distributed.Backend, error) {
+		reads := *u
+		reads.RawQuery = cmp.Or(u.RawQuery, "mode=ro")
+		return open(ctx, &reads)
+	})
+}
+
+// inspected runs f with the Inspector of a backend that changes nothing.
 func (a *app) inspected(ctx context.Context, c *cli.Command, system string, f func(context.Context, distributed.Inspector) error) error {
 	settings, err := a.settings(c, system)
 	if err != nil {
 		return err
 	}
+	return withInspector(ctx, c, reading(settings), f)
+}
+
+// withInspector runs f with the backend's Inspector, whose calls are bounded, and closes that.
+func withInspector(ctx context.Context, c *cli.Command, settings config.Config, f func(context.Context, distributed.Inspector) error) error {
 	opening, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 	defer cancel()
 	backend, err := settings.OpenBackend(opening)

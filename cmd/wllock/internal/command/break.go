@@ -47,7 +47,11 @@ func (a *app) breaks() *cli.Command {
 			if !c.Bool("yes") && !term.IsTerminal(int(a.in.Fd())) {
 				return usageError("there is no terminal to ask at: --yes ends the lease without asking")
 			}
-			return a.inspected(ctx, c, system, func(ctx context.Context, i distributed.Inspector) error {
+			settings, err := a.settings(c, system)
+			if err != nil {
+				return err
+			}
+			return withInspector(ctx, c, settings, func(ctx context.Context, i distributed.Inspector) error {
 				return a.breakOne(ctx, c, i, full)
 			})
 		},

@@ -5,6 +5,7 @@ package command
 import (
 	"database/sql"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -179,9 +180,12 @@ func TestDoctorOfDatabases(t *testing.T) {
 		require.Contains(t, out, "wllock_meta are there\n")
 		_, found := examined(t, env)
 		require.Contains(t, found["access"], "ok: ", name)
-		require.Contains(t, found["lock"], "lock and unlock", name)
 		require.Contains(t, found["unused rows"], "ok: ", name)
-		if name != "sqlite" {
+		if name == "sqlite" {
+			require.Contains(t, found["file"], "ok: ", name)
+			require.Contains(t, found["tables"], "ok: ", name)
+		} else {
+			require.Contains(t, found["lock"], "lock and unlock", name)
 			require.Contains(t, found["version"], "ok: ", name)
 			require.Contains(t, found["role"], "ok: ", name)
 			require.Contains(t, found["clock"], "ok: ", name)
@@ -189,6 +193,44 @@ func TestDoctorOfDatabases(t *testing.T) {
 	}
 	_, found := examined(t, shop(postgres.URL()))
 	require.Contains(t, found["durability"], "synchronous_commit off") // as the test server is
+}
+
+// Looking leaves the folder as it is, also when there is no file yet.
+func TestLookingAtAFileChangesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	env := shop("sqlite://" + filepath.Join(dir, "locks.db"))
+	look := func(want int) {
+		t.Helper()
+		for _, args := range [][]string{{"who", "job", "1"}, {"ls"}, {"top", "--once"}} {
+			code, out, err := run(t, env, args...)
+			if want != unavailable && args[0] != "who" {
+				require.Zero(t, code, "%s%s", out, err)
+				continue
+			}
+			require.Equal(t, want, code, "%v %s%s", args, out, err)
+		}
+	}
+	names := func() (all []string) {
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		for _, f := range files {
+			all = append(all, f.Name())
+		}
+		return all
+	}
+	look(unavailable)
+	code, found := examined(t, env)
+	require.Equal(t, no, code)
+	require.Contains(t, found["file"], "warning: there is none yet")
+	require.Empty(t, names())
+	code, _, err := run(t, env, "run", "job", "1", "--", "true")
+	require.Zero(t, code, err)
+	require.Equal(t, []string{"locks.db"}, names())
+	look(no)
+	code, found = examined(t, env)
+	require.Zero(t, code, found)
+	require.Equal(t, []string{"locks.db"}, names())
 }
 
 // No pass of the reaper has come to its end for half a day.

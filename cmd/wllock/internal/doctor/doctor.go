@@ -89,7 +89,9 @@ func Examine(ctx context.Context, settings config.Config) ([]Finding, error) {
 		return nil, err
 	}
 	p := &patient{settings: settings, url: u, ttl: settings.LeaseTTL}
-	if server := serverOf(u.Scheme); p.tryLock(ctx) && server != nil {
+	if server := serverOf(u.Scheme); u.Scheme == "sqlite" {
+		p.file(ctx)
+	} else if p.tryLock(ctx) && server != nil {
 		server(ctx, p)
 	}
 	for i := range p.findings {
@@ -157,7 +159,7 @@ func serverOf(scheme string) func(context.Context, *patient) {
 		return zookeeper
 	case "etcd", "etcds":
 		return etcd
-	case "sqlite", "memcached", "memcacheds":
+	case "memcached", "memcacheds":
 		return nil
 	}
 	return redisServers

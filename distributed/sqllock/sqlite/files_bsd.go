@@ -1,0 +1,21 @@
+//go:build unix && !linux
+
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// mountedAlone reports whether the file is on another device than its directory: then what is beside it is not beside it elsewhere.
+func mountedAlone(file string) (bool, error) {
+	own, err := os.Stat(file)
+	if err != nil {
+		return false, err
+	}
+	dir, err := os.Stat(filepath.Dir(file))
+	return err == nil && statOf(own).Dev != statOf(dir).Dev, err
+}
+
+// networkFS is known on Linux only.
+func networkFS(string) string { return "" }
