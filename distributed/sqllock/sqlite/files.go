@@ -115,10 +115,10 @@ func where(path, file string, info fs.FileInfo) error {
 	case links(info) > 1:
 		return refuse("it has %d names (hard links), and SQLite keeps a log beside each, %s. Leave one name", links(info), want)
 	}
-	if apart, err := mountedAlone(file); err != nil || apart {
-		if err != nil {
-			return refuse("%w", err)
-		}
+	switch alone, err := mountedAlone(file); {
+	case err != nil:
+		return refuse("%w", err)
+	case alone:
 		return refuse("it is mounted without its directory, in which SQLite keeps the log, %s. Mount the directory", want)
 	}
 	if kind := networkFS(file); kind != "" {
