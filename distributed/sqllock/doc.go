@@ -82,6 +82,6 @@ package sqllock
 // those that have others open. So before a connection is used again it is asked whether the path still leads to the same files. If not
 // it ends, and the next one finds the locks of the files that are there.
 //
-// D14. SQLite keeps its log beside the file. So a file is refused where others would find another log beside it, as it is when it has two
-// names or is mounted without its directory, or where a user would create a log that the services cannot write. Whoever only looks creates
+// D14. SQLite keeps its log beside the file. So a file is refused where others would find another log: it has two names, or is mounted
+// without its directory. It is refused, too, where a user would create a log that the services cannot write. Whoever only looks creates
 // nothing.

@@ -46,8 +46,8 @@ func (fileError) Code() int { return 14 }
 
 func refuse(format string, args ...any) error { return fileError{fmt.Errorf(format, args...)} }
 
-// examine says why those who lock in the file of this path would not all meet, or why this process may not read it, or write to it (rule
-// D14). A file that is not there yet has no faults of its own. It opens nothing: a FIFO would not be opened in a lifetime.
+// examine says why those who lock in the file of this path would not all meet, or why this process may not read it, or write to it
+// (rule D14). A file that is not there yet has no faults of its own. It opens nothing: a FIFO would not be opened in a lifetime.
 func examine(path string, writes bool) error {
 	file, err := filepath.EvalSymlinks(path)
 	switch {

@@ -68,7 +68,7 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 }
 
 // Check says why this process could not keep locks in the file that a URL names, or would not meet there those that reach the file by
-// another path; nil: it can, and creates the file if there is none. It opens nothing, and is what a Backend does first.
+// another path. It returns nil if the file is not there yet, and could be created. It opens nothing. A Backend does the same first.
 func Check(rawURL string) error {
 	c, err := connectorOf(rawURL)
 	if err == nil {
