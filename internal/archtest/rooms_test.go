@@ -133,7 +133,7 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/sqllock/sqlite", what: "SQLite", knows: []string{"distributed", "distributed/sqllock"},
-		imports: []string{"modernc.org/sqlite"},
+		imports: []string{"golang.org/x/sys", "modernc.org/sqlite"},
 	},
 
 	{
