@@ -52,7 +52,7 @@ check: ## while writing: format, vet, the short tests that need no server
 .PHONY: test
 test: ## what a change must pass: format, the short tests over real servers, those of the core under the race detector. What tells soonest comes first
 	@[ -e bin/gotestsum ] || echo "On a new machine this downloads and compiles dependencies, and installs the servers that tests start:" \
-		"about eight minutes on two cores, and two until the first result. Later it takes four."
+		"up to twenty minutes on two cores, and two until the first result. Later it takes seven."
 	@tools/stages format '-j2 install short-alone' short-race short-rest
 	@tools/results slowest bin/short-*.json
 
