@@ -1,11 +1,14 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,12 +27,25 @@ var (
 	errNotCommitted = fmt.Errorf("%w: autocommit is off: set autocommit=1 in the DSN", errSession)
 	// errChained: a statement after a transaction would belong to the next one.
 	errChained = fmt.Errorf("%w: completion_type is not NO_CHAIN: set completion_type=0 in the DSN", errSession)
+	// errSafe: a statement that finds its row by what is no key would change nothing. Renewals are such.
+	errSafe = fmt.Errorf("%w: sql_safe_updates is on: set sql_safe_updates=0 in the DSN", errSession)
+	// errCutOff: what is read would end early, and what is behind the end would count as gone.
+	errCutOff = fmt.Errorf("%w: sql_select_limit cuts off what is read: set sql_select_limit=%d in the DSN", errSession, uint64(math.MaxUint64))
+	// errSmallSelects: a look at many locks would be refused.
+	errSmallSelects = fmt.Errorf("%w: sql_big_selects is off, so max_join_size refuses statements: set sql_big_selects=1 in the DSN", errSession)
+	// errEngine: without transactions two statements that lock the same row both go on.
+	errEngine = fmt.Errorf("%w: not all tables are of InnoDB: ALTER TABLE ... ENGINE=InnoDB", errSession)
+	// errMode: a statement would mean something else.
+	errMode = fmt.Errorf("%w: sql_mode has %s: set sql_mode='STRICT_TRANS_TABLES' in the DSN", errSession, strings.Join(badModes, " or "))
 	// errNames: two processes would have two rows for one key, or one row for two keys.
 	errNames = fmt.Errorf("%w: names are not stored as they are: give the DSN the character set utf8mb4, or client_encoding=UTF8 on PostgreSQL",
 		errSession)
 	// errMoved: processes whose sessions look for the tables in different places have different locks.
 	errMoved = fmt.Errorf("%w: other code has changed where a session looks for its tables: say where they are WithSchema", errSession)
 )
+
+// badModes are of MariaDB: an owner that is none would be NULL, and assignments would not see those before them.
+var badModes = []string{"EMPTY_STRING_IS_NULL", "SIMULTANEOUS_ASSIGNMENT"}
 
 // sessions is what a Backend knows of its sessions.
 type sessions struct {
@@ -101,12 +117,20 @@ func sessionOf(ctx context.Context, db *sql.DB, d Dialect, set *settings) (s ses
 }
 
 func mysqlSession(ctx context.Context, q querier, set *settings) (s session, err error) {
-	var commits, row, moves int64
-	var completion, name, variable string
-	err = one(ctx, q, "SELECT @@autocommit, @@completion_type, HEX(?), @@innodb_lock_wait_timeout, COALESCE(DATABASE(), '')", []any{sample},
-		&commits, &completion, &name, &row, &s.schema)
-	if err == nil && set.schema == "" { // the one place where MySQL and MariaDB both tell it
+	var commits, row, moves, safe, big int64
+	var limit uint64
+	var completion, name, variable, mode, foreign, engine string
+	err = one(ctx, q, `SELECT @@autocommit, @@completion_type, HEX(?), @@innodb_lock_wait_timeout, COALESCE(DATABASE(), ''),
+  @@sql_safe_updates, @@sql_select_limit, @@sql_big_selects, @@sql_mode LIMIT 1`, []any{sample}, // which sql_select_limit=0 does not cut off
+		&commits, &completion, &name, &row, &s.schema, &safe, &limit, &big, &mode)
+	whole := limit >= math.MaxUint32
+	if err == nil && whole && set.schema == "" { // the one place where MySQL and MariaDB both tell it
 		err = one(ctx, q, "SHOW SESSION STATUS LIKE 'Com_change_db'", nil, &variable, &moves)
+	}
+	if err == nil && whole {
+		err = ignoring(one(ctx, q, `SELECT table_name, engine FROM information_schema.tables
+WHERE table_schema = ? AND table_name IN (?, ?, ?) AND engine <> 'InnoDB' LIMIT 1`,
+			[]any{cmp.Or(set.schema, s.schema), set.prefix + "_locks", set.prefix + "_waiters", set.prefix + "_meta"}, &foreign, &engine), sql.ErrNoRows)
 	}
 	s.row = time.Duration(row) * time.Second
 	switch {
@@ -115,8 +139,18 @@ func mysqlSession(ctx context.Context, q querier, set *settings) (s session, err
 		err = errNotCommitted
 	case completion != "NO_CHAIN" && completion != "0":
 		err = errChained
+	case safe != 0:
+		err = errSafe
+	case !whole:
+		err = errCutOff
+	case big == 0:
+		err = errSmallSelects
+	case slices.ContainsFunc(badModes, func(bad string) bool { return strings.Contains(mode, bad) }):
+		err = errMode
 	case !strings.EqualFold(name, hex.EncodeToString([]byte(sample))):
 		err = errNames
+	case foreign != "":
+		err = fmt.Errorf("%w: %s is of %s", errEngine, foreign, engine)
 	case moves > 0:
 		err = fmt.Errorf("%w: it was changed to %q by USE", errMoved, s.schema)
 	}
@@ -149,10 +183,8 @@ func one(ctx context.Context, q querier, text string, args []any, into ...any) e
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	for r.Next() {
-		if err := r.Scan(into...); err != nil {
-			return err
-		}
+	if !r.Next() {
+		return cmp.Or(r.Err(), sql.ErrNoRows)
 	}
-	return r.Err()
+	return cmp.Or(r.Scan(into...), r.Err())
 }

@@ -25,6 +25,12 @@ func TestSessionsThatCannotKeepLocks(t *testing.T) {
 		"chained":       {map[string]string{"completion_type": "1"}, errChained},
 		"other names":   {map[string]string{"character_set_connection": "latin1"}, errNames},
 		"fewer names":   {map[string]string{"collation_connection": "utf8mb3_general_ci"}, errNames},
+		"safe updates":  {map[string]string{"sql_safe_updates": "1"}, errSafe},
+		"cut off":       {map[string]string{"sql_select_limit": "2"}, errCutOff},
+		"nothing":       {map[string]string{"sql_select_limit": "0"}, errCutOff},
+		"small selects": {map[string]string{"max_join_size": "1000"}, errSmallSelects},
+		"'' is NULL":    {map[string]string{"sql_mode": "'EMPTY_STRING_IS_NULL'"}, errMode},
+		"simultaneous":  {map[string]string{"sql_mode": "'SIMULTANEOUS_ASSIGNMENT'"}, errMode},
 		"latin1, both":  {map[string]string{"character_set_connection": "latin1", "character_set_client": "latin1"}, nil},
 		"utf8mb3, both": {map[string]string{"character_set_connection": "utf8mb3", "character_set_client": "utf8mb3"}, nil},
 	} {
@@ -36,6 +42,12 @@ func TestSessionsThatCannotKeepLocks(t *testing.T) {
 			refuses(t, d.over(must(mysql.NewConnector(config))), c.want)
 		})
 	}
+	t.Run("other engine", func(t *testing.T) {
+		t.Parallel()
+		d := newMariaDB(t)
+		run(t, d.backend(t), "ALTER TABLE {waiters} ENGINE=Aria")
+		refuses(t, d, errEngine)
+	})
 	t.Run("names of PostgreSQL", func(t *testing.T) {
 		t.Parallel()
 		d := newPostgres(t)

@@ -39,9 +39,10 @@ const (
 )
 
 // sessions are the settings that a lock relies on, whatever the server or the URL say: a statement by itself is committed, and ends
-// there; names are stored as they are.
+// there; names are stored as they are; no policy of the server refuses a statement, cuts off its answer or changes what it means.
 var sessions = map[string]string{
 	"autocommit": "1", "completion_type": "0", "character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
+	"sql_safe_updates": "0", "sql_select_limit": "18446744073709551615", "sql_big_selects": "1", "sql_mode": "'STRICT_TRANS_TABLES'",
 }
 
 // bounds are what Open adds, in seconds, unless the URL says otherwise: how long a statement waits for a row that somebody keeps

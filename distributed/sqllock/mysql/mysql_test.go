@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
 )
 
@@ -39,12 +41,13 @@ func TestCertificateIsForTheHost(t *testing.T) {
 }
 
 // settingsOf are those that a lock relies on, as a session has them.
-func settingsOf(t *testing.T, db *sql.DB) (settings [6]string) {
+func settingsOf(t *testing.T, db *sql.DB) (settings [10]string) {
 	t.Helper()
 	defer func() { require.NoError(t, db.Close()) }()
 	s := &settings
 	require.NoError(t, db.QueryRow("SELECT @@autocommit, @@completion_type, @@character_set_client, @@character_set_connection, "+
-		"@@innodb_lock_wait_timeout, @@wait_timeout").Scan(&s[0], &s[1], &s[2], &s[3], &s[4], &s[5]))
+		"@@sql_safe_updates, @@sql_select_limit, @@sql_big_selects, @@sql_mode, @@innodb_lock_wait_timeout, @@wait_timeout LIMIT 1").
+		Scan(&s[0], &s[1], &s[2], &s[3], &s[4], &s[5], &s[6], &s[7], &s[8], &s[9]))
 	return settings
 }
 
@@ -53,8 +56,9 @@ func settingsOf(t *testing.T, db *sql.DB) (settings [6]string) {
 func TestSessionsAreSet(t *testing.T) {
 	t.Parallel()
 	url := dbtest.SharedMariaDB(t).URL()
-	wrong := "?autocommit=0&completion_type=1&character_set_connection=latin1&charset=utf8"
-	open := func(query string, bounded bool) [6]string {
+	wrong := "?autocommit=0&completion_type=1&character_set_connection=latin1&charset=utf8&sql_safe_updates=1&sql_select_limit=1&" +
+		"sql_big_selects=0&sql_mode='ORACLE'"
+	open := func(query string, bounded bool) [10]string {
 		c, err := parse(url + query)
 		require.NoError(t, err)
 		if bounded {
@@ -62,9 +66,31 @@ func TestSessionsAreSet(t *testing.T) {
 		}
 		return settingsOf(t, c.open())
 	}
-	require.Equal(t, [6]string{"1", "NO_CHAIN", "utf8mb4", "utf8mb4", "1", "40"}, open(wrong, true))
-	require.Equal(t, [6]string{"1", "NO_CHAIN", "utf8mb4", "utf8mb4", "7", "77"}, open("?innodb_lock_wait_timeout=7&wait_timeout=77", true))
-	require.Equal(t, [6]string{"1", "NO_CHAIN", "utf8mb4", "utf8mb4", "50", "28800"}, open(wrong, false))
+	want := func(row, idle string) [10]string {
+		return [...]string{"1", "NO_CHAIN", "utf8mb4", "utf8mb4", "0", "18446744073709551615", "1", "STRICT_TRANS_TABLES", row, idle}
+	}
+	require.Equal(t, want("1", "40"), open(wrong, true))
+	require.Equal(t, want("7", "77"), open("?innodb_lock_wait_timeout=7&wait_timeout=77", true))
+	require.Equal(t, want("50", "28800"), open(wrong, false))
+}
+
+// The policies of a server once let each lock be lost: it refused renewals, which name no key, and cut off what a look read.
+func TestPoliciesOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := dbtest.MariaDB(t, dbtest.NoSync())
+	s.Exec("SET GLOBAL sql_safe_updates=1, GLOBAL sql_select_limit=1, GLOBAL max_join_size=100, GLOBAL sql_mode='EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT'")
+	require.NoError(t, Migrate(t.Context(), s.URL()))
+	b, err := Open(s.URL())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.NoError(t, b.Ping(t.Context()))
+	const ttl = time.Second
+	for i := range 5 {
+		ask := testlocker.Asker{T: t, B: b, Key: fmt.Sprint(i), TTL: ttl}
+		l := ask.Lease("holder")
+		defer testlocker.Release(t, l)
+	}
+	time.Sleep(3 * ttl)
 }
 
 // A server accepts and says nothing, and then another one is there. No connection of before is ever answered: the pool makes new ones.
