@@ -25,7 +25,7 @@ const (
 	unreached             // there was no connection
 	crowded               // there was none, because others have them all: soon one is free
 	missing               // refused, because the tables are not there
-	readOnly              // refused, because the server only reads: another one may have become the primary
+	unable                // refused, because the server only reads, or serves nothing now: the name may lead to another one
 )
 
 // code returns what the database calls the error; "": it is not the database's. Drivers are recognized by small interfaces and texts,
@@ -76,7 +76,8 @@ var kinds = map[string]kind{
 	"1053": lost, "1317": lost, "1927": lost, "3024": lost, "1969": lost, "sqlite9": lost, // shut down, interrupted
 	"42P01": missing, "3F000": missing, "1146": missing, "1049": missing, // undefined table, schema; no such table, database
 	// A transaction that only reads, or a standby; read_only, transaction_read_only, innodb_read_only; a file that was moved, too.
-	"25006": readOnly, "1290": readOnly, "1792": readOnly, "1836": readOnly, "1874": readOnly, "1036": readOnly, "sqlite8": readOnly,
+	"25006": unable, "1290": unable, "1792": unable, "1836": unable, "1874": unable, "1036": unable, "sqlite8": unable,
+	"1047": unable, "3032": unable, "9001": unable, // a node of Galera that left its cluster; offline_mode; ProxySQL reaches no server
 }
 
 func kindOf(err error) kind {
@@ -131,7 +132,7 @@ func explain(what string, err error) error {
 	switch kindOf(err) {
 	case missing:
 		return distributed.Unavailable("sqllock: "+what, fmt.Errorf("%w: %w", errNoTables, err), distributed.ErrRefused)
-	case refused, collided, readOnly:
+	case refused, collided, unable:
 		if pooledCodes[code(err)] {
 			err = fmt.Errorf("%w: %w", errPooled, err)
 		}

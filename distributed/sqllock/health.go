@@ -14,8 +14,8 @@ func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b
 
 // observe reports an exchange. One that has collided with others was answered.
 func (b *Backend) observe(sent time.Time, err error) {
-	if err != nil && kindOf(err) == readOnly {
-		b.leaveReadOnly()
+	if err != nil && kindOf(err) == unable {
+		b.leaveUnable()
 	}
 	if b.ctx.Err() != nil {
 		return

@@ -9,13 +9,13 @@ import (
 const (
 	// dropTime bounds the closing of connections.
 	dropTime = 5 * time.Second
-	// dropPause is between two times: a server that stays read-only costs no more connections than that.
+	// dropPause is between two times: a server that stays as it is costs no more connections than that.
 	dropPause = 250 * time.Millisecond
 )
 
-// leaveReadOnly closes the connections that nobody uses, when one has answered that it only reads (rule D12). After a switch-over the name leads to
-// another server, but the old one answers on, and a pool that is in use would keep those connections for ever.
-func (b *Backend) leaveReadOnly() {
+// leaveUnable closes the connections that nobody uses, when one has answered that it only reads, or serves nothing now (rule D12). After a
+// switch-over the name leads to another server, but the old one answers on, and a pool that is in use would keep those connections for ever.
+func (b *Backend) leaveUnable() {
 	if !b.sessions.dropping.CompareAndSwap(false, true) {
 		return
 	}

@@ -127,7 +127,7 @@ func TestKinds(t *testing.T) {
 			errors.New("database is locked"), fmt.Errorf("x: %w", &pgconn.PgError{Code: "40001"}),
 		},
 		refused:   {&pgconn.PgError{Code: "42501"}, &mysql.MySQLError{Number: 1142}},
-		readOnly:  {&pgconn.PgError{Code: "25006"}, &mysql.MySQLError{Number: 1290}, errors.New("attempt to write a readonly database")},
+		unable:    {&pgconn.PgError{Code: "25006"}, &mysql.MySQLError{Number: 1290}, errors.New("attempt to write a readonly database")},
 		unreached: {&net.OpError{Op: "dial", Err: errors.New("refused")}, &pgconn.PgError{Code: "57P03"}},
 		crowded:   {&pgconn.PgError{Code: "53300"}, &mysql.MySQLError{Number: 1040}},
 		missing:   {&pgconn.PgError{Code: "42P01"}, &mysql.MySQLError{Number: 1146}},
