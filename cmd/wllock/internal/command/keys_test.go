@@ -20,9 +20,9 @@ func TestHashedKeys(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("sixteen bytes or more\n"), 0o600))
 	without := file(t)
 	env := append(without, "WLLOCK_KEY_SECRET_FILE="+secret)
-	code, out, err := run(t, env, "run", "account", "1", "--", "true") // which makes the file
+	code, _, err := run(t, env, "run", "account", "1", "--", "true") // which makes the file
 	require.Zero(t, code, err)
-	code, out, err = run(t, env, "who", full)
+	code, out, err := run(t, env, "who", full)
 	require.Equal(t, no, code)
 	require.Contains(t, err, "no lock in use has the key or the hash "+full)
 	require.Empty(t, out)
