@@ -73,7 +73,7 @@ short-alone: gotestsum # of the root, which has few dependencies. Tests of alloc
 short-rest: servers gotestsum # the package that takes longest begins first
 	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" \
 		--packages "./distributed/sqllock $$($(GO) list $(ALL) $(NOT_CORE) | grep -vxF "$$(tools/tested alone $(ALONE); $(GO) list $(PLAIN))")" -- $(SHORTFLAGS)
-short-plain: servers gotestsum ## the short tests of what make benchmarks tests. Of all that is compiled, most is what they compare
+short-plain: servers gotestsum ## the short tests of benchmarks, migrations and examples for web frameworks, which compile the most
 	@$(SHORT) --rerun-fails --post-run-command "tools/results repeats" --packages "$(PLAIN)" -- $(SHORTFLAGS)
 
 # What importers use is built for other platforms, and where this machine runs programs of 32 bits, tests of the core that need no

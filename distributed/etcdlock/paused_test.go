@@ -50,16 +50,20 @@ func TestALeaderThatWasStoppedProvesNothing(t *testing.T) {
 // A keepalive and the read that confirms it have to be of one term.
 func TestAKeepaliveOfAnotherTermProvesNothing(t *testing.T) {
 	t.Parallel()
-	b := onShared(t)
-	l := asker(t, b, "k").Lease("a")
-	s := claimOf(l).s
-	k := keepalives{s: s}
-	defer k.drop()
-	_, term, err := k.exchange()
-	require.NoError(t, err)
+	s, _, term := keptAlive(t)
 	require.NoError(t, s.confirm(term))
 	require.ErrorIs(t, s.confirm(term-1), errLeft)
-	release(t, l)
+}
+
+// keptAlive returns a session whose lease is held, with another stream of its keepalives, which etcd has answered in this term.
+func keptAlive(t *testing.T) (s *session, k *keepalives, term uint64) {
+	t.Helper()
+	s = claimOf(asker(t, onShared(t), "k").Lease("a")).s
+	k = &keepalives{s: s}
+	t.Cleanup(k.drop)
+	_, term, err := k.exchange()
+	require.NoError(t, err)
+	return s, k, term
 }
 
 // noting notes when an answer has come.
@@ -77,13 +81,7 @@ func (n *noting) Recv() (*pb.LeaseKeepAliveResponse, error) {
 // A session lives from when its keepalive was sent, which is before the answer has come.
 func TestAKeepaliveProvesFromItsSend(t *testing.T) {
 	t.Parallel()
-	b := onShared(t)
-	l := asker(t, b, "k").Lease("a")
-	s := claimOf(l).s
-	k := keepalives{s: s}
-	defer k.drop()
-	_, _, err := k.exchange()
-	require.NoError(t, err)
+	s, k, _ := keptAlive(t)
 	n := &noting{Lease_LeaseKeepAliveClient: k.stream}
 	k.stream = n
 	before := 0
@@ -94,5 +92,4 @@ func TestAKeepaliveProvesFromItsSend(t *testing.T) {
 		}
 	}
 	require.Positive(t, before)
-	release(t, l)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/sqllock"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/testlocker"
@@ -84,13 +85,20 @@ func TestPoliciesOfTheServer(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	require.NoError(t, b.Ping(t.Context()))
-	const ttl = time.Second
+	var leases []distributed.Lease
 	for i := range 5 {
-		ask := testlocker.Asker{T: t, B: b, Key: fmt.Sprint(i), TTL: ttl}
-		l := ask.Lease("holder")
-		defer testlocker.Release(t, l)
+		ask := testlocker.Asker{T: t, B: b, Key: fmt.Sprint(i), TTL: time.Minute}
+		leases = append(leases, ask.Lease("holder"))
 	}
-	time.Sleep(3 * ttl)
+	for _, l := range leases { // one renewal looks at all of them
+		until := l.Until()
+		early, _ := distributed.As[interface{ RenewBy(at time.Time) }](l)
+		early.RenewBy(time.Now())
+		require.Eventually(t, func() bool { return l.Until().After(until) }, time.Minute, time.Millisecond)
+	}
+	for _, l := range leases {
+		testlocker.Release(t, l)
+	}
 }
 
 // A server accepts and says nothing, and then another one is there. No connection of before is ever answered: the pool makes new ones.

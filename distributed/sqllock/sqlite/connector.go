@@ -27,14 +27,19 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return one, nil
 }
 
+// check says why the file cannot be used, and opens nothing.
+func (c connector) check() error {
+	err := examine(c.path, !c.reads)
+	if err == nil && c.reads {
+		err = shared(c.path) // to open them as root would change their owner
+	}
+	return err
+}
+
 // connect opens a connection that knows its files. Another file may get the path just before or just after it is opened. So the file has
 // to be the same before and after: if it is not, or was not there, database/sql connects anew.
 func (c connector) connect(ctx context.Context) (*conn, error) {
-	err := examine(c.path, !c.reads)
-	if err == nil && c.reads {
-		err = shared(c.path) // to open them as root would change the owner
-	}
-	if err != nil {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
 	before, _ := filesOf(c.path)

@@ -60,7 +60,7 @@ func examine(path string, writes bool) error {
 	if err != nil {
 		return refuse("%w", err)
 	}
-	if err := where(path, file, info); err != nil {
+	if err := where(file, info); err != nil {
 		return err
 	}
 	if err := may(file, info, writes); err != nil {
@@ -107,22 +107,17 @@ func examineMissing(path string, writes bool) error {
 }
 
 // where refuses a file whose log others would look for in another place.
-func where(path, file string, info fs.FileInfo) error {
-	const want = "so processes that reach it by another path have another log, and do not meet"
+func where(file string, info fs.FileInfo) error {
+	const apart = "so processes that reach it by another path have another log, and do not meet"
 	switch {
 	case !info.Mode().IsRegular():
 		return refuse("it is no regular file (%v)", info.Mode())
 	case links(info) > 1:
-		return refuse("it has %d names (hard links), and SQLite keeps a log beside each, %s. Leave one name", links(info), want)
-	}
-	switch alone, err := mountedAlone(file); {
-	case err != nil:
-		return refuse("%w", err)
-	case alone:
-		return refuse("it is mounted without its directory, in which SQLite keeps the log, %s. Mount the directory", want)
-	}
-	if kind := networkFS(file); kind != "" {
-		return refuse("%s is on a network file system (%s), where processes of two machines do not meet: take a disk of this machine", path, kind)
+		return refuse("it has %d names (hard links), and SQLite keeps a log beside each, %s. Leave one name", links(info), apart)
+	case mountedAlone(file):
+		return refuse("it is mounted without its directory, in which SQLite keeps the log, %s. Mount the directory", apart)
+	case networkFS(file) != "":
+		return refuse("it is on a network file system (%s), where processes of two machines do not meet: take a disk of this machine", networkFS(file))
 	}
 	return nil
 }

@@ -8,13 +8,13 @@ import (
 )
 
 // mountedAlone reports whether the file is on another device than its directory: then what is beside it is not beside it elsewhere.
-func mountedAlone(file string) (bool, error) {
+func mountedAlone(file string) bool {
 	own, err := os.Stat(file)
 	if err != nil {
-		return false, err
+		return false
 	}
 	dir, err := os.Stat(filepath.Dir(file))
-	return err == nil && statOf(own).Dev != statOf(dir).Dev, err
+	return err == nil && statOf(own).Dev != statOf(dir).Dev
 }
 
 // networkFS is known on Linux only.

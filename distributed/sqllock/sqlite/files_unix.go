@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"cmp"
+	"errors"
 	"io/fs"
 	"os"
 	"os/user"
@@ -18,13 +19,15 @@ func statOf(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat
 // links is how many names the file has.
 func links(info fs.FileInfo) uint64 { return uint64(statOf(info).Nlink) }
 
-// allowed reports whether this process may read, or write, by its effective user: the server decides, also about read-only mounts.
+// allowed reports whether this process may read, or write, by its effective user: the system decides, also about read-only mounts. Nothing
+// forbids what is not there any more: another process may just have removed its log.
 func allowed(path string, write bool) bool {
 	mode := uint32(unix.R_OK)
 	if write {
 		mode = unix.W_OK
 	}
-	return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS) == nil
+	err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
+	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
 func ownerOf(info fs.FileInfo) string { return userName(int(statOf(info).Uid)) }

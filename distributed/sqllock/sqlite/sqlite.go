@@ -72,7 +72,7 @@ func Migrate(ctx context.Context, rawURL string, opts ...sqllock.Option) (err er
 func Check(rawURL string) error {
 	c, err := connectorOf(rawURL)
 	if err == nil {
-		if err = examine(c.path, !c.reads); err != nil {
+		if err = c.check(); err != nil {
 			err = fmt.Errorf("%s: %w", c.path, err)
 		}
 	}

@@ -2,11 +2,9 @@ package doctor
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 
 	"github.com/wllock/wllock/distributed/sqllock/sqlite"
 )
@@ -23,7 +21,9 @@ func (p *patient) file(ctx context.Context) {
 		Subject: "access", What: what, Means: "processes of this user fail at their first lock with this error",
 		Mend: "one local directory that all processes that lock share, of which each container mounts the whole, and one user: docs/sql.md",
 	})
-	db, err := sqlite.OpenDB((&url.URL{Scheme: p.url.Scheme, Opaque: p.url.Opaque, Path: p.url.Path, RawQuery: "mode=ro"}).String())
+	reads := *p.url
+	reads.RawQuery = "mode=ro"
+	db, err := sqlite.OpenDB(reads.String())
 	if err != nil {
 		p.fail(Finding{Subject: "file", What: err.Error(), Means: "no process can open it"})
 		return
@@ -46,12 +46,11 @@ func (p *patient) file(ctx context.Context) {
 		Subject: "file", What: fmt.Sprintf("SQLite %s, quick_check %s", d.text(ctx, "SELECT sqlite_version()"), state), Means: "the file is damaged",
 		Mend: "stop all processes, and take the file away: locks are made anew, with fences by the clock",
 	})
-	var tables sql.NullInt64
-	_ = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('wllock_locks', 'wllock_waiters', 'wllock_meta')").Scan(&tables)
-	p.judge(tables.Int64 != 3, Warning, Finding{
-		Subject: "tables", What: fmt.Sprintf("%d of 3", tables.Int64), Means: "no process has kept locks in this file", Mend: "wllock migrate, or the first lock",
+	tables := d.text(ctx, "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('wllock_locks', 'wllock_waiters', 'wllock_meta')")
+	p.judge(tables != "3", Warning, Finding{
+		Subject: "tables", What: tables + " of 3", Means: "no process has kept locks in this file", Mend: "wllock migrate, or the first lock",
 	})
-	if tables.Int64 == 3 {
+	if tables == "3" {
 		p.unused(ctx)
 	}
 }
