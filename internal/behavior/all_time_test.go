@@ -205,6 +205,7 @@ func TestKeyLostAgainAndAgainEndsADoAll(t *testing.T) {
 			time.Sleep(ttl)
 		}
 		err := <-result
+		require.EqualValues(t, 4, l.Stats().Total.Lost, "it starts over three times")
 		e := errorOf(t, err, wllock.ErrLeaseLost, "a")
 		require.NotErrorIs(t, err, context.Canceled)
 		require.Equal(t, "acquire", e.Op)
