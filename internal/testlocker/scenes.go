@@ -149,7 +149,7 @@ func (s *Scene) record(words []string, want int) []string {
 	case s.of.Update:
 		want, pause = cap(s.news), 300*time.Millisecond
 	}
-	for s.said() < want {
+	for s.count() < want {
 		select {
 		case <-s.news:
 		case <-time.After(pause):
@@ -160,12 +160,7 @@ func (s *Scene) record(words []string, want int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.muted[letter] = await
-	var lines []string
-	for _, line := range s.lines {
-		if *line != "" {
-			lines = append(lines, *line)
-		}
-	}
+	lines := s.answered()
 	ByRank(lines, func(string) int { return 0 }) // what several processes send comes in any order
 	if a, is := s.stage.(Arranger); is {
 		a.Arrange(lines)
@@ -176,15 +171,20 @@ func (s *Scene) record(words []string, want int) []string {
 	return lines
 }
 
-func (s *Scene) said() (n int) {
+func (s *Scene) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return len(s.answered())
+}
+
+// answered are the lines of requests that are. The caller holds mu.
+func (s *Scene) answered() (lines []string) {
 	for _, line := range s.lines {
 		if *line != "" {
-			n++
+			lines = append(lines, *line)
 		}
 	}
-	return n
+	return lines
 }
 
 // Sent notes that a process sends a request now, and returns what records it when it is answered, unless the process is muted. So what a
