@@ -13,9 +13,18 @@ type Stats struct {
 
 	Backend BackendStats
 
+	LastLost *LostLock // the last lock that was lost while held. nil: none was
+
 	// The logger, tracer and meter run beside the calls, which do not wait for them.
 	ReportPanics   uint64 // panics of theirs, swallowed. The first one is logged
 	ReportsDropped uint64 // log lines, spans and measurements left out because they stood still
+}
+
+// LostLock is a lock that was lost while it was held.
+type LostLock struct {
+	At  time.Time
+	Key string // system:name:key, raw unless WithKeyRedaction was given
+	Err error  // it Is ErrLeaseLost. errors.As finds a *distributed.LostError if it is known why the lease was not renewed
 }
 
 // Health says whether locks can be acquired at the backend, as far as this Locker knows from what others have asked it: for a
@@ -60,6 +69,7 @@ type NameStats struct {
 // Stats returns the current figures. Each is exact. Together they are of slightly different moments.
 func (l *Locker) Stats() Stats {
 	s := Stats{Names: map[string]NameStats{}, Backend: l.Health()}
+	s.LastLost = (*LostLock)(l.observer.LastLost())
 	s.ReportPanics, s.ReportsDropped = l.observer.Mishaps()
 	for figures, threshold := range l.names.all() {
 		one := statsOf(figures)

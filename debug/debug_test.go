@@ -57,6 +57,10 @@ type locker struct {
 	Total     wllock.NameStats
 	Names     map[string]wllock.NameStats
 	MoreNames bool `json:"more_names"`
+	LastLost  *struct {
+		At         time.Time
+		Key, Error string
+	} `json:"last_lost"`
 	Slowest   *wllock.LockInfo
 	Locks     []wllock.LockInfo
 	MoreLocks bool `json:"more_locks"`
@@ -116,6 +120,24 @@ func TestBackendIsShown(t *testing.T) {
 	require.Contains(t, d.Backend.Error, "lock backend unavailable")
 	require.WithinRange(t, d.Backend.Since, time.Now().Add(-time.Minute), time.Now())
 	require.Regexp(t, `(?m)^BACKEND NOT AVAILABLE for .+: ".*lock backend unavailable`, get(t, l, "/", "").Body.String())
+}
+
+func TestTheLastLossIsShown(t *testing.T) {
+	l, faults := wllocktest.NewWithFaults(t)
+	require.Nil(t, getJSON(t, l).LastLost)
+	require.ErrorIs(t, l.Do(t.Context(), "product", "<1>", func(ctx context.Context) error {
+		faults.Partition()
+		<-ctx.Done()
+		return nil
+	}), wllock.ErrLeaseLost)
+	last := getJSON(t, l).LastLost
+	require.WithinDuration(t, time.Now(), last.At, time.Minute)
+	require.Equal(t, wllocktest.System+":product:<1>", last.Key)
+	require.Contains(t, last.Error, "partitioned")
+	require.Regexp(t, `(?m)^last lost: ".*:product:<1>", .+ ago: "lease lost: its last renewal, .*partitioned`, get(t, l, "/", "").Body.String())
+	page, _ := getHTML(t, "/", l)
+	wellFormed(t, page)
+	require.Regexp(t, `<dt>last lost</dt><dd><b>.* ago</b> <code>&#34;.*:product:&lt;1&gt;&#34;</code>: lease lost: .*partitioned`, page)
 }
 
 func TestWhoHoldsAndWaits(t *testing.T) {

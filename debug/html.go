@@ -48,6 +48,7 @@ type htmlLocker struct {
 	Answered                     string // the age of the last answer; "": not known
 	Total                        wllock.NameStats
 	Slowest                      *htmlLock
+	Lost                         *lostLine
 	Names                        []htmlName
 	Locks                        []htmlLock
 	MoreNames                    int // these many are shown, and there are more; 0: all are
@@ -87,7 +88,7 @@ func (s section) html() htmlLocker {
 	h := htmlLocker{
 		System: s.system, Instance: s.instance, Available: s.stats.Backend.Available, Since: short(s.at.Sub(s.stats.Backend.Since)),
 		Answered: s.answered(),
-		Total:    s.stats.Total, ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
+		Total:    s.stats.Total, Lost: s.lastLost(), ReportPanics: s.stats.ReportPanics, ReportsDropped: s.stats.ReportsDropped,
 	}
 	if err := s.stats.Backend.Err; err != nil {
 		h.Error = err.Error()

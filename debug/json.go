@@ -24,6 +24,7 @@ type locker struct {
 	Total          wllock.NameStats            `json:"total"` // over all names
 	Names          map[string]wllock.NameStats `json:"names"`
 	MoreNames      bool                        `json:"more_names"` // there are more, with fewer waiters
+	LastLost       *lost                       `json:"last_lost"`  // null: none was lost
 	Slowest        *wllock.LockInfo            `json:"slowest"`    // held for the longest time; null: none is held
 	Locks          []wllock.LockInfo           `json:"locks"`
 	MoreLocks      bool                        `json:"more_locks"` // there are more, with fewer waiters
@@ -36,6 +37,12 @@ type backend struct {
 	Since     time.Time `json:"since"`
 	Answered  time.Time `json:"answered,omitzero"` // when it last answered anything; absent: not known
 	Error     string    `json:"error,omitempty"`
+}
+
+type lost struct {
+	At    time.Time `json:"at"`
+	Key   string    `json:"key"`
+	Error string    `json:"error"`
 }
 
 func (p page) writeJSON(w io.Writer) {
@@ -57,6 +64,9 @@ func (s section) document() locker {
 	}
 	if b.Err != nil {
 		d.Backend.Error = b.Err.Error()
+	}
+	if l := s.stats.LastLost; l != nil {
+		d.LastLost = &lost{l.At, l.Key, l.Err.Error()}
 	}
 	for _, n := range s.names {
 		d.Names[n.Name] = n.NameStats

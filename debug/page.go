@@ -103,6 +103,18 @@ func (s section) answered() string {
 	return short(max(s.at.Sub(at), 0))
 }
 
+// lostLine is the last lock that was lost.
+type lostLine struct{ Key, Ago, Why string }
+
+// lastLost returns nil if none was lost yet.
+func (s section) lastLost() *lostLine {
+	l := s.stats.LastLost
+	if l == nil {
+		return nil
+	}
+	return &lostLine{nametext.Quote(l.Key), short(max(s.at.Sub(l.At), 0)), l.Err.Error()}
+}
+
 // left returns the remaining time of a lease, without renewals.
 func (s section) left(until time.Time) string {
 	if until.IsZero() {

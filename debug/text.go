@@ -31,6 +31,9 @@ func (s section) writeText(w io.Writer) {
 	} else {
 		fmt.Fprintf(w, "BACKEND NOT AVAILABLE for %s%s: %q\n\n", short(s.at.Sub(b.Since)), age, b.Err.Error())
 	}
+	if l := s.lastLost(); l != nil {
+		fmt.Fprintf(w, "last lost: %s, %s ago: %q\n\n", l.Key, l.Ago, l.Why)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tWAITING\tTHRESHOLD\tHELD\tTURN\tACQUIRED\tHANDOFFS\tSHED\tTIMEOUTS\tUNAVAILABLE\tLOST\tBATCHES")
 	for _, n := range s.names {

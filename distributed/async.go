@@ -57,6 +57,23 @@ type Wanted interface {
 	Wanted() bool
 }
 
+// LossTeller is an optional ability of a Lease: it tells why the lease could not be renewed. Leases that embed keepalive.Lease have it.
+type LossTeller interface {
+	Lease
+	// LostError says why the latest renewal has failed. nil: it has not, or there was none yet. Of a lease that is lost it says why.
+	LostError() *LostError
+}
+
+// LossOf returns the ErrLeaseLost of a lease that is lost: a *LostError if it tells why it was not renewed.
+func LossOf(l Lease) error {
+	if t, ok := As[LossTeller](l); ok {
+		if e := t.LostError(); e != nil {
+			return e
+		}
+	}
+	return ErrLeaseLost
+}
+
 // As finds the first lease that is a T in l and the leases it wraps, as errors.As does for errors: a wrapper has a method
 // Unwrap() Lease. A backend finds its own lease in Request.Prev with it, so that its leases can be decorated.
 func As[T any](l Lease) (T, bool) {

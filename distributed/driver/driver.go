@@ -48,8 +48,8 @@ type Driver[W any] interface {
 // Renewer is a Driver whose leases are renewed one by one: its lanes have no Session.
 type Renewer[W any] interface {
 	Driver[W]
-	// Renew has leases of one lane last for Lasts from now, and calls Renewed or Gone of each that was answered. The Backend asks again
-	// for the others. The first renewal is the claim of a grant, which before it lasts for its Window.
+	// Renew has leases of one lane last for Lasts from now, and calls Renewed or Gone of each that was answered, and Unrenewed of those
+	// whose renewal has failed. The Backend asks again for all that were not answered. The first renewal is the claim of a grant, which before it lasts for its Window.
 	Renew(ctx context.Context, due []*Attempt[W])
 	// ClaimTime is how long a claim may take: a grant of which less is left is claimed before anybody gets it.
 	ClaimTime(a *Attempt[W]) time.Duration
@@ -61,6 +61,8 @@ type Session interface {
 	Until() time.Time
 	// Healthy reports that the service has not been silent for too long.
 	Healthy(now time.Time) bool
+	// Fault is why the service has not vouched for it lately, and Is ErrUnavailable. nil: it has, or the reason is not known.
+	Fault() error
 	// Patience is how long the answer to a Drop is waited for.
 	Patience() time.Duration
 }

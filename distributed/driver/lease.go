@@ -105,6 +105,14 @@ func (l *lease[W]) Healthy() bool {
 	return healthy
 }
 
+// Fault implements keepalive.Kept.
+func (l *lease[W]) Fault() error {
+	if s := l.a.Lane.session; s != nil {
+		return s.Fault()
+	}
+	return nil
+}
+
 // NextFence implements distributed.Lease. More are fetched in the background when half are used.
 func (l *lease[W]) NextFence() (uint64, bool) {
 	fence, ok, low := l.fences.Draw()

@@ -33,6 +33,7 @@ type stubSession struct{}
 
 func (stubSession) Until() time.Time        { return time.Now().Add(time.Hour) }
 func (stubSession) Healthy(time.Time) bool  { return true }
+func (stubSession) Fault() error            { return nil }
 func (stubSession) Patience() time.Duration { return time.Minute }
 
 func (s *stub) Prepare(_ context.Context, a *Attempt[string]) error {

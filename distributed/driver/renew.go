@@ -21,6 +21,13 @@ func (a *Attempt[W]) Renewed(sent time.Time, contended bool) {
 	}
 }
 
+// Unrenewed says that a renewal has failed, and why: err Is ErrUnavailable.
+func (a *Attempt[W]) Unrenewed(err error) {
+	if l := a.Lease(); l != nil {
+		l.Failed(err)
+	}
+}
+
 // Lease returns the attempt's, as the Keeper knows it. nil: it has none.
 func (a *Attempt[W]) Lease() *keepalive.Lease {
 	a.mu.Lock()

@@ -95,6 +95,13 @@ func (t *Task[W]) Tried(err error) {
 	t.Changed()
 }
 
+// Fault implements Session: it is the error of the latest try that was noted.
+func (t *Task[W]) Fault() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.why
+}
+
 // Await waits until ready says so, which is asked again when something has changed. It returns ErrOver, the error of ready, or what
 // late makes of the end of ctx.
 func (t *Task[W]) Await(ctx context.Context, ready func() (bool, error), late func(error) error) error {

@@ -19,7 +19,7 @@ import (
 // Beat implements driver.Living: it opens the session, once for each caller that waits for it, or sends a keepalive.
 func (s *session) Beat(kicked bool) (next time.Duration) {
 	if s.alive.Load() != nil {
-		s.keepalives.beat()
+		s.Tried(s.keepalives.beat())
 		return s.beat()
 	}
 	if kicked {
@@ -75,10 +75,12 @@ type keepalives struct {
 
 // beat sends a keepalive and waits for its answer. One that was not answered is repeated once at once, over a new stream, which
 // goes to another server if there is one.
-func (k *keepalives) beat() {
-	if k.try() != nil && k.s.Ctx.Err() == nil {
-		_ = k.try()
+func (k *keepalives) beat() error {
+	err := k.try()
+	if err != nil && k.s.Ctx.Err() == nil {
+		err = k.try()
 	}
+	return err
 }
 
 func (k *keepalives) try() error {

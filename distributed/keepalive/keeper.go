@@ -42,7 +42,7 @@ const (
 )
 
 // NewKeeper returns a Keeper that renews through renew. For each lease in due, renew calls Renewed, or End if the backend
-// says that the lease is gone, or Postpone if it is not to be renewed yet. It calls none of these if the outcome is unknown.
+// says that the lease is gone, or Postpone if it is not to be renewed yet, or Failed. If it calls none of these the outcome is unknown.
 // It returns when ctx ends, and runs on a goroutine of the keeper's. Calls can overlap, but not for one lease.
 func NewKeeper(renew func(ctx context.Context, due []distributed.Lease)) *Keeper {
 	k := &Keeper{renew: renew, base: time.Now()}
@@ -143,9 +143,8 @@ func (k *Keeper) call(now time.Time, batch []*Lease) {
 	ctx, cancel := context.WithTimeout(k.ctx, distributed.RenewInterval(shortest))
 	defer cancel()
 	k.renew(ctx, leases)
-	back := time.Now()
 	for _, l := range batch {
-		l.unanswered(now, back)
+		l.failed(now, nil)
 	}
 }
 

@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,11 +45,18 @@ type Loser interface {
 	WasLost()
 }
 
+// Kept is a backend's lease that something else keeps alive, such as a session.
+type Kept interface {
+	// Fault is why that was not answered lately, and Is ErrUnavailable. nil: it was, or the reason is not known. It is called with a
+	// mutex held, and must not call the Lease.
+	Fault() error
+}
+
 // view is what every turn reads. Only a renewal replaces it.
 type view struct {
 	until  time.Time
-	due    time.Time // when the renewal falls due whose answer will replace this view
-	failed bool      // it was tried, and was not answered
+	due    time.Time              // when the renewal falls due whose answer will replace this view
+	failed *distributed.LostError // why the latest try has failed; nil: it was answered, or there was none
 }
 
 // The bits of Lease.contended, in one word because every lease has them.
@@ -86,7 +94,7 @@ func (l *Lease) At(now time.Time) (left time.Duration, healthy bool) {
 	v := l.now.Load()
 	left = distributed.Left(now, v.until)
 	late := now.Sub(v.due) > l.ttl/latePerTTL
-	return left, l.state.Load() == kept && !v.failed && !late && left > 0
+	return left, l.state.Load() == kept && v.failed == nil && !late && left > 0
 }
 
 // Contended implements distributed.Lease.
@@ -215,6 +223,10 @@ func (l *Lease) End() bool {
 		l.mu.Unlock()
 		return false
 	}
+	if v := *l.now.Load(); v.failed == nil && l.state.Load() == kept && distributed.Over(time.Now(), v.until) {
+		v.failed = l.unrenewed(v.due)
+		l.now.Store(&v)
+	}
 	l.state.Store(lost) // rule K3
 	if l.lost != nil {
 		close(l.lost)
@@ -327,31 +339,65 @@ func (l *Lease) RenewBy(at time.Time) {
 	}
 }
 
-// unanswered plans the next try when the renewal sent at asked has come back without an answer.
-func (l *Lease) unanswered(asked, now time.Time) {
+// Failed is called by the backend when the renewal under way has failed. err Is ErrUnavailable, and says why: the Watcher gets it, and
+// LostError returns it. The renewal is tried again until the lease expires.
+func (l *Lease) Failed(err error) {
 	l.mu.Lock()
-	again := l.retry(asked, now)
-	w, as := l.watcher, l.as
+	asked := l.asked
 	l.mu.Unlock()
-	if again {
-		notifyRenewed(w, as, asked, distributed.ErrUnavailable)
-	}
+	l.failed(asked, err)
 }
 
-// retry plans another try, since unknown is not lost (rule K1), and reports whether the one before is known now to have failed. The caller
-// holds mu.
-func (l *Lease) retry(asked, now time.Time) bool {
-	if l.state.Load() >= finished || !l.asked.Equal(asked) {
-		return false // answered, or ended; after an answer the next one may be under way before the rest of this batch is back
+// failed plans another try when the renewal sent at asked has failed, since unknown is not lost (rule K1). err nil: there was no answer.
+func (l *Lease) failed(asked time.Time, err error) {
+	l.mu.Lock()
+	if asked.IsZero() || l.state.Load() >= finished || !l.asked.Equal(asked) {
+		l.mu.Unlock()
+		return // answered, or ended; after an answer the next one may be under way before the rest of this batch is back
 	}
-	at := *l.now.Load()
-	at.failed = true
+	if err == nil {
+		err = l.silence()
+	}
+	at, now := *l.now.Load(), time.Now()
+	at.failed = &distributed.LostError{At: now, Err: err}
 	l.now.Store(&at)
 	l.asked = time.Time{}
 	l.renewAt = now.Add(retryInterval(l.ttl))
 	l.keeper.set.Put(&l.item, earlier(l.renewAt, at.until))
-	return true
+	w, as := l.watcher, l.as
+	l.mu.Unlock()
+	notifyRenewed(w, as, asked, err)
 }
+
+// Why a renewal has failed of which no backend could say more.
+var (
+	errSilent  = distributed.Unavailable("", errors.New("no answer"))
+	errNotSent = errors.New("it was not sent in time: this process stood still, or had no time")
+)
+
+// unrenewed says why a lease expires of which no renewal has failed, and the next is, or was, due then. The caller holds mu.
+func (l *Lease) unrenewed(due time.Time) *distributed.LostError {
+	switch {
+	case !l.asked.IsZero():
+		return &distributed.LostError{At: l.asked, Err: l.silence()}
+	case time.Since(due) <= retryInterval(l.ttl): // it was postponed, as whatever else keeps it alive was silent
+		return &distributed.LostError{At: due, Err: l.silence()}
+	}
+	return &distributed.LostError{At: due, Err: errNotSent}
+}
+
+// silence says why a renewal was not answered. The caller holds mu.
+func (l *Lease) silence() error {
+	if k, is := l.outer.(Kept); is {
+		if err := k.Fault(); err != nil {
+			return err
+		}
+	}
+	return errSilent
+}
+
+// LostError implements distributed.LossTeller.
+func (l *Lease) LostError() *distributed.LostError { return l.now.Load().failed }
 
 // notifyRenewed reports how a renewal went to a watcher that wants to know. The caller does not hold mu.
 func notifyRenewed(w distributed.Watcher, as distributed.Lease, sent time.Time, err error) {

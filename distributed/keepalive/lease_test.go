@@ -2,6 +2,7 @@ package keepalive_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -212,11 +213,87 @@ func TestRenewalUnderWayIsTheLast(t *testing.T) {
 				synctest.Wait()
 				assert.True(t, isLost(l))
 				assert.Len(t, s.times(l), 1)
-				assert.Equal(t, outcome, w.renewed)
+				require.Len(t, w.renewed, 1)
+				assert.ErrorIs(t, w.renewed[0], outcome[0])
 				assert.Empty(t, none.renewed)
 			})
 		})
 	}
+}
+
+// A lease that is lost says why the latest renewal has failed, and when. It says nothing if that was answered, or none was due.
+func TestLossSaysWhy(t *testing.T) {
+	refused := distributed.Unavailable("service: renew", errors.New("no such table"), distributed.ErrRefused)
+	fails := func(_ context.Context, l *lease) { time.Sleep(ttl / 100); l.Failed(refused) }
+	never := make(chan struct{})
+	first := distributed.ClaimWindow(ttl) / 3
+	for name, c := range map[string]struct {
+		answer func(context.Context, *lease)
+		lose   func(*lease)
+		why    string
+		at     time.Duration // from the grant; 0: the time of the last try
+	}{
+		"refused":           {answer: fails, why: "service: renew: refused: no such table"},
+		"silent":            {answer: func(context.Context, *lease) { <-never }, why: "no answer", at: first},
+		"unanswered":        {answer: unknown, why: "no answer"},
+		"ended, once tried": {answer: fails, lose: func(l *lease) { time.Sleep(first + ttl/50); l.End() }, why: "no such table", at: first + ttl/100},
+		"ended":             {answer: renewed, lose: func(l *lease) { time.Sleep(ttl); l.End() }},
+		"abandoned":         {answer: fails, lose: (*lease).Abandon},
+		"answered at last": {lose: func(l *lease) { time.Sleep(first * 2); l.End() }, answer: func(_ context.Context, l *lease) {
+			if l.LostError() == nil {
+				l.Failed(refused)
+			} else {
+				l.Renewed(distributed.Validity(time.Now(), ttl))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				never = make(chan struct{})
+				s, began := serve(c.answer), time.Now()
+				defer s.Close()
+				defer close(never)
+				l := s.grant()
+				require.Nil(t, l.LostError())
+				if c.lose != nil {
+					c.lose(l)
+				}
+				<-l.Lost()
+				err := distributed.LossOf(l)
+				require.ErrorIs(t, err, distributed.ErrLeaseLost)
+				require.NotErrorIs(t, err, distributed.ErrUnavailable, "its function has run")
+				why, known := errors.AsType[*distributed.LostError](err)
+				require.Equal(t, c.why != "", known, "%v", err)
+				if known {
+					require.ErrorContains(t, why, c.why)
+					require.ErrorContains(t, why, why.At.UTC().Format("15:04:05.000"))
+				}
+				if c.at != 0 {
+					require.WithinDuration(t, began.Add(c.at), why.At, ttl/50)
+				}
+			})
+		})
+	}
+}
+
+// A renewal that was due was not sent, for the process was busy, or stood still: the lease says so.
+func TestRenewalThatWasNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		s := serve(func(context.Context, *lease) { <-never })
+		defer s.Close()
+		defer close(never)
+		for range 4 { // as many calls as a Keeper makes at a time
+			s.grant()
+			time.Sleep(ttl / 50)
+		}
+		l := s.grant()
+		due := time.Now().Add(distributed.ClaimWindow(ttl) / 3)
+		<-l.Lost()
+		require.NotNil(t, l.LostError())
+		require.ErrorContains(t, l.LostError(), "not sent")
+		require.WithinDuration(t, due, l.LostError().At, ttl/50)
+	})
 }
 
 // Answers that come late: to a renewal that was sent before the lease was abandoned; to an older one; and when the lease is lost, for nobody

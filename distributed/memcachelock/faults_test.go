@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver/register"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/testscope"
 )
@@ -148,6 +149,18 @@ func TestServerWithoutCAS(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
 	require.ErrorIs(t, err, distributed.ErrRefused)
 	require.ErrorContains(t, err, "-C")
+}
+
+// A document that another process has removed, or that was evicted, since it was read is a conflict: the change is tried again.
+func TestChangeOfADocumentThatHasGone(t *testing.T) {
+	t.Parallel()
+	s := store{client(t, dbtest.Memcached(t).Addr)}
+	require.NoError(t, s.Put(t.Context(), "k", []byte("{}"), 0, ttl))
+	read, err := s.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(t.Context(), "k", read.Version))
+	require.ErrorIs(t, s.Put(t.Context(), "k", []byte("{}"), read.Version, ttl), register.ErrConflict)
+	require.ErrorIs(t, s.Delete(t.Context(), "k", read.Version), register.ErrConflict)
 }
 
 // Nobody listens: that is known at once, and the caller is not kept.

@@ -60,8 +60,9 @@ func (l *lease) keep() {
 func (l *lease) renew(now time.Time) {
 	s := l.shard
 	s.mu.Lock()
-	if s.backend.reachable() != nil {
+	if err := s.backend.reachable(); err != nil {
 		s.mu.Unlock()
+		l.Failed(err)
 		return
 	}
 	if l.state == owner && l.place != nil && l.place.unread() {

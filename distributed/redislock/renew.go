@@ -56,7 +56,13 @@ func (s *session) renewTogether(ctx context.Context, batch []*attempt) bool {
 	sent := time.Now()
 	s.keep(ctx, ttl, c)
 	if c.Err != nil {
-		return conn.Classify(c.Err) == conn.Transient
+		transient := conn.Classify(c.Err) == conn.Transient
+		if transient {
+			for _, a := range batch {
+				a.Unrenewed(conn.Unavailable("renew", c.Err))
+			}
+		}
+		return transient
 	}
 	for i, a := range batch {
 		renewedAs(a, distributed.Exclusive, readRenewAll(c.Reply, i), sent)
@@ -81,8 +87,7 @@ func renewedAs(a *attempt, mode distributed.Mode, r renewReply, sent time.Time) 
 	}
 }
 
-// renewBatch renews leases with a call each, in one pipeline. A renewal without an answer changes nothing: the Keeper
-// asks again.
+// renewBatch renews leases with a call each, in one pipeline.
 func (s *session) renewBatch(ctx context.Context, batch []*attempt) {
 	calls := make([]*conn.Call, len(batch))
 	shortest := batch[0].TTL
@@ -99,6 +104,8 @@ func (s *session) renewBatch(ctx context.Context, batch []*attempt) {
 			renewed(a, readRenew(calls[i].Reply), sent)
 		case conn.Moving(calls[i].Err):
 			moving = append(moving, a)
+		default:
+			a.Unrenewed(conn.Unavailable("renew", calls[i].Err))
 		}
 	}
 	if len(moving) > 0 {
@@ -133,9 +140,10 @@ func (s *session) renewMoving(ctx context.Context, batch []*attempt, shortest ti
 		return batch[i].Wire.renewShared() // the reader is known to be listed now
 	})
 	for i, a := range batch {
-		if calls[i].Err == nil {
-			r := readRenew(calls[i].Reply)
-			l := a.Lease()
+		if calls[i].Err != nil {
+			a.Unrenewed(conn.Unavailable("renew", calls[i].Err))
+		} else {
+			r, l := readRenew(calls[i].Reply), a.Lease()
 			r.contended = l != nil && l.Contended() // they do not say
 			if modes[i] == distributed.Shared && l != nil && distributed.Over(time.Now(), l.Until()) {
 				r.held = false // two calls: the lock may have expired between them, and have been granted to others

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -148,7 +149,9 @@ func (r *renewal) decide(a *attempt) func() {
 			if r.l.End() {
 				a.rollBack() // the votes that are left
 			}
-		} // else the Keeper asks again
+		case r.l != nil:
+			r.l.Failed(a.b.unavailable("renew", cmp.Or(why, errLate)))
+		}
 		close(r.decided)
 	}
 }

@@ -268,5 +268,5 @@ func (b *Backend) releaseBatch(some []*attempt, unlocked bool) (string, []any) {
 	return b.st().text(text + " WHERE " + where()), args
 }
 
-// errRowLocked says that a release waits for somebody else's transaction.
-var errRowLocked = errors.New("sqllock: the row is locked")
+// errRowLocked says that a release, or a renewal, waits for somebody else's transaction.
+var errRowLocked = errors.New("another transaction has locked the row of this lock")

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -38,10 +39,21 @@ func (d half) Renew(ctx context.Context, due []*attempt) {
 	case d.renewing <- struct{}{}:
 		defer func() { <-d.renewing }()
 	case <-ctx.Done():
+		unrenewed(due, errBusy)
 		return
 	}
 	d.renewSome(ctx, owners, d.renewOwners)
 	d.renewSome(ctx, seats, d.renewSeats)
+}
+
+// errBusy: those before it have taken all the time.
+var errBusy = errors.New("other renewals have the connection")
+
+// unrenewed says why these were not renewed.
+func unrenewed(some []*attempt, err error) {
+	for _, a := range some {
+		a.Unrenewed(explain("renew", err))
+	}
 }
 
 // dueSoon returns the attempts whose latest renewal is T/4 old or older, and fresh ones whose claim is due as soon.
@@ -78,8 +90,10 @@ func (b *Backend) renewSome(ctx context.Context, all []*attempt, renew func(cont
 		if err != nil {
 			if len(some) > 1 && b.dialect == PostgreSQL && kindOf(err) <= collided {
 				b.renewUnlocked(ctx, some)
+			} else {
+				unrenewed(some, err)
 			}
-			continue // unknown: the Keeper tries again until they have expired
+			continue
 		}
 		for _, a := range some {
 			row, is := held[a.Wire.token]

@@ -191,3 +191,19 @@ func TestRowsDeletedByHand(t *testing.T) {
 		free(t, l)
 	})
 }
+
+// Whoever loses a lease because the database refuses the renewal reads what the database has said.
+func TestALossHasTheWordsOfTheDatabase(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		b := d.backend(t)
+		leases := []distributed.Lease{enter(t, b, "a"), enter(t, b, "b")} // which share a statement
+		_, err := d.pool(t).Exec("ALTER TABLE wllock_locks RENAME TO elsewhere")
+		require.NoError(t, err)
+		for _, l := range leases {
+			ended(t, l)
+			err := distributed.LossOf(l)
+			require.ErrorContains(t, err, "sqllock: renew: refused: the tables are missing")
+			require.ErrorContains(t, err, "wllock_locks")
+		}
+	})
+}

@@ -35,6 +35,7 @@ func (b *Backend) renewUnlocked(ctx context.Context, some []*attempt) {
 		})
 		b.observe(sent, err)
 		if err != nil {
+			unrenewed(rest, err)
 			return
 		}
 		rest = slices.DeleteFunc(slices.Clone(rest), func(a *attempt) bool {
@@ -44,10 +45,15 @@ func (b *Backend) renewUnlocked(ctx context.Context, some []*attempt) {
 			}
 			return is
 		})
-		if len(rest) > 0 && b.endGone(ctx, rest) != nil {
+		if len(rest) == 0 {
+			return
+		}
+		if err := b.endGone(ctx, rest); err != nil {
+			unrenewed(rest, err)
 			return
 		}
 	}
+	unrenewed(rest, errRowLocked)
 }
 
 // renewFree returns the tokens it has renewed.

@@ -35,7 +35,7 @@ type session struct {
 	up      bool                  // guarded by mu; there is a connection
 	fresh   time.Time             // guarded by mu; when the latest handshake was sent, until the task takes it
 	ready   bool                  // guarded by mu; probed
-	why     error                 // guarded by mu; of the latest probe that failed, or dial, which wakes nobody
+	why     error                 // guarded by mu; of the latest probe or sync, if it failed, or of a dial since, which wakes nobody
 	watched map[string][]*claim   // guarded by mu; which are to look when something happens to a node
 	armed   map[string]bool       // guarded by mu; paths that the library watches, or is asked to
 	alive   atomic.Pointer[proof] // nil before the first handshake, which sets it
@@ -195,6 +195,13 @@ func (s *session) usable() (is bool, err error) {
 		err = s.why
 	}
 	return is, err
+}
+
+// Fault implements driver.Session.
+func (s *session) Fault() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
 }
 
 // watch has the attempt look, once, when something happens to the node. It is called before the request that sets the

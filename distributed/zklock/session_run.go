@@ -83,7 +83,11 @@ func (s *session) keepAlive() {
 	sent := time.Now()
 	timer := time.AfterFunc(s.Patience(), s.link.drop)
 	defer timer.Stop()
-	if err := s.sync(s.Ctx); err == nil {
+	err := s.sync(s.Ctx)
+	s.mu.Lock()
+	s.why = err
+	s.mu.Unlock()
+	if err == nil {
 		s.alive.Load().answered(sent, time.Now())
 		s.Lane.Retry() // what was refused
 	}

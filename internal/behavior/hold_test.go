@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
 )
 
@@ -88,6 +89,36 @@ func TestLostLeaseEndsTheContextWithItsCause(t *testing.T) {
 		require.EqualValues(t, 1, l.Stats().Total.Lost)
 		require.Zero(t, l.Stats().Total.Held)
 		require.Contains(t, logged.String(), "lost")
+	})
+}
+
+// Whoever asks why the lock was lost is told of the renewals that failed: its error, the cause of its context, the log and the Stats.
+func TestLossSaysWhyTheLeaseWasNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		l, b := newLocker(t, logTo(&logged), wllock.WithKeyRedaction(func(string) string { return "secret" }))
+		var cause error
+		err := l.Do(t.Context(), "n", "k", func(ctx context.Context) error {
+			time.Sleep(ttl)
+			b.Partition(true)
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			why, known := errors.AsType[*distributed.LostError](heldIn(ctx).Err())
+			require.True(t, known)
+			require.WithinDuration(t, time.Now(), why.At, ttl/20, "tries go on to the end")
+			return cause
+		})
+		b.Partition(false)
+		lostAfter(t, err)
+		require.NotErrorIs(t, err, wllock.ErrUnavailable, "the function has run")
+		require.Equal(t, 1, strings.Count(err.Error(), "lease lost"), "it is said once: %v", err)
+		synctest.Wait() // for the log
+		last := l.Stats().LastLost
+		require.Equal(t, "test:n:secret", last.Key)
+		for _, e := range []error{err, cause, last.Err} {
+			require.Regexp(t, `lease lost: its last renewal, at [0-9:.]+Z, failed: partitioned: `, e.Error())
+		}
+		require.Regexp(t, `lock lost while held.* renewal_error="partitioned: .*" renewal_failed_at=2000-01-01T`, logged.String())
 	})
 }
 

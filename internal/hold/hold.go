@@ -157,9 +157,9 @@ func (h *Hold) Fault() error {
 	lost, overstayed := h.Lost(), h.overstayed.Load()
 	switch {
 	case lost && overstayed:
-		return report.Join(distributed.ErrLeaseLost, ErrLockTimeMax)
+		return report.Join(h.loss(), ErrLockTimeMax)
 	case lost:
-		return distributed.ErrLeaseLost
+		return h.loss()
 	case overstayed:
 		return ErrLockTimeMax
 	}
@@ -169,6 +169,15 @@ func (h *Hold) Fault() error {
 // Lost reports whether the lease has expired, by the clocks if nothing else has noticed (rule K2).
 func (h *Hold) Lost() bool {
 	return h.lostLease.Load() || distributed.Over(time.Now(), h.use.Lease().Until())
+}
+
+// loss is the ErrLeaseLost of a lock that was lost, with the reason why its lease was not renewed, as far as that is known.
+func (h *Hold) loss() error {
+	err := distributed.LossOf(h.use.Lease())
+	if e, ok := errors.AsType[*distributed.LostError](err); ok {
+		return &distributed.LostError{At: e.At, Err: h.group.Observer.Redaction.Error(e.Err, h.key)}
+	}
+	return err
 }
 
 // MarkLost notes that the lock was lost, also if only the clocks knew.
@@ -235,8 +244,8 @@ func (h *Hold) LeaseLost() { // rule T6
 	}
 	h.lostLease.Store(true)
 	h.ended(time.Now(), true)
-	if !h.group.Observer.LostByOutage() {
-		h.warn("lock lost while held")
+	if err := h.loss(); !h.group.Observer.LostByOutage(h.Shown(), err) {
+		h.warn("lock lost while held", report.Unrenewed(err)...)
 		h.inquire()
 	}
 	h.endContext()

@@ -55,9 +55,9 @@ func (h *Hold) Reasons(kept bool, err error) []error { // rule T7
 	overstayed := h.overstayed.Load()
 	switch {
 	case !kept && overstayed:
-		return []error{distributed.ErrLeaseLost, ErrLockTimeMax}
+		return []error{h.loss(), ErrLockTimeMax}
 	case !kept:
-		return []error{distributed.ErrLeaseLost}
+		return []error{h.loss()}
 	case overstayed && err != nil && h.stopped(err):
 		return []error{ErrLockTimeMax}
 	}

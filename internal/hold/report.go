@@ -77,9 +77,9 @@ func (h *Hold) ended(now time.Time, lost bool) {
 }
 
 // warn logs what is wrong with the hold.
-func (h *Hold) warn(what string) {
-	h.group.Observer.Warn(h.outside(), what, h.name, h.key, slog.Uint64("fence", h.use.Fence()),
-		slog.Duration("held", time.Since(h.use.Began())), slog.String("mode", h.mode.String()))
+func (h *Hold) warn(what string, more ...slog.Attr) {
+	h.group.Observer.Warn(h.outside(), what, h.name, h.key, append([]slog.Attr{slog.Uint64("fence", h.use.Fence()),
+		slog.Duration("held", time.Since(h.use.Began())), slog.String("mode", h.mode.String())}, more...)...)
 }
 
 // inquire asks who broke the lock, which is lost.

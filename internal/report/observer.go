@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -31,6 +32,7 @@ type Observer struct {
 	logger    logger
 	telemetry *telemetry // nil: nobody measures; set by Watch, as is state
 	state     State
+	lastLost  atomic.Pointer[LostLock] // nil: none was yet
 
 	mishaps
 	logs, spans, metrics notifier
@@ -212,8 +214,29 @@ func (o *Observer) Left(w *Wait) {
 	}
 }
 
+// LostLock is a lock that was lost while it was held.
+type LostLock struct {
+	At  time.Time
+	Key string // as it is shown
+	Err error
+}
+
+// Unrenewed are the attributes of a log line for a lock that was lost: why its lease was not renewed, and since when that is known.
+func Unrenewed(lost error) []slog.Attr {
+	if e, ok := errors.AsType[*distributed.LostError](lost); ok {
+		return []slog.Attr{slog.String("renewal_error", e.Err.Error()), slog.Time("renewal_failed_at", e.At)}
+	}
+	return nil
+}
+
+// LastLost returns the last lock that was lost while it was held. nil: none was yet.
+func (o *Observer) LastLost() *LostLock { return o.lastLost.Load() }
+
 // LostByOutage notes a lock that was lost while it was held. true: by an outage, and one line tells of all of them.
-func (o *Observer) LostByOutage() bool { return o.state.Lost() }
+func (o *Observer) LostByOutage(shown string, err error) bool {
+	o.lastLost.Store(&LostLock{At: time.Now(), Key: shown, Err: err})
+	return o.state.Lost()
+}
 
 // ReleaseFailed implements tenure.Config.Failed, whose tag is a *Name. If the answer is that the lock was lost, no hold noticed the
 // loss: it would have ended with the lease.
@@ -224,7 +247,7 @@ func (o *Observer) ReleaseFailed(tag any, key string, err error) {
 		if t := o.telemetry; t != nil && t.losses != nil {
 			o.metrics.put(report{run: func(*report) { t.count(ctx, t.losses, n.Figures) }})
 		}
-		if !o.state.Lost() {
+		if !o.LostByOutage(o.Redaction.Name(key), err) {
 			o.Warn(ctx, "lock was lost before it was released", n, key)
 		}
 		return

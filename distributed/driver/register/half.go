@@ -189,10 +189,12 @@ func (d half) renewAll(ctx context.Context, due []*attempt) {
 		docs, err := d.store.GetMany(ctx, keys)
 		for _, a := range part {
 			known, read := docs[a.Key]
-			if a.Wire.silent = !read && err != nil; !a.Wire.silent { // else unknown: the Backend asks again
-				room <- struct{}{}
-				written.Go(func() { d.renew(ctx, a, &known); <-room })
+			if a.Wire.silent = !read && err != nil; a.Wire.silent {
+				a.Unrenewed(err)
+				continue
 			}
+			room <- struct{}{}
+			written.Go(func() { d.renew(ctx, a, &known); <-room })
 		}
 	}
 }
@@ -218,7 +220,8 @@ func (d half) renew(ctx context.Context, a *attempt, known *Document) {
 		return held
 	})
 	switch {
-	case err != nil: // unknown
+	case err != nil:
+		a.Unrenewed(err)
 	case held:
 		a.Renewed(sent, wanted) // others count from their reading of this beat, which comes later (rule K4)
 		if l := a.Lease(); l != nil {

@@ -180,6 +180,16 @@ func TestRunEndsWhatLostItsLock(t *testing.T) {
 	gone(t, regexp.MustCompile(`deaf (\d+)`).FindStringSubmatch(p.out.String())[1])
 }
 
+// Whoever loses a lock because the backend has gone reads what it said.
+func TestRunSaysWhyItsLeaseWasNotRenewed(t *testing.T) {
+	t.Parallel()
+	s, env := redis(t)
+	p := start(t, env, "run", "n", "1", "--", "sh", "-c", "echo ready; exec sleep 60").says("ready")
+	s.Kill()
+	require.Equal(t, lost, p.ends(), p.err.String())
+	require.Regexp(t, `lease lost: its last renewal, at [0-9:.]+Z, failed: redis: renew: .*refused: ending the command`, p.err.String())
+}
+
 func TestRunEndsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	_, env := redis(t)
