@@ -196,7 +196,8 @@ func TestRowsDeletedByHand(t *testing.T) {
 func TestALossHasTheWordsOfTheDatabase(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		b := d.backend(t)
-		leases := []distributed.Lease{enter(t, b, "a"), enter(t, b, "b")} // which share a statement
+		brief := lasting(2 * time.Second)
+		leases := []distributed.Lease{enter(t, b, "a", brief), enter(t, b, "b", brief)} // which share a statement
 		_, err := d.pool(t).Exec("ALTER TABLE wllock_locks RENAME TO elsewhere")
 		require.NoError(t, err)
 		for _, l := range leases {
