@@ -41,7 +41,7 @@ type Lease struct {
 
 // Loser is a backend's lease that wants to know of its loss, also when it has no Watcher.
 type Loser interface {
-	// WasLost is called once, before the Watcher is notified.
+	// WasLost is called once, before Lost is closed and the Watcher is notified: then a release finds out that nothing is left to release.
 	WasLost()
 }
 
@@ -228,14 +228,14 @@ func (l *Lease) End() bool {
 		l.now.Store(&v)
 	}
 	l.state.Store(lost) // rule K3
-	if l.lost != nil {
-		close(l.lost)
-	}
-	w, as := l.watcher, l.as
+	w, as, ended := l.watcher, l.as, l.lost
 	l.keeper.set.Remove(&l.item)
 	l.mu.Unlock()
 	if o, wants := l.outer.(Loser); wants {
 		o.WasLost()
+	}
+	if ended != nil {
+		close(ended)
 	}
 	if w != nil {
 		w.LeaseLost(as)

@@ -211,9 +211,10 @@ const mysqlAgain = `UPDATE {locks} SET fence = ` + mysqlFence + `, prior = IF(ow
   owner = $3, mode = $5, ttl = $6, expires_at = {now} + $7, instance = $11, since = {now}, update_time = {now}
 WHERE name = $1 AND ` + mysqlFree
 
-// mysqlFence is the new fence, and sets the answer.
+// mysqlFence is the new fence, and sets the answer. An argument is compared with no text that stands here: they can have collations that
+// do not go together.
 const mysqlFence = `LAST_INSERT_ID(IF(owner = $3, fence + IF(mode = 0, 0, $8), GREATEST({now} * 1000, IF(owner = $4 AND fence = $9, $10, fence)) + $8) * 2
-    + ($4 <> '' AND IF(owner = $3, prior, owner) = $4)) DIV 2`
+    + (LENGTH($4) > 0 AND IF(owner = $3, prior, owner) = $4)) DIV 2`
 
 const mysqlFree = `(owner = $3 OR queued = 0 AND members = 0 AND (owner = '' OR owner = $4 OR expires_at <= {now}))`
 

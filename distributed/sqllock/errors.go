@@ -116,13 +116,13 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// errPooled says what a pooler that keeps no sessions needs.
-var errPooled = errors.New("a pooler that keeps no sessions is in between: open the database with default_query_exec_mode=exec")
+// errPooled says what a pooler needs that does not keep a session to a connection.
+var errPooled = errors.New("the pooler in between lets connections share sessions: open the database with default_query_exec_mode=exec")
 
 // pooledCodes: a prepared statement exists already, or does not exist.
 var pooledCodes = map[string]bool{"42P05": true, "26000": true}
 
-var errNoTables = errors.New("the tables are missing or not complete: run wllock migrate, sqllock.Migrate, or the statements of sqllock.DDL")
+var errNoTables = errors.New("the tables are missing or incomplete: run wllock migrate, sqllock.Migrate, or the statements of sqllock.DDL")
 
 // explain wraps the error of a statement.
 func explain(what string, err error) error {
@@ -131,7 +131,10 @@ func explain(what string, err error) error {
 	}
 	switch kindOf(err) {
 	case missing:
-		return distributed.Unavailable("sqllock: "+what, fmt.Errorf("%w: %w", errNoTables, err), distributed.ErrRefused)
+		if !errors.Is(err, errNoTables) { // which we have found out ourselves
+			err = fmt.Errorf("%w: %w", errNoTables, err)
+		}
+		return distributed.Unavailable("sqllock: "+what, err, distributed.ErrRefused)
 	case refused, collided, unable:
 		if pooledCodes[code(err)] {
 			err = fmt.Errorf("%w: %w", errPooled, err)

@@ -44,14 +44,14 @@ func (b *Backend) passAll(ctx context.Context, a *attempt) error {
 	r := b.gates.join(w.name)
 	if err := passOne(ctx, a.Window, r.gate); err != nil {
 		b.gates.part(w.name, r)
-		return distributed.Unavailable("sqllock: enter", fmt.Errorf("%d calls for this lock are under way: %w", cap(r.gate), err))
+		return distributed.Unavailable("sqllock: enter", fmt.Errorf("the row of this lock keeps %d calls waiting: %w", cap(r.gate), err))
 	}
 	w.row = r
 	if err := passOne(ctx, time.Until(w.began.Add(a.Window)), b.gates.all); err != nil {
 		<-r.gate
 		b.gates.part(w.name, r)
 		w.row = nil
-		err = fmt.Errorf("%d calls are under way: %w", cap(b.gates.all), err)
+		err = fmt.Errorf("all %d connections for calls are in use (WithParallel): %w", cap(b.gates.all), err)
 		return distributed.Unavailable("sqllock: enter", err, distributed.ErrUnreached)
 	}
 	return nil

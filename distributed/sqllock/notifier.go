@@ -26,7 +26,7 @@ const (
 )
 
 // errQueueFull says that a statement is to be repeated without notifications.
-var errQueueFull = errors.New("sqllock: the queue of notifications is full")
+var errQueueFull = errors.New("the queue of notifications is full: a session listens and does not read")
 
 // notifies reports that this Backend notifies others.
 func (b *Backend) notifies() bool {

@@ -40,9 +40,9 @@ const (
 )
 
 var (
-	errTurnLost    = errors.New("sqllock: another process has taken the reaper's turn")
-	errFloorLocked = errors.New("sqllock: the row of the floor is locked")
-	errNoProgress  = errors.New("sqllock: the database does not sort names by their bytes")
+	errTurnLost    = errors.New("another process has taken the reaper's turn")
+	errFloorLocked = errors.New("another transaction has locked the row of the floor")
+	errNoProgress  = errors.New("the database does not sort names by their bytes")
 )
 
 // reap runs until Close.

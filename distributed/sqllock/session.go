@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,30 +20,116 @@ import (
 // errSession begins the errors that name a setting.
 var errSession = errors.New("the sessions of this database cannot keep locks")
 
+// flaw is a setting of a session, or something else that it sees, which breaks what a lock promises.
+type flaw struct {
+	what string // as people know it
+	when string // an expression of SQL: it does
+	now  string // an expression of SQL: what it is now, as text
+	fix  string
+}
+
+// The flaws are asked for in one statement. Its arguments are in the order of their marks.
 var (
-	// errNotCommitted: a statement would stay without effect until something commits it, and a lock vanish with its connection.
-	errNotCommitted = fmt.Errorf("%w: autocommit is off: set autocommit=1 in the DSN", errSession)
-	// errChained: a statement after a transaction would belong to the next one.
-	errChained = fmt.Errorf("%w: completion_type is not NO_CHAIN: set completion_type=0 in the DSN", errSession)
-	// errSafe: a statement that finds its row by what is no key would change nothing. Renewals are such.
-	errSafe = fmt.Errorf("%w: sql_safe_updates is on: set sql_safe_updates=0 in the DSN", errSession)
-	// errCutOff: what is read would end early, and what is behind the end would count as gone.
-	errCutOff = fmt.Errorf("%w: sql_select_limit cuts off what is read: set sql_select_limit=%d in the DSN", errSession, uint64(math.MaxUint64))
-	// errSmallSelects: a look at many locks would be refused.
-	errSmallSelects = fmt.Errorf("%w: sql_big_selects is off, so max_join_size refuses statements: set sql_big_selects=1 in the DSN", errSession)
-	// errEngine: without transactions two statements that lock the same row both go on.
-	errEngine = fmt.Errorf("%w: not all tables are of InnoDB: ALTER TABLE ... ENGINE=InnoDB", errSession)
-	// errMode: a statement would mean something else.
-	errMode = fmt.Errorf("%w: sql_mode has %s: set sql_mode='STRICT_TRANS_TABLES' in the DSN", errSession, strings.Join(badModes, " or "))
-	// errNames: two processes would have two rows for one key, or one row for two keys.
-	errNames = fmt.Errorf("%w: names are not stored as they are: give the DSN the character set utf8mb4, or client_encoding=UTF8 on PostgreSQL",
-		errSession)
-	// errMoved: processes whose sessions look for the tables in different places have different locks.
-	errMoved = fmt.Errorf("%w: other code has changed where a session looks for its tables: say where they are WithSchema", errSession)
+	mysqlFlaws = []flaw{
+		// A statement would stay without effect until something commits it, and a lock vanish with its connection.
+		{"autocommit", "@@autocommit = 0", "@@autocommit", "set autocommit=1 in the DSN"},
+		// A statement after a transaction would belong to the next one.
+		{"completion_type", "@@completion_type NOT IN ('NO_CHAIN', '0')", "@@completion_type", "set completion_type=0 in the DSN"},
+		// Every statement that writes would be refused.
+		{"tx_read_only", mysqlReadsOnly, mysqlReadsOnly, "set tx_read_only=0, or transaction_read_only=0 of MySQL, in the DSN"},
+		// A statement that finds its row by what is no key would change nothing. Renewals are such.
+		{"sql_safe_updates", "@@sql_safe_updates", "@@sql_safe_updates", "set sql_safe_updates=0 in the DSN"},
+		// What is read would end early, and what is behind the end would count as gone.
+		{"sql_select_limit", "@@sql_select_limit < 4294967295", "@@sql_select_limit", "set sql_select_limit=18446744073709551615 in the DSN"},
+		// A look at many locks would be refused, by max_join_size.
+		{"sql_big_selects", "NOT @@sql_big_selects", "@@sql_big_selects", "set sql_big_selects=1 in the DSN"},
+		// Renewals of many leases, and looks, would be stopped again and again.
+		{"max_statement_time", "NULLIF(" + mysqlLongest + ", 0) < 1000", "CONCAT(" + mysqlLongest + ", ' ms')",
+			"set max_statement_time=0, or max_execution_time=0 of MySQL, in the DSN"},
+		// Of MariaDB: an owner that is none would be NULL, and assignments would not see those before them.
+		{"sql_mode", "FIND_IN_SET('EMPTY_STRING_IS_NULL', @@sql_mode) OR FIND_IN_SET('SIMULTANEOUS_ASSIGNMENT', @@sql_mode)", "@@sql_mode",
+			"set sql_mode='STRICT_TRANS_TABLES' in the DSN"},
+		// A token might be there twice.
+		{"unique_checks", "NOT @@unique_checks", "@@unique_checks", "set unique_checks=1 in the DSN"},
+		// No lease would ever expire, or each at once.
+		{"timestamp", "ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60", "@@timestamp", "set timestamp=DEFAULT"},
+		// Two processes would have two rows for one key, or one row for two keys.
+		{"what is stored of a name", "HEX(?) <> '" + sampleHex + "'", "'something else'", "give the DSN the character set utf8mb4"},
+		// Without transactions two statements that lock the same row both go on.
+		{"a table", "EXISTS (SELECT 1" + mysqlForeign + ")", "(SELECT CONCAT(MIN(table_name), ' of ', MIN(engine))" + mysqlForeign + ")",
+			"ALTER TABLE ... ENGINE=InnoDB"},
+	}
+	postgresFlaws = []flaw{
+		{"default_transaction_read_only", "current_setting('default_transaction_read_only')::bool", "'on'", "set it off for the role, or in the DSN"},
+		{"statement_timeout", postgresShort("statement_timeout"), "current_setting('statement_timeout')", "set it to 0 or a second or more in the DSN"},
+		{"transaction_timeout", postgresShort("transaction_timeout"), "current_setting('transaction_timeout', true)",
+			"set it to 0 or a second or more in the DSN"},
+		// Names are UTF-8, which the server has to be told. One without an encoding takes bytes as they are.
+		{"client_encoding", `current_setting('client_encoding') <> 'UTF8' AND current_setting('server_encoding') <> 'SQL_ASCII'
+  AND (current_setting('client_encoding') <> 'SQL_ASCII' OR current_setting('server_encoding') <> 'UTF8')`,
+			"current_setting('client_encoding')", "set client_encoding=UTF8 in the DSN"},
+		// Rows would be hidden and count as gone, or vanish when the server restarts after a crash, or be another session's.
+		{"a table", "EXISTS (SELECT 1" + postgresForeign + ")", `(SELECT MIN(c.relname || ' ' || CASE WHEN c.relkind NOT IN ('r', 'p') THEN '(no table of this database)'
+  WHEN c.relpersistence <> 'p' THEN '(unlogged or temporary)' ELSE '(with row-level security)' END)` + postgresForeign + ")",
+			"create the tables as sqllock.DDL does"},
+		// Processes whose sessions look for the tables in different places have different locks. reset_val is what the session began with.
+		{"search_path", "$4 = 0 AND current_setting('search_path') <> (SELECT reset_val FROM pg_settings WHERE name = 'search_path')",
+			"current_setting('search_path')", "other code has changed it: say where the tables are WithSchema"},
+	}
+	sqliteFlaws = []flaw{
+		{"query_only", "(SELECT query_only FROM pragma_query_only)", "'on'", "remove it from the DSN"},
+		// A process that is killed in the middle of a transaction would leave half of it.
+		{"journal_mode", "(SELECT journal_mode FROM pragma_journal_mode) IN ('off', 'memory')" + sqliteFile,
+			"(SELECT journal_mode FROM pragma_journal_mode)", "set _pragma=journal_mode(WAL) in the DSN"},
+		// No other process could open the file.
+		{"locking_mode", "(SELECT locking_mode FROM pragma_locking_mode) = 'exclusive'" + sqliteFile, "'exclusive'", "remove it from the DSN"},
+	}
 )
 
-// badModes are of MariaDB: an owner that is none would be NULL, and assignments would not see those before them.
-var badModes = []string{"EMPTY_STRING_IS_NULL", "SIMULTANEOUS_ASSIGNMENT"}
+const (
+	// Comments of these kinds are read by MariaDB alone, and by MySQL alone.
+	mysqlReadsOnly = "/*M! @@tx_read_only *//*!80003 @@transaction_read_only */"
+	mysqlLongest   = "/*M! @@max_statement_time * 1000 *//*!80003 @@max_execution_time */" // in ms
+	mysqlForeign   = ` FROM information_schema.tables
+  WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name IN (?, ?, ?) AND engine <> 'InnoDB'`
+	postgresForeign = ` FROM pg_class c WHERE c.oid IN (to_regclass($1), to_regclass($2), to_regclass($3))
+  AND (c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p' OR row_security_active(c.oid))`
+	sqliteFile = " AND EXISTS (SELECT 1 FROM pragma_database_list WHERE name = 'main' AND file <> '')" // it is not in memory
+
+	// sample is a name that only an unchanged one equals: characters of two and of four bytes.
+	sample, sampleHex = "\u00e9\U0001f98a", "C3A9F09FA68A"
+)
+
+// postgresShort is the condition that statements end too early by a setting, which need not exist.
+func postgresShort(setting string) string {
+	return "(SELECT setting::bigint BETWEEN 1 AND 999 FROM pg_settings WHERE name = '" + setting + "')"
+}
+
+// errMoved: processes whose sessions look for the tables in different places have different locks.
+var errMoved = fmt.Errorf("%w: other code has changed where a session looks for its tables: say where they are WithSchema", errSession)
+
+// firstFlaw is an expression of SQL: the number of the first flaw that is there, and what it is. -1: none is.
+func firstFlaw(d Dialect, flaws []flaw) string {
+	var text strings.Builder
+	for i, f := range flaws {
+		form := " WHEN %s THEN '%d ' || %s"
+		if d == MySQL {
+			form = " WHEN %s THEN CONCAT('%d ', %s)"
+		}
+		fmt.Fprintf(&text, form, f.when, i, f.now)
+	}
+	return "CASE" + text.String() + " ELSE '-1 ' END"
+}
+
+// errorOf is the error of what firstFlaw has found.
+func errorOf(flaws []flaw, found string) error {
+	number, now, _ := strings.Cut(found, " ")
+	i, err := strconv.Atoi(number)
+	if err != nil || i < 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s is %s: %s", errSession, flaws[i].what, now, flaws[i].fix)
+}
 
 // sessions is what a Backend knows of its sessions.
 type sessions struct {
@@ -58,7 +142,7 @@ type sessions struct {
 // schema, so that it does not matter what other code does to a session of the pool. Several first requests at a time may each ask;
 // all get the same answer.
 func (b *Backend) fit(ctx context.Context) error {
-	if b.dialect == SQLite || b.sessions.fit.Load() {
+	if b.sessions.fit.Load() {
 		return nil
 	}
 	set := *b.st().set
@@ -66,9 +150,10 @@ func (b *Backend) fit(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case set.schema == "" && s.schema == "":
+	case b.dialect == SQLite || set.schema != "":
+	case s.schema == "":
 		return errNoTables
-	case set.schema == "":
+	default:
 		set.schema = s.schema
 		b.said.Store(newStatements(b.dialect, &set))
 	}
@@ -94,16 +179,10 @@ func (s session) warn(b *Backend) {
 	}
 }
 
-// sample is a name that only an unchanged one equals: characters of two and of four bytes.
-const sample = "é🦊"
-
 // sessionOf asks a session for its settings, and where it finds the tables unless the settings of the Backend say it. Its error names
 // the setting that does not fit.
 func sessionOf(ctx context.Context, db *sql.DB, d Dialect, set *settings) (s session, err error) {
-	ask, known := map[Dialect]func(context.Context, querier, *settings) (session, error){MySQL: mysqlSession, PostgreSQL: postgresSession}[d]
-	if !known {
-		return s, nil
-	}
+	ask := map[Dialect]func(context.Context, querier, *settings) (session, error){MySQL: mysqlSession, PostgreSQL: postgresSession, SQLite: sqliteSession}[d]
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return s, err
@@ -117,61 +196,40 @@ func sessionOf(ctx context.Context, db *sql.DB, d Dialect, set *settings) (s ses
 }
 
 func mysqlSession(ctx context.Context, q querier, set *settings) (s session, err error) {
-	var commits, row, moves, safe, big int64
-	var limit uint64
-	var completion, name, variable, mode, foreign, engine string
-	err = one(ctx, q, `SELECT @@autocommit, @@completion_type, HEX(?), @@innodb_lock_wait_timeout, COALESCE(DATABASE(), ''),
-  @@sql_safe_updates, @@sql_select_limit, @@sql_big_selects, @@sql_mode LIMIT 1`, []any{sample}, // which sql_select_limit=0 does not cut off
-		&commits, &completion, &name, &row, &s.schema, &safe, &limit, &big, &mode)
-	whole := limit >= math.MaxUint32
-	if err == nil && whole && set.schema == "" { // the one place where MySQL and MariaDB both tell it
+	var row, moves int64
+	var flawed, variable string
+	var schema sql.Null[string] // which '' is with EMPTY_STRING_IS_NULL
+	tables := []any{set.schema, set.prefix + "_locks", set.prefix + "_waiters", set.prefix + "_meta"}
+	// LIMIT 1 is what sql_select_limit=0 does not cut off.
+	err = one(ctx, q, "SELECT @@innodb_lock_wait_timeout, DATABASE(), "+firstFlaw(MySQL, mysqlFlaws)+" LIMIT 1",
+		append(append([]any{sample}, tables...), tables...), &row, &schema, &flawed)
+	if err == nil {
+		err = errorOf(mysqlFlaws, flawed)
+	}
+	if err == nil && set.schema == "" { // the one place where MySQL and MariaDB both tell it
 		err = one(ctx, q, "SHOW SESSION STATUS LIKE 'Com_change_db'", nil, &variable, &moves)
 	}
-	if err == nil && whole {
-		err = ignoring(one(ctx, q, `SELECT table_name, engine FROM information_schema.tables
-WHERE table_schema = ? AND table_name IN (?, ?, ?) AND engine <> 'InnoDB' LIMIT 1`,
-			[]any{cmp.Or(set.schema, s.schema), set.prefix + "_locks", set.prefix + "_waiters", set.prefix + "_meta"}, &foreign, &engine), sql.ErrNoRows)
-	}
-	s.row = time.Duration(row) * time.Second
-	switch {
-	case err != nil:
-	case commits == 0:
-		err = errNotCommitted
-	case completion != "NO_CHAIN" && completion != "0":
-		err = errChained
-	case safe != 0:
-		err = errSafe
-	case !whole:
-		err = errCutOff
-	case big == 0:
-		err = errSmallSelects
-	case slices.ContainsFunc(badModes, func(bad string) bool { return strings.Contains(mode, bad) }):
-		err = errMode
-	case !strings.EqualFold(name, hex.EncodeToString([]byte(sample))):
-		err = errNames
-	case foreign != "":
-		err = fmt.Errorf("%w: %s is of %s", errEngine, foreign, engine)
-	case moves > 0:
+	s.row, s.schema = time.Duration(row)*time.Second, schema.V
+	if err == nil && moves > 0 {
 		err = fmt.Errorf("%w: it was changed to %q by USE", errMoved, s.schema)
 	}
 	return s, err
 }
 
-// postgresSession: names are UTF-8, which the server has to be told; one without an encoding takes bytes as they are. reset_val is the
-// search path that the session began with.
 func postgresSession(ctx context.Context, q querier, set *settings) (s session, err error) {
-	const utf8, none = "UTF8", "SQL_ASCII"
-	var client, server, path, began string
-	err = one(ctx, q, `SELECT current_setting('client_encoding'), current_setting('server_encoding'), current_setting('search_path'),
-  (SELECT reset_val FROM pg_settings WHERE name = 'search_path'),
-  COALESCE((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)), '')`,
-		[]any{set.table("locks")}, &client, &server, &path, &began, &s.schema)
-	switch {
-	case err != nil:
-	case client != utf8 && server != none && (client != none || server != utf8):
-		err = errNames
-	case set.schema == "" && path != began:
-		err = fmt.Errorf("%w: its search_path is %q, and was %q at first", errMoved, path, began)
+	var flawed string
+	err = one(ctx, q, `SELECT COALESCE((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)), ''),
+  `+firstFlaw(PostgreSQL, postgresFlaws), []any{set.table("locks"), set.table("waiters"), set.table("meta"), len(set.schema)}, &s.schema, &flawed)
+	if err == nil {
+		err = errorOf(postgresFlaws, flawed)
+	}
+	return s, err
+}
+
+func sqliteSession(ctx context.Context, q querier, _ *settings) (s session, err error) {
+	var flawed string
+	if err = one(ctx, q, "SELECT "+firstFlaw(SQLite, sqliteFlaws), nil, &flawed); err == nil {
+		err = errorOf(sqliteFlaws, flawed)
 	}
 	return s, err
 }

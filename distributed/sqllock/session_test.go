@@ -3,70 +3,194 @@ package sqllock
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/locktest"
+	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
-// A pool whose sessions would break a promise is refused before the first grant, and the error names the setting.
-func TestSessionsThatCannotKeepLocks(t *testing.T) {
-	for name, c := range map[string]struct {
-		params map[string]string
-		want   error
-	}{
-		"not committed": {map[string]string{"autocommit": "0"}, errNotCommitted},
-		"chained":       {map[string]string{"completion_type": "1"}, errChained},
-		"other names":   {map[string]string{"character_set_connection": "latin1"}, errNames},
-		"fewer names":   {map[string]string{"collation_connection": "utf8mb3_general_ci"}, errNames},
-		"safe updates":  {map[string]string{"sql_safe_updates": "1"}, errSafe},
-		"cut off":       {map[string]string{"sql_select_limit": "2"}, errCutOff},
-		"nothing":       {map[string]string{"sql_select_limit": "0"}, errCutOff},
-		"small selects": {map[string]string{"max_join_size": "1000"}, errSmallSelects},
-		"'' is NULL":    {map[string]string{"sql_mode": "'EMPTY_STRING_IS_NULL'"}, errMode},
-		"simultaneous":  {map[string]string{"sql_mode": "'SIMULTANEOUS_ASSIGNMENT'"}, errMode},
-		"latin1, both":  {map[string]string{"character_set_connection": "latin1", "character_set_client": "latin1"}, nil},
-		"utf8mb3, both": {map[string]string{"character_set_connection": "utf8mb3", "character_set_client": "utf8mb3"}, nil},
-	} {
+// A setting of the sessions of a pool, and which flaw it is to a lock; "": none, so that every kind of lock works.
+var (
+	settingsOfMariaDB = map[string]string{
+		"autocommit=0": "autocommit", "completion_type=1": "completion_type", "tx_read_only=1": "tx_read_only",
+		"sql_safe_updates=1": "sql_safe_updates", "sql_select_limit=2": "sql_select_limit", "sql_select_limit=0": "sql_select_limit",
+		"sql_big_selects=0": "sql_big_selects", "max_join_size=1000": "sql_big_selects", "max_statement_time=0.001": "max_statement_time",
+		"max_statement_time=60": "", "sql_mode='EMPTY_STRING_IS_NULL'": "sql_mode", "sql_mode='SIMULTANEOUS_ASSIGNMENT'": "sql_mode",
+		"sql_mode=''": "", "sql_mode='TRADITIONAL,ANSI'": "", "sql_mode='ORACLE'": "sql_mode", "sql_mode='NO_BACKSLASH_ESCAPES'": "",
+		"sql_mode='NO_UNSIGNED_SUBTRACTION,HIGH_NOT_PRECEDENCE,PAD_CHAR_TO_FULL_LENGTH,TIME_ROUND_FRACTIONAL,NO_AUTO_VALUE_ON_ZERO'": "",
+		"unique_checks=0": "unique_checks", "timestamp=1": "timestamp", "time_zone='+05:30'": "",
+		"character_set_connection=latin1": "what is stored", "collation_connection=utf8mb3_general_ci": "what is stored",
+		"character_set_connection=latin1, character_set_client=latin1": "", "character_set_connection=utf8mb3, character_set_client=utf8mb3": "",
+		"character_set_results=latin1": "", "collation_connection=utf8mb4_turkish_ci": "", "collation=utf8mb4_unicode_ci": "", "innodb_lock_wait_timeout=1": "",
+		"tx_isolation='SERIALIZABLE'": "", "tx_isolation='READ-UNCOMMITTED'": "", "innodb_snapshot_isolation=1": "", "lock_wait_timeout=1": "",
+		"default_storage_engine=Aria": "", "sql_auto_is_null=1": "", "div_precision_increment=0": "", "group_concat_max_len=4": "",
+		"max_sort_length=8": "", "optimizer_switch='index_merge=off,materialization=off,semijoin=off'": "", "optimizer_search_depth=1": "",
+		"in_predicate_conversion_threshold=2": "", "eq_range_index_dive_limit=1": "", "low_priority_updates=1": "", "sql_buffer_result=1": "",
+		"big_tables=1": "", "max_error_count=0": "", "sql_notes=0": "", "foreign_key_checks=0": "", "lc_time_names='ja_JP'": "", "old_mode=''": "",
+	}
+	settingsOfPostgres = map[string]string{
+		"default_transaction_read_only=on": "default_transaction_read_only", "statement_timeout=500": "statement_timeout", "statement_timeout=60s": "",
+		"client_encoding=LATIN1": "client_encoding", "lock_timeout=1s": "", "idle_in_transaction_session_timeout=1": "", "idle_session_timeout=1s": "",
+		"default_transaction_isolation=serializable": "", "default_transaction_isolation=repeatable read": "", "default_transaction_deferrable=on": "",
+		"row_security=off": "", "synchronous_commit=off": "", "session_replication_role=replica": "", "standard_conforming_strings=off": "",
+		"transform_null_equals=on": "", "backslash_quote=off": "", "quote_all_identifiers=on": "", "array_nulls=off": "", "bytea_output=escape": "",
+		"DateStyle=German, DMY": "", "IntervalStyle=sql_standard": "", "TimeZone=Asia/Kathmandu": "", "extra_float_digits=-15": "", "lc_numeric=C": "",
+		"plan_cache_mode=force_generic_plan": "", "enable_seqscan=off": "", "enable_indexscan=off": "", "enable_bitmapscan=off": "", "work_mem=64kB": "",
+		"from_collapse_limit=1": "", "join_collapse_limit=1": "", "geqo_threshold=2": "",
+	}
+	settingsOfSQLite = map[string]string{
+		"query_only(1)": "query_only", "journal_mode(OFF)": "journal_mode", "journal_mode(MEMORY)": "journal_mode",
+		"locking_mode(EXCLUSIVE)": "locking_mode", "journal_mode(WAL)": "", "journal_mode(DELETE)": "", "journal_mode(TRUNCATE)": "",
+		"journal_mode(PERSIST)": "", "synchronous(OFF)": "", "synchronous(EXTRA)": "", "busy_timeout(0)": "", "read_uncommitted(1)": "",
+		"case_sensitive_like(1)": "", "reverse_unordered_selects(1)": "", "recursive_triggers(1)": "", "foreign_keys(1)": "",
+		"ignore_check_constraints(1)": "", "automatic_index(0)": "", "cache_size(1)": "", "cache_spill(0)": "", "temp_store(2)": "", "mmap_size(1000000)": "",
+		"secure_delete(1)": "", "trusted_schema(0)": "", "cell_size_check(1)": "", "wal_autocheckpoint(1)": "", "full_column_names(1)": "",
+		"legacy_alter_table(1)": "", "threads(4)": "", "count_changes(1)": "",
+	}
+)
+
+// Every setting of a pool's sessions either leaves locks as they are, or is refused by its name before the first grant.
+func TestSettingsOfSessions(t *testing.T) {
+	for name, c := range dbtest.Tested(map[string]func(t *testing.T, test func(setting, flaw string, d *database)){
+		"mariadb": func(t *testing.T, test func(setting, flaw string, d *database)) {
+			d := newMariaDB(t)
+			for setting, flaw := range settingsOfMariaDB {
+				config := myConfig(d.url)
+				config.Params = map[string]string{}
+				name, value, _ := strings.Cut(setting, "=")
+				if name == "collation" {
+					config.Collation = value
+				} else {
+					config.Params[name] = value
+				}
+				test(setting, flaw, d.over(must(mysql.NewConnector(config))))
+			}
+		},
+		"postgres": func(t *testing.T, test func(setting, flaw string, d *database)) {
+			d := newPostgres(t)
+			for setting, flaw := range settingsOfPostgres {
+				config := pgConfig(d.url)
+				name, value, _ := strings.Cut(setting, "=")
+				config.RuntimeParams[name] = value
+				test(setting, flaw, d.over(stdlib.GetConnector(*config)))
+			}
+		},
+		"sqlite": func(t *testing.T, test func(setting, flaw string, d *database)) {
+			for setting, flaw := range settingsOfSQLite {
+				d := newSQLite(t)
+				file, _, _ := strings.Cut(d.url, "?")
+				test(setting, flaw, at(file+"?_pragma=busy_timeout(200)&_pragma="+setting))
+			}
+		},
+	}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newMariaDB(t)
-			config := myConfig(d.url)
-			config.Params = c.params
-			refuses(t, d.over(must(mysql.NewConnector(config))), c.want)
+			c(t, func(setting, flaw string, d *database) {
+				t.Run(setting, func(t *testing.T) {
+					if flaw != "" {
+						refuses(t, d, flaw)
+						return
+					}
+					lockAll(t, d, setting)
+				})
+			})
 		})
 	}
-	t.Run("other engine", func(t *testing.T) {
-		t.Parallel()
-		d := newMariaDB(t)
-		run(t, d.backend(t), "ALTER TABLE {waiters} ENGINE=Aria")
-		refuses(t, d, errEngine)
-	})
-	t.Run("names of PostgreSQL", func(t *testing.T) {
-		t.Parallel()
-		d := newPostgres(t)
-		config := pgConfig(d.url)
-		config.RuntimeParams["client_encoding"] = "LATIN1"
-		refuses(t, d.over(stdlib.GetConnector(*config)), errNames)
-	})
 }
 
 // refuses: Ping, Migrate and requests all say why.
-func refuses(t *testing.T, d *database, want error) {
+func refuses(t *testing.T, d *database, flaw string) {
 	t.Helper()
 	b := d.backend(t)
-	_, _, err := try(t.Context(), b, "é")
+	_, _, err := try(t.Context(), b, "k")
 	for _, err := range []error{err, b.Ping(t.Context()), Migrate(t.Context(), b.db, d.dialect)} {
-		require.ErrorIs(t, err, want)
-		if want != nil {
-			require.ErrorIs(t, err, distributed.ErrRefused)
-		}
+		require.ErrorIs(t, err, errSession)
+		require.ErrorIs(t, err, distributed.ErrRefused)
+		require.ErrorContains(t, err, "cannot keep locks: "+flaw)
+	}
+}
+
+// lockAll takes locks of every kind, renews and releases them, has them waited for, and looks at them.
+func lockAll(t *testing.T, d *database, as string) {
+	t.Helper()
+	b, other := d.backend(t), d.backend(t)
+	require.NoError(t, Migrate(t.Context(), b.db, d.dialect))
+	require.NoError(t, b.Ping(t.Context()))
+	key := func(i int) string { return fmt.Sprint(as, "é'\\", i) }
+	var leases []distributed.Lease
+	for i := range 4 {
+		leases = append(leases, enter(t, b, key(i)))
+	}
+	for _, l := range leases { // one renewal looks at all of them
+		until := l.Until()
+		early, _ := distributed.As[interface{ RenewBy(at time.Time) }](l)
+		early.RenewBy(time.Now())
+		require.Eventually(t, func() bool { return l.Until().After(until) }, time.Minute, time.Millisecond)
+	}
+	next := queue(t, other, key(0))
+	info, err := other.Inspect(t.Context(), key(0))
+	require.NoError(t, err)
+	require.Len(t, info.Waiters, 1)
+	free(t, leases[0])
+	free(t, awaited(t, next))
+	_, _, err = try(t.Context(), other, key(1), noWait)
+	require.ErrorIs(t, err, distributed.ErrHeld)
+	free(t, enter(t, b, key(1), prevIs(leases[1])))
+	for _, as := range []testlocker.Change{reading, permits(2)} {
+		one, two := enter(t, b, key(2), as, prevIs(leases[2])), enter(t, other, key(2), as)
+		free(t, one)
+		free(t, two)
+	}
+	free(t, leases[3])
+}
+
+// Tables that others decide about, or that the server does not keep, are refused.
+func TestTablesThatCannotKeepLocks(t *testing.T) {
+	for name, c := range map[string]struct {
+		open   func(locktest.TB) *database
+		change []string
+	}{
+		"MyISAM's heir":      {newMariaDB, []string{"ALTER TABLE {waiters} ENGINE=Aria"}},
+		"unlogged":           {newPostgres, []string{"ALTER TABLE {locks} SET UNLOGGED"}},
+		"a view":             {newPostgres, []string{"ALTER TABLE {waiters} RENAME TO elsewhere", "CREATE VIEW {waiters} AS SELECT * FROM elsewhere"}},
+		"row-level security": {newPostgres, []string{"ALTER TABLE {meta} ENABLE ROW LEVEL SECURITY"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := c.open(t)
+			for _, text := range c.change {
+				run(t, d.backend(t), text)
+			}
+			if name == "row-level security" { // which does not hold for a superuser
+				role := "limited" + strings.ToLower(rand.Text())
+				db := d.pool(t)
+				for _, text := range []string{"CREATE ROLE " + role, "GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role} {
+					_, err := db.Exec(text)
+					require.NoError(t, err)
+				}
+				t.Cleanup(func() {
+					for _, text := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+						_, err := db.Exec(text)
+						require.NoError(t, err)
+					}
+				})
+				config := pgConfig(d.url)
+				config.RuntimeParams["role"] = role
+				d = d.over(stdlib.GetConnector(*config))
+			}
+			refuses(t, d, "a table is ")
+		})
 	}
 }
 
@@ -149,9 +273,10 @@ func TestSessionThatOthersUsed(t *testing.T) {
 		free(t, held)
 
 		_, _, err = try(t.Context(), backendOn(t, db, d.dialect), "k")
-		require.ErrorIs(t, err, errMoved)
-		require.ErrorIs(t, err, distributed.ErrRefused)
-		require.ErrorIs(t, Migrate(t.Context(), db, d.dialect), errMoved)
+		for _, err := range []error{err, Migrate(t.Context(), db, d.dialect)} {
+			require.ErrorIs(t, err, errSession)
+			require.ErrorContains(t, err, "other code has changed")
+		}
 		free(t, enter(t, backendOn(t, db, d.dialect, WithSchema(schema)), "k"))
 	})
 }

@@ -47,7 +47,7 @@ type entry struct {
 }
 
 // errNoRow says that the lock's row does not exist.
-var errNoRow = errors.New("sqllock: no row")
+var errNoRow = errors.New("the row of this lock has gone")
 
 // querier is a connection or a transaction.
 type querier interface {

@@ -43,6 +43,8 @@ const (
 var sessions = map[string]string{
 	"autocommit": "1", "completion_type": "0", "character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"sql_safe_updates": "0", "sql_select_limit": "18446744073709551615", "sql_big_selects": "1", "sql_mode": "'STRICT_TRANS_TABLES'",
+	// MariaDB reads the first comment, and MySQL the second: they have other names for the same.
+	"unique_checks": "1 /*M! , max_statement_time=0, tx_read_only=0 *//*!80003 , max_execution_time=0, transaction_read_only=0 */",
 }
 
 // bounds are what Open adds, in seconds, unless the URL says otherwise: how long a statement waits for a row that somebody keeps

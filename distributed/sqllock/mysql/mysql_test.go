@@ -79,7 +79,8 @@ func TestSessionsAreSet(t *testing.T) {
 func TestPoliciesOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := dbtest.MariaDB(t, dbtest.NoSync())
-	s.Exec("SET GLOBAL sql_safe_updates=1, GLOBAL sql_select_limit=1, GLOBAL max_join_size=100, GLOBAL sql_mode='EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT'")
+	s.Exec("SET GLOBAL sql_safe_updates=1, GLOBAL sql_select_limit=1, GLOBAL max_join_size=100, GLOBAL sql_mode='EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT', " +
+		"GLOBAL max_statement_time=0.001, GLOBAL tx_read_only=1, GLOBAL unique_checks=0")
 	require.NoError(t, Migrate(t.Context(), s.URL()))
 	b, err := Open(s.URL())
 	require.NoError(t, err)

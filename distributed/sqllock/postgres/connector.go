@@ -19,11 +19,17 @@ type connector struct {
 	pooled         *atomic.Bool // the parameter was refused
 }
 
+// sessions are the settings that a lock relies on, whatever the role, the database or the URL say. No policy refuses a statement, or ends it:
+// the Backend's own time does. A policy for rows that would hide some makes statements fail, instead. And no look at a long queue is
+// compiled because its cost is above the server's limit.
+var sessions = map[string]string{
+	"default_transaction_read_only": "off", "statement_timeout": "0", "row_security": "off", "jit": "off",
+}
+
 func newConnector(t target) connector {
 	server, pooler := t.Copy(), t.Copy()
-	// Every look at a long queue would be compiled, were its cost above the server's limit.
 	server.RuntimeParams = maps.Clone(t.RuntimeParams)
-	server.RuntimeParams["jit"] = "off"
+	maps.Copy(server.RuntimeParams, sessions)
 	if pooler.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // the URL asks for nothing else
 		pooler.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/locktest"
 	"github.com/wllock/wllock/distributed/sqllock/postgres"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 func TestMain(m *testing.M) {
@@ -38,4 +40,22 @@ func TestConformance(t *testing.T) {
 		}
 		return locktest.Service{Backend: open(), Another: open}
 	}})
+}
+
+// Whatever the policy of a database is, the sessions of Open are as a lock needs them.
+func TestPoliciesOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	s := dbtest.SharedPostgres(t)
+	require.NoError(t, postgres.Migrate(t.Context(), s.URL()))
+	s.Exec(`DO $$ DECLARE setting text; BEGIN
+  FOREACH setting IN ARRAY ARRAY['default_transaction_read_only = on', 'statement_timeout = 1', 'row_security = on', 'client_encoding = LATIN1'] LOOP
+    EXECUTE format('ALTER DATABASE %I SET ', current_database()) || setting;
+  END LOOP;
+END $$`)
+	b, err := postgres.Open(s.URL())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.NoError(t, b.Ping(t.Context()))
+	ask := testlocker.Asker{T: t, B: b, Key: "k", TTL: time.Minute}
+	testlocker.Release(t, ask.Lease("holder"))
 }
