@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -170,9 +172,17 @@ func TestDriverThatHeedsNoContextKeepsNoCaller(t *testing.T) {
 // its connections open: they are not used for long.
 func TestSwitchOverToAnotherServer(t *testing.T) {
 	t.Parallel()
-	for number, what := range map[uint16]string{
-		1290: "running with the --read-only option", 1047: "WSREP has not yet prepared node for application use",
-		3032: "The server is currently in offline mode", 9001: "Max connect timeout reached while reaching hostgroup 0",
+	for what, said := range map[string]error{
+		"read_only":                &mysql.MySQLError{Number: 1290, Message: "running with the --read-only option"},
+		"left its cluster":         &mysql.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"},
+		"offline_mode":             &mysql.MySQLError{Number: 3032, Message: "The server is currently in offline mode"},
+		"ProxySQL reaches nobody":  &mysql.MySQLError{Number: 9001, Message: "Max connect timeout reached while reaching hostgroup 0"},
+		"shuts down":               &mysql.MySQLError{Number: 1053, Message: "Server shutdown in progress"},
+		"a standby":                &pgconn.PgError{Code: "25006", Message: "cannot execute INSERT in a read-only transaction"},
+		"an administrator":         &pgconn.PgError{Code: "57P01", Message: "terminating connection due to administrator command"},
+		"recovers":                 &pgconn.PgError{Code: "57P03", Message: "the database system is in recovery mode"},
+		"pgbouncer reaches nobody": &pgconn.PgError{Code: "08P01", Message: "server login has been failing"},
+		"a pooler lost its server": &pgconn.PgError{Code: "08006", Message: "connection failure"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -190,15 +200,15 @@ func TestSwitchOverToAnotherServer(t *testing.T) {
 			free(t, enter(t, b, "k"))
 			old := d.wire.connections()
 			d.wire.filtered(func(s *statement) error {
-				if slices.Contains(old, s.conn) && (number != 1290 || !strings.HasPrefix(s.text, "SELECT")) {
-					return &mysql.MySQLError{Number: number, Message: what}
+				if slices.Contains(old, s.conn) && (what != "read_only" || !strings.HasPrefix(s.text, "SELECT")) {
+					return said
 				}
 				return s.run()
 			})
 			require.Eventually(t, func() bool {
 				l, _, err := try(t.Context(), b, "k")
 				if err != nil {
-					require.ErrorIs(t, err, distributed.ErrRefused, "an answer, no silence")
+					require.Equal(t, kindOf(said) == unable, errors.Is(err, distributed.ErrRefused), "an answer, no silence: %v", err)
 					return false
 				}
 				free(t, l)

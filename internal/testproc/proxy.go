@@ -80,9 +80,12 @@ func (p *Proxy) Stall(on bool) { p.set(func() { p.stalled = on }) }
 
 // Forward sends new connections to another server, and closes the present ones.
 func (p *Proxy) Forward(target string) {
-	p.set(func() { p.target = target })
+	p.Redirect(target)
 	p.Cut()
 }
+
+// Redirect sends new connections to another server, as a name does that leads elsewhere.
+func (p *Proxy) Redirect(target string) { p.set(func() { p.target = target }) }
 
 // SwallowReply loses the reply to the next request that contains part. The request itself is served. Its connection stays
 // open and loses all further replies.

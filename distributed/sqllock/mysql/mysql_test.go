@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(dbtest.Main(m)) }
@@ -100,6 +102,56 @@ func TestPoliciesOfTheServer(t *testing.T) {
 	for _, l := range leases {
 		testlocker.Release(t, l)
 	}
+}
+
+// A node of Galera that has left its cluster answers 1047 to every statement, and keeps its connections, while the name of the cluster leads
+// to another node: few requests are refused.
+func TestNodeThatLeavesItsCluster(t *testing.T) {
+	testscope.Long(t, "starts a node of Galera")
+	t.Parallel()
+	ports := [2]string{}
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		ports[i] = l.Addr().String()
+		require.NoError(t, l.Close())
+	}
+	node, other := dbtest.MariaDB(t, dbtest.NoSync(), dbtest.Set("wsrep_provider", "/usr/lib/galera/libgalera_smm.so"), dbtest.Set("wsrep_on", "ON"),
+		dbtest.Set("binlog_format", "ROW"), dbtest.Set("wsrep_cluster_address", "gcomm://"), dbtest.Set("wsrep_node_address", "127.0.0.1"),
+		dbtest.Set("wsrep_provider_options", "gmcast.listen_addr=tcp://"+ports[0]+";ist.recv_addr="+ports[1])), dbtest.MariaDB(t, dbtest.NoSync())
+	for _, s := range []*dbtest.Server{node, other} {
+		require.NoError(t, Migrate(t.Context(), s.URL()))
+	}
+	require.Contains(t, node.Exec("SHOW STATUS LIKE 'wsrep_ready'"), "ON")
+	cluster := testproc.NewProxy(t, node.Addr)
+	b, err := Open(node.URLAt(cluster.Addr))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	var warm sync.WaitGroup
+	for i := range connections { // as many as there can be
+		warm.Go(func() {
+			ask := testlocker.Asker{T: t, B: b, Key: fmt.Sprint(i), TTL: time.Minute}
+			testlocker.Release(t, ask.Lease("holder"))
+		})
+	}
+	warm.Wait()
+	cluster.Redirect(other.Addr)
+	node.Exec("SET GLOBAL wsrep_reject_queries=ALL")
+	refused := 0
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		l, _, err := b.Enter(ctx, distributed.Request{Key: "k", Instance: "a", TTL: time.Minute})
+		if err != nil {
+			require.ErrorContains(t, err, "1047")
+			refused++
+			return false
+		}
+		testlocker.Release(t, l)
+		return true
+	}, time.Minute, time.Millisecond)
+	require.Less(t, refused, 100)
+	t.Logf("%d were refused", refused)
 }
 
 // A server accepts and says nothing, and then another one is there. No connection of before is ever answered: the pool makes new ones.
