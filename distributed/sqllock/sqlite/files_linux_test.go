@@ -45,17 +45,20 @@ func unshared(t *testing.T, f func()) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
 	}
-	done := make(chan struct{})
+	done := make(chan error)
 	go func() {
-		defer close(done)
 		runtime.LockOSThread() // the mounts are the thread's, which ends with the goroutine
-		if err := errors.Join(syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, "")); err != nil {
-			t.Error(err)
-			return
+		err := errors.Join(syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""))
+		if err == nil {
+			f()
 		}
-		f()
+		done <- err
 	}()
-	<-done
+	err := <-done
+	if errors.Is(err, syscall.EINVAL) {
+		t.Skip("the root of a chroot is no mount: what is mounted here could be seen outside")
+	}
+	assert.NoError(t, err)
 }
 
 // TestAFileMountedWithoutItsDirectoryIsRefused: each of two containers would have a log of its own.
@@ -156,7 +159,7 @@ func TestFilesThatTheOwnerCannotWriteAreRefused(t *testing.T) {
 		err := open(t, urlOf(file)).Ping(t.Context())
 		assert.ErrorIs(t, err, distributed.ErrRefused)
 		assert.ErrorContains(t, err, file+"-wal belongs to user ")
-		assert.ErrorContains(t, err, "(1000), whose file it is, may not write to it")
+		assert.Regexp(t, `user (\S+ \()?1000\)?, whose file it is, may not write to it`, err.Error())
 	})
 	leave()
 	require.NoError(t, os.WriteFile(file+"-shm", nil, 0o666))
