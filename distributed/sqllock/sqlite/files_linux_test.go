@@ -49,10 +49,10 @@ func unshared(t *testing.T, f func()) {
 	go func() {
 		runtime.LockOSThread() // the mounts are the thread's, which ends with the goroutine
 		err := errors.Join(syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""))
+		defer func() { done <- err }()
 		if err == nil {
 			f()
 		}
-		done <- err
 	}()
 	err := <-done
 	if errors.Is(err, syscall.EINVAL) {
