@@ -84,9 +84,10 @@ func (c *claim) advance(ctx context.Context) {
 	}
 }
 
-// nextCheck plans the next look of a holder that has a watch. That of a shared one does not tell of its own key. The caller holds mu.
+// nextCheck plans the next look of a holder that has a watch. That of a shared one does not tell of its own key, and one that is not
+// confirmed tells nothing. The caller holds mu.
 func (c *claim) nextCheck(shared bool) time.Duration {
-	if shared || c.seen == 0 {
+	if shared || c.seen == 0 || len(c.watching) == 0 || !c.b.watches.works(c.watching[0]) {
 		return c.checkInterval()
 	}
 	return driver.Never

@@ -42,8 +42,9 @@ package etcdlock
 // E3. Nothing depends on a watch. A watch begins with the current revision, because a server brings one that begins in the past up to
 // date only every 100 ms. Its owner looks if something has changed before. All share one stream, which is opened anew when it has said
 // nothing for 3 s. They go on at the revision after the last that they have seen, and if that was compacted the owner looks. When a
-// watch is refused, as with an invalid token, the stream is opened anew, and all owners look. Every H a waiter looks anyway, sixty of
-// them in a request.
+// watch is refused, as with an invalid token, the stream is opened anew, and all owners look. A watch that the server has not confirmed
+// is none: its holder looks each T/3. Ids count the watches of a stream, as etcd's own proxy does, which takes no others. Every H a waiter
+// looks anyway, sixty of them in a request.
 //
 // E4. Validity counts from the send of a keepalive that was answered and confirmed, less the drift allowance. A leader that the others
 // have left, or that was stopped while they elected another, answers keepalives of which the new one knows nothing. So a read follows

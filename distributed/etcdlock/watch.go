@@ -21,31 +21,38 @@ import (
 // the stream, sends what is to be sent, and opens another one when it breaks or falls silent; all watches then go on at
 // the revision after the last that they have seen.
 type watches struct {
-	b      *Backend
-	heard  atomic.Int64 // when the stream said something, in nanoseconds since the base of the Backend
-	events atomic.Int64 // messages with events, for tests
+	b       *Backend
+	heard   atomic.Int64 // when the stream said something, in nanoseconds since the base of the Backend
+	events  atomic.Int64 // messages with events, for tests
+	streams atomic.Int64 // that were opened, for tests
 
 	mu   sync.Mutex
-	all  map[int64]*watch   // guarded by mu
-	last int64              // guarded by mu; the id of the newest
+	all  map[int64]*watch   // guarded by mu; by their ids
+	next int64              // guarded by mu; the id of the next one of the stream
 	out  []*pb.WatchRequest // guarded by mu; to be sent
 	wake chan struct{}      // guarded by mu, set once, when the task starts; capacity 1
 
 	refused bool // the latest answer to a stream or a watch was a refusal; only the task and its reader, one at a time, use it
 }
 
-// watch is one of them. Its id is unique in the Backend, over all streams.
+// watch is one of them. Its id is its number in the stream, from 0. A server gives a watch the id that it asks for, and the proxy of etcd
+// counts them likewise by itself. One that the server has not confirmed is none: its holder looks each T/3 (rule E3).
 //
 // A server delivers at once what is watched from now on. A watch from a revision in the past is first put beside those, and
 // catches up at the next of its rounds, every 100 ms. A cluster that is busy is past every revision that an answer has
 // named. So a new watch is one from now on, the answer to it says what revision that is, and its owner looks if that is
 // beyond the one that it has seen (rule E3).
 type watch struct {
-	id    int64
-	c     *claim
-	req   *pb.WatchCreateRequest
-	fresh bool  // guarded by the mutex of watches; it is to begin now, which was not answered yet
-	next  int64 // guarded by the mutex of watches; the revision to go on at
+	c   *claim
+	req *pb.WatchCreateRequest
+
+	// Guarded by the mutex of watches:
+	id        int64
+	sent      time.Time
+	fresh     bool  // it is to begin now, which was not answered yet
+	confirmed bool  // by this stream
+	late      bool  // it was not confirmed in time, and its owner knows
+	next      int64 // the revision to go on at
 }
 
 const (
@@ -64,29 +71,45 @@ const (
 func (ws *watches) add(c *claim, seen int64, req *pb.WatchCreateRequest) *watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.last++
-	w := &watch{id: ws.last, c: c, req: req, fresh: true, next: seen + 1}
-	req.WatchId = w.id
+	w := &watch{c: c, req: req, fresh: true, next: seen + 1}
+	ws.number(w)
+	ws.send(createWatch(req))
+	return w
+}
+
+// number gives a watch the next id. The caller holds mu.
+func (ws *watches) number(w *watch) {
 	if ws.all == nil {
 		ws.all = map[int64]*watch{}
 	}
+	w.id, w.req.WatchId, w.sent = ws.next, ws.next, time.Now()
 	ws.all[w.id] = w
-	ws.send(createWatch(req))
-	return w
+	ws.next++
+}
+
+// works reports that a watch was confirmed.
+func (ws *watches) works(w *watch) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return w.confirmed
 }
 
 // remove gives a watch up. Events that are on their way find it gone.
 func (ws *watches) remove(w *watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if _, there := ws.all[w.id]; there {
+	if ws.all[w.id] == w {
 		delete(ws.all, w.id)
-		ws.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
+		ws.send(cancelWatch(w.id))
 	}
 }
 
 func createWatch(req *pb.WatchCreateRequest) *pb.WatchRequest {
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: req}}
+}
+
+func cancelWatch(id int64) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}}
 }
 
 // send queues a request. The caller holds mu.
@@ -160,6 +183,7 @@ func (ws *watches) stream() {
 	if err != nil || !timer.Stop() {
 		return
 	}
+	ws.streams.Add(1)
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer cancel()
@@ -187,15 +211,13 @@ func (ws *watches) write(ctx context.Context, stream pb.Watch_WatchClient) {
 		case <-ws.wake:
 			requests = ws.take()
 		case <-beat.C:
-			silence := time.Since(ws.b.base) - time.Duration(ws.heard.Load())
-			if silence > silentBeats*streamBeat {
+			switch silence := time.Since(ws.b.base) - time.Duration(ws.heard.Load()); {
+			case silence > silentBeats*streamBeat:
 				return
+			case silence > streamBeat/2:
+				requests = ws.signs(silence > streamBeat)
 			}
-			if silence > streamBeat/2 && ws.any() {
-				requests = []*pb.WatchRequest{{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}}
-			} else {
-				ws.hear()
-			}
+			ws.lateOnes()
 		case <-ctx.Done():
 			return
 		}
@@ -204,20 +226,49 @@ func (ws *watches) write(ctx context.Context, stream pb.Watch_WatchClient) {
 
 func (ws *watches) hear() { ws.heard.Store(int64(time.Since(ws.b.base))) }
 
-func (ws *watches) any() bool {
+// signs returns what asks a stream for a sign of life: its progress. The proxy of etcd answers no such request, so what was not answered is
+// followed by a watch that is given up at once.
+func (ws *watches) signs(again bool) []*pb.WatchRequest {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return len(ws.all) > 0
+	for _, w := range ws.all {
+		if again {
+			id := ws.next
+			ws.next++
+			return []*pb.WatchRequest{createWatch(&pb.WatchCreateRequest{Key: w.req.Key, WatchId: id}), cancelWatch(id)}
+		}
+		return []*pb.WatchRequest{{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}}
+	}
+	ws.hear() // there is nothing to be heard
+	return nil
+}
+
+// lateOnes has the owners of watches look that this stream has not confirmed in time.
+func (ws *watches) lateOnes() {
+	var late []*watch
+	ws.mu.Lock()
+	for _, w := range ws.all {
+		if !w.confirmed && !w.late && time.Since(w.sent) > streamBeat {
+			w.late = true
+			late = append(late, w)
+		}
+	}
+	ws.mu.Unlock()
+	for _, w := range late {
+		w.c.missed(w)
+	}
 }
 
 // restart returns the requests that set all watches anew, in place of what was to be sent.
 func (ws *watches) restart() []*pb.WatchRequest {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.out = nil
+	before := ws.all
+	ws.out, ws.all, ws.next = nil, nil, 0
 	var all []*pb.WatchRequest
-	for _, w := range ws.all {
-		w.req.StartRevision, w.fresh = w.next, false
+	for _, w := range before {
+		w.req.StartRevision, w.fresh, w.confirmed, w.late = w.next, false, false, false
+		ws.number(w)
 		all = append(all, createWatch(w.req))
 	}
 	return all
@@ -280,11 +331,17 @@ func (ws *watches) took(got *pb.WatchResponse) (*watch, watchNews) {
 		return w, watchFired
 	case got.Created:
 		missed := w.fresh && got.Header.Revision >= w.next
-		w.fresh = false
+		w.fresh, w.confirmed = false, true
 		if missed {
 			return w, watchMissed
 		}
 		return nil, watchQuiet
+	}
+	for _, e := range got.Events {
+		if string(e.Kv.Key) != string(w.req.Key) && (string(e.Kv.Key) < string(w.req.Key) || string(e.Kv.Key) >= string(w.req.RangeEnd)) {
+			got.CancelReason = "the events of one watch come with the id of another"
+			return nil, watchRefused
+		}
 	}
 	// A member that lags begins before what the owner has seen: with an earlier use of a name, perhaps.
 	got.Events = slices.DeleteFunc(got.Events, func(e *mvccpb.Event) bool { return e.Kv.ModRevision < w.next })

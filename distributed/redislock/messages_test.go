@@ -21,14 +21,16 @@ func TestHalfOpenSubscriptionIsReplaced(t *testing.T) {
 	counted := &listenCount{}
 	swapTransport(b, func(tr conn.Transport) conn.Transport { return listening{tr, counted} })
 	release(t, newUser(t, b).lease(key(t))) // brings the TTL, and with it the watchdog's interval
-	require.Eventually(t, func() bool { return counted.subscribed.Load() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return counted.subscribed.Load() > 0 }, patience, time.Millisecond)
 	time.Sleep(distributed.HeartbeatInterval(testTTL)) // an interval that began before the TTL was known may be longer
+	before := counted.broken.Load()                    // a busy machine may have answered late
 	p.SetHalfOpen(true)
 	start := time.Now()
-	require.Eventually(t, func() bool { return counted.broken.Load() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return counted.broken.Load() > before }, patience, time.Millisecond)
 	inTime(t, "half-open subscription noticed", time.Since(start), 2*distributed.HeartbeatInterval(testTTL))
+	before = counted.subscribed.Load()
 	p.SetHalfOpen(false)
-	require.Eventually(t, func() bool { return counted.subscribed.Load() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return counted.subscribed.Load() > before }, patience, time.Millisecond)
 }
 
 // listening counts what happens to the subscription.

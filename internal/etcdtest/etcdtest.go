@@ -51,6 +51,19 @@ func Start(t TB, args ...string) *Server {
 	})
 }
 
+// StartProxy starts etcd's own proxy of gRPC in front of a server.
+func StartProxy(t TB, to *Server) *Server {
+	t.Helper()
+	program, err := find()
+	testproc.Need(t, err)
+	return testproc.Launch(t, testproc.Spec{
+		Name: "etcd-grpc-proxy", FirstPort: firstPort, LastPort: lastPort, Patience: patience, Ready: isReady,
+		Command: func(s *Server) testproc.Command {
+			return testproc.Command{Path: program, Args: []string{"grpc-proxy", "start", "--endpoints=" + to.Addr, "--listen-addr=" + s.Addr}}
+		},
+	})
+}
+
 // StartCluster starts three servers, which have elected a leader, with the timing of etcd's defaults: leases of 2 s are granted.
 func StartCluster(t TB, args ...string) []*Server {
 	t.Helper()
