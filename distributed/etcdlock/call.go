@@ -19,17 +19,21 @@ func (s *session) txn(ctx context.Context, what string, req *pb.TxnRequest) (*pb
 }
 
 // call makes one exchange. It fails at once without a connection, and after a while without an answer: then the next try goes to
-// another server, and ours may only be stopped.
+// another server, and ours may only be stopped. A member that says that it cannot serve has done nothing, so the next one is asked at once.
 func call[T any](ctx context.Context, s *session, what string, f func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, unanswered(what, err)
 	}
-	limited, cancel := context.WithTimeout(ctx, s.patience())
+	limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.patience())
 	defer cancel()
 	var to peer.Peer // stays empty if no connection was found, so that nothing was sent
 	sent := time.Now()
 	got, err := f(limited, grpc.Peer(&to))
+	for tries := 1; cannotServe(err) && tries < otherMembers; tries++ {
+		sent = time.Now()
+		got, err = f(limited, grpc.Peer(&to))
+	}
 	if err == nil {
 		s.b.observe(sent, nil)
 		return got, nil
@@ -39,6 +43,9 @@ func call[T any](ctx context.Context, s *session, what string, f func(context.Co
 	s.failed(err)
 	return none, err
 }
+
+// otherMembers is how many members are asked at once. The client takes them in turn, so that is more than a cluster has.
+const otherMembers = 8
 
 // firstPause is that before a request is repeated.
 const firstPause = 5 * time.Millisecond

@@ -36,6 +36,8 @@ func explain(ctx context.Context, what string, err error, unsent bool) error {
 		return unreached(ctx.Err())
 	case ctx.Err() != nil:
 		return distributed.Unavailable("etcdlock: "+what, ctx.Err(), errUnknown)
+	case isLearner(err):
+		return refusal(what, err)
 	}
 	switch codeOf(err) {
 	case codes.NotFound: // the only thing that we name and that can be missing is the etcd lease
@@ -46,6 +48,16 @@ func explain(ctx context.Context, what string, err error, unsent bool) error {
 	return refusal(what, err)
 }
 
+// cannotServe reports that a member has done nothing, since it is a learner, or has no leader: another one may serve.
+func cannotServe(err error) bool {
+	return isLearner(err) || err != nil && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader)
+}
+
+// isLearner reports that a member is one. It says so with a code that depends on its version.
+func isLearner(err error) bool {
+	return err != nil && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
+}
+
 // refusal says in plain words what an operator has to mend.
 func refusal(what string, err error) error {
 	hint := ""
@@ -54,6 +66,8 @@ func refusal(what string, err error) error {
 		hint = "the database is full (alarm NOSPACE): compact, defragment and disarm it: "
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):
 		hint = "the user lacks the right to read and write below the prefix: "
+	case rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner):
+		hint = "all members that answer are learners: name those with a vote: "
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):
 		hint = "authentication is on, and the client has no user: "
 	}

@@ -87,6 +87,11 @@ func (k *keepalives) try() error {
 	s := k.s
 	sent := time.Now()
 	ttl, term, err := k.exchange()
+	for tries := 1; cannotServe(err) && tries < otherMembers; tries++ {
+		k.drop()
+		sent = time.Now()
+		ttl, term, err = k.exchange()
+	}
 	if err != nil {
 		err = explain(s.Ctx, "keepalive", err, false)
 		s.reconnect()

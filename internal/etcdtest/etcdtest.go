@@ -51,6 +51,29 @@ func Start(t TB, args ...string) *Server {
 	})
 }
 
+// StartLearner starts a server that learns from a single one, and has no vote. add makes the cluster know a learner at a peer's URL, and
+// returns the peer's URL of the single server, by a client, which this package links none of.
+func StartLearner(t TB, add func(peer string) (single string, err error)) *Server {
+	t.Helper()
+	program, err := find()
+	testproc.Need(t, err)
+	peer := testproc.FreePort(t, firstPort, lastPort)
+	single, err := add(peerURL(peer))
+	if err != nil {
+		t.Fatalf("add a learner: %v", err)
+	}
+	return testproc.Launch(t, testproc.Spec{
+		Name: "etcd-learner", FirstPort: firstPort, LastPort: lastPort, Patience: patience,
+		Ready: func(s *Server) bool { // a learner has no health
+			return bytes.Contains(testproc.Ask(s.Addr, []byte("GET /version HTTP/1.0\r\n\r\n")), []byte("etcdserver"))
+		},
+		Command: func(s *Server) testproc.Command {
+			return testproc.Command{Path: program, Args: arguments(s, "learner", peer, "single="+single+",learner="+peerURL(peer),
+				"--initial-cluster-state=existing", "--heartbeat-interval=50", "--election-timeout=500")}
+		},
+	})
+}
+
 // StartProxy starts etcd's own proxy of gRPC in front of a server.
 func StartProxy(t TB, to *Server) *Server {
 	t.Helper()

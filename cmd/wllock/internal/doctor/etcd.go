@@ -76,6 +76,9 @@ func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr 
 		p.warn(Finding{Subject: "member", What: err.Error(), Means: "its clients move to others, as long as a majority serves", Mend: "start it, or take it out of WLLOCK_BACKEND"})
 		return
 	}
+	if status.IsLearner {
+		p.warn(Finding{Subject: "learner", What: "it has no vote yet", Means: "it serves no locks: each request that reaches it goes on to another member", Mend: "promote it, or take it out of WLLOCK_BACKEND"})
+	}
 	p.judge(status.Leader == 0, Error, Finding{
 		Subject: "member", What: fmt.Sprintf("etcd %s, leader known: %v, database %d MB", status.Version, status.Leader != 0, status.DbSize>>20),
 		Means: "without a leader no lock can be acquired", Mend: "start the other members",

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,4 +47,27 @@ func TestAnEtcdThatGrows(t *testing.T) {
 	after := found()
 	require.Contains(t, after, "compaction")
 	require.Equal(t, Fine, after["compaction"].Level)
+}
+
+// A learner serves no locks: it is named.
+func TestALearnerIsNamed(t *testing.T) {
+	s := etcdtest.Start(t)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	before, err := client.MemberList(t.Context())
+	require.NoError(t, err)
+	learner := etcdtest.StartLearner(t, func(peer string) (string, error) {
+		_, err := client.MemberAddAsLearner(t.Context(), []string{peer})
+		return before.Members[0].PeerURLs[0], err
+	})
+	p := new(patient)
+	for _, addr := range []string{s.Addr, learner.Addr} {
+		p.where = addr
+		p.etcdMember(t.Context(), client, addr, nil)
+	}
+	named := slices.DeleteFunc(p.findings, func(f Finding) bool { return f.Subject != "learner" })
+	require.Len(t, named, 1)
+	require.Equal(t, Warning, named[0].Level)
+	require.Contains(t, named[0].What, learner.Addr)
 }

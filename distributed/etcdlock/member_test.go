@@ -1,0 +1,48 @@
+package etcdlock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/etcdtest"
+)
+
+// A learner among the servers serves nothing: what reaches it goes on to a member that has a vote, and nobody takes that for an outage.
+func TestALearnerAmongTheServers(t *testing.T) {
+	t.Parallel()
+	voter := etcdtest.Start(t)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{voter.Addr}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	before, err := client.MemberList(t.Context())
+	require.NoError(t, err)
+	learner := etcdtest.StartLearner(t, func(peer string) (string, error) {
+		_, err := client.MemberAddAsLearner(t.Context(), []string{peer})
+		return before.Members[0].PeerURLs[0], err
+	})
+	b := open(t, learner.Addr+","+voter.Addr, newPrefix())
+	var failures []error
+	defer b.Observe(func(e distributed.Exchange) {
+		if e.Err != nil {
+			failures = append(failures, e.Err)
+		}
+	})()
+	begin := time.Now()
+	for i := range 50 {
+		release(t, asker(t, b, fmt.Sprint(i)).Lease("a", lasting(long)))
+	}
+	require.Less(t, time.Since(begin), 5*time.Second)
+	require.Empty(t, failures)
+	require.NoError(t, b.Ping(t.Context()))
+
+	alone := open(t, learner.Addr, newPrefix())
+	_, _, err = alone.Enter(t.Context(), distributed.Request{Key: "k", Instance: "a", TTL: long})
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "learners")
+}
