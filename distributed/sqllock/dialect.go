@@ -119,11 +119,14 @@ type statements struct {
 func newStatements(d Dialect, s *settings) *statements {
 	st := &statements{set: s, d: d}
 	words := map[Dialect][]string{
-		PostgreSQL: {"{now}", postgresNow, "{bound}", postgresBound, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE", "{by name}", "", "{by token}", ""},
-		MySQL: {"{now}", mysqlNow, "{bound}", "", "{greatest}", "GREATEST", "{lock}", " FOR UPDATE",
+		PostgreSQL: {"{now}", postgresNow, "{bound}", postgresBound, "{greatest}", "GREATEST", "{lock}", " FOR UPDATE", "{all}", "", "{by name}", "", "{by token}", ""},
+		MySQL: {"{now}", mysqlNow, "{bound}", "", "{greatest}", "GREATEST",
+			// Other code of the application may set sql_select_limit in a session of the pool. It does not hold where there is another limit:
+			// else what is cut off would count as gone.
+			"{lock}", " LIMIT 1 FOR UPDATE", "{all}", " LIMIT 18446744073709551615",
 			// A scan of a small table would lock other locks' rows.
 			"{by name}", " FORCE INDEX (PRIMARY)", "{by token}", " FORCE INDEX (token)"},
-		SQLite: {"{now}", sqliteNow, "{bound}", "", "{greatest}", "MAX", "{lock}", "", "{by name}", "", "{by token}", ""},
+		SQLite: {"{now}", sqliteNow, "{bound}", "", "{greatest}", "MAX", "{lock}", "", "{all}", "", "{by name}", "", "{by token}", ""},
 	}[d]
 	st.now = words[1]
 	st.text = func(template string) string { return strings.NewReplacer(words...).Replace(s.fill(template)) }
@@ -225,7 +228,7 @@ WHERE name = $1 AND owner = $2`
 
 	load = `SELECT owner, mode, ttl, fence, expires_at, ticket, instance, since, queued, members, {now}{bound} FROM {locks} WHERE name = $1{lock}`
 
-	entries = `SELECT ticket, token, mode, state, ttl, fence, expires_at, instance, since FROM {waiters} WHERE name = $1 ORDER BY ticket`
+	entries = `SELECT ticket, token, mode, state, ttl, fence, expires_at, instance, since FROM {waiters} WHERE name = $1 ORDER BY ticket{all}`
 
 	store = `UPDATE {locks} SET owner = $2, mode = $3, ttl = $4, fence = $5, expires_at = $6, ticket = $7, queued = $8,
 members = $9, instance = $10, since = $11, update_time = {now} WHERE name = $1`
@@ -268,17 +271,17 @@ FROM {locks} l WHERE l.name = $1`
   CASE WHEN w.mode = 0 THEN 0 ELSE
     (SELECT COALESCE(MIN(s.expires_at), {now}) - {now} FROM {waiters} s WHERE s.name = w.name AND s.state = 1 AND s.expires_at > {now}) END,
   CASE WHEN w.mode = 0 THEN 0 ELSE COALESCE(` + tightest + `, 0) END
-FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list})`
+FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}){all}`
 
 	// tightest is the least limit of a waiter and of those before it. The fence of one that waits is its limit.
 	tightest = `(SELECT MIN(p.fence) FROM {waiters} p WHERE p.name = w.name AND p.state = 0 AND p.fence > 0 AND p.ticket <= w.ticket AND p.expires_at > {now})`
 
 	// leases tells who owns a lock, whether somebody waits for it, and whether readers share it.
-	leases = `SELECT name, owner, queued, members FROM {locks} WHERE name IN ({list})`
+	leases = `SELECT name, owner, queued, members FROM {locks} WHERE name IN ({list}){all}`
 
 	// owners is leases without the names, and seats that for those that share a lock beside its owner.
-	owners = `SELECT owner, queued, expires_at FROM {locks} WHERE name IN ({list})`
-	seats  = `SELECT w.token, l.queued, w.expires_at FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1`
+	owners = `SELECT owner, queued, expires_at FROM {locks} WHERE name IN ({list}){all}`
+	seats  = `SELECT w.token, l.queued, w.expires_at FROM {waiters} w JOIN {locks} l ON l.name = w.name WHERE w.token IN ({list}) AND w.state = 1{all}`
 )
 
 // ofUnlocked changes those of some rows that nobody else has locked (rule D10). It is one statement: nothing stays locked between two.

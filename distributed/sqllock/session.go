@@ -54,7 +54,7 @@ var (
 		// No lease would ever expire, or each at once.
 		{"timestamp", "ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60", "@@timestamp", "set timestamp=DEFAULT"},
 		// Two processes would have two rows for one key, or one row for two keys.
-		{"what is stored of a name", "HEX(?) <> '" + sampleHex + "'", "'something else'", "give the DSN the character set utf8mb4"},
+		{"the character set", "HEX(?) <> '" + sampleHex + "'", "CONCAT(@@character_set_client, ' to ', @@character_set_connection)", "give the DSN charset=utf8mb4"},
 		// Without transactions two statements that lock the same row both go on.
 		{"a table", "EXISTS (SELECT 1" + mysqlForeign + ")", "(SELECT CONCAT(MIN(table_name), ' of ', MIN(engine))" + mysqlForeign + ")",
 			"ALTER TABLE ... ENGINE=InnoDB"},

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,7 @@ var (
 		"sql_mode=''": "", "sql_mode='TRADITIONAL,ANSI'": "", "sql_mode='ORACLE'": "sql_mode", "sql_mode='NO_BACKSLASH_ESCAPES'": "",
 		"sql_mode='NO_UNSIGNED_SUBTRACTION,HIGH_NOT_PRECEDENCE,PAD_CHAR_TO_FULL_LENGTH,TIME_ROUND_FRACTIONAL,NO_AUTO_VALUE_ON_ZERO'": "",
 		"unique_checks=0": "unique_checks", "timestamp=1": "timestamp", "time_zone='+05:30'": "",
-		"character_set_connection=latin1": "what is stored", "collation_connection=utf8mb3_general_ci": "what is stored",
+		"character_set_connection=latin1": "the character set", "collation_connection=utf8mb3_general_ci": "the character set",
 		"character_set_connection=latin1, character_set_client=latin1": "", "character_set_connection=utf8mb3, character_set_client=utf8mb3": "",
 		"character_set_results=latin1": "", "collation_connection=utf8mb4_turkish_ci": "", "collation=utf8mb4_unicode_ci": "", "innodb_lock_wait_timeout=1": "",
 		"tx_isolation='SERIALIZABLE'": "", "tx_isolation='READ-UNCOMMITTED'": "", "innodb_snapshot_isolation=1": "", "lock_wait_timeout=1": "",
@@ -132,12 +133,7 @@ func lockAll(t *testing.T, d *database, as string) {
 	for i := range 4 {
 		leases = append(leases, enter(t, b, key(i)))
 	}
-	for _, l := range leases { // one renewal looks at all of them
-		until := l.Until()
-		early, _ := distributed.As[interface{ RenewBy(at time.Time) }](l)
-		early.RenewBy(time.Now())
-		require.Eventually(t, func() bool { return l.Until().After(until) }, time.Minute, time.Millisecond)
-	}
+	renewAll(t, leases)
 	next := queue(t, other, key(0))
 	info, err := other.Inspect(t.Context(), key(0))
 	require.NoError(t, err)
@@ -153,6 +149,17 @@ func lockAll(t *testing.T, d *database, as string) {
 		free(t, two)
 	}
 	free(t, leases[3])
+}
+
+// renewAll has leases renewed now. One renewal looks at all of them.
+func renewAll(t *testing.T, leases []distributed.Lease) {
+	t.Helper()
+	for _, l := range leases {
+		until := l.Until()
+		early, _ := distributed.As[interface{ RenewBy(at time.Time) }](l)
+		early.RenewBy(time.Now())
+		require.Eventually(t, func() bool { return l.Until().After(until) }, time.Minute, time.Millisecond)
+	}
 }
 
 // Tables that others decide about, or that the server does not keep, are refused.
@@ -279,6 +286,35 @@ func TestSessionThatOthersUsed(t *testing.T) {
 		}
 		free(t, enter(t, backendOn(t, db, d.dialect, WithSchema(schema)), "k"))
 	})
+}
+
+// Other code sets sql_select_limit in the one session of the pool after locks were taken: no lease that is read behind it is taken for gone,
+// and no place.
+func TestSelectLimitOfOthers(t *testing.T) {
+	t.Parallel()
+	d := newMariaDB(t)
+	db := d.pool(t)
+	db.SetMaxOpenConns(1)
+	b := backendOn(t, db, MySQL)
+	var leases []distributed.Lease
+	var places []distributed.Place
+	for i := range 3 {
+		leases = append(leases, enter(t, b, fmt.Sprint(i)), enter(t, b, fmt.Sprint("shared", i), reading))
+		places = append(places, queue(t, b, "0", by(fmt.Sprint(i))))
+	}
+	_, err := db.Exec("SET sql_select_limit = 1")
+	require.NoError(t, err)
+	renewAll(t, leases)
+	require.Never(t, func() bool {
+		return slices.ContainsFunc(places, func(p distributed.Place) bool { return len(p.Granted()) > 0 })
+	},
+		500*time.Millisecond, 10*time.Millisecond)
+	for _, l := range leases {
+		free(t, l)
+	}
+	for _, p := range places {
+		free(t, awaited(t, p))
+	}
 }
 
 // A process that has prepared its statements goes on where no further one can be prepared.
