@@ -26,11 +26,11 @@ type watches struct {
 	events  atomic.Int64 // messages with events, for tests
 	streams atomic.Int64 // that were opened, for tests
 
-	mu   sync.Mutex
-	all  map[int64]*watch   // guarded by mu; by their ids
-	next int64              // guarded by mu; the id of the next one of the stream
-	out  []*pb.WatchRequest // guarded by mu; to be sent
-	wake chan struct{}      // guarded by mu, set once, when the task starts; capacity 1
+	mu     sync.Mutex
+	all    map[int64]*watch   // guarded by mu; by their ids
+	nextID int64              // guarded by mu; of the next one of the stream
+	out    []*pb.WatchRequest // guarded by mu; to be sent
+	wake   chan struct{}      // guarded by mu, set once, when the task starts; capacity 1
 
 	refused bool // the latest answer to a stream or a watch was a refusal; only the task and its reader, one at a time, use it
 }
@@ -77,14 +77,14 @@ func (ws *watches) add(c *claim, seen int64, req *pb.WatchCreateRequest) *watch 
 	return w
 }
 
-// number gives a watch the next id. The caller holds mu.
+// number gives a watch the next id. The caller holds mu, and sends it before it lets go: requests go out in the order of their ids.
 func (ws *watches) number(w *watch) {
 	if ws.all == nil {
 		ws.all = map[int64]*watch{}
 	}
-	w.id, w.req.WatchId, w.sent = ws.next, ws.next, time.Now()
+	w.id, w.req.WatchId, w.sent = ws.nextID, ws.nextID, time.Now()
 	ws.all[w.id] = w
-	ws.next++
+	ws.nextID++
 }
 
 // works reports that a watch was confirmed.
@@ -215,9 +215,9 @@ func (ws *watches) write(ctx context.Context, stream pb.Watch_WatchClient) {
 			case silence > silentBeats*streamBeat:
 				return
 			case silence > streamBeat/2:
-				requests = ws.signs(silence > streamBeat)
+				ws.askForSign(silence > streamBeat)
 			}
-			ws.lateOnes()
+			ws.missUnconfirmed()
 		case <-ctx.Done():
 			return
 		}
@@ -226,25 +226,29 @@ func (ws *watches) write(ctx context.Context, stream pb.Watch_WatchClient) {
 
 func (ws *watches) hear() { ws.heard.Store(int64(time.Since(ws.b.base))) }
 
-// signs returns what asks a stream for a sign of life: its progress. The proxy of etcd answers no such request, so what was not answered is
-// followed by a watch that is given up at once.
-func (ws *watches) signs(again bool) []*pb.WatchRequest {
+// askForSign asks a stream that has watches for a sign of life: its progress. The proxy of etcd answers no such request, so one that was not
+// answered is followed by a watch that is given up at once.
+func (ws *watches) askForSign(again bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for _, w := range ws.all {
-		if again {
-			id := ws.next
-			ws.next++
-			return []*pb.WatchRequest{createWatch(&pb.WatchCreateRequest{Key: w.req.Key, WatchId: id}), cancelWatch(id)}
-		}
-		return []*pb.WatchRequest{{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}}
+	var one *watch
+	for _, one = range ws.all {
+		break
 	}
-	ws.hear() // there is nothing to be heard
-	return nil
+	switch {
+	case one == nil:
+		ws.hear() // there is nothing to be heard
+	case again:
+		ws.send(createWatch(&pb.WatchCreateRequest{Key: one.req.Key, WatchId: ws.nextID}))
+		ws.send(cancelWatch(ws.nextID))
+		ws.nextID++
+	default:
+		ws.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	}
 }
 
-// lateOnes has the owners of watches look that this stream has not confirmed in time.
-func (ws *watches) lateOnes() {
+// missUnconfirmed has the owners of watches look that this stream has not confirmed in time.
+func (ws *watches) missUnconfirmed() {
 	var late []*watch
 	ws.mu.Lock()
 	for _, w := range ws.all {
@@ -264,7 +268,7 @@ func (ws *watches) restart() []*pb.WatchRequest {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	before := ws.all
-	ws.out, ws.all, ws.next = nil, nil, 0
+	ws.out, ws.all, ws.nextID = nil, nil, 0
 	var all []*pb.WatchRequest
 	for _, w := range before {
 		w.req.StartRevision, w.fresh, w.confirmed, w.late = w.next, false, false, false

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -172,5 +173,6 @@ func TestConnectionsHaveTheProcessesName(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, ClientName: "mine"})
 	defer client.Close()
 	release(t, newUser(t, with(t, client)).lease(key(t)))
-	require.Regexp(t, `(?m) name=mine .* sub=1 `, s.Do("CLIENT", "LIST"))
+	named := regexp.MustCompile(`(?m) name=mine .* sub=1 `)
+	require.Eventually(t, func() bool { return named.MatchString(s.Do("CLIENT", "LIST").(string)) }, patience, time.Millisecond)
 }

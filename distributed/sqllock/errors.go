@@ -112,11 +112,9 @@ func kindOf(err error) kind {
 	return refused
 }
 
-// leaves reports that the server only reads, or serves nothing now, or is about to end, so that the name may lead to another one.
-func leaves(err error) bool {
-	c := code(err)
-	return kindOf(err) == unable || strings.HasPrefix(c, "08") || c == "57P01" || c == "57P02" || c == "57P03" || c == "1053"
-}
+// mayHaveMoved reports that the server only reads, or serves nothing now, so that the name may lead to another one. Errors after which a
+// driver closes the connection by itself need no more.
+func mayHaveMoved(err error) bool { return kindOf(err) == unable || code(err) == "57P03" }
 
 func isTimeout(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

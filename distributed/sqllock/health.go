@@ -14,7 +14,7 @@ func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b
 
 // observe reports an exchange. One that has collided with others was answered.
 func (b *Backend) observe(sent time.Time, err error) {
-	if err != nil && leaves(err) {
+	if err != nil && mayHaveMoved(err) {
 		b.leaveUnable()
 	}
 	if b.ctx.Err() != nil {

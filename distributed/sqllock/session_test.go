@@ -305,10 +305,8 @@ func TestSelectLimitOfOthers(t *testing.T) {
 	_, err := db.Exec("SET sql_select_limit = 1")
 	require.NoError(t, err)
 	renewAll(t, leases)
-	require.Never(t, func() bool {
-		return slices.ContainsFunc(places, func(p distributed.Place) bool { return len(p.Granted()) > 0 })
-	},
-		500*time.Millisecond, 10*time.Millisecond)
+	answered := func(p distributed.Place) bool { return len(p.Granted()) > 0 }
+	require.Never(t, func() bool { return slices.ContainsFunc(places, answered) }, 500*time.Millisecond, 10*time.Millisecond)
 	for _, l := range leases {
 		free(t, l)
 	}

@@ -13,7 +13,7 @@ const (
 	dropPause = 250 * time.Millisecond
 )
 
-// leaveUnable closes the connections that nobody uses, after an error that leaves the server (rule D12). After a
+// leaveUnable closes the connections that nobody uses, after an error of a server that the name may lead away from (rule D12). After a
 // switch-over the name leads to another server, but the old one answers on, and a pool that is in use would keep those connections for ever.
 func (b *Backend) leaveUnable() {
 	if !b.sessions.dropping.CompareAndSwap(false, true) {

@@ -55,8 +55,11 @@ func pidOf(p *program, word string) string {
 // Nothing that descends from the command works on beside the next holder, whatever group and session it is in.
 func TestRunEndsAllThatDescendsFromItsCommand(t *testing.T) {
 	t.Parallel()
-	p := start(t, file(t), append(lostSoon, `setsid sh -c 'trap "" TERM; echo session $$; while :; do sleep 0.01; done' &
-		(sh -c 'echo orphan $$; exec sleep 60' &); sleep 0.1; echo ready; sleep 60`)...).says("ready")
+	env := file(t)
+	p := start(t, env, "run", "--grace", "300ms", "n", "1", "--", "sh", "-c", `setsid sh -c 'trap "" TERM; echo session $$; while :; do sleep 0.01; done' &
+		(sh -c 'echo orphan $$; exec sleep 60' &); while :; do sleep 0.01; done`).says("session").says("orphan")
+	code, _, err := run(t, env, "break", "--yes", "--by", "ops", "--reason", "a test", "n", "1")
+	require.Zero(t, code, err)
 	require.Equal(t, lost, p.ends(), p.err.String())
 	for _, word := range []string{"session", "orphan"} {
 		_, err := os.Stat("/proc/" + pidOf(p, word))
