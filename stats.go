@@ -45,7 +45,7 @@ type BackendStats struct {
 	Available bool      // false: it is away, or has refused the last call that asked it
 	Since     time.Time // when that began
 	Err       error     // why it is not available, with the backend's own words. nil if it is
-	Answered  time.Time // when it last answered anything. An idle Locker asks nothing. Zero if never yet, or not known, as in memory
+	Answered  time.Time // when it last answered anything. An idle Locker asks nothing. Zero if never yet
 }
 
 // NameStats are the figures of one name. Waiting, Threshold and Held are current, the others grow.

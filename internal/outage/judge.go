@@ -159,11 +159,16 @@ func (j *judge) observe(x distributed.Exchange) {
 	j.failed(x.Sent, time.Now(), x.Err)
 }
 
-// answeredAtOnce notes an answer that took no time, for which nobody should look at a clock while all is well.
+// answeredAtOnce notes an answer that took no time, for which nobody should look at a clock while all is well. It came when the question
+// was asked. That is noted before the question is closed: else whoever looks in between takes the Enter, which has not returned yet, for one
+// that has waited since the answer before.
 func (j *judge) answeredAtOnce() {
 	if j.current.Load() != nil {
 		j.answered(time.Now(), 0)
-	} else if j.open.Load() != 0 {
+	} else if open := j.open.Load(); open != 0 {
+		if open > j.answeredAt.Load() {
+			j.answeredAt.Store(open)
+		}
 		j.open.Store(0)
 	}
 }
