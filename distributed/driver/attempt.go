@@ -54,7 +54,7 @@ type Attempt[W any] struct {
 	err     error         // of over: why the release was none
 	refused bool          // the latest Drop was; it goes on
 	denied  bool          // why is for those who wait
-	why     error         // the latest failure of a Drop
+	why     error         // the latest failure of a Drop, or while Enter is under way of a try
 	change  chan struct{} // closed when over or denied; made when somebody waits
 
 	queued bool // to be dropped; guarded by the mutex of the lane
@@ -103,9 +103,19 @@ func (a *Attempt[W]) enter(ctx context.Context, prev *Prev[W]) (Standing, error)
 	return s, err
 }
 
+// Delayed notes why the Enter under way has no answer yet, for a caller whose time ends before.
+func (a *Attempt[W]) Delayed(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == asking {
+		a.why = why
+	}
+}
+
 // entered takes what came of Enter.
 func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distributed.Place, error) {
 	a.mu.Lock()
+	a.why = nil
 	if err == nil && s.Kind == Queued {
 		a.granted = make(chan distributed.Lease, 1)
 	}
@@ -342,14 +352,14 @@ func (a *Attempt[W]) Overdue() {
 	}
 }
 
-// leaves cuts off a request whose caller goes. It reports false if that has its answer.
-func (a *Attempt[W]) leaves() bool {
+// leaves cuts off a request whose caller goes, and returns why it has no answer yet. It reports false if it has one.
+func (a *Attempt[W]) leaves() (why error, leaves bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == asking {
 		a.state = cutOff
 	}
-	return a.state == cutOff
+	return a.why, a.state == cutOff
 }
 
 // forget is quit for an attempt that is over.

@@ -104,8 +104,8 @@ func (b *Backend[W]) enterApart(ctx context.Context, a *Attempt[W]) (distributed
 		end = ctx.Err()
 	case <-a.overdue:
 	}
-	if a.leaves() {
-		return nil, nil, b.unanswered("enter", end, nil)
+	if why, leaves := a.leaves(); leaves {
+		return nil, nil, b.unanswered("enter", end, why)
 	}
 	<-answered // it is there
 	return got.l, got.p, got.err

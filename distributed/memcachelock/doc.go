@@ -4,7 +4,8 @@
 //   - memcached is a cache. A server that is restarted or flushed, or that evicts a lock's item when its memory is full, has
 //     forgotten the lock. The next caller acquires it beside the holder, which notices with its next renewal, T/6 later at
 //     most (T is the lease TTL). Give locks a server of their own, with memory to spare.
-//   - With several servers each lock lives on one of them, which the client finds by a hash of the key. When the list
+//   - With several servers each lock lives on one of them, which the client finds by a hash of the key. One that is away concerns its own
+//     keys only: name the servers to [Open], or to New [WithSelector]. When the list
 //     changes, keys move, and two holders are possible until the old leases are renewed: change it while no process uses locks.
 //     All processes must name the same servers in the same order.
 //   - A server that stood still for 1.5 T and goes on may forget a lock that it grants in that moment.

@@ -3,18 +3,21 @@ package memcachelock
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver/register"
 	"github.com/wllock/wllock/internal/dbtest"
+	"github.com/wllock/wllock/internal/testproc"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -110,35 +113,109 @@ func TestDeadHolder(t *testing.T) {
 	assert.Less(t, time.Since(start), 2*ttl+2*time.Second+patience/4)
 }
 
-// Leases on a server that answers are renewed while another one does not.
-func TestOneOfTwoServersIsAway(t *testing.T) {
-	testscope.Long(t, "takes servers away, and brings them back")
-	t.Parallel()
-	first, second := dbtest.Memcached(t), dbtest.Memcached(t)
-	b := open(t, first.Addr, second.Addr)
-	b.client.Timeout = ttl / 20 // as New says
-	var leases []distributed.Lease
-	for i := range 40 {
-		leases = append(leases, leased(t, b, request(fmt.Sprint("k", i), "a")))
-	}
-	require.Eventually(t, func() bool { // all are claimed
-		return !slices.ContainsFunc(leases, func(l distributed.Lease) bool { left := time.Until(l.Until()); return left < ttl/2 })
-	}, patience, ttl/100)
-	second.Pause()
-	time.Sleep(2 * ttl)
-	var alive int
-	for _, l := range leases {
-		if left := time.Until(l.Until()); left > ttl/3 { // what a tenure needs
-			alive++
-			require.NoError(t, l.Release(t.Context()))
-		} else {
-			lost(t, l)
+// keysOn returns keys that lie on one of several servers.
+func keysOn(t *testing.T, b *Backend, addr string, n int) (all []string) {
+	t.Helper()
+	for i := 0; len(all) < n; i++ {
+		require.Less(t, i, 100*n)
+		if key := fmt.Sprintf("shop:product:%d", i); b.serverOf(key) == addr {
+			all = append(all, key)
 		}
 	}
-	second.Resume()
-	t.Logf("%d of %d leases are alive", alive, len(leases))
-	require.Greater(t, alive, 5)
-	require.Less(t, alive, 35)
+	return all
+}
+
+// two returns a Backend of Open over two servers.
+func two(t *testing.T, first, second string) *Backend {
+	t.Helper()
+	b, err := Open("memcached://" + first + "," + second + "?unfenced=true")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// A server that is silent holds up nothing at another one: leases there are renewed, released and acquired as before, whatever is to be
+// released and renewed at the silent one (rule C7).
+func TestSilentServerHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	first, second := dbtest.Memcached(t), dbtest.Memcached(t)
+	b := two(t, first.Addr, second.Addr)
+	on := func(addr string, n int) (leases []distributed.Lease) {
+		for _, key := range keysOn(t, b, addr, n) {
+			leases = append(leases, leased(t, b, request(key, "a")))
+		}
+		return leases
+	}
+	silent, healthy := on(second.Addr, 300), on(first.Addr, 20)
+	second.Pause()
+	defer second.Resume()
+	for _, l := range silent[:200] {
+		l.(distributed.AsyncLease).StartRelease()
+	}
+	last := keysOn(t, b, first.Addr, 21)[20]
+	var slowest time.Duration
+	for start := time.Now(); time.Since(start) < 3*ttl/2; time.Sleep(ttl / 100) {
+		asked := time.Now()
+		l := leased(t, b, request(last, "a"))
+		require.NoError(t, l.Release(t.Context()))
+		slowest = max(slowest, time.Since(asked))
+		for _, l := range healthy {
+			require.Positive(t, time.Until(l.Until()))
+		}
+	}
+	t.Logf("at most %v for a lock and its release", slowest)
+	require.Less(t, slowest, ttl/4)
+	for _, l := range silent[200:] {
+		lost(t, l)
+	}
+}
+
+// What one server of several leaves unanswered concerns its own keys: the others are locked as before, Health and Ping say that locks can be
+// acquired, and with LocalOnly nobody enters beside a holder. When no server answers the backend is away.
+func TestOneOfTwoServersIsAway(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*testproc.Server){"silent": (*testproc.Server).Pause, "dead": (*testproc.Server).Kill} {
+		for _, outage := range []wllock.Outage{wllock.FailClosed, wllock.LocalOnly} {
+			t.Run(fmt.Sprint(name, " ", outage), func(t *testing.T) {
+				t.Parallel()
+				first, second := dbtest.Memcached(t), dbtest.Memcached(t)
+				b := two(t, first.Addr, second.Addr)
+				l, err := wllock.New("shop", b, wllock.WithLeaseTTL(time.Second), wllock.WithOutage(outage))
+				require.NoError(t, err)
+				defer func() { require.NoError(t, l.Close(context.Background())) }()
+				product := func(addr string) func(...wllock.CallOption) error {
+					_, key, _ := strings.Cut(keysOn(t, b, addr, 1)[0], "product:")
+					return func(opts ...wllock.CallOption) error {
+						return l.Do(t.Context(), "product", key, func(ctx context.Context) error {
+							held, _ := wllock.HeldFrom(ctx)
+							require.False(t, held.Degraded())
+							return nil
+						}, opts...)
+					}
+				}
+				healthy, gone := product(first.Addr), product(second.Addr)
+				taken := leased(t, two(t, first.Addr, second.Addr), distributed.Request{
+					Key: keysOn(t, b, first.Addr, 2)[1], Instance: "another", TTL: time.Minute,
+				})
+				_, key, _ := strings.Cut(keysOn(t, b, first.Addr, 2)[1], "product:")
+				require.NoError(t, gone())
+				away(second)
+				for start := time.Now(); time.Since(start) < 3*time.Second; {
+					if err := gone(wllock.WithWait(200 * time.Millisecond)); outage == wllock.FailClosed || !errors.Is(err, wllock.ErrWaitTimeout) {
+						require.ErrorIs(t, err, wllock.ErrUnavailable)
+					}
+					require.NoError(t, healthy())
+					require.ErrorIs(t, l.Do(t.Context(), "product", key, func(context.Context) error { return nil }, wllock.NoWait()), wllock.ErrHeld)
+					require.True(t, l.Health().Available)
+					require.NoError(t, l.Ping(t.Context()))
+				}
+				require.NoError(t, taken.Release(t.Context()))
+				first.Kill()
+				require.Eventually(t, func() bool { _ = healthy(wllock.WithWait(time.Millisecond)); return !l.Health().Available }, patience, time.Millisecond)
+				require.Error(t, l.Ping(t.Context()))
+			})
+		}
+	}
 }
 
 // A server without cas cannot keep a lock, and says so.
@@ -154,7 +231,7 @@ func TestServerWithoutCAS(t *testing.T) {
 // A document that another process has removed, or that was evicted, since it was read is a conflict: the change is tried again.
 func TestChangeOfADocumentThatHasGone(t *testing.T) {
 	t.Parallel()
-	s := store{client(t, dbtest.Memcached(t).Addr)}
+	s := store{open(t, dbtest.Memcached(t).Addr)}
 	require.NoError(t, s.Put(t.Context(), "k", []byte("{}"), 0, ttl))
 	read, err := s.Get(t.Context(), "k")
 	require.NoError(t, err)
@@ -173,4 +250,29 @@ func TestUnreached(t *testing.T) {
 	defer cancel()
 	_, _, err := b.Enter(ctx, request("k", "a"))
 	require.ErrorIs(t, err, distributed.ErrUnreached)
+}
+
+// A server that has as many connections as it takes is asked again, and says so if that lasts. It has answered: it is not away.
+func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
+	server := dbtest.Memcached(t, "-c", "64", "-t", "1")
+	b := open(t, server.Addr)
+	var others []net.Conn
+	free := func() {
+		for _, c := range others {
+			_ = c.Close()
+		}
+	}
+	defer free()
+	for range 100 {
+		c, err := net.Dial("tcp", server.Addr)
+		require.NoError(t, err)
+		others = append(others, c)
+	}
+	_, _, err := b.Enter(t.Context(), request("k", "a"))
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "Too many open connections")
+	time.AfterFunc(ttl/10, free)
+	l := leased(t, b, request("k", "a"))
+	require.NoError(t, l.Release(t.Context()))
 }

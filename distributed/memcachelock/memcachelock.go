@@ -1,23 +1,33 @@
 package memcachelock
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver/register"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // Backend is the distributed tier on memcached. It is safe for concurrent use. Make one per process, for all its Lockers.
 type Backend struct {
 	locks    *register.Backend // see package register
 	client   *memcache.Client
-	own      bool // Close closes it
+	selector memcache.ServerSelector // of the client; nil: not known
+	limit    atomic.Int64            // for an exchange, of the client that Open makes: a time.Duration
+	own      bool                    // Close closes it
 	unfenced bool
+
+	asking    parts.Tasks // of Ping and Echo
+	observers parts.Observers
 }
 
 // Option changes how a Backend works.
@@ -27,9 +37,12 @@ type Option func(*Backend)
 // package's documentation says what that means.
 func WithUnfenced() Option { return func(b *Backend) { b.unfenced = true } }
 
-// New returns a Backend over the servers of client. It needs [WithUnfenced], and does not connect. The client is the caller's: its
-// Timeout bounds every exchange, and its MaxIdleConns should be as many as the callers that ask at a time. With several servers
-// set Timeout to T/20 at most: a silent server can hold up the renewals at the others for as long, a few times.
+// WithSelector tells New which server has a key, if the client has several: s is what the client was made from. Then a server that is silent
+// holds up no renewal or release at another. [Open] needs no telling.
+func WithSelector(s memcache.ServerSelector) Option { return func(b *Backend) { b.selector = s } }
+
+// New returns a Backend over the servers of client. It needs [WithUnfenced], and with several servers [WithSelector]. It does not connect.
+// The client is the caller's: its Timeout bounds every exchange, so set it to T/5 at most, and MaxIdleConns to the callers that ask at a time.
 func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 	b := &Backend{client: client}
 	for _, o := range opts {
@@ -45,9 +58,13 @@ func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 		return nil, errors.New("memcachelock: memcached has no fencing tokens, and may evict or forget a lock that is held: " +
 			"choose another backend if two holders would do harm, or consent with WithUnfenced()")
 	}
-	b.locks = register.New("memcachelock", store{client})
+	b.locks = register.New("memcachelock", store{b})
 	return b, nil
 }
+
+// timeoutShare of T bounds an exchange of the client that [Open] makes, and longestTimeout: so slow may a round trip be, and one that is lost
+// leaves time for more.
+const timeoutShare, longestTimeout = 5, time.Second
 
 // maxTTL keeps an item's expiry below 30 days; beyond them memcached takes it for a date.
 const maxTTL = 14 * 24 * time.Hour
@@ -57,20 +74,110 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	if req.TTL > maxTTL {
 		return nil, nil, fmt.Errorf("memcachelock: a TTL of %v: want %v at most", req.TTL, maxTTL)
 	}
+	for limit := b.limit.Load(); limit > int64(req.TTL/timeoutShare); limit = b.limit.Load() {
+		b.limit.CompareAndSwap(limit, int64(req.TTL/timeoutShare))
+	}
 	return b.locks.Enter(ctx, req)
 }
 
-// Ping implements distributed.Backend: every server answers, and one of them locks and releases.
+// Ping implements distributed.Backend: a server locks and releases. What another one of several does concerns its own keys.
 func (b *Backend) Ping(ctx context.Context) error {
-	if err := b.client.Ping(); err != nil {
+	return b.first(ctx, 1, func(ctx context.Context, key string) error {
+		if err := b.get(ctx, key); err != nil { // at once, where a lock is asked for until the claim window ends
+			return err
+		}
+		return b.locks.PingKey(ctx, key)
+	})
+}
+
+// Observe implements distributed.Observable: of exchanges with all servers.
+func (b *Backend) Observe(f func(distributed.Exchange)) (stop func()) { return b.observers.Observe(f) }
+
+// Echo implements distributed.Observable: a server answers.
+func (b *Backend) Echo(ctx context.Context) error {
+	sent := time.Now()
+	err := b.first(ctx, unknownServers, b.get)
+	b.observers.Exchanged(sent, err)
+	return err
+}
+
+// get asks for an item that is not there.
+func (b *Backend) get(_ context.Context, key string) error {
+	if _, err := b.client.Get(itemKey(key)); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
 		return sorted(err)
 	}
-	return b.locks.Ping(ctx)
+	return nil
+}
+
+// first asks all servers at once, and returns nil as soon as one has answered with that. Otherwise it returns what the first has answered, as
+// far as one has. Of servers that New was not told of, so many random keys find some.
+func (b *Backend) first(ctx context.Context, unknown int, ask func(ctx context.Context, key string) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // what is under way at other servers
+	keys := b.keys(unknown)
+	answers := make(chan error, len(keys))
+	for _, key := range keys {
+		if !b.asking.Go(func() { answers <- ask(ctx, key) }) {
+			return distributed.ErrClosed
+		}
+	}
+	var why error
+	for range keys {
+		select {
+		case err := <-answers:
+			switch {
+			case err == nil:
+				return nil
+			case why == nil || errors.Is(err, distributed.ErrRefused) && !errors.Is(why, distributed.ErrRefused):
+				why = err
+			}
+		case <-ctx.Done():
+			return distributed.Unavailable("memcachelock", cmp.Or(why, ctx.Err()), ctx.Err())
+		}
+	}
+	return why
+}
+
+// unknownServers is how many random keys find one that answers, if New was not told of the servers.
+const unknownServers = 8
+
+// count is how many servers the client has. 0: that is not known.
+func (b *Backend) count() (n int) {
+	if b.selector != nil {
+		_ = b.selector.Each(func(net.Addr) error { n++; return nil }) // nil, as its function's
+	}
+	return n
+}
+
+// keys returns one for each server that no caller uses, or so many if the servers are not known.
+func (b *Backend) keys(unknown int) (all []string) {
+	n, seen := cmp.Or(b.count(), unknown), map[string]bool{}
+	for tries := 0; len(all) < n && tries < 100*n; tries++ { // one that is listed twice counts as two
+		key := rand.Text()
+		if server := b.serverOf(key); b.selector == nil || !seen[server] {
+			seen[server] = true
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// serverOf names the server that has a key. "": it is not known.
+func (b *Backend) serverOf(key string) string {
+	if b.selector == nil {
+		return ""
+	}
+	addr, err := b.selector.PickServer(itemKey(key))
+	if err != nil {
+		return "" // the request says why
+	}
+	return addr.String()
 }
 
 // Close implements distributed.Backend. It leaves the places, and goes on for a second with a server that does not answer.
 func (b *Backend) Close() error {
 	_ = b.locks.Close() // nil
+	b.asking.Close()
 	if b.own {
 		return b.client.Close()
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
@@ -30,7 +32,8 @@ var (
 // unfenced=true is the consent of [WithUnfenced]. memcacheds is TLS. tls_ca, tls_cert and tls_key name PEM files: the authorities that vouch for
 // the servers (default: those of the system), a client certificate and its key. They are read again for each connection. tls_server_name is
 // what the certificates of all servers must name in place of their hosts. There are no users: memcached knows them in SASL only, which the
-// client does not speak. Keys lie on the servers where a client of memcache.New looks for them. Like New, Open does not connect.
+// client does not speak. Keys lie on the servers where a client of memcache.New looks for them. An exchange may take a second, and T/5 of the
+// shortest T that was asked for. Like New, Open does not connect.
 func Open(rawURL string, opts ...Option) (*Backend, error) {
 	scheme, tail, _ := strings.Cut(rawURL, "://")
 	hosts, query, _ := strings.Cut(tail, "?")
@@ -57,18 +60,38 @@ func Open(rawURL string, opts ...Option) (*Backend, error) {
 	case rest != "":
 		return nil, errParameter
 	}
-	client := memcache.NewFromSelector(all)
-	client.MaxIdleConns = 64 // as many as callers ask at a time
-	if secure {
-		client.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := files.Dial(ctx, network, addr)
-			if err != nil { // also if a certificate is refused: nothing was sent
-				return nil, &net.OpError{Op: "dial", Net: network, Addr: server(addr), Err: err}
-			}
-			return conn, nil
-		}
+	b, err := New(memcache.NewFromSelector(all), append(opts, WithSelector(all))...)
+	if err != nil {
+		return nil, err
 	}
-	return New(client, append(opts, func(b *Backend) { b.own = true })...)
+	b.own = true
+	b.limit.Store(int64(longestTimeout))
+	b.client.Timeout, b.client.MaxIdleConns = longestTimeout, 64 // as many as callers ask at a time
+	b.client.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(b.limit.Load()))
+		defer cancel()
+		dial := new(net.Dialer).DialContext
+		if secure {
+			dial = files.Dial
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil { // also if a certificate is refused: nothing was sent
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: server(addr), Err: err}
+		}
+		return timed{conn, &b.limit}, nil
+	}
+	return b, nil
+}
+
+// timed is a connection of which the client says when an exchange begins, and the Backend how long it may take.
+type timed struct {
+	net.Conn
+	limit *atomic.Int64
+}
+
+// SetDeadline implements net.Conn.
+func (c timed) SetDeadline(time.Time) error {
+	return c.Conn.SetDeadline(time.Now().Add(time.Duration(c.limit.Load())))
 }
 
 // servers picks the server of a key as memcache.ServerList does, but leaves names to the dialer: they are resolved anew each time, and

@@ -18,41 +18,43 @@ import (
 
 // store is memcached as a register.Store. One danger is left: the unique numbers begin anew in a server that is restarted between a gets
 // and its cas, which may meet its like there. By then the server has forgotten all locks anyway.
-type store struct{ client *memcache.Client }
+type store struct{ *Backend }
 
-var _ register.Store = store{}
+var _ register.Spread = store{}
+
+// Server implements register.Spread.
+func (s store) Server(key string) string { return s.serverOf(key) }
 
 // Get implements register.Store.
 func (s store) Get(_ context.Context, key string) (register.Document, error) {
+	sent := time.Now()
 	item, err := s.client.Get(itemKey(key))
+	err = s.answered(sent, err)
 	switch {
-	case errors.Is(err, memcache.ErrCacheMiss):
+	case errors.Is(err, register.ErrConflict): // it is absent
 		return register.Document{}, nil
 	case err == nil && item.CasID == 0:
-		err = errors.New("the server runs without cas (-C)")
-		fallthrough
+		return register.Document{}, distributed.Unavailable("memcachelock", errors.New("the server runs without cas (-C)"), distributed.ErrRefused)
 	case err != nil:
-		return register.Document{}, sorted(err)
+		return register.Document{}, err
 	}
 	return register.Document{Data: item.Value, Version: item.CasID}, nil
 }
 
-// GetMany implements register.Store. The client waits for all servers that it asks.
+// GetMany implements register.Store.
 func (s store) GetMany(_ context.Context, keys []string) (map[string]register.Document, error) {
 	names, docs := make([]string, len(keys)), make(map[string]register.Document, len(keys))
 	for i, key := range keys {
 		names[i] = itemKey(key)
 	}
+	sent := time.Now()
 	items, err := s.client.GetMulti(names)
 	for i, name := range names {
 		if item := items[name]; item != nil {
 			docs[keys[i]] = register.Document{Data: item.Value, Version: item.CasID}
 		}
 	}
-	if err != nil {
-		err = sorted(err)
-	}
-	return docs, err
+	return docs, s.answered(sent, err)
 }
 
 // Put implements register.Store.
@@ -66,15 +68,30 @@ func (s store) Delete(_ context.Context, key string, from uint64) error {
 }
 
 func (s store) write(item *memcache.Item) (err error) {
+	sent := time.Now()
 	if item.CasID == 0 {
 		err = s.client.Add(item)
 	} else {
 		err = s.client.CompareAndSwap(item)
 	}
-	if err == nil {
-		return nil
+	return s.answered(sent, err)
+}
+
+// answered tells the observers of an exchange, and returns its error as sorted does. What one server of several does not answer says nothing
+// of the others, and is a reason to ask them: as a question of which nobody has waited for the answer.
+func (s store) answered(sent time.Time, err error) error {
+	if err != nil {
+		err = sorted(err)
 	}
-	return sorted(err)
+	switch {
+	case errors.Is(err, register.ErrConflict):
+		s.observers.Exchanged(sent, nil)
+	case err != nil && !errors.Is(err, distributed.ErrRefused) && s.count() != 1:
+		s.observers.Exchanged(time.Now(), distributed.Unavailable("memcachelock", context.DeadlineExceeded))
+	default:
+		s.observers.Exchanged(sent, err)
+	}
+	return err
 }
 
 // seconds of an expiry are 2 more, since memcached's end when its timer ticks, and may be skipped.
@@ -86,6 +103,8 @@ func sorted(err error) error {
 	var timeout net.Error
 	kind := distributed.ErrRefused
 	switch {
+	case strings.Contains(err.Error(), "Too many open connections"): // the server has as many as its option -c allows
+		return distributed.Unavailable("memcachelock", err, kind, register.ErrBusy)
 	case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCASConflict), errors.Is(err, memcache.ErrCacheMiss):
 		return register.ErrConflict
 	case errors.As(err, new(*memcache.ConnectTimeoutError)), errors.As(err, &network) && network.Op == "dial":

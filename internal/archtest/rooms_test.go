@@ -112,7 +112,7 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences",
-		knows:   []string{"distributed", "distributed/driver/register", "internal/tlsfile"},
+		knows:   []string{"distributed", "distributed/driver/register", "internal/parts", "internal/tlsfile"},
 		imports: []string{memcachedClient},
 	},
 

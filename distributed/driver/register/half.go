@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,8 @@ type wire struct {
 	seen   sightings // nil: nobody has shared the lock
 	turned time.Time // when the owners were found to have changed
 	ahead  int       // in the queue
-	silent bool      // the last renewal was not answered
+
+	at *server // that has the key; set by Prepare
 }
 
 // half is the Backend as its client half sees it.
@@ -39,38 +41,48 @@ var _ driver.Renewer[wire] = half{}
 
 // Prepare implements driver.Driver.
 func (d half) Prepare(_ context.Context, a *attempt) error {
-	a.Lane = d.lane
+	a.Wire.at = d.serverOf(a.Key)
+	a.Lane = a.Wire.at.lane
 	a.Wire.claim = claim{ID: d.newID(), Instance: a.Instance, Shared: a.Mode == distributed.Shared, Limit: a.Limit, TTL: a.TTL}
 	return nil
 }
 
 // Enter implements driver.Driver. It assumes that no process uses the lock, which a Put tells: so a free lock takes one exchange.
 func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s driver.Standing, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.Window)
-	defer cancel()
 	w, before, known := &a.Wire, prev.Mine(), &Document{}
 	if before != nil {
 		known = nil
 	}
-	start := time.Now()
+	start, asked := time.Now(), 0    // when the first request was sent that the answer may be of; and how many documents were read
 	removed, earlier := false, false // prev was, by the latest try, or by one before it that was not answered
 	enter := func(l *lock, sent time.Time) bool {
+		if asked++; asked > atOnce {
+			a.Delayed(d.crowded(asked-1, start))
+		}
 		removed = before != nil && l.remove(before.Wire.ID)
 		taken := l.take(w.claim, a.NoWait)
-		if s = d.standingOf(a, l, taken); s.Kind == driver.Granted {
+		if s = d.standingOf(a, l, taken); s.Kind == driver.Granted && w.unsure {
 			sent = start // by an earlier try, perhaps
 		}
 		s.Sent = sent
 		return taken || removed
 	}
-	for tries := 1; ; tries++ {
-		if err = d.change(ctx, a.Key, known, enter); !unanswered(err) {
-			break
+	for tries, again := 1, true; again && !d.client.Closed(); tries++ { // after Close nobody would remove what another try brings
+		within, cancel := context.WithDeadline(ctx, start.Add(a.Window))
+		switch err = d.change(within, a.Key, known, enter); {
+		case unanswered(err):
+			w.unsure, earlier = true, earlier || removed
+			fallthrough
+		case errors.Is(err, ErrBusy):
+			a.Delayed(err)
+			again = pause(within, d.pauseAfter(tries))
+		case errors.Is(err, ErrConflict) && !w.unsure: // nothing was done: the caller says for how long that may go on
+			start, again = time.Now(), ctx.Err() == nil
+		default:
+			again = false
 		}
-		w.unsure, earlier, known = true, earlier || removed, nil
-		if !pause(ctx, d.pauseAfter(tries)) || d.client.Closed() { // nobody would remove what another try brings
-			break
-		}
+		cancel()
+		known = nil
 	}
 	if err != nil {
 		return s, err
@@ -167,17 +179,8 @@ func (d half) Look(ctx context.Context, some []*attempt) {
 	}
 }
 
-// Renew implements driver.Renewer. Leases whose server was silent last time share no exchange with others, which would wait for it.
+// Renew implements driver.Renewer.
 func (d half) Renew(ctx context.Context, due []*attempt) {
-	silent := slices.DeleteFunc(slices.Clone(due), func(a *attempt) bool { return !a.Wire.silent })
-	healthy := slices.DeleteFunc(slices.Clone(due), func(a *attempt) bool { return a.Wire.silent })
-	var aside sync.WaitGroup
-	defer aside.Wait()
-	aside.Go(func() { d.renewAll(ctx, silent) })
-	d.renewAll(ctx, healthy)
-}
-
-func (d half) renewAll(ctx context.Context, due []*attempt) {
 	room := make(chan struct{}, mostWritten)
 	var written sync.WaitGroup
 	defer written.Wait()
@@ -189,7 +192,7 @@ func (d half) renewAll(ctx context.Context, due []*attempt) {
 		docs, err := d.store.GetMany(ctx, keys)
 		for _, a := range part {
 			known, read := docs[a.Key]
-			if a.Wire.silent = !read && err != nil; a.Wire.silent {
+			if !read && err != nil {
 				a.Unrenewed(err)
 				continue
 			}
@@ -267,9 +270,9 @@ func (d half) Ended(a *attempt) {
 	if l := a.Lease(); l != nil && distributed.Over(time.Now(), l.Until()) {
 		d.client.Go(func() {
 			select {
-			case d.expired <- struct{}{}:
+			case a.Wire.at.expired <- struct{}{}:
 				d.Drop(d.ctx, []*attempt{a})
-				<-d.expired
+				<-a.Wire.at.expired
 			case <-d.ctx.Done(): // closed: what is left expires
 			}
 		})
@@ -288,7 +291,16 @@ func (d half) Share(context.Context, *attempt) (driver.Standing, error) {
 
 // Close implements driver.Driver. It waits for a second only: a place that is not left costs the others a claim window, and a lease T.
 func (d half) Close() {
-	d.lane.Flush(time.Second)
+	d.mu.Lock()
+	servers := slices.Collect(maps.Values(d.servers))
+	d.mu.Unlock()
+	var all sync.WaitGroup
+	for _, s := range servers {
+		all.Go(func() { s.lane.Flush(time.Second) })
+	}
+	all.Wait()
 	d.cancel()
-	d.lane.Shut()
+	for _, s := range servers {
+		s.lane.Shut()
+	}
 }

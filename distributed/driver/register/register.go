@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -17,29 +19,50 @@ type Backend struct {
 	name   string // begins errors
 	store  Store
 	client *driver.Backend[wire] // what becomes of requests: see package driver
-	lane   *driver.Lane[wire]
-	ctx    context.Context // ends with Close
+	ctx    context.Context       // ends with Close
 	cancel context.CancelFunc
 
-	expired chan struct{} // holds one for each lease that has expired and is being removed, most at a time
+	mu      sync.Mutex
+	servers map[string]*server // guarded by mu; by the names that a Spread has for them
 
 	newID func() string                          // of a claim; random tests draw it, as below, from their seed
 	below func(most time.Duration) time.Duration // a random one
 }
 
+// server is what the requests for the keys of one server share. A server that is silent holds up no other (rule C7).
+type server struct {
+	lane    *driver.Lane[wire]
+	expired chan struct{} // holds one for each lease that has expired and is being removed, most at a time
+}
+
 // New returns a Backend over a Store, which stays the caller's. name begins errors: "memcachelock". It asks nothing yet.
 func New(name string, store Store) *Backend {
-	b := &Backend{name: name, store: store, expired: make(chan struct{}, most), newID: rand.Text, below: mathrand.N[time.Duration]}
+	b := &Backend{name: name, store: store, servers: map[string]*server{}, newID: rand.Text, below: mathrand.N[time.Duration]}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.client = driver.New(half{b}, driver.Settings{
 		Name: name, LookMost: 1, DropMost: 1, Drops: most, Pause: b.pauseAfter,
 		Apart: func(enter func()) bool { return b.client.Go(enter) }, // no caller waits for a Store that is silent
 	})
-	b.lane = b.client.NewLane(b.ctx, nil)
 	return b
 }
 
-// most is how many claims a process removes at a time, so that a silent server holds up no other.
+// serverOf returns the one that has a key.
+func (b *Backend) serverOf(key string) *server {
+	var name string
+	if s, ok := b.store.(Spread); ok {
+		name = s.Server(key)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.servers[name]
+	if s == nil {
+		s = &server{lane: b.client.NewLane(b.ctx, nil), expired: make(chan struct{}, most)}
+		b.servers[name] = s
+	}
+	return s
+}
+
+// most is how many claims a process removes from one server at a time.
 const most = 64
 
 // Enter implements distributed.Backend. When ctx ends, what was sent goes on in the background.
@@ -47,9 +70,12 @@ func (b *Backend) Enter(ctx context.Context, req distributed.Request) (distribut
 	return b.client.Enter(ctx, req)
 }
 
-// Ping implements distributed.Backend: it locks and releases. No answer is too slow for the TTL.
-func (b *Backend) Ping(ctx context.Context) error {
-	l, _, err := b.Enter(ctx, distributed.Request{Key: rand.Text(), Instance: "ping", TTL: time.Minute, NoWait: true})
+// Ping implements distributed.Backend: it locks and releases a random key.
+func (b *Backend) Ping(ctx context.Context) error { return b.PingKey(ctx, rand.Text()) }
+
+// PingKey locks and releases a key, at the server that has it. No answer is too slow for the TTL.
+func (b *Backend) PingKey(ctx context.Context, key string) error {
+	l, _, err := b.Enter(ctx, distributed.Request{Key: key, Instance: "ping", TTL: time.Minute, NoWait: true})
 	if err == nil {
 		err = l.Release(ctx)
 	}
@@ -66,13 +92,16 @@ func (b *Backend) Close() error { return b.client.Close() }
 // after a request that was not answered changes the document (see Drop). A Put that arrives late, when the document is absent, leaves a
 // grant that nobody has, which ends as that of a process that has died.
 func (b *Backend) change(ctx context.Context, key string, known *Document, step func(l *lock, sent time.Time) bool) error {
+	begin := time.Now()
 	for tries := 1; ; tries++ {
+		start := time.Now()
 		err := b.try(ctx, key, known, step)
+		crowd := time.Duration(max(tries-atOnce, 0)) * max(crowdPause, time.Since(start)/crowdShare)
 		switch {
 		case !errors.Is(err, ErrConflict):
 			return err
-		case ctx.Err() != nil, b.ctx.Err() != nil, tries > atOnce && !pause(ctx, b.jittered(time.Duration(tries-atOnce)*crowdPause)):
-			return distributed.Unavailable(b.name, cmp.Or(ctx.Err(), b.ctx.Err()), ErrConflict)
+		case ctx.Err() != nil, b.ctx.Err() != nil, !pause(ctx, b.jittered(min(crowd, longestPause))):
+			return b.crowded(tries, begin, cmp.Or(ctx.Err(), b.ctx.Err()))
 		}
 		known = nil // somebody was faster
 	}
@@ -101,14 +130,21 @@ func (b *Backend) try(ctx context.Context, key string, known *Document, step fun
 	return b.store.Delete(ctx, key, known.Version) // nobody has the lock
 }
 
+// crowded says that others were faster each of so many times.
+func (b *Backend) crowded(times int, since time.Time, also ...error) error {
+	why := fmt.Errorf("others changed the lock first, %d times in %v", times, time.Since(since).Round(time.Millisecond))
+	return distributed.Unavailable(b.name, why, append(also, ErrConflict)...)
+}
+
 // unanswered reports that the request may have been carried out. One that was crossed when its time ended was not.
 func unanswered(err error) bool {
 	return err != nil && !errors.Is(err, distributed.ErrUnreached) && !errors.Is(err, distributed.ErrRefused) && !errors.Is(err, ErrConflict)
 }
 
 const (
-	// atOnce is how many conflicts are followed by another try at once. Those after it leave others room.
-	atOnce, crowdPause = 3, time.Millisecond
+	// atOnce is how many conflicts are followed by another try at once. Those after it leave others room: a share of what a try takes, and
+	// as much more with each.
+	atOnce, crowdPause, crowdShare = 3, time.Millisecond, 16
 	// firstPause gets rid of a dead connection, at which a try fails at once.
 	firstPause, longestPause = 5 * time.Millisecond, 250 * time.Millisecond
 )
@@ -123,6 +159,9 @@ func (b *Backend) jittered(d time.Duration) time.Duration { return d*3/4 + b.bel
 
 // pause waits for d. It reports false when ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
 	select {
 	case <-time.After(d):
 		return ctx.Err() == nil

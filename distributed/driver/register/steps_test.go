@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,7 +271,7 @@ func TestAServiceThatIsAwayIsAskedSeldom(t *testing.T) {
 }
 
 // A request that others have crossed each time has written nothing. So when its caller goes, nothing is written to be sure of that: many
-// such callers would hold up those that stay.
+// such callers would hold up those that stay. It says what became of it.
 func TestARequestThatWasOnlyCrossedWritesNothing(t *testing.T) {
 	inBubble(t, func(b bench) {
 		p, other := b.process(1), b.process(2)
@@ -280,8 +281,42 @@ func TestARequestThatWasOnlyCrossedWritesNothing(t *testing.T) {
 		defer cancel()
 		_, _, err := other.Enter(ctx, distributed.Request{Key: "k", Instance: "b", TTL: simTTL})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.ErrorContains(t, err, "others changed the lock first, ")
 		require.Less(t, b.after("dropped", other.client.Idle), simTTL/10)
 		require.NoError(t, l.Release(b.Context()))
+	})
+}
+
+// Forty that begin together on a slow network lose many writes to each other. Each of them is in the queue in the end, however long it takes,
+// and the caller's time alone ends that.
+func TestACrowdOnASlowNetwork(t *testing.T) {
+	inBubble(t, func(b bench) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		for i := range 40 {
+			p := b.process(uint64(i))
+			p.l.trip = simTTL / 60 // at most, each way
+			all.Go(func() {
+				_, _, err := b.enter(p, distributed.Request{Instance: strconv.Itoa(i)})
+				require.NoError(b, err)
+			})
+		}
+	})
+}
+
+// A service that takes no more requests for now is asked again for the claim window. It has refused, for the judge of an outage.
+func TestBusyService(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p, busy := b.process(1), distributed.Unavailable("sim", errors.New("too many connections"), distributed.ErrRefused, ErrBusy)
+		p.l.fail(busy)
+		start := time.Now()
+		_, _, err := b.enter(p, distributed.Request{Instance: "a"})
+		require.ErrorIs(b, err, distributed.ErrRefused)
+		require.ErrorContains(b, err, "too many connections")
+		require.InDelta(b, distributed.ClaimWindow(simTTL), time.Since(start), float64(longestPause))
+		time.AfterFunc(simTTL/10, func() { p.l.fail(nil) })
+		require.NoError(b, b.lease(p, distributed.Request{Instance: "a"}).Release(b.Context()))
 	})
 }
 

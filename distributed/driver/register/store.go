@@ -22,6 +22,13 @@ type Store interface {
 	Delete(ctx context.Context, key string, from uint64) error
 }
 
+// Spread is an optional ability of a Store whose keys lie on several servers, of which one may be silent alone.
+type Spread interface {
+	Store
+	// Server names the server that has a key. GetMany is asked for keys of one server only, and no request waits for another server.
+	Server(key string) string
+}
+
 // Document is what a Store keeps under a key. No two contents of a key have the same Version.
 type Document struct {
 	Data    []byte
@@ -30,3 +37,7 @@ type Document struct {
 
 // ErrConflict answers a Put or Delete from a version that the document has no more.
 var ErrConflict = errors.New("the document has changed")
+
+// ErrBusy stands beside distributed.ErrRefused: nothing was done since the service takes no more requests for now. A request for a lock is
+// repeated for the claim window.
+var ErrBusy = errors.New("the service takes no more for now")

@@ -89,10 +89,10 @@ func Examine(ctx context.Context, settings config.Config) ([]Finding, error) {
 		return nil, err
 	}
 	p := &patient{settings: settings, url: u, ttl: settings.LeaseTTL}
-	if server := serverOf(u.Scheme); u.Scheme == "sqlite" {
+	if u.Scheme == "sqlite" {
 		p.file(ctx)
-	} else if p.tryLock(ctx) && server != nil {
-		server(ctx, p)
+	} else if p.tryLock(ctx) {
+		serverOf(u.Scheme)(ctx, p)
 	}
 	for i := range p.findings {
 		p.findings[i].What = withoutSecrets(p.findings[i].What, u)
@@ -148,7 +148,7 @@ func withoutSecrets(text string, u *url.URL) string {
 	return text
 }
 
-// serverOf returns what looks at servers of a kind; nil: nothing does.
+// serverOf returns what looks at servers of a kind.
 func serverOf(scheme string) func(context.Context, *patient) {
 	switch scheme {
 	case "postgres", "postgresql":
@@ -160,7 +160,7 @@ func serverOf(scheme string) func(context.Context, *patient) {
 	case "etcd", "etcds":
 		return etcd
 	case "memcached", "memcacheds":
-		return nil
+		return memcached
 	}
 	return redisServers
 }
