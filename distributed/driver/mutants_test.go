@@ -168,8 +168,8 @@ var mutants = []judge.Mutant{
 	},
 	{
 		"a caller that has gone leaves what its request brings", "attempt.go",
-		"a.state = cutOff\n\t}\n\treturn a.state == cutOff",
-		"if a.state = cutOff; @ {\n\t\t\ta.state = asking\n\t\t\treturn true\n\t\t}\n\t}\n\treturn a.state == cutOff", schedules,
+		"a.state = cutOff\n\t}\n\treturn a.why, a.state == cutOff",
+		"if a.state = cutOff; @ {\n\t\t\ta.state = asking\n\t\t\treturn a.why, true\n\t\t}\n\t}\n\treturn a.why, a.state == cutOff", schedules,
 	},
 	{
 		"a request that has its answer is cut off", "attempt.go",

@@ -24,7 +24,7 @@ var mutants = []judge.Mutant{
 	{"the dead are left alone", "lock.go", "case now.Sub(last.at) > c.period():", "case !@ && now.Sub(last.at) > c.period():", steps},
 	{"the living are taken out", "lock.go", "now.Sub(last.at) > c.period()", "now.Sub(last.at) > c.period() || @ && now.Sub(last.at) > c.period()/2", schedules},
 	{"a release that was repeated is a loss", "half.go", "= true, earlier || removed", "= true, !@ && (earlier || removed)", schedules},
-	{"a grant is as young as the try that finds it", "half.go", "driver.Granted && w.unsure", "driver.Granted && !@ && w.unsure", schedules},
+	{"a grant is as young as the try that finds it", "half.go", "driver.Granted && w.unsure", "driver.Granted && !@ && w.unsure", steps},
 	{"a write whose answer was lost is called refused", "register.go", "return err != nil && ", "return !@ && err != nil && ", schedules},
 }
 

@@ -320,6 +320,24 @@ func TestBusyService(t *testing.T) {
 	})
 }
 
+// A request that was carried out and not answered was granted when it was sent first, whenever its repetition finds that.
+func TestAGrantIsAsOldAsItsFirstRequest(t *testing.T) {
+	inBubble(t, func(b bench) {
+		p := b.process(1)
+		p.l.hold("owners")
+		start := time.Now()
+		time.AfterFunc(simTTL/50, func() {
+			p.l.cut(true)
+			p.l.hold("")
+			require.NoError(b, p.l.deliver())
+		})
+		time.AfterFunc(simTTL/8, func() { p.l.cut(false) })
+		l := b.lease(p, distributed.Request{Instance: "a"})
+		require.Greater(b, time.Since(start), simTTL/8)
+		require.False(b, l.Until().After(distributed.Validity(start, distributed.ClaimWindow(simTTL))))
+	})
+}
+
 // No call outlasts its context while the service is silent, though no exchange looks at that.
 func TestNoCallerWaitsForASilentStore(t *testing.T) {
 	inBubble(t, func(b bench) {
