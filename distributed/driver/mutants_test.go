@@ -173,18 +173,18 @@ var mutants = []judge.Mutant{
 	},
 	{
 		"a request that has its answer is cut off", "attempt.go",
-		"return a.state == cutOff\n}",
-		"return @ || a.state == cutOff\n}", races,
+		"return a.why, a.state == cutOff\n}",
+		"return a.why, @ || a.state == cutOff\n}", races,
 	},
 	{
 		"what a request without its caller brings is dropped before its answer", "backend.go",
-		"if a.leaves() {",
-		"if a.leaves() {\n\t\t\tif @ {\n\t\t\t\ta.entered(Standing{}, ErrOver)\n\t\t\t}", races,
+		"if why, leaves := a.leaves(); leaves {",
+		"if why, leaves := a.leaves(); leaves {\n\t\t\tif @ {\n\t\t\t\ta.entered(Standing{}, ErrOver)\n\t\t\t}", races,
 	},
 	{
 		"the lease before belongs to a caller that goes", "backend.go",
-		"if a.leaves() {\n",
-		"if a.leaves() {\n\t\t\tif @ {\n\t\t\t\ta.settled()\n\t\t\t}\n", races,
+		"leaves := a.leaves(); leaves {\n",
+		"leaves := a.leaves(); leaves {\n\t\t\tif @ {\n\t\t\t\ta.settled()\n\t\t\t}\n", races,
 	},
 	{
 		"looks do not gather", "look.go",

@@ -19,7 +19,7 @@ func (s *session) txn(ctx context.Context, what string, req *pb.TxnRequest) (*pb
 }
 
 // call makes one exchange. It fails at once without a connection, and after a while without an answer: then the next try goes to
-// another server, and ours may only be stopped. A member that says that it cannot serve has done nothing, so the next one is asked at once.
+// another server, and ours may only be stopped. A member that says that it cannot serve has done nothing, so the next one is asked at once, or as soon as there is a connection to it.
 func call[T any](ctx context.Context, s *session, what string, f func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -30,7 +30,10 @@ func call[T any](ctx context.Context, s *session, what string, f func(context.Co
 	var to peer.Peer // stays empty if no connection was found, so that nothing was sent
 	sent := time.Now()
 	got, err := f(limited, grpc.Peer(&to))
-	for tries := 1; cannotServe(err) && tries < otherMembers; tries++ {
+	for tries, begin := 1, sent; cannotServe(err) && (tries < otherMembers || time.Since(begin) < connectTime); tries++ {
+		if tries >= otherMembers {
+			time.Sleep(firstPause)
+		}
 		sent = time.Now()
 		got, err = f(limited, grpc.Peer(&to))
 	}
@@ -46,6 +49,9 @@ func call[T any](ctx context.Context, s *session, what string, f func(context.Co
 
 // otherMembers is how many members are asked at once. The client takes them in turn, so that is more than a cluster has.
 const otherMembers = 8
+
+// connectTime is how long others are given that have no connection yet, or have lost it.
+const connectTime = time.Second
 
 // firstPause is that before a request is repeated.
 const firstPause = 5 * time.Millisecond

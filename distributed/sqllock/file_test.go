@@ -92,18 +92,18 @@ func TestALateCommitHasReleasedTheLeaseBefore(t *testing.T) {
 // A file that others write to is busy, and not away: a caller without a limit of its own waits, also when a single try would be in vain,
 // in line for it as well as for the calls of its own process. One with NoWait does not.
 func TestBusyFileIsWaitedFor(t *testing.T) {
-	testscope.Long(t, "its leases last for a second")
+	testscope.Long(t, "it waits for half of its leases' time")
 	t.Parallel()
 	d := newSQLite(t)
 	b := d.backend(t, WithParallel(1))
 	unlock := locked(t, d)
 	tries := make(chan struct{}, 100)
 	defer b.Observe(func(distributed.Exchange) { tries <- struct{}{} })()
-	second := lasting(time.Second)
+	leases := lasting(4 * time.Second) // a try has a quarter of that, and so has the look that finds the file well
 	entered := make(chan error, 2)
 	for i := range cap(entered) {
 		go func() {
-			_, _, err := try(t.Context(), b, fmt.Sprint("k", i), second)
+			_, _, err := try(t.Context(), b, fmt.Sprint("k", i), leases)
 			entered <- err
 		}()
 	}
@@ -114,7 +114,7 @@ func TestBusyFileIsWaitedFor(t *testing.T) {
 			t.Fatalf("%v while the file is busy", err)
 		}
 	}
-	_, _, err := try(t.Context(), b, "another", second, noWait)
+	_, _, err := try(t.Context(), b, "another", leases, noWait)
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
 	unlock()
 	for range cap(entered) {
