@@ -39,6 +39,7 @@ type Attempt[W any] struct {
 	events  bool      // there was one meanwhile
 	told    bool      // the latest Look was answered
 
+	heard     time.Time // the service may have carried out a request that was sent then, or before
 	since     time.Time // a grant that is pushed is younger: the latest request answered with a place was sent then
 	early     *Standing // a grant that was quicker than the answer to Enter
 	contended bool      // a message said so, perhaps before the grant
@@ -76,7 +77,7 @@ const (
 
 func (b *Backend[W]) newAttempt(req distributed.Request) *Attempt[W] {
 	req.Prev = nil
-	a := &Attempt[W]{Request: req, Number: b.NextNumber(), Lasts: req.TTL, Window: distributed.ClaimWindow(req.TTL), b: b, since: time.Now()}
+	a := &Attempt[W]{Request: req, Number: b.NextNumber(), Lasts: req.TTL, Window: distributed.ClaimWindow(req.TTL), b: b, since: time.Now(), heard: time.Now()}
 	a.self[0], a.item.Owner = a, a
 	return a
 }
@@ -115,7 +116,7 @@ func (a *Attempt[W]) Delayed(why error) {
 // entered takes what came of Enter.
 func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distributed.Place, error) {
 	a.mu.Lock()
-	a.why = nil
+	a.heard, a.why = time.Now(), nil
 	if err == nil && s.Kind == Queued {
 		a.granted = make(chan distributed.Lease, 1)
 	}
@@ -140,11 +141,15 @@ func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distribu
 		}
 		return nil, nil, cmp.Or(err, ErrOver)
 	case s.Kind == Granted:
-		defer a.mu.Unlock()
-		return a.start(s), nil, nil
+		l, gone := a.start(s), a.gone
+		a.mu.Unlock()
+		if gone { // since the service has answered
+			l.End()
+		}
+		return l, nil, nil
 	}
 	defer a.mu.Unlock()
-	a.state, a.holder = waiting, s.Holder
+	a.state, a.holder, a.gone = waiting, s.Holder, false // a look says whether it has gone
 	if a.early != nil {
 		a.grant(*a.early)
 		return nil, place[W]{a}, nil
@@ -189,9 +194,12 @@ func (a *Attempt[W]) claim(s Standing) {
 
 // start makes the lease of a grant. The caller holds mu.
 func (a *Attempt[W]) start(s Standing) *lease[W] {
-	a.state, a.events = held, false
+	a.state = held
 	s.Contended, s.Wanted = s.Contended || a.contended, s.Wanted || a.wanted
 	a.lease = newLease(a, s)
+	if a.events && !a.looking { // one came before the answer to Enter
+		a.queueLook()
+	}
 	return a.lease
 }
 
@@ -261,7 +269,8 @@ func (a *Attempt[W]) Refused() {
 func (a *Attempt[W]) Gone() {
 	a.mu.Lock()
 	a.told, a.gone = true, true
-	a.events = true // before the answer to Enter: its place is looked at
+	a.events = true // before the answer to Enter: a place is looked at,
+	a.early = nil   // and a grant has ended
 	l := a.lease
 	if a.lose(a.Lane.session != nil) { // a create that may still come would last as long as the session
 		return

@@ -124,12 +124,13 @@ func (a *Attempt[W]) worthwhile(now time.Time) (tries int, is bool) {
 	return a.tries, now.Before(a.ends()) && !(a.refused && a.b.Closed())
 }
 
-// ends is when a service without sessions has forgotten the attempt by itself. The caller holds mu.
+// ends is when a service without sessions has forgotten the attempt by itself, also if it has carried out what it did not answer. A place
+// lasts for a TTL, and may be granted at its end. The caller holds mu.
 func (a *Attempt[W]) ends() time.Time {
 	if a.lease != nil {
-		return a.lease.Until()
+		return a.heard.Add(a.Lasts)
 	}
-	return a.since.Add(a.Window + a.TTL)
+	return a.heard.Add(a.Window + a.TTL)
 }
 
 // patience is how long the answer to a Drop is waited for.
@@ -139,7 +140,7 @@ func (a *Attempt[W]) patience() time.Duration {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Until(a.ends())
+	return max(time.Until(a.ends()), a.Window)
 }
 
 // again has an attempt dropped now that is dropped already, for somebody who asks again: an earlier refusal is not the answer.

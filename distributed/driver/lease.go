@@ -73,7 +73,7 @@ func (ln *Lane[W]) renew(_ context.Context, due []distributed.Lease) {
 		}
 	}
 	if len(some) > 0 {
-		ln.b.renewer.Renew(ln.ctx, some)
+		ln.sendRenewals(ln.ctx, some)
 	}
 }
 

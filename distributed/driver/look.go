@@ -147,7 +147,7 @@ func (a *Attempt[W]) goes() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.looking = (a.state == waiting || a.state == held) && a.Lane.ctx.Err() == nil
-	a.events, a.told = false, false
+	a.events, a.told, a.heard = false, false, time.Now()
 	return a.looking
 }
 
@@ -162,7 +162,7 @@ func (a *Attempt[W]) Looking() bool {
 func (a *Attempt[W]) looked() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.looking = false
+	a.looking, a.heard = false, time.Now()
 	if a.state != waiting && a.state != held {
 		return
 	}

@@ -48,10 +48,11 @@ func (p simProcess) MayBeLost(l distributed.Lease) (is bool) {
 	p.c.v.do(func() {
 		entry := AttemptOf[simWire](l).Wire.entry
 		_, alive := p.c.v.sessions[entry.session]
-		if e := p.entry(l); entry.alone != nil {
+		e := p.entry(l)
+		if entry.alone != nil {
 			alive = e != nil && e.expired.IsZero()
 		}
-		is = !alive && !p.c.v.unused[entry.session]
+		is = !alive && !p.c.v.unused[entry.session] || e != nil && !e.broken.IsZero()
 	})
 	return is
 }
@@ -62,6 +63,40 @@ func (p simProcess) HasExpired(l distributed.Lease) (is bool) {
 	p.c.v.do(func() {
 		e := p.entry(l)
 		is = e != nil && e.alone != nil && !e.expired.IsZero() && p.c.v.latest[a.Instance] == a.Number
+	})
+	return is
+}
+
+// Broken implements judge.Process.
+func (p simProcess) Broken(l distributed.Lease) (is bool) {
+	p.c.v.do(func() {
+		e := p.entry(l)
+		is = e != nil && !e.broken.IsZero() && time.Since(e.broken) < p.c.ttl/10
+	})
+	return is
+}
+
+// Unlearned implements judge.Process: who is told of all knows it soon.
+func (p simProcess) Unlearned(l distributed.Lease) (wrong string) {
+	p.c.v.do(func() {
+		e := p.entry(l)
+		since := func(at time.Time) bool { return !at.IsZero() && time.Since(at) > p.c.ttl/4 } // two looks at three
+		switch {
+		case e == nil || e.watcher == nil || !l.Healthy():
+		case since(e.broken):
+			wrong = "a holder does not know that its lease was broken"
+		case !e.gone && since(e.contends) && !l.Contended():
+			wrong = "a holder does not know that others wait"
+		}
+	})
+	return wrong
+}
+
+// Kept implements judge.Process.
+func (p simProcess) Kept(l distributed.Lease) (is bool) {
+	p.c.v.do(func() {
+		e := p.entry(l)
+		is = e != nil && !e.gone && !e.copied
 	})
 	return is
 }
@@ -158,7 +193,7 @@ func (w *simWorld) play() {
 // playAll plays schedules of processes with sessions, and of those that renew their leases.
 func playAll(t *testing.T, schedules, long int) {
 	kinds := map[string]func(context.Context, *simService, time.Duration, uint64, uint64) *simClient{
-		"sessions": newSimClient, "renewals": newSimRenewer,
+		"sessions": newSimClient, "watches": newSimWatcher, "renewals": newSimRenewer,
 	}
 	for kind, client := range kinds {
 		t.Run(kind, func(t *testing.T) {

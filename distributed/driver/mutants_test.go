@@ -10,6 +10,7 @@ import (
 // What finds a mutant.
 const (
 	schedules = "^TestManySchedules$"
+	renewals  = schedules + "/^renewals$"
 	sessions  = "Session"
 	races     = "^Test(ALane|ARequest|ARefusal|ADrop|Gone|AReleaseThat|Close|AMessage|Messages|AClaim|AGrant)"
 )
@@ -114,7 +115,7 @@ var mutants = []judge.Mutant{
 	{
 		"a Drop that was not answered is not sent after a pause", "lane.go",
 		"ln.pause(paused)",
-		"if !@ {\n\t\tln.pause(paused)\n\t}", schedules,
+		"if !@ {\n\t\tln.pause(paused)\n\t}", renewals,
 	},
 	{
 		"a claim that was not answered leaves what it has left", "attempt.go",
@@ -169,7 +170,7 @@ var mutants = []judge.Mutant{
 	{
 		"a caller that has gone leaves what its request brings", "attempt.go",
 		"a.state = cutOff\n\t}\n\treturn a.why, a.state == cutOff",
-		"if a.state = cutOff; @ {\n\t\t\ta.state = asking\n\t\t\treturn a.why, true\n\t\t}\n\t}\n\treturn a.why, a.state == cutOff", schedules,
+		"if a.state = cutOff; @ {\n\t\t\ta.state = asking\n\t\t\treturn a.why, true\n\t\t}\n\t}\n\treturn a.why, a.state == cutOff", renewals,
 	},
 	{
 		"a request that has its answer is cut off", "attempt.go",
@@ -215,6 +216,41 @@ var mutants = []judge.Mutant{
 		"what is said before the answer to Enter is forgotten", "attempt.go",
 		"a.events = true // before",
 		"a.events = a.events || !@ // before", races,
+	},
+	{
+		"a lease that has gone before the answer to Enter is held", "attempt.go",
+		"if gone { // since",
+		"if !@ && gone { // since", races,
+	},
+	{
+		"a grant that has gone before the answer to Enter is delivered", "attempt.go",
+		"a.early = nil   // and",
+		"if !@ {\n\t\ta.early = nil\n\t} // and", races,
+	},
+	{
+		"a message before the grant is forgotten", "attempt.go",
+		"if a.events && !a.looking { // one",
+		"if !@ && a.events && !a.looking { // one", races,
+	},
+	{
+		"a message during the look that finds the grant is forgotten", "attempt.go",
+		"\ta.state = held\n\ts.Contended",
+		"\tif a.state = held; @ && a.looking {\n\t\ta.events = false\n\t}\n\ts.Contended", races,
+	},
+	{
+		"nobody waits for a Drop after a silence", "drop.go",
+		"return max(time.Until(a.ends()), a.Window)",
+		"if @ {\n\t\treturn time.Until(a.ends())\n\t}\n\treturn max(time.Until(a.ends()), a.Window)", races,
+	},
+	{
+		"a Drop is given up when the lease ends here", "drop.go",
+		"return a.heard.Add(a.Lasts)",
+		"if @ {\n\t\t\treturn a.lease.Until()\n\t\t}\n\t\treturn a.heard.Add(a.Lasts)", renewals,
+	},
+	{
+		"a place is given up when it ends as far as its answers say", "drop.go",
+		"return a.heard.Add(a.Window + a.TTL)",
+		"if @ {\n\t\treturn a.since.Add(a.Window + a.TTL)\n\t}\n\treturn a.heard.Add(a.Window + a.TTL)", renewals,
 	},
 	{
 		"there are too many sessions", "sessions.go",

@@ -187,24 +187,55 @@ func TestARequestFindsASessionThatStays(t *testing.T) {
 	})
 }
 
-// What is said of a request before its own answer is there is not forgotten: its place is looked at once.
+// What is said of a request before its own answer is there is newer, and not forgotten: a lease that has gone ends, a place that may have gone
+// is looked at, and so is what a message is about.
 func TestGoneBeforeTheAnswerToEnter(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		s.enter = func(a *Attempt[string], prev *Prev[string]) (Standing, error) {
-			a.Gone()
-			return s.queued(a, prev)
-		}
-		s.look = func(some []*Attempt[string]) { some[0].Gone() }
-		_, p, err := s.asks(t, nil)
-		require.NoError(t, err)
-		synctest.Wait()
-		select {
-		case _, ok := <-p.Granted():
-			require.False(t, ok)
-		default:
-			require.Fail(t, "the place is waited for")
-		}
-	})
+	queued, granted := Standing{Kind: Queued, Next: Never}, Standing{Kind: Granted, Next: Never}
+	for name, one := range map[string]struct {
+		before   func(a *Attempt[string])
+		answer   Standing
+		gone     bool
+		looks    int
+		contends bool
+	}{
+		"gone, then a place":           {func(a *Attempt[string]) { a.Gone() }, queued, true, 1, false},
+		"gone, then a grant":           {func(a *Attempt[string]) { a.Gone() }, granted, true, 0, false},
+		"a grant, gone, then a place":  {func(a *Attempt[string]) { a.Stands(granted); a.Gone() }, queued, true, 1, false},
+		"a message, then a grant":      {func(a *Attempt[string]) { a.Poke() }, granted, false, 1, true},
+		"a grant, a message, a place":  {func(a *Attempt[string]) { a.Stands(granted); a.Poke() }, queued, false, 1, true},
+		"a message, a grant and place": {func(a *Attempt[string]) { a.Poke(); a.Stands(granted) }, queued, false, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stubbed(t, func(t *testing.T, s *stub) {
+				s.enter = func(a *Attempt[string], _ *Prev[string]) (Standing, error) {
+					one.answer.Sent = time.Now()
+					time.Sleep(time.Millisecond)
+					one.before(a)
+					return one.answer, nil
+				}
+				looks := 0
+				s.look = func(some []*Attempt[string]) {
+					if looks++; one.gone {
+						some[0].Gone()
+					} else {
+						some[0].Stands(Standing{Kind: Granted, Next: Never, Contended: true})
+					}
+				}
+				l, p, err := s.asks(t, nil)
+				require.NoError(t, err)
+				synctest.Wait()
+				if l == nil {
+					l = <-p.Granted() // nil if the place is lost
+				}
+				require.Equal(t, one.looks, looks)
+				require.Equal(t, one.gone, l == nil || !l.Healthy())
+				require.True(t, !one.gone || p == nil || l == nil, "a lease that has gone is not delivered")
+				if !one.gone {
+					require.Equal(t, one.contends, l.Contended())
+				}
+			})
+		})
+	}
 }
 
 // A server that does not answer holds up the looks of its own lane alone.
@@ -727,5 +758,68 @@ func TestCloseDoesNotWaitForARefusedDrop(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, s.b.Close())
 		require.Less(t, time.Since(start), 50*time.Millisecond)
+	})
+}
+
+// The answer to a Drop is waited for also if the service has said nothing for so long that it may have forgotten the place.
+func TestADropIsWaitedForAfterASilence(t *testing.T) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		s.enter = s.queued
+		s.drop = func(*Attempt[string]) Outcome { time.Sleep(time.Millisecond); return Removed }
+		_, p, err := s.asks(t, nil)
+		require.NoError(t, err)
+		time.Sleep(2 * dropTTL)
+		require.NoError(t, p.Leave(t.Context()))
+	})
+}
+
+// Renewals that were carried out and not answered keep a lease at the service for longer than it lasts here. So its Drop is repeated for as
+// long: a cut of 100 ms at the release does not leave the lock taken.
+func TestADropGoesOnWhileTheServiceMayHaveTheLease(t *testing.T) {
+	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
+		answers, cut, reached := true, false, 0
+		s.renew = func(a *Attempt[string]) {
+			if answers {
+				a.Renewed(time.Now(), false)
+			}
+		}
+		s.drop = func(*Attempt[string]) Outcome {
+			if cut {
+				return Unknown
+			}
+			reached++
+			return Removed
+		}
+		l := s.lease(t, nil)
+		time.Sleep(dropTTL / 2)
+		answers = false
+		time.Sleep(time.Until(l.Until()) - 50*time.Millisecond)
+		cut = true
+		l.(distributed.AsyncLease).StartRelease()
+		time.Sleep(100 * time.Millisecond)
+		cut = false
+		time.Sleep(dropTTL / 4)
+		require.Equal(t, 1, reached)
+	})
+}
+
+// What a message says that comes during a look is newer than the grant which that look finds.
+func TestAMessageDuringTheLookThatFindsTheGrant(t *testing.T) {
+	stubbed(t, func(t *testing.T, s *stub) {
+		s.enter = s.queued
+		looks := 0
+		s.look = func(some []*Attempt[string]) {
+			if looks++; looks == 1 {
+				some[0].Poke()
+			}
+			some[0].Stands(Standing{Kind: Granted, Sent: time.Now(), Next: Never, Contended: looks > 1})
+		}
+		_, p, err := s.asks(t, nil)
+		require.NoError(t, err)
+		AttemptOf[string](p).Poke()
+		l := <-p.Granted()
+		synctest.Wait()
+		require.Equal(t, 2, looks)
+		require.True(t, l.Contended())
 	})
 }

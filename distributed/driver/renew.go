@@ -44,12 +44,26 @@ func (a *Attempt[W]) late(s Standing) bool {
 	return r != nil && distributed.Left(time.Now(), distributed.Validity(s.Sent, a.Window)) < max(a.Window/4, r.ClaimTime(a))
 }
 
+// sendRenewals notes that the service may have heard of the attempts, whatever becomes of the answers.
+func (ln *Lane[W]) sendRenewals(ctx context.Context, some []*Attempt[W]) {
+	note := func() {
+		for _, a := range some {
+			a.mu.Lock()
+			a.heard = time.Now()
+			a.mu.Unlock()
+		}
+	}
+	note()
+	defer note()
+	ln.b.renewer.Renew(ctx, some)
+}
+
 // renewNow renews out of turn, until that is answered or so much time has passed, and returns when it was sent. ErrLeaseLost: nothing
 // is there to renew.
 func (a *Attempt[W]) renewNow(ctx context.Context, most time.Duration) (sent time.Time, err error) {
 	begin := time.Now()
 	for tries := 1; ; tries++ {
-		a.b.renewer.Renew(ctx, a.self[:])
+		a.Lane.sendRenewals(ctx, a.self[:])
 		a.mu.Lock()
 		renewed, gone := a.renewed, a.gone
 		a.mu.Unlock()

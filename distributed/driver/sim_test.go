@@ -27,7 +27,8 @@ type simService struct {
 	latest   map[string]uint64    // the number of an instance's latest request
 	asks     *simEntry            // that is answered now, and needs no message
 	clients  []*simClient
-	opened   int // sessions so far
+	opened   int  // sessions so far
+	late     bool // the request that is carried out was sent long ago, perhaps
 }
 
 // simEntry is a request, which holds the lock if it is admitted.
@@ -43,6 +44,9 @@ type simEntry struct {
 	turn    time.Time // when it was admitted
 	broken  time.Time // when somebody has taken it out of the queue
 
+	watcher   *simClient    // its process is told of all that becomes of it, in order
+	contends  time.Time     // since when others wait for what it has
+	copied    bool          // a request that came late has had it live on
 	alone     *simClient    // it has no session but an end of its own, and its process is told of its turn
 	number    uint64        // of its attempt
 	instance  string        // who asks
@@ -104,8 +108,18 @@ func (v *simService) do(f func()) {
 // keys returns those with a queue, in the same order each time: a schedule is to be played again.
 func (v *simService) keys() []string { return slices.Sorted(maps.Keys(v.queues)) }
 
+// doLate is do for a request that comes late.
+func (v *simService) doLate(f func()) {
+	v.do(func() {
+		v.late = true
+		f()
+		v.late = false
+	})
+}
+
 // lives has an entry without a session expire no earlier than that.
-func (e *simEntry) lives(d time.Duration) {
+func (v *simService) lives(e *simEntry, d time.Duration) {
+	e.copied = e.copied || v.late
 	if until := time.Now().Add(d); e.ends.Before(until) {
 		e.ends = until
 	}
@@ -116,6 +130,9 @@ func (v *simService) remove(e *simEntry) (was bool) {
 		return false
 	}
 	e.gone = true
+	if e.watcher != nil {
+		e.watcher.event(e.number, (*Attempt[simWire]).Gone)
+	}
 	v.revision++
 	v.queues[e.key] = slices.DeleteFunc(v.queues[e.key], func(one *simEntry) bool { return one == e })
 	v.changed(e.key)
@@ -130,6 +147,10 @@ func (v *simService) turns(key string) {
 		first := e.turn.IsZero()
 		if first {
 			e.turn = time.Now()
+		}
+		if contended := n < len(q); e.watcher != nil {
+			e.watched(first && e != v.asks, contended)
+			continue
 		}
 		if e.alone == nil {
 			continue
@@ -153,6 +174,25 @@ func (v *simService) turns(key string) {
 	}
 }
 
+// watched tells the process of an entry that it is its turn, or whether others wait.
+func (e *simEntry) watched(turn, contended bool) {
+	is := !e.contends.IsZero()
+	switch {
+	case turn:
+		v := e.watcher.v
+		v.revision++
+		s := Standing{Kind: Granted, Fences: Block{v.revision * simBlock, simBlock}, Contended: contended, Next: Never}
+		e.watcher.event(e.number, func(a *Attempt[simWire]) { a.Stands(s) })
+	case contended != is:
+		e.watcher.event(e.number, (*Attempt[simWire]).Poke)
+	}
+	if contended && !is {
+		e.contends = time.Now()
+	} else if !contended {
+		e.contends = time.Time{}
+	}
+}
+
 // changed pushes that a key's queue has changed. The caller holds mu.
 func (v *simService) changed(key string) {
 	v.turns(key)
@@ -161,13 +201,20 @@ func (v *simService) changed(key string) {
 	}
 }
 
+// breakIt ends a request, as an operator does with a lease.
+func (v *simService) breakIt(e *simEntry) {
+	if e != nil && !e.gone {
+		e.broken = time.Now()
+		v.remove(e)
+	}
+}
+
 // breakOne takes a request that waits out of its queue, as an operator does who deletes a key.
 func (v *simService) breakOne(n int) {
 	for _, key := range v.keys() {
 		q := v.queues[key]
 		if i := simAdmitted(q) + n; i < len(q) {
-			q[i].broken = time.Now()
-			v.remove(q[i])
+			v.breakIt(q[i])
 			return
 		}
 	}
@@ -193,9 +240,9 @@ func (v *simService) standing(e *simEntry) (a simAnswer) {
 	n := simAdmitted(q)
 	if e.alone != nil { // who asks is alive
 		if i < n {
-			e.lives(e.ttl / 2)
+			v.lives(e, e.ttl/2)
 		} else {
-			e.lives(e.ttl)
+			v.lives(e, e.ttl)
 		}
 	}
 	return simAnswer{there: true, admitted: i < n, contended: n < len(q), holder: q[0].id, revision: v.revision}
@@ -214,7 +261,7 @@ func (v *simService) enter(e simEntry, prev string, noWait bool) (a simAnswer, r
 	a.prevWas = v.remove(before) || before != nil && before.removed
 	e.prevWas = a.prevWas
 	v.latest[e.instance] = max(v.latest[e.instance], e.number)
-	e.lives(e.ttl)
+	v.lives(&e, e.ttl)
 	q := append(slices.Clone(v.queues[e.key]), &e)
 	if noWait && simAdmitted(q) < len(q) {
 		return a, true
@@ -257,7 +304,8 @@ type simClient struct {
 	rnd *rand.Rand
 	ctx context.Context
 
-	lane *Lane[simWire] // of a process that renews its leases; nil: it has a session
+	lane    *Lane[simWire] // of a process that renews its leases; nil: it has a session
+	watches bool           // it is told of all that becomes of its requests, once and in order, and does not look by itself
 
 	sessions *Sessions[simWire, *simSession]
 
@@ -268,6 +316,7 @@ type simClient struct {
 	denies  string    // the key of which nothing may be dropped
 	names   int
 	present map[*Attempt[simWire]]bool
+	told    time.Time      // when the latest event comes
 	late    sync.WaitGroup // requests that come late
 }
 
@@ -321,7 +370,7 @@ func (c *simClient) exchange(ctx context.Context, f func()) error {
 		}
 	}
 	c.mu.Lock()
-	faults, silent := c.faults, c.faults && time.Now().Before(c.silent)
+	faults, silent := c.faults && ctx.Value(simFaultless{}) == nil, c.faults && time.Now().Before(c.silent)
 	c.mu.Unlock()
 	fault := int64(99)
 	switch {
@@ -334,14 +383,14 @@ func (c *simClient) exchange(ctx context.Context, f func()) error {
 	if fault <= 2 { // it comes late, or for a second time
 		c.late.Go(func() {
 			time.Sleep(there + time.Duration(c.below(int64(c.ttl))))
-			c.v.do(f)
+			c.v.doLate(f)
 		})
 	}
 	if fault == 5 && c.lane != nil { // a claim comes too late for its window, perhaps
 		back += time.Duration(c.below(int64(c.ttl / 2)))
 	}
 	if err := pause(there); err != nil {
-		c.late.Go(func() { c.v.do(f) }) // it was on its way
+		c.late.Go(func() { c.v.doLate(f) }) // it was on its way
 		return err
 	}
 	if fault > 1 && fault != 3 {
@@ -402,7 +451,7 @@ func (s *simSession) End(held bool) {
 
 // push tells the process, perhaps, that a key's queue has changed.
 func (c *simClient) push(key string) {
-	if c.lane != nil {
+	if c.lane != nil || c.watches {
 		return
 	}
 	c.late.Go(func() {
@@ -417,6 +466,31 @@ func (c *simClient) push(key string) {
 		slices.SortFunc(all, func(a, b *Attempt[simWire]) int { return cmp.Compare(a.Number, b.Number) })
 		for _, a := range all {
 			a.Poke()
+		}
+	})
+}
+
+// event tells a process that watches what becomes of a request, perhaps before that is answered.
+func (c *simClient) event(number uint64, f func(*Attempt[simWire])) {
+	at := time.Now().Add(time.Duration(c.below(int64(c.ttl/100))) + 1)
+	c.mu.Lock()
+	if !at.After(c.told) {
+		at = c.told.Add(1)
+	}
+	c.told = at
+	c.mu.Unlock()
+	c.late.Go(func() {
+		time.Sleep(time.Until(at))
+		c.mu.Lock()
+		var of *Attempt[simWire]
+		for a := range c.present {
+			if a.Number == number {
+				of = a
+			}
+		}
+		c.mu.Unlock()
+		if of != nil {
+			f(of)
 		}
 	})
 }
@@ -475,6 +549,10 @@ func (c *simClient) Prepare(ctx context.Context, a *Attempt[simWire]) error {
 	a.Wire.c = c
 	a.Wire.entry = simEntry{
 		id: strconv.Itoa(s.id) + "-" + strconv.Itoa(c.names), key: a.Key, session: s.id, shared: a.Mode == distributed.Shared, limit: a.Limit,
+		number: a.Number,
+	}
+	if c.watches {
+		a.Wire.entry.watcher = c
 	}
 	c.present[a] = true
 	return nil
@@ -497,6 +575,12 @@ func (c *simClient) Enter(ctx context.Context, a *Attempt[simWire], prev *Prev[s
 	}
 	if err := prev.Wait(ctx); err != nil {
 		return Standing{}, err
+	}
+	if c.watches && c.below(6) == 0 { // somebody breaks it, perhaps before it is answered
+		c.late.Go(func() {
+			time.Sleep(time.Duration(c.below(int64(c.ttl / 25))))
+			c.v.do(func() { c.v.breakIt(c.v.known[a.Wire.entry.id]) })
+		})
 	}
 	before := ""
 	if p := prev.Mine(); p != nil {
@@ -562,10 +646,19 @@ func standingOf(a *Attempt[simWire], got simAnswer, sent time.Time) Standing {
 			s.Next = Never // its renewals tell
 		}
 	}
+	if a.Wire.entry.watcher != nil {
+		s.Next = Never
+	}
 	return s
 }
 
+// simFaultless marks the context of a request that always works.
+type simFaultless struct{}
+
 func (c *simClient) Look(ctx context.Context, some []*Attempt[simWire]) {
+	if c.watches { // nothing but an event would have it look again
+		ctx = context.WithValue(ctx, simFaultless{}, true)
+	}
 	sent := time.Now()
 	answers, done := make([]simAnswer, len(some)), false
 	if c.exchange(ctx, func() {
@@ -593,6 +686,9 @@ func (c *simClient) Look(ctx context.Context, some []*Attempt[simWire]) {
 }
 
 func (c *simClient) Drop(ctx context.Context, some []*Attempt[simWire]) {
+	if c.lane != nil && c.below(6) == 0 {
+		c.fallsSilent(c.ttl / 60) // a cut at the release
+	}
 	was, done := make([]Outcome, len(some)), false
 	err := c.exchange(ctx, func() {
 		for i, a := range some {
@@ -673,9 +769,16 @@ func (c *simClient) falls() {
 		case <-c.ctx.Done():
 			return
 		}
-		c.mu.Lock()
-		c.silent = time.Now().Add(time.Duration(c.rnd.Int64N(int64(2*c.ttl))) + 1)
-		c.mu.Unlock()
+		c.fallsSilent(time.Duration(c.below(int64(2 * c.ttl))))
+	}
+}
+
+// fallsSilent has nothing that is sent for so long arrive.
+func (c *simClient) fallsSilent(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := time.Now().Add(d + 1); until.After(c.silent) {
+		c.silent = until
 	}
 }
 
@@ -691,7 +794,7 @@ func (c simRenewer) Renew(ctx context.Context, due []*Attempt[simWire]) {
 			if e == nil || e.turn.IsZero() || e.gone {
 				continue
 			}
-			e.lives(e.ttl)
+			c.v.lives(e, e.ttl)
 			if !done {
 				answers[i] = c.v.standing(e)
 			}
@@ -725,6 +828,13 @@ func newSimRenewer(ctx context.Context, v *simService, ttl time.Duration, seed1,
 	return c.joins()
 }
 
+// newSimWatcher returns a process that is told of all that becomes of its requests.
+func newSimWatcher(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
+	c := unjoinedSimClient(ctx, v, ttl, seed1, seed2)
+	c.watches = true
+	return c.joins()
+}
+
 func newSimClient(ctx context.Context, v *simService, ttl time.Duration, seed1, seed2 uint64) *simClient {
 	return unjoinedSimClient(ctx, v, ttl, seed1, seed2).joins()
 }
@@ -741,7 +851,9 @@ func (c *simClient) joins() *simClient {
 	c.v.clients = append(c.v.clients, c)
 	c.id = len(c.v.clients)
 	c.v.mu.Unlock()
-	c.late.Go(c.falls)
+	if !c.watches {
+		c.late.Go(c.falls)
+	}
 	return c
 }
 

@@ -48,6 +48,13 @@ func (p process) MayBeLost(l distributed.Lease) bool { return p.l.m.fate(id(l)).
 // HasExpired knows of none: one that others have taken out looks like one that was removed.
 func (process) HasExpired(distributed.Lease) bool { return false }
 
+// Broken knows of none, and so do Unlearned and Kept: no operator is simulated, renewals tell, and a Put that comes late leaves a copy.
+func (process) Broken(distributed.Lease) bool { return false }
+
+func (process) Unlearned(distributed.Lease) string { return "" }
+
+func (process) Kept(distributed.Lease) bool { return false }
+
 func (process) LeastLeft() time.Duration { return simTTL / 10 }
 
 func (p process) Overdue(x distributed.Place) string {

@@ -161,7 +161,7 @@ func TestMuteServerDoesNotKeepThePool(t *testing.T) {
 	proxy := testproc.NewProxy(t, s.Addr)
 	var mute atomic.Int64
 	proxy.SetFilters(nil, func(*testproc.Link, []byte) bool { mute.Add(1); return false }) // its greeting is lost
-	db, err := OpenDB(s.URLAt(proxy.Addr) + "?timeout=200ms")
+	db, err := OpenDB(s.URLAt(proxy.Addr) + "?timeout=1s")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	var pings sync.WaitGroup

@@ -25,6 +25,12 @@ type Process interface {
 	MayBeLost(l distributed.Lease) bool
 	// HasExpired reports that the service has let the lease expire, and would tell.
 	HasExpired(l distributed.Lease) bool
+	// Broken reports that an operator has ended a lease a moment ago, so that its holder may not know yet.
+	Broken(l distributed.Lease) bool
+	// Unlearned says what the holder of a lease should know by now, and does not. "": nothing.
+	Unlearned(l distributed.Lease) string
+	// Kept reports that the service has a lease, and not because of a request that came late.
+	Kept(l distributed.Lease) bool
 	// LeastLeft is what is left of a grant that was received at once. 0: any time.
 	LeastLeft() time.Duration
 	// Overdue says what should have become of a place that waits. "": nothing.
@@ -42,6 +48,7 @@ type World struct {
 
 // hold is somebody who works under a lease, until he has said that he does not or the lease has expired by his clock.
 type hold struct {
+	p      Process
 	l      distributed.Lease
 	shared bool
 	limit  int
@@ -65,10 +72,9 @@ func (w *World) Count(what string) {
 func (w *World) enter(key string, h *hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
 	n, most, readers := 1, h.limit, h.limit == 0
 	for _, o := range w.inside[key] {
-		if !o.l.Until().After(now) {
+		if ended(o.l) || o.p.Broken(o.l) || h.p.Broken(h.l) {
 			continue
 		}
 		if n, most, readers = n+1, max(most, o.limit), readers || o.limit == 0; !o.shared || !h.shared {
@@ -80,6 +86,18 @@ func (w *World) enter(key string, h *hold) {
 	}
 	w.inside[key] = append(w.inside[key], h)
 	w.counts["entries"]++
+}
+
+// ended reports that the holder of a lease knows that it has ended.
+func ended(l distributed.Lease) bool { return isLost(l) || !l.Until().After(time.Now()) }
+
+func isLost(l distributed.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
 }
 
 func (w *World) leave(key string, h *hold) {
@@ -94,14 +112,14 @@ func (w *World) leave(key string, h *hold) {
 }
 
 // fence checks that fences grow from writer to writer.
-func (w *World) fence(key string, l distributed.Lease) {
+func (w *World) fence(p Process, key string, l distributed.Lease) {
 	n, ok := l.NextFence()
 	if !ok {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n <= w.fences[key] && l.Until().After(time.Now()) {
+	if n <= w.fences[key] && !ended(l) && !p.Broken(l) {
 		w.found = append(w.found, fmt.Sprintf("fence %d of %s after %d", n, key, w.fences[key]))
 	}
 	w.fences[key] = max(n, w.fences[key])
@@ -203,7 +221,12 @@ func (u *User) wait(req distributed.Request, p distributed.Place) {
 		u.w.Failf("%s", wrong)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), u.upTo(u.ttl))
+	begin := time.Now()
 	err := p.Leave(ctx)
+	if early := ctx.Err() == nil && time.Since(begin) < u.ttl/50; early && errors.Is(err, distributed.ErrUnavailable) &&
+		!errors.Is(err, distributed.ErrRefused) && !errors.Is(err, distributed.ErrUnreached) && !u.p.Closed() {
+		u.w.Failf("a Leave was given up at once: %v", err)
+	}
 	cancel()
 	u.w.Count("left")
 	if err == nil && !u.p.Closed() && u.p.Has(p) {
@@ -261,16 +284,16 @@ func (u *User) away(p distributed.Place, patience <-chan time.Time) {
 
 // hold works under a lease, and releases it in one of many ways.
 func (u *User) hold(req distributed.Request, l distributed.Lease) {
-	answers := &watcher{}
+	answers := &watcher{u: u}
 	l.(distributed.AsyncLease).Watch(answers, l)
-	h := &hold{l: l, shared: req.Mode == distributed.Shared, limit: req.Limit}
-	if !l.Until().After(time.Now()) {
-		u.w.Count("expired unread")
+	h := &hold{p: u.p, l: l, shared: req.Mode == distributed.Shared, limit: req.Limit}
+	if ended(l) {
+		u.w.Count("ended unread")
 	} else {
 		u.w.enter(req.Key, h)
 	}
 	if !h.shared {
-		u.w.fence(req.Key, l)
+		u.w.fence(u.p, req.Key, l)
 	}
 	long := time.Duration(1)
 	if u.oneIn(10) {
@@ -282,19 +305,22 @@ func (u *User) hold(req distributed.Request, l distributed.Lease) {
 		case <-l.Lost():
 			u.w.Count("lost")
 		}
+		if wrong := u.p.Unlearned(l); wrong != "" {
+			u.w.Failf("%s", wrong)
+		}
 		switch {
 		case h.shared:
 		case u.oneIn(6):
 			u.w.leave(req.Key, h) // from the call on nobody works under it but readers
 			was := l.(distributed.Downgrader).Downgrade(context.Background()) == nil
-			if h.shared = true; was && l.Until().After(time.Now()) {
+			if h.shared = true; was && !ended(l) {
 				u.w.enter(req.Key, h)
 			}
 		default:
-			u.w.fence(req.Key, l)
+			u.w.fence(u.p, req.Key, l)
 			if u.oneIn(3) {
 				_ = l.Refill(context.Background())
-				u.w.fence(req.Key, l)
+				u.w.fence(u.p, req.Key, l)
 			}
 		}
 	}
@@ -343,12 +369,7 @@ func (u *User) release(key string, l distributed.Lease, answers *watcher) {
 
 // check checks the answer to a release.
 func (u *User) check(l distributed.Lease, err error) {
-	lost := false
-	select {
-	case <-l.Lost():
-		lost = true
-	default:
-	}
+	lost := isLost(l)
 	switch {
 	case u.p.Closed():
 	case err == nil && u.p.Has(l):
@@ -362,6 +383,8 @@ func (u *User) check(l distributed.Lease, err error) {
 
 // watcher counts.
 type watcher struct {
+	u *User
+
 	mu       sync.Mutex
 	lost     int
 	answered []error
@@ -375,7 +398,10 @@ func (s *watcher) LeaseLost(distributed.Lease) {
 
 func (s *watcher) LeaseContended(distributed.Lease) {}
 
-func (s *watcher) LeaseReleased(_ distributed.Lease, err error) {
+func (s *watcher) LeaseReleased(l distributed.Lease, err error) {
+	if errors.Is(err, distributed.ErrUnavailable) && !errors.Is(err, distributed.ErrRefused) && !s.u.p.Closed() && s.u.p.Kept(l) {
+		s.u.w.Failf("a release was given up, and the service has the lease")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered = append(s.answered, err)
