@@ -55,7 +55,7 @@ type Attempt[W any] struct {
 	err     error         // of over: why the release was none
 	refused bool          // the latest Drop was; it goes on
 	denied  bool          // why is for those who wait
-	why     error         // the latest failure of a Drop, or while Enter is under way of a try
+	why     error         // the latest failure: of a try of Enter while that is under way, then of a Drop
 	change  chan struct{} // closed when over or denied; made when somebody waits
 
 	queued bool // to be dropped; guarded by the mutex of the lane

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -275,4 +276,31 @@ func TestConnectionLimit(t *testing.T) {
 	time.AfterFunc(ttl/10, free)
 	l := leased(t, b, request("k", "a"))
 	require.NoError(t, l.Release(t.Context()))
+}
+
+// A server that was restarted has closed all connections that the client keeps. They are no outage: a caller gets its lock, however many there
+// are, and none is told that the server is away.
+func TestRestartWithManyIdleConnections(t *testing.T) {
+	t.Parallel()
+	server := dbtest.Memcached(t)
+	b := open(t, server.Addr)
+	l, err := wllock.New("shop", b, wllock.WithLeaseTTL(ttl))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	do := func(key string) error {
+		return l.Do(t.Context(), "product", key, func(context.Context) error { return nil }, wllock.SyncRelease())
+	}
+	require.NoError(t, do("before"))
+	server.Pause() // so that each needs a connection of its own
+	var all sync.WaitGroup
+	for range b.client.MaxIdleConns {
+		all.Go(func() { _, _ = b.client.Get("none") })
+	}
+	time.Sleep(ttl / 20)
+	server.Resume()
+	all.Wait()
+	server.Kill()
+	server.Restart()
+	require.NoError(t, do("after"))
+	require.True(t, l.Health().Available)
 }

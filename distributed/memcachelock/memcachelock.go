@@ -6,8 +6,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -101,12 +103,19 @@ func (b *Backend) Echo(ctx context.Context) error {
 	return err
 }
 
-// get asks for an item that is not there.
-func (b *Backend) get(_ context.Context, key string) error {
-	if _, err := b.client.Get(itemKey(key)); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
-		return sorted(err)
+// get asks for an item that is not there. A server that was restarted has closed all connections that the client keeps: each fails at once,
+// and is kept no more, so they are tried one after the other.
+func (b *Backend) get(ctx context.Context, key string) (err error) {
+	for range b.client.MaxIdleConns + 2 { // the client keeps two if that is 0, and makes a new one when none is left
+		_, err = b.client.Get(itemKey(key))
+		switch closed := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE); {
+		case err == nil, errors.Is(err, memcache.ErrCacheMiss):
+			return nil
+		case !closed, ctx.Err() != nil:
+			return sorted(err)
+		}
 	}
-	return nil
+	return sorted(err)
 }
 
 // first asks all servers at once, and returns nil as soon as one has answered with that. Otherwise it returns what the first has answered, as
@@ -174,7 +183,8 @@ func (b *Backend) serverOf(key string) string {
 	return addr.String()
 }
 
-// Close implements distributed.Backend. It leaves the places, and goes on for a second with a server that does not answer.
+// Close implements distributed.Backend. It leaves the places, and goes on for a second with a server that does not answer, or for the client's
+// Timeout if a question is under way.
 func (b *Backend) Close() error {
 	_ = b.locks.Close() // nil
 	b.asking.Close()

@@ -67,7 +67,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 		s.Sent = sent
 		return taken || removed
 	}
-	for tries, again := 1, true; again && !d.client.Closed(); tries++ { // after Close nobody would remove what another try brings
+	for tries, again := 1, true; again; tries++ {
 		within, cancel := context.WithDeadline(ctx, start.Add(a.Window))
 		switch err = d.change(within, a.Key, known, enter); {
 		case unanswered(err):
@@ -82,7 +82,7 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 			again = false
 		}
 		cancel()
-		known = nil
+		known, again = nil, again && !d.client.Closed() // after Close nobody would remove what another try brings
 	}
 	if err != nil {
 		return s, err
