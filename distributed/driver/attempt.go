@@ -143,13 +143,16 @@ func (a *Attempt[W]) entered(s Standing, err error) (distributed.Lease, distribu
 	case s.Kind == Granted:
 		l, gone := a.start(s), a.gone
 		a.mu.Unlock()
-		if gone { // since the service has answered
+		if gone { // it was granted
 			l.End()
 		}
 		return l, nil, nil
 	}
+	if a.state, a.holder = waiting, s.Holder; a.gone { // it had a place
+		a.lose(a.Lane.session != nil)
+		return nil, place[W]{a}, nil
+	}
 	defer a.mu.Unlock()
-	a.state, a.holder, a.gone = waiting, s.Holder, false // a look says whether it has gone
 	if a.early != nil {
 		a.grant(*a.early)
 		return nil, place[W]{a}, nil
@@ -265,12 +268,11 @@ func (a *Attempt[W]) Refused() {
 	}
 }
 
-// Gone says that the service knows nothing of the attempt any more: a place is lost, and a lease ends.
+// Gone says that the service knows nothing of the attempt any more: a place is lost, and a lease ends. Before the answer to Enter it is newer
+// than that.
 func (a *Attempt[W]) Gone() {
 	a.mu.Lock()
 	a.told, a.gone = true, true
-	a.events = true // before the answer to Enter: a place is looked at,
-	a.early = nil   // and a grant has ended
 	l := a.lease
 	if a.lose(a.Lane.session != nil) { // a create that may still come would last as long as the session
 		return

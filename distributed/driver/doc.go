@@ -25,6 +25,7 @@
 //	asking            granted                            held      the lease is returned; one that is pushed is kept for the answer to Enter
 //	asking            queued                             waiting   the place is returned
 //	asking            refused                            over      nothing of it is left
+//	asking            gone, and then the answer          ending    the place is lost, or the lease ends
 //	asking            error, or cut off                  ending    perhaps it was carried out
 //	asking            Close, or the session is over      cut off   whatever Enter learns afterwards is dropped
 //	asking            its caller goes, Settings.Apart    cut off   the same

@@ -213,19 +213,14 @@ var mutants = []judge.Mutant{
 		"return (@ || ln.asks == 0) &&", races,
 	},
 	{
-		"what is said before the answer to Enter is forgotten", "attempt.go",
-		"a.events = true // before",
-		"a.events = a.events || !@ // before", races,
-	},
-	{
 		"a lease that has gone before the answer to Enter is held", "attempt.go",
-		"if gone { // since",
-		"if !@ && gone { // since", races,
+		"if gone { // it was granted",
+		"if !@ && gone { // it was granted", races,
 	},
 	{
-		"a grant that has gone before the answer to Enter is delivered", "attempt.go",
-		"a.early = nil   // and",
-		"if !@ {\n\t\ta.early = nil\n\t} // and", races,
+		"a place that has gone before the answer to Enter is waited for", "attempt.go",
+		"a.gone { // it had a place",
+		"!@ && a.gone { // it had a place", races,
 	},
 	{
 		"a message before the grant is forgotten", "attempt.go",

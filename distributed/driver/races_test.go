@@ -187,8 +187,8 @@ func TestARequestFindsASessionThatStays(t *testing.T) {
 	})
 }
 
-// What is said of a request before its own answer is there is newer, and not forgotten: a lease that has gone ends, a place that may have gone
-// is looked at, and so is what a message is about.
+// What is said of a request before its own answer is there is newer, and not forgotten: a lease that has gone ends, a place is lost, and what
+// a message is about is looked at.
 func TestGoneBeforeTheAnswerToEnter(t *testing.T) {
 	queued, granted := Standing{Kind: Queued, Next: Never}, Standing{Kind: Granted, Next: Never}
 	for name, one := range map[string]struct {
@@ -198,9 +198,9 @@ func TestGoneBeforeTheAnswerToEnter(t *testing.T) {
 		looks    int
 		contends bool
 	}{
-		"gone, then a place":           {func(a *Attempt[string]) { a.Gone() }, queued, true, 1, false},
+		"gone, then a place":           {func(a *Attempt[string]) { a.Gone() }, queued, true, 0, false},
 		"gone, then a grant":           {func(a *Attempt[string]) { a.Gone() }, granted, true, 0, false},
-		"a grant, gone, then a place":  {func(a *Attempt[string]) { a.Stands(granted); a.Gone() }, queued, true, 1, false},
+		"a grant, gone, then a place":  {func(a *Attempt[string]) { a.Stands(granted); a.Gone() }, queued, true, 0, false},
 		"a message, then a grant":      {func(a *Attempt[string]) { a.Poke() }, granted, false, 1, true},
 		"a grant, a message, a place":  {func(a *Attempt[string]) { a.Stands(granted); a.Poke() }, queued, false, 1, true},
 		"a message, a grant and place": {func(a *Attempt[string]) { a.Poke(); a.Stands(granted) }, queued, false, 1, true},
