@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -777,14 +778,16 @@ func TestADropIsWaitedForAfterASilence(t *testing.T) {
 // long: a cut of 100 ms at the release does not leave the lock taken.
 func TestADropGoesOnWhileTheServiceMayHaveTheLease(t *testing.T) {
 	renewedStubbed(t, func(t *testing.T, s *renewedStub) {
-		answers, cut, reached := true, false, 0
+		var answers, cut atomic.Bool
+		answers.Store(true)
+		reached := 0 // Drops come one after the other, and the last one before the end
 		s.renew = func(a *Attempt[string]) {
-			if answers {
+			if answers.Load() {
 				a.Renewed(time.Now(), false)
 			}
 		}
 		s.drop = func(*Attempt[string]) Outcome {
-			if cut {
+			if cut.Load() {
 				return Unknown
 			}
 			reached++
@@ -792,13 +795,14 @@ func TestADropGoesOnWhileTheServiceMayHaveTheLease(t *testing.T) {
 		}
 		l := s.lease(t, nil)
 		time.Sleep(dropTTL / 2)
-		answers = false
+		answers.Store(false)
 		time.Sleep(time.Until(l.Until()) - 50*time.Millisecond)
-		cut = true
+		cut.Store(true)
 		l.(distributed.AsyncLease).StartRelease()
 		time.Sleep(100 * time.Millisecond)
-		cut = false
+		cut.Store(false)
 		time.Sleep(dropTTL / 4)
+		synctest.Wait()
 		require.Equal(t, 1, reached)
 	})
 }

@@ -37,7 +37,7 @@ func (p *process) request(m any) (text string, quiet bool) {
 			if create.StartRevision > 0 {
 				text += " from then on"
 			}
-			return text, strings.HasPrefix(name, "warm")
+			return text, strings.HasPrefix(name, "warm") || len(create.Filters) > 1 // which asks for a sign of life
 		}
 		return "unwatch", req.GetProgressRequest() != nil
 	}

@@ -239,7 +239,8 @@ func (ws *watches) askForSign(again bool) {
 	case one == nil:
 		ws.hear() // there is nothing to be heard
 	case again:
-		ws.send(createWatch(&pb.WatchCreateRequest{Key: one.req.Key, WatchId: ws.nextID}))
+		nothing := []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT, pb.WatchCreateRequest_NODELETE}
+		ws.send(createWatch(&pb.WatchCreateRequest{Key: one.req.Key, WatchId: ws.nextID, Filters: nothing}))
 		ws.send(cancelWatch(ws.nextID))
 		ws.nextID++
 	default:

@@ -149,7 +149,7 @@ func TestNodeThatLeavesItsCluster(t *testing.T) {
 		}
 		testlocker.Release(t, l)
 		return true
-	}, time.Minute, time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.Less(t, refused, 100)
 	t.Logf("%d were refused", refused)
 }
