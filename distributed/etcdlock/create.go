@@ -70,6 +70,9 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[claim]) (
 func (c *claim) stands(ctx context.Context, look func(context.Context) (*view, error)) (driver.Standing, error) {
 	sent := time.Now()
 	v, err := look(ctx)
+	if err == nil {
+		err = v.err
+	}
 	if err != nil {
 		return driver.Standing{}, err
 	}
@@ -184,9 +187,10 @@ func (c *claim) created(got *pb.TxnResponse) *view {
 	if c.a.Limit == 0 {
 		return c.viewOf(got.Header.Revision, before, nil)
 	}
+	other := sameFormat(c.dir, before.GetKvs())
 	q := requestsOf(c.dir, before.GetKvs())
 	v := c.fullView(c.revision, append(q, request{c.name, c.revision, driver.Asked{Shared: true, Limit: c.a.Limit}}), len(q))
-	v.created = true
+	v.created, v.err = true, other
 	return v
 }
 
@@ -211,7 +215,11 @@ func (c *claim) refused(ctx context.Context, got *pb.TxnResponse, prev *driver.P
 	if !c.a.NoWait || c.s.guard.Load() != before {
 		return false, nil
 	}
-	queue := queueOf(got.Responses[2].GetResponseRange().Kvs)
+	kvs := got.Responses[2].GetResponseRange().Kvs
+	if err := sameFormat(c.dir, kvs); err != nil {
+		return true, err
+	}
+	queue := queueOf(kvs)
 	all := c.a.Shares() || c.readsAll
 	switch {
 	case all && c.isNext(requestsOf(c.dir, queue)):

@@ -1,13 +1,17 @@
 package etcdlock
 
 import (
+	"crypto/rand"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/etcdtest"
+	"github.com/wllock/wllock/internal/parts"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // Keys of somebody else below the prefix of a lock, older and younger than its requests, are none: nobody waits for them, and a holder
@@ -46,4 +50,22 @@ func TestKeysOfOthersAreNoRequests(t *testing.T) {
 		release(t, l)
 		release(t, granted(t, next))
 	}
+}
+
+// A request of a version with another format is refused by name, and leaves nothing.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	addr, prefix := etcdtest.Shared(t).Addr, newPrefix()
+	b := open(t, addr, prefix)
+	c := plainClient(t, addr)
+	testlocker.RefusesOtherFormats(t, asker(t, b, ""), func(key string) {
+		_, err := c.Put(t.Context(), b.dirOf(key)+"x9/s/"+parts.Tag("P")+"-"+rand.Text()[:idLength], "P")
+		require.NoError(t, err)
+	})
+	_, err := b.Inspect(t.Context(), "other-0")
+	require.ErrorContains(t, err, "format 9")
+	require.Eventually(t, func() bool {
+		got, err := c.Get(t.Context(), b.dirOf("other-0"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && got.Count == 1
+	}, testlocker.Patience, time.Millisecond)
 }

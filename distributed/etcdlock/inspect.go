@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -26,7 +27,11 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	if err != nil {
 		return found, b.engine.OrClosed(err)
 	}
-	b.describe(&found, queueOf(got.Responses[0].GetResponseRange().Kvs), got.Header.Revision, distributed.MaxNamed, distributed.MaxNamed)
+	kvs := got.Responses[0].GetResponseRange().Kvs
+	if err = sameFormat(b.dirOf(key), kvs); err != nil {
+		return found, err
+	}
+	b.describe(&found, queueOf(kvs), got.Header.Revision, distributed.MaxNamed, distributed.MaxNamed)
 	if kvs := got.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
 		found.Broken = brokenIn(kvs[0])
 	}
@@ -126,7 +131,7 @@ func (b *Backend) byLock(kvs []*mvccpb.KeyValue) (groups []requests) {
 	for _, kv := range kvs {
 		key, err := Key(b.set.prefix, string(kv.Key))
 		switch last := len(groups) - 1; {
-		case err != nil || tagIn(string(kv.Key)) == "":
+		case err != nil || tagIn(string(kv.Key)) == "" || formatIn(strings.TrimPrefix(string(kv.Key), b.dirOf(key))) != 0:
 		case last >= 0 && groups[last].key == key:
 			groups[last].kvs = append(groups[last].kvs, kv)
 		default:

@@ -28,6 +28,7 @@ type view struct {
 	waiter    string   // the first request of another instance that waits behind it; "": none
 	created   bool     // it is that of the transaction which has created the key
 	undecided bool     // there are permits, or keys that are no requests, and more of the queue has to be seen
+	err       error    // a request of another version is in the way
 }
 
 // viewOf takes the youngest of the rivals before the attempt, and the oldest behind it. A shared request's turn has come when the
@@ -35,8 +36,9 @@ type view struct {
 // (rule E2). A reader that finds a permit has to see all of the queue.
 func (c *claim) viewOf(revision int64, before, behind *pb.RangeResponse) *view {
 	waiter, unsure := c.waits(c.a.Shares(), behind)
-	v := &view{revision: revision, waiter: waiter}
+	v := &view{revision: revision, waiter: waiter, err: sameFormat(c.dir, before.GetKvs())}
 	switch {
+	case v.err != nil:
 	case len(before.GetKvs()) > 0 && tagIn(string(before.Kvs[0].Key)) == "": // somebody else's key, below which may be requests
 		v.undecided = true
 	case len(before.GetKvs()) == 0 || c.a.Shares() && isDowngraded(before.Kvs[0]):
@@ -110,7 +112,11 @@ func (c *claim) lookAtAll(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := requestsOf(c.dir, got.Responses[0].GetResponseRange().Kvs)
+	kvs := got.Responses[0].GetResponseRange().Kvs
+	if err = sameFormat(c.dir, kvs); err != nil {
+		return nil, err
+	}
+	q := requestsOf(c.dir, kvs)
 	mine, _ := c.key()
 	i := slices.IndexFunc(q, func(r request) bool { return r.name == c.name && r.revision == mine })
 	if i < 0 {

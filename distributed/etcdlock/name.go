@@ -10,18 +10,22 @@ import (
 	"github.com/wllock/wllock/internal/parts"
 )
 
+// Format is that of the keys: 1, and no number stands in them. A request of another format is refused.
+const Format = 1
+
 // The keys, below the prefix:
 //
 //	<key>/x/<instance>-<id>    a request for an exclusive lock; its value is the instance in full, and letters of its own
 //	<key>/s/<instance>-<id>    a request for a shared one
 //	<key>/xp/<n>/<instance>-<id>  a request for one of n permits
+//	<key>/x<n>/...             one of a version that has format n: see Format
 //	%guard/<session>           exists once a create of the session was given up: see session.guard
 //	%write/<session>           written for its revision, by Refill and Ping
 //	%ttl/<system>/<ns>         a lease TTL that is in use
 //	%broken/<key>              the last lease of a lock that was ended by force
 //
-// The id is random, and used again: see names. The letters in the value are random, and drawn for each request: so a key is known again
-// if the answer to its create was lost, and not taken for ours if a copy of this process, which has the same names, has created it. In
+// The id is random, and used again: see names. The letters in the value are random, and drawn for each request. So a key is known again
+// if the answer to its create was lost. One is not taken for ours that a copy of this process has created, which has the same names. In
 // the key of a lock a slash and a percent sign are the %XX of their bytes: no two locks have a prefix in common, and none is like the
 // other names.
 const (
@@ -75,6 +79,18 @@ func tagIn(name string) string {
 		return ""
 	}
 	return name[:parts.TagLength]
+}
+
+// formatIn is the format in the name of a request of another version, behind the prefix of its lock: "x2/..."; 0: it is none. It begins like
+// those that keep all others out, so that readers see it too.
+func formatIn(name string) int {
+	rest, is := strings.CutPrefix(name, rivalLetter)
+	digits, _, cut := strings.Cut(rest, "/")
+	n, err := strconv.Atoi(digits)
+	if !is || !cut || err != nil {
+		return 0
+	}
+	return n
 }
 
 // valueOf is the value of the key of a request.

@@ -30,6 +30,16 @@ func queueOf(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 	return q
 }
 
+// sameFormat returns an error if there is a request of another version among those below the prefix of a lock.
+func sameFormat(dir string, kvs []*mvccpb.KeyValue) error {
+	for _, kv := range kvs {
+		if n := formatIn(strings.TrimPrefix(string(kv.Key), dir)); n != 0 {
+			return driver.OtherFormat("etcdlock", n, Format)
+		}
+	}
+	return nil
+}
+
 // requestsOf reads the queue of the lock with this prefix.
 func requestsOf(dir string, kvs []*mvccpb.KeyValue) []request {
 	kvs = queueOf(kvs)

@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bradfitz/gomemcache/memcache"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/dbtest"
 	"github.com/wllock/wllock/internal/race"
+	"github.com/wllock/wllock/internal/testlocker"
 	"github.com/wllock/wllock/internal/testscope"
 )
 
@@ -126,4 +128,16 @@ func TestBudgetIsKept(t *testing.T) {
 	busy.Wait()
 	require.NoError(t, holder.Close(context.Background()))
 	require.NoError(t, other.Close(context.Background()))
+}
+
+// An item of a version with another format is refused by name, also if this one could read the rest.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	addr := dbtest.Memcached(t).Addr
+	b, c := open(t, addr), client(t, addr)
+	for _, text := range []string{`{"format":9,"owners":[{"id":"a","instance":"b","ttl":60000000000}]}`, `{"format":9,"owners":"a"}`} {
+		testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Minute}, func(key string) {
+			require.NoError(t, c.Set(&memcache.Item{Key: itemKey(key), Value: []byte(text)}))
+		})
+	}
 }

@@ -32,6 +32,9 @@ type Backend struct {
 	observers parts.Observers
 }
 
+// Format is that of the items. A later one has its number in them, and is refused.
+const Format = register.Format
+
 // Option changes how a Backend works.
 type Option func(*Backend)
 

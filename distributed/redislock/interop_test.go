@@ -14,6 +14,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // conventional is a client of the common convention, by hand: SET key unique NX PX, and DEL if the value is its own.
@@ -120,4 +121,22 @@ func TestGapEndsThoughTheClockIsSetBack(t *testing.T) {
 	start = time.Now()
 	release(t, u.get(key(t)))
 	inTime(t, "with nobody queued", time.Since(start), 2*gap)
+}
+
+// What a version with another format keeps is no lock of a client that is not wllock: it is refused by name, and who waits reads it.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server.Addr)
+	write := func(key string) { server.Do("SET", key, "wllock9:x:P", "PX", 600_000) }
+	testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Minute}, write)
+	a := testlocker.Asker{T: t, B: b, Key: "later", TTL: 2 * time.Second}
+	holder := a.Lease("holder")
+	p := a.Place("waiter")
+	write("later")
+	require.Eventually(t, func() bool {
+		return strings.Contains(p.(distributed.HolderTeller).Holder(), "another version of wllock, in format 9")
+	}, testlocker.Patience, time.Millisecond)
+	testlocker.Lost(t, holder)
+	require.NoError(t, p.Leave(t.Context()))
 }

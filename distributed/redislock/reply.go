@@ -42,6 +42,9 @@ func (w *words) holder() string {
 
 // foreigner names whoever has put something else into the lock's key: a lock of another library, or a cache under the same name.
 func foreigner(bytes string) string {
+	if format, other := strings.CutPrefix(bytes, "f"); other {
+		return "another version of wllock, in format " + format
+	}
 	bytes, stays := strings.CutSuffix(bytes, "!")
 	what := "a value that is no string"
 	if bytes != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/testlocker"
 )
 
 // says asks one server, and returns its answer.
@@ -136,4 +137,21 @@ func TestABrokenWaiterGoesOn(t *testing.T) {
 	l := await(t, p)
 	require.NotEqual(t, broken, l.(*lease).a.token)
 	release(t, l)
+}
+
+// What a version with another format keeps is no lock of a foreigner: it is refused by name.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, 3)
+	b := s.open()
+	for _, one := range s.all {
+		one.Do("SET", "k", "wllock9:1:P", "PX", 600_000)
+	}
+	for _, kind := range []testlocker.Change{func(*distributed.Request) {}, testlocker.AsReader, func(r *distributed.Request) { r.NoWait = true }} {
+		l, p, err := testlocker.Asker{T: t, B: b, Key: "k", TTL: time.Second}.Try("other", kind)
+		require.ErrorIs(t, err, distributed.ErrRefused)
+		require.ErrorContains(t, err, "in format 9, and this process knows format 1")
+		require.Nil(t, l)
+		require.Nil(t, p)
+	}
 }

@@ -15,6 +15,10 @@ import (
 	"github.com/wllock/wllock/internal/identity"
 )
 
+// Format is that of keys, values and messages: 1, and no number stands in them. A lock's value of a later one begins with "wllock2:", or its
+// number, and is refused.
+const Format = 1
+
 // tokenOf is the value of the lock's key while an attempt of this process has the vote. The number of its id orders attempts by age.
 func tokenOf(id identity.Attempt, process string) string {
 	return "wllock:" + id.String() + ":" + process

@@ -4,11 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
+	"fmt"
 	"strings"
 )
 
 //go:embed sql/*.sql
 var ddl embed.FS
+
+// Format is that of the tables: their version in the table of meta. Tables of another format are refused, by the first request too.
+const Format = 1
 
 // Migrate creates the tables that are missing, with the options of New that say where they are. It can be run again, and by several
 // processes at a time. The user needs the right to create tables. An application can do without, and run the statements of DDL
@@ -31,7 +36,24 @@ func Migrate(ctx context.Context, db *sql.DB, dialect Dialect, opts ...Option) e
 			return explain("migrate", err)
 		}
 	}
+	if err := retrying(ctx, func() error { return checkFormat(ctx, db, newStatements(dialect, &set)) }); err != nil {
+		return explain("migrate", err)
+	}
 	return nil
+}
+
+// checkFormat returns an error if the tables were made by a version with another format.
+func checkFormat(ctx context.Context, q querier, st *statements) error {
+	var found int
+	err := one(ctx, q, st.text("SELECT value FROM {meta} WHERE name = 'version'"), nil, &found)
+	if err == nil && found != Format {
+		err = fmt.Errorf("%w: another version of wllock has made the tables, in format %d, and this process knows format %d: "+
+			"all that share locks need versions of one format", errSession, found, Format)
+	}
+	if errors.Is(err, sql.ErrNoRows) { // somebody has deleted it
+		err = nil
+	}
+	return err
 }
 
 // DDL returns the statements of Migrate.

@@ -188,7 +188,7 @@ func (s *stage) attempt(token string) string {
 func (p *process) pass(s *statement) error {
 	name := p.statement(s.text)
 	regular := slices.Contains([]string{"look at places", "look at leases", "beat", "renew", "renew seats", "seats"}, name)
-	if p.s.Muted(p.letter) || strings.Contains(s.text, "pragma_query_only") || regular && !p.s.Awaits(p.letter) {
+	if p.s.Muted(p.letter) || strings.Contains(s.text, "pragma_query_only") || strings.Contains(s.text, "'version'") || regular && !p.s.Awaits(p.letter) {
 		return s.run()
 	}
 	line, fault := name, ""

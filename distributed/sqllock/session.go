@@ -157,6 +157,9 @@ func (b *Backend) fit(ctx context.Context) error {
 		set.schema = s.schema
 		b.said.Store(newStatements(b.dialect, &set))
 	}
+	if err = checkFormat(ctx, b.db, b.st()); err != nil {
+		return err
+	}
 	b.sessions.warned.Do(func() { s.warn(b) })
 	b.sessions.fit.Store(true)
 	return nil

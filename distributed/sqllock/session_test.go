@@ -333,3 +333,19 @@ func TestNoMoreStatementsCanBePrepared(t *testing.T) {
 	free(t, enter(t, b, "k", prevIs(enter(t, b, "k"))))
 	require.GreaterOrEqual(t, refused, 3, "of each way to a lock")
 }
+
+// Tables that a version with another format has made are refused by name: by the first request, by Ping, and by Migrate.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, start := range dbtest.Tested(setups) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			run(t, d.backend(t), "UPDATE {meta} SET value = 9 WHERE name = 'version'")
+			b := d.backend(t)
+			testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Minute}, func(string) {})
+			require.ErrorContains(t, b.Ping(t.Context()), "format 9")
+			require.ErrorContains(t, Migrate(t.Context(), b.db, b.dialect), "format 9")
+		})
+	}
+}

@@ -6,6 +6,9 @@ import (
 	"unicode/utf8"
 )
 
+// Format is that of the nodes: 1, and no number stands in them. A request of another format is refused.
+const Format = 1
+
 // The names of nodes that are not locks begin with a percent sign and a letter that no escape has.
 const (
 	probeName = "%probe-" // of Ping

@@ -3,7 +3,9 @@ package zklock
 import (
 	"crypto/rand"
 	"testing"
+	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -27,4 +29,23 @@ func TestLimitsAreInTheIds(t *testing.T) {
 // A limit above what is watched one by one.
 func TestManyPermits(t *testing.T) {
 	testlocker.ManyPermits(t, asker(t, open(t, zktest.Shared(t).Addr, newRoot()), "k"), driver.MostFollowed+8)
+}
+
+// A request of a version with another format is refused by name, and leaves nothing.
+func TestOtherFormatsAreRefused(t *testing.T) {
+	t.Parallel()
+	addr, root := zktest.Shared(t).Addr, newRoot()
+	b := open(t, addr, root)
+	conn := plainConn(t, addr)
+	testlocker.RefusesOtherFormats(t, asker(t, b, ""), func(key string) {
+		testlocker.Release(t, asker(t, b, key).Lease("first")) // the key's node is there
+		_, err := conn.Create(b.dirOf(key)+"/x9-P-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	})
+	_, err := b.Inspect(t.Context(), "other-0")
+	require.ErrorContains(t, err, "format 9")
+	require.Eventually(t, func() bool {
+		names, _, err := conn.Children(b.dirOf("other-0"))
+		return err == nil && len(names) == 1
+	}, testlocker.Patience, time.Millisecond)
 }

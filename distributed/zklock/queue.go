@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
@@ -37,6 +38,19 @@ func head(mode distributed.Mode, tag, id string) string {
 		letter = "s"
 	}
 	return letter + "-" + tag + "-" + id + "-"
+}
+
+// formatIn is the format in the name of a request of another version, "x2-..." or "s2-..."; 0: it is none.
+func formatIn(name string) int {
+	if name == "" || name[0] != 'x' && name[0] != 's' {
+		return 0
+	}
+	digits, _, cut := strings.Cut(name[1:], "-")
+	n, err := strconv.Atoi(digits)
+	if !cut || err != nil {
+		return 0
+	}
+	return n
 }
 
 func parseNode(name string) (node, bool) {

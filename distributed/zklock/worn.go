@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/wllock/wllock/distributed/driver"
 )
 
 // A server counts the children that a node has ever had in 31 bits, and then gives all that come one sequence. So before that the
@@ -43,7 +45,8 @@ func (s *settings) wears(stat *zk.Stat) bool {
 	return int64((uint32(stat.Cversion)+uint32(stat.NumChildren))/2) >= s.sequences
 }
 
-// line reads the children of a key's node, and of those below it that have taken its place (rule Z10). It does not say which one is ours.
+// line reads the children of a key's node, and of those below it that have taken its place (rule Z10). It does not say which one is ours. A
+// request of another version is an error.
 func (b *Backend) line(dir string, read func(dir string) (children, error)) (view, error) {
 	v := view{i: -1}
 	for at := dir; ; at += "/" + nextName {
@@ -53,6 +56,11 @@ func (b *Backend) line(dir string, read func(dir string) (children, error)) (vie
 			return v, nil
 		case err != nil:
 			return v, err
+		}
+		for _, name := range got.names {
+			if n := formatIn(name); n != 0 {
+				return v, driver.OtherFormat("zklock", n, Format)
+			}
 		}
 		q, worn := b.set.parse(strings.TrimPrefix(at+"/", dir+"/"), got.names)
 		v.q, v.worn, v.zxid = append(v.q, q...), append(v.worn, worn...), max(v.zxid, got.stat.Pzxid)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/testproc"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // Patience is how long a test waits for what should happen soon. Only a test that fails waits so long.
@@ -212,5 +214,25 @@ func ManyPermits(t *testing.T, a Asker, limit int) {
 	}
 	for _, l := range held {
 		Release(t, l)
+	}
+}
+
+// RefusesOtherFormats asks for locks that another version of wllock has in format 9, which write writes: every kind of request is refused by
+// name, at once.
+func RefusesOtherFormats(t *testing.T, a Asker, write func(key string)) {
+	t.Helper()
+	for i, kind := range []Change{
+		func(*distributed.Request) {}, AsReader, ForOneOf(2),
+		func(r *distributed.Request) { r.NoWait = true },
+		func(r *distributed.Request) { AsReader(r); r.NoWait = true },
+	} {
+		a.Key = fmt.Sprint("other-", i)
+		write(a.Key)
+		began := time.Now()
+		l, p, err := a.Try("other", kind)
+		if l != nil || p != nil || !errors.Is(err, distributed.ErrRefused) || !strings.Contains(err.Error(), "format 9, and this process knows format ") {
+			t.Fatalf("%v, %v, %v; want a refusal that names both formats", l, p, err)
+		}
+		testscope.InTime(t, time.Since(began), time.Second, "a refusal")
 	}
 }

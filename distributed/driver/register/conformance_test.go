@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 			Another: func() distributed.Backend { return New("sim", connect()) },
 			Expire: func(key string) { // its queue stays
 				d := m.get(key)
-				now, _ := decode(d)
+				now, _ := decode("test", d)
 				for _, c := range slices.Clone(now.Owners) {
 					now.remove(c.ID)
 				}

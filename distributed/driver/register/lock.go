@@ -9,10 +9,15 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/driver"
 )
+
+// Format is that of the documents: 1, and no number stands in them. A later one begins with "format", which this one refuses.
+const Format = 1
 
 // lock is the document of a lock. Its methods are pure.
 type lock struct {
+	Format int     `json:"format,omitempty"` // what another version writes that keeps locks in another way
 	Owners []claim `json:"owners,omitempty"`
 	Queue  []claim `json:"queue,omitempty"` // in the order of arrival
 }
@@ -103,12 +108,17 @@ func (l *lock) encode() []byte {
 	return data
 }
 
-func decode(d Document) (l lock, err error) {
+func decode(name string, d Document) (l lock, err error) {
 	if d.Version == 0 {
 		return l, nil
 	}
-	if err = json.Unmarshal(d.Data, &l); err != nil || len(l.Owners) == 0 {
-		return l, fmt.Errorf("under the key lie %d bytes of something else than a lock", len(d.Data))
+	err = json.Unmarshal(d.Data, &l) // also where it cannot read all
+	switch {
+	case l.Format != 0:
+		return l, driver.OtherFormat(name, l.Format, Format)
+	case err != nil || len(l.Owners) == 0:
+		err = fmt.Errorf("under the key lie %d bytes of something else than a lock", len(d.Data))
+		return l, distributed.Unavailable(name, err, distributed.ErrRefused)
 	}
 	return l, nil
 }

@@ -86,7 +86,7 @@ func (m *memory) put(key string, data []byte, from uint64, keep time.Duration) e
 	m.version++
 	d := Document{slices.Clone(data), m.version}
 	m.docs[key] = kept{d, time.Now().Add(keep)}
-	l, err := decode(d)
+	l, err := decode("test", d)
 	if err != nil {
 		m.wrong = append(m.wrong, err.Error())
 	}

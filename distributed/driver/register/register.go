@@ -116,10 +116,10 @@ func (b *Backend) try(ctx context.Context, key string, known *Document, step fun
 		}
 		known = &d
 	}
-	l, err := decode(*known)
+	l, err := decode(b.name, *known)
 	switch {
 	case err != nil:
-		return distributed.Unavailable(b.name, err, distributed.ErrRefused)
+		return err
 	case !step(&l, sent):
 		return nil
 	case len(l.Owners) > 0:

@@ -106,7 +106,7 @@ func TestAClaimThatIsQueuedAgainIsSeenForTheFirstTime(t *testing.T) {
 		require.NoError(t, holder.Close())
 		b.m.lose("k")
 		seen, look := sightings{}, func() (l lock) {
-			l, err := decode(b.m.get("k"))
+			l, err := decode("test", b.m.get("k"))
 			require.NoError(t, err)
 			return l
 		}
@@ -231,7 +231,7 @@ func TestARenewalIsOverWithItsLease(t *testing.T) {
 		late := lock{Owners: []claim{a.Wire.claim}}
 		require.NoError(t, b.m.put("k", late.encode(), 0, late.keep()))
 		half{p.Backend}.renew(b.Context(), a, nil)
-		got, err := decode(b.m.get("k"))
+		got, err := decode("test", b.m.get("k"))
 		require.NoError(t, err)
 		require.Equal(t, late, got)
 	})

@@ -109,6 +109,9 @@ local function ownerTTL(value)
 end
 
 local function isShared(value) return value and string.sub(value, 1, 9) == 'wllock:s:' end
+-- formatOf is the number of another format that a lock's value is of, or nil.
+local function formatOf(value) return string.match(value or '', '^wllock(%d+):') end
+
 local function isForeign(value) return value and string.sub(value, 1, 7) ~= 'wllock:' end
 
 -- laterOwns reports that a later attempt of this instance owns the lock with this value.

@@ -6,7 +6,7 @@
 --       9 mark  "<T in ms>:", which is between the token and the fence of an exclusive lock's value
 -- Returns "lease <first fence> <number of fences> <1: contended>", which is cut to the microsecond for its fences 000 to
 -- 999 with nobody waiting; "place <rank> <ms> <1: foreign> <holder> <more readers>"; "held <ms> <holder> <more readers>". Each has "lost " before it if prev was not held
--- any more. Or "old", and nothing was done.
+-- any more. Or "old", and nothing was done. Or an error, and nothing was done.
 local raw = redis.call('MGET', KEYS[1], KEYS[2], KEYS[6])
 if raw[3] and tonumber(raw[3]) >= tonumber(ARGV[2]) then return 'old' end
 local time = redis.call('TIME')
@@ -36,6 +36,10 @@ if ARGV[3] == 'x' and (not raw[2] or #raw[2] <= 21) then
 end
 
 -- include: common queue
+if formatOf(raw[1]) then
+  return redis.error_reply('ERR another version of wllock has this lock, in format ' .. formatOf(raw[1])
+    .. ', and this process knows format 2: all that share locks need versions of one format')
+end
 local prev = string.match(ARGV[8], '^wllock:x:[^:]+:%d+:[^:]+:') or ARGV[8] -- the token
 local before = string.match(prev, ':(%d+):[^:]+:$')
 local lost = before and raw[3] == '0' .. before and 'lost ' or '' -- noted by an earlier leave, or by this enter

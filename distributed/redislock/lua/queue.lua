@@ -261,7 +261,7 @@ end
 
 -- holder names the instance that has the lock with this value, now that those of the list were admitted, and says how many
 -- readers there are beside it. "- 0": nobody has it. "*12 0": a foreigner with a string of so many bytes; "*12! 0": that never expires;
--- "* 0": with a value of another type, for which value is "*".
+-- "* 0": with a value of another type, for which value is "*". "*f3 0": a wllock of format 3.
 local function holder(value, list)
   local w = list[1]
   if w and w.mode == 'x' then return w.instance .. ' 0' end
@@ -270,6 +270,7 @@ local function holder(value, list)
     return (last and string.match(last, '([^:]+)$') or '-') .. ' ' .. math.max(redis.call('ZCARD', READERS) - 1, 0)
   end
   if value == '*' then return '* 0' end
+  if formatOf(value) then return '*f' .. formatOf(value) .. ' 0' end
   if value and isForeign(value) then return '*' .. #value .. (redis.call('PTTL', LOCK) < 0 and '! 0' or ' 0') end
   return (string.match(value or '', '^wllock:x:[^:]+:%d+:([^:]+):') or '-') .. ' 0'
 end

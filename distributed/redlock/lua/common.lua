@@ -53,6 +53,12 @@ local function owner()
   return 'f', '-'
 end
 
+-- formatOf is the number of another format that the lock's value is of, or nil.
+local function formatOf()
+  local value = redis.pcall('GET', LOCK)
+  return type(value) == 'string' and string.match(value, '^wllock(%d+):')
+end
+
 local function holds(token)
   local mode, who, set = owner()
   if mode == 's' then return redis.call('ZSCORE', set, token) and true or false end

@@ -33,6 +33,11 @@ if ARGV[3] == 'x' then
 end
 
 -- include: common
+local other = formatOf()
+if other then
+  return redis.error_reply('ERR another version of wllock has this lock, in format ' .. other
+    .. ', and this process knows format 1: all that share locks need versions of one format')
+end
 local score, nowait, prev = tonumber(ARGV[7]), ARGV[8] == '1', ARGV[9]
 local found = '-'
 if prev ~= '' then found = letgo(prev) and '1' or '0' end

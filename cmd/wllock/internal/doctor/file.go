@@ -21,6 +21,7 @@ func (p *patient) file(ctx context.Context) {
 		Subject: "access", What: what, Means: "processes of this user fail at their first lock with this error",
 		Mend: "one local directory that all processes that lock share, of which each container mounts the whole, and one user: docs/sql.md",
 	})
+	p.formats()
 	reads := *p.url
 	reads.RawQuery = "mode=ro"
 	db, err := sqlite.OpenDB(reads.String())

@@ -12,6 +12,12 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/distributed/etcdlock"
+	"github.com/wllock/wllock/distributed/memcachelock"
+	"github.com/wllock/wllock/distributed/redislock"
+	"github.com/wllock/wllock/distributed/redlock"
+	"github.com/wllock/wllock/distributed/sqllock"
+	"github.com/wllock/wllock/distributed/zklock"
 )
 
 const (
@@ -39,6 +45,7 @@ func (p *patient) tryLock(ctx context.Context) (reached bool) {
 func (p *patient) takeLocks(ctx context.Context, locker *wllock.Locker) {
 	defer func() { _ = locker.Close(context.WithoutCancel(ctx)) }()
 	p.fine("access", "system %q: everything that locks need is allowed", p.settings.SystemName)
+	p.formats()
 	var took []time.Duration
 	for range trials {
 		began := time.Now()
@@ -139,4 +146,22 @@ func (p *patient) user() string {
 
 func isMissingTable(err error) bool {
 	return strings.Contains(err.Error(), "sqllock.Migrate")
+}
+
+// formats notes in which format this version keeps locks.
+func (p *patient) formats() {
+	format := redislock.Format
+	switch p.url.Scheme {
+	case "postgres", "postgresql", "mysql", "sqlite":
+		format = sqllock.Format
+	case "zk", "zks":
+		format = zklock.Format
+	case "etcd", "etcds":
+		format = etcdlock.Format
+	case "memcached", "memcacheds":
+		format = memcachelock.Format
+	case "redlock", "redlocks":
+		format = redlock.Format
+	}
+	p.fine("format", "this version keeps locks in format %d and refuses others", format)
 }
