@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -33,6 +34,9 @@ func explain(what string, err error) error {
 }
 
 func refusal(what string, err error) error {
+	if strings.HasSuffix(err.Error(), ": -125") { // which the library does not know
+		err = fmt.Errorf("the quota of a node above is used up (setquota): %w", err)
+	}
 	return distributed.Unavailable("zklock: "+what, err, distributed.ErrRefused)
 }
 

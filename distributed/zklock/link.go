@@ -8,7 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -75,6 +77,9 @@ func (l *link) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 		connect = new(net.Dialer).DialContext
 	}
 	conn, err := connect(ctx, network, addr)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) { // before the dial was done
+		err = fmt.Errorf("%w: %w", errTurnedAway, err)
+	}
 	w, fails := l.dialed(conn, err)
 	if err != nil && l.ctx.Err() == nil {
 		l.failed(sent, err, fails)
@@ -155,6 +160,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	}
 	w.mu.Unlock()
 	n, err := w.Conn.Write(b)
+	w.turnedAway(err)
 	if err != nil { // the library answers the request with it, as it is
 		err = fmt.Errorf("%w: %w", zk.ErrConnectionClosed, err)
 	}
@@ -182,9 +188,25 @@ func (w *wire) Read(b []byte) (int, error) {
 	case !open && n > 0:
 		w.note(b[:n])
 	case !open && isAlert(err):
-		w.alerted(err)
+		w.refused(err)
+	case !open:
+		w.turnedAway(err)
 	}
 	return n, err
+}
+
+// errTurnedAway is the end of a connection without an answer to the handshake.
+var errTurnedAway = errors.New("the server closes connections before it answers: it has as many as maxClientCnxns allows an address, or maxCnxns " +
+	"in all, or no quorum")
+
+// turnedAway reports that a connection ended before its handshake was answered, unless its time is over.
+func (w *wire) turnedAway(err error) {
+	w.mu.Lock()
+	open := w.open
+	w.mu.Unlock()
+	if err != nil && !open && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
+		w.refused(fmt.Errorf("%w: %w", errTurnedAway, err))
+	}
 }
 
 // isAlert reports what a server over TLS says in place of an answer: that it wants a certificate, or another one.
@@ -193,8 +215,8 @@ func isAlert(err error) bool {
 	return is && op.Op == "remote error"
 }
 
-// alerted reports an alert, which the library drops, as a dial that failed: nothing was carried out.
-func (w *wire) alerted(err error) {
+// refused reports the end of a handshake, which the library drops, as a dial that failed: nothing was carried out.
+func (w *wire) refused(err error) {
 	w.mu.Lock()
 	sent := w.sent
 	w.mu.Unlock()

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
+	"github.com/wllock/wllock/internal/testlocker"
+	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/internal/zktest"
 )
 
@@ -64,4 +67,43 @@ func TestListOfManyKeys(t *testing.T) {
 		require.True(t, l.Healthy())
 		release(t, l)
 	}
+}
+
+// A server that has as many connections as it allows closes each further one without a word. Callers read so, in their time.
+func TestNoConnectionIsLeft(t *testing.T) {
+	t.Parallel()
+	server := zktest.Start(t, "-Dzookeeper.maxCnxns=1")
+	first := open(t, server.Addr, newRoot())
+	testlocker.Release(t, asker(t, first, "k").Lease("a"))
+	second := open(t, server.Addr, newRoot())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	_, _, err := second.Enter(ctx, distributed.Request{Key: "k", Instance: "b", TTL: long})
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.ErrorContains(t, err, "maxClientCnxns")
+	testscope.InTime(t, time.Since(began), 2*time.Second, "the caller's time")
+	require.NoError(t, first.Close())
+	testlocker.Release(t, asker(t, second, "k").Lease("b"))
+}
+
+// A quota that is used up is named.
+func TestQuotaIsUsedUp(t *testing.T) {
+	t.Parallel()
+	server, root := zktest.Start(t, "-Dzookeeper.enforceQuota=true"), newRoot()
+	b, conn := open(t, server.Addr, root), plainConn(t, server.Addr)
+	testlocker.Release(t, asker(t, b, "k").Lease("a"))
+	for _, path := range []string{"/zookeeper/quota" + root, "/zookeeper/quota" + root + "/zookeeper_limits"} {
+		data := ""
+		if strings.HasSuffix(path, "limits") {
+			data = "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1"
+		}
+		_, err := conn.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	}
+	_, err := conn.Create("/zookeeper/quota"+root+"/zookeeper_stats", []byte("count=9,bytes=9"), 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	_, _, err = asker(t, b, "k").Try("a")
+	require.ErrorIs(t, err, distributed.ErrRefused)
+	require.ErrorContains(t, err, "quota")
 }

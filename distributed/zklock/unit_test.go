@@ -85,7 +85,7 @@ func TestAWriteThatFailsIsNoRefusal(t *testing.T) {
 	conn, other := net.Pipe()
 	require.NoError(t, conn.Close())
 	require.NoError(t, other.Close())
-	_, err := (&wire{Conn: conn}).Write([]byte("request"))
+	_, err := (&wire{Conn: conn, open: true}).Write([]byte("request"))
 	require.True(t, isInterruption(err))
 	err = explain("delete", err)
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
