@@ -26,7 +26,7 @@ var (
 	settingsOfMariaDB = map[string]string{
 		"autocommit=0": "autocommit", "completion_type=1": "completion_type", "tx_read_only=1": "tx_read_only",
 		"sql_safe_updates=1": "sql_safe_updates", "sql_select_limit=2": "sql_select_limit", "sql_select_limit=0": "sql_select_limit",
-		"sql_big_selects=0": "sql_big_selects", "max_join_size=1000": "sql_big_selects", "max_statement_time=0.001": "max_statement_time",
+		"sql_big_selects=0": "sql_big_selects", "max_join_size=1000": "sql_big_selects", "max_statement_time=0.9": "max_statement_time",
 		"max_statement_time=60": "", "sql_mode='EMPTY_STRING_IS_NULL'": "sql_mode", "sql_mode='SIMULTANEOUS_ASSIGNMENT'": "sql_mode",
 		"sql_mode=''": "", "sql_mode='TRADITIONAL,ANSI'": "", "sql_mode='ORACLE'": "sql_mode", "sql_mode='NO_BACKSLASH_ESCAPES'": "",
 		"sql_mode='NO_UNSIGNED_SUBTRACTION,HIGH_NOT_PRECEDENCE,PAD_CHAR_TO_FULL_LENGTH,TIME_ROUND_FRACTIONAL,NO_AUTO_VALUE_ON_ZERO'": "",

@@ -38,9 +38,10 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	b := open(t, addr, root)
 	conn := plainConn(t, addr)
 	testlocker.RefusesOtherFormats(t, asker(t, b, ""), func(key string) {
-		testlocker.Release(t, asker(t, b, key).Lease("first")) // the key's node is there
+		first := asker(t, b, key).Lease("first") // the key's node is there, and stays
 		_, err := conn.Create(b.dirOf(key)+"/x9-P-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
+		testlocker.Release(t, first)
 	})
 	_, err := b.Inspect(t.Context(), "other-0")
 	require.ErrorContains(t, err, "format 9")
