@@ -76,13 +76,13 @@ func (p simProcess) Broken(l distributed.Lease) (is bool) {
 	return is
 }
 
-// Unlearned implements judge.Process: who is told of all knows it soon.
+// Unlearned implements judge.Process: who is told of all knows it soon, unless it was closed, and looks no more.
 func (p simProcess) Unlearned(l distributed.Lease) (wrong string) {
 	p.c.v.do(func() {
 		e := p.entry(l)
 		since := func(at time.Time) bool { return !at.IsZero() && time.Since(at) > p.c.ttl/4 } // two looks at three
 		switch {
-		case e == nil || e.watcher == nil || !l.Healthy():
+		case e == nil || e.watcher == nil || !l.Healthy() || p.c.b.Closed():
 		case since(e.broken):
 			wrong = "a holder does not know that its lease was broken"
 		case !e.gone && since(e.contends) && !l.Contended():
