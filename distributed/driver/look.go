@@ -28,6 +28,15 @@ func (a *Attempt[W]) Poke() {
 	}
 }
 
+// Asks says that Enter is about to send a question whose answer knows all that has happened so far. It needs no look of its own.
+func (a *Attempt[W]) Asks() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == asking {
+		a.events = false
+	}
+}
+
 // queueLook gives the attempt to a worker. The caller holds mu.
 func (a *Attempt[W]) queueLook() {
 	a.looking = true

@@ -199,12 +199,13 @@ func TestGoneBeforeTheAnswerToEnter(t *testing.T) {
 		looks    int
 		contends bool
 	}{
-		"gone, then a place":           {func(a *Attempt[string]) { a.Gone() }, queued, true, 0, false},
-		"gone, then a grant":           {func(a *Attempt[string]) { a.Gone() }, granted, true, 0, false},
-		"a grant, gone, then a place":  {func(a *Attempt[string]) { a.Stands(granted); a.Gone() }, queued, true, 0, false},
-		"a message, then a grant":      {func(a *Attempt[string]) { a.Poke() }, granted, false, 1, true},
-		"a grant, a message, a place":  {func(a *Attempt[string]) { a.Stands(granted); a.Poke() }, queued, false, 1, true},
-		"a message, a grant and place": {func(a *Attempt[string]) { a.Poke(); a.Stands(granted) }, queued, false, 1, true},
+		"gone, then a place":             {func(a *Attempt[string]) { a.Gone() }, queued, true, 0, false},
+		"gone, then a grant":             {func(a *Attempt[string]) { a.Gone() }, granted, true, 0, false},
+		"a grant, gone, then a place":    {func(a *Attempt[string]) { a.Stands(granted); a.Gone() }, queued, true, 0, false},
+		"a message, then a grant":        {func(a *Attempt[string]) { a.Poke() }, granted, false, 1, true},
+		"a message, a question, a grant": {func(a *Attempt[string]) { a.Poke(); a.Asks() }, granted, false, 0, false},
+		"a grant, a message, a place":    {func(a *Attempt[string]) { a.Stands(granted); a.Poke() }, queued, false, 1, true},
+		"a message, a grant and place":   {func(a *Attempt[string]) { a.Poke(); a.Stands(granted) }, queued, false, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stubbed(t, func(t *testing.T, s *stub) {

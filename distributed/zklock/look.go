@@ -64,6 +64,7 @@ func (c *claim) children(ctx context.Context, dir string, watch bool) (children,
 // it waits for.
 func (c *claim) look(ctx context.Context, since time.Time) (driver.Standing, error) {
 	for {
+		c.a.Asks()
 		v, err := c.read(ctx, c.wide)
 		switch {
 		case errors.Is(err, zk.ErrNoNode), err == nil && v.i < 0:
