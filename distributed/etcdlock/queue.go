@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // request is a key of a lock's queue: who holds it, and who waits for it, in the order of create revisions.
@@ -34,7 +35,7 @@ func queueOf(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 func sameFormat(dir string, kvs []*mvccpb.KeyValue) error {
 	for _, kv := range kvs {
 		if n := formatIn(strings.TrimPrefix(string(kv.Key), dir)); n != 0 {
-			return driver.OtherFormat("etcdlock", n, Format)
+			return parts.OtherFormat("etcdlock", n, Format)
 		}
 	}
 	return nil

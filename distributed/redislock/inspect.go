@@ -11,6 +11,7 @@ import (
 
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/internal/conn"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 const (
@@ -116,6 +117,9 @@ func (b *Backend) inspect(ctx context.Context, keys []string, holders, waiters i
 			return nil, conn.Unavailable("inspect", conn.Refusal(fmt.Errorf("the server answers %q: %w", c.Reply, err)))
 		}
 		for _, one := range found {
+			if n := conn.FormatIn(one.Value); n != 0 && waiters > 0 { // in a list it is a foreigner's
+				return nil, parts.OtherFormat("redislock", n, Format)
+			}
 			i := one.inspection(waiters > 0)
 			i.Key = keys[len(all)]
 			all = append(all, i)

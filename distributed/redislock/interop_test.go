@@ -130,6 +130,8 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	b := open(t, server.Addr)
 	write := func(key string) { server.Do("SET", key, "wllock9:x:P", "PX", 600_000) }
 	testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Minute}, write)
+	_, err := b.Inspect(t.Context(), "other-0")
+	require.ErrorContains(t, err, "format 9")
 	a := testlocker.Asker{T: t, B: b, Key: "later", TTL: 2 * time.Second}
 	holder := a.Lease("holder")
 	p := a.Place("waiter")

@@ -48,6 +48,14 @@ func (b *Backend) Inspect(ctx context.Context, key string) (distributed.Inspecti
 	if err != nil {
 		return distributed.Inspection{Key: key}, err
 	}
+	for _, r := range all[0] {
+		if r == nil {
+			continue
+		}
+		if n := conn.FormatIn(r.Value); n != 0 {
+			return distributed.Inspection{Key: key}, parts.OtherFormat("redlock", n, Format)
+		}
+	}
 	return b.merge(key, all[0]), nil
 }
 

@@ -144,14 +144,11 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t, 3)
 	b := s.open()
-	for _, one := range s.all {
-		one.Do("SET", "k", "wllock9:1:P", "PX", 600_000)
-	}
-	for _, kind := range []testlocker.Change{func(*distributed.Request) {}, testlocker.AsReader, func(r *distributed.Request) { r.NoWait = true }} {
-		l, p, err := testlocker.Asker{T: t, B: b, Key: "k", TTL: time.Second}.Try("other", kind)
-		require.ErrorIs(t, err, distributed.ErrRefused)
-		require.ErrorContains(t, err, "in format 9, and this process knows format 1")
-		require.Nil(t, l)
-		require.Nil(t, p)
-	}
+	testlocker.RefusesOtherFormats(t, testlocker.Asker{T: t, B: b, TTL: time.Second}, func(key string) {
+		for _, one := range s.all {
+			one.Do("SET", key, "wllock9:1:P", "PX", 600_000)
+		}
+	})
+	_, err := b.Inspect(t.Context(), "other-0")
+	require.ErrorContains(t, err, "format 9")
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // A server counts the children that a node has ever had in 31 bits, and then gives all that come one sequence. So before that the
@@ -59,7 +59,7 @@ func (b *Backend) line(dir string, read func(dir string) (children, error)) (vie
 		}
 		for _, name := range got.names {
 			if n := formatIn(name); n != 0 {
-				return v, driver.OtherFormat("zklock", n, Format)
+				return v, parts.OtherFormat("zklock", n, Format)
 			}
 		}
 		q, worn := b.set.parse(strings.TrimPrefix(at+"/", dir+"/"), got.names)

@@ -108,7 +108,7 @@ var rooms = []room{
 	},
 	{
 		path: "distributed/driver/register", what: "a backend of a store of documents that are changed by compare-and-set",
-		knows: []string{"distributed", "distributed/driver"}, sealed: nothing,
+		knows: []string{"distributed", "distributed/driver", "internal/parts"}, sealed: nothing,
 	},
 	{
 		path: "distributed/memcachelock", what: "backend on memcached, without fences",

@@ -1,6 +1,9 @@
 package conn
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // HelperPrefix starts the name of every helper key and channel, and the value of every lock.
 const HelperPrefix = "wllock:"
@@ -26,4 +29,15 @@ func IsHelper(key string) bool { return strings.HasPrefix(key, HelperPrefix) }
 func SystemIn(name string) string {
 	rest, _ := strings.CutPrefix(name, HelperPrefix)
 	return SystemOf(rest)
+}
+
+// FormatIn returns the number of another format that a lock's value names, "wllock3:...". It is 0 if the value names none.
+func FormatIn(value string) int {
+	rest, ours := strings.CutPrefix(value, "wllock")
+	digits, _, cut := strings.Cut(rest, ":")
+	n, err := strconv.Atoi(digits)
+	if !ours || !cut || err != nil {
+		return 0
+	}
+	return n
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/wllock/wllock/distributed"
-	"github.com/wllock/wllock/distributed/driver"
+	"github.com/wllock/wllock/internal/parts"
 )
 
 // Format is that of the documents: 1, and no number stands in them. A later one begins with "format", which this one refuses.
@@ -115,7 +115,7 @@ func decode(name string, d Document) (l lock, err error) {
 	err = json.Unmarshal(d.Data, &l) // also where it cannot read all
 	switch {
 	case l.Format != 0:
-		return l, driver.OtherFormat(name, l.Format, Format)
+		return l, parts.OtherFormat(name, l.Format, Format)
 	case err != nil || len(l.Owners) == 0:
 		err = fmt.Errorf("under the key lie %d bytes of something else than a lock", len(d.Data))
 		return l, distributed.Unavailable(name, err, distributed.ErrRefused)

@@ -20,7 +20,7 @@ for i = 1, #KEYS, 6 do
     value = redis.pcall('GETRANGE', KEYS[i], 0, 1023)
     if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
   end
-  if type(value) == 'string' and string.sub(value, 1, 7) == 'wllock:' then
+  if type(value) == 'string' and string.match(value, '^wllock%d*:') then -- of another format, too
     one.value = value
     if string.sub(value, 1, 9) == 'wllock:s:' then
       one.readers = redis.call('ZRANGE', KEYS[i + 4], string.format('(%d', now), '+inf', 'BYSCORE', 'LIMIT', 0, holders, 'WITHSCORES')

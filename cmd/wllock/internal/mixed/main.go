@@ -1,7 +1,7 @@
 // Command mixed uses locks for a while and prints its turns. It is compiled in this version and in an earlier one, for a test that has
 // processes of both use the same locks.
 //
-//	mixed <url> <letter of the process> <T> <duration>
+//	mixed <url> <T> <duration>
 //
 // A line is a turn: "<key> <kind> <began> <ended> <fence>", times in ns since 1970. The kinds are x, s, and p for one of two permits.
 package main
@@ -33,11 +33,11 @@ const (
 )
 
 func main() {
-	ttl, err := time.ParseDuration(os.Args[3])
+	ttl, err := time.ParseDuration(os.Args[2])
 	if err != nil {
 		panic(err)
 	}
-	lasts, err := time.ParseDuration(os.Args[4])
+	lasts, err := time.ParseDuration(os.Args[3])
 	if err != nil {
 		panic(err)
 	}
