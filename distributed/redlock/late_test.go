@@ -220,3 +220,31 @@ func TestAnAnswerThatIsOlderThanANotice(t *testing.T) {
 	require.False(t, l.Contended(), "nobody waits any more")
 	l.Abandon()
 }
+
+// A release that was carried out, and not answered, finds nothing when it is sent again. That is no loss, whoever sent it: leave.lua, or an
+// Enter that names the lease as Prev.
+func TestAReleaseWithoutAnswerIsNoLoss(t *testing.T) {
+	t.Parallel()
+	s := startFor(t, 3, 10*time.Second)
+	b := s.open()
+	swallow := func(sha string) {
+		for _, p := range s.proxies[:2] {
+			p.SwallowReply(sha)
+		}
+	}
+	held := leaseOf(t, b, request("k", "a", lasting(10*time.Second)))
+	swallow(leaveScript.SHA)
+	require.NoError(t, held.Release(t.Context()))
+	for _, p := range s.proxies[:2] {
+		require.Positive(t, p.Swallowed())
+	}
+
+	prev := leaseOf(t, b, request("k", "a", lasting(10*time.Second))).(*lease)
+	swallow(enterScript.SHA)
+	req := request("k", "a", lasting(10*time.Second))
+	req.Prev = prev
+	next := leaseOf(t, b, req)
+	<-prev.parting.done
+	require.NoError(t, prev.parting.err)
+	release(t, next)
+}

@@ -231,6 +231,9 @@ func (l *lease) parted(index int, found byte, over bool, why error) {
 	default:
 		p.failed |= bit
 		p.why = why
+		if mayBeDone(why) {
+			p.perhaps |= bit
+		}
 	}
 	if over {
 		p.underWay[index]--
@@ -288,6 +291,7 @@ func (l *lease) enterReplied(index int, found byte, err error) {
 	switch {
 	case l == nil:
 	case err != nil:
+		l.parted(index, 0, false, err)
 		l.leaveNode(l.a.b.nodes[index]) // after all
 	default:
 		l.parted(index, found, true, nil)

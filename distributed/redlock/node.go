@@ -79,6 +79,11 @@ var (
 	errFull   = errors.New("too many questions wait for it")
 )
 
+// mayBeDone reports that a server may have done what was answered with this error.
+func mayBeDone(err error) bool {
+	return conn.MayBeDone(err) && !errors.Is(err, errPaused) && !errors.Is(err, errFull) && !errors.Is(err, distributed.ErrClosed)
+}
+
 // send asks the server and returns at once. The caller holds no mutex: a question that cannot be sent is done on the spot.
 func (n *node) send(k *ask) {
 	k.node = n

@@ -321,23 +321,24 @@ type releases struct {
 	found    uint64 // the vote was there, and is released
 	missing  uint64 // it was not; final when nothing is under way there
 	failed   uint64 // a try has failed
+	perhaps  uint64 // that try may have released the vote: then it is no proof of a loss that a later one misses it
 	underWay []int  // questions, by server
 }
 
 // judge decides: granted, the lease was held to the end; refused, it was lost before; unavailable, nobody will know. It waits for a first
 // try of all servers, unless a majority is known.
 func (r releases) judge() verdict {
-	n, final := len(r.underWay), uint64(0)
+	n, final, had := len(r.underWay), uint64(0), r.found|r.missing&r.perhaps
 	tried, over := true, true
 	for i, k := range r.underWay {
 		bit := uint64(1) << i
 		if k == 0 {
-			final |= r.missing &^ r.found & bit
+			final |= r.missing &^ had & bit
 		}
 		tried = tried && (k == 0 || r.failed&bit != 0)
 		over = over && k == 0
 	}
-	found, missing := bits.OnesCount64(r.found), bits.OnesCount64(final)
+	found, missing := bits.OnesCount64(had), bits.OnesCount64(final)
 	switch {
 	case found >= quorum(n), tried && found+missing >= quorum(n) && !provenLost(n, missing):
 		return granted

@@ -139,7 +139,7 @@ func MoreTelling(before, now error) error {
 	if before == nil {
 		return now
 	}
-	if mayBeDone(before) || mayBeDone(now) {
+	if MayBeDone(before) || MayBeDone(now) {
 		before, now = sent(before), sent(now)
 	}
 	var answer redis.Error
@@ -152,8 +152,8 @@ func MoreTelling(before, now error) error {
 	return now
 }
 
-// mayBeDone reports that the server may have done what failed with this error.
-func mayBeDone(err error) bool {
+// MayBeDone reports that the server may have done what failed with this error.
+func MayBeDone(err error) bool {
 	return !Answered(err) && !errors.Is(err, distributed.ErrUnreached) && !errors.As(err, new(unsent))
 }
 
