@@ -235,12 +235,45 @@ func TestDisconnectedClientIsCharged(t *testing.T) {
 // All keys of one charge are on one node.
 func TestCluster(t *testing.T) {
 	testscope.Long(t, "starts a cluster")
-	l := open(t, redistest.StartCluster(t).Client())
+	cluster := redistest.StartCluster(t)
+	client := cluster.Client()
+	l := open(t, client)
 	for n := range 20 {
 		id := strconv.Itoa(n)
 		require.Equal(t, 4, take(t, l, id, "r").Remaining)
 		require.Equal(t, 4, take(t, l, id, "r").Remaining)
 		require.Equal(t, 3, take(t, l, id, "").Remaining)
+	}
+
+	for _, node := range cluster.Nodes { // one that hangs is not taken for dead
+		node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
+		node.Do("CONFIG", "SET", "cluster-node-timeout", "60000")
+	}
+	var there, others []string
+	for n := range 200 {
+		id := "hangs " + strconv.Itoa(n)
+		slot, err := client.ClusterKeySlot(t.Context(), "{"+id+"}").Result()
+		require.NoError(t, err)
+		if slot > 10922 {
+			there = append(there, id)
+		} else {
+			others = append(others, id)
+		}
+	}
+	cluster.Nodes[2].Pause()
+	defer cluster.Nodes[2].Resume()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, id := range there {
+		wg.Go(func() {
+			_, err := l.Take(context.Background(), five, id, "")
+			assert.Error(t, err)
+		})
+	}
+	for _, id := range others {
+		began := time.Now()
+		require.Equal(t, 4, take(t, l, id, "").Remaining)
+		testscope.InTime(t, time.Since(began), 200*time.Millisecond, "an answer of a node that does not hang")
 	}
 }
 
