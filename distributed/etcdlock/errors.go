@@ -48,9 +48,18 @@ func explain(ctx context.Context, what string, err error, unsent bool) error {
 	return refusal(what, err)
 }
 
-// cannotServe reports that a member has done nothing, since it is a learner, or has no leader: another one may serve.
+// cannotServe reports that a member has done nothing, since it is a learner, has no leader, is far behind the others, or has just been
+// started: another one may serve.
 func cannotServe(err error) bool {
-	return isLearner(err) || err != nil && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader)
+	if err == nil {
+		return false
+	}
+	switch rpctypes.ErrorDesc(err) {
+	case rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader), rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooManyRequests),
+		rpctypes.ErrorDesc(rpctypes.ErrGRPCNotCapable):
+		return true
+	}
+	return isLearner(err)
 }
 
 // isLearner reports that a member is one. It says so with a code that depends on its version.
@@ -68,6 +77,8 @@ func refusal(what string, err error) error {
 		hint = "the user lacks the right to read and write below the prefix: "
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner):
 		hint = "all members that answer are learners: name those with a vote: "
+	case rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooManyRequests):
+		hint = "all members that answer carry out less than they are asked: "
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):
 		hint = "authentication is on, and the client has no user: "
 	}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,10 +39,14 @@ func etcd(ctx context.Context, p *patient) {
 		return
 	}
 	defer func() { _ = client.Close() }()
+	done := map[string]uint64{}
 	for _, addr := range servers {
 		p.where = addr
-		p.etcdMember(ctx, client, addr, c.TLS)
+		if status := p.etcdMember(ctx, client, addr, c.TLS); status != nil {
+			done[addr] = status.RaftAppliedIndex
+		}
 	}
+	p.etcdBehind(done)
 	p.where = ""
 	p.etcdAlarms(ctx, client)
 	p.etcdHistory(ctx, client, keptRevisions)
@@ -68,13 +74,29 @@ func (p *patient) etcdAccess(c *clientv3.Config) error {
 	return err
 }
 
-func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr string, secure *tls.Config) {
+// farBehind is how many changes a member may not have carried out yet before it refuses requests.
+const farBehind = 5000
+
+// etcdBehind names the members that have carried out far fewer changes than another one.
+func (p *patient) etcdBehind(done map[string]uint64) {
+	most := slices.Max(append(slices.Collect(maps.Values(done)), 0))
+	for addr, n := range done {
+		if n+farBehind/5 < most {
+			p.where = addr
+			p.warn(Finding{Subject: "behind", What: fmt.Sprintf("%d changes behind another member", most-n),
+				Means: fmt.Sprintf("from %d on it refuses requests, which go on to another member", farBehind), Mend: "look at its disk, its CPU and its network"})
+		}
+	}
+}
+
+// etcdMember returns nil if the member does not answer.
+func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr string, secure *tls.Config) *clientv3.StatusResponse {
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
 	status, err := client.Status(ctx, addr)
 	if err != nil {
 		p.warn(Finding{Subject: "member", What: err.Error(), Means: "its clients move to others, as long as a majority serves", Mend: "start it, or take it out of WLLOCK_BACKEND"})
-		return
+		return nil
 	}
 	if status.IsLearner {
 		p.warn(Finding{Subject: "learner", What: "it has no vote yet", Means: "it serves no locks: each request that reaches it goes on to another member", Mend: "promote it, or take it out of WLLOCK_BACKEND"})
@@ -90,6 +112,7 @@ func (p *patient) etcdMember(ctx context.Context, client *clientv3.Client, addr 
 			Mend:  "etcdctl compact REVISION, etcdctl defrag; --auto-compaction-retention=1h",
 		})
 	}
+	return status
 }
 
 // etcdQuota reads the quota of a member's database from its metrics, as its status has none before etcd 3.6; 0: they do not tell.

@@ -71,3 +71,16 @@ func TestALearnerIsNamed(t *testing.T) {
 	require.Equal(t, Warning, named[0].Level)
 	require.Contains(t, named[0].What, learner.Addr)
 }
+
+// A member that has carried out far fewer changes than another is named.
+func TestAMemberThatIsBehindIsNamed(t *testing.T) {
+	p := new(patient)
+	p.etcdBehind(map[string]uint64{"a:1": 7000, "b:1": 6500, "c:1": 5000})
+	require.Len(t, p.findings, 1)
+	require.Equal(t, Warning, p.findings[0].Level)
+	require.Contains(t, p.findings[0].What, "c:1")
+	require.Contains(t, p.findings[0].What, "2000 changes behind")
+	p.findings = nil
+	p.etcdBehind(nil)
+	require.Empty(t, p.findings)
+}
