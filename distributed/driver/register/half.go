@@ -87,8 +87,11 @@ func (d half) Enter(ctx context.Context, a *attempt, prev *driver.Prev[wire]) (s
 	if err != nil {
 		return s, err
 	}
-	if s.Kind == driver.Queued {
+	switch {
+	case s.Kind == driver.Queued:
 		w.asking = make(chan struct{}, 1)
+	case s.Kind == driver.Refused && w.unsure:
+		d.sweep(a)
 	}
 	if removed || earlier {
 		prev.Settle(driver.Removed)
@@ -238,19 +241,18 @@ func (d half) renew(ctx context.Context, a *attempt, known *Document) {
 // ClaimTime implements driver.Renewer: a grant may be old, for a Store that did not answer may have given it long ago.
 func (half) ClaimTime(a *attempt) time.Duration { return a.Window / 2 }
 
-// Drop implements driver.Driver, for one claim. It changes a document that lacks the claim, too, if a request may be on its way that
-// would find the document as it was read.
+// Drop implements driver.Driver, for one claim.
 func (d half) Drop(ctx context.Context, some []*attempt) {
 	a := some[0]
-	w, found := &a.Wire, false
+	w := &a.Wire
 	if w.asking != nil {
 		w.asking <- struct{}{}
 		defer func() { <-w.asking }()
 	}
-	err := d.change(ctx, a.Key, nil, func(l *lock, _ time.Time) bool {
-		found = l.remove(w.ID)
-		return found || w.unsure
-	})
+	found, err := d.remove(ctx, a, w.unsure)
+	if err == nil && w.unsure { // else it is dropped again
+		d.sweep(a)
+	}
 	switch {
 	case found && err == nil:
 		a.Dropped(driver.Removed)
@@ -261,6 +263,39 @@ func (d half) Drop(ctx context.Context, some []*attempt) {
 	default:
 		a.Denied(err)
 	}
+}
+
+// remove takes the claim of an attempt out. unsure: it changes a document that lacks the claim, too, for a request may be on its way that
+// would find the document as it was read.
+func (d half) remove(ctx context.Context, a *attempt, unsure bool) (found bool, err error) {
+	err = d.change(ctx, a.Key, nil, func(l *lock, _ time.Time) bool {
+		found = l.remove(a.Wire.ID)
+		return found || unsure
+	})
+	return found, err
+}
+
+// sweep looks a few times, until a claim window has passed, for the claim of an attempt that has ended: a request that was not answered may
+// bring it, or bring it again, when the document is absent. Callers that do not wait would find that lock held until the Store forgets it.
+func (d half) sweep(a *attempt) {
+	a.Wire.ended.Store(true)
+	d.client.Go(func() {
+		for part := a.Window / 4; part <= a.Window; part *= 2 {
+			if !pause(d.ctx, d.jittered(part/2)) {
+				return
+			}
+			select {
+			case a.Wire.at.expired <- struct{}{}:
+				found, _ := d.remove(d.ctx, a, false)
+				<-a.Wire.at.expired
+				if found {
+					return
+				}
+			case <-d.ctx.Done():
+				return
+			}
+		}
+	})
 }
 
 // Ended implements driver.Driver. The claim of a lease that has expired is removed, once: no Store does so in time for those that do not

@@ -17,7 +17,9 @@ const (
 var mutants = []judge.Mutant{
 	{"a claim that is queued again looks like before", "half.go", "w.Again++", "if !@ {\n\t\t\t\t\tw.Again++\n\t\t\t\t}", steps},
 	{"what has gone is renewed", "half.go", "held = i >= 0 && !w.ended.Load()", "held = i >= 0 && (@ || !w.ended.Load())", steps},
-	{"a late request is let come", "half.go", "return found || w.unsure", "return found || !@ && w.unsure", steps},
+	{"a late request is let come", "half.go", "return found || unsure", "return found || !@ && unsure", steps},
+	{"a refused claim that comes late stays", "half.go", "driver.Refused && w.unsure", "driver.Refused && w.unsure && !@", steps},
+	{"a dropped claim that comes late stays", "half.go", "err == nil && w.unsure {", "err == nil && w.unsure && !@ {", steps},
 	{"an expired lease stays", "half.go", "l != nil && distributed.Over(", "l != nil && !@ && distributed.Over(", steps},
 	{"a grant is as young as the look that finds it", "half.go", "!granted {\n\t\t\ts.Sent", "!granted || @ {\n\t\t\ts.Sent", schedules},
 	{"a look may come after its drop", "half.go", "if w.asking != nil {", "if w.asking != nil && !@ {", steps},

@@ -89,8 +89,8 @@ func (b *Backend) Close() error { return b.client.Close() }
 // is written. step is called again with what another has written meanwhile. known is what was read before; nil: nothing.
 //
 // Only a Put from the version that was read writes, so no two steps cross, and one that arrives late does nothing: who gives up a claim
-// after a request that was not answered changes the document (see Drop). A Put that arrives late, when the document is absent, leaves a
-// grant that nobody has, which ends as that of a process that has died.
+// after a request that was not answered changes the document (see remove). A Put that arrives late, when the document is absent, brings a
+// grant that nobody has: its process removes it within a claim window (see sweep), and otherwise it ends as that of a process that has died.
 func (b *Backend) change(ctx context.Context, key string, known *Document, step func(l *lock, sent time.Time) bool) error {
 	begin := time.Now()
 	for tries := 1; ; tries++ {

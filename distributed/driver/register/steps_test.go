@@ -203,6 +203,44 @@ func TestARequestThatArrivesTooLateDoesNothing(t *testing.T) {
 	})
 }
 
+// A request that was not answered may bring its claim when its caller has been refused, or has left, and the lock is free again: then it is
+// removed within a claim window, though nobody waits for the lock.
+func TestALateClaimIsRemoved(t *testing.T) {
+	for name, refused := range map[string]bool{"refused": true, "left": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b bench) {
+				p, other := b.process(1), b.process(2)
+				other.l.hold(`"instance":"b"`)
+				ctx, cancel := context.WithTimeout(b.Context(), 2*time.Millisecond)
+				defer cancel()
+				if refused {
+					ctx = b.Context()
+				}
+				answered := make(chan error, 1)
+				go func() {
+					_, _, err := other.Enter(ctx, distributed.Request{Key: "k", Instance: "b", TTL: simTTL, NoWait: refused})
+					answered <- err
+				}()
+				time.Sleep(time.Millisecond)
+				other.l.hold("") // its next tries are carried out
+				if refused {
+					l := b.lease(p, distributed.Request{Instance: "a"})
+					require.ErrorIs(t, <-answered, distributed.ErrHeld)
+					require.NoError(t, l.Release(b.Context()))
+				} else {
+					require.ErrorIs(t, <-answered, distributed.ErrUnavailable)
+				}
+				b.after("dropped", other.client.Idle)
+				require.Zero(t, b.m.get("k"))
+				require.NoError(t, other.l.deliver())
+				require.NotZero(t, b.m.get("k"))
+				time.Sleep(distributed.ClaimWindow(simTTL))
+				require.Zero(t, b.m.get("k"))
+			})
+		})
+	}
+}
+
 // A look that is under way when its waiter leaves may queue it again, for its document was lost. The removal comes after it.
 func TestALeaveComesAfterTheLook(t *testing.T) {
 	inBubble(t, func(b bench) {
