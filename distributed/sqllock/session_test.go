@@ -42,7 +42,7 @@ var (
 	}
 	settingsOfPostgres = map[string]string{
 		"default_transaction_read_only=on": "default_transaction_read_only", "statement_timeout=500": "statement_timeout", "statement_timeout=60s": "",
-		"client_encoding=LATIN1": "client_encoding", "lock_timeout=1s": "", "idle_in_transaction_session_timeout=1": "", "idle_session_timeout=1s": "",
+		"client_encoding=LATIN1": "client_encoding", "lock_timeout=1s": "", "idle_in_transaction_session_timeout=1s": "", "idle_session_timeout=1s": "",
 		"default_transaction_isolation=serializable": "", "default_transaction_isolation=repeatable read": "", "default_transaction_deferrable=on": "",
 		"row_security=off": "", "synchronous_commit=off": "", "session_replication_role=replica": "", "standard_conforming_strings=off": "",
 		"transform_null_equals=on": "", "backslash_quote=off": "", "quote_all_identifiers=on": "", "array_nulls=off": "", "bytea_output=escape": "",
