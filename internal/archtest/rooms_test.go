@@ -184,7 +184,7 @@ var rooms = []room{
 		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient},
 	},
 	{path: rpcstatus, what: "the status of a refused gRPC call", imports: grpcClient},
-	{path: "middleware/grpcguard", what: "locks around gRPC calls", knows: []string{".", "internal/nametext", rpcstatus}, imports: grpcClient},
+	{path: "middleware/grpcguard", what: "locks around gRPC calls", knows: []string{".", "internal/heldkey", "internal/nametext", rpcstatus}, imports: grpcClient},
 	{
 		path: "middleware/grpcguard/grpclimit", what: "rate limits for gRPC",
 		knows: []string{rpcstatus, "middleware/ratelimit"}, imports: grpcClient,

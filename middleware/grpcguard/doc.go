@@ -32,9 +32,8 @@
 //
 // On a server, a stream holds the lock until its handler has returned. If the key is in a message (KeyFrom), or the call has
 // one request, RecvMsg acquires the lock when it has received the first message. Generated code for a call with one request
-// does that before the handler. A stream of requests receives the others under the lock. When the hold ends, or the client has
-// sent nothing for the time of WithIdleTimeout, stream.Context() ends, and RecvMsg and SendMsg return, also if they wait for
-// the client.
+// does that before the handler. A stream of requests receives the others under the lock. When the hold ends, or no message has come for
+// the time of WithIdleTimeout, stream.Context() ends, and RecvMsg and SendMsg return, also if they wait for the client.
 //
 // On a client, a stream holds the lock until the last RecvMsg, that is, until gRPC has finished the stream. That is after an
 // error or io.EOF from RecvMsg, when its context ends, or when the connection is closed. A stream that is dropped without any

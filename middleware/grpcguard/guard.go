@@ -39,7 +39,7 @@ const idleTimeout = time.Second
 // WithIdleTimeout sets how long the client of a server's stream may send nothing while RecvMsg waits for it under the lock
 // (default one second, and with 0 until the hold ends). Then the stream ends like one whose lock was lost: each client that
 // idles keeps all others waiting. Set it for streams whose client pauses while it has the lock. Other calls and clients ignore
-// it.
+// it. It counts what the interceptors around the guard do in RecvMsg, too: those that take their time there belong inside.
 func WithIdleTimeout(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("grpcguard: WithIdleTimeout(%v): want 0 or more", d))

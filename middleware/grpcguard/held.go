@@ -17,7 +17,7 @@ type heldStream struct {
 }
 
 // errIdle ends the context of a heldStream.
-var errIdle = errors.New("grpcguard: the client sent nothing for too long while its call held the lock")
+var errIdle = errors.New("grpcguard: no message came for too long while the call held the lock")
 
 func newHeldStream(s grpc.ServerStream, held context.Context, idleMax time.Duration) *heldStream {
 	ctx, end := context.WithCancelCause(held)

@@ -26,7 +26,7 @@ type answer struct {
 var answers = []answer{ // rule H2
 	{wllock.ErrLeaseLost, codes.Aborted, "LOCK_LOST", "the lock was lost during the call, which may have been processed in part", false},
 	{wllock.ErrLockTimeMax, codes.Aborted, "LOCK_LOST", "the call took longer than allowed and may have been processed in part", false},
-	{errIdle, codes.Aborted, "LOCK_LOST", "the client sent nothing for too long, and the call may have been processed in part", false},
+	{errIdle, codes.Aborted, "LOCK_LOST", "no message came for too long, and the call may have been processed in part", false},
 	{wllock.ErrQueueFull, codes.ResourceExhausted, "LOCK_QUEUE_FULL", "too many callers wait for the lock", true},
 	{wllock.ErrUnavailable, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the lock service does not respond", true},
 	{wllock.ErrWaitTimeout, codes.ResourceExhausted, "LOCK_WAIT_TIMEOUT", "timed out waiting for the lock", true},

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/internal/heldkey"
 )
 
 // UnaryServerInterceptor runs a call under the lock with this name and the key that key makes from the call. The handler's
@@ -48,10 +49,12 @@ func sent(ctx context.Context, r *refusal) error {
 }
 
 // StreamServerInterceptor is UnaryServerInterceptor for streams. If the key is in a message, or the call has one request, the
-// lock is acquired when the first message has been received, otherwise before the handler starts. A stream of requests receives
-// the others under the lock, and its client may not pause for longer than WithIdleTimeout. When that has passed, or the lock is
-// lost, or held for too long, the stream's context ends, and RecvMsg and SendMsg return at once, also if they wait for the
-// client. Their message must not be used any more.
+// lock is acquired when the first message has been received, otherwise before the handler starts. So it is for a guard inside one that
+// waits for the message, so that the outer lock is acquired first. A stream of requests receives the others under the lock, and its client
+// may not pause for longer than WithIdleTimeout. When that has passed, or the lock is lost, or held for too long, the stream's context ends,
+// and RecvMsg and SendMsg return at once, also if they wait for the client. Their message must not be used any more.
+//
+// The stream has one context from its beginning: one that was taken before the first message carries the lock and ends with it, too.
 func StreamServerInterceptor(locker *wllock.Locker, name string, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
 	return newGuard(locker, name, key, opts).streamServer()
 }
@@ -70,7 +73,7 @@ func (g *guard) streamServer() grpc.StreamServerInterceptor {
 			return g.late(srv, ss, handler, func(m any) (locks, error) { return g.locksOf(ctx, info.FullMethod, m) })
 		case err != nil:
 			return sent(ctx, refuse(err))
-		case !info.IsClientStream: // rule M4
+		case !info.IsClientStream, ctx.Value(pending{}) != nil: // rule M4
 			return g.late(srv, ss, handler, func(any) (locks, error) { return wanted, nil })
 		}
 		var s *heldStream
@@ -96,6 +99,8 @@ func (g *guard) late(srv any, ss grpc.ServerStream, handler grpc.StreamHandler, 
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel() // ends a wait for the lock that is still going on
 	s := &lateServerStream{ServerStream: ss, ctx: ctx, guard: g, locksOf: locksOf}
+	s.seen.s = s
+	s.seen.Context, s.seen.end = context.WithCancelCause(ctx)
 	defer func() { // rule M3: also after a panic, which continues
 		if refused := s.end(err); refused != nil {
 			err = sent(ss.Context(), refused)
@@ -110,6 +115,7 @@ func (g *guard) late(srv any, ss grpc.ServerStream, handler grpc.StreamHandler, 
 type lateServerStream struct {
 	grpc.ServerStream
 	ctx     context.Context // the stream's, until the handler returns; acquire waits with it
+	seen    lateContext     // below ctx
 	guard   *guard
 	locksOf func(m any) (locks, error)
 
@@ -120,12 +126,44 @@ type lateServerStream struct {
 	ended   bool        // the handler has returned
 }
 
-// Context carries the lock once the first message has been received.
-func (s *lateServerStream) Context() context.Context {
-	if held, _ := s.got(); held != nil {
-		return held.Context()
+// Context is the same from the beginning on.
+func (s *lateServerStream) Context() context.Context { return &s.seen }
+
+// lateContext is the context of a handler and of the interceptors inside a guard, whenever they take it. Once the stream has the lock, it
+// has the values of the hold's context, and ends with that.
+type lateContext struct {
+	context.Context
+	end context.CancelCauseFunc // ends Context
+	s   *lateServerStream
+}
+
+// pending is the key under which a lateContext has its stream until that has the lock.
+type pending struct{}
+
+// Value implements context.Context.
+func (c *lateContext) Value(key any) any {
+	held, _ := c.s.got()
+	switch {
+	case held == nil && key == pending{}:
+		return c.s
+	case held == nil:
+		return c.Context.Value(key)
 	}
-	return s.ServerStream.Context()
+	v := held.ctx.Value(key)
+	if _, is := v.(context.Context); is && key != heldkey.Key { // with its own key, package context asks for what can be canceled: that is c.Context
+		return c.Context.Value(key)
+	}
+	return v
+}
+
+// AfterFunc lets package context derive from this context without a goroutine for each derived one.
+func (c *lateContext) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
+
+// follow ends the context if that of the hold has ended.
+func (c *lateContext) follow(held *heldStream) {
+	if held.ctx.Err() != nil {
+		c.end(context.Cause(held.ctx))
+	}
 }
 
 // RecvMsg returns the first message when the lock has been acquired.
@@ -135,6 +173,7 @@ func (s *lateServerStream) RecvMsg(m any) error {
 		return refused
 	}
 	if held != nil {
+		defer s.seen.follow(held) // before the handler is told
 		return held.RecvMsg(m)
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
@@ -156,6 +195,7 @@ func (s *lateServerStream) RecvMsg(m any) error {
 // SendMsg ends with the hold, if there is one.
 func (s *lateServerStream) SendMsg(m any) error {
 	if held, _ := s.got(); held != nil {
+		defer s.seen.follow(held)
 		return held.SendMsg(m)
 	}
 	return s.ServerStream.SendMsg(m)
@@ -178,7 +218,11 @@ func (s *lateServerStream) take(l *lock, refused *refusal) *refusal {
 			s.held = newHeldStream(s.ServerStream, l.inside, s.guard.idle)
 		}
 	}
+	held := s.held
 	s.mu.Unlock()
+	if held != nil {
+		context.AfterFunc(held.ctx, func() { s.seen.follow(held) })
+	}
 	if !ended || l == nil {
 		return refused
 	}

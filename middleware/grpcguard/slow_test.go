@@ -124,7 +124,7 @@ func TestIdleClientLosesTheLock(t *testing.T) {
 		require.NoError(t, s.Send(request))
 		_, err = drain(s)
 		lostRow.check(t, err, s.Trailer())
-		require.Contains(t, status.Convert(err).Message(), "sent nothing")
+		require.Contains(t, status.Convert(err).Message(), "no message came")
 		isFree(t, l)
 	})
 }
