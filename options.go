@@ -148,8 +148,8 @@ func WithMaxTenure(d time.Duration) Option {
 }
 
 // WithLinger keeps the idle lease of a key for d, for the next local caller, unless another instance wants it (default 0:
-// off). One that waits gets it at once. One with NoWait is refused, but the holder learns of it and gives the lease back, so that
-// the next try gets it. Over backends other than memlock and redislock only Lockers with WithLinger tell the holder: give it to all
+// off). One that waits gets it at once. One with NoWait is refused, but the holder learns of it and gives the lease back. For ten minutes
+// it keeps none of that key, so that the next try gets it unless a caller is inside. Over backends other than memlock and redislock only Lockers with WithLinger tell the holder: give it to all
 // that share keys. docs/tuning.md says more. Over redislock with WithInteropGap nothing lingers.
 func WithLinger(d time.Duration) Option {
 	return option(func(s *settings) {

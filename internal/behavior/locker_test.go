@@ -12,11 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/distributed/wrap"
 	"github.com/wllock/wllock/internal/testscope"
 	"github.com/wllock/wllock/wllocktest"
 )
@@ -140,8 +142,87 @@ func TestNoWaitIsRefusedALingeringLeaseOnce(t *testing.T) {
 			require.Empty(t, a.Locks(1), "the lease is given back at once")
 			require.NoError(t, other.Do(t.Context(), "n", "k", nothing, wllock.NoWait()))
 			synctest.Wait()
+			time.Sleep(11 * time.Minute) // then the key lingers again
 		}
 	})
+}
+
+// untold is a backend that does not tell holders of those that were refused, as most.
+type untold struct{ distributed.Backend }
+
+func (b untold) Unwrap() distributed.Backend { return b.Backend }
+
+func (b untold) Enter(ctx context.Context, r distributed.Request) (distributed.Lease, distributed.Place, error) {
+	hidden := func(l distributed.Lease) distributed.Lease { return unwanted{l} }
+	l, p, err := b.Backend.Enter(ctx, r)
+	if h, ok := errors.AsType[*distributed.HeldError](err); ok {
+		err = distributed.Held(h.Holder)
+	}
+	if l != nil {
+		l = hidden(l)
+	}
+	if p != nil {
+		p = wrap.Place(p, hidden)
+	}
+	return l, p, err
+}
+
+type unwanted struct{ distributed.Lease }
+
+func (l unwanted) Unwrap() distributed.Lease { return l.Lease }
+func (unwanted) Wanted() bool                { return false }
+
+// A caller that does not wait gets what another instance keeps for its own callers, after one refusal, or where only a place tells the
+// holder after T/2: however often that one uses the lock, and however seldom this one tries.
+func TestNoWaitGetsWhatLingers(t *testing.T) {
+	for _, rhythm := range []struct{ use, linger, try time.Duration }{
+		{200 * time.Millisecond, 300 * time.Millisecond, 110 * time.Millisecond},
+		{200 * time.Millisecond, 300 * time.Millisecond, 510 * time.Millisecond},
+		{time.Second, 2 * time.Second, 5 * time.Second / 6},
+		{8 * time.Second, 10 * time.Second, 1100 * time.Millisecond},
+		{8 * time.Second, 10 * time.Second, 61 * time.Second},
+	} {
+		for name, told := range map[string]bool{"told": true, "untold": false} {
+			t.Run(fmt.Sprintf("%v, %s", rhythm, name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var b distributed.Backend = memlock.New()
+					if !told {
+						b = untold{b}
+					}
+					const keys = 40
+					a, other := lockerOn(t, b, wllock.WithLinger(rhythm.linger)), lockerOn(t, b, wllock.WithLinger(rhythm.linger))
+					ctx, stop := context.WithCancel(t.Context())
+					var busy sync.WaitGroup
+					for i := range keys {
+						busy.Go(func() {
+							for ; ctx.Err() == nil; time.Sleep(rhythm.use) {
+								assert.NoError(t, a.Do(t.Context(), "n", strconv.Itoa(i), nothing))
+							}
+						})
+					}
+					time.Sleep(rhythm.use / 3)
+					for i := range keys {
+						busy.Go(func() {
+							refused, since := 0, time.Now()
+							for try := range min(30, int(10*time.Minute/rhythm.try)) {
+								switch err := other.Do(t.Context(), "n", strconv.Itoa(i), nothing, wllock.NoWait()); {
+								case err == nil:
+								case told:
+									refused++
+									assert.LessOrEqual(t, refused, 1, "try %d", try)
+								default:
+									assert.True(t, try == 0 || time.Since(since) <= 5*time.Second/2, "try %d", try)
+								}
+								time.Sleep(rhythm.try)
+							}
+							stop()
+						})
+					}
+					busy.Wait()
+				})
+			})
+		}
+	}
 }
 
 func TestNoWaitIsRefusedLingeringPermitsOnce(t *testing.T) {

@@ -13,13 +13,14 @@ func (t *Tenure) LeaseContended(l distributed.Lease) {
 		t.readmit(l)
 	}
 	t.mu.Lock()
-	ours := t.current.lease == l
+	ours, key := t.current.lease == l, t.key
 	lingering := ours && t.current.lingering && wanted(l)
 	if ours && contended && !t.share() {
 		t.current.draining = true
 	}
 	t.mu.Unlock()
 	if lingering {
+		t.group.wanted.note(key)
 		t.endLinger()
 	}
 }

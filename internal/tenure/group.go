@@ -48,6 +48,7 @@ type Group struct {
 	config  Config
 	refused moments // when it asked after what refused it
 	doubted moments // when a request of ours ended without an answer
+	wanted  moments // when another instance wanted a lease that lingered
 	linger  *deadline.Set[*Tenure]
 	closing chan struct{} // closed by Close: nobody waits at the backend any more
 	shut    atomic.Bool   // set before closing is closed
@@ -55,7 +56,7 @@ type Group struct {
 
 // NewGroup returns a Group.
 func NewGroup(c Config) *Group {
-	g := &Group{config: c, closing: make(chan struct{}), refused: newMoments(), doubted: newMoments()}
+	g := &Group{config: c, closing: make(chan struct{}), refused: newMoments(), doubted: newMoments(), wanted: newMoments()}
 	g.linger = deadline.New(func(_ time.Time, due []*Tenure) {
 		for _, t := range due {
 			t.endLinger()

@@ -6,7 +6,11 @@ import (
 	"github.com/wllock/wllock/distributed"
 )
 
-// startLinger keeps the unused lease for the next caller, if that is configured and no other instance waits for it.
+// wantedFor is how long a key does not linger that another instance wanted while its lease was kept for nobody: a caller with NoWait that
+// was refused tries again within that time, whatever the rhythm of our callers, and finds the lock free between two of them.
+const wantedFor = 10 * time.Minute
+
+// startLinger keeps the unused lease for the next caller, if that is configured and no other instance wants it.
 func (t *Tenure) startLinger(turn Turn) bool {
 	g := t.group
 	if g.config.Linger == 0 || g.closed() {
@@ -15,7 +19,13 @@ func (t *Tenure) startLinger(turn Turn) bool {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current.lease == nil || wanted(t.current.lease) || !t.serves(t.mode, now) {
+	switch lease := t.current.lease; {
+	case lease == nil || !t.serves(t.mode, now) || g.wanted.within(t.key, wantedFor):
+		return false
+	case wanted(lease):
+		if !lease.Contended() { // else who waits gets it
+			g.wanted.note(t.key)
+		}
 		return false
 	}
 	if !t.current.lingering { // else nobody has used it since it began to
@@ -63,8 +73,11 @@ func (t *Tenure) reuse() (unpin bool) {
 func (t *Tenure) unwelcome() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.current.lingering &&
-		(wanted(t.current.lease) || t.group.closed() || t.outgoing.gone != nil || !time.Now().Before(t.current.lingers))
+	if t.current.lingering && wanted(t.current.lease) {
+		t.group.wanted.note(t.key)
+		return true
+	}
+	return t.current.lingering && (t.group.closed() || t.outgoing.gone != nil || !time.Now().Before(t.current.lingers))
 }
 
 // endLinger releases a lingering lease, if it still is one and nobody has the turn; else the holder of the turn sees to

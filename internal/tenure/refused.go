@@ -23,7 +23,7 @@ import (
 // moments are when something happened last, by the hash of the key. Two keys may share one.
 type moments struct {
 	seed maphash.Seed
-	last [64]atomic.Int64 // in ns since base; 0: not yet
+	last [1024]atomic.Int64 // in ns since base; 0: not yet
 	base time.Time
 }
 
@@ -33,6 +33,14 @@ func (m *moments) of(key string) *atomic.Int64 {
 	return &m.last[maphash.String(m.seed, key)%uint64(len(m.last))]
 }
 func (m *moments) now() int64 { return max(int64(time.Since(m.base)), 1) }
+
+func (m *moments) note(key string) { m.of(key).Store(m.now()) }
+
+// within reports that it happened less than d ago.
+func (m *moments) within(key string, d time.Duration) bool {
+	last := m.of(key).Load()
+	return last != 0 && m.now()-last < int64(d)
+}
 
 // asksAfter reports that a caller with NoWait that got err is to take a place for a moment.
 func (g *Group) asksAfter(err error, key string) bool { // rule T12
@@ -100,17 +108,12 @@ func (t *Tenure) keepFor(place distributed.Place, tag any) {
 const shortestPause, longestPause = time.Millisecond, 16 * time.Millisecond
 
 // gaveUp notes that a request has ended without an answer.
-func (g *Group) gaveUp(key string) { g.doubted.of(key).Store(g.doubted.now()) }
+func (g *Group) gaveUp(key string) { g.doubted.note(key) }
 
 // byOurselves reports that a caller with NoWait was refused by a request that this instance has given up within the claim window.
 func (t *Tenure) byOurselves(err error) bool { // rule T3
 	held, ok := errors.AsType[*distributed.HeldError](err)
-	if !ok || held.Holder != t.instance {
-		return false
-	}
-	d := &t.group.doubted
-	last := d.of(t.key).Load()
-	return last != 0 && d.now()-last < int64(distributed.ClaimWindow(t.group.config.TTL))
+	return ok && held.Holder == t.instance && t.group.doubted.within(t.key, distributed.ClaimWindow(t.group.config.TTL))
 }
 
 // askOn asks again, for H at most, while what refuses the caller is our own.

@@ -39,6 +39,8 @@ var list = []mutant{
 		"t.outgoing.prev != prev || t.outgoing.named", "t.outgoing.prev != prev", "internal/behavior"},
 	{"T6: one that overstays ends the renewal for all", "internal/tenure/tenure.go",
 		"if t.users.overstayed == t.users.count {", "if t.users.overstayed > 0 {", "internal/behavior"},
+	{"T12: a key lingers again that another instance wanted", "internal/tenure/linger.go",
+		" || g.wanted.within(t.key, wantedFor):", ":", "internal/behavior"},
 	{"T12: a lease lingers that another was refused", "internal/tenure/linger.go",
 		"return ok && w.Wanted()", "return ok && w == nil", "internal/behavior"},
 	{"K2: a fresh lease is looked at by the clock of before the wait", "internal/tenure/tenure.go",
