@@ -352,10 +352,11 @@ func threshold(option string, n int) CallOption {
 // The time is WithWait or its context's deadline, whichever is shorter. The error matches ErrQueueFull, in the local tier, and
 // has a RetryAfter. An answer now is better than one after the whole wait, and the callers behind have one less before them.
 //
-// The wait is estimated from how long the turns of the name have lately taken, how much they vary, and the callers in line. The
-// estimate prefers to admit: under steady load fewer than 1% of the refused would have been served in time, and some of the
-// admitted still time out. No call is refused until some turns of the name have been measured. The option has no effect on a
-// call without a limit to its wait, or with NoWait.
+// The wait is estimated from how long the turns of the name have lately taken, how much they vary, and the callers in line. Under a load of
+// 1.5 to 3 times what the lock can serve, with waits of ten turns or more, at least 96% as many are served as without the option. For 100
+// that are refused at once, at most 10 still wait in vain, and 15 if turns vary as much as an exponential distribution. Near the limit
+// chance decides: some of the refused would have got the lock, and another would have waited in vain for them. No call is refused until
+// some turns of the name have been measured. The option has no effect on a call without a limit to its wait, or with NoWait.
 func WithShedHopeless() CallOption {
 	return func(c callOptions) callOptions {
 		c.hopeless = true

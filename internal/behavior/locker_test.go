@@ -192,6 +192,7 @@ func TestNoWaitGetsWhatLingers(t *testing.T) {
 					const keys = 40
 					a, other := lockerOn(t, b, wllock.WithLinger(rhythm.linger)), lockerOn(t, b, wllock.WithLinger(rhythm.linger))
 					ctx, stop := context.WithCancel(t.Context())
+					defer stop()
 					var busy sync.WaitGroup
 					for i := range keys {
 						busy.Go(func() {

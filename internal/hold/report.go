@@ -49,7 +49,7 @@ func (h *Hold) got() {
 
 // Refused reports that the caller did not get the lock, after so long at the backend.
 func (h *Hold) Refused(why report.Outcome, atBackend bool, waited time.Duration) {
-	if h.inLine() && (h.turn.Queued() || atBackend) {
+	if h.inLine() && atBackend {
 		h.name.Left(time.Since(h.turnAt) / time.Duration(max(h.turn.Permits(), 1)))
 	}
 	h.name.Refused(why)

@@ -56,7 +56,7 @@ type Group struct {
 
 // NewGroup returns a Group.
 func NewGroup(c Config) *Group {
-	g := &Group{config: c, closing: make(chan struct{}), refused: newMoments(), doubted: newMoments(), wanted: newMoments()}
+	g := &Group{config: c, closing: make(chan struct{})}
 	g.linger = deadline.New(func(_ time.Time, due []*Tenure) {
 		for _, t := range due {
 			t.endLinger()

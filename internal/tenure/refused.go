@@ -3,7 +3,7 @@ package tenure
 import (
 	"context"
 	"errors"
-	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,26 +20,43 @@ import (
 // Nobody else pays. And each does it once per T for a key, because it makes a holder whose callers come without a pause give up
 // its tenure as any other that waits does.
 
-// moments are when something happened last, by the hash of the key. Two keys may share one.
+// moments are when something happened last, by key. It forgets all when there are too many keys: a caller is then refused once more.
 type moments struct {
-	seed maphash.Seed
-	last [1024]atomic.Int64 // in ns since base; 0: not yet
-	base time.Time
+	some atomic.Bool // else nothing has happened: most instances never need the mutex
+
+	mu   sync.Mutex
+	last map[string]time.Time // guarded by mu
 }
 
-func newMoments() moments { return moments{seed: maphash.MakeSeed(), base: time.Now()} }
+const mostMoments = 4096
 
-func (m *moments) of(key string) *atomic.Int64 {
-	return &m.last[maphash.String(m.seed, key)%uint64(len(m.last))]
-}
-func (m *moments) now() int64 { return max(int64(time.Since(m.base)), 1) }
-
-func (m *moments) note(key string) { m.of(key).Store(m.now()) }
+func (m *moments) note(key string) { m.again(key, 0) }
 
 // within reports that it happened less than d ago.
 func (m *moments) within(key string, d time.Duration) bool {
-	last := m.of(key).Load()
-	return last != 0 && m.now()-last < int64(d)
+	if !m.some.Load() {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.last[key]
+	return ok && time.Since(last) < d
+}
+
+// again notes that it happens now, and reports true, unless it happened less than d ago.
+func (m *moments) again(key string, d time.Duration) bool {
+	m.some.Store(true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if last, ok := m.last[key]; ok && now.Sub(last) < d {
+		return false
+	}
+	if m.last == nil || len(m.last) >= mostMoments {
+		m.last = map[string]time.Time{}
+	}
+	m.last[key] = now
+	return true
 }
 
 // asksAfter reports that a caller with NoWait that got err is to take a place for a moment.
@@ -50,9 +67,7 @@ func (g *Group) asksAfter(err error, key string) bool { // rule T12
 	if held, ok := errors.AsType[*distributed.HeldError](err); ok && held.Told {
 		return false
 	}
-	last := g.refused.of(key)
-	was, now := last.Load(), g.refused.now()
-	return (was == 0 || now-was >= int64(g.config.TTL)) && last.CompareAndSwap(was, now)
+	return g.refused.again(key, g.config.TTL)
 }
 
 // askAfter asks again, and leaves the place to a goroutine that the key is pinned for. The caller has the turn. If the lock has
