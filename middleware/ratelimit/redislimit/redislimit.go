@@ -69,12 +69,12 @@ func (l *Limiter) Close() error {
 func (l *Limiter) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()
-	own := keyed{l.client, l.prefix + "{" + id + "}"} // in a cluster, all keys of an id are on one node
-	rate := redis_rate.NewLimiter(own)
+	keys := []string{l.prefix + "{" + id + "}"} // in a cluster, all keys of an id are on one node
 	if request != "" {
-		rate = redis_rate.NewLimiter(noting{own, l.around, own.key + ":" + request, p.RetryMemory()})
+		keys = append(keys, keys[0]+":"+request)
 	}
-	r, err := rate.AllowN(ctx, id, redis_rate.Limit{Rate: p.Quota, Period: p.Window, Burst: p.AtOnce()}, 1)
+	r, err := redis_rate.NewLimiter(charging{l.client, l.around, keys, p.RetryMemory()}).
+		AllowN(ctx, id, redis_rate.Limit{Rate: p.Quota, Period: p.Window, Burst: p.AtOnce()}, 1)
 	if err != nil {
 		return ratelimit.Result{}, fmt.Errorf("redislimit: charge: %w", err)
 	}

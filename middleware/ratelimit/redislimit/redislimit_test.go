@@ -397,3 +397,66 @@ func TestTheDocumentedACLLineIsEnoughInACluster(t *testing.T) {
 		require.Empty(t, n.Do("ACL", "LOG"), "nothing was refused")
 	}
 }
+
+// A quota is used up for as long as it takes to refill, at most: a server whose clock is set back prolongs nothing.
+func TestClockSetBack(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	l := open(t, client)
+	for _, request := range []string{"", "r"} {
+		id := "back" + request
+		// set changes the time of the stored state, as if the server's clock were set the other way.
+		set := func(by time.Duration) {
+			require.NoError(t, client.IncrByFloat(t.Context(), "wllock:limit:{"+id+"}", by.Seconds()).Err())
+		}
+		take(t, l, id, "paid")
+		for range five.Quota - 1 {
+			require.True(t, take(t, l, id, "").Allowed)
+		}
+		set(10 * time.Hour)
+		isUsedUp(t, take(t, l, id, request), five)
+		set(-12 * time.Minute)
+		require.True(t, take(t, l, id, request).Allowed, "the quota refills")
+		set(10 * time.Hour)
+		r := take(t, l, id, "paid")
+		require.True(t, r.Allowed, "a retry")
+		require.InDelta(t, time.Hour, r.ResetAfter, float64(time.Minute))
+		isUsedUp(t, take(t, l, id, ""), five)
+	}
+}
+
+// isUsedUp checks that a policy has refused because all of it was used just now.
+func isUsedUp(t testing.TB, r ratelimit.Result, p ratelimit.Policy) {
+	t.Helper()
+	require.False(t, r.Allowed)
+	require.Zero(t, r.Remaining)
+	require.InEpsilon(t, p.Window/time.Duration(p.Quota), r.RetryAfter, 0.05)
+	require.InEpsilon(t, p.Window, r.ResetAfter, 0.05)
+}
+
+// A policy that is changed holds at once, whatever was charged before. What was used of a shorter window counts for as long
+// as it took to refill.
+func TestNewQuotaHoldsAtOnce(t *testing.T) {
+	client := redistest.Start(t).Client()
+	l := open(t, client)
+	daily := ratelimit.Policy{Name: "caller", Quota: 10, Window: 24 * time.Hour}
+	hourly := five
+	charge := func(p ratelimit.Policy, id string) ratelimit.Result {
+		r, err := l.Take(t.Context(), p, id, "")
+		require.NoError(t, err)
+		return r
+	}
+	for range daily.Quota {
+		require.True(t, charge(daily, "more").Allowed)
+	}
+	require.False(t, charge(daily, "more").Allowed)
+	isUsedUp(t, charge(hourly, "more"), hourly)
+	ttl, err := client.TTL(t.Context(), "wllock:limit:{more}").Result()
+	require.NoError(t, err)
+	require.LessOrEqual(t, ttl, time.Hour, "it is not stored for a day")
+
+	for range hourly.Quota {
+		require.True(t, charge(hourly, "fewer").Allowed)
+	}
+	require.Equal(t, 8, charge(daily, "fewer").Remaining, "an hour of the day was used, and one request")
+}
