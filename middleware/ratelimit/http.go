@@ -12,7 +12,7 @@ import (
 
 // Rule is a policy and the identity it applies to.
 type Rule struct {
-	Policy Policy
+	Policy Policy // each rule's has a name of its own
 	// Of returns the identity that a request is charged to, such as its caller or its key. The key functions of httpguard
 	// can be used. An error or an empty identity refuses the request with 400.
 	Of func(r *http.Request) (string, error)
@@ -41,10 +41,15 @@ func New(limiter Limiter, rules []Rule, opts ...Option) func(http.Handler) http.
 	if len(rules) == 0 {
 		panic("ratelimit: New: no rules: nothing would be limited")
 	}
+	names := map[string]bool{}
 	for _, r := range rules {
 		if err := r.Policy.Check(); err != nil {
 			panic(err.Error())
 		}
+		if names[r.Policy.Name] {
+			panic(fmt.Sprintf("ratelimit: two rules have a policy %s: want a name for each", r.Policy.Name))
+		}
+		names[r.Policy.Name] = true
 		if r.Of == nil {
 			panic(fmt.Sprintf("ratelimit: policy %s: Of is nil: want a function", r.Policy.Name))
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -252,7 +253,37 @@ func TestMistakesPanic(t *testing.T) {
 		"ratelimit: the handler is nil":                        func() { ratelimit.New(ratelimit.NewLocal(), rules)(nil) },
 		"ratelimit: WithRequestID(nil): want a function":       func() { ratelimit.WithRequestID(nil) },
 		"ratelimit: NewLocal: an option is nil":                func() { ratelimit.NewLocal(nil) },
+		// A request with an Idempotency-Key that the first had charged would pass the second as its own retry.
+		"ratelimit: two rules have a policy caller: want a name for each": func() {
+			ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{perCaller, perProduct, perCaller})
+		},
 	} {
 		require.PanicsWithValue(t, want, mistake)
 	}
+}
+
+// A policy whose times do not fit is refused, instead of one that admits or refuses everything. Ten years fit.
+func TestPolicyOfTooLongATimeIsRefused(t *testing.T) {
+	const tenYears = 87_600 * time.Hour
+	for _, p := range []ratelimit.Policy{
+		{Name: "a", Quota: 1, Window: math.MaxInt64},
+		{Name: "a", Quota: 1, Window: tenYears + 1},
+		{Name: "a", Quota: 1, Window: tenYears, Burst: 2},
+		{Name: "a", Quota: 1, Window: time.Hour, Burst: math.MaxInt32},
+	} {
+		require.ErrorContains(t, p.Check(), "want a window, and a Burst that refills, of at most 87600 hours (ten years)", p)
+	}
+	p := ratelimit.Policy{Name: "a", Quota: 3, Window: tenYears}
+	require.NoError(t, p.Check())
+	l := ratelimit.NewLocal()
+	for range 3 {
+		r, err := l.Take(t.Context(), p, "a", "")
+		require.NoError(t, err)
+		require.True(t, r.Allowed)
+	}
+	r, err := l.Take(t.Context(), p, "a", "")
+	require.NoError(t, err)
+	require.False(t, r.Allowed)
+	require.InEpsilon(t, tenYears/3, r.RetryAfter, 0.01)
+	require.InEpsilon(t, tenYears, r.ResetAfter, 0.01)
 }

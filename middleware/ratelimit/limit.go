@@ -13,12 +13,13 @@ import (
 )
 
 // Policy allows Quota requests per Window to each identity. The quota refills evenly, not all at once at the end of the
-// window.
+// window. Policies of one limiter have different names. If one is changed, what was used counts for as long as it took to
+// refill, and no longer than the new one takes to refill in whole.
 type Policy struct {
 	Name   string // in the headers: letters, digits, and . _ / -
 	Quota  int
-	Window time.Duration
-	Burst  int // requests allowed at once, 0 for Quota
+	Window time.Duration // at most ten years
+	Burst  int           // requests allowed at once, 0 for Quota. They refill within ten years
 }
 
 // AtOnce returns how many requests may come at once.
@@ -32,10 +33,16 @@ func (p Policy) AtOnce() int {
 // RetryMemory returns for how long, at least, a limiter must remember a charged request.
 func (p Policy) RetryMemory() time.Duration { return max(p.Window, time.Minute) }
 
+// longest is the longest window, and the longest time until a quota is full again.
+const longest = 10 * 365 * 24 * time.Hour
+
 // Check returns what is wrong with a policy, or nil.
 func (p Policy) Check() error {
 	if nametext.CheckName("", p.Name) != nil || p.Quota <= 0 || p.Window <= 0 || p.Burst < 0 {
 		return fmt.Errorf("ratelimit: policy %+v: want a name of letters, digits, and . _ / -, a quota and a window of more than 0", p)
+	}
+	if p.Window > longest || refill(p, float64(p.AtOnce())) > longest.Seconds() {
+		return fmt.Errorf("ratelimit: policy %+v: want a window, and a Burst that refills, of at most %d hours (ten years)", p, longest/time.Hour)
 	}
 	return nil
 }
@@ -56,7 +63,8 @@ type Limiter interface {
 	Take(ctx context.Context, p Policy, id, request string) (Result, error)
 }
 
-// Charge is a policy and the identity it is applied to.
+// Charge is a policy and the identity it is applied to. Of one policy, charge an identity once for each request: a further
+// charge of the request passes as its retry.
 type Charge struct {
 	Policy   Policy
 	Identity string

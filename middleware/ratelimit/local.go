@@ -35,7 +35,13 @@ type bucket struct {
 	id      string
 	limiter *rate.Limiter
 	idle    time.Time // from then on there is nothing to remember
-	paid    []string  // requests that may be retried once, the latest last
+	paid    []paid    // requests that may be retried once, the latest last
+}
+
+// paid is a request that was charged.
+type paid struct {
+	request string
+	until   time.Time // it may be retried
 }
 
 // LocalOption configures a Local.
@@ -94,28 +100,31 @@ func (l *Local) forget(now time.Time) {
 
 // take charges a request, unless it is the retry of a charged one.
 func (b *bucket) take(p Policy, request string, now time.Time) Result {
+	b.limiter.SetLimitAt(now, perSecond(p)) // the policy may be another one than before
+	b.limiter.SetBurstAt(now, p.AtOnce())
+	b.paid = slices.DeleteFunc(b.paid, func(r paid) bool { return !now.Before(r.until) })
 	var r Result
-	if at := slices.Index(b.paid, request); at >= 0 {
+	if at := slices.IndexFunc(b.paid, func(r paid) bool { return r.request == request }); at >= 0 {
 		b.paid = slices.Delete(b.paid, at, at+1)
 		r.Allowed = true
 	} else if r.Allowed = b.limiter.AllowN(now, 1); r.Allowed && request != "" {
 		if len(b.paid) == paidMemory {
 			b.paid = slices.Delete(b.paid, 0, 1)
 		}
-		b.paid = append(b.paid, request)
+		b.paid = append(b.paid, paid{request, now.Add(p.RetryMemory())})
 	}
 	left := b.limiter.TokensAt(now)
 	r.Remaining = int(math.Floor(max(left, 0)))
-	r.ResetAfter = refill(p, float64(p.AtOnce())-left)
+	r.ResetAfter = duration(refill(p, float64(p.AtOnce())-left))
 	if !r.Allowed {
-		r.RetryAfter = refill(p, 1-left)
+		r.RetryAfter = duration(refill(p, 1-left))
 	}
 	return r
 }
 
 func perSecond(p Policy) rate.Limit { return rate.Limit(float64(p.Quota) / p.Window.Seconds()) }
 
-// refill returns how long it takes until n more requests are allowed.
-func refill(p Policy, n float64) time.Duration {
-	return time.Duration(max(n, 0) / float64(perSecond(p)) * float64(time.Second))
-}
+// refill returns after how many seconds n more requests are allowed.
+func refill(p Policy, n float64) float64 { return max(n, 0) / float64(perSecond(p)) }
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

@@ -79,6 +79,36 @@ func TestLocalRemembersRetriesForAMinute(t *testing.T) {
 	})
 }
 
+// A retry is free within the time that the policy remembers requests, also where the identity itself is remembered for longer.
+func TestLocalRetryIsFreeForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLocal()
+		take(t, l, five, "a", "r")
+		time.Sleep(59 * time.Second)
+		take(t, l, five, "a", "") // the identity is in use
+		require.Equal(t, 4, take(t, l, five, "a", "r").Remaining, "within the minute")
+		take(t, l, five, "a", "r")
+		time.Sleep(59 * time.Second)
+		take(t, l, five, "a", "")
+		time.Sleep(time.Second)
+		require.Equal(t, 4, take(t, l, five, "a", "r").Remaining, "after it")
+	})
+}
+
+// A policy that is changed holds at once.
+func TestLocalNewQuotaHoldsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, daily := NewLocal(), Policy{Name: "caller", Quota: 1, Window: 24 * time.Hour}
+		take(t, l, daily, "a", "")
+		require.False(t, take(t, l, daily, "a", "").Allowed)
+		require.Equal(t, 200*time.Millisecond, take(t, l, five, "a", "").RetryAfter)
+		time.Sleep(time.Second)
+		require.Equal(t, 4, take(t, l, five, "a", "").Remaining)
+		require.Zero(t, take(t, l, daily, "a", "").Remaining)
+		require.False(t, take(t, l, daily, "a", "").Allowed)
+	})
+}
+
 func TestLocalRetryMemoryIsBounded(t *testing.T) {
 	l, many := NewLocal(), Policy{Name: "x", Quota: 1000, Window: time.Hour}
 	for i := range paidMemory + 1 {

@@ -25,7 +25,7 @@ import (
 
 // Rule is a policy and the identity it applies to.
 type Rule struct {
-	Policy ratelimit.Policy
+	Policy ratelimit.Policy // each rule's has a name of its own
 	// Of returns the identity that a call is charged to. The key functions of grpcguard can be used. A stream has no request
 	// yet, so req is nil. An error or an empty identity refuses the call with INVALID_ARGUMENT.
 	Of func(ctx context.Context, fullMethod string, req any) (string, error)
@@ -84,10 +84,15 @@ func newLimits(limiter ratelimit.Limiter, rules []Rule, opts []Option) *limits {
 	if len(rules) == 0 {
 		panic("grpclimit: no rules: nothing would be limited")
 	}
+	names := map[string]bool{}
 	for _, r := range rules {
 		if err := r.Policy.Check(); err != nil {
 			panic(err.Error())
 		}
+		if names[r.Policy.Name] {
+			panic(fmt.Sprintf("grpclimit: two rules have a policy %s: want a name for each", r.Policy.Name))
+		}
+		names[r.Policy.Name] = true
 		if r.Of == nil {
 			panic(fmt.Sprintf("grpclimit: policy %s: Of is nil: want a function", r.Policy.Name))
 		}

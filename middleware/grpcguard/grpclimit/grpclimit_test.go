@@ -179,4 +179,8 @@ func TestMistakesPanic(t *testing.T) {
 	require.PanicsWithValue(t, "grpclimit: policy caller: Of is nil: want a function", func() {
 		grpclimit.StreamServerInterceptor(ratelimit.NewLocal(), []grpclimit.Rule{{Policy: perCaller[0].Policy}})
 	})
+	// A call with an idempotency-key that the first had charged would pass the second as its own retry.
+	require.PanicsWithValue(t, "grpclimit: two rules have a policy caller: want a name for each", func() {
+		grpclimit.UnaryServerInterceptor(ratelimit.NewLocal(), []grpclimit.Rule{perCaller[0], perCaller[0]})
+	})
 }
