@@ -2,7 +2,7 @@ package example
 
 // imported are the packages that fragments name.
 var imported = map[string]string{
-	"context": "context", "errors": "errors", "http": "net/http", "sql": "database/sql", "testing": "testing", "time": "time", "url": "net/url",
+	"context": "context", "errors": "errors", "http": "net/http", "log": "log", "slog": "log/slog", "sql": "database/sql", "testing": "testing", "time": "time", "url": "net/url",
 
 	"config": "github.com/wllock/wllock/config", "debug": "github.com/wllock/wllock/debug",
 	"distributed": "github.com/wllock/wllock/distributed", "keepalive": "github.com/wllock/wllock/distributed/keepalive",

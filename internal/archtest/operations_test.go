@@ -113,7 +113,10 @@ func (r reports) add(call *ast.CallExpr, file string) {
 	case text == "":
 	case name == "instrument":
 		kind, _ := called(&ast.CallExpr{Fun: call.Args[1]})
-		r.metrics[text] = prometheusName(text, kind, call.Args)
+		unit, _ := call.Args[3].(*ast.BasicLit)
+		r.metrics[text] = prometheusName(text, kind, unit)
+	case name == "Int64Counter":
+		r.metrics[text] = prometheusName(text, name, nil)
 	case (name == "startSpan" || name == "Start") && strings.HasPrefix(text, "wllock."):
 		r.spans[text] = true
 	case slices.Contains(loggers, name) && of != "http":
@@ -150,9 +153,9 @@ func firstText(call *ast.CallExpr) string {
 }
 
 // prometheusName is what the exporter of OpenTelemetry calls a metric.
-func prometheusName(name, kind string, args []ast.Expr) string {
+func prometheusName(name, kind string, unit *ast.BasicLit) string {
 	name = strings.ReplaceAll(name, ".", "_")
-	if unit, ok := args[3].(*ast.BasicLit); ok && unit.Value == `"s"` {
+	if unit != nil && unit.Value == `"s"` {
 		name += "_seconds"
 	}
 	if strings.HasSuffix(kind, "Counter") && !strings.HasSuffix(kind, "UpDownCounter") {

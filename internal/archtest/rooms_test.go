@@ -180,8 +180,8 @@ var rooms = []room{
 	},
 	{
 		path: "middleware/ratelimit/redislimit", what: "rate limits counted in Redis",
-		knows:   []string{"internal/redisopts", "middleware/ratelimit"},
-		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient},
+		knows:   []string{"internal/redisopts", "internal/conn", "middleware/ratelimit"},
+		imports: []string{"github.com/go-redis/redis_rate/v10", redisClient, "go.opentelemetry.io/otel"},
 	},
 	{path: rpcstatus, what: "the status of a refused gRPC call", imports: grpcClient},
 	{path: "middleware/grpcguard", what: "locks around gRPC calls", knows: []string{".", "internal/heldkey", "internal/nametext", rpcstatus}, imports: grpcClient},

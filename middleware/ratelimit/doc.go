@@ -27,10 +27,13 @@
 // pays for the fourth, so a client that gives all its requests one key gets at most twice its quota. A refused request has
 // not been charged by the rule that refused it, nor is it remembered there. A request without an id is charged each time.
 //
-// # When the limiter is unreachable
+// # When the limiter is away
 //
 // Every request is admitted: the limit protects against excess load, and the queue's threshold still applies.
 // WithFailClosed answers 503 instead.
+//
+// A limiter that refuses (ErrRefused) is not away: a right is missing, or a password is wrong. Requests get 503 until an
+// operator mends it: admitted, they would have no limit, unnoticed. redislimit.Limiter.Ping finds it at start.
 package ratelimit
 
 // A rule of this package and those below it, which comments name where it is held.

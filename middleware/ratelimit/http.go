@@ -29,7 +29,7 @@ func WithRequestID(f func(r *http.Request) string) Option {
 	return func(h *handler) { h.requestID = f }
 }
 
-// WithFailClosed refuses requests with 503 while the limiter is unreachable.
+// WithFailClosed refuses requests with 503 while the limiter is away, too, and not only while it refuses ([ErrRefused]).
 func WithFailClosed() Option { return func(h *handler) { h.failClosed = true } }
 
 // New returns a middleware that admits the requests that all rules allow. Put it before the middleware of httpguard. It
@@ -98,7 +98,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(v.Results) > 0 {
 		w.Header().Add("RateLimit", stateField(v))
 	}
-	if err != nil && h.failClosed {
+	if err != nil && (h.failClosed || errors.Is(err, ErrRefused)) {
 		unavailable(w) // also if the client has left: the next handler may not notice, and nothing was charged
 		return
 	}
@@ -106,7 +106,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		exceeded(w, policy.Name, after)
 		return
 	}
-	h.next.ServeHTTP(w, r) // also if the limiter did not answer
+	h.next.ServeHTTP(w, r) // also if the limiter is away
 }
 
 // policyField is `"caller";q=5;w=1, "product";q=1000;w=1`: quota, and window in seconds.
@@ -139,7 +139,7 @@ func exceeded(w http.ResponseWriter, policy string, after time.Duration) {
 
 func unavailable(w http.ResponseWriter) {
 	problem.RetryAfter(w.Header(), 0)
-	of(problem.Type("backend-unavailable"), http.StatusServiceUnavailable, "The rate limit service does not respond. Try again later.").Write(w)
+	of(problem.Type("backend-unavailable"), http.StatusServiceUnavailable, "The rate limit service is unavailable. Try again later.").Write(w)
 }
 
 func invalid(w http.ResponseWriter, err error) {

@@ -55,11 +55,15 @@ type Result struct {
 	ResetAfter time.Duration // until the quota is full again
 }
 
+// ErrRefused: the limiter answered that it will not count, and an operator has to mend the cause, such as a missing right or a wrong
+// password. The middleware refuses requests then: admitted, they would have no limit, unnoticed.
+var ErrRefused = errors.New("the limiter refuses")
+
 // Limiter counts requests. Its methods may be called by any number of goroutines.
 type Limiter interface {
 	// Take charges one request to id. request, if not empty, is the id that the request shares with its retries: one that
 	// was charged within Policy.RetryMemory passes once more without a charge. Both ids are short and consist of letters
-	// and digits.
+	// and digits. An error that is not [ErrRefused] means that the limiter is away for a time.
 	Take(ctx context.Context, p Policy, id, request string) (Result, error)
 }
 

@@ -12,6 +12,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc"
@@ -42,7 +43,7 @@ func WithRequestID(f func(ctx context.Context) string) Option {
 	return func(l *limits) { l.requestID = f }
 }
 
-// WithFailClosed refuses calls with UNAVAILABLE while the limiter is unreachable.
+// WithFailClosed refuses calls with UNAVAILABLE while the limiter is away, too, and not only while it refuses (ratelimit.ErrRefused).
 func WithFailClosed() Option { return func(l *limits) { l.failClosed = true } }
 
 type limits struct {
@@ -126,11 +127,11 @@ func (l *limits) take(ctx context.Context, method string, req any) *rpcstatus.Re
 		charges[i] = ratelimit.Charge{Policy: rule.Policy, Identity: id}
 	}
 	v, err := ratelimit.Take(ctx, l.limiter, charges, l.requestID(ctx)) // rule M7
-	if err != nil && l.failClosed {
+	if err != nil && (l.failClosed || errors.Is(err, ratelimit.ErrRefused)) {
 		if end := ctx.Err(); end != nil { // a call that has ended need not be retried
 			return rpcstatus.Plain(status.FromContextError(end).Code(), "the call ended before the limit service responded", err)
 		}
-		return rpcstatus.New(codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the rate limit service does not respond", rpcstatus.Jitter(0), err)
+		return rpcstatus.New(codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", "the rate limit service is unavailable", rpcstatus.Jitter(0), err)
 	}
 	if policy, after := v.Refused(); policy != nil {
 		return rpcstatus.New(codes.ResourceExhausted, "RATE_LIMITED", "rate limit exceeded", rpcstatus.Jitter(after), nil)

@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"testing"
@@ -137,22 +138,35 @@ func TestRequestID(t *testing.T) {
 	require.Error(t, err)
 }
 
-type away struct{}
+// failing is a limiter whose answers are an error.
+type failing struct{ error }
 
-func (away) Take(context.Context, ratelimit.Policy, string, string) (ratelimit.Result, error) {
-	return ratelimit.Result{}, errors.New("away")
+func (f failing) Take(context.Context, ratelimit.Policy, string, string) (ratelimit.Result, error) {
+	return ratelimit.Result{}, f.error
 }
 
+var away = failing{errors.New("away")}
+
 func TestLimiterAway(t *testing.T) {
-	_, err := calls["unary"](from(t, "1"), start(t, away{}))
+	_, err := calls["unary"](from(t, "1"), start(t, away))
 	require.NoError(t, err)
-	trailer, err := calls["unary"](from(t, "1"), start(t, away{}, grpclimit.WithFailClosed()))
+	trailer, err := calls["unary"](from(t, "1"), start(t, away, grpclimit.WithFailClosed()))
 	isRefused(t, err, trailer, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", time.Millisecond)
+}
+
+// A limiter that refuses for good admits nobody: without rights nothing would be limited.
+func TestLimiterRefuses(t *testing.T) {
+	c := start(t, failing{fmt.Errorf("redis: %w: NOPERM", ratelimit.ErrRefused)})
+	for _, call := range calls {
+		trailer, err := call(from(t, "1"), c)
+		isRefused(t, err, trailer, codes.Unavailable, "LOCK_BACKEND_UNAVAILABLE", time.Millisecond)
+		require.NotContains(t, err.Error(), "NOPERM")
+	}
 }
 
 // A call that ends while the limiter is asked does not mean that the limiter is unreachable: no retry is suggested.
 func TestCallEndsWhileTheLimiterIsAway(t *testing.T) {
-	limits := grpclimit.UnaryServerInterceptor(away{}, perCaller, grpclimit.WithFailClosed())
+	limits := grpclimit.UnaryServerInterceptor(away, perCaller, grpclimit.WithFailClosed())
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Now())

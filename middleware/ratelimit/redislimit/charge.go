@@ -20,9 +20,13 @@ const chargeMark = "-- here: redis_rate's script\n"
 type charging struct {
 	redis.UniversalClient
 	script func(charge string) *redis.Script
+	run    runner
 	keys   []string      // of the identity's state and, if the request has an id, of its note
 	memory time.Duration // of the note
 }
+
+// runner is Run or Eval of a redis.Script.
+type runner func(s *redis.Script, ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
 
 // EvalSha asks for the script's text, which redis_rate then passes to Eval. It sends nothing.
 func (c charging) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
@@ -33,7 +37,7 @@ func (c charging) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *
 
 // Eval runs charge.lua around the script.
 func (c charging) Eval(ctx context.Context, charge string, _ []string, args ...any) *redis.Cmd {
-	return c.script(charge).Run(ctx, c.UniversalClient, c.keys, append(args, c.memory.Milliseconds())...)
+	return c.run(c.script(charge), ctx, c.UniversalClient, c.keys, append(args, c.memory.Milliseconds())...)
 }
 
 // around puts charge.lua around redis_rate's script, which is always the same.

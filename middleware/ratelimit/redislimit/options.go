@@ -2,7 +2,10 @@ package redislimit
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
+
+	"go.opentelemetry.io/otel/metric"
 )
 
 const (
@@ -10,6 +13,8 @@ const (
 	DefaultPrefix = "wllock:limit:"
 	// maxPrefix keeps keys short: each identity has one or two, and Redis holds them all in memory.
 	maxPrefix = 128
+	// scope names the library as the source of its measurements.
+	scope = "github.com/wllock/wllock/middleware/ratelimit/redislimit"
 )
 
 // Option configures a Limiter.
@@ -23,6 +28,29 @@ func WithPrefix(prefix string) Option {
 		panic(err.Error())
 	}
 	return func(l *Limiter) { l.prefix = prefix }
+}
+
+// WithLogger sets the logger (default: none). It gets a line when Redis begins to refuse, or is away, and one when it counts again,
+// on the goroutine of a request.
+func WithLogger(log *slog.Logger) Option {
+	if log == nil {
+		panic("redislimit: WithLogger(nil): want a logger")
+	}
+	return func(l *Limiter) { l.failures.log = log }
+}
+
+// WithMeterProvider counts requests that Redis did not count, as wllock.limit.failures (default: none). It panics if the provider
+// refuses that.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	if p == nil {
+		panic("redislimit: WithMeterProvider(nil): want a provider")
+	}
+	counter, err := p.Meter(scope).Int64Counter("wllock.limit.failures", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests that a rate limit could not count, by outcome: away, refused"))
+	if err != nil {
+		panic("redislimit: WithMeterProvider: " + err.Error())
+	}
+	return func(l *Limiter) { l.failures.counter = counter }
 }
 
 // checkPrefix refuses braces, too, because those behind the prefix decide on the node of a cluster.

@@ -1,7 +1,10 @@
 // Package redislimit counts requests in Redis, for all processes together (GCRA, by redis_rate).
 //
-//	limiter := redislimit.New(client, redislimit.WithPrefix("wllock:shop:limit:"))
+//	limiter := redislimit.New(client, redislimit.WithPrefix("wllock:shop:limit:"), redislimit.WithLogger(slog.Default()))
 //	defer limiter.Close()
+//	if err := limiter.Ping(ctx); err != nil {
+//		log.Fatal(err)
+//	}
 //	limits := ratelimit.New(limiter, rules)
 //
 // Services with the same prefix and policy name on one Redis share the quotas, so put your system's name into the prefix.
@@ -9,17 +12,18 @@
 // Each charge is one round trip. Every key begins with the prefix and expires by itself: PREFIX{ID} when the quota is full
 // again, and PREFIX{ID}:REQUEST, which marks a charged request, after Policy.RetryMemory. Identities and ids are hashed.
 //
-// Take fails if it has no answer after 250 ms.
+// Take fails if it has no answer after 250 ms, and with ratelimit.ErrRefused if Redis answers that it will not count.
 package redislimit
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/wllock/wllock/middleware/ratelimit"
 )
@@ -33,6 +37,8 @@ type Limiter struct {
 	own    bool // Close closes client
 	prefix string
 
+	failures failures
+
 	once   sync.Once
 	script *redis.Script // set in once
 }
@@ -45,7 +51,7 @@ func New(client redis.UniversalClient, opts ...Option) *Limiter {
 	if client == nil {
 		panic("redislimit: New(nil): want a client")
 	}
-	l := &Limiter{prefix: DefaultPrefix}
+	l := &Limiter{prefix: DefaultPrefix, failures: failures{log: slog.New(slog.DiscardHandler), counter: noop.Int64Counter{}}}
 	for _, o := range opts {
 		if o == nil {
 			panic("redislimit: New: an option is nil")
@@ -69,15 +75,27 @@ func (l *Limiter) Close() error {
 func (l *Limiter) Take(ctx context.Context, p ratelimit.Policy, id, request string) (ratelimit.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()
-	keys := []string{l.prefix + "{" + id + "}"} // in a cluster, all keys of an id are on one node
+	r, err := l.charge(ctx, p, id, request, p.RetryMemory(), (*redis.Script).Run)
+	if err != nil {
+		err = l.sorted("charge", err)
+	}
+	l.failures.note(ctx, err)
+	return r, err
+}
+
+func (l *Limiter) charge(ctx context.Context, p ratelimit.Policy, id, request string, memory time.Duration, run runner) (ratelimit.Result, error) {
+	keys := []string{l.key(id)}
 	if request != "" {
 		keys = append(keys, keys[0]+":"+request)
 	}
-	r, err := redis_rate.NewLimiter(charging{l.client, l.around, keys, p.RetryMemory()}).
+	r, err := redis_rate.NewLimiter(charging{l.client, l.around, run, keys, memory}).
 		AllowN(ctx, id, redis_rate.Limit{Rate: p.Quota, Period: p.Window, Burst: p.AtOnce()}, 1)
 	if err != nil {
-		return ratelimit.Result{}, fmt.Errorf("redislimit: charge: %w", err)
+		return ratelimit.Result{}, err
 	}
 	return ratelimit.Result{Allowed: r.Allowed > 0, Remaining: r.Remaining,
 		RetryAfter: max(r.RetryAfter, 0), ResetAfter: r.ResetAfter}, nil
 }
+
+// key is that of an identity's state. In a cluster, all keys of an identity are on one node.
+func (l *Limiter) key(id string) string { return l.prefix + "{" + id + "}" }

@@ -163,6 +163,8 @@ func TestWrongArguments(t *testing.T) {
 	}
 	require.PanicsWithValue(t, "redislimit: New(nil): want a client", func() { redislimit.New(nil) })
 	require.PanicsWithValue(t, "redislimit: New: an option is nil", func() { redislimit.New(client, nil) })
+	require.PanicsWithValue(t, "redislimit: WithLogger(nil): want a logger", func() { redislimit.WithLogger(nil) })
+	require.PanicsWithValue(t, "redislimit: WithMeterProvider(nil): want a provider", func() { redislimit.WithMeterProvider(nil) })
 	l := redislimit.New(client, redislimit.WithPrefix(strings.Repeat("~", 128)))
 	require.NoError(t, l.Close())
 }
