@@ -2,14 +2,17 @@ package redislock_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock"
+	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/redislock"
 	"github.com/wllock/wllock/internal/redistest"
+	"github.com/wllock/wllock/internal/testscope"
 )
 
 // locker returns a Locker as a process of its own would have it: with a backend of its own.
@@ -57,5 +60,23 @@ func TestNothingLingersWithAnInteropGap(t *testing.T) {
 		require.NoError(t, l.Do(t.Context(), "n", name, nothing, opts...))
 		require.Eventually(t, func() bool { return theirs.SetNX(t.Context(), "shop:n:"+name, "theirs", time.Minute).Val() },
 			10*time.Second, time.Millisecond, name)
+	}
+}
+
+// Before a server has ever answered, a caller that leaves is let go at once, as from then on, though a new connection may take long.
+func TestACancelBeforeTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
+	require.NoError(t, err)
+	defer silent.Close()
+	l := locker(t, silent.Addr().String())
+	for _, name := range []string{"first", "behind the first"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		left, leave := context.WithCancel(t.Context()) // without a deadline
+		context.AfterFunc(ctx, leave)
+		start := time.Now()
+		require.ErrorIs(t, l.Do(left, "n", name, func(context.Context) error { return nil }), context.Canceled)
+		testscope.InTime(t, time.Since(start), 50*time.Millisecond+distributed.HeartbeatInterval(wllock.DefaultLeaseTTL), "the return")
 	}
 }

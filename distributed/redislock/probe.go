@@ -44,13 +44,34 @@ func (b *Backend) prove(ctx context.Context, budget time.Duration, key string) e
 	defer cancel()
 	select {
 	case b.probes <- struct{}{}:
-		defer func() { <-b.probes }()
 	case <-ctx.Done():
 		return conn.Unavailable("", ctx.Err())
 	}
-	if first && b.isProven(key) {
-		return nil
+	// On another goroutine, since a client that waits for an answer does not notice that its caller has gone.
+	proven := make(chan error, 1)
+	if !b.client.Go(func() {
+		defer func() { <-b.probes }()
+		if first && b.isProven(key) {
+			proven <- nil
+		} else {
+			proven <- b.proveNow(ctx, budget, key)
+		}
+	}) {
+		<-b.probes
+		return distributed.ErrClosed
 	}
+	gone, stop := left(ctx)
+	defer stop()
+	select {
+	case err := <-proven:
+		return err
+	case <-gone:
+		return conn.Unavailable("", ctx.Err())
+	}
+}
+
+// proveNow probes one server after the other.
+func (b *Backend) proveNow(ctx context.Context, budget time.Duration, key string) error {
 	var why error
 	var tag string
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
