@@ -37,6 +37,7 @@ var answers = []answer{ // rule H1
 	{errSeveral, http.StatusBadRequest, "invalid-key", "The key of the request occurs more than once.", false},
 	{errShape, http.StatusBadRequest, "invalid-key", "The request body is not one JSON object.", false},
 	{errKind, http.StatusBadRequest, "invalid-key", "The key of the request is neither a string nor a whole number.", false},
+	{errLarge, http.StatusBadRequest, "invalid-key", "The key of the request is a number beyond 2^53, which not all programs read exactly: send it as a string.", false},
 	{wllock.ErrInvalidKey, http.StatusBadRequest, "invalid-key", "The key of the request is malformed, or there are too many: a key is text of 1 to 512 bytes without control characters.", false},
 	{wllock.ErrClosed, http.StatusServiceUnavailable, "shutting-down", "This server is shutting down. Try again.", true},
 	{context.DeadlineExceeded, http.StatusTooManyRequests, "wait-timeout", tooLong, true}, // set by an outer middleware

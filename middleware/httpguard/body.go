@@ -8,10 +8,12 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
-// BodyJSON takes the key from a top-level field of a JSON object in the body, a string or a whole number. A body longer
+// BodyJSON takes the key from a top-level field of a JSON object in the body, a string or a whole number from -2^53 to 2^53. Programs that
+// read numbers as floats, as Go does without a type, take larger ones for their neighbors: send those as strings. A body longer
 // than maxBytes is refused with 413. The body is read to its end and passed to the handler from memory, so this is also a
 // body buffer, and maxBytes takes the place of its default: see WithBodyBuffer.
 func BodyJSON(field string, maxBytes int64) KeyFunc {
@@ -115,12 +117,18 @@ func jsonField(body []byte, field string) (key string, err error) {
 // whole matches numbers that have one spelling only: 1000 and 1e3 are the same product and must not be two locks.
 var whole = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 
+// maxWhole is up to where floats hold all whole numbers: a handler with map[string]any reads the next one as this one.
+const maxWhole = 1 << 53
+
 func jsonKey(value json.RawMessage) (string, error) {
 	if value[0] != '"' {
-		if whole.Match(value) {
-			return string(value), nil
+		if !whole.Match(value) {
+			return "", errKind
 		}
-		return "", errKind
+		if n, err := strconv.ParseInt(string(value), 10, 64); err != nil || n < -maxWhole || n > maxWhole {
+			return "", errLarge
+		}
+		return string(value), nil
 	}
 	var s string
 	err := json.Unmarshal(value, &s)

@@ -50,6 +50,7 @@ var (
 	errSeveral = errors.New("occurs more than once")
 	errShape   = errors.New("body is not one JSON object")
 	errKind    = errors.New("is neither a string nor a whole number")
+	errLarge   = errors.New("is a number beyond 2^53: want a string")
 )
 
 // Join joins several keys with colons. Colons inside a part are escaped (%3A, and % itself as %25), so that different

@@ -1,6 +1,7 @@
 package httpguard_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -57,11 +58,15 @@ func TestBodyJSON(t *testing.T) {
 		`{"id": 1000}`:                         "1000",
 		`{"id": -1}`:                           "-1",
 		`{"id": 0}`:                            "0",
-		`{"id": 123456789012345678901234}`:     "123456789012345678901234",
+		`{"id": 9007199254740992}`:             "9007199254740992",
+		`{"id": -9007199254740992}`:            "-9007199254740992",
+		`{"id": "9007199254740993"}`:           "9007199254740993",
 		`{"x": {"id": 1}, "y": [2], "id": 3} `: "3",
 
 		// Another spelling would be another lock for the same product.
 		`{"id": 1e3}`: "", `{"id": 1.0}`: "", `{"id": -0}`: "",
+		// A handler that reads numbers as floats would take its neighbor.
+		`{"id": 9007199254740993}`: "", `{"id": -9007199254740993}`: "", `{"id": 123456789012345678901234}`: "",
 		// The handler may see the other one.
 		`{"id": 1, "id": 2}`: "", `{"id": 1, "ID": 2}`: "", `{"ID": 2}`: "", `{"id": 1}{"id": 2}`: "",
 		// Not what it should be.
@@ -72,6 +77,23 @@ func TestBodyJSON(t *testing.T) {
 		got, _ := httpguard.BodyJSON("id", 100)(r)
 		require.Equal(t, want, got, body)
 	}
+}
+
+// Two numbers that have locks of their own are two for each handler, also for one that reads them without a type.
+func TestNumbersOfDifferentKeysAreDifferentForHandlers(t *testing.T) {
+	keyOf := map[any]string{}
+	for _, number := range []string{"9007199254740990", "9007199254740991", "9007199254740992", "9007199254740993", "9007199254740994", "9223372036854775807"} {
+		body := `{"id": ` + number + `}`
+		key, err := httpguard.BodyJSON("id", 100)(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
+		if err != nil {
+			continue
+		}
+		var read map[string]any
+		require.NoError(t, json.Unmarshal([]byte(body), &read))
+		require.Empty(t, keyOf[read["id"]], "%s and %s", keyOf[read["id"]], key)
+		keyOf[read["id"]] = key
+	}
+	require.Len(t, keyOf, 3)
 }
 
 // Something between two guards has read the first part of a body that is in memory: the handler will see the other one.

@@ -121,6 +121,7 @@ func TestEachCauseOfA400HasItsDetail(t *testing.T) {
 		{byBody, "/", `{"id": "` + secret + `", "ID": 2}`, "occurs more than once"},
 		{byBody, "/", secret, "not one JSON object"},
 		{byBody, "/", `{"id": 1e3}`, "neither a string nor a whole number"},
+		{byBody, "/", `{"id": 9007199254740993}`, "send it as a string"},
 		{func(*http.Request) (string, error) { return "", errors.New(secret) }, "/", "", "malformed"},
 	} {
 		w := httptest.NewRecorder()
