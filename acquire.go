@@ -103,6 +103,9 @@ var (
 	errNilFunc    = errors.New("wllock: function is nil")
 )
 
+// errLent: a goroutine may outlive its request with such a context, and would join the lock of the next request.
+var errLent = errors.New("the context is one that its web framework uses again for other requests, so it carries no lock: pass on the context of the request, such as c.Request.Context()")
+
 // mistake is an error with the lock that it was made with.
 func (l *Locker) mistake(err error, name, key string) error {
 	if key != "" {
@@ -130,6 +133,8 @@ func (l *Locker) within(ctx context.Context, r *request) (*hold.Hold, context.Co
 		}
 		var reason error
 		switch {
+		case hold.IsLent(at):
+			reason = errLent
 		case h.Lost():
 			reason = h.Fault()
 		case h.Mode() == distributed.Shared && (r.options.mode == distributed.Exclusive || r.options.permits > 0 && h.Permits() == 0):

@@ -58,7 +58,7 @@ func (h *Held) Err() error { return h.hold.Check() }
 // HeldFrom returns the innermost lock that ctx carries: ctx is, or descends from, the context of a guarded function or of
 // a Lock. The lock may have been released by now, if ctx has outlived it: see Held.Err.
 func HeldFrom(ctx context.Context) (*Held, bool) {
-	if l := hold.Innermost(ctx); l != nil {
+	if l := hold.Innermost(ctx); l != nil && !hold.IsLent(l) {
 		return heldOf(l.Hold()), true
 	}
 	return nil, false
@@ -66,7 +66,7 @@ func HeldFrom(ctx context.Context) (*Held, bool) {
 
 // HeldKey is HeldFrom for the innermost lock of that name and key, of any Locker.
 func HeldKey(ctx context.Context, name, key string) (*Held, bool) {
-	for l := hold.Innermost(ctx); l != nil; l = hold.Around(l) {
+	for l := hold.Innermost(ctx); l != nil && !hold.IsLent(l); l = hold.Around(l) {
 		if h := l.Hold(); h.Is(name, key) {
 			return heldOf(h), true
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/distributed"
 	"github.com/wllock/wllock/distributed/memlock"
+	"github.com/wllock/wllock/internal/heldkey"
 )
 
 func TestTheFunctionsErrorIsReturnedUnchanged(t *testing.T) {
@@ -167,6 +168,42 @@ func TestNestedGuardBehindAnotherLockIsTheInnermost(t *testing.T) {
 			})
 		})
 	}))
+}
+
+// lent is the context of a framework while a request with a lock has it.
+type lent struct {
+	context.Context
+	request context.Context
+}
+
+func (l lent) Value(key any) any {
+	if key == heldkey.Key {
+		return heldkey.Lent{Held: l.request.Value(key)}
+	}
+	return l.Context.Value(key)
+}
+
+// A context that its framework uses again for other requests carries no lock. Whoever asks with it for a lock that it names is refused, also from
+// inside another lock, and has all other locks.
+func TestContextThatIsUsedAgainCarriesNoLock(t *testing.T) {
+	l, _ := newLocker(t)
+	var later context.Context
+	require.NoError(t, l.DoAll(t.Context(), keys("a", "b"), func(ctx context.Context) error {
+		later = lent{t.Context(), ctx}
+		_, ok := wllock.HeldFrom(later)
+		require.False(t, ok)
+		_, ok = wllock.HeldKey(later, "n", "a")
+		require.False(t, ok)
+		for _, key := range []string{"a", "b"} {
+			require.ErrorContains(t, l.Do(later, "n", key, never(t)), "pass on the context of the request")
+			require.ErrorContains(t, l.DoAll(later, keys(key, "c"), never(t)), "pass on the context of the request")
+		}
+		return l.Do(later, "n", "c", func(ctx context.Context) error {
+			require.ErrorContains(t, l.Do(ctx, "n", "a", never(t)), "pass on the context of the request")
+			return l.Do(ctx, "n", "c", func(context.Context) error { return nil })
+		})
+	}))
+	require.NoError(t, l.Do(later, "n", "a", func(context.Context) error { return nil }), "it was released")
 }
 
 func TestNestedGuardPinsTheHoldPastItsOuterFunction(t *testing.T) {

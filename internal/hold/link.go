@@ -14,12 +14,34 @@ type Link interface {
 
 // Innermost returns the innermost lock that ctx carries, and nil if there is none.
 func Innermost(ctx context.Context) Link {
-	l, _ := ctx.Value(heldkey.Key).(Link)
-	return l
+	switch held := ctx.Value(heldkey.Key).(type) {
+	case Link:
+		return held
+	case heldkey.Lent:
+		if l, ok := held.Held.(Link); ok {
+			return lent{l}
+		}
+	}
+	return nil
 }
 
 // Around returns the lock around l, and nil if there is none.
-func Around(l Link) Link { return Innermost(l.outer()) }
+func Around(l Link) Link {
+	around := Innermost(l.outer())
+	if around != nil && IsLent(l) {
+		return lent{around}
+	}
+	return around
+}
+
+// lent is a lock in a context that may by now be that of another request: see heldkey.Lent.
+type lent struct{ Link }
+
+// IsLent reports that the lock may be that of another request, so that the caller must not take it for its own.
+func IsLent(l Link) bool {
+	_, is := l.(lent)
+	return is
+}
 
 // Value implements context.Context.
 func (h *Hold) Value(key any) any {

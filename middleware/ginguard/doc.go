@@ -5,15 +5,15 @@
 //		httpguard.WithCallOptions(wllock.WithWait(2*time.Second)))
 //	router.POST("/orders/:id", guard, order)
 //
-// In the handler c.Request.Context() carries the lock (wllock.HeldFrom), and ends when it is lost. So does the *gin.Context, which ends only
-// with gin.Engine.ContextWithFallback. A request that does not get
-// the lock is answered and aborted.
+// In the handler c.Request.Context() carries the lock (wllock.HeldFrom), and ends when it is lost. A request that does not get the lock is
+// answered and aborted.
+//
+// The *gin.Context carries no lock, with gin.Engine.ContextWithFallback neither: gin uses it again for other requests, and a goroutine that
+// still has it would join the lock of the next one. A call with it for the lock of its request, as by locker.Do(c, ...), is an error at once.
+// Pass on c.Request.Context(), and take it before you start a goroutine.
 //
 // A request goes this way. gin's router finds the route and its parameters. The parameters become path values of the request,
 // where the key function finds them. httpguard acquires the lock, or answers. Then the next handlers run, and the lock is
 // released. So the guard stands behind the router, as an argument of a route or a group: with Use of the engine, a request
 // without a route would need a key, too.
-//
-// A request that is canceled while it waits for the lock is answered 503, since gin.Recovery does not pass
-// http.ErrAbortHandler on.
 package ginguard

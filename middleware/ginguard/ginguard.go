@@ -36,32 +36,25 @@ func serve(c *gin.Context, middleware func(http.Handler) http.Handler) {
 		outer.SetPathValue(p.Key, p.Value)
 	}
 	defer func() {
-		carry(c, outer) // its context does not end with the lock: outer middleware may work with it
-		if passed {
-			return
-		}
-		c.Abort() // otherwise gin would continue with the handler
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler: // canceled while it waited; gin.Recovery would send an empty 200
-			c.AbortWithStatus(http.StatusServiceUnavailable)
-		default:
-			panic(p)
+		lend(c, outer) // its context does not end with the lock: outer middleware may work with it
+		if !passed {
+			c.Abort() // otherwise gin would continue with the handler
 		}
 	}()
 	middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		passed = true
-		carry(c, r) // its context has the lock
+		lend(c, r) // its context has the lock
 		c.Next()
 	})).ServeHTTP(c.Writer, outer)
 }
 
-// carry makes r the request of c, and the lock of its context that of c: gin's own context looks for values in the request only with
-// gin.Engine.ContextWithFallback, and a guard inside that got it would wait for the lock that its caller holds.
-func carry(c *gin.Context, r *http.Request) {
+// lend makes r the request of c, and says so to wllock. gin uses c again for another request, and a goroutine may still have it then. So c
+// carries no lock, also where gin looks into its request (gin.Engine.ContextWithFallback). Who asks with c for the lock of its request would
+// wait for itself, and is refused.
+func lend(c *gin.Context, r *http.Request) {
 	c.Request = r
 	if held := r.Context().Value(heldkey.Key); held != nil {
-		c.Set(heldkey.Key, held)
+		c.Set(heldkey.Key, heldkey.Lent{Held: held})
 	} else {
 		c.Delete(heldkey.Key)
 	}

@@ -57,14 +57,6 @@ func recovered(guard, h handler) http.Handler {
 	return router
 }
 
-// A request that is canceled while it waits gets no empty 200, and the handler does not run.
-func TestCanceledWhileItWaits(t *testing.T) {
-	l := wllocktest.New(t)
-	wllocktest.Hold(t, l, "product", "1000")
-	h := guardtest.Canceled(recovered(ginguard.New(l, "product", guardtest.ByID), framework.Never(t)))
-	require.Equal(t, http.StatusServiceUnavailable, guardtest.Order(t, h).StatusCode)
-}
-
 // An abort of the handler's own, after it had the lock, stays one.
 func TestHandlerAborts(t *testing.T) {
 	l := wllocktest.New(t)
@@ -77,36 +69,80 @@ func TestHandlerAborts(t *testing.T) {
 	require.Error(t, err)
 }
 
-// gin's own context, which is easily given to a guard inside, carries the lock like that of the request.
-func TestContextOfGinCarriesTheLock(t *testing.T) {
+// gin's own context carries no lock. Who asks with it for the lock of its request learns that at once, and does not wait for itself.
+func TestContextOfGinIsRefused(t *testing.T) {
 	l := wllocktest.New(t)
 	nothing := func(context.Context) error { return nil }
-	inside := func(c *gin.Context, name string) {
+	refused := func(c *gin.Context, name string) {
 		_, ok := wllock.HeldKey(c, name, "1000")
-		assert.True(t, ok)
-		assert.NoError(t, l.Do(c, name, "1000", nothing, wllock.NoWait()))
-		assert.NoError(t, l.DoAll(c, []wllock.Resource{{Name: name, Key: "1000"}}, nothing, wllock.NoWait()))
-	}
-	none := func(c *gin.Context) {
-		c.Next()
-		_, ok := wllock.HeldFrom(c)
 		assert.False(t, ok)
+		_, ok = wllock.HeldFrom(c)
+		assert.False(t, ok)
+		assert.ErrorContains(t, l.Do(c, name, "1000", nothing), "pass on the context of the request")
+		assert.ErrorContains(t, l.DoAll(c, []wllock.Resource{{Name: name, Key: "1000"}}, nothing), "pass on the context of the request")
+		assert.NoError(t, l.Do(c.Request.Context(), name, "1000", nothing))
+	}
+	outside := func(c *gin.Context) {
+		c.Next()
+		assert.NoError(t, l.Do(c, "customer", "1000", nothing), "the lock has been released")
 	}
 	between := func(c *gin.Context) {
-		inside(c, "customer")
+		refused(c, "customer")
 		c.Next()
-		inside(c, "customer")
-		_, ok := wllock.HeldKey(c, "product", "1000")
-		assert.False(t, ok)
+		refused(c, "customer")
+		assert.NoError(t, l.Do(c, "product", "1000", nothing), "the lock has been released")
 	}
 	for _, fallback := range []bool{false, true} {
 		router := gin.New()
 		router.ContextWithFallback = fallback
-		router.POST("/orders/:id", none, ginguard.New(l, "customer", guardtest.ByID), between, ginguard.New(l, "product", guardtest.ByID), func(c *gin.Context) {
-			inside(c, "product")
-			inside(c, "customer")
+		router.POST("/orders/:id", outside, ginguard.New(l, "customer", guardtest.ByID), between, ginguard.New(l, "product", guardtest.ByID), func(c *gin.Context) {
+			refused(c, "product")
+			refused(c, "customer")
+			assert.NoError(t, l.Do(c, "stock", "1000", func(ctx context.Context) error { // a lock between does not help
+				assert.ErrorContains(t, l.Do(ctx, "product", "1000", nothing), "pass on the context of the request")
+				assert.ErrorContains(t, l.Do(ctx, "customer", "1000", nothing), "pass on the context of the request")
+				assert.NoError(t, l.Do(ctx, "stock", "1000", nothing))
+				return nil
+			}))
 			c.Status(http.StatusNoContent)
 		})
 		require.Equal(t, http.StatusNoContent, guardtest.Order(t, router).StatusCode)
+	}
+}
+
+// gin gives the same context to the next request. A goroutine that outlives its request with it has no part in that request's lock, also if it
+// takes another lock first.
+func TestContextOfGinAfterItsRequest(t *testing.T) {
+	for _, fallback := range []bool{false, true} {
+		l := wllocktest.New(t)
+		var before *gin.Context
+		again := false
+		outlived := func(c *gin.Context, key string) error {
+			return l.Do(c, "product", key, func(context.Context) error { return nil }, wllock.NoWait())
+		}
+		router := gin.New()
+		router.ContextWithFallback = fallback
+		router.POST("/orders/:id", ginguard.New(l, "product", guardtest.ByID), func(c *gin.Context) {
+			if c != before {
+				before = c
+				return
+			}
+			again = true
+			assert.Error(t, outlived(before, "1000"), "two are inside")
+			assert.NoError(t, outlived(before, "2000"), "another product")
+			assert.NoError(t, l.Do(before, "stock", "1", func(ctx context.Context) error {
+				assert.Error(t, l.Do(ctx, "product", "1000", func(context.Context) error { return nil }, wllock.NoWait()), "two are inside")
+				return nil
+			}))
+			_, ok := wllock.HeldFrom(before)
+			assert.False(t, ok, "the fence of another request")
+		})
+		for try := 0; !again && try < 100; try++ { // a pool may drop what it gets
+			router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/1000", nil))
+			if !again {
+				require.NoError(t, outlived(before, "1000"), "nobody has the lock")
+			}
+		}
+		require.True(t, again)
 	}
 }
