@@ -19,6 +19,9 @@ func EchoV4(guard func(http.Handler) http.Handler) echo.MiddlewareFunc {
 			guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
 				err = next(c)
+				if w := c.Response(); w.Status < http.StatusOK && w.Status != http.StatusSwitchingProtocols && w.Size == 0 {
+					w.Committed = false // echo takes an informational status for the answer
+				}
 			})).ServeHTTP(c.Response(), outer)
 			return err
 		}

@@ -32,6 +32,10 @@ type Framework[M, H any] struct {
 	Routes    func(guard M, h H) http.Handler                            // serves POST /orders/:id behind the guard
 	Behind    func(outer func(*http.Request), guard M, h H) http.Handler // the same, and calls outer after both
 	Recovered func(guard M, h H) http.Handler                            // the same, and recovers from panics
+
+	// Compressed and Limited serve orders behind middlewares of the framework, before the guard. nil: it has none.
+	Compressed func(guard M, h H) http.Handler
+	Limited    func(bytes int64, guard M, h H) http.Handler
 }
 
 // Test runs all tests.
@@ -50,6 +54,7 @@ func (f Framework[M, H]) Test(t *testing.T) {
 		"SlowBodyUnderALockThatEnds":    f.testSlowBodyUnderALockThatEnds,
 		"WaitEndsBeforeTheWriteTimeout": f.testWaitEndsBeforeTheWriteTimeout,
 		"MistakesPanic":                 f.testMistakesPanic,
+		"BehindOuterMiddleware":         f.TestBehindOuterMiddleware,
 	} {
 		t.Run(name, test)
 	}
@@ -64,9 +69,15 @@ type Answer struct {
 // Order sends a request for /orders/1000.
 func Order(t *testing.T, h http.Handler, header ...string) Answer {
 	t.Helper()
+	return send(t, h, nil, header...)
+}
+
+// send is Order with a body.
+func send(t *testing.T, h http.Handler, body io.Reader, header ...string) Answer {
+	t.Helper()
 	server := httptest.NewServer(h)
 	defer server.Close()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders/1000", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders/1000", body)
 	require.NoError(t, err)
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -74,9 +85,9 @@ func Order(t *testing.T, h http.Handler, header ...string) Answer {
 	resp, err := server.Client().Do(r)
 	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
+	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	return Answer{resp, string(body)}
+	return Answer{resp, string(b)}
 }
 
 // IsProblem checks the answer of a refusal.
@@ -225,8 +236,8 @@ func (f Framework[M, H]) testPanicReleasesTheLock(t *testing.T) {
 	require.NoError(t, l.Do(t.Context(), "product", "1000", func(context.Context) error { return nil }, wllock.NoWait()))
 }
 
-// Canceled ends the context of each request soon, as the end of a server does to those that wait.
-func Canceled(h http.Handler) http.Handler {
+// canceled ends the context of each request soon, as the end of a server does to those that wait.
+func canceled(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)
@@ -248,22 +259,14 @@ func (f Framework[M, H]) testAdaptTakesRateLimits(t *testing.T) {
 // Behind the writer of the framework, too, reading a body ends with the lock.
 func (f Framework[M, H]) testSlowBodyUnderALockThatEnds(t *testing.T) {
 	l := wllocktest.New(t)
-	server := httptest.NewServer(f.Routes(f.New(l, "product", ByID, httpguard.WithoutBodyBuffer(), calls(wllock.WithLockTimeMax(50*time.Millisecond))),
+	h := f.Routes(f.New(l, "product", ByID, httpguard.WithoutBodyBuffer(), calls(wllock.WithLockTimeMax(50*time.Millisecond))),
 		f.Handle(func(r *http.Request, _ http.ResponseWriter) {
 			_, err := io.ReadAll(r.Body)
 			assert.ErrorIs(t, err, wllock.ErrLockTimeMax)
-		})))
-	defer server.Close()
+		}))
 	body, rest := io.Pipe() // of which nothing comes
 	defer func() { _ = rest.Close() }()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders/1000", body)
-	require.NoError(t, err)
-	resp, err := server.Client().Do(r)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	Answer{resp, string(b)}.IsProblem(t, http.StatusServiceUnavailable, "lease-lost")
+	send(t, h, body).IsProblem(t, http.StatusServiceUnavailable, "lease-lost")
 }
 
 // Behind the framework, too, nobody is let in whose answer the server could not write any more.

@@ -3,9 +3,11 @@ package problem
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,17 +33,56 @@ type Problem struct {
 // Type is the URI of a problem type of this library.
 func Type(name string) string { return docs + name }
 
-// Write sends the problem. It deletes header fields that a handler has set for another body.
+// Write sends the problem. No cache may keep it, whatever outer middleware has set for all responses. Other header fields stay: a
+// compressing middleware may have set Content-Encoding for what it makes of this body.
 func (p Problem) Write(w http.ResponseWriter) {
 	h := w.Header()
-	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
-		h.Del(name)
-	}
+	h.Del("Content-Length")
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return isFreshness(name) })
 	h.Set("Content-Type", ContentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // fails only if the client has disconnected
+}
+
+// Fields are header fields that belong to one answer: they describe its body, or say who may keep it and when to come again.
+type Fields http.Header
+
+// FieldsOf returns those that h has now. nil: it has none.
+func FieldsOf(h http.Header) (f Fields) {
+	for name, values := range h {
+		if isOfAnswer(name) {
+			if f == nil {
+				f = Fields{}
+			}
+			f[name] = values
+		}
+	}
+	return f
+}
+
+// Restore undoes what has been done to such fields of h since FieldsOf, for an answer that takes the place of another one.
+func (f Fields) Restore(h http.Header) {
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return isOfAnswer(name) })
+	maps.Copy(h, http.Header(f))
+}
+
+// isOfAnswer reports whether a header field belongs to one answer. Content-Security-Policy and its like are for the whole site.
+func isOfAnswer(name string) bool {
+	name = http.CanonicalHeaderKey(name) // some write ETag, which net/http sends as it is
+	switch name {
+	case "Accept-Ranges", "Etag", "Last-Modified", "Retry-After", "Trailer":
+		return true
+	}
+	return strings.HasPrefix(name, "Content-") && !strings.HasPrefix(name, "Content-Security-") || strings.HasSuffix(name, "Digest") || isFreshness(name)
+}
+
+// isFreshness reports whether a header field says for how long, and by whom, a response may be kept. CDNs have fields of their own, such
+// as CDN-Cache-Control, which they obey before Cache-Control.
+func isFreshness(name string) bool {
+	name = http.CanonicalHeaderKey(name)
+	return strings.HasSuffix(name, "Cache-Control") || name == "Surrogate-Control" || name == "Edge-Control" || name == "Expires" || name == "Age"
 }
 
 // RetryAfter sets the header of that name, in whole seconds: rounded up, so that no client returns too early, and jittered.

@@ -43,6 +43,9 @@ func serve(c *echo.Context, middleware func(http.Handler) http.Handler, next ech
 	middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		c.SetRequest(r) // its context carries the lock
 		err = next(c)
+		if w, _ := echo.UnwrapResponse(c.Response()); w != nil && w.Status < http.StatusOK && w.Status != http.StatusSwitchingProtocols && w.Size == 0 {
+			w.Committed = false // echo takes an informational status for the answer, and would drop the one to a lost lock
+		}
 	})).ServeHTTP(c.Response(), outer)
 	return err
 }

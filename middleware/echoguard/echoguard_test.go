@@ -2,7 +2,6 @@ package echoguard_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/labstack/echo/v5"
@@ -18,7 +17,12 @@ import (
 
 // framework is what all tests of guards need.
 var framework = guardtest.Framework[echo.MiddlewareFunc, handler]{
-	New: echoguard.New, NewAll: echoguard.NewAll, Adapt: echoguard.Adapt, Handle: handle, Routes: routes, Behind: behind, Recovered: recovered,
+	New: echoguard.New, NewAll: echoguard.NewAll, Adapt: echoguard.Adapt, Handle: handle, Behind: behind, Recovered: recovered,
+	Routes:     func(guard echo.MiddlewareFunc, h handler) http.Handler { return routes(guard, h) },
+	Compressed: func(guard echo.MiddlewareFunc, h handler) http.Handler { return routes(guard, h, middleware.Gzip()) },
+	Limited: func(bytes int64, guard echo.MiddlewareFunc, h handler) http.Handler {
+		return routes(guard, h, middleware.BodyLimit(bytes))
+	},
 }
 
 func TestGuard(t *testing.T) { framework.Test(t) }
@@ -33,9 +37,10 @@ func handle(f func(*http.Request, http.ResponseWriter)) handler {
 	}
 }
 
-// routes serves orders behind the guard.
-func routes(guard echo.MiddlewareFunc, h handler) http.Handler {
+// routes serves orders behind the guard, and other middleware before it.
+func routes(guard echo.MiddlewareFunc, h handler, outer ...echo.MiddlewareFunc) http.Handler {
 	e := echo.New()
+	e.Use(outer...)
 	e.POST("/orders/:id", h, guard)
 	return e
 }
@@ -58,19 +63,6 @@ func recovered(guard echo.MiddlewareFunc, h handler) http.Handler {
 	e.Use(middleware.Recover())
 	e.POST("/orders/:id", h, guard)
 	return e
-}
-
-// A request that is canceled while it waits gets no empty 200: the connection is closed. The handler does not run.
-func TestCanceledWhileItWaits(t *testing.T) {
-	l := wllocktest.New(t)
-	wllocktest.Hold(t, l, "product", "1000")
-	server := httptest.NewServer(guardtest.Canceled(recovered(echoguard.New(l, "product", guardtest.ByID), framework.Never(t))))
-	defer server.Close()
-	resp, err := server.Client().Post(server.URL+"/orders/1000", "text/plain", nil)
-	if err == nil {
-		resp.Body.Close()
-	}
-	require.Error(t, err)
 }
 
 // Echo answers an error of the handler when the lock has been released.

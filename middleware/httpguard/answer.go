@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/wllock/wllock"
@@ -41,6 +42,7 @@ var answers = []answer{ // rule H1
 	{wllock.ErrInvalidKey, http.StatusBadRequest, "invalid-key", "The key of the request is malformed, or there are too many: a key is text of 1 to 512 bytes without control characters.", false},
 	{wllock.ErrClosed, http.StatusServiceUnavailable, "shutting-down", "This server is shutting down. Try again.", true},
 	{context.DeadlineExceeded, http.StatusTooManyRequests, "wait-timeout", tooLong, true}, // set by an outer middleware
+	{context.Canceled, http.StatusServiceUnavailable, "canceled", "The request was canceled before it got the lock. Try again later.", true},
 }
 
 // cut is for a request that was admitted and lost its lock because the Locker closed.
@@ -58,13 +60,34 @@ func answerTo(err error) answer {
 	}
 	for _, a := range answers {
 		if errors.Is(err, a.err) {
-			if a.err == wllock.ErrClosed && entered(err) {
+			switch {
+			case a.err == errBody:
+				return a.ofReader(err)
+			case a.err == wllock.ErrClosed && entered(err):
 				return cut
 			}
 			return a
 		}
 	}
 	return other
+}
+
+// ofReader is a with the status of the error that the body's reader returned, if it has one: outer middleware may limit a body, or the time
+// for it.
+func (a answer) ofReader(err error) answer {
+	coded, ok := errors.AsType[interface { // echo's
+		error
+		StatusCode() int
+	}](err)
+	switch {
+	case ok && coded.StatusCode() == tooLarge.status:
+		return tooLarge
+	case ok && coded.StatusCode() >= 400 && coded.StatusCode() <= 599:
+		a.status = coded.StatusCode()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		a.status = http.StatusRequestTimeout
+	}
+	return a
 }
 
 // entered reports whether an error that Is ErrClosed came after the request was admitted. A refusal is an *wllock.Error
@@ -76,13 +99,13 @@ func entered(err error) bool {
 }
 
 // prepareAnswer returns the status for an error and sets Retry-After if it applies.
-func (g *guard) prepareAnswer(w http.ResponseWriter, err error) (status int) {
+func (s *settings) prepareAnswer(w http.ResponseWriter, err error) (status int) {
 	a := answerTo(err)
 	if a.retry {
 		problem.RetryAfter(w.Header(), retryAfter(err))
 	}
 	if a.kind == "queue-full" || a.kind == "wait-timeout" {
-		return g.shedStatus
+		return s.shedStatus
 	}
 	return a.status
 }
@@ -93,6 +116,13 @@ func retryAfter(err error) time.Duration {
 	}
 	return 0
 }
+
+// Respond answers err as the middleware does by default, with Retry-After and a problem. It is for a handler that calls a Locker itself,
+// and for what a function of WithResponder leaves to the default. WithShedStatus of a guard does not count here.
+//
+// err is not nil. An error that is not in the table of the package documentation, such as one of the handler's own work, is a 500 that tells
+// nothing of it. Call Respond before anything is written: if a response has visibly begun, it writes nothing.
+func Respond(w http.ResponseWriter, r *http.Request, err error) { defaults.refuse(w, r, err) }
 
 // respond is the default of WithResponder.
 func respond(w http.ResponseWriter, _ *http.Request, status int, err error) {

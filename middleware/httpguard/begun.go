@@ -27,11 +27,16 @@ func begun(w http.ResponseWriter) knowledge {
 	if isOwn(w) {
 		return noted(w)
 	}
-	if gin, ok := w.(interface{ Written() bool }); ok && packageOf(w) == "github.com/gin-gonic/gin" {
-		return known(gin.Written())
+	gin, isGin := w.(interface{ Written() bool })
+	isGin = isGin && packageOf(w) == "github.com/gin-gonic/gin"
+	if isGin && gin.Written() {
+		return yes
 	}
 	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok && begun(outer.Unwrap()) == yes {
 		return yes
+	}
+	if isGin {
+		return no
 	}
 	return unknown
 }

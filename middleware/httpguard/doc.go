@@ -10,10 +10,10 @@
 //
 //	request ──▶ key, body ──▶ Locker: queue, backend ──▶ handler, with the lock in r.Context()
 //	                │                  │                    │
-//	            400, 413         429, 409, 503             503, if the lock was lost
+//	         400, 408, 413       429, 409, 503             503, if the lock was lost
 //	                                                            and nothing was written
 //
-// What clients get, all but the last with a problem (RFC 9457) that contains nothing of the request:
+// What clients get, with a problem (RFC 9457) that contains nothing of the request:
 //
 //	ErrQueueFull                             429  queue-full           Retry-After
 //	ErrWaitTimeout                           429  wait-timeout         Retry-After
@@ -27,9 +27,11 @@
 //	ErrInvalidKey, an empty key, an error
 //	  of the key function                    400  invalid-key
 //	a body longer than allowed               413  body-too-large
+//	a body that cannot be read               400  unreadable-body, or the status of the reader's error
 //	a mistake in the program: ErrLockOrder,
 //	  ErrUpgrade, a wrong option             500  internal
-//	the client has disconnected              nothing is written
+//	the request was canceled while it
+//	  waited, as if its client disconnects   503  canceled             Retry-After
 //
 // Beside Retry-After, which is in whole seconds, the problem has the delay as retry_after_ms if it is known.
 //
@@ -62,7 +64,8 @@ package httpguard
 // waiting POST notices that its client has left (HTTP/1.1 tells only then). Under the lock only what the application asks for is
 // received, and the end of the hold ends that, or, in a gRPC stream, a pause of the client.
 //
-// M5. A client that disconnects gives up its wait. Nothing is written to it.
+// M5. A client that disconnects gives up its wait. net/http does not tell it from a request that was canceled otherwise, whose client is
+// still there. So both are answered, and neither with an empty 200.
 //
 // M8. No request is let in whose answer can no longer be written. The wait for the lock ends when three quarters of the server's
 // WriteTimeout have passed since the request came to its first guard. It is answered as one that timed out.

@@ -123,3 +123,26 @@ func ExampleWithResponder() {
 	request(mux, "/orders/1000", "")
 	// Output: 409 Too many orders at the moment, please try again.
 }
+
+// A handler that calls the Locker itself answers a refusal as the middleware would.
+func ExampleRespond() {
+	locker := newLocker()
+	defer func() { _ = locker.Close(context.Background()) }()
+	busy, _ := locker.Acquire(context.Background(), "product", "1000") // another caller
+	defer func() { _ = busy.Release(context.Background()) }()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		err := locker.Do(r.Context(), "product", r.PathValue("id"), func(context.Context) error { return nil }, wllock.NoWait())
+		if err != nil {
+			httpguard.Respond(w, r, err)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/orders/1000", nil))
+	fmt.Println(w.Code, w.Header().Get("Content-Type"))
+	// Output: 409 application/problem+json
+}

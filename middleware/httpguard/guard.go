@@ -9,6 +9,7 @@ import (
 
 	"github.com/wllock/wllock"
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/problem"
 )
 
 // guard is a handler that runs under the lock.
@@ -61,9 +62,12 @@ func NewAll(locker *wllock.Locker, keys KeysFunc, opts ...Option) func(http.Hand
 	return middleware("NewAll", guard{locker: locker, keys: keys}, opts)
 }
 
+// defaults are the settings without any option.
+var defaults = settings{shedStatus: http.StatusTooManyRequests, respond: respond}
+
 // middleware returns what function does of a guard.
 func middleware(function string, g guard, opts []Option) func(http.Handler) http.Handler {
-	g.settings = settings{shedStatus: http.StatusTooManyRequests, respond: respond}
+	g.settings = defaults
 	for _, o := range opts {
 		if o == nil {
 			panic("httpguard: " + function + ": an option is nil")
@@ -135,7 +139,7 @@ func WithBodyBuffer(limit int64) Option {
 func WithoutBodyBuffer() Option { return func(s *settings) { s.bodyBuffer = -1 } }
 
 // WithResponder sets the function that answers a request that is refused, or whose lock was lost before anything was
-// written (default: a problem of RFC 9457). status is the proposed one, and Retry-After is set where it applies. The
+// written (default: Respond, a problem of RFC 9457). status is the proposed one, and Retry-After is set where it applies. The
 // error's text is for logs, not for clients: it contains part of the key. If the lock is lost and the writer cannot say
 // whether a response has started, w is a wrapper that drops the body if it could be appended to the handler's.
 func WithResponder(f func(w http.ResponseWriter, r *http.Request, status int, err error)) Option {
@@ -147,7 +151,7 @@ func WithResponder(f func(w http.ResponseWriter, r *http.Request, status int, er
 
 // ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	entry := entryOf(r) // before the body is read
+	entry, before := entryOf(r), problem.FieldsOf(w.Header()) // before the body is read
 	locks, err := g.prepare(r)
 	if err != nil {
 		g.refuse(w, r, err)
@@ -173,9 +177,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case inside == nil:
 		g.refuse(w, r, err)
 	case err != nil:
-		g.lost(w, r, inside, err)
+		g.lost(w, r, before, err)
 	case endedByLock(inside, r): // held for too long, or the Locker closes
-		g.lost(w, r, inside, context.Cause(inside))
+		g.lost(w, r, before, context.Cause(inside))
 	}
 }
 
@@ -260,18 +264,20 @@ func (g *guard) serve(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	g.next.ServeHTTP(w, inner) // rule M2
 }
 
-// refuse answers a request that was not admitted. If its context was canceled because an outer lock was lost, the client is
-// still connected, and gets what the guard of that lock would answer.
-func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(r.Context().Err(), context.Canceled) {
-		cause := context.Cause(r.Context())
-		if !endsHold(cause) {
-			abort(r)
-			return
-		}
+// refuse answers a request that was not admitted, unless outer middleware has answered already, as some do when a body is too long. If
+// its context was canceled because an outer lock was lost, the client gets what the guard of that lock would answer.
+//
+// A request that was canceled otherwise is answered, too. Its client may have left, and then nobody gets the answer. It may also be there:
+// the server cancels requests when it stops, and net/http does so when a read deadline has passed. Without an answer it would get an
+// empty 200, as if the work had been done.
+func (s *settings) refuse(w http.ResponseWriter, r *http.Request, err error) { // rule M5
+	if begun(w) == yes {
+		return
+	}
+	if cause := context.Cause(r.Context()); endsHold(cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
-	g.answer(w, r, err)
+	s.respond(w, r, s.prepareAnswer(w, err), err)
 }
 
 // endsHold reports whether a context was ended by its lock.
@@ -279,33 +285,18 @@ func endsHold(cause error) bool {
 	return errors.Is(cause, wllock.ErrLeaseLost) || errors.Is(cause, wllock.ErrLockTimeMax) || errors.Is(cause, wllock.ErrClosed)
 }
 
-func (g *guard) answer(w http.ResponseWriter, r *http.Request, err error) {
-	status := g.prepareAnswer(w, err)
-	g.respond(w, r, status, err)
-}
-
-// lost answers for a handler that returned without a response after its lock was lost: net/http would send an empty 200.
-func (g *guard) lost(w http.ResponseWriter, r *http.Request, inside context.Context, err error) {
+// lost answers for a handler that returned without a response after its lock was lost: net/http would send an empty 200. Of the header,
+// before is what was there for the handler's answer when the request came.
+func (s *settings) lost(w http.ResponseWriter, r *http.Request, before problem.Fields, err error) {
 	switch begun(w) { // rule H4
 	case yes:
 	case no:
-		if endedByLock(inside, r) {
-			g.answer(w, r, err)
-			return
-		}
-		g.refuse(w, r, err)
-	case unknown: // no abort either: there may be a response
+		before.Restore(w.Header())
+		s.refuse(w, r, err)
+	case unknown:
 		t := newTrial(w) // rule M2: the only wrapper
-		g.answer(t, r, err)
+		before.Restore(w.Header())
+		s.refuse(t, r, err)
 		t.end()
-	}
-}
-
-// abort ends a request whose context was canceled while it waited, without a response. A plain return would not do: the
-// server would write an empty 200, which tells a client that the work was done, and the client is still connected if the
-// server canceled. Outside a server, in a test with a recorder, nothing would catch the panic.
-func abort(r *http.Request) {
-	if r.Context().Value(http.ServerContextKey) != nil {
-		panic(http.ErrAbortHandler) // rule M5
 	}
 }

@@ -263,35 +263,6 @@ func TestDeadlineOfTheRequest(t *testing.T) {
 	do(t, s, r).isProblem(t, http.StatusTooManyRequests, "wait-timeout", true)
 }
 
-// If the server cancels, for example all its requests on SIGTERM, an empty 200 would be wrong.
-func TestCanceledByTheServer(t *testing.T) {
-	l := wllocktest.New(t)
-	wllocktest.Hold(t, l, "product", secret)
-	guarded := httpguard.New(l, "product", httpguard.Query("id"))(never(t))
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		time.AfterFunc(10*time.Millisecond, cancel)
-		guarded.ServeHTTP(w, r.WithContext(ctx))
-	}))
-	defer s.Close()
-	resp, err := s.Client().Get(s.URL + "?id=" + secret)
-	if err == nil {
-		resp.Body.Close()
-	}
-	require.Error(t, err, "nothing is written")
-}
-
-func TestCanceledWithoutServer(t *testing.T) {
-	l := wllocktest.New(t)
-	wllocktest.Hold(t, l, "product", secret)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/?id="+secret, nil)
-	httpguard.New(l, "product", httpguard.Query("id"))(never(t)).ServeHTTP(w, r)
-	require.Zero(t, w.Body.Len())
-}
-
 func TestPanicReleases(t *testing.T) {
 	for name, what := range map[string]any{"any": "boom", "ErrAbortHandler": http.ErrAbortHandler} {
 		t.Run(name, func(t *testing.T) {

@@ -96,6 +96,21 @@ func TestQuotaExceeded(t *testing.T) {
 	require.EqualValues(t, 4, s.served.Load())
 }
 
+// A compressing middleware that has said so before compresses the refusal, too. No CDN may keep it, though it keeps all else of the site.
+func TestRefusalLeavesTheHeaderOfOuterMiddleware(t *testing.T) {
+	refuse := ratelimit.New(ratelimit.NewLocal(), []ratelimit.Rule{{
+		Policy: ratelimit.Policy{Name: "caller", Quota: 1, Window: time.Hour},
+		Of:     func(*http.Request) (string, error) { return "", nil },
+	}})(http.NotFoundHandler())
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Encoding", "gzip")
+	w.Header().Set("CDN-Cache-Control", "max-age=60")
+	refuse.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Equal(t, "gzip", w.Header().Get("Content-Encoding"))
+	require.Empty(t, w.Header().Get("CDN-Cache-Control"))
+}
+
 func TestRetryIsNotChargedTwice(t *testing.T) {
 	s := serve(t, ratelimit.NewLocal(), []ratelimit.Rule{perCaller, perProduct})
 	for _, key := range []string{"one", "one", "two", "two"} {
