@@ -84,6 +84,19 @@ func (ln *Lane[W]) Attempts() []*Attempt[W] {
 	return slices.Collect(maps.Values(ln.attempts))
 }
 
+// Some returns any of these, so many at most.
+func (ln *Lane[W]) Some(most int) (some []*Attempt[W]) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	for _, a := range ln.attempts {
+		if len(some) == most {
+			break
+		}
+		some = append(some, a)
+	}
+	return some
+}
+
 // holds reports that leases are held which have not expired.
 func (ln *Lane[W]) holds() bool { return slices.ContainsFunc(ln.Attempts(), (*Attempt[W]).Held) }
 

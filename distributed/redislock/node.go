@@ -91,6 +91,14 @@ func (n *nodes) attempts() (all []*attempt) {
 	return all
 }
 
+// some returns up to so many of each.
+func (n *nodes) some(most int) (all []*attempt) {
+	for _, one := range n.all() {
+		all = slices.Concat(all, one.lane.Some(most))
+	}
+	return all
+}
+
 // close ends what is under way. What cannot be released in time expires by itself.
 func (n *nodes) close() {
 	var wg sync.WaitGroup

@@ -22,18 +22,8 @@ type subscription struct {
 	once sync.Once // starts listening
 	wg   sync.WaitGroup
 
-	mu    sync.Mutex
-	told  bool      // guarded by mu; the loss was logged
-	since time.Time // guarded by mu; when the losses were first counted
-	count int       // guarded by mu; how many were logged since then
+	losses conn.Losses
 }
-
-// mostLosses are logged within countedFor, so that a server that comes and goes does not fill the log. If it stays away, the
-// first loss after that is.
-const (
-	mostLosses = 3
-	countedFor = time.Minute
-)
 
 func newSubscription(b *Backend) *subscription { return &subscription{b: b, s: b.s} }
 
@@ -56,7 +46,7 @@ func (u *subscription) close() {
 func (u *subscription) OnSubscribe(channel string) {
 	e := u.s.spaces.known(conn.SystemIn(channel))
 	e.outcome(nil)
-	if u.isBack() {
+	if u.losses.Back() {
 		u.s.log.Info("redislock: subscription is back")
 	}
 	all := u.b.nodes.attempts()
@@ -87,34 +77,23 @@ func (u *subscription) OnDisconnect(err error) {
 	for _, e := range u.s.spaces.list() {
 		e.outcome(err)
 	}
-	if u.isLost() {
+	if u.losses.Lost() {
 		u.s.log.Warn("redislock: subscription lost, places are served by heartbeats", "error", err)
 	}
 }
 
-// isLost notes a loss, and reports whether it is to be logged: one line for all that follow each other, and one when it is back.
-func (u *subscription) isLost() (log bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.told {
-		return false
+// Expects implements conn.ChannelListener.
+func (u *subscription) Expects() (channel, key string) {
+	for _, a := range u.b.nodes.some(fewExpecting) {
+		if a.Waiting() || a.Held() {
+			return channelOf(conn.SystemOf(a.Key), u.s.process), a.Key
+		}
 	}
-	if time.Since(u.since) > countedFor {
-		u.since, u.count = time.Now(), 0
-	}
-	if log = u.count < mostLosses; log {
-		u.count, u.told = u.count+1, true
-	}
-	return log
+	return "", ""
 }
 
-// isBack notes the end of a loss, and reports whether it is to be logged.
-func (u *subscription) isBack() (log bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	log, u.told = u.told, false
-	return log
-}
+// fewExpecting attempts are looked at, of each server, for one that expects messages. Among as many there hardly is none.
+const fewExpecting = 16
 
 // OnMessage implements conn.ChannelListener. A message is believed as far as its sender may be entitled to send it: who may publish to the
 // channel of a system may grant its locks, and no others (rule R19). The words of any other sender at most make us ask the server.

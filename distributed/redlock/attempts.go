@@ -89,6 +89,19 @@ func (all *attempts) list() []*attempt {
 	return slices.Collect(maps.Values(all.byToken))
 }
 
+// some returns any of these, so many at most.
+func (all *attempts) some(most int) (some []*attempt) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, a := range all.byToken {
+		if len(some) == most {
+			break
+		}
+		some = append(some, a)
+	}
+	return some
+}
+
 // close takes no more attempts and returns those that there are; false: it was closed before. first is called at the first
 // close, under mu.
 func (all *attempts) close(first func()) ([]*attempt, bool) {

@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/wllock/wllock/distributed"
@@ -23,6 +25,9 @@ func (b *Backend) listen() {
 func (n *node) OnSubscribe(channel string) {
 	in := n.b.space(conn.SystemIn(channel))
 	in.deaf.And(^(uint64(1) << n.index))
+	if n.losses.Back() {
+		n.b.log.Info("redlock: subscription is back", "server", n.name)
+	}
 	all := n.b.attempts.list()
 	for _, a := range all {
 		if a.in != in {
@@ -48,12 +53,30 @@ func (n *node) OnRefused(channel string, err error) {
 	}
 }
 
-// OnDisconnect implements conn.ChannelListener.
+// OnDisconnect implements conn.ChannelListener. A server that is away is logged by its node.
 func (n *node) OnDisconnect(err error) {
-	if n.b.listenCtx.Err() == nil {
-		n.b.log.Debug("redlock: subscription lost, places are served by heartbeats", "server", n.name, "error", err)
+	if n.b.listenCtx.Err() != nil {
+		return
 	}
+	level := slog.LevelDebug
+	if errors.Is(err, conn.ErrAstray) && n.losses.Lost() {
+		level = slog.LevelWarn
+	}
+	n.b.log.Log(n.b.listenCtx, level, "redlock: subscription lost, places are served by heartbeats", "server", n.name, "error", err)
 }
+
+// Expects implements conn.ChannelListener.
+func (n *node) Expects() (channel, key string) {
+	for _, a := range n.b.attempts.some(fewExpecting) {
+		if !a.stale() {
+			return prefixOf(a.in.system) + n.b.process, a.key()
+		}
+	}
+	return "", ""
+}
+
+// fewExpecting attempts are looked at for one that expects messages. Among as many there hardly is none.
+const fewExpecting = 16
 
 // OnMessage implements conn.ChannelListener. A message is believed as far as its sender may be entitled to send it: who may publish to the
 // channel of a system may vote for its attempts, and no others (rule Q11). It ends no lease, and puts no heartbeat off.

@@ -30,6 +30,9 @@ func overTLS(err error) error {
 	return fmt.Errorf("%w (over TLS, which the server may not speak on this port)", err)
 }
 
+// whereKey is that of a *string in the context of a dial, which notes there where it led.
+type whereKey struct{}
+
 // dialerOf bounds the dialer of a client's options, go-redis's own if they have none. Its errors are ErrUnreached.
 func dialerOf(dial dialer, c *tls.Config, limit time.Duration, silence *tlsSilence) dialer {
 	if dial == nil {
@@ -43,6 +46,9 @@ func dialerOf(dial dialer, c *tls.Config, limit time.Duration, silence *tlsSilen
 		silence.Store(silent)
 		switch {
 		case err == nil:
+			if where, ok := ctx.Value(whereKey{}).(*string); ok {
+				*where = conn.RemoteAddr().String()
+			}
 			return conn, nil
 		case silent:
 			err = overTLS(err)

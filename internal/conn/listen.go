@@ -2,6 +2,8 @@ package conn
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -68,6 +70,8 @@ type ChannelListener interface {
 	OnSubscribe(channel string)          // from now on its messages arrive. Earlier ones may be lost
 	OnRefused(channel string, err error) // the server does not let us listen. It is asked again
 	OnDisconnect(err error)              // the subscription failed or broke, with all channels
+	// Expects names a lock whose messages are expected now, and the channel that they come on; "": there is none. It is called at any time.
+	Expects() (channel, key string)
 }
 
 // Pace is how often a subscription is checked: a half-open connection is to be noticed within two heartbeats of the shortest TTL.
@@ -115,10 +119,11 @@ func (g *goRedis) ListenTo(ctx context.Context, channels *Channels, interval fun
 	}
 	pause := firstListenPause
 	var tag string
+	var astray int
 	for channels.some(ctx) && ctx.Err() == nil {
 		began := time.Now()
 		tag = g.Elsewhere(ctx, tag) // in a cluster every node passes on what is published
-		l.OnDisconnect(explained(g.prefix, "", g.subscription(ctx, tag, channels, interval, l)))
+		l.OnDisconnect(explained(g.prefix, "", g.subscription(ctx, tag, channels, interval, &astray, l)))
 		if time.Since(began) > longListenPause {
 			pause = firstListenPause
 		}
@@ -129,27 +134,38 @@ func (g *goRedis) ListenTo(ctx context.Context, channels *Channels, interval fun
 
 // subscription serves one connection until it breaks. go-redis would replace a broken connection by itself and not
 // report what was missed; here every break ends the subscription, and after OnSubscribe messages are complete.
-func (g *goRedis) subscription(ctx context.Context, tag string, channels *Channels, interval func() time.Duration, l ChannelListener) error {
+func (g *goRedis) subscription(ctx context.Context, tag string, channels *Channels, interval func() time.Duration, astray *int,
+	l ChannelListener,
+) error {
 	ps := g.server(ctx, tag).Subscribe(ctx)
-	// The dog closes the connection, which ends Receive below. It is waited for, so it never outlives this call.
+	// Dog and proof close the connection, which ends Receive below. They are waited for, so they never outlive this call.
 	ctx, cancel := context.WithCancel(ctx)
-	dog := &watchdog{ps: ps, channels: channels, interval: interval, done: make(chan struct{})}
+	defer cancel()
+	dog := &watchdog{ps: ps, channels: channels, interval: interval}
 	dog.seen()
-	if err := dog.subscribe(ctx); err != nil {
-		cancel()
+	var where string
+	if err := dog.subscribe(context.WithValue(ctx, whereKey{}, &where)); err != nil {
 		_ = ps.Close()
 		return err
 	}
-	go dog.run(ctx)
+	proof := &proof{
+		publish: g.publish, ping: func(ctx context.Context, text string) error { return ps.Ping(ctx, text) },
+		expects: l.Expects, heard: dog.hears, interval: interval, astray: astray,
+	}
+	var beside sync.WaitGroup
+	beside.Go(func() { dog.run(ctx) })
+	beside.Go(func() { dog.end(proof.run(ctx)) })
 	defer func() {
 		cancel()
-		<-dog.done
+		beside.Wait()
 	}()
 	for {
 		msg, err := ps.Receive(ctx)
 		if err != nil {
-			if dog.silent.Load() {
-				return errSilent
+			if why := dog.reason(); errors.Is(why, ErrAstray) {
+				return fmt.Errorf("subscribed at %s: %w", where, why)
+			} else if why != nil {
+				return why
 			}
 			channel, ok := dog.refused(err)
 			if !ok {
@@ -163,8 +179,20 @@ func (g *goRedis) subscription(ctx context.Context, tag string, channels *Channe
 		case *redis.Subscription:
 			dog.accepted(m.Channel)
 			l.OnSubscribe(m.Channel)
+		case *redis.Pong:
+			proof.pong(m.Payload)
 		case *redis.Message:
-			l.OnMessage(m.Channel, m.Payload)
+			if !proof.echo(m.Payload) {
+				l.OnMessage(m.Channel, m.Payload)
+			}
 		}
 	}
+}
+
+// publish sends a text to a channel the way that the scripts of the lock with this key do.
+func (g *goRedis) publish(ctx context.Context, channel, key, text string) error {
+	c := NewCall(proveScript, []string{key}, channel, text)
+	c.Args[0], c.Args[1] = "eval", proveScript.Text
+	g.Do(ctx, c)
+	return c.Err
 }

@@ -27,9 +27,10 @@ type listens struct {
 	left     int
 }
 
-func (*listens) OnMessage(string, string) {}
-func (*listens) OnSubscribe(string)       {}
-func (*listens) OnRefused(string, error)  {}
+func (*listens) OnMessage(string, string)  {}
+func (*listens) OnSubscribe(string)        {}
+func (*listens) OnRefused(string, error)   {}
+func (*listens) Expects() (string, string) { return "", "" }
 
 func (l *listens) OnDisconnect(error) {
 	if l.left > 0 {

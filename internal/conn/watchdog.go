@@ -23,8 +23,6 @@ type watchdog struct {
 	channels *Channels
 	interval func() time.Duration
 	last     atomic.Int64 // when something came last, in Unix nanoseconds
-	silent   atomic.Bool  // the connection was closed because of its silence
-	done     chan struct{}
 
 	known int       // how many of the channels were asked for; only the dog's goroutine has it, and before that whoever starts it
 	asked time.Time // when it has last asked for those that were refused; likewise
@@ -34,6 +32,8 @@ type watchdog struct {
 	mu       sync.Mutex
 	open     []string // guarded by mu; questions without an answer
 	declined []string // guarded by mu; channels that were refused
+	heard    []string // guarded by mu; channels that are subscribed to
+	why      error    // guarded by mu; the connection was closed because of it; nil: it was not, or it broke
 }
 
 // seen notes a sign of life.
@@ -78,7 +78,31 @@ func (d *watchdog) accepted(channel string) {
 	defer d.mu.Unlock()
 	if i := slices.Index(d.open, channel); i >= 0 {
 		d.open = slices.Delete(d.open, i, i+1)
+		d.heard = append(d.heard, channel)
 	}
+}
+
+// hears reports that a channel is subscribed to.
+func (d *watchdog) hears(channel string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Contains(d.heard, channel)
+}
+
+// end closes the connection because of an error; nil: because nothing is to be found out any more.
+func (d *watchdog) end(why error) {
+	d.mu.Lock()
+	if d.why == nil {
+		d.why = why
+	}
+	d.mu.Unlock()
+	_ = d.ps.Close()
+}
+
+func (d *watchdog) reason() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.why
 }
 
 // refused returns the channel that an error is the answer for; false: it is no answer, or to no such question.
@@ -99,8 +123,7 @@ func (d *watchdog) refused(err error) (channel string, ok bool) {
 
 // run ends when ctx does, or with the connection; either way the subscription is closed by then.
 func (d *watchdog) run(ctx context.Context) {
-	defer close(d.done)
-	defer func() { _ = d.ps.Close() }()
+	defer d.end(nil)
 	for {
 		every := d.interval()
 		next := time.NewTimer(every)
@@ -117,7 +140,7 @@ func (d *watchdog) run(ctx context.Context) {
 		case <-next.C:
 		}
 		if time.Since(time.Unix(0, d.last.Load())) > 2*every-every/4 { // checked each interval: a quarter allows for rounding
-			d.silent.Store(true)
+			d.end(errSilent)
 			return
 		}
 		if d.askAgain(ctx) != nil || d.ps.Ping(Within(ctx, every)) != nil {
