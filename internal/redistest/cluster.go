@@ -100,6 +100,35 @@ func (c *Cluster) Owner(key string) (*Server, int64) {
 	return nil, 0
 }
 
+// Remove makes the cluster smaller by its last node, as redis-cli --cluster does: the first node gets the slots, whose keys are deleted. The
+// others forget the node, which goes on running by itself.
+func (c *Cluster) Remove() {
+	c.t.Helper()
+	last := len(c.Nodes) - 1
+	n, to := c.Nodes[last], c.Nodes[0]
+	n.Do("FLUSHALL")
+	assign := func(at *Server, state ...any) {
+		_, err := at.Client().Pipelined(context.Background(), func(p redis.Pipeliner) error {
+			for slot := last * slots / 3; slot < slots; slot++ {
+				p.Do(context.Background(), append([]any{"CLUSTER", "SETSLOT", slot}, state...)...)
+			}
+			return nil
+		})
+		if err != nil {
+			c.t.Fatalf("slots: %v", err)
+		}
+	}
+	assign(to, "IMPORTING", n.ID())
+	assign(n, "MIGRATING", to.ID())
+	for _, at := range c.Nodes[:last] { // the node hears of it, and may become a replica
+		assign(at, "NODE", to.ID())
+	}
+	for _, at := range c.Nodes[:last] {
+		at.Do("CLUSTER", "FORGET", n.ID())
+	}
+	n.Do("CLUSTER", "RESET", "SOFT")
+}
+
 // ID returns the node's name in the cluster.
 func (s *Server) ID() string {
 	id, _ := s.Do("CLUSTER", "MYID").(string)
