@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wllock/wllock/distributed"
@@ -55,12 +56,18 @@ func TestASubscriptionFollowsTheCommands(t *testing.T) { // rule R10
 	from, to := redistest.Start(t), redistest.Start(t)
 	p := redistest.NewProxy(t, from.Addr)
 	var log lines
-	b := open(t, p.Addr, log.option())
+	o := &redis.Options{Addr: p.Addr}
+	for _, s := range []*redistest.Server{from, to} {
+		s.AddUser(t, "redis.md", "shop")(o) // whose rights are enough for that
+	}
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	b := with(t, client, log.option())
 	u := newUser(t, b).lasting(1500 * time.Millisecond) // H is 250 ms
-	release(t, u.lease(key(t)))
+	release(t, u.lease("shop:hot"))
 	require.Eventually(t, func() bool { return subscribedAt(from) == 1 }, patience, time.Millisecond)
 	leads(p, from, to)
-	l := u.lease(key(t))
+	l := u.lease("shop:hot")
 	require.Eventually(t, func() bool { return subscribedAt(to) == 1 }, patience, time.Millisecond)
 	require.Zero(t, subscribedAt(from))
 	require.Eventually(t, func() bool { return log.count("subscription is back") == 1 }, patience, time.Millisecond)

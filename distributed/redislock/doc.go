@@ -80,7 +80,8 @@ package redislock
 // T). Without it, or all data, the order survives a clock that is set back by less than the time since the last grant.
 //
 // R10. A lost subscription loses notices. After each reconnect all places send a heartbeat. A subscription that is silent for 2 H,
-// pings included, is opened anew.
+// pings included, is opened anew. So is one that commands have left, as after a DNS name leads to another server while the old one
+// lives. While a process waits or holds, an echo is published each H (at least 250 ms, at most 1 s) as scripts publish, and has to arrive.
 //
 // R11. Readers share the lock. Its value names a generation, a set holds the members, and a set of an older generation counts for
 // nothing. Scripts take a lease's mode from that value. A new reader joins only if no instance is queued, and a grant goes to the whole

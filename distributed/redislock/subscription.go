@@ -82,7 +82,7 @@ func (u *subscription) OnDisconnect(err error) {
 	}
 }
 
-// Expects implements conn.ChannelListener.
+// Expects implements conn.ChannelListener (rule R10).
 func (u *subscription) Expects() (channel, key string) {
 	for _, a := range u.b.nodes.some(fewExpecting) {
 		if a.Waiting() || a.Held() {

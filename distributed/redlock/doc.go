@@ -75,3 +75,6 @@ package redlock
 // each user could make servers look old to everyone, or forge the longest T. So a server is young for a system that is new to it (Q5).
 // A vote in a message is believed about the attempt and the key that it names, on the channel of their system. No message puts a
 // heartbeat off or ends a lease. No vote lasts longer than the longest T that an Enter may ask for, whatever is written in the keys.
+//
+// Q12. The subscription to each server is where its commands go. While a process waits or holds, an echo is published there each H (at
+// least 250 ms, at most 1 s) as scripts publish, and has to arrive. Else the subscription is opened anew.

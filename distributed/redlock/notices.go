@@ -65,7 +65,7 @@ func (n *node) OnDisconnect(err error) {
 	n.b.log.Log(n.b.listenCtx, level, "redlock: subscription lost, places are served by heartbeats", "server", n.name, "error", err)
 }
 
-// Expects implements conn.ChannelListener.
+// Expects implements conn.ChannelListener (rule Q12).
 func (n *node) Expects() (channel, key string) {
 	for _, a := range n.b.attempts.some(fewExpecting) {
 		if !a.stale() {

@@ -99,7 +99,8 @@ func (g *goRedis) once(cmd *redis.Cmd) redis.Cmder {
 }
 
 // doubt has a cluster asked where its nodes are, after an exchange without an answer: perhaps they have other addresses now. Likewise
-// after CLUSTERDOWN, with which a node answers that was removed. By itself the client asks once a minute. It asks once at a time, and reads the addresses it was given first when no other answers.
+// after CLUSTERDOWN, with which a node answers that was removed. By itself the client asks once a minute. It asks once at a time, and
+// reads the addresses it was given first when no other answers.
 func (g *goRedis) doubt(err error) {
 	if c, ok := g.client.(*redis.ClusterClient); ok && (redis.IsClusterDownError(err) || !Answered(err) && !errors.Is(err, context.Canceled)) {
 		c.ReloadState(context.Background())

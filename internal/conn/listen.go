@@ -70,7 +70,8 @@ type ChannelListener interface {
 	OnSubscribe(channel string)          // from now on its messages arrive. Earlier ones may be lost
 	OnRefused(channel string, err error) // the server does not let us listen. It is asked again
 	OnDisconnect(err error)              // the subscription failed or broke, with all channels
-	// Expects names a lock whose messages are expected now, and the channel that they come on; "": there is none. It is called at any time.
+	// Expects names a lock whose messages are expected now, and the channel that they come on, or "" if there is none. It is called at
+	// any time.
 	Expects() (channel, key string)
 }
 

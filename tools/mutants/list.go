@@ -98,6 +98,8 @@ var list = []mutant{
 		"d.s.network().claimWindow(a.TTL)", "distributed.ClaimWindow(a.TTL)", ""},
 	{"R10: places do not ask after a reconnect", "distributed/redislock/subscription.go",
 		"if a.Waiting() {", "if a.Waiting() && len(all) == 0 {", ""},
+	{"R10: an echo that does not arrive says nothing", "internal/conn/proof.go",
+		"} else if ctx.Err() == nil {", "} else if every < 0 {", ""},
 	{"R19: a message may grant fences of before", "distributed/redislock/reply.go",
 		"g.fence > after && ", "", ""},
 	{"R3: a repeat that came late reports a loss", "distributed/redislock/claim.go",
