@@ -185,7 +185,7 @@ func TestAHotKeyIsQuickAfterItsNameLeadsToAnotherServer(t *testing.T) { // rule 
 	handOver(t, 3*time.Second, key(t), all)
 	after, longest := handOver(t, 2*time.Second, key(t), all)
 	t.Logf("%d hand-overs before, %d after in 2 s, the longest took %v", before, after, longest)
-	require.Greater(t, after, before/4)
+	require.Greater(t, after, before/10)
 }
 
 // A cluster is made smaller, and the node that was removed goes on running: subscriptions leave it, and the locks whose slots it had are
@@ -219,7 +219,7 @@ func TestSubscriptionsLeaveANodeThatLeftTheCluster(t *testing.T) { // rule R10
 	wg.Wait()
 	after, longest := handOver(t, 2*time.Second, hot, all)
 	t.Logf("%d hand-overs before, %d after in 2 s by %d, the longest took %v", before, after, len(all), longest)
-	require.Greater(t, after, before/4)
+	require.Greater(t, after, before/10)
 	for i := range 30 { // of which a third were there
 		release(t, newUser(t, all[0]).lasting(defaultTTL).lease(fmt.Sprint(key(t), "-", i)))
 	}
@@ -262,6 +262,6 @@ func TestSubscriptionsAreAtThePrimaryAfterAFailover(t *testing.T) { // rule R10
 	wg.Wait()
 	after, longest := handOver(t, 2*time.Second, key(t), all)
 	t.Logf("%d hand-overs before, %d after in 2 s, the longest took %v", before, after, longest)
-	require.Greater(t, after, before/4)
+	require.Greater(t, after, before/10)
 	require.LessOrEqual(t, log.count("subscription lost"), len(all))
 }
