@@ -67,6 +67,12 @@ func Look(name string) (path string, err error) {
 	return "", &Error{CannotExecute, err}
 }
 
+// shell runs what the system takes for no program, such as a script without #!, as execvp(3) has it.
+const shell = "/bin/sh"
+
+// asScript are the arguments of a shell for a script with these.
+func asScript(path string, args []string) []string { return append([]string{shell, path}, args[1:]...) }
+
 // Child is a running command.
 type Child struct {
 	name       string
@@ -97,8 +103,12 @@ func (c *Child) run(path string, args, env []string, started chan<- error) {
 	defer runtime.UnlockOSThread()
 	attr := dieWithParent()
 	attr.Setpgid = c.own
-	path, env = through(path, env)
-	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
+	first, env := through(path, env)
+	process := &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr}
+	pid, err := syscall.ForkExec(first, args, process)
+	if first == path && errors.Is(err, syscall.ENOEXEC) {
+		pid, err = syscall.ForkExec(shell, asScript(path, args), process)
+	}
 	if c.pid = pid; c.own {
 		c.group = pid
 	}

@@ -33,6 +33,9 @@ func StopSignals() []os.Signal { return nil }
 func Ends(os.Signal) bool      { return true }
 func CodeOf(os.Signal) int     { return 130 }
 
+// Ignore does nothing: there are no commands.
+func Ignore() {}
+
 // Become returns: there are no commands.
 func Become([]string) error { return nil }
 

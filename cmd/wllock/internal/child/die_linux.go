@@ -4,7 +4,6 @@ import (
 	"os"
 	"runtime"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,20 +21,17 @@ func Die(s os.Signal) {
 
 // byDefault has a signal do to this process what it does to a program that does not handle it: it dies, or is stopped, and this returns when
 // somebody resumes it. signal.Reset would give the signal to Go's runtime, which prints the goroutines at SIGQUIT and takes no notice
-// of SIGUSR1. The kernel's struct sigaction is all zeros for the default action, and no larger than this.
+// of SIGUSR1.
 func byDefault(n syscall.Signal) {
 	runtime.LockOSThread() // a signal to this very thread has acted when the call returns
 	defer runtime.UnlockOSThread()
-	var action, before [64]byte
-	_, _, wrong := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&action)), uintptr(unsafe.Pointer(&before)), sigsetSize, 0, 0)
+	var before action
+	set := setAction(n, new(action), &before)
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), n)
-	if wrong == 0 {
-		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&before)), 0, sigsetSize, 0, 0)
+	if set {
+		setAction(n, &before, nil)
 	}
 }
-
-// sigsetSize is that of the kernel's set of signals, 16 on MIPS: there the handler stays.
-const sigsetSize = 8
 
 // Signals that have no names are free for programs; those below the first belong to C libraries, and Go gives them to nobody.
 const firstFree, lastFree = syscall.Signal(35), syscall.Signal(64)

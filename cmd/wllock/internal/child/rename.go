@@ -3,6 +3,8 @@
 package child
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -10,7 +12,8 @@ import (
 	"syscall"
 )
 
-// stubVariable has this program become another one in the process that it is started as; its value is the path. The arguments are the other's.
+// stubVariable has this program become another one in the process that it is started as. Its value is the parent's process id,
+// what begin needs, and the path. The arguments are the other's.
 const stubVariable = "WLLOCK_RUN_STUB"
 
 // Variables of systemd that are for the process whose number they hold, and for no child of it: wllock's number becomes the command's.
@@ -24,25 +27,26 @@ func named(env []string) bool {
 	return slices.ContainsFunc(ownVariables, func(name string) bool { return slices.Contains(env, name+"="+strconv.Itoa(os.Getpid())) })
 }
 
-// through starts a command by way of this program, when a variable has to hold the command's process id: only the new process knows that
-// before the command begins.
+// through starts a command by way of this program, where only the new process can do what is needed before the command begins: write its
+// own process id into a variable, or ignore or block a signal that Go's runtime does not.
 func through(path string, env []string) (string, []string) {
-	if !named(env) {
+	if !named(env) && kept() {
 		return path, env
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return path, env
 	}
-	return self, append(slices.Clone(env), stubVariable+"="+strconv.Itoa(os.Getpid())+":"+path)
+	return self, append(slices.Clone(env), fmt.Sprintf("%s=%d:%s:%s", stubVariable, os.Getpid(), beginning(), path))
 }
 
 // Become is called first of all: it makes the stub that through starts the command, and returns otherwise, or with the reason why not.
 func Become(args []string) error {
-	parent, path, ok := strings.Cut(os.Getenv(stubVariable), ":")
-	if !ok || parent != strconv.Itoa(os.Getppid()) {
+	value := strings.SplitN(os.Getenv(stubVariable), ":", 3)
+	if len(value) < 3 || value[0] != strconv.Itoa(os.Getppid()) {
 		return nil
 	}
+	parent, path := value[0], value[2]
 	var env []string
 	for _, entry := range os.Environ() {
 		switch name, value, _ := strings.Cut(entry, "="); {
@@ -53,5 +57,10 @@ func Become(args []string) error {
 			env = append(env, entry)
 		}
 	}
-	return &Error{CannotExecute, &os.PathError{Op: "start", Path: path, Err: syscall.Exec(path, args, env)}}
+	begin(value[1])
+	err := syscall.Exec(path, args, env)
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = syscall.Exec(shell, asScript(path, args), env)
+	}
+	return &Error{CannotExecute, &os.PathError{Op: "start", Path: path, Err: err}}
 }

@@ -60,6 +60,7 @@ func Main(args []string) int {
 	if err := child.Become(args); err != nil {
 		return a.ended(refusal(err))
 	}
+	child.Ignore()
 	code := a.main(context.Background(), args)
 	if a.diesBy != nil {
 		child.Die(a.diesBy)

@@ -29,7 +29,7 @@ func TestRunExitsAsTheCommand(t *testing.T) {
 	locked := filepath.Join(t.TempDir(), "noexec")
 	require.NoError(t, os.WriteFile(locked, []byte("#!/bin/sh\n"), 0o600))
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	require.NoError(t, os.WriteFile(garbage, []byte{0, 1, 2}, 0o700))
+	require.NoError(t, os.WriteFile(garbage, []byte("\x7fELF but no program"), 0o700))
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -41,7 +41,7 @@ func TestRunExitsAsTheCommand(t *testing.T) {
 		"missing":           {[]string{"run", "n", "4", "--", "no-such-program"}, 127, "not found"},
 		"missing, by path":  {[]string{"run", "n", "4", "--", "/no/such/program"}, 127, "no such file"},
 		"not executable":    {[]string{"run", "n", "5", "--", locked}, 126, "permission denied"},
-		"no program":        {[]string{"run", "n", "6", "--", garbage}, 126, "exec format"},
+		"no program":        {[]string{"run", "n", "6", "--", garbage}, 127, "not found"}, // says the shell
 		"no command":        {[]string{"run", "n", "7", "--"}, 64, "NAME KEY -- COMMAND"},
 		"no dashes":         {[]string{"run", "n", "7", "true"}, 64, "NAME KEY -- COMMAND"},
 		"no key":            {[]string{"run", "n", "--", "true", "x"}, 64, "NAME KEY -- COMMAND"},

@@ -68,7 +68,9 @@ func (v *voice) flush() {
 // speakAside has all that is said from now on written aside, and keeps a reader that is gone from ending wllock by SIGPIPE: the command
 // would live on without it. It is for a run alone: `wllock ls | head` ends as other programs do.
 func (a *app) speakAside() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ignored, it would be for the command as well
+	if !signal.Ignored(syscall.SIGPIPE) { // as systemd has it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ignored, it would be for the command as well
+	}
 	v := newVoice(a.err)
 	a.err, a.flush = v, v.flush
 }
