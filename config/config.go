@@ -39,7 +39,7 @@ type Config struct {
 func Default() Config {
 	var c Config
 	for _, s := range settings {
-		if err := s.read(&c, noVariables); err != nil {
+		if err := s.parse(&c, ""); err != nil {
 			panic(err) // a default in the tags above does not parse: no test has run
 		}
 	}
@@ -54,7 +54,7 @@ func FromEnv() (Config, error) {
 		wrong []Problem
 	)
 	for _, s := range settings {
-		if err := s.read(&c, variablesPrefix); err != nil {
+		if err := s.read(&c); err != nil {
 			wrong = append(wrong, s.unreadable(err))
 		} else if fault := s.check(c); fault != "" { // checks this field against those before it
 			wrong = append(wrong, s.problem(fault))

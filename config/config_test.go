@@ -84,8 +84,8 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_BACKEND", "redis", "is not a URL"},
 		{"WLLOCK_BACKEND", "redis://:pa/ss@redis", "has one of / ? #"},
 		{"WLLOCK_BACKEND", "redis://:password", "has no host"},
-		{"WLLOCK_BACKEND", "redis://locks\n@redis", "has a line end"},
-		{"WLLOCK_BACKEND", "\ufeffredis://redis", "a byte order mark"},
+		{"WLLOCK_BACKEND", "redis://locks\n@redis", "is not one line"},
+		{"WLLOCK_BACKEND", "redis://\ufeffredis", "a byte order mark"},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "many", `has "many" instead of a number`},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "-1", `has "-1" instead of a number`},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,", `has "" instead of a number`},
@@ -98,6 +98,8 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_LEASE_TTL", "10ms", "10ms is less than 50ms"},
 		{"WLLOCK_MAX_HANDOFFS", "1.5", `"1.5" is not a whole number`},
 		{"WLLOCK_MAX_HANDOFFS", "-1", "-1 is less than 0"},
+		{"WLLOCK_MAX_HANDOFFS", "010", `"010" is not a whole number in the decimal system`},
+		{"WLLOCK_MAX_HANDOFFS", "0x10", `"0x10" is not a whole number in the decimal system`},
 		{"WLLOCK_MAX_TENURE", "0s", "0s is less than 1ns"},
 		{"WLLOCK_LINGER", "-5ms", "-5ms is less than 0s"},
 		{"WLLOCK_WAIT", "-1s", "-1s is less than 0s"},
@@ -106,15 +108,16 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_KEY_SECRET", "sixteen bytes or more\nand a line", "is not one line of UTF-8"},
 		{"WLLOCK_KEY_SECRET_FILE", empty, "names an empty file"},
 		{"WLLOCK_KEY_SECRETS", "sixteen bytes or more", "did you mean WLLOCK_KEY_SECRET?"},
-		{"WLLOCK_REDIS_USERNAME", "locks\n", "has a line end"},
-		{"WLLOCK_REDIS_USERNAME", "\ufefflocks", "a byte order mark"},
+		{"WLLOCK_REDIS_USERNAME", "lo\ncks", "is not one line"},
+		{"WLLOCK_REDIS_USERNAME", "locks\ufeff", "a byte order mark"},
 		{"WLLOCK_REDIS_USERNAME", "locks", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_PASSWORD", "hunter2\nhunter3", "is not one line of UTF-8"},
 		{"WLLOCK_REDIS_PASSWORD", "hunter2", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_PASSWORD_FILE", empty, "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_KEY", "{name}", "has no {key}: all locks would be one"},
 		{"WLLOCK_REDIS_KEY", "wllock:shop:{key}", "begins with wllock:, as helper keys do"},
-		{"WLLOCK_REDIS_KEY", "{Name}:{kye}:{key}", `has "{kye}", which stands for nothing`},
+		{"WLLOCK_REDIS_KEY", "{Shop}:{kye}:{key}", `has "{kye}", which stands for nothing`},
+		{"WLLOCK_REDIS_KEY", "{Key}:{key}", `has "{Key}", which stands for nothing`},
 		{"WLLOCK_REDIS_KEY", "{name}:{key}", "is set, but WLLOCK_BACKEND is not Redis"},
 		{"WLLOCK_REDIS_INTEROP_GAP", "-1s", "-1s is less than 0s"},
 		{"WLLOCK_REDIS_INTEROP_GAP", "25ms", "is set, but WLLOCK_BACKEND is not Redis"},
@@ -131,6 +134,36 @@ func TestWrongSettings(t *testing.T) {
 			require.NotEmpty(t, wrong.Problems[0].Allowed)
 			require.Contains(t, wrong.Problems[0].Example, "WLLOCK_")
 		})
+	}
+}
+
+// All variables are read by one rule: what stands unseen at their ends is taken off, and quotation marks around them are refused. The error names the
+// variable, and shows no value.
+func TestAllVariablesAreReadByOneRule(t *testing.T) {
+	values := map[string]string{
+		"WLLOCK_SYSTEM_NAME": "order", "WLLOCK_BACKEND": "rediss://redis", "WLLOCK_SINGLE_WAIT_THRESHOLD": "7", "WLLOCK_LOCK_TIME_MAX": "7s",
+		"WLLOCK_LEASE_TTL": "7s", "WLLOCK_MAX_HANDOFFS": "7", "WLLOCK_MAX_TENURE": "7s", "WLLOCK_LINGER": "7s", "WLLOCK_WAIT": "7s",
+		"WLLOCK_OUTAGE": "local", "WLLOCK_LONGEST_TTL": "7s", "WLLOCK_INSTANCE": "web", "WLLOCK_KEY_SECRET": "hunter2 hunter2 hunter2",
+		"WLLOCK_TLS_SERVER_NAME": "locks", "WLLOCK_REDIS_USERNAME": "locks", "WLLOCK_REDIS_PASSWORD": "hunter2", "WLLOCK_REDIS_KEY": "{name}:{key}",
+		"WLLOCK_REDIS_INTEROP_GAP": "7s",
+	}
+	setenv(t, values)
+	want, err := config.FromEnv()
+	require.NoError(t, err)
+	for name, value := range values {
+		for _, around := range [][2]string{{"", "\r"}, {"", "\r\n"}, {"", " \t\n"}, {"\ufeff", ""}} {
+			t.Setenv(name, around[0]+value+around[1])
+			got, err := config.FromEnv()
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s %q", name, around)
+		}
+		for _, around := range []string{`"`, "'"} {
+			t.Setenv(name, around+value+around+"\r")
+			_, err := config.FromEnv()
+			require.ErrorContains(t, err, name+" is in quotation marks")
+			require.NotContains(t, err.Error(), "hunter2")
+		}
+		t.Setenv(name, value)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -146,8 +147,10 @@ func hasPassword(u *url.URL) bool {
 // the wrong variable.
 func readPassword(path string) (string, error) {
 	password, err := passfile.Read(path)
-	if errors.Is(err, passfile.ErrNotOneLine) {
-		return "", fault("names a file that " + passfile.ErrNotOneLine.Error())
+	for _, wrong := range []error{passfile.ErrNotOneLine, passfile.ErrNotRegular} {
+		if errors.Is(err, wrong) {
+			return "", fault("names a file that " + wrong.Error())
+		}
 	}
 	if err != nil {
 		return "", fault("names a file that cannot be read: " + reason(err))
@@ -158,9 +161,12 @@ func readPassword(path string) (string, error) {
 	return password, nil
 }
 
+// reason is what the system says, which shows nothing of ours.
 func reason(err error) string {
 	var errno syscall.Errno
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded.Error()
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.Is(err, fs.ErrInvalid):

@@ -6,12 +6,15 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kelseyhightower/envconfig"
 
 	"github.com/wllock/wllock/internal/nametext"
+	"github.com/wllock/wllock/internal/openurl"
+	"github.com/wllock/wllock/internal/passfile"
 )
 
 const (
@@ -21,24 +24,57 @@ const (
 )
 
 // read sets the field of s in c, from the environment or to its default.
-//
-// envconfig stops at the first value it cannot parse, so it gets one field at a time.
-func (s setting) read(c *Config, prefix string) error {
-	if strings.TrimSpace(os.Getenv(s.variable)) == "" {
-		prefix = noVariables // set but empty is not set: that is what orchestrators and .env files mean
-	}
-	field, _ := reflect.TypeFor[Config]().FieldByName(s.field)
-	one := reflect.New(reflect.StructOf([]reflect.StructField{field}))
-	if err := envconfig.Process(prefix, one.Interface()); err != nil {
+func (s setting) read(c *Config) error {
+	value, err := fromEnvironment(s.variable)
+	if err != nil {
 		return err
 	}
-	reflect.ValueOf(c).Elem().FieldByName(s.field).Set(one.Elem().Field(0))
+	return s.parse(c, value)
+}
+
+// fromEnvironment returns a variable without what shells, editors and secret stores add. Set but empty is not set: that is what orchestrators and
+// env files mean. What cannot be meant is refused, alike for all variables.
+func fromEnvironment(variable string) (string, error) {
+	value, err := passfile.Clean(os.Getenv(variable))
+	switch {
+	case err != nil:
+		return "", fault(err.Error())
+	case len(value) > 1 && strings.ContainsRune("\"'", rune(value[0])) && value[0] == value[len(value)-1]:
+		return "", fault("is in quotation marks, which docker run --env-file, among others, does not take off")
+	case strings.TrimSpace(value) == "":
+		return "", nil
+	}
+	if openurl.CheckSeen(strings.ReplaceAll(value, "\t", "")) != nil {
+		return "", fault("has a control character, or a byte order mark")
+	}
+	return value, nil
+}
+
+// parse sets the field of s in c to a value, or to its default if that is empty. envconfig stops at the first value it cannot parse, so it gets one
+// field at a time, and the value as its default.
+func (s setting) parse(c *Config, value string) error {
+	field, _ := reflect.TypeFor[Config]().FieldByName(s.field)
+	if value != "" {
+		field.Tag = reflect.StructTag("default:" + strconv.Quote(value))
+	}
+	one := reflect.New(reflect.StructOf([]reflect.StructField{field}))
+	if err := envconfig.Process(noVariables, one.Interface()); err != nil {
+		return err
+	}
+	got := one.Elem().Field(0)
+	if got.Kind() == reflect.Int && value != "" && strconv.FormatInt(got.Int(), 10) != value { // envconfig takes 010 for 8
+		return fault(nametext.Quote(value) + " is not a whole number in the decimal system, without zeros in front")
+	}
+	reflect.ValueOf(c).Elem().FieldByName(s.field).Set(got)
 	return nil
 }
 
 // unreadable returns the problem of a value that could not be parsed. The error itself must not be shown, because it
 // contains the value.
 func (s setting) unreadable(err error) Problem {
+	if own, ok := errors.AsType[fault](err); ok {
+		return s.problem(string(own))
+	}
 	var parse *envconfig.ParseError
 	if !errors.As(err, &parse) {
 		return s.problem("cannot be read")

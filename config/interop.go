@@ -29,7 +29,7 @@ func (p KeyPattern) Key(full string) string {
 const helperKeys = "wllock:"
 
 // placeholder matches what stands, or may have been meant to stand, for a part of the name.
-var placeholder = regexp.MustCompile(`\{[a-z]*\}`)
+var placeholder = regexp.MustCompile(`\{[a-z]*\}|(?i)\{(system|name|key)\}`)
 
 func (p KeyPattern) fault() string {
 	for _, used := range placeholder.FindAllString(string(p), -1) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -321,6 +322,19 @@ func TestErrorsOfOpenersAreScrubbed(t *testing.T) {
 	}
 }
 
+// A short secret is in many texts by chance. Replaced there it would be told by what is missing.
+func TestAShortSecretIsNotToldByWhatIsMissing(t *testing.T) {
+	for _, password := range []string{"e", "is", "the", "%"} {
+		c := valid()
+		c.Backend = config.NewURL("broken://user:" + url.PathEscape(password) + "@host")
+		_, err := c.WithOpener("broken", func(context.Context, *url.URL) (distributed.Backend, error) {
+			return nil, fmt.Errorf("the host is 100%% away: %w", syscall.ECONNREFUSED)
+		}).Open(t.Context())
+		require.EqualError(t, err, "wllock: opening broken://user:xxxxx@host: connection refused (the rest is not shown: it may contain a secret)")
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	}
+}
+
 func TestCredentialsGoIntoTheURL(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("\ufeffp/w\r\n"), 0o600))
@@ -361,6 +375,7 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("hunter2"), 0o600))
 	require.NoError(t, os.WriteFile(file+".empty", nil, 0o600))
+	require.NoError(t, syscall.Mkfifo(file+".pipe", 0o600))
 	require.NoError(t, os.WriteFile(file+".lines", []byte("hunter2\nlocks\n"), 0o600))
 	for _, test := range []struct{ url, user, password, file, want string }{
 		{"redis://u@h", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND has a user name too"},
@@ -370,6 +385,7 @@ func TestCredentialsThatDoNotGoTogether(t *testing.T) {
 		{"redis://h", "", "", "hunter2", "WLLOCK_REDIS_PASSWORD_FILE names a file that cannot be read: no such file"},
 		{"redis://h", "", "", filepath.Dir(file), "names a file that cannot be read: is a directory"},
 		{"redis://h", "", "", file + ".empty", "names an empty file"},
+		{"redis://h", "", "", file + ".pipe", "names a file that is a pipe or a device, which cannot be read again"},
 		{"redis://h", "", "", file + ".lines", "WLLOCK_REDIS_PASSWORD_FILE names a file that is not one line of UTF-8"},
 		{"redis://h", "", "hunter2\nlocks", "", "WLLOCK_REDIS_PASSWORD is not one line of UTF-8"},
 		{"memory://", "v", "", "", "WLLOCK_REDIS_USERNAME is set, but WLLOCK_BACKEND is not Redis"},

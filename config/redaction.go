@@ -25,14 +25,14 @@ func (c Config) keySecret() (string, error) {
 	return passfile.Clean(c.KeySecret.Reveal())
 }
 
-const shortSecret = "has less than 16 bytes"
+const shortKeySecret = "has less than 16 bytes"
 
 func (c Config) keySecretFault() string {
 	switch secret, err := passfile.Clean(c.KeySecret.Reveal()); {
 	case err != nil:
 		return err.Error()
 	case secret != "" && wllock.HashKeys([]byte(secret)) == nil:
-		return shortSecret
+		return shortKeySecret
 	}
 	return ""
 }
@@ -49,7 +49,7 @@ func (c Config) keySecretFileFault() string {
 	case err != nil:
 		return err.Error()
 	case wllock.HashKeys([]byte(secret)) == nil:
-		return "names a file that " + shortSecret
+		return "names a file that " + shortKeySecret
 	}
 	return ""
 }

@@ -68,6 +68,31 @@ func TestOpenRedisWithCredentials(t *testing.T) {
 	require.NotContains(t, err.Error(), password)
 }
 
+// A user without a password logs in under its own name, which works for one that needs none, and never runs as the default user.
+func TestOpenRedisAsAUserWithoutAPassword(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "free", "on", "nopass", "~order:*", "~wllock:order:*", "&wllock:order:*", "+@all")
+	server.Do("ACL", "SETUSER", "locks", "on", ">hunter2", "~*", "&*", "+@all")
+	for _, by := range []func(c *config.Config, user string){
+		func(c *config.Config, user string) {
+			c.Backend, c.RedisUsername = config.NewURL("redis://"+server.Addr), user
+		},
+		func(c *config.Config, user string) { c.Backend = config.NewURL("redis://" + user + "@" + server.Addr) },
+	} {
+		c := valid()
+		by(&c, "free")
+		use(t, c)
+		c.SystemName = "mall"
+		_, err := c.Open(t.Context())
+		require.ErrorContains(t, err, "the user lacks the ACL rule ~mall:*", "the default user does not")
+		by(&c, "locks")
+		_, err = c.Open(t.Context())
+		require.ErrorIs(t, err, wllock.ErrUnavailable)
+		require.ErrorContains(t, err, "WRONGPASS")
+	}
+}
+
 // One setting is enough for the warnings of both, the Locker and its backend.
 func TestOpenGivesItsLoggerToTheBackend(t *testing.T) {
 	t.Parallel()

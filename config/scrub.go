@@ -15,10 +15,16 @@ type scrubbed struct {
 	text string
 }
 
-// scrub returns err with the secrets, in any spelling, removed from its text.
+// shortSecret is the length below which a secret is likely to stand in a text by chance. To replace it there would show which letters it has.
+const shortSecret = 4
+
+// scrub returns err with the secrets, in any spelling, removed from its text. Of a text that has a short one only the system's reason is left.
 func scrub(err error, secrets []string) error {
 	var forms []string
 	for _, secret := range secrets {
+		if secret != "" && len(secret) < shortSecret && slices.ContainsFunc(spellings(secret), func(form string) bool { return strings.Contains(err.Error(), form) }) {
+			return &scrubbed{err: err, text: reason(err) + " (the rest is not shown: it may contain a secret)"}
+		}
 		forms = append(forms, spellings(secret)...)
 	}
 	// the longest first: without a removed part the whole would not be found

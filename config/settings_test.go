@@ -48,7 +48,7 @@ func TestExamplesAreValid(t *testing.T) {
 				c.Backend = NewURL("rediss://redis")
 			}
 			t.Setenv(s.variable, s.example)
-			require.NoError(t, s.read(&c, variablesPrefix))
+			require.NoError(t, s.read(&c))
 			require.NoError(t, c.Validate())
 		})
 	}

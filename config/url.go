@@ -39,7 +39,7 @@ func (u URL) String() string {
 	} else if parsed.User != nil {
 		b.WriteString(hidden + "@")
 	}
-	b.WriteString(parsed.Host + parsed.EscapedPath())
+	b.WriteString(strings.ReplaceAll(parsed.Host, "%", "%25") + parsed.EscapedPath())
 	if parsed.RawQuery != "" {
 		b.WriteString("?" + hidden)
 	}

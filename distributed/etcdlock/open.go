@@ -75,13 +75,13 @@ func parseURL(text string) (*dialer, string, error) {
 	case d.passwordFile == "" && d.cfg.Username != "" && d.cfg.Password == "":
 		return nil, "", errors.New("etcdlock: the URL has a user without a password")
 	}
-	web := "http://"
+	web := "http"
 	if u.Scheme == schemeTLS {
-		web = "https://"
+		web = "https"
 		d.cfg.TLS, err = d.files.Config("")
 	}
 	for _, host := range openurl.WithPorts(u.Host, defaultPort) {
-		d.cfg.Endpoints = append(d.cfg.Endpoints, web+host)
+		d.cfg.Endpoints = append(d.cfg.Endpoints, (&url.URL{Scheme: web, Host: host}).String())
 	}
 	return d, u.Path, err
 }

@@ -79,7 +79,7 @@ var rooms = []room{
 	{path: "distributed/driver/internal/judge", what: "users of a lock in any order, for tests of drivers", knows: []string{"distributed", "internal/testscope", "internal/testseed"}, sealed: nothing},
 	{path: "distributed/memlock", what: "backend in memory", knows: append([]string{"internal/parts"}, backend...), sealed: nothing},
 	{path: "internal/passfile", what: "passwords from files and settings", sealed: nothing},
-	{path: "internal/tlsfile", what: "settings of TLS from files that a URL names", sealed: nothing},
+	{path: "internal/tlsfile", what: "settings of TLS from files that a URL names", knows: []string{"internal/passfile"}, sealed: nothing},
 	{path: "internal/openurl", what: "what is alike in the URLs and options of backends", knows: []string{"internal/tlsfile", "distributed"}, sealed: nothing},
 	{path: "internal/redisopts", what: "Redis options and URLs", knows: []string{"internal/openurl", "internal/tlsfile"}, imports: []string{redisClient}},
 	{path: "internal/testproc", what: "server processes for tests, and a TCP proxy with faults", sealed: nothing},

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/wllock/wllock/internal/passfile"
+	"github.com/wllock/wllock/internal/redisopts"
 )
 
 // The ways to give a client its credentials, beside two fields. go-redis uses the last of them that is set.
@@ -75,7 +76,7 @@ func (c Config) override(client contextProvider) contextProvider {
 				return "", "", fmt.Errorf("read the password: %w", err)
 			}
 		}
-		return username, password, nil
+		return username, redisopts.PasswordOf(username, password), nil
 	}
 }
 

@@ -16,14 +16,14 @@ var (
 	errReserved = errors.New("has one of / ? # in its user name or password, or an @ or # after the host: " +
 		"percent-encode it")
 	errUnseen = errors.New("has a line end, a byte order mark, or another character that is not seen")
-	errHost   = errors.New("has no host, or none of the form host:port,host:port")
+	errHost   = errors.New("has no host, or none of the form host:port,host:port (one with a zone is [fe80::1%25eth0])")
 	errPort   = errors.New("has a port above 65535")
 )
 
 const maxPort = 1<<16 - 1
 
-// hostPattern is one host of a list: a name or an address, and a port.
-var hostPattern = regexp.MustCompile(`^(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
+// hostPattern is one host of a list: a name or an address, which may have a zone, and a port.
+var hostPattern = regexp.MustCompile(`^(\[[0-9A-Fa-f:.]+(?:%25[0-9A-Za-z._-]+)?\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?$`)
 
 // CheckSeen refuses a text with a character that files and shells bring along unseen: a control character, among them line
 // ends, or a byte order mark. The error is like that of Parse.
@@ -74,6 +74,7 @@ func Parse(text string) (*url.URL, error) {
 			return nil, errPort
 		}
 	}
+	u.Host = strings.ReplaceAll(u.Host, "%25", "%") // as net/url has it
 	return u, nil
 }
 

@@ -16,6 +16,8 @@ func TestParse(t *testing.T) {
 		{url: "redis+cluster://u:p@w@[::1]:1,b", user: "u", password: "p@w", host: "[::1]:1,b"},
 		{url: "unix://u:p@/run/redis.sock", user: "u", password: "p", path: "/run/redis.sock"},
 		{url: "memory://"},
+		{url: "redis://[fe80::1%25eth0]:1,b", host: "[fe80::1%eth0]:1,b"},
+		{url: "redis://[fe80::1%eth0]:1", err: "[fe80::1%25eth0]"},
 		{url: "redis+sentinel://u:p/w@a:1/main", err: "percent-encode it"},
 		{url: "redis+cluster://u:p?w@a:1", err: "percent-encode it"},
 		{url: "redis://u:p#w@a:1", err: "percent-encode it"},

@@ -12,6 +12,9 @@ import (
 // ErrNotOneLine refuses a text that is several lines, or UTF-16. It continues a sentence about the text, and shows none of it.
 var ErrNotOneLine = errors.New("is not one line of UTF-8")
 
+// ErrNotRegular refuses what is no regular file. A pipe can be read once only, and opening it may take for ever.
+var ErrNotRegular = errors.New("is a pipe or a device, which cannot be read again for each connection")
+
 // byteOrderMark is what some editors begin a file of UTF-8 with.
 const byteOrderMark = "\ufeff"
 
@@ -25,9 +28,18 @@ func Clean(text string) (string, error) {
 	return password, nil
 }
 
+// Content returns the content of a regular file. Its errors show the path.
+func Content(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, fmt.Errorf("%s %w", path, ErrNotRegular)
+	}
+	return os.ReadFile(path)
+}
+
 // Read is Clean for the content of a file. Its errors show the path.
 func Read(path string) (string, error) {
-	content, err := os.ReadFile(path)
+	content, err := Content(path)
 	if err != nil {
 		return "", err
 	}

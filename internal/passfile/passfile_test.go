@@ -1,9 +1,11 @@
 package passfile_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,5 +41,20 @@ func TestWhatIsNotOneLineIsRefused(t *testing.T) {
 	for _, text := range []string{"hunter2\nhunter3\n", "\nhunter2", "a\rb", "\xff\xfeh\x00u\x00\r\x00\n\x00"} {
 		_, err := passfile.Clean(text)
 		require.ErrorIs(t, err, passfile.ErrNotOneLine, "%q", text)
+	}
+}
+
+// A pipe that nobody writes to is refused at once, by name. It used to be waited for.
+func TestWhatIsNoRegularFileIsRefused(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	defer r.Close()
+	for _, path := range []string{pipe, fmt.Sprintf("/dev/fd/%d", r.Fd()), os.DevNull} { // <(cat password) is the second one
+		_, err := passfile.Read(path)
+		require.ErrorIs(t, err, passfile.ErrNotRegular)
+		require.ErrorContains(t, err, path+" is a pipe or a device")
 	}
 }

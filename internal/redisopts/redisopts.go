@@ -52,6 +52,18 @@ func Ring(o *redis.RingOptions, t Timeouts) *redis.RingOptions {
 	return &c
 }
 
+// noPassword is sent for a user without a password. Redis takes any from a user that needs none (nopass), and refuses it from others. Without one
+// go-redis would not log in at all, and run as the default user.
+const noPassword = "no password"
+
+// PasswordOf returns the password to send for a user.
+func PasswordOf(username, password string) string {
+	if username != "" && password == "" {
+		return noPassword
+	}
+	return password
+}
+
 // set changes what all kinds of options have in common.
 func (t Timeouts) set(retries, dialerRetries *int, deadlines *bool, dial, read, write, pool *time.Duration) {
 	*retries, *dialerRetries = -1, 1

@@ -36,12 +36,12 @@ func ParseSentinel(u *url.URL, overTLS bool) (*redis.FailoverOptions, error) {
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	o.MasterName, o.SentinelUsername, o.SentinelPassword = path[0], username, password
+	o.MasterName, o.SentinelUsername, o.SentinelPassword = path[0], username, PasswordOf(username, password)
 	o.Username, o.Password = credentials(u)
 	o.TLSConfig = anyHost(o.TLSConfig)
 	if len(path) == 2 {
-		if o.DB, err = strconv.Atoi(path[1]); err != nil {
-			return nil, fmt.Errorf("invalid database number %q", path[1])
+		if o.DB, err = database(path[1]); err != nil {
+			return nil, err
 		}
 	}
 	o.Dialer, err = DialerOf(files, o.TLSConfig)
@@ -89,8 +89,8 @@ func ParseRedlock(u *url.URL, overTLS bool, files tlsfile.Files) ([]*redis.Optio
 	}
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		var err error
-		if shared.DB, err = strconv.Atoi(path); err != nil || shared.DB < 0 {
-			return nil, fmt.Errorf("invalid database number %q", path)
+		if shared.DB, err = database(path); err != nil {
+			return nil, err
 		}
 	}
 	var all []*redis.Options
@@ -138,7 +138,16 @@ func take(q url.Values, name string) string {
 
 func credentials(u *url.URL) (username, password string) {
 	password, _ = u.User.Password()
-	return u.User.Username(), password
+	return u.User.Username(), PasswordOf(u.User.Username(), password)
+}
+
+// database reads the number of a database.
+func database(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("invalid database number %q: want 0 or more", text)
+	}
+	return int(n), nil
 }
 
 // anyHost is c for several hosts: each is verified by its own name.

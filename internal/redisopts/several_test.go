@@ -42,6 +42,7 @@ func TestWrongURLsOfSeveralHosts(t *testing.T) {
 		"redis+sentinel://u:s3cret@a/main?password=s3cret":   "password has no use here: user and password stand before the hosts",
 		"redis+sentinel://u:s3cret@a/main?x=s3cret":          "unexpected option: x",
 		"redis+sentinel://u:s3cret@a/main/x":                 `invalid database number "x"`,
+		"redis+sentinel://u:s3cret@a/main/-1":                `invalid database number "-1"`,
 		"redis+sentinel://u:s3cret@a":                        "must name the primary",
 		"redis+cluster://u:s3cret@a/1":                       "a cluster has no databases",
 		"redis+cluster://u:s3cret@a?read_only=true":          "read_only has no use here: locks need the primary",
@@ -60,4 +61,41 @@ func TestWrongURLsOfSeveralHosts(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "s3cret")
 	}
+}
+
+// What a URL of one server says is used, or refused by name.
+func TestURLsOfOneServer(t *testing.T) {
+	for text, want := range map[string]string{
+		"redis://u:s3cret@a/1?db=2":           "more than one database",
+		"redis://u:s3cret@a/-1":               `invalid database number "-1": want 0 or more`,
+		"rediss://u:s3cret@a?db=-1":           `invalid database number "-1": want 0 or more`,
+		"unix://u:s3cret@host/run/redis.sock": "a Unix socket has no host: want a path with three slashes",
+		"redis+unix://run/redis.sock":         "redis+unix:///run/redis.sock",
+		"unix:///run/redis.sock?db=1&db=2":    "more than one database",
+	} {
+		u, err := openurl.Parse(text)
+		require.NoError(t, err)
+		_, err = redisopts.ParseSingle(text, u)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	for text, want := range map[string][]any{
+		"redis://a/1":                             {"a:6379", 1},
+		"redis://a?db=2":                          {"a:6379", 2},
+		"redis://[fe80::1%25eth0]/3":              {"[fe80::1%eth0]:6379", 3},
+		"unix://u:p@/run/redis.sock?db=4":         {"/run/redis.sock", 4},
+		"redis+unix:///run/redis.sock":            {"/run/redis.sock", 0},
+		"redis://[fe80::1%25eth0]:1/3?protocol=3": {"[fe80::1%eth0]:1", 3},
+	} {
+		u, err := openurl.Parse(text)
+		require.NoError(t, err)
+		o, err := redisopts.ParseSingle(text, u)
+		require.NoError(t, err)
+		require.Equal(t, want, []any{o.Addr, o.DB}, text)
+	}
+	u, err := openurl.Parse("redis+sentinel://[fe80::1%25eth0],[fe80::2%25eth0]:1/main")
+	require.NoError(t, err)
+	o, err := redisopts.ParseSentinel(u, false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"[fe80::1%eth0]:26379", "[fe80::2%eth0]:1"}, o.SentinelAddrs)
 }

@@ -44,6 +44,9 @@ func ParseSingle(rawURL string, u *url.URL) (*redis.Options, error) {
 		return nil, err
 	}
 	text, _, _ := strings.Cut(rawURL, "?")
+	if err := oneDatabase(u, rest.Query()); err != nil {
+		return nil, err
+	}
 	if s, _ := SchemeOf(u.Scheme); s.Kind == KindUnix {
 		_, text, _ = strings.Cut(text, "://")
 		text = "unix://" + text
@@ -55,6 +58,31 @@ func ParseSingle(rawURL string, u *url.URL) (*redis.Options, error) {
 	if err != nil {
 		return nil, withoutURL(err)
 	}
+	o.Username, o.Password = credentials(u)
 	o.Dialer, err = DialerOf(files, o.TLSConfig)
 	return o, err
+}
+
+// oneDatabase refuses a URL of one server that names a host where none is used, no database that there is, or two.
+func oneDatabase(u *url.URL, q url.Values) error {
+	s, _ := SchemeOf(u.Scheme)
+	path := strings.Trim(u.Path, "/")
+	if s.Kind == KindUnix {
+		if path = ""; u.Host != "" {
+			return errors.New("a Unix socket has no host: want a path with three slashes, " + u.Scheme + ":///run/redis.sock")
+		}
+	}
+	numbers := q["db"]
+	if path != "" {
+		numbers = append(numbers, path)
+	}
+	if len(numbers) > 1 {
+		return errors.New("the URL names more than one database: want one, in the path or as the parameter db")
+	}
+	for _, text := range numbers {
+		if _, err := database(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }

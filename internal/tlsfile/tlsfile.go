@@ -15,8 +15,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strings"
+
+	"github.com/wllock/wllock/internal/passfile"
 )
 
 // The names of the parameters. None of their values is a secret.
@@ -83,7 +84,7 @@ func Renamed(query string) string {
 func (f Files) Config(host string) (*tls.Config, error) {
 	c := &tls.Config{ServerName: cmp.Or(f.ServerName, host), MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
-		text, err := os.ReadFile(f.CA)
+		text, err := passfile.Content(f.CA)
 		if err != nil {
 			return nil, fmt.Errorf("the parameter %s: %w", CA, err)
 		}
@@ -96,7 +97,7 @@ func (f Files) Config(host string) (*tls.Config, error) {
 		return nil, errors.New("the parameters " + Cert + " and " + Key + " need each other")
 	}
 	if f.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		pair, err := pair(f.Cert, f.Key)
 		if err != nil {
 			return nil, fmt.Errorf("the parameters %s %q and %s %q: %w", Cert, f.Cert, Key, f.Key, err)
 		}
@@ -104,6 +105,19 @@ func (f Files) Config(host string) (*tls.Config, error) {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return c, nil
+}
+
+// pair reads a certificate and its key.
+func pair(cert, key string) (tls.Certificate, error) {
+	certText, err := passfile.Content(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyText, err := passfile.Content(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certText, keyText)
 }
 
 // Dial connects to addr and shakes hands.

@@ -3,6 +3,7 @@ package tlsfile_test
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	a, b := tlstest.NewAuthority(t).Issue("x"), tlstest.NewAuthority(t).Issue("x")
 	text := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(text, []byte("s3cret"), 0o600))
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for query, says := range map[string]string{
+		"tls_ca=" + pipe:                            "tls_ca: " + pipe + " is a pipe or a device",
+		"tls_cert=" + pipe + "&tls_key=" + a.Key:    pipe + " is a pipe or a device",
+		"tls_cert=" + a.Cert + "&tls_key=" + pipe:   pipe + " is a pipe or a device",
 		"tls_ca=/none.pem":                          "the parameter tls_ca: open /none.pem: no such file",
 		"tls_ca=" + text:                            `tls_ca: no certificate in PEM form in "` + text,
 		"tls_ca=":                                   "tls_ca has no value",
