@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -75,13 +76,31 @@ func (a *app) speakAside() {
 	a.err, a.flush = v, v.flush
 }
 
+// repeatAfter is how long a library says the same only once. While a sentinel is away go-redis tells each of its tries.
+const repeatAfter = time.Minute
+
 // libraries is the logger of those that write to standard error themselves by default. A server's words may be in what they say.
-type libraries struct{ *app }
+type libraries struct {
+	*app
+	mu   sync.Mutex
+	said map[string]time.Time // guarded by mu; by format
+}
 
 // hearLibraries has them say it as all else is said. It comes before any connection, and speakAside does.
 func (a *app) hearLibraries() {
-	goredis.SetLogger(libraries{a})
+	goredis.SetLogger(&libraries{app: a, said: map[string]time.Time{}})
 }
 
 // Printf is for go-redis.
-func (l libraries) Printf(_ context.Context, format string, args ...any) { l.say(format, args...) }
+func (l *libraries) Printf(_ context.Context, format string, args ...any) {
+	l.mu.Lock()
+	last, known := l.said[format]
+	again := !known || time.Since(last) >= repeatAfter
+	if again {
+		l.said[format] = time.Now()
+	}
+	l.mu.Unlock()
+	if again {
+		l.say(format, args...)
+	}
+}
