@@ -89,6 +89,7 @@ func TestWrongSettings(t *testing.T) {
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "many", `has "many" instead of a number`},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "-1", `has "-1" instead of a number`},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,", `has "" instead of a number`},
+		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "a=010", `has "010" instead of a number`},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "5,6", "has two numbers without a name"},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "a=5,a=6", `names "a" twice`},
 		{"WLLOCK_SINGLE_WAIT_THRESHOLD", "=5", `has "" instead of a name`},

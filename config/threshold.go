@@ -72,7 +72,7 @@ func parseThreshold(text string) (int, error) {
 		return wllock.Unlimited, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || strconv.Itoa(n) != text {
 		return 0, fault("has " + nametext.Quote(text) + " instead of a number from 0 or unlimited")
 	}
 	return n, nil
