@@ -16,7 +16,7 @@ const DefaultMaxBatch = 64
 
 // Item is one caller of a batch: what it asks for, and the answer it is to get.
 type Item[A, R any] struct {
-	Arg    A
+	Arg    A     // as the caller gave it: what it refers to must not change before the batch has ended, also when the caller has left
 	Result R     // set by the batch function. The caller gets it together with Err
 	Err    error // of this caller alone, for example "sold out". The other callers do not get it
 	ctx    context.Context
@@ -36,7 +36,8 @@ func (i *Item[A, R]) Context() context.Context {
 // their arrival, under one lock and one fence: one transaction instead of one each. A batch does not wait to be filled: a lone
 // caller is not delayed. Waiting callers count for the threshold, and for all options, as with Wrap.
 //
-// If fn returns nil, each caller gets the Result and Err of its item. If fn returns an error, every caller gets that and
+// If fn returns nil, each caller gets the Result and Err of its item. Those of an item that fn leaves alone are zero and nil: fn has to set
+// the Err of what it does not carry out. If fn returns an error, every caller gets that and
 // nothing else: fn must then have left nothing behind, as a transaction that was rolled back. The same goes for ErrLeaseLost and
 // ErrLockTimeMax. A panic in fn goes on in every caller as a *BatchPanic, and a runtime.Goexit ends every caller's goroutine. Items
 // must not be used after fn has returned.

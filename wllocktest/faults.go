@@ -1,6 +1,7 @@
 package wllocktest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/wllock/wllock"
@@ -29,8 +30,16 @@ func (f *Faults) Process(opts ...wllock.Option) *wllock.Locker {
 }
 
 // Lose makes the backend forget the holder of the lock, as a restart without its data would. The next in the queue gets it. The
-// context of the function that held it ends within a third of the lease TTL, with the cause wllock.ErrLeaseLost.
-func (f *Faults) Lose(name, key string) { f.backend.memory.Expire(System + ":" + name + ":" + key) }
+// context of the function that held it ends within a third of the lease TTL, with the cause wllock.ErrLeaseLost. A lock without a holder
+// fails the test.
+func (f *Faults) Lose(name, key string) {
+	f.t.Helper()
+	full := System + ":" + name + ":" + key
+	if found, err := f.backend.memory.Inspect(context.Background(), full); err == nil && !found.Held() { // an error: cut off, and not known
+		f.t.Errorf("wllocktest: Lose(%q, %q): the lock has no holder", name, key)
+	}
+	f.backend.memory.Expire(full)
+}
 
 // Partition disconnects all Lockers from the backend until Heal, as a server that has ended does: new callers get
 // wllock.ErrUnavailable at once, and held leases are lost when they expire.

@@ -105,6 +105,25 @@ func TestOtherProcessHolds(t *testing.T) {
 	require.NoError(t, locker.Do(t.Context(), "product", "1", nothing))
 }
 
+// failing counts the failures of a test.
+type failing struct {
+	testing.TB
+	failures int
+}
+
+func (f *failing) Errorf(string, ...any) { f.failures++ }
+
+// A test that loses a lock which it misspells, or which is not acquired yet, would test nothing.
+func TestLoseOfALockWithoutAHolder(t *testing.T) {
+	of := &failing{TB: t}
+	l, faults := wllocktest.NewWithFaults(of)
+	faults.Lose("product", "1")
+	require.Equal(t, 1, of.failures)
+	defer wllocktest.Hold(t, l, "product", "1")()
+	faults.Lose("product", "1")
+	require.Equal(t, 1, of.failures)
+}
+
 func TestLose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locker, faults := wllocktest.NewWithFaults(t)

@@ -62,7 +62,7 @@ func TestRunbookIsComplete(t *testing.T) {
 
 // exports reports whether Prometheus has a series, label or table of that name.
 func (r reports) exports(name string) bool {
-	if slices.Contains([]string{"wllock_system", "wllock_name", "wllock_tier", "wllock_outcome", "wllock_locks", "wllock_waiters"}, name) {
+	if slices.Contains([]string{"wllock_system", "wllock_name", "wllock_tier", "wllock_outcome", "wllock_locker", "wllock_locks", "wllock_waiters"}, name) {
 		return true
 	}
 	for _, p := range r.metrics {

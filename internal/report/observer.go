@@ -314,7 +314,10 @@ func (o *Observer) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })() // time for what does not stand still
 	failed := make(chan error, 1)
 	if t := o.telemetry; t != nil && t.registration != nil {
-		o.metrics.add(report{run: func(*report) { failed <- t.registration.Unregister() }}, math.MaxInt64)
+		o.metrics.add(report{run: func(*report) {
+			failed <- t.registration.Unregister()
+			numbers.giveBack(o.System, t.number)
+		}}, math.MaxInt64)
 	}
 	spans := o.starts.flush(patient) + o.spans.flush(patient, math.MaxInt64)
 	metrics := o.metrics.flush(patient, math.MaxInt64)

@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -26,6 +28,7 @@ type telemetry struct {
 	renewals, degradations  metric.Int64Counter
 	batchSize               metric.Int64Histogram
 	registration            metric.Registration // nil: no metrics
+	number                  int                 // of the Locker, among those of its system: see numbers
 }
 
 // newTelemetry returns nil if no provider was given.
@@ -70,17 +73,22 @@ func (t *telemetry) observe(m metric.Meter, from *Observer, state State) (err er
 	if err != nil {
 		return err
 	}
+	t.number = numbers.take(from.System)
+	var further []attribute.KeyValue
+	if t.number > 1 {
+		further = append(further, attribute.Int("wllock.locker", t.number))
+	}
+	number, of := metric.WithAttributes(further...), metric.WithAttributes(append(further, t.system)...)
 	t.registration, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		from.collected(ctx)
 		for figures, threshold := range state.Names {
-			of := t.of(figures).name
-			o.ObserveInt64(waiting, figures.Waiting.Load(), of)
-			o.ObserveInt64(held, figures.Held.Load(), of)
+			name := t.of(figures).name
+			o.ObserveInt64(waiting, figures.Waiting.Load(), name)
+			o.ObserveInt64(held, figures.Held.Load(), name)
 			if figures.Label != Others {
-				o.ObserveInt64(limit, int64(threshold), of)
+				o.ObserveInt64(limit, int64(threshold), name, number)
 			}
 		}
-		of := metric.WithAttributes(t.system)
 		if state.Available() {
 			o.ObserveInt64(available, 1, of)
 		} else {
@@ -96,6 +104,33 @@ func (t *telemetry) observe(m metric.Meter, from *Observer, state State) (err er
 		return nil
 	}, waiting, held, limit, available, within)
 	return err
+}
+
+// numbers are those of the Lockers that are measured, so that gauges of one process do not overwrite each other: the first of a system has
+// number 1, and needs no attribute. A number that is given back is the next one's.
+var numbers = lockers{used: map[string][]bool{}}
+
+type lockers struct {
+	mu   sync.Mutex
+	used map[string][]bool // guarded by mu; by system
+}
+
+func (l *lockers) take(system string) (number int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := slices.Index(l.used[system], false)
+	if free < 0 {
+		free = len(l.used[system])
+		l.used[system] = append(l.used[system], false)
+	}
+	l.used[system][free] = true
+	return free + 1
+}
+
+func (l *lockers) giveBack(system string, number int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used[system][number-1] = false
 }
 
 // instrument makes an instrument and collects the error. Option is the kind's own type of option; unit and description

@@ -91,6 +91,24 @@ func TestMetricsCountWithoutKeys(t *testing.T) {
 	require.EqualValues(t, 2*2+1, got["wllock.acquire.duration"], "both tiers of two, one tier of the one refused")
 }
 
+// Gauges of two Lockers of one system in a process do not overwrite each other. A third has the attribute of one that was closed.
+func TestGaugesOfTwoLockers(t *testing.T) {
+	reader := metric.NewManualReader()
+	meters := wllock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
+	use := func(threshold int) *wllock.Locker {
+		l, _ := newLocker(t, wllock.WithThreshold(threshold), meters)
+		require.NoError(t, l.Do(t.Context(), "n", "k", func(context.Context) error { return nil }))
+		return l
+	}
+	use(7)
+	second := use(50)
+	require.EqualValues(t, 57, counts(t, reader)["wllock.waiter.limit"])
+	require.EqualValues(t, 2, counts(t, reader)["wllock.backend.available"])
+	require.NoError(t, second.Close(t.Context()))
+	use(600)
+	require.EqualValues(t, 607, counts(t, reader)["wllock.waiter.limit"])
+}
+
 func TestMetricsOfRenewalsAndAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()
